@@ -1,0 +1,98 @@
+"""Every error Atoll raises on purpose, as one tree.
+
+A message says what happened, with the numbers; `next_step` says what to do about it. The command
+line prints both on one line each and exits with `exit_code`.
+"""
+
+from __future__ import annotations
+
+
+class AtollError(Exception):
+    """Base of all deliberate errors.
+
+    Attributes:
+        next_step: the command or action that helps, or None where nothing does.
+        exit_code: what the command line exits with.
+    """
+
+    exit_code = 1
+
+    def __init__(self, message: str, *, next_step: str | None = None) -> None:
+        super().__init__(message)
+        self.next_step = next_step
+
+
+class ConfigError(AtollError):
+    """What the user wrote (flag, file, environment) cannot be used."""
+
+    exit_code = 2
+
+
+class ManifestError(ConfigError):
+    """A manifest that is malformed, out of bounds, or differs from the chain's terms."""
+
+
+class KeystoreError(ConfigError):
+    """A key that is missing, unreadable or protected by another password."""
+
+
+class ChainError(AtollError):
+    """The chain could not be asked, or refused."""
+
+    exit_code = 3
+
+
+class RpcUnavailable(ChainError):
+    """No RPC endpoint answered."""
+
+
+class WrongChain(ChainError):
+    """The RPC endpoint serves another chain than the deployment names."""
+
+
+class InsufficientFunds(ChainError):
+    """The account cannot pay for what was asked."""
+
+
+class TransactionFailed(ChainError):
+    """A transaction was refused or reverted; the message carries the contract's reason."""
+
+
+class StorageError(AtollError):
+    """A block could not be read, written or fetched."""
+
+    exit_code = 4
+
+
+class NotFound(StorageError):
+    """No known source has the block."""
+
+
+class CorruptBlock(StorageError):
+    """The bytes do not hash to their CID."""
+
+
+class TooLarge(StorageError):
+    """More bytes than the caller allowed."""
+
+
+class DiskFull(StorageError):
+    """The disk has no room; nothing was left half-written."""
+
+
+class ProtocolError(AtollError):
+    """A party, or this program, broke the protocol's law."""
+
+    exit_code = 5
+
+
+class MalformedUpdate(ProtocolError):
+    """An update whose bytes are not the canonical encoding the manifest prescribes."""
+
+
+class MalformedTrace(ProtocolError):
+    """A trace document that is not canonical or does not match its commitment."""
+
+
+class NumericsMismatch(ProtocolError):
+    """This machine does not reproduce the manifest's probe digest."""
