@@ -1,0 +1,39 @@
+# Every target sets up what it needs first; `make setup` alone is idempotent.
+PYTHON ?= python3
+BIN := .venv/bin
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+.PHONY: help setup demo test test-contracts test-python check bench clean
+
+help: ## what can be made
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+setup: ## the environment in .venv and the local chains in contracts/node_modules
+	@PYTHON=$(PYTHON) .ci/setup
+
+demo: setup ## a local chain, honest and cheating strangers, a trained model, a report
+	@$(BIN)/atoll devnet demo
+
+test: test-contracts test-python ## everything: forge, then pytest
+
+test-contracts: setup
+	@contracts/tools/forge test
+
+test-python: setup
+	@$(BIN)/python -m pytest
+
+check: setup ## lint, types, import rules, formatting
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@contracts/tools/forge fmt --check
+	@contracts/tools/forge snapshot --check --tolerance 5 --no-match-test '(testFuzz|invariant)' > /dev/null
+
+bench: setup ## the figures, as JSON lines
+	@for script in bench/*.py; do $(BIN)/python $$script --json; done
+
+clean: ## removes what setup and the tools made, not your runs in .atoll
+	rm -rf .venv .venv-brownie contracts/node_modules contracts/out contracts/cache
