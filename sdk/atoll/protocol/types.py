@@ -102,6 +102,15 @@ class Slot:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockRef:
+    """One block of one fork; `timestamp` in unix seconds is the chain's clock."""
+
+    number: int
+    hash: Digest
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
 class Terms:
     """What the contract enforces of a job; field order is the ABI's. Windows in seconds."""
 
