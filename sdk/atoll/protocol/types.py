@@ -111,6 +111,15 @@ class BlockRef:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockRef:
+    """A block of the chain; `timestamp` in unix seconds."""
+
+    number: int
+    hash: Digest
+    timestamp: int
+
+
+@dataclass(frozen=True, slots=True)
 class Terms:
     """What the contract enforces of a job; field order is the ABI's. Windows in seconds."""
 
@@ -179,6 +188,18 @@ class Verdict:
     tokens_root: Digest
     tokens_total: int
     parent: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the contract derived from ballots and votes when it cut a round; seats, then verifiers."""
+
+    revealed: Bitmap
+    accepted: Bitmap
+    rejected: Bitmap
+    unresolved: Bitmap
+    caught: Bitmap
+    dutiful: Bitmap
 
 
 def bits(bitmap: int) -> list[int]:
