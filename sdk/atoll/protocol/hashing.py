@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import astuple
 
-from eth_abi import encode
+from eth_abi.abi import encode
 from eth_hash.auto import keccak
 
 from atoll.protocol.types import (
@@ -51,7 +51,7 @@ def tag(name: str) -> Digest:
 
 
 def hash_fields(types: Sequence[str], values: Sequence[object]) -> Digest:
-    """keccak-256 of `abi.encode(values)`. Raises eth_abi's EncodingError on a value out of range."""
+    """keccak-256 of `abi.encode(values)`. Raises EncodingError on a value out of range."""
     return keccak256(encode(list(types), list(values)))
 
 

@@ -22,40 +22,40 @@ _ROOT = b"\x02"
 _WORD = 32
 
 
-def _levels(leaves: Sequence[bytes], hash_: HashFunction) -> list[list[Digest]]:
+def _levels(leaves: Sequence[bytes], hash: HashFunction) -> list[list[Digest]]:
     """Every level of the tree, from leaf nodes to the top. Raises ValueError on an empty tree."""
     if not leaves:
         raise ValueError("an empty tree has no root")
     if any(len(leaf) != _WORD for leaf in leaves):
         raise ValueError("every leaf is 32 bytes")
-    levels = [[hash_(_LEAF + leaf) for leaf in leaves]]
+    levels = [[hash(_LEAF + leaf) for leaf in leaves]]
     while len(levels[-1]) > 1:
         below = levels[-1]
         above = [
-            hash_(_NODE + below[i] + below[i + 1]) if i + 1 < len(below) else below[i]
+            hash(_NODE + below[i] + below[i + 1]) if i + 1 < len(below) else below[i]
             for i in range(0, len(below), 2)
         ]
         levels.append(above)
     return levels
 
 
-def _seal(count: int, top: bytes, hash_: HashFunction) -> Digest:
-    return hash_(_ROOT + count.to_bytes(8, "big") + top)
+def _seal(count: int, top: bytes, hash: HashFunction) -> Digest:
+    return hash(_ROOT + count.to_bytes(8, "big") + top)
 
 
-def merkle_root(leaves: Sequence[bytes], hash_: HashFunction = keccak256) -> Digest:
+def merkle_root(leaves: Sequence[bytes], hash: HashFunction = keccak256) -> Digest:
     """Root over 32-byte leaves. Raises ValueError on an empty tree or a leaf of another length."""
-    return _seal(len(leaves), _levels(leaves, hash_)[-1][0], hash_)
+    return _seal(len(leaves), _levels(leaves, hash)[-1][0], hash)
 
 
 def merkle_proof(
-    leaves: Sequence[bytes], index: int, hash_: HashFunction = keccak256
+    leaves: Sequence[bytes], index: int, hash: HashFunction = keccak256
 ) -> list[Digest]:
     """Siblings of leaf `index`, bottom up; levels where its node is carried up have none.
 
     Raises IndexError when there is no such leaf.
     """
-    levels = _levels(leaves, hash_)
+    levels = _levels(leaves, hash)
     if not 0 <= index < len(leaves):
         raise IndexError(f"leaf {index} of {len(leaves)}")
     proof = []
@@ -73,12 +73,13 @@ def verify_proof(
     count: int,
     proof: Sequence[bytes],
     root: bytes,
-    hash_: HashFunction = keccak256,
+    *,
+    hash: HashFunction = keccak256,
 ) -> bool:
     """True iff `leaf` is leaf `index` of the tree of `count` leaves with this root."""
     if not 0 <= index < count or count >= 1 << 64 or len(leaf) != _WORD:
         return False
-    node: bytes = hash_(_LEAF + leaf)
+    node: bytes = hash(_LEAF + leaf)
     siblings = iter(proof)
     width = count
     while width > 1:
@@ -86,10 +87,10 @@ def verify_proof(
             sibling = next(siblings, None)
             if sibling is None or len(sibling) != _WORD:
                 return False
-            node = hash_(_NODE + (sibling + node if index % 2 else node + sibling))
+            node = hash(_NODE + (sibling + node if index % 2 else node + sibling))
         index //= 2
         width = (width + 1) // 2
-    return next(siblings, None) is None and _seal(count, node, hash_) == root
+    return next(siblings, None) is None and _seal(count, node, hash) == root
 
 
 @dataclass(frozen=True, slots=True)

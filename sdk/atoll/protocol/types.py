@@ -111,15 +111,6 @@ class BlockRef:
 
 
 @dataclass(frozen=True, slots=True)
-class BlockRef:
-    """A block of the chain; `timestamp` in unix seconds."""
-
-    number: int
-    hash: Digest
-    timestamp: int
-
-
-@dataclass(frozen=True, slots=True)
 class Terms:
     """What the contract enforces of a job; field order is the ABI's. Windows in seconds."""
 
@@ -192,7 +183,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the contract derived from ballots and votes when it cut a round; seats, then verifiers."""
+    """What the contract derived from ballots and votes: bitmaps of seats, and of verifiers."""
 
     revealed: Bitmap
     accepted: Bitmap
