@@ -1,0 +1,216 @@
+"""The two states of a job: the global model, and what one seat's training carries along.
+
+Rule of this file: a state's digest covers every bit that the next step depends on. Digests are
+PROTOCOL.md's: H(params root, optimiser root, buffers root, RNG counters), SHA-256 throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import TypeAlias
+
+import dag_cbor
+import torch
+from torch import Tensor
+
+from atoll.protocol.types import ZERO_DIGEST, Digest
+from atoll.train.errors import MalformedState
+from atoll.train.tensors import Fields, check_layout, read_blob, tree_root, write_blob
+
+_GLOBAL = "atoll.global-state.v1"
+_SEAT = "atoll.seat-state.v1"
+Tensors: TypeAlias = dict[str, Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalState:
+    """The model between rounds, as every party holds it.
+
+    Attributes:
+        round: outer steps taken; 0 is the initial model.
+        params: fp32, named as in Hugging Face's LlamaForCausalLM.
+        momentum: int64, outer momentum in units of 2**-40 (see `outer`); empty for outer SGD.
+        exponents: each tensor's grid exponent e for this round: updates count steps of 2**e.
+    """
+
+    round: int
+    params: Tensors
+    momentum: Tensors
+    exponents: dict[str, int]
+
+    def params_root(self) -> Digest:
+        """The root every seat's opening state must have."""
+        return tree_root(self.params)
+
+    def digest(self) -> Digest:
+        """The verdict's mergedDigest: SHA-256 over round, params, momentum and exponents."""
+        return _hash(
+            _GLOBAL,
+            self.round.to_bytes(8, "big"),
+            self.params_root(),
+            tree_root(self.momentum),
+            sha256(dag_cbor.encode(dict(self.exponents))).digest(),
+        )
+
+    def pieces(self) -> Iterator[bytes | memoryview]:
+        """The canonical bytes, a tensor at a time."""
+        fields: Fields = {"exponents": dict(self.exponents), "round": self.round}
+        tensors = _grouped(params=self.params, momentum=self.momentum)
+        return write_blob(_GLOBAL, fields, tensors)
+
+    def to_bytes(self) -> bytes:
+        """The canonical bytes (4 bytes a parameter for SGD, 12 for Nesterov, plus a header)."""
+        return b"".join(self.pieces())
+
+    @classmethod
+    def from_bytes(
+        cls, data: bytes | memoryview, shapes: Mapping[str, Sequence[int]] | None = None
+    ) -> GlobalState:
+        """Parses canonical bytes; `shapes` are the model's, where they are known.
+
+        Raises:
+            MalformedState: if the bytes are not canonical, or not of these shapes.
+        """
+        blob = read_blob(_GLOBAL, data)
+        groups = _ungrouped(_GLOBAL, blob.tensors, ("params", "momentum"))
+        params, momentum = groups["params"], groups["momentum"]
+        round_index, exponents = blob.fields.get("round"), blob.fields.get("exponents")
+        if set(blob.fields) != {"exponents", "round"} or not isinstance(exponents, dict):
+            raise MalformedState(f"{_GLOBAL}: fields are not round and exponents")
+        if not isinstance(round_index, int) or not 0 <= round_index < 1 << 32:
+            raise MalformedState(f"{_GLOBAL}: round {round_index} out of range")
+        _check_group(_GLOBAL, params, torch.float32, shapes or _shapes_of(params))
+        _check_group(_GLOBAL, momentum, torch.int64, _shapes_of(params) if momentum else {})
+        if set(exponents) != set(params) or any(abs(e) > 64 for e in exponents.values()):
+            raise MalformedState(f"{_GLOBAL}: exponents are not one small integer a tensor")
+        return cls(round_index, params, momentum, dict(exponents))
+
+
+@dataclass(frozen=True, slots=True)
+class SeatState:
+    """What a seat's next inner step depends on.
+
+    Attributes:
+        params, m, v: fp32 with equal names and shapes; Adam's first and second moments.
+        count: steps in the moments (bias correction); persists across rounds with them.
+        batches: batches drawn so far in this round, the counter of the round's draw stream.
+    """
+
+    params: Tensors
+    m: Tensors
+    v: Tensors
+    count: int
+    batches: int
+
+    def params_root(self) -> Digest:
+        return tree_root(self.params)
+
+    def optimiser_root(self) -> Digest:
+        """Root over moments and step count; 32 zero bytes for a fresh optimiser."""
+        if self.count == 0 and not any(
+            _has_set_bit(t) for t in (*self.m.values(), *self.v.values())
+        ):
+            return ZERO_DIGEST
+        count = torch.tensor(self.count, dtype=torch.int64)
+        return tree_root({**_grouped(m=self.m, v=self.v), "count": count})
+
+    def buffers_root(self) -> Digest:
+        """32 zero bytes: this family has no buffers (rotary tables follow from the manifest)."""
+        return ZERO_DIGEST
+
+    def rng_digest(self) -> Digest:
+        """SHA-256 over the counters of every random stream; there is one, the batch draws."""
+        return _hash("atoll.rng.v1", self.batches.to_bytes(8, "big"))
+
+    def roots(self) -> tuple[Digest, Digest, Digest, Digest]:
+        """(params, optimiser, buffers, RNG): the four parts of the digest, in its order."""
+        return self.params_root(), self.optimiser_root(), self.buffers_root(), self.rng_digest()
+
+    def digest(self) -> Digest:
+        """The state digest of the trace."""
+        return state_digest(self.roots())
+
+    def pieces(self) -> Iterator[bytes | memoryview]:
+        """The canonical bytes, a tensor at a time."""
+        fields: Fields = {"batches": self.batches, "count": self.count}
+        return write_blob(_SEAT, fields, _grouped(params=self.params, m=self.m, v=self.v))
+
+    def to_bytes(self) -> bytes:
+        """The canonical bytes: 12 bytes a parameter, plus a header."""
+        return b"".join(self.pieces())
+
+    @classmethod
+    def from_bytes(
+        cls, data: bytes | memoryview, shapes: Mapping[str, Sequence[int]] | None = None
+    ) -> SeatState:
+        """Parses canonical bytes; `shapes` are the model's, where they are known.
+
+        Raises:
+            MalformedState: if the bytes are not canonical, or not of these shapes.
+        """
+        blob = read_blob(_SEAT, data)
+        groups = _ungrouped(_SEAT, blob.tensors, ("params", "m", "v"))
+        shapes = shapes or _shapes_of(groups["params"])
+        for group in groups.values():
+            _check_group(_SEAT, group, torch.float32, shapes)
+        count, batches = blob.fields.get("count"), blob.fields.get("batches")
+        if set(blob.fields) != {"batches", "count"}:
+            raise MalformedState(f"{_SEAT}: fields are not batches and count")
+        if not (isinstance(count, int) and isinstance(batches, int) and min(count, batches) >= 0):
+            raise MalformedState(f"{_SEAT}: a counter is not a natural number")
+        return cls(groups["params"], groups["m"], groups["v"], count, batches)
+
+    @classmethod
+    def opening(cls, model: GlobalState, optimiser: SeatState | None) -> SeatState:
+        """The state a round starts from: the global model, and the seat's last accepted moments.
+
+        `optimiser` None means a reset: zero moments, no steps counted.
+        """
+        params = {name: tensor.clone() for name, tensor in model.params.items()}
+        if optimiser is not None:
+            return replace(optimiser, params=params, batches=0)
+        zeros = {name: torch.zeros_like(tensor) for name, tensor in params.items()}
+        return cls(params, zeros, {n: t.clone() for n, t in zeros.items()}, count=0, batches=0)
+
+
+def state_digest(roots: tuple[Digest, Digest, Digest, Digest]) -> Digest:
+    """SHA-256("atoll.state.v1" | params | optimiser | buffers | RNG)."""
+    return _hash("atoll.state.v1", *roots)
+
+
+def _hash(tag: str, *parts: bytes) -> Digest:
+    return Digest(sha256(b"".join((tag.encode(), *parts))).digest())
+
+
+def _grouped(**groups: Tensors) -> Tensors:
+    return {
+        f"{group}/{name}": t for group, tensors in groups.items() for name, t in tensors.items()
+    }
+
+
+def _ungrouped(kind: str, tensors: Tensors, groups: tuple[str, ...]) -> dict[str, Tensors]:
+    result: dict[str, Tensors] = {group: {} for group in groups}
+    for full_name, tensor in tensors.items():
+        group, _, name = full_name.partition("/")
+        if group not in result or not name:
+            raise MalformedState(f"{kind}: tensor {full_name!r} belongs to no group")
+        result[group][name] = tensor
+    return result
+
+
+def _shapes_of(tensors: Tensors) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+
+
+def _check_group(
+    kind: str, tensors: Tensors, dtype: torch.dtype, shapes: Mapping[str, Sequence[int]]
+) -> None:
+    check_layout(kind, tensors, shapes)
+    if any(tensor.dtype != dtype for tensor in tensors.values()):
+        raise MalformedState(f"{kind}: a tensor is not {dtype}")
+
+
+def _has_set_bit(tensor: Tensor) -> bool:
+    return bool(tensor.contiguous().view(-1).view(torch.uint8).any())
