@@ -1,0 +1,27 @@
+"""Content-addressed storage: blocks on disk, a gateway serving them, retrieval that trusts nobody.
+
+Everything that moves between parties moves by CID, and whoever receives it trusts the CID alone.
+"""
+
+from atoll.store.cid import DAG_CBOR, DAG_PB, RAW, Cid
+from atoll.store.errors import MalformedDag
+from atoll.store.fetch import FetchConfig, Fetcher
+from atoll.store.gateway import Gateway
+from atoll.store.local import LocalStore
+from atoll.store.unixfs import LEGACY, V1, Added, Profile
+
+__all__ = [
+    "DAG_CBOR",
+    "DAG_PB",
+    "LEGACY",
+    "RAW",
+    "V1",
+    "Added",
+    "Cid",
+    "FetchConfig",
+    "Fetcher",
+    "Gateway",
+    "LocalStore",
+    "MalformedDag",
+    "Profile",
+]

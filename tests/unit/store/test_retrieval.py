@@ -1,0 +1,290 @@
+"""Fetching over HTTP from honest gateways and from every kind of dishonest one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from atoll.errors import ConfigError, NotFound, TooLarge
+from atoll.store import DAG_PB, Cid, FetchConfig, Fetcher, Gateway, LocalStore, MalformedDag
+from atoll.store.dagpb import Link, Node, encode_node
+from atoll.store.sources import SourceBook, normalise_gateway
+from atoll.store.unixfs import encode_file_header
+
+MIB = 1 << 20
+QUICK = FetchConfig(block_timeout_s=0.5, hedge_s=0.1, passes=1, connect_timeout_s=0.5)
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path / "theirs", sync=False)
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path / "ours", sync=False)
+
+
+@asynccontextmanager
+async def serving(store: LocalStore, **options: object) -> AsyncIterator[Gateway]:
+    gateway = Gateway(store, **options)  # type: ignore[arg-type]
+    await gateway.start()
+    try:
+        yield gateway
+    finally:
+        await gateway.stop()
+
+
+@asynccontextmanager
+async def hostile(handler: Handler) -> AsyncIterator[str]:
+    app = web.Application()
+    app.router.add_get("/{path:.*}", handler)
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def answers_wrong(_: web.Request) -> web.StreamResponse:
+    return web.Response(body=b"wrong" * 1000)
+
+
+async def answers_nothing(_: web.Request) -> web.StreamResponse:
+    return web.Response(body=b"")
+
+
+async def answers_error(_: web.Request) -> web.StreamResponse:
+    return web.Response(status=500)
+
+
+async def redirects_home(request: web.Request) -> web.StreamResponse:
+    return web.Response(status=302, headers={"Location": str(request.url)})
+
+
+async def stalls(_: web.Request) -> web.StreamResponse:
+    await asyncio.Event().wait()
+    raise web.HTTPOk
+
+
+async def never_ends(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    while True:
+        await response.write(bytes(MIB))
+
+
+async def truncates(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Length": "1000000"})
+    await response.prepare(request)
+    await response.write(bytes(10))
+    assert request.transport is not None
+    request.transport.abort()
+    return response
+
+
+async def inflates(_: web.Request) -> web.StreamResponse:
+    response = web.Response(body=bytes(64 * MIB))
+    response.enable_compression(web.ContentCoding.gzip)
+    return response
+
+
+HOSTILE = [
+    answers_wrong,
+    answers_nothing,
+    answers_error,
+    redirects_home,
+    stalls,
+    never_ends,
+    truncates,
+    inflates,
+]
+
+
+async def test_a_file_travels(theirs: LocalStore, ours: LocalStore, tmp_path: Path) -> None:
+    data = os.urandom(5 * MIB + 3)
+    cid = theirs.add_bytes(data)
+    async with serving(theirs) as gateway, Fetcher(ours, lambda: [gateway.url]) as fetcher:
+        assert await fetcher.get(cid, len(data)) == data
+        assert fetcher.bytes_down == gateway.bytes_up > len(data)
+        await fetcher.get_file(cid, tmp_path / "out", len(data))
+        assert fetcher.bytes_down == gateway.bytes_up < len(data) + 1000
+    assert (tmp_path / "out").read_bytes() == data
+
+
+@pytest.mark.parametrize("handler", HOSTILE)
+async def test_one_bad_gateway_alone_costs_little(handler: Handler, ours: LocalStore) -> None:
+    async with hostile(handler) as url, Fetcher(ours, lambda: [url], QUICK) as fetcher:
+        async with asyncio.timeout(5):
+            with pytest.raises(NotFound):
+                await fetcher.get(Cid.of(b"wanted"), MIB)
+        assert fetcher.bytes_down <= 3 * MIB
+    assert [path for path in ours.root.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("handler", HOSTILE)
+async def test_one_bad_gateway_among_good_ones_harms_nobody(
+    handler: Handler, theirs: LocalStore, ours: LocalStore
+) -> None:
+    data = os.urandom(4 * MIB)
+    cid = theirs.add_bytes(data)
+    async with (
+        hostile(handler) as bad,
+        serving(theirs) as good,
+        Fetcher(ours, lambda: [bad, good.url], QUICK) as fetcher,
+    ):
+        assert await fetcher.get(cid, len(data), prefer=[bad]) == data
+
+
+async def test_a_liar_is_remembered(theirs: LocalStore, ours: LocalStore) -> None:
+    asked = 0
+
+    async def counting(request: web.Request) -> web.StreamResponse:
+        nonlocal asked
+        asked += 1
+        return await answers_wrong(request)
+
+    async with (
+        hostile(counting) as bad,
+        serving(theirs) as good,
+        Fetcher(ours, lambda: [bad, good.url]) as fetcher,
+    ):
+        for i in range(30):
+            await fetcher.get(theirs.add_bytes(bytes([i])), 1)
+        assert [source.url for source in fetcher.sources.bad()] == [bad]
+    assert asked == 1
+
+
+async def test_blocks_come_from_whoever_has_them(tmp_path: Path, ours: LocalStore) -> None:
+    data = os.urandom(6 * MIB)
+    async with AsyncExitStack() as stack:
+        stores = [LocalStore(tmp_path / str(i), sync=False) for i in range(2)]
+        cid = stores[0].add_bytes(data)
+        files = sorted(p for p in (stores[0].root / "blocks").rglob("*") if p.is_file())
+        for path in files[::2]:
+            block = path.read_bytes()
+            stores[1].add_block(block)
+            path.unlink()
+        urls = [(await stack.enter_async_context(serving(s))).url for s in stores]
+        fetcher = await stack.enter_async_context(Fetcher(ours, lambda: urls))
+        assert await fetcher.get(cid, len(data)) == data
+
+
+async def test_an_interrupted_fetch_resumes(theirs: LocalStore, ours: LocalStore) -> None:
+    data = os.urandom(6 * MIB)
+    cid = theirs.add_bytes(data)
+    served: set[Cid] = set()
+
+    def first_three(wanted: Cid) -> bool:
+        served.add(wanted)
+        return len(served) <= 3
+
+    async with (
+        serving(theirs, allow=first_three) as gateway,
+        Fetcher(ours, lambda: [gateway.url], replace(QUICK, parallel=1)) as fetcher,
+    ):
+        with pytest.raises(NotFound, match="does not have it"):
+            await fetcher.fetch(cid, len(data))
+    async with serving(theirs) as gateway, Fetcher(ours, lambda: [gateway.url]) as fetcher:
+        assert await fetcher.get(cid, len(data)) == data
+        assert fetcher.bytes_down < 5 * MIB
+
+
+async def test_a_file_over_the_cap_is_refused_at_its_root(
+    theirs: LocalStore, ours: LocalStore
+) -> None:
+    cid = theirs.add_bytes(os.urandom(5 * MIB))
+    async with serving(theirs) as gateway, Fetcher(ours, lambda: [gateway.url]) as fetcher:
+        with pytest.raises(TooLarge):
+            await fetcher.get(cid, 5 * MIB - 1)
+        assert fetcher.bytes_down < 1000
+
+
+async def test_a_tree_whose_sizes_lie_is_refused(theirs: LocalStore, ours: LocalStore) -> None:
+    leaf = theirs.add_block(bytes(MIB))
+    header = encode_file_header(b"", 10, [10])
+    root = theirs.add_block(encode_node(Node([Link(leaf, b"", 10)], header)), DAG_PB)
+    async with serving(theirs) as gateway, Fetcher(ours, lambda: [gateway.url]) as fetcher:
+        with pytest.raises(MalformedDag):
+            await fetcher.get(root, 100)
+
+
+async def test_no_gateway_is_an_answer_too(ours: LocalStore) -> None:
+    async with Fetcher(ours, list, QUICK) as fetcher:
+        with pytest.raises(NotFound, match="none is known"):
+            await fetcher.get(Cid.of(b"x"), 1)
+
+
+async def test_the_gateways_answers(theirs: LocalStore) -> None:
+    cid = theirs.add_bytes(b"hello")
+    base = "/ipfs/" + str(cid)
+    async with (
+        serving(theirs, allow=lambda c: c == cid) as gateway,
+        aiohttp.ClientSession(gateway.url) as http,
+    ):
+        got = await http.get(base, headers={"Accept": "application/vnd.ipld.raw"})
+        assert (got.status, await got.read()) == (200, b"hello")
+        assert got.headers["Etag"] == f'"{cid}.raw"'
+        assert "immutable" in got.headers["Cache-Control"]
+        head = await http.head(base, params={"format": "raw"})
+        assert (head.status, head.headers["Content-Length"]) == (200, "5")
+        again = await http.get(base + "?format=raw", headers={"If-None-Match": f'"{cid}.raw"'})
+        assert again.status == 304
+        assert (await http.get(base)).status == 406
+        assert (await http.get("/ipfs/nonsense?format=raw")).status == 400
+        assert (await http.get(f"/ipfs/{Cid.of(b'no')}?format=raw")).status == 404
+
+
+async def test_a_port_in_use_says_what_to_do(theirs: LocalStore) -> None:
+    async with serving(theirs) as gateway:
+        port = int(gateway.url.rsplit(":", 1)[1])
+        with pytest.raises(ConfigError, match="in use") as caught:
+            await Gateway(theirs, port=port).start()
+        assert caught.value.next_step is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "ftp://host",
+        "http://",
+        "file:///etc/passwd",
+        "http://user:secret@host",
+        "http://host?x=1",
+        "http://host:99999",
+        "http://[::1",
+        "http://" + "a" * 300,
+        "javascript:alert(1)",
+    ],
+)
+def test_unusable_gateway_addresses_are_ignored(text: str) -> None:
+    assert normalise_gateway(text) is None
+    assert SourceBook(lambda: 0.0).ranked([text]) == []
+
+
+def test_a_failing_gateway_rests_longer_each_time() -> None:
+    now = 0.0
+    book = SourceBook(lambda: now)
+    good, bad = "http://good", "http://bad"
+    assert {source.url for source in book.ranked([bad, good + "/"])} == {good, bad}
+    failing = next(source for source in book.ranked([bad]) if source.url == bad)
+    book.failed(failing)
+    assert [source.url for source in book.ranked([bad, good])] == [good, bad]
+    first_rest = failing.rest_until
+    book.failed(failing)
+    assert failing.rest_until == 2 * first_rest
+    book.delivered(failing, 10)
+    assert (failing.rest_until, failing.bytes_down) == (0.0, 10)
