@@ -1,0 +1,132 @@
+"""Exact products of integer matrices, by whichever arithmetic this machine does fastest.
+
+Every partial sum of an integer product is an integer, so order, threads, vector width and FMA
+cannot change it as long as the arithmetic holds each partial sum exactly. A route is one such
+arithmetic. It is only used after `is_exact` has passed on this machine: oneDNN's int8 GEMM on a CPU
+without VNNI saturates int16 pair sums and returns wrong numbers without an error.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+INT8_MAX = 127
+FP32_EXACT = 2**24
+FP64_EXACT = 2**53
+FP32_SPLIT_K = 1040
+"""Columns per fp32 product of int8 operands: 1040 · 127² < 2^24."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One way to multiply int8 matrices exactly.
+
+    Attributes:
+        name: what logs and the manifest's lab call it.
+        matmul: x (M, K) int8 · w (K, N) int8 → (M, N) int32, any strides.
+    """
+
+    name: str
+    matmul: Callable[[Tensor, Tensor], Tensor]
+
+
+def _matmul_int8(x_MK: Tensor, w_KN: Tensor) -> Tensor:
+    if x_MK.is_cuda:
+        return _matmul_int8_cuda(x_MK, w_KN)
+    return torch._int_mm(x_MK, w_KN)
+
+
+def _matmul_int8_cuda(x_MK: Tensor, w_KN: Tensor) -> Tensor:
+    # cuBLASLt wants M > 16 and K, N divisible by 8; zeros change no sum.
+    rows, inner = x_MK.shape
+    columns = w_KN.shape[1]
+    pad_rows, pad_inner, pad_columns = max(0, 17 - rows), -inner % 8, -columns % 8
+    if pad_rows or pad_inner:
+        x_MK = torch.nn.functional.pad(x_MK, (0, pad_inner, 0, pad_rows))
+    if pad_inner or pad_columns:
+        w_KN = torch.nn.functional.pad(w_KN, (0, pad_columns, 0, pad_inner))
+    return torch._int_mm(x_MK.contiguous(), w_KN.contiguous())[:rows, :columns]
+
+
+def _matmul_fp32(x_MK: Tensor, w_KN: Tensor) -> Tensor:
+    total: Tensor | None = None
+    for start in range(0, x_MK.shape[1], FP32_SPLIT_K):
+        stop = start + FP32_SPLIT_K
+        part = (x_MK[:, start:stop].float() @ w_KN[start:stop].float()).to(torch.int32)
+        total = part if total is None else total + part
+    return (
+        x_MK.new_zeros((x_MK.shape[0], w_KN.shape[1]), dtype=torch.int32)
+        if total is None
+        else total
+    )
+
+
+def _matmul_fp64(x_MK: Tensor, w_KN: Tensor) -> Tensor:
+    return (x_MK.double() @ w_KN.double()).to(torch.int32)
+
+
+ROUTES = {
+    "int8": Route("int8", _matmul_int8),
+    "fp32": Route("fp32", _matmul_fp32),
+    "fp64": Route("fp64", _matmul_fp64),
+}
+
+
+def matmul_reference(x_MK: Tensor, w_KN: Tensor) -> Tensor:
+    """The same product in int64, element by element: slow, and obviously right."""
+    return (x_MK.long().unsqueeze(2) * w_KN.long().unsqueeze(0)).sum(1).to(torch.int32)
+
+
+def is_exact(route: Route, device: torch.device | str = "cpu") -> bool:
+    """Whether a route gives the integers' own product here, on extreme and on random operands."""
+    generator = torch.Generator().manual_seed(5)
+    for rows, inner, columns in ((64, 256, 64), (33, 500, 17), (1, 64, 64), (64, 2048, 32)):
+        shapes = ((rows, inner), (inner, columns))
+        x, w = (torch.randint(-127, 128, s, generator=generator, dtype=torch.int8) for s in shapes)
+        extreme = (
+            torch.full_like(x, INT8_MAX),
+            torch.where(w < 0, -INT8_MAX, INT8_MAX).to(torch.int8),
+        )
+        for left, right in ((x, w), extreme):
+            expected = (left.double() @ right.double()).to(torch.int32)
+            for a in (left, left.t().contiguous().t()):
+                for b in (right, right.t().contiguous().t()):
+                    try:
+                        got = route.matmul(a.to(device), b.to(device)).cpu()
+                    except RuntimeError:  # this build or device lacks the kernel
+                        return False
+                    if not torch.equal(got, expected):
+                        return False
+    return True
+
+
+def _seconds(route: Route, device: torch.device | str) -> float:
+    x = torch.ones(512, 256, dtype=torch.int8, device=device)
+    w = torch.ones(256, 512, dtype=torch.int8, device=device)
+    best = float("inf")
+    for _ in range(5):
+        start = time.perf_counter()
+        route.matmul(x, w).cpu()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def choose_route(name: str = "auto", device: torch.device | str = "cpu") -> Route:
+    """The named route, or with "auto" the fastest of those that are exact on this machine.
+
+    Raises:
+        ValueError: the name is unknown, or that route is not exact here.
+    """
+    if name == "auto":
+        exact = [route for route in ROUTES.values() if is_exact(route, device)]
+        return min(exact, key=lambda route: _seconds(route, device))
+    if name not in ROUTES:
+        raise ValueError(f"unknown route {name!r}; known: {', '.join(ROUTES)}")
+    if not is_exact(ROUTES[name], device):
+        raise ValueError(f"route {name!r} gives wrong products on this machine")
+    return ROUTES[name]
