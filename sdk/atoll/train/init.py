@@ -53,11 +53,12 @@ def bell_integers(seed: int, tensor_index: int, count: int) -> NDArray[np.int64]
     counter = np.stack([blocks & _LOW32, blocks >> _HIGH, zeros + np.uint64(tensor_index), zeros])
     words = philox4x32(counter, (seed & 0xFFFFFFFF, seed >> 32))
     signed = (words >> np.uint64(32 - _WORD_BITS)).astype(np.int64) - (1 << (_WORD_BITS - 1))
-    return signed.sum(axis=0, dtype=np.int64)
+    total: NDArray[np.int64] = signed.sum(axis=0, dtype=np.int64)
+    return total
 
 
 def initial_params(shapes: Shapes, seed: int) -> dict[str, Tensor]:
-    """Ones for the norms' gains, deviation 0.02 for matrices; tensors are counted by sorted name."""
+    """Ones for the norms' gains, deviation 0.02 for matrices; tensors count by sorted name."""
     params: dict[str, Tensor] = {}
     for index, name in enumerate(sorted(shapes)):
         shape = shapes[name]

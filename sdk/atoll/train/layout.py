@@ -10,11 +10,12 @@ from typing import TypeAlias
 
 from atoll.protocol.manifest import ModelSpec
 
+MAX_HEADER_BYTES = 1 << 22
 Shapes: TypeAlias = dict[str, tuple[int, ...]]
 
 
 def param_shapes(spec: ModelSpec) -> Shapes:
-    """Every parameter's shape by its Hugging Face name, ascending by name; matrices are [out, in]."""
+    """Every parameter's shape by its Hugging Face name, names ascending; matrices are [out, in]."""
     head_dim = spec.width // spec.heads
     shapes: Shapes = {"model.embed_tokens.weight": (spec.vocab, spec.width)}
     for layer in range(spec.layers):
@@ -39,3 +40,8 @@ def param_shapes(spec: ModelSpec) -> Shapes:
 def param_count(spec: ModelSpec) -> int:
     """Parameters in total."""
     return sum(prod(shape) for shape in param_shapes(spec).values())
+
+
+def max_state_bytes(spec: ModelSpec) -> int:
+    """No global or seat state of this model is larger: 12 bytes a parameter and a header."""
+    return 12 * param_count(spec) + MAX_HEADER_BYTES

@@ -15,6 +15,7 @@ import dag_cbor
 import torch
 from torch import Tensor
 
+from atoll.protocol.trace import StateRoots
 from atoll.protocol.types import ZERO_DIGEST, Digest
 from atoll.train.errors import MalformedState
 from atoll.train.tensors import Fields, check_layout, read_blob, tree_root, write_blob
@@ -122,15 +123,17 @@ class SeatState:
 
     def rng_digest(self) -> Digest:
         """SHA-256 over the counters of every random stream; there is one, the batch draws."""
-        return _hash("atoll.rng.v1", self.batches.to_bytes(8, "big"))
+        return rng_digest(self.batches)
 
-    def roots(self) -> tuple[Digest, Digest, Digest, Digest]:
-        """(params, optimiser, buffers, RNG): the four parts of the digest, in its order."""
-        return self.params_root(), self.optimiser_root(), self.buffers_root(), self.rng_digest()
+    def roots(self) -> StateRoots:
+        """The four parts of the digest, as the trace document lists them."""
+        return StateRoots(
+            self.params_root(), self.optimiser_root(), self.buffers_root(), self.rng_digest()
+        )
 
     def digest(self) -> Digest:
         """The state digest of the trace."""
-        return state_digest(self.roots())
+        return self.roots().digest()
 
     def pieces(self) -> Iterator[bytes | memoryview]:
         """The canonical bytes, a tensor at a time."""
@@ -168,16 +171,15 @@ class SeatState:
 
         `optimiser` None means a reset: zero moments, no steps counted.
         """
-        params = {name: tensor.clone() for name, tensor in model.params.items()}
         if optimiser is not None:
-            return replace(optimiser, params=params, batches=0)
-        zeros = {name: torch.zeros_like(tensor) for name, tensor in params.items()}
-        return cls(params, zeros, {n: t.clone() for n, t in zeros.items()}, count=0, batches=0)
+            return replace(optimiser, params=model.params, batches=0)
+        zeros = {name: torch.zeros_like(tensor) for name, tensor in model.params.items()}
+        return cls(model.params, zeros, zeros, count=0, batches=0)
 
 
-def state_digest(roots: tuple[Digest, Digest, Digest, Digest]) -> Digest:
-    """SHA-256("atoll.state.v1" | params | optimiser | buffers | RNG)."""
-    return _hash("atoll.state.v1", *roots)
+def rng_digest(batches: int) -> Digest:
+    """SHA-256("atoll.rng.v1" ‖ batches drawn in the round as big-endian uint64)."""
+    return _hash("atoll.rng.v1", batches.to_bytes(8, "big"))
 
 
 def _hash(tag: str, *parts: bytes) -> Digest:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from itertools import pairwise
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import dag_cbor
 import torch
@@ -30,13 +30,13 @@ from atoll.protocol.hashing import sha256 as sha256_digest
 from atoll.protocol.merkle import merkle_root
 from atoll.protocol.types import ZERO_DIGEST, Digest
 from atoll.train.errors import MalformedState
+from atoll.train.layout import MAX_HEADER_BYTES
 
 if sys.byteorder != "little":  # canonical bytes are the memory of a little-endian machine
     raise ImportError("atoll.train runs on little-endian machines only")
 
 MAGIC = b"ATOLLTN1"
 CHUNK_BYTES = 1 << 16
-MAX_HEADER_BYTES = 1 << 22
 MAX_TENSORS = 1 << 16
 MAX_DIMS = 4
 DTYPES: dict[str, torch.dtype] = {"float32": torch.float32, "int64": torch.int64}
@@ -96,7 +96,8 @@ def write_blob(
     layout: list[IPLDKind] = [
         [name, _DTYPE_NAMES[tensors[name].dtype], list(tensors[name].shape)] for name in names
     ]
-    header = dag_cbor.encode({"fields": dict(fields), "kind": kind, "tensors": layout})
+    document: IPLDKind = {"fields": cast(IPLDKind, fields), "kind": kind, "tensors": layout}
+    header = dag_cbor.encode(document)
     yield MAGIC + len(header).to_bytes(4, "little") + header
     for name in names:
         yield raw_bytes(tensors[name])

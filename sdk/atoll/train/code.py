@@ -1,0 +1,29 @@
+"""Which code a replay runs: one digest over the files that decide a bit. Needs no torch."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+
+from atoll.protocol.types import Digest
+
+REPLAYED = (
+    "aggregate/codec.py",
+    "train/decimals.py",
+    "train/init.py",
+    "train/model.py",
+    "train/ops.py",
+    "train/outer.py",
+    "train/segment.py",
+    "train/state.py",
+    "train/step.py",
+    "train/tensors.py",
+)
+"""Files below `atoll/`, ascending."""
+
+
+def code_digest() -> Digest:
+    """SHA-256 over name and SHA-256 of every file in `REPLAYED`."""
+    root = Path(__file__).parent.parent
+    lines = (f"{name} {sha256((root / name).read_bytes()).hexdigest()}\n" for name in REPLAYED)
+    return Digest(sha256("".join(lines).encode()).digest())

@@ -1,0 +1,59 @@
+"""The model: a Llama-family decoder as one function of parameters and tokens.
+
+Parameters are a dict with the names of Hugging Face's LlamaForCausalLM, so an export is a copy.
+Shapes: B batch, T positions, D width, V vocabulary, F feed-forward width, H query heads,
+K key heads, d head width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import Tensor
+
+from atoll.protocol.manifest import ModelSpec
+from atoll.train.decimals import rotary_tables
+from atoll.train.ops import Ops
+
+
+def forward(params: Mapping[str, Tensor], ids_BT: Tensor, spec: ModelSpec, ops: Ops) -> Tensor:
+    """Logits [B, T, V] of the next token at every position; T ≤ spec.seq."""
+    eps = float(spec.norm_eps)
+    x_BTD = ops.embedding(ids_BT, params["model.embed_tokens.weight"])
+    for layer in range(spec.layers):
+        weights = _layer_weights(params, layer)
+        normed_BTD = ops.rms_norm(x_BTD, weights["input_layernorm"], eps)
+        x_BTD = x_BTD + _attention(normed_BTD, weights, spec, ops)
+        normed_BTD = ops.rms_norm(x_BTD, weights["post_attention_layernorm"], eps)
+        x_BTD = x_BTD + _mlp(normed_BTD, weights, ops)
+    x_BTD = ops.rms_norm(x_BTD, params["model.norm.weight"], eps)
+    head = "model.embed_tokens.weight" if spec.tied else "lm_head.weight"
+    return ops.linear(x_BTD, params[head])
+
+
+def _layer_weights(params: Mapping[str, Tensor], layer: int) -> dict[str, Tensor]:
+    prefix = f"model.layers.{layer}."
+    names = (name for name in params if name.startswith(prefix))
+    return {name[len(prefix) : -len(".weight")]: params[name] for name in names}
+
+
+def _attention(x_BTD: Tensor, weights: Mapping[str, Tensor], spec: ModelSpec, ops: Ops) -> Tensor:
+    B, T, _ = x_BTD.shape
+    d = spec.width // spec.heads
+    cos_Td, sin_Td = (table[:T] for table in rotary_tables(spec.seq, d, int(spec.rope_base)))
+
+    def heads(name: str, count: int) -> Tensor:
+        return ops.linear(x_BTD, weights[name]).view(B, T, count, d).transpose(1, 2)
+
+    q_BHTd = ops.rotary(heads("self_attn.q_proj", spec.heads), cos_Td, sin_Td)
+    k_BKTd = ops.rotary(heads("self_attn.k_proj", spec.kv_heads), cos_Td, sin_Td)
+    v_BKTd = heads("self_attn.v_proj", spec.kv_heads)
+    mixed_BHTd = ops.attention(q_BHTd, k_BKTd, v_BKTd)
+    mixed_BTD = mixed_BHTd.transpose(1, 2).reshape(B, T, spec.heads * d)
+    return ops.linear(mixed_BTD, weights["self_attn.o_proj"])
+
+
+def _mlp(x_BTD: Tensor, weights: Mapping[str, Tensor], ops: Ops) -> Tensor:
+    gate_BTF = ops.linear(x_BTD, weights["mlp.gate_proj"])
+    up_BTF = ops.linear(x_BTD, weights["mlp.up_proj"])
+    return ops.linear(ops.swiglu(gate_BTF, up_BTF), weights["mlp.down_proj"])

@@ -1,0 +1,102 @@
+"""The operations of model and step, behind one small interface, so that exactness is a choice.
+
+Rule of this file: the model and the step call nothing on tensors but these and separate IEEE
+additions and multiplications. Another numerics mode is another implementation of `Ops`, never a
+second model. `native` is PyTorch fp32 on one thread: bits repeat inside one software class.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (PyTorch's own convention)
+from torch import Tensor
+
+from atoll.errors import ManifestError
+
+
+class Ops(Protocol):
+    """What a numerics mode provides; every operation but the last two is differentiable.
+
+    Shapes: B batch, T positions, D width, I in, O out, V vocabulary, H query heads, K key heads,
+    d head width.
+    """
+
+    def embedding(self, ids_BT: Tensor, table_VD: Tensor) -> Tensor:
+        """Rows of the table: [B, T, D]."""
+
+    def linear(self, x_BTI: Tensor, weight_OI: Tensor) -> Tensor:
+        """x · weightᵀ: [B, T, O]."""
+
+    def rms_norm(self, x_BTD: Tensor, gain_D: Tensor, eps: float) -> Tensor:
+        """x / sqrt(mean(x²) + eps) · gain, over the last axis (Zhang and Sennrich 2019)."""
+
+    def rotary(self, x_BHTd: Tensor, cos_Td: Tensor, sin_Td: Tensor) -> Tensor:
+        """Each pair (x[i], x[i + d/2]) rotated by its position's angle; tables are [T, d/2]."""
+
+    def attention(self, q_BHTd: Tensor, k_BKTd: Tensor, v_BKTd: Tensor) -> Tensor:
+        """Causal softmax attention scaled by d^(−1/2); H/K query heads share a key head."""
+
+    def swiglu(self, gate: Tensor, up: Tensor) -> Tensor:
+        """gate · sigmoid(gate) · up (Shazeer 2020)."""
+
+    def cross_entropy(self, logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
+        """Mean negative log-likelihood in nats, a scalar."""
+
+    def global_norm(self, gradients: Iterable[Tensor]) -> float:
+        """Euclidean norm of all gradients together."""
+
+    def adam_direction(self, m: Tensor, v: Tensor, eps: float) -> Tensor:
+        """m / (sqrt(v) + eps), elementwise."""
+
+
+class NativeOps:
+    """PyTorch's own fp32 kernels."""
+
+    def embedding(self, ids_BT: Tensor, table_VD: Tensor) -> Tensor:
+        return F.embedding(ids_BT, table_VD)
+
+    def linear(self, x_BTI: Tensor, weight_OI: Tensor) -> Tensor:
+        return F.linear(x_BTI, weight_OI)
+
+    def rms_norm(self, x_BTD: Tensor, gain_D: Tensor, eps: float) -> Tensor:
+        return F.rms_norm(x_BTD, gain_D.shape, gain_D, eps)
+
+    def rotary(self, x_BHTd: Tensor, cos_Td: Tensor, sin_Td: Tensor) -> Tensor:
+        a, b = x_BHTd.chunk(2, dim=-1)
+        return torch.cat((a * cos_Td - b * sin_Td, b * cos_Td + a * sin_Td), dim=-1)
+
+    def attention(self, q_BHTd: Tensor, k_BKTd: Tensor, v_BKTd: Tensor) -> Tensor:
+        group = q_BHTd.shape[1] // k_BKTd.shape[1]
+        k_BHTd, v_BHTd = (t.repeat_interleave(group, dim=1) for t in (k_BKTd, v_BKTd))
+        return F.scaled_dot_product_attention(q_BHTd, k_BHTd, v_BHTd, is_causal=True)
+
+    def swiglu(self, gate: Tensor, up: Tensor) -> Tensor:
+        return F.silu(gate) * up
+
+    def cross_entropy(self, logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
+        return F.cross_entropy(logits_BTV.flatten(0, 1), targets_BT.flatten())
+
+    def global_norm(self, gradients: Iterable[Tensor]) -> float:
+        squares = [float(g.double().square().sum()) for g in gradients]
+        return math.sqrt(sum(squares))
+
+    def adam_direction(self, m: Tensor, v: Tensor, eps: float) -> Tensor:
+        return m / (torch.sqrt(v) + eps)
+
+
+def operations(mode: str) -> Ops:
+    """The implementation that a manifest's numerics mode names.
+
+    Raises:
+        ManifestError: this version has no such mode.
+    """
+    if mode == "native":
+        return NativeOps()
+    raise ManifestError(
+        f"numerics mode {mode!r} is not available in this version",
+        next_step="set numerics.mode to 'native' in the manifest",
+    )

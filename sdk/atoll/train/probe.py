@@ -1,0 +1,91 @@
+"""Whether this machine gives a job's bits: its software class, and a digest it must reproduce."""
+
+from __future__ import annotations
+
+import platform
+from functools import lru_cache
+
+import torch
+
+from atoll.errors import NumericsMismatch
+from atoll.protocol.manifest import InnerSpec, Manifest, ModelSpec, NumericsSpec
+from atoll.protocol.prf import batch_offsets
+from atoll.protocol.types import Digest, SeatIndex
+from atoll.train.code import code_digest
+from atoll.train.init import initial_params
+from atoll.train.layout import param_shapes
+from atoll.train.ops import operations
+from atoll.train.state import GlobalState, SeatState
+from atoll.train.step import Recipe, gather_batch, inner_step
+
+_MODEL = ModelSpec(
+    kind="llama", vocab=256, width=64, layers=2, heads=4, kv_heads=2, ffn=176, seq=64, tied=True,
+    norm_eps="0.00001", rope_base=10000,
+)  # fmt: skip
+_INNER = InnerSpec(
+    optimizer="adamw", lr="0.001", beta1="0.9", beta2="0.99", eps="0.00000001", weight_decay="0.1",
+    clip="1", schedule="cosine", warmup_steps=1, steps=2, batch=8, segment=1, micro_batch=4,
+)  # fmt: skip
+
+
+def configure_native() -> None:
+    """Pins what native bits depend on: one thread, deterministic kernels. Call before any other."""
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    torch.set_float32_matmul_precision("highest")
+    torch.set_flush_denormal(False)
+
+
+def software_class() -> str:
+    """The class within which native replays are bit-exact, as the manifest names it."""
+    capability = torch.backends.cpu.get_cpu_capability()
+    machine = platform.machine().lower()
+    return f"torch {torch.__version__}; {machine} {capability}; threads {torch.get_num_threads()}"
+
+
+@lru_cache(maxsize=2)
+def probe_digest(mode: str = "native") -> Digest:
+    """The state digest after two steps of a fixed micro-model."""
+    params = initial_params(param_shapes(_MODEL), seed=0)
+    state = SeatState.opening(GlobalState(0, params, {}, {}), None)
+    tokens = (
+        torch.arange(1 << 12).mul(2654435761).remainder(1 << 32).div(1 << 24, rounding_mode="floor")
+    )
+    recipe = Recipe(_MODEL, _INNER, total_steps=2, ops=operations(mode))
+    for step in range(2):
+        offsets = batch_offsets(Digest(bytes(32)), SeatIndex(0), step, _INNER.batch, 4000)
+        batch = gather_batch(tokens.numpy().astype("u1"), offsets, _MODEL.seq)
+        state = inner_step(state, batch, step, recipe).state
+    return state.digest()
+
+
+def native_numerics() -> NumericsSpec:
+    """What a manifest made on this machine says about numerics."""
+    return NumericsSpec(
+        mode="native",
+        software_class=software_class(),
+        code_digest=code_digest(),
+        probe_digest=probe_digest(),
+    )
+
+
+def check_environment(manifest: Manifest) -> None:
+    """Raises NumericsMismatch unless this machine reproduces the manifest's numerics."""
+    wanted = manifest.numerics
+    if wanted.mode == "native" and wanted.software_class != software_class():
+        raise NumericsMismatch(
+            f"this machine is {software_class()!r}, the job needs {wanted.software_class!r}",
+            next_step="install the PyTorch version it names, on such a CPU, or take another job",
+        )
+    if wanted.code_digest != code_digest():
+        here, there = code_digest().hex()[:16], wanted.code_digest.hex()[:16]
+        raise NumericsMismatch(
+            f"the training code here is {here}, the job needs {there}",
+            next_step="install the version of atoll that the job was made with",
+        )
+    if wanted.probe_digest != probe_digest(wanted.mode):
+        here, there = probe_digest(wanted.mode).hex()[:16], wanted.probe_digest.hex()[:16]
+        raise NumericsMismatch(
+            f"two probe steps give {here} here, the job needs {there}",
+            next_step="check OMP, MKL and ATEN variables, or take another job",
+        )

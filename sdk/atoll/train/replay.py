@@ -1,0 +1,142 @@
+"""What a verifier runs: one segment again, and the link from the last state to the update.
+
+Rule of this file: nothing a provider sent is used before its digest was compared with what the
+provider committed to; a blob that is not the committed state is the trace's fault.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from atoll.errors import MalformedTrace
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.trace import LeafKind, StateRoots, TraceDocument, TraceLeaf, step_root
+from atoll.protocol.types import ZERO_DIGEST, Digest, SeatIndex, Slot
+from atoll.store.local import LocalStore
+from atoll.train.errors import MalformedState
+from atoll.train.layout import param_shapes
+from atoll.train.round import encode_update
+from atoll.train.segment import SegmentRun, open_course, run_segment
+from atoll.train.state import GlobalState, SeatState, rng_digest
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayTask:
+    """One segment to replay.
+
+    Attributes:
+        opening_digest: the digest that the opening state must have (see `opening_digest`).
+        global_step0: the round's first step in the job's count: round · H.
+    """
+
+    manifest: Manifest
+    slot: Slot
+    seat: SeatIndex
+    data_seed: Digest
+    global_step0: int
+    opening_digest: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentReplay:
+    """What the replay gave, and whether the leaf says the same.
+
+    Attributes:
+        differs: the leaf's fields that the replay contradicts, empty when it matches.
+        step_root: the unblinded root over the step digests, for proof of replay.
+        steps: steps replayed, a diverged one included.
+        seconds: wall time of steps and digests.
+    """
+
+    differs: tuple[str, ...]
+    kind: LeafKind
+    state_digest: Digest
+    batch_digest: Digest
+    loss_bits: int
+    step_root: Digest
+    steps: int
+    seconds: float
+
+    @property
+    def matches(self) -> bool:
+        return not self.differs
+
+
+def opening_digest(
+    document: TraceDocument, segment: int, params_root: Digest, optimiser_root: Digest
+) -> Digest:
+    """What a segment must open with: the leaf before it, or for the first the chain's word.
+
+    Args:
+        params_root: of the round's global model.
+        optimiser_root: the seat's last accepted one, zero for a new holder or after a reset.
+    """
+    if segment > 0:
+        return document.leaves[segment - 1].state_digest
+    return StateRoots(params_root, optimiser_root, ZERO_DIGEST, rng_digest(0)).digest()
+
+
+def replay_segment(
+    task: ReplayTask, opening_blob: bytes, leaf: TraceLeaf, store: LocalStore
+) -> SegmentReplay:
+    """Trains the leaf's segment again from the opening state the provider serves.
+
+    Args:
+        task: what the segment follows from.
+        opening_blob: a SeatState's canonical bytes.
+        leaf: what the provider committed to.
+        store: holds the dataset.
+
+    Raises:
+        MalformedTrace: the blob is not the committed opening state: the provider's fault.
+        NotFound, CorruptBlock, MalformedDataset: the dataset cannot be used; nobody's fault.
+    """
+    state = _committed_state(task.manifest, opening_blob, task.opening_digest)
+    course = open_course(task.manifest, task.data_seed, task.seat, task.global_step0, store)
+    done = run_segment(state, leaf.segment, course)
+    return SegmentReplay(
+        differs=_differences(leaf, done),
+        kind=done.kind,
+        state_digest=done.roots.digest(),
+        batch_digest=done.batch_digest,
+        loss_bits=done.loss_bits,
+        step_root=step_root(done.step_digests),
+        steps=len(done.step_digests),
+        seconds=done.seconds,
+    )
+
+
+def _differences(leaf: TraceLeaf, done: SegmentRun) -> tuple[str, ...]:
+    found = {
+        "first_step": done.first_step,
+        "last_step": done.last_step,
+        "kind": done.kind,
+        "state_digest": done.roots.digest(),
+        "batch_digest": done.batch_digest,
+        "loss_bits": done.loss_bits,
+    }
+    return tuple(name for name, value in found.items() if getattr(leaf, name) != value)
+
+
+def check_link(
+    manifest: Manifest, model: GlobalState, last_leaf: TraceLeaf, last_blob: bytes, update: bytes
+) -> bool:
+    """Whether the update is the codec's bytes of global − last state.
+
+    Raises:
+        MalformedTrace: the blob is not the last leaf's state: the provider's fault.
+    """
+    last = _committed_state(manifest, last_blob, last_leaf.state_digest)
+    return encode_update(model, last) == update
+
+
+def _committed_state(manifest: Manifest, blob: bytes, digest: Digest) -> SeatState:
+    try:
+        state = SeatState.from_bytes(blob, param_shapes(manifest.model))
+    except MalformedState as error:
+        raise MalformedTrace(f"the state served is not one: {error}") from error
+    if state.digest() != digest:
+        raise MalformedTrace(
+            f"the state served has digest {state.digest().hex()}, committed was {digest.hex()}"
+        )
+    return state

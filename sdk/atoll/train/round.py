@@ -1,0 +1,244 @@
+"""A provider's round: H inner steps, their trace, and the update.
+
+Rule of this file: everything but the blinds is a function of (manifest, slot, seat, data seed,
+global model, opening optimiser), so a restarted provider commits to the same bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from hashlib import sha256
+
+from atoll.aggregate import codec
+from atoll.errors import ProtocolError
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.trace import (
+    LeafKind,
+    TraceDocument,
+    TraceLeaf,
+    blinded_step_root,
+    step_root,
+)
+from atoll.protocol.types import ZERO_DIGEST, Digest, SeatIndex, SegmentIndex, Slot
+from atoll.store.cid import DAG_CBOR, Cid
+from atoll.store.local import LocalStore
+from atoll.train.layout import max_state_bytes, param_shapes
+from atoll.train.segment import Course, SegmentRun, open_course, run_segment
+from atoll.train.state import GlobalState, SeatState
+
+
+@dataclass(frozen=True, slots=True)
+class TrainTask:
+    """One seat's work in one round. CIDs are binary.
+
+    Attributes:
+        global_state_cid: the round's GlobalState.
+        opening_optimiser: a SeatState whose moments and step count are used; None for a reset.
+        global_step0: the round's first step in the job's count: round · H.
+        blind_key: the provider's secret, 32 bytes, from which every segment's blind follows.
+    """
+
+    manifest: Manifest
+    slot: Slot
+    seat: SeatIndex
+    data_seed: Digest
+    global_state_cid: bytes
+    opening_optimiser: bytes | None
+    global_step0: int
+    blind_key: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RoundProgress:
+    """Told after every segment.
+
+    Attributes:
+        steps: steps done of the round.
+        loss: the segment's mean loss, nats a token.
+        trace: the trace document so far, from which `train_round` can go on.
+    """
+
+    segment: int
+    steps: int
+    loss: float
+    trace: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedRound:
+    """What a provider commits to, reveals and serves.
+
+    Attributes:
+        document: the trace; its bytes are in the store under `trace_cid`, its states too.
+        steps: finite steps done; fewer than the manifest's H when it diverged.
+        reset: whether the optimiser started from zero.
+        update: the encoded pseudo-gradient, in the store under `update_cid`.
+        losses: of the steps run by this call (none of segments that were resumed), nats a token.
+        seconds_in_steps: wall time of this call's steps.
+    """
+
+    document: TraceDocument
+    trace_cid: bytes
+    update: bytes
+    update_cid: bytes
+    steps: int
+    reset: bool
+    losses: tuple[float, ...]
+    seconds_in_steps: float
+
+    @property
+    def trace_root(self) -> Digest:
+        return self.document.trace_root
+
+    @property
+    def update_digest(self) -> Digest:
+        """SHA-256 of the update's bytes."""
+        return Digest(sha256(self.update).digest())
+
+    @property
+    def optimiser_root(self) -> Digest:
+        """Of the last state: what the seat's next round opens with once this one is settled."""
+        return self.document.state_roots[-1].optimiser_root
+
+    @property
+    def diverged(self) -> bool:
+        return self.document.leaves[-1].kind is LeafKind.DIVERGED
+
+
+SegmentRunner = Callable[[SeatState, int, Course], SegmentRun]
+
+
+def train_round(
+    task: TrainTask,
+    store: LocalStore,
+    progress: Callable[[RoundProgress], None] = lambda _: None,
+    partial: bytes | None = None,
+    run: SegmentRunner = run_segment,
+) -> TrainedRound:
+    """Trains a seat's round, writing every segment's state, the trace and the update to the store.
+
+    Args:
+        task: what to train.
+        store: holds the dataset, the global state and the opening optimiser.
+        progress: told after every segment.
+        partial: the `trace` of an earlier call's progress; its segments are not trained again.
+        run: how a segment is trained.
+
+    Raises:
+        NotFound, CorruptBlock: something needed is not in the store.
+        MalformedState, MalformedDataset, MalformedTrace: what is there is not of this job.
+    """
+    manifest = task.manifest
+    model = read_global_state(manifest, task.global_state_cid, store)
+    course = open_course(manifest, task.data_seed, task.seat, task.global_step0, store)
+    document = _opened(task, model, store) if partial is None else _resumed(task, partial)
+    state = read_seat_state(manifest, document.states[-1], store)
+    losses: list[float] = []
+    seconds = 0.0
+    while len(document.leaves) < manifest.inner.steps // manifest.inner.segment:
+        if document.leaves and document.leaves[-1].kind is LeafKind.DIVERGED:
+            break
+        done = run(state, len(document.leaves), course)
+        state = done.state
+        document = _extended(document, done, task, store)
+        losses.extend(done.losses)
+        seconds += done.seconds
+        progress(_progress(document, done))
+    update = encode_update(model, state)
+    return TrainedRound(
+        document=document,
+        trace_cid=store.add_block(document.to_bytes(), DAG_CBOR).to_bytes(),
+        update=update,
+        update_cid=store.add_bytes(update).to_bytes(),
+        steps=_finite_steps(document),
+        reset=task.opening_optimiser is None,
+        losses=tuple(losses),
+        seconds_in_steps=seconds,
+    )
+
+
+def encode_update(model: GlobalState, last: SeatState) -> bytes:
+    """The link: global − last on the round's grid, in the codec's canonical bytes."""
+    delta = {name: p - last.params[name] for name, p in model.params.items()}
+    return codec.encode(delta, model.exponents)
+
+
+def blind_of(blind_key: bytes, segment: int) -> bytes:
+    """SHA-256(key ‖ segment as big-endian uint16): 32 bytes, opened after auditors committed."""
+    return sha256(blind_key + segment.to_bytes(2, "big")).digest()
+
+
+def read_global_state(manifest: Manifest, cid: bytes, store: LocalStore) -> GlobalState:
+    """Raises MalformedState unless the blob is a global state of the manifest's model."""
+    limit = max_state_bytes(manifest.model)
+    data = store.read_bytes(Cid.from_bytes(cid), limit)
+    return GlobalState.from_bytes(data, param_shapes(manifest.model))
+
+
+def read_seat_state(manifest: Manifest, cid: bytes, store: LocalStore) -> SeatState:
+    """Raises MalformedState unless the blob is a seat state of the manifest's model."""
+    limit = max_state_bytes(manifest.model)
+    data = store.read_bytes(Cid.from_bytes(cid), limit)
+    return SeatState.from_bytes(data, param_shapes(manifest.model))
+
+
+def _opened(task: TrainTask, model: GlobalState, store: LocalStore) -> TraceDocument:
+    """A trace without leaves: only the opening state."""
+    optimiser = None
+    if task.opening_optimiser is not None:
+        optimiser = read_seat_state(task.manifest, task.opening_optimiser, store)
+    state = SeatState.opening(model, optimiser)
+    cid = store.add_bytes(state.to_bytes()).to_bytes()
+    return TraceDocument(task.slot, task.seat, (), (cid,), (state.roots(),))
+
+
+def _resumed(task: TrainTask, partial: bytes) -> TraceDocument:
+    document = TraceDocument.from_bytes(partial)
+    if (document.slot, document.seat) != (task.slot, task.seat):
+        raise ProtocolError(
+            "the unfinished trace belongs to another slot", next_step="train the round anew"
+        )
+    return document
+
+
+def _extended(
+    document: TraceDocument, done: SegmentRun, task: TrainTask, store: LocalStore
+) -> TraceDocument:
+    """The trace with one more leaf; the segment's closing state is stored first."""
+    segment = len(document.leaves)
+    cid = store.add_bytes(done.state.to_bytes()).to_bytes()
+    leaf = TraceLeaf(
+        slot=task.slot,
+        seat=task.seat,
+        segment=SegmentIndex(segment),
+        first_step=done.first_step,
+        last_step=done.last_step,
+        kind=done.kind,
+        state_digest=done.roots.digest(),
+        batch_digest=done.batch_digest,
+        loss_bits=done.loss_bits,
+        blinded_step_root=blinded_step_root(
+            step_root(done.step_digests), blind_of(task.blind_key, segment)
+        ),
+        previous=document.leaves[-1].hash if document.leaves else ZERO_DIGEST,
+    )
+    return replace(
+        document,
+        leaves=(*document.leaves, leaf),
+        states=(*document.states, cid),
+        state_roots=(*document.state_roots, done.roots),
+    )
+
+
+def _progress(document: TraceDocument, done: SegmentRun) -> RoundProgress:
+    loss = math.fsum(done.losses) / len(done.losses)
+    return RoundProgress(
+        len(document.leaves) - 1, _finite_steps(document), loss, document.to_bytes()
+    )
+
+
+def _finite_steps(document: TraceDocument) -> int:
+    last = document.leaves[-1]
+    return last.last_step + (last.kind is LeafKind.OK)

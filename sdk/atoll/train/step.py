@@ -1,0 +1,136 @@
+"""The inner step: what providers run and verifiers replay, bit for bit.
+
+Rule of this file: a step is a function of (state, batch, recipe) and nothing else, and it uses
+only the operations of `Ops` and separate additions and multiplications of tensors. Scalars are
+binary64, each rounded once from the manifest's decimals; tensors are fp32.
+
+Shapes: B sequences in a batch, b in a micro-batch, T positions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from atoll.protocol.manifest import InnerSpec, Manifest, ModelSpec
+from atoll.train.data import Tokens
+from atoll.train.decimals import cosine_fraction, one_minus_power
+from atoll.train.model import forward
+from atoll.train.ops import Ops, operations
+from atoll.train.state import SeatState, Tensors
+
+PARAMETER_LIMIT = 2.0**64
+"""A parameter at or beyond it counts as not finite: its update could not be written in fp32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What the manifest says about a step.
+
+    Attributes:
+        total_steps: global steps of the whole job, for schedules that end.
+    """
+
+    model: ModelSpec
+    inner: InnerSpec
+    total_steps: int
+    ops: Ops
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Recipe:
+        """Raises ManifestError when this version lacks the manifest's numerics mode."""
+        total_steps = manifest.terms.rounds * manifest.inner.steps
+        return cls(manifest.model, manifest.inner, total_steps, operations(manifest.numerics.mode))
+
+
+@dataclass(frozen=True, slots=True)
+class StepOutcome:
+    """A step's result: the next state and the batch's mean loss in nats a token.
+
+    When the step was not finite, `diverged` is set and the state is the one before it.
+    """
+
+    state: SeatState
+    loss: float
+    diverged: bool
+
+
+def inner_step(
+    state: SeatState, batch_BT1: Tensor, global_step: int, recipe: Recipe
+) -> StepOutcome:
+    """One AdamW step on token ids [B, T + 1]; `global_step` counts from 0 over the whole job."""
+    loss, gradients = _loss_and_gradients(state.params, batch_BT1, recipe)
+    norm = recipe.ops.global_norm(gradients.values())
+    if not (math.isfinite(loss) and math.isfinite(norm)):
+        return StepOutcome(state, loss, diverged=True)
+    scale = _clip_scale(norm, float(recipe.inner.clip))
+    rate = learning_rate(global_step, recipe.inner, recipe.total_steps)
+    after = _adamw(state, gradients, scale, rate, recipe)
+    if not all(bool(p.abs().amax() < PARAMETER_LIMIT) for p in after.params.values()):
+        return StepOutcome(state, loss, diverged=True)
+    return StepOutcome(after, loss, diverged=False)
+
+
+def gather_batch(tokens: Tokens, offsets: Sequence[int], seq: int) -> Tensor:
+    """Token ids [B, T + 1], int64: a sequence and the token after it from each offset."""
+    rows = [tokens[start : start + seq + 1] for start in offsets]
+    return torch.from_numpy(np.stack(rows).astype(np.int64))
+
+
+def _loss_and_gradients(
+    params: Tensors, batch_BT1: Tensor, recipe: Recipe
+) -> tuple[float, Tensors]:
+    """Mean loss over the batch and its gradients, summed over micro-batches in order."""
+    leaves = {name: p.detach().requires_grad_() for name, p in params.items()}
+    losses: list[float] = []
+    sums: list[Tensor] = []
+    pieces = batch_BT1.split(recipe.inner.micro_batch)
+    share = 1.0 / len(pieces)
+    for piece_bT1 in pieces:
+        logits_bTV = forward(leaves, piece_bT1[:, :-1], recipe.model, recipe.ops)
+        loss = recipe.ops.cross_entropy(logits_bTV, piece_bT1[:, 1:])
+        gradients = torch.autograd.grad(loss * share, list(leaves.values()))
+        sums = [a + g for a, g in zip(sums, gradients, strict=True)] if sums else list(gradients)
+        losses.append(loss.item() * share)
+    return math.fsum(losses), dict(zip(leaves, sums, strict=True))
+
+
+def _clip_scale(norm: float, limit: float) -> float:
+    """The factor that brings a gradient of this norm within the limit; 1 when it is already."""
+    return min(1.0, limit / norm) if norm > 0.0 else 1.0
+
+
+def learning_rate(global_step: int, inner: InnerSpec, total_steps: int) -> float:
+    """Linear warm-up, then constant, or a half cosine that reaches zero at the job's end."""
+    peak = float(inner.lr)
+    if global_step < inner.warmup_steps:
+        return peak * ((global_step + 1) / inner.warmup_steps)
+    if inner.schedule == "constant":
+        return peak
+    done, span = global_step - inner.warmup_steps, max(1, total_steps - inner.warmup_steps)
+    return peak * cosine_fraction(min(done, span), span)
+
+
+def _adamw(
+    state: SeatState, gradients: Tensors, scale: float, rate: float, recipe: Recipe
+) -> SeatState:
+    """AdamW with decoupled decay on matrices only (Loshchilov and Hutter 2019, algorithm 2)."""
+    inner, count = recipe.inner, state.count + 1
+    beta1, beta2 = float(inner.beta1), float(inner.beta2)
+    correct1 = 1.0 / one_minus_power(inner.beta1, count)
+    correct2 = 1.0 / one_minus_power(inner.beta2, count)
+    params, ms, vs = {}, {}, {}
+    for name, p in state.params.items():
+        g = gradients[name] * scale
+        m = state.m[name] * beta1 + g * (1.0 - beta1)
+        v = state.v[name] * beta2 + (g * g) * (1.0 - beta2)
+        u = recipe.ops.adam_direction(m * correct1, v * correct2, float(inner.eps))
+        if p.dim() > 1:
+            u = u + p * float(inner.weight_decay)
+        params[name], ms[name], vs[name] = p - u * rate, m, v
+    return SeatState(params, ms, vs, count, state.batches + 1)
