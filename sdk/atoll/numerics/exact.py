@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable
 from functools import cache
 
+import torch
 from torch import Tensor
 
 from atoll.numerics.attention import Attention
@@ -26,6 +27,11 @@ def default_route() -> Route:
     return choose_route("auto")
 
 
+def _apply(function: type[torch.autograd.Function], *arguments: object) -> Tensor:
+    result: Tensor = function.apply(*arguments)  # type: ignore[no-untyped-call]
+    return result
+
+
 class ExactOps:
     """Shapes as in `atoll.train.numerics.Ops`."""
 
@@ -33,38 +39,34 @@ class ExactOps:
         self.route = route or default_route()
 
     def embedding(self, ids_BT: Tensor, table_VD: Tensor) -> Tensor:
-        rows: Tensor = Embedding.apply(ids_BT.flatten(), table_VD)
+        rows = _apply(Embedding, ids_BT.flatten(), table_VD)
         return rows.view(*ids_BT.shape, table_VD.shape[1])
 
     def linear(self, x_BTI: Tensor, weight_OI: Tensor) -> Tensor:
-        product: Tensor = Int8Linear.apply(x_BTI.flatten(0, 1), weight_OI, self.route)
+        product = _apply(Int8Linear, x_BTI.flatten(0, 1), weight_OI, self.route)
         return product.view(*x_BTI.shape[:-1], weight_OI.shape[0])
 
     def head(self, x_BTI: Tensor, weight_OI: Tensor) -> Tensor:
-        product: Tensor = SplitLinear.apply(x_BTI.flatten(0, 1), weight_OI, self.route)
+        product = _apply(SplitLinear, x_BTI.flatten(0, 1), weight_OI, self.route)
         return product.view(*x_BTI.shape[:-1], weight_OI.shape[0])
 
     def rms_norm(self, x_BTD: Tensor, gain_D: Tensor, eps: float) -> Tensor:
-        normed: Tensor = RmsNorm.apply(x_BTD.flatten(0, 1), gain_D, eps)
+        normed = _apply(RmsNorm, x_BTD.flatten(0, 1), gain_D, eps)
         return normed.view_as(x_BTD)
 
     def rotary(self, x_BHTd: Tensor, cos_Td: Tensor, sin_Td: Tensor) -> Tensor:
-        turned: Tensor = Rotary.apply(x_BHTd, cos_Td, sin_Td)
-        return turned
+        return _apply(Rotary, x_BHTd, cos_Td, sin_Td)
 
     def attention(self, q_BHTd: Tensor, k_BKTd: Tensor, v_BKTd: Tensor) -> Tensor:
         if q_BHTd.shape[1] != k_BKTd.shape[1]:
             raise ValueError("exact attention has one key head per query head in this version")
-        mixed: Tensor = Attention.apply(q_BHTd, k_BKTd, v_BKTd)
-        return mixed
+        return _apply(Attention, q_BHTd, k_BKTd, v_BKTd)
 
     def swiglu(self, gate: Tensor, up: Tensor) -> Tensor:
-        gated: Tensor = SwiGlu.apply(gate, up)
-        return gated
+        return _apply(SwiGlu, gate, up)
 
     def cross_entropy(self, logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
-        loss: Tensor = CrossEntropy.apply(logits_BTV.flatten(0, 1), targets_BT.flatten())
-        return loss
+        return _apply(CrossEntropy, logits_BTV.flatten(0, 1), targets_BT.flatten())
 
     def global_norm(self, gradients: Iterable[Tensor]) -> float:
         total = 0.0

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from atoll.numerics import elementary
 
-SAMPLES = 4_000
+SAMPLES = 2_000
 
 
 def worst_ulp(got: Tensor, exact: Callable[[mpmath.mpf], mpmath.mpf], x: Tensor) -> float:
