@@ -1,0 +1,100 @@
+"""The default update codec: int8 on a shared power-of-two grid.
+
+An update is `delta = global − last`, per coordinate rounded half to even to a multiple of
+2^exponent and clamped to ±127. The exponents, one a tensor, are the round's and the same for
+everyone, so a provider keeps no private state, NaN and infinity cannot be written down, and
+saturation is a clip per coordinate.
+
+Bytes, big-endian, nothing optional and nothing after them:
+
+    magic "ATUP" ‖ version u8 ‖ codec u8 ‖ tensors u16 ‖ layout digest 32 ‖
+    exponent i16 per tensor ‖ value i8 per coordinate (never −128)
+
+tensors in `Layout` order. The length follows from the layout alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from atoll.aggregate.header import CodecId, body_of, header, header_length
+from atoll.aggregate.layout import Layout
+from atoll.errors import AtollError, MalformedUpdate
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Int8Vector = npt.NDArray[np.int8]
+
+LIMIT = 127
+"""Largest magnitude on the grid."""
+
+
+class NonFiniteDeltaError(AtollError, ValueError):
+    """A pseudo-gradient with NaN or infinity: the trace must say DIVERGED instead."""
+
+
+def encoded_length(layout: Layout) -> int:
+    """Bytes of any update of this layout."""
+    return header_length(layout) + layout.total
+
+
+def encode(delta: Mapping[str, Tensor], exponents: Mapping[str, int]) -> bytes:
+    """The canonical bytes of an update.
+
+    Args:
+        delta: fp32 tensors by name, `global − last`; any device.
+        exponents: the round's grid exponent of each tensor.
+
+    Raises:
+        NonFiniteDeltaError: a value is NaN or infinite.
+        ConfigError: exponents out of range or not of these tensors.
+    """
+    layout = Layout.of_tensors(delta)
+    head = header(CodecId.GRID8, layout, exponents)
+    data = bytearray(len(head) + layout.total)
+    data[: len(head)] = head
+    body = np.frombuffer(data, dtype=np.int8, offset=len(head))
+    for name, _, span in layout.spans():
+        body[span] = _to_grid(name, delta[name], exponents[name]).numpy()
+    return bytes(data)
+
+
+def _to_grid(name: str, delta: Tensor, exponent: int) -> Tensor:
+    flat = delta.detach().reshape(-1).to("cpu", torch.float32)
+    # A product with a power of two is exact, or so small that it rounds to zero either way.
+    scaled = flat * 2.0**-exponent
+    if not bool(torch.isfinite(flat).all()):
+        raise NonFiniteDeltaError(f"the update of tensor {name} has a NaN or infinite value")
+    return scaled.round_().clamp_(-LIMIT, LIMIT).to(torch.int8)
+
+
+def decode_flat(data: bytes, layout: Layout, exponents: Mapping[str, int]) -> Int8Vector:
+    """The grid integers as one read-only vector over `data`, without a copy.
+
+    Raises:
+        MalformedUpdate: not the canonical encoding of this layout and these exponents.
+    """
+    head = header(CodecId.GRID8, layout, exponents)
+    values = np.frombuffer(body_of(data, head, layout.total), dtype=np.int8)
+    if values.size and int(values.min()) < -LIMIT:
+        raise MalformedUpdate("a value of −128 is not on the grid")
+    return values
+
+
+def decode(data: bytes, layout: Layout, exponents: Mapping[str, int]) -> dict[str, Tensor]:
+    """The grid integers as int8 tensors by name.
+
+    Raises:
+        MalformedUpdate: not the canonical encoding of this layout and these exponents.
+    """
+    values = decode_flat(data, layout, exponents)
+    return {
+        name: torch.from_numpy(values[span].copy()).reshape(shape)
+        for name, shape, span in layout.spans()
+    }
