@@ -1,0 +1,342 @@
+"""The manifest: everything that a job's result depends on, in at most 16 KiB.
+
+Rule of this file: no floats, no defaults, no unknown fields, and one encoding; the SHA-256 of the
+bytes is the job's spec digest on chain. Fractions are decimal strings, rounded once where they are
+used (`float(text)` rounds correctly).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from math import ceil
+from typing import Annotated, Final, Literal, Self
+
+from dag_cbor.ipld import IPLDKind
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+
+from atoll.errors import ManifestError
+from atoll.protocol.canonical import dag_cbor_cid, decode, encode, is_cid
+from atoll.protocol.hashing import sha256, terms_hash
+from atoll.protocol.prf import batch_offsets
+from atoll.protocol.terms import check_terms, terms_from_plain, terms_to_plain
+from atoll.protocol.types import Digest, RoundIndex, SeatIndex, Terms
+
+MANIFEST_VERSION: Final = 1
+MAX_MANIFEST_BYTES: Final = 16 * 1024
+MAX_SEGMENTS: Final = 64
+"""A finding is a 64-bit map of segments."""
+_NEXT_STEP = "correct the manifest, or build it from a preset of atoll.protocol.presets"
+
+
+def _decimal(low: str, high: str, *, open_low: bool = False) -> Callable[[str], str]:
+    """A validator of canonical decimal strings in [low, high], or (low, high] if `open_low`."""
+
+    def check(text: str) -> str:
+        value = Decimal(text)
+        if not Decimal(low) <= value <= Decimal(high) or (open_low and value == Decimal(low)):
+            raise ValueError(f"{text} is not in {'(' if open_low else '['}{low}, {high}]")
+        return text
+
+    return check
+
+
+DecimalText = Annotated[
+    str, StringConstraints(pattern=r"\A(0|[1-9][0-9]{0,9})(\.[0-9]{0,17}[1-9])?\z")
+]
+"""A number ≥ 0 without exponent or trailing zeros, so that each value has one spelling."""
+UnitFraction = Annotated[DecimalText, AfterValidator(_decimal("0", "1"))]
+Beta = Annotated[DecimalText, AfterValidator(_decimal("0", "0.999999"))]
+Rate = Annotated[DecimalText, AfterValidator(_decimal("0", "10000", open_low=True))]
+Scale = Annotated[DecimalText, AfterValidator(_decimal("0", "1000"))]
+PositiveScale = Annotated[DecimalText, AfterValidator(_decimal("0", "1000", open_low=True))]
+Epsilon = Annotated[DecimalText, AfterValidator(_decimal("0", "0.1", open_low=True))]
+
+
+def _check_cid(cid: bytes) -> bytes:
+    if not is_cid(cid):
+        raise ValueError("not a binary CIDv1 of SHA-256")
+    return cid
+
+
+CidBytes = Annotated[bytes, AfterValidator(_check_cid)]
+DigestBytes = Annotated[Digest, Field(min_length=32, max_length=32)]
+Exponent = Annotated[int, Field(ge=-60, le=30)]
+
+
+class _Spec(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+
+class ModelSpec(_Spec):
+    """A Llama-family decoder: RMSNorm, rotary positions, SwiGLU."""
+
+    kind: Literal["llama"]
+    vocab: Annotated[int, Field(ge=2, le=1 << 20)]
+    width: Annotated[int, Field(ge=8, le=1 << 15)]
+    layers: Annotated[int, Field(ge=1, le=256)]
+    heads: Annotated[int, Field(ge=1, le=256)]
+    kv_heads: Annotated[int, Field(ge=1, le=256)]
+    ffn: Annotated[int, Field(ge=8, le=1 << 17)]
+    seq: Annotated[int, Field(ge=2, le=1 << 17)]
+    tied: bool
+    norm_eps: Epsilon
+    rope_base: Annotated[int, Field(ge=2, le=10**9)]
+
+    @model_validator(mode="after")
+    def _check_heads(self) -> Self:
+        if self.width % self.heads or self.heads % self.kv_heads:
+            raise ValueError("heads must divide width, and kv_heads heads")
+        if self.width // self.heads % 2:
+            raise ValueError("rotary positions need an even head size")
+        return self
+
+
+class NumericsSpec(_Spec):
+    """How replays compare, and what a machine must reproduce before it may take part."""
+
+    mode: Literal["native", "exact", "tolerant"]
+    software_class: Annotated[str, Field(max_length=256)]
+    code_digest: DigestBytes
+    probe_digest: DigestBytes
+
+
+class InitSpec(_Spec):
+    """Initial weights: integers drawn by Philox4x32-10 from this seed."""
+
+    seed: Annotated[int, Field(ge=0, lt=1 << 64)]
+
+
+class DataSpec(_Spec):
+    """The tokens; every CID is binary. `train_tokens` counts tokens, `eval_batches` batches."""
+
+    cid: CidBytes
+    dtype: Literal["uint8", "uint16", "uint32"]
+    train_tokens: Annotated[int, Field(ge=2, lt=1 << 63)]
+    eval_cid: CidBytes | None
+    eval_batches: Annotated[int, Field(ge=0, le=1 << 16)]
+    tokenizer_cid: CidBytes
+
+
+class InnerSpec(_Spec):
+    """The inner optimiser: H `steps` a round on `batch` sequences, traced every `segment` steps.
+
+    The schedule counts global steps (round · H + step). `cosine` falls to a
+    tenth of `lr` at the job's last step.
+    `micro_batch` sequences are summed at a time, which fixes the order of additions.
+    """
+
+    optimizer: Literal["adamw"]
+    lr: Rate
+    beta1: Beta
+    beta2: Beta
+    eps: Epsilon
+    weight_decay: Scale
+    clip: PositiveScale
+    schedule: Literal["constant", "cosine"]
+    warmup_steps: Annotated[int, Field(ge=0, lt=1 << 32)]
+    steps: Annotated[int, Field(ge=1, lt=1 << 32)]
+    batch: Annotated[int, Field(ge=1, le=1 << 20)]
+    segment: Annotated[int, Field(ge=1, lt=1 << 32)]
+    micro_batch: Annotated[int, Field(ge=1, le=1 << 20)]
+
+    @model_validator(mode="after")
+    def _check_divisions(self) -> Self:
+        if self.steps % self.segment:
+            raise ValueError(f"segment {self.segment} does not divide steps {self.steps}")
+        if self.steps // self.segment > MAX_SEGMENTS:
+            raise ValueError(f"more than {MAX_SEGMENTS} segments a round")
+        if self.batch % self.micro_batch:
+            raise ValueError(f"micro_batch {self.micro_batch} does not divide batch {self.batch}")
+        return self
+
+
+class OuterSpec(_Spec):
+    """The outer optimiser, in int64 fixed point; `sgd` has momentum "0"."""
+
+    kind: Literal["sgd", "nesterov"]
+    lr: PositiveScale
+    momentum: Beta
+
+    @model_validator(mode="after")
+    def _check_momentum(self) -> Self:
+        if self.kind == "sgd" and self.momentum != "0":
+            raise ValueError('sgd has momentum "0"')
+        return self
+
+
+class TensorExponents(_Spec):
+    """Grid exponents of round 0 by tensor class: a grid step is 2**exponent."""
+
+    embedding: Exponent
+    matrix: Exponent
+    vector: Exponent
+
+
+class CodecSpec(_Spec):
+    """Updates as int8 on a shared power-of-two grid; exponents then move by ±1 within bounds."""
+
+    kind: Literal["grid8"]
+    exponents: TensorExponents
+    min_exponent: Exponent
+    max_exponent: Exponent
+
+    @model_validator(mode="after")
+    def _check_bounds(self) -> Self:
+        for name, value in self.exponents.model_dump().items():
+            if not self.min_exponent <= value <= self.max_exponent:
+                raise ValueError(f"exponent of {name} is outside the bounds")
+        return self
+
+    def exponent_of(self, tensor: str) -> int:
+        """The round-0 exponent of a tensor named as in Hugging Face's LlamaForCausalLM."""
+        if "embed_tokens" in tensor or "lm_head" in tensor:
+            return self.exponents.embedding
+        return self.exponents.vector if "norm" in tensor else self.exponents.matrix
+
+
+class RobustSpec(_Spec):
+    """The merge rule, how many bad seats it must bear, and how far an outlier stands out."""
+
+    rule: Literal["nnm_trimmed_mean"]
+    f: Annotated[int, Field(ge=0, le=127)]
+    kappa: Annotated[DecimalText, AfterValidator(_decimal("1", "1000"))]
+
+
+class AuditSpec(_Spec):
+    """m `draws` a verifier and seat; the share of drawn segments that a second one replays too."""
+
+    draws: Annotated[int, Field(ge=1, le=MAX_SEGMENTS)]
+    overlap: UnitFraction
+    coverage_last_round: Literal["1"]
+
+
+def _parse_terms(value: object) -> object:
+    return terms_from_plain(value) if isinstance(value, dict) else value
+
+
+def _check_terms(terms: Terms) -> Terms:
+    try:
+        check_terms(terms)
+    except ManifestError as error:
+        raise ValueError(str(error)) from error
+    return terms
+
+
+class Manifest(_Spec):
+    """A job, whole. Build it from a preset or `from_bytes`; constructing it raises ValidationError.
+
+    `created` is unix seconds and distinguishes two jobs that are otherwise the same.
+    """
+
+    version: Literal[1]
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+    created: Annotated[int, Field(ge=0, lt=1 << 63)]
+    model: ModelSpec
+    numerics: NumericsSpec
+    init: InitSpec
+    data: DataSpec
+    inner: InnerSpec
+    outer: OuterSpec
+    codec: CodecSpec
+    robust: RobustSpec
+    audit: AuditSpec
+    terms: Annotated[
+        Terms,
+        BeforeValidator(_parse_terms),
+        AfterValidator(_check_terms),
+        PlainSerializer(terms_to_plain),
+    ]
+
+    @model_validator(mode="after")
+    def _check_agreement(self) -> Self:
+        terms, inner = self.terms, self.inner
+        if terms.steps != inner.steps:
+            raise ValueError(f"terms name {terms.steps} steps, inner {inner.steps}")
+        if terms.tokens_per_step != self.tokens_per_step:
+            raise ValueError(f"terms.tokens_per_step is not batch · seq = {self.tokens_per_step}")
+        if 2 * self.robust.f >= terms.seats and self.robust.f:
+            raise ValueError(f"f = {self.robust.f} needs more than {2 * self.robust.f} seats")
+        if self.data.train_tokens <= self.model.seq:
+            raise ValueError("training data is shorter than one sequence and its target")
+        if self.model.vocab > 1 << 8 * _BYTES[self.data.dtype]:
+            raise ValueError(f"vocab {self.model.vocab} does not fit in {self.data.dtype}")
+        if len(self.to_bytes()) > MAX_MANIFEST_BYTES:
+            raise ValueError(f"more than {MAX_MANIFEST_BYTES} bytes")
+        return self
+
+    def to_bytes(self) -> bytes:
+        """Canonical DAG-CBOR."""
+        plain: IPLDKind = self.model_dump()
+        return encode(plain)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Manifest:
+        """Raises ManifestError on bytes that are not the canonical encoding of a valid manifest."""
+        try:
+            return cls.model_validate(decode(data, MAX_MANIFEST_BYTES))
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(str(part) for part in first["loc"])
+            message = f"manifest: {place + ': ' if place else ''}{first['msg']}"
+            raise ManifestError(message, next_step=_NEXT_STEP) from error
+        except ValueError as error:
+            raise ManifestError(f"manifest: {error}", next_step=_NEXT_STEP) from error
+
+    def digest(self) -> Digest:
+        """SHA-256 of the bytes: `specDigest` on chain."""
+        return sha256(self.to_bytes())
+
+    def cid(self) -> bytes:
+        """The binary CIDv1 (dag-cbor): `specCid` on chain."""
+        return dag_cbor_cid(self.digest())
+
+    def check_terms(self, terms_hash_: Digest) -> None:
+        """Raises ManifestError unless the terms are those whose hash the chain holds."""
+        if terms_hash(self.terms) != terms_hash_:
+            raise ManifestError(
+                "manifest: its terms are not the ones on chain", next_step="do not join this job"
+            )
+
+    @property
+    def segments(self) -> int:
+        """n = H / k."""
+        return self.inner.steps // self.inner.segment
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Batch · sequence length."""
+        return self.inner.batch * self.model.seq
+
+    def is_last_round(self, round: RoundIndex) -> bool:
+        """The last round is always audited in full."""
+        return round == self.terms.rounds - 1
+
+    def draws_for(self, round: RoundIndex, auditors: int) -> int:
+        """Distinct segments of a whole trace that `auditors` verifiers draw together."""
+        if self.is_last_round(round):
+            return self.segments
+        return min(self.segments, self.audit.draws * auditors)
+
+    def overlapped(self, draws: int) -> int:
+        """How many of `draws` distinct segments get a second owner: overlap · draws, rounded up."""
+        return ceil(Fraction(self.audit.overlap) * draws)
+
+    def batch_offsets(self, data_seed: Digest, seat: SeatIndex, step: int) -> list[int]:
+        """Where each sequence of a step starts; `step` counts from 0 within the round."""
+        limit = self.data.train_tokens - self.model.seq
+        return batch_offsets(data_seed, seat, step, self.inner.batch, limit)
+
+
+_BYTES: Final = {"uint8": 1, "uint16": 2, "uint32": 4}
