@@ -1,0 +1,115 @@
+"""The worker process: where torch lives, so that an event loop never waits for a training step.
+
+Rule of this file: the worker never outlives the service (a thread waits for the parent's death and
+ends the process), and a cancelled task costs the process, not the service.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import wait
+from typing import Any, cast
+
+from atoll.errors import AtollError, ConfigError
+
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+class WorkerDied(AtollError):
+    """The worker process ended in the middle of a task: killed, out of memory, or cancelled."""
+
+
+class Worker:
+    """One spawned process that runs importable functions, one after another.
+
+    Args:
+        threads: threads of numerical libraries; replays are bit-exact only with the number the
+            manifest's software class names, which is 1.
+        niceness: added to the process's niceness, so that training does not starve the service.
+    """
+
+    def __init__(self, threads: int = 1, niceness: int = 0) -> None:
+        self._initial = (threads, niceness)
+        self._pool: ProcessPoolExecutor | None = None
+        self._turn = asyncio.Lock()
+
+    async def run(self, function: str, *args: object) -> Any:
+        """Calls `package.module:function` with the arguments in the worker and returns its result.
+
+        Arguments and result must be plain picklable values; large data goes through the store.
+        When the awaiting task is cancelled while the function runs, the process is ended.
+
+        Raises:
+            WorkerDied: the process ended; the next call starts a new one.
+            Exception: whatever the function raised.
+        """
+        async with self._turn:
+            pool = self._pool = self._pool or self._start()
+            try:
+                return await asyncio.wrap_future(pool.submit(_call, function, args))
+            except BrokenProcessPool as error:
+                self.kill()
+                raise WorkerDied(f"the worker process ended while it ran {function}") from error
+            except asyncio.CancelledError:
+                self.kill()
+                raise
+
+    def kill(self) -> None:
+        """Ends the process at once; a running call raises WorkerDied."""
+        pool, self._pool = self._pool, None
+        if pool is None:
+            return
+        for process in list((pool._processes or {}).values()):  # Python 3.14 has kill_workers
+            process.kill()
+        pool.shutdown(wait=False, cancel_futures=True)
+
+    def _start(self) -> ProcessPoolExecutor:
+        return ProcessPoolExecutor(
+            max_workers=1,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=_prepare,
+            initargs=self._initial,
+        )
+
+
+def resolve(function: str) -> Callable[..., Any]:
+    """The function a dotted path `package.module:name` names.
+
+    Raises:
+        ConfigError: no such module or name.
+    """
+    module, _, name = function.partition(":")
+    try:
+        return cast(Callable[..., Any], getattr(importlib.import_module(module), name))
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"no worker function {function}: {error}") from error
+
+
+def _call(function: str, args: tuple[object, ...]) -> Any:
+    return resolve(function)(*args)
+
+
+def _prepare(threads: int, niceness: int) -> None:
+    # Ctrl-C reaches the whole process group; the service decides when the worker ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    for variable in THREAD_VARIABLES:
+        os.environ[variable] = str(threads)
+    os.nice(niceness)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        watcher = threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True)
+        watcher.start()
+
+
+def _end_with(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)
