@@ -22,7 +22,7 @@ from typing import BinaryIO
 
 from atoll.errors import CorruptBlock, DiskFull, NotFound, StorageError, TooLarge
 from atoll.store.cid import RAW, Cid
-from atoll.store.unixfs import MAX_BLOCK_BYTES, V1, Added, Profile, build_file, iter_file
+from atoll.store.unixfs import MAX_BLOCK_BYTES, V1, Added, Profile, build_tree, iter_file
 
 
 class LocalStore:
@@ -104,7 +104,15 @@ class LocalStore:
 
     def add_stream(self, stream: BinaryIO, profile: Profile = V1) -> Added:
         """Stores everything `stream` yields as one file."""
-        return build_file(stream, self._write, profile)
+        blocks = 0
+
+        def write(cid: Cid, block: bytes) -> None:
+            nonlocal blocks
+            blocks += 1
+            self._write(cid, block)
+
+        root = build_tree(stream, write, profile)
+        return Added(root.cid, root.file_bytes, blocks)
 
     def add_bytes(self, data: bytes, profile: Profile = V1) -> Cid:
         """Stores bytes as one file; returns its root."""

@@ -57,7 +57,7 @@ PROFILES = {profile.name: profile for profile in (V1, LEGACY)}
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A file as it was written: its root, its own bytes, the blocks it took (repeats counted)."""
+    """A file or folder as it was written: root, file bytes, and blocks it took, repeats counted."""
 
     cid: Cid
     bytes: int
@@ -101,13 +101,12 @@ class FileBuilder:
         self._sink = sink
         self._profile = profile
         self._levels: list[list[Entry]] = [[]]
-        self._blocks = 0
 
     def add_chunk(self, chunk: bytes) -> None:
         """Appends the file's next chunk: exactly `profile.chunk_bytes`, fewer only at the end."""
         self._push(0, self._leaf(chunk))
 
-    def finish(self) -> Added:
+    def finish(self) -> Entry:
         """Closes every open node; returns the root."""
         if not self._levels[0]:
             self.add_chunk(b"")
@@ -115,8 +114,7 @@ class FileBuilder:
         while len(self._levels[level]) > 1 or level + 1 < len(self._levels):
             self._push(level + 1, self._close(level))
             level += 1
-        root = self._levels[level][0]
-        return Added(root.cid, root.file_bytes, self._blocks)
+        return self._levels[level][0]
 
     def _push(self, level: int, entry: Entry) -> None:
         if level == len(self._levels):
@@ -144,11 +142,10 @@ class FileBuilder:
         if self._profile.cid_version == 0:
             cid = Cid(codec, cid.digest, 0)
         self._sink(cid, block)
-        self._blocks += 1
         return cid
 
 
-def build_file(stream: BinaryIO, sink: BlockSink, profile: Profile = V1) -> Added:
+def build_tree(stream: BinaryIO, sink: BlockSink, profile: Profile = V1) -> Entry:
     """Reads `stream` to its end and gives every block of its tree to `sink`, children first."""
     builder = FileBuilder(sink, profile)
     while chunk := read_exactly(stream, profile.chunk_bytes):

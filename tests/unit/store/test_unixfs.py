@@ -10,7 +10,7 @@ import pytest
 from atoll.errors import TooLarge
 from atoll.store import DAG_PB, LEGACY, V1, Cid, MalformedDag
 from atoll.store.dagpb import Link, Node, encode_node
-from atoll.store.unixfs import Profile, build_file, decode_header, encode_file_header, iter_file
+from atoll.store.unixfs import Profile, build_tree, decode_header, encode_file_header, iter_file
 
 SMALL_V1 = replace(V1, chunk_bytes=4, max_links=3)
 SMALL_LEGACY = replace(LEGACY, chunk_bytes=4, max_links=3)
@@ -18,8 +18,8 @@ SMALL_LEGACY = replace(LEGACY, chunk_bytes=4, max_links=3)
 
 def build(data: bytes, profile: Profile) -> tuple[Cid, dict[Cid, bytes]]:
     blocks: dict[Cid, bytes] = {}
-    added = build_file(io.BytesIO(data), blocks.__setitem__, profile)
-    assert added.bytes == len(data)
+    added = build_tree(io.BytesIO(data), blocks.__setitem__, profile)
+    assert added.file_bytes == len(data)
     return added.cid, blocks
 
 
@@ -49,7 +49,7 @@ def test_short_reads_do_not_change_the_tree() -> None:
             return super().read(min(size or 1, 3))
 
     data = bytes(range(200))
-    assert build_file(Pipe(data), lambda *_: None, SMALL_V1).cid == build(data, SMALL_V1)[0]
+    assert build_tree(Pipe(data), lambda *_: None, SMALL_V1).cid == build(data, SMALL_V1)[0]
 
 
 def file_node(children: list[tuple[Cid, int]], total: int | None = None) -> bytes:
