@@ -4,6 +4,7 @@ A message says what happened, with the numbers; `next_step` says what to do abou
 line prints both on one line each and exits with `exit_code`.
 """
 
+# ruff: noqa: N818 - the names say what happened
 from __future__ import annotations
 
 
@@ -55,7 +56,25 @@ class InsufficientFunds(ChainError):
 
 
 class TransactionFailed(ChainError):
-    """A transaction was refused or reverted; the message carries the contract's reason."""
+    """A transaction was refused or reverted; the message carries the contract's reason.
+
+    Attributes:
+        error: name of the contract's custom error ("Error" for a plain message, "Panic" for a
+            panic), or None where the node named none.
+        args_: the error's arguments, in the order of the ABI.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        error: str | None = None,
+        args: tuple[object, ...] = (),
+        next_step: str | None = None,
+    ) -> None:
+        super().__init__(message, next_step=next_step)
+        self.error = error
+        self.args_ = args
 
 
 class StorageError(AtollError):

@@ -1,0 +1,118 @@
+"""Logs and return values to the dataclasses of `atoll.protocol`, and back to ABI values.
+
+Rule of this file: everything is built by position from the ABI and by the dataclass's own
+annotations, so that a field added on both sides needs no line here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cache
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
+
+from eth_abi.abi import decode as abi_decode
+from eth_abi.exceptions import DecodingError
+from eth_utils.address import to_checksum_address
+
+from atoll.chain.abi import EventAbi, registry
+from atoll.errors import ChainError
+from atoll.protocol.events import EVENT_TYPES, ContractEvent
+from atoll.protocol.types import Address
+
+T = TypeVar("T")
+Convert = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RawLog:
+    """One log as a node gives it."""
+
+    address: Address
+    topics: tuple[bytes, ...]
+    data: bytes
+    block_number: int
+    block_hash: bytes
+    index: int
+
+
+def decode_log(log: RawLog) -> ContractEvent | None:
+    """The event a log stands for, or None where it is none of Atoll's (a token's Transfer).
+
+    Raises:
+        ChainError: the log does not have the shape its topic promises.
+    """
+    if not log.topics:
+        return None
+    abi = registry().events.get(log.topics[0])
+    event_type = EVENT_TYPES.get(abi.name) if abi else None
+    if abi is None or event_type is None:
+        return None
+    try:
+        return from_abi(event_type, _log_values(abi, log))
+    except (ValueError, DecodingError, StopIteration) as error:
+        raise ChainError(f"a log of {abi.name} does not decode: {error}") from error
+
+
+def event_topics() -> list[bytes]:
+    """First topics of every event that `decode_log` knows."""
+    return [abi.topic for abi in registry().events.values() if abi.name in EVENT_TYPES]
+
+
+def from_abi(kind: type[T], values: tuple[Any, ...]) -> T:
+    """A dataclass from the values of a tuple, by position.
+
+    Ints become their enums, addresses EIP-55 text, nested tuples their own dataclasses.
+
+    Raises:
+        ValueError: another number of values than fields, or an int outside its enum.
+    """
+    converters = _field_converters(cast(Hashable, kind))
+    if len(values) != len(converters):
+        raise ValueError(f"{kind.__name__} has {len(converters)} fields, got {len(values)} values")
+    return kind(*(convert(value) for convert, value in zip(converters, values, strict=True)))
+
+
+def to_abi(value: Any) -> Any:
+    """Dataclasses to tuples, enums to ints, sequences to lists, all the way down."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return tuple(to_abi(getattr(value, field.name)) for field in dataclasses.fields(value))
+    if isinstance(value, IntEnum):
+        return int(value)
+    if isinstance(value, list | tuple):
+        return [to_abi(item) for item in value]
+    return value
+
+
+def _log_values(abi: EventAbi, log: RawLog) -> tuple[Any, ...]:
+    """Field values in ABI order; indexed ones (always one word here) come from the topics."""
+    in_data = [kind for kind, indexed in zip(abi.types, abi.indexed, strict=True) if not indexed]
+    data = iter(abi_decode(in_data, log.data))
+    topics = iter(log.topics[1:])
+    values = []
+    for kind, indexed in zip(abi.types, abi.indexed, strict=True):
+        values.append(abi_decode([kind], next(topics))[0] if indexed else next(data))
+    return tuple(values)
+
+
+@cache
+def _field_converters(kind: Any) -> tuple[Convert, ...]:
+    hints = get_type_hints(kind)
+    return tuple(_converter(hints[field.name]) for field in dataclasses.fields(kind))
+
+
+def _converter(hint: Any) -> Convert:
+    if hint is Address:
+        return to_checksum_address
+    if hasattr(hint, "__supertype__"):
+        return _converter(hint.__supertype__)
+    if get_origin(hint) is tuple:
+        item = _converter(get_args(hint)[0])
+        return lambda values: tuple(item(value) for value in values)
+    if dataclasses.is_dataclass(hint):
+        return lambda values: from_abi(hint, values)  # type: ignore[arg-type]  # a type, as an annotation is
+    if isinstance(hint, type) and issubclass(hint, IntEnum):
+        return hint
+    return lambda value: value

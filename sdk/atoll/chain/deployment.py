@@ -1,0 +1,91 @@
+"""Where one set of contracts lives: the file every participant of a network shares."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from eth_utils.address import is_address, to_checksum_address
+
+from atoll.errors import ConfigError
+from atoll.protocol.types import Address, Domain
+
+REQUIRED = ("AtollToken", "Config", "Stakes", "Jobs", "Roster", "Rounds", "CountingPolicy")
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """Addresses of the contracts on one chain.
+
+    Attributes:
+        block: the block before which none of them has said anything.
+        addresses: contract name to address; "AtollToken" is the ERC-20 of stakes and pay.
+    """
+
+    chain_id: int
+    block: int
+    addresses: Mapping[str, Address]
+
+    @property
+    def domain(self) -> Domain:
+        """Where what is signed for this deployment is valid."""
+        return Domain(self.chain_id, self.addresses["Rounds"])
+
+    def to_json(self) -> str:
+        """Canonical text; `from_json` reads it back."""
+        document = {
+            "chain_id": self.chain_id,
+            "block": self.block,
+            "addresses": dict(sorted(self.addresses.items())),
+        }
+        return json.dumps(document, indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Deployment:
+        """Parses and checks.
+
+        Raises:
+            ConfigError: not JSON, a contract is missing, or something is not an address.
+        """
+        try:
+            document = json.loads(text)
+            chain_id, block = int(document["chain_id"]), int(document["block"])
+            addresses = dict(document["addresses"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(f"malformed deployment: {error!r}") from error
+        missing = [name for name in REQUIRED if name not in addresses]
+        if missing:
+            raise ConfigError(f"the deployment lacks {', '.join(missing)}")
+        bad = [name for name, address in addresses.items() if not is_address(address)]
+        if bad:
+            raise ConfigError(f"the deployment's {', '.join(bad)} is not an address")
+        return cls(
+            chain_id,
+            block,
+            {name: Address(to_checksum_address(value)) for name, value in addresses.items()},
+        )
+
+    def save(self, path: Path) -> None:
+        """Writes the file at once or not at all."""
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        temporary.write_text(self.to_json(), encoding="utf-8")
+        temporary.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> Deployment:
+        """Reads a deployment file.
+
+        Raises:
+            ConfigError: absent, unreadable or malformed.
+        """
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"cannot read the deployment file {path}: {error}",
+                next_step="ask whoever runs the network for its deployment file",
+            ) from error
+        return cls.from_json(text)

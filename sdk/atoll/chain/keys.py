@@ -1,0 +1,183 @@
+"""Keys on disk: Web3 Secret Storage version 3 (what every Ethereum client reads).
+
+Rule of this file: a private key is never printed, logged or written unencrypted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from eth_account import Account
+from eth_account.signers.local import LocalAccount
+from eth_typing import Hash32
+from eth_utils.address import to_checksum_address
+from eth_utils.crypto import keccak
+
+from atoll.errors import KeystoreError
+from atoll.protocol.types import Address
+
+SCRYPT_N = 1 << 18
+"""What the standard's clients use; about a second and 256 MiB a guess."""
+DEVNET_SCRYPT_N = 1 << 12
+"""For throwaway keys only."""
+MIN_PASSWORD_CHARS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class KeyInfo:
+    """One keystore file, without its secret."""
+
+    address: Address
+    path: Path
+
+
+def read_password(path: Path) -> str:
+    """The first line of a password file.
+
+    Raises:
+        KeystoreError: absent, unreadable or empty.
+    """
+    try:
+        password = path.read_text(encoding="utf-8").splitlines()[:1]
+    except (OSError, UnicodeDecodeError) as error:
+        raise KeystoreError(f"cannot read the password file {path}: {error}") from error
+    if not password or not password[0]:
+        raise KeystoreError(f"the password file {path} is empty")
+    return password[0]
+
+
+def create_key(folder: Path, password: str, *, devnet: bool = False) -> KeyInfo:
+    """Makes a new key and writes its keystore into `folder`.
+
+    Args:
+        devnet: cheap key derivation and any password; for throwaway keys.
+    Raises:
+        KeystoreError: a weak password, or a folder that cannot be written.
+    """
+    return _write(folder, Account.create(), password, devnet=devnet)
+
+
+def import_key(folder: Path, secret: str, password: str, *, devnet: bool = False) -> KeyInfo:
+    """Writes a keystore for an existing key.
+
+    Args:
+        secret: 32 bytes as hex, or the JSON text of a keystore under the same password.
+    Raises:
+        KeystoreError: not a key, the wrong password, or the key is there already.
+    """
+    if secret.lstrip().startswith("{"):
+        account = _decrypt(secret, password, "the imported keystore")
+    else:
+        try:
+            account = Account.from_key(secret.strip())
+        except Exception as error:  # eth_account raises half a dozen unrelated kinds
+            raise KeystoreError("the private key is not 32 bytes as hexadecimal text") from error
+    return _write(folder, account, password, devnet=devnet)
+
+
+def list_keys(folder: Path) -> list[KeyInfo]:
+    """Every keystore in `folder`, by address.
+
+    Raises:
+        KeystoreError: a file there that is not a keystore.
+    """
+    found = [KeyInfo(_address_of(path), path) for path in folder.glob("*.json")]
+    return sorted(found, key=lambda info: info.address.lower())
+
+
+def load_key(path: Path, password: str) -> LocalAccount:
+    """Decrypts a keystore.
+
+    Raises:
+        KeystoreError: absent, malformed, or another password.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise KeystoreError(
+            f"cannot read the keystore {path}: {error}", next_step="atoll keys list"
+        ) from error
+    account = _decrypt(text, password, str(path))
+    if str(account.address) != _address_of(path):
+        raise KeystoreError(f"the keystore {path} names another address than its key has")
+    return account
+
+
+def verify_key(path: Path, password: str) -> KeyInfo:
+    """Proves that the password opens the keystore and that the key signs for its address.
+
+    Raises:
+        KeystoreError: as `load_key`.
+    """
+    account = load_key(path, password)
+    digest = Hash32(keccak(text="atoll.key-check"))
+    signed = account.unsafe_sign_hash(digest)  # a fixed text that no contract accepts
+    recovered = Account._recover_hash(digest, signature=signed.signature)
+    if str(recovered) != str(account.address):
+        raise KeystoreError(f"the key in {path} does not sign for {account.address}")
+    return KeyInfo(Address(account.address), path)
+
+
+def _write(folder: Path, account: LocalAccount, password: str, *, devnet: bool) -> KeyInfo:
+    if not devnet and len(password) < MIN_PASSWORD_CHARS:
+        raise KeystoreError(f"the password has fewer than {MIN_PASSWORD_CHARS} characters")
+    iterations = DEVNET_SCRYPT_N if devnet else SCRYPT_N
+    keystore = Account.encrypt(account.key, password, kdf="scrypt", iterations=iterations)
+    path = folder / f"{account.address.lower()}.json"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _write_once(path, json.dumps(keystore).encode())
+    except FileExistsError as error:
+        raise KeystoreError(f"a keystore for {account.address} is there already: {path}") from error
+    except OSError as error:
+        raise KeystoreError(f"cannot write the keystore {path}: {error}") from error
+    return KeyInfo(Address(account.address), path)
+
+
+def _write_once(path: Path, data: bytes) -> None:
+    """All or nothing, readable by the owner alone; refuses to replace."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".key-")
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        path.hardlink_to(temporary)
+    finally:
+        temporary.unlink()
+
+
+def _decrypt(text: str, password: str, what: str) -> LocalAccount:
+    keystore = _parse(text, what)
+    try:
+        return Account.from_key(Account.decrypt(keystore, password))  # type: ignore[no-any-return]
+    except ValueError as error:
+        raise KeystoreError(
+            f"the password does not open {what}", next_step="check the password file"
+        ) from error
+    except (KeyError, TypeError, NotImplementedError) as error:
+        raise KeystoreError(f"{what} is not a version 3 keystore") from error
+
+
+def _parse(text: str, what: str) -> dict[str, Any]:
+    try:
+        keystore = json.loads(text)
+    except ValueError as error:
+        raise KeystoreError(f"{what} is not a keystore: not JSON") from error
+    if not isinstance(keystore, dict) or keystore.get("version") != 3:
+        raise KeystoreError(f"{what} is not a version 3 keystore")
+    return keystore
+
+
+def _address_of(path: Path) -> Address:
+    try:
+        keystore = _parse(path.read_text(encoding="utf-8"), str(path))
+        return Address(to_checksum_address("0x" + str(keystore["address"]).removeprefix("0x")))
+    except (OSError, KeyError, ValueError) as error:
+        raise KeystoreError(f"{path} is not a keystore: {error}") from error

@@ -1,0 +1,81 @@
+"""Why a contract refused, out of whatever shape a node wraps it in.
+
+Sources: Solidity's `Error(string)` and `Panic(uint256)`; Anvil and Geth put the revert data into
+`error.data` as text, Ganache into `error.data.result`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from eth_abi.abi import decode as abi_decode
+from eth_abi.exceptions import DecodingError
+
+from atoll.chain.abi import registry
+from atoll.chain.rpc import RpcRefused
+
+ERROR_SELECTOR = bytes.fromhex("08c379a0")
+PANIC_SELECTOR = bytes.fromhex("4e487b71")
+GETH_REVERT_CODE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class RevertReason:
+    """A decoded refusal. `name` is the custom error's, "Error", "Panic" or "Revert"."""
+
+    name: str
+    args: tuple[Any, ...] = ()
+    fields: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.name == "Error":
+            return str(self.args[0])
+        names = self.fields or ("",) * len(self.args)
+        shown = (
+            f"{name}={_show(value)}" if name else _show(value)
+            for name, value in zip(names, self.args, strict=True)
+        )
+        return f"{self.name}({', '.join(shown)})"
+
+
+def reason_of(refused: RpcRefused) -> RevertReason | None:
+    """The revert reason in a node's refusal, or None where it refused for another cause."""
+    data = _revert_data(refused.data)
+    if data is not None:
+        return decode_revert(data)
+    if refused.code == GETH_REVERT_CODE or "revert" in refused.text.lower():
+        return RevertReason("Revert", (refused.text,))
+    return None
+
+
+def decode_revert(data: bytes) -> RevertReason:
+    """Revert data to a reason; unknown data is shown as it is."""
+    selector, body = data[:4], data[4:]
+    try:
+        if selector == ERROR_SELECTOR:
+            return RevertReason("Error", abi_decode(["string"], body))
+        if selector == PANIC_SELECTOR:
+            return RevertReason("Panic", (hex(abi_decode(["uint256"], body)[0]),))
+        abi = registry().errors.get(selector)
+        if abi is not None:
+            return RevertReason(abi.name, abi_decode(abi.types, body), abi.fields)
+    except (DecodingError, OverflowError):
+        return RevertReason("Revert", (f"0x{data.hex()}",))
+    return RevertReason("Revert", (f"0x{data.hex()}",) if data else ())
+
+
+def _revert_data(data: Any) -> bytes | None:
+    if isinstance(data, dict):
+        data = data.get("result", data.get("data"))
+    if not isinstance(data, str):
+        return None
+    text = data.removeprefix("Reverted ").removeprefix("0x")
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return None
+
+
+def _show(value: Any) -> str:
+    return f"0x{value.hex()}" if isinstance(value, bytes) else str(value)

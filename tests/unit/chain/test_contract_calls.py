@@ -1,0 +1,150 @@
+"""Calls encode to what Solidity expects; deployments and revert reasons read well."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from eth_abi.abi import decode, encode
+from eth_utils.crypto import keccak
+
+from atoll.chain.abi import ENTRY_CONTRACTS, registry
+from atoll.chain.calls import Calls
+from atoll.chain.deployment import Deployment
+from atoll.chain.revert import RevertReason, decode_revert, reason_of
+from atoll.chain.rpc import FailoverProvider, RpcRefused, redact
+from atoll.errors import ChainError, ConfigError
+from atoll.protocol.types import (
+    Address,
+    Attempt,
+    Digest,
+    Fault,
+    Finding,
+    JobId,
+    Offence,
+    Report,
+    Role,
+    RoundIndex,
+    SeatIndex,
+    SegmentIndex,
+)
+
+NAMES = (*ENTRY_CONTRACTS, "RoundsAudit")
+DEPLOYMENT = Deployment(
+    31337, 4, {name: Address(f"0x{index + 1:040x}") for index, name in enumerate(NAMES)}
+)
+SLOT = (JobId(1), RoundIndex(2), Attempt(3))
+
+
+def test_a_call_goes_to_the_contract_that_has_the_function() -> None:
+    call = Calls(DEPLOYMENT).commit(*SLOT, Digest(b"\x05" * 32))
+    assert call.to == DEPLOYMENT.addresses["Rounds"]
+    assert call.data[:4] == keccak(text="commit(uint256,uint32,uint16,bytes32)")[:4]
+    values = decode(["uint256", "uint32", "uint16", "bytes32"], call.data[4:])
+    assert values == (1, 2, 3, b"\x05" * 32)
+    assert not call.permissionless
+
+
+def test_dataclasses_and_enums_encode_by_position() -> None:
+    report = Report(SeatIndex(4), SegmentIndex(7), Fault.WRONG_REPLAY, Digest(b"\x01" * 32))
+    call = Calls(DEPLOYMENT).ballot(
+        *SLOT,
+        findings=[Finding(SeatIndex(1), 0b11)],
+        reports=[report],
+        replay_root=Digest(bytes(32)),
+    )
+    shape = ["uint256", "uint32", "uint16", "(uint16,uint64)[]",
+             "(uint16,uint16,uint8,bytes32)[]", "bytes32"]  # fmt: skip
+    values = decode(shape, call.data[4:])
+    assert values[3] == ((1, 3),)
+    assert values[4] == ((4, 7, 4, b"\x01" * 32),)
+
+
+def test_what_anyone_may_do_is_marked() -> None:
+    calls = Calls(DEPLOYMENT)
+    assert calls.poke(JobId(1)).permissionless
+    assert calls.punish(JobId(1), RoundIndex(0), Offence.REPORT, 2).permissionless
+    assert not calls.deposit(Role.PROVIDER, 5).permissionless
+
+
+def test_an_unknown_function_is_a_clear_error() -> None:
+    with pytest.raises(ChainError, match="no contract has a function nothing"):
+        Calls(DEPLOYMENT).build("nothing")
+
+
+def test_a_deployment_survives_its_file(tmp_path: Path) -> None:
+    DEPLOYMENT.save(tmp_path / "atoll.json")
+    assert Deployment.load(tmp_path / "atoll.json") == DEPLOYMENT
+    assert DEPLOYMENT.domain.rounds == DEPLOYMENT.addresses["Rounds"]
+    assert [path.name for path in tmp_path.iterdir()] == ["atoll.json"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "malformed"),
+        ('{"chain_id": 1}', "malformed"),
+        ('{"chain_id": 1, "block": 0, "addresses": {}}', "lacks AtollToken"),
+        (DEPLOYMENT.to_json().replace("0x", "0y"), "not an address"),
+    ],
+)
+def test_a_broken_deployment_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        Deployment.from_json(text)
+
+
+def test_a_missing_deployment_names_the_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"absent\.json"):
+        Deployment.load(tmp_path / "absent.json")
+
+
+def test_revert_data_names_the_error() -> None:
+    assert str(decode_revert(bytes.fromhex("08c379a0") + encode(["string"], ["too late"]))) == (
+        "too late"
+    )
+    assert str(decode_revert(bytes.fromhex("4e487b71") + encode(["uint256"], [0x11]))) == (
+        "Panic(0x11)"
+    )
+    assert decode_revert(b"\x01\x02\x03\x04rest").name == "Revert"
+    assert str(decode_revert(b"")) == "Revert()"
+    assert decode_revert(bytes.fromhex("08c379a0") + b"\xff").name == "Revert"
+    assert str(RevertReason("WrongPhase", (4, b"\x01"), ("phase", ""))) == (
+        "WrongPhase(phase=4, 0x01)"
+    )
+
+
+def test_a_custom_error_is_named_with_its_arguments() -> None:
+    for error in registry().errors.values():
+        values = [b"\x01" * 32 if t.startswith("bytes") else 1 for t in error.types]
+        if all(kind.startswith(("uint", "bytes32")) for kind in error.types):
+            reason = decode_revert(error.selector + encode(error.types, values))
+            assert reason.name == error.name
+            assert len(reason.args) == len(error.fields)
+
+
+def test_every_node_s_way_to_say_reverted() -> None:
+    text = "0x08c379a0" + encode(["string"], ["no"]).hex()
+    message = "execution reverted"
+    anvil = RpcRefused("eth_call", {"code": 3, "message": message, "data": text})
+    ganache = RpcRefused("eth_call", {"code": -32000, "message": "", "data": {"result": text}})
+    bare = RpcRefused("eth_call", {"code": -32000, "message": message})
+    nonce = RpcRefused("eth_sendRawTransaction", {"code": -32003, "message": "nonce too low"})
+    assert reason_of(anvil) == reason_of(ganache) == RevertReason("Error", ("no",))
+    assert reason_of(bare) == RevertReason("Revert", (message,))
+    assert reason_of(nonce) is None
+
+
+def test_urls_lose_their_secrets_in_messages() -> None:
+    assert redact("https://user:pw@rpc.example:8545/v2/key?token=1") == "https://rpc.example:8545"
+
+
+def test_endpoints_have_to_be_http() -> None:
+    with pytest.raises(ConfigError, match="no RPC endpoint"):
+        FailoverProvider([], 1)
+    with pytest.raises(ConfigError, match="not an http"):
+        FailoverProvider(["ws://localhost:1"], 1)
+
+
+def test_a_deployment_of_other_addresses_is_another() -> None:
+    assert replace(DEPLOYMENT, chain_id=1) != DEPLOYMENT

@@ -1,0 +1,89 @@
+"""Keystores: made, read back, and refused when anything is off."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from atoll.chain.keys import create_key, import_key, list_keys, load_key, read_password, verify_key
+from atoll.errors import KeystoreError
+
+SECRET = "0x59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d"
+ADDRESS = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
+
+
+def test_a_created_key_is_listed_verified_and_private(tmp_path: Path) -> None:
+    info = create_key(tmp_path / "keys", "pw", devnet=True)
+    assert list_keys(tmp_path / "keys") == [info]
+    assert verify_key(info.path, "pw") == info
+    assert stat.S_IMODE(info.path.stat().st_mode) == 0o600
+    assert [p.name for p in (tmp_path / "keys").iterdir()] == [info.path.name]
+
+
+def test_an_imported_key_keeps_its_address(tmp_path: Path) -> None:
+    info = import_key(tmp_path, SECRET, "pw", devnet=True)
+    assert info.address == ADDRESS
+    assert load_key(info.path, "pw").key.hex() == SECRET.removeprefix("0x")
+
+
+def test_a_keystore_can_be_imported(tmp_path: Path) -> None:
+    info = import_key(tmp_path / "a", SECRET, "pw", devnet=True)
+    again = import_key(tmp_path / "b", info.path.read_text(), "pw", devnet=True)
+    assert again.address == info.address
+
+
+def test_the_same_key_is_not_written_twice(tmp_path: Path) -> None:
+    import_key(tmp_path, SECRET, "pw", devnet=True)
+    with pytest.raises(KeystoreError, match="there already"):
+        import_key(tmp_path, SECRET, "pw", devnet=True)
+
+
+def test_another_password_is_refused(tmp_path: Path) -> None:
+    info = create_key(tmp_path, "pw", devnet=True)
+    with pytest.raises(KeystoreError, match="password does not open"):
+        load_key(info.path, "other")
+
+
+def test_a_short_password_is_refused_outside_devnets(tmp_path: Path) -> None:
+    with pytest.raises(KeystoreError, match="fewer than 8"):
+        create_key(tmp_path, "short")
+
+
+@pytest.mark.parametrize("secret", ["0x12", "not hex", "", "{}", '{"version": 3}', "{broken"])
+def test_nonsense_is_not_a_key(tmp_path: Path, secret: str) -> None:
+    with pytest.raises(KeystoreError):
+        import_key(tmp_path, secret, "pw", devnet=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_keystore_names_the_file(tmp_path: Path) -> None:
+    with pytest.raises(KeystoreError, match=r"nobody\.json"):
+        load_key(tmp_path / "nobody.json", "pw")
+
+
+def test_a_keystore_with_a_foreign_address_is_refused(tmp_path: Path) -> None:
+    info = create_key(tmp_path, "pw", devnet=True)
+    keystore = json.loads(info.path.read_text())
+    info.path.write_text(json.dumps(keystore | {"address": ADDRESS.removeprefix("0x")}))
+    with pytest.raises(KeystoreError, match="another address"):
+        load_key(info.path, "pw")
+
+
+def test_a_foreign_file_among_the_keys_is_named(tmp_path: Path) -> None:
+    (tmp_path / "notes.json").write_text("{}")
+    with pytest.raises(KeystoreError, match=r"notes\.json"):
+        list_keys(tmp_path)
+
+
+def test_the_password_file_gives_its_first_line(tmp_path: Path) -> None:
+    path = tmp_path / "password"
+    path.write_text("long enough\nignored\n")
+    assert read_password(path) == "long enough"
+    path.write_text("\n")
+    with pytest.raises(KeystoreError, match="empty"):
+        read_password(path)
+    with pytest.raises(KeystoreError, match="cannot read"):
+        read_password(tmp_path / "absent")

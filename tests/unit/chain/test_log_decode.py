@@ -1,0 +1,160 @@
+"""Logs become the events of `atoll.protocol`, field by field."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+import pytest
+from eth_abi.abi import encode
+
+from atoll.chain.abi import EventAbi, registry
+from atoll.chain.contracts import RoundState
+from atoll.chain.decode import RawLog, decode_log, event_topics, from_abi, to_abi
+from atoll.errors import ChainError
+from atoll.protocol import types
+from atoll.protocol.events import (
+    EVENT_TYPES,
+    Balloted,
+    JobCreated,
+    JobStatusChanged,
+    Revealed,
+    RoundSettled,
+)
+from atoll.protocol.types import (
+    Address,
+    Attempt,
+    Digest,
+    Finding,
+    JobId,
+    JobStatus,
+    Phase,
+    Reveal,
+    RoundIndex,
+    SeatIndex,
+    Terms,
+    Verdict,
+    VerifierIndex,
+)
+
+ACCOUNT = Address("0x70997970C51812dc3A010C7d01b50e0d17dc79C8")
+NOT_OURS = {
+    "Approval", "EIP712DomainChanged", "Initialized", "OwnershipTransferStarted",
+    "OwnershipTransferred", "Paused", "Transfer", "Unpaused",
+}  # fmt: skip
+
+
+def abi_of(name: str) -> EventAbi:
+    return next(abi for abi in registry().events.values() if abi.name == name)
+
+
+def log_of(event: Any) -> RawLog:
+    """The log a contract would write for this event."""
+    abi = abi_of(type(event).__name__)
+    values = to_abi(event)
+    rows = list(zip(abi.types, abi.indexed, values, strict=True))
+    topics = [encode([kind], [value]) for kind, indexed, value in rows if indexed]
+    in_data = [(kind, value) for kind, indexed, value in rows if not indexed]
+    data = encode([kind for kind, _ in in_data], [value for _, value in in_data])
+    return RawLog(ACCOUNT, (abi.topic, *topics), data, 7, bytes(32), 0)
+
+
+def snake(name: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+
+@pytest.mark.parametrize("name", sorted(EVENT_TYPES))
+def test_every_event_class_has_the_abi_s_fields_in_order(name: str) -> None:
+    fields = [field.name for field in dataclasses.fields(EVENT_TYPES[name])]
+    assert fields == [snake(field).rstrip("_") for field in abi_of(name).fields]
+
+
+def test_every_event_of_the_abi_has_its_class() -> None:
+    names = {abi.name for abi in registry().events.values()}
+    config_only = {name for name in names if name.startswith(("Param", "Config", "Change"))}
+    assert names - NOT_OURS - config_only == set(EVENT_TYPES)
+    assert len(event_topics()) == len(EVENT_TYPES)
+
+
+def test_tuples_become_dataclasses_and_ints_become_enums() -> None:
+    reveal = Reveal(
+        trace_root=Digest(b"\x01" * 32),
+        update_digest=Digest(b"\x02" * 32),
+        optimiser_root=Digest(b"\x03" * 32),
+        steps=16,
+        reset=True,
+        salt=b"\x04" * 32,
+        update_cid=b"update",
+        trace_cid=b"trace",
+    )
+    slot = (JobId(3), RoundIndex(2), Attempt(1))
+    revealed = Revealed(*slot, SeatIndex(5), ACCOUNT, reveal)
+    assert decode_log(log_of(revealed)) == revealed
+    status = JobStatusChanged(JobId(3), JobStatus.HALTED, "Halted")
+    decoded = decode_log(log_of(status))
+    assert decoded == status
+    assert isinstance(decoded, JobStatusChanged)
+    assert decoded.status is JobStatus.HALTED
+
+
+def test_arrays_of_tuples_become_tuples_of_dataclasses() -> None:
+    findings = (Finding(SeatIndex(0), 0b101), Finding(SeatIndex(3), 1))
+    slot = (JobId(3), RoundIndex(2), Attempt(1))
+    balloted = Balloted(*slot, VerifierIndex(1), ACCOUNT, findings, Digest(bytes(32)))
+    assert decode_log(log_of(balloted)) == balloted
+    verdict = Verdict(
+        *(Digest(bytes([i]) * 32) for i in range(3)),
+        merged_cid=b"cid",
+        claims_root=Digest(b"\x09" * 32),
+        cumulative_total=10**21,
+        tokens_root=Digest(b"\x0a" * 32),
+        tokens_total=4096,
+        parent=Digest(bytes(32)),
+    )
+    settled = RoundSettled(*slot, Digest(b"\x0b" * 32), verdict, 1_700_000_000)
+    assert decode_log(log_of(settled)) == settled
+
+
+def test_terms_survive_the_way_there_and_back() -> None:
+    terms = Terms(*range(1, len(dataclasses.fields(Terms)) + 1))
+    created = JobCreated(
+        JobId(1), ACCOUNT, Digest(bytes(32)), b"cid", Digest(bytes(32)), terms, ACCOUNT, 10**18
+    )
+    assert decode_log(log_of(created)) == created
+
+
+def test_addresses_are_checksummed() -> None:
+    log = log_of(Balloted(JobId(1), RoundIndex(0), Attempt(0), VerifierIndex(0),
+                          Address(ACCOUNT.lower()), (), Digest(bytes(32))))  # fmt: skip
+    decoded = decode_log(log)
+    assert isinstance(decoded, Balloted)
+    assert decoded.account == ACCOUNT
+
+
+def test_a_foreign_log_is_none_of_ours() -> None:
+    assert decode_log(RawLog(ACCOUNT, (b"\xff" * 32,), b"", 1, bytes(32), 0)) is None
+    assert decode_log(RawLog(ACCOUNT, (), b"", 1, bytes(32), 0)) is None
+
+
+def test_a_truncated_log_is_refused() -> None:
+    whole = log_of(JobStatusChanged(JobId(3), JobStatus.OPEN, "Opened"))
+    with pytest.raises(ChainError, match="JobStatusChanged does not decode"):
+        decode_log(dataclasses.replace(whole, data=whole.data[:-32]))
+
+
+def test_an_unknown_enum_value_is_refused() -> None:
+    whole = log_of(JobStatusChanged(JobId(3), JobStatus.OPEN, "Opened"))
+    broken = dataclasses.replace(whole, data=(200).to_bytes(32, "big") + whole.data[32:])
+    with pytest.raises(ChainError, match="does not decode"):
+        decode_log(broken)
+
+
+def test_round_state_has_the_abi_s_width() -> None:
+    outputs = registry().function("state").outputs[0]
+    assert len(outputs.strip("()").split(",")) == len(dataclasses.fields(RoundState))
+    zero = from_abi(RoundState, tuple(
+        bytes(32) if kind == "bytes32" else 0 for kind in outputs.strip("()").split(",")
+    ))  # fmt: skip
+    assert zero.phase is Phase.WAITING
+    assert zero.status is types.JobStatus.NONE
