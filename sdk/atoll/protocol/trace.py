@@ -42,25 +42,23 @@ DIVERGED_LOSS_BITS: Final = 0x7FC00000
 """The one NaN that a DIVERGED leaf may state as its loss."""
 _DIGEST = 32
 _STATE_TAG = b"atoll.state.v1"
-_LEAF_TYPES = tuple(
-    [
-        "bytes32",
-        "uint256",
-        "address",
-        "uint256",
-        "uint32",
-        "uint16",
-        "uint16",
-        "uint16",
-        "uint32",
-        "uint32",
-        "uint8",
-        "bytes32",
-        "bytes32",
-        "uint32",
-        "bytes32",
-        "bytes32",
-    ]
+_LEAF_TYPES = (
+    "bytes32",
+    "uint256",
+    "address",
+    "uint256",
+    "uint32",
+    "uint16",
+    "uint16",
+    "uint16",
+    "uint32",
+    "uint32",
+    "uint8",
+    "bytes32",
+    "bytes32",
+    "uint32",
+    "bytes32",
+    "bytes32",
 )
 
 
