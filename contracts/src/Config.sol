@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.24;
+
+import {Ownable} from "@openzeppelin/contracts/access/Ownable.sol";
+import {Ownable2Step} from "@openzeppelin/contracts/access/Ownable2Step.sol";
+import {IConfig, Params} from "./interfaces/IConfig.sol";
+
+/// @title Parameters behind a delay and bounds.
+contract Config is IConfig, Ownable2Step {
+    uint16 public constant MAX_CUT_BPS = 2_000;
+    uint16 public constant MAX_SHARE_BPS = 5_000;
+    uint128 public constant MAX_MIN_BOND = 1e30;
+
+    /// @inheritdoc IConfig
+    address public immutable override token;
+    /// @inheritdoc IConfig
+    uint64 public immutable override unbondingDelay;
+    /// @inheritdoc IConfig
+    uint64 public immutable override changeDelay;
+    /// @inheritdoc IConfig
+    bool public override paused;
+    /// @inheritdoc IConfig
+    mapping(address => bool) public override isPolicy;
+
+    Params private _params;
+    Params private _proposedParams;
+    uint64 private _paramsApplicableAt;
+    uint64 private _policyApplicableAt;
+    address private _proposedPolicy;
+
+    error OutOfBounds(string name, uint256 value, uint256 lowest, uint256 highest);
+    error NothingProposed();
+    error TooEarly(uint256 availableAt, uint256 now_);
+
+    constructor(
+        address token_,
+        address owner_,
+        Params memory params_,
+        uint64 unbondingDelay_,
+        uint64 changeDelay_,
+        address policy
+    ) Ownable(owner_) {
+        _requireBetween("unbondingDelay", unbondingDelay_, 1 hours, 365 days);
+        _requireBetween("changeDelay", changeDelay_, 1 hours, 30 days);
+        _requireValid(params_);
+        token = token_;
+        unbondingDelay = unbondingDelay_;
+        changeDelay = changeDelay_;
+        _params = params_;
+        isPolicy[policy] = true;
+        emit ParamsApplied(params_);
+        emit PolicyAllowed(policy);
+    }
+
+    /// @inheritdoc IConfig
+    function proposeParams(Params calldata params_) external onlyOwner {
+        _requireValid(params_);
+        _proposedParams = params_;
+        _paramsApplicableAt = uint64(block.timestamp) + changeDelay;
+        emit ParamsProposed(params_, _paramsApplicableAt);
+    }
+
+    /// @inheritdoc IConfig
+    function proposePolicy(address policy) external onlyOwner {
+        _proposedPolicy = policy;
+        _policyApplicableAt = uint64(block.timestamp) + changeDelay;
+        emit PolicyProposed(policy, _policyApplicableAt);
+    }
+
+    /// @inheritdoc IConfig
+    function dropProposals() external onlyOwner {
+        _paramsApplicableAt = 0;
+        _policyApplicableAt = 0;
+        emit ProposalDropped();
+    }
+
+    /// @inheritdoc IConfig
+    function applyParams() external {
+        _requireDue(_paramsApplicableAt);
+        _paramsApplicableAt = 0;
+        _params = _proposedParams;
+        emit ParamsApplied(_params);
+    }
+
+    /// @inheritdoc IConfig
+    function applyPolicy() external {
+        _requireDue(_policyApplicableAt);
+        _policyApplicableAt = 0;
+        isPolicy[_proposedPolicy] = true;
+        emit PolicyAllowed(_proposedPolicy);
+    }
+
+    /// @inheritdoc IConfig
+    function setPaused(bool paused_) external onlyOwner {
+        paused = paused_;
+        emit PauseSet(paused_);
+    }
+
+    /// @inheritdoc IConfig
+    function params() external view returns (Params memory) {
+        return _params;
+    }
+
+    /// @inheritdoc IConfig
+    function owner() public view override(IConfig, Ownable) returns (address) {
+        return super.owner();
+    }
+
+    function _requireValid(Params memory params_) private pure {
+        _requireBetween("missCutBps", params_.missCutBps, 1, MAX_CUT_BPS);
+        _requireBetween("verifierCutBps", params_.verifierCutBps, 1, MAX_CUT_BPS);
+        _requireBetween("finderShareBps", params_.finderShareBps, 0, MAX_SHARE_BPS);
+        _requireBetween("accusedShareBps", params_.accusedShareBps, 0, MAX_SHARE_BPS);
+        _requireBetween("minProviderBond", params_.minProviderBond, 1, MAX_MIN_BOND);
+        _requireBetween("minVerifierBond", params_.minVerifierBond, 1, MAX_MIN_BOND);
+    }
+
+    function _requireBetween(string memory name, uint256 value, uint256 lowest, uint256 highest) private pure {
+        if (value < lowest || value > highest) revert OutOfBounds(name, value, lowest, highest);
+    }
+
+    function _requireDue(uint64 applicableAt) private view {
+        if (applicableAt == 0) revert NothingProposed();
+        if (block.timestamp < applicableAt) revert TooEarly(applicableAt, block.timestamp);
+    }
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.24;
+
+import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
+import {IERC20Permit} from "@openzeppelin/contracts/token/ERC20/extensions/IERC20Permit.sol";
+import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
+import {ReentrancyGuard} from "@openzeppelin/contracts/utils/ReentrancyGuard.sol";
+import {IConfig} from "./interfaces/IConfig.sol";
+import {ICustody, Slash} from "./interfaces/ICustody.sol";
+import {IStakes} from "./interfaces/IStakes.sol";
+import {Pull} from "./libraries/Pull.sol";
+import {Wired} from "./libraries/Wired.sol";
+import "./types/Types.sol";
+
+/// @title Custody of stakes. Always: balance ≥ sum of active + thawing, and locked ≤ active for every account.
+contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
+    using SafeERC20 for IERC20;
+
+    struct Account {
+        uint128 active; // includes `locked`
+        uint128 locked;
+        uint128 thawing; // tokens of the current thaw pool
+        uint64 generation; // of the thaw pool: a pool slashed to nothing starts anew
+        uint256 thawShares; // shares of the pool; a slash lowers the tokens, not the shares
+    }
+
+    struct Thaw {
+        uint256 shares;
+        uint64 generation;
+        uint64 availableAt;
+    }
+
+    address public constant BURN = address(0xdead);
+    uint16 public constant MAX_SHARE_BPS = 5_000;
+    uint256 private constant BPS = 10_000;
+
+    IConfig public immutable config;
+    IERC20 public immutable token;
+    uint64 public immutable unbondingDelay;
+    address public roster;
+    address public rounds;
+
+    mapping(address account => mapping(Role => Account)) private _accounts;
+    mapping(bytes32 key => uint256 amount) private _locks;
+    mapping(bytes32 key => Thaw) private _thaws;
+    mapping(bytes32 faultId => bool) public isSlashed;
+    uint256 private _nextThaw;
+
+    error NotAllowed(address caller);
+    error ZeroAmount();
+    error InsufficientStake(address account, Role role, uint256 free, uint256 needed);
+    error LockExists(bytes32 lockId);
+    error UnknownThaw(address account, uint256 id);
+    error StillThawing(uint256 availableAt, uint256 now_);
+    error FaultUsed(bytes32 faultId);
+    error ShareTooLarge(uint256 bps, uint256 highest);
+
+    constructor(address config_) {
+        config = IConfig(config_);
+        token = IERC20(config.token());
+        unbondingDelay = config.unbondingDelay();
+    }
+
+    function wire(address roster_, address rounds_) external wiring {
+        roster = roster_;
+        rounds = rounds_;
+    }
+
+    modifier onlyCustodian() {
+        if (msg.sender != roster && msg.sender != rounds) revert NotAllowed(msg.sender);
+        _;
+    }
+
+    /// @inheritdoc IStakes
+    function deposit(Role role, uint256 amount) external nonReentrant {
+        _deposit(role, amount);
+    }
+
+    /// @inheritdoc IStakes
+    /// @dev Someone may have spent the signature already; then the allowance is there and the deposit goes on.
+    function depositWithPermit(Role role, uint256 amount, uint256 deadline, uint8 v, bytes32 r, bytes32 s)
+        external
+        nonReentrant
+    {
+        try IERC20Permit(address(token)).permit(msg.sender, address(this), amount, deadline, v, r, s) {} catch {}
+        _deposit(role, amount);
+    }
+
+    /// @inheritdoc IStakes
+    function thaw(Role role, uint256 amount) external returns (uint256 id) {
+        Account storage a = _accounts[msg.sender][role];
+        if (amount == 0) revert ZeroAmount();
+        uint256 free = a.active - a.locked;
+        if (free < amount) revert InsufficientStake(msg.sender, role, free, amount);
+        id = _nextThaw++;
+        uint256 sharesDown = a.thawing == 0 ? amount : amount * a.thawShares / a.thawing;
+        uint64 availableAt = uint64(block.timestamp) + unbondingDelay;
+        _thaws[_thawKey(msg.sender, role, id)] = Thaw(sharesDown, a.generation, availableAt);
+        a.active -= uint128(amount);
+        a.thawing += uint128(amount);
+        a.thawShares += sharesDown;
+        emit ThawStarted(msg.sender, role, id, amount, availableAt);
+    }
+
+    /// @inheritdoc IStakes
+    function withdraw(Role role, uint256 id) external nonReentrant {
+        bytes32 key = _thawKey(msg.sender, role, id);
+        Thaw memory entry = _thaws[key];
+        if (entry.availableAt == 0) revert UnknownThaw(msg.sender, id);
+        if (block.timestamp <= entry.availableAt) revert StillThawing(entry.availableAt, block.timestamp);
+        delete _thaws[key];
+        uint256 amount = _takeFromPoolDown(_accounts[msg.sender][role], entry);
+        emit Withdrawn(msg.sender, role, id, amount);
+        if (amount > 0) token.safeTransfer(msg.sender, amount);
+    }
+
+    /// @inheritdoc ICustody
+    function lock(address account, Role role, bytes32 lockId, uint256 amount) external onlyCustodian {
+        Account storage a = _accounts[account][role];
+        bytes32 key = _lockKey(account, role, lockId);
+        if (_locks[key] != 0) revert LockExists(lockId);
+        uint256 free = a.active - a.locked;
+        if (free < amount) revert InsufficientStake(account, role, free, amount);
+        _locks[key] = amount;
+        a.locked += uint128(amount);
+        emit Locked(account, role, lockId, amount);
+    }
+
+    /// @inheritdoc ICustody
+    function unlock(address account, Role role, bytes32 lockId) external onlyCustodian {
+        bytes32 key = _lockKey(account, role, lockId);
+        uint256 amount = _locks[key];
+        if (amount == 0) return;
+        delete _locks[key];
+        _accounts[account][role].locked -= uint128(amount);
+        emit Unlocked(account, role, lockId, amount);
+    }
+
+    /// @inheritdoc ICustody
+    function slash(Slash calldata order) external onlyCustodian nonReentrant returns (uint256 taken) {
+        if (isSlashed[order.faultId]) revert FaultUsed(order.faultId);
+        if (order.beneficiaryBps > MAX_SHARE_BPS) revert ShareTooLarge(order.beneficiaryBps, MAX_SHARE_BPS);
+        isSlashed[order.faultId] = true;
+        taken = _take(order);
+        uint256 shareDown = order.beneficiary == address(0) ? 0 : taken * order.beneficiaryBps / BPS;
+        if (shareDown > 0) _accounts[order.beneficiary][order.beneficiaryRole].active += uint128(shareDown);
+        emit Slashed(
+            order.account, order.role, order.faultId, taken, order.beneficiary, shareDown, taken - shareDown
+        );
+        if (taken > shareDown) token.safeTransfer(BURN, taken - shareDown);
+    }
+
+    /// @inheritdoc IStakes
+    function stakeOf(address account, Role role)
+        external
+        view
+        returns (uint256 active, uint256 locked, uint256 thawing)
+    {
+        Account storage a = _accounts[account][role];
+        return (a.active, a.locked, a.thawing);
+    }
+
+    /// @inheritdoc ICustody
+    function lockOf(address account, Role role, bytes32 lockId) external view returns (uint256) {
+        return _locks[_lockKey(account, role, lockId)];
+    }
+
+    function _deposit(Role role, uint256 amount) private {
+        if (amount == 0 || amount > type(uint128).max) revert ZeroAmount();
+        _accounts[msg.sender][role].active += uint128(amount);
+        emit Deposited(msg.sender, role, amount);
+        Pull.exactly(token, msg.sender, amount);
+    }
+
+    function _take(Slash calldata order) private returns (uint256 taken) {
+        Account storage a = _accounts[order.account][order.role];
+        bytes32 key = _lockKey(order.account, order.role, order.lockId);
+        uint256 fromLock = _min(order.amount, _locks[key]);
+        _locks[key] -= fromLock;
+        a.locked -= uint128(fromLock);
+        uint256 fromActive = _min(order.amount, a.active - a.locked);
+        a.active -= uint128(fromActive);
+        uint256 fromThawing = _min(order.amount - fromActive, a.thawing);
+        if (fromThawing > 0) {
+            a.thawing -= uint128(fromThawing);
+            if (a.thawing == 0) {
+                a.generation++;
+                a.thawShares = 0;
+            }
+        }
+        return fromActive + fromThawing;
+    }
+
+    /// @return amount the entry's part of the pool, rounded down; the last entry takes all that is left
+    function _takeFromPoolDown(Account storage a, Thaw memory entry) private returns (uint256 amount) {
+        if (entry.generation != a.generation) return 0;
+        amount = entry.shares == a.thawShares ? a.thawing : entry.shares * a.thawing / a.thawShares;
+        a.thawing -= uint128(amount);
+        a.thawShares -= entry.shares;
+        if (a.thawing == 0) {
+            a.generation++;
+            a.thawShares = 0;
+        }
+    }
+
+    function _lockKey(address account, Role role, bytes32 lockId) private pure returns (bytes32) {
+        return keccak256(abi.encode(account, role, lockId));
+    }
+
+    function _thawKey(address account, Role role, uint256 id) private pure returns (bytes32) {
+        return keccak256(abi.encode(account, role, id));
+    }
+
+    function _min(uint256 a, uint256 b) private pure returns (uint256) {
+        return a < b ? a : b;
+    }
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.24;
+
+/// Parameters that a job copies when it is created. Shares and cuts are in basis points.
+struct Params {
+    uint16 missCutBps; // of the provider's bond, per missed commit or reveal
+    uint16 verifierCutBps; // of the verifier's bond, per absence or contradiction
+    uint16 finderShareBps; // of a slashed bond, to the verifier that found it
+    uint16 accusedShareBps; // of a lost report bond, to the provider wrongly accused
+    uint128 minProviderBond;
+    uint128 minVerifierBond;
+}
+
+/// @title The few things an owner may change, and the little that it can do with them.
+/// @notice The owner can: change parameters of jobs not yet created, after a public delay and within fixed bounds; allow
+/// further attestation policies, after the same delay; pause new jobs and new members; order a re-audit of a job that the
+/// circuit breaker halted. It cannot touch money, running jobs, exits or the unbonding delay.
+interface IConfig {
+    event ParamsProposed(Params params, uint64 applicableAt);
+    event ParamsApplied(Params params);
+    event PolicyProposed(address policy, uint64 applicableAt);
+    event PolicyAllowed(address policy);
+    event ProposalDropped();
+    event PauseSet(bool paused);
+
+    function proposeParams(Params calldata params) external;
+    function proposePolicy(address policy) external;
+    function dropProposals() external;
+    /// @notice Anyone, once the delay has passed.
+    function applyParams() external;
+    function applyPolicy() external;
+    /// @notice Stops new jobs and new members. Running rounds, claims, exits and refunds go on.
+    function setPaused(bool paused_) external;
+
+    function owner() external view returns (address);
+    function token() external view returns (address);
+    function paused() external view returns (bool);
+    function params() external view returns (Params memory);
+    function isPolicy(address policy) external view returns (bool);
+    /// @notice Seconds between asking for stake back and getting it; fixed at deployment.
+    function unbondingDelay() external view returns (uint64);
+    function changeDelay() external view returns (uint64);
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.24;
+
+import "../types/Types.sol";
+
+/// A slash as the rounds contract orders it.
+struct Slash {
+    address account;
+    Role role;
+    bytes32 lockId; // the lock the amount is taken from first
+    bytes32 faultId;
+    uint256 amount; // what the rules ask for; what is there may be less
+    address beneficiary; // zero: everything is burnt
+    Role beneficiaryRole; // the share becomes stake of this role, so that nothing is pushed to anyone
+    uint16 beneficiaryBps; // at most one half
+}
+
+/// @title What only the roster and the rounds contract may do with stakes.
+interface ICustody {
+    /// @notice Reserves free active stake. Reverts when there is not enough.
+    function lock(address account, Role role, bytes32 lockId, uint256 amount) external;
+    /// @notice Frees what is left of a lock. Does nothing for a lock that is not there.
+    function unlock(address account, Role role, bytes32 lockId) external;
+    /// @notice Takes up to the amount: from the lock, then from free active stake, then from thawing stake.
+    /// @dev Never reverts because of anything the victim did. A fault id works once.
+    /// @return taken what was there
+    function slash(Slash calldata order) external returns (uint256 taken);
+    function lockOf(address account, Role role, bytes32 lockId) external view returns (uint256);
+}

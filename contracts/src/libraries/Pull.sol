@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.24;
+
+import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
+import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
+
+/// @title Taking tokens in: exactly the amount asked for, or nothing.
+library Pull {
+    using SafeERC20 for IERC20;
+
+    error TransferFee(uint256 asked, uint256 received);
+
+    function exactly(IERC20 token, address from, uint256 amount) internal {
+        uint256 before = token.balanceOf(address(this));
+        token.safeTransferFrom(from, address(this), amount);
+        uint256 received = token.balanceOf(address(this)) - before;
+        if (received != amount) revert TransferFee(amount, received);
+    }
+}

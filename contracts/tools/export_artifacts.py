@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Builds the contracts and writes what the Python package ships of them: `sdk/atoll/chain/artifacts/{Name}.json`.
+
+Run it after every change of a contract; `--check` fails where the committed files differ from the sources.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+CONTRACTS = Path(__file__).resolve().parent.parent
+TARGET = CONTRACTS.parent / "sdk" / "atoll" / "chain" / "artifacts"
+DEPLOYED = (
+    "AtollToken",
+    "CountingPolicy",
+    "Config",
+    "Stakes",
+    "Jobs",
+    "Roster",
+    "RoundsAudit",
+    "RoundsSettlement",
+    "Rounds",
+)
+SOLC = "0.8.37"
+EVM = "shanghai"
+
+Abi = list[dict[str, Any]]
+
+
+def built(name: str) -> tuple[Abi, str]:
+    """ABI and creation bytecode of a contract as forge left them under `out/`."""
+    artifact = json.loads((CONTRACTS / "out" / f"{name}.sol" / f"{name}.json").read_text())
+    bytecode = artifact["bytecode"]
+    if bytecode["linkReferences"]:
+        raise SystemExit(f"{name} needs linking, which the deployer does not do")
+    return artifact["abi"], bytecode["object"]
+
+
+def with_errors(abi: Abi, errors: Abi) -> Abi:
+    """The ABI, with every error that may come up through it from another contract."""
+    own = [entry for entry in abi if entry["type"] != "error"]
+    return own + errors
+
+
+def all_errors(abis: list[Abi]) -> Abi:
+    """Errors of all contracts, each signature once, sorted by it."""
+    found = {
+        (entry["name"], tuple(field["type"] for field in entry["inputs"])): entry
+        for abi in abis
+        for entry in abi
+        if entry["type"] == "error"
+    }
+    return [found[key] for key in sorted(found)]
+
+
+def artifacts() -> dict[str, str]:
+    """File name → text, for every contract that gets deployed."""
+    parts = {name: built(name) for name in DEPLOYED}
+    errors = all_errors([abi for abi, _ in parts.values()])
+    return {
+        f"{name}.json": json.dumps(
+            {"abi": with_errors(abi, errors), "bytecode": bytecode, "solc": SOLC, "evm": EVM}, indent=1
+        )
+        + "\n"
+        for name, (abi, bytecode) in parts.items()
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="compare with the committed files instead of writing")
+    arguments = parser.parse_args()
+    subprocess.run([CONTRACTS / "tools" / "forge", "build", "--silent", "--skip", "test"], check=True)
+    wanted = artifacts()
+    if arguments.check:
+        stale = [name for name, text in wanted.items() if not same(TARGET / name, text)]
+        if stale:
+            print(f"stale: {', '.join(stale)}; run: contracts/tools/export_artifacts.py", file=sys.stderr)
+        return 1 if stale else 0
+    TARGET.mkdir(parents=True, exist_ok=True)
+    for name, text in wanted.items():
+        (TARGET / name).write_text(text)
+    print(f"wrote {len(wanted)} artefacts to {TARGET}")
+    return 0
+
+
+def same(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_text() == text
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
