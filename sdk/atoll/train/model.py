@@ -28,7 +28,7 @@ def forward(params: Mapping[str, Tensor], ids_BT: Tensor, spec: ModelSpec, ops: 
         x_BTD = x_BTD + _mlp(normed_BTD, weights, ops)
     x_BTD = ops.rms_norm(x_BTD, params["model.norm.weight"], eps)
     head = "model.embed_tokens.weight" if spec.tied else "lm_head.weight"
-    return ops.linear(x_BTD, params[head])
+    return ops.head(x_BTD, params[head])
 
 
 def _layer_weights(params: Mapping[str, Tensor], layer: int) -> dict[str, Tensor]:

@@ -31,6 +31,9 @@ class Ops(Protocol):
     def linear(self, x_BTI: Tensor, weight_OI: Tensor) -> Tensor:
         """x · weightᵀ: [B, T, O]."""
 
+    def head(self, x_BTD: Tensor, weight_VD: Tensor) -> Tensor:
+        """As `linear`, for the logits, which some modes compute more finely: [B, T, V]."""
+
     def rms_norm(self, x_BTD: Tensor, gain_D: Tensor, eps: float) -> Tensor:
         """x / sqrt(mean(x²) + eps) · gain, over the last axis (Zhang and Sennrich 2019)."""
 
@@ -61,6 +64,9 @@ class NativeOps:
 
     def linear(self, x_BTI: Tensor, weight_OI: Tensor) -> Tensor:
         return F.linear(x_BTI, weight_OI)
+
+    def head(self, x_BTD: Tensor, weight_VD: Tensor) -> Tensor:
+        return F.linear(x_BTD, weight_VD)
 
     def rms_norm(self, x_BTD: Tensor, gain_D: Tensor, eps: float) -> Tensor:
         return F.rms_norm(x_BTD, gain_D.shape, gain_D, eps)

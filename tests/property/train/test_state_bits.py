@@ -1,0 +1,134 @@
+"""A digest covers every bit, and a blob has one spelling."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.train.factories import seat_state
+
+from atoll.protocol.prf import batch_digest
+from atoll.train.data import DatasetIndex
+from atoll.train.errors import MalformedDataset, MalformedState
+from atoll.train.segment import loss_bits
+from atoll.train.state import GlobalState, SeatState, Tensors
+from atoll.train.step import gather_batch
+
+STATE = seat_state(shapes={"a.weight": (40, 50), "b.weight": (7,)})
+BLOB = STATE.to_bytes()
+MODEL = GlobalState(
+    2, STATE.params, {n: torch.ones(p.shape).long() for n, p in STATE.params.items()},
+    {"a.weight": -11, "b.weight": -12},
+)  # fmt: skip
+MODEL_BLOB = MODEL.to_bytes()
+
+
+def flipped(tensors: Tensors, bit: int) -> Tensors:
+    """The same tensors with one bit of one element changed; `bit` counts over all of them."""
+    result = {name: t.clone() for name, t in tensors.items()}
+    for tensor in result.values():
+        raw = tensor.view(-1).view(torch.uint8)
+        if bit < raw.numel() * 8:
+            raw[bit // 8] ^= 1 << bit % 8
+            return result
+        bit -= raw.numel() * 8
+    raise IndexError(bit)
+
+
+bits_of_state = st.integers(0, sum(p.numel() for p in STATE.params.values()) * 32 - 1)
+
+
+@given(st.sampled_from(["params", "m", "v"]), bits_of_state)
+def test_any_bit_of_any_tensor_changes_the_digest(group: str, bit: int) -> None:
+    changed = replace(STATE, **{group: flipped(getattr(STATE, group), bit)})
+    assert changed.digest() != STATE.digest()
+
+
+@given(st.sampled_from(["count", "batches"]), st.integers(0, 62))
+def test_any_bit_of_any_counter_changes_the_digest(counter: str, bit: int) -> None:
+    changed = replace(STATE, **{counter: getattr(STATE, counter) ^ (1 << bit)})
+    assert changed.digest() != STATE.digest()
+
+
+@given(st.data())
+def test_any_bit_of_the_global_state_changes_its_digest(data: st.DataObject) -> None:
+    group = data.draw(st.sampled_from(["params", "momentum"]))
+    width = 32 if group == "params" else 64
+    bit = data.draw(st.integers(0, sum(p.numel() for p in MODEL.params.values()) * width - 1))
+    changed = replace(MODEL, **{group: flipped(getattr(MODEL, group), bit)})
+    assert changed.digest() != MODEL.digest()
+
+
+@given(
+    st.lists(st.lists(st.integers(0, 2**40), min_size=3, max_size=3), min_size=1, max_size=4),
+    st.data(),
+)
+def test_any_bit_of_any_batch_index_changes_the_batch_digest(
+    offsets: list[list[int]], data: st.DataObject
+) -> None:
+    step = data.draw(st.integers(0, len(offsets) - 1))
+    place, bit = data.draw(st.integers(0, 2)), data.draw(st.integers(0, 63))
+    changed = [list(row) for row in offsets]
+    changed[step][place] ^= 1 << bit
+    assert batch_digest(changed) != batch_digest(offsets)
+
+
+@given(st.floats(0, 2.0**100))
+def test_loss_bits_are_those_of_the_nearest_fp32(loss: float) -> None:
+    assert loss_bits(loss) == torch.tensor([loss]).view(torch.int32).item()
+
+
+@given(st.integers(0, len(BLOB) * 8 - 1))
+def test_a_flipped_bit_in_a_blob_is_refused_or_changes_the_digest(bit: int) -> None:
+    data = bytearray(BLOB)
+    data[bit // 8] ^= 1 << bit % 8
+    try:
+        read = SeatState.from_bytes(bytes(data))
+    except MalformedState:
+        return
+    assert read.to_bytes() == bytes(data)
+    assert read.digest() != STATE.digest()
+
+
+edits = st.lists(
+    st.tuples(st.integers(0, 400), st.integers(0, 12), st.binary(max_size=12)),
+    min_size=1,
+    max_size=5,
+)
+
+
+@given(st.sampled_from([BLOB, MODEL_BLOB]), edits)
+def test_an_edited_blob_is_refused_or_read_exactly(
+    blob: bytes, changes: list[tuple[int, int, bytes]]
+) -> None:
+    for start, length, put in changes:
+        blob = blob[:start] + put + blob[start + length :]
+    for kind in (SeatState, GlobalState):
+        try:
+            read = kind.from_bytes(blob)
+        except MalformedState:
+            continue
+        assert read.to_bytes() == blob
+
+
+@given(st.binary(max_size=300))
+def test_noise_is_never_a_state_nor_a_dataset(noise: bytes) -> None:
+    for kind, error in (
+        (SeatState, MalformedState),
+        (GlobalState, MalformedState),
+        (DatasetIndex, MalformedDataset),
+    ):
+        try:
+            kind.from_bytes(noise)
+        except error:
+            continue
+        raise AssertionError(f"{kind.__name__} accepted noise")
+
+
+@given(st.lists(st.integers(0, 83), min_size=1, max_size=6))
+def test_a_batch_is_what_lies_at_its_offsets(offsets: list[int]) -> None:
+    tokens = torch.arange(100).numpy().astype("u4")
+    batch = gather_batch(tokens, offsets, 16)
+    assert batch.tolist() == [list(range(o, o + 17)) for o in offsets]

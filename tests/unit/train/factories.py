@@ -1,0 +1,126 @@
+"""A tiny job whose every part is valid; tests break one thing of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from atoll.protocol.manifest import DataSpec, Manifest, ModelSpec
+from atoll.protocol.presets import DemoConfig, demo_manifest
+from atoll.protocol.types import (
+    ZERO_DIGEST,
+    Address,
+    Attempt,
+    Digest,
+    Domain,
+    JobId,
+    RoundIndex,
+    SeatIndex,
+    Slot,
+)
+from atoll.store.cid import Cid
+from atoll.store.local import LocalStore
+from atoll.train.data import prepare_dataset
+from atoll.train.init import initial_global_state
+from atoll.train.probe import native_numerics
+from atoll.train.replay import ReplayTask, SegmentReplay, opening_digest, replay_segment
+from atoll.train.round import TrainedRound, TrainTask
+from atoll.train.state import GlobalState, SeatState
+
+TEXT = "".join(f"line {i}: the quick brown fox jumps over {i * i} lazy dogs\n" for i in range(300))
+
+
+def small_model(**changes: object) -> ModelSpec:
+    fields: dict[str, object] = {
+        "kind": "llama", "vocab": 256, "width": 16, "layers": 2, "heads": 2, "kv_heads": 1,
+        "ffn": 24, "seq": 16, "tied": True, "norm_eps": "0.00001", "rope_base": 10000,
+    }  # fmt: skip
+    return ModelSpec.model_validate(fields | changes)
+
+
+def seat_state(
+    seed: int = 0, count: int = 3, shapes: dict[str, tuple[int, ...]] | None = None
+) -> SeatState:
+    generator = torch.Generator().manual_seed(seed)
+    shapes = shapes or {"a.weight": (3, 5), "b.weight": (4,)}
+
+    def draw() -> dict[str, torch.Tensor]:
+        return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+
+    return SeatState(draw(), draw(), draw(), count, batches=2)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A prepared job in a store of its own: 4 segments of 2 steps."""
+
+    store: LocalStore
+    manifest: Manifest
+    model: GlobalState
+    task: TrainTask
+
+    def with_inner(self, **changes: object) -> Job:
+        inner = self.manifest.inner.model_copy(update=changes)
+        manifest = self.manifest.model_copy(update={"inner": inner})
+        return replace(self, manifest=manifest, task=replace(self.task, manifest=manifest))
+
+    def blob(self, cid: bytes) -> bytes:
+        return self.store.read_bytes(Cid.from_bytes(cid), 1 << 30)
+
+    def replay_task(
+        self, trained: TrainedRound, segment: int, optimiser_root: Digest = ZERO_DIGEST
+    ) -> ReplayTask:
+        digest = opening_digest(trained.document, segment, self.model.params_root(), optimiser_root)
+        task = self.task
+        return ReplayTask(
+            task.manifest, task.slot, task.seat, task.data_seed, task.global_step0, digest
+        )
+
+    def replay(
+        self, trained: TrainedRound, segment: int, optimiser_root: Digest = ZERO_DIGEST
+    ) -> SegmentReplay:
+        task = self.replay_task(trained, segment, optimiser_root)
+        opening = self.blob(trained.document.states[segment])
+        return replay_segment(task, opening, trained.document.leaves[segment], self.store)
+
+
+def make_job(folder: Path) -> Job:
+    folder.mkdir(parents=True, exist_ok=True)
+    text = folder / "text.txt"
+    text.write_text(TEXT)
+    store = LocalStore(folder / "store", sync=False)
+    data = prepare_dataset([text], store)
+    manifest = demo_manifest(
+        DemoConfig(
+            data=DataSpec(
+                cid=data.train_cid,
+                dtype="uint8",
+                train_tokens=data.train_tokens,
+                eval_cid=data.eval_cid,
+                eval_batches=2,
+                tokenizer_cid=data.tokenizer_cid,
+            ),
+            numerics=native_numerics(),
+            expiry=1 << 40,
+            steps=8,
+            segment=2,
+            batch=4,
+            micro_batch=2,
+            model=small_model(),
+        )
+    )
+    model = initial_global_state(manifest)
+    slot = Slot(Domain(31337, Address("0x" + "11" * 20)), JobId(1), RoundIndex(0), Attempt(0))
+    task = TrainTask(
+        manifest=manifest,
+        slot=slot,
+        seat=SeatIndex(2),
+        data_seed=Digest(b"\x05" * 32),
+        global_state_cid=store.add_bytes(model.to_bytes()).to_bytes(),
+        opening_optimiser=None,
+        global_step0=0,
+        blind_key=b"\x09" * 32,
+    )
+    return Job(store, manifest, model, task)

@@ -1,0 +1,92 @@
+"""What comes out of a job: a loss, a sample of text, and a word about the machine."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.unit.train.factories import Job
+from tokenizers import Tokenizer
+
+from atoll.errors import ConfigError, ManifestError, NumericsMismatch
+from atoll.train import probe
+from atoll.train.code import REPLAYED, code_digest
+from atoll.train.data import byte_tokenizer
+from atoll.train.errors import MalformedDataset
+from atoll.train.evaluate import evaluate, window_starts
+from atoll.train.generate import Sampling, generate
+from atoll.train.round import TrainedRound, read_seat_state
+
+
+def test_training_lowers_the_evaluation_loss(job: Job, trained: TrainedRound) -> None:
+    last = read_seat_state(job.manifest, trained.document.states[-1], job.store)
+    before = evaluate(job.model.params, job.manifest, job.store)
+    assert before == evaluate(job.model.params, job.manifest, job.store)
+    assert before == pytest.approx(math.log(256), rel=0.01)
+    assert evaluate(last.params, job.manifest, job.store) < before
+
+
+def test_windows_span_the_whole_set() -> None:
+    assert window_starts(100, 5) == [0, 25, 50, 75, 100]
+    assert window_starts(3, 1) == [0]
+    assert window_starts(0, 3) == [0, 0, 0]
+
+
+def test_an_evaluation_set_must_be_there_and_long_enough(job: Job) -> None:
+    def manifest(**changes: object) -> object:
+        data = job.manifest.data.model_copy(update=changes)
+        return job.manifest.model_copy(update={"data": data})
+
+    with pytest.raises(ManifestError, match="no evaluation set"):
+        evaluate(job.model.params, manifest(eval_cid=None), job.store)  # type: ignore[arg-type]
+    model = job.manifest.model.model_copy(update={"seq": 100_000})
+    with pytest.raises(MalformedDataset, match="less than one sequence"):
+        evaluate(job.model.params, job.manifest.model_copy(update={"model": model}), job.store)
+
+
+def test_text_continues_the_prompt_and_repeats(job: Job) -> None:
+    def sample(**changes: object) -> str:
+        sampling = replace(Sampling(length=20), **changes)  # type: ignore[arg-type]
+        params, spec = job.model.params, job.manifest.model
+        return generate(params, spec, byte_tokenizer(), "line 1: the quick", sampling)
+
+    assert sample().startswith("line 1: the quick")
+    assert sample() == sample()
+    assert sample(seed=1) != sample()
+    assert sample(temperature=0.0) == sample(temperature=0.0, seed=5)
+
+
+def test_an_empty_prompt_is_refused(job: Job) -> None:
+    empty: Tokenizer = byte_tokenizer()
+    with pytest.raises(ConfigError, match="empty prompt"):
+        generate(job.model.params, job.manifest.model, empty, "", Sampling())
+
+
+def test_this_machine_reproduces_its_own_manifest(job: Job) -> None:
+    probe.check_environment(job.manifest)
+    assert torch.are_deterministic_algorithms_enabled()
+    assert probe.software_class().endswith("threads 1")
+    assert probe.probe_digest.__wrapped__("native") == probe.probe_digest("native")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("software_class", "torch 1.0; sparc", "sparc"),
+        ("code_digest", bytes(32), "training code"),
+        ("probe_digest", bytes(32), "probe steps"),
+    ],
+)
+def test_another_machine_is_refused(job: Job, field: str, value: object, message: str) -> None:
+    numerics = job.manifest.numerics.model_copy(update={field: value})
+    with pytest.raises(NumericsMismatch, match=message) as caught:
+        probe.check_environment(job.manifest.model_copy(update={"numerics": numerics}))
+    assert caught.value.next_step
+
+
+def test_the_code_digest_covers_what_a_replay_runs() -> None:
+    assert list(REPLAYED) == sorted(REPLAYED)
+    assert len(code_digest()) == 32
+    assert "train/step.py" in REPLAYED

@@ -1,0 +1,200 @@
+"""A round leaves a trace that anyone can check, and can be taken up where it stopped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.unit.train.factories import Job
+
+from atoll.aggregate import codec
+from atoll.aggregate.layout import Layout
+from atoll.errors import MalformedTrace, NotFound, ProtocolError
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.trace import LeafKind, TraceDocument, blinded_step_root, step_root
+from atoll.protocol.types import ZERO_DIGEST, Attempt, Digest, Reveal, SeatIndex
+from atoll.store.cid import Cid
+from atoll.train.errors import MalformedDataset, MalformedState
+from atoll.train.outer import outer_step
+from atoll.train.round import (
+    RoundProgress,
+    TrainedRound,
+    TrainTask,
+    blind_of,
+    read_seat_state,
+    train_round,
+)
+from atoll.train.segment import open_course, run_segment
+from atoll.train.state import SeatState
+
+
+def reveal_of(trained: TrainedRound) -> Reveal:
+    return Reveal(
+        trace_root=trained.trace_root,
+        update_digest=trained.update_digest,
+        optimiser_root=trained.optimiser_root,
+        steps=trained.steps,
+        reset=trained.reset,
+        salt=bytes(32),
+        update_cid=trained.update_cid,
+        trace_cid=trained.trace_cid,
+    )
+
+
+def check(trained: TrainedRound, task: TrainTask) -> None:
+    """What every verifier checks of a trace before it replays anything."""
+    document = TraceDocument.from_bytes(trained.document.to_bytes())
+    document.check(reveal_of(trained), task.manifest, task.slot, task.seat)
+    document.check_batches(task.manifest, task.data_seed)
+
+
+def diverging(job: Job) -> Job:
+    """The learning rate throws the parameters beyond all bounds within a few steps."""
+    return job.with_inner(lr="10000", weight_decay="1000", warmup_steps=0)
+
+
+def test_the_trace_is_whole(job: Job, trained: TrainedRound) -> None:
+    check(trained, job.task)
+    trained.document.check_opening(job.model.params_root(), ZERO_DIGEST)
+    assert (trained.steps, trained.reset, trained.diverged) == (8, True, False)
+    assert len(trained.document.leaves) == 4
+    assert len(trained.losses) == 8
+    assert trained.losses[-1] < trained.losses[0]
+    assert trained.seconds_in_steps > 0
+    stored = job.blob(trained.trace_cid)
+    assert TraceDocument.from_bytes(stored) == trained.document
+    assert job.blob(trained.update_cid) == trained.update
+
+
+def test_every_state_is_in_the_store_under_its_digest(job: Job, trained: TrainedRound) -> None:
+    for i, (cid, roots) in enumerate(
+        zip(trained.document.states, trained.document.state_roots, strict=True)
+    ):
+        state = read_seat_state(job.manifest, cid, job.store)
+        assert state.roots() == roots
+        assert (state.count, state.batches) == (2 * i, 2 * i)
+
+
+def test_the_same_task_gives_the_same_bytes(job: Job, trained: TrainedRound) -> None:
+    again = train_round(job.task, job.store)
+    assert again.document == trained.document
+    assert again.update == trained.update
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"data_seed": Digest(b"\x06" * 32)}, {"seat": SeatIndex(3)}, {"global_step0": 5}],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_another_task_gives_another_state(
+    job: Job, trained: TrainedRound, changes: dict[str, object]
+) -> None:
+    other = train_round(replace(job.task, **changes), job.store)  # type: ignore[arg-type]
+    assert other.document.leaves[-1].state_digest != trained.document.leaves[-1].state_digest
+
+
+def test_blinds_hide_the_step_roots_and_nothing_else(job: Job, trained: TrainedRound) -> None:
+    other = train_round(replace(job.task, blind_key=bytes(32)), job.store)
+    for mine, theirs in zip(trained.document.leaves, other.document.leaves, strict=True):
+        assert mine.blinded_step_root != theirs.blinded_step_root
+        assert mine.state_digest == theirs.state_digest
+    course = open_course(job.manifest, job.task.data_seed, job.task.seat, 0, job.store)
+    first = run_segment(SeatState.opening(job.model, None), 0, course)
+    blind = blind_of(job.task.blind_key, 0)
+    expected = blinded_step_root(step_root(first.step_digests), blind)
+    assert trained.document.leaves[0].blinded_step_root == expected
+
+
+def test_the_update_is_the_link_on_the_rounds_grid(job: Job, trained: TrainedRound) -> None:
+    last = read_seat_state(job.manifest, trained.document.states[-1], job.store)
+    layout = Layout.of_tensors(job.model.params)
+    merged = {
+        name: values.long()
+        for name, values in codec.decode(trained.update, layout, job.model.exponents).items()
+    }
+    after = outer_step(job.model, merged, 1, job.model.exponents, job.manifest.outer)
+    for name, p in after.params.items():
+        assert (p - last.params[name]).abs().max() <= 2.0**-12 + 1e-6
+
+
+def test_moments_persist_into_the_next_round(job: Job, trained: TrainedRound) -> None:
+    task = replace(job.task, opening_optimiser=trained.document.states[-1], global_step0=8)
+    second = train_round(task, job.store)
+    second.document.check_opening(job.model.params_root(), trained.optimiser_root)
+    assert not second.reset
+    assert read_seat_state(job.manifest, second.document.states[-1], job.store).count == 16
+    fresh = train_round(replace(task, opening_optimiser=None), job.store)
+    assert second.document.leaves[0].state_digest != fresh.document.leaves[0].state_digest
+
+
+@pytest.mark.parametrize("segments_done", [1, 3])
+def test_a_round_goes_on_where_it_stopped(
+    job: Job, trained: TrainedRound, segments_done: int
+) -> None:
+    seen: list[RoundProgress] = []
+    train_round(job.task, job.store, seen.append)
+    assert [p.steps for p in seen] == [2, 4, 6, 8]
+    assert seen[0].loss == pytest.approx(sum(trained.losses[:2]) / 2)
+    resumed = train_round(job.task, job.store, partial=seen[segments_done - 1].trace)
+    assert resumed.document == trained.document
+    assert resumed.update == trained.update
+    assert resumed.losses == trained.losses[2 * segments_done :]
+
+
+def test_an_unfinished_trace_of_another_slot_is_refused(job: Job, trained: TrainedRound) -> None:
+    task = replace(job.task, slot=replace(job.task.slot, attempt=Attempt(1)))
+    with pytest.raises(ProtocolError, match="another slot"):
+        train_round(task, job.store, partial=trained.document.to_bytes())
+    with pytest.raises(MalformedTrace):
+        train_round(job.task, job.store, partial=b"\xa0")
+
+
+def test_a_diverging_round_ends_with_a_diverged_leaf(job: Job) -> None:
+    wild = diverging(job)
+    trained = train_round(wild.task, wild.store)
+    assert trained.diverged
+    assert 0 < trained.steps < 8
+    check(trained, wild.task)
+    last = trained.document.leaves[-1]
+    assert (last.kind, last.last_step) == (LeafKind.DIVERGED, trained.steps)
+    state = read_seat_state(wild.manifest, trained.document.states[-1], wild.store)
+    assert all(torch.isfinite(p).all() for p in state.params.values())
+    resumed = train_round(wild.task, wild.store, partial=trained.document.to_bytes())
+    assert resumed.document == trained.document
+
+
+def manifest_with(job: Job, **changes: object) -> Manifest:
+    data = job.manifest.data.model_copy(update=changes)
+    return job.manifest.model_copy(update={"data": data})
+
+
+def test_data_that_is_not_the_manifests_is_refused(job: Job) -> None:
+    for changes, message in (
+        ({"train_tokens": 100}, "training tokens"),
+        ({"dtype": "uint16"}, "uint8, not uint16"),
+    ):
+        task = replace(job.task, manifest=manifest_with(job, **changes))
+        with pytest.raises(MalformedDataset, match=message):
+            train_round(task, job.store)
+    model = job.manifest.model.model_copy(update={"vocab": 100})
+    with pytest.raises(MalformedDataset, match="vocabulary"):
+        open_course(
+            job.manifest.model_copy(update={"model": model}),
+            job.task.data_seed,
+            job.task.seat,
+            0,
+            job.store,
+        )
+
+
+def test_a_state_that_is_missing_or_of_another_kind_is_refused(
+    job: Job, trained: TrainedRound
+) -> None:
+    nowhere = Cid.of(b"nothing").to_bytes()
+    with pytest.raises(NotFound):
+        train_round(replace(job.task, global_state_cid=nowhere), job.store)
+    with pytest.raises(MalformedState):
+        train_round(replace(job.task, global_state_cid=trained.document.states[0]), job.store)
+    with pytest.raises(MalformedState):
+        train_round(replace(job.task, opening_optimiser=job.task.global_state_cid), job.store)

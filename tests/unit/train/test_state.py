@@ -1,0 +1,213 @@
+"""States have one encoding and a digest over every bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import dag_cbor
+import pytest
+import torch
+from tests.unit.train.factories import seat_state
+
+from atoll.protocol.types import ZERO_DIGEST
+from atoll.train.errors import MalformedState
+from atoll.train.state import GlobalState, SeatState, rng_digest
+from atoll.train.tensors import CHUNK_BYTES, MAGIC, tree_root
+
+
+def global_state() -> GlobalState:
+    params = seat_state().params
+    momentum = {name: torch.arange(p.numel()).view(p.shape) for name, p in params.items()}
+    return GlobalState(3, params, momentum, {"a.weight": -11, "b.weight": 4})
+
+
+def with_header(data: bytes, **changes: object) -> bytes:
+    """The same blob with some header entries replaced."""
+    start = len(MAGIC) + 4
+    end = start + int.from_bytes(data[len(MAGIC) : start], "little")
+    header = dag_cbor.decode(data[start:end])
+    assert isinstance(header, dict)
+    encoded = dag_cbor.encode(header | changes)  # type: ignore[operator]
+    return MAGIC + len(encoded).to_bytes(4, "little") + encoded + data[end:]
+
+
+def test_a_seat_state_reads_back_as_it_was_written() -> None:
+    state = seat_state()
+    again = SeatState.from_bytes(state.to_bytes(), {"a.weight": (3, 5), "b.weight": (4,)})
+    assert again.to_bytes() == state.to_bytes()
+    assert again.roots() == state.roots()
+    assert (again.count, again.batches) == (3, 2)
+
+
+def test_a_global_state_reads_back_as_it_was_written() -> None:
+    state = global_state()
+    again = GlobalState.from_bytes(state.to_bytes())
+    assert again.to_bytes() == state.to_bytes()
+    assert again.digest() == state.digest()
+    assert (again.round, again.exponents) == (3, state.exponents)
+
+
+def test_tensors_are_read_into_aligned_memory() -> None:
+    again = SeatState.from_bytes(b"".join(seat_state().pieces()))
+    assert all(t.data_ptr() % 64 == 0 for t in again.params.values())
+
+
+def test_special_values_keep_their_bits() -> None:
+    odd = torch.tensor([0.0, -0.0, float("inf"), float("nan"), 1e-45])
+    state = GlobalState(0, {"x": odd}, {}, {"x": 0})
+    back = GlobalState.from_bytes(state.to_bytes()).params["x"]
+    assert torch.equal(back.view(torch.int32), odd.view(torch.int32))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"b": torch.zeros(4)},
+        {"a": torch.zeros(2, 2)},
+        {"a": torch.zeros(2, dtype=torch.int64)},
+        {"a": torch.zeros(4), "b": torch.zeros(1)},
+    ],
+    ids=["name", "shape", "dtype", "more"],
+)
+def test_equal_bytes_under_another_name_shape_or_dtype_have_another_root(
+    other: dict[str, torch.Tensor],
+) -> None:
+    assert tree_root({"a": torch.zeros(4)}) != tree_root(other)
+
+
+def test_the_order_of_insertion_does_not_matter() -> None:
+    a, b = torch.ones(2), torch.zeros(3)
+    assert tree_root({"a": a, "b": b}) == tree_root({"b": b, "a": a})
+
+
+def test_no_tensors_have_the_zero_root() -> None:
+    assert tree_root({}) == ZERO_DIGEST
+
+
+@pytest.mark.parametrize("at", [0, CHUNK_BYTES // 4 - 1, CHUNK_BYTES // 4, CHUNK_BYTES // 2 + 5])
+def test_every_chunk_counts(at: int) -> None:
+    tensor = torch.zeros(CHUNK_BYTES // 2 + 6)
+    changed = tensor.clone()
+    changed[at] = -0.0
+    assert tree_root({"a": tensor}) != tree_root({"a": changed})
+
+
+def test_a_fresh_optimiser_has_the_zero_root_and_any_bit_in_it_another() -> None:
+    opening = SeatState.opening(global_state(), None)
+    assert opening.optimiser_root() == ZERO_DIGEST
+    touched = {**opening.m, "b.weight": torch.tensor([0.0, -0.0, 0.0, 0.0])}
+    assert replace(opening, m=touched).optimiser_root() != ZERO_DIGEST
+    assert replace(opening, count=1).optimiser_root() != ZERO_DIGEST
+
+
+def test_an_opening_state_takes_the_global_parameters_and_the_seats_moments() -> None:
+    model, last = global_state(), seat_state(seed=7, count=40)
+    opening = SeatState.opening(model, last)
+    assert opening.params_root() == model.params_root()
+    assert opening.optimiser_root() == last.optimiser_root()
+    assert opening.rng_digest() == rng_digest(0)
+
+
+def test_moments_cannot_be_swapped() -> None:
+    state = seat_state()
+    assert replace(state, m=state.v, v=state.m).digest() != state.digest()
+
+
+def test_every_part_of_the_global_state_is_in_its_digest() -> None:
+    state = global_state()
+    changed = [
+        replace(state, round=4),
+        replace(state, exponents=state.exponents | {"b.weight": 5}),
+        replace(state, momentum={}),
+        replace(state, params=seat_state(seed=1).params),
+    ]
+    assert len({s.digest() for s in [state, *changed]}) == 5
+
+
+def test_the_seat_digest_is_pinned() -> None:
+    zeros = {"w": torch.zeros(2, 2)}
+    state = SeatState(zeros, zeros, zeros, count=0, batches=0)
+    assert (
+        state.digest().hex() == "385bf8e455b5bd05293eb4dcffe648b3dfbc5aa42de33d1154ab89289eff1026"
+    )
+
+
+BROKEN_SEAT_STATES = {
+    "empty": lambda data: b"",
+    "another magic": lambda data: b"X" + data[1:],
+    "one byte short": lambda data: data[:-1],
+    "one byte more": lambda data: data + b"\0",
+    "header beyond the end": lambda data: MAGIC + b"\xff\xff\x0f\0" + data[12:],
+    "header above the cap": lambda data: MAGIC + b"\xff\xff\xff\xff" + data[12:],
+    "header not CBOR": lambda data: MAGIC + b"\x01\0\0\0\xff",
+    "header nested too deep": lambda data: MAGIC + b"\x10\x27\0\0" + b"\x81" * 10000,
+    "another kind": lambda data: with_header(data, kind="atoll.global-state.v1"),
+    "an extra entry": lambda data: with_header(data, more=1),
+    "fields not a map": lambda data: with_header(data, fields=[]),
+    "a missing field": lambda data: with_header(data, fields={"count": 1}),
+    "a negative counter": lambda data: with_header(data, fields={"batches": 0, "count": -1}),
+    "a float counter": lambda data: with_header(data, fields={"batches": 0, "count": 1.0}),
+    "a true counter": lambda data: with_header(data, fields={"batches": 0, "count": True}),
+    "tensors not a list": lambda data: with_header(data, tensors={}),
+    "an unknown dtype": lambda data: with_header(data, tensors=[["params/a", "bfloat16", [1]]]),
+    "a shape of zero": lambda data: with_header(data, tensors=[["params/a", "float32", [0]]]),
+    "a negative shape": lambda data: with_header(data, tensors=[["params/a", "float32", [-1]]]),
+    "a shape that is huge": lambda data: with_header(
+        data, tensors=[["params/a", "float32", [1 << 39, 1 << 39]]]
+    ),
+    "a name of another alphabet": lambda data: with_header(
+        data, tensors=[["params/é", "float32", [1]]]
+    ),
+    "names out of order": lambda data: with_header(
+        data, tensors=[["params/b", "float32", [1]], ["params/a", "float32", [44]]]
+    ),
+    "names twice": lambda data: with_header(
+        data, tensors=[["params/a", "float32", [1]], ["params/a", "float32", [44]]]
+    ),
+    "an unknown group": lambda data: with_header(data, tensors=[["w/a", "float32", [57]]]),
+    "no moments": lambda data: with_header(data, tensors=[["params/a", "float32", [57]]]),
+    "integers for floats": lambda data: GlobalState(
+        0, {"a": torch.zeros(1)}, {"a": torch.zeros(1, dtype=torch.int64)}, {"a": 0}
+    ).to_bytes(),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_SEAT_STATES)
+def test_a_broken_seat_state_is_refused(name: str) -> None:
+    data = BROKEN_SEAT_STATES[name](seat_state().to_bytes())
+    with pytest.raises(MalformedState):
+        SeatState.from_bytes(data)
+
+
+def test_a_header_that_is_not_canonical_is_refused() -> None:
+    data = seat_state().to_bytes()
+    header = data[12 : 12 + int.from_bytes(data[8:12], "little")]
+    longer = header.replace(b"\x65count\x03", b"\x65count\x18\x03")
+    assert len(longer) == len(header) + 1
+    with pytest.raises(MalformedState, match=r"canonical|DAG-CBOR"):
+        SeatState.from_bytes(
+            MAGIC + len(longer).to_bytes(4, "little") + longer + data[12 + len(header) :]
+        )
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"round": 1},
+        {"round": -1, "exponents": {"a.weight": 0, "b.weight": 0}},
+        {"round": 1 << 32, "exponents": {"a.weight": 0, "b.weight": 0}},
+        {"round": 1, "exponents": {"a.weight": 0}},
+        {"round": 1, "exponents": {"a.weight": 0, "b.weight": 65}},
+        {"round": 1, "exponents": 0},
+    ],
+)
+def test_a_global_state_with_broken_fields_is_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(MalformedState):
+        GlobalState.from_bytes(with_header(global_state().to_bytes(), fields=fields))
+
+
+def test_a_state_of_another_model_is_refused() -> None:
+    with pytest.raises(MalformedState, match="not those of the job's model"):
+        SeatState.from_bytes(seat_state().to_bytes(), {"a.weight": (5, 3), "b.weight": (4,)})
+    with pytest.raises(MalformedState, match="not those of the job's model"):
+        GlobalState.from_bytes(global_state().to_bytes(), {"a.weight": (3, 5)})

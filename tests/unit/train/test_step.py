@@ -1,0 +1,169 @@
+"""The inner step is AdamW with clipping and a schedule, and says when it is not finite."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from tests.unit.train.factories import small_model
+
+from atoll.protocol.manifest import InnerSpec
+from atoll.train.init import initial_params
+from atoll.train.layout import param_shapes
+from atoll.train.model import forward
+from atoll.train.ops import NativeOps
+from atoll.train.state import GlobalState, SeatState
+from atoll.train.step import Recipe, gather_batch, inner_step, learning_rate
+
+
+def inner_spec(**changes: object) -> InnerSpec:
+    fields: dict[str, object] = {
+        "optimizer": "adamw", "lr": "0.01", "beta1": "0.9", "beta2": "0.95", "eps": "0.00000001",
+        "weight_decay": "0.1", "clip": "0.5", "schedule": "constant", "warmup_steps": 0,
+        "steps": 8, "batch": 4, "segment": 2, "micro_batch": 4,
+    }  # fmt: skip
+    return InnerSpec.model_validate(fields | changes)
+
+
+def recipe(**changes: object) -> Recipe:
+    return Recipe(small_model(), inner_spec(**changes), total_steps=8, ops=NativeOps())
+
+
+def opening() -> SeatState:
+    params = initial_params(param_shapes(small_model()), seed=5)
+    return SeatState.opening(GlobalState(0, params, {}, {}), None)
+
+
+def batches(count: int) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(11)
+    return [torch.randint(0, 256, (4, 17), generator=generator) for _ in range(count)]
+
+
+def torch_steps(clip: float, count: int) -> list[dict[str, torch.Tensor]]:
+    """The same steps by PyTorch's own AdamW and clipping: parameters after each."""
+    params = {n: p.clone().requires_grad_() for n, p in opening().params.items()}
+    groups = [
+        {"params": [p for p in params.values() if p.dim() > 1], "weight_decay": 0.1},
+        {"params": [p for p in params.values() if p.dim() == 1], "weight_decay": 0.0},
+    ]
+    optimiser = torch.optim.AdamW(groups, lr=0.01, betas=(0.9, 0.95), eps=1e-8)
+    history = []
+    for batch in batches(count):
+        optimiser.zero_grad()
+        logits = forward(params, batch[:, :-1], small_model(), NativeOps())
+        torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten()).backward()
+        torch.nn.utils.clip_grad_norm_(list(params.values()), clip)
+        optimiser.step()
+        history.append({n: p.detach().clone() for n, p in params.items()})
+    return history
+
+
+@pytest.mark.parametrize("clip", [0.5, 100.0], ids=["clipped", "free"])
+def test_steps_are_those_of_torchs_adamw(clip: float) -> None:
+    state, how = opening(), recipe(clip="0.5" if clip == 0.5 else "100")
+    for step, (batch, expected) in enumerate(zip(batches(4), torch_steps(clip, 4), strict=True)):
+        outcome = inner_step(state, batch, step, how)
+        state = outcome.state
+        assert not outcome.diverged
+        for name, p in expected.items():
+            torch.testing.assert_close(state.params[name], p, atol=2e-5, rtol=1e-4)
+    assert (state.count, state.batches) == (4, 4)
+
+
+def test_gradients_agree_with_binary64() -> None:
+    """The first moment after one unclipped step is a tenth of the gradient."""
+    batch = batches(1)[0]
+    found = inner_step(opening(), batch, 0, recipe(clip="1000")).state
+    params = {n: p.double().requires_grad_() for n, p in opening().params.items()}
+    logits = forward(params, batch[:, :-1], small_model(), NativeOps())
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+    expected = torch.autograd.grad(loss, list(params.values()))
+    for name, gradient in zip(params, expected, strict=True):
+        scale = gradient.abs().max().item()
+        torch.testing.assert_close(
+            found.m[name].double() * 10, gradient, atol=1e-5 * scale, rtol=1e-5
+        )
+
+
+def test_micro_batches_sum_to_the_batch() -> None:
+    whole = inner_step(opening(), batches(1)[0], 0, recipe(micro_batch=4))
+    parts = inner_step(opening(), batches(1)[0], 0, recipe(micro_batch=1))
+    assert parts.loss == pytest.approx(whole.loss, rel=1e-6)
+    for name in whole.state.m:
+        torch.testing.assert_close(parts.state.m[name], whole.state.m[name], atol=1e-8, rtol=1e-4)
+
+
+def test_a_step_leaves_its_opening_state_alone() -> None:
+    state = opening()
+    before = state.digest()
+    inner_step(state, batches(1)[0], 0, recipe())
+    assert state.digest() == before
+
+
+def test_only_matrices_decay() -> None:
+    after = inner_step(opening(), batches(1)[0], 0, recipe(weight_decay="5")).state
+    plain = inner_step(opening(), batches(1)[0], 0, recipe(weight_decay="0")).state
+    assert torch.equal(after.params["model.norm.weight"], plain.params["model.norm.weight"])
+    embed = "model.embed_tokens.weight"
+    torch.testing.assert_close(
+        after.params[embed], plain.params[embed] - 0.05 * opening().params[embed]
+    )
+
+
+def test_warm_up_is_linear_and_counts_global_steps() -> None:
+    rates = [learning_rate(i, inner_spec(warmup_steps=4), 100) for i in range(6)]
+    assert rates == [0.01 * 0.25, 0.01 * 0.5, 0.01 * 0.75, 0.01, 0.01, 0.01]
+
+
+def test_the_cosine_schedule_reaches_zero_at_the_jobs_end() -> None:
+    spec = inner_spec(schedule="cosine", warmup_steps=10)
+    assert learning_rate(10, spec, 110) == 0.01
+    assert learning_rate(60, spec, 110) == pytest.approx(0.005)
+    for step in (35, 85, 109):
+        expected = 0.01 * (1 + math.cos(math.pi * (step - 10) / 100)) / 2
+        assert learning_rate(step, spec, 110) == pytest.approx(expected, rel=1e-12)
+    assert learning_rate(110, spec, 110) < 1e-30
+    assert learning_rate(500, spec, 110) < 1e-30
+
+
+def test_the_schedule_matters_to_the_bits() -> None:
+    how = recipe(warmup_steps=4)
+    first, second = (inner_step(opening(), batches(1)[0], step, how).state for step in (0, 1))
+    assert first.params_root() != second.params_root()
+    assert first.optimiser_root() == second.optimiser_root()
+
+
+@pytest.mark.parametrize("poison", [float("nan"), float("inf")])
+def test_a_step_that_is_not_finite_changes_nothing(poison: float) -> None:
+    state = opening()
+    params = {**state.params, "model.norm.weight": torch.full((16,), poison)}
+    broken = replace(state, params=params)
+    outcome = inner_step(broken, batches(1)[0], 0, recipe())
+    assert outcome.diverged
+    assert outcome.state is broken
+
+
+def test_a_runaway_parameter_counts_as_not_finite() -> None:
+    state = opening()
+    outcome = inner_step(state, batches(1)[0], 0, recipe(lr="10000", weight_decay="0"))
+    assert not outcome.diverged
+    large = {n: p.clone() for n, p in state.params.items()}
+    large["model.embed_tokens.weight"][255, 0] = 2.0**64
+    unused = torch.zeros(4, 17, dtype=torch.int64)
+    still = inner_spec(weight_decay="0")
+    untied = Recipe(small_model(tied=False), still, 8, NativeOps())
+    large["lm_head.weight"] = torch.zeros(256, 16)
+    zeros = {n: torch.zeros_like(p) for n, p in large.items()}
+    outcome = inner_step(SeatState(large, zeros, zeros, 0, 0), unused, 0, untied)
+    assert math.isfinite(outcome.loss)
+    assert outcome.diverged
+
+
+def test_batches_are_a_sequence_and_the_token_after_it() -> None:
+    tokens = np.arange(100, dtype=np.uint16)
+    batch = gather_batch(tokens, [3, 84], seq=15)
+    assert batch.dtype == torch.int64
+    assert batch.tolist() == [list(range(3, 19)), list(range(84, 100))]
