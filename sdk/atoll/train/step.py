@@ -89,7 +89,7 @@ def _loss_and_gradients(
     leaves = {name: p.detach().requires_grad_() for name, p in params.items()}
     losses: list[float] = []
     sums: list[Tensor] = []
-    pieces = batch_BT1.split(recipe.inner.micro_batch)
+    pieces = torch.split(batch_BT1, recipe.inner.micro_batch)
     share = 1.0 / len(pieces)
     for piece_bT1 in pieces:
         logits_bTV = forward(leaves, piece_bT1[:, :-1], recipe.model, recipe.ops)
