@@ -1,59 +1,100 @@
-"""Blocks on this machine's disk.
-
-Rule of this file: a block is visible only whole. It is written beside its place, synced, then
-renamed into it, so a process killed at any moment leaves at most a stray temporary file, and any
-number of processes may share one folder. Names are digests, so two writers of one block agree on
-every byte.
-
-    blocks/3f/3f9a…   one file a block, named by its SHA-256 in hex
-    tmp/              what is being written
-"""
+"""This machine's content: blocks on disk, files made of them, and what must be kept."""
 
 from __future__ import annotations
 
-import errno
+import hashlib
 import io
-import itertools
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Final
 
-from atoll.errors import CorruptBlock, DiskFull, NotFound, StorageError, TooLarge
+from atoll.errors import CorruptBlock, DiskFull, NotFound, TooLarge
+from atoll.store.blocks import BlockFile, BlockFolder, disk_errors
 from atoll.store.cid import RAW, Cid
-from atoll.store.unixfs import MAX_BLOCK_BYTES, V1, Added, Profile, build_tree, iter_file
+from atoll.store.directory import build_path
+from atoll.store.errors import MalformedDag
+from atoll.store.links import links_of
+from atoll.store.pins import Pin, Pins
+from atoll.store.unixfs import (
+    MAX_BLOCK_BYTES,
+    V1,
+    Added,
+    BlockSink,
+    Profile,
+    build_tree,
+    iter_file,
+)
+
+GRACE_S: Final = 3600.0
+QUOTA_GRACE_S: Final = 60.0
+STRAY_S: Final = 86400.0
+_WRITERS: Final = 3
+_WRITES_AHEAD: Final = 8
+_REMOVALS_AT_ONCE: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a store holds."""
+
+    blocks: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a collection did; bytes of blocks, and what stays."""
+
+    freed_bytes: int
+    kept_bytes: int
+    pinned_blocks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What `verify` found: damaged blocks were removed, missing ones are pinned and not here."""
+
+    blocks: int
+    bytes: int
+    damaged: tuple[str, ...]
+    missing: tuple[Cid, ...]
 
 
 class LocalStore:
-    """The blocks in one folder.
+    """The content in one folder; any number of threads and processes may use it at once.
 
     Args:
         root: the folder; created if it is missing.
-        sync: whether a block reaches the disk before it counts as stored. Without it blocks survive
-            the end of the process, but the last ones may be lost with the power.
+        sync: whether content reaches the disk before it counts as stored. Without it content
+            survives the end of the process, but the last of it may be lost with the power.
+        quota_bytes: how much the blocks may take; None for as much as the disk holds.
     """
 
-    def __init__(self, root: Path | str, *, sync: bool = True) -> None:
+    def __init__(
+        self, root: Path | str, *, sync: bool = True, quota_bytes: int | None = None
+    ) -> None:
         self.root = Path(root)
-        self._sync = sync
-        self._blocks = self.root / "blocks"
-        self._tmp = self.root / "tmp"
-        self._serial = itertools.count()
-        with _disk_errors(self.root):
-            self._blocks.mkdir(parents=True, exist_ok=True)
-            self._tmp.mkdir(exist_ok=True)
+        self.quota_bytes = quota_bytes
+        self._folder = BlockFolder(self.root, sync=sync)
+        self._pins = Pins(self.root / "pins.db")
+        self._room = 0  # bytes that may be written before the folder is looked at again
+        self._room_lock = threading.Lock()
+
+    # -- blocks ----------------------------------------------------------------------------------
 
     def has(self, cid: Cid) -> bool:
         """Whether the block itself is here (its children may not be)."""
-        return self._path(cid).exists()
+        return self._folder.size(cid.digest) is not None
 
     def block_bytes(self, cid: Cid) -> int | None:
         """The size of a block that is here, else None."""
-        try:
-            return self._path(cid).stat().st_size
-        except FileNotFoundError:
-            return None
+        return self._folder.size(cid.digest)
 
     def get_block(self, cid: Cid) -> bytes:
         """Reads one block and checks it.
@@ -62,14 +103,11 @@ class LocalStore:
             NotFound: it is not here.
             CorruptBlock: the disk returned other bytes; the block was removed.
         """
-        path = self._path(cid)
-        with _disk_errors(self.root):
-            try:
-                block = path.read_bytes()
-            except FileNotFoundError:
-                raise NotFound(f"{cid} is not in {self.root}") from None
+        block = self._folder.read(cid.digest)
+        if block is None:
+            raise NotFound(f"{cid} is not in {self.root}")
         if not cid.matches(block):
-            path.unlink(missing_ok=True)
+            self._folder.discard(cid.digest)
             raise CorruptBlock(
                 f"{cid} was damaged on disk in {self.root} and has been removed",
                 next_step="fetch it again, and check the disk",
@@ -82,13 +120,13 @@ class LocalStore:
         Raises:
             CorruptBlock: the bytes are not that block.
             TooLarge: more than `MAX_BLOCK_BYTES`.
-            DiskFull: no room; nothing was written.
+            DiskFull: no room on the disk or in the quota; nothing was written.
         """
-        if len(block) > MAX_BLOCK_BYTES:
-            raise TooLarge(f"a block of {len(block)} bytes exceeds {MAX_BLOCK_BYTES}")
+        _check_size(block)
         if not cid.matches(block):
             raise CorruptBlock(f"these {len(block)} bytes are not {cid}")
-        self._write(cid, block)
+        self._make_room(len(block))
+        self._folder.write(cid.digest, block)
 
     def add_block(self, block: bytes, codec: int = RAW) -> Cid:
         """Stores bytes as one block of the given codec; returns its CID.
@@ -96,22 +134,29 @@ class LocalStore:
         Raises:
             TooLarge, DiskFull: as `put_block`.
         """
-        if len(block) > MAX_BLOCK_BYTES:
-            raise TooLarge(f"a block of {len(block)} bytes exceeds {MAX_BLOCK_BYTES}")
+        _check_size(block)
         cid = Cid.of(block, codec)
-        self._write(cid, block)
+        self._make_room(len(block))
+        self._folder.write(cid.digest, block)
         return cid
 
+    # -- files -----------------------------------------------------------------------------------
+
     def add_stream(self, stream: BinaryIO, profile: Profile = V1) -> Added:
-        """Stores everything `stream` yields as one file."""
+        """Stores everything `stream` yields as one file, in constant memory.
+
+        Raises:
+            DiskFull: no room; blocks already written stay until they are collected.
+        """
         blocks = 0
+        with self._writing() as write:
 
-        def write(cid: Cid, block: bytes) -> None:
-            nonlocal blocks
-            blocks += 1
-            self._write(cid, block)
+            def counting(cid: Cid, block: bytes) -> None:
+                nonlocal blocks
+                blocks += 1
+                write(cid, block)
 
-        root = build_tree(stream, write, profile)
+            root = build_tree(stream, counting, profile)
         return Added(root.cid, root.file_bytes, blocks)
 
     def add_bytes(self, data: bytes, profile: Profile = V1) -> Cid:
@@ -123,12 +168,24 @@ class LocalStore:
 
         Raises:
             NotFound: there is no such file.
+            DiskFull: as `add_stream`.
         """
         try:
             with Path(path).open("rb") as stream:
                 return self.add_stream(stream, profile).cid
         except (FileNotFoundError, IsADirectoryError):
             raise NotFound(f"no file at {path}") from None
+
+    def add_path(self, path: Path | str, profile: Profile = V1) -> Added:
+        """Stores a file, or a folder with everything below it.
+
+        Raises:
+            NotFound: nothing is there.
+            StorageError: a symbolic link or a device is below.
+            DiskFull: as `add_stream`.
+        """
+        with self._writing() as write:
+            return build_path(Path(path), write, profile)
 
     def iter_bytes(self, cid: Cid, max_bytes: int) -> Iterator[bytes]:
         """A file's bytes in order, one leaf at a time.
@@ -151,64 +208,174 @@ class LocalStore:
             As `iter_bytes`, and DiskFull.
         """
         target = Path(path)
-        partial = target.with_name(f".{target.name}.{self._unique()}")
+        partial = target.with_name(f".{target.name}.{self._folder.unique_name()}")
         size = 0
         try:
-            with _disk_errors(target), partial.open("wb") as out:
+            with disk_errors(target), partial.open("wb") as out:
                 for piece in self.iter_bytes(cid, max_bytes):
                     size += out.write(piece)
-                self._flush(out)
+                self._folder.flush(out)
                 partial.replace(target)
         finally:
             partial.unlink(missing_ok=True)
         return size
 
-    def _write(self, cid: Cid, block: bytes) -> None:
-        path = self._path(cid)
-        if self.block_bytes(cid) == len(block):
+    # -- keeping ---------------------------------------------------------------------------------
+
+    def pin(self, cid: Cid, reason: str) -> None:
+        """Keeps `cid` and all below it until `reason` ends; it may be pinned before it arrives."""
+        with self._folder.locked(shared=True):
+            self._pins.add(cid, reason)
+
+    def unpin(self, reason: str, cid: Cid | None = None) -> int:
+        """Ends a reason, or one CID's part of it; returns how many pins went."""
+        return self._pins.remove(reason, cid)
+
+    def pins(self) -> list[Pin]:
+        """Every pin, oldest first."""
+        return self._pins.list()
+
+    def usage(self) -> Usage:
+        """Counts blocks and their bytes; reads the whole folder's listing."""
+        sizes = [block.size for block in self._folder.scan()]
+        return Usage(len(sizes), sum(sizes))
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Reads and checks every block; removes damaged ones, so that a fetch brings them back."""
+        with self._folder.holding():
+            yield
+
+    def claim(self, cid: Cid) -> int | None:
+        """The size of a block that is here, which now counts as just used, else None."""
+        return self._folder.claim(cid.digest)
+
+    def collect(self, keep_bytes: int = 0, grace_s: float = GRACE_S) -> Collected:
+        """Removes unpinned blocks, longest unused first, until at most `keep_bytes` remain.
+
+        Never removed: what a pin reaches, what was used in the last `grace_s` seconds or since any
+        work in progress began (see `holding`). A crash leaves each block whole or gone.
+        """
+        unused_since = min(time.time() - grace_s, self._folder.held_since())
+        self._folder.clear_stray(STRAY_S)
+        marks = _Marks(self)
+        marks.follow_new_pins()
+        blocks = list(self._folder.scan())
+        held = sum(block.size for block in blocks)
+        spare = [b for b in blocks if b.digest not in marks.kept and b.used_at <= unused_since]
+        freed = 0
+        for batch in _batches(sorted(spare, key=lambda b: b.used_at), held - keep_bytes):
+            with self._folder.locked(shared=False):
+                marks.follow_new_pins()  # nobody can pin or claim while the lock is held
+                digests = [b.digest for b in batch if b.digest not in marks.kept]
+                freed += sum(self._folder.remove(digest, unused_since) for digest in digests)
+        return Collected(freed, held - freed, len(marks.kept))
+
+    def verify(self) -> Checked:
+        """Reads and checks every block; removes damaged ones, so that they can be fetched again."""
+        blocks = size = 0
+        damaged: list[str] = []
+        for found in self._folder.scan():
+            block = self._folder.read(found.digest)
+            if block is None:
+                continue
+            if hashlib.sha256(block).digest() != found.digest:
+                self._folder.discard(found.digest)
+                damaged.append(found.digest.hex())
+                continue
+            blocks, size = blocks + 1, size + len(block)
+        marks = _Marks(self)
+        marks.follow_new_pins()
+        return Checked(blocks, size, tuple(damaged), tuple(marks.missing()))
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def _writing(self) -> Iterator[BlockSink]:
+        """A sink that writes behind its caller; all of it is stored when the context ends."""
+        pending: deque[Future[bool]] = deque()
+        folders: dict[int, bytes] = {}
+
+        def write(cid: Cid, block: bytes) -> None:
+            self._make_room(len(block))
+            if len(pending) >= _WRITES_AHEAD:
+                pending.popleft().result()
+            folders[cid.digest[0]] = cid.digest
+            pending.append(pool.submit(self._folder.write, cid.digest, block, folder_sync=False))
+
+        with self.holding(), ThreadPoolExecutor(_WRITERS, "atoll-store") as pool:
+            yield write
+            for written in pending:
+                written.result()
+            self._folder.sync_folders(folders.values())
+
+    def _make_room(self, size: int) -> None:
+        """Counts `size` bytes against the quota, collecting when it is reached.
+
+        Each process looks at the folder again after writing a sixteenth of the quota, so several
+        together may overshoot by that much each.
+        """
+        if self.quota_bytes is None:
             return
-        partial = self._tmp / self._unique()
-        try:
-            with _disk_errors(self.root):
-                with partial.open("xb") as out:
-                    out.write(block)
-                    self._flush(out)
-                path.parent.mkdir(exist_ok=True)
-                partial.replace(path)
-                self._flush_folder(path.parent)
-        finally:
-            partial.unlink(missing_ok=True)
-
-    def _flush(self, out: BinaryIO) -> None:
-        out.flush()
-        if self._sync:
-            os.fsync(out.fileno())
-
-    def _flush_folder(self, folder: Path) -> None:
-        if self._sync:
-            descriptor = os.open(folder, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-
-    def _path(self, cid: Cid) -> Path:
-        name = cid.digest.hex()
-        return self._blocks / name[:2] / name
-
-    def _unique(self) -> str:
-        return f"{os.getpid()}-{next(self._serial)}-{os.urandom(4).hex()}"
+        with self._room_lock:
+            if self._room < size:
+                held = self.usage().bytes
+                if held + size > self.quota_bytes:
+                    held = self.collect(self.quota_bytes * 7 // 8 - size, QUOTA_GRACE_S).kept_bytes
+                if held + size > self.quota_bytes:
+                    raise DiskFull(
+                        f"the store's quota of {self.quota_bytes} bytes is full of pinned content",
+                        next_step="raise the quota, or end pins: see `atoll store pin --list`",
+                    )
+                self._room = max(size, min(self.quota_bytes - held, self.quota_bytes // 16))
+            self._room -= size
 
 
-@contextmanager
-def _disk_errors(where: Path) -> Iterator[None]:
-    """Turns the operating system's refusals into ours."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFull(
-                f"no room left on the disk of {where}",
-                next_step="free some space, or run `atoll store gc`",
-            ) from error
-        raise StorageError(f"cannot use {where}: {error.strerror}") from error
+class _Marks:
+    """What the pins of a store reach."""
+
+    def __init__(self, store: LocalStore) -> None:
+        self._store = store
+        self._last_serial = 0
+        self._opened: set[bytes] = set()
+        self._wanted: dict[bytes, Cid] = {}
+        self.kept: set[bytes] = set()
+
+    def follow_new_pins(self) -> None:
+        """Marks everything that pins made since the last call reach."""
+        new = [pin for pin in self._store.pins() if pin.serial > self._last_serial]
+        self._last_serial = max((pin.serial for pin in new), default=self._last_serial)
+        stack = [pin.cid for pin in new]
+        while stack:
+            cid = stack.pop()
+            self.kept.add(cid.digest)
+            self._wanted.setdefault(cid.digest, cid)
+            if cid.codec != RAW and cid.digest not in self._opened:
+                self._opened.add(cid.digest)
+                # A pinned block may still be on its way, or be anything if strangers made it.
+                with suppress(NotFound, CorruptBlock, MalformedDag):
+                    stack.extend(links_of(cid, self._store.get_block(cid)))
+
+    def missing(self) -> Iterator[Cid]:
+        """Blocks that are pinned and not here."""
+        return (cid for cid in self._wanted.values() if not self._store.has(cid))
+
+
+def _batches(blocks: Sequence[BlockFile], surplus: int) -> Iterator[list[BlockFile]]:
+    """Splits the first blocks, of at least `surplus` bytes together, into short lists."""
+    batch: list[BlockFile] = []
+    for block in blocks:
+        if surplus <= 0:
+            break
+        batch.append(block)
+        surplus -= block.size
+        if len(batch) == _REMOVALS_AT_ONCE:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _check_size(block: bytes) -> None:
+    if len(block) > MAX_BLOCK_BYTES:
+        raise TooLarge(f"a block of {len(block)} bytes exceeds {MAX_BLOCK_BYTES}")

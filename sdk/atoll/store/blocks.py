@@ -1,0 +1,224 @@
+"""Blocks as files in a folder that several processes share.
+
+Rule of this file: a block is visible only whole. It is written beside its place, synced, then
+renamed into it, so a process killed at any moment leaves at most a stray temporary file. Names are
+digests, so two writers of one block agree on every byte.
+
+    blocks/3f/3f9a…   one file a block, named by its SHA-256 in hex
+    tmp/              what is being written
+    gc.lock           held shared while a block is claimed, exclusively while some are removed
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import itertools
+import math
+import os
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from atoll.errors import DiskFull, StorageError
+
+_DIGEST_HEX: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class BlockFile:
+    """A block on disk: digest, size in bytes, and when it was last written, claimed or read."""
+
+    digest: bytes
+    size: int
+    used_at: float
+
+
+class BlockFolder:
+    """The files of one folder.
+
+    Args:
+        root: the folder; created if it is missing.
+        sync: whether a block reaches the disk before `write` returns.
+    """
+
+    def __init__(self, root: Path, *, sync: bool) -> None:
+        self.root = root
+        self._sync = sync
+        self._blocks = root / "blocks"
+        self._tmp = root / "tmp"
+        self._serial = itertools.count()
+        with disk_errors(root):
+            self._blocks.mkdir(parents=True, exist_ok=True)
+            self._tmp.mkdir(exist_ok=True)
+            (root / "gc.lock").touch()
+
+    def size(self, digest: bytes) -> int | None:
+        """The size of a block that is here, else None."""
+        with disk_errors(self.root):
+            try:
+                return self._path(digest).stat().st_size
+            except FileNotFoundError:
+                return None
+
+    def claim(self, digest: bytes) -> int | None:
+        """The size of a block that is here, which now counts as just used, else None."""
+        path = self._path(digest)
+        if not path.exists():
+            return None
+        with self.locked(shared=True), disk_errors(self.root):
+            try:
+                os.utime(path)
+                return path.stat().st_size
+            except FileNotFoundError:
+                return None
+
+    def read(self, digest: bytes) -> bytes | None:
+        """The bytes of a block, unchecked, or None where it is not here."""
+        with disk_errors(self.root):
+            try:
+                return self._path(digest).read_bytes()
+            except FileNotFoundError:
+                return None
+
+    def write(self, digest: bytes, block: bytes, *, folder_sync: bool = True) -> bool:
+        """Makes a block visible; returns whether it was new.
+
+        With `folder_sync` False the caller calls `sync_folders` before it relies on the block.
+
+        Raises:
+            DiskFull: no room; nothing was left behind.
+        """
+        path = self._path(digest)
+        if self.claim(digest) == len(block):  # else absent, or torn by a power cut
+            return False
+        partial = self._tmp / self.unique_name()
+        try:
+            with disk_errors(self.root):
+                with partial.open("xb") as out:
+                    out.write(block)
+                    self.flush(out)
+                path.parent.mkdir(exist_ok=True)
+                partial.replace(path)
+        finally:
+            partial.unlink(missing_ok=True)
+        if folder_sync:
+            self.sync_folders([digest])
+        return True
+
+    def remove(self, digest: bytes, unused_since: float) -> int:
+        """Removes a block not used after the given time; returns the bytes freed, else 0.
+
+        The caller holds `locked(shared=False)`, so nobody can claim the block meanwhile.
+        """
+        path = self._path(digest)
+        with disk_errors(self.root), suppress(FileNotFoundError):
+            found = path.stat()
+            if _used_at(found) <= unused_since:
+                path.unlink()
+                return found.st_size
+        return 0
+
+    def discard(self, digest: bytes) -> None:
+        """Removes a block that is known to be damaged."""
+        with disk_errors(self.root):
+            self._path(digest).unlink(missing_ok=True)
+
+    def scan(self) -> Iterator[BlockFile]:
+        """Every block, in no particular order; blocks that come or go meanwhile may be missed."""
+        with disk_errors(self.root):
+            for folder in sorted(self._blocks.iterdir()):
+                with os.scandir(folder) as files:
+                    for file in files:
+                        with suppress(FileNotFoundError, ValueError):
+                            if len(file.name) == _DIGEST_HEX:
+                                found = file.stat()
+                                digest = bytes.fromhex(file.name)
+                                yield BlockFile(digest, found.st_size, _used_at(found))
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Marks work in progress: `held_since` tells every process when the oldest began."""
+        marker = self._tmp / f"{self.unique_name()}.holding"
+        with disk_errors(self.root):
+            marker.touch()
+        try:
+            yield
+        finally:
+            marker.unlink(missing_ok=True)
+
+    def held_since(self) -> float:
+        """When the oldest work in progress began; infinity if there is none."""
+        with disk_errors(self.root):
+            return min((_modified_at(p) for p in self._tmp.glob("*.holding")), default=math.inf)
+
+    def clear_stray(self, older_than_s: float) -> None:
+        """Removes what killed processes left in `tmp/`."""
+        with disk_errors(self.root):
+            for path in self._tmp.iterdir():
+                if _modified_at(path) <= time.time() - older_than_s:
+                    path.unlink(missing_ok=True)
+
+    @contextmanager
+    def locked(self, *, shared: bool) -> Iterator[None]:
+        """Holds `gc.lock`, against other threads as well as other processes."""
+        descriptor = os.open(self.root / "gc.lock", os.O_RDWR | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def flush(self, out: BinaryIO) -> None:
+        """Pushes an open file's bytes to the disk, where this folder syncs."""
+        out.flush()
+        if self._sync:
+            os.fsync(out.fileno())
+
+    def sync_folders(self, digests: Iterable[bytes]) -> None:
+        """Makes the names of these blocks durable, where this folder syncs."""
+        if not self._sync:
+            return
+        with disk_errors(self.root):
+            for folder in {self._path(digest).parent for digest in digests}:
+                descriptor = os.open(folder, os.O_RDONLY)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+
+    def unique_name(self) -> str:
+        """A file name no other thread or process uses."""
+        return f"{os.getpid()}-{next(self._serial)}-{os.urandom(4).hex()}"
+
+    def _path(self, digest: bytes) -> Path:
+        name = digest.hex()
+        return self._blocks / name[:2] / name
+
+
+def _modified_at(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return math.inf
+
+
+def _used_at(found: os.stat_result) -> float:
+    return max(found.st_mtime, found.st_atime)
+
+
+@contextmanager
+def disk_errors(where: Path) -> Iterator[None]:
+    """Turns the operating system's refusals into ours."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFull(
+                f"no room left on the disk of {where}",
+                next_step="free some space, or run `atoll store gc`",
+            ) from error
+        raise StorageError(f"cannot use {where}: {error.strerror}") from error
