@@ -6,7 +6,6 @@ plan; the contract computes `verifier_order` alike (`tests/vectors/sampling.json
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import comb
@@ -38,6 +37,7 @@ class AuditPlan:
         overlapped: how many of the drawn get a second owner.
         auditors: verifiers assigned to the seat.
         outlier: the update stands out, so every remaining segment is replayed too.
+        has_update: False for a seat that diverged: there is no link to check.
     """
 
     leaves: int
@@ -45,6 +45,7 @@ class AuditPlan:
     overlapped: int
     auditors: int
     outlier: bool = False
+    has_update: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ def assign_seat(audit_seed: Digest, seat: SeatIndex, verifiers: Bitmap, plan: Au
         for j in set(range(plan.leaves)) - set(drawn) - {last}:
             owned[j % count].add(SegmentIndex(j))
     return {
-        verifier: SeatDuty(frozenset(segments), last in segments)
+        verifier: SeatDuty(frozenset(segments), plan.has_update and last in segments)
         for verifier, segments in zip(assigned, owned, strict=True)
     }
 
@@ -148,11 +149,3 @@ def detection_probability(n: int, d: int, skipped: int) -> Fraction:
     if not 0 <= skipped <= n or not 0 <= d <= n:
         raise ValueError(f"cannot draw {d} and skip {skipped} of {n} segments")
     return 1 - Fraction(comb(n - skipped, d), comb(n, d))
-
-
-def merge_duties(
-    parts: Mapping[SeatIndex, Duties], verifier: VerifierIndex
-) -> dict[SeatIndex, SeatDuty]:
-    """One verifier's share of each seat's duties, seats ascending, empty shares left out."""
-    mine = ((seat, duties.get(verifier, NO_DUTY)) for seat, duties in sorted(parts.items()))
-    return {seat: duty for seat, duty in mine if duty != NO_DUTY}

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from atoll.errors import ProtocolError
+from atoll.protocol.terms import is_quorum
 from atoll.protocol.types import (
     ZERO_DIGEST,
     Address,
@@ -34,10 +35,12 @@ from atoll.protocol.types import (
     Terms,
     Verdict,
     VerifierIndex,
-    bits,
 )
 
 _NO_BITS = Bitmap(0)
+_FIRST_ROUND = RoundIndex(0)
+_FIRST_ATTEMPT = Attempt(0)
+_NO_BLOCK = BlockRef(0, ZERO_DIGEST, 0)
 _NOBODY = Address("0x0000000000000000000000000000000000000000")
 BURNED_FAULTS = frozenset({Fault.WRONG_REPLAY, Fault.WRONG_LINK, Fault.MALFORMED})
 """Faults that count as caught: proof that a seat's work was wrong, not only out of reach."""
@@ -49,9 +52,9 @@ class RoundState:
 
     status: JobStatus = JobStatus.NONE
     phase: Phase = Phase.WAITING
-    round: RoundIndex = RoundIndex(0)
-    attempt: Attempt = Attempt(0)
-    train_attempt: Attempt = Attempt(0)
+    round: RoundIndex = _FIRST_ROUND
+    attempt: Attempt = _FIRST_ATTEMPT
+    train_attempt: Attempt = _FIRST_ATTEMPT
     deadline: int = 0
     beacon_block: int = 0
     cut_block: int = 0
@@ -135,6 +138,8 @@ class ReportRecord:
     index: int
     attempt: Attempt
     verifier: VerifierIndex
+    reporter: Address
+    accused: Address
     report: Report
     assigned: bool
     seconders: Bitmap = _NO_BITS
@@ -143,7 +148,7 @@ class ReportRecord:
 
     @property
     def reporters(self) -> Bitmap:
-        """The reporter and its seconders, who agree without voting."""
+        """Verifiers that reported or seconded it: they agree without voting."""
         return Bitmap(self.seconders | 1 << self.verifier)
 
     @property
@@ -215,10 +220,9 @@ class RoundWork:
         ballots, votes, attestations: of the current attempt.
         findings: segments by verifier and seat over the audits that still count.
         replayed: seats that any ballot of this training speaks of.
-        confirming: the current audit had reports to confirm.
         absent, contradicted: verifiers at fault in any audit of the round.
         disputed: seats that the last audit left with an unresolved report.
-        missed: seats (with their holders) that did not reveal in some training of the round.
+        faults: absences and contradictions held against accounts, by offence and index.
         beacon_armed: block in which this training's first audit beacon was fixed; 0 before.
         cut: block of the cut, once the round is being attested.
     """
@@ -233,11 +237,10 @@ class RoundWork:
     attestations: Mapping[VerifierIndex, AttestationRecord] = field(default_factory=dict)
     findings: Mapping[VerifierIndex, Mapping[SeatIndex, int]] = field(default_factory=dict)
     replayed: Bitmap = _NO_BITS
-    confirming: bool = False
     absent: Bitmap = _NO_BITS
     contradicted: Bitmap = _NO_BITS
     disputed: Bitmap = _NO_BITS
-    missed: Mapping[SeatIndex, Address] = field(default_factory=dict)
+    faults: Mapping[tuple[Offence, int], Address] = field(default_factory=dict)
     auditors: int = 0
     half_time: int = 0
     beacon_armed: int = 0
@@ -252,6 +255,7 @@ class JobView:
         jobs: the escrow contract, which claim leaves are bound to.
         seats: current holder of each seat; `leaving` those that go at the next boundary.
         verifiers: current members by index.
+        newcomers: verifier places taken since a round last opened.
         waiting: accounts in the order in which they will sit down.
         gateways: last announced URL by account.
         optimiser_roots: each seat's last accepted optimiser root; absent is zero.
@@ -265,7 +269,7 @@ class JobView:
     job_id: JobId
     state: RoundState = field(default_factory=RoundState)
     work: RoundWork = field(default_factory=RoundWork)
-    block: BlockRef = BlockRef(0, ZERO_DIGEST, 0)
+    block: BlockRef = _NO_BLOCK
     submitter: Address = _NOBODY
     policy: Address = _NOBODY
     spec_digest: Digest = ZERO_DIGEST
@@ -280,6 +284,7 @@ class JobView:
     seats: Mapping[SeatIndex, Address] = field(default_factory=dict)
     leaving: Bitmap = _NO_BITS
     verifiers: Mapping[VerifierIndex, VerifierMember] = field(default_factory=dict)
+    newcomers: Bitmap = _NO_BITS
     waiting: tuple[Address, ...] = ()
     gateways: Mapping[Address, str] = field(default_factory=dict)
     optimiser_roots: Mapping[SeatIndex, Digest] = field(default_factory=dict)
@@ -358,22 +363,16 @@ class JobView:
         return {seat: item.reveal.steps for seat, item in self.work.reveals.items()}
 
     @property
-    def open_reports(self) -> tuple[ReportRecord, ...]:
-        """The reports that this attempt's CONFIRM decides."""
-        return tuple(
-            item
-            for item in self.work.reports
-            if item.attempt == self.state.attempt and item.outcome is Outcome.OPEN
-        )
+    def attempt_reports(self) -> tuple[ReportRecord, ...]:
+        """The reports of this attempt, which its CONFIRM decides."""
+        return tuple(item for item in self.work.reports if item.attempt == self.state.attempt)
 
     @property
     def cut_hash(self) -> Digest:
-        """The cut's block hash that a verdict must carry; zero where the contract lost it.
+        """Hash of the block of the cut, which a verdict carries.
 
         Raises ProtocolError while no round is being attested.
         """
-        if self.work.attestations:
-            return self.state.cut_block_hash
         if self.work.cut is None:
             raise ProtocolError("no evidence has been cut")
         return self.work.cut.hash
@@ -454,6 +453,8 @@ class JobView:
     def is_poke_due(self, now: int, block_number: int) -> bool:
         """True iff `poke` would move the job from its phase, as far as phases decide."""
         state = self.state
+        if state.phase is Phase.ATTEST and self._has_quorum():
+            return now >= state.deadline + self.require_terms().attest_seconds
         if state.phase in {Phase.SEEDING, Phase.DRAW}:
             return block_number > state.beacon_block
         if state.phase in {Phase.TRAIN, Phase.REVEAL, Phase.REPORT, Phase.CONFIRM, Phase.ATTEST}:
@@ -463,15 +464,18 @@ class JobView:
         terms = self.require_terms()
         return now >= terms.expiry or (state.phase is Phase.WAITING and self._can_open(terms))
 
-    def _can_open(self, terms: Terms) -> bool:
-        enough = len(self.seats) >= terms.min_providers
-        enough &= len(self.verifiers) >= terms.min_verifiers
-        if self.state.status is not JobStatus.OPEN:
-            return enough
-        ready = sum(m.weight for m in self.verifiers.values() if m.ready)
-        total = sum(m.weight for m in self.verifiers.values())
-        return enough and ready * terms.quorum_denominator >= total * terms.quorum_numerator
+    def _has_quorum(self) -> bool:
+        """Some verdict has its quorum, and so another window in which to be settled."""
+        hashes = {item.verdict_hash for item in self.work.attestations.values()}
+        total, terms = self.state.total_weight, self.require_terms()
+        return any(is_quorum(self.attested_weight(h), total, terms) for h in hashes)
 
-    def unrevealed(self) -> tuple[SeatIndex, ...]:
-        """Seats of the round without a reveal."""
-        return tuple(map(SeatIndex, bits(self.state.seated & ~self.state.revealed)))
+    def _can_open(self, terms: Terms) -> bool:
+        """Enough members, and a quorum of the verifiers holds the manifest and every shard."""
+        members = self.verifiers.values()
+        ready = sum(member.ready for member in members)
+        return (
+            len(self.seats) >= terms.min_providers
+            and len(members) >= terms.min_verifiers
+            and is_quorum(ready, len(members), terms)
+        )
