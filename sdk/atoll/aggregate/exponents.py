@@ -31,8 +31,8 @@ def move(numerators: npt.NDArray[np.int32], denominator: int) -> int:
 
 def _often_above(steps: int, numerators: npt.NDArray[np.int32], denominator: int) -> bool:
     limit = steps * denominator
-    above = np.count_nonzero(numerators > limit) + np.count_nonzero(numerators < -limit)
-    return above * RARE > numerators.size
+    above = np.count_nonzero((numerators > limit) | (numerators < -limit))
+    return int(above) * RARE > numerators.size
 
 
 def next_exponents(

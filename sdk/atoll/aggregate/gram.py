@@ -1,7 +1,7 @@
-"""Exact integer Gram matrix and squared distances of int8 updates.
+"""Exact integer Gram matrix and squared distances of int8 updates, and the types of a row.
 
-Every product and partial sum below is an integer that fp64 holds exactly (127² · chunk < 2^53),
-so neither chunk size, nor threads, nor the BLAS in use can change a bit.
+Every product and partial sum is an integer that fp64 holds exactly (127² · chunk < 2^53), so
+neither chunk length nor the BLAS in use can change a bit.
 """
 
 from __future__ import annotations
@@ -11,26 +11,21 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from atoll.aggregate.chunks import Plan
+
 Int8Vector = npt.NDArray[np.int8]
 Int64Matrix = npt.NDArray[np.int64]
 
-CHUNK = 1 << 16
-"""Coordinates handled at once; memory is O(rows · CHUNK)."""
 
+def gram_numpy(rows: Sequence[Int8Vector], plan: Plan) -> Int64Matrix:
+    """Inner products of all pairs of n vectors of d grid integers, (n, n) int64.
 
-def gram(rows: Sequence[Int8Vector], chunk: int = CHUNK) -> Int64Matrix:
-    """Inner products of all pairs.
-
-    Args:
-        rows: n vectors of d grid integers; memory maps are read once, a chunk at a time.
-
-    Returns:
-        (n, n) int64.
+    Memory maps are read once, a chunk at a time.
     """
     n = len(rows)
     total = np.zeros((n, n), dtype=np.int64)
-    for start in range(0, len(rows[0]) if rows else 0, chunk):
-        block = np.stack([row[start : start + chunk] for row in rows]).astype(np.float64)
+    for chunk in plan.chunks(len(rows[0]) if rows else 0):
+        block = np.stack([row[chunk] for row in rows]).astype(np.float64)
         total += (block @ block.T).astype(np.int64)
     return total
 

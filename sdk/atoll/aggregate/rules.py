@@ -15,13 +15,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
-import numpy.typing as npt
 
-from atoll.aggregate.gram import CHUNK, Int8Vector, Int64Matrix, gram, squared_distances
+from atoll.aggregate.chunks import Plan
+from atoll.aggregate.coordinatewise import BoolMatrix, Int32Vector
+from atoll.aggregate.gram import Int8Vector, Int64Matrix, squared_distances
+from atoll.aggregate.passes import gram, trimmed_sums
 from atoll.errors import ConfigError
-
-Int32Vector = npt.NDArray[np.int32]
-BoolMatrix = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -59,19 +58,15 @@ def mixing_weights(mask_nn: BoolMatrix) -> tuple[Fraction, ...]:
     return tuple(Fraction(int(count), int(mask_nn.sum())) for count in mask_nn.sum(axis=0))
 
 
-def nnm_trimmed_mean(rows: Sequence[Int8Vector], f: int, chunk: int = CHUNK) -> Aggregate:
-    """NNM(f) then trimmed mean(f) of n int8 updates of length d, a chunk at a time.
+def nnm_trimmed_mean(rows: Sequence[Int8Vector], f: int, plan: Plan | None = None) -> Aggregate:
+    """NNM(f) then trimmed mean(f) of n int8 updates of length d, in two passes.
 
     Raises:
         ConfigError: n ≤ 2f.
     """
     n = len(rows)
     check_counts(n, f)
-    mask_nn = neighbours(squared_distances(gram(rows, chunk)), f)
-    mixing = mask_nn.astype(np.int32)
-    numerators = np.empty(len(rows[0]), dtype=np.int32)
-    for start in range(0, len(numerators), chunk):
-        block = np.stack([row[start : start + chunk] for row in rows]).astype(np.int32)
-        mixed = np.sort(mixing @ block, axis=0)
-        numerators[start : start + chunk] = mixed[f : n - f].sum(axis=0)
+    plan = plan or Plan()
+    mask_nn = neighbours(squared_distances(gram(rows, plan)), f)
+    numerators = trimmed_sums(rows, f, mask_nn, plan)
     return Aggregate(numerators, (n - f) * (n - 2 * f), mixing_weights(mask_nn))

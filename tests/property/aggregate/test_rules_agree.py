@@ -6,7 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from atoll.aggregate import reference
-from atoll.aggregate.gram import gram, squared_distances
+from atoll.aggregate.chunks import Plan
+from atoll.aggregate.gram import squared_distances
+from atoll.aggregate.passes import gram
 from atoll.aggregate.rules import check_counts, nnm_trimmed_mean
 from atoll.errors import ConfigError
 
@@ -22,24 +24,28 @@ def rows_and_f(draw: st.DrawFn) -> tuple[list[np.ndarray], int]:
     return [np.array(row, dtype=np.int8) for row in rows], f
 
 
-@given(rows_and_f(), st.integers(1, 50))
+@given(rows_and_f(), st.integers(1, 50), st.integers(1, 3))
 @settings(max_examples=100, deadline=None)
-def test_nnm_trimmed_mean_equals_the_reference(case: tuple[list[np.ndarray], int], chunk: int):
+def test_nnm_trimmed_mean_equals_the_reference(
+    case: tuple[list[np.ndarray], int], chunk: int, threads: int
+):
     rows, f = case
     numerators, denominator = reference.nnm_trimmed_mean([row.tolist() for row in rows], f)
-    fast = nnm_trimmed_mean(rows, f, chunk)
+    fast = nnm_trimmed_mean(rows, f, Plan(chunk, threads))
     assert fast.numerators.tolist() == numerators
     assert fast.denominator == denominator
     assert sum(fast.weights) == 1
 
 
-@given(rows_and_f(), st.integers(1, 50))
+@given(rows_and_f(), st.integers(1, 50), st.integers(1, 3))
 @settings(max_examples=50, deadline=None)
-def test_distances_equal_the_reference(case: tuple[list[np.ndarray], int], chunk: int):
+def test_distances_equal_the_reference(
+    case: tuple[list[np.ndarray], int], chunk: int, threads: int
+):
     rows, _ = case
     lists = [row.tolist() for row in rows]
     expected = [[reference.squared_distance(a, b) for b in lists] for a in lists]
-    assert squared_distances(gram(rows, chunk)).tolist() == expected
+    assert squared_distances(gram(rows, Plan(chunk, threads))).tolist() == expected
 
 
 def test_the_largest_values_stay_exact():

@@ -5,8 +5,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from atoll.aggregate.gram import gram, squared_distances
+from atoll.aggregate.gram import squared_distances
 from atoll.aggregate.outliers import OutlierReport, find_outliers, lower_median
+from atoll.aggregate.passes import gram
 
 
 def outliers_of(points: dict[int, list[int]], kappa: str, f: int) -> OutlierReport:
