@@ -137,9 +137,7 @@ def train_round(
     state = read_seat_state(manifest, document.states[-1], store)
     losses: list[float] = []
     seconds = 0.0
-    while len(document.leaves) < manifest.inner.steps // manifest.inner.segment:
-        if document.leaves and document.leaves[-1].kind is LeafKind.DIVERGED:
-            break
+    while not _is_over(document, manifest):
         done = run(state, len(document.leaves), course)
         state = done.state
         document = _extended(document, done, task, store)
@@ -230,6 +228,12 @@ def _extended(
         states=(*document.states, cid),
         state_roots=(*document.state_roots, done.roots),
     )
+
+
+def _is_over(document: TraceDocument, manifest: Manifest) -> bool:
+    leaves = document.leaves
+    diverged = bool(leaves) and leaves[-1].kind is LeafKind.DIVERGED
+    return diverged or len(leaves) == manifest.segments
 
 
 def _progress(document: TraceDocument, done: SegmentRun) -> RoundProgress:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import pickle
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -90,3 +93,17 @@ def test_the_code_digest_covers_what_a_replay_runs() -> None:
     assert list(REPLAYED) == sorted(REPLAYED)
     assert len(code_digest()) == 32
     assert "train/step.py" in REPLAYED
+
+
+def test_data_and_sizes_need_no_torch() -> None:
+    """A submitter prepares data and sizes a job on a machine without torch."""
+    program = (
+        "import sys, atoll.train.data, atoll.train.layout, atoll.train.code\n"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_tasks_and_results_cross_into_a_worker_process(job: Job, trained: TrainedRound) -> None:
+    for value in (job.task, trained, job.replay_task(trained, 1), job.replay(trained, 1)):
+        assert pickle.loads(pickle.dumps(value)) == value
