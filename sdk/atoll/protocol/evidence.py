@@ -7,6 +7,7 @@ Rule of this file: the same sets as `RoundsAudit.sol`, one function for each rul
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from atoll.protocol.terms import is_quorum
@@ -15,11 +16,12 @@ from atoll.protocol.types import (
     Evidence,
     Fault,
     Outcome,
+    Phase,
     Terms,
     VerifierIndex,
     to_bitmap,
 )
-from atoll.protocol.views import BURNED_FAULTS, JobView, ReportRecord, VoteRecord
+from atoll.protocol.views import BURNED_FAULTS, JobView, ReportRecord, RoundWork, VoteRecord
 
 BREAKER_SEATS: Final = 3
 
@@ -110,13 +112,23 @@ def counted_replays(view: JobView) -> Bitmap:
     return to_bitmap(seats)
 
 
+def close_audit(view: JobView) -> RoundWork:
+    """The work of a round whose audit ends now: who was absent, and no dispute without a report."""
+    work = view.work
+    if view.state.phase not in {Phase.REPORT, Phase.CONFIRM}:
+        return work
+    absent = Bitmap(work.absent | absent_from_audit(view))
+    disputed = work.disputed if view.attempt_reports else Bitmap(0)
+    return replace(work, absent=absent, disputed=disputed)
+
+
 def compute_evidence(view: JobView) -> Evidence:
     """The bitmaps that follow once every report of the attempt is resolved.
 
     Accepted is what was revealed, not rejected, without an unresolved report, and replayed by a
     counted verifier. What is neither accepted nor rejected is unresolved.
     """
-    state, work = view.state, view.work
+    state, work = view.state, close_audit(view)
     remaining = state.revealed & ~state.rejected
     unresolved = remaining & (work.disputed | ~counted_replays(view))
     return Evidence(

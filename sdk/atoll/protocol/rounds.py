@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from atoll.protocol import events as ev
 from atoll.protocol.events import ContractEvent
-from atoll.protocol.evidence import absent_from_audit, contradicted_by, is_caught
+from atoll.protocol.evidence import close_audit, contradicted_by, is_caught
 from atoll.protocol.hashing import accumulate_commit, accumulate_reveal, tokens_root
 from atoll.protocol.membership import MEMBERSHIP_HANDLERS, Handler, put
 from atoll.protocol.merkle import claims_tree
@@ -279,18 +279,8 @@ def _report_resolved(view: JobView, event: ev.ReportResolved, block: BlockRef) -
     )
 
 
-def _close_audit(view: JobView) -> RoundWork:
-    """The audit is over: who was absent from it, and no dispute where nobody reported."""
-    work = view.work
-    if view.state.phase not in {Phase.REPORT, Phase.CONFIRM}:
-        return work
-    absent = Bitmap(work.absent | absent_from_audit(view))
-    disputed = work.disputed if view.attempt_reports else Bitmap(0)
-    return replace(work, absent=absent, disputed=disputed)
-
-
 def _circuit_broken(view: JobView, event: ev.CircuitBroken, block: BlockRef) -> JobView:
-    view = replace(view, work=_close_audit(view))
+    view = replace(view, work=close_audit(view))
     return _with(view, {"phase": Phase.HALTED, "deadline": 0})
 
 
@@ -306,7 +296,7 @@ def _attest_started(view: JobView, event: ev.AttestStarted, block: BlockRef) -> 
         "deadline": event.deadline,
         "cut_block_hash": ZERO_DIGEST,
     }
-    work = replace(_close_audit(view), cut=block, attestations={})
+    work = replace(close_audit(view), cut=block, attestations={})
     return _with(replace(view, work=work), state)
 
 
@@ -412,7 +402,7 @@ def _round_settled(view: JobView, event: ev.RoundSettled, block: BlockRef) -> Jo
 
 
 def _round_voided(view: JobView, event: ev.RoundVoided, block: BlockRef) -> JobView:
-    view = replace(view, work=_record_misses(replace(view, work=_close_audit(view))))
+    view = replace(view, work=_record_misses(replace(view, work=close_audit(view))))
     terms = view.require_terms()
     is_exhausted = event.attempt + 1 >= terms.attempts
     if event.reason == "NoneAccepted" or (event.reason == "NoQuorum" and is_exhausted):
