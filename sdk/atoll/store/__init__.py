@@ -6,7 +6,7 @@ Everything that moves between parties moves by CID, and whoever receives it trus
 from atoll.store.cid import DAG_CBOR, DAG_PB, RAW, Cid
 from atoll.store.errors import MalformedDag
 from atoll.store.fetch import FetchConfig, Fetcher
-from atoll.store.gateway import Gateway
+from atoll.store.gateway import Gateway, GatewayConfig
 from atoll.store.local import LocalStore
 from atoll.store.unixfs import LEGACY, V1, Added, Profile
 
@@ -21,6 +21,7 @@ __all__ = [
     "FetchConfig",
     "Fetcher",
     "Gateway",
+    "GatewayConfig",
     "LocalStore",
     "MalformedDag",
     "Profile",

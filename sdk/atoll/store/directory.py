@@ -158,19 +158,25 @@ def check_name(raw: bytes) -> str:
     return name
 
 
-def resolve_path(get_block: BlockSource, root: Cid, path: str) -> Cid:
-    """Follows `a/b/c` down from `root`.
+def resolve_path(get_block: BlockSource, root: Cid, path: str) -> tuple[Cid, dict[Cid, bytes]]:
+    """Follows `a/b/c` down from `root`; returns the CID it ends at and the blocks it led through.
 
     Raises:
         NotFound: a component does not exist.
         MalformedDag: a component leads through something that is not a directory.
     """
+    through: dict[Cid, bytes] = {}
+
+    def remembering(cid: Cid) -> bytes:
+        through[cid] = get_block(cid)
+        return through[cid]
+
     for name in filter(None, path.split("/")):
-        found = next((e for e in list_directory(get_block, root) if e.name == name), None)
+        found = next((e for e in list_directory(remembering, root) if e.name == name), None)
         if found is None:
             raise NotFound(f"{root} has no entry {name!r}")
         root = found.cid
-    return root
+    return root, through
 
 
 def walk_files(

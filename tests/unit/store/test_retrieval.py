@@ -9,11 +9,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import aiohttp
 import pytest
 from aiohttp import web
 
-from atoll.errors import ConfigError, NotFound, TooLarge
+from atoll.errors import NotFound, TooLarge
 from atoll.store import DAG_PB, Cid, FetchConfig, Fetcher, Gateway, LocalStore, MalformedDag
 from atoll.store.dagpb import Link, Node, encode_node
 from atoll.store.sources import SourceBook, normalise_gateway
@@ -225,34 +224,6 @@ async def test_no_gateway_is_an_answer_too(ours: LocalStore) -> None:
     async with Fetcher(ours, list, QUICK) as fetcher:
         with pytest.raises(NotFound, match="none is known"):
             await fetcher.get(Cid.of(b"x"), 1)
-
-
-async def test_the_gateways_answers(theirs: LocalStore) -> None:
-    cid = theirs.add_bytes(b"hello")
-    base = "/ipfs/" + str(cid)
-    async with (
-        serving(theirs, allow=lambda c: c == cid) as gateway,
-        aiohttp.ClientSession(gateway.url) as http,
-    ):
-        got = await http.get(base, headers={"Accept": "application/vnd.ipld.raw"})
-        assert (got.status, await got.read()) == (200, b"hello")
-        assert got.headers["Etag"] == f'"{cid}.raw"'
-        assert "immutable" in got.headers["Cache-Control"]
-        head = await http.head(base, params={"format": "raw"})
-        assert (head.status, head.headers["Content-Length"]) == (200, "5")
-        again = await http.get(base + "?format=raw", headers={"If-None-Match": f'"{cid}.raw"'})
-        assert again.status == 304
-        assert (await http.get(base)).status == 406
-        assert (await http.get("/ipfs/nonsense?format=raw")).status == 400
-        assert (await http.get(f"/ipfs/{Cid.of(b'no')}?format=raw")).status == 404
-
-
-async def test_a_port_in_use_says_what_to_do(theirs: LocalStore) -> None:
-    async with serving(theirs) as gateway:
-        port = int(gateway.url.rsplit(":", 1)[1])
-        with pytest.raises(ConfigError, match="in use") as caught:
-            await Gateway(theirs, port=port).start()
-        assert caught.value.next_step is not None
 
 
 @pytest.mark.parametrize(
