@@ -1,9 +1,10 @@
 """The journal: what this service has computed, signed and measured, on disk before it matters.
 
-Rule of this file: a row is durable (`synchronous=FULL`) when a method returns, and one slot is never
-signed twice with different content: the UNIQUE constraint of `signed`, not care, sees to it.
+Rule of this file: a row is durable (`synchronous=FULL`) when a method returns, and one slot is
+never signed twice with different content: the UNIQUE constraint of `signed` sees to it, not care.
 """
 
+# ruff: noqa: N818 - the names say what happened
 from __future__ import annotations
 
 import sqlite3

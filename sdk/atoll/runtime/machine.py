@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
-from atoll.protocol.rounds import JobView
 from atoll.protocol.types import Address
+from atoll.protocol.views import JobView
 from atoll.runtime.journal import Fact, Facts
 
 FIRST_RETRY_SECONDS = 2
@@ -75,8 +75,8 @@ class Finished:
     key: str
     facts: tuple[Fact, ...] = ()
     confirm_block: int = 0
-    """Block in which a transaction was mined; 0 for work. Until the view has reached that block, the
-    same command is not given again."""
+    """Block in which a transaction was mined; 0 for work. Until the view has reached that block,
+    the same command is not given again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +165,7 @@ def advance(state: State[S], event: Event, decide: Decide[S]) -> tuple[State[S],
     for decision in decisions:
         for command in decision.commands:
             wanted.setdefault(command.key, command)
-    stale = [
-        Cancel(key) for key, c in state.in_flight.items() if c.is_work and key not in wanted
-    ]
+    stale = [Cancel(key) for key, c in state.in_flight.items() if c.is_work and key not in wanted]
     fresh = [c for key, c in wanted.items() if key not in state.in_flight and _free(state, key)]
     gone = {cancel.key for cancel in stale}
     in_flight = {key: c for key, c in state.in_flight.items() if key not in gone}

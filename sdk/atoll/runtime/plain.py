@@ -69,8 +69,9 @@ def _build(hint: Any, data: Any) -> Any:
     if isinstance(hint, type) and issubclass(hint, Enum):
         return hint(data)
     if dataclasses.is_dataclass(hint):
-        fields = _hints(cast(type, hint))
-        return hint(**{f.name: _build(fields[f.name], data[f.name]) for f in _fields(hint)})
+        cls = cast(type, hint)
+        fields = _hints(cls)
+        return cls(**{f.name: _build(fields[f.name], data[f.name]) for f in _fields(cls)})
     if not isinstance(data, hint):
         raise TypeError(f"expected {hint.__name__}, got {type(data).__name__}")
     return data

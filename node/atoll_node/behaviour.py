@@ -1,0 +1,42 @@
+"""Where a provider decides for itself. Honest by default; a subclass departs from that on purpose.
+
+Rule of this file: every hook is a pure function of the view, so that a restarted provider departs
+in the same way. Overriding one can cost the bond: see PROVIDER.md for what is expected.
+"""
+
+from __future__ import annotations
+
+from atoll.protocol.types import Digest
+from atoll.protocol.views import JobView
+from atoll.store.cid import Cid
+
+
+class ProviderBehaviour:
+    """An honest provider.
+
+    Attributes:
+        train_function: the worker's function, `package.module:name`, with the signature of
+            `atoll_node.tasks.train`.
+    """
+
+    train_function: str = "atoll_node.tasks:train"
+
+    def train_extra(self, view: JobView) -> tuple[bytes, ...]:
+        """CIDs to fetch before training and to hand to the worker function as `extra`."""
+        return ()
+
+    def may_serve(self, cid: Cid) -> bool:
+        """Whether the gateway serves a block to others."""
+        return True
+
+    def commit_override(self, view: JobView, commitment: Digest) -> Digest:
+        """What is committed instead of the commitment to our own work."""
+        return commitment
+
+    def skips_commit(self, view: JobView) -> bool:
+        """Whether nothing is committed in this round."""
+        return False
+
+    def skips_reveal(self, view: JobView) -> bool:
+        """Whether a commitment of this round is never revealed."""
+        return False

@@ -1,0 +1,57 @@
+"""Effects that only a provider asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from atoll.protocol.types import Digest, Reveal, Slot
+from atoll.runtime.commands import Transaction, Work
+
+
+@dataclass(frozen=True, slots=True)
+class DoTrain(Work):
+    """Train one round in the worker.
+
+    Attributes:
+        slot: carries the attempt that trains.
+        opening: CID of the round's global state, `opening_digest` its digest.
+        optimiser: CID of the seat state whose moments are used; None opens with zero moments.
+        function: the worker function that trains.
+        extra: CIDs to have in the store beforehand.
+    """
+
+    slot: Slot
+    seat: int
+    data_seed: Digest
+    manifest: bytes
+    opening: bytes
+    opening_digest: Digest
+    optimiser: bytes | None
+    function: str
+    extra: tuple[bytes, ...]
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class SendCommit(Transaction):
+    """`guard` is the slot that this commitment claims in the journal before it is sent."""
+
+    round: int
+    attempt: int
+    commitment: Digest
+    guard: str
+
+    @property
+    def key(self) -> str:
+        return f"commit:{self.round}:{self.attempt}:{self.commitment.hex()[:16]}"
+
+
+@dataclass(frozen=True, slots=True)
+class SendReveal(Transaction):
+    round: int
+    attempt: int
+    reveal: Reveal
+
+    @property
+    def key(self) -> str:
+        return f"reveal:{self.round}:{self.attempt}:{self.reveal.trace_root.hex()[:16]}"

@@ -1,0 +1,45 @@
+"""What the provider's finished work leaves in the journal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from atoll.protocol.types import Digest, Reveal
+from atoll.runtime.facts import SHARED_KINDS
+from atoll.runtime.journal import Fact
+
+
+@dataclass(frozen=True, slots=True)
+class Trained(Fact):
+    """A trained round: what will be committed and revealed, salt included, and what is secret.
+
+    Attributes:
+        attempt: the attempt that trained.
+        opening: digest of the global state it started from; zero names round 0's.
+        last_state: CID of the last SeatState, whose moments open the seat's next round.
+        blind_key: the trace's blinds follow from it; opened after auditors have committed.
+    """
+
+    round: int
+    attempt: int
+    seat: int
+    data_seed: Digest
+    opening: Digest
+    reveal: Reveal
+    last_state: bytes
+    blind_key: bytes
+    loss: float
+    seconds: float
+
+    @property
+    def key(self) -> str:
+        return trained_key(self.round, self.attempt, self.seat, self.data_seed, self.opening)
+
+
+def trained_key(round_: int, attempt: int, seat: int, data_seed: Digest, opening: Digest) -> str:
+    """Everything that decides what is trained, so a reorg that changes any of it trains anew."""
+    what = f"{data_seed.hex()[:16]}:{opening.hex()[:16]}"
+    return f"train:{round_}:{attempt}:{seat}:{what}"
+
+
+KINDS: tuple[type[Fact], ...] = (*SHARED_KINDS, Trained)

@@ -1,0 +1,264 @@
+"""What is known, and what is still to be done, about the seats of the running audit.
+
+Rule of this file: pure. A seat's fault is what our own work showed; not knowing is not a fault, and
+missing data is one only when the time to wait for it is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from atoll.protocol.duties import duties_of, supplement_of
+from atoll.protocol.hashing import hash_fields, sha256, tag
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.merkle import merkle_root
+from atoll.protocol.sampling import NO_DUTY, SeatDuty
+from atoll.protocol.trace import leaf_count
+from atoll.protocol.types import (
+    NO_SEGMENT,
+    ZERO_DIGEST,
+    Digest,
+    Fault,
+    Phase,
+    Report,
+    SeatIndex,
+    SegmentIndex,
+    VerifierIndex,
+    bits,
+    to_bitmap,
+)
+from atoll.protocol.views import JobView
+from atoll.runtime.config import KeeperConfig
+from atoll.runtime.facts import OpeningReady, SpecReady, manifest_of
+from atoll.runtime.machine import Command, State
+from atoll.runtime.membership import opening_of
+from atoll_verifier.behaviour import VerifierBehaviour
+from atoll_verifier.commands import DoCheck, DoLink, DoReplay, DoScore, SeatWork
+from atoll_verifier.facts import (
+    LinkChecked,
+    RoundScored,
+    SeatChecked,
+    SegmentReplayed,
+    seat_work,
+)
+
+WITHHELD_MARGIN = 5
+"""The last 1/5 of a window is kept for saying what was found: until then missing data is asked for
+again."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifierSetup:
+    """What does not change while the service runs.
+
+    Attributes:
+        gateway_url: what is announced on chain.
+        auto_claim: `never`, `each` or `end`.
+    """
+
+    gateway_url: str
+    keeper: KeeperConfig = field(default_factory=KeeperConfig)
+    auto_claim: str = "end"
+    behaviour: VerifierBehaviour = field(default_factory=VerifierBehaviour)
+
+
+VerifierState: TypeAlias = State[VerifierSetup]
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """The running audit from one verifier's place."""
+
+    state: VerifierState
+    me: VerifierIndex
+    manifest: Manifest
+    spec: bytes
+    opening: OpeningReady
+
+    @classmethod
+    def of(cls, state: VerifierState) -> Audit | None:
+        """None where we are not in the round's snapshot, or lack what every check needs."""
+        me = state.view.active_verifier_of(state.me)
+        manifest, opening = manifest_of(state.facts), opening_of(state)
+        spec = state.facts.get(SpecReady, "spec")
+        if me is None or manifest is None or spec is None or opening is None:
+            return None
+        return cls(state, me, manifest, spec.manifest, opening)
+
+    @property
+    def view(self) -> JobView:
+        return self.state.view
+
+    @property
+    def is_late(self) -> bool:
+        """Whether what is still missing now counts as withheld."""
+        view, terms = self.view, self.manifest.terms
+        confirming = view.state.phase is Phase.CONFIRM
+        window = terms.confirm_seconds if confirming else terms.report_seconds
+        return self.state.now >= view.state.deadline - max(1, window // WITHHELD_MARGIN)
+
+    # --- a seat's work ---
+
+    def name(self, seat: SeatIndex) -> str:
+        return seat_work(self.view.train_slot, seat, self.view.reveals[seat])
+
+    def work(self, seat: SeatIndex) -> SeatWork:
+        """What every check of a revealed seat is made from."""
+        view, revealed = self.view, self.view.reveals[seat]
+        return SeatWork(
+            what=self.name(seat),
+            slot=view.train_slot,
+            seat=seat,
+            reveal=revealed.reveal,
+            gateway=view.gateways.get(revealed.account, ""),
+            data_seed=view.state.data_seed,
+            manifest=self.spec,
+            opening=self.opening.cid,
+            params_root=self.opening.params_root,
+            optimiser_root=view.opening_optimiser_root(seat),
+        )
+
+    def checked(self, seat: SeatIndex) -> SeatChecked | None:
+        return self.state.facts.get(SeatChecked, f"check:{self.name(seat)}")
+
+    def replayed(self, seat: SeatIndex, segment: int) -> SegmentReplayed | None:
+        return self.state.facts.get(SegmentReplayed, f"replay:{self.name(seat)}:{segment}")
+
+    def linked(self, seat: SeatIndex) -> LinkChecked | None:
+        return self.state.facts.get(LinkChecked, f"link:{self.name(seat)}")
+
+    def leaves(self, seat: SeatIndex) -> int:
+        inner = self.manifest.inner
+        return leaf_count(self.view.steps[seat], inner.steps, inner.segment)
+
+    # --- outliers and duties ---
+
+    @property
+    def revealed(self) -> list[SeatIndex]:
+        return [SeatIndex(seat) for seat in bits(self.view.state.revealed)]
+
+    def available(self) -> list[SeatIndex]:
+        """Seats whose update is here, well-formed, and of a whole round."""
+        steps = self.view.steps
+        sound = [seat for seat in self.revealed if steps[seat] == self.manifest.inner.steps]
+        return [s for s in sound if (c := self.checked(s)) is not None and not c.fault]
+
+    def scoring(self) -> DoScore | None:
+        """The scoring that fits the updates at hand; None while some check is still to come."""
+        waiting = (
+            seat
+            for seat in self.revealed
+            if self.checked(seat) is None and not self.state.is_missing(f"check:{self.name(seat)}")
+        )
+        if next(waiting, None) is not None:
+            return None
+        seats = self.available()
+        updates = tuple((int(s), self.view.reveals[s].reveal.update_cid) for s in seats)
+        slot, cids = self.view.train_slot, b"".join(cid for _, cid in updates)
+        at = f"{slot.round}:{slot.attempt}:{to_bitmap(seats):x}:{sha256(cids).hex()[:12]}"
+        return DoScore(at, slot.round, self.spec, self.opening.cid, updates)
+
+    def outliers(self) -> tuple[SeatIndex, ...] | None:
+        """Seats to replay in full; None until scored."""
+        scoring = self.scoring()
+        scored = None if scoring is None else self.state.facts.get(RoundScored, scoring.key)
+        return None if scored is None else tuple(map(SeatIndex, scored.flagged))
+
+    def duties(self) -> dict[SeatIndex, SeatDuty]:
+        """Our own assignments; outliers are added once they are known."""
+        return duties_of(self.view, self.manifest, self.me, self.outliers() or ())
+
+    def fallback(self) -> dict[SeatIndex, SeatDuty]:
+        """From half time: what falls to us because others have not balloted."""
+        return supplement_of(self.view, self.manifest, self.me, self.outliers() or ())
+
+    # --- what is known ---
+
+    def fault(self, seat: SeatIndex) -> Report | None:
+        """What our own work shows against a seat, the gravest first."""
+        checked = self.checked(seat)
+        if checked is not None and checked.fault:
+            evidence = sha256(checked.fault.encode())
+            return Report(seat, NO_SEGMENT, Fault.MALFORMED, evidence)
+        for segment in range(self.leaves(seat)):
+            done = self.replayed(seat, segment)
+            if done is not None and done.differs:
+                return Report(seat, SegmentIndex(segment), Fault.WRONG_REPLAY, done.computed)
+        linked = self.linked(seat)
+        if linked is not None and linked.fault:
+            evidence = sha256(linked.fault.encode())
+            return Report(seat, NO_SEGMENT, Fault.WRONG_LINK, evidence)
+        return None
+
+    def missing(self, seat: SeatIndex, duty: SeatDuty) -> Report | None:
+        """The report of data that nobody served, if anything we need is missing.
+
+        Its segment i names state i of the trace document, the last state included.
+        """
+        if self.checked(seat) is None:
+            gone = self.state.is_missing(f"check:{self.name(seat)}")
+            return Report(seat, NO_SEGMENT, Fault.WITHHELD, ZERO_DIGEST) if gone else None
+        for segment in sorted(duty.segments):
+            key = f"replay:{self.name(seat)}:{segment}"
+            if self.replayed(seat, segment) is None and self.state.is_missing(key):
+                return Report(seat, segment, Fault.WITHHELD, ZERO_DIGEST)
+        if duty.link and self.linked(seat) is None:
+            gone = self.state.is_missing(f"link:{self.name(seat)}")
+            last = SegmentIndex(self.leaves(seat))
+            return Report(seat, last, Fault.WITHHELD, ZERO_DIGEST) if gone else None
+        return None
+
+    def is_done(self, seat: SeatIndex, duty: SeatDuty) -> bool:
+        """Whether nothing more needs to be looked at before saying something about the seat."""
+        if self.fault(seat) is not None:
+            return True
+        done = all(self.replayed(seat, s) is not None for s in duty.segments)
+        linked = not duty.link or self.linked(seat) is not None
+        return self.checked(seat) is not None and done and linked
+
+    def verified(self, seat: SeatIndex, duty: SeatDuty) -> int:
+        """Bitmap of the duty's segments that replayed to the trace's digests."""
+        good = (s for s in duty.segments if (r := self.replayed(seat, s)) and not r.differs)
+        return to_bitmap(good)
+
+    # --- what to do ---
+
+    def tasks(self, seat: SeatIndex, duty: SeatDuty) -> Iterable[Command]:
+        """The work that a seat still needs, cheapest first; none once a fault is known.
+
+        Replays come one at a time, since a fault found by one saves the rest.
+        """
+        if self.fault(seat) is not None:
+            return
+        work = self.work(seat)
+        if self.checked(seat) is None:
+            yield DoCheck(work)
+            return
+        for segment in sorted(duty.segments):
+            if self.replayed(seat, segment) is None:
+                task = DoReplay(work, segment)
+                yield task
+                if not self.state.is_missing(task.key):
+                    return
+        if duty.link and self.linked(seat) is None:
+            yield DoLink(work)
+
+    def replay_root(self, duties: dict[SeatIndex, SeatDuty]) -> Digest:
+        """Root over the step roots computed for these duties; zero where none was replayed."""
+        leaves = [
+            hash_fields(
+                ("bytes32", "uint16", "uint16", "bytes32"),
+                (tag("atoll.replay.v1"), seat, segment, done.step_root),
+            )
+            for seat, duty in sorted(duties.items())
+            for segment in sorted(duty.segments)
+            if (done := self.replayed(seat, segment)) is not None
+        ]
+        return merkle_root(leaves) if leaves else ZERO_DIGEST
+
+
+def duty_of(duties: dict[SeatIndex, SeatDuty], seat: SeatIndex) -> SeatDuty:
+    """A seat's duty; none where it is not ours."""
+    return duties.get(seat, NO_DUTY)

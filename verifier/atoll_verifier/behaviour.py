@@ -1,0 +1,47 @@
+"""Where a verifier decides for itself. Honest by default; a subclass departs from that on purpose.
+
+Rule of this file: every hook is a pure function of the view, so that a restarted verifier departs
+in the same way. Overriding one can cost the fee and the bond: see VERIFIER.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from atoll.protocol.types import Finding, Report
+from atoll.protocol.views import JobView
+
+
+@dataclass(frozen=True, slots=True)
+class Ballot:
+    findings: tuple[Finding, ...]
+    reports: tuple[Report, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Votes:
+    """Bit i speaks of report i."""
+
+    agree: int
+    disagree: int
+    cannot_fetch: int
+
+
+class VerifierBehaviour:
+    """An honest verifier."""
+
+    def is_offline(self, view: JobView) -> bool:
+        """Whether the rounds' work (ballots, votes, attestations, pokes) is left undone."""
+        return False
+
+    def skips_replays(self, view: JobView) -> bool:
+        """Whether every assigned segment is claimed as replayed without looking at it."""
+        return False
+
+    def ballot_override(self, view: JobView, ballot: Ballot) -> Ballot:
+        """What is balloted instead of what was found."""
+        return ballot
+
+    def vote_override(self, view: JobView, votes: Votes) -> Votes:
+        """What is voted instead of what was found."""
+        return votes

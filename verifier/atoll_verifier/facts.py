@@ -1,0 +1,151 @@
+"""What the verifier's finished work, and what it signed, leave in the journal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from atoll.protocol.types import Digest, Finding, Report, Slot, Verdict
+from atoll.protocol.views import SeatReveal
+from atoll.runtime.facts import SHARED_KINDS
+from atoll.runtime.journal import Fact
+
+
+@dataclass(frozen=True, slots=True)
+class SeatChecked(Fact):
+    """The cheap checks of a seat's update and trace; `fault` is empty where they passed."""
+
+    what: str
+    fault: str
+
+    @property
+    def key(self) -> str:
+        return f"check:{self.what}"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentReplayed(Fact):
+    """A segment was trained again; `differs` is empty where every digest matched."""
+
+    what: str
+    segment: int
+    differs: str
+    computed: Digest
+    step_root: Digest
+    steps: int
+    seconds: float
+
+    @property
+    def key(self) -> str:
+        return f"replay:{self.what}:{self.segment}"
+
+
+@dataclass(frozen=True, slots=True)
+class LinkChecked(Fact):
+    """The update was held against the last state; `fault` is empty where it follows from it."""
+
+    what: str
+    fault: str
+
+    @property
+    def key(self) -> str:
+        return f"link:{self.what}"
+
+
+@dataclass(frozen=True, slots=True)
+class RoundScored(Fact):
+    """Which of the available updates stand out so far that they are replayed in full."""
+
+    what: str
+    flagged: tuple[int, ...]
+
+    @property
+    def key(self) -> str:
+        return f"score:{self.what}"
+
+
+@dataclass(frozen=True, slots=True)
+class RoundMerged(Fact):
+    """The next global state, from the accepted updates; it is in the store."""
+
+    what: str
+    cid: bytes
+    digest: Digest
+
+    @property
+    def key(self) -> str:
+        return f"merge:{self.what}"
+
+
+class Signed(Fact):
+    """What was decided to be said on chain: after a restart it is said again, and nothing else."""
+
+    __slots__ = ()
+
+    def content(self) -> bytes:
+        """What the journal's guard compares: equal iff the same thing is said."""
+        return repr(self).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class BallotSigned(Signed):
+    what: str
+    findings: tuple[Finding, ...]
+    reports: tuple[Report, ...]
+    replay_root: Digest
+
+    @property
+    def key(self) -> str:
+        return f"ballot:{self.what}"
+
+
+@dataclass(frozen=True, slots=True)
+class VoteSigned(Signed):
+    what: str
+    agree: int
+    disagree: int
+    cannot_fetch: int
+
+    @property
+    def key(self) -> str:
+        return f"vote:{self.what}"
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictSigned(Signed):
+    """The verdict attested in a slot after one cut, with the preimage that settling needs."""
+
+    what: str
+    verdict: Verdict
+    verdict_hash: Digest
+
+    @property
+    def key(self) -> str:
+        return f"verdict:{self.what}"
+
+    def content(self) -> bytes:
+        return self.verdict_hash
+
+
+KINDS: tuple[type[Fact], ...] = (
+    *SHARED_KINDS,
+    SeatChecked,
+    SegmentReplayed,
+    LinkChecked,
+    RoundScored,
+    RoundMerged,
+    BallotSigned,
+    VoteSigned,
+    VerdictSigned,
+)
+
+
+def seat_work(train_slot: Slot, seat: int, revealed: SeatReveal) -> str:
+    """Names a seat's revealed work; another reveal after a reorg is other work."""
+    reveal = revealed.reveal
+    digests = f"{reveal.trace_root.hex()[:12]}{reveal.update_digest.hex()[:12]}"
+    return f"{train_slot.round}:{train_slot.attempt}:{seat}:{digests}"
+
+
+def slot_text(slot: Slot) -> str:
+    """Round and attempt; the job is the journal's own column."""
+    return f"{slot.round}:{slot.attempt}"
