@@ -1,8 +1,8 @@
 """Runs a command that ends when whoever started it ends, however that happens.
 
 Started as `python leash.py COMMAND…` in a session of its own, with a pipe as standard input whose
-other end only the starter holds. The command keeps this process's pid; a watcher beside it kills the
-whole group as soon as the pipe closes. Standard library only: it starts in milliseconds.
+other end only the starter holds. The command keeps this process's pid; a watcher beside it kills
+the whole group as soon as the pipe closes. Standard library only: it starts in milliseconds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def main(command: list[str]) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     try:
-        os.execvp(command[0], command)
+        os.execvp(command[0], command)  # noqa: S606 (the starter's own command)
     except OSError as error:
         sys.stderr.write(f"cannot run {command[0]}: {error.strerror}\n")
         os._exit(127)

@@ -1,0 +1,12 @@
+"""Departures from the protocol, by name: what each strategy really does, inside a real process."""
+
+from __future__ import annotations
+
+from atoll_devnet.cheats.catalogue import (
+    PROVIDER_CHEATS,
+    VERIFIER_CHEATS,
+    provider_behaviour,
+    verifier_behaviour,
+)
+
+__all__ = ["PROVIDER_CHEATS", "VERIFIER_CHEATS", "provider_behaviour", "verifier_behaviour"]

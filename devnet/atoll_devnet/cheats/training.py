@@ -1,0 +1,233 @@
+"""The training that cheating providers do, as their worker processes run it.
+
+Rule of this file: every function has the signature of `atoll_node.tasks.train`, and departs from it
+in the one way that its name says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from hashlib import sha256
+
+import numpy as np
+from torch import Tensor
+
+from atoll.aggregate import codec
+from atoll.aggregate.header import CodecId, header
+from atoll.aggregate.layout import Layout
+from atoll.protocol.prf import batch_digest
+from atoll.protocol.trace import LeafKind
+from atoll.protocol.types import Digest
+from atoll.store.cid import DAG_CBOR, Cid
+from atoll.store.local import LocalStore
+from atoll.train.init import initial_global_state
+from atoll.train.probe import configure_native
+from atoll.train.round import (
+    SegmentRunner,
+    TrainedRound,
+    TrainTask,
+    read_global_state,
+    read_seat_state,
+    train_round,
+)
+from atoll.train.segment import Course, SegmentRun, run_segment
+from atoll.train.state import GlobalState, SeatState
+from atoll_node.tasks import TrainOutcome, outcome_of
+
+PLANTED = b"Trust the atoll. "
+SCALE = 10.0
+FIRST_LOSS = 5.5
+"""About what an untrained byte model has."""
+UPDATE_LIMIT = 1 << 30
+
+Extra = tuple[bytes, ...]
+
+
+def lazy(task: TrainTask, store_dir: str, extra: Extra) -> TrainOutcome:
+    """Trains segments 1, 3, 5…; where the others end is guessed from the moments."""
+    del extra
+    return outcome_of(_train(task, store_dir, _Guesser(trains_odd=True)))
+
+
+def poison_segment(task: TrainTask, store_dir: str, extra: Extra) -> TrainOutcome:
+    """Trains one segment of the round on planted text; which one changes with the round."""
+    del extra
+    # Never the last: every auditor replays that one.
+    poisoned = task.slot.round % max(1, task.manifest.segments - 1)
+
+    def run(state: SeatState, segment: int, course: Course) -> SegmentRun:
+        if segment == poisoned:
+            planted = np.frombuffer(PLANTED, dtype=np.uint8).astype(course.tokens.dtype)
+            course = replace(course, tokens=np.resize(planted, len(course.tokens)))
+        return run_segment(state, segment, course)
+
+    return outcome_of(_train(task, store_dir, run))
+
+
+def wrong_data(task: TrainTask, store_dir: str, extra: Extra) -> TrainOutcome:
+    """Names the drawn batches and trains on what lies half the data set further on."""
+    del extra
+
+    def run(state: SeatState, segment: int, course: Course) -> SegmentRun:
+        shifted = np.roll(course.tokens, len(course.tokens) // 2)
+        return run_segment(state, segment, replace(course, tokens=shifted))
+
+    return outcome_of(_train(task, store_dir, run))
+
+
+def sign_flip(task: TrainTask, store_dir: str, extra: Extra) -> TrainOutcome:
+    """An honest round with the update negated."""
+    del extra
+    return _with_scaled_update(task, store_dir, -1.0)
+
+
+def scale(task: TrainTask, store_dir: str, extra: Extra) -> TrainOutcome:
+    """An honest round with the update ten times as large."""
+    del extra
+    return _with_scaled_update(task, store_dir, SCALE)
+
+
+def garbage_bytes(task: TrainTask, store_dir: str, extra: Extra) -> TrainOutcome:
+    """An honest trace with an update of noise."""
+    del extra
+    honest = _train(task, store_dir)
+    noise = sha256(honest.update).digest() * (len(honest.update) // 64)
+    return _with_update(honest, noise, LocalStore(store_dir))
+
+
+def garbage_nan(task: TrainTask, store_dir: str, extra: Extra) -> TrainOutcome:
+    """An honest header followed by as many fp32 NaNs as fit."""
+    del extra
+    honest, store = _train(task, store_dir), LocalStore(store_dir)
+    head = _update_header(read_global_state(task.manifest, task.global_state_cid, store))
+    body = len(honest.update) - len(head)
+    nans = np.full(body // 4 + 1, np.nan, dtype="<f4").tobytes()[:body]
+    return _with_update(honest, head + nans, store)
+
+
+def garbage_shapes(task: TrainTask, store_dir: str, extra: Extra) -> TrainOutcome:
+    """The canonical update of a model with one tensor fewer."""
+    del extra
+    honest, store = _train(task, store_dir), LocalStore(store_dir)
+    model = read_global_state(task.manifest, task.global_state_cid, store)
+    kept = sorted(model.params)[1:]
+    delta = {name: model.params[name] * 0 for name in kept}
+    exponents = {name: model.exponents[name] for name in kept}
+    return _with_update(honest, codec.encode(delta, exponents), store)
+
+
+def stale_model(task: TrainTask, store_dir: str, extra: Extra) -> TrainOutcome:
+    """Trains from the model of the round before and claims to have opened with the current one.
+
+    `extra` is that model's CID from round 2 on; round 1's is the initial model.
+    """
+    configure_native()
+    if task.slot.round == 0:
+        return outcome_of(_train(task, store_dir))
+    store = LocalStore(store_dir)
+    if extra:
+        stale = extra[0]
+    else:
+        stale = store.add_bytes(initial_global_state(task.manifest).to_bytes()).to_bytes()
+    trained = _train(replace(task, global_state_cid=stale), store_dir)
+    return outcome_of(_with_opening(trained, _claimed_opening(task, store), store))
+
+
+def copied(task: TrainTask, store_dir: str, extra: Extra) -> TrainOutcome:
+    """No training at all: a made-up trace, and the update in `extra` where there is one."""
+    made_up, store = _train(task, store_dir, _Guesser(trains_odd=False)), LocalStore(store_dir)
+    if not extra:
+        return outcome_of(made_up)
+    model = read_global_state(task.manifest, task.global_state_cid, store)
+    head = _update_header(model)
+    other = store.read_bytes(Cid.from_bytes(extra[0]), UPDATE_LIMIT)
+    # The header names the round's grid; the values are the other seat's.
+    return _with_update(made_up, head + other[len(head) :], store)
+
+
+class _Guesser:
+    """A segment runner that moves along the moments instead of training.
+
+    Args:
+        trains_odd: whether segments 1, 3, 5… are trained after all.
+    """
+
+    def __init__(self, trains_odd: bool) -> None:
+        self._trains_odd = trains_odd
+        self._loss = FIRST_LOSS
+
+    def __call__(self, state: SeatState, segment: int, course: Course) -> SegmentRun:
+        if self._trains_odd and segment % 2 == 1:
+            done = run_segment(state, segment, course)
+            self._loss = done.losses[-1]
+            return done
+        return self._guess(state, segment, course)
+
+    def _guess(self, state: SeatState, segment: int, course: Course) -> SegmentRun:
+        inner = course.manifest.inner
+        first, steps = segment * inner.segment, inner.segment
+        distance, eps = float(Decimal(inner.lr)) * steps, float(Decimal(inner.eps))
+        moved: dict[str, Tensor] = {
+            name: p - distance * state.m[name] / (state.v[name].sqrt() + eps)
+            for name, p in state.params.items()
+        }
+        after = replace(
+            state, params=moved, count=state.count + steps, batches=state.batches + steps
+        )
+        self._loss *= 0.995
+        roots = after.roots()
+        made_up = [Digest(sha256(roots.digest() + bytes([i])).digest()) for i in range(steps - 1)]
+        return SegmentRun(
+            state=after,
+            roots=roots,
+            kind=LeafKind.OK,
+            first_step=first,
+            last_step=first + steps - 1,
+            batch_digest=batch_digest([course.offsets(first + i) for i in range(steps)]),
+            step_digests=(*made_up, roots.digest()),
+            losses=(self._loss,) * steps,
+            seconds=0.0,
+        )
+
+
+def _train(task: TrainTask, store_dir: str, run: SegmentRunner = run_segment) -> TrainedRound:
+    configure_native()
+    return train_round(task, LocalStore(store_dir), run=run)
+
+
+def _with_scaled_update(task: TrainTask, store_dir: str, factor: float) -> TrainOutcome:
+    honest, store = _train(task, store_dir), LocalStore(store_dir)
+    model = read_global_state(task.manifest, task.global_state_cid, store)
+    last = read_seat_state(task.manifest, honest.document.states[-1], store)
+    delta = {name: (p - last.params[name]) * factor for name, p in model.params.items()}
+    return _with_update(honest, codec.encode(delta, model.exponents), store)
+
+
+def _with_update(honest: TrainedRound, update: bytes, store: LocalStore) -> TrainOutcome:
+    cid = store.add_bytes(update).to_bytes()
+    return outcome_of(replace(honest, update=update, update_cid=cid))
+
+
+def _with_opening(trained: TrainedRound, opening: SeatState, store: LocalStore) -> TrainedRound:
+    """The same trace with another opening state; its leaves do not speak of it."""
+    cid = store.add_bytes(opening.to_bytes()).to_bytes()
+    document = replace(
+        trained.document,
+        states=(cid, *trained.document.states[1:]),
+        state_roots=(opening.roots(), *trained.document.state_roots[1:]),
+    )
+    trace_cid = store.add_block(document.to_bytes(), DAG_CBOR).to_bytes()
+    return replace(trained, document=document, trace_cid=trace_cid)
+
+
+def _claimed_opening(task: TrainTask, store: LocalStore) -> SeatState:
+    model = read_global_state(task.manifest, task.global_state_cid, store)
+    optimiser = None
+    if task.opening_optimiser is not None:
+        optimiser = read_seat_state(task.manifest, task.opening_optimiser, store)
+    return SeatState.opening(model, optimiser)
+
+
+def _update_header(model: GlobalState) -> bytes:
+    return header(CodecId.GRID8, Layout.of_tensors(model.params), model.exponents)

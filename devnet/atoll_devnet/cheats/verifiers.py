@@ -1,0 +1,56 @@
+"""What cheating verifiers decide."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from hashlib import sha256
+
+from atoll.protocol.types import Digest, Fault, Finding, Report, SegmentIndex, bits
+from atoll.protocol.views import JobView
+from atoll_verifier.behaviour import Ballot, VerifierBehaviour, Votes
+
+
+class RubberStamp(VerifierBehaviour):
+    """Claims every segment unseen, and stands by it when someone else reports one."""
+
+    def skips_replays(self, view: JobView) -> bool:
+        return True
+
+    def vote_override(self, view: JobView, votes: Votes) -> Votes:
+        return Votes(
+            agree=0, disagree=votes.agree | votes.disagree | votes.cannot_fetch, cannot_fetch=0
+        )
+
+
+class FalseAccuse(VerifierBehaviour):
+    """Turns its first good finding into a report."""
+
+    def ballot_override(self, view: JobView, ballot: Ballot) -> Ballot:
+        if not ballot.findings:
+            return ballot
+        first = ballot.findings[0]
+        segment = bits(first.segments)[0]
+        made_up = Digest(sha256(f"{view.job_id}:{view.state.round}".encode()).digest())
+        report = Report(first.seat, SegmentIndex(segment), Fault.WRONG_REPLAY, made_up)
+        rest = first.segments & ~(1 << segment)
+        kept = (Finding(first.seat, rest),) if rest else ()
+        return replace(
+            ballot,
+            findings=(*kept, *ballot.findings[1:]),
+            reports=(*ballot.reports, report),
+        )
+
+
+class Offline(VerifierBehaviour):
+    """Joins, says it is ready, and is never heard of again."""
+
+    def is_offline(self, view: JobView) -> bool:
+        return True
+
+
+BEHAVIOURS: Mapping[str, type[VerifierBehaviour]] = {
+    "rubber-stamp": RubberStamp,
+    "false-accuse": FalseAccuse,
+    "offline": Offline,
+}
