@@ -21,6 +21,10 @@ class ProviderBehaviour:
 
     train_function: str = "atoll_node.tasks:train"
 
+    def may_join(self, view: JobView) -> bool:
+        """Whether to take a seat now, everything else being ready."""
+        return True
+
     def train_extra(self, view: JobView) -> tuple[bytes, ...]:
         """CIDs to fetch before training and to hand to the worker function as `extra`."""
         return ()

@@ -119,6 +119,8 @@ def _obstacle(state: ProviderState) -> str:
         return "was rejected; joins again only when told to"
     if awaits_release(state, Role.PROVIDER):
         return "joins again once the earlier bond is released"
+    if not state.setup.behaviour.may_join(state.view):
+        return "waits with joining, as its behaviour says"
     return ""
 
 
