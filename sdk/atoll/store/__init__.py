@@ -4,8 +4,9 @@ Everything that moves between parties moves by CID, and whoever receives it trus
 """
 
 from atoll.store.cid import DAG_CBOR, DAG_PB, RAW, Cid
+from atoll.store.download import FetchConfig
 from atoll.store.errors import MalformedDag
-from atoll.store.fetch import FetchConfig, Fetcher
+from atoll.store.fetch import Fetcher, Progress
 from atoll.store.gateway import Gateway, GatewayConfig
 from atoll.store.local import LocalStore
 from atoll.store.unixfs import LEGACY, V1, Added, Profile
@@ -25,4 +26,5 @@ __all__ = [
     "LocalStore",
     "MalformedDag",
     "Profile",
+    "Progress",
 ]

@@ -114,6 +114,15 @@ def is_directory(cid: Cid, block: bytes) -> bool:
     return decode_header(decode_node(block).data)[0] in (Kind.DIRECTORY, Kind.HAMT)
 
 
+def list_links(cid: Cid, block: bytes) -> list[Cid]:
+    """What one directory block names: entries, and further shards of it.
+
+    Raises:
+        MalformedDag: not DAG-PB.
+    """
+    return [link.cid for link in decode_node(block).links] if cid.codec == DAG_PB else []
+
+
 def list_directory(get_block: BlockSource, root: Cid) -> Iterator[DirectoryEntry]:
     """The entries of a directory, in the order of its blocks.
 

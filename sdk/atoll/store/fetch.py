@@ -1,52 +1,46 @@
-"""Gets content from gateways that owe us nothing.
-
-Rule of this file: nothing received is used before it matches the CID that was asked for, and no
-request can cost more than its caps in bytes and seconds, whatever the other side sends.
-"""
+"""Brings files and folders into a store from gateways that owe us nothing."""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
-
-import aiohttp
+from typing import Self
 
 from atoll.errors import CorruptBlock, NotFound, TooLarge
 from atoll.store.cid import RAW, Cid
-from atoll.store.gateway import RAW_TYPE
+from atoll.store.directory import MAX_FOLDER_DEPTH, is_directory, list_links
+from atoll.store.download import Downloader, FetchConfig, cancel
+from atoll.store.errors import MalformedDag
 from atoll.store.local import LocalStore
-from atoll.store.sources import Source, SourceBook
-from atoll.store.unixfs import MAX_BLOCK_BYTES, FileWalk
+from atoll.store.sources import SourceBook
+from atoll.store.unixfs import FileWalk
 
-_READ_BYTES: Final = 1 << 18
+_CAR_OVERHEAD = 1 << 20
+_MAX_ENTRIES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class FetchConfig:
-    """Limits of every fetch.
+class Progress:
+    """How far a fetch has come.
 
     Attributes:
-        parallel: blocks requested at once in one fetch.
-        connect_timeout_s: to open a connection.
-        block_timeout_s: for a whole block, however slowly its bytes keep coming.
-        hedge_s: after which a second source is asked for a block that is still on its way.
-        passes: how often all sources are asked before a block counts as not found.
-        pass_pause_s: pause before the second pass, doubled before each later one.
-        max_block_bytes: the largest block accepted.
+        file_bytes: bytes of the file; None until its root has arrived.
+        done_bytes: of these, how many are in the store.
+        blocks: blocks looked at, those already here included.
+        bytes_down: bytes received by this fetcher since it was made.
     """
 
-    parallel: int = 8
-    connect_timeout_s: float = 5.0
-    block_timeout_s: float = 20.0
-    hedge_s: float = 1.5
-    passes: int = 3
-    pass_pause_s: float = 0.25
-    max_block_bytes: int = MAX_BLOCK_BYTES
+    file_bytes: int | None
+    done_bytes: int
+    blocks: int
+    bytes_down: int
+
+
+OnProgress = Callable[[Progress], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +53,7 @@ class _Want:
 
 
 class Fetcher:
-    """Fetches files into a store, from any gateway that has them.
+    """Fetches into a store, from any gateway that has the blocks.
 
     Use it as an async context manager, or call `close`.
 
@@ -76,11 +70,8 @@ class Fetcher:
         config: FetchConfig | None = None,
     ) -> None:
         self._store = store
-        self._gateways = gateways
         self._config = config or FetchConfig()
-        self._session: aiohttp.ClientSession | None = None
-        self.sources = SourceBook(time.monotonic)
-        self.bytes_down = 0
+        self._downloader = Downloader(gateways, store.put_block, self._config)
 
     async def __aenter__(self) -> Self:
         return self
@@ -95,29 +86,46 @@ class Fetcher:
 
     async def close(self) -> None:
         """Closes every connection."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
+        await self._downloader.close()
+
+    @property
+    def bytes_down(self) -> int:
+        """Bytes received so far, wasted ones included."""
+        return self._downloader.bytes_down
+
+    @property
+    def sources(self) -> SourceBook:
+        """What is known of each gateway."""
+        return self._downloader.sources
 
     async def get(self, cid: Cid, max_bytes: int, prefer: Sequence[str] = ()) -> bytes:
         """Fetches a file and returns its bytes; arguments and errors as `fetch`."""
-        await self.fetch(cid, max_bytes, prefer)
-        return await asyncio.to_thread(self._store.read_bytes, cid, max_bytes)
+        with self._store.holding():
+            await self.fetch(cid, max_bytes, prefer)
+            return await asyncio.to_thread(self._store.read_bytes, cid, max_bytes)
 
     async def get_file(
         self, cid: Cid, path: Path | str, max_bytes: int, prefer: Sequence[str] = ()
     ) -> int:
         """Fetches a file and writes it to `path`, whole or not at all; returns its size."""
-        await self.fetch(cid, max_bytes, prefer)
-        return await asyncio.to_thread(self._store.read_file_to, cid, path, max_bytes)
+        with self._store.holding():
+            await self.fetch(cid, max_bytes, prefer)
+            return await asyncio.to_thread(self._store.read_file_to, cid, path, max_bytes)
 
-    async def fetch(self, cid: Cid, max_bytes: int, prefer: Sequence[str] = ()) -> None:
+    async def fetch(
+        self,
+        cid: Cid,
+        max_bytes: int,
+        prefer: Sequence[str] = (),
+        on_progress: OnProgress | None = None,
+    ) -> None:
         """Brings every block of a file into the store; blocks already there are not fetched again.
 
         Args:
             cid: the file's root, or a DAG-CBOR block.
             max_bytes: the largest file accepted.
             prefer: gateways to ask before the others.
+            on_progress: called after each block.
 
         Raises:
             NotFound: no source delivered some block; what arrived stays, so a repeat resumes.
@@ -125,7 +133,7 @@ class Fetcher:
             MalformedDag: the blocks are authentic but not a file.
             DiskFull: no room.
         """
-        walk = FileWalk(cid, max_bytes)
+        tally = _Tally(FileWalk(cid, max_bytes), on_progress, self._downloader)
         stack = [_Want(cid, None, 0)]
         running: dict[asyncio.Task[bytes | None], _Want] = {}
         try:
@@ -136,9 +144,64 @@ class Fetcher:
                 done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     want = running.pop(task)
-                    stack.extend(_children(walk, want, task.result()))
+                    stack.extend(tally.children(want, task.result()))
         finally:
-            await _cancel(running)
+            await cancel(running)
+
+    async def fetch_car(self, cid: Cid, max_bytes: int, gateway: str) -> None:
+        """As `fetch`, but asks one gateway for all blocks in one stream; the rest come one by one.
+
+        It saves a request a block, which pays for many small blocks. A block that is not part of
+        the file ends the stream and counts as a lie.
+
+        Raises:
+            As `fetch`.
+        """
+        tally = _Tally(FileWalk(cid, max_bytes), None, self._downloader)
+        wanted = {cid.digest: _Want(cid, None, 0)}
+        taken: set[bytes] = set()
+        cap = max_bytes + max_bytes // 16 + _CAR_OVERHEAD
+        try:
+            async with aclosing(self._downloader.car(cid, gateway, cap)) as blocks:
+                async for found, block in blocks:
+                    want = wanted.pop(found.digest, None)
+                    if want is None and found.digest not in taken:
+                        raise CorruptBlock(f"{gateway} sent {found}, which nobody asked for")
+                    if want is not None:
+                        taken.add(found.digest)
+                        await asyncio.to_thread(self._store.put_block, want.cid, block)
+                        for below in tally.children(want, block):
+                            wanted.setdefault(below.cid.digest, below)
+        except CorruptBlock:
+            self.sources.distrust(gateway)
+        except (NotFound, TooLarge):
+            pass  # what it did send is kept; others are asked for what is missing
+        await self.fetch(cid, max_bytes)
+
+    async def fetch_tree(self, cid: Cid, max_bytes: int, prefer: Sequence[str] = ()) -> None:
+        """Brings a file, or a folder with everything below it, into the store.
+
+        Args:
+            cid: the root.
+            max_bytes: the most that all files may have together.
+            prefer: gateways to ask before the others.
+
+        Raises:
+            As `fetch`; MalformedDag also for folders nested or filled without end.
+        """
+        left, entries = max_bytes, 0
+        stack = [(cid, 0)]
+        while stack:
+            below, depth = stack.pop()
+            if below.codec == RAW or not is_directory(below, await self.fetch_block(below, prefer)):
+                await self.fetch(below, left, prefer)
+                left -= await asyncio.to_thread(self._store.file_bytes, below)
+                continue
+            links = list_links(below, await self.fetch_block(below, prefer))
+            entries += len(links)
+            if depth > MAX_FOLDER_DEPTH or entries > _MAX_ENTRIES:
+                raise MalformedDag(f"{cid} holds more folders than anyone would make")
+            stack.extend((link, depth + 1) for link in reversed(links))
 
     async def fetch_block(self, cid: Cid, prefer: Sequence[str] = ()) -> bytes:
         """Returns one block, from the store or else from a gateway (and then stores it).
@@ -148,124 +211,57 @@ class Fetcher:
             DiskFull: no room.
         """
         try:
-            return await asyncio.to_thread(self._store.get_block, cid)
+            if await asyncio.to_thread(self._store.claim, cid) is not None:
+                return await asyncio.to_thread(self._store.get_block, cid)
         except (NotFound, CorruptBlock):
-            return await self._from_anyone(cid, prefer)
+            pass  # gone or damaged since: fetched like any other
+        return await self._downloader.block(cid, prefer)
 
     async def _bring(self, want: _Want, prefer: Sequence[str]) -> bytes | None:
         """One block's bytes; None for a leaf that is already here with the right size."""
         if want.cid.codec == RAW and want.claimed_bytes is not None:
-            size = await asyncio.to_thread(self._store.block_bytes, want.cid)
+            size = await asyncio.to_thread(self._store.claim, want.cid)
             if size == want.claimed_bytes:
                 return None
         return await self.fetch_block(want.cid, prefer)
 
-    async def _from_anyone(self, cid: Cid, prefer: Sequence[str]) -> bytes:
-        reasons: dict[str, str] = {}
-        for attempt in range(self._config.passes):
-            if attempt:
-                await asyncio.sleep(self._config.pass_pause_s * 2 ** (attempt - 1))
-            preferred = self.sources.ranked(prefer)
-            others = [s for s in self.sources.ranked(self._gateways()) if s not in preferred]
-            block = await self._race(cid, preferred + others, reasons)
-            if block is not None:
-                return block
-        told = "; ".join(f"{url}: {reason}" for url, reason in reasons.items())
-        raise NotFound(
-            f"no gateway delivered {cid} ({told or 'none is known'})",
-            next_step="check that a gateway which holds it is running and reachable",
-        )
 
-    async def _race(self, cid: Cid, sources: list[Source], reasons: dict[str, str]) -> bytes | None:
-        """Asks source after source, the next when one fails or is slow; the first block wins."""
-        running: set[asyncio.Task[bytes | None]] = set()
-        waiting = iter(sources)
-        try:
-            while True:
-                source = next(waiting, None)
-                if source is not None:
-                    running.add(asyncio.create_task(self._from_one(cid, source, reasons)))
-                elif not running:
-                    return None
-                patience = self._config.hedge_s if source is not None else None
-                done, running = await asyncio.wait(
-                    running, timeout=patience, return_when=asyncio.FIRST_COMPLETED
+class _Tally:
+    """Checks a file's nodes as they arrive and counts them."""
+
+    def __init__(
+        self, walk: FileWalk, on_progress: OnProgress | None, downloader: Downloader
+    ) -> None:
+        self._walk = walk
+        self._on_progress = on_progress
+        self._downloader = downloader
+        self._file_bytes: int | None = None
+        self._done_bytes = 0
+        self._blocks = 0
+
+    def children(self, want: _Want, block: bytes | None) -> Iterator[_Want]:
+        """What to fetch next, last child first, so that a stack yields them in file order.
+
+        `block` is None for a leaf that is already in the store.
+
+        Raises:
+            TooLarge, MalformedDag: as `FileWalk.visit`.
+        """
+        if block is None:
+            self._count(want.claimed_bytes or 0)
+            return iter(())
+        node = self._walk.visit(want.cid, block, want.claimed_bytes, want.depth)
+        if want.claimed_bytes is None:
+            self._file_bytes = node.file_bytes
+        self._count(len(node.data))
+        return (_Want(c.cid, c.file_bytes, want.depth + 1) for c in reversed(node.children))
+
+    def _count(self, file_bytes: int) -> None:
+        self._done_bytes += file_bytes
+        self._blocks += 1
+        if self._on_progress is not None:
+            self._on_progress(
+                Progress(
+                    self._file_bytes, self._done_bytes, self._blocks, self._downloader.bytes_down
                 )
-                for task in done:
-                    block = task.result()
-                    if block is not None:
-                        return block
-        finally:
-            await _cancel(running)
-
-    async def _from_one(self, cid: Cid, source: Source, reasons: dict[str, str]) -> bytes | None:
-        """Asks one gateway; a block that checks out is stored and returned, else None."""
-        source.in_flight += 1
-        try:
-            async with asyncio.timeout(self._config.block_timeout_s):
-                block = await self._download(cid, source)
-            await asyncio.to_thread(self._store.put_block, cid, block)
-        except (CorruptBlock, TooLarge) as error:
-            self.sources.lied(source)
-            reasons[source.url] = str(error)
-        except NotFound as error:
-            reasons[source.url] = str(error)
-        except TimeoutError:
-            self.sources.failed(source)
-            reasons[source.url] = f"no block within {self._config.block_timeout_s} s"
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            self.sources.failed(source)
-            reasons[source.url] = f"{type(error).__name__}: {error}"[:200]
-        else:
-            self.sources.delivered(source, len(block))
-            return block
-        finally:
-            source.in_flight -= 1
-        return None
-
-    async def _download(self, cid: Cid, source: Source) -> bytes:
-        block = bytearray()
-        async with self._connect().get(
-            f"{source.url}/ipfs/{cid}?format=raw", allow_redirects=False
-        ) as response:
-            if response.status in (404, 410):
-                raise NotFound("does not have it")
-            if response.status != 200:
-                raise aiohttp.ClientError(f"HTTP status {response.status}")
-            async for piece in response.content.iter_chunked(_READ_BYTES):
-                self.bytes_down += len(piece)
-                block += piece
-                if len(block) > self._config.max_block_bytes:
-                    response.close()
-                    raise TooLarge(f"sent more than {self._config.max_block_bytes} bytes")
-        return bytes(block)
-
-    def _connect(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                # Bytes are taken as sent: a compressed bomb is just a block that does not match.
-                auto_decompress=False,
-                headers={"Accept": RAW_TYPE, "Accept-Encoding": "identity"},
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(
-                    total=None, sock_connect=self._config.connect_timeout_s
-                ),
-                connector=aiohttp.TCPConnector(limit=64, limit_per_host=self._config.parallel),
-                read_bufsize=_READ_BYTES,
             )
-        return self._session
-
-
-def _children(walk: FileWalk, want: _Want, block: bytes | None) -> list[_Want]:
-    """What to fetch next, last child first, so that a stack yields them in file order."""
-    if block is None:
-        return []
-    node = walk.visit(want.cid, block, want.claimed_bytes, want.depth)
-    return [_Want(c.cid, c.file_bytes, want.depth + 1) for c in reversed(node.children)]
-
-
-async def _cancel(tasks: Iterable[asyncio.Task[bytes | None]]) -> None:
-    tasks = list(tasks)
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

@@ -28,6 +28,7 @@ from atoll.store.unixfs import (
     BlockSink,
     Profile,
     build_tree,
+    decode_file_node,
     iter_file,
 )
 
@@ -186,6 +187,15 @@ class LocalStore:
         """
         with self._writing() as write:
             return build_path(Path(path), write, profile)
+
+    def file_bytes(self, cid: Cid) -> int:
+        """The size of a file, as its root says.
+
+        Raises:
+            NotFound, CorruptBlock: the root is missing or damaged.
+            MalformedDag: it is not a file.
+        """
+        return decode_file_node(cid, self.get_block(cid)).file_bytes
 
     def iter_bytes(self, cid: Cid, max_bytes: int) -> Iterator[bytes]:
         """A file's bytes in order, one leaf at a time.

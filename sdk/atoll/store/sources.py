@@ -16,6 +16,8 @@ from yarl import URL
 MAX_URL = 255
 _FIRST_REST_S = 1.0
 _LONGEST_REST_S = 300.0
+_RECENT = 0.2  # weight of the latest block in the typical time
+_PATIENCE = 4.0  # typical times that a block may take before someone else is asked
 
 
 @dataclass(slots=True)
@@ -28,6 +30,7 @@ class Source:
         lies: responses that were not what was asked for; never forgotten.
         rest_until: when it is next asked before others, in the book's clock.
         in_flight: requests it is answering now.
+        asked_at: when it was last asked, in the book's clock.
         bytes_down: block bytes it delivered.
     """
 
@@ -36,6 +39,7 @@ class Source:
     lies: int = 0
     rest_until: float = 0.0
     in_flight: int = 0
+    asked_at: float = 0.0
     bytes_down: int = 0
 
 
@@ -45,21 +49,34 @@ class SourceBook:
 
     Args:
         clock: seconds, monotonic.
+        typical_s: seconds that a block has lately taken to arrive; None before the first.
     """
 
     clock: Callable[[], float]
+    typical_s: float | None = None
     _sources: dict[str, Source] = field(default_factory=dict)
 
-    def ranked(self, urls: Iterable[str]) -> list[Source]:
-        """The usable gateways among `urls`: honest first, then rested, then least busy."""
+    def ranked(self, urls: Iterable[str], prefer: Iterable[str] = ()) -> list[Source]:
+        """The usable gateways of both lists: honest first, then rested, preferred, least busy."""
         now = self.clock()
-        found = {url: self._get(url) for raw in urls if (url := normalise_gateway(raw)) is not None}
-        candidates = list(found.values())
+        preferred = self._usable(prefer)
+        candidates = list((preferred | self._usable(urls)).values())
         random.shuffle(candidates)
-        return sorted(candidates, key=lambda s: (s.lies > 0, s.rest_until > now, s.in_flight))
+        return sorted(
+            candidates,
+            key=lambda s: (s.lies > 0, s.rest_until > now, s.url not in preferred, s.in_flight),
+        )
 
-    def delivered(self, source: Source, size: int) -> None:
-        """Notes a good block."""
+    def patience_s(self, least_s: float, most_s: float) -> float:
+        """How long to wait for a block before asking another gateway for it as well."""
+        if self.typical_s is None:
+            return most_s
+        return min(max(_PATIENCE * self.typical_s, least_s), most_s)
+
+    def delivered(self, source: Source, size: int, seconds: float) -> None:
+        """Notes a good block and the time it took."""
+        before = seconds if self.typical_s is None else self.typical_s
+        self.typical_s = (1 - _RECENT) * before + _RECENT * seconds
         source.failures = 0
         source.rest_until = 0.0
         source.bytes_down += size
@@ -75,12 +92,18 @@ class SourceBook:
         source.lies += 1
         self.failed(source)
 
+    def distrust(self, url: str) -> None:
+        """Notes a lie that only the asker could see."""
+        for source in self.ranked([url]):
+            self.lied(source)
+
     def bad(self) -> list[Source]:
         """The gateways that have lied."""
         return [source for source in self._sources.values() if source.lies]
 
-    def _get(self, url: str) -> Source:
-        return self._sources.setdefault(url, Source(url))
+    def _usable(self, urls: Iterable[str]) -> dict[str, Source]:
+        known = (url for raw in urls if (url := normalise_gateway(raw)) is not None)
+        return {url: self._sources.setdefault(url, Source(url)) for url in known}
 
 
 def normalise_gateway(text: str) -> str | None:

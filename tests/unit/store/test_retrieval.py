@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -13,13 +14,26 @@ import pytest
 from aiohttp import web
 
 from atoll.errors import NotFound, TooLarge
-from atoll.store import DAG_PB, Cid, FetchConfig, Fetcher, Gateway, LocalStore, MalformedDag
+from atoll.store import (
+    DAG_PB,
+    Cid,
+    FetchConfig,
+    Fetcher,
+    Gateway,
+    LocalStore,
+    MalformedDag,
+    Progress,
+)
+from atoll.store.car import encode_car, encode_car_header
 from atoll.store.dagpb import Link, Node, encode_node
 from atoll.store.sources import SourceBook, normalise_gateway
 from atoll.store.unixfs import encode_file_header
 
 MIB = 1 << 20
-QUICK = FetchConfig(block_timeout_s=0.5, hedge_s=0.1, passes=1, connect_timeout_s=0.5)
+BOMB = gzip.compress(bytes(256 * MIB), 1)
+QUICK = FetchConfig(
+    block_timeout_s=0.5, hedge_min_s=0.1, hedge_max_s=0.1, passes=1, connect_timeout_s=0.5
+)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -95,9 +109,7 @@ async def truncates(request: web.Request) -> web.StreamResponse:
 
 
 async def inflates(_: web.Request) -> web.StreamResponse:
-    response = web.Response(body=bytes(64 * MIB))
-    response.enable_compression(web.ContentCoding.gzip)
-    return response
+    return web.Response(body=BOMB, headers={"Content-Encoding": "gzip"})
 
 
 HOSTILE = [
@@ -226,6 +238,92 @@ async def test_no_gateway_is_an_answer_too(ours: LocalStore) -> None:
             await fetcher.get(Cid.of(b"x"), 1)
 
 
+def car_of(*blocks: bytes) -> bytes:
+    named = [(Cid.of(block), block) for block in blocks]
+    return b"".join(encode_car([named[0][0]], named))
+
+
+@pytest.mark.parametrize(
+    "car",
+    [
+        car_of(b"wanted", b"something else"),
+        car_of(b"wanted")[:-1],
+        encode_car_header([]) + b"\xff\xff\xff\x7f",
+        b"\x00" * 100,
+        b"\xff" * 100,
+        BOMB,
+    ],
+)
+async def test_a_bad_car_costs_little_and_the_blocks_come_otherwise(
+    theirs: LocalStore, ours: LocalStore, car: bytes
+) -> None:
+    cid = theirs.add_bytes(b"wanted")
+
+    async def answers(_: web.Request) -> web.StreamResponse:
+        return web.Response(body=car)
+
+    async with (
+        hostile(answers) as bad,
+        serving(theirs) as good,
+        Fetcher(ours, lambda: [good.url], QUICK) as fetcher,
+    ):
+        await fetcher.fetch_car(cid, 100, bad)
+        assert [source.url for source in fetcher.sources.bad()] == [bad]
+    assert ours.read_bytes(cid, 100) == b"wanted"
+    assert not ours.has(Cid.of(b"something else"))
+
+
+async def test_a_car_brings_a_file_in_one_request(theirs: LocalStore, ours: LocalStore) -> None:
+    data = os.urandom(MIB) * 3 + os.urandom(5)
+    cid = theirs.add_bytes(data)
+    async with serving(theirs) as gateway, Fetcher(ours, list, QUICK) as fetcher:
+        await fetcher.fetch_car(cid, len(data), gateway.url)
+    assert ours.read_bytes(cid, len(data)) == data
+
+
+async def test_a_folder_travels(theirs: LocalStore, ours: LocalStore, tmp_path: Path) -> None:
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    (tmp_path / "in" / "a").write_bytes(b"a")
+    (tmp_path / "in" / "deep" / "b").write_bytes(os.urandom(2 * MIB))
+    root = theirs.add_path(tmp_path / "in").cid
+    async with serving(theirs) as gateway, Fetcher(ours, lambda: [gateway.url]) as fetcher:
+        await fetcher.fetch_tree(root, 3 * MIB)
+        with pytest.raises(TooLarge):
+            await fetcher.fetch_tree(root, MIB)
+    assert ours.usage() == theirs.usage()
+
+
+async def test_progress_is_told(theirs: LocalStore, ours: LocalStore) -> None:
+    cid = theirs.add_bytes(os.urandom(3 * MIB))
+    seen: list[Progress] = []
+    async with serving(theirs) as gateway, Fetcher(ours, lambda: [gateway.url]) as fetcher:
+        await fetcher.fetch(cid, 3 * MIB, on_progress=seen.append)
+    assert [step.blocks for step in seen] == [1, 2, 3, 4]
+    assert (seen[-1].file_bytes, seen[-1].done_bytes) == (3 * MIB, 3 * MIB)
+    assert seen[-1].bytes_down > 3 * MIB
+
+
+async def test_a_stalling_gateway_is_overtaken_and_then_avoided(
+    theirs: LocalStore, ours: LocalStore
+) -> None:
+    asked = 0
+
+    async def counting(request: web.Request) -> web.StreamResponse:
+        nonlocal asked
+        asked += 1
+        return await stalls(request)
+
+    async with (
+        hostile(counting) as slow,
+        serving(theirs) as good,
+        Fetcher(ours, lambda: [good.url], replace(QUICK, block_timeout_s=60)) as fetcher,
+    ):
+        for i in range(10):
+            await fetcher.get(theirs.add_bytes(bytes([i])), 1, prefer=[slow])
+        assert fetcher.sources.ranked([slow])[0].failures >= 1
+    assert 1 <= asked < 5
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -257,5 +355,5 @@ def test_a_failing_gateway_rests_longer_each_time() -> None:
     first_rest = failing.rest_until
     book.failed(failing)
     assert failing.rest_until == 2 * first_rest
-    book.delivered(failing, 10)
+    book.delivered(failing, 10, 0.1)
     assert (failing.rest_until, failing.bytes_down) == (0.0, 10)
