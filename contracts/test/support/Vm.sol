@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity ^0.8.24;
+
+/// @title The forge cheat codes that these tests use.
+interface Vm {
+    function warp(uint256 timestamp) external;
+    function roll(uint256 number) external;
+    function chainId(uint256 id) external;
+    function prank(address sender) external;
+    function startPrank(address sender) external;
+    function stopPrank() external;
+    function assume(bool condition) external pure;
+    function expectRevert() external;
+    function expectRevert(bytes4 selector) external;
+    function expectRevert(bytes calldata data) external;
+    function expectPartialRevert(bytes4 selector) external;
+    function addr(uint256 key) external pure returns (address);
+    function sign(uint256 key, bytes32 digest) external pure returns (uint8 v, bytes32 r, bytes32 s);
+    function readFile(string calldata path) external view returns (string memory);
+    function parseJsonUint(string calldata json, string calldata key) external pure returns (uint256);
+    function parseJsonUintArray(string calldata json, string calldata key) external pure returns (uint256[] memory);
+    function parseJsonBytes32(string calldata json, string calldata key) external pure returns (bytes32);
+    function parseJsonBytes32Array(string calldata json, string calldata key)
+        external
+        pure
+        returns (bytes32[] memory);
+    function parseJsonBytes(string calldata json, string calldata key) external pure returns (bytes memory);
+    function parseJsonAddress(string calldata json, string calldata key) external pure returns (address);
+    function parseJsonBool(string calldata json, string calldata key) external pure returns (bool);
+    function keyExistsJson(string calldata json, string calldata key) external view returns (bool);
+    function etch(address target, bytes calldata code) external;
+    function recordLogs() external;
+    function toString(uint256 value) external pure returns (string memory);
+    function snapshotGasLastCall(string calldata name) external returns (uint256);
+
+    struct Log {
+        bytes32[] topics;
+        bytes data;
+        address emitter;
+    }
+
+    function getRecordedLogs() external returns (Log[] memory);
+}
