@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from atoll.protocol.types import Digest
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.types import SeatIndex
+from atoll.runtime.worker import resolve
 from atoll.store.local import LocalStore
 from atoll.train.probe import configure_native
 from atoll.train.round import TrainedRound, TrainTask, train_round
+from atoll_node.commands import DoTrain
+from atoll_node.outcome import TrainOutcome
+
+__all__ = ["TrainOutcome", "outcome_of", "run_training", "train"]
 
 
-@dataclass(frozen=True, slots=True)
-class TrainOutcome:
-    """What training left in the store, and what is committed to. CIDs are binary.
-
-    Attributes:
-        last_state: the last SeatState; its moments open the seat's next round once accepted.
-        loss: mean of the last step trained, nats a token; 0.0 where no step was run.
-        seconds: wall time in training steps.
-    """
-
-    trace_root: Digest
-    trace_cid: bytes
-    update_digest: Digest
-    update_cid: bytes
-    optimiser_root: Digest
-    last_state: bytes
-    steps: int
-    reset: bool
-    loss: float
-    seconds: float
+def run_training(command: DoTrain, blind_key: bytes, store_dir: str) -> TrainOutcome:
+    """Runs the command's training function on its task."""
+    manifest = Manifest.from_bytes(command.manifest)
+    task = TrainTask(
+        manifest=manifest,
+        slot=command.slot,
+        seat=SeatIndex(command.seat),
+        data_seed=command.data_seed,
+        global_state_cid=command.opening,
+        opening_optimiser=command.optimiser,
+        global_step0=command.slot.round * manifest.inner.steps,
+        blind_key=blind_key,
+    )
+    outcome: TrainOutcome = resolve(command.function)(task, store_dir, command.extra)
+    return outcome
 
 
 def train(task: TrainTask, store_dir: str, extra: tuple[bytes, ...]) -> TrainOutcome:

@@ -266,6 +266,8 @@ def _opinion(audit: Audit, record: ReportRecord) -> bool | None:
 
 
 def _votes(audit: Audit, reports: list[ReportRecord]) -> Votes:
+    if _is_idle(audit):
+        return Votes(agree=0, disagree=to_bitmap(r.index for r in reports), cannot_fetch=0)
     opinions = {record.index: _opinion(audit, record) for record in reports}
     unknown = [record for record in reports if opinions[record.index] is None]
     gone = (r for r in unknown if audit.missing(r.report.seat, _confirming_duty(audit, r)))

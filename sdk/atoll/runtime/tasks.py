@@ -6,24 +6,13 @@ store, which the worker opens by its folder.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.types import Digest
+from atoll.runtime.outcomes import OpenedState
 from atoll.store.local import LocalStore
 from atoll.train.data import Dataset, open_tokenizer
 from atoll.train.init import initial_global_state
 from atoll.train.probe import check_environment, configure_native
 from atoll.train.round import read_global_state
-
-
-@dataclass(frozen=True, slots=True)
-class OpenedState:
-    """A global state that is in the store, and what others are held to about it."""
-
-    cid: bytes
-    digest: Digest
-    params_root: Digest
 
 
 def check_machine(manifest: bytes) -> None:

@@ -1,0 +1,81 @@
+"""How the provider's own commands are carried out."""
+
+from __future__ import annotations
+
+import secrets
+
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.types import Attempt, Reveal, RoundIndex
+from atoll.protocol.views import JobView
+from atoll.runtime.effects import Done, Effects, Handler
+from atoll.store.cid import Cid
+from atoll.train.layout import max_state_bytes
+from atoll_node.commands import DoTrain, SendCommit, SendReveal
+from atoll_node.facts import Trained
+from atoll_node.outcome import TrainOutcome
+
+SECRET_BYTES = 32
+
+
+class ProviderEffects(Effects):
+    """Training, committing and revealing."""
+
+    def handlers(self) -> dict[type, Handler]:
+        return {
+            **super().handlers(),
+            DoTrain: self._train,
+            SendCommit: self._commit,
+            SendReveal: self._reveal,
+        }
+
+    async def _train(self, view: JobView, command: DoTrain) -> Done:
+        limit = max_state_bytes(Manifest.from_bytes(command.manifest).model)
+        for cid in command.extra:
+            await self.context.fetcher.fetch(Cid.from_bytes(cid), limit)
+        blind_key = secrets.token_bytes(SECRET_BYTES)
+        outcome: TrainOutcome = await self.context.worker.run(
+            "atoll_node.tasks:run_training", command, blind_key, self.store_dir
+        )
+        job, round_ = view.job_id, command.slot.round
+        self.context.journal.measure(job, round_, "train_seconds", outcome.seconds)
+        self.context.journal.measure(job, round_, "trained_steps", outcome.steps)
+        return Done((_trained(command, outcome, blind_key),))
+
+    async def _commit(self, view: JobView, command: SendCommit) -> Done:
+        self.context.journal.sign_once(f"{view.job_id}:{command.guard}", command.commitment)
+        call = self.calls.commit(
+            view.job_id, RoundIndex(command.round), Attempt(command.attempt), command.commitment
+        )
+        return await self.transact(view, command.key, call)
+
+    async def _reveal(self, view: JobView, command: SendReveal) -> Done:
+        call = self.calls.reveal(
+            view.job_id, RoundIndex(command.round), Attempt(command.attempt), command.reveal
+        )
+        return await self.transact(view, command.key, call)
+
+
+def _trained(command: DoTrain, outcome: TrainOutcome, blind_key: bytes) -> Trained:
+    """The fact, with a fresh salt: from here on it is what will be committed and revealed."""
+    reveal = Reveal(
+        trace_root=outcome.trace_root,
+        update_digest=outcome.update_digest,
+        optimiser_root=outcome.optimiser_root,
+        steps=outcome.steps,
+        reset=outcome.reset,
+        salt=secrets.token_bytes(SECRET_BYTES),
+        update_cid=outcome.update_cid,
+        trace_cid=outcome.trace_cid,
+    )
+    return Trained(
+        round=command.slot.round,
+        attempt=command.slot.attempt,
+        seat=command.seat,
+        data_seed=command.data_seed,
+        opening=command.opening_digest,
+        reveal=reveal,
+        last_state=outcome.last_state,
+        blind_key=blind_key,
+        loss=outcome.loss,
+        seconds=outcome.seconds,
+    )

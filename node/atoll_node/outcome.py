@@ -1,0 +1,29 @@
+"""What training leaves; apart from the training itself, so that the service needs no torch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from atoll.protocol.types import Digest
+
+
+@dataclass(frozen=True, slots=True)
+class TrainOutcome:
+    """What training left in the store, and what is committed to. CIDs are binary.
+
+    Attributes:
+        last_state: the last SeatState; its moments open the seat's next round once accepted.
+        loss: mean of the last step trained, nats a token; 0.0 where no step was run.
+        seconds: wall time in training steps.
+    """
+
+    trace_root: Digest
+    trace_cid: bytes
+    update_digest: Digest
+    update_cid: bytes
+    optimiser_root: Digest
+    last_state: bytes
+    steps: int
+    reset: bool
+    loss: float
+    seconds: float

@@ -1,0 +1,118 @@
+"""What a running service holds: chain, queue, store, gateway, worker, journal; opened and closed.
+
+Rule of this file: what is opened is closed in reverse order however the service ends, and a config
+that cannot work fails here, before anything is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from atoll.chain.contracts import AtollChain
+from atoll.chain.deployment import Deployment
+from atoll.chain.index import EventIndex
+from atoll.chain.keys import load_key, read_password
+from atoll.chain.txqueue import GWEI, QueueConfig, TxQueue
+from atoll.protocol.types import Address
+from atoll.runtime.config import ServiceConfig
+from atoll.runtime.journal import Fact, Journal
+from atoll.runtime.mirror import Mirror
+from atoll.runtime.worker import Worker
+from atoll.store.cid import Cid
+from atoll.store.fetch import Fetcher
+from atoll.store.gateway import Gateway
+from atoll.store.local import LocalStore
+
+
+@dataclass(frozen=True)
+class Context:
+    """Everything that effects are carried out with.
+
+    Attributes:
+        me: the account that signs.
+        url: where our gateway is announced.
+    """
+
+    config: ServiceConfig
+    me: Address
+    chain: AtollChain
+    queue: TxQueue
+    index: EventIndex
+    mirror: Mirror
+    store: LocalStore
+    gateway: Gateway
+    fetcher: Fetcher
+    worker: Worker
+    journal: Journal
+
+    @property
+    def url(self) -> str:
+        return self.config.gateway.public_url or self.gateway.url
+
+
+@asynccontextmanager
+async def open_context(
+    config: ServiceConfig, kinds: tuple[type[Fact], ...], may_serve: Callable[[Cid], bool]
+) -> AsyncIterator[Context]:
+    """Opens everything; the gateway listens when this returns.
+
+    Args:
+        kinds: every kind of fact the role's journal may hold.
+        may_serve: which blocks the gateway gives out.
+
+    Raises:
+        ConfigError, KeystoreError: a file, key or port that cannot be used.
+        ChainError: no endpoint answers, or it is another chain.
+    """
+    config.data_dir.mkdir(parents=True, exist_ok=True)
+    account = load_key(config.keystore, read_password(config.password_file))
+    deployment = Deployment.load(config.deployment)
+    async with AsyncExitStack() as stack:
+        journal = Journal(config.journal_file, kinds)
+        stack.callback(journal.close)
+        chain = await AtollChain.connect(config.rpc_urls, deployment)
+        stack.push_async_callback(chain.close)
+        queue = TxQueue(
+            chain,
+            account,
+            config.data_dir / "transactions.sqlite",
+            QueueConfig(
+                fee_cap=config.fees.max_fee_gwei * GWEI, poll_seconds=config.poll_interval_s
+            ),
+        )
+        stack.callback(queue.close)
+        index = EventIndex(
+            chain, confirmations=config.confirmations, path=config.data_dir / "events.sqlite"
+        )
+        stack.callback(index.close)
+        only = None if config.jobs == "any" else frozenset(config.jobs)
+        mirror = Mirror(deployment.domain, deployment.addresses["Jobs"], only)
+        store = LocalStore(config.store_dir)
+        gateway = Gateway(store, config.gateway.host, config.gateway.port, allow=may_serve)
+        await gateway.start()
+        stack.push_async_callback(gateway.stop)
+        fetcher = Fetcher(store, lambda: _others(mirror, config.gateway.public_url or gateway.url))
+        stack.push_async_callback(fetcher.close)
+        worker = Worker(niceness=config.worker_niceness)
+        stack.callback(worker.kill)
+        yield Context(
+            config=config,
+            me=Address(account.address),
+            chain=chain,
+            queue=queue,
+            index=index,
+            mirror=mirror,
+            store=store,
+            gateway=gateway,
+            fetcher=fetcher,
+            worker=worker,
+            journal=journal,
+        )
+
+
+def _others(mirror: Mirror, own_url: str) -> list[str]:
+    """Every gateway of the followed jobs but our own."""
+    urls = (url for view in mirror.views.values() for url in view.gateway_urls())
+    return [url for url in dict.fromkeys(urls) if url != own_url]

@@ -1,0 +1,178 @@
+"""How the verifier's own commands are carried out.
+
+Rule of this file: data that nobody serves is `NotFound` and reported by the machine when its time
+has come; data that cannot be what it claims is a fault, at once.
+"""
+
+from __future__ import annotations
+
+from atoll.errors import MalformedTrace, TooLarge
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.trace import MAX_TRACE_BYTES, TraceDocument
+from atoll.protocol.types import ZERO_DIGEST
+from atoll.protocol.views import JobView
+from atoll.runtime.effects import Done, Effects, Handler
+from atoll.store.cid import Cid
+from atoll.store.errors import MalformedDag
+from atoll.train.layout import max_state_bytes
+from atoll_verifier.commands import (
+    DoCheck,
+    DoLink,
+    DoMerge,
+    DoReplay,
+    DoScore,
+    DoSign,
+    SeatWork,
+    SendAttest,
+    SendBallot,
+    SendReady,
+    SendSettle,
+    SendVote,
+)
+from atoll_verifier.facts import (
+    LinkChecked,
+    RoundMerged,
+    RoundScored,
+    SeatChecked,
+    SegmentReplayed,
+)
+from atoll_verifier.limits import max_update_bytes
+
+TASKS = "atoll_verifier.tasks"
+UNFETCHABLE_CONTENT = (ValueError, TooLarge, MalformedDag)
+"""Not a CID, more bytes than allowed, or blocks that are not a file: no other source can help."""
+
+
+class VerifierEffects(Effects):
+    """Checking, replaying, merging; balloting, voting, attesting, settling."""
+
+    def handlers(self) -> dict[type, Handler]:
+        return {
+            **super().handlers(),
+            DoCheck: self._check,
+            DoReplay: self._replay,
+            DoLink: self._link,
+            DoScore: self._score,
+            DoMerge: self._merge,
+            DoSign: self._sign,
+            SendReady: self._ready,
+            SendBallot: self._ballot,
+            SendVote: self._vote,
+            SendAttest: self._attest,
+            SendSettle: self._settle,
+        }
+
+    # --- looking ---
+
+    async def _check(self, view: JobView, command: DoCheck) -> Done:
+        work = command.work
+        manifest = Manifest.from_bytes(work.manifest)
+        try:
+            await self._fetch(work.reveal.trace_cid, MAX_TRACE_BYTES, work)
+            if work.reveal.steps == manifest.inner.steps:
+                await self._fetch(work.reveal.update_cid, max_update_bytes(manifest), work)
+        except UNFETCHABLE_CONTENT as error:
+            return Done((SeatChecked(work.what, str(error)),))
+        fault = await self.context.worker.run(f"{TASKS}:check_seat", work, self.store_dir)
+        return Done((SeatChecked(work.what, fault),))
+
+    async def _replay(self, view: JobView, command: DoReplay) -> Done:
+        work, segment = command.work, command.segment
+        try:
+            await self._fetch_state(work, segment)
+        except (*UNFETCHABLE_CONTENT, MalformedTrace) as error:
+            found = SegmentReplayed(
+                work.what, segment, str(error), ZERO_DIGEST, ZERO_DIGEST, 0, 0.0
+            )
+            return Done((found,))
+        done = await self.context.worker.run(f"{TASKS}:replay", work, segment, self.store_dir)
+        self._measure(view, "replayed_steps", done.steps)
+        self._measure(view, "replayed_segments", 1)
+        self._measure(view, "replay_seconds", done.seconds)
+        found = SegmentReplayed(
+            what=work.what,
+            segment=segment,
+            differs=done.differs,
+            computed=done.computed,
+            step_root=done.step_root,
+            steps=done.steps,
+            seconds=done.seconds,
+        )
+        return Done((found,))
+
+    async def _link(self, view: JobView, command: DoLink) -> Done:
+        try:
+            await self._fetch_state(command.work, -1)
+        except (*UNFETCHABLE_CONTENT, MalformedTrace) as error:
+            return Done((LinkChecked(command.work.what, str(error)),))
+        fault = await self.context.worker.run(f"{TASKS}:link", command.work, self.store_dir)
+        return Done((LinkChecked(command.work.what, fault),))
+
+    async def _score(self, view: JobView, command: DoScore) -> Done:
+        flagged = await self.context.worker.run(f"{TASKS}:score", command, self.store_dir)
+        return Done((RoundScored(command.what, flagged),))
+
+    async def _merge(self, view: JobView, command: DoMerge) -> Done:
+        limit = max_update_bytes(Manifest.from_bytes(command.manifest))
+        for _, cid in (*command.accepted, *command.available):
+            await self.context.fetcher.fetch(Cid.from_bytes(cid), limit)
+        merged = await self.context.worker.run(f"{TASKS}:merge_round", command, self.store_dir)
+        return Done((RoundMerged(command.what, merged.cid, merged.digest),))
+
+    async def _fetch(self, cid: bytes, max_bytes: int, work: SeatWork) -> None:
+        prefer = [work.gateway] if work.gateway else []
+        await self.context.fetcher.fetch(Cid.from_bytes(cid), max_bytes, prefer)
+
+    async def _fetch_state(self, work: SeatWork, index: int) -> None:
+        """Brings state `index` of the seat's trace document here; −1 is the last."""
+        data = self.context.store.read_bytes(Cid.from_bytes(work.reveal.trace_cid), MAX_TRACE_BYTES)
+        document = TraceDocument.from_bytes(data)
+        limit = max_state_bytes(Manifest.from_bytes(work.manifest).model)
+        await self._fetch(document.states[index], limit, work)
+
+    def _measure(self, view: JobView, name: str, value: float) -> None:
+        self.context.journal.measure(view.job_id, view.state.round, name, value)
+
+    # --- saying ---
+
+    async def _sign(self, view: JobView, command: DoSign) -> Done:
+        slot = f"{view.job_id}:{command.signed.key}"
+        self.context.journal.sign_once(slot, command.signed.content())
+        return Done((command.signed,))
+
+    async def _ready(self, view: JobView, command: SendReady) -> Done:
+        call = self.calls.attest_ready(view.job_id)
+        return await self.transact_again(view, command.key, call)
+
+    async def _ballot(self, view: JobView, command: SendBallot) -> Done:
+        slot = command.slot
+        call = self.calls.ballot(
+            slot.job,
+            slot.round,
+            slot.attempt,
+            findings=command.findings,
+            reports=command.reports,
+            replay_root=command.replay_root,
+        )
+        return await self.transact(view, command.key, call)
+
+    async def _vote(self, view: JobView, command: SendVote) -> Done:
+        slot = command.slot
+        call = self.calls.vote(
+            slot.job,
+            slot.round,
+            slot.attempt,
+            agree=command.agree,
+            disagree=command.disagree,
+            cannot_fetch=command.cannot_fetch,
+        )
+        return await self.transact(view, command.key, call)
+
+    async def _attest(self, view: JobView, command: SendAttest) -> Done:
+        slot = command.slot
+        call = self.calls.attest(slot.job, slot.round, slot.attempt, command.verdict_hash)
+        return await self.transact(view, command.key, call)
+
+    async def _settle(self, view: JobView, command: SendSettle) -> Done:
+        call = self.calls.settle(command.slot.job, command.verdict)
+        return await self.transact_again(view, command.key, call)
