@@ -362,3 +362,9 @@ class ScriptedJob:
 
     def close(self, status: JobStatus, reason: str) -> None:
         self.emit(ev.JobStatusChanged(JOB, status, reason))
+
+    def void_no_quorum(self) -> None:
+        """Nobody settled in time: what was not rejected is audited again."""
+        self.mine(self.terms.attest_seconds)
+        self.void("NoQuorum")
+        self.arm(self.view.state.revealed & ~self.view.state.rejected)

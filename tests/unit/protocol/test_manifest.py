@@ -127,7 +127,7 @@ def test_a_manifest_is_read_back_as_it_was() -> None:
 
 def test_a_manifest_is_frozen() -> None:
     with pytest.raises(ValidationError):
-        make_manifest().name = "other"  # type: ignore[misc]
+        make_manifest().name = "other"
 
 
 def test_terms_that_differ_from_the_chains_are_refused() -> None:

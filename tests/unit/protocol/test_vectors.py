@@ -13,6 +13,7 @@ import pytest
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.merkle import verify_proof
 from atoll.protocol.prf import DrawStream
+from atoll.protocol.types import Digest
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 
@@ -69,4 +70,4 @@ def test_the_manifest_in_the_vectors_is_read_back() -> None:
     vector = _load("manifest.json")
     manifest = Manifest.from_bytes(bytes.fromhex(vector["bytes"][2:]))
     assert "0x" + manifest.digest().hex() == vector["digest"]
-    manifest.check_terms(bytes.fromhex(vector["termsHash"][2:]))
+    manifest.check_terms(Digest(bytes.fromhex(vector["termsHash"][2:])))
