@@ -66,13 +66,14 @@ class FailoverProvider(AsyncJSONBaseProvider):
 
     Args:
         urls: http(s) endpoints, the preferred one first.
-        chain_id: every endpoint has to serve this chain; checked before its first use.
+        chain_id: every endpoint has to serve this chain; checked before its first use. None: the
+            chain of whichever endpoint answers first.
     Raises:
         ConfigError: no endpoint, or one that is not http(s).
     """
 
     def __init__(
-        self, urls: Sequence[str], chain_id: int, *, request_seconds: float = REQUEST_SECONDS
+        self, urls: Sequence[str], chain_id: int | None, *, request_seconds: float = REQUEST_SECONDS
     ) -> None:
         super().__init__()
         if not urls:
@@ -140,6 +141,7 @@ class FailoverProvider(AsyncJSONBaseProvider):
                 served = int(str(response["result"]), 16)
             except (KeyError, ValueError) as error:
                 raise _NoAnswer(f"no chain id in {response}") from error
+            self.chain_id = served if self.chain_id is None else self.chain_id
             endpoint.checked = True
             endpoint.wrong_chain = None if served == self.chain_id else served
         return endpoint.wrong_chain is None

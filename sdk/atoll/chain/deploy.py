@@ -1,0 +1,228 @@
+"""Puts a set of contracts on a chain, in the order of `contracts/DEPLOY.md`.
+
+Rule of this file: addresses follow from the deployer's nonces, so everything is sent at once and
+then checked, contract by contract.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from eth_abi.abi import encode as abi_encode
+from eth_account.signers.local import LocalAccount
+from eth_typing import HexAddress
+from eth_utils.address import to_checksum_address
+from web3.types import Nonce
+from web3.utils import get_create_address
+
+from atoll.chain.abi import input_types, load_artifact, registry
+from atoll.chain.deployment import Deployment
+from atoll.chain.rpc import FailoverProvider, RpcRefused, request
+from atoll.errors import ChainError, InsufficientFunds, TransactionFailed
+from atoll.protocol.types import Address
+
+ETHER = 10**18
+DAY = 24 * 60 * 60
+WIRE_GAS = 150_000
+CREATE_MARGIN_GAS = 1_500_000
+"""For constructors; what is not used is not paid."""
+POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """What the configuration contract starts with, in its order; bonds in wei.
+
+    Cuts and shares are in basis points of a bond: at most 2000 and 5000.
+    """
+
+    miss_cut_bps: int = 100
+    verifier_cut_bps: int = 100
+    finder_share_bps: int = 3000
+    accused_share_bps: int = 5000
+    min_provider_bond: int = ETHER
+    min_verifier_bond: int = ETHER
+
+
+@dataclass(frozen=True, slots=True)
+class DeployConfig:
+    """What a new network is made of; the defaults suit a development network.
+
+    Attributes:
+        token: an ERC-20 with permit and without transfer fees; None makes a new one.
+        supply: wei of a new token, all of it the deployer's.
+        owner: of the configuration; None is the deployer.
+        unbonding_delay, change_delay: seconds.
+        timeout: seconds until a transaction that no block takes is an error.
+    """
+
+    token: Address | None = None
+    supply: int = 10**9 * ETHER
+    owner: Address | None = None
+    params: Params = field(default_factory=Params)
+    unbonding_delay: int = 7 * DAY
+    change_delay: int = 2 * DAY
+    timeout: float = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One transaction of the deployment."""
+
+    what: str
+    to: Address | None
+    data: bytes
+    gas: int
+
+
+async def deploy(
+    rpc: str | Sequence[str], account: LocalAccount, config: DeployConfig | None = None
+) -> Deployment:
+    """Deploys and wires every contract; where they are.
+
+    Raises:
+        RpcUnavailable: no endpoint answers.
+        InsufficientFunds: the account cannot pay for the gas.
+        TransactionFailed: a contract was refused; the message says which and why.
+    """
+    urls = [rpc] if isinstance(rpc, str) else list(rpc)
+    provider = FailoverProvider(urls, chain_id=None)
+    try:
+        return await _Deployer(provider, account, config or DeployConfig()).deploy()
+    finally:
+        await provider.disconnect()
+
+
+class _Deployer:
+    def __init__(
+        self, provider: FailoverProvider, account: LocalAccount, config: DeployConfig
+    ) -> None:
+        self._provider = provider
+        self._account = account
+        self._config = config
+        self._sender = Address(to_checksum_address(account.address))
+        self._addresses: dict[str, Address] = {}
+        self._steps: list[_Step] = []
+        self._first_nonce = 0
+
+    async def deploy(self) -> Deployment:
+        self._first_nonce = int(
+            await self._ask("eth_getTransactionCount", self._sender, "latest"), 16
+        )
+        self._plan()
+        head = await self._ask("eth_getBlockByNumber", "latest", False)
+        fee = 2 * int(head.get("baseFeePerGas", "0x0"), 16) + 10**9
+        await self._check_money(fee)
+        hashes = [
+            await self._send(step, self._first_nonce + position, fee)
+            for position, step in enumerate(self._steps)
+        ]
+        try:
+            async with asyncio.timeout(self._config.timeout):
+                blocks = [
+                    await self._mined(step, tx_hash)
+                    for step, tx_hash in zip(self._steps, hashes, strict=True)
+                ]
+        except TimeoutError as error:
+            raise ChainError(
+                f"no block took the deployment within {self._config.timeout:.0f} seconds",
+                next_step="check that the chain makes blocks",
+            ) from error
+        chain_id = self._provider.chain_id
+        if chain_id is None:
+            raise ChainError("the endpoint named no chain id")
+        return Deployment(chain_id, min(blocks), self._addresses)
+
+    def _plan(self) -> None:
+        config, at = self._config, self._addresses
+        owner = config.owner or self._sender
+        params = config.params
+        if config.token is None:
+            self._create("AtollToken", self._sender, config.supply)
+        else:
+            at["AtollToken"] = config.token
+        self._create("CountingPolicy")
+        numbers = (
+            params.miss_cut_bps, params.verifier_cut_bps, params.finder_share_bps,
+            params.accused_share_bps, params.min_provider_bond, params.min_verifier_bond,
+        )  # fmt: skip
+        delays = (config.unbonding_delay, config.change_delay)
+        self._create("Config", at["AtollToken"], owner, numbers, *delays, at["CountingPolicy"])
+        self._create("Stakes", at["Config"])
+        self._create("Jobs", at["Config"])
+        self._create("Roster", at["Config"], at["Stakes"], at["Jobs"])
+        parts = (at["Config"], at["Stakes"], at["Jobs"], at["Roster"])
+        self._create("RoundsAudit", *parts)
+        self._create("RoundsSettlement", *parts)
+        self._create("Rounds", *parts, at["RoundsAudit"], at["RoundsSettlement"])
+        self._wire("Stakes", at["Roster"], at["Rounds"])
+        self._wire("Jobs", at["Rounds"])
+        self._wire("Roster", at["Rounds"])
+        self._wire("CountingPolicy", at["Rounds"])
+
+    def _create(self, name: str, *args: Any) -> None:
+        artifact = load_artifact(name)
+        constructor = [item for item in artifact["abi"] if item["type"] == "constructor"]
+        types = input_types(constructor[0]["inputs"]) if constructor else ()
+        code = bytes.fromhex(artifact["bytecode"].removeprefix("0x"))
+        data = code + abi_encode(types, args)
+        # 16 a calldata byte, 2 an init code word, 200 a byte of code stored (EIP-2028, 3860, 170).
+        gas = CREATE_MARGIN_GAS + len(data) * (16 + 200) + len(data) // 16
+        self._addresses[name] = self._address_at(self._first_nonce + len(self._steps))
+        self._steps.append(_Step(f"creating {name}", None, data, gas))
+
+    def _wire(self, name: str, *args: Address) -> None:
+        function = registry().function("wire", name)
+        data = function.selector + abi_encode(function.inputs, args)
+        self._steps.append(_Step(f"wiring {name}", self._addresses[name], data, WIRE_GAS))
+
+    def _address_at(self, nonce: int) -> Address:
+        """Where a contract goes that the sender creates under this nonce."""
+        return Address(get_create_address(cast(HexAddress, self._sender), Nonce(nonce)))
+
+    async def _check_money(self, fee: int) -> None:
+        cost = fee * sum(step.gas for step in self._steps)
+        balance = int(await self._ask("eth_getBalance", self._sender, "latest"), 16)
+        if balance < cost:
+            raise InsufficientFunds(
+                f"{self._sender} has {balance} wei, and deploying may take {cost} wei of gas",
+                next_step="send the account some native coin for gas",
+            )
+
+    async def _send(self, step: _Step, nonce: int, fee: int) -> str:
+        transaction: dict[str, Any] = {
+            "type": 2,
+            "chainId": self._provider.chain_id,
+            "nonce": nonce,
+            "gas": step.gas,
+            "maxFeePerGas": fee,
+            "maxPriorityFeePerGas": min(fee, 10**9),
+            "value": 0,
+            "data": step.data,
+        }
+        if step.to is not None:
+            transaction["to"] = step.to
+        raw = self._account.sign_transaction(transaction)
+        try:
+            sent = await self._ask(
+                "eth_sendRawTransaction", f"0x{bytes(raw.raw_transaction).hex()}"
+            )
+        except RpcRefused as refused:
+            raise TransactionFailed(f"{step.what} was refused: {refused.text}") from refused
+        return str(sent)
+
+    async def _mined(self, step: _Step, tx_hash: str) -> int:
+        while True:
+            receipt = await self._ask("eth_getTransactionReceipt", tx_hash)
+            if receipt is not None and receipt.get("blockNumber") is not None:
+                break
+            await asyncio.sleep(POLL_SECONDS)
+        if int(receipt["status"], 16) != 1:
+            raise TransactionFailed(f"{step.what} reverted (transaction {tx_hash})")
+        return int(receipt["blockNumber"], 16)
+
+    async def _ask(self, method: str, *params: Any) -> Any:
+        return await request(self._provider, method, params)

@@ -1,0 +1,262 @@
+"""The contracts' events in chain order, once each, confirmed; and a rewind when the chain turns.
+
+Rule of this file: nothing is handed out before it is on disk, and what is on disk is what one
+unbroken chain said up to one block, whose hash is remembered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from atoll.chain.contracts import AtollChain
+from atoll.chain.decode import RawLog, decode_log
+from atoll.chain.rpc import RpcRefused
+from atoll.errors import ConfigError, RpcUnavailable
+from atoll.protocol.events import ContractEvent
+from atoll.protocol.types import Address, BlockRef, Digest
+
+log = structlog.get_logger("atoll.chain.index")
+
+MAX_RANGE = 2_000
+"""Blocks asked for at once; public endpoints refuse much more."""
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS meta (chain_id INTEGER NOT NULL, rounds TEXT NOT NULL,
+    from_block INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS blocks (number INTEGER PRIMARY KEY, hash BLOB NOT NULL,
+    timestamp INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS logs (block INTEGER NOT NULL REFERENCES blocks (number)
+    ON DELETE CASCADE, log_index INTEGER NOT NULL, address TEXT NOT NULL, topics BLOB NOT NULL,
+    data BLOB NOT NULL, PRIMARY KEY (block, log_index)) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """An event in a confirmed block."""
+
+    event: ContractEvent
+    block: BlockRef
+    log_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rewound:
+    """A reorg: what was said about blocks above `to_block` is void."""
+
+    to_block: int
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A new newest block: its timestamp is the chain's clock.
+
+    Attributes:
+        confirmed: height up to which every event has been given.
+    """
+
+    block: BlockRef
+    confirmed: int
+
+
+Update = Indexed | Rewound | Head
+
+
+class EventIndex:
+    """Follows one deployment from its first block.
+
+    A new index starts with everything on disk, so that a mirror can be folded from nothing at
+    every start; after a `Rewound` it is folded anew from `history()`.
+
+    Args:
+        confirmations: blocks on top of a block before its events are given; 0: at once.
+        from_block: where to start; None: at the deployment's own block.
+        path: SQLite file; one process at a time.
+    Raises:
+        ConfigError: the file belongs to another deployment or start.
+    """
+
+    def __init__(
+        self,
+        chain: AtollChain,
+        *,
+        confirmations: int,
+        path: Path,
+        from_block: int | None = None,
+        poll_seconds: float = 0.5,
+    ) -> None:
+        self._chain = chain
+        self._confirmations = confirmations
+        self._from_block = chain.deployment.block if from_block is None else from_block
+        self._poll_seconds = poll_seconds
+        self._head: BlockRef | None = None
+        self._untold: list[Update] = []
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._db = sqlite3.connect(path, isolation_level=None)
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=NORMAL")  # the chain can say it all again
+        self._db.execute("PRAGMA foreign_keys=ON")
+        self._db.executescript(SCHEMA)
+        self._claim(path)
+        self._prune()
+        self._untold += self.history()
+
+    def close(self) -> None:
+        """Lets go of the file."""
+        self._db.close()
+
+    @property
+    def confirmed(self) -> int:
+        """Height up to which the index knows everything."""
+        tip = self._tip()
+        return tip.number if tip is not None else self._from_block - 1
+
+    def history(self) -> list[Indexed]:
+        """Every event given so far that no reorg took back, in chain order."""
+        rows = self._db.execute(
+            "SELECT l.address, l.topics, l.data, l.log_index, b.number, b.hash, b.timestamp"
+            " FROM logs l JOIN blocks b ON b.number = l.block ORDER BY l.block, l.log_index"
+        )
+        found = []
+        for address, topics, data, index, number, hash_, timestamp in rows:
+            words = tuple(topics[at : at + 32] for at in range(0, len(topics), 32))
+            raw = RawLog(Address(address), words, data, number, hash_, index)
+            found += _indexed(raw, BlockRef(number, Digest(hash_), timestamp))
+        return found
+
+    async def poll(self) -> list[Update]:
+        """What is new: on the first call everything on disk, too. Never waits for a block.
+
+        A reorg comes as `Rewound` before the events that replace the lost ones, and `Head` last.
+
+        Raises:
+            RpcUnavailable: no endpoint answers; call again.
+        """
+        head = await self._chain.head()
+        if head != self._head and await self._catch_up(head):
+            self._head = head
+            self._untold.append(Head(head, self.confirmed))
+        updates, self._untold = self._untold, []
+        return updates
+
+    async def follow(self) -> AsyncIterator[Update]:
+        """`poll` for ever; an unreachable chain is waited for."""
+        while True:
+            try:
+                updates = await self.poll()
+            except (RpcUnavailable, RpcRefused) as error:
+                log.warning("events wait for the chain", cause=str(error))
+                updates = []
+            for update in updates:
+                yield update
+            if not updates:
+                await asyncio.sleep(self._poll_seconds)
+
+    async def _catch_up(self, head: BlockRef) -> bool:
+        """Reads up to the last confirmed block; False where the chain moved in the meantime.
+
+        What it learns is untold until `poll` returns, so that a failure half-way loses nothing.
+        """
+        await self._rewind()
+        last = head.number - self._confirmations
+        while self.confirmed < last:
+            first = self.confirmed + 1
+            batch = await self._scan(first, min(last, first + MAX_RANGE - 1))
+            if batch is None:
+                return False
+            self._untold += batch
+        return True
+
+    async def _rewind(self) -> None:
+        """Forgets blocks that the chain no longer has."""
+        tip = kept = self._tip()
+        while kept is not None and await self._chain.block(kept.number) != kept:
+            kept = self._tip(below=kept.number)
+        if kept == tip:
+            return
+        to_block = kept.number if kept is not None else self._from_block - 1
+        log.info("the chain turned", to_block=to_block, from_block=self.confirmed)
+        self._db.execute("DELETE FROM blocks WHERE number > ?", (to_block,))
+        self._untold.append(Rewound(to_block))
+
+    async def _scan(self, first: int, last: int) -> list[Indexed] | None:
+        """Stores and returns the events of a range; None where it changed while being read."""
+        end = await self._chain.block(last)
+        if end is None:
+            return None
+        logs = await self._chain.logs(first, last)
+        blocks = {last: end}
+        for number in sorted({raw.block_number for raw in logs} - {last}):
+            block = await self._chain.block(number)
+            if block is None:
+                return None
+            blocks[number] = block
+        unbroken = all(raw.block_hash == blocks[raw.block_number].hash for raw in logs)
+        if not unbroken or await self._chain.block(last) != end:
+            return None
+        self._save(blocks, logs)
+        return [item for raw in logs for item in _indexed(raw, blocks[raw.block_number])]
+
+    def _save(self, blocks: dict[int, BlockRef], logs: list[RawLog]) -> None:
+        with self._transaction():
+            self._db.executemany(
+                "INSERT INTO blocks VALUES (?, ?, ?)",
+                [(block.number, block.hash, block.timestamp) for block in blocks.values()],
+            )
+            self._db.executemany(
+                "INSERT INTO logs VALUES (?, ?, ?, ?, ?)",
+                [
+                    (raw.block_number, raw.index, raw.address, b"".join(raw.topics), raw.data)
+                    for raw in logs
+                ],
+            )
+
+    def _prune(self) -> None:
+        """Old blocks without events serve no rewind that a rescan would not serve as well."""
+        self._db.execute(
+            "DELETE FROM blocks WHERE number < ? AND number NOT IN (SELECT block FROM logs)",
+            (self.confirmed - MAX_RANGE,),
+        )
+
+    def _tip(self, below: int = 1 << 62) -> BlockRef | None:
+        row = self._db.execute(
+            "SELECT number, hash, timestamp FROM blocks WHERE number < ?"
+            " ORDER BY number DESC LIMIT 1",
+            (below,),
+        ).fetchone()
+        return BlockRef(row[0], Digest(row[1]), row[2]) if row else None
+
+    def _claim(self, path: Path) -> None:
+        deployment = self._chain.deployment
+        mine = (deployment.chain_id, deployment.addresses["Rounds"], self._from_block)
+        row = self._db.execute("SELECT chain_id, rounds, from_block FROM meta").fetchone()
+        if row is None:
+            self._db.execute("INSERT INTO meta VALUES (?, ?, ?)", mine)
+        elif tuple(row) != mine:
+            self._db.close()
+            raise ConfigError(
+                f"{path} holds the events of {row[1]} on chain {row[0]} from block {row[2]}, "
+                f"not those of {mine[1]} on chain {mine[0]} from block {mine[2]}",
+                next_step="use a folder of its own for each deployment",
+            )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+
+def _indexed(raw: RawLog, block: BlockRef) -> list[Indexed]:
+    event = decode_log(raw)
+    return [] if event is None else [Indexed(event, block, raw.index)]

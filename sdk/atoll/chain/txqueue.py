@@ -1,0 +1,543 @@
+"""One key's transactions: each intent becomes exactly one transaction in the chain, or a reason.
+
+Rule of this file: written down, then signed, then written down again, then sent. A nonce is taken
+only for a call that just passed a simulation, and a nonce once taken is always used up: by the
+call, by a dearer copy of it, or by an empty transfer. So a crash at any line loses nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+from eth_account.signers.local import LocalAccount
+from eth_utils.address import to_checksum_address
+
+from atoll.chain.calls import Call
+from atoll.chain.contracts import AtollChain
+from atoll.chain.fees import Fees, bid, raise_bid
+from atoll.chain.revert import reason_of
+from atoll.chain.rpc import RpcRefused, request
+from atoll.chain.txstore import (
+    ENDED_WITHOUT_EFFECT,
+    GasUse,
+    Intent,
+    Receipt,
+    Signed,
+    TxState,
+    TxStore,
+)
+from atoll.errors import ChainError, InsufficientFunds, RpcUnavailable, TransactionFailed
+from atoll.protocol.types import Address, BlockRef
+
+log = structlog.get_logger("atoll.chain.txqueue")
+
+GWEI = 10**9
+TRANSFER_GAS = 21_000
+NO_MONEY = "InsufficientFundsForGas"
+"""Not a contract's error: the account cannot pay for gas and value."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueConfig:
+    """How a queue bids and how long it waits.
+
+    Attributes:
+        fee_cap: wei a gas that are never exceeded; above them the queue holds back.
+        priority_fee: wei a gas for the block's builder.
+        replace_seconds: after this long without a block a transaction is sent again for more.
+        rebroadcast_seconds: after this long the same transaction is shown to the node again.
+        final_blocks: depth from which a block counts as there to stay.
+        poll_seconds: how often `run` looks.
+        gas_margin_percent: added to the estimate, since state moves until the block.
+    """
+
+    fee_cap: int = 200 * GWEI
+    priority_fee: int = GWEI
+    replace_seconds: float = 30.0
+    rebroadcast_seconds: float = 5.0
+    final_blocks: int = 64
+    poll_seconds: float = 0.5
+    gas_margin_percent: int = 25
+
+
+@dataclass(frozen=True, slots=True)
+class TxStatus:
+    """Where one transaction stands.
+
+    Attributes:
+        confirmations: blocks from its own to the newest, both counted; 0 outside a block.
+        error: the custom error it was refused with, where there was one.
+        message: why it failed or waits, for a person.
+    """
+
+    key: str
+    label: str
+    state: TxState
+    nonce: int | None
+    tx_hash: str | None
+    block: int | None
+    confirmations: int
+    gas_used: int | None
+    fee_wei: int | None
+    error: str | None
+    message: str
+
+    @property
+    def has_effect(self) -> bool:
+        """Whether it succeeded in a block."""
+        return self.state is TxState.MINED
+
+
+class TxQueue:
+    """Sends one account's transactions; several tasks may use it, one process at a time may.
+
+    Args:
+        path: SQLite file, this queue's own.
+        clock: unix seconds; only for how long a transaction has waited.
+    Raises:
+        ConfigError: the file is in use, or belongs to another account or chain.
+    """
+
+    def __init__(
+        self,
+        chain: AtollChain,
+        account: LocalAccount,
+        path: Path,
+        config: QueueConfig | None = None,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.config = config or QueueConfig()
+        self.address = Address(to_checksum_address(account.address))
+        self._chain = chain
+        self._account = account
+        self._clock = clock
+        self._store = TxStore(path, self.address, chain.deployment.chain_id)
+        self._head: BlockRef | None = None
+        self._shown_at: dict[str, float] = {}
+        self._foreign_since: dict[int, int] = {}
+        self._pumping = asyncio.Lock()
+        self._moved = asyncio.Condition()
+        self._wake = asyncio.Event()
+        self._broken: BaseException | None = None
+
+    def close(self) -> None:
+        """Lets go of the file. What is under way continues when a queue opens it again."""
+        self._store.close()
+
+    async def submit(
+        self, key: str, call: Call, *, value: int = 0, retry_failed: bool = False
+    ) -> None:
+        """Asks for a transaction; on disk when this returns.
+
+        Args:
+            key: names the effect; the same key is the same transaction, asked for once or often.
+            value: wei to send along.
+            retry_failed: if the key's transaction ended without effect, ask for a new one.
+        Raises:
+            ChainError: the key already stands for another call.
+        """
+        known = self._store.find(key)
+        again = known is not None and retry_failed and known.state in ENDED_WITHOUT_EFFECT
+        if known is None or again:
+            self._store.add(key, known.generation + 1 if known else 0, call, value)
+        elif (known.call.to, known.call.data, known.value) != (call.to, call.data, value):
+            raise ChainError(f"{key!r} already stands for another {known.call.label} transaction")
+        self._wake.set()
+
+    def status(self, key: str) -> TxStatus | None:
+        """Where the key's transaction stands; None for a key never submitted."""
+        intent = self._store.find(key)
+        return self._status(intent) if intent else None
+
+    def transactions(self) -> list[TxStatus]:
+        """Every transaction this queue ever took, oldest first."""
+        return [self._status(intent) for intent in self._store.all()]
+
+    def gas_by_label(self) -> dict[str, GasUse]:
+        """Gas used by mined transactions, by function name."""
+        return self._store.gas_by_label()
+
+    async def wait(self, key: str, confirmations: int = 1) -> TxStatus:
+        """Until the transaction is that deep in the chain, or moot; `run` has to be at work.
+
+        Raises:
+            TransactionFailed: refused or reverted, with the contract's reason.
+            InsufficientFunds: the account cannot pay for gas.
+            ChainError: the key was never submitted.
+        """
+        confirmations = min(confirmations, self.config.final_blocks)
+        async with self._moved:
+            while True:
+                if self._broken is not None:
+                    raise ChainError("the transaction queue has stopped") from self._broken
+                status = self.status(key)
+                if status is None:
+                    raise ChainError(f"no transaction was submitted as {key!r}")
+                if status.state is TxState.MOOT or (
+                    status.has_effect and status.confirmations >= confirmations
+                ):
+                    return status
+                if status.state is TxState.FAILED or (
+                    status.state is TxState.REVERTED and status.confirmations >= confirmations
+                ):
+                    raise _failure(status)
+                await self._moved.wait()
+
+    async def execute(
+        self, key: str, call: Call, *, value: int = 0, confirmations: int = 1
+    ) -> TxStatus:
+        """`submit`, then `wait`."""
+        await self.submit(key, call, value=value)
+        return await self.wait(key, confirmations)
+
+    async def run(self) -> None:
+        """Works until cancelled; an unreachable chain is waited for."""
+        try:
+            while True:
+                self._wake.clear()
+                try:
+                    await self.pump()
+                except (RpcUnavailable, RpcRefused) as error:
+                    log.warning("transactions wait for the chain", cause=str(error))
+                try:
+                    await asyncio.wait_for(self._wake.wait(), self.config.poll_seconds)
+                except TimeoutError:
+                    continue
+        except Exception as error:
+            self._broken = error
+            raise
+        finally:
+            async with self._moved:
+                self._moved.notify_all()
+
+    async def pump(self) -> None:
+        """One pass: see what the chain did, rescue what is stuck, send what is queued.
+
+        Raises:
+            RpcUnavailable: no endpoint answers; nothing is lost, call again.
+        """
+        async with self._pumping:
+            busy = self._store.in_state(*TxState)
+            if busy:
+                head = await self._chain.head()
+                await self._reconcile(head)
+                await self._rescue()
+                await self._send_queued()
+        async with self._moved:
+            self._moved.notify_all()
+
+    async def bump(self, key: str) -> None:
+        """Sends a stuck transaction again for more, now.
+
+        Raises:
+            ChainError: it is not under way, or the fee cap forbids more.
+        """
+        async with self._pumping:
+            await self._replace(self._under_way(key), cancel_reason=None, forced=True)
+
+    async def cancel(self, key: str) -> None:
+        """Withdraws a transaction: at once while queued, else by outbidding it with an empty one.
+
+        The original may still win; `wait` tells.
+
+        Raises:
+            ChainError: it is not under way, or the fee cap forbids the replacement.
+        """
+        async with self._pumping:
+            intent = self._store.find(key)
+            if intent is not None and intent.state is TxState.QUEUED:
+                self._store.end(intent, TxState.FAILED, f"{intent.call.label} was withdrawn", None)
+            else:
+                intent = self._under_way(key)
+                reason = (f"{intent.call.label} was withdrawn", None)
+                await self._replace(intent, cancel_reason=reason, forced=True)
+        async with self._moved:
+            self._moved.notify_all()
+
+    # What the chain did
+
+    async def _reconcile(self, head: BlockRef) -> None:
+        previous, self._head = self._head, head
+        if previous is not None and previous.hash == head.hash:
+            return
+        if not await self._extends(previous):
+            await self._recheck_mined()
+        waiting = self._store.in_state(TxState.SENT)
+        if waiting:
+            used = await self._chain.web3.eth.get_transaction_count(_web3_address(self.address))
+            for intent in waiting:
+                await self._look_for(intent, used, head)
+        self._store.finalise(head.number - self.config.final_blocks)
+
+    async def _extends(self, previous: BlockRef | None) -> bool:
+        """Whether the head seen last is still in the chain; unknown counts as no."""
+        if previous is None:
+            return False
+        return await self._chain.block(previous.number) == previous
+
+    async def _recheck_mined(self) -> None:
+        """After a reorg or a restart: is every block we counted on still there?"""
+        for intent in self._store.in_state(TxState.MINED, TxState.REVERTED, TxState.MOOT):
+            receipt = await self._any_receipt(intent)
+            if receipt is None:
+                log.info("a reorg took a transaction back", key=intent.key)
+                self._store.unmined(intent)
+                self._shown_at.clear()
+            elif receipt.block_hash != intent.block_hash:
+                await self._record(intent, receipt)
+
+    async def _look_for(self, intent: Intent, used_nonces: int, head: BlockRef) -> None:
+        receipt = await self._any_receipt(intent)
+        if receipt is not None:
+            await self._record(intent, receipt)
+        elif intent.nonce is not None and used_nonces > intent.nonce:
+            # Either the receipt is late or another program used the key: tell them apart by
+            # letting the chain grow.
+            since = self._foreign_since.setdefault(intent.id, head.number)
+            if head.number >= since + 2:
+                log.warning("another program used this key's nonce", nonce=intent.nonce)
+                del self._foreign_since[intent.id]
+                self._store.requeue(intent)
+
+    async def _any_receipt(self, intent: Intent) -> Receipt | None:
+        for signed in self._store.signed(intent):
+            receipt = await self._receipt(signed.tx_hash)
+            if receipt is not None:
+                return receipt
+        return None
+
+    async def _receipt(self, tx_hash: str) -> Receipt | None:
+        found = await request(self._chain.provider, "eth_getTransactionReceipt", [tx_hash])
+        if found is None or found.get("blockNumber") is None:
+            return None
+        gas_used = int(found["gasUsed"], 16)
+        return Receipt(
+            tx_hash=tx_hash,
+            succeeded=int(found["status"], 16) == 1,
+            block_number=int(found["blockNumber"], 16),
+            block_hash=bytes.fromhex(found["blockHash"].removeprefix("0x")),
+            gas_used=gas_used,
+            fee_wei=gas_used * int(found["effectiveGasPrice"], 16),
+        )
+
+    async def _record(self, intent: Intent, receipt: Receipt) -> None:
+        self._foreign_since.pop(intent.id, None)
+        cancelled = any(
+            signed.cancels and signed.tx_hash == receipt.tx_hash
+            for signed in self._store.signed(intent)
+        )
+        if cancelled:
+            moot = intent.call.permissionless and intent.error is not None
+            self._store.mined(intent, receipt, TxState.MOOT if moot else TxState.REVERTED)
+        elif receipt.succeeded:
+            self._store.mined(intent, receipt, TxState.MINED)
+            self._store.note(intent, "")
+        else:
+            message, error = await self._why_reverted(intent, receipt)
+            permissionless = intent.call.permissionless
+            self._store.mined(intent, receipt, TxState.MOOT if permissionless else TxState.REVERTED)
+            self._store.note(intent, message, error)
+
+    async def _why_reverted(self, intent: Intent, receipt: Receipt) -> tuple[str, str | None]:
+        """A receipt has no reason: ask what the call says on top of that block."""
+        label = intent.call.label
+        if intent.gas_limit is not None and receipt.gas_used >= intent.gas_limit:
+            return f"{label} ran out of gas ({receipt.gas_used})", "OutOfGas"
+        try:
+            await self._chain.simulate(intent.call, self.address, hex(receipt.block_number))
+        except TransactionFailed as failed:
+            return str(failed), failed.error
+        return f"{label} reverted in block {receipt.block_number}; it would succeed now", None
+
+    # What is stuck
+
+    async def _rescue(self) -> None:
+        now = self._clock()
+        for position, intent in enumerate(self._store.in_state(TxState.SENT)):
+            newest = self._store.signed(intent)[0]
+            if now - newest.signed_at >= self.config.replace_seconds:
+                # Only the lowest nonce can be stuck on its own account, and only its call can be
+                # simulated: the others build on it.
+                reason = await self._fails_now(intent) if position == 0 else None
+                await self._replace(intent, cancel_reason=reason)
+            elif (
+                now - self._shown_at.get(newest.tx_hash, -math.inf)
+                >= self.config.rebroadcast_seconds
+            ):
+                await self._show(newest)
+
+    async def _fails_now(self, intent: Intent) -> tuple[str, str | None] | None:
+        try:
+            await self._chain.simulate(intent.call, self.address)
+        except TransactionFailed as failed:
+            return str(failed), failed.error
+        return None
+
+    async def _replace(
+        self, intent: Intent, *, cancel_reason: tuple[str, str | None] | None, forced: bool = False
+    ) -> None:
+        newest = self._store.signed(intent)[0]
+        base_fee = await self._base_fee()
+        old = Fees(newest.max_fee, newest.priority_fee)
+        fees = raise_bid(old, base_fee, self.config.priority_fee, self.config.fee_cap)
+        if fees is None:
+            if forced:
+                raise ChainError(
+                    f"the fee cap of {self.config.fee_cap} wei a gas forbids a higher bid",
+                    next_step="raise the fee cap",
+                )
+            self._store.note(intent, "stuck at the fee cap", intent.error)
+            await self._show(newest)
+            return
+        cancels = newest.cancels or cancel_reason is not None
+        if cancel_reason is not None:
+            self._store.note(intent, *cancel_reason)
+        log.info("a stuck transaction is sent for more", key=intent.key, max_fee=fees.max_fee)
+        assert intent.nonce is not None and intent.gas_limit is not None
+        await self._sign_and_show(intent, intent.nonce, intent.gas_limit, fees, cancels=cancels)
+
+    def _under_way(self, key: str) -> Intent:
+        intent = self._store.find(key)
+        if intent is None or intent.state is not TxState.SENT:
+            raise ChainError(f"no transaction is under way as {key!r}")
+        return intent
+
+    # What is queued
+
+    async def _send_queued(self) -> None:
+        for intent in self._store.in_state(TxState.QUEUED):
+            fees = bid(await self._base_fee(), self.config.priority_fee, self.config.fee_cap)
+            if fees is None:
+                self._store.note(intent, "waits: the base fee is above the fee cap")
+                return
+            gas_limit = await self._estimate(intent)
+            if gas_limit is None or not await self._can_pay(intent, gas_limit, fees):
+                continue
+            nonce = await self._next_nonce()
+            await self._sign_and_show(intent, nonce, gas_limit, fees)
+
+    async def _estimate(self, intent: Intent) -> int | None:
+        """Gas limit with margin; None where the call would revert, and the intent has ended."""
+        call = intent.call
+        query: dict[str, Any] = {
+            "from": self.address,
+            "to": call.to,
+            "data": f"0x{call.data.hex()}",
+            "value": hex(intent.value),
+        }
+        try:
+            gas = int(
+                await request(self._chain.provider, "eth_estimateGas", [query, "pending"]), 16
+            )
+        except RpcRefused as refused:
+            reason = reason_of(refused)
+            moot = reason is not None and call.permissionless
+            self._store.end(
+                intent,
+                TxState.MOOT if moot else TxState.FAILED,
+                f"{call.label} reverted: {reason}" if reason else f"{call.label}: {refused.text}",
+                reason.name if reason else _known_refusal(refused),
+            )
+            return None
+        return gas + gas * self.config.gas_margin_percent // 100
+
+    async def _can_pay(self, intent: Intent, gas_limit: int, fees: Fees) -> bool:
+        cost = intent.value + gas_limit * fees.max_fee
+        balance = await self._chain.native_balance(self.address)
+        if balance < cost:
+            message = (
+                f"{intent.call.label}: {self.address} has {balance} wei, "
+                f"and gas and value may take {cost} wei"
+            )
+            self._store.end(intent, TxState.FAILED, message, NO_MONEY)
+        return balance >= cost
+
+    async def _next_nonce(self) -> int:
+        """The lowest nonce that neither the chain nor one of our own transactions has."""
+        nonce = int(await self._chain.web3.eth.get_transaction_count(_web3_address(self.address)))
+        taken = {intent.nonce for intent in self._store.in_state(*TxState)}
+        while nonce in taken:
+            nonce += 1
+        return nonce
+
+    async def _base_fee(self) -> int:
+        block = await self._chain.web3.eth.get_block("latest")
+        return int(block.get("baseFeePerGas", 0))
+
+    async def _sign_and_show(
+        self, intent: Intent, nonce: int, gas_limit: int, fees: Fees, *, cancels: bool = False
+    ) -> None:
+        transaction: dict[str, Any] = {
+            "type": 2,
+            "chainId": self._chain.deployment.chain_id,
+            "nonce": nonce,
+            "gas": TRANSFER_GAS if cancels else gas_limit,
+            "maxFeePerGas": fees.max_fee,
+            "maxPriorityFeePerGas": fees.priority_fee,
+            "to": self.address if cancels else intent.call.to,
+            "value": 0 if cancels else intent.value,
+            "data": b"" if cancels else intent.call.data,
+        }
+        raw = self._account.sign_transaction(transaction)
+        signed = Signed(
+            tx_hash=f"0x{bytes(raw.hash).hex()}",
+            intent=intent.id,
+            raw=bytes(raw.raw_transaction),
+            max_fee=fees.max_fee,
+            priority_fee=fees.priority_fee,
+            signed_at=self._clock(),
+            cancels=cancels,
+        )
+        self._store.sign(intent, nonce, gas_limit, signed)
+        await self._show(signed)
+
+    async def _show(self, signed: Signed) -> None:
+        """Broadcasts. A refusal changes nothing: what is signed stays until the chain decides."""
+        self._shown_at[signed.tx_hash] = self._clock()
+        try:
+            await request(self._chain.provider, "eth_sendRawTransaction", [f"0x{signed.raw.hex()}"])
+        except RpcRefused as refused:
+            if "known" not in refused.text.lower() and "imported" not in refused.text.lower():
+                log.warning("a node refused a transaction", tx=signed.tx_hash, cause=refused.text)
+
+    def _status(self, intent: Intent) -> TxStatus:
+        depth = self.config.final_blocks if intent.final and intent.block_number else 0
+        if intent.block_number is not None and self._head is not None:
+            depth = max(self._head.number - intent.block_number + 1, depth, 1)
+        return TxStatus(
+            key=intent.key,
+            label=intent.call.label,
+            state=intent.state,
+            nonce=intent.nonce,
+            tx_hash=intent.tx_hash,
+            block=intent.block_number,
+            confirmations=depth,
+            gas_used=intent.gas_used,
+            fee_wei=intent.fee_wei,
+            error=intent.error,
+            message=intent.message,
+        )
+
+
+def _failure(status: TxStatus) -> ChainError:
+    message = status.message or f"{status.label} failed"
+    if status.error == NO_MONEY:
+        return InsufficientFunds(message, next_step="send the account some native coin for gas")
+    return TransactionFailed(message, error=status.error)
+
+
+def _known_refusal(refused: RpcRefused) -> str | None:
+    return NO_MONEY if "insufficient funds" in refused.text.lower() else None
+
+
+def _web3_address(address: Address) -> Any:
+    """web3.py's own NewType for what `Address` already is."""
+    return address

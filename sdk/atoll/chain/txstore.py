@@ -1,0 +1,329 @@
+"""What the transaction queue must not forget, in SQLite.
+
+Rule of this file: a row is on disk before anything that depends on it leaves this machine
+(write-ahead log, `synchronous=FULL`), and one process at a time holds the file.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from atoll.chain.calls import Call
+from atoll.errors import ConfigError
+from atoll.protocol.types import Address
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS meta (chain_id INTEGER NOT NULL, account TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS intents (
+    id INTEGER PRIMARY KEY,
+    key TEXT NOT NULL,
+    generation INTEGER NOT NULL,
+    target TEXT NOT NULL,
+    data BLOB NOT NULL,
+    label TEXT NOT NULL,
+    permissionless INTEGER NOT NULL,
+    value TEXT NOT NULL,
+    state TEXT NOT NULL,
+    nonce INTEGER,
+    gas_limit INTEGER,
+    tx_hash TEXT,
+    block_number INTEGER,
+    block_hash BLOB,
+    gas_used INTEGER,
+    fee_wei TEXT,
+    final INTEGER NOT NULL DEFAULT 0,
+    error TEXT,
+    message TEXT NOT NULL DEFAULT '',
+    UNIQUE (key, generation)
+);
+CREATE INDEX IF NOT EXISTS intents_by_state ON intents (final, state);
+CREATE TABLE IF NOT EXISTS signed (
+    tx_hash TEXT PRIMARY KEY,
+    intent INTEGER NOT NULL REFERENCES intents (id) ON DELETE CASCADE,
+    raw BLOB NOT NULL,
+    max_fee INTEGER NOT NULL,
+    priority_fee INTEGER NOT NULL,
+    signed_at REAL NOT NULL,
+    cancels INTEGER NOT NULL
+);
+"""
+
+
+class TxState(StrEnum):
+    """Where a transaction stands."""
+
+    QUEUED = "queued"
+    """Accepted; no nonce yet."""
+    SENT = "sent"
+    """Signed under a nonce, and broadcast or about to be."""
+    MINED = "mined"
+    """Succeeded in a block."""
+    REVERTED = "reverted"
+    """In a block, without effect."""
+    FAILED = "failed"
+    """Refused before it was sent, or withdrawn; used no nonce, or an empty transfer did."""
+    MOOT = "moot"
+    """Anyone may do it, and there was nothing to do: done by another, or not due. No failure."""
+
+
+ENDED_WITHOUT_EFFECT = frozenset({TxState.REVERTED, TxState.FAILED, TxState.MOOT})
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """One transaction somebody asked for.
+
+    Attributes:
+        generation: how often this key was asked for again after it had ended without effect.
+        tx_hash, block_number, gas_used, fee_wei: of the transaction that got into a block.
+        final: too deep in the chain to be looked at again, or never sent.
+        error: the contract's custom error, where there was one.
+    """
+
+    id: int
+    key: str
+    generation: int
+    call: Call
+    value: int
+    state: TxState
+    nonce: int | None
+    gas_limit: int | None
+    tx_hash: str | None
+    block_number: int | None
+    block_hash: bytes | None
+    gas_used: int | None
+    fee_wei: int | None
+    final: bool
+    error: str | None
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """One signed transaction of an intent; a replacement is a second one under the same nonce.
+
+    Attributes:
+        cancels: an empty transfer that only frees the nonce.
+        signed_at: unix seconds.
+    """
+
+    tx_hash: str
+    intent: int
+    raw: bytes
+    max_fee: int
+    priority_fee: int
+    signed_at: float
+    cancels: bool
+
+
+@dataclass(frozen=True, slots=True)
+class GasUse:
+    """Gas of the mined transactions of one label; fees in wei."""
+
+    transactions: int
+    gas: int
+    highest: int
+    fees: int
+
+
+class TxStore:
+    """The queue's memory of one account on one chain.
+
+    Raises:
+        ConfigError: another process holds the file, or it belongs to another account or chain.
+    """
+
+    def __init__(self, path: Path, account: Address, chain_id: int) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = path.with_name(f"{path.name}.lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._lock.close()
+            raise ConfigError(
+                f"another process already sends transactions of {account} ({path} is locked)",
+                next_step="stop the other one: a key has one writer",
+            ) from error
+        self._db = sqlite3.connect(path, isolation_level=None)
+        self._db.row_factory = sqlite3.Row
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=FULL")
+        self._db.execute("PRAGMA foreign_keys=ON")
+        self._db.executescript(SCHEMA)
+        self._claim(path, account, chain_id)
+
+    def close(self) -> None:
+        """Lets go of the file; what was written stays."""
+        self._db.close()
+        self._lock.close()
+
+    def add(self, key: str, generation: int, call: Call, value: int) -> None:
+        """Writes a new intent, durably."""
+        self._db.execute(
+            "INSERT INTO intents (key, generation, target, data, label, permissionless, value,"
+            " state) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            (key, generation, call.to, call.data, call.label, call.permissionless, str(value),
+             TxState.QUEUED),
+        )  # fmt: skip
+
+    def find(self, key: str) -> Intent | None:
+        """The latest intent of a key."""
+        row = self._db.execute(
+            "SELECT * FROM intents WHERE key = ? ORDER BY generation DESC LIMIT 1", (key,)
+        ).fetchone()
+        return _intent(row) if row else None
+
+    def in_state(self, *states: TxState) -> list[Intent]:
+        """Intents that are not final, in these states, in the order of nonce and arrival."""
+        marks = ", ".join("?" * len(states))
+        rows = self._db.execute(
+            f"SELECT * FROM intents WHERE final = 0 AND state IN ({marks}) ORDER BY nonce, id",  # noqa: S608 - only question marks
+            states,
+        )
+        return [_intent(row) for row in rows]
+
+    def all(self) -> list[Intent]:
+        """Every intent ever, oldest first."""
+        return [_intent(row) for row in self._db.execute("SELECT * FROM intents ORDER BY id")]
+
+    def signed(self, intent: Intent) -> list[Signed]:
+        """What was signed for an intent, newest first."""
+        rows = self._db.execute(
+            "SELECT * FROM signed WHERE intent = ? ORDER BY signed_at DESC, rowid DESC",
+            (intent.id,),
+        )
+        return [Signed(**{**dict(row), "cancels": bool(row["cancels"])}) for row in rows]
+
+    def sign(self, intent: Intent, nonce: int, gas_limit: int, signed: Signed) -> None:
+        """Records a signed transaction and its nonce in one step, before it is broadcast."""
+        with self._transaction():
+            self._db.execute(
+                "UPDATE intents SET state = ?, nonce = ?, gas_limit = ? WHERE id = ?",
+                (TxState.SENT, nonce, gas_limit, intent.id),
+            )
+            self._db.execute(
+                "INSERT INTO signed (tx_hash, intent, raw, max_fee, priority_fee, signed_at,"
+                " cancels) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (signed.tx_hash, intent.id, signed.raw, signed.max_fee, signed.priority_fee,
+                 signed.signed_at, signed.cancels),
+            )  # fmt: skip
+
+    def note(self, intent: Intent, message: str, error: str | None = None) -> None:
+        """Why an intent does not move on, for whoever asks."""
+        if (intent.message, intent.error) != (message, error):
+            self._db.execute(
+                "UPDATE intents SET message = ?, error = ? WHERE id = ?",
+                (message, error, intent.id),
+            )
+
+    def end(self, intent: Intent, state: TxState, message: str, error: str | None) -> None:
+        """An intent that never got into a block ends here."""
+        self._db.execute(
+            "UPDATE intents SET state = ?, final = 1, message = ?, error = ? WHERE id = ?",
+            (state, message, error, intent.id),
+        )
+
+    def mined(self, intent: Intent, receipt: Receipt, state: TxState) -> None:
+        """Records the block an intent got into."""
+        self._db.execute(
+            "UPDATE intents SET state = ?, tx_hash = ?, block_number = ?, block_hash = ?,"
+            " gas_used = ?, fee_wei = ? WHERE id = ?",
+            (state, receipt.tx_hash, receipt.block_number, receipt.block_hash, receipt.gas_used,
+             str(receipt.fee_wei), intent.id),
+        )  # fmt: skip
+
+    def unmined(self, intent: Intent) -> None:
+        """The block went away in a reorg: the signed transactions are broadcast again."""
+        self._db.execute(
+            "UPDATE intents SET state = ?, tx_hash = NULL, block_number = NULL, block_hash = NULL,"
+            " gas_used = NULL, fee_wei = NULL, error = NULL, message = '' WHERE id = ?",
+            (TxState.SENT, intent.id),
+        )
+
+    def requeue(self, intent: Intent) -> None:
+        """The nonce went to a transaction that is not ours: start over with another."""
+        with self._transaction():
+            self._db.execute("DELETE FROM signed WHERE intent = ?", (intent.id,))
+            self._db.execute(
+                "UPDATE intents SET state = ?, nonce = NULL, gas_limit = NULL WHERE id = ?",
+                (TxState.QUEUED, intent.id),
+            )
+
+    def finalise(self, up_to_block: int) -> None:
+        """Whatever is in that block or below it is not looked at again."""
+        self._db.execute(
+            "UPDATE intents SET final = 1 WHERE final = 0 AND block_number <= ?", (up_to_block,)
+        )
+
+    def gas_by_label(self) -> dict[str, GasUse]:
+        """Gas of mined transactions, reverted ones included."""
+        uses: dict[str, GasUse] = {}
+        rows = self._db.execute("SELECT label, gas_used, fee_wei FROM intents WHERE gas_used > 0")
+        for label, gas, fee in rows:
+            old = uses.get(label, GasUse(0, 0, 0, 0))
+            uses[label] = GasUse(
+                old.transactions + 1, old.gas + gas, max(old.highest, gas), old.fees + int(fee)
+            )
+        return uses
+
+    def _claim(self, path: Path, account: Address, chain_id: int) -> None:
+        row = self._db.execute("SELECT chain_id, account FROM meta").fetchone()
+        if row is None:
+            self._db.execute("INSERT INTO meta VALUES (?, ?)", (chain_id, account))
+        elif (row["chain_id"], row["account"]) != (chain_id, account):
+            self.close()
+            raise ConfigError(
+                f"{path} belongs to {row['account']} on chain {row['chain_id']}, "
+                f"not to {account} on chain {chain_id}",
+                next_step="use a folder of its own for each account and chain",
+            )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._db.execute("ROLLBACK")
+            raise
+        self._db.execute("COMMIT")
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What the chain says of a transaction in a block."""
+
+    tx_hash: str
+    succeeded: bool
+    block_number: int
+    block_hash: bytes
+    gas_used: int
+    fee_wei: int
+
+
+def _intent(row: sqlite3.Row) -> Intent:
+    call = Call(Address(row["target"]), row["data"], row["label"], bool(row["permissionless"]))
+    return Intent(
+        id=row["id"],
+        key=row["key"],
+        generation=row["generation"],
+        call=call,
+        value=int(row["value"]),
+        state=TxState(row["state"]),
+        nonce=row["nonce"],
+        gas_limit=row["gas_limit"],
+        tx_hash=row["tx_hash"],
+        block_number=row["block_number"],
+        block_hash=row["block_hash"],
+        gas_used=row["gas_used"],
+        fee_wei=int(row["fee_wei"]) if row["fee_wei"] is not None else None,
+        final=bool(row["final"]),
+        error=row["error"],
+        message=row["message"],
+    )

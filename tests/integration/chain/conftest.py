@@ -1,0 +1,57 @@
+"""A real Anvil with the contracts on it, fresh for each test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import pytest
+from eth_account import Account
+from eth_account.signers.local import LocalAccount
+from tests.integration.chain.local_anvil import Anvil, start_anvil, stop
+
+from atoll.chain.contracts import AtollChain
+from atoll.chain.deploy import deploy
+from atoll.chain.deployment import Deployment
+
+KEYS = (
+    "0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80",
+    "0x59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d",
+    "0x5de4111afa1a4b94908f83103eb1f1706367c2e68ca870fc3fb9a804cdab365a",
+)
+"""Anvil's own accounts: known to everyone, worth nothing."""
+
+
+@pytest.fixture
+def spawn() -> Iterator[Callable[..., Anvil]]:
+    """Starts further nodes, with options; they end with the test."""
+    nodes: list[Anvil] = []
+
+    def start(*options: str) -> Anvil:
+        nodes.append(start_anvil(*options))
+        return nodes[-1]
+
+    yield start
+    for node in nodes:
+        stop(node)
+
+
+@pytest.fixture
+def anvil(spawn: Callable[..., Anvil]) -> Anvil:
+    return spawn()
+
+
+@pytest.fixture
+def accounts() -> list[LocalAccount]:
+    return [Account.from_key(key) for key in KEYS]
+
+
+@pytest.fixture
+async def deployment(anvil: Anvil, accounts: list[LocalAccount]) -> Deployment:
+    return await deploy(anvil.url, accounts[0])
+
+
+@pytest.fixture
+async def chain(anvil: Anvil, deployment: Deployment) -> AsyncIterator[AtollChain]:
+    connected = await AtollChain.connect(anvil.url, deployment)
+    yield connected
+    await connected.close()

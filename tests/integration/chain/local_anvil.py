@@ -1,0 +1,87 @@
+"""A local Ethereum node for tests: started on a free port, driven by its control calls."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+CONTRACTS = Path(__file__).parents[3] / "contracts"
+
+
+@dataclass(frozen=True, slots=True)
+class Anvil:
+    """A running node and its control calls."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+
+    def ask(self, method: str, *params: Any) -> Any:
+        """One JSON-RPC call, synchronously."""
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        request = urllib.request.Request(
+            self.url, json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=10) as reply:
+            answer = json.load(reply)
+        if "error" in answer:
+            raise RuntimeError(f"{method}: {answer['error']}")
+        return answer["result"]
+
+    def mine(self, blocks: int = 1) -> None:
+        self.ask("anvil_mine", hex(blocks))
+
+    def automine(self, enabled: bool) -> None:
+        self.ask("evm_setAutomine", enabled)
+
+    def pending(self) -> list[dict[str, Any]]:
+        """Transactions that no block has."""
+        pool: dict[str, dict[str, dict[str, Any]]] = self.ask("txpool_content")["pending"]
+        return [transaction for by_nonce in pool.values() for transaction in by_nonce.values()]
+
+    def height(self) -> int:
+        return int(self.ask("eth_blockNumber"), 16)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def start_anvil(*options: str) -> Anvil:
+    """Starts a node and returns once it answers."""
+    binary = next(CONTRACTS.glob("node_modules/@foundry-rs/anvil-*/bin/anvil"))
+    port = free_port()
+    process = subprocess.Popen(
+        [str(binary), "--silent", "--port", str(port), *options],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    anvil = Anvil(f"http://127.0.0.1:{port}", process)
+    while process.poll() is None:
+        try:
+            anvil.ask("eth_chainId")
+        except (urllib.error.URLError, ConnectionError):
+            continue
+        return anvil
+    raise RuntimeError(f"anvil exited with {process.returncode}")
+
+
+def stop(anvil: Anvil) -> None:
+    anvil.process.terminate()
+    anvil.process.wait()
+
+
+async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Waits for a condition that another task brings about."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - the condition lives in SQLite
+            await asyncio.sleep(0.01)

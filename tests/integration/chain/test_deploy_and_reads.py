@@ -1,0 +1,111 @@
+"""Deploying, reading, and what happens when endpoints fail or lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from eth_account import Account
+from eth_account.signers.local import LocalAccount
+from tests.integration.chain.local_anvil import Anvil, stop
+
+from atoll.chain.contracts import AtollChain, Stake
+from atoll.chain.deploy import DeployConfig, Params, deploy
+from atoll.chain.deployment import Deployment
+from atoll.errors import (
+    ChainError,
+    InsufficientFunds,
+    RpcUnavailable,
+    TransactionFailed,
+    WrongChain,
+)
+from atoll.protocol.types import Address, JobId, Role
+
+NOWHERE = "http://127.0.0.1:9"  # the discard port: nothing listens
+
+
+async def test_a_deployment_can_be_read(chain: AtollChain, accounts: list[LocalAccount]) -> None:
+    owner = Address(accounts[0].address)
+    assert await chain.token_balance(owner) == 10**27
+    assert await chain.stake(owner, Role.PROVIDER) == Stake(0, 0, 0)
+    assert await chain.seat_of(JobId(99), owner) is None
+    head = await chain.head()
+    assert await chain.block(head.number) == head
+    assert await chain.block(head.number + 1000) is None
+
+
+async def test_wiring_is_done(chain: AtollChain, accounts: list[LocalAccount]) -> None:
+    with pytest.raises(TransactionFailed, match="AlreadyWired"):
+        await chain.simulate(
+            chain.calls.build("wire", chain.deployment.addresses["Rounds"], contract="Jobs"),
+            Address(accounts[0].address),
+        )
+
+
+async def test_a_view_that_reverts_names_its_error(chain: AtollChain) -> None:
+    with pytest.raises(
+        TransactionFailed, match=r"state reverted: UnknownJob\(jobId=99\)"
+    ) as caught:
+        await chain.state(JobId(99))
+    assert (caught.value.error, caught.value.args_) == ("UnknownJob", (99,))
+
+
+async def test_an_existing_token_is_used(
+    anvil: Anvil, deployment: Deployment, accounts: list[LocalAccount]
+) -> None:
+    token = deployment.addresses["AtollToken"]
+    again = await deploy(anvil.url, accounts[1], DeployConfig(token=token))
+    assert again.addresses["AtollToken"] == token
+    assert again.addresses["Rounds"] != deployment.addresses["Rounds"]
+
+
+async def test_a_refused_constructor_is_named(anvil: Anvil, accounts: list[LocalAccount]) -> None:
+    config = DeployConfig(params=Params(miss_cut_bps=9_999))
+    with pytest.raises(TransactionFailed, match="creating Config reverted"):
+        await deploy(anvil.url, accounts[0], config)
+
+
+async def test_deploying_without_money_says_how_much(anvil: Anvil) -> None:
+    with pytest.raises(InsufficientFunds, match="has 0 wei"):
+        await deploy(anvil.url, Account.from_key("0x" + "22" * 32))
+
+
+async def test_a_dead_endpoint_is_passed_over(anvil: Anvil, deployment: Deployment) -> None:
+    chain = await AtollChain.connect([NOWHERE, anvil.url], deployment)
+    assert (await chain.head()).number == anvil.height()
+    await chain.close()
+
+
+async def test_no_endpoint_is_one_clear_error(deployment: Deployment) -> None:
+    with pytest.raises(RpcUnavailable, match=r"127\.0\.0\.1:9") as caught:
+        await AtollChain.connect([NOWHERE], deployment)
+    assert caught.value.next_step
+    assert caught.value.exit_code == 3
+
+
+async def test_another_chain_is_one_clear_error(anvil: Anvil, deployment: Deployment) -> None:
+    elsewhere = replace(deployment, chain_id=1)
+    with pytest.raises(WrongChain, match="serves chain 31337, but the deployment is on chain 1"):
+        await AtollChain.connect(anvil.url, elsewhere)
+
+
+async def test_a_fresh_chain_without_the_contracts_is_noticed(
+    anvil: Anvil, deployment: Deployment
+) -> None:
+    addresses = {name: Address(f"0x{index + 1:040x}") for index, name in
+                 enumerate(deployment.addresses)}  # fmt: skip
+    with pytest.raises(ChainError, match="no contract at"):
+        await AtollChain.connect(anvil.url, replace(deployment, addresses=addresses))
+
+
+async def test_an_endpoint_that_dies_midway_is_replaced(
+    anvil: Anvil, deployment: Deployment, spawn: Callable[..., Anvil]
+) -> None:
+    second = spawn("--fork-url", anvil.url)
+    chain = await AtollChain.connect([second.url, anvil.url], deployment)
+    second.mine(5)
+    assert (await chain.head()).number == second.height()
+    stop(second)
+    assert (await chain.head()).number == anvil.height()
+    await chain.close()
