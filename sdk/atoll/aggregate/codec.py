@@ -19,24 +19,20 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
+from atoll.aggregate.grid import Int8Vector, NonFiniteDeltaError, quantise, to_nearest
 from atoll.aggregate.header import CodecId, body_of, header, header_length
 from atoll.aggregate.layout import Layout
-from atoll.errors import AtollError, MalformedUpdate
+from atoll.errors import MalformedUpdate
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Int8Vector = npt.NDArray[np.int8]
+__all__ = ["LIMIT", "NonFiniteDeltaError", "decode", "decode_flat", "encode", "encoded_length"]
 
 LIMIT = 127
 """Largest magnitude on the grid."""
-
-
-class NonFiniteDeltaError(AtollError, ValueError):
-    """A pseudo-gradient with NaN or infinity: the trace must say DIVERGED instead."""
 
 
 def encoded_length(layout: Layout) -> int:
@@ -60,18 +56,8 @@ def encode(delta: Mapping[str, Tensor], exponents: Mapping[str, int]) -> bytes:
     data = bytearray(len(head) + layout.total)
     data[: len(head)] = head
     body = np.frombuffer(data, dtype=np.int8, offset=len(head))
-    for name, _, span in layout.spans():
-        body[span] = _to_grid(name, delta[name], exponents[name]).numpy()
+    quantise(delta, exponents, to_nearest(LIMIT), body)
     return bytes(data)
-
-
-def _to_grid(name: str, delta: Tensor, exponent: int) -> Tensor:
-    flat = delta.detach().reshape(-1).to("cpu", torch.float32)
-    # A product with a power of two is exact, or so small that it rounds to zero either way.
-    scaled = flat * 2.0**-exponent
-    if not bool(torch.isfinite(flat).all()):
-        raise NonFiniteDeltaError(f"the update of tensor {name} has a NaN or infinite value")
-    return scaled.round_().clamp_(-LIMIT, LIMIT).to(torch.int8)
 
 
 def decode_flat(data: bytes, layout: Layout, exponents: Mapping[str, int]) -> Int8Vector:

@@ -26,6 +26,12 @@ _FIXED = struct.Struct(">4sBBH32s")
 
 class CodecId(IntEnum):
     GRID8 = 0
+    GRID4 = 1
+    TWO_BIT = 2
+    SIGN = 3
+    SPARSE = 4
+    DCT_SPARSE = 5
+    FP32 = 6
 
 
 def header_length(layout: Layout) -> int:

@@ -14,9 +14,9 @@ from fractions import Fraction
 import numpy as np
 import torch
 
-from atoll.aggregate.codec import Int8Vector, decode_flat
+from atoll.aggregate.codec import decode_flat
 from atoll.aggregate.exponents import next_exponents
-from atoll.aggregate.gram import squared_distances
+from atoll.aggregate.gram import Int8Vector, squared_distances
 from atoll.aggregate.layout import Layout
 from atoll.aggregate.outliers import OutlierReport, find_outliers
 from atoll.aggregate.passes import gram

@@ -44,6 +44,9 @@ def weighted_sums(
 ) -> Int32Vector:
     """Σ weights[i] · rows[i]; the weights' magnitudes add to at most 2^24; (d,) int32."""
     plan = plan or Plan()
+    if set(weights) <= {0, 1} and 1 in weights:  # a plain sum needs no products
+        chosen = [row for row, weight in zip(rows, weights, strict=True) if weight]
+        return trimmed_sums(chosen, 0, None, plan)
     native = _native(rows, plan)
     if native:
         return native.weighted_sums(rows, weights, plan)

@@ -1,0 +1,218 @@
+"""How fast the robust rules merge int8 updates, against one read of the fp32 input and byzfl.
+
+    python bench/aggregate.py --n 16 --d 10000000 --f 3 --json
+    python bench/aggregate.py --n 64 --d 100000000 --f 16 --files DIR
+
+The last line is JSON: per rule `seconds`, `times_read` (seconds over one torch.sum of the n × d
+fp32 input), `times_faster_than_byzfl` (null where byzfl is not asked or lacks the rule) and
+`extra_mib` (peak memory beyond input and output; Linux). byzfl 0.0.11 is measured where it can be
+imported, or with `--byzfl PYTHON`, the interpreter of an environment that has it. Every timing is
+the best of `--repeats`, except byzfl's, which runs once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import types
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from atoll.aggregate.chunks import Plan
+from atoll.aggregate.native import kernels
+from atoll.aggregate.rules import Rule, aggregate
+
+CASES: dict[str, tuple[Rule, bool]] = {
+    **{str(rule): (rule, False) for rule in Rule},
+    "nnm_trimmed_mean": (Rule.TRIMMED_MEAN, True),
+    "nnm_geometric_median": (Rule.GEOMETRIC_MEDIAN, True),
+}
+BYZFL = {
+    "mean": "Average()",
+    "median": "Median()",
+    "trimmed_mean": "TrMean(f={f})",
+    "geometric_median": "GeometricMedian(nu=0.1, T=8)",
+    "krum": "Krum(f={f})",
+    "multi_krum": "MultiKrum(f={f})",
+    "centred_clip": "CenteredClipping(L=5, tau=1.0)",
+    "minimum_diameter": "MDA(f={f})",
+    "nnm_trimmed_mean": "TrMean(f={f})",
+    "nnm_geometric_median": "GeometricMedian(nu=0.1, T=8)",
+}
+
+
+def best_seconds(work: Callable[[], object], repeats: int) -> float:
+    """The shortest of `repeats` runs."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def honest_updates(n: int, d: int) -> np.ndarray:
+    """(n, d) int8: a common direction and noise, as pseudo-gradients of honest seats have."""
+    rng = np.random.default_rng(0)
+    common = rng.integers(-40, 41, d, dtype=np.int8)
+    rows = np.empty((n, d), dtype=np.int8)
+    for row in rows:
+        row[:] = common + rng.integers(-40, 41, d, dtype=np.int8)
+    return rows
+
+
+def read_seconds(n: int, d: int, threads: int) -> float:
+    """One read of n × d fp32 values by torch.sum."""
+    torch.set_num_threads(threads)
+    values = torch.ones(n, d)
+    return best_seconds(values.sum, 5)
+
+
+def status_kib(field: str) -> int:
+    """A memory field of /proc/self/status."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith(f"{field}:")))
+
+
+def extra_mib(args: argparse.Namespace, case: str) -> float:
+    """Peak memory beyond input and output, in a process of its own."""
+    command = [sys.executable, __file__, "--probe-memory", case]
+    command += ["--n", str(args.n), "--d", str(args.d), "--f", str(args.f)]
+    command += ["--threads", str(args.threads)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    return float(done.stdout)
+
+
+def probe_memory(args: argparse.Namespace) -> None:
+    """Prints the MiB by which one rule raises the peak, less its output."""
+    rows = list(honest_updates(args.n, args.d))
+    plan = Plan(threads=args.threads)
+    rule, nnm = CASES[args.probe_memory]
+    kernels()
+    before = status_kib("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
+    aggregate(rule, rows, args.f, nnm=nnm, plan=plan)
+    print((status_kib("VmHWM") - before) / 1024 - 4 * args.d / 2**20)
+
+
+def byzfl_seconds(args: argparse.Namespace, case: str) -> float | None:
+    """byzfl's time for the same rule on fp32 tensors, or None where it cannot be asked."""
+    if case not in BYZFL or args.byzfl is None:
+        return None
+    command = [args.byzfl, "-W", "ignore", __file__, "--probe-byzfl", case]
+    command += ["--n", str(args.n), "--d", str(args.d), "--f", str(args.f)]
+    command += ["--threads", str(args.threads)]
+    paths = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent / "sdk")}
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=paths)
+    if done.returncode:
+        print(f"byzfl {case}: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr)
+        return None
+    return float(done.stdout)
+
+
+def probe_byzfl(args: argparse.Namespace) -> None:
+    """Prints byzfl's seconds for one rule; its __init__, which wants torchvision, is passed by."""
+    package = types.ModuleType("byzfl")
+    found = importlib.util.find_spec("byzfl")
+    package.__path__ = list(found.submodule_search_locations or []) if found else []
+    sys.modules["byzfl"] = package
+    from byzfl.aggregators import aggregators, preaggregators  # type: ignore[import-not-found]
+
+    torch.set_num_threads(args.threads)
+    values = torch.from_numpy(honest_updates(args.n, args.d)).float()
+    name, _, rest = BYZFL[args.probe_byzfl].format(f=args.f).partition("(")
+    given = dict(item.split("=") for item in rest.rstrip(")").split(", ") if item)
+    keywords = {key: float(v) if "." in v else int(v) for key, v in given.items()}
+    rule = getattr(aggregators, name)(**keywords)
+    mix = preaggregators.NNM(f=args.f) if args.probe_byzfl.startswith("nnm_") else lambda x: x
+    print(best_seconds(lambda: rule(mix(values)), 1))
+
+
+def measure(args: argparse.Namespace) -> dict[str, object]:
+    """The table for updates in memory."""
+    read = read_seconds(args.n, args.d, args.threads)
+    rows = list(honest_updates(args.n, args.d))
+    plan = Plan(threads=args.threads)
+    aggregate(Rule.MEDIAN, rows, args.f, plan=plan)  # compiles the kernels where that is possible
+    rules = {}
+    for case, (rule, nnm) in CASES.items():
+        work = lambda rule=rule, nnm=nnm: aggregate(rule, rows, args.f, nnm=nnm, plan=plan)  # noqa: E731
+        seconds = best_seconds(work, args.repeats)
+        byzfl = byzfl_seconds(args, case)
+        rules[case] = {
+            "seconds": round(seconds, 4),
+            "times_read": round(seconds / read, 2),
+            "byzfl_seconds": None if byzfl is None else round(byzfl, 3),
+            "times_faster_than_byzfl": None if byzfl is None else round(byzfl / seconds, 1),
+            "extra_mib": round(extra_mib(args, case), 1),
+        }
+        if not args.json:
+            print(f"{case:22} {rules[case]}")
+    return {"read_seconds": round(read, 4), "compiled": kernels() is not None, "rules": rules}
+
+
+def measure_files(args: argparse.Namespace) -> dict[str, object]:
+    """The default rule over memory-mapped files: time, its ratio to reading them, peak memory."""
+    with tempfile.TemporaryDirectory(dir=args.files) as folder:
+        paths = [Path(folder) / f"{i}.int8" for i in range(args.n)]
+        rng = np.random.default_rng(0)
+        for path in paths:
+            with path.open("wb") as file:
+                for start in range(0, args.d, 1 << 22):
+                    width = min(1 << 22, args.d - start)
+                    file.write(rng.integers(-127, 128, width, dtype=np.int8).tobytes())
+        started = time.perf_counter()
+        for path in paths:
+            with path.open("rb", buffering=0) as file:
+                while file.read(1 << 22):
+                    pass
+        read = time.perf_counter() - started
+        rows = [np.memmap(path, dtype=np.int8, mode="r") for path in paths]
+        plan = Plan(threads=args.threads)
+        done = []
+        work = lambda: done.append(aggregate(Rule.TRIMMED_MEAN, rows, args.f, nnm=True, plan=plan))  # noqa: E731
+        seconds = best_seconds(work, 1)
+        anonymous_kib = status_kib("RssAnon")
+    return {
+        "rule": "nnm_trimmed_mean",
+        "seconds": round(seconds, 2),
+        "read_files_seconds": round(read, 2),
+        "times_read_files": round(seconds / read, 2),
+        "memory_with_output_mib": round(anonymous_kib / 1024, 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--n", type=int, default=16)
+    parser.add_argument("--d", type=int, default=10_000_000)
+    parser.add_argument("--f", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--json", action="store_true", help="only the JSON line")
+    parser.add_argument("--files", metavar="DIR", help="merge from files made below DIR")
+    here = sys.executable if importlib.util.find_spec("byzfl") else None
+    parser.add_argument("--byzfl", metavar="PYTHON", default=here)
+    parser.add_argument("--probe-memory", choices=CASES, help=argparse.SUPPRESS)
+    parser.add_argument("--probe-byzfl", choices=BYZFL, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.probe_memory:
+        return probe_memory(args)
+    if args.probe_byzfl:
+        return probe_byzfl(args)
+    settings = {"n": args.n, "d": args.d, "f": args.f, "threads": args.threads}
+    print(json.dumps(settings | (measure_files(args) if args.files else measure(args))))
+    return None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""How fast updates are encoded and decoded on one core, in GB of fp32 input a second.
+
+    python bench/codec.py --d 50000000 --json
+
+The last line is JSON: per codec `encode_gb_s`, `decode_gb_s` and `bytes_per_parameter`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+
+import torch
+
+from atoll.aggregate import codec, fp32
+from atoll.aggregate.dense import GRID4, SIGN, TWO_BIT
+from atoll.aggregate.layout import Layout
+
+EXPONENTS = {"w": -10}
+CODECS: dict[str, tuple[Callable[..., bytes], Callable[..., object]]] = {
+    "int8": (codec.encode, codec.decode_flat),
+    "int4": (GRID4.encode, GRID4.decode_flat),
+    "two_bit": (TWO_BIT.encode, TWO_BIT.decode_flat),
+    "sign": (SIGN.encode, SIGN.decode_flat),
+    "fp32": (fp32.encode, fp32.decode),
+}
+
+
+def best_seconds(work: Callable[[], object], repeats: int) -> float:
+    """The shortest of `repeats` runs."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--d", type=int, default=50_000_000)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--json", action="store_true", help="only the JSON line")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    delta = {"w": torch.randn(args.d, generator=torch.Generator().manual_seed(0)) / 50}
+    layout = Layout.of_tensors(delta)
+    results = {}
+    for name, (encode, decode) in CODECS.items():
+        data = encode(delta, EXPONENTS)
+        gigabytes = 4 * args.d / 1e9
+        encoding = best_seconds(lambda e=encode: e(delta, EXPONENTS), args.repeats)
+        decoding = best_seconds(lambda d=decode, b=data: d(b, layout, EXPONENTS), args.repeats)
+        results[name] = {
+            "encode_gb_s": round(gigabytes / encoding, 2),
+            "decode_gb_s": round(gigabytes / decoding, 2),
+            "bytes_per_parameter": round(len(data) / args.d, 4),
+        }
+        if not args.json:
+            print(f"{name:8} {results[name]}")
+    print(json.dumps({"d": args.d, "codecs": results}))
+
+
+if __name__ == "__main__":
+    main()
