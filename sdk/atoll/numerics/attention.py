@@ -21,11 +21,13 @@ _MASKED = -1e30
 
 
 class Attention(torch.autograd.Function):
-    """q, k, v [B, H, T, d] → [B, H, T, d], scores scaled by d^(−1/2)."""
+    """q [B, H, T, d], k and v [B, K, T, d] → [B, H, T, d], scores scaled by d^(−1/2)."""
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         length, width = q.shape[-2:]
+        key_heads = k.shape[1]
+        k, v = (t.repeat_interleave(q.shape[1] // key_heads, dim=1) for t in (k, v))
         narrow, wide = operand_levels(width), operand_levels(length)
         scale = 1.0 / math.sqrt(width)
         (qi, qs), (ki, ks) = quantise(q, -1, narrow), quantise(k, -1, narrow)
@@ -38,6 +40,7 @@ class Attention(torch.autograd.Function):
         inverse = (total * 2.0**-23).reciprocal().float()
         mixed, mixed_step = quantise(weights * vs.mT, -1, wide)
         output = (mixed @ vi) * mixed_step * inverse
+        ctx.key_heads = key_heads
         ctx.save_for_backward(qi, qs, ki, ks, vi, vs, weights, inverse, output)
         return output
 
@@ -59,4 +62,14 @@ class Attention(torch.autograd.Function):
         dq = (row @ ki) * row_step
         dk = (column.mT @ qi) * column_step.mT
         dv = (vq.mT @ gi) * v_step.mT
-        return dq, dk, dv
+        return dq, _sum_groups(dk, ctx.key_heads), _sum_groups(dv, ctx.key_heads)
+
+
+def _sum_groups(x_BHTd: Tensor, key_heads: int) -> Tensor:
+    """The gradient of shared key heads: [B, K, T, d], added in the order of query heads."""
+    batch, heads, length, width = x_BHTd.shape
+    members = x_BHTd.view(batch, key_heads, heads // key_heads, length, width).unbind(2)
+    total = members[0]
+    for member in members[1:]:
+        total = total + member
+    return total

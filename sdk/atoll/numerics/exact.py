@@ -1,6 +1,6 @@
 """The exact operations of model and step: one set of bits on every machine, at int8 speed.
 
-`ExactOps` has the interface of `atoll.train.numerics.Ops`. See `docs/numerics.md` for what each
+`ExactOps` has the interface of `atoll.train.ops.Ops`. See `docs/numerics.md` for what each
 operation costs and loses.
 """
 
@@ -33,7 +33,7 @@ def _apply(function: type[torch.autograd.Function], *arguments: object) -> Tenso
 
 
 class ExactOps:
-    """Shapes as in `atoll.train.numerics.Ops`."""
+    """Shapes as in `atoll.train.ops.Ops`."""
 
     def __init__(self, route: Route | None = None) -> None:
         self.route = route or default_route()
@@ -58,8 +58,6 @@ class ExactOps:
         return _apply(Rotary, x_BHTd, cos_Td, sin_Td)
 
     def attention(self, q_BHTd: Tensor, k_BKTd: Tensor, v_BKTd: Tensor) -> Tensor:
-        if q_BHTd.shape[1] != k_BKTd.shape[1]:
-            raise ValueError("exact attention has one key head per query head in this version")
         return _apply(Attention, q_BHTd, k_BKTd, v_BKTd)
 
     def swiglu(self, gate: Tensor, up: Tensor) -> Tensor:

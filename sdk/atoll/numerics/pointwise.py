@@ -113,7 +113,7 @@ class CrossEntropy(torch.autograd.Function):
         ctx.save_for_backward(weights_NV, total_N1, targets_N)
         picked_N1 = shifted_NV.gather(1, targets_N[:, None])
         losses_N1 = log(total_N1.float()) - picked_N1
-        return (exact_sum(losses_N1, 0) / losses_N1.shape[0]).float().reshape(())
+        return (exact_sum(losses_N1, 0) * (1.0 / losses_N1.shape[0])).float().reshape(())
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
@@ -122,4 +122,4 @@ class CrossEntropy(torch.autograd.Function):
         share_NV = weights_NV * total_N1.reciprocal().float()
         one = torch.ones((), dtype=share_NV.dtype, device=share_NV.device)
         hot_NV = torch.zeros_like(share_NV).scatter_(1, targets_N[:, None], one.item())
-        return (share_NV - hot_NV) * (g.double() / targets_N.shape[0]).float(), None
+        return (share_NV - hot_NV) * (g.double() * (1.0 / targets_N.shape[0])).float(), None

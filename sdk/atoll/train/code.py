@@ -9,6 +9,13 @@ from atoll.protocol.types import Digest
 
 REPLAYED = (
     "aggregate/codec.py",
+    "numerics/attention.py",
+    "numerics/elementary.py",
+    "numerics/exact.py",
+    "numerics/gemm.py",
+    "numerics/grid.py",
+    "numerics/linear.py",
+    "numerics/pointwise.py",
     "train/decimals.py",
     "train/init.py",
     "train/model.py",

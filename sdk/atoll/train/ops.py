@@ -16,6 +16,7 @@ import torch.nn.functional as F  # noqa: N812 (PyTorch's own convention)
 from torch import Tensor
 
 from atoll.errors import ManifestError
+from atoll.numerics.exact import ExactOps
 
 
 class Ops(Protocol):
@@ -102,7 +103,9 @@ def operations(mode: str) -> Ops:
     """
     if mode == "native":
         return NativeOps()
+    if mode == "exact":
+        return ExactOps()
     raise ManifestError(
         f"numerics mode {mode!r} is not available in this version",
-        next_step="set numerics.mode to 'native' in the manifest",
+        next_step="set numerics.mode to 'exact' or 'native' in the manifest",
     )

@@ -69,6 +69,16 @@ def native_numerics() -> NumericsSpec:
     )
 
 
+def exact_numerics() -> NumericsSpec:
+    """The same on every machine: exact mode has no software class."""
+    return NumericsSpec(
+        mode="exact",
+        software_class="any",
+        code_digest=code_digest(),
+        probe_digest=probe_digest("exact"),
+    )
+
+
 def check_environment(manifest: Manifest) -> None:
     """Raises NumericsMismatch unless this machine reproduces the manifest's numerics."""
     wanted = manifest.numerics

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from atoll.protocol.manifest import DataSpec, Manifest, ModelSpec
+from atoll.protocol.manifest import DataSpec, Manifest, ModelSpec, NumericsSpec
 from atoll.protocol.presets import DemoConfig, demo_manifest
 from atoll.protocol.types import (
     ZERO_DIGEST,
@@ -64,6 +64,10 @@ class Job:
     def with_inner(self, **changes: object) -> Job:
         inner = self.manifest.inner.model_copy(update=changes)
         manifest = self.manifest.model_copy(update={"inner": inner})
+        return replace(self, manifest=manifest, task=replace(self.task, manifest=manifest))
+
+    def with_numerics(self, numerics: NumericsSpec) -> Job:
+        manifest = self.manifest.model_copy(update={"numerics": numerics})
         return replace(self, manifest=manifest, task=replace(self.task, manifest=manifest))
 
     def blob(self, cid: bytes) -> bytes:

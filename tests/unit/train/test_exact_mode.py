@@ -1,0 +1,72 @@
+"""Exact mode is an argument of the same model and step, and asks nothing of the machine."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from tests.unit.train.factories import Job, small_model
+from tests.unit.train.test_step import batches, inner_spec, opening, recipe
+
+from atoll.errors import NumericsMismatch
+from atoll.numerics.exact import ExactOps
+from atoll.train import probe
+from atoll.train.ops import operations
+from atoll.train.replay import SegmentReplay
+from atoll.train.round import train_round
+from atoll.train.step import Recipe, inner_step
+
+
+def exact_recipe(**changes: object) -> Recipe:
+    return Recipe(small_model(), inner_spec(**changes), total_steps=8, ops=operations("exact"))
+
+
+def exact_job(job: Job) -> Job:
+    return job.with_numerics(probe.exact_numerics())
+
+
+def test_the_mode_is_named_by_the_manifest() -> None:
+    assert isinstance(operations("exact"), ExactOps)
+
+
+def test_losses_follow_native_ones() -> None:
+    exact = native = opening()
+    for step, batch in enumerate(batches(6)):
+        ours = inner_step(exact, batch, step, exact_recipe())
+        theirs = inner_step(native, batch, step, recipe())
+        assert ours.loss == pytest.approx(theirs.loss, rel=2e-3)
+        exact, native = ours.state, theirs.state
+
+
+def test_gradients_agree_with_native_ones_with_shared_key_heads() -> None:
+    """The first moment after one unclipped step is a tenth of the gradient."""
+    batch = batches(1)[0]
+    ours = inner_step(opening(), batch, 0, exact_recipe(clip="1000")).state.m
+    theirs = inner_step(opening(), batch, 0, recipe(clip="1000")).state.m
+    for name, expected in theirs.items():
+        error = (ours[name] - expected).norm() / expected.norm()
+        assert error < 0.05, name
+
+
+def test_a_round_in_exact_mode_replays(job: Job) -> None:
+    exact = exact_job(job)
+    probe.check_environment(exact.manifest)
+    trained = train_round(exact.task, exact.store)
+    results: list[SegmentReplay] = [exact.replay(trained, i) for i in range(4)]
+    assert all(result.matches for result in results)
+
+
+def test_thread_count_is_no_part_of_exact_numerics(job: Job) -> None:
+    numerics = probe.exact_numerics()
+    assert numerics.software_class == "any"
+    torch.set_num_threads(2)
+    try:
+        probe.check_environment(exact_job(job).manifest)
+        assert probe.probe_digest.__wrapped__("exact") == numerics.probe_digest
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_a_machine_with_other_bits_is_refused(job: Job) -> None:
+    numerics = probe.exact_numerics().model_copy(update={"probe_digest": bytes(32)})
+    with pytest.raises(NumericsMismatch, match="probe steps"):
+        probe.check_environment(job.with_numerics(numerics).manifest)
