@@ -9,6 +9,7 @@ from atoll.store.errors import MalformedDag
 from atoll.store.fetch import Fetcher, Progress
 from atoll.store.gateway import Gateway, GatewayConfig
 from atoll.store.local import LocalStore
+from atoll.store.storage import Storage, StoreConfig, open_storage
 from atoll.store.unixfs import LEGACY, V1, Added, Profile
 
 __all__ = [
@@ -27,4 +28,7 @@ __all__ = [
     "MalformedDag",
     "Profile",
     "Progress",
+    "Storage",
+    "StoreConfig",
+    "open_storage",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -15,6 +15,7 @@ from atoll.store.cid import RAW, Cid
 from atoll.store.directory import MAX_FOLDER_DEPTH, is_directory, list_links
 from atoll.store.download import Downloader, FetchConfig, cancel
 from atoll.store.errors import MalformedDag
+from atoll.store.kubo import BlockRemote
 from atoll.store.local import LocalStore
 from atoll.store.sources import SourceBook
 from atoll.store.unixfs import FileWalk
@@ -61,6 +62,7 @@ class Fetcher:
         store: where blocks go, and where they are looked for first.
         gateways: the base URLs known now; called for every block, so the list may grow.
         config: the limits.
+        remote: asked for what no gateway delivers.
     """
 
     def __init__(
@@ -68,8 +70,11 @@ class Fetcher:
         store: LocalStore,
         gateways: Callable[[], Sequence[str]],
         config: FetchConfig | None = None,
+        remote: BlockRemote | None = None,
     ) -> None:
         self._store = store
+        self._gateways = gateways
+        self._remote = remote
         self._config = config or FetchConfig()
         self._downloader = Downloader(gateways, store.put_block, self._config)
 
@@ -215,7 +220,14 @@ class Fetcher:
                 return await asyncio.to_thread(self._store.get_block, cid)
         except (NotFound, CorruptBlock):
             pass  # gone or damaged since: fetched like any other
-        return await self._downloader.block(cid, prefer)
+        if self._remote is None:
+            return await self._downloader.block(cid, prefer)
+        if self._gateways() or prefer:
+            with suppress(NotFound):
+                return await self._downloader.block(cid, prefer)
+        block = await self._remote.get_block(cid)
+        await asyncio.to_thread(self._store.put_block, cid, block)
+        return block
 
     async def _bring(self, want: _Want, prefer: Sequence[str]) -> bytes | None:
         """One block's bytes; None for a leaf that is already here with the right size."""
