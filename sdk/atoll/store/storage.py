@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 
 from atoll.errors import ConfigError
 from atoll.store.cid import RAW, Cid
@@ -98,6 +98,13 @@ class Storage:
         cid = await asyncio.to_thread(self.local.add_block, block, codec)
         await self.publish(cid)
         return cid
+
+    async def add_stream(self, stream: BinaryIO, profile: Profile = V1) -> Added:
+        """Stores everything `stream` yields as one file; errors as `add_bytes`."""
+        self._check_writable()
+        added = await asyncio.to_thread(self.local.add_stream, stream, profile)
+        await self.publish(added.cid)
+        return added
 
     async def add_path(self, path: Path | str, profile: Profile = V1) -> Added:
         """Stores a file or folder from disk; errors as `add_bytes`, and NotFound."""

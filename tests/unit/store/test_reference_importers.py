@@ -1,8 +1,8 @@
 """The same CIDs as other implementations, from vectors that they made.
 
 `unixfs-js.json` comes from ipfs-unixfs-importer (tests/integration/store/node),
-`unixfs-kubo.json` from a Kubo node (tests/integration/store/test_libkubo.py). All content is the start of
-one SHAKE-128 stream.
+`unixfs-kubo.json` from a Kubo node (tests/integration/store/test_libkubo.py). All
+content is the start of one SHAKE-128 stream.
 """
 
 from __future__ import annotations
