@@ -145,10 +145,8 @@ def verify(root: Root = DEFAULT_ROOT, as_json: AsJson = False) -> None:
         "damaged": list(found.damaged),
         "missing": [str(cid) for cid in found.missing],
     }
-    summary = f"{found.blocks} blocks, {found.bytes} bytes"
-    _print(
-        record, f"{summary}, {len(found.damaged)} damaged, {len(found.missing)} missing", as_json
-    )
+    faults = f"{len(found.damaged)} damaged, {len(found.missing)} pinned but missing"
+    _print(record, f"{found.blocks} blocks, {found.bytes} bytes: {faults}", as_json)
     if found.damaged or found.missing:
         raise StorageError(
             f"the store in {root} is not whole: {faults}",

@@ -89,7 +89,7 @@ def test_pins_collection_and_verification(folder: Path) -> None:
     assert (store.has(kept), store.has(spare)) == (True, False)
     assert run("verify")["blocks"] == 1
     next(p for p in (folder / "store" / "blocks").rglob("*") if p.is_file()).write_bytes(b"kepT")
-    with pytest.raises(StorageError, match="1 damaged, 0 pinned"):
+    with pytest.raises(StorageError, match="1 damaged, 1 pinned"):
         run("verify")
     assert run("pin", str(kept), "--reason", "job/1", "--remove") == []
 
