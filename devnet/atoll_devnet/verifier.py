@@ -1,0 +1,32 @@
+"""One verifier of a local network: `python -m atoll_devnet.verifier --config FILE [--cheat NAME]`.
+
+It is `atoll_verifier`'s service, told, perhaps, what to do wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser
+
+from atoll.runtime.config import ServiceConfig
+from atoll.runtime.main import main
+from atoll_devnet.cheats.catalogue import verifier_behaviour
+from atoll_verifier.behaviour import VerifierBehaviour
+from atoll_verifier.service import VerifierService
+
+
+def run(arguments: list[str]) -> int:
+    """Serves until it is told to stop; what it exits with."""
+    parser = ArgumentParser("atoll_devnet.verifier")
+    parser.add_argument("--cheat")
+    chosen, rest = parser.parse_known_args(arguments)
+
+    async def serve(config: ServiceConfig) -> None:
+        behaviour = verifier_behaviour(chosen.cheat) if chosen.cheat else VerifierBehaviour()
+        await VerifierService(config, behaviour).run()
+
+    return main("atoll_devnet.verifier", serve, rest)
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1:]))
