@@ -15,8 +15,10 @@ from collections.abc import Callable
 import torch
 
 from atoll.aggregate import codec, fp32
+from atoll.aggregate.dct import DCT_SPARSE
 from atoll.aggregate.dense import GRID4, SIGN, TWO_BIT
 from atoll.aggregate.layout import Layout
+from atoll.aggregate.sparse import SPARSE
 
 EXPONENTS = {"w": -10}
 CODECS: dict[str, tuple[Callable[..., bytes], Callable[..., object]]] = {
@@ -24,6 +26,8 @@ CODECS: dict[str, tuple[Callable[..., bytes], Callable[..., object]]] = {
     "int4": (GRID4.encode, GRID4.decode_flat),
     "two_bit": (TWO_BIT.encode, TWO_BIT.decode_flat),
     "sign": (SIGN.encode, SIGN.decode_flat),
+    "sparse": (SPARSE.encode, SPARSE.decode_flat),
+    "dct_sparse": (DCT_SPARSE.encode, DCT_SPARSE.decode_coefficients),
     "fp32": (fp32.encode, fp32.decode),
 }
 

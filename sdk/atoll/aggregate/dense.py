@@ -1,8 +1,8 @@
 """Dense codecs below eight bits, on the same shared grid as the int8 one.
 
 - int4: −7 … 7 steps, rounded half to even, stateless; 0.5 bytes a parameter.
-- 2 bits: ±1 or ±3 steps, with error feedback; 0.25 bytes.
-- sign: ±1 step, with error feedback; 0.125 bytes.
+- 2 bits: ±1 or ±3 steps, to be used with error feedback (`feedback`); 0.25 bytes.
+- sign: ±1 step, to be used with error feedback; 0.125 bytes.
 
 All decode to an int8 vector in grid steps, so every rule of this package takes them. The body is
 the codes in coordinate order, packed (`packing`); it follows the common header.
@@ -19,11 +19,10 @@ import numpy as np
 from atoll.aggregate.grid import (
     Int8Vector,
     Rounding,
+    as_tensors,
     quantise,
-    residual_of,
     to_nearest,
     to_odd,
-    with_feedback,
 )
 from atoll.aggregate.header import CodecId, body_of, header, header_length
 from atoll.aggregate.layout import Layout
@@ -53,7 +52,7 @@ class DenseCodec:
         return header_length(layout) + packed_length(layout.total, self.width)
 
     def encode(self, delta: Mapping[str, Tensor], exponents: Mapping[str, int]) -> bytes:
-        """The canonical bytes of an update, without feedback.
+        """The canonical bytes of an update.
 
         Raises:
             NonFiniteDeltaError: a value is NaN or infinite.
@@ -67,23 +66,6 @@ class DenseCodec:
         codes = values.view(np.uint8)
         codes //= self.spacing
         return head + pack(codes, self.width)
-
-    def encode_with_feedback(
-        self,
-        delta: Mapping[str, Tensor],
-        residual: Mapping[str, Tensor],
-        exponents: Mapping[str, int],
-        decay: float = 1.0,
-    ) -> tuple[bytes, dict[str, Tensor]]:
-        """The bytes of delta + decay · residual, and what they lack: the next residual.
-
-        Raises:
-            NonFiniteDeltaError, ConfigError: as `encode`.
-        """
-        wanted = with_feedback(delta, residual, decay)
-        data = self.encode(wanted, exponents)
-        sent = self.decode_flat(data, Layout.of_tensors(delta), exponents)
-        return data, residual_of(wanted, sent, exponents)
 
     def decode_flat(self, data: bytes, layout: Layout, exponents: Mapping[str, int]) -> Int8Vector:
         """The values in grid steps, flat in layout order.
@@ -101,6 +83,16 @@ class DenseCodec:
         values *= self.spacing
         values += self.lowest
         return values
+
+    def decode(
+        self, data: bytes, layout: Layout, exponents: Mapping[str, int]
+    ) -> dict[str, Tensor]:
+        """The update as fp32 tensors.
+
+        Raises:
+            MalformedUpdate: as `decode_flat`.
+        """
+        return as_tensors(self.decode_flat(data, layout, exponents), layout, exponents)
 
 
 GRID4 = DenseCodec(CodecId.GRID4, 4, -7, 7, 1, to_nearest(7))

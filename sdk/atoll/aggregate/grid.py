@@ -1,4 +1,4 @@
-"""Rounding a float vector to integers on a power-of-two grid, and the error it leaves.
+"""Rounding a float vector to integers on a power-of-two grid, and back.
 
 Exact by construction: scaling by a power of two only moves the exponent, rounding is half to even,
 and every step is one IEEE operation, so each machine has the same bits.
@@ -6,15 +6,15 @@ and every step is one IEEE operation, so each machine has the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from atoll.aggregate.layout import Layout
-from atoll.errors import AtollError, ConfigError
+from atoll.errors import AtollError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -63,6 +63,22 @@ def quantise(
             np.copyto(target[at : at + CHUNK], rounding(scaled), casting="unsafe")
 
 
+def scale(delta: Mapping[str, Tensor], exponents: Mapping[str, int]) -> Float32Vector:
+    """delta / 2^exponent of every tensor, one fp32 vector in layout order; ±infinity on overflow.
+
+    Raises:
+        NonFiniteDeltaError: a value is NaN or infinite.
+    """
+    layout = Layout.of_tensors(delta)
+    scaled = np.empty(layout.total, dtype=np.float32)
+    for name, _, span in layout.spans():
+        values = flat(delta[name])
+        check_finite(name, values)
+        with np.errstate(over="ignore", under="ignore"):
+            np.multiply(values, np.float32(2.0 ** -exponents[name]), out=scaled[span])
+    return scaled
+
+
 def to_nearest(limit: int) -> Rounding:
     """Rounds half to even and clamps to ±limit."""
 
@@ -88,32 +104,12 @@ def to_odd(levels: int) -> Rounding:
 
 
 def as_tensors(
-    values: Int8Vector, layout: Layout, exponents: Mapping[str, int]
-) -> Iterator[tuple[str, Tensor]]:
-    """(name, fp32 tensor of values · 2^exponent) in layout order."""
-    for name, shape, span in layout.spans():
-        scaled = values[span].astype(np.float32) * np.float32(2.0 ** exponents[name])
-        yield name, torch.from_numpy(scaled).reshape(shape)
-
-
-def with_feedback(
-    delta: Mapping[str, Tensor], residual: Mapping[str, Tensor], decay: float
+    values: npt.NDArray[Any], layout: Layout, exponents: Mapping[str, int]
 ) -> dict[str, Tensor]:
-    """delta + decay · residual, the decay first: what a codec with error feedback encodes.
-
-    Raises:
-        ConfigError: the residual is of other tensors, or the decay outside [0, 1].
-    """
-    if not 0 <= decay <= 1:
-        raise ConfigError(f"error feedback decays by a factor in [0, 1], not {decay}")
-    if Layout.of_tensors(delta) != Layout.of_tensors(residual):
-        raise ConfigError("the error feedback is not of the update's tensors")
-    return {name: delta[name] + residual[name] * decay for name in delta}
-
-
-def residual_of(
-    wanted: Mapping[str, Tensor], sent: Int8Vector, exponents: Mapping[str, int]
-) -> dict[str, Tensor]:
-    """What the sent integers lack of the wanted update: the next round's error feedback."""
-    decoded = as_tensors(sent, Layout.of_tensors(wanted), exponents)
-    return {name: wanted[name] - value for name, value in decoded}
+    """Grid steps, flat in layout order, as fp32 tensors of values · 2^exponent."""
+    return {
+        name: torch.from_numpy(
+            values[span].astype(np.float32) * np.float32(2.0 ** exponents[name])
+        ).reshape(shape)
+        for name, shape, span in layout.spans()
+    }

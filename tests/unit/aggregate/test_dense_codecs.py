@@ -6,6 +6,7 @@ import torch
 
 from atoll.aggregate import fp32
 from atoll.aggregate.dense import GRID4, SIGN, TWO_BIT, DenseCodec
+from atoll.aggregate.feedback import encode_with_feedback
 from atoll.aggregate.grid import NonFiniteDeltaError
 from atoll.aggregate.layout import Layout
 from atoll.aggregate.packing import pack, packed_length, unpack
@@ -86,7 +87,7 @@ def test_feedback_carries_what_was_not_sent(codec: DenseCodec):
     residual = {"w": torch.zeros(3)}
     sent = np.zeros(3)
     for _ in range(400):
-        data, residual = codec.encode_with_feedback(delta, residual, EXPONENTS)
+        data, residual = encode_with_feedback(codec, delta, residual, EXPONENTS, 1.0)
         sent += codec.decode_flat(data, layout, EXPONENTS) * 0.5
     # what was sent and what is left add up to what was wanted, while the grid can follow it
     reach = min(codec.highest * 0.5, 1.1)
@@ -96,12 +97,12 @@ def test_feedback_carries_what_was_not_sent(codec: DenseCodec):
 
 def test_feedback_decays_and_must_fit():
     residual = {"w": torch.full((7,), 8.0)}
-    faded, _ = GRID4.encode_with_feedback(DELTA, residual, EXPONENTS, decay=0.0)
+    faded, _ = encode_with_feedback(GRID4, DELTA, residual, EXPONENTS, 0.0)
     assert faded == GRID4.encode(DELTA, EXPONENTS)
     with pytest.raises(ConfigError):
-        GRID4.encode_with_feedback(DELTA, {"w": torch.zeros(6)}, EXPONENTS)
+        encode_with_feedback(GRID4, DELTA, {"w": torch.zeros(6)}, EXPONENTS, 1.0)
     with pytest.raises(ConfigError):
-        GRID4.encode_with_feedback(DELTA, residual, EXPONENTS, decay=1.5)
+        encode_with_feedback(GRID4, DELTA, residual, EXPONENTS, 1.5)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

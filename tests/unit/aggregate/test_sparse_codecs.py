@@ -1,0 +1,160 @@
+"""Sparse updates and their merge, against plain Python."""
+
+from fractions import Fraction
+from math import floor, isqrt
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+
+from atoll.aggregate import dct, sparse
+from atoll.aggregate.chunks import Plan
+from atoll.aggregate.contributors import DENOMINATOR, contributor_mean
+from atoll.aggregate.dct import DCT_SPARSE
+from atoll.aggregate.feedback import encode_with_feedback
+from atoll.aggregate.grid import NonFiniteDeltaError
+from atoll.aggregate.layout import Layout
+from atoll.aggregate.sparse import SPARSE, kept_of
+from atoll.errors import MalformedUpdate
+
+SIZES = [1, 31, 33, 64, 100, 4095, 4096, 4097, 10_000]
+EXPONENTS = {"w": -2}
+
+
+def delta_of(size: int, seed: int = 0) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return {"w": torch.randn(size, generator=generator)}
+
+
+def plain_top_k(values: list[float]) -> list[int]:
+    """Indices by the definition: per chunk, by magnitude, ties to the lower index."""
+    kept = []
+    for start in range(0, len(values), 4096):
+        chunk = values[start : start + 4096]
+        order = sorted(range(len(chunk)), key=lambda i: (-abs(chunk[i]), i))
+        kept += sorted(start + i for i in order[: -(-len(chunk) // 32)])
+    return kept
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("ties", [False, True])
+def test_the_largest_are_kept_with_two_bits(size: int, ties: bool):
+    delta = delta_of(size)
+    if ties:
+        delta["w"] = delta["w"].round()
+    layout = Layout.of_tensors(delta)
+    data = SPARSE.encode(delta, EXPONENTS)
+    assert len(data) == SPARSE.encoded_length(layout)
+    values = SPARSE.decode_flat(data, layout, EXPONENTS)
+    steps = [4 * x for x in delta["w"].tolist()]
+    expected = {i: max(-3, min(3, 2 * floor(steps[i] / 2) + 1)) for i in plain_top_k(steps)}
+    assert len(expected) == kept_of(size)
+    assert {int(i): int(values[i]) for i in np.flatnonzero(values)} == expected
+
+
+def test_the_size_is_below_six_hundredths_of_a_byte():
+    assert SPARSE.encoded_length(Layout.of({"w": (1_000_000,)})) < 0.056 * 1_000_000
+
+
+@pytest.mark.parametrize("size", [33, 100, 4097])
+def test_every_bit_flip_is_refused_or_is_another_canonical_update(size: int):
+    delta = delta_of(size)
+    layout = Layout.of_tensors(delta)
+    data = SPARSE.encode(delta, EXPONENTS)
+    for at in range(len(data)):
+        broken = bytearray(data)
+        broken[at] ^= 1 << at % 8
+        try:
+            values = SPARSE.decode_flat(bytes(broken), layout, EXPONENTS)
+        except MalformedUpdate:
+            continue
+        again = {"w": torch.from_numpy(values / np.float32(4))}
+        assert SPARSE.encode(again, EXPONENTS) == bytes(broken)
+
+
+def test_indices_must_ascend_and_lie_inside():
+    layout = Layout.of({"w": (64,)})
+    head = SPARSE.encode({"w": torch.ones(64)}, EXPONENTS)[:42]
+    for first, second in ((5, 5), (6, 5), (5, 64), (5, 4095)):
+        indices = (first | second << 12).to_bytes(3, "little")
+        with pytest.raises(MalformedUpdate):
+            SPARSE.decode_flat(head + indices + b"\0", layout, EXPONENTS)
+    good = (5 | 63 << 12).to_bytes(3, "little")
+    assert SPARSE.decode_flat(head + good + b"\x0c", layout, EXPONENTS)[[5, 63]].tolist() == [-3, 3]
+    with pytest.raises(MalformedUpdate, match="after the last"):
+        SPARSE.decode_flat(head + good + b"\x10", layout, EXPONENTS)
+    with pytest.raises(MalformedUpdate):
+        SPARSE.decode_flat(head + good, layout, EXPONENTS)
+
+
+def test_feedback_brings_every_coordinate_in_time():
+    delta = delta_of(320)
+    layout = Layout.of_tensors(delta)
+    residual, sent = {"w": torch.zeros(320)}, torch.zeros(320)
+    for _ in range(600):
+        data, residual = encode_with_feedback(SPARSE, delta, residual, {"w": 3}, 1.0)
+        sent += SPARSE.decode(data, layout, {"w": 3})["w"]
+    assert torch.allclose(sent + residual["w"], 600 * delta["w"], rtol=1e-3, atol=0.1)
+    assert residual["w"].abs().max() < 100
+
+
+@pytest.mark.parametrize("codec", [SPARSE, DCT_SPARSE])
+def test_non_finite_values_cannot_be_encoded(codec: sparse.SparseCodec):
+    with pytest.raises(NonFiniteDeltaError):
+        codec.encode({"w": torch.tensor([1.0, float("nan")])}, {"w": 0})
+
+
+def test_the_transform_is_the_rounded_orthonormal_one():
+    mpmath.mp.prec = 100
+    for k in range(64):
+        amplitude = mpmath.sqrt(mpmath.mpf(1 if k == 0 else 2) / 64) * dct.MATRIX_UNIT
+        for i in range(64):
+            exact = amplitude * mpmath.cos(mpmath.pi * (2 * i + 1) * k / 128)
+            assert dct.matrix()[k, i] == int(mpmath.nint(exact))
+            boundary = abs(exact - mpmath.floor(exact) - mpmath.mpf(1) / 2)
+            assert boundary > mpmath.mpf(2) ** -30
+
+
+@pytest.mark.parametrize("size", [1, 63, 64, 65, 1000])
+def test_the_transform_inverts_within_a_step(size: int):
+    steps = np.random.default_rng(1).integers(-2047, 2048, size).astype(np.float32)
+    coefficients = np.rint(dct.forward(steps)).astype(np.int64)
+    assert np.abs(dct.inverse(coefficients, size) - steps).max() <= 4
+
+
+def test_a_cosine_is_sent_as_one_coefficient():
+    wave = np.cos(np.pi * (2 * np.arange(64) + 1) * 5 / 128).astype(np.float32)
+    delta = {"w": torch.from_numpy(wave) / 4 * 0.5}
+    layout = Layout.of_tensors(delta)
+    data = DCT_SPARSE.encode(delta, {"w": -5})
+    assert len(data) == DCT_SPARSE.encoded_length(layout)
+    coefficients = DCT_SPARSE.decode_coefficients(data, layout, {"w": -5})
+    assert coefficients[5] == 3
+    decoded = DCT_SPARSE.decode(data, layout, {"w": -5})["w"]
+    assert torch.nn.functional.cosine_similarity(decoded, delta["w"], dim=0) > 0.9
+    with pytest.raises(MalformedUpdate):
+        DCT_SPARSE.decode(data[:-1], layout, {"w": -5})
+    with pytest.raises(MalformedUpdate, match="codec"):
+        SPARSE.decode_flat(data, layout, {"w": -5})
+
+
+@pytest.mark.parametrize("plan", [Plan(7, 1), Plan(1000, 1)])
+def test_contributor_mean_equals_plain_python(plan: Plan):
+    rng = np.random.default_rng(2)
+    rows = [
+        (rng.choice([-3, -1, 1, 3], 50) * (rng.random(50) < 0.3)).astype(np.int8) for _ in range(5)
+    ]
+    rows[4][:] = 3  # loud: it is clipped
+    norms = [isqrt(sum(int(x) ** 2 for x in row)) for row in rows]
+    radius = sorted(norms)[2]
+    factors = [
+        Fraction(min(1 << 16, (1 << 16) * radius // max(norm, 1)), 1 << 16) for norm in norms
+    ]
+    merged = contributor_mean(rows, plan)
+    for k in range(50):
+        senders = [i for i in range(5) if rows[i][k]]
+        mean = sum(factors[i] * int(rows[i][k]) for i in senders) / max(1, len(senders))
+        assert merged.numerators[k] == floor(mean * DENOMINATOR + Fraction(1, 2))
+    assert merged.denominator == DENOMINATOR
+    assert merged.weights[4] < merged.weights[0] == Fraction(1, 5)
