@@ -30,6 +30,14 @@ class Votes:
 class VerifierBehaviour:
     """An honest verifier."""
 
+    def may_join(self, view: JobView) -> bool:
+        """Whether to join now, everything else being ready."""
+        return True
+
+    def may_attest_ready(self, view: JobView) -> bool:
+        """Whether to say now that the data is here, which helps to open the job."""
+        return True
+
     def is_offline(self, view: JobView) -> bool:
         """Whether the rounds' work (ballots, votes, attestations, pokes) is left undone."""
         return False

@@ -102,6 +102,8 @@ def _decide_membership(state: VerifierState) -> Decision:
         return Decision("membership", "joins once manifest and data are here")
     if awaits_release(state, Role.VERIFIER):
         return Decision("membership", "joins again once the earlier bond is released")
+    if not state.setup.behaviour.may_join(view):
+        return Decision("membership", "waits with joining, as its behaviour says")
     return Decision("membership", "joins", (SendJoin(Role.VERIFIER, _stake(view)),))
 
 
@@ -120,4 +122,6 @@ def _decide_ready(state: VerifierState) -> Decision:
         return Decision("ready", "attested that the data is here")
     if state.view.state.status in CLOSED_STATUSES:
         return Decision("ready", "the job is closed")
+    if not state.setup.behaviour.may_attest_ready(state.view):
+        return Decision("ready", "waits, as its behaviour says")
     return Decision("ready", "the data is here", (SendReady(verifier),))
