@@ -25,6 +25,9 @@ from atoll.store.fetch import Fetcher
 from atoll.store.gateway import Gateway
 from atoll.store.local import LocalStore
 
+GAS_MARGIN_PERCENT = 200
+"""Whoever happens to be last in a phase also closes it, which no estimate made before can know."""
+
 
 @dataclass(frozen=True)
 class Context:
@@ -79,7 +82,9 @@ async def open_context(
             account,
             config.data_dir / "transactions.sqlite",
             QueueConfig(
-                fee_cap=config.fees.max_fee_gwei * GWEI, poll_seconds=config.poll_interval_s
+                fee_cap=config.fees.max_fee_gwei * GWEI,
+                poll_seconds=config.poll_interval_s,
+                gas_margin_percent=GAS_MARGIN_PERCENT,
             ),
         )
         stack.callback(queue.close)
