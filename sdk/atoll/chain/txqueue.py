@@ -208,7 +208,8 @@ class TxQueue:
                 except (RpcUnavailable, RpcRefused) as error:
                     log.warning("transactions wait for the chain", cause=str(error))
                 try:
-                    await asyncio.wait_for(self._wake.wait(), self.config.poll_seconds)
+                    async with asyncio.timeout(self.config.poll_seconds):
+                        await self._wake.wait()
                 except TimeoutError:
                     continue
         except Exception as error:

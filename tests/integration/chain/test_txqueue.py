@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
+from tests.integration.chain.local_anvil import Anvil, until
 
 from atoll.chain.contracts import AtollChain
 from atoll.chain.rpc import FailoverProvider
@@ -28,7 +29,6 @@ from atoll.errors import (
     TransactionFailed,
 )
 from atoll.protocol.types import Address, JobId, Role
-from tests.integration.chain.local_anvil import Anvil, until
 
 SOMEONE = Address("0x000000000000000000000000000000000000bEEF")
 EAGER = QueueConfig(poll_seconds=0.02, rebroadcast_seconds=1.0)
@@ -44,7 +44,7 @@ class Clock:
         return self.now
 
 
-class PowerCut(Exception):
+class PowerCut(Exception):  # noqa: N818 - no error of ours
     """The process ends here."""
 
 
@@ -130,9 +130,9 @@ async def test_a_refusal_takes_no_nonce_and_names_the_error(
     chain: AtollChain, queue: TxQueue, accounts: list[LocalAccount]
 ) -> None:
     before = await nonce_of(chain, accounts[0])
-    with pytest.raises(TransactionFailed, match="joinAsProvider reverted: UnknownJob") as caught:
+    with pytest.raises(TransactionFailed, match="joinAsProvider reverted: NotJoinable") as caught:
         await queue.execute("join", chain.calls.join_as_provider(JobId(99)))
-    assert caught.value.error == "UnknownJob"
+    assert caught.value.error == "NotJoinable"
     await queue.execute("pay", chain.calls.transfer(SOMEONE, 1))
     assert await nonce_of(chain, accounts[0]) == before + 1
 
@@ -161,37 +161,36 @@ async def test_what_anyone_may_do_fails_quietly(chain: AtollChain, queue: TxQueu
 async def test_a_race_that_is_lost_in_the_block_is_told(
     chain: AtollChain, anvil: Anvil, accounts: list[LocalAccount], tmp_path: Path
 ) -> None:
-    """Passes the simulation, reverts in the block: the allowance is gone by then."""
-    stakes = chain.deployment.addresses["Stakes"]
-    async with running(TxQueue(chain, accounts[0], tmp_path / "tx.sqlite", EAGER)) as queue:
-        await queue.execute("allow", chain.calls.approve(stakes, 100))
+    """Passes the simulation, reverts in the block: another took the tokens just before."""
+    taker, owner = accounts[0], accounts[1]
+    token = chain.deployment.addresses["AtollToken"]
+    async with running(TxQueue(chain, taker, tmp_path / "taker.sqlite", EAGER)) as queue:
+        await queue.execute("give", chain.calls.transfer(Address(owner.address), 5))
+    async with running(TxQueue(chain, owner, tmp_path / "owner.sqlite", EAGER)) as queue:
+        await queue.execute("allow", chain.calls.approve(Address(taker.address), 5))
         anvil.automine(False)
-        await queue.submit("deposit", chain.calls.deposit(Role.PROVIDER, 100))
+        await queue.submit("pay", chain.calls.transfer(SOMEONE, 5))
         await until(lambda: len(anvil.pending()) == 1)
-        await drain_tokens(chain, anvil, accounts[0])
+        take = chain.calls.build("transferFrom", owner.address, taker.address, 5)
+        outbid(anvil, taker, await nonce_of(chain, taker), token, take.data)
         anvil.mine()
-        with pytest.raises(TransactionFailed, match="deposit reverted: ERC20Insufficient"):
-            await queue.wait("deposit")
-        status = queue.status("deposit")
-        assert status is not None
-        assert status.state is TxState.REVERTED
-        assert status.gas_used
+        with pytest.raises(TransactionFailed, match="transfer reverted: ERC20InsufficientBalance"):
+            await queue.wait("pay")
+        status = queue.status("pay")
+    assert status is not None
+    assert status.state is TxState.REVERTED
+    assert status.gas_used
 
 
-async def drain_tokens(chain: AtollChain, anvil: Anvil, account: LocalAccount) -> None:
-    """Takes the allowance away in the chain's state, as a contract could."""
-    stakes = chain.deployment.addresses["Stakes"]
+def outbid(anvil: Anvil, account: LocalAccount, nonce: int, to: str, data: bytes) -> None:
+    """Sends a transaction past any queue, for a fee that puts it first in the block."""
     raw = account.sign_transaction(
         {
-            "type": 2, "chainId": 31337, "nonce": await nonce_of(chain, account), "gas": 100_000,
-            "maxFeePerGas": 10**12, "maxPriorityFeePerGas": 10**11, "value": 0,
-            "to": chain.deployment.addresses["AtollToken"],
-            "data": chain.calls.approve(stakes, 0).data,
+            "type": 2, "chainId": 31337, "nonce": nonce, "gas": 100_000, "value": 0,
+            "maxFeePerGas": 10**12, "maxPriorityFeePerGas": 10**11, "to": to, "data": data,
         }
     )  # fmt: skip
-    anvil.ask("anvil_dropAllTransactions")
-    deposit = anvil.ask("eth_sendRawTransaction", "0x" + bytes(raw.raw_transaction).hex())
-    assert deposit
+    anvil.ask("eth_sendRawTransaction", "0x" + bytes(raw.raw_transaction).hex())
 
 
 async def test_a_crash_between_signing_and_sending_loses_nothing(
@@ -251,7 +250,7 @@ async def test_kill_9_at_any_moment_pays_each_once(
     chain.deployment.save(deployment)
     script = Path(__file__).with_name("paying_process.py")
     command = [sys.executable, str(script), anvil.url, str(deployment), str(tmp_path / "tx.sqlite")]
-    for lines in (1, 4, 9):
+    for lines in (1, 8, 15):
         process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
         assert process.stdout is not None
         for _ in range(lines):
@@ -398,7 +397,7 @@ async def test_a_reorg_takes_a_transaction_back_and_it_is_sent_again(
     assert status is not None
     assert (status.state, status.confirmations) == (TxState.MINED, 2)
     anvil.automine(False)
-    anvil.ask("anvil_reorg", {"depth": 2, "tx_block_pairs": []})
+    anvil.ask("anvil_reorg", 2, [])
     assert await chain.token_balance(SOMEONE) == 0
     await queue.pump()
     status = queue.status("pay")
@@ -420,11 +419,7 @@ async def test_a_nonce_taken_by_another_program_is_survived(
     queue = TxQueue(chain, accounts[0], tmp_path / "tx.sqlite", EAGER)
     await queue.submit("pay", chain.calls.transfer(SOMEONE, 5))
     await queue.pump()
-    foreign = accounts[0].sign_transaction(
-        {"type": 2, "chainId": 31337, "nonce": await nonce_of(chain, accounts[0]), "gas": 21_000,
-         "maxFeePerGas": 10**12, "maxPriorityFeePerGas": 10**11, "value": 1, "to": SOMEONE}
-    )  # fmt: skip
-    anvil.ask("eth_sendRawTransaction", "0x" + bytes(foreign.raw_transaction).hex())
+    outbid(anvil, accounts[0], await nonce_of(chain, accounts[0]), SOMEONE, b"")
     for _ in range(6):
         anvil.mine()
         await queue.pump()

@@ -1,0 +1,230 @@
+"""Events come once, in order, confirmed; and a chain that turns is noticed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from eth_account.signers.local import LocalAccount
+from tests.integration.chain.local_anvil import Anvil
+
+from atoll.chain import index as index_module
+from atoll.chain.contracts import AtollChain
+from atoll.chain.index import EventIndex, Head, Indexed, Rewound, Update
+from atoll.errors import ConfigError, RpcUnavailable
+from atoll.protocol.events import GatewayAnnounced
+
+
+class Announcer:
+    """Makes events: every announcement is one GatewayAnnounced in a block of its own."""
+
+    def __init__(self, chain: AtollChain, anvil: Anvil, account: LocalAccount) -> None:
+        self.chain, self.anvil, self.account = chain, anvil, account
+
+    def raw(self, url: str) -> str:
+        nonce = int(self.anvil.ask("eth_getTransactionCount", self.account.address, "pending"), 16)
+        call = self.chain.calls.announce_gateway(url)
+        signed = self.account.sign_transaction(
+            {
+                "type": 2, "chainId": 31337, "nonce": nonce, "gas": 200_000, "value": 0,
+                "maxFeePerGas": 10**12, "maxPriorityFeePerGas": 10**9, "to": call.to,
+                "data": call.data,
+            }
+        )  # fmt: skip
+        return "0x" + bytes(signed.raw_transaction).hex()
+
+    def say(self, *names: str) -> None:
+        for name in names:
+            self.anvil.ask("eth_sendRawTransaction", self.raw(f"http://{name}"))
+
+
+@pytest.fixture
+def announcer(chain: AtollChain, anvil: Anvil, accounts: list[LocalAccount]) -> Announcer:
+    return Announcer(chain, anvil, accounts[2])
+
+
+@pytest.fixture
+async def index(chain: AtollChain, tmp_path: Path) -> AsyncIterator[EventIndex]:
+    opened = EventIndex(chain, confirmations=2, path=tmp_path / "index.sqlite")
+    yield opened
+    opened.close()
+
+
+def urls(updates: Iterable[Update]) -> list[str]:
+    """What was announced, short."""
+    events = [update.event for update in updates if isinstance(update, Indexed)]
+    return [e.url.removeprefix("http://") for e in events if isinstance(e, GatewayAnnounced)]
+
+
+async def test_only_confirmed_events_are_given_once_and_in_order(
+    announcer: Announcer, anvil: Anvil, index: EventIndex
+) -> None:
+    announcer.say("a", "b", "c")
+    first = await index.poll()
+    assert urls(first) == ["a"]
+    head = first[-1]
+    assert isinstance(head, Head)
+    assert (head.block.number, head.confirmed) == (anvil.height(), anvil.height() - 2)
+    assert await index.poll() == []
+    anvil.mine(2)
+    assert urls(await index.poll()) == ["b", "c"]
+    anvil.mine()
+    (head,) = await index.poll()
+    assert isinstance(head, Head)
+    assert urls(index.history()) == ["a", "b", "c"]
+
+
+async def test_an_event_knows_its_block(
+    chain: AtollChain, announcer: Announcer, anvil: Anvil, index: EventIndex
+) -> None:
+    announcer.say("a")
+    height = anvil.height()
+    anvil.mine(2)
+    (found,) = [u for u in await index.poll() if isinstance(u, Indexed)
+                and isinstance(u.event, GatewayAnnounced)]  # fmt: skip
+    assert found.block == await chain.block(height)
+    assert found.log_index == 0
+
+
+async def test_a_new_index_starts_with_what_is_on_disk(
+    chain: AtollChain, announcer: Announcer, anvil: Anvil, tmp_path: Path
+) -> None:
+    path = tmp_path / "index.sqlite"
+    announcer.say("a", "b")
+    first = EventIndex(chain, confirmations=0, path=path)
+    assert urls(await first.poll()) == ["a", "b"]
+    first.close()
+    announcer.say("c")
+    second = EventIndex(chain, confirmations=0, path=path)
+    assert urls(second.history()) == ["a", "b"]
+    assert urls(await second.poll()) == ["a", "b", "c"]
+    second.close()
+
+
+async def test_a_reorg_below_the_confirmations_is_never_seen(
+    announcer: Announcer, anvil: Anvil, index: EventIndex
+) -> None:
+    announcer.say("a", "b")
+    anvil.mine()
+    assert urls(await index.poll()) == ["a"]
+    anvil.ask("anvil_reorg", 2, [])
+    anvil.mine(2)
+    updates = await index.poll()
+    assert urls(updates) == []
+    assert not any(isinstance(update, Rewound) for update in updates)
+
+
+async def test_a_deep_reorg_rewinds_and_gives_the_other_chain(
+    announcer: Announcer, anvil: Anvil, index: EventIndex
+) -> None:
+    announcer.say("a")
+    kept = anvil.height()
+    announcer.say("b", "c")
+    anvil.mine(2)
+    assert urls(await index.poll()) == ["a", "b", "c"]
+    anvil.ask("anvil_reorg", 4, [])
+    announcer.say("d")
+    anvil.mine(2)
+    updates = await index.poll()
+    (rewound,) = [update for update in updates if isinstance(update, Rewound)]
+    assert rewound.to_block <= kept
+    refolded = urls(index.history())
+    assert refolded == ["a", "d"]
+    assert urls(updates) == refolded[-len(urls(updates)) :]
+
+
+async def test_a_shorter_chain_is_a_reorg_too(
+    announcer: Announcer, anvil: Anvil, index: EventIndex
+) -> None:
+    announcer.say("a", "b", "c")
+    anvil.mine(2)
+    await index.poll()
+    anvil.ask("anvil_rollback", 4)
+    updates = await index.poll()
+    assert any(isinstance(update, Rewound) for update in updates)
+    assert urls(index.history()) == ["a"]
+
+
+async def test_a_reorg_while_it_was_off_is_noticed(
+    chain: AtollChain, announcer: Announcer, anvil: Anvil, tmp_path: Path
+) -> None:
+    path = tmp_path / "index.sqlite"
+    announcer.say("a", "b")
+    first = EventIndex(chain, confirmations=0, path=path)
+    await first.poll()
+    first.close()
+    anvil.ask("anvil_reorg", 1, [])
+    announcer.say("c")
+    second = EventIndex(chain, confirmations=0, path=path)
+    updates = await second.poll()
+    assert any(isinstance(update, Rewound) for update in updates)
+    assert urls(second.history()) in (["a", "c"], ["c"])
+    assert "b" not in urls(second.history())
+    second.close()
+
+
+async def test_ranges_are_bounded(
+    chain: AtollChain, announcer: Announcer, anvil: Anvil, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(index_module, "MAX_RANGE", 3)
+    asked: list[tuple[int, int]] = []
+    logs = AtollChain.logs
+
+    async def watched(self: AtollChain, first: int, last: int) -> Any:
+        asked.append((first, last))
+        return await logs(self, first, last)
+
+    monkeypatch.setattr(AtollChain, "logs", watched)
+    announcer.say("a")
+    anvil.mine(10)
+    announcer.say("b")
+    index = EventIndex(chain, confirmations=0, path=tmp_path / "index.sqlite")
+    assert urls(await index.poll()) == ["a", "b"]
+    assert all(last - first < 3 for first, last in asked)
+    assert [first for first, _ in asked[1:]] == [last + 1 for _, last in asked[:-1]]
+    index.close()
+
+
+async def test_a_failure_half_way_loses_no_event(
+    chain: AtollChain, announcer: Announcer, anvil: Anvil, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(index_module, "MAX_RANGE", 1)
+    announcer.say("a", "b", "c")
+    index = EventIndex(chain, confirmations=0, path=tmp_path / "index.sqlite")
+    logs = AtollChain.logs
+    with monkeypatch.context() as patch:
+
+        async def fails_at_the_end(self: AtollChain, first: int, last: int) -> Any:
+            if last == anvil.height():
+                raise RpcUnavailable("nobody answers")
+            return await logs(self, first, last)
+
+        patch.setattr(AtollChain, "logs", fails_at_the_end)
+        with pytest.raises(RpcUnavailable):
+            await index.poll()
+    assert urls(await index.poll()) == ["a", "b", "c"]
+    index.close()
+
+
+async def test_following_waits_for_new_blocks(
+    announcer: Announcer, anvil: Anvil, chain: AtollChain, tmp_path: Path
+) -> None:
+    index = EventIndex(chain, confirmations=0, path=tmp_path / "i.sqlite", poll_seconds=0.01)
+    told: list[Update] = []
+    async for update in index.follow():
+        told.append(update)
+        if isinstance(update, Head):
+            if len(urls(told)) == 2:
+                break
+            announcer.say("a" if not urls(told) else "b")
+    assert urls(told) == ["a", "b"]
+    index.close()
+
+
+async def test_a_file_belongs_to_one_deployment(chain: AtollChain, tmp_path: Path) -> None:
+    path = tmp_path / "index.sqlite"
+    EventIndex(chain, confirmations=0, path=path).close()
+    with pytest.raises(ConfigError, match="holds the events of"):
+        EventIndex(chain, confirmations=0, path=path, from_block=0)
