@@ -1,7 +1,7 @@
 """A local network: a chain, and every participant as a process with a key and a folder of its own.
 
-Rule of this file: participants share nothing but the chain's address and the deployment's; each gets
-a copy of what it needs in its own folder.
+Rule of this file: participants share nothing but the addresses of the chain and the contracts; each
+gets a copy of what it needs in its own folder.
 """
 
 from __future__ import annotations
@@ -217,7 +217,8 @@ class Cluster:
         config_file.write_text(self._config_text(key, port), encoding="utf-8")
         command = [sys.executable, "-m", f"atoll_devnet.{role.name.lower()}"]
         command += ["--config", str(config_file)]
-        command += ["--seat", str(index)] if role is Role.PROVIDER else []
+        place = (index, self.config.providers, self.config.verifiers)
+        command += ["--place", *map(str, place)]
         command += ["--cheat", cheat] if cheat else []
         process = Process(f"{role.name.lower()} {index}", command, folder / "log")
         return Member(role, index, cheat, key.account, folder, port, process)

@@ -1,6 +1,6 @@
 """One provider of a local network: `python -m atoll_devnet.provider --config FILE [--cheat NAME]`.
 
-It is `atoll_node`'s service, told which seat to take and, perhaps, what to do wrong.
+It is `atoll_node`'s service, told which seat to wait for and, perhaps, what to do wrong.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from argparse import ArgumentParser
 from atoll.runtime.config import ServiceConfig
 from atoll.runtime.main import main
 from atoll_devnet.cheats.catalogue import provider_behaviour
-from atoll_devnet.seating import seated_at
+from atoll_devnet.seating import Place, placed_provider
 from atoll_node.behaviour import ProviderBehaviour
 from atoll_node.service import ProviderService
 
@@ -20,12 +20,14 @@ def run(arguments: list[str]) -> int:
     """Serves until it is told to stop; what it exits with."""
     parser = ArgumentParser("atoll_devnet.provider")
     parser.add_argument("--cheat")
-    parser.add_argument("--seat", type=int, default=0)
+    parser.add_argument("--place", type=int, nargs=3, metavar=("INDEX", "PROVIDERS", "VERIFIERS"))
     chosen, rest = parser.parse_known_args(arguments)
 
     async def serve(config: ServiceConfig) -> None:
         behaviour = provider_behaviour(chosen.cheat) if chosen.cheat else ProviderBehaviour()
-        await ProviderService(config, seated_at(behaviour, chosen.seat)).run()
+        if chosen.place:
+            behaviour = placed_provider(behaviour, Place(*chosen.place))
+        await ProviderService(config, behaviour).run()
 
     return main("atoll_devnet.provider", serve, rest)
 

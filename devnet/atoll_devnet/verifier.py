@@ -1,6 +1,6 @@
 """One verifier of a local network: `python -m atoll_devnet.verifier --config FILE [--cheat NAME]`.
 
-It is `atoll_verifier`'s service, told, perhaps, what to do wrong.
+It is `atoll_verifier`'s service, told when to join and, perhaps, what to do wrong.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from argparse import ArgumentParser
 from atoll.runtime.config import ServiceConfig
 from atoll.runtime.main import main
 from atoll_devnet.cheats.catalogue import verifier_behaviour
+from atoll_devnet.seating import Place, placed_verifier
 from atoll_verifier.behaviour import VerifierBehaviour
 from atoll_verifier.service import VerifierService
 
@@ -19,10 +20,13 @@ def run(arguments: list[str]) -> int:
     """Serves until it is told to stop; what it exits with."""
     parser = ArgumentParser("atoll_devnet.verifier")
     parser.add_argument("--cheat")
+    parser.add_argument("--place", type=int, nargs=3, metavar=("INDEX", "PROVIDERS", "VERIFIERS"))
     chosen, rest = parser.parse_known_args(arguments)
 
     async def serve(config: ServiceConfig) -> None:
         behaviour = verifier_behaviour(chosen.cheat) if chosen.cheat else VerifierBehaviour()
+        if chosen.place:
+            behaviour = placed_verifier(behaviour, Place(*chosen.place))
         await VerifierService(config, behaviour).run()
 
     return main("atoll_devnet.verifier", serve, rest)
