@@ -64,7 +64,8 @@ class DenseCodec:
         quantise(delta, exponents, self.rounding, values)
         values -= self.lowest
         codes = values.view(np.uint8)
-        codes //= self.spacing
+        if self.spacing == 2:
+            codes >>= 1
         return head + pack(codes, self.width)
 
     def decode_flat(self, data: bytes, layout: Layout, exponents: Mapping[str, int]) -> Int8Vector:
