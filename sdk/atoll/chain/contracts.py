@@ -31,7 +31,6 @@ from atoll.protocol.types import (
     Digest,
     JobId,
     JobStatus,
-    Phase,
     Reveal,
     Role,
     RoundIndex,
@@ -40,41 +39,9 @@ from atoll.protocol.types import (
     Verdict,
     VerifierIndex,
 )
+from atoll.protocol.views import RoundState
 
 LATEST = "latest"
-
-
-@dataclass(frozen=True, slots=True)
-class RoundState:
-    """`RoundState` of the contracts, in the ABI's order."""
-
-    status: JobStatus
-    phase: Phase
-    round: RoundIndex
-    attempt: Attempt
-    train_attempt: Attempt
-    deadline: int
-    beacon_block: int
-    cut_block: int
-    seated: int
-    committed: int
-    revealed: int
-    audit_set: int
-    accepted: int
-    rejected: int
-    unresolved: int
-    caught: int
-    verifiers: int
-    dutiful: int
-    total_weight: int
-    data_seed: Digest
-    audit_seed: Digest
-    commit_accumulator: Digest
-    reveal_accumulator: Digest
-    evidence_root: Digest
-    cut_block_hash: Digest
-    parent: Digest
-    cumulative_total: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,11 @@ class Announcer:
         return "0x" + bytes(signed.raw_transaction).hex()
 
     def say(self, *names: str) -> None:
+        """Returns once it is in a block: Anvil mines a moment after it has taken a transaction."""
         for name in names:
-            self.anvil.ask("eth_sendRawTransaction", self.raw(f"http://{name}"))
+            sent = self.anvil.ask("eth_sendRawTransaction", self.raw(f"http://{name}"))
+            while self.anvil.ask("eth_getTransactionReceipt", sent) is None:
+                continue
 
 
 @pytest.fixture

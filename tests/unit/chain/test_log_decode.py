@@ -10,7 +10,6 @@ import pytest
 from eth_abi.abi import encode
 
 from atoll.chain.abi import EventAbi, load_artifact, registry
-from atoll.chain.contracts import RoundState
 from atoll.chain.decode import RawLog, decode_log, event_topics, from_abi, to_abi
 from atoll.errors import ChainError
 from atoll.protocol import types
@@ -37,6 +36,7 @@ from atoll.protocol.types import (
     Verdict,
     VerifierIndex,
 )
+from atoll.protocol.views import RoundState
 
 ACCOUNT = Address("0x70997970C51812dc3A010C7d01b50e0d17dc79C8")
 
