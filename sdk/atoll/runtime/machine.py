@@ -74,7 +74,7 @@ class Finished:
 
     key: str
     facts: tuple[Fact, ...] = ()
-    confirm_block: int = 0
+    block: int = 0
     """Block in which a transaction was mined; 0 for work. Until the view has reached that block,
     the same command is not given again."""
 

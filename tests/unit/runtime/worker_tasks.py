@@ -1,0 +1,31 @@
+"""What the worker's tests run in a worker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from pathlib import Path
+
+from atoll.errors import NotFound
+
+
+def describe() -> tuple[int, str]:
+    return os.getpid(), os.environ["OMP_NUM_THREADS"]
+
+
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+def fail() -> None:
+    raise NotFound("gone", next_step="look elsewhere")
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def hang(started: str) -> None:
+    Path(started).write_text("started")
+    threading.Event().wait()
