@@ -36,7 +36,7 @@ class MergeResult:
         merged: False where too few updates were accepted and the model was carried over.
         f_prime: faults the rule bore.
         weights: each accepted seat's exact share; 0 for `left_out`; they sum to 1 if merged.
-        left_out: seats that stood out only after the removals.
+        left_out: seats that stood out only after the removals, the f' furthest at most.
     """
 
     global_state: GlobalState
@@ -71,12 +71,18 @@ def merge(
     if len(rows) < manifest.terms.min_providers:
         carried = replace(state, round=state.round + 1)
         return MergeResult(carried, False, 0, {seat: Fraction(0) for seat in rows}, ())
-    f = f_prime(manifest.robust.f, caught, len(rows))
-    late = set(_outliers(rows, manifest.robust.kappa, f).flagged) - set(replayed_in_full)
-    kept = {seat: row for seat, row in rows.items() if seat not in late}
+    seats, gram_nn = list(rows), gram(list(rows.values()))
+    f = f_prime(manifest.robust.f, caught, len(seats))
+    report = find_outliers(seats, squared_distances(gram_nn), manifest.robust.kappa, len(seats))
+    late = [seat for seat in report.flagged if seat not in replayed_in_full][:f]
+    kept = [i for i, seat in enumerate(seats) if seat not in late]
     f = f_prime(manifest.robust.f, caught, len(kept))
-    aggregate = nnm_trimmed_mean(list(kept.values()), f)
-    weights = dict.fromkeys(rows, Fraction(0)) | dict(zip(kept, aggregate.weights, strict=True))
+    aggregate = nnm_trimmed_mean(
+        [rows[seats[i]] for i in kept], f, gram_nn=gram_nn[np.ix_(kept, kept)]
+    )
+    weights = dict.fromkeys(rows, Fraction(0)) | dict(
+        zip((seats[i] for i in kept), aggregate.weights, strict=True)
+    )
     stepped = _step(state, aggregate, manifest)
     return MergeResult(stepped, True, f, weights, tuple(sorted(late)))
 
@@ -91,17 +97,14 @@ def outliers_to_replay(
     Raises:
         MalformedUpdate: bytes that are not canonical; leave such a seat out and report it.
     """
-    return _outliers(_decode_all(state, updates), manifest.robust.kappa, manifest.robust.f)
+    rows = _decode_all(state, updates)
+    distances_nn = squared_distances(gram(list(rows.values())))
+    return find_outliers(list(rows), distances_nn, manifest.robust.kappa, manifest.robust.f)
 
 
 def _decode_all(state: GlobalState, updates: Mapping[int, bytes]) -> dict[int, Int8Vector]:
     layout = Layout.of_tensors(state.params)
     return {seat: decode_flat(updates[seat], layout, state.exponents) for seat in sorted(updates)}
-
-
-def _outliers(rows: Mapping[int, Int8Vector], kappa: str, f: int) -> OutlierReport:
-    distances_nn = squared_distances(gram(list(rows.values())))
-    return find_outliers(list(rows), distances_nn, kappa, f)
 
 
 def _step(state: GlobalState, aggregate: Aggregate, manifest: Manifest) -> GlobalState:

@@ -116,26 +116,33 @@ def kernels() -> Kernels | None:
 
 
 def _built() -> Path | None:
+    """The compiled library in the user's cache, compiled now if it is not there yet."""
     compiler = shutil.which("cc")
     if compiler is None:
         return None
     name = hashlib.sha256(_SOURCE.read_bytes() + " ".join(FLAGS).encode()).hexdigest()[:16]
-    cache = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "atoll"
-    target = cache / f"aggregate-{name}.so"
-    if target.is_file():
-        return target
     try:
-        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache) as scratch:
-            fresh = Path(scratch) / target.name
-            command = [compiler, *FLAGS, "-o", str(fresh), str(_SOURCE)]
-            subprocess.run(  # noqa: S603 (a fixed command on this package's own source)
-                command, check=True, capture_output=True, timeout=COMPILE_SECONDS
-            )
-            fresh.replace(target)
-    except (OSError, subprocess.SubprocessError):  # no room, no headers: numpy does the same work
-        return None
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "atoll"
+        target = cache / f"aggregate-{name}.so"
+        if not target.is_file():
+            cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _compile(compiler, target)
+    except (OSError, RuntimeError, subprocess.SubprocessError):
+        return None  # no home, no room, no headers: numpy does the same work
     return target
+
+
+def _compile(compiler: str, target: Path) -> None:
+    """Whole or not at all, also when several processes do it at once."""
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        fresh = Path(scratch) / target.name
+        subprocess.run(  # noqa: S603 (a fixed command on this package's own source)
+            [compiler, *FLAGS, "-o", str(fresh), str(_SOURCE)],
+            check=True,
+            capture_output=True,
+            timeout=COMPILE_SECONDS,
+        )
+        fresh.replace(target)
 
 
 def _agrees(found: Kernels) -> bool:

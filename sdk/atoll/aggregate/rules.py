@@ -71,7 +71,13 @@ class Aggregate:
 
 
 def aggregate(
-    rule: Rule, rows: Sequence[Int8Vector], f: int, *, nnm: bool = False, plan: Plan | None = None
+    rule: Rule,
+    rows: Sequence[Int8Vector],
+    f: int,
+    *,
+    nnm: bool = False,
+    plan: Plan | None = None,
+    gram_nn: Int64Matrix | None = None,
 ) -> Aggregate:
     """Merges n int8 updates of length d, in at most two passes over them.
 
@@ -80,27 +86,39 @@ def aggregate(
         rows: updates in ascending seat order; memory maps will do.
         f: faulty updates to bear.
         nnm: whether nearest-neighbour mixing goes first.
+        gram_nn: the rows' Gram matrix, where the caller has it already; it saves a pass.
 
     Raises:
         ConfigError: n and f do not meet the rule's condition; the message states it.
     """
     n = len(rows)
     check_counts(n, f)
-    if rule in (Rule.MEDIAN, Rule.TRIMMED_MEAN):
+    trimming = rule in (Rule.MEDIAN, Rule.TRIMMED_MEAN)
+    if gram_nn is None:
+        needed = nnm or not (trimming or rule is Rule.MEAN)
+        gram_nn = gram(rows, plan) if needed else np.zeros((n, n), dtype=np.int64)
+    mask_nn = neighbours(squared_distances(gram_nn), f) if nnm else None
+    if trimming:
         trim = f if rule is Rule.TRIMMED_MEAN else (n - 1) // 2
-        return _by_trimming(rows, f if nnm else None, trim, plan)
-    gram_nn = _no_gram(n) if rule is Rule.MEAN and not nnm else gram(rows, plan)
-    mask_nn = neighbours(squared_distances(gram_nn), f) if nnm else np.eye(n, dtype=np.bool_)
-    return _by_weights(BY_WEIGHTS[rule], rows, gram_nn, (mask_nn, f), plan)
+        return _by_trimming(rows, trim, mask_nn, plan)
+    mask = np.eye(n, dtype=np.int64) if mask_nn is None else mask_nn.astype(np.int64)
+    # Without mixing this is the Gram matrix itself; else that of the mixes.
+    found = BY_WEIGHTS[rule](mask @ gram_nn @ mask.T, f, MAX_DENOMINATOR)
+    return _by_weights(rows, _of_updates(found, mask), plan)
 
 
-def nnm_trimmed_mean(rows: Sequence[Int8Vector], f: int, plan: Plan | None = None) -> Aggregate:
+def nnm_trimmed_mean(
+    rows: Sequence[Int8Vector],
+    f: int,
+    plan: Plan | None = None,
+    gram_nn: Int64Matrix | None = None,
+) -> Aggregate:
     """The default: NNM(f) then trimmed mean(f), an integer over (n−f)(n−2f).
 
     Raises:
         ConfigError: n ≤ 2f.
     """
-    return aggregate(Rule.TRIMMED_MEAN, rows, f, nnm=True, plan=plan)
+    return aggregate(Rule.TRIMMED_MEAN, rows, f, nnm=True, plan=plan, gram_nn=gram_nn)
 
 
 def check_counts(n: int, f: int) -> None:
@@ -119,29 +137,17 @@ def neighbours(distances_nn: Int64Matrix, f: int) -> BoolMatrix:
 
 
 def _by_trimming(
-    rows: Sequence[Int8Vector], mixing_f: int | None, trim: int, plan: Plan | None
+    rows: Sequence[Int8Vector], trim: int, mask_nn: BoolMatrix | None, plan: Plan | None
 ) -> Aggregate:
     n = len(rows)
-    mixed, mask_nn, shares = 1, None, (Fraction(1, n),) * n
-    if mixing_f is not None:
-        mixed = n - mixing_f
-        mask_nn = neighbours(squared_distances(gram(rows, plan)), mixing_f)
+    mixed, shares = 1, (Fraction(1, n),) * n
+    if mask_nn is not None:
+        mixed = int(mask_nn[0].sum())
         shares = tuple(Fraction(int(count), n * mixed) for count in mask_nn.sum(axis=0))
     return Aggregate(trimmed_sums(rows, trim, mask_nn, plan), mixed * (n - 2 * trim), shares)
 
 
-def _by_weights(
-    rule: WeightRule,
-    rows: Sequence[Int8Vector],
-    gram_nn: Int64Matrix,
-    mixing: tuple[BoolMatrix, int],
-    plan: Plan | None,
-) -> Aggregate:
-    mask_nn, f = mixing
-    mask = mask_nn.astype(np.int64)
-    # With one row a mix this is the Gram matrix itself; else that of the mixes.
-    found = rule(mask @ gram_nn @ mask.T, f, MAX_DENOMINATOR)
-    weights = _of_updates(found, mask)
+def _by_weights(rows: Sequence[Int8Vector], weights: Weights, plan: Plan | None) -> Aggregate:
     shares = tuple(Fraction(value, weights.denominator) for value in weights.numerators)
     return Aggregate(weighted_sums(rows, weights.numerators, plan), weights.denominator, shares)
 
@@ -154,7 +160,3 @@ def _of_updates(found: Weights, mask: Int64Matrix) -> Weights:
         return Weights(tuple(numerators), denominator)
     floored = tuple(value * MAX_DENOMINATOR // denominator for value in numerators)
     return Weights(floored, MAX_DENOMINATOR)
-
-
-def _no_gram(n: int) -> Int64Matrix:
-    return np.zeros((n, n), dtype=np.int64)
