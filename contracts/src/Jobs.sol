@@ -75,13 +75,11 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
     }
 
     /// @inheritdoc IJobs
-    function create(
-        bytes32 specDigest,
-        bytes calldata specCid,
-        Terms calldata terms,
-        address policy,
-        uint256 funding
-    ) external nonReentrant returns (uint256 jobId) {
+    function create(bytes32 specDigest, bytes calldata specCid, Terms calldata terms, address policy, uint256 funding)
+        external
+        nonReentrant
+        returns (uint256 jobId)
+    {
         if (config.paused()) revert Paused();
         if (!config.isPolicy(policy)) revert PolicyNotAllowed(policy);
         if (specCid.length > MAX_CID_BYTES) revert CidTooLong(specCid.length, MAX_CID_BYTES);
@@ -95,9 +93,7 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         _terms[jobId] = terms;
         IRoundsHooks(rounds).open(jobId, terms, params, policy);
 
-        emit JobCreated(
-            jobId, msg.sender, specDigest, specCid, keccak256(abi.encode(terms)), terms, policy, funding
-        );
+        emit JobCreated(jobId, msg.sender, specDigest, specCid, keccak256(abi.encode(terms)), terms, policy, funding);
         Pull.exactly(token, msg.sender, funding);
     }
 
@@ -139,10 +135,7 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
     /// @inheritdoc IJobs
     /// @dev Pays what the final claims tree adds to earlier claims, up to the sum of final rounds, and all credits.
     /// Word 0 of the proof is index << 128 | leaf count; an empty proof claims credits alone.
-    function claim(uint256 jobId, address account, uint256 cumulative, bytes32[] calldata proof)
-        external
-        nonReentrant
-    {
+    function claim(uint256 jobId, address account, uint256 cumulative, bytes32[] calldata proof) external nonReentrant {
         Job storage job = _job(jobId);
         uint256 byTree = proof.length == 0 ? 0 : _dueByTree(jobId, account, cumulative, proof);
         uint256 byCredit = _credits[jobId][account];

@@ -28,14 +28,9 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     error TooManySteps(uint32 given, uint32 highest);
     error CidTooLong(uint256 length, uint256 highest);
 
-    constructor(
-        address config_,
-        address stakes_,
-        address jobs_,
-        address roster_,
-        address audit,
-        address settlement
-    ) RoundsBase(config_, stakes_, jobs_, roster_) {
+    constructor(address config_, address stakes_, address jobs_, address roster_, address audit, address settlement)
+        RoundsBase(config_, stakes_, jobs_, roster_)
+    {
         auditModule = audit;
         settlementModule = settlement;
         if (RoundsBase(audit).links() != links()) revert ModuleMismatch(audit);
@@ -301,8 +296,8 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     function _optimiserRoot(uint256 jobId, uint16 seat) private view returns (bytes32) {
         SeatRecord storage record = _seats[jobId][seat];
         RoundRecord storage r = _records[jobId][record.pendingRound];
-        bool isAccepted = record.hasPending && r.isSettled && r.trainAttempt == record.pendingAttempt
-            && r.accepted.has(seat);
+        bool isAccepted =
+            record.hasPending && r.isSettled && r.trainAttempt == record.pendingAttempt && r.accepted.has(seat);
         return isAccepted ? record.pendingRoot : record.optimiserRoot;
     }
 

@@ -144,9 +144,7 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
         taken = _take(order);
         uint256 shareDown = order.beneficiary == address(0) ? 0 : taken * order.beneficiaryBps / BPS;
         if (shareDown > 0) _accounts[order.beneficiary][order.beneficiaryRole].active += uint128(shareDown);
-        emit Slashed(
-            order.account, order.role, order.faultId, taken, order.beneficiary, shareDown, taken - shareDown
-        );
+        emit Slashed(order.account, order.role, order.faultId, taken, order.beneficiary, shareDown, taken - shareDown);
         if (taken > shareDown) token.safeTransfer(BURN, taken - shareDown);
     }
 

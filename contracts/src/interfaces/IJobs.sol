@@ -6,7 +6,14 @@ import "../types/Types.sol";
 /// @title Escrow: what a submitter pays in, what was earned, what goes back.
 interface IJobs {
     event JobCreated(
-        uint256 indexed jobId, address indexed submitter, bytes32 specDigest, bytes specCid, bytes32 termsHash, Terms terms, address policy, uint256 funded
+        uint256 indexed jobId,
+        address indexed submitter,
+        bytes32 specDigest,
+        bytes specCid,
+        bytes32 termsHash,
+        Terms terms,
+        address policy,
+        uint256 funded
     );
     event JobFunded(uint256 indexed jobId, address funder, uint256 amount);
     event CancelRequested(uint256 indexed jobId);
@@ -17,7 +24,9 @@ interface IJobs {
     /// @param specDigest SHA-256 digest in the manifest's CID
     /// @param specCid the manifest's binary CID
     /// @param funding must cover the terms' budget: every round at its dearest
-    function create(bytes32 specDigest, bytes calldata specCid, Terms calldata terms, address policy, uint256 funding) external returns (uint256 jobId);
+    function create(bytes32 specDigest, bytes calldata specCid, Terms calldata terms, address policy, uint256 funding)
+        external
+        returns (uint256 jobId);
     function fund(uint256 jobId, uint256 amount) external;
     /// @notice At once while the job waits for members; otherwise at the next round's boundary.
     function cancel(uint256 jobId) external;
@@ -29,5 +38,8 @@ interface IJobs {
     function termsOf(uint256 jobId) external view returns (Terms memory);
     function statusOf(uint256 jobId) external view returns (JobStatus);
     /// funded = claimed + refunded + balance, always
-    function escrowOf(uint256 jobId) external view returns (uint256 funded, uint256 claimed, uint256 refunded, uint256 balance);
+    function escrowOf(uint256 jobId)
+        external
+        view
+        returns (uint256 funded, uint256 claimed, uint256 refunded, uint256 balance);
 }

@@ -13,9 +13,17 @@ interface IRounds is IRoundsEvents {
     function commit(uint256 jobId, uint32 round, uint16 attempt, bytes32 commitment) external;
     function reveal(uint256 jobId, uint32 round, uint16 attempt, Reveal calldata reveal_) external;
     /// @notice One ballot a verifier and attempt, and from half time on one supplement to it that only adds.
-    function ballot(uint256 jobId, uint32 round, uint16 attempt, Finding[] calldata findings, Report[] calldata reports, bytes32 replayRoot) external;
+    function ballot(
+        uint256 jobId,
+        uint32 round,
+        uint16 attempt,
+        Finding[] calldata findings,
+        Report[] calldata reports,
+        bytes32 replayRoot
+    ) external;
     /// @notice One vote a verifier and attempt. Bit i speaks of report i; the three maps are disjoint.
-    function vote(uint256 jobId, uint32 round, uint16 attempt, uint256 agree, uint256 disagree, uint256 cannotFetch) external;
+    function vote(uint256 jobId, uint32 round, uint16 attempt, uint256 agree, uint256 disagree, uint256 cannotFetch)
+        external;
     /// @param proof what the job's attestation policy asks for; empty for counted transactions
     function attest(uint256 jobId, uint32 round, uint16 attempt, bytes32 verdictHash, bytes calldata proof) external;
     function settle(uint256 jobId, Verdict calldata verdict) external;
@@ -26,10 +34,20 @@ interface IRounds is IRoundsEvents {
 
     function state(uint256 jobId) external view returns (RoundState memory);
     function lastOptimiserRoot(uint256 jobId, uint16 seat) external view returns (bytes32);
-    function finalRounds(uint256 jobId) external view returns (uint32 count, bytes32 claimsRoot, uint256 cumulativeTotal);
-    function commitmentOf(uint256 jobId, uint32 round, uint16 attempt, uint16 seat, address sender, Reveal calldata reveal_)
+    function finalRounds(uint256 jobId)
+        external
+        view
+        returns (uint32 count, bytes32 claimsRoot, uint256 cumulativeTotal);
+    function commitmentOf(
+        uint256 jobId,
+        uint32 round,
+        uint16 attempt,
+        uint16 seat,
+        address sender,
+        Reveal calldata reveal_
+    ) external view returns (bytes32);
+    function verdictHash(uint256 jobId, uint32 round, uint16 attempt, Verdict calldata verdict)
         external
         view
         returns (bytes32);
-    function verdictHash(uint256 jobId, uint32 round, uint16 attempt, Verdict calldata verdict) external view returns (bytes32);
 }

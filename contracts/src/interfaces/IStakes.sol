@@ -11,7 +11,13 @@ interface IStakes {
     event Locked(address indexed account, Role role, bytes32 lockId, uint256 amount);
     event Unlocked(address indexed account, Role role, bytes32 lockId, uint256 amount);
     event Slashed(
-        address indexed account, Role role, bytes32 faultId, uint256 amount, address beneficiary, uint256 beneficiaryAmount, uint256 burned
+        address indexed account,
+        Role role,
+        bytes32 faultId,
+        uint256 amount,
+        address beneficiary,
+        uint256 beneficiaryAmount,
+        uint256 burned
     );
 
     function deposit(Role role, uint256 amount) external;

@@ -92,11 +92,7 @@ library Hashing {
                     verdict.evidenceRoot, verdict.cutBlockHash, verdict.mergedDigest, keccak256(verdict.mergedCid)
                 ),
                 abi.encode(
-                    verdict.claimsRoot,
-                    verdict.cumulativeTotal,
-                    verdict.tokensRoot,
-                    verdict.tokensTotal,
-                    verdict.parent
+                    verdict.claimsRoot, verdict.cumulativeTotal, verdict.tokensRoot, verdict.tokensTotal, verdict.parent
                 )
             )
         );

@@ -79,14 +79,9 @@ contract RoundsAudit is RoundsBase {
         if (j.work.balloted == s.verifiers) _endReport(jobId, j);
     }
 
-    function vote(
-        uint256 jobId,
-        uint32 round,
-        uint16 attempt,
-        uint256 agree,
-        uint256 disagree,
-        uint256 cannotFetch
-    ) external {
+    function vote(uint256 jobId, uint32 round, uint16 attempt, uint256 agree, uint256 disagree, uint256 cannotFetch)
+        external
+    {
         Job storage j = _job(jobId);
         _requireWindow(j.state, round, attempt, Phase.CONFIRM);
         uint16 verifier = _requireVerifier(jobId, j.state.verifiers);
@@ -139,9 +134,7 @@ contract RoundsAudit is RoundsBase {
         s.phase = Phase.REPORT;
         s.beaconBlock = 0;
         s.deadline = uint64(block.timestamp) + j.terms.reportSeconds;
-        emit AuditStarted(
-            jobId, s.round, s.attempt, s.auditSeed, w.auditors, s.auditSet, w.halfTime, s.deadline
-        );
+        emit AuditStarted(jobId, s.round, s.attempt, s.auditSeed, w.auditors, s.auditSet, w.halfTime, s.deadline);
     }
 
     // --- ballots and reports ---
@@ -207,8 +200,8 @@ contract RoundsAudit is RoundsBase {
             revert SeatNotAudited(report.seat, s.auditSet);
         }
         bool faultKnown = report.fault >= Fault.WITHHELD;
-        bool about = report.segment < MAX_SEGMENTS
-            || (report.segment == NO_SEGMENT && report.fault != Fault.WRONG_REPLAY);
+        bool about =
+            report.segment < MAX_SEGMENTS || (report.segment == NO_SEGMENT && report.fault != Fault.WRONG_REPLAY);
         if (!faultKnown || !about) revert BadReport(report.seat, report.segment, report.fault);
     }
 

@@ -218,9 +218,7 @@ abstract contract RoundsBase is IRoundsEvents {
         s.phase = Phase.TRAIN;
         s.beaconBlock = 0;
         s.deadline = uint64(block.timestamp) + j.terms.trainSeconds;
-        emit TrainStarted(
-            jobId, s.round, s.attempt, s.seated, s.verifiers, s.totalWeight, s.dataSeed, s.deadline
-        );
+        emit TrainStarted(jobId, s.round, s.attempt, s.seated, s.verifiers, s.totalWeight, s.dataSeed, s.deadline);
     }
 
     /// @return whether the roster holds the members that a round needs

@@ -231,9 +231,8 @@ contract RoundsSettlement is RoundsBase {
         if (account == address(0)) return (account, 0);
         bool isSeat = offence == Offence.SEAT_MISSED;
         Role role = isSeat ? Role.PROVIDER : Role.VERIFIER;
-        uint256 cutUp = isSeat
-            ? _cutUp(j.terms.providerBond, j.missCutBps)
-            : _cutUp(j.terms.verifierBond, j.verifierCutBps);
+        uint256 cutUp =
+            isSeat ? _cutUp(j.terms.providerBond, j.missCutBps) : _cutUp(j.terms.verifierBond, j.verifierCutBps);
         roster.clearFault(jobId, role, account);
         if (r.isForgiven) return (account, 0);
         bytes32 lockId = Hashing.bondLock(jobId);
@@ -251,9 +250,8 @@ contract RoundsSettlement is RoundsBase {
         if (outcome == Outcome.REFUTED) {
             uint16 share = j.accusedShareBps;
             uint256 bond = j.terms.reportBond;
-            amount = stakes.slash(
-                Slash(e.reporter, Role.VERIFIER, lockId, faultId, bond, e.accused, Role.PROVIDER, share)
-            );
+            amount =
+                stakes.slash(Slash(e.reporter, Role.VERIFIER, lockId, faultId, bond, e.accused, Role.PROVIDER, share));
             return (e.reporter, amount);
         }
         stakes.unlock(e.reporter, Role.VERIFIER, lockId);

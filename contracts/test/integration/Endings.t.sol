@@ -80,9 +80,8 @@ contract EndingsTest is Network {
         Verdict memory v = verdictFor(jobId);
         uint256 which = field % 3;
         uint16 more = 1 + uint16(by);
-        bytes32 other = rounds.verdictHash(
-            which == 0 ? jobId + more : jobId, which == 1 ? more : 0, which == 2 ? more : 0, v
-        );
+        bytes32 other =
+            rounds.verdictHash(which == 0 ? jobId + more : jobId, which == 1 ? more : 0, which == 2 ? more : 0, v);
         check(other != hashOf(v), "another slot");
         bytes32 here = hashOf(v);
         vm.chainId(block.chainid + more);

@@ -53,18 +53,14 @@ abstract contract Network is Check {
     function deploy(address token_) internal {
         token = AtollToken(token_);
         policy = new CountingPolicy();
-        config =
-            new Config(token_, address(this), defaultParams(), UNBONDING, CHANGE_DELAY, address(policy));
+        config = new Config(token_, address(this), defaultParams(), UNBONDING, CHANGE_DELAY, address(policy));
         stakes = new Stakes(address(config));
         jobs = new Jobs(address(config));
         roster = new Roster(address(config), address(stakes), address(jobs));
-        address audit =
-            address(new RoundsAudit(address(config), address(stakes), address(jobs), address(roster)));
+        address audit = address(new RoundsAudit(address(config), address(stakes), address(jobs), address(roster)));
         address settlement =
             address(new RoundsSettlement(address(config), address(stakes), address(jobs), address(roster)));
-        rounds = new Rounds(
-            address(config), address(stakes), address(jobs), address(roster), audit, settlement
-        );
+        rounds = new Rounds(address(config), address(stakes), address(jobs), address(roster), audit, settlement);
         stakes.wire(address(roster), address(rounds));
         jobs.wire(address(rounds));
         roster.wire(address(rounds));
@@ -301,8 +297,7 @@ abstract contract Network is Check {
         v.tokensTotal = s.accepted.popcount() * tokensEach;
         v.tokensRoot = keccak256(abi.encode(v.tokensTotal));
         v.parent = s.parent;
-        v.cumulativeTotal =
-            s.cumulativeTotal + v.tokensTotal * t.pricePerToken + s.dutiful.popcount() * t.verifierFee;
+        v.cumulativeTotal = s.cumulativeTotal + v.tokensTotal * t.pricePerToken + s.dutiful.popcount() * t.verifierFee;
     }
 
     function earn(uint256 jobId, address account, uint256 amount) internal {

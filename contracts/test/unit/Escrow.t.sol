@@ -115,9 +115,7 @@ contract EscrowTest is Network {
         Terms memory t = defaultTerms();
         uint256 funding = jobs.budget(t);
         vm.prank(submitter);
-        vm.expectRevert(
-            abi.encodeWithSelector(Pull.TransferFee.selector, funding, funding - funding / 100)
-        );
+        vm.expectRevert(abi.encodeWithSelector(Pull.TransferFee.selector, funding, funding - funding / 100));
         jobs.create(0, "", t, address(policy), funding);
 
         token.approve(address(stakes), 1 ether);

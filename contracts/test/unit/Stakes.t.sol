@@ -40,9 +40,7 @@ contract StakesTest is Network {
 
     function slash(uint256 amount, address beneficiary, uint16 bps) internal returns (uint256) {
         bytes32 faultId = bytes32(++nextFault);
-        return custody.slash(
-            Slash(alice, Role.PROVIDER, LOCK, faultId, amount, beneficiary, Role.VERIFIER, bps)
-        );
+        return custody.slash(Slash(alice, Role.PROVIDER, LOCK, faultId, amount, beneficiary, Role.VERIFIER, bps));
     }
 
     function slash(uint256 amount) internal returns (uint256) {
@@ -242,11 +240,11 @@ contract StakesTest is Network {
         view
         returns (uint8 v, bytes32 r, bytes32 s)
     {
-        bytes32 typehash =
-            keccak256("Permit(address owner,address spender,uint256 value,uint256 nonce,uint256 deadline)");
-        bytes32 content = keccak256(
-            abi.encode(typehash, owner, address(custody), value, token.nonces(owner), block.timestamp)
+        bytes32 typehash = keccak256(
+            "Permit(address owner,address spender,uint256 value,uint256 nonce,uint256 deadline)"
         );
+        bytes32 content =
+            keccak256(abi.encode(typehash, owner, address(custody), value, token.nonces(owner), block.timestamp));
         return vm.sign(key, keccak256(abi.encodePacked(hex"1901", token.DOMAIN_SEPARATOR(), content)));
     }
 }
