@@ -14,10 +14,18 @@ from atoll.protocol.types import (
     BlockRef,
     Fault,
     JobStatus,
+    Offence,
     Outcome,
     bits,
 )
 
+OFFENCES = {
+    Offence.SEAT_MISSED: "no commit or reveal",
+    Offence.REPORT: "a decided report",
+    Offence.VERIFIER_MISSED: "absent",
+    Offence.VERIFIER_CONTRADICTED: "contradicted",
+}
+"""What `punish` was about, for a person."""
 PHASES = ("train", "reveal", "audit", "attest", "settle")
 
 
@@ -79,6 +87,8 @@ class History:
     credited: dict[Address, int] = field(default_factory=lambda: defaultdict(int))
     attested: dict[Address, int] = field(default_factory=lambda: defaultdict(int))
     findings: dict[Address, int] = field(default_factory=lambda: defaultdict(int))
+    offences: dict[Address, list[tuple[int, str]]] = field(default_factory=dict)
+    """Rounds and reasons for which each account was punished."""
     refunded: int = 0
     status: JobStatus = JobStatus.NONE
     status_reason: str = ""
@@ -196,6 +206,11 @@ class History:
                     record.enter("", block.timestamp)
                     record.status, record.ended = "expired", block.timestamp
 
+    def _punished(self, event: ev.Punished, block: BlockRef) -> None:
+        if event.amount:
+            reason = OFFENCES[event.offence]
+            self.offences.setdefault(event.account, []).append((event.round, reason))
+
     def _claimed(self, event: ev.Claimed, block: BlockRef) -> None:
         self.paid[event.account] += event.amount
 
@@ -221,6 +236,7 @@ _HANDLERS: dict[type, Callable[[History, Any, BlockRef], None]] = {
     ev.RoundFinalised: History._final,
     ev.CircuitBroken: History._broken,
     ev.JobStatusChanged: History._status,
+    ev.Punished: History._punished,
     ev.Claimed: History._claimed,
     ev.Credited: History._credited,
     ev.Refunded: History._refunded,

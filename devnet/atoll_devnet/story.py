@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from atoll.protocol import events as ev
-from atoll.protocol.types import NO_SEGMENT, Address, Fault, JobStatus, Offence, Outcome, bits
+from atoll.protocol.types import NO_SEGMENT, Address, Fault, JobStatus, Outcome, bits
+from atoll_devnet.history import OFFENCES
 
 ETHER = 10**18
 Names = Callable[[Address], str]
@@ -75,12 +76,7 @@ def _slashed(event: ev.Slashed, name: Names) -> str:
 
 
 def _punished(event: ev.Punished, name: Names) -> str:
-    why = {
-        Offence.SEAT_MISSED: "no commit or reveal",
-        Offence.REPORT: "a resolved report",
-        Offence.VERIFIER_MISSED: "absent",
-        Offence.VERIFIER_CONTRADICTED: "contradicted",
-    }[event.offence]
+    why = OFFENCES[event.offence]
     return f"punished: {name(event.account)} for round {event.round}, {why}: {coins(event.amount)}"
 
 

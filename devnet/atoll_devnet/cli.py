@@ -1,0 +1,103 @@
+"""`atoll devnet`: a whole network on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from atoll.commands.output import Json, emit
+from atoll.errors import ConfigError
+
+if TYPE_CHECKING:
+    from atoll_devnet.options import RunOptions
+
+app = typer.Typer(no_args_is_help=True, help="A local network: chain, strangers, cheats, report.")
+
+Folder = Annotated[
+    Path | None, typer.Option(help="Where the run's files go; default .atoll/runs/TIME.")
+]
+Report = Annotated[Path | None, typer.Option(help="Write report.json here, too.")]
+
+
+@app.command("run")
+def run_command(  # noqa: PLR0917 (every one is an option)
+    providers: Annotated[int, typer.Option(min=1, max=64)] = 4,
+    verifiers: Annotated[int, typer.Option(min=1, max=32)] = 3,
+    rounds: Annotated[int, typer.Option(min=1, max=1000)] = 4,
+    cheat: Annotated[
+        list[str] | None, typer.Option(metavar="SEAT:NAME", help="A cheating provider.")
+    ] = None,
+    verifier_cheat: Annotated[
+        list[str] | None, typer.Option(metavar="INDEX:NAME", help="A cheating verifier.")
+    ] = None,
+    data: Annotated[
+        list[Path] | None, typer.Option(metavar="PATH", help="Text files or folders to train on.")
+    ] = None,
+    coverage: Annotated[
+        float, typer.Option(min=0.0, max=1.0, help="Share of the segments that is replayed.")
+    ] = 0.5,
+    seed: Annotated[int, typer.Option(min=0, help="Of the first weights.")] = 0,
+    chain: Annotated[str, typer.Option(help="anvil or ganache.")] = "anvil",
+    report: Report = None,
+    folder: Folder = None,
+    json: Json = False,
+) -> None:
+    """Run a job on a new local network, and say what became of everyone."""
+    from atoll_devnet.options import JobOptions, RunOptions, parse_cheats
+
+    if chain not in {"anvil", "ganache"}:
+        raise ConfigError(f"no chain is called {chain!r}", next_step="use --chain anvil or ganache")
+    job = JobOptions(rounds=rounds, coverage=coverage, seed=seed, data=tuple(data or ()))
+    options = RunOptions(
+        folder=_new_folder(folder),
+        providers=providers,
+        verifiers=verifiers,
+        cheats=parse_cheats(cheat or [], "--cheat"),
+        verifier_cheats=parse_cheats(verifier_cheat or [], "--verifier-cheat"),
+        backend="ganache" if chain == "ganache" else "anvil",
+        report=report,
+        job=job,
+    )
+    _run(options, json)
+
+
+@app.command()
+def demo(report: Report = None, folder: Folder = None, json: Json = False) -> None:
+    """Four providers, two of them cheating, three verifiers: a few minutes on two cores."""
+    from atoll_devnet.options import RunOptions
+
+    cheats = {2: "lazy", 3: "sign-flip"}
+    _run(RunOptions(folder=_new_folder(folder), cheats=cheats, report=report), json)
+
+
+@app.command()
+def cheats(json: Json = False) -> None:
+    """List the cheats that can be staged."""
+    from atoll_devnet.cheats.catalogue import PROVIDER_CHEATS, VERIFIER_CHEATS
+
+    data = {"provider": dict(PROVIDER_CHEATS), "verifier": dict(VERIFIER_CHEATS)}
+    lines = [
+        f"{role:<9} {name:<15} {what}"
+        for role, known in data.items()
+        for name, what in known.items()
+    ]
+    emit(data, "\n".join(lines), as_json=json)
+
+
+def _run(options: RunOptions, json: bool) -> None:
+    from atoll_devnet.run import run
+    from atoll_devnet.summary import summary
+
+    result = asyncio.run(run(options))
+    emit(result.report, summary(result.report, result.sample, result.folder), as_json=json)
+    sys.stdout.flush()
+
+
+def _new_folder(folder: Path | None) -> Path:
+    name = time.strftime("%Y%m%d-%H%M%S")
+    return (folder or Path(".atoll") / "runs" / name).resolve()

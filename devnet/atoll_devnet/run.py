@@ -1,0 +1,211 @@
+"""A whole run: a network, a job, what becomes of it, and the report."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from atoll.errors import AtollError, ChainError, ConfigError, ProtocolError
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.types import Address, JobStatus
+from atoll.protocol.views import JobView
+from atoll.runtime.worker import Worker
+from atoll_devnet.cluster import Cluster, ClusterConfig
+from atoll_devnet.live import Display
+from atoll_devnet.observer import Observer, Watched
+from atoll_devnet.options import ManifestTask, RunOptions, text_paths
+from atoll_devnet.report import Outcome, build_report, slashed_honest, write_report
+from atoll_devnet.submission import Submitter, open_submitter
+
+CLOSED = frozenset({JobStatus.DONE, JobStatus.CANCELLED, JobStatus.EXPIRED})
+QUIET_SECONDS = 30.0
+"""After this long without an event, whoever has not claimed is taken to be gone."""
+_TASKS = "atoll_devnet.evaluation"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run came to.
+
+    Attributes:
+        report: as written to report.json.
+        sample: text from the trained model; empty where there is none.
+    """
+
+    report: dict[str, Any]
+    sample: str
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Running:
+    """A job on a network, being watched; what tests interfere with."""
+
+    cluster: Cluster
+    submitter: Submitter
+    observer: Observer
+    manifest: bytes
+    worker: Worker
+
+
+async def run(options: RunOptions, display: Display | None = None) -> Result:
+    """Runs a job to its end, and to the last payment.
+
+    Raises:
+        ConfigError: the options do not fit together.
+        ChainError, StorageError: the network could not be started or watched.
+    """
+    async with start(options, display or Display()) as running:
+        await running.observer.run(is_over)
+        return await finish(running, options)
+
+
+@asynccontextmanager
+async def start(options: RunOptions, display: Display) -> AsyncIterator[Running]:
+    """A network with a submitted job; everything ends with the context."""
+    paths = tuple(text_paths(options.job.data))
+    if options.folder.exists():
+        raise ConfigError(
+            f"{options.folder} exists", next_step="name another folder, or remove that one"
+        )
+    cluster, worker = Cluster(_cluster_config(options)), Worker()
+    try:
+        with display:
+            display.line(f"starting a local {options.backend} chain; logs are in {options.folder}")
+            await cluster.start_chain()
+            for member in cluster.members:
+                member.process.start()
+            who = f"{options.providers} providers and {options.verifiers} verifiers"
+            display.line(f"contracts deployed; {who} start, each a process of its own")
+            async with open_submitter(cluster) as submitter:
+                task = ManifestTask(options.job, options.members(), paths, str(submitter.store_dir))
+                manifest: bytes = await worker.run(f"{_TASKS}:make_manifest", task)
+                job = await submitter.submit(manifest)
+                display.line(f"job {job} submitted: {options.job.rounds} rounds")
+                observer = Observer(
+                    Watched(
+                        chain=submitter.chain,
+                        job=job,
+                        manifest=manifest,
+                        store=submitter.store,
+                        store_dir=str(submitter.store_dir),
+                        worker=worker,
+                        names=_names(cluster),
+                        display=display,
+                    ),
+                    cluster.submitter_folder / "events.sqlite",
+                )
+                try:
+                    yield Running(cluster, submitter, observer, manifest, worker)
+                finally:
+                    await observer.close()
+    finally:
+        worker.kill()
+        cluster.stop()
+
+
+def is_over(observer: Observer) -> bool:
+    """Whether the job has closed, and every slash and claim that is due has been seen."""
+    view = observer.view
+    if view is None or view.state.status not in CLOSED:
+        return False
+    if not view.due_faults and not view.due_credits and _all_claimed(view):
+        return True
+    # Someone who is gone neither claims nor is waited for.
+    quiet = asyncio.get_running_loop().time() - observer.quiet_since
+    return quiet > QUIET_SECONDS
+
+
+async def finish(running: Running, options: RunOptions) -> Result:
+    """Refund, result, report."""
+    view = running.observer.view
+    if view is None:
+        raise ProtocolError("the job was never seen")
+    if not view.refunded:
+        await _refund(running, view)
+    result_dir, sample = await _export(running, view, options.folder / "result")
+    outcome = await _outcome(running, view, result_dir)
+    report = build_report(outcome)
+    for path in {options.folder / "report.json", options.report or options.folder / "report.json"}:
+        write_report(report, path)
+    harmed = slashed_honest(report)
+    if harmed:
+        raise ProtocolError(
+            f"honest parties were slashed: {', '.join(harmed)}",
+            next_step=f"read the logs in {options.folder}",
+        )
+    return Result(report, sample, options.folder)
+
+
+async def _refund(running: Running, view: JobView) -> None:
+    try:
+        await running.submitter.refund(view.job_id)
+    except ChainError as error:
+        running.observer.watched.display.line(f"no refund: {error}")
+        return
+    await running.observer.run(lambda observer: bool(observer.view and observer.view.refunded))
+
+
+async def _export(running: Running, view: JobView, folder: Path) -> tuple[Path | None, str]:
+    if not view.settled:
+        return None, ""
+    merged = view.settled[-1].verdict.merged_cid
+    try:
+        await running.observer.fetch_state(merged)
+        sample: str = await running.worker.run(
+            f"{_TASKS}:export_result",
+            running.manifest,
+            merged,
+            str(running.submitter.store_dir),
+            str(folder),
+        )
+    except AtollError as error:
+        running.observer.watched.display.line(f"no result: {error}")
+        return None, ""
+    return folder, sample
+
+
+async def _outcome(running: Running, view: JobView, result_dir: Path | None) -> Outcome:
+    chain, observer = running.submitter.chain, running.observer
+    update, parameters = await running.worker.run(f"{_TASKS}:sizes", running.manifest)
+    return Outcome(
+        cluster=running.cluster,
+        manifest=Manifest.from_bytes(running.manifest),
+        view=view,
+        history=observer.history,
+        escrow=await chain.escrow(view.job_id),
+        losses=observer.losses,
+        blocks=(await chain.head()).number,
+        parameters=parameters,
+        update_bytes=update,
+        result_dir=result_dir,
+    )
+
+
+def _all_claimed(view: JobView) -> bool:
+    return all(view.claimed.get(who, 0) >= amount for who, amount in view.final_claims.items())
+
+
+def _cluster_config(options: RunOptions) -> ClusterConfig:
+    return ClusterConfig(
+        folder=options.folder,
+        providers=options.providers,
+        verifiers=options.verifiers,
+        provider_cheats=options.cheats,
+        verifier_cheats=options.verifier_cheats,
+        backend=options.backend,
+        block_seconds=options.block_seconds,
+    )
+
+
+def _names(cluster: Cluster) -> Any:
+    known: dict[Address, str] = {
+        member.account: member.name + (f" ({member.cheat})" if member.cheat else "")
+        for member in cluster.members
+    }
+    known[Address(cluster.submitter.address)] = "the submitter"
+    return lambda account: known.get(account, account)
