@@ -116,7 +116,7 @@ class Hold:
     not_found: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class State(Generic[S]):
     """A machine's whole memory.
 

@@ -1,0 +1,350 @@
+"""The provider's machine: events in, commands out; each test breaks one thing of a valid job."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.protocol.factories import (
+    JOB,
+    ScriptedJob,
+    address,
+    cid,
+    digest,
+    make_manifest,
+    make_reveal,
+)
+
+from atoll.protocol import events as ev
+from atoll.protocol.hashing import commitment
+from atoll.protocol.types import Digest, JobStatus, Role, SeatIndex
+from atoll.protocol.views import JobView
+from atoll.runtime.commands import (
+    DoFetchData,
+    DoFetchSpec,
+    DoPrepareOpening,
+    SendAnnounce,
+    SendJoin,
+    SendLeave,
+    SendPoke,
+)
+from atoll.runtime.facts import DataReady, JobRefused, OpeningReady, SpecReady
+from atoll.runtime.machine import (
+    Cancel,
+    Command,
+    Drain,
+    Finished,
+    Head,
+    HeadAdvanced,
+    ViewChanged,
+)
+from atoll_node.behaviour import ProviderBehaviour
+from atoll_node.commands import DoTrain, SendCommit, SendReveal
+from atoll_node.facts import Trained
+from atoll_node.machine import ProviderSetup, ProviderState, commit_guard, step
+
+MANIFEST = make_manifest()
+ME, SEAT = address("provider 0"), SeatIndex(0)
+URL = "http://127.0.0.1:4001"
+INITIAL = digest("initial state")
+MATERIAL = (SpecReady(MANIFEST.to_bytes()), DataReady(cid("data")))
+
+
+def announced(job: ScriptedJob) -> ScriptedJob:
+    job.emit(ev.GatewayAnnounced(ME, URL))
+    return job
+
+
+def seated_job() -> ScriptedJob:
+    return announced(ScriptedJob(MANIFEST))
+
+
+def training_job() -> ScriptedJob:
+    job = seated_job()
+    job.open()
+    job.train()
+    return job
+
+
+def provider(
+    job: ScriptedJob, *facts: object, behaviour: ProviderBehaviour | None = None
+) -> ProviderState:
+    """A provider that has manifest, data and `facts`."""
+    setup = ProviderSetup(URL, behaviour=behaviour or ProviderBehaviour())
+    state = ProviderState(ME, setup, job.view, Head(job.number, job.now), job.number)
+    return replace(state, facts=state.facts.plus(*MATERIAL, *facts))  # type: ignore[arg-type]
+
+
+def given(state: ProviderState, job: ScriptedJob) -> tuple[ProviderState, list[Command]]:
+    """What the machine starts when it sees the job as it is now."""
+    state, first = step(state, ViewChanged(job.view, job.number))
+    state, then = step(state, HeadAdvanced(Head(job.number, job.now)))
+    return state, [*first, *then]
+
+
+def kinds(commands: list[Command]) -> list[type]:
+    return [type(command) for command in commands]
+
+
+def opening(round_: int = 0, state: Digest = INITIAL) -> OpeningReady:
+    return OpeningReady(round_, state, cid("opening"), digest("params"))
+
+
+def trained(job: ScriptedJob, **changes: object) -> Trained:
+    """What honest training of the running round left."""
+    state = job.view.state
+    fact = Trained(
+        round=state.round,
+        attempt=state.train_attempt,
+        seat=SEAT,
+        data_seed=state.data_seed,
+        opening=INITIAL,
+        reveal=make_reveal(job.reveal_name(SEAT)),
+        last_state=cid("last state"),
+        blind_key=digest("blind"),
+        loss=2.5,
+        seconds=1.0,
+    )
+    return replace(fact, **changes)  # type: ignore[arg-type]
+
+
+# --- before the rounds ---
+
+
+def test_the_manifest_comes_first_then_the_data_then_the_seat() -> None:
+    job = announced(ScriptedJob(MANIFEST, providers=0))
+    fresh = replace(provider(job), facts=provider(job).facts.minus(frozenset({"spec", "data"})))
+    state, commands = given(fresh, job)
+    assert commands == [DoFetchSpec(job.view.spec_cid, job.view.terms_hash)]
+    state, commands = step(state, Finished("spec", (MATERIAL[0],)))
+    assert kinds(commands) == [DoFetchData]
+    _, commands = step(state, Finished("data", (MATERIAL[1],)))
+    assert commands == [SendJoin(Role.PROVIDER, MANIFEST.terms.provider_bond)]
+
+
+def test_nothing_is_staked_on_a_job_that_is_refused() -> None:
+    job = announced(ScriptedJob(MANIFEST, providers=0))
+    _, commands = given(provider(job, JobRefused("another software class")), job)
+    assert commands == []
+
+
+def test_a_changed_gateway_is_announced() -> None:
+    job = ScriptedJob(MANIFEST, verifiers=0)
+    _, commands = given(provider(job), job)
+    assert commands == [SendAnnounce(URL)]
+
+
+def test_a_provider_in_the_waiting_list_does_not_join_twice() -> None:
+    job = announced(ScriptedJob(MANIFEST, providers=0))
+    job.emit(ev.ProviderQueued(JOB, ME))
+    assert given(provider(job), job)[1] == []
+
+
+def test_a_closed_job_is_not_joined() -> None:
+    job = announced(ScriptedJob(MANIFEST, providers=0))
+    job.close(JobStatus.CANCELLED, "Cancelled")
+    assert given(provider(job), job)[1] == []
+
+
+def test_draining_gives_the_seat_up() -> None:
+    job = seated_job()
+    state, _ = given(provider(job), job)
+    _, commands = step(state, Drain())
+    assert commands == [SendLeave(Role.PROVIDER)]
+
+
+def test_a_provider_that_leaves_finishes_its_round() -> None:
+    job = training_job()
+    job.emit(ev.ProviderLeaving(JOB, SEAT, ME))
+    state, _ = step(provider(job, opening(), trained(job)), Drain())
+    assert kinds(list(state.in_flight.values())) == [SendCommit]
+
+
+def test_a_rejected_provider_does_not_come_back_by_itself() -> None:
+    job = seated_job()
+    job.open()
+    job.until_audit()
+    job.report(0, seat=SEAT)
+    job.second(1, 0)
+    for v in range(3):
+        job.ballot(v, (1, 2, 3))
+    job.resolve()
+    job.attest()
+    job.settle()
+    job.emit(ev.ProviderUnseated(JOB, SEAT, ME, "Rejected"))
+    state, commands = given(provider(job), job)
+    assert SendJoin not in kinds(commands)
+    assert "rejected" in state.reasons["membership"]
+
+
+# --- a round ---
+
+
+def test_a_round_goes_from_opening_to_reveal() -> None:
+    job = training_job()
+    state, commands = given(provider(job), job)
+    assert commands == [DoPrepareOpening(0, MANIFEST.to_bytes(), None, None)]
+    state, commands = step(state, Finished("opening:0", (opening(),)))
+    (task,) = commands
+    assert isinstance(task, DoTrain)
+    assert (task.seat, task.data_seed) == (SEAT, job.view.state.data_seed)
+    assert (task.opening, task.optimiser) == (cid("opening"), None)
+    fact = trained(job)
+    assert fact.key == task.key
+    state, commands = step(state, Finished(task.key, (fact,)))
+    expected = commitment(job.view.train_slot, SEAT, ME, fact.reveal)
+    assert commands == [SendCommit(0, 0, expected, commit_guard(SEAT, fact))]
+    job.mine()
+    for seat in range(4):
+        job.commit(seat)
+    job.start_reveal()
+    state, _ = step(state, Finished(commands[0].key, block=job.number))
+    _, commands = given(state, job)
+    assert commands == [SendReveal(0, 0, fact.reveal)]
+
+
+def test_the_next_round_starts_from_the_verdict_and_the_accepted_moments() -> None:
+    job = seated_job()
+    job.honest_round()
+    first = Trained(
+        round=0,
+        attempt=0,
+        seat=SEAT,
+        data_seed=digest("seed 0"),
+        opening=INITIAL,
+        reveal=job.view.settled[0].reveals[SEAT].reveal,
+        last_state=cid("moments"),
+        blind_key=digest("blind"),
+        loss=2.5,
+        seconds=1.0,
+    )
+    job.open()
+    job.train()
+    state, commands = given(provider(job, opening(), first), job)
+    verdict = job.view.settled[0].verdict
+    prepare = DoPrepareOpening(1, MANIFEST.to_bytes(), verdict.merged_cid, verdict.merged_digest)
+    assert prepare in commands
+    _, commands = step(state, Finished(prepare.key, (opening(1, verdict.merged_digest),)))
+    (task,) = commands
+    assert isinstance(task, DoTrain)
+    assert task.optimiser == cid("moments")
+
+
+def test_lost_moments_are_a_reset() -> None:
+    job = seated_job()
+    job.honest_round()
+    job.open()
+    job.train()
+    merged = job.view.settled[0].verdict.merged_digest
+    _, commands = given(provider(job, opening(1, merged)), job)
+    (task,) = [c for c in commands if isinstance(c, DoTrain)]
+    assert task.optimiser is None
+
+
+def test_a_restart_after_training_commits_to_what_was_trained() -> None:
+    job = training_job()
+    _, commands = given(provider(job, opening(), trained(job)), job)
+    assert kinds(commands) == [SendCommit]
+
+
+def test_a_restart_after_the_commit_neither_trains_nor_commits_again() -> None:
+    job = training_job()
+    job.commit(SEAT)
+    assert given(provider(job, opening()), job)[1] == []
+
+
+def test_a_commitment_without_its_salt_cannot_be_revealed() -> None:
+    job = training_job()
+    job.commit(SEAT)
+    job.start_reveal()
+    state, commands = given(provider(job, opening()), job)
+    assert commands == []
+    assert "no training" in state.reasons["reveal"]
+
+
+def test_a_reorg_that_changes_the_data_seed_trains_anew() -> None:
+    job = training_job()
+    old = trained(job)
+    state, _ = given(provider(job, opening()), job)
+    turned = training_job()
+    seed = digest("another beacon")
+    turned.view = replace(turned.view, state=replace(turned.view.state, data_seed=seed))
+    state, commands = step(state, ViewChanged(turned.view, turned.number))
+    assert Cancel(old.key) in commands
+    (task,) = [c for c in commands if isinstance(c, DoTrain)]
+    assert task.data_seed == seed
+    assert commit_guard(SEAT, old) != commit_guard(SEAT, trained(turned))
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_nothing_is_committed_once_the_window_is_over(late: int) -> None:
+    job = training_job()
+    state = provider(job, opening(), trained(job))
+    job.now = job.view.state.deadline + late
+    _, commands = step(state, HeadAdvanced(Head(job.number, job.now)))
+    assert SendCommit not in kinds(commands)
+    assert SendPoke in kinds(commands)
+
+
+def test_a_round_that_was_voided_stops_the_training() -> None:
+    job = training_job()
+    state, commands = given(provider(job, opening()), job)
+    (task,) = commands
+    job.mine()
+    job.void("NoCommits")
+    _, commands = step(state, ViewChanged(job.view, job.number))
+    assert Cancel(task.key) in commands
+
+
+# --- departures ---
+
+
+class NeverReveals(ProviderBehaviour):
+    def skips_reveal(self, view: JobView) -> bool:
+        return True
+
+
+class NeverCommits(ProviderBehaviour):
+    def skips_commit(self, view: JobView) -> bool:
+        return True
+
+
+class CommitsElse(ProviderBehaviour):
+    train_function = "elsewhere:train"
+
+    def commit_override(self, view: JobView, commitment: Digest) -> Digest:
+        return digest("copied")
+
+
+class Waits(ProviderBehaviour):
+    def may_join(self, view: JobView) -> bool:
+        return False
+
+
+def test_a_behaviour_may_keep_its_commitment_to_itself() -> None:
+    job = training_job()
+    job.commit(SEAT)
+    job.start_reveal()
+    state = provider(job, opening(), trained(job), behaviour=NeverReveals())
+    assert given(state, job)[1] == []
+
+
+def test_a_behaviour_may_commit_nothing_or_something_else() -> None:
+    job = training_job()
+    facts = (opening(), trained(job))
+    assert given(provider(job, *facts, behaviour=NeverCommits()), job)[1] == []
+    (sent,) = given(provider(job, *facts, behaviour=CommitsElse()), job)[1]
+    assert isinstance(sent, SendCommit)
+    assert sent.commitment == digest("copied")
+
+
+def test_a_behaviour_names_its_training_function() -> None:
+    job = training_job()
+    (task,) = given(provider(job, opening(), behaviour=CommitsElse()), job)[1]
+    assert isinstance(task, DoTrain)
+    assert task.function == "elsewhere:train"
+
+
+def test_a_behaviour_may_wait_with_joining() -> None:
+    job = announced(ScriptedJob(MANIFEST, providers=0))
+    assert given(provider(job, behaviour=Waits()), job)[1] == []
