@@ -93,6 +93,9 @@ def release_key(role: Role) -> str:
     return f"released:{role.name.lower()}"
 
 
+PER_START = frozenset({"spec", "refused"})
+"""Keys of facts about this machine, which a restart (with another version, say) finds out anew."""
+
 SHARED_KINDS: tuple[type[Fact], ...] = (
     SpecReady,
     JobRefused,

@@ -21,6 +21,7 @@ from atoll.errors import AtollError, NotFound, RpcUnavailable
 from atoll.protocol.types import JobId
 from atoll.protocol.views import JobView
 from atoll.runtime.effects import Effects
+from atoll.runtime.facts import PER_START
 from atoll.runtime.machine import (
     Cancel,
     Command,
@@ -127,7 +128,7 @@ class Service(Generic[S]):
                 setup=self.role.setup,
                 view=view,
                 head=Head(view.block.number, view.block.timestamp),
-                facts=context.journal.read(job),
+                facts=context.journal.read(job).minus(PER_START),
                 draining=self._draining,
             )
             log.info("follows a job", job=job)

@@ -571,7 +571,7 @@ def test_a_rubber_stamp_votes_that_nothing_is_wrong() -> None:
 def test_an_offline_verifier_does_nothing_in_a_round() -> None:
     job = auditing()
     job.now = job.view.state.deadline + 100
-    state, commands = given(verifier(job, behaviour=Absent()), job)
+    _, commands = given(verifier(job, behaviour=Absent()), job)
     assert commands == []
     assert SendPoke in [type(c) for c in given(verifier(job), job)[1]]
 
