@@ -1,0 +1,56 @@
+"""Atoll: strangers train one model together, and cheating does not pay.
+
+What a submitter needs, loaded when first used:
+
+    async with atoll.Client(rpc, deployment, account) as client:
+        job = await client.submit(atoll.JobRequest(data=(Path("text"),)), max_spend=10**20)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from atoll.chain.deployment import Deployment
+    from atoll.client import Client, ClientConfig, Estimate, JobRequest, run
+    from atoll.errors import AtollError
+    from atoll.handle import JobHandle
+    from atoll.jobs import JobSnapshot, JobUpdate
+    from atoll.protocol.manifest import Manifest
+
+__all__ = [
+    "AtollError",
+    "Client",
+    "ClientConfig",
+    "Deployment",
+    "Estimate",
+    "JobHandle",
+    "JobRequest",
+    "JobSnapshot",
+    "JobUpdate",
+    "Manifest",
+    "run",
+]
+
+_HOMES = {
+    "AtollError": "atoll.errors",
+    "Deployment": "atoll.chain.deployment",
+    "JobHandle": "atoll.handle",
+    "JobSnapshot": "atoll.jobs",
+    "JobUpdate": "atoll.jobs",
+    "Manifest": "atoll.protocol.manifest",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Loads on first use, so that `import atoll` costs no torch and no web3."""
+    if name not in __all__:
+        raise AttributeError(f"module 'atoll' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES.get(name, "atoll.client")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -86,6 +86,11 @@ class FailoverProvider(AsyncJSONBaseProvider):
         self._timeout = aiohttp.ClientTimeout(total=request_seconds)
         self._session: aiohttp.ClientSession | None = None
 
+    @property
+    def urls(self) -> list[str]:
+        """The endpoints, the preferred one first."""
+        return [endpoint.url for endpoint in self._endpoints]
+
     async def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
         """The first answer of any endpoint, be it a result or a refusal.
 
