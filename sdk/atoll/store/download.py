@@ -177,7 +177,7 @@ class Downloader:
         """A gateway that was asked first and overtaken is asked later from now on."""
         for source in running.values():
             if source.asked_at < winner.asked_at:
-                self.sources.failed(source)
+                self.sources.overtaken(source)
 
     async def _from_one(self, cid: Cid, source: Source, reasons: dict[str, str]) -> bytes | None:
         """Asks one gateway; a block that checks out is stored and returned, else None."""

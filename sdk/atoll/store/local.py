@@ -220,10 +220,18 @@ class LocalStore:
         target = Path(path)
         partial = target.with_name(f".{target.name}.{self._folder.unique_name()}")
         size = 0
+        pending: deque[Future[int]] = deque()
         try:
-            with disk_errors(target), partial.open("wb") as out:
+            with (
+                disk_errors(target),
+                partial.open("wb") as out,
+                ThreadPoolExecutor(1, "atoll-store") as writer,
+            ):
                 for piece in self.iter_bytes(cid, max_bytes):
-                    size += out.write(piece)
+                    pending.append(writer.submit(out.write, piece))
+                    if len(pending) >= _WRITES_AHEAD:
+                        size += pending.popleft().result()
+                size += sum(written.result() for written in pending)
                 self._folder.flush(out)
                 partial.replace(target)
         finally:

@@ -16,6 +16,7 @@ from yarl import URL
 MAX_URL = 255
 _FIRST_REST_S = 1.0
 _LONGEST_REST_S = 300.0
+_SLOW_REST_S = 5.0
 _RECENT = 0.2  # weight of the latest block in the typical time
 _PATIENCE = 4.0  # typical times that a block may take before someone else is asked
 
@@ -81,9 +82,13 @@ class SourceBook:
         source.rest_until = 0.0
         source.bytes_down += size
 
-    def failed(self, source: Source) -> None:
+    def overtaken(self, source: Source) -> None:
+        """Notes that another gateway, asked later, was sooner; it may only have been busy."""
+        self.failed(source, longest_rest_s=_SLOW_REST_S)
+
+    def failed(self, source: Source, longest_rest_s: float = _LONGEST_REST_S) -> None:
         """Notes a timeout or an error."""
-        rest = min(_FIRST_REST_S * 2.0**source.failures, _LONGEST_REST_S)
+        rest = min(_FIRST_REST_S * 2.0**source.failures, longest_rest_s)
         source.failures = min(source.failures + 1, 16)
         source.rest_until = self.clock() + rest
 
@@ -96,6 +101,10 @@ class SourceBook:
         """Notes a lie that only the asker could see."""
         for source in self.ranked([url]):
             self.lied(source)
+
+    def all(self) -> list[Source]:
+        """Every gateway met so far."""
+        return list(self._sources.values())
 
     def bad(self) -> list[Source]:
         """The gateways that have lied."""
