@@ -1,74 +1,168 @@
-"""Causal softmax attention on integers, forward and backward (Vaswani et al. 2017).
+"""Causal softmax attention on integers, forward and backward, in memory linear in its length.
 
-Scores, mixtures and their three gradients are products of integers small enough that fp32 holds
-every partial sum; the softmax's denominator is a fixed-point sum. The steps of keys and values are
-folded into the other operand, as in `linear`.
-Shapes: B batch, H heads, T positions, d head width.
+After Vaswani et al. 2017, in tiles of `TILE` queries by `TILE` keys as in FlashAttention (Dao et
+al. 2022), with scores computed again for the gradient. Every product is of integers small enough
+that fp32 holds each partial sum. A grid belongs to one tile and tiles are added in one order, so
+nothing depends on how many slices are worked on at a time. The steps of keys and values are folded
+into the other operand, as in `linear`.
+
+Shapes: G slices (batch × query heads), T positions, d head width, t queries and s keys of a tile.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from atoll.numerics.elementary import exp
-from atoll.numerics.grid import exact_sum, operand_levels, quantise
+from atoll.numerics.grid import operand_levels
+from atoll.numerics.kernels import TILE, Engine, Levels, Scores
 
-_MASKED = -1e30
+SLICES = 8
+"""Slices worked on at a time: what fits in a core's cache. No part of the definition."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Operands:
+    """Integers and steps [G, T, d] and [G, T, 1]; `q_step` holds the factor d^(−1/2)."""
+
+    q: Tensor
+    q_step: Tensor
+    k: Tensor
+    k_step: Tensor
+    v: Tensor
+    v_step: Tensor
+
+    def parts(self) -> Iterator[tuple[slice, _Operands]]:
+        for start in range(0, len(self.q), SLICES):
+            part = slice(start, start + SLICES)
+            names = "q", "q_step", "k", "k_step", "v", "v_step"
+            yield part, _Operands(*(getattr(self, name)[part] for name in names))
+
+    @property
+    def levels(self) -> int:
+        """Levels of a product over one tile's queries or keys."""
+        return operand_levels(min(TILE, self.q.shape[1]))
+
+    def tiles(self) -> list[slice]:
+        length = self.q.shape[1]
+        return [slice(at, min(at + TILE, length)) for at in range(0, length, TILE)]
 
 
 class Attention(torch.autograd.Function):
     """q [B, H, T, d], k and v [B, K, T, d] → [B, H, T, d], scores scaled by d^(−1/2)."""
 
     @staticmethod
-    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        length, width = q.shape[-2:]
-        key_heads = k.shape[1]
-        k, v = (t.repeat_interleave(q.shape[1] // key_heads, dim=1) for t in (k, v))
-        narrow, wide = operand_levels(width), operand_levels(length)
-        scale = 1.0 / math.sqrt(width)
-        (qi, qs), (ki, ks) = quantise(q, -1, narrow), quantise(k, -1, narrow)
-        vi, vs = quantise(v, -1, min(narrow, wide))
-        scores = (qi @ ki.mT) * (qs * scale) * ks.mT
-        future = torch.ones(length, length, dtype=torch.bool, device=q.device).triu(1)
-        scores = scores.masked_fill(future, _MASKED)
-        weights = exp(scores - scores.amax(-1, keepdim=True))
-        total = torch.round(weights * 2.0**23).double().sum(-1, keepdim=True)
-        inverse = (total * 2.0**-23).reciprocal().float()
-        mixed, mixed_step = quantise(weights * vs.mT, -1, wide)
-        output = (mixed @ vi) * mixed_step * inverse
-        ctx.key_heads = key_heads
-        ctx.save_for_backward(qi, qs, ki, ks, vi, vs, weights, inverse, output)
-        return output
+    def forward(ctx: Any, engine: Engine, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        group = q.shape[1] // k.shape[1]
+        operands = _quantised(engine, q, k, v, group)
+        output = q.new_zeros(operands.q.shape)
+        peak, inverse = (q.new_empty(operands.q_step.shape) for _ in range(2))
+        for part, some in operands.parts():
+            for rows in some.tiles():
+                _attend(engine, some, rows, (output[part], peak[part], inverse[part]))
+        ctx.engine, ctx.group, ctx.shape = engine, group, q.shape
+        ctx.save_for_backward(
+            operands.q, operands.q_step, operands.k, operands.k_step, operands.v, operands.v_step,
+            output, peak, inverse,
+        )  # fmt: skip
+        return output.view(q.shape)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        (g,) = gradients
-        qi, qs, ki, ks, vi, vs, weights, inverse, output = ctx.saved_tensors
-        length, width = qi.shape[-2:]
-        scale = 1.0 / math.sqrt(width)
-        wide = operand_levels(length)
-        gi, gs = quantise(g, -1, min(operand_levels(width), wide))
-        delta = exact_sum(g * output, -1)
-        share = weights * inverse
-        d_share = (gi @ vi.mT).double() * (gs * vs.mT).double() - delta
-        d_scores = share * d_share.float() * scale
-        (vq, v_step) = quantise(share * gs, -2, wide)
-        (row, row_step) = quantise(d_scores * ks.mT, -1, wide)
-        (column, column_step) = quantise(d_scores * qs, -2, wide)
-        dq = (row @ ki) * row_step
-        dk = (column.mT @ qi) * column_step.mT
-        dv = (vq.mT @ gi) * v_step.mT
-        return dq, _sum_groups(dk, ctx.key_heads), _sum_groups(dv, ctx.key_heads)
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, Tensor, Tensor]:
+        engine: Engine = ctx.engine
+        operands, (output, peak, inverse) = _Operands(*ctx.saved_tensors[:6]), ctx.saved_tensors[6:]
+        g = gradients[0].reshape(output.shape)
+        levels = min(operand_levels(g.shape[-1]), operands.levels)
+        delta = engine.kernels.row_dot(g, output)
+        gi, g_step = engine.kernels.quantise_levels(g, levels)
+        dq, dk, dv = (torch.zeros_like(output) for _ in range(3))
+        for part, some in operands.parts():
+            saved = tuple(t[part] for t in (peak, inverse, delta, gi, g_step))
+            for rows in some.tiles():
+                for keys in some.tiles():
+                    if keys.start <= rows.start:
+                        _add_gradients(
+                            engine, some, saved, (rows, keys), (dq[part], dk[part], dv[part])
+                        )
+        dq = dq * _scale(g.shape[-1])
+        shape = ctx.shape
+        dk, dv = (_sum_groups(t.view(shape), ctx.group) for t in (dk, dv))
+        return None, dq.view(shape), dk, dv
 
 
-def _sum_groups(x_BHTd: Tensor, key_heads: int) -> Tensor:
+def _scale(width: int) -> float:
+    return 1.0 / math.sqrt(width)
+
+
+def _quantised(engine: Engine, q: Tensor, k: Tensor, v: Tensor, group: int) -> _Operands:
+    length, width = q.shape[-2:]
+    narrow = operand_levels(width)
+    mixing = min(narrow, operand_levels(min(TILE, length)))
+    quantise = engine.kernels.quantise_levels
+
+    def slices(x: Tensor, levels: int, repeats: int) -> Levels:
+        integers, step = quantise(x, levels)
+        if repeats > 1:
+            integers, step = (t.repeat_interleave(repeats, dim=1) for t in (integers, step))
+        return integers.flatten(0, 1), step.flatten(0, 1)
+
+    qi, q_step = slices(q, narrow, 1)
+    return _Operands(
+        qi, q_step * _scale(width), *slices(k, narrow, group), *slices(v, mixing, group)
+    )
+
+
+def _attend(
+    engine: Engine, of: _Operands, rows: slice, outputs: tuple[Tensor, Tensor, Tensor]
+) -> None:
+    """One tile of queries over all the keys they see."""
+    output, peak, inverse = outputs
+    seen = slice(0, rows.stop)
+    scores = engine.batched(of.q[:, rows], of.k[:, seen].mT)
+    weights, peak[:, rows], inverse[:, rows] = engine.kernels.attention_weights(
+        scores, of.q_step[:, rows], of.k_step[:, seen], rows.start
+    )
+    total = output[:, rows]
+    for keys in of.tiles():
+        if keys.start <= rows.start:
+            mixed, step = engine.kernels.quantise_mixture(
+                weights, of.v_step[:, keys], keys.start, of.levels
+            )
+            total += engine.batched(mixed, of.v[:, keys]) * step
+    total *= inverse[:, rows]
+
+
+def _add_gradients(
+    engine: Engine,
+    of: _Operands,
+    saved: tuple[Tensor, ...],
+    tile: tuple[slice, slice],
+    outputs: tuple[Tensor, Tensor, Tensor],
+) -> None:
+    """What one tile of queries by keys adds to the gradients of q, k and v."""
+    (rows, keys), (dq, dk, dv) = tile, outputs
+    peak, inverse, delta, g, g_step = (t[:, rows] for t in saved)
+    q, k, v = of.q[:, rows], of.k[:, keys], of.v[:, keys]
+    scores = Scores(
+        engine.batched(q, k.mT), engine.batched(g, v.mT),
+        of.q_step[:, rows], of.k_step[:, keys], g_step, of.v_step[:, keys],
+        peak, inverse, delta, rows.start - keys.start, of.levels,
+    )  # fmt: skip
+    mixed, row, column = engine.kernels.attention_gradient(scores)
+    dv[:, keys] += engine.batched(mixed[0].mT, g) * mixed[1].mT
+    dq[:, rows] += engine.batched(row[0], k) * row[1]
+    dk[:, keys] += engine.batched(column[0].mT, q) * column[1].mT
+
+
+def _sum_groups(x_BHTd: Tensor, group: int) -> Tensor:
     """The gradient of shared key heads: [B, K, T, d], added in the order of query heads."""
     batch, heads, length, width = x_BHTd.shape
-    members = x_BHTd.view(batch, key_heads, heads // key_heads, length, width).unbind(2)
+    members = x_BHTd.view(batch, heads // group, group, length, width).unbind(2)
     total = members[0]
     for member in members[1:]:
         total = total + member

@@ -8,6 +8,7 @@ without VNNI saturates int16 pair sums and returns wrong numbers without an erro
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -130,3 +131,37 @@ def choose_route(name: str = "auto", device: torch.device | str = "cpu") -> Rout
     if not is_exact(ROUTES[name], device):
         raise ValueError(f"route {name!r} gives wrong products on this machine")
     return ROUTES[name]
+
+
+def batched_product(
+    route: Route, device: torch.device | str = "cpu"
+) -> Callable[[Tensor, Tensor], Tensor]:
+    """[G, a, b] · [G, b, c] of fp32 integers whose sums stay within 2^24: attention's products.
+
+    fp32 where this machine's fp32 product is exact (not in reduced precision), else fp64.
+    """
+    if route.name != "fp64" and _is_batched_exact(torch.matmul, device):
+        return torch.matmul
+    return _batched_fp64
+
+
+def _batched_fp64(x_Gab: Tensor, y_Gbc: Tensor) -> Tensor:
+    return (x_Gab.double() @ y_Gbc.double()).float()
+
+
+def _is_batched_exact(
+    product: Callable[[Tensor, Tensor], Tensor], device: torch.device | str
+) -> bool:
+    generator = torch.Generator().manual_seed(6)
+    for inner in (16, 64, 128):
+        largest = math.isqrt(FP32_EXACT // inner)
+        shapes = (3, 128, inner), (3, inner, 96)
+        x, y = (
+            torch.randint(-largest, largest + 1, shape, generator=generator).float()
+            for shape in shapes
+        )
+        for left, right in ((x, y), (x.sign() * largest, y.sign() * largest)):
+            got = product(left.to(device), right.to(device)).cpu()
+            if not torch.equal(got, _batched_fp64(left, right)):
+                return False
+    return True

@@ -2,75 +2,87 @@
 
 Operands that contract over features are scaled per row, those that contract over tokens per column.
 The scales of the backward operands are folded into the gradient, dX = (g·s_w) W_q and
-dW = (g·s_x)ᵀ X_q, so weights and activations are quantised once a step.
+dW = (g·s_x)ᵀ X_q, so weights and activations are quantised once a step. Several weights that read
+the same input are one product.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from atoll.numerics.gemm import Route
-from atoll.numerics.grid import SPLIT_BASE, quantise_int8, quantise_split
-
-
-def _integer_product(route: Route, x: Tensor, w: Tensor, step: Tensor) -> Tensor:
-    return route.matmul(x, w).float() * step
+from atoll.numerics.kernels import Engine, Grid
 
 
 class Int8Linear(torch.autograd.Function):
-    """x [N, I] · weightᵀ [I, O] with int8 operands in all three products."""
+    """x [N, I] · weightᵀ [I, O] for each weight, with int8 operands in all three products."""
 
     @staticmethod
-    def forward(ctx: Any, x_NI: Tensor, weight_OI: Tensor, route: Route) -> Tensor:
-        xq_NI, xs_N1 = quantise_int8(x_NI, 1)
-        wq_OI, ws_O1 = quantise_int8(weight_OI, 1)
-        ctx.save_for_backward(xq_NI, xs_N1, wq_OI, ws_O1)
-        ctx.route = route
-        return _integer_product(route, xq_NI, wq_OI.t(), xs_N1 * ws_O1.t())
+    def forward(
+        ctx: Any, engine: Engine, x_NI: Tensor, *weights: Tensor
+    ) -> Tensor | tuple[Tensor, ...]:
+        x = engine.kernels.quantise_rows(x_NI, split=False)
+        w = _stacked([engine.kernels.quantise_rows(weight, split=False) for weight in weights])
+        ctx.save_for_backward(x.high, x.step, w.high, w.step)
+        ctx.engine, ctx.widths = engine, [weight.shape[0] for weight in weights]
+        sums_NO = engine.route.matmul(x.high, w.high.t())
+        product_NO = engine.kernels.rescale(sums_NO, x.step, w.step.t())
+        return product_NO if len(weights) == 1 else torch.split(product_NO, ctx.widths, dim=1)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
-        (g_NO,) = gradients
-        xq_NI, xs_N1, wq_OI, ws_O1 = ctx.saved_tensors
-        row_NO, row_step_N1 = quantise_int8(g_NO * ws_O1.t(), 1)
-        column_NO, column_step_1O = quantise_int8(g_NO * xs_N1, 0)
-        dx_NI = _integer_product(ctx.route, row_NO, wq_OI, row_step_N1)
-        dw_OI = _integer_product(ctx.route, column_NO.t(), xq_NI, column_step_1O.t())
-        return dx_NI, dw_OI, None
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        x, x_step, w, w_step = ctx.saved_tensors
+        engine: Engine = ctx.engine
+        g_NO = gradients[0] if len(gradients) == 1 else torch.cat(gradients, dim=1)
+        rows, columns = engine.kernels.quantise_gradient(g_NO, x_step, w_step.t(), split=False)
+        multiply, rescale = engine.route.matmul, engine.kernels.rescale
+        ones_1I = x_step.new_ones(1, x.shape[1])
+        dx_NI = rescale(multiply(rows.high, w), rows.step, ones_1I)
+        dw_OI = rescale(multiply(columns.high.t(), x), columns.step.t(), ones_1I)
+        return None, dx_NI, *torch.split(dw_OI, ctx.widths)
 
 
-Slices = tuple[Tensor, Tensor]
-
-
-def _split_product(route: Route, left: Slices, right: Slices, step: Tensor) -> Tensor:
-    """(254·a + b)(254·c + d) without its smallest term b·d, below 2^-14 of the result's grid."""
-    (a, b), (c, d) = left, right
-    high = route.matmul(a, c).double() * float(SPLIT_BASE * SPLIT_BASE)
-    middle = (route.matmul(a, d) + route.matmul(b, c)).double() * float(SPLIT_BASE)
-    return (high + middle).float() * step
+def _stacked(grids: Sequence[Grid]) -> Grid:
+    if len(grids) == 1:
+        return grids[0]
+    return Grid(torch.cat([g.high for g in grids]), torch.cat([g.step for g in grids]))
 
 
 class SplitLinear(torch.autograd.Function):
-    """As Int8Linear with two int8 slices an operand (15 bits): the output head needs them."""
+    """One weight, with two int8 slices an operand (15 bits): the output head needs them."""
 
     @staticmethod
-    def forward(ctx: Any, x_NI: Tensor, weight_OI: Tensor, route: Route) -> Tensor:
-        xh_NI, xl_NI, xs_N1 = quantise_split(x_NI, 1)
-        wh_OI, wl_OI, ws_O1 = quantise_split(weight_OI, 1)
-        ctx.save_for_backward(xh_NI, xl_NI, xs_N1, wh_OI, wl_OI, ws_O1)
-        ctx.route = route
-        return _split_product(route, (xh_NI, xl_NI), (wh_OI.t(), wl_OI.t()), xs_N1 * ws_O1.t())
+    def forward(ctx: Any, engine: Engine, x_NI: Tensor, weight_OI: Tensor) -> Tensor:
+        x = engine.kernels.quantise_rows(x_NI, split=True)
+        w = engine.kernels.quantise_rows(weight_OI, split=True)
+        ctx.save_for_backward(x.high, x.low_slice, x.step, w.high, w.low_slice, w.step)
+        ctx.engine = engine
+        transposed = Grid(w.high.t(), w.step.t(), w.low_slice.t())
+        return _split_product(engine, x, transposed, x.step, w.step.t())
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
-        (g_NO,) = gradients
-        xh_NI, xl_NI, xs_N1, wh_OI, wl_OI, ws_O1 = ctx.saved_tensors
-        rh_NO, rl_NO, row_step_N1 = quantise_split(g_NO * ws_O1.t(), 1)
-        ch_NO, cl_NO, column_step_1O = quantise_split(g_NO * xs_N1, 0)
-        dx_NI = _split_product(ctx.route, (rh_NO, rl_NO), (wh_OI, wl_OI), row_step_N1)
-        columns = ch_NO.t(), cl_NO.t()
-        dw_OI = _split_product(ctx.route, columns, (xh_NI, xl_NI), column_step_1O.t())
-        return dx_NI, dw_OI, None
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, Tensor]:
+        x_high, x_low, x_step, w_high, w_low, w_step = ctx.saved_tensors
+        engine: Engine = ctx.engine
+        x, w = Grid(x_high, x_step, x_low), Grid(w_high, w_step, w_low)
+        rows, columns = engine.kernels.quantise_gradient(
+            gradients[0], x_step, w_step.t(), split=True
+        )
+        columns = Grid(columns.high.t(), columns.step.t(), columns.low_slice.t())
+        ones_1I = x_step.new_ones(1, x_high.shape[1])
+        dx_NI = _split_product(engine, rows, w, rows.step, ones_1I)
+        dw_OI = _split_product(engine, columns, x, columns.step, ones_1I)
+        return None, dx_NI, dw_OI
+
+
+def _split_product(
+    engine: Engine, left: Grid, right: Grid, row_step: Tensor, column_step: Tensor
+) -> Tensor:
+    """(254·a + b)(254·c + d) without its smallest term b·d, below 2^-14 of the result's grid."""
+    multiply = engine.route.matmul
+    high = multiply(left.high, right.high)
+    middle = multiply(left.high, right.low_slice), multiply(left.low_slice, right.high)
+    return engine.kernels.rescale_split((high, *middle), row_step, column_step)

@@ -1,0 +1,109 @@
+"""Builds kernels.c once a machine and loads it.
+
+The library lies in the user's cache under a name made of source, flags, compiler and processor, so
+an update or another machine on the same home builds its own. Nothing here decides a bit: a library
+is used only after `acceptance` has compared it with the reference in this process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import platform
+import shutil
+import subprocess
+from hashlib import sha256
+from pathlib import Path
+
+FLAGS = (
+    "-std=c11", "-O3", "-march=native", "-mprefer-vector-width=512", "-ffp-contract=off",
+    "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing", "-shared", "-fPIC",
+)  # fmt: skip
+"""No flag lets the compiler change a value: products are not contracted, sums not reordered."""
+PORTABLE_FLAGS = tuple(f for f in FLAGS if not f.startswith("-m"))
+SOURCE = Path(__file__).with_name("kernels.c")
+BUILD_SECONDS = 120
+
+
+class BuildFailed(Exception):  # noqa: N818 - as the rest of the errors' names
+    """There is no compiler here, or it could not build the kernels, or its result does not load."""
+
+
+def load_library() -> ctypes.CDLL:
+    """The library for this machine, built if it is not in the cache.
+
+    Raises:
+        BuildFailed: with the compiler's own words.
+    """
+    compiler = shutil.which(os.environ.get("CC", "cc"))
+    if compiler is None:
+        raise BuildFailed("no C compiler found (cc, or what CC names)")
+    errors = []
+    for flags in (FLAGS, PORTABLE_FLAGS):
+        try:
+            return ctypes.CDLL(str(_built(compiler, flags)))
+        except (BuildFailed, OSError) as error:
+            errors.append(str(error))
+    raise BuildFailed("; ".join(errors))
+
+
+def cache_folder() -> Path:
+    """$XDG_CACHE_HOME/atoll or ~/.cache/atoll, the user's own and closed to others.
+
+    Raises:
+        BuildFailed: it belongs to somebody else.
+    """
+    base = os.environ.get("XDG_CACHE_HOME")
+    folder = (Path(base) if base else Path.home() / ".cache") / "atoll" / "kernels"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    status = folder.stat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o022:
+        raise BuildFailed(f"{folder} can be written by others")
+    return folder
+
+
+def _built(compiler: str, flags: tuple[str, ...]) -> Path:
+    try:
+        path = cache_folder() / f"{_key(compiler, flags)}.so"
+        with path.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # of several processes, one builds
+            if not path.exists():
+                _compile(compiler, flags, path)
+    except OSError as error:
+        raise BuildFailed(f"cannot use the cache: {error}") from error
+    return path
+
+
+def _compile(compiler: str, flags: tuple[str, ...], path: Path) -> None:
+    partial = path.with_suffix(".part")
+    command = [compiler, *flags, str(SOURCE), "-o", str(partial), "-lm"]
+    try:
+        done = subprocess.run(  # noqa: S603 - a fixed command on this package's own source
+            command, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BuildFailed(f"{compiler} took more than {BUILD_SECONDS} s") from error
+    if done.returncode:
+        raise BuildFailed(f"{compiler}: {done.stderr.strip()[-500:]}")
+    partial.rename(path)
+
+
+def _key(compiler: str, flags: tuple[str, ...]) -> str:
+    status = Path(compiler).resolve().stat()
+    parts = (
+        SOURCE.read_bytes(),
+        " ".join(flags).encode(),
+        f"{compiler} {status.st_size} {status.st_mtime_ns}".encode(),
+        _processor().encode(),
+    )
+    return sha256(b"\0".join(sha256(part).digest() for part in parts)).hexdigest()[:32]
+
+
+def _processor() -> str:
+    info = Path("/proc/cpuinfo")
+    if not info.exists():
+        return f"{platform.machine()} {platform.processor()}"
+    names = ("model name", "flags", "Features", "CPU part")
+    lines = info.read_text().split("\n\n", maxsplit=1)[0].splitlines()
+    return "\n".join(line for line in lines if line.startswith(names))

@@ -1,0 +1,449 @@
+/* The chains between integer products, fused: the same bits as reference.py, in one pass or two.
+ *
+ * Rules of this file: no -ffast-math and no contraction (see compiled.py for the flags), so every
+ * operator is one IEEE operation and vectorising changes no bit. Sums are of integers. Maxima are
+ * taken on the words of magnitudes, which order as the magnitudes do. Names and arguments follow
+ * `Kernels` in kernels.py; arrays are row-major and contiguous unless a stride is given.
+ */
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define FLOOR 0x1p-80f
+#define SPLIT_BASE 254.0f
+#define SPLIT_LEVELS 32384.0f
+#define SUM_LEVELS 4194304.0f
+#define NORM_LEVELS 262144.0f
+#define SQUARE_LEVELS 65536.0f
+#define FLUSH 0x1p-100f
+#define LANES 16
+#define TILE 128
+
+static inline uint32_t word_of(float x) { uint32_t w; memcpy(&w, &x, 4); return w; }
+static inline float float_of(uint32_t w) { float x; memcpy(&x, &w, 4); return x; }
+static inline uint64_t wide_word_of(double x) { uint64_t w; memcpy(&w, &x, 8); return w; }
+static inline double double_of(uint64_t w) { double x; memcpy(&x, &w, 8); return x; }
+static inline uint32_t magnitude(float x) { return word_of(x) & 0x7fffffffu; }
+static inline uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
+/* grid.steps */
+static inline float multiplier(float peak, float levels) {
+    double wide = peak < FLOOR ? FLOOR : peak;
+    return (float)((1.0 / wide) * (double)levels);
+}
+static inline float step_of(float peak, float levels) {
+    double wide = peak < FLOOR ? FLOOR : peak;
+    return (float)(wide * (1.0 / (double)levels));
+}
+
+/* elementary.exp */
+static inline float exact_exp(float x) {
+    float inside = x < -87.0f ? -87.0f : (x > 88.5f ? 88.5f : x);
+    double wide = inside;
+    double power = wide * 0x1.7154765p+0 + wide * 0x1.5c17f08p-31;
+    double whole = rint(power);
+    double f = (float)(power - whole);
+    double y = 0x1.62c0223a5c824p-20;
+    y = (float)(y * f + 0x1.ffcbfc588b0c7p-17);
+    y = (float)(y * f + 0x1.430912f86c787p-13);
+    y = (float)(y * f + 0x1.5d87fe78a6731p-10);
+    y = (float)(y * f + 0x1.3b2ab6fba4e77p-7);
+    y = (float)(y * f + 0x1.c6b08d704a0c0p-5);
+    y = (float)(y * f + 0x1.ebfbdff82c58fp-3);
+    y = (float)(y * f + 0x1.62e42fefa39efp-1);
+    y = y * f + 1.0;
+    /* 1.5 * 2^52 leaves the integer in the low bits. */
+    double scale = double_of((wide_word_of(whole + 0x1.8p52) + 1023) << 52);
+    float result = (float)(y * scale);
+    result = x < -87.0f ? 0.0f : result;
+    return x > 88.5f ? INFINITY : result;
+}
+static inline float exact_sigmoid(float x) { return (float)(1.0 / ((double)exact_exp(-x) + 1.0)); }
+
+static float row_peak(const float *x, int64_t n) {
+    uint32_t peak = 0;
+    for (int64_t j = 0; j < n; j++) peak = larger(peak, magnitude(x[j]));
+    return float_of(peak);
+}
+static void raise_peaks(uint32_t *peaks, const float *x, int64_t n) {
+    for (int64_t j = 0; j < n; j++) peaks[j] = larger(peaks[j], magnitude(x[j]));
+}
+static void to_int8(const float *x, const float *by, float same, int8_t *out, int64_t n) {
+    if (by)
+        for (int64_t j = 0; j < n; j++) out[j] = (int8_t)(int32_t)rintf(x[j] * by[j]);
+    else
+        for (int64_t j = 0; j < n; j++) out[j] = (int8_t)(int32_t)rintf(x[j] * same);
+}
+static void to_split(const float *x, const float *by, float same, int8_t *high, int8_t *low,
+                     int64_t n) {
+    for (int64_t j = 0; j < n; j++) {
+        float integer = rintf(x[j] * (by ? by[j] : same));
+        float top = rintf(integer * (float)(1.0 / 254.0));
+        high[j] = (int8_t)(int32_t)top;
+        low[j] = (int8_t)(int32_t)(integer - top * SPLIT_BASE);
+    }
+}
+
+/* ---- linear ------------------------------------------------------------------------------- */
+
+void quantise_rows(const float *x, int64_t rows, int64_t n, int8_t *out, float *step) {
+    for (int64_t i = 0; i < rows; i++) {
+        float peak = row_peak(x + i * n, n);
+        step[i] = step_of(peak, 127.0f);
+        to_int8(x + i * n, 0, multiplier(peak, 127.0f), out + i * n, n);
+    }
+}
+
+void split_rows(const float *x, int64_t rows, int64_t n, int8_t *high, int8_t *low, float *step) {
+    for (int64_t i = 0; i < rows; i++) {
+        float peak = row_peak(x + i * n, n);
+        step[i] = step_of(peak, SPLIT_LEVELS);
+        to_split(x + i * n, 0, multiplier(peak, SPLIT_LEVELS), high + i * n, low + i * n, n);
+    }
+}
+
+/* scratch: 2n floats. The second slices are null for int8, else both are split. */
+typedef struct { int8_t *high, *low; float *step; } Out;
+
+static void emit(const float *x, const float *by, float same, Out out, int64_t at, int64_t n) {
+    if (out.low) to_split(x, by, same, out.high + at, out.low + at, n);
+    else to_int8(x, by, same, out.high + at, n);
+}
+
+void quantise_gradient(const float *g, const float *row, const float *column, int64_t rows,
+                       int64_t n, float *scratch, int8_t *row_high, int8_t *row_low,
+                       float *row_step, int8_t *column_high, int8_t *column_low,
+                       float *column_step) {
+    float levels = row_low ? SPLIT_LEVELS : 127.0f;
+    float *line = scratch, *by = scratch + n;
+    uint32_t *peaks = (uint32_t *)column_step;
+    Out by_row = {row_high, row_low, row_step}, by_column = {column_high, column_low, column_step};
+    memset(peaks, 0, n * 4);
+    for (int64_t i = 0; i < rows; i++) {
+        const float *x = g + i * n;
+        for (int64_t j = 0; j < n; j++) line[j] = x[j] * column[j];
+        float peak = row_peak(line, n);
+        row_step[i] = step_of(peak, levels);
+        emit(line, 0, multiplier(peak, levels), by_row, i * n, n);
+        for (int64_t j = 0; j < n; j++) peaks[j] = larger(peaks[j], magnitude(x[j] * row[i]));
+    }
+    for (int64_t j = 0; j < n; j++) {
+        float peak = float_of(peaks[j]);
+        by[j] = multiplier(peak, levels);
+        column_step[j] = step_of(peak, levels);
+    }
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < n; j++) line[j] = g[i * n + j] * row[i];
+        emit(line, by, 0.0f, by_column, i * n, n);
+    }
+}
+
+void rescale(const int32_t *sums, const float *row, const float *column, int64_t rows, int64_t n,
+             float *out) {
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < n; j++)
+            out[i * n + j] = (float)sums[i * n + j] * (row[i] * column[j]);
+}
+
+void rescale_split(const int32_t *high, const int32_t *middle, const int32_t *middle2,
+                   const float *row, const float *column, int64_t rows, int64_t n, float *out) {
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < n; j++) {
+            int64_t at = i * n + j;
+            double sum = (double)high[at] * 64516.0 + (double)(middle[at] + middle2[at]) * 254.0;
+            out[at] = (float)sum * (row[i] * column[j]);
+        }
+}
+
+/* ---- norm, rotation, gate, embedding, loss ------------------------------------------------- */
+
+void rms_norm(const float *x, const float *gain, double eps, int64_t rows, int64_t n, float *out,
+              float *inverse) {
+    for (int64_t i = 0; i < rows; i++) {
+        const float *in = x + i * n;
+        float peak = row_peak(in, n), by = multiplier(peak, NORM_LEVELS);
+        double step = step_of(peak, NORM_LEVELS);
+        int64_t sum = 0;
+        for (int64_t j = 0; j < n; j++) {
+            int64_t integer = (int32_t)rintf(in[j] * by);
+            sum += integer * integer;
+        }
+        double square = (double)sum * (step * step);
+        float mean = (float)(square * (1.0 / (double)n)) + (float)eps;
+        float r = (float)(1.0 / (double)(float)sqrt((double)mean));
+        inverse[i] = r;
+        for (int64_t j = 0; j < n; j++) out[i * n + j] = in[j] * r * gain[j];
+    }
+}
+
+static double exact_sum(const float *x, int64_t n) {
+    float peak = row_peak(x, n), by = multiplier(peak, SUM_LEVELS);
+    int64_t sum = 0;
+    for (int64_t j = 0; j < n; j++) sum += (int32_t)rintf(x[j] * by);
+    return (double)sum * (double)step_of(peak, SUM_LEVELS);
+}
+
+/* scratch: n floats and n int64 */
+void rms_norm_gradient(const float *g, const float *x, const float *inverse, const float *gain,
+                       int64_t rows, int64_t n, float *dx, float *dgain, float *line,
+                       int64_t *sums) {
+    uint32_t *peaks = (uint32_t *)dgain;
+    memset(peaks, 0, n * 4);
+    memset(sums, 0, n * 8);
+    for (int64_t i = 0; i < rows; i++) {
+        const float *gi = g + i * n, *xi = x + i * n;
+        float r = inverse[i], *out = dx + i * n;
+        for (int64_t j = 0; j < n; j++) line[j] = (gi[j] * gain[j]) * (xi[j] * r);
+        float mean = (float)(exact_sum(line, n) * (1.0 / (double)n));
+        for (int64_t j = 0; j < n; j++) {
+            float unit = xi[j] * r, gained = gi[j] * gain[j];
+            peaks[j] = larger(peaks[j], magnitude(gi[j] * unit));
+            out[j] = (float)((double)gained + (double)unit * -(double)mean) * r;
+        }
+    }
+    for (int64_t j = 0; j < n; j++) line[j] = multiplier(float_of(peaks[j]), SUM_LEVELS);
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < n; j++) {
+            float unit = x[i * n + j] * inverse[i];
+            sums[j] += (int32_t)rintf((g[i * n + j] * unit) * line[j]);
+        }
+    for (int64_t j = 0; j < n; j++)
+        dgain[j] = (float)((double)sums[j] * (double)step_of(float_of(peaks[j]), SUM_LEVELS));
+}
+
+/* x [outer, inner, positions, 2h] by strides, angles [positions, h]; out is contiguous. */
+void rotate(const float *x, const int64_t *shape, const int64_t *strides, const float *cosines,
+            const float *sines, float sign, float *out) {
+    int64_t positions = shape[2], h = shape[3] / 2;
+    for (int64_t b = 0; b < shape[0]; b++)
+        for (int64_t k = 0; k < shape[1]; k++)
+            for (int64_t t = 0; t < positions; t++, out += 2 * h) {
+                const float *in = x + b * strides[0] + k * strides[1] + t * strides[2];
+                const float *cs = cosines + t * h, *sn = sines + t * h;
+                for (int64_t i = 0; i < h; i++) {
+                    double u = in[i], v = in[i + h], c = cs[i], s = (double)sn[i] * sign;
+                    out[i] = (float)(u * c - v * s);
+                    out[i + h] = (float)(v * c + u * s);
+                }
+            }
+}
+
+void swiglu(const float *gate, int64_t gate_stride, const float *up, int64_t up_stride,
+            int64_t rows, int64_t n, float *out) {
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < n; j++) {
+            float a = gate[i * gate_stride + j];
+            out[i * n + j] = a * exact_sigmoid(a) * up[i * up_stride + j];
+        }
+}
+
+void swiglu_gradient(const float *g, const float *gate, int64_t gate_stride, const float *up,
+                     int64_t up_stride, int64_t rows, int64_t n, float *dgate, float *dup) {
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < n; j++) {
+            float a = gate[i * gate_stride + j], gi = g[i * n + j];
+            float s = exact_sigmoid(a), silu = a * s;
+            float slope = (float)((double)s + (double)silu * (double)(1.0f - s));
+            dgate[i * n + j] = gi * up[i * up_stride + j] * slope;
+            dup[i * n + j] = gi * silu;
+        }
+}
+
+/* scratch: n floats; sums: vocabulary * n int64, zero */
+void embedding_gradient(const float *g, const int64_t *ids, int64_t rows, int64_t n,
+                        int64_t vocabulary, float *by, int64_t *sums, float *out) {
+    uint32_t *peaks = (uint32_t *)by;
+    memset(peaks, 0, n * 4);
+    for (int64_t i = 0; i < rows; i++) raise_peaks(peaks, g + i * n, n);
+    float *steps = out; /* the first row holds the steps until it is written, last */
+    for (int64_t j = 0; j < n; j++) {
+        float peak = float_of(peaks[j]);
+        steps[j] = step_of(peak, SUM_LEVELS);
+        by[j] = multiplier(peak, SUM_LEVELS);
+    }
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < n; j++)
+            sums[ids[i] * n + j] += (int32_t)rintf(g[i * n + j] * by[j]);
+    for (int64_t v = vocabulary - 1; v >= 0; v--)
+        for (int64_t j = 0; j < n; j++)
+            out[v * n + j] = (float)((double)sums[v * n + j] * (double)steps[j]);
+}
+
+static float top_of(const float *x, int64_t n) {
+    float lane[LANES], top = x[0];
+    int64_t j = 0;
+    for (int l = 0; l < LANES; l++) lane[l] = top;
+    for (; j + LANES <= n; j += LANES)
+        for (int l = 0; l < LANES; l++) lane[l] = x[j + l] > lane[l] ? x[j + l] : lane[l];
+    for (int l = 0; l < LANES; l++) top = lane[l] > top ? lane[l] : top;
+    for (; j < n; j++) top = x[j] > top ? x[j] : top;
+    return top;
+}
+
+/* shares − one-hot, each row's total weight, and the target's shifted logit */
+void softmax_loss(const float *logits, const int64_t *targets, int64_t rows, int64_t n,
+                  float *slope, double *total, float *picked) {
+    for (int64_t i = 0; i < rows; i++) {
+        const float *in = logits + i * n;
+        float *out = slope + i * n, top = top_of(in, n);
+        int64_t sum = 0;
+        for (int64_t j = 0; j < n; j++) {
+            out[j] = exact_exp(in[j] - top);
+            sum += (int32_t)rintf(out[j] * 0x1p30f);
+        }
+        total[i] = (double)sum * 0x1p-30;
+        float inverse = (float)(1.0 / total[i]);
+        for (int64_t j = 0; j < n; j++) out[j] = out[j] * inverse;
+        out[targets[i]] = out[targets[i]] - 1.0f;
+        picked[i] = in[targets[i]] - top;
+    }
+}
+
+/* ---- attention ----------------------------------------------------------------------------- */
+
+void quantise_levels(const float *x, int64_t rows, int64_t n, float levels, float *out,
+                     float *step) {
+    for (int64_t i = 0; i < rows; i++) {
+        float peak = row_peak(x + i * n, n), by = multiplier(peak, levels);
+        step[i] = step_of(peak, levels);
+        for (int64_t j = 0; j < n; j++) out[i * n + j] = rintf(x[i * n + j] * by);
+    }
+}
+
+void row_dot(const float *x, const float *y, int64_t rows, int64_t n, float *line, double *out) {
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t j = 0; j < n; j++) line[j] = x[i * n + j] * y[i * n + j];
+        out[i] = exact_sum(line, n);
+    }
+}
+
+/* scores [groups, queries, keys] become weights; query i sees keys up to first + i. */
+void attention_weights(float *scores, const float *q_step, const float *k_step, int64_t groups,
+                       int64_t queries, int64_t keys, int64_t first, float *peak,
+                       float *inverse) {
+    for (int64_t g = 0; g < groups; g++)
+        for (int64_t i = 0; i < queries; i++) {
+            int64_t row = g * queries + i, seen = first + i + 1 < keys ? first + i + 1 : keys;
+            float *w = scores + row * keys;
+            const float *ks = k_step + g * keys;
+            for (int64_t j = 0; j < seen; j++) w[j] = w[j] * q_step[row] * ks[j];
+            float top = peak[row] = top_of(w, seen);
+            int64_t sum = 0;
+            for (int64_t j = 0; j < seen; j++) {
+                w[j] = exact_exp(w[j] - top);
+                sum += (int32_t)rintf(w[j] * 0x1p23f);
+            }
+            memset(w + seen, 0, (keys - seen) * 4);
+            inverse[row] = (float)(1.0 / ((double)sum * 0x1p-23));
+        }
+}
+
+/* weights [groups, queries, stride] from column `start`, `keys` of them, times v_step */
+void quantise_mixture(const float *weights, const float *v_step, int64_t groups, int64_t queries,
+                      int64_t stride, int64_t start, int64_t keys, float levels, float *out,
+                      float *step) {
+    for (int64_t g = 0; g < groups; g++)
+        for (int64_t i = 0; i < queries; i++) {
+            int64_t row = g * queries + i;
+            const float *w = weights + row * stride + start, *vs = v_step + g * keys;
+            float *to = out + row * keys;
+            for (int64_t j = 0; j < keys; j++) to[j] = w[j] * vs[j];
+            quantise_levels(to, 1, keys, levels, to, step + row);
+        }
+}
+
+typedef struct {
+    const float *scores, *shares, *q_step, *k_step, *peak, *inverse, *g_step, *v_step;
+    const double *delta;
+    int64_t groups, queries, keys, first;
+    float levels;
+    float *mixed, *mixed_step, *row, *row_step, *column, *column_step;
+} AttentionGradient;
+
+/* One query's share of attention and the slope of its scores, over one tile of keys. */
+static void slopes(const AttentionGradient *a, int64_t g, int64_t i, float *share, float *slope) {
+    int64_t row = g * a->queries + i, seen = a->first + i + 1;
+    if (seen > a->keys) seen = a->keys;
+    if (seen < 0) seen = 0;
+    const float *s = a->scores + row * a->keys, *d = a->shares + row * a->keys;
+    const float *ks = a->k_step + g * a->keys, *vs = a->v_step + g * a->keys;
+    float qs = a->q_step[row], top = a->peak[row], r = a->inverse[row], gs = a->g_step[row];
+    double delta = a->delta[row];
+    for (int64_t j = 0; j < seen; j++) {
+        share[j] = exact_exp(s[j] * qs * ks[j] - top) * r;
+        slope[j] = share[j] * (float)((double)d[j] * (double)(gs * vs[j]) - delta);
+    }
+    for (int64_t j = seen; j < a->keys; j++) share[j] = slope[j] = 0.0f;
+}
+
+static void finish_columns(float *x, float *step, int64_t rows, int64_t n, float levels) {
+    const uint32_t *peaks = (const uint32_t *)step;
+    float by[TILE];
+    for (int64_t j = 0; j < n; j++) {
+        float peak = float_of(peaks[j]);
+        by[j] = multiplier(peak, levels);
+        step[j] = step_of(peak, levels);
+    }
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < n; j++) x[i * n + j] = rintf(x[i * n + j] * by[j]);
+}
+
+void attention_gradient(const AttentionGradient *a) {
+    float share[TILE], slope[TILE];
+    for (int64_t g = 0; g < a->groups; g++) {
+        int64_t at = g * a->queries * a->keys;
+        const float *ks = a->k_step + g * a->keys;
+        float *mixed_step = a->mixed_step + g * a->keys;
+        float *column_step = a->column_step + g * a->keys;
+        memset(mixed_step, 0, a->keys * 4);
+        memset(column_step, 0, a->keys * 4);
+        for (int64_t i = 0; i < a->queries; i++) {
+            int64_t row = g * a->queries + i, line = row * a->keys;
+            slopes(a, g, i, share, slope);
+            for (int64_t j = 0; j < a->keys; j++) {
+                a->row[line + j] = slope[j] * ks[j];
+                a->mixed[line + j] = share[j] * a->g_step[row];
+                a->column[line + j] = slope[j] * a->q_step[row];
+            }
+            quantise_levels(a->row + line, 1, a->keys, a->levels, a->row + line, a->row_step + row);
+            raise_peaks((uint32_t *)mixed_step, a->mixed + line, a->keys);
+            raise_peaks((uint32_t *)column_step, a->column + line, a->keys);
+        }
+        finish_columns(a->mixed + at, mixed_step, a->queries, a->keys, a->levels);
+        finish_columns(a->column + at, column_step, a->queries, a->keys, a->levels);
+    }
+}
+
+/* ---- optimiser ----------------------------------------------------------------------------- */
+
+/* Two results: the sum of squared integers, and in `step` the grid's step. */
+int64_t square_sum(const float *x, int64_t n, float *step) {
+    float peak = row_peak(x, n), by = multiplier(peak, SQUARE_LEVELS);
+    int64_t sum = 0;
+    for (int64_t j = 0; j < n; j++) {
+        int64_t integer = (int32_t)rintf(x[j] * by);
+        sum += integer * integer;
+    }
+    *step = step_of(peak, SQUARE_LEVELS);
+    return sum;
+}
+
+static inline float flushed(float x) { return fabsf(x) < FLUSH ? 0.0f : x; }
+
+/* factors: scale, beta1, 1 − beta1, beta2, 1 − beta2, correct1, correct2, eps, decay, rate */
+void adamw(const float *p, const float *m, const float *v, const float *g, const double *factors,
+           int64_t n, float *p_out, float *m_out, float *v_out) {
+    float scale = (float)factors[0], b1 = (float)factors[1], a1 = (float)factors[2];
+    float b2 = (float)factors[3], a2 = (float)factors[4], c1 = (float)factors[5];
+    float c2 = (float)factors[6], decay = (float)factors[8], rate = (float)factors[9];
+    double eps = factors[7];
+    for (int64_t j = 0; j < n; j++) {
+        float gj = g[j] * scale;
+        float mj = flushed(m[j] * b1 + gj * a1), vj = flushed(v[j] * b2 + (gj * gj) * a2);
+        float root = (float)sqrt((double)(vj * c2));
+        float u = (float)((double)(mj * c1) / ((double)root + eps)) + p[j] * decay;
+        p_out[j] = p[j] - u * rate;
+        m_out[j] = mj;
+        v_out[j] = vj;
+    }
+}
