@@ -42,18 +42,15 @@ def _attention(x_BTD: Tensor, weights: Mapping[str, Tensor], spec: ModelSpec, op
     d = spec.width // spec.heads
     cos_Td, sin_Td = (table[:T] for table in rotary_tables(spec.seq, d, int(spec.rope_base)))
 
-    def heads(name: str, count: int) -> Tensor:
-        return ops.linear(x_BTD, weights[name]).view(B, T, count, d).transpose(1, 2)
-
-    q_BHTd = ops.rotary(heads("self_attn.q_proj", spec.heads), cos_Td, sin_Td)
-    k_BKTd = ops.rotary(heads("self_attn.k_proj", spec.kv_heads), cos_Td, sin_Td)
-    v_BKTd = heads("self_attn.v_proj", spec.kv_heads)
+    names = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+    projected = ops.linears(x_BTD, [weights[name] for name in names])
+    q_BHTd, k_BKTd, v_BKTd = (t.view(B, T, -1, d).transpose(1, 2) for t in projected)
+    q_BHTd, k_BKTd = (ops.rotary(t, cos_Td, sin_Td) for t in (q_BHTd, k_BKTd))
     mixed_BHTd = ops.attention(q_BHTd, k_BKTd, v_BKTd)
     mixed_BTD = mixed_BHTd.transpose(1, 2).reshape(B, T, spec.heads * d)
     return ops.linear(mixed_BTD, weights["self_attn.o_proj"])
 
 
 def _mlp(x_BTD: Tensor, weights: Mapping[str, Tensor], ops: Ops) -> Tensor:
-    gate_BTF = ops.linear(x_BTD, weights["mlp.gate_proj"])
-    up_BTF = ops.linear(x_BTD, weights["mlp.up_proj"])
+    gate_BTF, up_BTF = ops.linears(x_BTD, [weights["mlp.gate_proj"], weights["mlp.up_proj"]])
     return ops.linear(ops.swiglu(gate_BTF, up_BTF), weights["mlp.down_proj"])

@@ -8,7 +8,7 @@ second model. `native` is PyTorch fp32 on one thread: bits repeat inside one sof
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from atoll.errors import ManifestError
 from atoll.numerics.exact import ExactOps
+from atoll.numerics.kernels import AdamFactors
 
 
 class Ops(Protocol):
@@ -31,6 +32,9 @@ class Ops(Protocol):
 
     def linear(self, x_BTI: Tensor, weight_OI: Tensor) -> Tensor:
         """x · weightᵀ: [B, T, O]."""
+
+    def linears(self, x_BTI: Tensor, weights: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """`linear` with each of several weights, which some modes do in one product."""
 
     def head(self, x_BTD: Tensor, weight_VD: Tensor) -> Tensor:
         """As `linear`, for the logits, which some modes compute more finely: [B, T, V]."""
@@ -53,8 +57,14 @@ class Ops(Protocol):
     def global_norm(self, gradients: Iterable[Tensor]) -> float:
         """Euclidean norm of all gradients together."""
 
-    def adam_direction(self, m: Tensor, v: Tensor, eps: float) -> Tensor:
-        """m / (sqrt(v) + eps), elementwise."""
+    def adamw(
+        self, p: Tensor, m: Tensor, v: Tensor, g: Tensor, factors: AdamFactors
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The next parameter and moments (Loshchilov and Hutter 2019, algorithm 2):
+
+        g ← scale · g;  m ← β₁ m + (1 − β₁) g;  v ← β₂ v + (1 − β₂) g²;
+        p ← p − rate · (correct₁ m / (sqrt(correct₂ v) + eps) + decay · p).
+        """
 
 
 class NativeOps:
@@ -65,6 +75,9 @@ class NativeOps:
 
     def linear(self, x_BTI: Tensor, weight_OI: Tensor) -> Tensor:
         return F.linear(x_BTI, weight_OI)
+
+    def linears(self, x_BTI: Tensor, weights: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        return tuple(F.linear(x_BTI, weight_OI) for weight_OI in weights)
 
     def head(self, x_BTD: Tensor, weight_VD: Tensor) -> Tensor:
         return F.linear(x_BTD, weight_VD)
@@ -91,8 +104,17 @@ class NativeOps:
         squares = [float(g.double().square().sum()) for g in gradients]
         return math.sqrt(sum(squares))
 
-    def adam_direction(self, m: Tensor, v: Tensor, eps: float) -> Tensor:
-        return m / (torch.sqrt(v) + eps)
+    def adamw(
+        self, p: Tensor, m: Tensor, v: Tensor, g: Tensor, factors: AdamFactors
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        f = factors
+        g = g * f.scale
+        m = m * f.beta1 + g * (1.0 - f.beta1)
+        v = v * f.beta2 + (g * g) * (1.0 - f.beta2)
+        u = (m * f.correct1) / (torch.sqrt(v * f.correct2) + f.eps)
+        if f.decay:
+            u = u + p * f.decay
+        return p - u * f.rate, m, v
 
 
 def operations(mode: str) -> Ops:

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from atoll.numerics.kernels import AdamFactors
 from atoll.protocol.manifest import InnerSpec, Manifest, ModelSpec
 from atoll.train.data import Tokens
 from atoll.train.decimals import cosine_fraction, one_minus_power
@@ -71,7 +72,7 @@ def inner_step(
     scale = _clip_scale(norm, float(recipe.inner.clip))
     rate = learning_rate(global_step, recipe.inner, recipe.total_steps)
     after = _adamw(state, gradients, scale, rate, recipe)
-    if not all(bool(p.abs().amax() < PARAMETER_LIMIT) for p in after.params.values()):
+    if not all(_is_bounded(p) for p in after.params.values()):
         return StepOutcome(state, loss, diverged=True)
     return StepOutcome(after, loss, diverged=False)
 
@@ -100,6 +101,11 @@ def _loss_and_gradients(
     return math.fsum(losses), dict(zip(leaves, sums, strict=True))
 
 
+def _is_bounded(parameter: Tensor) -> bool:
+    low, high = torch.aminmax(parameter)  # NaN if any element is
+    return bool(low > -PARAMETER_LIMIT) and bool(high < PARAMETER_LIMIT)
+
+
 def _clip_scale(norm: float, limit: float) -> float:
     """The factor that brings a gradient of this norm within the limit; 1 when it is already."""
     return min(1.0, limit / norm) if norm > 0.0 else 1.0
@@ -119,18 +125,21 @@ def learning_rate(global_step: int, inner: InnerSpec, total_steps: int) -> float
 def _adamw(
     state: SeatState, gradients: Tensors, scale: float, rate: float, recipe: Recipe
 ) -> SeatState:
-    """AdamW with decoupled decay on matrices only (Loshchilov and Hutter 2019, algorithm 2)."""
+    """One step of every parameter; only matrices decay."""
     inner, count = recipe.inner, state.count + 1
-    beta1, beta2 = float(inner.beta1), float(inner.beta2)
-    correct1 = 1.0 / one_minus_power(inner.beta1, count)
-    correct2 = 1.0 / one_minus_power(inner.beta2, count)
     params, ms, vs = {}, {}, {}
     for name, p in state.params.items():
-        g = gradients[name] * scale
-        m = state.m[name] * beta1 + g * (1.0 - beta1)
-        v = state.v[name] * beta2 + (g * g) * (1.0 - beta2)
-        u = recipe.ops.adam_direction(m * correct1, v * correct2, float(inner.eps))
-        if p.dim() > 1:
-            u = u + p * float(inner.weight_decay)
-        params[name], ms[name], vs[name] = p - u * rate, m, v
+        factors = AdamFactors(
+            scale=scale,
+            beta1=float(inner.beta1),
+            beta2=float(inner.beta2),
+            correct1=1.0 / one_minus_power(inner.beta1, count),
+            correct2=1.0 / one_minus_power(inner.beta2, count),
+            eps=float(inner.eps),
+            decay=float(inner.weight_decay) if p.dim() > 1 else 0.0,
+            rate=rate,
+        )
+        params[name], ms[name], vs[name] = recipe.ops.adamw(
+            p, state.m[name], state.v[name], gradients[name], factors
+        )
     return SeatState(params, ms, vs, count, state.batches + 1)
