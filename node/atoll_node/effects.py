@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 
 from atoll.protocol.manifest import Manifest
+from atoll.protocol.trace import MAX_TRACE_BYTES, TraceDocument
 from atoll.protocol.types import Attempt, Reveal, RoundIndex
 from atoll.protocol.views import JobView
 from atoll.runtime.effects import Done, Effects, Handler
@@ -31,12 +32,17 @@ class ProviderEffects(Effects):
     async def _train(self, view: JobView, command: DoTrain) -> Done:
         limit = max_state_bytes(Manifest.from_bytes(command.manifest).model)
         for cid in command.extra:
-            await self.context.fetcher.fetch(Cid.from_bytes(cid), limit)
+            await self.fetch(view, command.slot.round, Cid.from_bytes(cid), limit)
         blind_key = secrets.token_bytes(SECRET_BYTES)
         outcome: TrainOutcome = await self.context.worker.run(
             "atoll_node.tasks:run_training", command, blind_key, self.store_dir
         )
         job, round_ = view.job_id, command.slot.round
+        document = TraceDocument.from_bytes(
+            self.context.store.read_bytes(Cid.from_bytes(outcome.trace_cid), MAX_TRACE_BYTES)
+        )
+        served = (outcome.trace_cid, outcome.update_cid, *document.states)
+        await self.keep(view, round_, *served)
         self.context.journal.measure(job, round_, "train_seconds", outcome.seconds)
         self.context.journal.measure(job, round_, "trained_steps", outcome.steps)
         return Done((_trained(command, outcome, blind_key),))

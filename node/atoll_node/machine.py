@@ -30,6 +30,7 @@ from atoll.runtime.keeper import (
     decide_poke,
     decide_punish,
     decide_release,
+    decide_unpin,
     place_in_line,
 )
 from atoll.runtime.machine import Command, Decision, Event, State, advance
@@ -86,6 +87,7 @@ def decide(state: ProviderState) -> list[Decision]:
         decide_punish(state, _after_verifiers(view, line), setup.keeper),
         decide_claim(state, setup.auto_claim),
         decide_release(state, Role.PROVIDER, view.seat_of(state.me) is not None),
+        decide_unpin(state, _moments_round(state)),
     ]
 
 
@@ -180,11 +182,22 @@ def _training(
 
 def _own_optimiser(state: ProviderState, seat: SeatIndex) -> bytes | None:
     """The seat state whose moments the chain last accepted from us; None opens with a reset."""
+    accepted = _accepted(state, seat)
+    return None if accepted is None else accepted.last_state
+
+
+def _accepted(state: ProviderState, seat: SeatIndex) -> Trained | None:
+    """Our last training whose moments the chain accepted."""
     root = state.view.last_optimiser_root(seat)
-    if root == ZERO_DIGEST:
-        return None
     mine = [t for t in state.facts.all_of(Trained) if t.reveal.optimiser_root == root]
-    return mine[-1].last_state if mine else None
+    return mine[-1] if mine and root != ZERO_DIGEST else None
+
+
+def _moments_round(state: ProviderState) -> int | None:
+    """The round whose last state the next one opens with."""
+    seat = state.view.seat_of(state.me)
+    accepted = None if seat is None else _accepted(state, seat)
+    return None if accepted is None else accepted.round
 
 
 def _trained(state: ProviderState, seat: SeatIndex) -> Trained | None:

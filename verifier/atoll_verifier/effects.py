@@ -68,9 +68,10 @@ class VerifierEffects(Effects):
         work = command.work
         manifest = Manifest.from_bytes(work.manifest)
         try:
-            await self._fetch(work.reveal.trace_cid, MAX_TRACE_BYTES, work)
+            await self._fetch(view, work.reveal.trace_cid, MAX_TRACE_BYTES, work)
             if work.reveal.steps == manifest.inner.steps:
-                await self._fetch(work.reveal.update_cid, max_update_bytes(manifest), work)
+                limit = max_update_bytes(manifest)
+                await self._fetch(view, work.reveal.update_cid, limit, work)
         except UNFETCHABLE_CONTENT as error:
             return Done((SeatChecked(work.what, str(error)),))
         fault = await self.context.worker.run(f"{TASKS}:check_seat", work, self.store_dir)
@@ -79,7 +80,7 @@ class VerifierEffects(Effects):
     async def _replay(self, view: JobView, command: DoReplay) -> Done:
         work, segment = command.work, command.segment
         try:
-            await self._fetch_state(work, segment)
+            await self._fetch_state(view, work, segment)
         except (*UNFETCHABLE_CONTENT, MalformedTrace) as error:
             found = SegmentReplayed(
                 work.what, segment, str(error), ZERO_DIGEST, ZERO_DIGEST, 0, 0.0
@@ -102,7 +103,7 @@ class VerifierEffects(Effects):
 
     async def _link(self, view: JobView, command: DoLink) -> Done:
         try:
-            await self._fetch_state(command.work, -1)
+            await self._fetch_state(view, command.work, -1)
         except (*UNFETCHABLE_CONTENT, MalformedTrace) as error:
             return Done((LinkChecked(command.work.what, str(error)),))
         fault = await self.context.worker.run(f"{TASKS}:link", command.work, self.store_dir)
@@ -115,20 +116,20 @@ class VerifierEffects(Effects):
     async def _merge(self, view: JobView, command: DoMerge) -> Done:
         limit = max_update_bytes(Manifest.from_bytes(command.manifest))
         for _, cid in (*command.accepted, *command.available):
-            await self.context.fetcher.fetch(Cid.from_bytes(cid), limit)
+            await self.fetch(view, command.round, Cid.from_bytes(cid), limit)
         merged = await self.context.worker.run(f"{TASKS}:merge_round", command, self.store_dir)
+        await self.keep(view, command.round + 1, merged.cid)
         return Done((RoundMerged(command.what, merged.cid, merged.digest),))
 
-    async def _fetch(self, cid: bytes, max_bytes: int, work: SeatWork) -> None:
-        prefer = [work.gateway] if work.gateway else []
-        await self.context.fetcher.fetch(Cid.from_bytes(cid), max_bytes, prefer)
+    async def _fetch(self, view: JobView, cid: bytes, max_bytes: int, work: SeatWork) -> None:
+        await self.fetch(view, work.slot.round, Cid.from_bytes(cid), max_bytes, work.gateway)
 
-    async def _fetch_state(self, work: SeatWork, index: int) -> None:
+    async def _fetch_state(self, view: JobView, work: SeatWork, index: int) -> None:
         """Brings state `index` of the seat's trace document here; −1 is the last."""
         data = self.context.store.read_bytes(Cid.from_bytes(work.reveal.trace_cid), MAX_TRACE_BYTES)
         document = TraceDocument.from_bytes(data)
         limit = max_state_bytes(Manifest.from_bytes(work.manifest).model)
-        await self._fetch(document.states[index], limit, work)
+        await self._fetch(view, document.states[index], limit, work)
 
     def _measure(self, view: JobView, name: str, value: float) -> None:
         self.context.journal.measure(view.job_id, view.state.round, name, value)

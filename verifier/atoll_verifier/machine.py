@@ -17,6 +17,7 @@ from atoll.runtime.keeper import (
     decide_poke,
     decide_punish,
     decide_release,
+    decide_unpin,
     place_in_line,
 )
 from atoll.runtime.machine import Command, Decision, Event, advance
@@ -62,6 +63,7 @@ def decide(state: VerifierState) -> list[Decision]:
         decide_punish(state, line, setup.keeper),
         decide_claim(state, setup.auto_claim),
         decide_release(state, Role.VERIFIER, view.verifier_of(state.me) is not None),
+        decide_unpin(state),
     ]
 
 
@@ -98,13 +100,21 @@ def _decide_membership(state: VerifierState) -> Decision:
         return Decision("membership", "asked to leave", (SendLeave(Role.VERIFIER),))
     if state.draining or verifier is not None:
         return Decision("membership", f"is verifier {verifier}, draining: {state.draining}")
-    if not has_material(state):
-        return Decision("membership", "joins once manifest and data are here")
-    if awaits_release(state, Role.VERIFIER):
-        return Decision("membership", "joins again once the earlier bond is released")
-    if not state.setup.behaviour.may_join(view):
-        return Decision("membership", "waits with joining, as its behaviour says")
+    obstacle = _obstacle(state)
+    if obstacle:
+        return Decision("membership", obstacle)
     return Decision("membership", "joins", (SendJoin(Role.VERIFIER, _stake(view)),))
+
+
+def _obstacle(state: VerifierState) -> str:
+    """Why we do not join now; empty where we do."""
+    if not has_material(state):
+        return "joins once manifest and data are here"
+    if awaits_release(state, Role.VERIFIER):
+        return "joins again once the earlier bond is released"
+    if not state.setup.behaviour.may_join(state.view):
+        return "waits with joining, as its behaviour says"
+    return ""
 
 
 def _stake(view: JobView) -> int:

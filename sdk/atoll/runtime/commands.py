@@ -74,6 +74,18 @@ class DoPrepareOpening(Work):
 
 
 @dataclass(frozen=True, slots=True)
+class DoUnpin(Work):
+    """Let go of the blocks of rounds from `first` up to, not including, `below`."""
+
+    first: int
+    below: int
+
+    @property
+    def key(self) -> str:
+        return f"unpin:{self.below}"
+
+
+@dataclass(frozen=True, slots=True)
 class SendAnnounce(Transaction):
     url: str
 

@@ -27,6 +27,7 @@ from atoll.runtime.commands import (
     DoFetchData,
     DoFetchSpec,
     DoPrepareOpening,
+    DoUnpin,
     SendAnnounce,
     SendClaim,
     SendCredit,
@@ -44,6 +45,7 @@ from atoll.runtime.facts import (
     DataReady,
     JobRefused,
     OpeningReady,
+    RoundsUnpinned,
     SpecReady,
 )
 from atoll.runtime.journal import Fact
@@ -89,6 +91,7 @@ class Effects:
             DoFetchSpec: self._fetch_spec,
             DoFetchData: self._fetch_data,
             DoPrepareOpening: self._prepare_opening,
+            DoUnpin: self._unpin,
             SendAnnounce: self._announce,
             SendJoin: self._join,
             SendLeave: self._leave,
@@ -135,12 +138,46 @@ class Effects:
         await self.context.queue.submit(key, call, retry_failed=True)
         return await self.context.queue.wait(key)
 
+    # --- blocks ---
+
+    async def fetch(
+        self, view: JobView, round_: int | None, cid: Cid, max_bytes: int, prefer: str = ""
+    ) -> None:
+        """Brings a file here, to be kept until its round is final, or for the whole job (None).
+
+        Raises:
+            NotFound: nobody has it.
+            TooLarge, MalformedDag: it cannot be what it is meant to be.
+        """
+        await self.keep(view, round_, cid.to_bytes())
+        await self.context.fetcher.fetch(cid, max_bytes, [prefer] if prefer else [])
+
+    async def keep(self, view: JobView, round_: int | None, *cids: bytes) -> None:
+        """Protects files from collection until their round is final, or for the whole job."""
+        reason = _reason(view.job_id, round_)
+
+        def pin_all() -> None:
+            for cid in cids:
+                self.context.store.pin(Cid.from_bytes(cid), reason)
+
+        await asyncio.to_thread(pin_all)
+
+    async def _unpin(self, view: JobView, command: DoUnpin) -> Done:
+        def let_go() -> None:
+            for round_ in range(command.first, command.below):
+                self.context.store.unpin(_reason(view.job_id, round_))
+            self.context.store.collect()
+
+        await asyncio.to_thread(let_go)
+        return Done((RoundsUnpinned(command.below),))
+
     # --- material ---
 
     async def _fetch_spec(self, view: JobView, command: DoFetchSpec) -> Done:
         try:
             cid = Cid.from_bytes(command.spec_cid)
-            data = await self.context.fetcher.get(cid, MAX_MANIFEST_BYTES)
+            await self.fetch(view, None, cid, MAX_MANIFEST_BYTES)
+            data = self.context.store.read_bytes(cid, MAX_MANIFEST_BYTES)
             manifest = Manifest.from_bytes(data)
             manifest.check_terms(command.terms_hash)
             await self.context.worker.run(f"{TASKS}:check_machine", data)
@@ -151,23 +188,23 @@ class Effects:
     async def _fetch_data(self, view: JobView, command: DoFetchData) -> Done:
         data = Manifest.from_bytes(command.manifest).data
         try:
-            await self._fetch_dataset(data.cid)
+            await self._fetch_dataset(view, Cid.from_bytes(data.cid))
             if data.eval_cid is not None:
-                await self._fetch_dataset(data.eval_cid)
-            tokenizer = Cid.from_bytes(data.tokenizer_cid)
-            await self.context.fetcher.fetch(tokenizer, MAX_TOKENIZER_BYTES)
+                await self._fetch_dataset(view, Cid.from_bytes(data.eval_cid))
+            await self.fetch(view, None, Cid.from_bytes(data.tokenizer_cid), MAX_TOKENIZER_BYTES)
             await self.context.worker.run(f"{TASKS}:check_data", command.manifest, self.store_dir)
         except (ProtocolError, MalformedDag, TooLarge) as error:
             return Done((JobRefused(str(error)),))
         return Done((DataReady(data.cid),))
 
-    async def _fetch_dataset(self, cid: bytes) -> None:
-        document = await self.context.fetcher.get(Cid.from_bytes(cid), MAX_DOCUMENT_BYTES)
+    async def _fetch_dataset(self, view: JobView, cid: Cid) -> None:
+        await self.fetch(view, None, cid, MAX_DOCUMENT_BYTES)
+        document = self.context.store.read_bytes(cid, MAX_DOCUMENT_BYTES)
         shards = iter(dict.fromkeys(DatasetIndex.from_bytes(document).shards))
 
         async def fetch_some() -> None:
             for shard in shards:
-                await self.context.fetcher.fetch(shard, SHARD_BYTES)
+                await self.fetch(view, None, shard, SHARD_BYTES)
 
         runs = (fetch_some() for _ in range(_PARALLEL_SHARDS))
         for result in await asyncio.gather(*runs, return_exceptions=True):
@@ -181,7 +218,7 @@ class Effects:
             digest = opened.digest
         else:
             limit = max_state_bytes(Manifest.from_bytes(command.manifest).model)
-            await self.context.fetcher.fetch(Cid.from_bytes(command.cid), limit)
+            await self.fetch(view, command.round, Cid.from_bytes(command.cid), limit)
             opened = await worker.run(
                 f"{TASKS}:inspect_state", command.manifest, command.cid, store_dir
             )
@@ -191,6 +228,7 @@ class Effects:
                 f"the model of round {command.round} has digest {opened.digest.hex()}, "
                 f"its verdict says {digest.hex()}"
             )
+        await self.keep(view, command.round, opened.cid)
         return Done((OpeningReady(command.round, digest, opened.cid, opened.params_root),))
 
     # --- money ---
@@ -272,3 +310,8 @@ class Effects:
 def _mined(status: TxStatus, view: JobView) -> Done:
     """Overtaken transactions have no block: whoever was first is in the view soon."""
     return Done((), status.block or view.block.number + 1)
+
+
+def _reason(job: int, round_: int | None) -> str:
+    """What the store knows a job's or a round's pins by."""
+    return f"job/{job}" if round_ is None else f"job/{job}/round/{round_}"

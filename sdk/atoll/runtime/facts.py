@@ -88,6 +88,17 @@ class CreditCollected(Fact):
         return "credit-collected"
 
 
+@dataclass(frozen=True, slots=True)
+class RoundsUnpinned(Fact):
+    """The blocks of rounds below this one are not kept any more."""
+
+    below: int
+
+    @property
+    def key(self) -> str:
+        return "unpinned"
+
+
 def release_key(role: Role) -> str:
     """Where `BondReleased` is found."""
     return f"released:{role.name.lower()}"
@@ -103,6 +114,7 @@ SHARED_KINDS: tuple[type[Fact], ...] = (
     OpeningReady,
     BondReleased,
     CreditCollected,
+    RoundsUnpinned,
 )
 
 

@@ -13,6 +13,7 @@ from atoll.protocol.merkle import claims_tree
 from atoll.protocol.types import Address, Digest, JobStatus, Phase, Role, bits
 from atoll.protocol.views import JobView, SettledRound
 from atoll.runtime.commands import (
+    DoUnpin,
     SendClaim,
     SendCredit,
     SendFinalise,
@@ -21,7 +22,7 @@ from atoll.runtime.commands import (
     SendRelease,
 )
 from atoll.runtime.config import KeeperConfig
-from atoll.runtime.facts import BondReleased, CreditCollected, release_key
+from atoll.runtime.facts import BondReleased, CreditCollected, RoundsUnpinned, release_key
 from atoll.runtime.machine import Decision, State
 
 S = TypeVar("S")
@@ -133,6 +134,23 @@ def served_last(view: JobView, role: Role, account: Address) -> int:
 
 def _members(past: SettledRound, role: Role) -> list[Address]:
     return list((past.seats if role is Role.PROVIDER else past.verifiers).values())
+
+
+def decide_unpin(state: State[S], needed: int | None = None) -> Decision:
+    """Lets go of the blocks of rounds that are final and that nothing starts from any more.
+
+    Args:
+        needed: the earliest round whose blocks we still need for ourselves, if any.
+    """
+    view = state.view
+    done = state.facts.get(RoundsUnpinned, "unpinned")
+    first = 0 if done is None else done.below
+    # A round in dispute restarts from its parent, so the one before the first open one stays.
+    below = min(view.final_rounds, view.state.round) - 1
+    below = below if needed is None else min(below, needed)
+    if below <= first:
+        return Decision("unpin", f"keeps the rounds from {first} on")
+    return Decision("unpin", f"rounds below {below} are final", (DoUnpin(first, below),))
 
 
 def is_over(view: JobView) -> bool:
