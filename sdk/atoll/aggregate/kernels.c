@@ -6,7 +6,7 @@
  */
 #include <stdint.h>
 
-#define BLOCK 512
+#define BLOCK 256
 #define MAX_ROWS 256
 
 #if defined(__x86_64__) && defined(__linux__)
@@ -27,7 +27,7 @@ static inline void widen(const int8_t *restrict from, int16_t *restrict to, int 
 
 static inline int32_t dot(const int16_t *restrict a, const int16_t *restrict b)
 {
-    int32_t sum = 0; /* 512 * 127^2 < 2^31 */
+    int32_t sum = 0; /* 256 * 127^2 < 2^31 */
     for (int k = 0; k < BLOCK; k++)
         sum += a[k] * b[k];
     return sum;
