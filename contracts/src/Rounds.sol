@@ -226,6 +226,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     // --- phases ---
 
     function _pokeWaiting(uint256 jobId, Job storage j) private {
+        if (j.cancelRequested) return _close(jobId, j, JobStatus.CANCELLED, "Cancelled");
         if (block.timestamp >= j.terms.expiry) return _close(jobId, j, JobStatus.EXPIRED, "Expired");
         (, uint256 verifiers, uint256 ready) = roster.membersOf(jobId);
         bool open_ = _hasEnough(jobId, j) && _isQuorum(j, ready, verifiers);

@@ -19,12 +19,15 @@ interface IRoster {
 
     /// @notice Takes a seat, or a place in the waiting list; locks Terms.providerBond.
     function joinAsProvider(uint256 jobId) external;
+    /// @notice Leaves the waiting list at once, a seat at the next boundary (at once while the job waits for members).
     function leaveAsProvider(uint256 jobId) external;
     /// @notice Locks Terms.verifierBond, which is also the verifier's weight.
     function joinAsVerifier(uint256 jobId) external;
+    /// @notice Leaves at the next boundary; at once while the job waits for members.
     function leaveAsVerifier(uint256 jobId) external;
     /// @notice "I hold the manifest and every shard." A quorum of these opens the job.
     function attestReady(uint256 jobId) external;
+    /// @notice Says where the caller serves its blocks; the last one said counts. Nobody checks it.
     function announceGateway(string calldata url) external;
     /// @notice Unlocks what a party that left, or whose job closed, no longer owes.
     function releaseBond(uint256 jobId, Role role, address account) external;

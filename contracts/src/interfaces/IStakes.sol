@@ -4,6 +4,8 @@ pragma solidity ^0.8.24;
 import "../types/Types.sol";
 
 /// @title Custody of stakes, per role: active, locked for a job, thawing (still slashable), withdrawn.
+/// @notice Only the roster and the rounds contract lock, unlock and slash, and only by the rules of a job that the account
+/// joined itself. Nobody can change a running exit.
 interface IStakes {
     event Deposited(address indexed account, Role role, uint256 amount);
     event ThawStarted(address indexed account, Role role, uint256 id, uint256 amount, uint64 availableAt);
@@ -20,9 +22,17 @@ interface IStakes {
         uint256 burned
     );
 
+    /// @notice Adds to the caller's active stake.
     function deposit(Role role, uint256 amount) external;
+    /// @notice The same with an EIP-2612 signature instead of an allowance.
     function depositWithPermit(Role role, uint256 amount, uint256 deadline, uint8 v, bytes32 r, bytes32 s) external;
+    /// @notice Starts an exit of stake that no lock holds. It can be withdrawn strictly after the unbonding delay.
+    /// @dev Warning: it stays slashable until withdrawn; a slash is shared by all of the account's exits alike.
     function thaw(Role role, uint256 amount) external returns (uint256 id);
+    /// @notice Pays out one exit.
     function withdraw(Role role, uint256 id) external;
+    /// @return active stake that is not leaving, locked stake included
+    /// @return locked the part of it that jobs hold
+    /// @return thawing stake on its way out
     function stakeOf(address account, Role role) external view returns (uint256 active, uint256 locked, uint256 thawing);
 }

@@ -147,6 +147,19 @@ contract EscrowTest is Network {
         same(token.balanceOf(address(jobs)), 0, "nothing is stuck");
     }
 
+    function test_P05_cancelRequestedBeforeAVoidClosesTheWaitingJob() public {
+        uint256 jobId = start();
+        vm.prank(submitter);
+        jobs.cancel(jobId);
+        passDeadline(jobId);
+        passBeacon(jobId);
+        passDeadline(jobId);
+        inPhase(jobId, Phase.WAITING);
+        rounds.poke(jobId);
+        hasStatus(jobId, JobStatus.CANCELLED);
+        jobs.refund(jobId);
+    }
+
     function test_P05_onlyTheSubmitterCancels() public {
         uint256 jobId = start();
         vm.expectPartialRevert(Jobs.OnlySubmitter.selector);
