@@ -133,6 +133,10 @@ class Audit:
         inner = self.manifest.inner
         return leaf_count(self.view.steps[seat], inner.steps, inner.segment)
 
+    def is_whole(self, seat: SeatIndex) -> bool:
+        """Whether the seat finished its round: the update of one that diverged is never used."""
+        return self.view.steps[seat] == self.manifest.inner.steps
+
     # --- outliers and duties ---
 
     @property
@@ -141,9 +145,8 @@ class Audit:
 
     def available(self) -> list[SeatIndex]:
         """Seats whose update is here, well-formed, and of a whole round."""
-        steps = self.view.steps
-        sound = [seat for seat in self.revealed if steps[seat] == self.manifest.inner.steps]
-        return [s for s in sound if (c := self.checked(s)) is not None and not c.fault]
+        whole = [seat for seat in self.revealed if self.is_whole(seat)]
+        return [s for s in whole if (c := self.checked(s)) is not None and not c.fault]
 
     def scoring(self) -> DoScore | None:
         """The scoring that fits the updates at hand; None while some check is still to come."""
@@ -195,7 +198,7 @@ class Audit:
     def missing(self, seat: SeatIndex, duty: SeatDuty) -> Report | None:
         """The report of data that nobody served, if anything we need is missing.
 
-        Its segment i names state i of the trace document, the last state included.
+        Its segment names what auditing that segment needs: for the last, also the last state.
         """
         if self.checked(seat) is None:
             gone = self.state.is_missing(f"check:{self.name(seat)}")
@@ -206,7 +209,7 @@ class Audit:
                 return Report(seat, segment, Fault.WITHHELD, ZERO_DIGEST)
         if duty.link and self.linked(seat) is None:
             gone = self.state.is_missing(f"link:{self.name(seat)}")
-            last = SegmentIndex(self.leaves(seat))
+            last = SegmentIndex(self.leaves(seat) - 1)
             return Report(seat, last, Fault.WITHHELD, ZERO_DIGEST) if gone else None
         return None
 

@@ -233,11 +233,12 @@ def _confirming_duty(audit: Audit, record: ReportRecord) -> SeatDuty:
     """What must be looked at to have an opinion on a report."""
     seat, segment, fault = record.report.seat, record.report.segment, record.report.fault
     leaves = audit.leaves(seat)
-    if fault is Fault.WRONG_LINK or (fault is Fault.WITHHELD and segment == leaves):
+    if fault is Fault.WRONG_LINK:
         return SeatDuty(frozenset(), True)
     if fault is Fault.MALFORMED or segment == NO_SEGMENT or segment >= leaves:
         return NO_DUTY
-    return SeatDuty(frozenset({SegmentIndex(segment)}), False)
+    needs_link = fault is Fault.WITHHELD and segment == leaves - 1 and audit.is_whole(seat)
+    return SeatDuty(frozenset({SegmentIndex(segment)}), needs_link)
 
 
 def _confirming(audit: Audit, record: ReportRecord) -> list[Command]:

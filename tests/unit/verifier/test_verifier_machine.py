@@ -386,7 +386,7 @@ def confirming(fault: Fault = Fault.WRONG_REPLAY, segment: int = 2) -> tuple[Scr
         (Fault.MALFORMED, NO_SEGMENT, "", False),
         (Fault.WITHHELD, NO_SEGMENT, "", False),
         (Fault.WITHHELD, 2, "", False),
-        (Fault.WITHHELD, 8, "", False),
+        (Fault.WITHHELD, 7, "", False),
     ],
 )
 def test_a_vote_says_what_looking_again_showed(
@@ -405,7 +405,7 @@ def test_a_vote_says_what_looking_again_showed(
     [
         (Fault.WITHHELD, NO_SEGMENT, "check"),
         (Fault.WITHHELD, 2, "replay"),
-        (Fault.WITHHELD, 8, "link"),
+        (Fault.WITHHELD, 7, "link"),
         (Fault.WRONG_REPLAY, 2, "replay"),
     ],
 )
