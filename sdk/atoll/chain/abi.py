@@ -22,7 +22,7 @@ from eth_utils.abi import (
 from atoll.errors import ChainError
 
 ENTRY_CONTRACTS = ("Rounds", "Roster", "Jobs", "Stakes", "Config", "AtollToken", "CountingPolicy")
-"""Contracts that are called directly; for a name that two of them have, the first one wins."""
+"""Contracts that are called directly; the others hold parts of their code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +66,19 @@ class Registry:
     def function(self, name: str, contract: str | None = None) -> Function:
         """Finds a function by its Solidity name.
 
+        Args:
+            contract: which contract's, where several have a function of this name.
         Raises:
-            ChainError: no entry contract has it; the artefacts are of another version.
+            ChainError: no entry contract has it (the artefacts are of another version), or several.
         """
-        for candidate in (contract,) if contract else ENTRY_CONTRACTS:
-            found = self.functions.get((candidate, name))
-            if found is not None:
-                return found
-        raise ChainError(f"no contract has a function {name}; the shipped artefacts do not match")
+        candidates = (contract,) if contract else ENTRY_CONTRACTS
+        found = [self.functions[c, name] for c in candidates if (c, name) in self.functions]
+        if not found:
+            raise ChainError(f"no contract has a function {name}: another version's artefacts")
+        if len(found) > 1:
+            names = ", ".join(function.contract for function in found)
+            raise ChainError(f"several contracts have a function {name} ({names}): name one")
+        return found[0]
 
 
 def load_artifact(name: str) -> dict[str, Any]:

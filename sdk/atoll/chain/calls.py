@@ -143,7 +143,9 @@ class Calls:
         self, job: JobId, round_: RoundIndex, role: Role, index: SeatIndex | VerifierIndex
     ) -> Call:
         """Pays a member of a round that ran out of attempts from the evidence alone."""
-        return self.build("credit", job, round_, role, index, permissionless=True)
+        return self.build(
+            "credit", job, round_, role, index, contract="Rounds", permissionless=True
+        )
 
     def reaudit(self, job: JobId) -> Call:
         """The owner of the configuration audits a halted round again."""
@@ -185,7 +187,7 @@ class Calls:
         return self.build("fund", job, amount)
 
     def cancel(self, job: JobId) -> Call:
-        return self.build("cancel", job)
+        return self.build("cancel", job, contract="Jobs")
 
     def refund(self, job: JobId) -> Call:
         return self.build("refund", job)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -71,6 +72,23 @@ def test_what_anyone_may_do_is_marked() -> None:
 def test_an_unknown_function_is_a_clear_error() -> None:
     with pytest.raises(ChainError, match="no contract has a function nothing"):
         Calls(DEPLOYMENT).build("nothing")
+
+
+def test_a_name_of_several_contracts_has_to_be_completed() -> None:
+    with pytest.raises(ChainError, match="several contracts have a function config"):
+        Calls(DEPLOYMENT).build("config")
+    assert Calls(DEPLOYMENT).cancel(JobId(1)).to == DEPLOYMENT.addresses["Jobs"]
+    credit = Calls(DEPLOYMENT).credit(JobId(1), RoundIndex(0), Role.PROVIDER, SeatIndex(0))
+    assert credit.to == DEPLOYMENT.addresses["Rounds"]
+
+
+def test_every_typed_call_finds_its_contract() -> None:
+    names = [name for name in dir(Calls) if not name.startswith("_") and name != "build"]
+    solidity = [re.sub("_([a-z])", lambda found: found[1].upper(), name) for name in names]
+    for name in solidity:
+        contract = {"approve": "AtollToken", "transfer": "AtollToken", "cancel": "Jobs",
+                    "credit": "Rounds"}.get(name)  # fmt: skip
+        assert registry().function(name, contract).name == name
 
 
 def test_a_deployment_survives_its_file(tmp_path: Path) -> None:

@@ -1,0 +1,341 @@
+"""The submitter's part, against real contracts: pay, watch, take the result, get the rest back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from eth_account import Account
+from eth_account.signers.local import LocalAccount
+from safetensors.torch import load_file
+from tests.integration.chain.local_anvil import Anvil
+from tests.integration.chain.one_round import OneRound, initial_model
+
+import atoll
+from atoll import Client, ClientConfig, JobRequest
+from atoll.chain.contracts import AtollChain
+from atoll.chain.deployment import Deployment
+from atoll.chain.keys import import_key
+from atoll.chain.txqueue import QueueConfig
+from atoll.errors import (
+    ChainError,
+    ConfigError,
+    InsufficientFunds,
+    NotFound,
+    ProtocolError,
+    RpcUnavailable,
+    TransactionFailed,
+)
+from atoll.protocol.manifest import DataSpec, Manifest, NumericsSpec
+from atoll.protocol.presets import DemoConfig, Members, Windows
+from atoll.protocol.types import Address, Digest, JobId, JobStatus
+from atoll.store.gateway import Gateway
+from atoll.store.local import LocalStore
+from atoll.train.export import FILES
+from atoll.train.init import initial_global_state
+
+PLENTY = 10**24
+NUMERICS = NumericsSpec(
+    mode="exact",
+    software_class="any",
+    code_digest=Digest(bytes(32)),
+    probe_digest=Digest(bytes(32)),
+)
+PLACEHOLDER = DataSpec(
+    cid=bytes.fromhex("01551220") + bytes(32),
+    dtype="uint8",
+    train_tokens=1000,
+    eval_cid=None,
+    eval_batches=0,
+    tokenizer_cid=bytes.fromhex("01551220") + bytes(32),
+)
+RECIPE = DemoConfig(
+    data=PLACEHOLDER,
+    numerics=NUMERICS,
+    expiry=0,
+    rounds=1,
+    beacon_delay=1,
+    members=Members(seats=1, min_providers=1, min_verifiers=1, max_verifiers=1, auditors=1),
+    windows=Windows(dispute=1),
+)
+
+
+@dataclass
+class Bench:
+    """A connected client, the node under it, and text to train on."""
+
+    anvil: Anvil
+    chain: AtollChain
+    deployment: Deployment
+    accounts: list[LocalAccount]
+    folder: Path
+    client: Client
+
+    @property
+    def request(self) -> JobRequest:
+        return JobRequest(data=(self.folder / "text",), recipe=RECIPE, numerics=NUMERICS)
+
+    def members(self, job: int) -> OneRound:
+        provider, verifier = (Address(account.address) for account in self.accounts[1:3])
+        return OneRound(self.anvil, self.chain, JobId(job), provider, verifier)
+
+
+def config(folder: Path) -> ClientConfig:
+    queue = QueueConfig(rebroadcast_seconds=1.0)
+    return ClientConfig(home=folder, confirmations=0, poll_seconds=0.02, queue=queue)
+
+
+@pytest.fixture
+async def bench(
+    anvil: Anvil,
+    chain: AtollChain,
+    deployment: Deployment,
+    accounts: list[LocalAccount],
+    tmp_path: Path,
+) -> AsyncIterator[Bench]:
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "a.txt").write_text("the quick brown fox jumps over the lazy dog\n" * 80)
+    client = Client(anvil.url, deployment, accounts[0], config(tmp_path / "client"))
+    async with client:
+        yield Bench(anvil, chain, deployment, accounts, tmp_path, client)
+
+
+async def test_submitting_pays_in_the_budget_and_opens_the_job(bench: Bench) -> None:
+    manifest = await bench.client.prepare(bench.request)
+    estimate = await bench.client.estimate(manifest)
+    job = await bench.client.submit(manifest, max_spend=estimate.budget)
+    escrow = await bench.chain.escrow(job.id)
+    assert (escrow.funded, escrow.balance) == (estimate.budget, estimate.budget)
+    snapshot = await job.status()
+    assert (snapshot.status, snapshot.rounds) == (JobStatus.OPEN, 1)
+    assert await job.manifest() == manifest
+    assert (await job.view()).gateway_urls() == (await bench.client.serve(),)
+
+
+async def test_the_same_manifest_is_the_same_job(bench: Bench) -> None:
+    manifest = await bench.client.prepare(bench.request)
+    first = await bench.client.submit(manifest, max_spend=PLENTY)
+    balance = await bench.chain.token_balance(bench.client.address)
+    assert (await bench.client.submit(manifest, max_spend=PLENTY)).id == first.id
+    assert await bench.chain.token_balance(bench.client.address) == balance
+    other = replace(bench.request, recipe=replace(RECIPE, seed=1))
+    assert (await bench.client.submit(other, max_spend=PLENTY)).id != first.id
+
+
+async def test_a_restarted_client_finds_its_job_again(bench: Bench) -> None:
+    manifest = await bench.client.prepare(bench.request)
+    first = await bench.client.submit(manifest, max_spend=PLENTY)
+    await bench.client.close()
+    again = Client(
+        bench.anvil.url, bench.deployment, bench.accounts[0], config(bench.folder / "client")
+    )
+    async with again:
+        assert (await again.submit(manifest, max_spend=PLENTY)).id == first.id
+        assert again.attach(first.to_json()).id == first.id
+        urls = (await again.attach(first.id).view()).gateways
+        assert urls[again.address] == await again.serve()
+
+
+async def test_max_spend_is_never_exceeded(bench: Bench) -> None:
+    manifest = await bench.client.prepare(bench.request)
+    budget = (await bench.client.estimate(manifest)).budget
+    before = await bench.chain.token_balance(bench.client.address)
+    with pytest.raises(ConfigError, match=r"more than the .* allowed") as caught:
+        await bench.client.submit(manifest, max_spend=budget - 1)
+    assert caught.value.next_step
+    assert await bench.chain.token_balance(bench.client.address) == before
+
+
+async def test_an_account_without_tokens_is_told_so(bench: Bench) -> None:
+    poor = Client(
+        bench.anvil.url, bench.deployment, bench.accounts[2], config(bench.folder / "poor")
+    )
+    async with poor:
+        with pytest.raises(InsufficientFunds, match="has 0 tokens"):
+            await poor.submit(
+                replace(bench.request, data=(bench.folder / "text",)), max_spend=PLENTY
+            )
+
+
+async def test_data_that_is_not_here_is_refused_before_paying(bench: Bench) -> None:
+    manifest = await bench.client.prepare(bench.request)
+    elsewhere = Client(
+        bench.anvil.url, bench.deployment, bench.accounts[0], config(bench.folder / "elsewhere")
+    )
+    async with elsewhere:
+        with pytest.raises(NotFound, match="is not in"):
+            await elsewhere.submit(manifest, max_spend=PLENTY)
+
+
+async def test_a_contract_s_refusal_reaches_the_submitter(bench: Bench) -> None:
+    stale = replace(RECIPE, windows=Windows(train=10**9))
+    with pytest.raises(TransactionFailed, match="create reverted"):
+        await bench.client.submit(replace(bench.request, recipe=stale), max_spend=PLENTY)
+
+
+async def test_a_waiting_job_can_be_cancelled_and_refunded(bench: Bench) -> None:
+    job = await bench.client.submit(bench.request, max_spend=PLENTY)
+    funded = (await job.status()).funded_wei
+    with pytest.raises(ConfigError, match="no result yet: 0 of 1"):
+        await job.result(bench.folder / "model")
+    with pytest.raises(TransactionFailed, match="WrongStatus"):
+        await job.refund()
+    await job.cancel()
+    assert (await job.wait()).status is JobStatus.CANCELLED
+    assert await job.refund() == funded
+    assert (await bench.chain.escrow(job.id)).balance == 0
+
+
+async def test_a_job_from_submission_to_the_last_payment(bench: Bench) -> None:
+    job = await bench.client.submit(bench.request, max_spend=PLENTY)
+    manifest = await job.manifest()
+    members = bench.members(job.id)
+    await members.join(bench.client.address)
+    await members.work(manifest)
+    with pytest.raises(ConfigError, match="0 of 1 rounds"):
+        await job.result(bench.folder / "model")
+    node = LocalStore(bench.folder / "node")
+    merged = initial_model(manifest, node)
+    gateway = Gateway(node)
+    await gateway.start()
+    members.send(members.verifier, bench.chain.calls.announce_gateway(gateway.url))
+    verdict = members.settle(await job.view(), manifest, merged)
+    assert await job.result(bench.folder / "model") == bench.folder / "model"
+    await gateway.stop()
+    assert sorted(path.name for path in (bench.folder / "model").iterdir()) == sorted(FILES)
+    tensors = load_file(bench.folder / "model" / "model.safetensors")
+    expected = initial_global_state(manifest).params
+    assert all(tensors[name].equal(tensor) for name, tensor in expected.items())
+
+    members.pass_time(60)
+    earned = await job.claim(members.provider)
+    assert earned == verdict.tokens_total * manifest.terms.price_per_token
+    assert await bench.chain.token_balance(members.provider) == earned
+    assert await job.claim(members.provider) == earned
+    assert await job.claim(members.verifier) == manifest.terms.verifier_fee
+    snapshot = await job.wait()
+    assert (snapshot.status, snapshot.final_rounds) == (JobStatus.DONE, 1)
+    await job.refund()
+    escrow = await bench.chain.escrow(job.id)
+    assert escrow.balance == 0
+    assert escrow.funded == escrow.claimed + escrow.refunded
+    await check_story(job)
+
+
+async def check_story(job: atoll.JobHandle) -> None:
+    """What `watch` tells is complete, in order, and readable."""
+    story = [update async for update in job.watch()]
+    kinds = [update.kind for update in story]
+    for kind in ("JobCreated", "TrainStarted", "Committed", "Revealed", "RoundSettled", "Claimed"):
+        assert kind in kinds
+    assert kinds.index("TrainStarted") < kinds.index("RoundSettled") < kinds.index("Claimed")
+    assert story[0].text.startswith("created with ")
+    assert all(update.text and update.snapshot.job == job.id for update in story)
+    assert [u.block.number for u in story] == sorted(u.block.number for u in story)
+
+
+async def test_another_model_than_the_signed_one_is_refused(bench: Bench) -> None:
+    job = await bench.client.submit(bench.request, max_spend=PLENTY)
+    manifest = await job.manifest()
+    members = bench.members(job.id)
+    await members.join(bench.client.address)
+    await members.work(manifest)
+    _, cid = initial_model(manifest, bench.client.store)
+    members.settle(await job.view(), manifest, (Digest(b"\x01" * 32), cid))
+    with pytest.raises(ProtocolError, match="not the one that the verifiers signed"):
+        await job.result(bench.folder / "model")
+    assert not (bench.folder / "model").exists()
+
+
+async def test_a_reorg_is_told_to_whoever_watches(bench: Bench) -> None:
+    manifest = await bench.client.prepare(bench.request)
+    job = await bench.client.submit(manifest, max_spend=PLENTY)
+    bench.anvil.mine()
+    members = bench.members(job.id)
+    await members.join(bench.client.address)
+    follower = bench.client.follower
+    assert (await follower.updates(job.id))[-1].kind == "VerifierReady"
+    bench.anvil.automine(False)
+    bench.anvil.ask("anvil_reorg", 1, [])
+    log = await follower.updates(job.id)
+    assert [update.kind for update in log[-2:]] == ["VerifierReady", "Rewound"]
+    assert log[-1].event is None
+    assert not any(member.ready for member in (await job.view()).verifiers.values())
+
+
+async def test_a_client_without_a_key_only_watches(bench: Bench) -> None:
+    job = await bench.client.submit(bench.request, max_spend=PLENTY)
+    watcher = Client(bench.anvil.url, bench.deployment, None, config(bench.folder / "watcher"))
+    async with watcher:
+        assert (await watcher.attach(job.id).status()).status is JobStatus.OPEN
+        with pytest.raises(ConfigError, match="only watch"):
+            await watcher.attach(job.id).cancel()
+        with pytest.raises(ChainError, match="has no job 99"):
+            await watcher.attach(99).status()
+
+
+async def test_handles_name_their_deployment(bench: Bench) -> None:
+    handle = bench.client.attach(3)
+    document = json.loads(handle.to_json())
+    document["deployment"]["chain_id"] = 1
+    with pytest.raises(ConfigError, match="another deployment"):
+        bench.client.attach(json.dumps(document))
+    for nonsense in ("{}", "[]", "not json", '{"job": "x", "deployment": {}}'):
+        with pytest.raises(ConfigError, match="not a job handle"):
+            bench.client.attach(nonsense)
+
+
+async def test_a_client_has_to_be_open(bench: Bench) -> None:
+    closed = Client(
+        bench.anvil.url, bench.deployment, bench.accounts[1], config(bench.folder / "closed")
+    )
+    with pytest.raises(ConfigError, match="not open"):
+        await closed.attach(1).status()
+    with pytest.raises(ConfigError, match="not open"):
+        await closed.submit(bench.request, max_spend=1)
+
+
+async def test_a_keystore_and_a_deployment_file_are_enough(bench: Bench) -> None:
+    bench.deployment.save(bench.folder / "deployment.json")
+    key = import_key(bench.folder, bench.accounts[1].key.hex(), "secret", devnet=True)
+    (bench.folder / "password").write_text("secret\n")
+    client = Client.from_keystore(
+        bench.anvil.url,
+        bench.folder / "deployment.json",
+        key.path,
+        bench.folder / "password",
+        config(bench.folder / "keyed"),
+    )
+    async with client:
+        assert client.address == key.address
+
+
+async def test_a_chain_out_of_reach_is_said_when_opening(bench: Bench) -> None:
+    client = Client(
+        "http://127.0.0.1:9", bench.deployment, Account.create(), config(bench.folder / "far")
+    )
+    with pytest.raises(RpcUnavailable):
+        async with client:
+            pass
+
+
+async def test_missing_torch_is_said_with_the_next_command(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "atoll.train.probe", None)
+    with pytest.raises(ConfigError, match="needs torch") as caught:
+        await bench.client.prepare(replace(bench.request, numerics=None))
+    assert caught.value.next_step == "pip install 'atoll[train]'"
+
+
+def test_the_package_has_at_most_twelve_names() -> None:
+    assert len(atoll.__all__) <= 12
+    assert all(getattr(atoll, name) is not None for name in atoll.__all__)
+    assert set(dir(atoll)) == set(atoll.__all__)
+
+
+def test_manifests_come_from_the_package() -> None:
+    assert atoll.Manifest is Manifest
