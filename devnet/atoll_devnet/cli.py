@@ -25,7 +25,7 @@ Report = Annotated[Path | None, typer.Option(help="Write report.json here, too."
 
 
 @app.command("run")
-def run_command(  # noqa: PLR0917 (every one is an option)
+def run_command(
     providers: Annotated[int, typer.Option(min=1, max=64)] = 4,
     verifiers: Annotated[int, typer.Option(min=1, max=32)] = 3,
     rounds: Annotated[int, typer.Option(min=1, max=1000)] = 4,

@@ -1,9 +1,8 @@
-"""What the submitter computes, as its worker process runs it: the manifest, losses, the result."""
+"""What the submitter computes in its worker process: manifest, losses, a sample of text."""
 
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Literal, cast
 
 from atoll.aggregate.codec import encoded_length
@@ -14,7 +13,6 @@ from atoll.store.cid import DAG_CBOR
 from atoll.store.local import LocalStore
 from atoll.train.data import open_tokenizer, prepare_dataset
 from atoll.train.evaluate import evaluate
-from atoll.train.export import export_model
 from atoll.train.generate import Sampling, generate
 from atoll.train.init import initial_global_state
 from atoll.train.probe import configure_native, native_numerics
@@ -71,13 +69,12 @@ def eval_loss(manifest: bytes, merged: bytes | None, store_dir: str) -> float:
     return evaluate(state.params, spec, store)
 
 
-def export_result(manifest: bytes, merged: bytes, store_dir: str, folder: str) -> str:
-    """Writes the model for `transformers` into `folder`; a sample of text from it."""
+def sample_text(manifest: bytes, merged: bytes, store_dir: str) -> str:
+    """A sample of text from a merged model."""
     configure_native()
     spec, store = Manifest.from_bytes(manifest), LocalStore(store_dir)
     state = read_global_state(spec, merged, store)
     tokenizer = open_tokenizer(store, spec.data.tokenizer_cid)
-    export_model(state.params, spec.model, tokenizer, Path(folder))
     sampling = Sampling(length=SAMPLE_TOKENS)
     return generate(state.params, spec.model, tokenizer, PROMPT, sampling)
 

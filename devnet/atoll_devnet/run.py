@@ -9,21 +9,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from atoll.client import Client, ClientConfig
 from atoll.errors import AtollError, ChainError, ConfigError, ProtocolError
+from atoll.handle import JobHandle
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.types import Address, JobStatus
 from atoll.protocol.views import JobView
 from atoll.runtime.worker import Worker
-from atoll_devnet.cluster import Cluster, ClusterConfig
+from atoll_devnet.cluster import SUBMITTER_TOKENS, Cluster, ClusterConfig
 from atoll_devnet.live import Display
 from atoll_devnet.observer import Observer, Watched
 from atoll_devnet.options import ManifestTask, RunOptions, text_paths
 from atoll_devnet.report import Outcome, build_report, slashed_honest, write_report
-from atoll_devnet.submission import Submitter, open_submitter
 
 CLOSED = frozenset({JobStatus.DONE, JobStatus.CANCELLED, JobStatus.EXPIRED})
 QUIET_SECONDS = 30.0
 """After this long without an event, whoever has not claimed is taken to be gone."""
+MAX_SPEND = SUBMITTER_TOKENS
 _TASKS = "atoll_devnet.evaluation"
 
 
@@ -46,9 +48,9 @@ class Running:
     """A job on a network, being watched; what tests interfere with."""
 
     cluster: Cluster
-    submitter: Submitter
+    client: Client
+    job: JobHandle
     observer: Observer
-    manifest: bytes
     worker: Worker
 
 
@@ -81,26 +83,27 @@ async def start(options: RunOptions, display: Display) -> AsyncIterator[Running]
                 member.process.start()
             who = f"{options.providers} providers and {options.verifiers} verifiers"
             display.line(f"contracts deployed; {who} start, each a process of its own")
-            async with open_submitter(cluster) as submitter:
-                task = ManifestTask(options.job, options.members(), paths, str(submitter.store_dir))
+            async with _client(cluster) as client:
+                store_dir = str(client.config.home / "store")
+                task = ManifestTask(options.job, options.members(), paths, store_dir)
                 manifest: bytes = await worker.run(f"{_TASKS}:make_manifest", task)
-                job = await submitter.submit(manifest)
-                display.line(f"job {job} submitted: {options.job.rounds} rounds")
+                job = await client.submit(Manifest.from_bytes(manifest), max_spend=MAX_SPEND)
+                display.line(f"job {job.id} submitted: {options.job.rounds} rounds")
                 observer = Observer(
                     Watched(
-                        chain=submitter.chain,
-                        job=job,
+                        chain=client.chain,
+                        job=job.id,
                         manifest=manifest,
-                        store=submitter.store,
-                        store_dir=str(submitter.store_dir),
+                        store=client.store,
+                        store_dir=store_dir,
                         worker=worker,
                         names=_names(cluster),
                         display=display,
                     ),
-                    cluster.submitter_folder / "events.sqlite",
+                    cluster.submitter_folder / "observer.sqlite",
                 )
                 try:
-                    yield Running(cluster, submitter, observer, manifest, worker)
+                    yield Running(cluster, client, job, observer, worker)
                 finally:
                     await observer.close()
     finally:
@@ -143,7 +146,7 @@ async def finish(running: Running, options: RunOptions) -> Result:
 
 async def _refund(running: Running, view: JobView) -> None:
     try:
-        await running.submitter.refund(view.job_id)
+        await running.job.refund()
     except ChainError as error:
         running.observer.watched.display.line(f"no refund: {error}")
         return
@@ -151,30 +154,28 @@ async def _refund(running: Running, view: JobView) -> None:
 
 
 async def _export(running: Running, view: JobView, folder: Path) -> tuple[Path | None, str]:
+    """The result through the SDK, and some text from it; (None, "") where there is none."""
     if not view.settled:
         return None, ""
-    merged = view.settled[-1].verdict.merged_cid
+    watched, merged = running.observer.watched, view.settled[-1].verdict.merged_cid
     try:
-        await running.observer.fetch_state(merged)
+        await running.job.result(folder)
         sample: str = await running.worker.run(
-            f"{_TASKS}:export_result",
-            running.manifest,
-            merged,
-            str(running.submitter.store_dir),
-            str(folder),
+            f"{_TASKS}:sample_text", watched.manifest, merged, watched.store_dir
         )
     except AtollError as error:
-        running.observer.watched.display.line(f"no result: {error}")
+        watched.display.line(f"no result: {error}")
         return None, ""
     return folder, sample
 
 
 async def _outcome(running: Running, view: JobView, result_dir: Path | None) -> Outcome:
-    chain, observer = running.submitter.chain, running.observer
-    update, parameters = await running.worker.run(f"{_TASKS}:sizes", running.manifest)
+    chain, observer = running.client.chain, running.observer
+    manifest = observer.watched.manifest
+    update, parameters = await running.worker.run(f"{_TASKS}:sizes", manifest)
     return Outcome(
         cluster=running.cluster,
-        manifest=Manifest.from_bytes(running.manifest),
+        manifest=Manifest.from_bytes(manifest),
         view=view,
         history=observer.history,
         escrow=await chain.escrow(view.job_id),
@@ -188,6 +189,15 @@ async def _outcome(running: Running, view: JobView, result_dir: Path | None) -> 
 
 def _all_claimed(view: JobView) -> bool:
     return all(view.claimed.get(who, 0) >= amount for who, amount in view.final_claims.items())
+
+
+def _client(cluster: Cluster) -> Client:
+    return Client(
+        cluster.chain.rpc_url,
+        cluster.deployment,
+        cluster.submitter,
+        ClientConfig(home=cluster.submitter_folder, poll_seconds=cluster.config.poll_interval_s),
+    )
 
 
 def _cluster_config(options: RunOptions) -> ClusterConfig:
