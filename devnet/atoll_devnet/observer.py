@@ -63,6 +63,7 @@ class Observer:
     now: int = 0
     quiet_since: float = 0.0
     _mirror: Mirror = field(init=False)
+    _index: EventIndex = field(init=False)
     _fetcher: Fetcher = field(init=False)
     _side_work: set[asyncio.Task[None]] = field(default_factory=set)
     _told: set[tuple[bytes, int]] = field(default_factory=set)
@@ -71,6 +72,7 @@ class Observer:
         deployment = self.watched.chain.deployment
         self.history = History(self.watched.job)
         self._mirror = Mirror(deployment.domain, deployment.addresses["Jobs"], (self.watched.job,))
+        self._index = EventIndex(self.watched.chain, confirmations=0, path=self.index_file)
         self._fetcher = Fetcher(self.watched.store, self._gateways)
 
     @property
@@ -80,11 +82,11 @@ class Observer:
 
     async def run(self, until: Callable[[Observer], bool]) -> None:
         """Follows the job until `until` says so, and finishes what it is evaluating."""
-        index = EventIndex(self.watched.chain, confirmations=0, path=self.index_file)
-        self._start(self._evaluate(INITIAL, None))
+        if INITIAL not in self.losses:
+            self._start(self._evaluate(INITIAL, None))
         try:
             while not until(self):
-                self._take(await _poll(index), index)
+                self._take(await _poll(self._index))
                 if self.view is not None:
                     self.watched.display.show(self.view, self.now, self.losses)
                 await asyncio.sleep(0.25)
@@ -92,21 +94,22 @@ class Observer:
         finally:
             for task in self._side_work:
                 task.cancel()
-            index.close()
 
     async def close(self) -> None:
+        """Lets go of the index's file and the connections."""
+        self._index.close()
         await self._fetcher.close()
 
     async def fetch_state(self, cid: bytes) -> None:
         """Brings a global state into the store. Raises NotFound where nobody serves it."""
         await self._fetcher.fetch(Cid.from_bytes(cid), MAX_STATE_BYTES)
 
-    def _take(self, updates: list[Indexed | Rewound | Head], index: EventIndex) -> None:
+    def _take(self, updates: list[Indexed | Rewound | Head]) -> None:
         for update in updates:
             if isinstance(update, Rewound):
                 self._mirror.clear()
                 self.history = History(self.watched.job)
-                for past in index.history():
+                for past in self._index.history():
                     self._see(past.event, past.block)
                 return
             if isinstance(update, Head):
