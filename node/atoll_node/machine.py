@@ -86,7 +86,7 @@ def decide(state: ProviderState) -> list[Decision]:
         decide_finalise(state, _after_verifiers(view, line), setup.keeper),
         decide_punish(state, _after_verifiers(view, line), setup.keeper),
         decide_claim(state, setup.auto_claim),
-        decide_release(state, Role.PROVIDER, view.seat_of(state.me) is not None),
+        decide_release(state, Role.PROVIDER),
         decide_unpin(state, _moments_round(state)),
     ]
 

@@ -62,7 +62,7 @@ def decide(state: VerifierState) -> list[Decision]:
         decide_finalise(state, line, setup.keeper),
         decide_punish(state, line, setup.keeper),
         decide_claim(state, setup.auto_claim),
-        decide_release(state, Role.VERIFIER, view.verifier_of(state.me) is not None),
+        decide_release(state, Role.VERIFIER),
         decide_unpin(state),
     ]
 

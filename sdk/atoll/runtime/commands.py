@@ -121,6 +121,7 @@ class SendRelease(Transaction):
 
     role: Role
     settled_rounds: int
+    is_over: bool
 
     @property
     def key(self) -> str:

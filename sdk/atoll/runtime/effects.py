@@ -275,7 +275,8 @@ class Effects:
     async def _release(self, view: JobView, command: SendRelease) -> Done:
         call = self.calls.release_bond(view.job_id, command.role, self.context.me)
         done = await self.transact_again(view, command.key, call)
-        return Done((BondReleased(command.role, command.settled_rounds),), done.block)
+        released = BondReleased(command.role, command.settled_rounds, command.is_over)
+        return Done((released,), done.block)
 
     # --- keeping ---
 

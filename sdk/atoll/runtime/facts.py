@@ -67,10 +67,14 @@ def opening_key(round_: int, digest: Digest | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BondReleased(Fact):
-    """The bond of a role was unlocked, when this many rounds were settled."""
+    """The bond of a role was unlocked, when this many rounds were settled.
+
+    `was_over` tells the last release from one between two memberships.
+    """
 
     role: Role
     settled_rounds: int
+    was_over: bool
 
     @property
     def key(self) -> str:

@@ -101,29 +101,34 @@ def decide_claim(state: State[S], when: str) -> Decision:
     return Decision("claim", f"{due} wei can be claimed", (claim,))
 
 
-def decide_release(state: State[S], role: Role, is_member: bool) -> Decision:
+def decide_release(state: State[S], role: Role) -> Decision:
     """Gets the bond unlocked once nothing that it answers for is open."""
-    view = state.view
+    view, is_member = state.view, holds_place(state.view, role, state.me)
     if not is_member and not awaits_release(state, role):
         return Decision("release", "no bond is held")
-    if is_member and (not is_over(view) or _is_released(state, role)):
+    released = state.facts.get(BondReleased, release_key(role))
+    if is_member and (not is_over(view) or (released is not None and released.was_over)):
         return Decision("release", "the job holds the bond, or it was released")
     if served_last(view, role, state.me) >= view.final_rounds:
         return Decision("release", "the last round served is not final")
     if any(fault.account == state.me for fault in view.due_faults):
         return Decision("release", "a punishment is pending")
-    return Decision("release", "nothing is owed any more", (SendRelease(role, len(view.settled)),))
+    command = SendRelease(role, len(view.settled), is_over(view))
+    return Decision("release", "nothing is owed any more", (command,))
+
+
+def holds_place(view: JobView, role: Role, account: Address) -> bool:
+    """Whether the account is a member now, or waits to become one: either locks a bond."""
+    if role is Role.PROVIDER:
+        return view.seat_of(account) is not None or account in view.waiting
+    return view.verifier_of(account) is not None
 
 
 def awaits_release(state: State[S], role: Role) -> bool:
     """Whether the bond of an earlier membership is still held."""
-    return served_last(state.view, role, state.me) >= 0 and not _is_released(state, role)
-
-
-def _is_released(state: State[S], role: Role) -> bool:
     released = state.facts.get(BondReleased, release_key(role))
     last = served_last(state.view, role, state.me)
-    return released is not None and released.settled_rounds > last
+    return last >= 0 and (released is None or released.settled_rounds <= last)
 
 
 def served_last(view: JobView, role: Role, account: Address) -> int:

@@ -8,7 +8,7 @@ import pytest
 from tests.unit.protocol.factories import ScriptedJob, address, make_manifest
 
 from atoll.protocol import events as ev
-from atoll.protocol.types import Address, JobStatus, Offence, Phase, Role
+from atoll.protocol.types import Address, JobStatus, Offence, Phase, Role, SeatIndex
 from atoll.protocol.views import JobView
 from atoll.runtime import keeper
 from atoll.runtime.commands import (
@@ -153,16 +153,40 @@ def test_at_the_end_all_pay_is_claimed_with_its_proof() -> None:
     assert not keeper.decide_claim(seen(job.view, job.now), "end").commands
 
 
+def release(state: State[None], role: Role = Role.PROVIDER) -> tuple[object, ...]:
+    return keeper.decide_release(state, role).commands
+
+
 def test_the_bond_is_released_once_and_only_when_all_is_final() -> None:
     job = settled(2)
-    member = seen(job.view, job.now)
-    assert not keeper.decide_release(member, Role.PROVIDER, is_member=True).commands
+    assert not release(seen(job.view, job.now))
     job = finished()
     member = seen(job.view, job.now)
-    released = keeper.decide_release(member, Role.PROVIDER, is_member=True).commands
-    assert released == (SendRelease(Role.PROVIDER, 2),)
-    fact = BondReleased(Role.PROVIDER, 2)
-    after = replace(member, facts=member.facts.plus(fact))
-    assert not keeper.decide_release(after, Role.PROVIDER, is_member=True).commands
-    stranger = seen(job.view, job.now, me=address("stranger"))
-    assert not keeper.decide_release(stranger, Role.PROVIDER, is_member=False).commands
+    assert release(member) == (SendRelease(Role.PROVIDER, 2, is_over=True),)
+    fact = BondReleased(Role.PROVIDER, 2, was_over=True)
+    assert not release(replace(member, facts=member.facts.plus(fact)))
+    assert not release(seen(job.view, job.now, me=address("stranger")))
+
+
+def test_an_unseated_provider_gets_its_bond_back_before_it_joins_again() -> None:
+    job = settled()
+    job.emit(ev.ProviderUnseated(job.view.job_id, SeatIndex(0), ME, "Missed"))
+    state = seen(job.view, job.now)
+    assert keeper.awaits_release(state, Role.PROVIDER)
+    assert not release(state)
+    job.finalise()
+    state = seen(job.view, job.now)
+    assert release(state) == (SendRelease(Role.PROVIDER, 1, is_over=False),)
+    fact = BondReleased(Role.PROVIDER, 1, was_over=False)
+    state = replace(state, facts=state.facts.plus(fact))
+    assert not keeper.awaits_release(state, Role.PROVIDER)
+    assert not release(state)
+
+
+def test_a_place_in_the_waiting_list_is_released_when_the_job_ends() -> None:
+    job = ScriptedJob(MANIFEST)
+    queued = address("late")
+    job.emit(ev.ProviderQueued(job.view.job_id, queued))
+    assert not release(seen(job.view, job.now, me=queued))
+    job.close(JobStatus.CANCELLED, "Cancelled")
+    assert release(seen(job.view, job.now, me=queued))

@@ -25,7 +25,7 @@ from atoll.chain.index import Head as ChainHead
 from atoll.chain.index import Indexed, Rewound, Update
 from atoll.errors import NotFound, RpcUnavailable
 from atoll.protocol import events as ev
-from atoll.protocol.types import SeatIndex
+from atoll.protocol.types import Phase, SeatIndex
 from atoll.protocol.views import JobView
 from atoll.runtime.commands import DoFetchData, DoFetchSpec, DoPrepareOpening
 from atoll.runtime.effects import Done, Effects
@@ -234,11 +234,20 @@ async def test_a_reorg_folds_the_view_anew(tmp_path: Path) -> None:
     running = start(tmp_path, job)
     await running.effects.committed.wait()
     job.log = [item for item in job.log if not isinstance(item[0], ev.TrainStarted)]
+    mirror, folded = running.effects.context.mirror, asyncio.Event()
+    fold = mirror.fold
+
+    def fold_and_tell(events: Any) -> Any:
+        changed = fold(events)
+        folded.set()
+        return changed
+
+    mirror.fold = fold_and_tell
     running.index.updates.append([Rewound(job.number - 1), ChainHead(job.block, job.number)])
-    mirror = running.effects.context.mirror
-    while mirror.views[JOB].state.phase.name != "SEEDING":
-        await asyncio.sleep(0)
+    folded.clear()
+    await folded.wait()
     await running.stop()
+    assert mirror.views[JOB].state.phase is Phase.SEEDING
 
 
 async def test_an_unreachable_chain_is_waited_for(tmp_path: Path) -> None:
