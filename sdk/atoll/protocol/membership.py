@@ -52,7 +52,9 @@ def _cancel_requested(view: JobView, event: ev.CancelRequested, block: BlockRef)
 
 
 def _claimed(view: JobView, event: ev.Claimed, block: BlockRef) -> JobView:
-    return replace(view, claimed=put(view.claimed, event.account, event.cumulative))
+    total = view.paid.get(event.account, 0) + event.amount
+    claimed = put(view.claimed, event.account, event.cumulative)
+    return replace(view, claimed=claimed, paid=put(view.paid, event.account, total))
 
 
 def _refunded(view: JobView, event: ev.Refunded, block: BlockRef) -> JobView:

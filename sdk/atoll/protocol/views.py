@@ -261,7 +261,8 @@ class JobView:
         optimiser_roots: each seat's last accepted optimiser root; absent is zero.
         claims: cumulative wei by account after the last settled round.
         credits: wei paid without a verdict, by account.
-        claimed: cumulative wei that each account has claimed.
+        claimed: cumulative wei that each account has claimed from claims trees.
+        paid: wei that each account has been paid, credits included.
     """
 
     domain: Domain
@@ -293,6 +294,7 @@ class JobView:
     claims: Mapping[Address, int] = field(default_factory=dict)
     credits: Mapping[Address, int] = field(default_factory=dict)
     claimed: Mapping[Address, int] = field(default_factory=dict)
+    paid: Mapping[Address, int] = field(default_factory=dict)
     due_faults: tuple[DueFault, ...] = ()
     due_credits: tuple[DueCredit, ...] = ()
 
@@ -440,6 +442,11 @@ class JobView:
     def final_claims(self) -> Mapping[Address, int]:
         """Cumulative claims that can be paid out now."""
         return self.settled[self.final_rounds - 1].claims if self.final_rounds else {}
+
+    def claimable(self, account: Address) -> int:
+        """Wei that `Jobs.claim` would pay the account now."""
+        earned = self.final_claims.get(account, 0) + self.credits.get(account, 0)
+        return earned - self.paid.get(account, 0)
 
     def finalisable(self, now: int) -> bool:
         """True iff `finalise` would do something: the oldest round's dispute window has ended."""

@@ -183,6 +183,7 @@ def test_money_events_are_added_up() -> None:
     job.emit(ev.Refunded(JOB, address("submitter"), 2))
     view = job.view
     assert (view.funded, view.refunded) == (10**30 + 5, 2)
+    assert view.paid == {address("provider 0"): 3}
     assert view.claimed == {address("provider 0"): 9}
     assert view.cancel_requested
 
