@@ -6,7 +6,6 @@ import asyncio
 import json
 import socket
 import subprocess
-import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ class Anvil:
         request = urllib.request.Request(
             self.url, json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
-        with urllib.request.urlopen(request, timeout=10) as reply:
+        with urllib.request.urlopen(request, timeout=60) as reply:
             answer = json.load(reply)
         if "error" in answer:
             raise RuntimeError(f"{method}: {answer['error']}")
@@ -59,19 +58,22 @@ def free_port() -> int:
 def start_anvil(*options: str) -> Anvil:
     """Starts a node and returns once it answers."""
     binary = next(CONTRACTS.glob("node_modules/@foundry-rs/anvil-*/bin/anvil"))
-    port = free_port()
-    process = subprocess.Popen(
-        [str(binary), "--silent", "--port", str(port), *options],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    anvil = Anvil(f"http://127.0.0.1:{port}", process)
-    while process.poll() is None:
-        try:
-            anvil.ask("eth_chainId")
-        except (urllib.error.URLError, ConnectionError):
-            continue
-        return anvil
+    for _ in range(5):
+        # Between finding a free port and taking it, somebody else may have taken it.
+        port = free_port()
+        process = subprocess.Popen(
+            [str(binary), "--silent", "--port", str(port), *options],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        anvil = Anvil(f"http://127.0.0.1:{port}", process)
+        while process.poll() is None:
+            try:
+                anvil.ask("eth_chainId")
+            except OSError:
+                continue
+            if process.poll() is None:
+                return anvil
     raise RuntimeError(f"anvil exited with {process.returncode}")
 
 
@@ -85,3 +87,25 @@ async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
     async with asyncio.timeout(seconds):
         while not condition():  # noqa: ASYNC110 - the condition lives in SQLite
             await asyncio.sleep(0.01)
+
+
+def start_ganache() -> Anvil:
+    """Starts a Ganache with Anvil's accounts, and returns once it answers; it has no control calls
+    of Anvil's.
+    """
+    script = CONTRACTS / "node_modules/ganache/dist/node/cli.js"
+    port = free_port()
+    mnemonic = "test test test test test test test test test test test junk"
+    process = subprocess.Popen(
+        ["node", str(script), "--server.port", str(port), "--wallet.mnemonic", mnemonic],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    ganache = Anvil(f"http://127.0.0.1:{port}", process)
+    while process.poll() is None:
+        try:
+            ganache.ask("eth_chainId")
+        except OSError:
+            continue
+        return ganache
+    raise RuntimeError(f"ganache exited with {process.returncode}; run npm ci in contracts/")

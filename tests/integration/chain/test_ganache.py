@@ -1,0 +1,55 @@
+"""The same code on Ganache: another node's gas estimates, error shapes and missing methods."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from eth_account.signers.local import LocalAccount
+from tests.integration.chain.local_anvil import Anvil, start_ganache, stop
+
+from atoll.chain.contracts import AtollChain
+from atoll.chain.deploy import deploy
+from atoll.chain.index import EventIndex, Head, Indexed
+from atoll.chain.txqueue import QueueConfig, TxQueue
+from atoll.chain.txstore import TxState
+from atoll.errors import TransactionFailed
+from atoll.protocol.types import JobId
+
+
+@pytest.fixture
+def ganache() -> Iterator[Anvil]:
+    node = start_ganache()
+    yield node
+    stop(node)
+
+
+async def test_queue_index_and_reads_work_on_ganache(
+    ganache: Anvil, accounts: list[LocalAccount], tmp_path: Path
+) -> None:
+    deployment = await deploy(ganache.url, accounts[0])
+    chain = await AtollChain.connect(ganache.url, deployment)
+    queue = TxQueue(chain, accounts[0], tmp_path / "tx", QueueConfig(poll_seconds=0.02))
+    running = asyncio.create_task(queue.run())
+    for name in ("a", "b"):
+        await queue.execute(name, chain.calls.announce_gateway(f"http://{name}"))
+    with pytest.raises(TransactionFailed, match="joinAsProvider reverted: NotJoinable"):
+        await queue.execute("join", chain.calls.join_as_provider(JobId(9)))
+    moot = await queue.execute("poke", chain.calls.poke(JobId(9)))
+    assert (moot.state, moot.error) == (TxState.MOOT, "UnknownJob")
+    with pytest.raises(TransactionFailed, match=r"state reverted: UnknownJob\(jobId=9\)"):
+        await chain.state(JobId(9))
+    index = EventIndex(chain, confirmations=0, path=tmp_path / "index")
+    updates = await index.poll()
+    urls = [u.event.url for u in updates if isinstance(u, Indexed) and hasattr(u.event, "url")]
+    assert urls == ["http://a", "http://b"]
+    assert isinstance(updates[-1], Head)
+    index.close()
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+    queue.close()
+    await chain.close()

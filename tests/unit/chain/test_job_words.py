@@ -1,0 +1,84 @@
+"""What a person is told about a job."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, get_args, get_origin, get_type_hints
+
+import pytest
+
+from atoll.jobs import describe, tokens
+from atoll.protocol.events import EVENT_TYPES, Punished, Reported, RoundVoided
+from atoll.protocol.types import (
+    NO_SEGMENT,
+    Address,
+    Attempt,
+    Digest,
+    Fault,
+    JobId,
+    Offence,
+    Report,
+    RoundIndex,
+    SeatIndex,
+    SegmentIndex,
+    VerifierIndex,
+)
+
+SILENT = {
+    "RoundOpened", "BeaconRearmed", "AuditArmed", "ReportSeconded", "ConfirmStarted", "Voted",
+    "Attested", "MembershipDropped", "ProviderUnqueued", "ProviderLeaving", "VerifierLeaving",
+    "GatewayAnnounced", "Deposited", "ThawStarted", "Withdrawn", "Locked", "Unlocked", "Slashed",
+}  # fmt: skip
+"""Events that change nothing for a person, or that another event tells better."""
+SLOT = (JobId(1), RoundIndex(2), Attempt(0))
+
+
+def any_value(hint: Any) -> Any:
+    """Some value of a field's type."""
+    while hasattr(hint, "__supertype__"):
+        hint = hint.__supertype__
+    if get_origin(hint) is tuple:
+        return (any_value(get_args(hint)[0]),)
+    if dataclasses.is_dataclass(hint):
+        return any_of(hint)
+    return {int: 3, str: "text", bytes: bytes(32), bool: True}.get(hint) or next(iter(hint))
+
+
+def any_of(kind: Any) -> Any:
+    hints = get_type_hints(kind)
+    return kind(*(any_value(hints[field.name]) for field in dataclasses.fields(kind)))
+
+
+@pytest.mark.parametrize("name", sorted(EVENT_TYPES))
+def test_every_event_has_words_or_is_silent_on_purpose(name: str) -> None:
+    text = describe(any_of(EVENT_TYPES[name]))
+    assert (text is None) == (name in SILENT)
+    assert text is None or (text and "<" not in text)
+
+
+def test_reports_say_seat_fault_and_segment() -> None:
+    report = Report(SeatIndex(3), SegmentIndex(5), Fault.WRONG_REPLAY, Digest(bytes(32)))
+    reported = Reported(*SLOT, 0, VerifierIndex(1), report, True)
+    assert describe(reported) == "verifier 1 reports seat 3: wrong replay in segment 5"
+    whole = dataclasses.replace(report, segment=NO_SEGMENT, fault=Fault.WITHHELD)
+    assert describe(dataclasses.replace(reported, report=whole)) == (
+        "verifier 1 reports seat 3: withheld"
+    )
+
+
+def test_punishments_say_how_much_and_why() -> None:
+    account = Address("0x" + "12" * 20)
+    event = Punished(JobId(1), RoundIndex(2), Offence.REPORT, 0, account, Digest(bytes(32)), 10**18)
+    assert describe(event) == f"{account} loses 1 for a decided report in round 2"
+
+
+def test_void_rounds_say_why() -> None:
+    assert describe(RoundVoided(*SLOT, "NoQuorum")) == "round 2, attempt 0 is void (NoQuorum)"
+
+
+@pytest.mark.parametrize(
+    ("wei", "text"),
+    [(0, "0"), (10**18, "1"), (15 * 10**17, "1.5"), (10**12, "0.000001"), (1, "0")],
+)
+def test_amounts_read_as_tokens(wei: int, text: str) -> None:
+    assert tokens(wei) == text
