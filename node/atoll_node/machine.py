@@ -23,7 +23,6 @@ from atoll.runtime.commands import SendJoin, SendLeave
 from atoll.runtime.config import KeeperConfig
 from atoll.runtime.facts import OpeningReady, SpecReady
 from atoll.runtime.keeper import (
-    CLOSED_STATUSES,
     awaits_release,
     decide_claim,
     decide_finalise,
@@ -35,6 +34,7 @@ from atoll.runtime.keeper import (
 )
 from atoll.runtime.machine import Command, Decision, Event, State, advance
 from atoll.runtime.membership import (
+    CLOSED_STATUSES,
     decide_announce,
     decide_material,
     decide_opening,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 from atoll.protocol.duties import duties_of, supplement_of
@@ -67,9 +68,9 @@ class VerifierSetup:
 VerifierState: TypeAlias = State[VerifierSetup]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Audit:
-    """The running audit from one verifier's place."""
+    """The running audit from one verifier's place; made anew for every step."""
 
     state: VerifierState
     me: VerifierIndex
@@ -143,11 +144,13 @@ class Audit:
     def revealed(self) -> list[SeatIndex]:
         return [SeatIndex(seat) for seat in bits(self.view.state.revealed)]
 
+    @cached_property
     def available(self) -> list[SeatIndex]:
         """Seats whose update is here, well-formed, and of a whole round."""
         whole = [seat for seat in self.revealed if self.is_whole(seat)]
         return [s for s in whole if (c := self.checked(s)) is not None and not c.fault]
 
+    @cached_property
     def scoring(self) -> DoScore | None:
         """The scoring that fits the updates at hand; None while some check is still to come."""
         waiting = (
@@ -157,25 +160,28 @@ class Audit:
         )
         if next(waiting, None) is not None:
             return None
-        seats = self.available()
+        seats = self.available
         updates = tuple((int(s), self.view.reveals[s].reveal.update_cid) for s in seats)
         slot, cids = self.view.train_slot, b"".join(cid for _, cid in updates)
         at = f"{slot.round}:{slot.attempt}:{to_bitmap(seats):x}:{sha256(cids).hex()[:12]}"
         return DoScore(at, slot.round, self.spec, self.opening.cid, updates)
 
+    @cached_property
     def outliers(self) -> tuple[SeatIndex, ...] | None:
         """Seats to replay in full; None until scored."""
-        scoring = self.scoring()
+        scoring = self.scoring
         scored = None if scoring is None else self.state.facts.get(RoundScored, scoring.key)
         return None if scored is None else tuple(map(SeatIndex, scored.flagged))
 
+    @cached_property
     def duties(self) -> dict[SeatIndex, SeatDuty]:
         """Our own assignments; outliers are added once they are known."""
-        return duties_of(self.view, self.manifest, self.me, self.outliers() or ())
+        return duties_of(self.view, self.manifest, self.me, self.outliers or ())
 
+    @cached_property
     def fallback(self) -> dict[SeatIndex, SeatDuty]:
         """From half time: what falls to us because others have not balloted."""
-        return supplement_of(self.view, self.manifest, self.me, self.outliers() or ())
+        return supplement_of(self.view, self.manifest, self.me, self.outliers or ())
 
     # --- what is known ---
 

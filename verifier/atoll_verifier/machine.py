@@ -10,7 +10,6 @@ from atoll.protocol.types import JobStatus, Phase, Role
 from atoll.protocol.views import JobView
 from atoll.runtime.commands import SendJoin, SendLeave
 from atoll.runtime.keeper import (
-    CLOSED_STATUSES,
     awaits_release,
     decide_claim,
     decide_finalise,
@@ -22,6 +21,7 @@ from atoll.runtime.keeper import (
 )
 from atoll.runtime.machine import Command, Decision, Event, advance
 from atoll.runtime.membership import (
+    CLOSED_STATUSES,
     decide_announce,
     decide_material,
     decide_opening,

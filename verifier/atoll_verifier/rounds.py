@@ -56,7 +56,7 @@ def decide_checks(audit: Audit) -> Decision:
     commands: list[Command] = []
     for seat in audit.revealed:
         commands.extend(audit.tasks(seat, NO_DUTY))
-    scoring = audit.scoring() if not commands and audit.view.state.phase is Phase.REPORT else None
+    scoring = audit.scoring if not commands and audit.view.state.phase is Phase.REPORT else None
     if scoring is not None and scoring.key not in audit.state.facts:
         return Decision("check", "scores the updates", (scoring,))
     return Decision("check", f"{len(commands)} seats still to be checked", tuple(commands))
@@ -76,7 +76,7 @@ def decide_replays(audit: Audit) -> Decision:
 
 def decide_ballot(audit: Audit) -> Decision:
     """One ballot once every duty is done, or when the window is nearly over."""
-    view, duties = audit.view, audit.duties()
+    view, duties = audit.view, audit.duties
     if view.state.phase is not Phase.REPORT:
         return Decision("ballot", "no audit is running")
     if audit.me in view.ballots:
@@ -107,7 +107,7 @@ def decide_supplement(audit: Audit) -> Decision:
     signed = audit.state.facts.get(BallotSigned, f"ballot:{what}")
     if signed is not None:
         return Decision("supplement", "signed", (_ballot_command(audit, signed),))
-    extra = audit.fallback()
+    extra = audit.fallback
     waits_for = _unfinished(audit, extra)
     if not extra or (waits_for and not audit.is_late):
         return Decision("supplement", f"waits for seats {waits_for}")
@@ -179,9 +179,9 @@ def own_verdict(audit: Audit) -> VerdictSigned | None:
 
 
 def _all_duties(audit: Audit) -> Duties:
-    duties = dict(audit.duties())
+    duties = dict(audit.duties)
     if audit.state.now >= audit.view.half_time and audit.me in audit.view.ballots:
-        for seat, duty in audit.fallback().items():
+        for seat, duty in audit.fallback.items():
             duties[seat] = duty_of(duties, seat) | duty
     return duties
 
@@ -196,7 +196,7 @@ def _unfinished(audit: Audit, duties: Duties) -> list[int]:
         return []
     seats = [SeatIndex(s) for s in bits(audit.view.state.audit_set)]
     waiting: list[int] = [s for s in seats if not audit.is_done(s, duty_of(duties, s))]
-    if not waiting and audit.outliers() is None:
+    if not waiting and audit.outliers is None:
         return list(seats)
     return waiting
 

@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+from eth_account.signers.local import LocalAccount
+
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
 from atoll.chain.index import EventIndex
@@ -77,16 +79,7 @@ async def open_context(
         stack.callback(journal.close)
         chain = await AtollChain.connect(config.rpc_urls, deployment)
         stack.push_async_callback(chain.close)
-        queue = TxQueue(
-            chain,
-            account,
-            config.data_dir / "transactions.sqlite",
-            QueueConfig(
-                fee_cap=config.fees.max_fee_gwei * GWEI,
-                poll_seconds=config.poll_interval_s,
-                gas_margin_percent=GAS_MARGIN_PERCENT,
-            ),
-        )
+        queue = _open_queue(config, chain, account)
         stack.callback(queue.close)
         index = EventIndex(
             chain, confirmations=config.confirmations, path=config.data_dir / "events.sqlite"
@@ -115,6 +108,19 @@ async def open_context(
             worker=worker,
             journal=journal,
         )
+
+
+def _open_queue(config: ServiceConfig, chain: AtollChain, account: LocalAccount) -> TxQueue:
+    return TxQueue(
+        chain,
+        account,
+        config.data_dir / "transactions.sqlite",
+        QueueConfig(
+            fee_cap=config.fees.max_fee_gwei * GWEI,
+            poll_seconds=config.poll_interval_s,
+            gas_margin_percent=GAS_MARGIN_PERCENT,
+        ),
+    )
 
 
 def _others(mirror: Mirror, own_url: str) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from atoll.protocol.merkle import claims_tree
-from atoll.protocol.types import Address, Digest, JobStatus, Phase, Role, bits
+from atoll.protocol.types import Address, Digest, Phase, Role, bits
 from atoll.protocol.views import JobView, SettledRound
 from atoll.runtime.commands import (
     DoUnpin,
@@ -24,11 +24,11 @@ from atoll.runtime.commands import (
 from atoll.runtime.config import KeeperConfig
 from atoll.runtime.facts import BondReleased, CreditCollected, RoundsUnpinned, release_key
 from atoll.runtime.machine import Decision, State
+from atoll.runtime.membership import CLOSED_STATUSES
 
 S = TypeVar("S")
 
 BEACON_PHASES = frozenset({Phase.SEEDING, Phase.DRAW})
-CLOSED_STATUSES = frozenset({JobStatus.DONE, JobStatus.CANCELLED, JobStatus.EXPIRED})
 PUNISHMENTS_AT_ONCE = 4
 """So that a long list of faults does not fill the queue in front of a commit."""
 

@@ -21,6 +21,8 @@ from atoll.runtime.machine import Decision, State
 
 S = TypeVar("S")
 
+CLOSED_STATUSES = frozenset({JobStatus.DONE, JobStatus.CANCELLED, JobStatus.EXPIRED})
+
 
 def decide_material(state: State[S]) -> Decision:
     """Gets the manifest, tries the probe, then gets the data."""
@@ -28,8 +30,8 @@ def decide_material(state: State[S]) -> Decision:
     refused = facts.get(JobRefused, "refused")
     if refused is not None:
         return Decision("material", f"refused: {refused.reason}")
-    if view.state.status is JobStatus.NONE:
-        return Decision("material", "the job is not known yet")
+    if view.state.status is JobStatus.NONE or view.state.status in CLOSED_STATUSES:
+        return Decision("material", f"the job is {view.state.status.name}")
     spec = facts.get(SpecReady, "spec")
     if spec is None:
         command = DoFetchSpec(view.spec_cid, view.terms_hash)
@@ -47,7 +49,7 @@ def has_material(state: State[S]) -> bool:
 def decide_announce(state: State[S], url: str) -> Decision:
     """Says on chain where our blocks are served, whenever that changes."""
     announced = state.view.gateways.get(state.me)
-    if announced == url:
+    if announced == url or state.view.state.status in CLOSED_STATUSES:
         return Decision("announce", f"announced {url}")
     return Decision("announce", f"announced {announced}, serving {url}", (SendAnnounce(url),))
 
