@@ -85,3 +85,7 @@ def _fail(error: AtollError) -> None:
     if error.next_step:
         sys.stderr.write(f"next: {error.next_step}\n")
     raise SystemExit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Whole local networks, small enough for two cores.
+
+Rule of this folder: every participant is a process of its own, and a test interferes only from
+outside: by signals, by the chain's own RPC, or by naming a cheat at the start.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from atoll.protocol.presets import Windows
+from atoll_devnet.live import Display
+from atoll_devnet.options import JobOptions, RunOptions, tiny_model
+from atoll_devnet.run import Result, run
+
+E2E = Path(__file__).parent
+GENEROUS = Windows(train=150, reveal=60, report=240, confirm=150, attest=100, dispute=2)
+"""No window ends before its work on a busy machine; a window that everyone meets costs nothing."""
+BRISK = Windows(train=40, reveal=15, report=90, confirm=60, attest=60, dispute=2)
+"""For runs in which someone lets a window pass."""
+
+Runner = Callable[[RunOptions], Any]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if E2E in item.path.parents:
+            item.add_marker(pytest.mark.e2e)
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> Callable[..., RunOptions]:
+    """Options of a tiny job; job settings are passed as `job=dict(…)`."""
+
+    def make(job: dict[str, Any] | None = None, **network: Any) -> RunOptions:
+        defaults = JobOptions(
+            rounds=2,
+            coverage=1.0,
+            model=tiny_model(),
+            segment=2,
+            batch=4,
+            eval_batches=4,
+            max_tokens=200_000,
+            windows=GENEROUS,
+        )
+        return RunOptions(folder=tmp_path / "run", job=replace(defaults, **(job or {})), **network)
+
+    return make
+
+
+@pytest.fixture
+def display() -> Display:
+    """Plain lines on standard error, which pytest shows when a test fails."""
+    return Display(Console(file=sys.stderr, force_terminal=False, soft_wrap=True, highlight=False))
+
+
+@pytest.fixture
+def play(display: Display) -> Runner:
+    """Runs a network to the end of its job, and holds its books against each other."""
+
+    async def go(options: RunOptions) -> dict[str, Any]:
+        result: Result = await run(options, display)
+        check_books(result.report)
+        return result.report
+
+    return go
+
+
+def check_books(report: dict[str, Any]) -> None:
+    """What holds in every run, whoever cheats: money is kept, and no honest party loses any."""
+    escrow = {name: int(value) for name, value in report["escrow"].items()}
+    parties = [*report["providers"], *report["verifiers"]]
+    assert escrow["funded_wei"] == (
+        escrow["paid_wei"] + escrow["refunded_wei"] + escrow["balance_wei"]
+    )
+    assert escrow["paid_wei"] == sum(int(party["paid_wei"]) for party in parties)
+    assert [p for p in parties if not p["cheat"] and p["slashed_wei"] != "0"] == []
+    for item in report["rounds"]:
+        if item["status"] in {"settled", "final"}:
+            assert item["verdicts"] == 1, "verifiers attested to different verdicts"
+        honest = [p["seat"] for p in report["providers"] if not p["cheat"]]
+        proven = [r for r in item["rejected"] if r["fault"] not in {"no-commit", "no-reveal"}]
+        assert not {r["seat"] for r in proven} & set(honest)
+
+
+def provider(report: dict[str, Any], seat: int) -> dict[str, Any]:
+    """The provider at a seat."""
+    found: dict[str, Any] = report["providers"][seat]
+    return found
+
+
+def faults(report: dict[str, Any], seat: int) -> set[str]:
+    """Every fault a seat was rejected for, in any round."""
+    return {r["fault"] for item in report["rounds"] for r in item["rejected"] if r["seat"] == seat}

@@ -1,0 +1,108 @@
+"""Every cheat by name, replayed in full: what PROTOCOL says of it is what happens to it.
+
+Several cheats share a network where they can be told apart; at most half of the revealed seats
+cheat, since more would break the circuit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from atoll_devnet.cheats import PROVIDER_CHEATS, VERIFIER_CHEATS
+from atoll_devnet.options import RunOptions
+
+from .conftest import BRISK, Runner, faults, provider
+
+Options = Callable[..., RunOptions]
+HONEST = 4
+CAUGHT = {
+    "lazy": "wrong-replay",
+    "wrong-data": "wrong-replay",
+    "poison-segment": "wrong-replay",
+    "sign-flip": "wrong-link",
+    "scale": "wrong-link",
+    "stale-model": "wrong-replay",
+    "garbage": "malformed",
+    "garbage-nan": "malformed",
+    "garbage-shapes": "malformed",
+}
+CUT = {"copy", "no-reveal", "withhold"}
+STAGED_VERIFIERS = {"rubber-stamp", "false-accuse", "offline"}
+
+
+def test_every_cheat_is_staged() -> None:
+    assert set(CAUGHT) | CUT == set(PROVIDER_CHEATS)
+    assert set(VERIFIER_CHEATS) == STAGED_VERIFIERS
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("lazy", "wrong-data", "poison-segment"),
+        ("sign-flip", "scale", "garbage"),
+        ("garbage-nan", "garbage-shapes", "stale-model"),
+    ],
+    ids="+".join,
+)
+async def test_wrong_work_is_slashed(
+    names: tuple[str, ...], options: Options, play: Runner
+) -> None:
+    cheats = {HONEST + i: name for i, name in enumerate(names)}
+    report = await play(options(providers=HONEST + 3, cheats=cheats))
+    assert report["job"]["status"] == "done"
+    for seat, name in cheats.items():
+        assert CAUGHT[name] in faults(report, seat), name
+        assert int(provider(report, seat)["slashed_wei"]) > 0, name
+        assert provider(report, seat)["paid_wei"] == "0", name
+    assert all(provider(report, seat)["accepted_rounds"] == 2 for seat in range(HONEST))
+
+
+async def test_what_is_not_shown_is_cut(options: Options, play: Runner) -> None:
+    cheats = {3: "copy", 4: "no-reveal", 5: "withhold"}
+    report = await play(options(job={"windows": BRISK}, providers=6, cheats=cheats))
+    assert report["job"]["status"] == "done"
+    assert faults(report, 3) & {"no-reveal", "wrong-replay", "wrong-link", "malformed"}
+    assert "no-reveal" in faults(report, 4)
+    assert "withheld" in faults(report, 5)
+    for seat, name in cheats.items():
+        assert int(provider(report, seat)["slashed_wei"]) > 0, name
+        assert provider(report, seat)["paid_wei"] == "0", name
+
+
+async def test_verifiers_that_lie_lose_fee_and_bond(options: Options, play: Runner) -> None:
+    report = await play(
+        options(
+            providers=4,
+            verifiers=7,
+            cheats={3: "lazy"},
+            verifier_cheats={5: "rubber-stamp", 6: "false-accuse"},
+        )
+    )
+    assert report["job"]["status"] == "done"
+    assert "wrong-replay" in faults(report, 3)
+    accuser, stamp = report["verifiers"][6], report["verifiers"][5]
+    assert int(accuser["slashed_wei"]) > 0
+    assert accuser["paid_wei"] == "0"
+    honest_pay = int(report["verifiers"][0]["paid_wei"])
+    assert int(stamp["paid_wei"]) < honest_pay
+    assert stamp["segments_replayed"] == 0
+
+
+async def test_a_job_goes_on_while_two_of_seven_verifiers_are_offline(
+    options: Options, play: Runner
+) -> None:
+    report = await play(
+        options(
+            job={"windows": BRISK},
+            providers=3,
+            verifiers=7,
+            verifier_cheats={5: "offline", 6: "offline"},
+        )
+    )
+    assert report["job"]["status"] == "done"
+    for verifier in report["verifiers"][5:]:
+        assert verifier["paid_wei"] == "0"
+        assert int(verifier["slashed_wei"]) > 0
+    assert all(item["accepted_rounds"] == 2 for item in report["providers"])
