@@ -110,14 +110,14 @@ class BlockFolder:
         return True
 
     def remove(self, digest: bytes, unused_since: float) -> int:
-        """Removes a block not used after the given time; returns the bytes freed, else 0.
+        """Removes a block not used since the given time; returns the bytes freed, else 0.
 
         The caller holds `locked(shared=False)`, so nobody can claim the block meanwhile.
         """
         path = self._path(digest)
         with disk_errors(self.root), suppress(FileNotFoundError):
             found = path.stat()
-            if _used_at(found) <= unused_since:
+            if _used_at(found) < unused_since:
                 path.unlink()
                 return found.st_size
         return 0
@@ -149,6 +149,16 @@ class BlockFolder:
             yield
         finally:
             marker.unlink(missing_ok=True)
+
+    def now(self) -> float:
+        """The time as the file system stamps it, which lags the system's clock by some ticks."""
+        probe = self._tmp / self.unique_name()
+        with disk_errors(self.root):
+            try:
+                probe.touch()
+                return probe.stat().st_mtime
+            finally:
+                probe.unlink(missing_ok=True)
 
     def held_since(self) -> float:
         """When the oldest work in progress began; infinity if there is none."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import threading
-import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -83,7 +82,7 @@ class LocalStore:
         self.root = Path(root)
         self.quota_bytes = quota_bytes
         self._folder = BlockFolder(self.root, sync=sync)
-        self._pins = Pins(self.root / "pins.db")
+        self._pins = Pins(self.root / "pins.db", sync=sync)
         self._room = 0  # bytes that may be written before the folder is looked at again
         self._room_lock = threading.Lock()
 
@@ -274,13 +273,13 @@ class LocalStore:
         Never removed: what a pin reaches, what was used in the last `grace_s` seconds or since any
         work in progress began (see `holding`). A crash leaves each block whole or gone.
         """
-        unused_since = min(time.time() - grace_s, self._folder.held_since())
+        unused_since = min(self._folder.now() - grace_s, self._folder.held_since())
         self._folder.clear_stray(STRAY_S)
         marks = _Marks(self)
         marks.follow_new_pins()
         blocks = list(self._folder.scan())
         held = sum(block.size for block in blocks)
-        spare = [b for b in blocks if b.digest not in marks.kept and b.used_at <= unused_since]
+        spare = [b for b in blocks if b.digest not in marks.kept and b.used_at < unused_since]
         freed = 0
         for batch in _batches(sorted(spare, key=lambda b: b.used_at), held - keep_bytes):
             with self._folder.locked(shared=False):

@@ -37,10 +37,16 @@ class Pin:
 
 
 class Pins:
-    """The pins of one store; safe for several threads and processes."""
+    """The pins of one store; safe for several threads and processes.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: the database.
+        sync: whether a pin reaches the disk before it counts as made.
+    """
+
+    def __init__(self, path: Path, *, sync: bool) -> None:
         self._path = path
+        self._synchronous = "FULL" if sync else "NORMAL"
         with self._database() as database:
             database.execute("PRAGMA journal_mode = WAL")
             database.execute(_SCHEMA)
@@ -75,7 +81,7 @@ class Pins:
     def _database(self) -> Iterator[sqlite3.Connection]:
         try:
             with closing(sqlite3.connect(self._path, timeout=_BUSY_S)) as database, database:
-                database.execute("PRAGMA synchronous = FULL")
+                database.execute(f"PRAGMA synchronous = {self._synchronous}")
                 yield database
         except sqlite3.Error as error:
             raise StorageError(f"the pins in {self._path} cannot be used: {error}") from error

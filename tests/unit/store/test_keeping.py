@@ -81,6 +81,7 @@ def test_nothing_goes_while_work_that_used_it_is_in_progress(store: LocalStore) 
     with store.holding():
         cid = store.add_bytes(b"leaf")
         assert store.collect(grace_s=0).freed_bytes == 0
+    age(store)
     assert store.collect(grace_s=0).freed_bytes == 4
     assert not store.has(cid)
 

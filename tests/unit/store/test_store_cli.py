@@ -84,6 +84,8 @@ def test_stat_says_what_is_missing(folder: Path) -> None:
 def test_pins_collection_and_verification(folder: Path) -> None:
     store = LocalStore(folder / "store")
     kept, spare = store.add_bytes(b"kept"), store.add_bytes(b"spare")
+    for path in (folder / "store" / "blocks").rglob("*"):
+        os.utime(path, (1, 1))
     assert run("pin", str(kept), "--reason", "job/1") == [{"cid": str(kept), "reason": "job/1"}]
     assert run("gc", "--grace-s", "0")["freed_bytes"] == 5
     assert (store.has(kept), store.has(spare)) == (True, False)
