@@ -172,15 +172,14 @@ class SendCredit(Transaction):
 
 @dataclass(frozen=True, slots=True)
 class SendClaim(Transaction):
-    """Collect pay up to `cumulative` wei, proven against the final claims root, and credits.
-
-    Without a proof only the `credit` is collected.
+    """Collect what is `due` (wei): pay up to `cumulative`, proven against the final claims root, and
+    credits. Without a proof only credits are collected.
     """
 
     cumulative: int
-    credit: int
+    due: int
     proof: tuple[Digest, ...]
 
     @property
     def key(self) -> str:
-        return f"claim:{self.cumulative}:{self.credit}"
+        return f"claim:{self.cumulative}:{self.due}"

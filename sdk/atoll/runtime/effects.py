@@ -41,7 +41,6 @@ from atoll.runtime.commands import (
 from atoll.runtime.context import Context
 from atoll.runtime.facts import (
     BondReleased,
-    CreditCollected,
     DataReady,
     JobRefused,
     OpeningReady,
@@ -269,8 +268,7 @@ class Effects:
         call = self.calls.claim(
             view.job_id, self.context.me, command.cumulative, list(command.proof)
         )
-        done = await self.transact_again(view, command.key, call)
-        return Done((CreditCollected(command.credit),), done.block)
+        return await self.transact_again(view, command.key, call)
 
     async def _release(self, view: JobView, command: SendRelease) -> Done:
         call = self.calls.release_bond(view.job_id, command.role, self.context.me)

@@ -82,17 +82,6 @@ class BondReleased(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class CreditCollected(Fact):
-    """Credits up to this amount (wei) were claimed; the chain's log does not tell them apart."""
-
-    amount: int
-
-    @property
-    def key(self) -> str:
-        return "credit-collected"
-
-
-@dataclass(frozen=True, slots=True)
 class RoundsUnpinned(Fact):
     """The blocks of rounds below this one are not kept any more."""
 
@@ -117,7 +106,6 @@ SHARED_KINDS: tuple[type[Fact], ...] = (
     DataReady,
     OpeningReady,
     BondReleased,
-    CreditCollected,
     RoundsUnpinned,
 )
 

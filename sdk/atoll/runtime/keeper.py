@@ -22,7 +22,7 @@ from atoll.runtime.commands import (
     SendRelease,
 )
 from atoll.runtime.config import KeeperConfig
-from atoll.runtime.facts import BondReleased, CreditCollected, RoundsUnpinned, release_key
+from atoll.runtime.facts import BondReleased, RoundsUnpinned, release_key
 from atoll.runtime.machine import Decision, State
 from atoll.runtime.membership import CLOSED_STATUSES
 
@@ -88,16 +88,13 @@ def decide_punish(state: State[S], line: int, config: KeeperConfig) -> Decision:
 def decide_claim(state: State[S], when: str) -> Decision:
     """Collects our pay from final rounds: after `each`, at the `end`, or `never`."""
     view = state.view
-    earned, claimed = view.final_claims.get(state.me, 0), view.claimed.get(state.me, 0)
-    collected = state.facts.get(CreditCollected, "credit-collected")
-    credit = view.credits.get(state.me, 0) - (collected.amount if collected else 0)
-    due = max(0, earned - claimed) + credit
+    due = view.claimable(state.me)
     if due <= 0:
-        return Decision("claim", f"claimed {claimed} wei, nothing more is final")
+        return Decision("claim", "nothing more is final")
     if when == "never" or (when == "end" and not is_over(view)):
         return Decision("claim", f"{due} wei can be claimed, waiting: {when}")
-    proof = _claim_proof(state) if earned else ()
-    claim = SendClaim(earned, view.credits.get(state.me, 0), proof)
+    earned = view.final_claims.get(state.me, 0)
+    claim = SendClaim(earned, due, _claim_proof(state) if earned else ())
     return Decision("claim", f"{due} wei can be claimed", (claim,))
 
 
