@@ -172,8 +172,9 @@ class SendCredit(Transaction):
 
 @dataclass(frozen=True, slots=True)
 class SendClaim(Transaction):
-    """Collect what is `due` (wei): pay up to `cumulative`, proven against the final claims root, and
-    credits. Without a proof only credits are collected.
+    """Collect `due` wei: pay up to `cumulative`, proven against the final claims root, and credits.
+
+    Without a proof only credits are collected.
     """
 
     cumulative: int
