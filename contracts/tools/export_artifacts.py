@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Builds the contracts and writes what the Python package ships of them: `sdk/atoll/chain/artifacts/{Name}.json`.
+"""Builds the contracts and writes what the Python package ships of them.
 
-Run it after every change of a contract; `--check` fails where the committed files differ from the sources.
+That is `sdk/atoll/chain/artifacts/{Name}.json`. Run it after every change of a contract; `--check`
+fails where the committed files differ from the sources.
 """
+# ruff: noqa: S603, T201 -- a command-line tool: it runs fixed commands and prints
 
 from __future__ import annotations
 
@@ -64,7 +66,8 @@ def artifacts() -> dict[str, str]:
     errors = all_errors([abi for abi, _ in parts.values()])
     return {
         f"{name}.json": json.dumps(
-            {"abi": with_errors(abi, errors), "bytecode": bytecode, "solc": SOLC, "evm": EVM}, indent=1
+            {"abi": with_errors(abi, errors), "bytecode": bytecode, "solc": SOLC, "evm": EVM},
+            indent=1,
         )
         + "\n"
         for name, (abi, bytecode) in parts.items()
@@ -72,15 +75,17 @@ def artifacts() -> dict[str, str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="compare with the committed files instead of writing")
+    parser = argparse.ArgumentParser(description="Writes the contracts' artefacts.")
+    parser.add_argument("--check", action="store_true", help="compare instead of writing")
     arguments = parser.parse_args()
-    subprocess.run([CONTRACTS / "tools" / "forge", "build", "--silent", "--skip", "test"], check=True)
+    forge = CONTRACTS / "tools" / "forge"
+    subprocess.run([forge, "build", "--silent", "--skip", "test"], check=True)
     wanted = artifacts()
     if arguments.check:
         stale = [name for name, text in wanted.items() if not same(TARGET / name, text)]
         if stale:
-            print(f"stale: {', '.join(stale)}; run: contracts/tools/export_artifacts.py", file=sys.stderr)
+            names = ", ".join(stale)
+            print(f"stale: {names}; run: contracts/tools/export_artifacts.py", file=sys.stderr)
         return 1 if stale else 0
     TARGET.mkdir(parents=True, exist_ok=True)
     for name, text in wanted.items():
