@@ -4,7 +4,6 @@ A message says what happened, with the numbers; `next_step` says what to do abou
 line prints both on one line each and exits with `exit_code`.
 """
 
-# ruff: noqa: N818 - the names say what happened
 from __future__ import annotations
 
 

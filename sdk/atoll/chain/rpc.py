@@ -26,7 +26,7 @@ LIMIT_EXCEEDED = -32005
 """EIP-1474: this endpoint is busy with us; another may not be."""
 
 
-class RpcRefused(ChainError):  # noqa: N818 - named like its family in atoll.errors
+class RpcRefused(ChainError):
     """A node understood a request and refused it.
 
     Attributes:
@@ -57,7 +57,7 @@ class _Endpoint:
         self.last_error = error
 
 
-class _NoAnswer(Exception):  # noqa: N818 - a signal inside this file, never seen outside
+class _NoAnswer(Exception):
     """One endpoint did not answer usefully."""
 
 

@@ -44,7 +44,7 @@ class Clock:
         return self.now
 
 
-class PowerCut(Exception):  # noqa: N818 - no error of ours
+class PowerCut(Exception):
     """The process ends here."""
 
 
