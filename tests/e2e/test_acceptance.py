@@ -10,20 +10,8 @@ from typing import Any
 
 from .conftest import check_books, faults, provider
 
-ARGUMENTS = [
-    "--providers",
-    "4",
-    "--verifiers",
-    "3",
-    "--rounds",
-    "4",
-    "--cheat",
-    "2:lazy",
-    "--cheat",
-    "3:sign-flip",
-    "--seed",
-    "7",
-]
+ARGUMENTS = ("--providers", "4", "--verifiers", "3", "--rounds", "4", "--seed", "7")
+CHEATS = ("--cheat", "2:lazy", "--cheat", "3:sign-flip")
 
 
 def _run(folder: Path) -> dict[str, Any]:
