@@ -76,6 +76,51 @@ def demo(report: Report = None, folder: Folder = None, json: Json = False) -> No
 
 
 @app.command()
+def up(
+    providers: Annotated[int, typer.Option(min=1, max=64)] = 3,
+    verifiers: Annotated[int, typer.Option(min=1, max=32)] = 3,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Of the chain.")] = 8545,
+    folder: Folder = None,
+) -> None:
+    """Start a network and leave it running, for jobs, providers and verifiers of your own."""
+    from atoll_devnet.standing import stand
+
+    asyncio.run(stand(_new_folder(folder), providers, verifiers, port))
+
+
+@app.command("fund")
+def fund_command(
+    account: Annotated[str, typer.Argument(help="Address of the account.")],
+    tokens: Annotated[int, typer.Option(min=0, help="Whole tokens.")] = 10_000,
+    rpc: Annotated[str, typer.Option(envvar="ATOLL_RPC")] = "http://127.0.0.1:8545",
+    deployment: Annotated[Path | None, typer.Option(envvar="ATOLL_DEPLOYMENT")] = None,
+    json: Json = False,
+) -> None:
+    """Give an account of a local network coin for gas, and tokens."""
+    from atoll_devnet.standing import give
+
+    if deployment is None:
+        raise ConfigError(
+            "which network is not said", next_step="pass --deployment FILE of `atoll devnet up`"
+        )
+    asyncio.run(give(account, tokens, rpc, deployment))
+    emit({"account": account, "tokens": tokens}, f"{account} has the money", as_json=json)
+
+
+@app.command()
+def up(
+    providers: Annotated[int, typer.Option(min=1, max=64)] = 4,
+    verifiers: Annotated[int, typer.Option(min=1, max=32)] = 3,
+    folder: Folder = None,
+    json: Json = False,
+) -> None:
+    """Start a network and leave it running, to submit jobs to; Ctrl-C ends it."""
+    from atoll_devnet.up import keep_up
+
+    asyncio.run(keep_up(_new_folder(folder), providers, verifiers, as_json=json))
+
+
+@app.command()
 def cheats(json: Json = False) -> None:
     """List the cheats that can be staged."""
     from atoll_devnet.cheats.catalogue import PROVIDER_CHEATS, VERIFIER_CHEATS
