@@ -108,19 +108,6 @@ def fund_command(
 
 
 @app.command()
-def up(
-    providers: Annotated[int, typer.Option(min=1, max=64)] = 4,
-    verifiers: Annotated[int, typer.Option(min=1, max=32)] = 3,
-    folder: Folder = None,
-    json: Json = False,
-) -> None:
-    """Start a network and leave it running, to submit jobs to; Ctrl-C ends it."""
-    from atoll_devnet.up import keep_up
-
-    asyncio.run(keep_up(_new_folder(folder), providers, verifiers, as_json=json))
-
-
-@app.command()
 def cheats(json: Json = False) -> None:
     """List the cheats that can be staged."""
     from atoll_devnet.cheats.catalogue import PROVIDER_CHEATS, VERIFIER_CHEATS
