@@ -20,10 +20,10 @@ from atoll.protocol.types import (
 )
 
 OFFENCES = {
-    Offence.SEAT_MISSED: "no commit or reveal",
-    Offence.REPORT: "a decided report",
-    Offence.VERIFIER_MISSED: "absent",
-    Offence.VERIFIER_CONTRADICTED: "contradicted",
+    Offence.SEAT_MISSED: "the chain: no commit or reveal",
+    Offence.REPORT: "the vote on a report",
+    Offence.VERIFIER_MISSED: "the chain: absent",
+    Offence.VERIFIER_CONTRADICTED: "the others' votes: contradicted",
 }
 """What `punish` was about, for a person."""
 PHASES = ("train", "reveal", "audit", "attest", "settle")

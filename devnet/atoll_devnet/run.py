@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,8 @@ from atoll_devnet.options import ManifestTask, RunOptions, text_paths
 from atoll_devnet.report import Outcome, build_report, slashed_honest, write_report
 
 CLOSED = frozenset({JobStatus.DONE, JobStatus.CANCELLED, JobStatus.EXPIRED})
+START_SECONDS = 300.0
+"""A job that has not opened by then will not: its members refuse it, and their logs say why."""
 QUIET_SECONDS = 30.0
 """After this long without an event, whoever has not claimed is taken to be gone."""
 MAX_SPEND = SUBMITTER_TOKENS
@@ -62,7 +64,7 @@ async def run(options: RunOptions, display: Display | None = None) -> Result:
         ChainError, StorageError: the network could not be started or watched.
     """
     async with start(options, display or Display()) as running:
-        await running.observer.run(is_over)
+        await running.observer.run(_watchful(running))
         return await finish(running, options)
 
 
@@ -121,6 +123,28 @@ def is_over(observer: Observer) -> bool:
     # Someone who is gone neither claims nor is waited for.
     quiet = asyncio.get_running_loop().time() - observer.quiet_since
     return quiet > QUIET_SECONDS
+
+
+def _watchful(running: Running) -> Callable[[Observer], bool]:
+    """`is_over`, which also notices a chain that ended and a job that nobody takes.
+
+    Raises ProcessFailed or ProtocolError then.
+    """
+    clock = asyncio.get_running_loop().time
+    started = clock()
+
+    def until(observer: Observer) -> bool:
+        running.cluster.check()
+        view = observer.view
+        opened = view is not None and view.state.status is not JobStatus.OPEN
+        if not opened and clock() - started > START_SECONDS:
+            raise ProtocolError(
+                f"the job did not start within {START_SECONDS:.0f} seconds",
+                next_step=f"read the members' logs: {running.cluster.folder}/*/log",
+            )
+        return is_over(observer)
+
+    return until
 
 
 async def finish(running: Running, options: RunOptions) -> Result:
