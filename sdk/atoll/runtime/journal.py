@@ -4,7 +4,7 @@ Rule of this file: a row is durable (`synchronous=FULL`) when a method returns, 
 never signed twice with different content: the UNIQUE constraint of `signed` sees to it, not care.
 """
 
-# ruff: noqa: N818 - the names say what happened
+
 from __future__ import annotations
 
 import sqlite3

@@ -4,7 +4,7 @@ Rule of this file: the worker never outlives the service (a thread waits for the
 ends the process), and a cancelled task costs the process, not the service.
 """
 
-# ruff: noqa: N818 - the names say what happened
+
 from __future__ import annotations
 
 import asyncio

@@ -42,7 +42,7 @@ MANIFEST = make_manifest()
 ME, SEAT, URL = address("provider 0"), SeatIndex(0), "http://127.0.0.1:4001"
 
 
-class Crash(Exception):  # noqa: N818 - what a kill looks like from inside
+class Crash(Exception):
     """The process ends here."""
 
 

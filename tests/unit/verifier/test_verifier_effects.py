@@ -1,0 +1,137 @@
+"""What a verifier makes of what it can and cannot fetch: missing is not malformed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from tests.unit.protocol.factories import SEAT, SLOT, ScriptedJob, digest, make_manifest, make_trace
+
+from atoll.errors import NotFound, TooLarge
+from atoll.protocol.types import ZERO_DIGEST
+from atoll.runtime.context import Context
+from atoll.runtime.journal import AlreadySigned, Journal
+from atoll.store.cid import DAG_CBOR, Cid
+from atoll.store.errors import MalformedDag
+from atoll.store.local import LocalStore
+from atoll_verifier.commands import DoCheck, DoLink, DoReplay, DoSign, SeatWork
+from atoll_verifier.effects import VerifierEffects
+from atoll_verifier.facts import KINDS, BallotSigned, LinkChecked, SeatChecked, SegmentReplayed
+from atoll_verifier.outcomes import ReplayOutcome
+
+MANIFEST = make_manifest()
+VIEW = ScriptedJob(MANIFEST).view
+DOCUMENT, REVEAL = make_trace(MANIFEST)
+
+
+@dataclass
+class Fetcher:
+    """Fetches nothing; fails as the test says."""
+
+    error: Exception | None = None
+    asked: list[tuple[Cid, list[str]]] = field(default_factory=list)
+
+    async def fetch(self, cid: Cid, max_bytes: int, prefer: list[str]) -> None:
+        self.asked.append((cid, prefer))
+        if self.error is not None:
+            raise self.error
+
+
+@dataclass
+class Worker:
+    result: Any = ""
+
+    async def run(self, function: str, *args: object) -> Any:
+        return self.result
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Any:
+    store = LocalStore(tmp_path / "store")
+    store.add_block(DOCUMENT.to_bytes(), DAG_CBOR)
+    return SimpleNamespace(
+        config=SimpleNamespace(store_dir=tmp_path / "store"),
+        chain=SimpleNamespace(calls=None),
+        store=store,
+        fetcher=Fetcher(),
+        worker=Worker(),
+        journal=Journal(tmp_path / "journal.sqlite", KINDS),
+    )
+
+
+def effects(context: Any) -> VerifierEffects:
+    return VerifierEffects(cast(Context, context))
+
+
+def work() -> SeatWork:
+    trace_cid = Cid.of(DOCUMENT.to_bytes(), DAG_CBOR).to_bytes()
+    return SeatWork(
+        what="3:1:2:abc",
+        slot=SLOT,
+        seat=SEAT,
+        reveal=replace(REVEAL, trace_cid=trace_cid),
+        gateway="http://provider:1",
+        data_seed=ZERO_DIGEST,
+        manifest=MANIFEST.to_bytes(),
+        opening=Cid.of(b"model").to_bytes(),
+        params_root=digest("params"),
+        optimiser_root=ZERO_DIGEST,
+    )
+
+
+@pytest.mark.parametrize("command", [DoCheck(work()), DoReplay(work(), 1), DoLink(work())])
+async def test_what_nobody_serves_is_not_found(context: Any, command: Any) -> None:
+    context.fetcher.error = NotFound("nobody")
+    with pytest.raises(NotFound):
+        await effects(context).run(VIEW, command)
+    assert len(context.journal.read(VIEW.job_id)) == 0
+
+
+@pytest.mark.parametrize("error", [TooLarge("too many bytes"), MalformedDag("not a file")])
+async def test_what_cannot_be_what_it_claims_is_a_fault(context: Any, error: Exception) -> None:
+    context.fetcher.error = error
+    carrier = effects(context)
+    (checked,) = (await carrier.run(VIEW, DoCheck(work()))).facts
+    (replayed,) = (await carrier.run(VIEW, DoReplay(work(), 1))).facts
+    (linked,) = (await carrier.run(VIEW, DoLink(work()))).facts
+    assert isinstance(checked, SeatChecked) and checked.fault == str(error)
+    assert isinstance(replayed, SegmentReplayed) and replayed.differs == str(error)
+    assert isinstance(linked, LinkChecked) and linked.fault == str(error)
+
+
+async def test_a_reveal_whose_cid_is_none_is_a_fault(context: Any) -> None:
+    broken = replace(work(), reveal=replace(work().reveal, update_cid=b"garbage"))
+    (checked,) = (await effects(context).run(VIEW, DoCheck(broken))).facts
+    assert isinstance(checked, SeatChecked) and checked.fault
+
+
+async def test_a_replay_asks_the_provider_first_and_is_measured(context: Any) -> None:
+    context.worker.result = ReplayOutcome("", digest("state"), digest("steps"), 5, 0.25)
+    (replayed,) = (await effects(context).run(VIEW, DoReplay(work(), 2))).facts
+    assert isinstance(replayed, SegmentReplayed)
+    assert (replayed.differs, replayed.step_root) == ("", digest("steps"))
+    ((cid, prefer),) = context.fetcher.asked
+    assert cid.to_bytes() == DOCUMENT.states[2]
+    assert prefer == ["http://provider:1"]
+    measures = context.journal.measures()[VIEW.job_id][0]
+    assert measures == {"replayed_steps": 5.0, "replayed_segments": 1.0, "replay_seconds": 0.25}
+
+
+async def test_the_update_of_a_diverged_seat_is_not_asked_for(context: Any) -> None:
+    diverged = replace(work(), reveal=replace(work().reveal, steps=7))
+    await effects(context).run(VIEW, DoCheck(diverged))
+    asked = [cid.to_bytes() for cid, _ in context.fetcher.asked]
+    assert asked == [diverged.reveal.trace_cid]
+
+
+async def test_another_ballot_for_the_same_audit_is_never_signed(context: Any) -> None:
+    carrier = effects(context)
+    signed = BallotSigned("3:1:abc:main", (), (), ZERO_DIGEST)
+    await carrier.run(VIEW, DoSign(signed))
+    await carrier.run(VIEW, DoSign(signed))
+    with pytest.raises(AlreadySigned):
+        await carrier.run(VIEW, DoSign(replace(signed, replay_root=digest("other"))))
+    assert context.journal.read(VIEW.job_id).all_of(BallotSigned) == [signed]
