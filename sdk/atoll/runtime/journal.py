@@ -4,7 +4,6 @@ Rule of this file: a row is durable (`synchronous=FULL`) when a method returns, 
 never signed twice with different content: the UNIQUE constraint of `signed` sees to it, not care.
 """
 
-
 from __future__ import annotations
 
 import sqlite3

@@ -4,7 +4,6 @@ Rule of this file: the worker never outlives the service (a thread waits for the
 ends the process), and a cancelled task costs the process, not the service.
 """
 
-
 from __future__ import annotations
 
 import asyncio
