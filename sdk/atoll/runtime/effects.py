@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from atoll.chain.calls import Call
-from atoll.chain.txqueue import TxStatus
 from atoll.errors import (
     InsufficientFunds,
     ManifestError,
@@ -117,7 +116,7 @@ class Effects:
 
     async def transact(self, view: JobView, key: str, call: Call) -> Done:
         """Sends what may happen once: asked for again it waits for the same transaction."""
-        return _mined(await self._send(f"{view.job_id}:{key}", call), view)
+        return await self._send(f"{view.job_id}:{key}", call)
 
     async def transact_again(self, view: JobView, key: str, call: Call) -> Done:
         """Sends what may be due again: a new transaction once the last one is in the view.
@@ -131,11 +130,15 @@ class Effects:
             if not settled or (status.block or 0) > view.block.number:
                 break
             serial += 1
-        return _mined(await self._send(f"{view.job_id}:{key}#{serial}", call), view)
+        return await self._send(f"{view.job_id}:{key}#{serial}", call)
 
-    async def _send(self, key: str, call: Call) -> TxStatus:
+    async def _send(self, key: str, call: Call) -> Done:
         await self.context.queue.submit(key, call, retry_failed=True)
-        return await self.context.queue.wait(key)
+        status = await self.context.queue.wait(key)
+        if status.block is not None:
+            return Done((), status.block)
+        # Someone else was first: that is in the view once it has reached the newest block.
+        return Done((), (await self.context.chain.head()).number)
 
     # --- blocks ---
 
@@ -304,11 +307,6 @@ class Effects:
         index = SeatIndex(command.index)  # a verifier's index for Role.VERIFIER: a plain number
         call = self.calls.credit(view.job_id, RoundIndex(command.round), command.role, index)
         return await self.transact_again(view, command.key, call)
-
-
-def _mined(status: TxStatus, view: JobView) -> Done:
-    """Overtaken transactions have no block: whoever was first is in the view soon."""
-    return Done((), status.block or view.block.number + 1)
 
 
 def _reason(job: int, round_: int | None) -> str:

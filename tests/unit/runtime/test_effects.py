@@ -39,9 +39,9 @@ ME = address("me")
 class Queue:
     """Mines what is submitted into the block that the test names."""
 
-    block: int = 50
+    block: int | None = 50
     calls: dict[str, Any] = field(default_factory=dict)
-    mined: dict[str, int] = field(default_factory=dict)
+    mined: dict[str, int | None] = field(default_factory=dict)
 
     async def submit(self, key: str, call: Any, *, retry_failed: bool = False) -> None:
         assert retry_failed
@@ -54,7 +54,7 @@ class Queue:
     def status(self, key: str) -> Any:
         if key not in self.mined:
             return None
-        return SimpleNamespace(has_effect=True, block=self.mined[key])
+        return SimpleNamespace(has_effect=self.mined[key] is not None, block=self.mined[key])
 
 
 class Calls:
@@ -74,6 +74,9 @@ class Chain:
     deployment: Any = field(
         default_factory=lambda: SimpleNamespace(addresses={"Stakes": address("stakes")})
     )
+
+    async def head(self) -> Any:
+        return SimpleNamespace(number=77)
 
     async def stake(self, account: str, role: Role) -> Any:
         return SimpleNamespace(active=self.active, locked=self.locked)
@@ -147,6 +150,12 @@ async def test_a_transaction_asked_for_again_is_the_same_until_the_view_has_its_
     assert list(context.queue.calls) == [f"{JOB}:poke:place#0"]
     await effects(context).run(view_at(50), SendPoke("place"))
     assert list(context.queue.calls) == [f"{JOB}:poke:place#0", f"{JOB}:poke:place#1"]
+
+
+async def test_what_another_did_first_is_waited_for_in_the_view(context: Any) -> None:
+    context.queue.block = None
+    done = await effects(context).run(view_at(10), SendPoke("place"))
+    assert done.block == 77
 
 
 async def test_a_claim_carries_its_proof(context: Any) -> None:
