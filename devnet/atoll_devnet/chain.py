@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import aiohttp
 
-from atoll.errors import ChainError
-from atoll_devnet.processes import Process, free_port
+from atoll.errors import ChainError, ConfigError
+from atoll_devnet.processes import Process, free_port, is_port_free
 from atoll_devnet.tools import find_anvil, find_ganache, find_node
 
 Backend = Literal["anvil", "ganache"]
@@ -39,22 +39,42 @@ class ChainConfig:
     port: int = 0
 
 
-class LocalChain:
+class Endpoint:
+    """A development chain that answers at `rpc_url`, whoever started it."""
+
+    def __init__(self, rpc_url: str, chain_id: int) -> None:
+        self.rpc_url = rpc_url
+        self.chain_id = chain_id
+
+    async def rpc(self, method: str, *params: object) -> Any:
+        """One JSON-RPC call.
+
+        Raises:
+            ChainError: no answer, or an error answer.
+        """
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session,
+                session.post(self.rpc_url, json=body) as response,
+            ):
+                answer = await response.json()
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise ChainError(f"the chain at {self.rpc_url} does not answer: {error}") from error
+        if "error" in answer:
+            raise ChainError(f"{method}: {answer['error'].get('message', answer['error'])}")
+        return answer["result"]
+
+
+class LocalChain(Endpoint):
     """One running development chain. The port survives `stop`, so that `start` continues it."""
 
     def __init__(self, config: ChainConfig) -> None:
         self.config = config
         self.port = config.port or free_port()
+        super().__init__(f"http://127.0.0.1:{self.port}", CHAIN_IDS[config.backend])
         config.folder.mkdir(parents=True, exist_ok=True)
         self._process = Process("the chain", self._command(), config.folder / "chain.log")
-
-    @property
-    def rpc_url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
-
-    @property
-    def chain_id(self) -> int:
-        return CHAIN_IDS[self.config.backend]
 
     @property
     def state_file(self) -> Path:
@@ -68,9 +88,14 @@ class LocalChain:
         """Starts the chain, from its saved state if there is one, and waits until it answers.
 
         Raises:
-            ConfigError: its program is missing.
+            ConfigError: its program is missing, or its port is in use.
             ChainError: it did not answer.
         """
+        if not is_port_free(self.port):
+            raise ConfigError(
+                f"port {self.port} on 127.0.0.1 is in use",
+                next_step="end the program that holds it, or choose another with --port",
+            )
         self._process.start()
         until = time.monotonic() + START_SECONDS
         while True:
@@ -93,25 +118,6 @@ class LocalChain:
     def check(self) -> None:
         """Raises ProcessFailed if the chain ended by itself."""
         self._process.check()
-
-    async def rpc(self, method: str, *params: object) -> Any:
-        """One JSON-RPC call.
-
-        Raises:
-            ChainError: no answer, or an error answer.
-        """
-        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
-        try:
-            async with (
-                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session,
-                session.post(self.rpc_url, json=body) as response,
-            ):
-                answer = await response.json()
-        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
-            raise ChainError(f"the chain at {self.rpc_url} does not answer: {error}") from error
-        if "error" in answer:
-            raise ChainError(f"{method}: {answer['error'].get('message', answer['error'])}")
-        return answer["result"]
 
     async def block_number(self) -> int:
         """Height of the newest block."""

@@ -41,6 +41,8 @@ class ClusterConfig:
         confirmations: blocks on top of an event before anyone acts on it.
         block_seconds: the chain's interval.
         deployment: what the contracts start with; None takes the development network's.
+        chain_port: 0 takes a free one.
+        in_order: members take the places of their numbers, and a job opens once all are in.
     """
 
     folder: Path
@@ -53,6 +55,8 @@ class ClusterConfig:
     confirmations: int = 1
     poll_interval_s: float = 0.25
     deployment: DeployConfig | None = None
+    chain_port: int = 0
+    in_order: bool = True
 
     def check(self) -> None:
         """Raises ConfigError when the numbers or the cheats do not fit together."""
@@ -121,7 +125,9 @@ class Cluster:
         self.config = config
         self.folder = config.folder.resolve()
         self.chain = LocalChain(
-            ChainConfig(self.folder / "chain", config.backend, config.block_seconds)
+            ChainConfig(
+                self.folder / "chain", config.backend, config.block_seconds, config.chain_port
+            )
         )
         self.providers: list[Member] = []
         self.verifiers: list[Member] = []
@@ -217,8 +223,9 @@ class Cluster:
         config_file.write_text(self._config_text(key, port), encoding="utf-8")
         command = [sys.executable, "-m", f"atoll_devnet.{role.name.lower()}"]
         command += ["--config", str(config_file)]
-        place = (index, self.config.providers, self.config.verifiers)
-        command += ["--place", *map(str, place)]
+        if self.config.in_order:
+            place = (index, self.config.providers, self.config.verifiers)
+            command += ["--place", *map(str, place)]
         command += ["--cheat", cheat] if cheat else []
         process = Process(f"{role.name.lower()} {index}", command, folder / "log")
         return Member(role, index, cheat, key.account, folder, port, process)

@@ -15,7 +15,7 @@ from atoll.chain.deploy import DeployConfig, deploy
 from atoll.chain.deployment import Deployment
 from atoll.errors import TransactionFailed
 from atoll.protocol.types import Address
-from atoll_devnet.chain import FAUCET_KEY, LocalChain
+from atoll_devnet.chain import FAUCET_KEY, Endpoint
 
 ETHER = 10**18
 GAS_MONEY = 100 * ETHER
@@ -39,12 +39,12 @@ def faucet() -> LocalAccount:
     return account
 
 
-async def deploy_contracts(chain: LocalChain, config: DeployConfig | None = None) -> Deployment:
+async def deploy_contracts(chain: Endpoint, config: DeployConfig | None = None) -> Deployment:
     """A new network; its whole token supply is the faucet's. Raises what `deploy` raises."""
     return await deploy(chain.rpc_url, faucet(), config)
 
 
-async def fund(chain: LocalChain, deployment: Deployment, grants: Sequence[Grant]) -> None:
+async def fund(chain: Endpoint, deployment: Deployment, grants: Sequence[Grant]) -> None:
     """Sends every account its gas money and tokens; returns when blocks hold all of it.
 
     Raises:
@@ -76,7 +76,7 @@ async def fund(chain: LocalChain, deployment: Deployment, grants: Sequence[Grant
         await _succeeded(chain, tx_hash)
 
 
-async def _succeeded(chain: LocalChain, tx_hash: str) -> None:
+async def _succeeded(chain: Endpoint, tx_hash: str) -> None:
     receipt = await chain.rpc("eth_getTransactionReceipt", tx_hash)
     while receipt is None or receipt.get("blockNumber") is None:
         await asyncio.sleep(POLL_SECONDS)
