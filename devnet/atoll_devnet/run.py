@@ -62,10 +62,18 @@ async def run(options: RunOptions, display: Display | None = None) -> Result:
     Raises:
         ConfigError: the options do not fit together.
         ChainError, StorageError: the network could not be started or watched.
+        ProtocolError: the job never started, or a party that did not cheat was slashed.
     """
     async with start(options, display or Display()) as running:
         await running.observer.run(_watchful(running))
-        return await finish(running, options)
+        result = await finish(running, options)
+    harmed = slashed_honest(result.report)
+    if harmed:
+        raise ProtocolError(
+            f"honest parties were slashed: {', '.join(harmed)}",
+            next_step=f"read the logs in {options.folder}",
+        )
+    return result
 
 
 @asynccontextmanager
@@ -159,12 +167,6 @@ async def finish(running: Running, options: RunOptions) -> Result:
     report = build_report(outcome)
     for path in {options.folder / "report.json", options.report or options.folder / "report.json"}:
         write_report(report, path)
-    harmed = slashed_honest(report)
-    if harmed:
-        raise ProtocolError(
-            f"honest parties were slashed: {', '.join(harmed)}",
-            next_step=f"read the logs in {options.folder}",
-        )
     return Result(report, sample, options.folder)
 
 
