@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -226,7 +228,7 @@ class Client:
         data = await asyncio.to_thread(self._prepare_data, request)
         numerics = request.numerics
         if numerics is None:
-            numerics = await asyncio.to_thread(_native_numerics)
+            numerics = await _machine_numerics()
         now = (await self.chain.head()).timestamp
         expiry = now + request.lifetime_s
         if request.recipe is not None:
@@ -412,9 +414,20 @@ def _not_open() -> ConfigError:
     return ConfigError("the client is not open", next_step="use it inside `async with`")
 
 
-def _native_numerics() -> NumericsSpec:
-    try:
-        from atoll.train.probe import native_numerics  # noqa: PLC0415
-    except ImportError as error:
-        raise missing_extra("writing a manifest") from error
-    return native_numerics()
+async def _machine_numerics() -> NumericsSpec:
+    if find_spec("torch") is None:
+        raise missing_extra("writing a manifest")
+    program = (sys.executable, "-m", "atoll.runtime.describe")
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*program, stdout=pipe, stderr=pipe)
+    printed, complaint = await process.communicate()
+    if process.returncode != 0:
+        last = complaint.decode(errors="replace").strip().rpartition("\n")[2]
+        raise ConfigError(
+            f"this machine's numerics could not be probed: {last}",
+            next_step=f"run {' '.join(program)} to see why",
+        )
+    document = json.loads(printed)
+    for name in ("code_digest", "probe_digest"):
+        document[name] = bytes.fromhex(document[name])
+    return NumericsSpec(**document)
