@@ -26,7 +26,7 @@ SOURCE = Path(__file__).with_name("kernels.c")
 BUILD_SECONDS = 120
 
 
-class BuildFailed(Exception):  # noqa: N818 - as the rest of the errors' names
+class BuildFailed(Exception):
     """There is no compiler here, or it could not build the kernels, or its result does not load."""
 
 

@@ -14,6 +14,7 @@ from atoll.numerics.build import BuildFailed, load_library
 from atoll.numerics.compiled import CompiledKernels
 from atoll.numerics.gemm import batched_product, choose_route
 from atoll.numerics.kernels import Engine, Kernels
+from atoll.numerics.memory import keep_freed_memory
 from atoll.numerics.reference import TorchKernels
 
 KERNELS_VARIABLE = "ATOLL_KERNELS"
@@ -48,6 +49,7 @@ def make_engine(
         chosen = choose_route(route, device)
     except ValueError as error:
         raise ConfigError(str(error), next_step="use route auto") from error
+    keep_freed_memory()
     engine = Engine(chosen, choose_kernels(kernels, device), batched_product(chosen, device))
     _log.info("exact numerics", route=chosen.name, kernels=engine.kernels.name, device=str(device))
     return engine

@@ -83,3 +83,37 @@ def test_roots_over_every_binade(
 ) -> None:
     x = positive_normals(4)
     assert worst_ulp(function(x), exact, x) <= bound
+
+
+def any_finite(seed: int) -> Tensor:
+    """fp32 of both signs with uniformly random bits, subnormals among them."""
+    generator = torch.Generator().manual_seed(seed)
+    words = torch.randint(0, 0x7F800000, (SAMPLES,), generator=generator).to(torch.int32)
+    subnormal = torch.randint(1, 0x00800000, (SAMPLES // 4,), generator=generator).to(torch.int32)
+    x = torch.cat((words, subnormal)).view(torch.float32)
+    return torch.cat((x, -x))
+
+
+def test_exp_and_sigmoid_of_any_finite_number() -> None:
+    x = any_finite(5)
+    inside = x[(x > elementary.EXP_UNDERFLOW) & (x < elementary.EXP_OVERFLOW)]
+    assert worst_ulp(elementary.exp(inside), mpmath.exp, inside) <= elementary.EXP_MAX_ULP
+    assert (elementary.exp(x[x < elementary.EXP_UNDERFLOW]) == 0).all()
+    assert elementary.exp(x[x > elementary.EXP_OVERFLOW]).isinf().all()
+    logistic = elementary.sigmoid(inside)
+    truth = lambda t: 1 / (1 + mpmath.exp(-t))  # noqa: E731 - a formula
+    assert worst_ulp(logistic, truth, inside) <= elementary.SIGMOID_MAX_ULP
+    assert elementary.sigmoid(x).isfinite().all()
+
+
+def test_no_result_is_subnormal() -> None:
+    x = any_finite(6)
+    for function in (elementary.exp, elementary.sigmoid, elementary.rsqrt):
+        found = function(x.abs() if function is elementary.rsqrt else x).abs()
+        assert ((found == 0) | (found >= 2.0**-126)).all()
+
+
+def test_roots_of_subnormals() -> None:
+    x = torch.tensor([2.0**-149, 2.0**-140, 1.1754942e-38])
+    assert worst_ulp(elementary.sqrt(x), mpmath.sqrt, x) <= 0.5
+    assert elementary.rsqrt(torch.zeros(1)).isinf().all()

@@ -1,0 +1,130 @@
+"""`atoll numerics`: compare this machine's bits with everybody's."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import structlog
+import typer
+
+from atoll.errors import AtollError, ConfigError, NumericsMismatch
+
+if TYPE_CHECKING:
+    from atoll.numerics.lab import LabResult
+
+app = typer.Typer(help="Exact numerics: compare this machine's bits.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Keeps `verify` a command of its own."""
+
+
+@app.command()
+def verify(
+    *,
+    width: Annotated[int | None, typer.Option(min=32, help="model width")] = None,
+    layers: Annotated[int | None, typer.Option(min=1, help="decoder layers")] = None,
+    seq: Annotated[int | None, typer.Option(min=2, max=4096, help="sequence length")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="training steps")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="of weights and data")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="adamw")] = None,
+    route: Annotated[str | None, typer.Option(help="auto, int8, fp32 or fp64")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads")] = None,
+    kernels: Annotated[str | None, typer.Option(help="auto, compiled or eager")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+) -> None:
+    """Trains a small model exactly and prints its digest; without options, under every setting."""
+    from atoll.numerics.lab import LabRun, Setting, run  # noqa: PLC0415 - loads torch
+
+    chosen_run = {
+        "width": width, "layers": layers, "seq": seq, "steps": steps, "seed": seed,
+        "optimizer": _known("optimizer", optimizer, ("adamw",)),
+    }  # fmt: skip
+    chosen_setting = {
+        "route": route, "threads": threads, "kernels": kernels,
+        "device": _known("device", device, ("cpu", "cuda")),
+    }  # fmt: skip
+    given_run = {name: value for name, value in chosen_run.items() if value is not None}
+    given_setting = {name: value for name, value in chosen_setting.items() if value is not None}
+    if not given_run and not given_setting:
+        _verify_matrix(as_json)
+        return
+    what = LabRun(**given_run)  # type: ignore[arg-type]
+    result = run(what, Setting(**given_setting))  # type: ignore[arg-type]
+    sys.stdout.write((json.dumps(asdict(result)) if as_json else _line(result)) + "\n")
+    _check(what.key, [result.digest])
+
+
+def _line(result: LabResult) -> str:
+    return (
+        f"{result.digest}  {result.route}, {result.kernels} kernels, {result.threads} threads, "
+        f"{result.isa}, {result.device}, {result.tokens_per_second:.0f} tokens/s"
+    )
+
+
+def _known(name: str, value: str | None, choices: tuple[str, ...]) -> str | None:
+    if value is not None and value not in choices:
+        raise ConfigError(f"unknown {name} {value!r}; known: {', '.join(choices)}")
+    return value
+
+
+def _verify_matrix(as_json: bool) -> None:
+    from atoll.numerics.lab import (  # noqa: PLC0415 - loads torch
+        LabResult,
+        LabRun,
+        expected_digest,
+        run_apart,
+        standard_matrix,
+    )  # fmt: skip
+
+    what = LabRun()
+    results: list[dict[str, object]] = []
+    digests = []
+    for setting in standard_matrix():
+        outcome = run_apart(what, setting)
+        caps = " ".join(f"{name}={value}" for name, value in setting.caps.items())
+        asked = f"{setting.route:5} {setting.kernels:9} {setting.threads} {setting.device} {caps}"
+        if isinstance(outcome, LabResult):
+            digests.append(outcome.digest)
+            results.append({"setting": asdict(setting), **asdict(outcome)})
+            line = f"{outcome.digest[:16]}  {asked} ({outcome.route}, {outcome.kernels})"
+        else:
+            results.append({"setting": asdict(setting), "unavailable": outcome})
+            line = f"{'not here':16}  {asked} ({outcome})"
+        if not as_json:
+            sys.stdout.write(line + "\n")
+            sys.stdout.flush()
+    expected = expected_digest(what)
+    if as_json:
+        agree = len(set(digests)) == 1 and expected in {None, digests[0]}
+        document = {"run": asdict(what), "expected": expected, "agree": agree, "results": results}
+        sys.stdout.write(json.dumps(document) + "\n")
+    _check(what.key, digests)
+
+
+def _check(key: str, digests: list[str]) -> None:
+    """Raises NumericsMismatch unless the digests are one, and the repository's where it has one."""
+    from atoll.numerics.lab import EXPECTED  # noqa: PLC0415 - loads torch
+
+    known: dict[str, str] = json.loads(EXPECTED.read_text())
+    wanted = set(digests) | ({known[key]} if key in known else set())
+    if len(wanted) > 1:
+        raise NumericsMismatch(
+            f"{len(set(digests))} digests here, {known.get(key, 'none')[:16]} expected",
+            next_step="report the output of `atoll numerics verify --json`, and use native mode",
+        )
+
+
+if __name__ == "__main__":
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    try:
+        app()
+    except AtollError as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(error.exit_code) from None
