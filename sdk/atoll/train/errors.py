@@ -1,6 +1,5 @@
 """What can go wrong with training data and states."""
 
-# ruff: noqa: N818 - the names say what happened
 from __future__ import annotations
 
 from atoll.errors import ConfigError, ProtocolError

@@ -40,7 +40,8 @@ def _layer_weights(params: Mapping[str, Tensor], layer: int) -> dict[str, Tensor
 def _attention(x_BTD: Tensor, weights: Mapping[str, Tensor], spec: ModelSpec, ops: Ops) -> Tensor:
     B, T, _ = x_BTD.shape
     d = spec.width // spec.heads
-    cos_Td, sin_Td = (table[:T] for table in rotary_tables(spec.seq, d, int(spec.rope_base)))
+    tables = rotary_tables(spec.seq, d, int(spec.rope_base))
+    cos_Td, sin_Td = (table[:T].to(x_BTD.device) for table in tables)
 
     names = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
     projected = ops.linears(x_BTD, [weights[name] for name in names])
