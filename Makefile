@@ -30,7 +30,8 @@ check: setup ## lint, types, import rules, formatting
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@contracts/tools/forge fmt --check
-	@contracts/tools/forge snapshot --check --tolerance 5 --no-match-test '(testFuzz|invariant)' > /dev/null
+	@contracts/tools/gas
+	@$(BIN)/python contracts/tools/export_artifacts.py --check
 
 bench: setup ## the figures, as JSON lines
 	@for script in bench/*.py; do $(BIN)/python $$script --json; done
