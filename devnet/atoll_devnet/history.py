@@ -89,7 +89,8 @@ class History:
     findings: dict[Address, int] = field(default_factory=lambda: defaultdict(int))
     offences: dict[Address, list[tuple[int, str]]] = field(default_factory=dict)
     """Rounds and reasons for which each account was punished."""
-    refunded: int = 0
+    refunded: int | None = None
+    """Wei; None until the refund, which may be of nothing."""
     status: JobStatus = JobStatus.NONE
     status_reason: str = ""
     circuit_broken: list[int] = field(default_factory=list)
@@ -218,7 +219,7 @@ class History:
         self.credited[event.account] += event.amount
 
     def _refunded(self, event: ev.Refunded, block: BlockRef) -> None:
-        self.refunded += event.amount
+        self.refunded = (self.refunded or 0) + event.amount
 
 
 _HANDLERS: dict[type, Callable[[History, Any, BlockRef], None]] = {

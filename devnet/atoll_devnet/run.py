@@ -160,7 +160,7 @@ async def finish(running: Running, options: RunOptions) -> Result:
     view = running.observer.view
     if view is None:
         raise ProtocolError("the job was never seen")
-    if not view.refunded:
+    if running.observer.history.refunded is None:
         await _refund(running, view)
     result_dir, sample = await _export(running, view, options.folder / "result")
     outcome = await _outcome(running, view, result_dir)
@@ -176,7 +176,7 @@ async def _refund(running: Running, view: JobView) -> None:
     except ChainError as error:
         running.observer.watched.display.line(f"no refund: {error}")
         return
-    await running.observer.run(lambda observer: bool(observer.view and observer.view.refunded))
+    await running.observer.run(lambda observer: observer.history.refunded is not None)
 
 
 async def _export(running: Running, view: JobView, folder: Path) -> tuple[Path | None, str]:
