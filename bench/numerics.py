@@ -1,0 +1,275 @@
+"""Exact mode against native PyTorch: op by op, whole steps, memory, and loss at equal tokens.
+
+    python bench/numerics.py [--width W --layers L --seq T --batch B --steps N] [--json]
+    python bench/numerics.py --loss 300 [--seeds 3] [--width W --layers L --seq T] [--json]
+
+Each mode runs in a process of its own with the same allocator setting, on one thread. The baseline
+is plain PyTorch: fused AdamW, scaled_dot_product_attention, fp32 (and bf16 autocast). Times are CPU
+seconds of the training thread, so that other work on the machine counts less; the best half of the
+steps is averaged. The last line of --json is the whole document.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from atoll.numerics.engine import make_engine
+from atoll.numerics.exact import ExactOps
+from atoll.numerics.kernels import Engine
+from atoll.numerics.memory import keep_freed_memory
+from atoll.protocol.manifest import InnerSpec, ModelSpec
+from atoll.train.init import initial_params
+from atoll.train.layout import param_shapes
+from atoll.train.model import forward
+from atoll.train.ops import NativeOps
+from atoll.train.state import GlobalState, SeatState
+from atoll.train.step import Recipe, inner_step, learning_rate
+
+MODES = ("native", "native-bf16", "exact", "exact-eager")
+Step = Callable[[torch.Tensor, int], float]
+
+
+class ModeFailed(Exception):
+    """A mode cannot run here: bf16 products kill the process on some virtual machines."""
+
+
+def main() -> None:
+    options = _options()
+    if options.mode:
+        print(json.dumps(_measure(options)))
+        return
+    document = _loss_document(options) if options.loss else _speed_document(options)
+    if not options.json:
+        print(_table(document))
+        return
+    print(json.dumps(document))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    for name, value in (("width", 128), ("layers", 4), ("seq", 128), ("batch", 8), ("steps", 6)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--loss", type=int, default=0, help="train so many steps, compare losses")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--lr", default="0.002")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--mode", choices=MODES, help="measure one mode, in this process")
+    return parser.parse_args()
+
+
+def _specs(options: argparse.Namespace) -> tuple[ModelSpec, InnerSpec]:
+    width, total = options.width, max(options.loss, options.steps)
+    heads = max(1, width // 64)
+    model = ModelSpec(
+        kind="llama", vocab=256, width=width, layers=options.layers, heads=heads, kv_heads=heads,
+        ffn=-(-8 * width // 3 // 64) * 64, seq=options.seq, tied=True, norm_eps="0.00001",
+        rope_base=10000,
+    )  # fmt: skip
+    inner = InnerSpec(
+        optimizer="adamw", lr=options.lr, beta1="0.9", beta2="0.95", eps="0.00000001",
+        weight_decay="0.1", clip="1", schedule="cosine", warmup_steps=min(20, total // 2),
+        steps=total, batch=options.batch, segment=total, micro_batch=options.batch,
+    )  # fmt: skip
+    return model, inner
+
+
+def _apart(options: argparse.Namespace, mode: str, **changes: object) -> dict[str, Any]:
+    names = ("width", "layers", "seq", "batch", "steps", "loss", "seed", "lr")
+    values = {name: getattr(options, name) for name in names} | changes
+    arguments = [f"--{name}={value}" for name, value in values.items()]
+    command = [sys.executable, __file__, f"--mode={mode}", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ModeFailed(f"{mode} ended with {done.returncode}: {done.stderr[-300:]}")
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def _speed_document(options: argparse.Namespace) -> dict[str, Any]:
+    found = {mode: _apart(options, mode) for mode in MODES if mode != "native-bf16"}
+    try:
+        found["native-bf16"] = _apart(options, "native-bf16")
+    except ModeFailed as error:
+        sys.stderr.write(f"{error}\n")
+    fastest_native = max(r["tokens_per_second"] for m, r in found.items() if "native" in m)
+    exact = found["exact"]["tokens_per_second"]
+    return {
+        "model": {n: getattr(options, n) for n in ("width", "layers", "seq", "batch")},
+        "step_speed_ratio": round(exact / found["native"]["tokens_per_second"], 3),
+        "ratio_to_fastest_native": round(exact / fastest_native, 3),
+        "memory_ratio": round(found["exact"]["peak_mib"] / found["native"]["peak_mib"], 3),
+        "modes": found,
+    }
+
+
+def _loss_document(options: argparse.Namespace) -> dict[str, Any]:
+    losses = {
+        mode: [_apart(options, mode, seed=seed)["validation_loss"] for seed in range(options.seeds)]
+        for mode in ("native", "exact")
+    }
+    means = {mode: statistics.mean(values) for mode, values in losses.items()}
+    return {
+        "model": {n: getattr(options, n) for n in ("width", "layers", "seq", "batch", "loss")},
+        "validation_loss": losses,
+        "mean": means,
+        "spread": {mode: max(values) - min(values) for mode, values in losses.items()},
+        "relative_difference": means["exact"] / means["native"] - 1,
+    }
+
+
+def _table(document: dict[str, Any]) -> str:
+    lines = [json.dumps({k: v for k, v in document.items() if k != "modes"}, indent=1)]
+    for mode, result in document.get("modes", {}).items():
+        head = f"{mode:12} {result['step_ms']:9.1f} ms  {result['tokens_per_second']:9.0f} tokens/s"
+        lines.append(f"{head}  {result['peak_mib']:7.0f} MiB")
+        lines += [f"    {name:22} {ms:9.2f} ms" for name, ms in result.get("ops_ms", {}).items()]
+    return "\n".join(lines)
+
+
+def _measure(options: argparse.Namespace) -> dict[str, Any]:
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    model, inner = _specs(options)
+    clock: dict[str, float] = {}
+    params = initial_params(param_shapes(model), seed=options.seed)
+    if "native" in options.mode:
+        step, evaluate = _native(model, inner, params, options)
+    else:
+        step, evaluate = _exact(model, inner, params, options, clock)
+    if options.loss:
+        return _losses(step, evaluate, options)
+    generator, times = torch.Generator().manual_seed(1), []
+    for index in range(options.steps + 1):
+        batch = torch.randint(0, 256, (options.batch, options.seq + 1), generator=generator)
+        start = time.thread_time()
+        step(batch, index)
+        times.append(time.thread_time() - start)
+        if index == 0:
+            clock.clear()
+    best = sorted(times[1:])[: max(1, options.steps // 2)]
+    seconds = statistics.mean(best)
+    return {
+        "step_ms": round(seconds * 1e3, 2),
+        "tokens_per_second": round(options.batch * options.seq / seconds, 1),
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "ops_ms": {
+            name: round(total / options.steps * 1e3, 2)
+            for name, total in sorted(clock.items(), key=lambda item: -item[1])
+        },
+    }
+
+
+def _native(
+    model: ModelSpec, inner: InnerSpec, params: dict[str, torch.Tensor], options: argparse.Namespace
+) -> tuple[Step, Callable[[torch.Tensor], float]]:
+    leaves = {name: p.requires_grad_() for name, p in params.items()}
+    groups = [
+        {"params": [p for p in leaves.values() if p.dim() > 1], "weight_decay": 0.1},
+        {"params": [p for p in leaves.values() if p.dim() == 1], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=1.0, betas=(0.9, 0.95), fused=True)
+
+    def loss_of(batch: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16, enabled=options.mode == "native-bf16"):
+            logits = forward(leaves, batch[:, :-1], model, NativeOps())
+            return NativeOps().cross_entropy(logits.float(), batch[:, 1:])
+
+    def step(batch: torch.Tensor, index: int) -> float:
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(index, inner, inner.steps)
+        loss = loss_of(batch)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(list(leaves.values()), float(inner.clip))
+        optimizer.step()
+        return loss.item()
+
+    def evaluate(batch: torch.Tensor) -> float:
+        with torch.no_grad():
+            return loss_of(batch).item()
+
+    return step, evaluate
+
+
+def _exact(
+    model: ModelSpec,
+    inner: InnerSpec,
+    params: dict[str, torch.Tensor],
+    options: argparse.Namespace,
+    clock: dict[str, float],
+) -> tuple[Step, Callable[[torch.Tensor], float]]:
+    engine = make_engine(kernels="eager" if options.mode == "exact-eager" else "auto")
+    recipe = Recipe(model, inner, inner.steps, ExactOps(_clocked(engine, clock)))
+    state = SeatState.opening(GlobalState(0, params, {}, {}), None)
+
+    def step(batch: torch.Tensor, index: int) -> float:
+        nonlocal state
+        outcome = inner_step(state, batch, index, recipe)
+        state = outcome.state
+        return outcome.loss
+
+    def evaluate(batch: torch.Tensor) -> float:
+        with torch.no_grad():
+            logits = forward(state.params, batch[:, :-1], model, recipe.ops)
+            return recipe.ops.cross_entropy(logits, batch[:, 1:]).item()
+
+    return step, evaluate
+
+
+def _clocked(engine: Engine, clock: dict[str, float]) -> Engine:
+    """The engine with each of its operations' time added up by name."""
+
+    def timed(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            start = time.thread_time()
+            result = function(*arguments, **named)
+            clock[name] = clock.get(name, 0.0) + time.thread_time() - start
+            return result
+
+        return call
+
+    kernels = engine.kernels
+    for name in (n for n in dir(kernels) if not n.startswith("_") and n != "name"):
+        setattr(kernels, name, timed(name, getattr(kernels, name)))
+    route = replace(engine.route, matmul=timed("int8 products", engine.route.matmul))
+    return replace(engine, route=route, batched=timed("attention products", engine.batched))
+
+
+def _losses(
+    step: Step, evaluate: Callable[[torch.Tensor], float], options: argparse.Namespace
+) -> dict[str, Any]:
+    """Trains on the standard library's own source, byte by byte, and evaluates on its end."""
+    import sysconfig
+    from pathlib import Path
+
+    folder = Path(sysconfig.get_paths()["stdlib"])
+    text = b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))
+    tokens = torch.frombuffer(bytearray(text), dtype=torch.uint8).long()
+    split = len(tokens) * 19 // 20
+
+    def draw(low: int, high: int, generator: torch.Generator) -> torch.Tensor:
+        starts = torch.randint(low, high - options.seq - 1, (options.batch,), generator=generator)
+        return torch.stack([tokens[s : s + options.seq + 1] for s in starts.tolist()])
+
+    training = torch.Generator().manual_seed(100 + options.seed)
+    for index in range(options.loss):
+        step(draw(0, split, training), index)
+    held_out = torch.Generator().manual_seed(7)
+    values = [evaluate(draw(split, len(tokens), held_out)) for _ in range(16)]
+    return {"validation_loss": statistics.mean(values)}
+
+
+if __name__ == "__main__":
+    main()
