@@ -17,7 +17,7 @@ LEASH = Path(__file__).with_name("leash.py")
 STOP_SECONDS = 8.0
 
 
-class ProcessFailed(AtollError):  # noqa: N818 - named like its family
+class ProcessFailed(AtollError):
     """A process of the local network ended by itself."""
 
 

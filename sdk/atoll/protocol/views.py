@@ -468,8 +468,9 @@ class JobView:
             return now >= state.deadline
         if state.phase is Phase.CLOSED or state.status is JobStatus.NONE:
             return False
-        terms = self.require_terms()
-        return now >= terms.expiry or (state.phase is Phase.WAITING and self._can_open(terms))
+        terms, is_waiting = self.require_terms(), state.phase is Phase.WAITING
+        ends = now >= terms.expiry or (is_waiting and self.cancel_requested)
+        return ends or (is_waiting and self._can_open(terms))
 
     def _has_quorum(self) -> bool:
         """Some verdict has its quorum, and so another window in which to be settled."""

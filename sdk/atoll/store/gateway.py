@@ -48,7 +48,7 @@ class GatewayConfig:
     bytes_per_s: float | None = None
 
 
-class _Refusal(Exception):  # noqa: N818
+class _Refusal(Exception):
     """Ends a request with a status and a line of text."""
 
     def __init__(self, status: int, reason: str) -> None:

@@ -605,6 +605,13 @@ def test_waiting_ends_with_enough_members_of_whom_a_quorum_is_ready() -> None:
     assert job.view.is_poke_due(TERMS.expiry, 0)
 
 
+def test_a_cancelled_job_that_waits_is_closed_by_a_poke() -> None:
+    job = ScriptedJob(MANIFEST, providers=1, verifiers=0)
+    assert not job.view.is_poke_due(job.now, job.number)
+    job.emit(ev.CancelRequested(JOB))
+    assert job.view.is_poke_due(job.now, job.number)
+
+
 # --- duties ---
 
 
