@@ -21,6 +21,8 @@ MNEMONIC = "test test test test test test test test test test test junk"
 FAUCET_KEY = "0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80"
 """First account of `MNEMONIC`: known to everyone, rich on every development chain, nowhere else."""
 START_SECONDS = 60.0
+KEPT_STATES = 256
+"""Of old blocks, in memory; Anvil would otherwise write every state to disk, gigabytes of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,7 @@ class LocalChain(Endpoint):
                 *("--chain-id", str(self.chain_id), "--block-time", str(config.block_seconds)),
                 *("--accounts", "1", "--balance", "1000000000", "--mnemonic", MNEMONIC),
                 *("--state", str(self.state_file), "--hardfork", "shanghai"),
-                *("--order", "fifo"),
+                *("--order", "fifo", "--prune-history", str(KEPT_STATES)),
             ]
         # Ganache's interval is whole seconds.
         return [

@@ -62,7 +62,7 @@ def start_anvil(*options: str) -> Anvil:
         # Between finding a free port and taking it, somebody else may have taken it.
         port = free_port()
         process = subprocess.Popen(
-            [str(binary), "--silent", "--port", str(port), *options],
+            [str(binary), "--silent", "--port", str(port), "--prune-history", "256", *options],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
