@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -112,6 +113,15 @@ def test_a_run_that_cannot_be(arguments: list[str], words: tuple[str, ...], tmp_
 def test_a_missing_anvil(tmp_path: Path) -> None:
     done = atoll("devnet", "run", "--folder", str(tmp_path / "run"), ATOLL_ANVIL="/no/anvil")
     assert_refused(done, 2, "/no/anvil", "ATOLL_ANVIL")
+
+
+def test_a_port_in_use(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = atoll("devnet", "up", "--port", port, "--folder", str(tmp_path / "net"))
+    assert_refused(done, 2, port, "in use")
 
 
 async def test_a_job_nobody_pays_for(
