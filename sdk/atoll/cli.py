@@ -33,6 +33,7 @@ MOUNTED = {
     "node": "atoll.commands.node",
     "verifier": "atoll.commands.verifier",
     "store": "atoll.store.cli",
+    "numerics": "atoll.numerics.cli",
     "devnet": "atoll_devnet.cli",
 }
 """Loaded by name: a service's package may import atoll, never the other way round."""

@@ -72,7 +72,7 @@ def _check_cid(cid: bytes) -> bytes:
 
 CidBytes = Annotated[bytes, AfterValidator(_check_cid)]
 DigestBytes = Annotated[Digest, Field(min_length=32, max_length=32)]
-Exponent = Annotated[int, Field(ge=-60, le=30)]
+Exponent = Annotated[int, Field(ge=-60, le=0)]
 
 
 class _Spec(BaseModel):

@@ -9,6 +9,9 @@ from atoll.protocol.types import Digest
 
 REPLAYED = (
     "aggregate/codec.py",
+    "aggregate/grid.py",
+    "aggregate/header.py",
+    "aggregate/layout.py",
     "numerics/acceptance.py",
     "numerics/attention.py",
     "numerics/build.py",
