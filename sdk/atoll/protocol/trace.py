@@ -202,7 +202,7 @@ class TraceDocument:
         except ValueError as error:
             raise _fail(str(error)) from error
         top = _fields(plain, _TOP_FIELDS)
-        if top["version"] != TRACE_VERSION:
+        if top["version"] != TRACE_VERSION or isinstance(top["version"], bool):
             raise _fail(f"version {top['version']}, not {TRACE_VERSION}")
         domain = Domain(_integer(top["chain_id"], 64), _address(top["rounds"]))
         slot = Slot(

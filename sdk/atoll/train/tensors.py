@@ -26,6 +26,7 @@ import torch
 from dag_cbor import IPLDKind
 from torch import Tensor
 
+from atoll.protocol.canonical import decode
 from atoll.protocol.hashing import sha256 as sha256_digest
 from atoll.protocol.merkle import merkle_root
 from atoll.protocol.types import ZERO_DIGEST, Digest
@@ -137,12 +138,11 @@ def _read_header(kind: str, view: memoryview) -> tuple[Fields, list[tuple[str, s
         raise MalformedState(f"{kind}: header of {length} bytes does not fit")
     raw = bytes(view[start : start + length])
     try:
-        header = dag_cbor.decode(raw)
-        canonical = dag_cbor.encode(header) == raw
-    except Exception as error:  # the decoder raises many types; all mean the same here
-        raise MalformedState(f"{kind}: header is not DAG-CBOR ({type(error).__name__})") from error
-    if not canonical or not isinstance(header, dict):
-        raise MalformedState(f"{kind}: header is not canonical DAG-CBOR")
+        header = decode(raw, MAX_HEADER_BYTES)
+    except ValueError as error:
+        raise MalformedState(f"{kind}: header is {error}") from error
+    if not isinstance(header, dict):
+        raise MalformedState(f"{kind}: header is not a map")
     if set(header) != {"fields", "kind", "tensors"} or header["kind"] != kind:
         raise MalformedState(f"{kind}: header names another kind of document")
     return (
