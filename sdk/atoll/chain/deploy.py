@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -21,7 +22,7 @@ from web3.utils import get_create_address
 from atoll.chain.abi import input_types, load_artifact, registry
 from atoll.chain.deployment import Deployment
 from atoll.chain.rpc import FailoverProvider, RpcRefused, request
-from atoll.errors import ChainError, InsufficientFunds, TransactionFailed
+from atoll.errors import ChainError, InsufficientFunds, RpcUnavailable, TransactionFailed
 from atoll.protocol.types import Address
 
 ETHER = 10**18
@@ -216,7 +217,9 @@ class _Deployer:
 
     async def _mined(self, step: _Step, tx_hash: str) -> int:
         while True:
-            receipt = await self._ask("eth_getTransactionReceipt", tx_hash)
+            receipt = None
+            with suppress(RpcUnavailable):  # busy for a moment; the deployment's timeout bounds it
+                receipt = await self._ask("eth_getTransactionReceipt", tx_hash)
             if receipt is not None and receipt.get("blockNumber") is not None:
                 break
             await asyncio.sleep(POLL_SECONDS)
