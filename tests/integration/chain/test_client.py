@@ -325,7 +325,7 @@ async def test_a_chain_out_of_reach_is_said_when_opening(bench: Bench) -> None:
 async def test_missing_torch_is_said_with_the_next_command(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "atoll.train.probe", None)
+    monkeypatch.setattr("atoll.client.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="needs torch") as caught:
         await bench.client.prepare(replace(bench.request, numerics=None))
     assert caught.value.next_step == "pip install 'atoll[train]'"
