@@ -23,7 +23,7 @@ from atoll_devnet.run import Result, run
 E2E = Path(__file__).parent
 GENEROUS = Windows(train=150, reveal=60, report=240, confirm=150, attest=100, dispute=2)
 """No window ends before its work on a busy machine; a window that everyone meets costs nothing."""
-BRISK = Windows(train=40, reveal=15, report=90, confirm=60, attest=60, dispute=2)
+BRISK = Windows(train=40, reveal=15, report=60, confirm=40, attest=40, dispute=2)
 """For runs in which someone lets a window pass."""
 
 Runner = Callable[[RunOptions], Any]
