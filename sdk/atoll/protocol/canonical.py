@@ -61,7 +61,7 @@ def _check_depth(data: bytes) -> None:
             position += size
         elif major in {_LIST, _MAP, _TAG}:
             open_items.append(1 if major == _TAG else size * (2 if major == _MAP else 1))
-            if len(open_items) > MAX_DEPTH:
+            if len(open_items) > MAX_DEPTH + 1:  # the first is the document itself
                 raise ValueError(f"not DAG-CBOR: nested deeper than {MAX_DEPTH}")
 
 

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from tests.unit.protocol.factories import cid, make_manifest
 
 from atoll.errors import ManifestError
+from atoll.protocol import canonical
 from atoll.protocol.hashing import sha256, terms_hash
 from atoll.protocol.manifest import MAX_MANIFEST_BYTES, Manifest
 from atoll.protocol.presets import Members, draws_for_coverage, robust_f
@@ -120,6 +121,16 @@ def test_deep_nesting_costs_nothing_whatever_the_recursion_limit() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert b"nested deeper" in done.stdout
+
+
+@pytest.mark.parametrize(("depth", "is_read"), [(32, True), (33, False)])
+def test_nesting_has_a_limit(depth: int, is_read: bool) -> None:
+    data = b"\x81" * (depth - 1) + b"\x80"
+    if is_read:
+        assert canonical.encode(canonical.decode(data, 100)) == data
+    else:
+        with pytest.raises(ValueError, match="nested deeper than 32"):
+            canonical.decode(data, 100)
 
 
 def test_keys_in_another_order_are_refused() -> None:
