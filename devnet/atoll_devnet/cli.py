@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from atoll.commands.output import Json, emit
+from atoll.commands.output import Json, Numerics, emit
 from atoll.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def run_command(
         float, typer.Option(min=0.0, max=1.0, help="Share of the segments that is replayed.")
     ] = 0.5,
     seed: Annotated[int, typer.Option(min=0, help="Of the first weights.")] = 0,
+    numerics: Numerics = "exact",
     chain: Annotated[str, typer.Option(help="anvil or ganache.")] = "anvil",
     report: Report = None,
     folder: Folder = None,
@@ -52,7 +53,13 @@ def run_command(
 
     if chain not in {"anvil", "ganache"}:
         raise ConfigError(f"no chain is called {chain!r}", next_step="use --chain anvil or ganache")
-    job = JobOptions(rounds=rounds, coverage=coverage, seed=seed, data=tuple(data or ()))
+    job = JobOptions(
+        rounds=rounds,
+        coverage=coverage,
+        seed=seed,
+        numerics=numerics,
+        data=tuple(data or ()),
+    )
     options = RunOptions(
         folder=_new_folder(folder),
         providers=providers,

@@ -15,7 +15,7 @@ from atoll.train.data import open_tokenizer, prepare_dataset
 from atoll.train.evaluate import evaluate
 from atoll.train.generate import Sampling, generate
 from atoll.train.init import initial_global_state
-from atoll.train.probe import configure_native, native_numerics
+from atoll.train.probe import configure_native, numerics_spec
 from atoll.train.round import read_global_state
 from atoll_devnet.options import SEGMENTS, ManifestTask
 
@@ -39,7 +39,7 @@ def make_manifest(task: ManifestTask) -> bytes:
     manifest = demo_manifest(
         DemoConfig(
             data=spec,
-            numerics=native_numerics(),
+            numerics=numerics_spec(job.numerics),
             expiry=now + job.expires_in,
             created=now,
             name="devnet",

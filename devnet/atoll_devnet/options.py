@@ -10,6 +10,7 @@ from pathlib import Path
 from atoll.errors import ConfigError
 from atoll.protocol.manifest import ModelSpec
 from atoll.protocol.presets import Members, Money, Windows
+from atoll.protocol.types import NumericsMode
 from atoll_devnet.chain import Backend
 
 SEGMENTS = 8
@@ -21,6 +22,7 @@ class JobOptions:
     """The job that a run submits; what is None follows from the network's size.
 
     Attributes:
+        numerics: how replays compare.
         data: files and folders with text; empty takes the standard library's source.
         max_tokens: no more of the text than this.
         segment: inner steps of a segment; a round has `SEGMENTS` of them.
@@ -30,6 +32,7 @@ class JobOptions:
     rounds: int = 4
     coverage: float = 0.5
     seed: int = 0
+    numerics: NumericsMode = "exact"
     data: tuple[Path, ...] = ()
     max_tokens: int = 2_000_000
     eval_batches: int = 16

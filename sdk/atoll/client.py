@@ -39,7 +39,7 @@ from atoll.jobs import tokens
 from atoll.protocol.events import JobCreated
 from atoll.protocol.manifest import DataSpec, Manifest, NumericsSpec
 from atoll.protocol.presets import DemoConfig, demo_manifest
-from atoll.protocol.types import Address, JobId
+from atoll.protocol.types import Address, JobId, NumericsMode
 from atoll.store.cid import DAG_CBOR, Cid
 from atoll.store.fetch import Fetcher
 from atoll.store.gateway import Gateway
@@ -81,7 +81,7 @@ class JobRequest:
         recipe: every other choice; its `data`, `numerics`, `expiry` and `created` are filled in.
         suffixes: of the files taken from folders; None takes all.
         max_tokens: reads no further once it has that many.
-        numerics: what replays are compared by; None asks this machine, which needs torch.
+        numerics: how replays compare; a mode's name asks this machine, which needs torch.
     """
 
     data: tuple[Path, ...]
@@ -90,7 +90,7 @@ class JobRequest:
     suffixes: frozenset[str] | None = None
     max_tokens: int | None = None
     eval_batches: int = 8
-    numerics: NumericsSpec | None = None
+    numerics: NumericsSpec | NumericsMode = "exact"
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +227,8 @@ class Client:
         """
         data = await asyncio.to_thread(self._prepare_data, request)
         numerics = request.numerics
-        if numerics is None:
-            numerics = await _machine_numerics()
+        if not isinstance(numerics, NumericsSpec):
+            numerics = await _machine_numerics(numerics)
         now = (await self.chain.head()).timestamp
         expiry = now + request.lifetime_s
         if request.recipe is not None:
@@ -414,10 +414,10 @@ def _not_open() -> ConfigError:
     return ConfigError("the client is not open", next_step="use it inside `async with`")
 
 
-async def _machine_numerics() -> NumericsSpec:
+async def _machine_numerics(mode: NumericsMode) -> NumericsSpec:
     if find_spec("torch") is None:
         raise missing_extra("writing a manifest")
-    program = (sys.executable, "-m", "atoll.runtime.describe")
+    program = (sys.executable, "-m", "atoll.runtime.describe", mode)
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*program, stdout=pipe, stderr=pipe)
     printed, complaint = await process.communicate()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,7 +20,7 @@ from atoll.commands.network import (
     PasswordFile,
     Rpc,
 )
-from atoll.commands.output import Json, emit, say
+from atoll.commands.output import Json, Numerics, emit, say
 from atoll.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -47,6 +47,7 @@ def submit(
     seats: Annotated[int, typer.Option(min=1, max=256, help="Providers at most.")] = 4,
     coverage: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.5,
     seed: Annotated[int, typer.Option(min=0, help="Of the first weights.")] = 0,
+    numerics: Numerics = "exact",
     max_spend: Annotated[float, typer.Option(help="Tokens that are never exceeded.")] = 100.0,
     hours: Annotated[float, typer.Option(help="Until the job may be closed unfinished.")] = 24.0,
     detach: Annotated[bool, typer.Option(help="Do not stay to serve the data and watch.")] = False,
@@ -70,7 +71,8 @@ def submit(
             if manifest is not None:
                 wanted: Manifest | JobRequest = _read_manifest(manifest)
             else:
-                wanted = _request(tuple(data or ()), rounds, seats, coverage, seed, hours)
+                request = _request(tuple(data or ()), rounds, seats, coverage, seed, hours)
+                wanted = replace(request, numerics=numerics)
             job = await client.submit(wanted, max_spend=int(max_spend * ETHER))
             emit({"job": job.id, "handle": job.to_json()}, f"job {job.id}", as_json=json)
             if not detach:

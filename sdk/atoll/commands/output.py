@@ -9,7 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
+from atoll.protocol.types import NumericsMode
+
 Json = Annotated[bool, typer.Option("--json", help="Print data as JSON, and nothing else.")]
+Numerics = Annotated[NumericsMode, typer.Option(help="How a replay is compared with its trace.")]
 
 
 def emit(data: Any, text: str, *, as_json: bool) -> None:

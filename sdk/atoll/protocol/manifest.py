@@ -31,7 +31,7 @@ from atoll.protocol.canonical import dag_cbor_cid, decode, encode, is_cid
 from atoll.protocol.hashing import sha256, terms_hash
 from atoll.protocol.prf import batch_offsets
 from atoll.protocol.terms import check_terms, terms_from_plain, terms_to_plain
-from atoll.protocol.types import Digest, RoundIndex, SeatIndex, Terms
+from atoll.protocol.types import Digest, NumericsMode, RoundIndex, SeatIndex, Terms
 
 MANIFEST_VERSION: Final = 1
 MAX_MANIFEST_BYTES: Final = 16 * 1024
@@ -106,7 +106,7 @@ class ModelSpec(_Spec):
 class NumericsSpec(_Spec):
     """How replays compare, and what a machine must reproduce before it may take part."""
 
-    mode: Literal["native", "exact", "tolerant"]
+    mode: NumericsMode
     software_class: Annotated[str, Field(max_length=256)]
     code_digest: DigestBytes
     probe_digest: DigestBytes

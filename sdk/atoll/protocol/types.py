@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NewType
+from typing import Literal, NewType, TypeAlias
 
 JobId = NewType("JobId", int)
 RoundIndex = NewType("RoundIndex", int)
@@ -24,6 +24,8 @@ Digest = NewType("Digest", bytes)
 Bitmap = NewType("Bitmap", int)
 """256 bits; bit i speaks of seat, verifier or report i."""
 Wei = NewType("Wei", int)
+NumericsMode: TypeAlias = Literal["exact", "native", "tolerant"]
+"""How a replay is compared with its trace."""
 
 ZERO_DIGEST = Digest(bytes(32))
 NO_SEGMENT = SegmentIndex(0xFFFF)

@@ -1,4 +1,4 @@
-"""Prints the numerics that workers reproduce on this machine: `python -m atoll.runtime.describe`.
+"""Prints the numerics that workers reproduce here: `python -m atoll.runtime.describe MODE`.
 
 A program of its own, because bits depend on settings of torch that a caller's process keeps.
 """
@@ -7,14 +7,20 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import get_args
 
-from atoll.train.probe import configure_native, native_numerics
+from atoll.protocol.types import NumericsMode
+from atoll.train.probe import configure_native, numerics_spec
 
 
 def main() -> None:
     """Writes one JSON object; digests in hex."""
+    known: tuple[NumericsMode, ...] = get_args(NumericsMode)
+    modes = [mode for mode in known if sys.argv[1:] == [mode]]
+    if not modes:
+        sys.exit(f"usage: python -m atoll.runtime.describe {'|'.join(known)}")
     configure_native()
-    numerics = native_numerics()
+    numerics = numerics_spec(modes[0])
     document = {
         "mode": numerics.mode,
         "software_class": numerics.software_class,

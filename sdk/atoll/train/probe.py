@@ -10,7 +10,7 @@ import torch
 from atoll.errors import NumericsMismatch
 from atoll.protocol.manifest import InnerSpec, Manifest, ModelSpec, NumericsSpec
 from atoll.protocol.prf import batch_offsets
-from atoll.protocol.types import Digest, SeatIndex
+from atoll.protocol.types import Digest, NumericsMode, SeatIndex
 from atoll.train.code import code_digest
 from atoll.train.init import initial_params
 from atoll.train.layout import param_shapes
@@ -44,7 +44,7 @@ def software_class() -> str:
 
 
 @lru_cache(maxsize=2)
-def probe_digest(mode: str = "native") -> Digest:
+def probe_digest(mode: NumericsMode) -> Digest:
     """The state digest after two steps of a fixed micro-model."""
     params = initial_params(param_shapes(_MODEL), seed=0)
     state = SeatState.opening(GlobalState(0, params, {}, {}), None)
@@ -59,23 +59,19 @@ def probe_digest(mode: str = "native") -> Digest:
     return state.digest()
 
 
-def native_numerics() -> NumericsSpec:
-    """What a manifest made on this machine says about numerics."""
-    return NumericsSpec(
-        mode="native",
-        software_class=software_class(),
-        code_digest=code_digest(),
-        probe_digest=probe_digest(),
-    )
+def numerics_spec(mode: NumericsMode = "exact") -> NumericsSpec:
+    """What a manifest made on this machine says about numerics.
 
+    In exact mode it says the same on every machine: there is no software class.
 
-def exact_numerics() -> NumericsSpec:
-    """The same on every machine: exact mode has no software class."""
+    Raises:
+        ManifestError: this version lacks the mode.
+    """
     return NumericsSpec(
-        mode="exact",
-        software_class="any",
+        mode=mode,
+        software_class="any" if mode == "exact" else software_class(),
         code_digest=code_digest(),
-        probe_digest=probe_digest("exact"),
+        probe_digest=probe_digest(mode),
     )
 
 

@@ -24,7 +24,7 @@ from atoll.store.cid import Cid
 from atoll.store.local import LocalStore
 from atoll.train.data import prepare_dataset
 from atoll.train.init import initial_global_state
-from atoll.train.probe import native_numerics
+from atoll.train.probe import numerics_spec
 from atoll.train.replay import ReplayTask, SegmentReplay, opening_digest, replay_segment
 from atoll.train.round import TrainedRound, TrainTask
 from atoll.train.state import GlobalState, SeatState
@@ -106,7 +106,7 @@ def make_job(folder: Path) -> Job:
                 eval_batches=2,
                 tokenizer_cid=data.tokenizer_cid,
             ),
-            numerics=native_numerics(),
+            numerics=numerics_spec("native"),
             expiry=1 << 40,
             steps=8,
             segment=2,

@@ -21,7 +21,7 @@ def exact_recipe(**changes: object) -> Recipe:
 
 
 def exact_job(job: Job) -> Job:
-    return job.with_numerics(probe.exact_numerics())
+    return job.with_numerics(probe.numerics_spec("exact"))
 
 
 def test_the_mode_is_named_by_the_manifest() -> None:
@@ -56,7 +56,7 @@ def test_a_round_in_exact_mode_replays(job: Job) -> None:
 
 
 def test_thread_count_is_no_part_of_exact_numerics(job: Job) -> None:
-    numerics = probe.exact_numerics()
+    numerics = probe.numerics_spec("exact")
     assert numerics.software_class == "any"
     torch.set_num_threads(2)
     try:
@@ -67,6 +67,6 @@ def test_thread_count_is_no_part_of_exact_numerics(job: Job) -> None:
 
 
 def test_a_machine_with_other_bits_is_refused(job: Job) -> None:
-    numerics = probe.exact_numerics().model_copy(update={"probe_digest": bytes(32)})
+    numerics = probe.numerics_spec("exact").model_copy(update={"probe_digest": bytes(32)})
     with pytest.raises(NumericsMismatch, match="probe steps"):
         probe.check_environment(job.with_numerics(numerics).manifest)
