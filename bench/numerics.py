@@ -31,7 +31,7 @@ from atoll.numerics.kernels import Engine
 from atoll.numerics.memory import keep_freed_memory
 from atoll.protocol.manifest import InnerSpec, ModelSpec
 from atoll.train.init import initial_params
-from atoll.train.layout import param_shapes
+from atoll.train.layout import optimiser_layout, param_shapes
 from atoll.train.model import forward
 from atoll.train.ops import NativeOps
 from atoll.train.state import GlobalState, SeatState
@@ -218,7 +218,8 @@ def _exact(
 ) -> tuple[Step, Callable[[torch.Tensor], float]]:
     engine = make_engine(kernels="eager" if options.mode == "exact-eager" else "auto")
     recipe = Recipe(model, inner, inner.steps, ExactOps(_clocked(engine, clock)))
-    state = SeatState.opening(GlobalState(0, params, {}, {}), None)
+    layout = optimiser_layout(param_shapes(model), inner)
+    state = SeatState.opening(GlobalState(0, params, {}, {}), None, layout)
 
     def step(batch: torch.Tensor, index: int) -> float:
         nonlocal state

@@ -30,7 +30,7 @@ class ProviderEffects(Effects):
         }
 
     async def _train(self, view: JobView, command: DoTrain) -> Done:
-        limit = max_state_bytes(Manifest.from_bytes(command.manifest).model)
+        limit = max_state_bytes(Manifest.from_bytes(command.manifest))
         for cid in command.extra:
             await self.fetch(view, command.slot.round, Cid.from_bytes(cid), limit)
         blind_key = secrets.token_bytes(SECRET_BYTES)

@@ -153,7 +153,7 @@ async def _fetch_model(fetcher: Fetcher, manifest: Manifest, model: Cid, tokeniz
     from atoll.train.data import MAX_TOKENIZER_BYTES  # noqa: PLC0415
     from atoll.train.layout import max_state_bytes  # noqa: PLC0415
 
-    await fetcher.fetch(model, max_state_bytes(manifest.model))
+    await fetcher.fetch(model, max_state_bytes(manifest))
     await fetcher.fetch(tokenizer, MAX_TOKENIZER_BYTES)
 
 
@@ -167,7 +167,7 @@ def _export(
         from atoll.train.state import GlobalState  # noqa: PLC0415
     except ImportError as error:
         raise missing_extra("writing the model") from error
-    data = store.read_bytes(model, max_state_bytes(manifest.model))
+    data = store.read_bytes(model, max_state_bytes(manifest))
     state = GlobalState.from_bytes(data, param_shapes(manifest.model))
     if state.digest() != digest:
         raise ProtocolError(f"the model {model} is not the one that the verifiers signed")

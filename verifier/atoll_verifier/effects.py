@@ -128,7 +128,7 @@ class VerifierEffects(Effects):
         """Brings state `index` of the seat's trace document here; −1 is the last."""
         data = self.context.store.read_bytes(Cid.from_bytes(work.reveal.trace_cid), MAX_TRACE_BYTES)
         document = TraceDocument.from_bytes(data)
-        limit = max_state_bytes(Manifest.from_bytes(work.manifest).model)
+        limit = max_state_bytes(Manifest.from_bytes(work.manifest))
         await self._fetch(view, document.states[index], limit, work)
 
     def _measure(self, view: JobView, name: str, value: float) -> None:

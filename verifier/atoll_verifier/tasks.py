@@ -142,7 +142,7 @@ def _document(work: SeatWork, store: LocalStore) -> TraceDocument:
 
 def _state_blob(cid: bytes, manifest: Manifest, store: LocalStore) -> bytes:
     try:
-        return store.read_bytes(Cid.from_bytes(cid), max_state_bytes(manifest.model))
+        return store.read_bytes(Cid.from_bytes(cid), max_state_bytes(manifest))
     except (TooLarge, MalformedDag) as error:
         raise MalformedTrace(f"a state cannot be one of this model: {error}") from error
 

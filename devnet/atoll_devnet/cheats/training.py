@@ -22,6 +22,7 @@ from atoll.protocol.types import Digest
 from atoll.store.cid import DAG_CBOR, Cid
 from atoll.store.local import LocalStore
 from atoll.train.init import initial_global_state
+from atoll.train.layout import seat_layout
 from atoll.train.probe import configure_native
 from atoll.train.round import (
     SegmentRunner,
@@ -226,7 +227,7 @@ def _claimed_opening(task: TrainTask, store: LocalStore) -> SeatState:
     optimiser = None
     if task.opening_optimiser is not None:
         optimiser = read_seat_state(task.manifest, task.opening_optimiser, store)
-    return SeatState.opening(model, optimiser)
+    return SeatState.opening(model, optimiser, seat_layout(task.manifest))
 
 
 def _update_header(model: GlobalState) -> bytes:

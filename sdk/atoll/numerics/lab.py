@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -24,7 +24,7 @@ from atoll.numerics.engine import make_engine
 from atoll.numerics.exact import ExactOps
 from atoll.protocol.manifest import InnerSpec, ModelSpec
 from atoll.train.init import initial_params, philox4x32
-from atoll.train.layout import param_shapes
+from atoll.train.layout import optimiser_layout, param_shapes
 from atoll.train.state import GlobalState, SeatState
 from atoll.train.step import Recipe, gather_batch, inner_step
 
@@ -147,9 +147,10 @@ def lab_tokens(seed: int, count: int = 1 << 14) -> np.ndarray[tuple[int], np.dty
 
 
 def _opening(what: LabRun, device: str) -> SeatState:
-    params = initial_params(param_shapes(what.model()), seed=what.seed)
-    moved = {name: p.to(device) for name, p in params.items()}
-    return SeatState.opening(GlobalState(0, moved, {}, {}), None)
+    shapes = param_shapes(what.model())
+    moved = {name: p.to(device) for name, p in initial_params(shapes, seed=what.seed).items()}
+    layout = optimiser_layout(shapes, what.inner())
+    return SeatState.opening(GlobalState(0, moved, {}, {}), None, layout)
 
 
 def _batch(
@@ -164,7 +165,7 @@ def _on_cpu(state: SeatState) -> SeatState:
     params, m, v = (
         {name: t.cpu() for name, t in group.items()} for group in (state.params, state.m, state.v)
     )
-    return SeatState(params, m, v, state.count, state.batches)
+    return replace(state, params=params, m=m, v=v)
 
 
 def standard_matrix() -> list[Setting]:

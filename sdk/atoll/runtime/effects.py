@@ -219,7 +219,7 @@ class Effects:
             opened = await worker.run(f"{TASKS}:make_initial_state", command.manifest, store_dir)
             digest = opened.digest
         else:
-            limit = max_state_bytes(Manifest.from_bytes(command.manifest).model)
+            limit = max_state_bytes(Manifest.from_bytes(command.manifest))
             await self.fetch(view, command.round, Cid.from_bytes(command.cid), limit)
             opened = await worker.run(
                 f"{TASKS}:inspect_state", command.manifest, command.cid, store_dir

@@ -28,6 +28,7 @@ REPLAYED = (
     "numerics/reference.py",
     "train/decimals.py",
     "train/init.py",
+    "train/layout.py",
     "train/model.py",
     "train/ops.py",
     "train/outer.py",

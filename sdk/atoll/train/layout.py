@@ -1,17 +1,20 @@
-"""Names and shapes of the model's parameters, one for one those of LlamaForCausalLM.
+"""Names and shapes: of the model's parameters, and of what a seat's state holds besides.
 
-Needs no torch, so that sizes (of updates, states, budgets) can be told anywhere.
+Parameters are one for one those of LlamaForCausalLM. Needs no torch, so that sizes (of updates,
+states, budgets) can be told anywhere.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from typing import TypeAlias
 
-from atoll.protocol.manifest import ModelSpec
+from atoll.protocol.manifest import InnerSpec, Manifest, ModelSpec
 
 MAX_HEADER_BYTES = 1 << 22
 Shapes: TypeAlias = dict[str, tuple[int, ...]]
+_SLOTS = {"adamw": ("m", "v")}
 
 
 def param_shapes(spec: ModelSpec) -> Shapes:
@@ -42,6 +45,41 @@ def param_count(spec: ModelSpec) -> int:
     return sum(prod(shape) for shape in param_shapes(spec).values())
 
 
-def max_state_bytes(spec: ModelSpec) -> int:
-    """No global or seat state of this model is larger: 12 bytes a parameter and a header."""
-    return 12 * param_count(spec) + MAX_HEADER_BYTES
+@dataclass(frozen=True, slots=True)
+class SeatLayout:
+    """The tensors of a seat's state, all fp32, by group; a slot is there only if a step reads it.
+
+    Attributes:
+        params: every parameter.
+        m, v: first and second moments, of the parameters whose optimiser has them.
+        feedback: what the codec left out of the updates so far, where it carries that over.
+    """
+
+    params: Shapes
+    m: Shapes
+    v: Shapes
+    feedback: Shapes
+
+    @property
+    def elements(self) -> int:
+        """Numbers in total."""
+        groups = (self.params, self.m, self.v, self.feedback)
+        return sum(prod(shape) for group in groups for shape in group.values())
+
+
+def seat_layout(manifest: Manifest) -> SeatLayout:
+    """What a seat's state holds in this job."""
+    return optimiser_layout(param_shapes(manifest.model), manifest.inner)
+
+
+def optimiser_layout(params: Shapes, inner: InnerSpec) -> SeatLayout:
+    """What steps of this optimiser read: a seat's state but for the codec's feedback."""
+    slots = _SLOTS[inner.optimizer]
+    m, v = (params if slot in slots else {} for slot in ("m", "v"))
+    return SeatLayout(params, m, v, feedback={})
+
+
+def max_state_bytes(manifest: Manifest) -> int:
+    """No global state (fp32 and int64 a parameter) or seat state of this job is larger."""
+    numbers = max(3 * param_count(manifest.model), seat_layout(manifest).elements)
+    return 4 * numbers + MAX_HEADER_BYTES

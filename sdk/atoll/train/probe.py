@@ -13,7 +13,7 @@ from atoll.protocol.prf import batch_offsets
 from atoll.protocol.types import Digest, NumericsMode, SeatIndex
 from atoll.train.code import code_digest
 from atoll.train.init import initial_params
-from atoll.train.layout import param_shapes
+from atoll.train.layout import optimiser_layout, param_shapes
 from atoll.train.ops import operations
 from atoll.train.state import GlobalState, SeatState
 from atoll.train.step import Recipe, gather_batch, inner_step
@@ -46,8 +46,9 @@ def software_class() -> str:
 @lru_cache(maxsize=2)
 def probe_digest(mode: NumericsMode) -> Digest:
     """The state digest after two steps of a fixed micro-model."""
-    params = initial_params(param_shapes(_MODEL), seed=0)
-    state = SeatState.opening(GlobalState(0, params, {}, {}), None)
+    shapes = param_shapes(_MODEL)
+    model = GlobalState(0, initial_params(shapes, seed=0), {}, {})
+    state = SeatState.opening(model, None, optimiser_layout(shapes, _INNER))
     tokens = (
         torch.arange(1 << 12).mul(2654435761).remainder(1 << 32).div(1 << 24, rounding_mode="floor")
     )

@@ -14,7 +14,7 @@ from atoll.protocol.trace import LeafKind, StateRoots, TraceDocument, TraceLeaf,
 from atoll.protocol.types import ZERO_DIGEST, Digest, SeatIndex, Slot
 from atoll.store.local import LocalStore
 from atoll.train.errors import MalformedState
-from atoll.train.layout import param_shapes
+from atoll.train.layout import seat_layout
 from atoll.train.round import encode_update
 from atoll.train.segment import SegmentRun, open_course, run_segment
 from atoll.train.state import GlobalState, SeatState, rng_digest
@@ -132,7 +132,7 @@ def check_link(
 
 def _committed_state(manifest: Manifest, blob: bytes, digest: Digest) -> SeatState:
     try:
-        state = SeatState.from_bytes(blob, param_shapes(manifest.model))
+        state = SeatState.from_bytes(blob, seat_layout(manifest))
     except MalformedState as error:
         raise MalformedTrace(f"the state served is not one: {error}") from error
     if state.digest() != digest:

@@ -24,7 +24,7 @@ from atoll.protocol.trace import (
 from atoll.protocol.types import ZERO_DIGEST, Digest, SeatIndex, SegmentIndex, Slot
 from atoll.store.cid import DAG_CBOR, Cid
 from atoll.store.local import LocalStore
-from atoll.train.layout import max_state_bytes, param_shapes
+from atoll.train.layout import max_state_bytes, param_shapes, seat_layout
 from atoll.train.segment import Course, SegmentRun, open_course, run_segment
 from atoll.train.state import GlobalState, SeatState
 
@@ -35,7 +35,7 @@ class TrainTask:
 
     Attributes:
         global_state_cid: the round's GlobalState.
-        opening_optimiser: a SeatState whose moments and step count are used; None for a reset.
+        opening_optimiser: a SeatState whose optimiser is used on; None for a reset.
         global_step0: the round's first step in the job's count: round · H.
         blind_key: the provider's secret, 32 bytes, from which every segment's blind follows.
     """
@@ -170,16 +170,16 @@ def blind_of(blind_key: bytes, segment: int) -> bytes:
 
 def read_global_state(manifest: Manifest, cid: bytes, store: LocalStore) -> GlobalState:
     """Raises MalformedState unless the blob is a global state of the manifest's model."""
-    limit = max_state_bytes(manifest.model)
+    limit = max_state_bytes(manifest)
     data = store.read_bytes(Cid.from_bytes(cid), limit)
     return GlobalState.from_bytes(data, param_shapes(manifest.model))
 
 
 def read_seat_state(manifest: Manifest, cid: bytes, store: LocalStore) -> SeatState:
-    """Raises MalformedState unless the blob is a seat state of the manifest's model."""
-    limit = max_state_bytes(manifest.model)
+    """Raises MalformedState unless the blob is a seat state of the manifest's job."""
+    limit = max_state_bytes(manifest)
     data = store.read_bytes(Cid.from_bytes(cid), limit)
-    return SeatState.from_bytes(data, param_shapes(manifest.model))
+    return SeatState.from_bytes(data, seat_layout(manifest))
 
 
 def _opened(task: TrainTask, model: GlobalState, store: LocalStore) -> TraceDocument:
@@ -187,7 +187,7 @@ def _opened(task: TrainTask, model: GlobalState, store: LocalStore) -> TraceDocu
     optimiser = None
     if task.opening_optimiser is not None:
         optimiser = read_seat_state(task.manifest, task.opening_optimiser, store)
-    state = SeatState.opening(model, optimiser)
+    state = SeatState.opening(model, optimiser, seat_layout(task.manifest))
     cid = store.add_bytes(state.to_bytes()).to_bytes()
     return TraceDocument(task.slot, task.seat, (), (cid,), (state.roots(),))
 

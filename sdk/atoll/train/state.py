@@ -18,10 +18,12 @@ from torch import Tensor
 from atoll.protocol.trace import StateRoots
 from atoll.protocol.types import ZERO_DIGEST, Digest
 from atoll.train.errors import MalformedState
+from atoll.train.layout import SeatLayout, Shapes
 from atoll.train.tensors import Fields, check_layout, read_blob, tree_root, write_blob
 
 _GLOBAL = "atoll.global-state.v1"
 _SEAT = "atoll.seat-state.v1"
+_SEAT_GROUPS = ("params", "m", "v", "feedback")
 Tensors: TypeAlias = dict[str, Tensor]
 
 
@@ -94,7 +96,7 @@ class SeatState:
     """What a seat's next inner step depends on.
 
     Attributes:
-        params, m, v: fp32 with equal names and shapes; Adam's first and second moments.
+        params, m, v, feedback: fp32, of the names and shapes that `layout.SeatLayout` says.
         count: steps in the moments (bias correction); persists across rounds with them.
         batches: batches drawn so far in this round, the counter of the round's draw stream.
     """
@@ -102,6 +104,7 @@ class SeatState:
     params: Tensors
     m: Tensors
     v: Tensors
+    feedback: Tensors
     count: int
     batches: int
 
@@ -109,13 +112,11 @@ class SeatState:
         return tree_root(self.params)
 
     def optimiser_root(self) -> Digest:
-        """Root over moments and step count; 32 zero bytes for a fresh optimiser."""
-        if self.count == 0 and not any(
-            _has_set_bit(t) for t in (*self.m.values(), *self.v.values())
-        ):
+        """Root over moments, feedback and step count; 32 zero bytes for a fresh optimiser."""
+        slots = _grouped(m=self.m, v=self.v, feedback=self.feedback)
+        if self.count == 0 and not any(_has_set_bit(t) for t in slots.values()):
             return ZERO_DIGEST
-        count = torch.tensor(self.count, dtype=torch.int64)
-        return tree_root({**_grouped(m=self.m, v=self.v), "count": count})
+        return tree_root({**slots, "count": torch.tensor(self.count, dtype=torch.int64)})
 
     def buffers_root(self) -> Digest:
         """32 zero bytes: this family has no buffers (rotary tables follow from the manifest)."""
@@ -138,43 +139,48 @@ class SeatState:
     def pieces(self) -> Iterator[bytes | memoryview]:
         """The canonical bytes, a tensor at a time."""
         fields: Fields = {"batches": self.batches, "count": self.count}
-        return write_blob(_SEAT, fields, _grouped(params=self.params, m=self.m, v=self.v))
+        groups = {group: getattr(self, group) for group in _SEAT_GROUPS}
+        return write_blob(_SEAT, fields, _grouped(**groups))
 
     def to_bytes(self) -> bytes:
-        """The canonical bytes: 12 bytes a parameter, plus a header."""
+        """The canonical bytes: 4 a number, plus a header."""
         return b"".join(self.pieces())
 
     @classmethod
-    def from_bytes(
-        cls, data: bytes | memoryview, shapes: Mapping[str, Sequence[int]] | None = None
-    ) -> SeatState:
-        """Parses canonical bytes; `shapes` are the model's, where they are known.
+    def from_bytes(cls, data: bytes | memoryview, layout: SeatLayout) -> SeatState:
+        """Parses canonical bytes.
 
         Raises:
-            MalformedState: if the bytes are not canonical, or not of these shapes.
+            MalformedState: if the bytes are not canonical, or their tensors not the layout's.
         """
         blob = read_blob(_SEAT, data)
-        groups = _ungrouped(_SEAT, blob.tensors, ("params", "m", "v"))
-        shapes = shapes or _shapes_of(groups["params"])
-        for group in groups.values():
-            _check_group(_SEAT, group, torch.float32, shapes)
+        groups = _ungrouped(_SEAT, blob.tensors, _SEAT_GROUPS)
+        for name, group in groups.items():
+            _check_group(_SEAT, group, torch.float32, getattr(layout, name))
         count, batches = blob.fields.get("count"), blob.fields.get("batches")
         if set(blob.fields) != {"batches", "count"}:
             raise MalformedState(f"{_SEAT}: fields are not batches and count")
         if not (isinstance(count, int) and isinstance(batches, int) and min(count, batches) >= 0):
             raise MalformedState(f"{_SEAT}: a counter is not a natural number")
-        return cls(groups["params"], groups["m"], groups["v"], count, batches)
+        return cls(**groups, count=count, batches=batches)
 
     @classmethod
-    def opening(cls, model: GlobalState, optimiser: SeatState | None) -> SeatState:
-        """The state a round starts from: the global model, and the seat's last accepted moments.
+    def opening(
+        cls, model: GlobalState, optimiser: SeatState | None, layout: SeatLayout
+    ) -> SeatState:
+        """The state a round starts from: the global model, and the seat's last accepted optimiser.
 
-        `optimiser` None means a reset: zero moments, no steps counted.
+        `optimiser` None means a reset: zero moments and feedback, no steps counted.
         """
         if optimiser is not None:
             return replace(optimiser, params=model.params, batches=0)
-        zeros = {name: torch.zeros_like(tensor) for name, tensor in model.params.items()}
-        return cls(model.params, zeros, zeros, count=0, batches=0)
+        like = model.params
+        slots = {
+            "m": _zeros(layout.m, like),
+            "v": _zeros(layout.v, like),
+            "feedback": _zeros(layout.feedback, like),
+        }
+        return cls(model.params, **slots, count=0, batches=0)
 
 
 def rng_digest(batches: int) -> Digest:
@@ -200,6 +206,10 @@ def _ungrouped(kind: str, tensors: Tensors, groups: tuple[str, ...]) -> dict[str
             raise MalformedState(f"{kind}: tensor {full_name!r} belongs to no group")
         result[group][name] = tensor
     return result
+
+
+def _zeros(shapes: Shapes, like: Tensors) -> Tensors:
+    return {name: like[name].new_zeros(shape) for name, shape in shapes.items()}
 
 
 def _shapes_of(tensors: Tensors) -> dict[str, tuple[int, ...]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -142,4 +142,4 @@ def _adamw(
         params[name], ms[name], vs[name] = recipe.ops.adamw(
             p, state.m[name], state.v[name], gradients[name], factors
         )
-    return SeatState(params, ms, vs, count, state.batches + 1)
+    return replace(state, params=params, m=ms, v=vs, count=count, batches=state.batches + 1)

@@ -24,11 +24,17 @@ from atoll.store.cid import Cid
 from atoll.store.local import LocalStore
 from atoll.train.data import prepare_dataset
 from atoll.train.init import initial_global_state
+from atoll.train.layout import SeatLayout, Shapes
 from atoll.train.probe import numerics_spec
 from atoll.train.replay import ReplayTask, SegmentReplay, opening_digest, replay_segment
 from atoll.train.round import TrainedRound, TrainTask
 from atoll.train.state import GlobalState, SeatState
 
+SMALL_SHAPES: Shapes = {"a.weight": (3, 5), "b.weight": (4,)}
+SMALL_LAYOUT = SeatLayout(
+    SMALL_SHAPES, m=SMALL_SHAPES, v={"b.weight": (4,)}, feedback={"a.weight": (3, 5)}
+)
+"""Slots as no optimiser has them all: v of one tensor, feedback of the other."""
 TEXT = "".join(f"line {i}: the quick brown fox jumps over {i * i} lazy dogs\n" for i in range(300))
 
 
@@ -40,16 +46,14 @@ def small_model(**changes: object) -> ModelSpec:
     return ModelSpec.model_validate(fields | changes)
 
 
-def seat_state(
-    seed: int = 0, count: int = 3, shapes: dict[str, tuple[int, ...]] | None = None
-) -> SeatState:
+def seat_state(seed: int = 0, count: int = 3, layout: SeatLayout = SMALL_LAYOUT) -> SeatState:
     generator = torch.Generator().manual_seed(seed)
-    shapes = shapes or {"a.weight": (3, 5), "b.weight": (4,)}
 
-    def draw() -> dict[str, torch.Tensor]:
+    def draw(shapes: Shapes) -> dict[str, torch.Tensor]:
         return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
 
-    return SeatState(draw(), draw(), draw(), count, batches=2)
+    slots = (draw(shapes) for shapes in (layout.m, layout.v, layout.feedback))
+    return SeatState(draw(layout.params), *slots, count, batches=2)
 
 
 @dataclass(frozen=True)

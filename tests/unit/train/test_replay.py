@@ -14,6 +14,7 @@ from atoll.errors import MalformedTrace
 from atoll.protocol.trace import LeafKind, TraceLeaf
 from atoll.protocol.types import Digest
 from atoll.store.cid import Cid
+from atoll.train.layout import seat_layout
 from atoll.train.replay import check_link, replay_segment
 from atoll.train.round import TrainedRound, encode_update, read_seat_state, train_round
 from atoll.train.segment import Course, SegmentRun, run_segment
@@ -168,7 +169,7 @@ def test_where_a_state_lies_in_memory_does_not_matter(job: Job, trained: Trained
     blob = job.blob(trained.document.states[1])
     for shift in (1, 4, 20):
         shifted = memoryview(bytes(shift) + blob)[shift:]
-        again = SeatState.from_bytes(shifted)
+        again = SeatState.from_bytes(shifted, seat_layout(job.manifest))
         assert all(p.data_ptr() % 64 == 0 for p in again.params.values())
         leaf = trained.document.leaves[1]
         task = job.replay_task(trained, 1)

@@ -16,6 +16,7 @@ from atoll.protocol.trace import LeafKind, TraceDocument, blinded_step_root, ste
 from atoll.protocol.types import ZERO_DIGEST, Attempt, Digest, Reveal, SeatIndex
 from atoll.store.cid import Cid
 from atoll.train.errors import MalformedDataset, MalformedState
+from atoll.train.layout import seat_layout
 from atoll.train.outer import outer_step
 from atoll.train.round import (
     RoundProgress,
@@ -100,7 +101,7 @@ def test_blinds_hide_the_step_roots_and_nothing_else(job: Job, trained: TrainedR
         assert mine.blinded_step_root != theirs.blinded_step_root
         assert mine.state_digest == theirs.state_digest
     course = open_course(job.manifest, job.task.data_seed, job.task.seat, 0, job.store)
-    first = run_segment(SeatState.opening(job.model, None), 0, course)
+    first = run_segment(SeatState.opening(job.model, None, seat_layout(job.manifest)), 0, course)
     blind = blind_of(job.task.blind_key, 0)
     expected = blinded_step_root(step_root(first.step_digests), blind)
     assert trained.document.leaves[0].blinded_step_root == expected

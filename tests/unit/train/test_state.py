@@ -7,10 +7,17 @@ from dataclasses import replace
 import dag_cbor
 import pytest
 import torch
-from tests.unit.train.factories import seat_state
+from tests.unit.train.factories import SMALL_LAYOUT, Job, seat_state
 
 from atoll.protocol.types import ZERO_DIGEST
 from atoll.train.errors import MalformedState
+from atoll.train.layout import (
+    MAX_HEADER_BYTES,
+    max_state_bytes,
+    param_count,
+    param_shapes,
+    seat_layout,
+)
 from atoll.train.state import GlobalState, SeatState, rng_digest
 from atoll.train.tensors import CHUNK_BYTES, MAGIC, tree_root
 
@@ -33,7 +40,7 @@ def with_header(data: bytes, **changes: object) -> bytes:
 
 def test_a_seat_state_reads_back_as_it_was_written() -> None:
     state = seat_state()
-    again = SeatState.from_bytes(state.to_bytes(), {"a.weight": (3, 5), "b.weight": (4,)})
+    again = SeatState.from_bytes(state.to_bytes(), SMALL_LAYOUT)
     assert again.to_bytes() == state.to_bytes()
     assert again.roots() == state.roots()
     assert (again.count, again.batches) == (3, 2)
@@ -48,7 +55,7 @@ def test_a_global_state_reads_back_as_it_was_written() -> None:
 
 
 def test_tensors_are_read_into_aligned_memory() -> None:
-    again = SeatState.from_bytes(b"".join(seat_state().pieces()))
+    again = SeatState.from_bytes(b"".join(seat_state().pieces()), SMALL_LAYOUT)
     assert all(t.data_ptr() % 64 == 0 for t in again.params.values())
 
 
@@ -93,24 +100,44 @@ def test_every_chunk_counts(at: int) -> None:
 
 
 def test_a_fresh_optimiser_has_the_zero_root_and_any_bit_in_it_another() -> None:
-    opening = SeatState.opening(global_state(), None)
+    opening = SeatState.opening(global_state(), None, SMALL_LAYOUT)
     assert opening.optimiser_root() == ZERO_DIGEST
+    assert (opening.m.keys(), opening.v.keys()) == (SMALL_LAYOUT.m.keys(), SMALL_LAYOUT.v.keys())
     touched = {**opening.m, "b.weight": torch.tensor([0.0, -0.0, 0.0, 0.0])}
     assert replace(opening, m=touched).optimiser_root() != ZERO_DIGEST
+    feedback = {"a.weight": torch.full((3, 5), -0.0)}
+    assert replace(opening, feedback=feedback).optimiser_root() != ZERO_DIGEST
     assert replace(opening, count=1).optimiser_root() != ZERO_DIGEST
 
 
-def test_an_opening_state_takes_the_global_parameters_and_the_seats_moments() -> None:
+def test_an_opening_state_takes_the_global_parameters_and_the_seats_optimiser() -> None:
     model, last = global_state(), seat_state(seed=7, count=40)
-    opening = SeatState.opening(model, last)
+    opening = SeatState.opening(model, last, SMALL_LAYOUT)
     assert opening.params_root() == model.params_root()
     assert opening.optimiser_root() == last.optimiser_root()
     assert opening.rng_digest() == rng_digest(0)
 
 
-def test_moments_cannot_be_swapped() -> None:
+@pytest.mark.parametrize(("one", "other"), [("m", "v"), ("m", "feedback"), ("v", "feedback")])
+def test_slots_cannot_be_swapped(one: str, other: str) -> None:
     state = seat_state()
-    assert replace(state, m=state.v, v=state.m).digest() != state.digest()
+    swapped = replace(state, **{one: getattr(state, other), other: getattr(state, one)})
+    assert swapped.digest() != state.digest()
+
+
+def test_a_jobs_layout_has_both_moments_of_every_parameter_for_adamw(job: Job) -> None:
+    layout = seat_layout(job.manifest)
+    assert layout.params == layout.m == layout.v == param_shapes(job.manifest.model)
+    assert layout.feedback == {}
+    assert layout.elements == 3 * param_count(job.manifest.model)
+
+
+def test_no_state_of_a_job_is_larger_than_its_limit(job: Job) -> None:
+    limit = max_state_bytes(job.manifest)
+    largest = seat_state(layout=seat_layout(job.manifest))
+    momentum = {name: torch.zeros(p.shape).long() for name, p in job.model.params.items()}
+    for state in (largest, replace(job.model, momentum=momentum)):
+        assert limit - MAX_HEADER_BYTES < len(state.to_bytes()) <= limit
 
 
 def test_every_part_of_the_global_state_is_in_its_digest() -> None:
@@ -126,7 +153,7 @@ def test_every_part_of_the_global_state_is_in_its_digest() -> None:
 
 def test_the_seat_digest_is_pinned() -> None:
     zeros = {"w": torch.zeros(2, 2)}
-    state = SeatState(zeros, zeros, zeros, count=0, batches=0)
+    state = SeatState(zeros, zeros, zeros, {}, count=0, batches=0)
     assert (
         state.digest().hex() == "385bf8e455b5bd05293eb4dcffe648b3dfbc5aa42de33d1154ab89289eff1026"
     )
@@ -176,7 +203,26 @@ BROKEN_SEAT_STATES = {
 def test_a_broken_seat_state_is_refused(name: str) -> None:
     data = BROKEN_SEAT_STATES[name](seat_state().to_bytes())
     with pytest.raises(MalformedState):
-        SeatState.from_bytes(data)
+        SeatState.from_bytes(data, SMALL_LAYOUT)
+
+
+WRONG_SLOTS = {
+    "no m": {"m": {}},
+    "v of a tensor that has none": {
+        "v": {"a.weight": torch.zeros(3, 5), "b.weight": torch.ones(4)}
+    },
+    "feedback that nobody asked for": {"feedback": {"b.weight": torch.zeros(4)}},
+    "feedback of another shape": {"feedback": {"a.weight": torch.zeros(5, 3)}},
+    "an integer moment": {"v": {"b.weight": torch.zeros(4).long()}},
+    "a parameter too many": {"params": {**seat_state().params, "c.weight": torch.zeros(1)}},
+}
+
+
+@pytest.mark.parametrize("name", WRONG_SLOTS)
+def test_slots_that_the_layout_does_not_name_are_refused(name: str) -> None:
+    data = replace(seat_state(), **WRONG_SLOTS[name]).to_bytes()
+    with pytest.raises(MalformedState):
+        SeatState.from_bytes(data, SMALL_LAYOUT)
 
 
 def test_a_header_that_is_not_canonical_is_refused() -> None:
@@ -186,7 +232,8 @@ def test_a_header_that_is_not_canonical_is_refused() -> None:
     assert len(longer) == len(header) + 1
     with pytest.raises(MalformedState, match=r"canonical|DAG-CBOR"):
         SeatState.from_bytes(
-            MAGIC + len(longer).to_bytes(4, "little") + longer + data[12 + len(header) :]
+            MAGIC + len(longer).to_bytes(4, "little") + longer + data[12 + len(header) :],
+            SMALL_LAYOUT,
         )
 
 
@@ -207,7 +254,8 @@ def test_a_global_state_with_broken_fields_is_refused(fields: dict[str, object])
 
 
 def test_a_state_of_another_model_is_refused() -> None:
+    other = replace(SMALL_LAYOUT, params={"a.weight": (5, 3), "b.weight": (4,)})
     with pytest.raises(MalformedState, match="not those of the job's model"):
-        SeatState.from_bytes(seat_state().to_bytes(), {"a.weight": (5, 3), "b.weight": (4,)})
+        SeatState.from_bytes(seat_state().to_bytes(), other)
     with pytest.raises(MalformedState, match="not those of the job's model"):
         GlobalState.from_bytes(global_state().to_bytes(), {"a.weight": (3, 5)})

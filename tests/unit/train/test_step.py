@@ -12,7 +12,7 @@ from tests.unit.train.factories import small_model
 
 from atoll.protocol.manifest import InnerSpec
 from atoll.train.init import initial_params
-from atoll.train.layout import param_shapes
+from atoll.train.layout import optimiser_layout, param_shapes
 from atoll.train.model import forward
 from atoll.train.ops import NativeOps
 from atoll.train.state import GlobalState, SeatState
@@ -33,8 +33,9 @@ def recipe(**changes: object) -> Recipe:
 
 
 def opening() -> SeatState:
-    params = initial_params(param_shapes(small_model()), seed=5)
-    return SeatState.opening(GlobalState(0, params, {}, {}), None)
+    shapes = param_shapes(small_model())
+    model = GlobalState(0, initial_params(shapes, seed=5), {}, {})
+    return SeatState.opening(model, None, optimiser_layout(shapes, inner_spec()))
 
 
 def batches(count: int) -> list[torch.Tensor]:
@@ -157,7 +158,7 @@ def test_a_runaway_parameter_counts_as_not_finite() -> None:
     untied = Recipe(small_model(tied=False), still, 8, NativeOps())
     large["lm_head.weight"] = torch.zeros(256, 16)
     zeros = {n: torch.zeros_like(p) for n, p in large.items()}
-    outcome = inner_step(SeatState(large, zeros, zeros, 0, 0), unused, 0, untied)
+    outcome = inner_step(SeatState(large, zeros, zeros, {}, 0, 0), unused, 0, untied)
     assert math.isfinite(outcome.loss)
     assert outcome.diverged
 
