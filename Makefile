@@ -22,7 +22,7 @@ test-contracts: setup
 	@contracts/tools/forge test
 
 test-python: setup
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal --durations 10
 
 check: setup ## lint, types, import rules, formatting
 	@$(BIN)/ruff check .
