@@ -76,8 +76,8 @@ def _specs(options: argparse.Namespace) -> tuple[ModelSpec, InnerSpec]:
     heads = max(1, width // 64)
     model = ModelSpec(
         kind="llama", vocab=256, width=width, layers=options.layers, heads=heads, kv_heads=heads,
-        ffn=-(-8 * width // 3 // 64) * 64, seq=options.seq, tied=True, norm_eps="0.00001",
-        rope_base=10000,
+        mlp="swiglu", ffn=-(-8 * width // 3 // 64) * 64, seq=options.seq, tied=True,
+        norm_eps="0.00001", rope_base=10000,
     )  # fmt: skip
     inner = InnerSpec(
         optimizer="adamw", lr=options.lr, beta1="0.9", beta2="0.95", eps="0.00000001",

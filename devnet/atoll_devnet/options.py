@@ -105,6 +105,7 @@ def tiny_model() -> ModelSpec:
         layers=2,
         heads=2,
         kv_heads=2,
+        mlp="swiglu",
         ffn=64,
         seq=32,
         tied=True,

@@ -99,6 +99,8 @@ def _pointwise_results(
     yield "rms_norm_gradient", k.rms_norm_gradient(plain, y, inverse, gain)
     yield "swiglu", (k.swiglu(left, right),)
     yield "swiglu_gradient", k.swiglu_gradient(y, left, right)
+    yield "squared_relu", (k.squared_relu(plain),)
+    yield "squared_relu_gradient", (k.squared_relu_gradient(y, plain),)
     ids = torch.randint(0, 11, (rows,), generator=generator)
     yield "embedding_gradient", (k.embedding_gradient(plain, ids, 11),)
     yield "softmax_loss", k.softmax_loss(plain, ids)

@@ -146,6 +146,18 @@ class CompiledKernels:
         self._call("swiglu_gradient", g, *strided, rows, width, dgate, dup)
         return dgate, dup
 
+    def squared_relu(self, x: Tensor) -> Tensor:
+        x = _plain(x)
+        out = torch.empty_like(x)
+        self._call("squared_relu", x, x.numel(), out)
+        return out
+
+    def squared_relu_gradient(self, g: Tensor, x: Tensor) -> Tensor:
+        g, x = _plain(g), _plain(x)
+        out = torch.empty_like(x)
+        self._call("squared_relu_gradient", g, x, x.numel(), out)
+        return out
+
     def embedding_gradient(self, g_NI: Tensor, ids_N: Tensor, vocabulary: int) -> Tensor:
         g, ids = _plain(g_NI), _plain(ids_N, torch.int64)
         rows, width = g.shape

@@ -16,7 +16,7 @@ from atoll.numerics.attention import Attention
 from atoll.numerics.engine import default_engine
 from atoll.numerics.kernels import AdamFactors, Engine
 from atoll.numerics.linear import Int8Linear, SplitLinear
-from atoll.numerics.pointwise import CrossEntropy, Embedding, RmsNorm, Rotary, SwiGlu
+from atoll.numerics.pointwise import CrossEntropy, Embedding, RmsNorm, Rotary, SquaredRelu, SwiGlu
 
 
 def _apply(function: type[torch.autograd.Function], *arguments: object) -> Tensor:
@@ -59,6 +59,9 @@ class ExactOps:
     def swiglu(self, gate_BTF: Tensor, up_BTF: Tensor) -> Tensor:
         gated = _apply(SwiGlu, self.engine, gate_BTF.flatten(0, 1), up_BTF.flatten(0, 1))
         return gated.view(gate_BTF.shape)
+
+    def squared_relu(self, x: Tensor) -> Tensor:
+        return _apply(SquaredRelu, self.engine, x)
 
     def cross_entropy(self, logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
         return _apply(CrossEntropy, self.engine, logits_BTV.flatten(0, 1), targets_BT.flatten())

@@ -249,6 +249,17 @@ void swiglu_gradient(const float *g, const float *gate, int64_t gate_stride, con
         }
 }
 
+void squared_relu(const float *x, int64_t n, float *out) {
+    for (int64_t j = 0; j < n; j++) {
+        float positive = x[j] < 0.0f ? 0.0f : x[j]; /* NaN stays */
+        out[j] = positive * positive;
+    }
+}
+
+void squared_relu_gradient(const float *g, const float *x, int64_t n, float *out) {
+    for (int64_t j = 0; j < n; j++) out[j] = g[j] * ((x[j] < 0.0f ? 0.0f : x[j]) * 2.0f);
+}
+
 /* scratch: n floats; sums: vocabulary * n int64, zero */
 void embedding_gradient(const float *g, const int64_t *ids, int64_t rows, int64_t n,
                         int64_t vocabulary, float *by, int64_t *sums, float *out) {

@@ -132,6 +132,12 @@ class Kernels(Protocol):
     ) -> tuple[Tensor, Tensor]:
         """Gradients of gate and up."""
 
+    def squared_relu(self, x: Tensor) -> Tensor:
+        """max(x, 0)²; NaN stays NaN."""
+
+    def squared_relu_gradient(self, g: Tensor, x: Tensor) -> Tensor:
+        """g · 2 max(x, 0), of g's and x's common shape."""
+
     def embedding_gradient(self, g_NI: Tensor, ids_N: Tensor, vocabulary: int) -> Tensor:
         """Rows of g summed by id, [V, I]."""
 

@@ -58,7 +58,7 @@ class LabRun:
         heads, ffn = max(2, self.width // 64 // 2 * 2), -(-8 * self.width // 3 // 16) * 16
         return ModelSpec(
             kind="llama", vocab=VOCABULARY, width=self.width, layers=self.layers, heads=heads,
-            kv_heads=heads // 2, ffn=ffn, seq=self.seq, tied=True, norm_eps="0.00001",
+            kv_heads=heads // 2, mlp="swiglu", ffn=ffn, seq=self.seq, tied=True, norm_eps="0.00001",
             rope_base=10000,
         )  # fmt: skip
 

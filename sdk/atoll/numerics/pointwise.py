@@ -56,6 +56,20 @@ class SwiGlu(torch.autograd.Function):
         return None, *ctx.engine.kernels.swiglu_gradient(gradients[0], *ctx.saved_tensors)
 
 
+class SquaredRelu(torch.autograd.Function):
+    """max(x, 0)², element by element."""
+
+    @staticmethod
+    def forward(ctx: Any, engine: Engine, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        ctx.engine = engine
+        return engine.kernels.squared_relu(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor]:
+        return None, ctx.engine.kernels.squared_relu_gradient(gradients[0], *ctx.saved_tensors)
+
+
 class Embedding(torch.autograd.Function):
     """Rows of a table; the gradient is summed on an integer grid per column."""
 

@@ -99,6 +99,13 @@ class TorchKernels:
         slope = multiply_add(s, silu, 1.0 - s)
         return g_NO * up_NO * slope, g_NO * silu
 
+    def squared_relu(self, x: Tensor) -> Tensor:
+        positive = torch.where(x < 0, 0.0, x)
+        return positive * positive
+
+    def squared_relu_gradient(self, g: Tensor, x: Tensor) -> Tensor:
+        return g * (torch.where(x < 0, 0.0, x) * 2.0)
+
     def embedding_gradient(self, g_NI: Tensor, ids_N: Tensor, vocabulary: int) -> Tensor:
         integers, step_1I = quantise(g_NI, 0, SUM_LEVELS)
         shape = vocabulary, g_NI.shape[1]

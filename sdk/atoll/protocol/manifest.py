@@ -80,7 +80,10 @@ class _Spec(BaseModel):
 
 
 class ModelSpec(_Spec):
-    """A Llama-family decoder: RMSNorm, rotary positions, SwiGLU."""
+    """A Llama-family decoder: RMSNorm, rotary positions, and one of two MLPs.
+
+    `swiglu` is down(silu(gate) · up) (Shazeer 2020), `relu2` is down(relu(up)²) (So et al. 2021).
+    """
 
     kind: Literal["llama"]
     vocab: Annotated[int, Field(ge=2, le=1 << 20)]
@@ -88,6 +91,7 @@ class ModelSpec(_Spec):
     layers: Annotated[int, Field(ge=1, le=256)]
     heads: Annotated[int, Field(ge=1, le=256)]
     kv_heads: Annotated[int, Field(ge=1, le=256)]
+    mlp: Literal["swiglu", "relu2"]
     ffn: Annotated[int, Field(ge=8, le=1 << 17)]
     seq: Annotated[int, Field(ge=2, le=1 << 17)]
     tied: bool
@@ -200,7 +204,7 @@ class CodecSpec(_Spec):
         return self
 
     def exponent_of(self, tensor: str) -> int:
-        """The round-0 exponent of a tensor named as in Hugging Face's LlamaForCausalLM."""
+        """The round-0 exponent of a tensor named as in `train.layout`."""
         if "embed_tokens" in tensor or "lm_head" in tensor:
             return self.exponents.embedding
         return self.exponents.vector if "norm" in tensor else self.exponents.matrix

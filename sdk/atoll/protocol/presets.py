@@ -109,6 +109,7 @@ def demo_model() -> ModelSpec:
         layers=4,
         heads=4,
         kv_heads=4,
+        mlp="swiglu",
         ffn=176,
         seq=64,
         tied=True,

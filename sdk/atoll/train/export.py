@@ -28,7 +28,7 @@ def export_model(params: Tensors, spec: ModelSpec, tokenizer: Tokenizer, folder:
         StorageError: the folder cannot be written.
     """
     documents = {
-        "config.json": llama_config(spec),
+        "config.json": model_config(spec),
         "generation_config.json": {"do_sample": True, "max_length": spec.seq},
         "tokenizer_config.json": {
             "tokenizer_class": "PreTrainedTokenizerFast",
@@ -47,11 +47,15 @@ def export_model(params: Tensors, spec: ModelSpec, tokenizer: Tokenizer, folder:
         raise StorageError(f"cannot write the model to {folder}: {error}") from error
 
 
-def llama_config(spec: ModelSpec) -> dict[str, object]:
-    """The `LlamaConfig` of this architecture."""
+def model_config(spec: ModelSpec) -> dict[str, object]:
+    """The `LlamaConfig` of this architecture, or the `ArceeConfig` of an MLP without a gate.
+
+    Arcee is Llama with a squared ReLU in the MLP; transformers has it from 4.54 on.
+    """
+    gated = spec.mlp == "swiglu"
     return {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
+        "architectures": ["LlamaForCausalLM" if gated else "ArceeForCausalLM"],
+        "model_type": "llama" if gated else "arcee",
         "vocab_size": spec.vocab,
         "hidden_size": spec.width,
         "intermediate_size": spec.ffn,
@@ -63,7 +67,7 @@ def llama_config(spec: ModelSpec) -> dict[str, object]:
         "rms_norm_eps": float(spec.norm_eps),
         "rope_theta": float(spec.rope_base),
         "tie_word_embeddings": spec.tied,
-        "hidden_act": "silu",
+        "hidden_act": "silu" if gated else "relu2",
         "attention_bias": False,
         "mlp_bias": False,
         "initializer_range": 0.02,

@@ -1,7 +1,7 @@
 """Names and shapes: of the model's parameters, and of what a seat's state holds besides.
 
-Parameters are one for one those of LlamaForCausalLM. Needs no torch, so that sizes (of updates,
-states, budgets) can be told anywhere.
+Parameters are one for one those of Hugging Face's LlamaForCausalLM, or of ArceeForCausalLM where
+the MLP has no gate. Needs no torch, so that anyone can tell the sizes of updates, states, budgets.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ def param_shapes(spec: ModelSpec) -> Shapes:
             at + "self_attn.v_proj.weight": (spec.kv_heads * head_dim, spec.width),
             at + "self_attn.o_proj.weight": (spec.width, spec.heads * head_dim),
             at + "post_attention_layernorm.weight": (spec.width,),
-            at + "mlp.gate_proj.weight": (spec.ffn, spec.width),
             at + "mlp.up_proj.weight": (spec.ffn, spec.width),
             at + "mlp.down_proj.weight": (spec.width, spec.ffn),
         }
+        if spec.mlp == "swiglu":
+            shapes[at + "mlp.gate_proj.weight"] = (spec.ffn, spec.width)
     shapes["model.norm.weight"] = (spec.width,)
     if not spec.tied:
         shapes["lm_head.weight"] = (spec.vocab, spec.width)

@@ -1,6 +1,6 @@
 """The model: a Llama-family decoder as one function of parameters and tokens.
 
-Parameters are a dict with the names of Hugging Face's LlamaForCausalLM, so an export is a copy.
+Parameters are a dict with Hugging Face's names (see `layout`), so an export is a copy.
 Shapes: B batch, T positions, D width, V vocabulary, F feed-forward width, H query heads,
 K key heads, d head width.
 """
@@ -25,7 +25,7 @@ def forward(params: Mapping[str, Tensor], ids_BT: Tensor, spec: ModelSpec, ops: 
         normed_BTD = ops.rms_norm(x_BTD, weights["input_layernorm"], eps)
         x_BTD = x_BTD + _attention(normed_BTD, weights, spec, ops)
         normed_BTD = ops.rms_norm(x_BTD, weights["post_attention_layernorm"], eps)
-        x_BTD = x_BTD + _mlp(normed_BTD, weights, ops)
+        x_BTD = x_BTD + _mlp(normed_BTD, weights, spec, ops)
     x_BTD = ops.rms_norm(x_BTD, params["model.norm.weight"], eps)
     head = "model.embed_tokens.weight" if spec.tied else "lm_head.weight"
     return ops.head(x_BTD, params[head])
@@ -52,6 +52,10 @@ def _attention(x_BTD: Tensor, weights: Mapping[str, Tensor], spec: ModelSpec, op
     return ops.linear(mixed_BTD, weights["self_attn.o_proj"])
 
 
-def _mlp(x_BTD: Tensor, weights: Mapping[str, Tensor], ops: Ops) -> Tensor:
-    gate_BTF, up_BTF = ops.linears(x_BTD, [weights["mlp.gate_proj"], weights["mlp.up_proj"]])
-    return ops.linear(ops.swiglu(gate_BTF, up_BTF), weights["mlp.down_proj"])
+def _mlp(x_BTD: Tensor, weights: Mapping[str, Tensor], spec: ModelSpec, ops: Ops) -> Tensor:
+    if spec.mlp == "relu2":
+        hidden_BTF = ops.squared_relu(ops.linear(x_BTD, weights["mlp.up_proj"]))
+    else:
+        gate_BTF, up_BTF = ops.linears(x_BTD, [weights["mlp.gate_proj"], weights["mlp.up_proj"]])
+        hidden_BTF = ops.swiglu(gate_BTF, up_BTF)
+    return ops.linear(hidden_BTF, weights["mlp.down_proj"])

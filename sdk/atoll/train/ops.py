@@ -51,6 +51,9 @@ class Ops(Protocol):
     def swiglu(self, gate: Tensor, up: Tensor) -> Tensor:
         """gate · sigmoid(gate) · up (Shazeer 2020)."""
 
+    def squared_relu(self, x: Tensor) -> Tensor:
+        """max(x, 0)² (So et al. 2021)."""
+
     def cross_entropy(self, logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
         """Mean negative log-likelihood in nats, a scalar."""
 
@@ -96,6 +99,9 @@ class NativeOps:
 
     def swiglu(self, gate: Tensor, up: Tensor) -> Tensor:
         return F.silu(gate) * up
+
+    def squared_relu(self, x: Tensor) -> Tensor:
+        return F.relu(x).square()
 
     def cross_entropy(self, logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
         return F.cross_entropy(logits_BTV.flatten(0, 1), targets_BT.flatten())

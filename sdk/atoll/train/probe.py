@@ -19,8 +19,8 @@ from atoll.train.state import GlobalState, SeatState
 from atoll.train.step import Recipe, gather_batch, inner_step
 
 _MODEL = ModelSpec(
-    kind="llama", vocab=256, width=64, layers=2, heads=4, kv_heads=4, ffn=176, seq=64, tied=True,
-    norm_eps="0.00001", rope_base=10000,
+    kind="llama", vocab=256, width=64, layers=2, heads=4, kv_heads=4, mlp="swiglu", ffn=176, seq=64,
+    tied=True, norm_eps="0.00001", rope_base=10000,
 )  # fmt: skip
 _INNER = InnerSpec(
     optimizer="adamw", lr="0.001", beta1="0.9", beta2="0.99", eps="0.00000001", weight_decay="0.1",

@@ -33,7 +33,7 @@ class GlobalState:
 
     Attributes:
         round: outer steps taken; 0 is the initial model.
-        params: fp32, named as in Hugging Face's LlamaForCausalLM.
+        params: fp32, named as `layout.param_shapes` says.
         momentum: int64, outer momentum in units of 2**-40 (see `outer`); empty for outer SGD.
         exponents: each tensor's grid exponent e for this round: updates count steps of 2**e.
     """

@@ -34,6 +34,8 @@ def test_no_kernel_differs_in_a_bit(seed: int, rows: int) -> None:
 def test_gates_and_norms_agree_on_any_finite_input(a: object, b: object) -> None:
     x, y = torch.tensor(a), torch.tensor(b)
     assert same(COMPILED.swiglu(x, y), PLAIN.swiglu(x, y))
+    assert same(COMPILED.squared_relu(x), PLAIN.squared_relu(x))
+    assert same(COMPILED.squared_relu_gradient(y, x), PLAIN.squared_relu_gradient(y, x))
     gain = y[0].clone()
     for ours, theirs in zip(
         COMPILED.rms_norm(x, gain, 1e-5), PLAIN.rms_norm(x, gain, 1e-5), strict=True

@@ -43,6 +43,7 @@ CASES: dict[str, tuple[Function, Function, list[Tensor], float]] = {
         2e-5,
     ),
     "swiglu": (OPS.swiglu, silu_gate, [draw(B, T, D), draw(B, T, D, seed=1)], 2e-6),
+    "squared_relu": (OPS.squared_relu, lambda x: F.relu(x).square(), [draw(B, T, D)], 1e-7),
     "attention": (
         OPS.attention,
         shared_heads,
@@ -81,7 +82,9 @@ def test_values_and_gradients_agree_with_binary64(name: str) -> None:
         assert error <= bound, f"output {index}: {error:.2e}"
 
 
-@pytest.mark.parametrize("name", ["linear", "head", "rms_norm", "swiglu", "attention"])
+@pytest.mark.parametrize(
+    "name", ["linear", "head", "rms_norm", "swiglu", "squared_relu", "attention"]
+)
 def test_the_plain_engine_gives_the_same_bits(name: str) -> None:
     inputs = CASES[name][2]
     extra = (1e-5,) if name == "rms_norm" else ()

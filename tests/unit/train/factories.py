@@ -41,7 +41,8 @@ TEXT = "".join(f"line {i}: the quick brown fox jumps over {i * i} lazy dogs\n" f
 def small_model(**changes: object) -> ModelSpec:
     fields: dict[str, object] = {
         "kind": "llama", "vocab": 256, "width": 16, "layers": 2, "heads": 2, "kv_heads": 1,
-        "ffn": 24, "seq": 16, "tied": True, "norm_eps": "0.00001", "rope_base": 10000,
+        "mlp": "swiglu", "ffn": 24, "seq": 16, "tied": True,
+        "norm_eps": "0.00001", "rope_base": 10000,
     }  # fmt: skip
     return ModelSpec.model_validate(fields | changes)
 

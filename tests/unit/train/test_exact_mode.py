@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from tests.unit.train.factories import Job, small_model
@@ -9,15 +11,25 @@ from tests.unit.train.test_step import batches, inner_spec, opening, recipe
 
 from atoll.errors import NumericsMismatch
 from atoll.numerics.exact import ExactOps
+from atoll.protocol.manifest import ModelSpec
 from atoll.train import probe
+from atoll.train.init import initial_params
+from atoll.train.layout import optimiser_layout, param_shapes
 from atoll.train.ops import operations
 from atoll.train.replay import SegmentReplay
 from atoll.train.round import train_round
+from atoll.train.state import GlobalState, SeatState
 from atoll.train.step import Recipe, inner_step
 
 
 def exact_recipe(**changes: object) -> Recipe:
     return Recipe(small_model(), inner_spec(**changes), total_steps=8, ops=operations("exact"))
+
+
+def opening_of(model: ModelSpec) -> SeatState:
+    shapes = param_shapes(model)
+    initial = GlobalState(0, initial_params(shapes, seed=5), {}, {})
+    return SeatState.opening(initial, None, optimiser_layout(shapes, inner_spec()))
 
 
 def exact_job(job: Job) -> Job:
@@ -28,11 +40,13 @@ def test_the_mode_is_named_by_the_manifest() -> None:
     assert isinstance(operations("exact"), ExactOps)
 
 
-def test_losses_follow_native_ones() -> None:
-    exact = native = opening()
+@pytest.mark.parametrize("mlp", ["swiglu", "relu2"])
+def test_losses_follow_native_ones(mlp: str) -> None:
+    model = small_model(mlp=mlp)
+    exact = native = opening_of(model)
     for step, batch in enumerate(batches(6)):
-        ours = inner_step(exact, batch, step, exact_recipe())
-        theirs = inner_step(native, batch, step, recipe())
+        ours = inner_step(exact, batch, step, replace(exact_recipe(), model=model))
+        theirs = inner_step(native, batch, step, replace(recipe(), model=model))
         assert ours.loss == pytest.approx(theirs.loss, rel=2e-3)
         exact, native = ours.state, theirs.state
 

@@ -1,4 +1,4 @@
-"""The model computes what Hugging Face's LlamaForCausalLM computes."""
+"""The model computes what Hugging Face's LlamaForCausalLM and ArceeForCausalLM compute."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from atoll.train.ops import NativeOps, operations
 SPECS = {
     "tied, shared key heads": small_model(),
     "untied": small_model(tied=False),
+    "squared ReLU": small_model(mlp="relu2"),
+    "squared ReLU, untied": small_model(mlp="relu2", tied=False),
     "a key head each": small_model(kv_heads=2),
     "other base and eps": small_model(rope_base=500, norm_eps="0.001"),
     "demo-sized": small_model(width=64, layers=4, heads=4, kv_heads=4, ffn=176, seq=64),
