@@ -29,20 +29,21 @@ app = typer.Typer(
 app.add_typer(keys.app, name="keys")
 
 MOUNTED = {
-    "job": "atoll.commands.job",
-    "node": "atoll.commands.node",
-    "verifier": "atoll.commands.verifier",
-    "store": "atoll.store.cli",
-    "numerics": "atoll.numerics.cli",
-    "devnet": "atoll_devnet.cli",
+    "job": "atoll.commands.job:app",
+    "node": "atoll.commands.members:node",
+    "verifier": "atoll.commands.members:verifier",
+    "store": "atoll.store.cli:app",
+    "numerics": "atoll.numerics.cli:app",
+    "devnet": "atoll_devnet.cli:app",
 }
 """Loaded by name: a service's package may import atoll, never the other way round."""
 
 
 def main() -> None:
     """Entry point of the `atoll` program."""
-    for name, module in MOUNTED.items():
-        app.add_typer(importlib.import_module(module).app, name=name)
+    for name, place in MOUNTED.items():
+        module, _, attribute = place.partition(":")
+        app.add_typer(getattr(importlib.import_module(module), attribute), name=name)
     try:
         app()
     except AtollError as error:

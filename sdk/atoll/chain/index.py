@@ -7,9 +7,7 @@ unbroken chain said up to one block, whose hash is remembered.
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +16,7 @@ import structlog
 from atoll.chain.contracts import AtollChain
 from atoll.chain.decode import RawLog, decode_log
 from atoll.chain.rpc import RpcRefused
+from atoll.database import Database
 from atoll.errors import ConfigError, RpcUnavailable
 from atoll.protocol.events import ContractEvent
 from atoll.protocol.types import Address, BlockRef, Digest
@@ -98,11 +97,8 @@ class EventIndex:
         self._head: BlockRef | None = None
         self._untold: list[Update] = []
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._db = sqlite3.connect(path, isolation_level=None)
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=NORMAL")  # the chain can say it all again
-        self._db.execute("PRAGMA foreign_keys=ON")
-        self._db.executescript(SCHEMA)
+        # What a power cut may take from it, the chain can say again.
+        self._db = Database(path, SCHEMA, synchronous="NORMAL")
         self._claim(path)
         self._prune()
         self._untold += self.history()
@@ -204,7 +200,7 @@ class EventIndex:
         return [item for raw in logs for item in _indexed(raw, blocks[raw.block_number])]
 
     def _save(self, blocks: dict[int, BlockRef], logs: list[RawLog]) -> None:
-        with self._transaction():
+        with self._db.transaction():
             self._db.executemany(
                 "INSERT INTO blocks VALUES (?, ?, ?)",
                 [(block.number, block.hash, block.timestamp) for block in blocks.values()],
@@ -245,16 +241,6 @@ class EventIndex:
                 f"not those of {mine[1]} on chain {mine[0]} from block {mine[2]}",
                 next_step="use a folder of its own for each deployment",
             )
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
 
 
 def _indexed(raw: RawLog, block: BlockRef) -> list[Indexed]:

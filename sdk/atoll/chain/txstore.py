@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import fcntl
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from atoll.chain.calls import Call
+from atoll.database import Database
 from atoll.errors import ConfigError
 from atoll.protocol.types import Address
 
@@ -150,12 +149,7 @@ class TxStore:
                 f"another process already sends transactions of {account} ({path} is locked)",
                 next_step="stop the other one: a key has one writer",
             ) from error
-        self._db = sqlite3.connect(path, isolation_level=None)
-        self._db.row_factory = sqlite3.Row
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=FULL")
-        self._db.execute("PRAGMA foreign_keys=ON")
-        self._db.executescript(SCHEMA)
+        self._db = Database(path, SCHEMA)
         self._claim(path, account, chain_id)
 
     def close(self) -> None:
@@ -202,7 +196,7 @@ class TxStore:
 
     def sign(self, intent: Intent, nonce: int, gas_limit: int, signed: Signed) -> None:
         """Records a signed transaction and its nonce in one step, before it is broadcast."""
-        with self._transaction():
+        with self._db.transaction():
             self._db.execute(
                 "UPDATE intents SET state = ?, nonce = ?, gas_limit = ? WHERE id = ?",
                 (TxState.SENT, nonce, gas_limit, intent.id),
@@ -248,7 +242,7 @@ class TxStore:
 
     def requeue(self, intent: Intent) -> None:
         """The nonce went to a transaction that is not ours: start over with another."""
-        with self._transaction():
+        with self._db.transaction():
             self._db.execute("DELETE FROM signed WHERE intent = ?", (intent.id,))
             self._db.execute(
                 "UPDATE intents SET state = ?, nonce = NULL, gas_limit = NULL WHERE id = ?",
@@ -283,16 +277,6 @@ class TxStore:
                 f"not to {account} on chain {chain_id}",
                 next_step="use a folder of its own for each account and chain",
             )
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,12 @@ never signed twice with different content: the UNIQUE constraint of `signed` see
 
 from __future__ import annotations
 
-import sqlite3
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
+from atoll.database import Database
 from atoll.errors import ProtocolError
 from atoll.runtime.plain import JournalError, from_json, to_json
 
@@ -92,22 +91,14 @@ class Journal:
         kinds: every kind of fact that may be read back.
 
     Raises:
-        JournalError: the file is of another schema version or cannot be opened.
+        JournalError: the file is of another schema version.
+        StorageError: the file cannot be used; any method that writes may raise it, too.
+
     """
 
     def __init__(self, path: Path, kinds: tuple[type[Fact], ...]) -> None:
         self._kinds = {kind.__name__: kind for kind in kinds}
-        try:
-            # Autocommit: each statement is durable by itself; `_transaction` groups several.
-            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-            self._db.execute("PRAGMA journal_mode=WAL")
-            self._db.execute("PRAGMA synchronous=FULL")
-            self._db.executescript(SCHEMA)
-        except sqlite3.Error as error:
-            raise JournalError(
-                f"cannot open the journal {path}: {error}",
-                next_step="check that the data folder is writable and on a disk with room",
-            ) from error
+        self._db = Database(path, SCHEMA)
         self._check_version()
 
     def close(self) -> None:
@@ -115,7 +106,7 @@ class Journal:
 
     def write(self, job: int, *facts: Fact) -> None:
         """Stores facts, all or none; one of the same key is replaced."""
-        with self._transaction():
+        with self._db.transaction():
             for fact in facts:
                 self._db.execute(
                     "INSERT OR REPLACE INTO facts VALUES (?, ?, ?, ?, ?)",
@@ -129,7 +120,7 @@ class Journal:
 
     def forget(self, job: int, keys: frozenset[str]) -> None:
         """Removes facts that nothing will ask for again; what was signed is never removed."""
-        with self._transaction():
+        with self._db.transaction():
             self._db.executemany(
                 "DELETE FROM facts WHERE job = ? AND key = ?", [(job, key) for key in sorted(keys)]
             )
@@ -142,7 +133,7 @@ class Journal:
         Raises:
             AlreadySigned: the slot was claimed for something else.
         """
-        with self._transaction():
+        with self._db.transaction():
             self._db.execute(
                 "INSERT INTO signed VALUES (?, ?, ?) ON CONFLICT (slot) DO NOTHING",
                 (slot, content, time.time()),
@@ -190,13 +181,3 @@ class Journal:
         found = self._db.execute("SELECT value FROM meta WHERE name = 'version'").fetchone()[0]
         if found != str(SCHEMA_VERSION):
             raise JournalError(f"the journal has schema {found}, this program {SCHEMA_VERSION}")
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
-        try:
-            yield
-        except BaseException:
-            self._db.execute("ROLLBACK")
-            raise
-        self._db.execute("COMMIT")

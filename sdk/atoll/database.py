@@ -1,0 +1,97 @@
+"""The SQLite files that services keep: opened alike, in transactions, with errors in our words.
+
+Rule of this file: a statement either took effect whole or raised; what an earlier statement wrote
+stays.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from atoll.errors import DiskFull, StorageError
+
+Parameters = Sequence[Any]
+
+
+class Database:
+    """One file; every statement outside `transaction` is a transaction of its own.
+
+    Args:
+        path: the file; its folder must exist.
+        schema: statements that may run again.
+        synchronous: FULL is durable when a statement returns; NORMAL may lose the last ones with
+            the machine's power, never with the process.
+
+    Raises:
+        StorageError: the file cannot be opened, or is not a database.
+    """
+
+    def __init__(
+        self, path: Path, schema: str, synchronous: Literal["FULL", "NORMAL"] = "FULL"
+    ) -> None:
+        self.path = path
+        with self._told():
+            # Tasks of one service run on several threads, one at a time.
+            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._db.row_factory = sqlite3.Row
+            try:
+                self._db.execute("PRAGMA journal_mode=WAL")
+                self._db.execute(f"PRAGMA synchronous={synchronous}")
+                self._db.execute("PRAGMA foreign_keys=ON")
+                self._db.executescript(schema)
+            except BaseException:
+                self._db.close()
+                raise
+
+    def close(self) -> None:
+        """Lets go of the file; what was written stays."""
+        self._db.close()
+
+    def execute(self, statement: str, parameters: Parameters = ()) -> sqlite3.Cursor:
+        """Runs a statement.
+
+        Raises:
+            DiskFull: no room; the statement had no effect.
+            StorageError: the file cannot be used.
+            sqlite3.IntegrityError: a constraint of the schema forbids it.
+        """
+        with self._told():
+            return self._db.execute(statement, parameters)
+
+    def executemany(self, statement: str, parameters: Iterable[Parameters]) -> sqlite3.Cursor:
+        """Runs a statement once for each row of parameters. Raises as `execute`."""
+        with self._told():
+            return self._db.executemany(statement, parameters)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All of the statements inside take effect, or none. Raises as `execute`."""
+        self.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:  # SQLite ends some failed ones by itself
+                self._db.execute("ROLLBACK")
+            raise
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.IntegrityError:
+            raise
+        except sqlite3.Error as error:
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                raise DiskFull(
+                    f"no room on the disk for {self.path}",
+                    next_step="make room there, then start again: nothing was lost",
+                ) from error
+            raise StorageError(
+                f"cannot use {self.path}: {error}",
+                next_step="check that its folder is writable and on a disk with room",
+            ) from error

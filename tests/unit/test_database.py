@@ -1,0 +1,51 @@
+"""A statement takes effect whole, or raises and leaves what was there."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from atoll.database import Database
+from atoll.errors import DiskFull, StorageError
+
+SCHEMA = "CREATE TABLE IF NOT EXISTS notes (text TEXT NOT NULL UNIQUE)"
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Database:
+    return Database(tmp_path / "notes.sqlite", SCHEMA)
+
+
+def notes(database: Database) -> list[str]:
+    return [row["text"] for row in database.execute("SELECT text FROM notes ORDER BY text")]
+
+
+def test_a_transaction_that_fails_leaves_nothing(database: Database) -> None:
+    database.execute("INSERT INTO notes VALUES ('kept')")
+    with pytest.raises(sqlite3.IntegrityError), database.transaction():
+        database.execute("INSERT INTO notes VALUES ('new')")
+        database.execute("INSERT INTO notes VALUES ('kept')")
+    assert notes(database) == ["kept"]
+
+
+def test_a_full_disk_is_named_and_nothing_is_lost(database: Database) -> None:
+    """SQLite's own limit on pages fails in the same place, with the same code, as a full disk."""
+    database.execute("INSERT INTO notes VALUES ('kept')")
+    database.execute("PRAGMA max_page_count = 8")
+    with pytest.raises(DiskFull, match="no room on the disk") as caught, database.transaction():
+        database.execute("INSERT INTO notes VALUES ('small')")
+        database.execute("INSERT INTO notes VALUES (?)", ("x" * 100_000,))
+    assert caught.value.next_step is not None
+    assert notes(database) == ["kept"]
+    database.execute("PRAGMA max_page_count = 1000")
+    database.execute("INSERT INTO notes VALUES ('room again')")
+    assert notes(database) == ["kept", "room again"]
+
+
+def test_another_file_is_not_taken_for_a_database(tmp_path: Path) -> None:
+    path = tmp_path / "notes.sqlite"
+    path.write_bytes(b"not a database at all, but long enough to have a header" * 20)
+    with pytest.raises(StorageError, match="not a database"):
+        Database(path, SCHEMA)
