@@ -200,8 +200,8 @@ contract RoundsAudit is RoundsBase {
             revert SeatNotAudited(report.seat, s.auditSet);
         }
         bool faultKnown = report.fault >= Fault.WITHHELD;
-        bool about =
-            report.segment < MAX_SEGMENTS || (report.segment == NO_SEGMENT && report.fault != Fault.WRONG_REPLAY);
+        bool needsSegment = report.fault == Fault.WRONG_REPLAY || report.fault == Fault.OUT_OF_TOLERANCE;
+        bool about = report.segment < MAX_SEGMENTS || (report.segment == NO_SEGMENT && !needsSegment);
         if (!faultKnown || !about) revert BadReport(report.seat, report.segment, report.fault);
     }
 
@@ -276,6 +276,9 @@ contract RoundsAudit is RoundsBase {
 
     function _outcome(Job storage j, ReportEntry storage e) private view returns (Outcome) {
         uint256 all = j.state.verifiers;
+        if (e.fault == Fault.OUT_OF_TOLERANCE) {
+            return _isQuorum(j, e.disagree, all) ? Outcome.REFUTED : Outcome.UNRESOLVED;
+        }
         uint256 agree = e.fault == Fault.WITHHELD ? e.agree | e.cannotFetch : e.agree;
         if (_isQuorum(j, agree, all)) return Outcome.CONFIRMED;
         if (_isQuorum(j, e.disagree, all)) return Outcome.REFUTED;

@@ -38,7 +38,8 @@ enum Fault {
     WITHHELD,
     WRONG_REPLAY,
     WRONG_LINK,
-    MALFORMED
+    MALFORMED,
+    OUT_OF_TOLERANCE // never confirmed: its seat is not paid and not slashed while nobody refutes it
 }
 
 enum Outcome {

@@ -223,6 +223,48 @@ contract AuditsTest is Network {
         same(activeOf(verifier(2), Role.VERIFIER), STAKE + 49 ether, "not voting costs 2 %");
     }
 
+    function test_workOutOfToleranceIsNeitherPaidNorSlashed() public {
+        toReport(jobId);
+        for (uint16 attempt = 0; attempt < 3; attempt++) {
+            same(rounds.state(jobId).attempt, attempt, "attempt");
+            for (uint16 v = 0; v < 3; v++) {
+                ballotBy(jobId, v, attempt == 0 ? 13 : 0, oneReport(uint16(WRONG), 2, Fault.OUT_OF_TOLERANCE));
+            }
+            same(uint256(outcomeOf(attempt)), uint256(Outcome.UNRESOLVED), "all agree, and still nothing is proven");
+            if (rounds.state(jobId).phase == Phase.DRAW) passBeacon(jobId);
+        }
+        inPhase(jobId, Phase.ATTEST);
+        RoundState memory s = rounds.state(jobId);
+        same(s.accepted, 13, "accepted");
+        same(s.unresolved, 2, "unresolved");
+        same(s.rejected, 0, "rejected");
+        same(s.dutiful, 7, "nobody is contradicted");
+        toFinal();
+        for (uint16 report = 0; report < 3; report++) {
+            rounds.punish(jobId, 0, Offence.REPORT, report);
+        }
+        same(activeOf(provider(WRONG), Role.PROVIDER), STAKE + BOND, "its bond is whole");
+        same(lockedOf(verifier(0), Role.VERIFIER), 50 ether, "the reports' bonds are free again");
+    }
+
+    function test_aToleranceReportCanBeRefuted() public {
+        toReport(jobId);
+        ballotBy(jobId, 0, 13, oneReport(uint16(WRONG), 2, Fault.OUT_OF_TOLERANCE));
+        ballotBy(jobId, 1, 15, noReports());
+        ballotBy(jobId, 2, 15, noReports());
+        othersVote(0, 0, 1, 0);
+        same(uint256(outcomeOf(0)), uint256(Outcome.REFUTED), "outcome");
+        same(rounds.state(jobId).accepted, 15, "accepted");
+        same(rounds.state(jobId).dutiful, 6, "the reporter is contradicted");
+    }
+
+    function test_nobodyFetchingAToleranceReportProvesNothing() public {
+        reportCheat(0, Fault.OUT_OF_TOLERANCE, 2);
+        othersVote(0, 0, 0, 1);
+        same(uint256(outcomeOf(0)), uint256(Outcome.UNRESOLVED), "outcome");
+        same(rounds.state(jobId).rejected, 0, "rejected");
+    }
+
     function test_P12_secondReporterAgreesWithoutABond() public {
         toReport(jobId);
         ballotBy(jobId, 0, 13, oneReport(1, 2, Fault.WRONG_REPLAY));
@@ -273,6 +315,8 @@ contract AuditsTest is Network {
         rounds.ballot(jobId, 0, 0, allFindings(1), oneReport(1, 64, Fault.WRONG_REPLAY), 0);
         vm.expectPartialRevert(RoundsAudit.BadReport.selector);
         rounds.ballot(jobId, 0, 0, allFindings(1), oneReport(1, 0xffff, Fault.WRONG_REPLAY), 0);
+        vm.expectPartialRevert(RoundsAudit.BadReport.selector);
+        rounds.ballot(jobId, 0, 0, allFindings(1), oneReport(1, 0xffff, Fault.OUT_OF_TOLERANCE), 0);
         vm.stopPrank();
         vm.prank(provider(0));
         vm.expectRevert(abi.encodeWithSelector(RoundsBase.NotVerifier.selector, provider(0)));

@@ -51,7 +51,8 @@ def compute_outcome(
     """The outcome of a report by quorums of the snapshot.
 
     Not being able to fetch agrees with WITHHELD; with other faults it can complete a quorum, and
-    then rejects the seat without calling its work wrong.
+    then rejects the seat without calling its work wrong. OUT_OF_TOLERANCE is never confirmed: no
+    quorum makes a distance between machines a proof.
     """
     agree, cannot = agreeing(report, votes), unable(report, votes)
     if report.report.fault is Fault.WITHHELD:
@@ -60,11 +61,12 @@ def compute_outcome(
     def has_quorum(bitmap: int) -> bool:
         return is_quorum(bitmap.bit_count(), verifiers.bit_count(), terms)
 
-    if has_quorum(agree):
+    provable = report.report.fault is not Fault.OUT_OF_TOLERANCE
+    if provable and has_quorum(agree):
         return Outcome.CONFIRMED
     if has_quorum(disagreeing(report, votes)):
         return Outcome.REFUTED
-    if cannot and has_quorum(agree | cannot):
+    if provable and cannot and has_quorum(agree | cannot):
         return Outcome.UNFETCHABLE
     return Outcome.UNRESOLVED
 

@@ -68,6 +68,8 @@ class Fault(IntEnum):
     WRONG_REPLAY = 4
     WRONG_LINK = 5
     MALFORMED = 6
+    OUT_OF_TOLERANCE = 7
+    """A tolerant replay lies too far away: never confirmed, so nobody is slashed for it."""
 
 
 class Outcome(IntEnum):

@@ -275,7 +275,8 @@ class RandomJob:
         for seat in map(SeatIndex, bits(audit_set)):
             if self.chance(likely):
                 fault = self.rng.choice([Fault.WITHHELD, Fault.WRONG_REPLAY, Fault.WRONG_REPLAY,
-                                         Fault.WRONG_LINK, Fault.MALFORMED])  # fmt: skip
+                                         Fault.WRONG_LINK, Fault.MALFORMED,
+                                         Fault.OUT_OF_TOLERANCE])  # fmt: skip
                 segment = SegmentIndex(self.rng.randint(0, 1))
                 found.append(Report(seat, segment, fault, digest(self.tick)))
         return tuple(found)

@@ -349,6 +349,33 @@ def test_not_fetching_agrees_with_withheld() -> None:
     assert job.view.state.dutiful == seats(0, 2)
 
 
+def test_no_quorum_proves_that_work_is_out_of_tolerance() -> None:
+    job = auditing()
+    ballots(job, 0)
+    job.ballot(1, (0, 1, 3))
+    index = job.report(1, 2, Fault.OUT_OF_TOLERANCE)
+    job.ballot(2, (0, 1, 3))
+    job.second(2, index)
+    job.confirm()
+    job.vote(0, cannot=1 << index)
+    job.resolve()
+    assert job.view.reports[index].outcome is Outcome.UNRESOLVED
+    assert (job.view.state.rejected, job.view.state.caught) == (0, 0)
+    assert (job.view.state.attempt, job.view.state.audit_set) == (1, seats(2))
+
+
+def test_a_quorum_refutes_that_work_is_out_of_tolerance() -> None:
+    job = auditing(verifiers=4)
+    ballots(job)
+    index = job.report(3, 2, Fault.OUT_OF_TOLERANCE)
+    job.confirm()
+    for v in range(3):
+        job.vote(v, disagree=1 << index)
+    job.resolve()
+    assert job.view.reports[index].outcome is Outcome.REFUTED
+    assert job.view.state.accepted == seats(0, 1, 2, 3)
+
+
 def test_an_undecided_report_leaves_its_seat_unresolved_and_audits_it_again() -> None:
     job = auditing()
     ballots(job)
