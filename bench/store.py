@@ -48,7 +48,7 @@ def step_get(folder: Path, cid: str) -> str:
     from atoll.store.cid import Cid
     from atoll.store.local import LocalStore
 
-    store = LocalStore(folder / "theirs", sync=False)
+    store = LocalStore(folder / "theirs")
     return str(store.read_file_to(Cid.parse(cid), folder / "out", 1 << 40))
 
 
@@ -57,7 +57,7 @@ def step_fetch(folder: Path, cid: str, *urls: str) -> str:
     from atoll.store import Cid, Fetcher, LocalStore
 
     async def fetch() -> str:
-        store = LocalStore(folder / "ours", sync=False)
+        store = LocalStore(folder / "ours")
         async with Fetcher(store, lambda: urls) as fetcher:
             await fetcher.fetch(Cid.parse(cid), 1 << 40)
             return json.dumps({source.url: source.bytes_down for source in fetcher.sources.all()})

@@ -15,15 +15,17 @@ import errno
 import fcntl
 import itertools
 import math
+import mmap
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 from atoll.errors import DiskFull, StorageError
+from atoll.store.direct import OutFile, read_into
 
 _DIGEST_HEX: Final = 64
 
@@ -50,6 +52,7 @@ class BlockFolder:
         self._sync = sync
         self._blocks = root / "blocks"
         self._tmp = root / "tmp"
+        self._mark = os.urandom(4).hex()
         self._serial = itertools.count()
         with disk_errors(root):
             self._blocks.mkdir(parents=True, exist_ok=True)
@@ -67,7 +70,7 @@ class BlockFolder:
     def claim(self, digest: bytes) -> int | None:
         """The size of a block that is here, which now counts as just used, else None."""
         path = self._path(digest)
-        if not path.exists():
+        if not os.path.exists(path):  # noqa: PTH110 (pathlib takes five times as long)
             return None
         with self.locked(shared=True), disk_errors(self.root):
             try:
@@ -84,10 +87,18 @@ class BlockFolder:
             except FileNotFoundError:
                 return None
 
-    def write(self, digest: bytes, block: bytes, *, folder_sync: bool = True) -> bool:
+    def read_into(self, digest: bytes, buffer: mmap.mmap) -> int | None:
+        """Reads a block, unchecked; its size, cut to the buffer's, or None where it is not here."""
+        with disk_errors(self.root):
+            try:
+                return read_into(self._path(digest), buffer)
+            except FileNotFoundError:
+                return None
+
+    def write(self, digest: bytes, block: bytes | memoryview, *, folder_sync: bool = True) -> bool:
         """Makes a block visible; returns whether it was new.
 
-        With `folder_sync` False the caller calls `sync_folders` before it relies on the block.
+        With `folder_sync` False the caller calls `sync_folder` before it relies on the block.
 
         Raises:
             DiskFull: no room; nothing was left behind.
@@ -96,17 +107,16 @@ class BlockFolder:
         if self.claim(digest) == len(block):  # else absent, or torn by a power cut
             return False
         partial = self._tmp / self.unique_name()
-        try:
-            with disk_errors(self.root):
-                with partial.open("xb") as out:
-                    out.write(block)
-                    self.flush(out)
-                path.parent.mkdir(exist_ok=True)
-                partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        with disk_errors(self.root):
+            try:
+                with self.creating(partial) as out:
+                    out.write(block, 0)
+                self._move(partial, path)
+            except BaseException:
+                partial.unlink(missing_ok=True)
+                raise
         if folder_sync:
-            self.sync_folders([digest])
+            self.sync_folder(digest)
         return True
 
     def remove(self, digest: bytes, unused_since: float) -> int:
@@ -182,27 +192,39 @@ class BlockFolder:
         finally:
             os.close(descriptor)
 
-    def flush(self, out: BinaryIO) -> None:
-        """Pushes an open file's bytes to the disk, where this folder syncs."""
-        out.flush()
-        if self._sync:
-            os.fsync(out.fileno())
+    @contextmanager
+    def creating(self, path: Path) -> Iterator[OutFile]:
+        """A new file; where this folder syncs, it is on the disk when the context ends."""
+        out = OutFile(path)
+        try:
+            yield out
+            if self._sync:
+                out.sync()
+        finally:
+            out.close()
 
-    def sync_folders(self, digests: Iterable[bytes]) -> None:
-        """Makes the names of these blocks durable, where this folder syncs."""
+    def sync_folder(self, digest: bytes) -> None:
+        """Makes the names of a block and of those beside it durable, where this folder syncs."""
         if not self._sync:
             return
         with disk_errors(self.root):
-            for folder in {self._path(digest).parent for digest in digests}:
-                descriptor = os.open(folder, os.O_RDONLY)
-                try:
-                    os.fsync(descriptor)
-                finally:
-                    os.close(descriptor)
+            descriptor = os.open(self._path(digest).parent, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
     def unique_name(self) -> str:
         """A file name no other thread or process uses."""
-        return f"{os.getpid()}-{next(self._serial)}-{os.urandom(4).hex()}"
+        return f"{os.getpid()}-{self._mark}-{next(self._serial)}"
+
+    @staticmethod
+    def _move(partial: Path, path: Path) -> None:
+        try:
+            partial.replace(path)
+        except FileNotFoundError:  # the first block of its folder
+            path.parent.mkdir(exist_ok=True)
+            partial.replace(path)
 
     def _path(self, digest: bytes) -> Path:
         name = digest.hex()

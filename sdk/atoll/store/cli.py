@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -15,7 +15,7 @@ from atoll.store.directory import build_path, is_directory, list_directory, reso
 from atoll.store.links import links_of
 from atoll.store.local import GRACE_S, LocalStore
 from atoll.store.storage import Storage, StoreConfig, open_storage
-from atoll.store.unixfs import PROFILES, Added, Profile, build_tree
+from atoll.store.unixfs import PROFILES, Added, Buffer, Profile, Readable, build_tree
 
 app = typer.Typer(help="Content by CID: add, get, keep, check.", no_args_is_help=True)
 
@@ -158,21 +158,26 @@ def _hash(file: str, profile: Profile) -> Added:
     """What `add` would print, without a store."""
     blocks = 0
 
-    def count(cid: Cid, block: bytes) -> None:
+    def count(cid: Cid, block: Buffer) -> None:
         nonlocal blocks
         blocks += 1
 
-    if file != "-":
-        return build_path(Path(file), count, profile)
-    root = build_tree(typer.get_binary_stream("stdin"), count, profile)
+    if file == "-":
+        root = build_tree(_standard_input(), count, profile)
+    else:
+        root = build_path(Path(file), count, profile)
     return Added(root.cid, root.file_bytes, blocks)
+
+
+def _standard_input() -> Readable:
+    return cast(Readable, typer.get_binary_stream("stdin"))
 
 
 async def _add(config: StoreConfig, file: str, profile: Profile) -> Added:
     async with await open_storage(config) as storage:
         if file != "-":
             return await storage.add_path(file, profile)
-        return await storage.add_stream(typer.get_binary_stream("stdin"), profile)
+        return await storage.add_stream(_standard_input(), profile)
 
 
 async def _get(

@@ -16,15 +16,17 @@ from atoll.store.cid import DAG_PB, Cid
 from atoll.store.dagpb import Link, Node, decode_node, encode_field, encode_node
 from atoll.store.errors import MalformedDag
 from atoll.store.unixfs import (
-    Added,
     BlockSink,
     BlockSource,
     Entry,
     Kind,
     Profile,
+    Readable,
     build_tree,
     decode_header,
 )
+
+FileMaker = Callable[[Readable], Entry]
 
 SHARDING_BYTES: Final = 1 << 18
 MAX_NAME_BYTES: Final = 255
@@ -63,46 +65,40 @@ def build_directory(entries: dict[str, Entry], sink: BlockSink, profile: Profile
             next_step="put the files into several folders",
         )
     block = encode_node(Node(links, encode_field(1, Kind.DIRECTORY.value)))
-    cid = Cid.of(block, DAG_PB)
-    if profile.cid_version == 0:
-        cid = Cid(DAG_PB, cid.digest, 0)
+    cid = profile.name_block(block, DAG_PB)
     sink(cid, block)
     tree_bytes = len(block) + sum(link.size for link in links)
     return Entry(cid, sum(entry.file_bytes for entry in entries.values()), tree_bytes)
 
 
-def build_path(path: Path, sink: BlockSink, profile: Profile) -> Added:
+def build_path(
+    path: Path, sink: BlockSink, profile: Profile, build_file: FileMaker | None = None
+) -> Entry:
     """Writes a file, or a folder with everything below it.
+
+    Args:
+        path: where it is.
+        sink: takes the blocks.
+        profile: decides the CIDs.
+        build_file: writes one file; None does it as `build_tree`.
 
     Raises:
         NotFound: nothing is there.
         StorageError: a symbolic link or a device is below.
         TooLarge: a folder that needs sharding.
     """
-    blocks = 0
-
-    def counting(cid: Cid, block: bytes) -> None:
-        nonlocal blocks
-        blocks += 1
-        sink(cid, block)
-
-    entry = _build(path, counting, profile)
-    return Added(entry.cid, entry.file_bytes, blocks)
-
-
-def _build(path: Path, sink: BlockSink, profile: Profile) -> Entry:
     if path.is_dir():
         inside = sorted(path.iterdir())
         for below in inside:
             if below.is_symlink():
                 raise StorageError(f"{below} is a symbolic link; only files and folders are stored")
-        entries = {below.name: _build(below, sink, profile) for below in inside}
+        entries = {below.name: build_path(below, sink, profile, build_file) for below in inside}
         return build_directory(entries, sink, profile)
     if path.exists() and not path.is_file():
         raise StorageError(f"{path} is neither a file nor a folder")
     try:
         with path.open("rb") as stream:
-            return build_tree(stream, sink, profile)
+            return build_file(stream) if build_file else build_tree(stream, sink, profile)
     except FileNotFoundError:
         raise NotFound(f"no file at {path}") from None
 

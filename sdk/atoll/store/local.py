@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 import io
 import threading
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from mmap import mmap
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 from atoll.errors import CorruptBlock, DiskFull, NotFound, TooLarge
 from atoll.store.blocks import BlockFile, BlockFolder, disk_errors
+from atoll.store.bulk import BulkWriter, write_parts
 from atoll.store.cid import RAW, Cid
 from atoll.store.directory import build_path
 from atoll.store.errors import MalformedDag
@@ -24,18 +24,19 @@ from atoll.store.unixfs import (
     MAX_BLOCK_BYTES,
     V1,
     Added,
-    BlockSink,
+    Buffer,
+    Child,
     Profile,
-    build_tree,
+    Readable,
+    check_leaf,
     decode_file_node,
     iter_file,
+    iter_parts,
 )
 
 GRACE_S: Final = 3600.0
 QUOTA_GRACE_S: Final = 60.0
 STRAY_S: Final = 86400.0
-_WRITERS: Final = 3
-_WRITES_AHEAD: Final = 8
 _REMOVALS_AT_ONCE: Final = 64
 
 
@@ -105,13 +106,8 @@ class LocalStore:
         """
         block = self._folder.read(cid.digest)
         if block is None:
-            raise NotFound(f"{cid} is not in {self.root}")
-        if not cid.matches(block):
-            self._folder.discard(cid.digest)
-            raise CorruptBlock(
-                f"{cid} was damaged on disk in {self.root} and has been removed",
-                next_step="fetch it again, and check the disk",
-            )
+            raise self._not_here(cid)
+        self._check_read(cid, block)
         return block
 
     def put_block(self, cid: Cid, block: bytes) -> None:
@@ -142,22 +138,15 @@ class LocalStore:
 
     # -- files -----------------------------------------------------------------------------------
 
-    def add_stream(self, stream: BinaryIO, profile: Profile = V1) -> Added:
+    def add_stream(self, stream: Readable, profile: Profile = V1) -> Added:
         """Stores everything `stream` yields as one file, in constant memory.
 
         Raises:
             DiskFull: no room; blocks already written stay until they are collected.
         """
-        blocks = 0
-        with self._writing() as write:
-
-            def counting(cid: Cid, block: bytes) -> None:
-                nonlocal blocks
-                blocks += 1
-                write(cid, block)
-
-            root = build_tree(stream, counting, profile)
-        return Added(root.cid, root.file_bytes, blocks)
+        with self._writing() as writer:
+            root = writer.add_file(stream, profile)
+        return Added(root.cid, root.file_bytes, writer.blocks)
 
     def add_bytes(self, data: bytes, profile: Profile = V1) -> Cid:
         """Stores bytes as one file; returns its root."""
@@ -184,8 +173,11 @@ class LocalStore:
             StorageError: a symbolic link or a device is below.
             DiskFull: as `add_stream`.
         """
-        with self._writing() as write:
-            return build_path(Path(path), write, profile)
+        with self._writing() as writer:
+            root = build_path(
+                Path(path), writer.put, profile, lambda stream: writer.add_file(stream, profile)
+            )
+        return Added(root.cid, root.file_bytes, writer.blocks)
 
     def file_bytes(self, cid: Cid) -> int:
         """The size of a file, as its root says.
@@ -218,20 +210,11 @@ class LocalStore:
         """
         target = Path(path)
         partial = target.with_name(f".{target.name}.{self._folder.unique_name()}")
-        size = 0
-        pending: deque[Future[int]] = deque()
         try:
-            with (
-                disk_errors(target),
-                partial.open("wb") as out,
-                ThreadPoolExecutor(1, "atoll-store") as writer,
-            ):
-                for piece in self.iter_bytes(cid, max_bytes):
-                    pending.append(writer.submit(out.write, piece))
-                    if len(pending) >= _WRITES_AHEAD:
-                        size += pending.popleft().result()
-                size += sum(written.result() for written in pending)
-                self._folder.flush(out)
+            with disk_errors(target), self._folder.creating(partial) as out:
+                parts = iter_parts(self.get_block, cid, max_bytes)
+                size = write_parts(parts, out, self._read_leaf)
+            with disk_errors(target):
                 partial.replace(target)
         finally:
             partial.unlink(missing_ok=True)
@@ -259,7 +242,7 @@ class LocalStore:
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """Reads and checks every block; removes damaged ones, so that a fetch brings them back."""
+        """Marks work in progress: until it ends, no process collects what was used since."""
         with self._folder.holding():
             yield
 
@@ -308,23 +291,30 @@ class LocalStore:
     # -- inside ----------------------------------------------------------------------------------
 
     @contextmanager
-    def _writing(self) -> Iterator[BlockSink]:
-        """A sink that writes behind its caller; all of it is stored when the context ends."""
-        pending: deque[Future[bool]] = deque()
-        folders: dict[int, bytes] = {}
+    def _writing(self) -> Iterator[BulkWriter]:
+        with self.holding(), BulkWriter(self._folder, self._make_room) as writer:
+            yield writer
 
-        def write(cid: Cid, block: bytes) -> None:
-            self._make_room(len(block))
-            if len(pending) >= _WRITES_AHEAD:
-                pending.popleft().result()
-            folders[cid.digest[0]] = cid.digest
-            pending.append(pool.submit(self._folder.write, cid.digest, block, folder_sync=False))
+    def _read_leaf(self, leaf: Child, buffer: mmap) -> int:
+        """Reads a raw leaf into `buffer` and checks it; returns its size."""
+        size = self._folder.read_into(leaf.cid.digest, buffer)
+        if size is None:
+            raise self._not_here(leaf.cid)
+        with memoryview(buffer) as view:
+            self._check_read(leaf.cid, view[:size])
+        check_leaf(leaf, size)
+        return size
 
-        with self.holding(), ThreadPoolExecutor(_WRITERS, "atoll-store") as pool:
-            yield write
-            for written in pending:
-                written.result()
-            self._folder.sync_folders(folders.values())
+    def _check_read(self, cid: Cid, block: Buffer) -> None:
+        if not cid.matches(block):
+            self._folder.discard(cid.digest)
+            raise CorruptBlock(
+                f"{cid} was damaged on disk in {self.root} and has been removed",
+                next_step="fetch it again, and check the disk",
+            )
+
+    def _not_here(self, cid: Cid) -> NotFound:
+        return NotFound(f"{cid} is not in {self.root}")
 
     def _make_room(self, size: int) -> None:
         """Counts `size` bytes against the quota, collecting when it is reached.

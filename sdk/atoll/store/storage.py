@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import Self
 
 from atoll.errors import ConfigError
 from atoll.store.cid import RAW, Cid
@@ -23,7 +23,7 @@ from atoll.store.kubo import BlockRemote, KuboRemote
 from atoll.store.links import walk_dag
 from atoll.store.local import LocalStore
 from atoll.store.sources import normalise_gateway
-from atoll.store.unixfs import V1, Added, Profile
+from atoll.store.unixfs import V1, Added, Profile, Readable
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ class Storage:
         await self.publish(cid)
         return cid
 
-    async def add_stream(self, stream: BinaryIO, profile: Profile = V1) -> Added:
+    async def add_stream(self, stream: Readable, profile: Profile = V1) -> Added:
         """Stores everything `stream` yields as one file; errors as `add_bytes`."""
         self._check_writable()
         added = await asyncio.to_thread(self.local.add_stream, stream, profile)

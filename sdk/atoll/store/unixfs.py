@@ -10,10 +10,11 @@ Both directions stream: memory is one chunk and one open node a level, whatever 
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import BinaryIO
+from typing import Protocol
 
 from atoll.errors import TooLarge
 from atoll.store.cid import DAG_CBOR, DAG_PB, RAW, Cid
@@ -24,8 +25,16 @@ from atoll.store.varint import decode_varint
 MAX_BLOCK_BYTES = 2 << 20  # what Bitswap and public gateways carry
 MAX_DEPTH = 32  # a balanced file of 2 links a node this deep exceeds 2**52 bytes
 
-BlockSink = Callable[[Cid, bytes], None]
+Buffer = bytes | memoryview
+BlockSink = Callable[[Cid, Buffer], None]
 BlockSource = Callable[[Cid], bytes]
+
+
+class Readable(Protocol):
+    """What a file is read from: any binary file object."""
+
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        """Reads into the buffer; returns how many bytes, 0 at the end."""
 
 
 class Kind(IntEnum):
@@ -48,6 +57,10 @@ class Profile:
     max_links: int
     raw_leaves: bool
     cid_version: int
+
+    def name_block(self, block: Buffer, codec: int) -> Cid:
+        """The CID of a block that is made by this profile."""
+        return Cid(codec, hashlib.sha256(block).digest(), self.cid_version)
 
 
 V1 = Profile("v1", 1 << 20, 1024, raw_leaves=True, cid_version=1)
@@ -102,14 +115,12 @@ class FileBuilder:
         self._profile = profile
         self._levels: list[list[Entry]] = [[]]
 
-    def add_chunk(self, chunk: bytes) -> None:
-        """Appends the file's next chunk: exactly `profile.chunk_bytes`, fewer only at the end."""
-        self._push(0, self._leaf(chunk))
+    def add_leaf(self, leaf: Entry) -> None:
+        """Appends the file's next leaf, which the caller made of its next chunk."""
+        self._push(0, leaf)
 
     def finish(self) -> Entry:
-        """Closes every open node; returns the root."""
-        if not self._levels[0]:
-            self.add_chunk(b"")
+        """Closes every open node; returns the root. A file has at least one leaf."""
         level = 0
         while len(self._levels[level]) > 1 or level + 1 < len(self._levels):
             self._push(level + 1, self._close(level))
@@ -128,40 +139,40 @@ class FileBuilder:
         size = sum(entry.file_bytes for entry in entries)
         header = encode_file_header(b"", size, [entry.file_bytes for entry in entries])
         block = encode_node(Node([Link(e.cid, b"", e.tree_bytes) for e in entries], header))
-        cid = self._emit(block, DAG_PB)
+        cid = self._profile.name_block(block, DAG_PB)
+        self._sink(cid, block)
         return Entry(cid, size, len(block) + sum(entry.tree_bytes for entry in entries))
 
-    def _leaf(self, chunk: bytes) -> Entry:
-        if self._profile.raw_leaves:
-            return Entry(self._emit(chunk, RAW), len(chunk), len(chunk))
-        block = encode_node(Node([], encode_file_header(chunk, len(chunk), [])))
-        return Entry(self._emit(block, DAG_PB), len(chunk), len(block))
 
-    def _emit(self, block: bytes, codec: int) -> Cid:
-        cid = Cid.of(block, codec)
-        if self._profile.cid_version == 0:
-            cid = Cid(codec, cid.digest, 0)
-        self._sink(cid, block)
-        return cid
+def encode_leaf(chunk: Buffer, profile: Profile) -> tuple[Buffer, int]:
+    """The block that holds a file's chunk, and its codec."""
+    if profile.raw_leaves:
+        return chunk, RAW
+    return encode_node(Node([], encode_file_header(chunk, len(chunk), []))), DAG_PB
 
 
-def build_tree(stream: BinaryIO, sink: BlockSink, profile: Profile = V1) -> Entry:
+def build_tree(stream: Readable, sink: BlockSink, profile: Profile = V1) -> Entry:
     """Reads `stream` to its end and gives every block of its tree to `sink`, children first."""
     builder = FileBuilder(sink, profile)
-    while chunk := read_exactly(stream, profile.chunk_bytes):
-        builder.add_chunk(chunk)
+    buffer, first = memoryview(bytearray(profile.chunk_bytes)), True
+    while (size := fill(stream, buffer)) or first:
+        block, codec = encode_leaf(bytes(buffer[:size]), profile)
+        cid = profile.name_block(block, codec)
+        sink(cid, block)
+        builder.add_leaf(Entry(cid, size, len(block)))
+        first = False
     return builder.finish()
 
 
-def read_exactly(stream: BinaryIO, size: int) -> bytes:
-    """Reads `size` bytes, fewer only at the end of the stream (pipes return short reads)."""
-    chunk = stream.read(size)
-    while len(chunk) < size and (more := stream.read(size - len(chunk))):
-        chunk += more
-    return chunk
+def fill(stream: Readable, buffer: memoryview) -> int:
+    """Fills the buffer, less only at the stream's end (pipes give less); returns the bytes read."""
+    done = 0
+    while done < len(buffer) and (read := stream.readinto(buffer[done:])):
+        done += read
+    return done
 
 
-def encode_file_header(data: bytes, file_bytes: int, sizes: Iterable[int]) -> bytes:
+def encode_file_header(data: Buffer, file_bytes: int, sizes: Iterable[int]) -> bytes:
     """The UnixFS message of a file node: its data, bytes in all, and each child's bytes."""
     body = encode_field(1, Kind.FILE.value)
     if data:
@@ -262,10 +273,43 @@ class FileWalk:
             raise MalformedDag(
                 f"{cid} holds {node.file_bytes} bytes, its parent says {claimed_bytes}"
             )
+        self.count(depth)
+        return node
+
+    def count(self, depth: int) -> None:
+        """Counts a node at that depth; `visit` does. Raises MalformedDag as `visit`."""
         self._nodes_left -= 1
         if self._nodes_left < 0 or depth > MAX_DEPTH:
             raise MalformedDag(f"{self.root} has more nodes than a file of its size needs")
-        return node
+
+
+def iter_parts(get_block: BlockSource, root: Cid, max_bytes: int) -> Iterator[bytes | Child]:
+    """A file's parts in order: bytes, or a raw leaf that has not been looked at.
+
+    Whoever reads such a leaf refuses it where it has not the bytes that its parent claims.
+
+    Raises:
+        TooLarge, MalformedDag, NotFound, CorruptBlock: as `iter_file`.
+    """
+    walk = FileWalk(root, max_bytes)
+    stack: list[tuple[Child | None, int]] = [(None, 0)]
+    while stack:
+        child, depth = stack.pop()
+        if child is not None and child.cid.codec == RAW:
+            walk.count(depth)
+            yield child
+            continue
+        cid, claimed = (root, None) if child is None else (child.cid, child.file_bytes)
+        node = walk.visit(cid, get_block(cid), claimed, depth)
+        if node.data:
+            yield node.data
+        stack.extend((below, depth + 1) for below in reversed(node.children))
+
+
+def check_leaf(leaf: Child, size: int) -> None:
+    """Raises MalformedDag where a raw leaf of `size` bytes is not what its parent says."""
+    if size != leaf.file_bytes:
+        raise MalformedDag(f"{leaf.cid} holds {size} bytes, its parent says {leaf.file_bytes}")
 
 
 def iter_file(get_block: BlockSource, root: Cid, max_bytes: int) -> Iterator[bytes]:
@@ -276,11 +320,10 @@ def iter_file(get_block: BlockSource, root: Cid, max_bytes: int) -> Iterator[byt
         MalformedDag: not a file.
         NotFound, CorruptBlock: from `get_block`.
     """
-    walk = FileWalk(root, max_bytes)
-    stack: list[tuple[Cid, int | None, int]] = [(root, None, 0)]
-    while stack:
-        cid, claimed, depth = stack.pop()
-        node = walk.visit(cid, get_block(cid), claimed, depth)
-        if node.data:
-            yield node.data
-        stack.extend((child.cid, child.file_bytes, depth + 1) for child in reversed(node.children))
+    for part in iter_parts(get_block, root, max_bytes):
+        if isinstance(part, Child):
+            block = get_block(part.cid)
+            check_leaf(part, len(block))
+            yield block
+        else:
+            yield part

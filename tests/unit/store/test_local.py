@@ -111,10 +111,7 @@ def test_a_full_disk_leaves_nothing(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    if failing == "fsync":
-        monkeypatch.setattr(os, "fsync", full)
-    else:
-        monkeypatch.setattr(Path, "replace", full)
+    monkeypatch.setattr(os if failing == "fsync" else Path, failing, full)
     with pytest.raises(DiskFull) as caught:
         store.add_bytes(b"block")
     assert caught.value.next_step is not None

@@ -1,0 +1,128 @@
+"""Bulk bytes to and from the disk, past the page cache.
+
+A block is hashed once and then rests. Through the page cache it would be copied once more, push out
+what the machine trains on, and leave its writing to the sync that someone waits for. So whole pages
+in a page-aligned buffer go straight to the device (`O_DIRECT`). What is not made of whole pages,
+and file systems that have no such way, take the usual one: same calls, same bytes.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Final
+
+_O_DIRECT: Final = getattr(os, "O_DIRECT", None)
+_PAGE: Final = 4096
+
+
+class Buffers:
+    """Page-aligned buffers that threads take and give back.
+
+    Args:
+        count: how many there are; made when first needed.
+        size: bytes of each.
+    """
+
+    def __init__(self, count: int, size: int) -> None:
+        self._size = size
+        self._free: SimpleQueue[mmap.mmap | None] = SimpleQueue()
+        for _ in range(count):
+            self._free.put(None)
+
+    def take(self) -> mmap.mmap:
+        """A buffer nobody else holds; waits for one to come back."""
+        # Private: a forked child writes into a copy of its own.
+        return self._free.get() or mmap.mmap(-1, self._size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+    def give(self, buffer: mmap.mmap) -> None:
+        """Gives a buffer back; no view of it may be used any more."""
+        self._free.put(buffer)
+
+    @contextmanager
+    def borrowed(self) -> Iterator[mmap.mmap]:
+        """A buffer until the context ends."""
+        buffer = self.take()
+        try:
+            yield buffer
+        finally:
+            self.give(buffer)
+
+
+class OutFile:
+    """A new file that several threads write by offset; every method raises OSError as it comes.
+
+    Args:
+        path: where; nothing may be there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        flags = os.O_WRONLY | os.O_CLOEXEC
+        self._plain = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
+        self._direct = _open_direct(path, flags)
+
+    def write(self, data: bytes | memoryview, offset: int) -> None:
+        """Writes all of `data`: directly where it is whole pages from the start of a buffer."""
+        view = memoryview(data)
+        whole = isinstance(view.obj, mmap.mmap) and len(view) % _PAGE == offset % _PAGE == 0
+        if whole and view and self._direct is not None:
+            with _refusal_ignored():
+                written = os.pwrite(self._direct, view, offset)
+                view, offset = view[written:], offset + written
+        while view:
+            written = os.pwrite(self._plain, view, offset)
+            view, offset = view[written:], offset + written
+
+    def sync(self) -> None:
+        """Returns when everything written is on the disk."""
+        os.fsync(self._plain)
+
+    def close(self) -> None:
+        """Closes the file."""
+        os.close(self._plain)
+        if self._direct is not None:
+            os.close(self._direct)
+
+
+def read_into(path: Path, buffer: mmap.mmap) -> int:
+    """Reads a file's start; returns how many bytes were there, at most the buffer's size.
+
+    Raises:
+        OSError: as it comes; FileNotFoundError where nothing is there.
+    """
+    done = 0
+    direct = _open_direct(path, os.O_RDONLY | os.O_CLOEXEC)
+    if direct is not None:
+        try:
+            with _refusal_ignored():
+                done = os.preadv(direct, [buffer], 0)
+        finally:
+            os.close(direct)
+    with path.open("rb", buffering=0) as rest, memoryview(buffer) as view:
+        rest.seek(done)
+        while done < len(view) and (read := rest.readinto(view[done:])):
+            done += read
+    return done
+
+
+def _open_direct(path: Path, flags: int) -> int | None:
+    if _O_DIRECT is None:
+        return None
+    with _refusal_ignored():
+        return os.open(path, flags | _O_DIRECT)
+    return None
+
+
+@contextmanager
+def _refusal_ignored() -> Iterator[None]:
+    """What the device or file system says of direct access that it does not offer."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
