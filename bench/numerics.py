@@ -4,7 +4,8 @@
     python bench/numerics.py --loss 300 [--seeds 3] [--width W --layers L --seq T] [--json]
 
 Each mode runs in a process of its own with the same allocator setting, on one thread. The baseline
-is plain PyTorch: fused AdamW, scaled_dot_product_attention, fp32 (and bf16 autocast). Times are CPU
+is plain PyTorch: fused AdamW, scaled_dot_product_attention, fp32 (and bf16 autocast). For Muon it
+is our step with native operations, since PyTorch's own Muon multiplies in bf16. Times are CPU
 seconds of the training thread, so that other work on the machine counts less; the best half of the
 steps is averaged, and the best of three processes counts. The last line of --json is the whole
 document.
@@ -33,7 +34,7 @@ from atoll.protocol.manifest import InnerSpec, ModelSpec
 from atoll.train.init import initial_params
 from atoll.train.layout import optimiser_layout, param_shapes
 from atoll.train.model import forward
-from atoll.train.ops import NativeOps
+from atoll.train.ops import NativeOps, Ops
 from atoll.train.state import GlobalState, SeatState
 from atoll.train.step import Recipe, inner_step, learning_rate
 
@@ -66,6 +67,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=3, help="processes a mode; the best counts")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--lr", default="0.002")
+    parser.add_argument("--optimizer", choices=("adamw", "muon"), default="adamw")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--mode", choices=MODES, help="measure one mode, in this process")
     return parser.parse_args()
@@ -80,15 +82,17 @@ def _specs(options: argparse.Namespace) -> tuple[ModelSpec, InnerSpec]:
         norm_eps="0.00001", rope_base=10000,
     )  # fmt: skip
     inner = InnerSpec(
-        optimizer="adamw", lr=options.lr, beta1="0.9", beta2="0.95", eps="0.00000001",
-        weight_decay="0.1", clip="1", schedule="cosine", warmup_steps=min(20, total // 2),
-        steps=total, batch=options.batch, segment=total, micro_batch=options.batch,
+        optimizer=options.optimizer, lr=options.lr,
+        momentum="0.95" if options.optimizer == "muon" else "0",
+        beta1="0.9", beta2="0.95", eps="0.00000001", weight_decay="0.1", clip="1",
+        schedule="cosine", warmup_steps=min(20, total // 2), steps=total, batch=options.batch,
+        segment=total, micro_batch=options.batch,
     )  # fmt: skip
     return model, inner
 
 
 def _apart(options: argparse.Namespace, mode: str, **changes: object) -> dict[str, Any]:
-    names = ("width", "layers", "seq", "batch", "steps", "loss", "seed", "lr")
+    names = ("width", "layers", "seq", "batch", "steps", "loss", "seed", "lr", "optimizer")
     values = {name: getattr(options, name) for name in names} | changes
     arguments = [f"--{name}={value}" for name, value in values.items()]
     command = [sys.executable, __file__, f"--mode={mode}", *arguments]
@@ -150,10 +154,13 @@ def _measure(options: argparse.Namespace) -> dict[str, Any]:
     model, inner = _specs(options)
     clock: dict[str, float] = {}
     params = initial_params(param_shapes(model), seed=options.seed)
-    if "native" in options.mode:
+    if options.mode == "native" and options.optimizer == "muon":
+        step, evaluate = _ours(model, inner, params, NativeOps())
+    elif "native" in options.mode:
         step, evaluate = _native(model, inner, params, options)
     else:
-        step, evaluate = _exact(model, inner, params, options, clock)
+        engine = make_engine(kernels="eager" if options.mode == "exact-eager" else "auto")
+        step, evaluate = _ours(model, inner, params, ExactOps(_clocked(engine, clock)))
     if options.loss:
         return _losses(step, evaluate, options)
     generator, times = torch.Generator().manual_seed(1), []
@@ -209,15 +216,10 @@ def _native(
     return step, evaluate
 
 
-def _exact(
-    model: ModelSpec,
-    inner: InnerSpec,
-    params: dict[str, torch.Tensor],
-    options: argparse.Namespace,
-    clock: dict[str, float],
+def _ours(
+    model: ModelSpec, inner: InnerSpec, params: dict[str, torch.Tensor], ops: Ops
 ) -> tuple[Step, Callable[[torch.Tensor], float]]:
-    engine = make_engine(kernels="eager" if options.mode == "exact-eager" else "auto")
-    recipe = Recipe(model, inner, inner.steps, ExactOps(_clocked(engine, clock)))
+    recipe = Recipe(model, inner, inner.steps, ops)
     layout = optimiser_layout(param_shapes(model), inner)
     state = SeatState.opening(GlobalState(0, params, {}, {}), None, layout)
 

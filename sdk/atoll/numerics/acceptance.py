@@ -108,6 +108,7 @@ def _pointwise_results(
     angles = [sample("normal", (5, 4), generator) for _ in range(2)]
     yield "rotate", (k.rotate(turned, angles[0], angles[1], -1.0),)
     moments = sample("tiny", (rows, 83), generator), sample(kind, (rows, 83), generator).abs()
+    yield "momentum", (k.momentum(moments[0], plain, 0.95, 0.05),)
     yield "adamw", k.adamw(y, *moments, plain, _FACTORS)
 
 

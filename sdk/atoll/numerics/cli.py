@@ -32,7 +32,7 @@ def verify(
     seq: Annotated[int | None, typer.Option(min=2, max=4096, help="sequence length")] = None,
     steps: Annotated[int | None, typer.Option(min=1, help="training steps")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="of weights and data")] = None,
-    optimizer: Annotated[str | None, typer.Option(help="adamw")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="adamw or muon")] = None,
     route: Annotated[str | None, typer.Option(help="auto, int8, fp32 or fp64")] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads")] = None,
     kernels: Annotated[str | None, typer.Option(help="auto, compiled or eager")] = None,
@@ -44,7 +44,7 @@ def verify(
 
     chosen_run = {
         "width": width, "layers": layers, "seq": seq, "steps": steps, "seed": seed,
-        "optimizer": _known("optimizer", optimizer, ("adamw",)),
+        "optimizer": _known("optimizer", optimizer, ("adamw", "muon")),
     }  # fmt: skip
     chosen_setting = {
         "route": route, "threads": threads, "kernels": kernels,

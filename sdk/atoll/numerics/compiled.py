@@ -231,6 +231,12 @@ class CompiledKernels:
         step = _slot(1)
         return self._call("square_sum", x, x.numel(), step, result=c_int64), step.item()
 
+    def momentum(self, m: Tensor, g: Tensor, keep: float, take: float) -> Tensor:
+        m, g = _plain(m), _plain(g)
+        out = torch.empty_like(m)
+        self._call("momentum", m, g, c_float(keep), c_float(take), m.numel(), out)
+        return out
+
     def adamw(
         self, p: Tensor, m: Tensor, v: Tensor, g: Tensor, factors: AdamFactors
     ) -> tuple[Tensor, Tensor, Tensor]:

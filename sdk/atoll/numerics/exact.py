@@ -16,6 +16,7 @@ from atoll.numerics.attention import Attention
 from atoll.numerics.engine import default_engine
 from atoll.numerics.kernels import AdamFactors, Engine
 from atoll.numerics.linear import Int8Linear, SplitLinear
+from atoll.numerics.muon import orthogonalise
 from atoll.numerics.pointwise import CrossEntropy, Embedding, RmsNorm, Rotary, SquaredRelu, SwiGlu
 
 
@@ -73,6 +74,12 @@ class ExactOps:
             # Python's float arithmetic: IEEE, separate operations, one order.
             total += float(integer) * (step * step)
         return math.sqrt(total)
+
+    def momentum(self, m: Tensor, g: Tensor, keep: float, take: float) -> Tensor:
+        return self.engine.kernels.momentum(m, g, keep, take)
+
+    def orthogonalise(self, matrix_OI: Tensor) -> Tensor:
+        return orthogonalise(self.engine, matrix_OI)
 
     def adamw(
         self, p: Tensor, m: Tensor, v: Tensor, g: Tensor, factors: AdamFactors

@@ -441,6 +441,10 @@ int64_t square_sum(const float *x, int64_t n, float *step) {
 
 static inline float flushed(float x) { return fabsf(x) < FLUSH ? 0.0f : x; }
 
+void momentum(const float *m, const float *g, float keep, float take, int64_t n, float *out) {
+    for (int64_t j = 0; j < n; j++) out[j] = flushed(m[j] * keep + g[j] * take);
+}
+
 /* factors: scale, beta1, 1 − beta1, beta2, 1 − beta2, correct1, correct2, eps, decay, rate */
 void adamw(const float *p, const float *m, const float *v, const float *g, const double *factors,
            int64_t n, float *p_out, float *m_out, float *v_out) {

@@ -170,6 +170,9 @@ class Kernels(Protocol):
     def square_sum(self, x: Tensor) -> tuple[int, float]:
         """(n, step) with Σ x² ≈ n · step² over all of x."""
 
+    def momentum(self, m: Tensor, g: Tensor, keep: float, take: float) -> Tensor:
+        """keep · m + take · g; 0 where that is below 2^-100."""
+
     def adamw(
         self, p: Tensor, m: Tensor, v: Tensor, g: Tensor, factors: AdamFactors
     ) -> tuple[Tensor, Tensor, Tensor]:

@@ -44,7 +44,7 @@ class LabRun:
     seq: int = 64
     steps: int = 200
     seed: int = 0
-    optimizer: Literal["adamw"] = "adamw"
+    optimizer: Literal["adamw", "muon"] = "adamw"
 
     @property
     def key(self) -> str:
@@ -63,10 +63,11 @@ class LabRun:
         )  # fmt: skip
 
     def inner(self) -> InnerSpec:
+        momentum = "0.95" if self.optimizer == "muon" else "0"
         return InnerSpec(
-            optimizer=self.optimizer, lr="0.003", beta1="0.9", beta2="0.95", eps="0.00000001",
-            weight_decay="0.1", clip="1", schedule="cosine", warmup_steps=10, steps=self.steps,
-            batch=BATCH, segment=self.steps, micro_batch=BATCH // 2,
+            optimizer=self.optimizer, lr="0.003", momentum=momentum, beta1="0.9", beta2="0.95",
+            eps="0.00000001", weight_decay="0.1", clip="1", schedule="cosine", warmup_steps=10,
+            steps=self.steps, batch=BATCH, segment=self.steps, micro_batch=BATCH // 2,
         )  # fmt: skip
 
 

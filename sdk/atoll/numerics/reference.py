@@ -160,6 +160,9 @@ class TorchKernels:
         integer, step = exact_square_sum(x)
         return int(integer), float(step)
 
+    def momentum(self, m: Tensor, g: Tensor, keep: float, take: float) -> Tensor:
+        return _flushed(m * keep + g * take)
+
     def adamw(
         self, p: Tensor, m: Tensor, v: Tensor, g: Tensor, factors: AdamFactors
     ) -> tuple[Tensor, Tensor, Tensor]:

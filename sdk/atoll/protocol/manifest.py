@@ -139,13 +139,18 @@ class InnerSpec(_Spec):
     The schedule counts global steps (round · H + step). `cosine` falls to a
     tenth of `lr` at the job's last step.
     `micro_batch` sequences are summed at a time, which fixes the order of additions.
+
+    `muon` is of the matrices between embedding and head, with Nesterov `momentum`; AdamW takes the
+    other parameters at the same rate. `sgd` has heavy-ball `momentum`, or none. What an optimiser
+    does not use is zero.
     """
 
-    optimizer: Literal["adamw"]
+    optimizer: Literal["adamw", "muon", "sgd"]
     lr: Rate
+    momentum: Beta
     beta1: Beta
     beta2: Beta
-    eps: Epsilon
+    eps: Annotated[DecimalText, AfterValidator(_decimal("0", "0.1"))]
     weight_decay: Scale
     clip: PositiveScale
     schedule: Literal["constant", "cosine"]
@@ -154,6 +159,16 @@ class InnerSpec(_Spec):
     batch: Annotated[int, Field(ge=1, le=1 << 20)]
     segment: Annotated[int, Field(ge=1, lt=1 << 32)]
     micro_batch: Annotated[int, Field(ge=1, le=1 << 20)]
+
+    @model_validator(mode="after")
+    def _check_optimizer(self) -> Self:
+        unused = {"adamw": ("momentum",), "muon": (), "sgd": ("beta1", "beta2", "eps")}
+        for name in unused[self.optimizer]:
+            if getattr(self, name) != "0":
+                raise ValueError(f"{self.optimizer} does not use {name}: write zero")
+        if self.optimizer != "sgd" and self.eps == "0":
+            raise ValueError(f"{self.optimizer} divides by eps, which is 0")
+        return self
 
     @model_validator(mode="after")
     def _check_divisions(self) -> Self:

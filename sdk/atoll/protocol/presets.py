@@ -170,6 +170,7 @@ def _inner(config: DemoConfig) -> InnerSpec:
     return InnerSpec(
         optimizer="adamw",
         lr=config.lr,
+        momentum="0",
         beta1="0.9",
         beta2="0.99",
         eps="0.00000001",

@@ -24,6 +24,7 @@ REPLAYED = (
     "numerics/kernels.c",
     "numerics/kernels.py",
     "numerics/linear.py",
+    "numerics/muon.py",
     "numerics/pointwise.py",
     "numerics/reference.py",
     "train/decimals.py",

@@ -6,15 +6,17 @@ the MLP has no gate. Needs no torch, so that anyone can tell the sizes of update
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from atoll.protocol.manifest import InnerSpec, Manifest, ModelSpec
 
 MAX_HEADER_BYTES = 1 << 22
 Shapes: TypeAlias = dict[str, tuple[int, ...]]
-_SLOTS = {"adamw": ("m", "v")}
+Optimiser: TypeAlias = Literal["adamw", "muon", "sgd"]
+_ENDS = ("model.embed_tokens.weight", "lm_head.weight")
 
 
 def param_shapes(spec: ModelSpec) -> Shapes:
@@ -75,9 +77,18 @@ def seat_layout(manifest: Manifest) -> SeatLayout:
 
 def optimiser_layout(params: Shapes, inner: InnerSpec) -> SeatLayout:
     """What steps of this optimiser read: a seat's state but for the codec's feedback."""
-    slots = _SLOTS[inner.optimizer]
-    m, v = (params if slot in slots else {} for slot in ("m", "v"))
+    kinds = {name: optimiser_of(name, shape, inner) for name, shape in params.items()}
+    has_m = {"adamw", "muon"} if inner.momentum == "0" else {"adamw", "muon", "sgd"}
+    m = {name: shape for name, shape in params.items() if kinds[name] in has_m}
+    v = {name: shape for name, shape in params.items() if kinds[name] == "adamw"}
     return SeatLayout(params, m, v, feedback={})
+
+
+def optimiser_of(name: str, shape: Sequence[int], inner: InnerSpec) -> Optimiser:
+    """Which optimiser a parameter has: Muon leaves embedding, head and vectors to AdamW."""
+    if inner.optimizer == "muon" and (name in _ENDS or len(shape) == 1):
+        return "adamw"
+    return inner.optimizer
 
 
 def max_state_bytes(manifest: Manifest) -> int:

@@ -18,10 +18,11 @@ from torch import Tensor
 from atoll.errors import ManifestError
 from atoll.numerics.exact import ExactOps
 from atoll.numerics.kernels import AdamFactors
+from atoll.numerics.muon import COEFFICIENTS, ITERATIONS, LEAST_NORM
 
 
 class Ops(Protocol):
-    """What a numerics mode provides; every operation but the last two is differentiable.
+    """What a numerics mode provides; the operations down to the loss are differentiable.
 
     Shapes: B batch, T positions, D width, I in, O out, V vocabulary, H query heads, K key heads,
     d head width.
@@ -59,6 +60,12 @@ class Ops(Protocol):
 
     def global_norm(self, gradients: Iterable[Tensor]) -> float:
         """Euclidean norm of all gradients together."""
+
+    def momentum(self, m: Tensor, g: Tensor, keep: float, take: float) -> Tensor:
+        """keep · m + take · g."""
+
+    def orthogonalise(self, matrix_OI: Tensor) -> Tensor:
+        """About U·Vᵀ of the singular value decomposition U·S·Vᵀ (see `numerics.muon`): [O, I]."""
 
     def adamw(
         self, p: Tensor, m: Tensor, v: Tensor, g: Tensor, factors: AdamFactors
@@ -109,6 +116,18 @@ class NativeOps:
     def global_norm(self, gradients: Iterable[Tensor]) -> float:
         squares = [float(g.double().square().sum()) for g in gradients]
         return math.sqrt(sum(squares))
+
+    def momentum(self, m: Tensor, g: Tensor, keep: float, take: float) -> Tensor:
+        return m * keep + g * take
+
+    def orthogonalise(self, matrix_OI: Tensor) -> Tensor:
+        x = matrix_OI * (1.0 / max(self.global_norm([matrix_OI]), LEAST_NORM))
+        x = x if x.shape[0] <= x.shape[1] else x.t()
+        a, b, c = COEFFICIENTS
+        for _ in range(ITERATIONS):
+            gram = x @ x.t()
+            x = x * a + (gram * b + gram @ gram * c) @ x
+        return x if x.shape == matrix_OI.shape else x.t()
 
     def adamw(
         self, p: Tensor, m: Tensor, v: Tensor, g: Tensor, factors: AdamFactors

@@ -23,8 +23,9 @@ _MODEL = ModelSpec(
     tied=True, norm_eps="0.00001", rope_base=10000,
 )  # fmt: skip
 _INNER = InnerSpec(
-    optimizer="adamw", lr="0.001", beta1="0.9", beta2="0.99", eps="0.00000001", weight_decay="0.1",
-    clip="1", schedule="cosine", warmup_steps=1, steps=2, batch=8, segment=1, micro_batch=4,
+    optimizer="adamw", lr="0.001", momentum="0", beta1="0.9", beta2="0.99", eps="0.00000001",
+    weight_decay="0.1", clip="1", schedule="cosine", warmup_steps=1, steps=2, batch=8, segment=1,
+    micro_batch=4,
 )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from atoll.numerics.kernels import AdamFactors
 from atoll.protocol.manifest import InnerSpec, Manifest, ModelSpec
 from atoll.train.data import Tokens
 from atoll.train.decimals import cosine_fraction, one_minus_power
+from atoll.train.layout import optimiser_of
 from atoll.train.model import forward
 from atoll.train.ops import Ops, operations
 from atoll.train.state import SeatState, Tensors
@@ -64,14 +65,14 @@ class StepOutcome:
 def inner_step(
     state: SeatState, batch_BT1: Tensor, global_step: int, recipe: Recipe
 ) -> StepOutcome:
-    """One AdamW step on token ids [B, T + 1]; `global_step` counts from 0 over the whole job."""
+    """One step on token ids [B, T + 1]; `global_step` counts from 0 over the whole job."""
     loss, gradients = _loss_and_gradients(state.params, batch_BT1, recipe)
     norm = recipe.ops.global_norm(gradients.values())
     if not (math.isfinite(loss) and math.isfinite(norm)):
         return StepOutcome(state, loss, diverged=True)
     scale = _clip_scale(norm, float(recipe.inner.clip))
     rate = learning_rate(global_step, recipe.inner, recipe.total_steps)
-    after = _adamw(state, gradients, scale, rate, recipe)
+    after = _optimised(state, gradients, scale, rate, recipe)
     if not all(_is_bounded(p) for p in after.params.values()):
         return StepOutcome(state, loss, diverged=True)
     return StepOutcome(after, loss, diverged=False)
@@ -122,24 +123,64 @@ def learning_rate(global_step: int, inner: InnerSpec, total_steps: int) -> float
     return peak * cosine_fraction(min(done, span), span)
 
 
-def _adamw(
+def _optimised(
     state: SeatState, gradients: Tensors, scale: float, rate: float, recipe: Recipe
 ) -> SeatState:
-    """One step of every parameter; only matrices decay."""
-    inner, count = recipe.inner, state.count + 1
+    """Every parameter after its optimiser's step; the gradients are clipped by `scale`."""
+    inner, count, ops = recipe.inner, state.count + 1, recipe.ops
     params, ms, vs = {}, {}, {}
     for name, p in state.params.items():
-        factors = AdamFactors(
-            scale=scale,
-            beta1=float(inner.beta1),
-            beta2=float(inner.beta2),
-            correct1=1.0 / one_minus_power(inner.beta1, count),
-            correct2=1.0 / one_minus_power(inner.beta2, count),
-            eps=float(inner.eps),
-            decay=float(inner.weight_decay) if p.dim() > 1 else 0.0,
-            rate=rate,
-        )
-        params[name], ms[name], vs[name] = recipe.ops.adamw(
-            p, state.m[name], state.v[name], gradients[name], factors
-        )
+        g, kind = gradients[name], optimiser_of(name, p.shape, inner)
+        if kind == "adamw":
+            factors = _adam_factors(inner, count, scale, rate, _decay(p, inner))
+            params[name], ms[name], vs[name] = ops.adamw(
+                p, state.m[name], state.v[name], g, factors
+            )
+        elif kind == "muon":
+            params[name], ms[name] = _muon(p, state.m[name], g * scale, rate, recipe)
+        else:
+            params[name], m = _sgd(p, state.m.get(name), g * scale, rate, recipe)
+            ms |= {} if m is None else {name: m}
     return replace(state, params=params, m=ms, v=vs, count=count, batches=state.batches + 1)
+
+
+def _decay(p: Tensor, inner: InnerSpec) -> float:
+    """Decoupled weight decay: only matrices decay."""
+    return float(inner.weight_decay) if p.dim() > 1 else 0.0
+
+
+def _adam_factors(
+    inner: InnerSpec, count: int, scale: float, rate: float, decay: float
+) -> AdamFactors:
+    return AdamFactors(
+        scale=scale,
+        beta1=float(inner.beta1),
+        beta2=float(inner.beta2),
+        correct1=1.0 / one_minus_power(inner.beta1, count),
+        correct2=1.0 / one_minus_power(inner.beta2, count),
+        eps=float(inner.eps),
+        decay=decay,
+        rate=rate,
+    )
+
+
+def _muon(p: Tensor, m: Tensor, g: Tensor, rate: float, recipe: Recipe) -> tuple[Tensor, Tensor]:
+    """m ← μ m + (1 − μ) g;  p ← p − rate · (0.2 √max(O, I) · orth(μ m + (1 − μ) g) + decay · p).
+
+    Jordan et al. 2024. The factor makes a step as large as AdamW's, so that one rate serves both
+    (Liu et al. 2025).
+    """
+    momentum, ops = float(recipe.inner.momentum), recipe.ops
+    m = ops.momentum(m, g, momentum, 1.0 - momentum)
+    ahead = ops.momentum(m, g, momentum, 1.0 - momentum)
+    step = ops.orthogonalise(ahead) * (0.2 * math.sqrt(max(p.shape)))
+    return p - (step + p * _decay(p, recipe.inner)) * rate, m
+
+
+def _sgd(
+    p: Tensor, m: Tensor | None, g: Tensor, rate: float, recipe: Recipe
+) -> tuple[Tensor, Tensor | None]:
+    """m ← μ m + g;  p ← p − rate · (m + decay · p), with g for m where there is no momentum."""
+    if m is not None:
+        m = g = recipe.ops.momentum(m, g, float(recipe.inner.momentum), 1.0)
+    return p - (g + p * _decay(p, recipe.inner)) * rate, m

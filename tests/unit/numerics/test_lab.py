@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -28,6 +29,13 @@ def test_routes_kernels_and_threads_give_the_expected_digest() -> None:
         assert {run(SHORT, setting).digest for setting in settings} == {expected}
     finally:
         run(SHORT, Setting(threads=1))
+
+
+def test_muon_gives_one_digest_too() -> None:
+    what = replace(SHORT, optimizer="muon")
+    fast = run(what, Setting()).digest
+    assert run(what, Setting(route="fp64", kernels="eager")).digest == fast
+    assert fast not in {None, lab.expected_digest(SHORT)}
 
 
 def test_another_process_under_caps_gives_it_too() -> None:

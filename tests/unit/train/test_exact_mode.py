@@ -22,14 +22,15 @@ from atoll.train.state import GlobalState, SeatState
 from atoll.train.step import Recipe, inner_step
 
 
-def exact_recipe(**changes: object) -> Recipe:
-    return Recipe(small_model(), inner_spec(**changes), total_steps=8, ops=operations("exact"))
+def exact_recipe(model: ModelSpec | None = None, **changes: object) -> Recipe:
+    inner = inner_spec(**changes)
+    return Recipe(model or small_model(), inner, total_steps=8, ops=operations("exact"))
 
 
-def opening_of(model: ModelSpec) -> SeatState:
-    shapes = param_shapes(model)
+def opening_of(how: Recipe) -> SeatState:
+    shapes = param_shapes(how.model)
     initial = GlobalState(0, initial_params(shapes, seed=5), {}, {})
-    return SeatState.opening(initial, None, optimiser_layout(shapes, inner_spec()))
+    return SeatState.opening(initial, None, optimiser_layout(shapes, how.inner))
 
 
 def exact_job(job: Job) -> Job:
@@ -41,12 +42,15 @@ def test_the_mode_is_named_by_the_manifest() -> None:
 
 
 @pytest.mark.parametrize("mlp", ["swiglu", "relu2"])
-def test_losses_follow_native_ones(mlp: str) -> None:
-    model = small_model(mlp=mlp)
-    exact = native = opening_of(model)
+@pytest.mark.parametrize("optimiser", ["adamw", "muon"])
+def test_losses_follow_native_ones(mlp: str, optimiser: str) -> None:
+    momentum = "0" if optimiser == "adamw" else "0.95"
+    ours_how = exact_recipe(small_model(mlp=mlp), optimizer=optimiser, momentum=momentum)
+    theirs_how = replace(ours_how, ops=operations("native"))
+    exact = native = opening_of(ours_how)
     for step, batch in enumerate(batches(6)):
-        ours = inner_step(exact, batch, step, replace(exact_recipe(), model=model))
-        theirs = inner_step(native, batch, step, replace(recipe(), model=model))
+        ours = inner_step(exact, batch, step, ours_how)
+        theirs = inner_step(native, batch, step, theirs_how)
         assert ours.loss == pytest.approx(theirs.loss, rel=2e-3)
         exact, native = ours.state, theirs.state
 

@@ -132,6 +132,19 @@ def test_a_jobs_layout_has_both_moments_of_every_parameter_for_adamw(job: Job) -
     assert layout.elements == 3 * param_count(job.manifest.model)
 
 
+def test_moments_are_where_the_optimiser_reads_them(job: Job) -> None:
+    shapes = param_shapes(job.manifest.model)
+    ends = {n: s for n, s in shapes.items() if len(s) == 1 or "embed" in n}
+    nothing = {"beta1": "0", "beta2": "0", "eps": "0"}
+    for changes, m, v in (
+        ({"optimizer": "muon", "momentum": "0.95"}, shapes, ends),
+        ({"optimizer": "sgd", "momentum": "0.9"} | nothing, shapes, {}),
+        ({"optimizer": "sgd", "momentum": "0"} | nothing, {}, {}),
+    ):
+        layout = seat_layout(job.with_inner(**changes).manifest)
+        assert (layout.params, layout.m, layout.v) == (shapes, m, v)
+
+
 def test_no_state_of_a_job_is_larger_than_its_limit(job: Job) -> None:
     limit = max_state_bytes(job.manifest)
     largest = seat_state(layout=seat_layout(job.manifest))

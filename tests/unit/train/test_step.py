@@ -21,9 +21,9 @@ from atoll.train.step import Recipe, gather_batch, inner_step, learning_rate
 
 def inner_spec(**changes: object) -> InnerSpec:
     fields: dict[str, object] = {
-        "optimizer": "adamw", "lr": "0.01", "beta1": "0.9", "beta2": "0.95", "eps": "0.00000001",
-        "weight_decay": "0.1", "clip": "0.5", "schedule": "constant", "warmup_steps": 0,
-        "steps": 8, "batch": 4, "segment": 2, "micro_batch": 4,
+        "optimizer": "adamw", "lr": "0.01", "momentum": "0", "beta1": "0.9", "beta2": "0.95",
+        "eps": "0.00000001", "weight_decay": "0.1", "clip": "0.5", "schedule": "constant",
+        "warmup_steps": 0, "steps": 8, "batch": 4, "segment": 2, "micro_batch": 4,
     }  # fmt: skip
     return InnerSpec.model_validate(fields | changes)
 
@@ -72,6 +72,82 @@ def test_steps_are_those_of_torchs_adamw(clip: float) -> None:
         for name, p in expected.items():
             torch.testing.assert_close(state.params[name], p, atol=2e-5, rtol=1e-4)
     assert (state.count, state.batches) == (4, 4)
+
+
+def with_optimiser(optimiser: str, **changes: object) -> tuple[SeatState, Recipe]:
+    """A fresh state and the recipe, unclipped."""
+    unused = {"beta1": "0", "beta2": "0", "eps": "0"} if optimiser == "sgd" else {}
+    how = recipe(**unused | {"optimizer": optimiser, "clip": "1000"} | changes)
+    shapes = param_shapes(small_model())
+    model = GlobalState(0, initial_params(shapes, seed=5), {}, {})
+    return SeatState.opening(model, None, optimiser_layout(shapes, how.inner)), how
+
+
+def gradients_at(params: dict[str, torch.Tensor], batch: torch.Tensor) -> dict[str, torch.Tensor]:
+    leaves = {n: p.double().requires_grad_() for n, p in params.items()}
+    logits = forward(leaves, batch[:, :-1], small_model(), NativeOps())
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+    return dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values())), strict=True))
+
+
+@pytest.mark.parametrize("momentum", ["0", "0.9"])
+def test_sgd_is_torchs(momentum: str) -> None:
+    state, how = with_optimiser("sgd", momentum=momentum, weight_decay="0")
+    assert (state.m.keys(), state.v) == (state.params.keys() if momentum != "0" else set(), {})
+    params = {n: p.double().requires_grad_() for n, p in state.params.items()}
+    theirs = torch.optim.SGD(params.values(), lr=0.01, momentum=float(momentum))
+    for step, batch in enumerate(batches(3)):
+        for name, gradient in gradients_at(params, batch).items():
+            params[name].grad = gradient
+        theirs.step()
+        state = inner_step(state, batch, step, how).state
+    for name, p in params.items():
+        torch.testing.assert_close(state.params[name].double(), p, atol=1e-6, rtol=1e-5)
+
+
+def orthogonal(matrix: torch.Tensor) -> torch.Tensor:
+    """Newton-Schulz's polynomial of the singular values, in binary64."""
+    u, s, vt = torch.linalg.svd(matrix, full_matrices=False)
+    s = s / s.norm()
+    for _ in range(5):
+        s = 3.4445 * s - 4.7750 * s**3 + 2.0315 * s**5
+    return (u * s) @ vt
+
+
+def test_muon_moves_matrices_along_their_orthogonal_factor_and_leaves_the_rest_to_adamw() -> None:
+    state, how = with_optimiser("muon", momentum="0.9")
+    adamw, adamw_how = with_optimiser("adamw")
+    inside = {n for n, p in state.params.items() if p.dim() == 2 and "embed" not in n}
+    assert inside
+    assert state.v.keys() == state.params.keys() - inside
+    m = {n: torch.zeros_like(p).double() for n, p in state.params.items()}
+    expected = {n: state.params[n].double() for n in inside}
+    for step, batch in enumerate(batches(2)):
+        for name, gradient in gradients_at(state.params, batch).items():
+            m[name] = 0.9 * m[name] + 0.1 * gradient
+            if name in inside:
+                direction = orthogonal(0.9 * m[name] + 0.1 * gradient)
+                reach = 0.2 * math.sqrt(max(gradient.shape)) * direction
+                expected[name] = expected[name] - 0.01 * (reach + 0.1 * expected[name])
+        if step == 0:
+            same = inner_step(adamw, batch, step, adamw_how).state
+        state = inner_step(state, batch, step, how).state
+        if step == 0:
+            for name in state.params.keys() - inside:
+                assert torch.equal(state.params[name], same.params[name])
+    for name, p in expected.items():
+        torch.testing.assert_close(state.params[name].double(), p, atol=2e-4, rtol=1e-3)
+
+
+def test_a_muon_step_is_about_as_large_as_adamws() -> None:
+    name = "model.layers.0.mlp.down_proj.weight"
+    sizes = []
+    for optimiser, momentum in (("muon", "0.9"), ("adamw", "0")):
+        state, how = with_optimiser(optimiser, momentum=momentum, weight_decay="0")
+        after = inner_step(state, batches(1)[0], 0, how).state
+        sizes.append((after.params[name] - state.params[name]).square().mean().sqrt() / 0.01)
+    assert 0.1 < sizes[0] < 0.3
+    assert 0.5 < sizes[1] <= 1.0
 
 
 def test_gradients_agree_with_binary64() -> None:
