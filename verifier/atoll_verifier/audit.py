@@ -235,12 +235,15 @@ class Audit:
     # --- what to do ---
 
     def tasks(self, seat: SeatIndex, duty: SeatDuty) -> Iterable[Command]:
-        """The work that a seat still needs, cheapest first; none once a fault is known.
+        """The work that a ballot still needs of a seat; none once a fault is known."""
+        if self.fault(seat) is None:
+            yield from self.undone(seat, duty)
 
-        Replays come one at a time, since a fault found by one saves the rest.
+    def undone(self, seat: SeatIndex, duty: SeatDuty) -> Iterable[Command]:
+        """What has not been looked at yet, cheapest first.
+
+        Replays come one at a time, since a fault found by one often saves the rest.
         """
-        if self.fault(seat) is not None:
-            return
         work = self.work(seat)
         if self.checked(seat) is None:
             yield DoCheck(work)

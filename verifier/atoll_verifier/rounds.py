@@ -245,7 +245,8 @@ def _confirming(audit: Audit, record: ReportRecord) -> list[Command]:
     seat = record.report.seat
     if _opinion(audit, record) is not None:
         return []
-    return list(audit.tasks(seat, _confirming_duty(audit, record)))
+    # Another fault of the seat, known already, says nothing about this report.
+    return list(audit.undone(seat, _confirming_duty(audit, record)))
 
 
 def _opinion(audit: Audit, record: ReportRecord) -> bool | None:

@@ -71,6 +71,7 @@ from atoll_verifier.facts import (
     SegmentReplayed,
     VerdictSigned,
     VoteSigned,
+    seat_work,
 )
 from atoll_verifier.machine import step
 
@@ -429,6 +430,20 @@ def test_the_reporter_does_not_vote_on_its_own_report() -> None:
     job.report(INDEX, seat=3)
     job.confirm()
     assert not sent(looked(job, Looker()), SendVote)
+
+
+def test_whoever_reported_one_segment_still_looks_at_another_of_the_seat() -> None:
+    job = auditing()
+    job.report(INDEX, seat=3, segment=1)
+    other = job.report(1, seat=3, segment=2)
+    job.confirm()
+    seat, at = SeatIndex(3), digest("another state")
+    what = seat_work(job.view.train_slot, seat, job.view.reveals[seat])
+    known = SegmentReplayed(what, SegmentIndex(1), "differs", at, at, 5, 0.1)
+    state = looked(job, Looker(wrong=["replay:0:0:3:"]), SeatChecked(what, ""), known)
+    (vote,) = sent(state, SendVote)
+    assert isinstance(vote, SendVote)
+    assert (vote.agree, vote.disagree, vote.cannot_fetch) == (1 << other, 0, 0)
 
 
 def test_a_signed_vote_is_said_again() -> None:
