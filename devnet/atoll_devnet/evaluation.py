@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Literal, cast
 
-from atoll.aggregate.codec import encoded_length
 from atoll.aggregate.layout import Layout
+from atoll.aggregate.registry import codec_of
 from atoll.protocol.manifest import DataSpec, Manifest
 from atoll.protocol.presets import DemoConfig, demo_manifest
 from atoll.store.cid import DAG_CBOR
@@ -85,4 +85,4 @@ def sizes(manifest: bytes) -> tuple[int, int]:
     spec = Manifest.from_bytes(manifest)
     state = initial_global_state(spec)
     parameters = sum(tensor.numel() for tensor in state.params.values())
-    return encoded_length(Layout.of_tensors(state.params)), parameters
+    return codec_of(spec.codec).encoded_length(Layout.of_tensors(state.params)), parameters

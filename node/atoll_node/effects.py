@@ -41,7 +41,7 @@ class ProviderEffects(Effects):
         document = TraceDocument.from_bytes(
             self.context.store.read_bytes(Cid.from_bytes(outcome.trace_cid), MAX_TRACE_BYTES)
         )
-        served = (outcome.trace_cid, outcome.update_cid, *document.states)
+        served = (outcome.trace_cid, outcome.update_cid, *document.states, outcome.carried_state)
         await self.keep(view, round_, *served)
         self.context.journal.measure(job, round_, "train_seconds", outcome.seconds)
         self.context.journal.measure(job, round_, "trained_steps", outcome.steps)
@@ -80,7 +80,7 @@ def _trained(command: DoTrain, outcome: TrainOutcome, blind_key: bytes) -> Train
         data_seed=command.data_seed,
         opening=command.opening_digest,
         reveal=reveal,
-        last_state=outcome.last_state,
+        carried_state=outcome.carried_state,
         blind_key=blind_key,
         loss=outcome.loss,
         seconds=outcome.seconds,

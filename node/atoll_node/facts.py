@@ -16,7 +16,7 @@ class Trained(Fact):
     Attributes:
         attempt: the attempt that trained.
         opening: digest of the global state it started from; zero names round 0's.
-        last_state: CID of the last SeatState, whose moments open the seat's next round.
+        carried_state: CID of the SeatState whose optimiser opens the seat's next round.
         blind_key: the trace's blinds follow from it; opened after auditors have committed.
     """
 
@@ -26,7 +26,7 @@ class Trained(Fact):
     data_seed: Digest
     opening: Digest
     reveal: Reveal
-    last_state: bytes
+    carried_state: bytes
     blind_key: bytes
     loss: float
     seconds: float

@@ -183,7 +183,7 @@ def _training(
 def _own_optimiser(state: ProviderState, seat: SeatIndex) -> bytes | None:
     """The seat state whose moments the chain last accepted from us; None opens with a reset."""
     accepted = _accepted(state, seat)
-    return None if accepted is None else accepted.last_state
+    return None if accepted is None else accepted.carried_state
 
 
 def _accepted(state: ProviderState, seat: SeatIndex) -> Trained | None:
@@ -194,7 +194,7 @@ def _accepted(state: ProviderState, seat: SeatIndex) -> Trained | None:
 
 
 def _moments_round(state: ProviderState) -> int | None:
-    """The round whose last state the next one opens with."""
+    """The round whose carried state the next one opens with."""
     seat = state.view.seat_of(state.me)
     accepted = None if seat is None else _accepted(state, seat)
     return None if accepted is None else accepted.round

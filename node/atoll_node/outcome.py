@@ -12,7 +12,7 @@ class TrainOutcome:
     """What training left in the store, and what is committed to. CIDs are binary.
 
     Attributes:
-        last_state: the last SeatState; its moments open the seat's next round once accepted.
+        carried_state: the SeatState whose optimiser opens the seat's next round once accepted.
         loss: mean of the last step trained, nats a token; 0.0 where no step was run.
         seconds: wall time in training steps.
     """
@@ -22,7 +22,7 @@ class TrainOutcome:
     update_digest: Digest
     update_cid: bytes
     optimiser_root: Digest
-    last_state: bytes
+    carried_state: bytes
     steps: int
     reset: bool
     loss: float

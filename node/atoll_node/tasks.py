@@ -52,7 +52,7 @@ def outcome_of(trained: TrainedRound) -> TrainOutcome:
         update_digest=trained.update_digest,
         update_cid=trained.update_cid,
         optimiser_root=trained.optimiser_root,
-        last_state=trained.document.states[-1],
+        carried_state=trained.carried_cid,
         steps=trained.steps,
         reset=trained.reset,
         loss=trained.losses[-1] if trained.losses else 0.0,

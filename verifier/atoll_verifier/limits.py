@@ -6,9 +6,10 @@ from atoll.protocol.manifest import Manifest
 from atoll.train.layout import param_count
 
 HEADER_BYTES = 1 << 20
-"""More than any update's header; the body is one byte a parameter."""
+"""More than any update's header."""
 
 
 def max_update_bytes(manifest: Manifest) -> int:
-    """No canonical update of this model is larger."""
-    return param_count(manifest.model) + HEADER_BYTES
+    """No canonical update of this job is larger: a value takes a byte at most, of fp32 four."""
+    width = 4 if manifest.codec.kind == "fp32" else 1
+    return width * param_count(manifest.model) + HEADER_BYTES

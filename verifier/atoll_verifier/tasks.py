@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from atoll.aggregate.codec import decode_flat
 from atoll.aggregate.layout import Layout
 from atoll.aggregate.merge import merge, outliers_to_replay
+from atoll.aggregate.registry import codec_of
 from atoll.errors import MalformedTrace, MalformedUpdate, TooLarge
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.trace import MAX_TRACE_BYTES, TraceDocument
@@ -74,7 +74,7 @@ def replay(work: SeatWork, segment: int, store_dir: str) -> ReplayOutcome:
 
 
 def link(work: SeatWork, store_dir: str) -> str:
-    """Empty where the update is the codec's bytes of global − last state, else what is wrong."""
+    """Empty where update and carried optimiser follow from the last state, else what is wrong."""
     configure_native()
     manifest, store = Manifest.from_bytes(work.manifest), LocalStore(store_dir)
     document = _document(work, store)
@@ -82,10 +82,17 @@ def link(work: SeatWork, store_dir: str) -> str:
     update = store.read_bytes(Cid.from_bytes(work.reveal.update_cid), max_update_bytes(manifest))
     try:
         blob = _state_blob(document.states[-1], manifest, store)
-        same = check_link(manifest, model, document.leaves[-1], blob, update)
+        same = check_link(
+            manifest,
+            model,
+            document.leaves[-1],
+            blob,
+            update=update,
+            optimiser_root=work.reveal.optimiser_root,
+        )
     except MalformedTrace as error:
         return str(error)
-    return "" if same else "the update is not the codec's of global − last state"
+    return "" if same else "update or carried optimiser do not follow from the last state"
 
 
 def score(command: DoScore, store_dir: str) -> tuple[int, ...]:
@@ -115,11 +122,11 @@ def merge_round(command: DoMerge, store_dir: str) -> MergeOutcome:
 
 def _flagged(updates: dict[int, bytes], state: GlobalState, manifest: Manifest) -> tuple[int, ...]:
     """Outliers over the well-formed updates: which those are follows from the bytes alone."""
-    layout = Layout.of_tensors(state.params)
+    layout, row = Layout.of_tensors(state.params), codec_of(manifest.codec).row
     sound: dict[int, bytes] = {}
     for seat, update in updates.items():
         try:
-            decode_flat(update, layout, state.exponents)
+            row(update, layout, state.exponents)
         except MalformedUpdate:
             continue
         sound[seat] = update
@@ -132,7 +139,8 @@ def _check_update(work: SeatWork, manifest: Manifest, store: LocalStore) -> None
     if sha256(update).digest() != work.reveal.update_digest:
         raise MalformedUpdate("the bytes served do not hash to the revealed digest")
     state = read_global_state(manifest, work.opening, store)
-    decode_flat(update, Layout.of_tensors(state.params), state.exponents)
+    row = codec_of(manifest.codec).row
+    row(update, Layout.of_tensors(state.params), state.exponents)
 
 
 def _document(work: SeatWork, store: LocalStore) -> TraceDocument:

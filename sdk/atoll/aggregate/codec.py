@@ -19,9 +19,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
-from atoll.aggregate.grid import Int8Vector, NonFiniteDeltaError, quantise, to_nearest
+from atoll.aggregate.grid import (
+    Int8Vector,
+    NonFiniteDeltaError,
+    as_tensors,
+    quantise,
+    to_nearest,
+)
 from atoll.aggregate.header import CodecId, body_of, header, header_length
 from atoll.aggregate.layout import Layout
 from atoll.errors import MalformedUpdate
@@ -74,13 +79,9 @@ def decode_flat(data: bytes, layout: Layout, exponents: Mapping[str, int]) -> In
 
 
 def decode(data: bytes, layout: Layout, exponents: Mapping[str, int]) -> dict[str, Tensor]:
-    """The grid integers as int8 tensors by name.
+    """The update as fp32 tensors.
 
     Raises:
-        MalformedUpdate: not the canonical encoding of this layout and these exponents.
+        MalformedUpdate: as `decode_flat`.
     """
-    values = decode_flat(data, layout, exponents)
-    return {
-        name: torch.from_numpy(values[span].copy()).reshape(shape)
-        for name, shape, span in layout.spans()
-    }
+    return as_tensors(decode_flat(data, layout, exponents), layout, exponents)

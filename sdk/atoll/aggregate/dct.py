@@ -1,7 +1,7 @@
 """DeMo's update: the largest coefficients of a blockwise cosine transform, two bits each.
 
-The flat vector, rounded to grid steps and clamped to ±2047, goes through an integer DCT-II in
-blocks of 64 (the last one filled with zeros); its coefficients are sent as `sparse` sends
+The flat vector, rounded to 1/256 of a grid step and clamped to ±2047 steps, goes through an integer
+DCT-II in blocks of 64 (the last one filled with zeros); its coefficients are sent as `sparse` sends
 coordinates. The transform's matrix is the orthonormal one in units of 2^-14, rounded, so forward
 and inverse are exact integers on every machine. Updates are merged as coefficients
 (`contributors`) and transformed back once (Peng et al. 2024, arXiv:2411.19870).
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 BLOCK = 64
 LIMIT = 2047
+FINENESS = 256
+"""Parts of a grid step that coordinates are rounded to; what is sent is ±1 or ±3 whole steps."""
 MATRIX_UNIT = 1 << 14
 
 Int64Vector = npt.NDArray[np.int64]
@@ -55,10 +57,10 @@ def coefficients_of(length: int) -> int:
 def forward(scaled: Float32Vector) -> Float32Vector:
     """The coefficients, in grid steps, of a vector in grid steps."""
     padded = np.zeros(coefficients_of(len(scaled)), dtype=np.float64)
-    padded[: len(scaled)] = np.clip(np.rint(scaled), -LIMIT, LIMIT)
-    # Integers below 2^31 throughout, which fp64 adds exactly in any order.
+    padded[: len(scaled)] = np.rint(np.clip(scaled, -LIMIT, LIMIT) * np.float32(FINENESS))
+    # Integers below 2^39 throughout, which fp64 adds exactly in any order.
     products = padded.reshape(-1, BLOCK) @ matrix().T
-    return (products.reshape(-1) / MATRIX_UNIT).astype(np.float32)
+    return (products.reshape(-1) / (MATRIX_UNIT * FINENESS)).astype(np.float32)
 
 
 def inverse(coefficients: npt.NDArray[Any], length: int) -> Int64Vector:

@@ -1,56 +1,77 @@
 """How the shared grid follows the updates: each tensor's exponent moves by at most one a round.
 
-Rule, per tensor of s coordinates, on the merged update in grid steps (an exact fraction):
-- more than s/256 coordinates above 64 steps: the grid is too fine and clips soon, exponent + 1;
-- at most s/256 coordinates above 24 steps (a zero aggregate too): too coarse, exponent − 1;
-- otherwise it stays. 64/24 > 2, so one move never provokes the opposite one on the same update.
-The result is clamped to the manifest's bounds.
+Rule: every merged update votes on every tensor, and the lower median vote moves its exponent, so
+that fewer than half of the seats cannot push it anywhere. A vote counts coordinates by magnitude:
+- more than a share `fine_share` of them above `fine_steps`: the grid is too fine, +1;
+- at most a share `coarse_share` above `coarse_steps` (an all-zero tensor too): too coarse, −1;
+- otherwise it stays.
+Each codec has its own target (`registry`), wide enough that a grid comes to rest on updates with
+the tails that training gives them. The result is clamped to the manifest's bounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
 from atoll.aggregate.layout import Layout
+from atoll.aggregate.outliers import lower_median
 
-TOO_FINE_STEPS = 64
-TOO_COARSE_STEPS = 24
-RARE = 256
-"""A magnitude is exceeded rarely when at most one coordinate in so many exceeds it."""
+Row = npt.NDArray[np.int8]
 
 
-def move(numerators: npt.NDArray[np.int32], denominator: int) -> int:
-    """−1, 0 or +1 for one tensor whose merged update is numerators / denominator grid steps."""
-    if _often_above(TOO_FINE_STEPS, numerators, denominator):
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a codec wants its values on the grid.
+
+    Attributes:
+        of_sent: shares are of the values that are not 0, instead of all.
+    """
+
+    fine_steps: int
+    fine_share: Fraction
+    coarse_steps: int
+    coarse_share: Fraction
+    of_sent: bool = False
+
+
+def vote(values: Row, target: Target) -> int:
+    """−1, 0 or +1: what one update says about one tensor's exponent."""
+    size = int(np.count_nonzero(values)) if target.of_sent else values.size
+    if _above(values, target.fine_steps) > target.fine_share * size:
         return 1
-    return 0 if _often_above(TOO_COARSE_STEPS, numerators, denominator) else -1
+    return 0 if _above(values, target.coarse_steps) > target.coarse_share * size else -1
 
 
-def _often_above(steps: int, numerators: npt.NDArray[np.int32], denominator: int) -> bool:
-    limit = steps * denominator
-    above = np.count_nonzero((numerators > limit) | (numerators < -limit))
-    return int(above) * RARE > numerators.size
+def _above(values: Row, steps: int) -> int:
+    return int(np.count_nonzero(values > steps) + np.count_nonzero(values < -steps))
 
 
 def next_exponents(
     exponents: Mapping[str, int],
     layout: Layout,
-    numerators: npt.NDArray[np.int32],
-    denominator: int,
+    rows: Sequence[Row],
+    target: Target | None,
     bounds: tuple[int, int],
 ) -> dict[str, int]:
     """The next round's grid exponents.
 
     Args:
         exponents: this round's, by tensor name.
-        numerators, denominator: the merged update in grid steps, flat in layout order.
+        rows: the merged updates in grid steps, each flat in layout order. A row may be longer;
+            coefficients of a transform are taken where the coordinates they stand for begin.
+        target: the codec's; None where its grid never moves.
         bounds: lowest and highest exponent the manifest allows.
     """
+    if target is None:
+        return dict(exponents)
     low, high = bounds
-    return {
-        name: min(max(exponents[name] + move(numerators[span], denominator), low), high)
-        for name, _, span in layout.spans()
-    }
+    moved = {}
+    for name, _, span in layout.spans():
+        move = lower_median([vote(row[span], target) for row in rows])
+        moved[name] = min(max(exponents[name] + move, low), high)
+    return moved

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
 
+import torch
+
 from atoll.aggregate.layout import Layout
 from atoll.errors import ConfigError
 
@@ -19,10 +21,10 @@ if TYPE_CHECKING:
 class FeedbackCodec(Protocol):
     """A codec that can say in floats what it sent."""
 
-    def encode(self, delta: Mapping[str, Tensor], exponents: Mapping[str, int]) -> bytes: ...
+    def encode(self, delta: Mapping[str, Tensor], exponents: Mapping[str, int], /) -> bytes: ...
 
     def decode(
-        self, data: bytes, layout: Layout, exponents: Mapping[str, int]
+        self, data: bytes, layout: Layout, exponents: Mapping[str, int], /
     ) -> dict[str, Tensor]: ...
 
 
@@ -37,7 +39,7 @@ def encode_with_feedback(
 
     Args:
         delta, residual: fp32 tensors by name, of the same shapes.
-        decay: 1 keeps all that was not sent; SparseLoCo takes 0.95.
+        decay: rounded to fp32; 1 keeps all that was not sent, SparseLoCo takes 0.95.
 
     Raises:
         NonFiniteDeltaError: a value is NaN or infinite.
@@ -49,8 +51,9 @@ def encode_with_feedback(
         raise ConfigError(f"error feedback decays by a factor in [0, 1], not {decay}")
     if layout != Layout.of_tensors(residual):
         raise ConfigError("the error feedback is not of the update's tensors")
+    factor = torch.tensor(decay, dtype=torch.float32)
     # Product, sum and difference are separate operations: fused, they would round elsewhere.
-    wanted = {name: delta[name] + residual[name] * decay for name in layout.names}
+    wanted = {name: delta[name] + residual[name] * factor for name in layout.names}
     data = codec.encode(wanted, exponents)
     sent = codec.decode(data, layout, exponents)
     return data, {name: wanted[name] - sent[name] for name in layout.names}

@@ -7,21 +7,23 @@ everything is integers until the outer step, and so every verifier has the same 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 import torch
 
-from atoll.aggregate.codec import decode_flat
+from atoll.aggregate import fp32
+from atoll.aggregate.contributors import contributor_mean
 from atoll.aggregate.exponents import next_exponents
-from atoll.aggregate.gram import Int8Vector, squared_distances
+from atoll.aggregate.gram import Int64Matrix, squared_distances
 from atoll.aggregate.layout import Layout
 from atoll.aggregate.outliers import OutlierReport, find_outliers
 from atoll.aggregate.passes import gram
-from atoll.aggregate.rules import Aggregate, nnm_trimmed_mean
-from atoll.protocol.manifest import Manifest
+from atoll.aggregate.registry import Integers, codec_of
+from atoll.aggregate.rules import Aggregate, Rule, aggregate, most_faults
+from atoll.protocol.manifest import CONTRIBUTOR_MEAN, Manifest, RobustSpec
 from atoll.protocol.settlement import f_prime
 from atoll.train.outer import outer_step
 from atoll.train.state import GlobalState
@@ -67,23 +69,27 @@ def merge(
     Raises:
         MalformedUpdate: bytes that are not canonical for this state's layout and grid.
     """
-    rows = _decode_all(state, updates)
+    rows = _decode_all(state, updates, manifest)
     if len(rows) < manifest.terms.min_providers:
         carried = replace(state, round=state.round + 1)
         return MergeResult(carried, False, 0, {seat: Fraction(0) for seat in rows}, ())
-    seats, gram_nn = list(rows), gram(list(rows.values()))
-    f = f_prime(manifest.robust.f, caught, len(seats))
-    report = find_outliers(seats, squared_distances(gram_nn), manifest.robust.kappa, len(seats))
-    late = [seat for seat in report.flagged if seat not in replayed_in_full][:f]
+    seats, gram_nn = list(rows), _gram(list(rows.values()), manifest)
+    robust = manifest.robust
+    late: list[int] = []
+    if gram_nn is not None:
+        report = find_outliers(seats, squared_distances(gram_nn), robust.kappa, len(seats))
+        furthest = [seat for seat in report.flagged if seat not in replayed_in_full]
+        late = furthest[: f_prime(robust.f, caught, len(seats))]
     kept = [i for i, seat in enumerate(seats) if seat not in late]
-    f = f_prime(manifest.robust.f, caught, len(kept))
-    aggregate = nnm_trimmed_mean(
-        [rows[seats[i]] for i in kept], f, gram_nn=gram_nn[np.ix_(kept, kept)]
-    )
+    chosen = [rows[seats[i]] for i in kept]
+    if gram_nn is not None:
+        gram_nn = gram_nn[np.ix_(kept, kept)]
+    f = f_prime(robust.f, caught, len(kept))
+    found = _combine(chosen, robust, f, gram_nn)
     weights = dict.fromkeys(rows, Fraction(0)) | dict(
-        zip((seats[i] for i in kept), aggregate.weights, strict=True)
+        zip((seats[i] for i in kept), found.weights, strict=True)
     )
-    stepped = _step(state, aggregate, manifest)
+    stepped = _step(state, found, chosen, manifest)
     return MergeResult(stepped, True, f, weights, tuple(sorted(late)))
 
 
@@ -92,28 +98,55 @@ def outliers_to_replay(
 ) -> OutlierReport:
     """Scores all available, well-formed updates of a round, before any removal.
 
-    The seats in `.flagged` are replayed in full before they are paid.
+    The seats in `.flagged` are replayed in full before they are paid. fp32 updates have no scores.
 
     Raises:
         MalformedUpdate: bytes that are not canonical; leave such a seat out and report it.
     """
-    rows = _decode_all(state, updates)
-    distances_nn = squared_distances(gram(list(rows.values())))
+    rows = _decode_all(state, updates, manifest)
+    gram_nn = _gram(list(rows.values()), manifest)
+    if gram_nn is None:
+        return OutlierReport({}, Fraction(0), ())
+    distances_nn = squared_distances(gram_nn)
     return find_outliers(list(rows), distances_nn, manifest.robust.kappa, manifest.robust.f)
 
 
-def _decode_all(state: GlobalState, updates: Mapping[int, bytes]) -> dict[int, Int8Vector]:
-    layout = Layout.of_tensors(state.params)
-    return {seat: decode_flat(updates[seat], layout, state.exponents) for seat in sorted(updates)}
+def _decode_all(
+    state: GlobalState, updates: Mapping[int, bytes], manifest: Manifest
+) -> dict[int, Integers]:
+    layout, row = Layout.of_tensors(state.params), codec_of(manifest.codec).row
+    return {seat: row(updates[seat], layout, state.exponents) for seat in sorted(updates)}
 
 
-def _step(state: GlobalState, aggregate: Aggregate, manifest: Manifest) -> GlobalState:
-    layout = Layout.of_tensors(state.params)
-    numerators, denominator = aggregate.numerators, aggregate.denominator
+def _gram(rows: Sequence[Integers], manifest: Manifest) -> Int64Matrix | None:
+    """Inner products of the rows; None of fp32 rows, whose products overflow."""
+    return None if manifest.codec.kind == "fp32" else gram(rows)
+
+
+def _combine(
+    rows: Sequence[Integers], robust: RobustSpec, f: int, gram_nn: Int64Matrix | None
+) -> Aggregate:
+    """Merges by the manifest's rule; one update or two by their mean, as no rule can do better."""
+    if robust.rule == CONTRIBUTOR_MEAN:
+        return contributor_mean(rows)
+    if gram_nn is None:
+        return fp32.mean(rows)
+    if len(rows) <= 2:
+        return aggregate(Rule.MEAN, rows, 0)
+    rule = Rule(robust.base)
+    borne = min(f, most_faults(rule, len(rows)))
+    return aggregate(rule, rows, borne, nnm=robust.mixes, gram_nn=gram_nn)
+
+
+def _step(
+    state: GlobalState, found: Aggregate, rows: Sequence[Integers], manifest: Manifest
+) -> GlobalState:
+    layout, codec = Layout.of_tensors(state.params), codec_of(manifest.codec)
     bounds = manifest.codec.min_exponent, manifest.codec.max_exponent
-    exponents = next_exponents(state.exponents, layout, numerators, denominator, bounds)
+    exponents = next_exponents(state.exponents, layout, rows, codec.target, bounds)
+    numerators = codec.coordinates(found.numerators, layout.total)
     by_name = {
         name: torch.from_numpy(numerators[span].astype(np.int64)).reshape(shape)
         for name, shape, span in layout.spans()
     }
-    return outer_step(state, by_name, denominator, exponents, manifest.outer)
+    return outer_step(state, by_name, found.denominator, exponents, manifest.outer)

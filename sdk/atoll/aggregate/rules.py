@@ -14,12 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from atoll.aggregate import weights as weight_rules
 from atoll.aggregate.chunks import Plan
-from atoll.aggregate.coordinatewise import BoolMatrix, Int32Vector
+from atoll.aggregate.coordinatewise import BoolMatrix
 from atoll.aggregate.gram import Int8Vector, Int64Matrix, squared_distances
 from atoll.aggregate.passes import gram, trimmed_sums, weighted_sums
 from atoll.aggregate.weights import WeightRule, Weights
@@ -59,13 +61,13 @@ class Aggregate:
     """A merged update on the grid.
 
     Attributes:
-        numerators: (d,) int32; the merged update is numerators / denominator grid steps.
+        numerators: (d,) integers; the merged update is numerators / denominator grid steps.
         denominator: 1 to 65536.
         weights: each row's share; of a coordinate-wise rule, its share before trimming. They sum
             to 1, or to less where a rule clips towards zero.
     """
 
-    numerators: Int32Vector
+    numerators: npt.NDArray[np.signedinteger[Any]]
     denominator: int
     weights: tuple[Fraction, ...]
 
@@ -125,6 +127,11 @@ def check_counts(n: int, f: int) -> None:
     """Raises ConfigError unless n > 2f ≥ 0."""
     if f < 0 or n <= 2 * f:
         raise ConfigError(f"a rule that bears f = {f} faults needs more than {2 * f} updates: {n}")
+
+
+def most_faults(rule: Rule, n: int) -> int:
+    """The most faults that the rule's condition admits among n updates."""
+    return max(0, (n - (3 if rule in (Rule.KRUM, Rule.MULTI_KRUM) else 1)) // 2)
 
 
 def neighbours(distances_nn: Int64Matrix, f: int) -> BoolMatrix:

@@ -15,10 +15,10 @@ from math import comb, isqrt
 from atoll.aggregate.gram import Int64Matrix, squared_distances
 from atoll.aggregate.outliers import lower_median
 from atoll.errors import ConfigError
+from atoll.protocol.manifest import MDA_SUBSETS
 
 GEOMETRIC_MEDIAN_STEPS = 8
 CENTRED_CLIP_STEPS = 5
-MDA_SUBSETS = 200_000
 _UNIT = 1 << 16
 _PRECISION = 1 << 40
 

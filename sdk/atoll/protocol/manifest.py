@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
-from math import ceil
+from math import ceil, comb
 from typing import Annotated, Final, Literal, Self
 
 from dag_cbor.ipld import IPLDKind
@@ -182,17 +182,41 @@ class InnerSpec(_Spec):
 
 
 class OuterSpec(_Spec):
-    """The outer optimiser, in int64 fixed point; `sgd` has momentum "0"."""
+    """The outer optimiser, in int64 fixed point; SPEC.md section 12 has the formulas.
 
-    kind: Literal["sgd", "nesterov"]
+    `momentum` is the first moment's decay, `beta2` the second's, `period` the rounds between two
+    renewals of a delayed momentum. What a kind does not use is zero.
+    """
+
+    kind: Literal["sgd", "nesterov", "adam", "sign", "delayed_nesterov"]
     lr: PositiveScale
     momentum: Beta
+    beta2: Beta
+    eps: Annotated[DecimalText, AfterValidator(_decimal("0", "0.1"))]
+    period: Annotated[int, Field(ge=0, le=256)]
 
     @model_validator(mode="after")
-    def _check_momentum(self) -> Self:
-        if self.kind == "sgd" and self.momentum != "0":
-            raise ValueError('sgd has momentum "0"')
+    def _check_fields(self) -> Self:
+        used = _OUTER_FIELDS[self.kind]
+        for name in ("momentum", "beta2", "eps", "period"):
+            if name not in used and str(getattr(self, name)) != "0":
+                raise ValueError(f"{self.kind} does not use {name}: write zero")
+        if self.kind == "adam" and Decimal(self.eps) < Decimal(MIN_OUTER_EPS):
+            raise ValueError(f"adam needs an eps of at least {MIN_OUTER_EPS}")
+        if self.kind == "delayed_nesterov" and self.period < 2:
+            raise ValueError("delayed_nesterov needs a period of at least 2 rounds")
         return self
+
+
+MIN_OUTER_EPS: Final = "0.000001"
+"""Sixteen of the units in which the outer step takes roots."""
+_OUTER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
+    "sgd": (),
+    "nesterov": ("momentum",),
+    "adam": ("momentum", "beta2", "eps"),
+    "sign": (),
+    "delayed_nesterov": ("momentum", "period"),
+}
 
 
 class TensorExponents(_Spec):
@@ -203,20 +227,41 @@ class TensorExponents(_Spec):
     vector: Exponent
 
 
-class CodecSpec(_Spec):
-    """Updates as int8 on a shared power-of-two grid; exponents then move by ±1 within bounds."""
+FP32_EXPONENT: Final = -40
+"""fp32 updates are merged in integers of 2**-40, the outer step's unit."""
+SPARSE_CODECS: Final = frozenset({"sparse", "dct"})
+"""Their updates have few senders a coordinate, so they are merged by contributor mean."""
 
-    kind: Literal["grid8"]
+
+class CodecSpec(_Spec):
+    """How an update is written: on a shared power-of-two grid, whose steps follow the updates.
+
+    `feedback` is the decay of what the codec left out and carries to the next round; "0" drops it.
+    `fp32` is the reference that codecs are compared with.
+    """
+
+    kind: Literal["grid8", "grid4", "two_bit", "sign", "sparse", "dct", "fp32"]
     exponents: TensorExponents
     min_exponent: Exponent
     max_exponent: Exponent
+    feedback: UnitFraction
 
     @model_validator(mode="after")
     def _check_bounds(self) -> Self:
         for name, value in self.exponents.model_dump().items():
             if not self.min_exponent <= value <= self.max_exponent:
                 raise ValueError(f"exponent of {name} is outside the bounds")
+        if self.kind == "fp32":
+            if self.carries_feedback:
+                raise ValueError("fp32 leaves nothing out: its feedback is 0")
+            if {self.min_exponent, self.max_exponent} != {FP32_EXPONENT}:
+                raise ValueError(f"every exponent of fp32 is {FP32_EXPONENT}")
         return self
+
+    @property
+    def carries_feedback(self) -> bool:
+        """Whether a seat's state has a residual."""
+        return self.feedback != "0"
 
     def exponent_of(self, tensor: str) -> int:
         """The round-0 exponent of a tensor named as in `train.layout`."""
@@ -225,12 +270,49 @@ class CodecSpec(_Spec):
         return self.exponents.vector if "norm" in tensor else self.exponents.matrix
 
 
-class RobustSpec(_Spec):
-    """The merge rule, how many bad seats it must bear, and how far an outlier stands out."""
+_NNM: Final = "nnm_"
+CONTRIBUTOR_MEAN: Final = "contributor_mean"
+MDA_SUBSETS: Final = 200_000
+"""The most subsets that a minimum-diameter merge tries."""
+RuleName = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"\A((nnm_)?(mean|median|trimmed_mean|geometric_median|krum|multi_krum"
+        r"|centred_clip|minimum_diameter|norm_clip)|contributor_mean)\z"
+    ),
+]
 
-    rule: Literal["nnm_trimmed_mean"]
+
+class RobustSpec(_Spec):
+    """The merge rule, how many bad seats it must bear, and how far an outlier stands out.
+
+    `rule` is one of `atoll.aggregate.rules.Rule`, with "nnm_" in front where nearest-neighbour
+    mixing goes first, or "contributor_mean", which is for sparse codecs and no others.
+    """
+
+    rule: RuleName
     f: Annotated[int, Field(ge=0, le=127)]
     kappa: Annotated[DecimalText, AfterValidator(_decimal("1", "1000"))]
+
+    @property
+    def mixes(self) -> bool:
+        """Whether nearest-neighbour mixing goes first."""
+        return self.rule.startswith(_NNM)
+
+    @property
+    def base(self) -> str:
+        """The rule without mixing."""
+        return self.rule.removeprefix(_NNM)
+
+    def check_seats(self, seats: int) -> None:
+        """Raises ValueError where the rule cannot bear f faults among that many seats."""
+        f = self.f
+        if f and seats <= 2 * f:
+            raise ValueError(f"f = {f} needs more than {2 * f} seats")
+        if self.base in {"krum", "multi_krum"} and seats < 2 * f + 3:
+            raise ValueError(f"{self.rule} with f = {f} needs at least {2 * f + 3} seats")
+        if self.base == "minimum_diameter" and comb(seats, f) > MDA_SUBSETS:
+            raise ValueError(f"{self.rule} with f = {f} of {seats} would try too many subsets")
 
 
 class AuditSpec(_Spec):
@@ -285,8 +367,8 @@ class Manifest(_Spec):
             raise ValueError(f"terms name {terms.steps} steps, inner {inner.steps}")
         if terms.tokens_per_step != self.tokens_per_step:
             raise ValueError(f"terms.tokens_per_step is not batch · seq = {self.tokens_per_step}")
-        if 2 * self.robust.f >= terms.seats and self.robust.f:
-            raise ValueError(f"f = {self.robust.f} needs more than {2 * self.robust.f} seats")
+        self.robust.check_seats(terms.seats)
+        self._check_rule_of_codec()
         if self.data.train_tokens <= self.model.seq:
             raise ValueError("training data is shorter than one sequence and its target")
         if self.model.vocab > 1 << 8 * _BYTES[self.data.dtype]:
@@ -294,6 +376,13 @@ class Manifest(_Spec):
         if len(self.to_bytes()) > MAX_MANIFEST_BYTES:
             raise ValueError(f"more than {MAX_MANIFEST_BYTES} bytes")
         return self
+
+    def _check_rule_of_codec(self) -> None:
+        codec, rule = self.codec.kind, self.robust.rule
+        if (codec in SPARSE_CODECS) != (rule == CONTRIBUTOR_MEAN):
+            raise ValueError(f"codec {codec} does not go with rule {rule}")
+        if codec == "fp32" and rule != "mean":
+            raise ValueError("fp32 updates are merged by their mean")
 
     def to_bytes(self) -> bytes:
         """Canonical DAG-CBOR."""

@@ -144,12 +144,13 @@ def _build(config: DemoConfig) -> Manifest:
         init=InitSpec(seed=config.seed),
         data=config.data,
         inner=_inner(config),
-        outer=OuterSpec(kind="sgd", lr="1", momentum="0"),
+        outer=OuterSpec(kind="sgd", lr="1", momentum="0", beta2="0", eps="0", period=0),
         codec=CodecSpec(
             kind="grid8",
             exponents=TensorExponents(embedding=-11, matrix=-11, vector=-11),
             min_exponent=-24,
             max_exponent=-4,
+            feedback="0",
         ),
         robust=RobustSpec(rule="nnm_trimmed_mean", f=robust_f(config.members.seats), kappa="3"),
         audit=AuditSpec(

@@ -7,8 +7,6 @@ has the same bits on every machine. Source: Salmon et al., "Parallel random numb
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -16,6 +14,7 @@ from torch import Tensor
 
 from atoll.protocol.manifest import Manifest
 from atoll.train.layout import Shapes, param_shapes
+from atoll.train.outer import opening_slots
 from atoll.train.state import GlobalState
 
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
@@ -74,10 +73,5 @@ def initial_params(shapes: Shapes, seed: int) -> dict[str, Tensor]:
 def initial_global_state(manifest: Manifest) -> GlobalState:
     """Round 0's global model. Its digest is a function of the manifest alone."""
     params = initial_params(param_shapes(manifest.model), manifest.init.seed)
-    momentum: Mapping[str, Tensor] = (
-        {name: torch.zeros(t.shape, dtype=torch.int64) for name, t in params.items()}
-        if manifest.outer.kind == "nesterov"
-        else {}
-    )
     exponents = {name: manifest.codec.exponent_of(name) for name in params}
-    return GlobalState(0, params, dict(momentum), exponents)
+    return GlobalState(0, params, opening_slots(manifest.outer, params), exponents)

@@ -7,7 +7,7 @@ the MLP has no gate. Needs no torch, so that anyone can tell the sizes of update
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal, TypeAlias
 
@@ -17,6 +17,14 @@ MAX_HEADER_BYTES = 1 << 22
 Shapes: TypeAlias = dict[str, tuple[int, ...]]
 Optimiser: TypeAlias = Literal["adamw", "muon", "sgd"]
 _ENDS = ("model.embed_tokens.weight", "lm_head.weight")
+OUTER_SLOTS: dict[str, tuple[str, ...]] = {
+    "sgd": (),
+    "nesterov": ("momentum",),
+    "adam": ("momentum", "second"),
+    "sign": (),
+    "delayed_nesterov": ("buffer", "momentum"),
+}
+"""What each outer optimiser keeps from round to round, an int64 tensor for every parameter."""
 
 
 def param_shapes(spec: ModelSpec) -> Shapes:
@@ -72,7 +80,8 @@ class SeatLayout:
 
 def seat_layout(manifest: Manifest) -> SeatLayout:
     """What a seat's state holds in this job."""
-    return optimiser_layout(param_shapes(manifest.model), manifest.inner)
+    layout = optimiser_layout(param_shapes(manifest.model), manifest.inner)
+    return replace(layout, feedback=layout.params) if manifest.codec.carries_feedback else layout
 
 
 def optimiser_layout(params: Shapes, inner: InnerSpec) -> SeatLayout:
@@ -92,6 +101,7 @@ def optimiser_of(name: str, shape: Sequence[int], inner: InnerSpec) -> Optimiser
 
 
 def max_state_bytes(manifest: Manifest) -> int:
-    """No global state (fp32 and int64 a parameter) or seat state of this job is larger."""
-    numbers = max(3 * param_count(manifest.model), seat_layout(manifest).elements)
+    """No global state (fp32 parameters and int64 slots) or seat state of this job is larger."""
+    widths = 1 + 2 * len(OUTER_SLOTS[manifest.outer.kind])
+    numbers = max(widths * param_count(manifest.model), seat_layout(manifest).elements)
     return 4 * numbers + MAX_HEADER_BYTES

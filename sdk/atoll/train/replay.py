@@ -15,7 +15,7 @@ from atoll.protocol.types import ZERO_DIGEST, Digest, SeatIndex, Slot
 from atoll.store.local import LocalStore
 from atoll.train.errors import MalformedState
 from atoll.train.layout import seat_layout
-from atoll.train.round import encode_update
+from atoll.train.round import close_round
 from atoll.train.segment import SegmentRun, open_course, run_segment
 from atoll.train.state import GlobalState, SeatState, rng_digest
 
@@ -119,15 +119,25 @@ def _differences(leaf: TraceLeaf, done: SegmentRun) -> tuple[str, ...]:
 
 
 def check_link(
-    manifest: Manifest, model: GlobalState, last_leaf: TraceLeaf, last_blob: bytes, update: bytes
+    manifest: Manifest,
+    model: GlobalState,
+    last_leaf: TraceLeaf,
+    last_blob: bytes,
+    *,
+    update: bytes,
+    optimiser_root: Digest,
 ) -> bool:
-    """Whether the update is the codec's bytes of global − last state.
+    """Whether update and carried optimiser follow from the global model and the last state.
+
+    Args:
+        optimiser_root: the revealed one.
 
     Raises:
         MalformedTrace: the blob is not the last leaf's state: the provider's fault.
     """
     last = _committed_state(manifest, last_blob, last_leaf.state_digest)
-    return encode_update(model, last) == update
+    expected, carried = close_round(model, last, manifest.codec)
+    return expected == update and carried.optimiser_root() == optimiser_root
 
 
 def _committed_state(manifest: Manifest, blob: bytes, digest: Digest) -> SeatState:

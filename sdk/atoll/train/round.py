@@ -11,11 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from atoll.aggregate import codec
+from atoll.aggregate.feedback import encode_with_feedback
+from atoll.aggregate.registry import codec_of
 from atoll.errors import ProtocolError
-from atoll.protocol.manifest import Manifest
+from atoll.protocol.manifest import CodecSpec, Manifest
 from atoll.protocol.trace import (
     LeafKind,
+    StateRoots,
     TraceDocument,
     TraceLeaf,
     blinded_step_root,
@@ -72,6 +74,8 @@ class TrainedRound:
 
     Attributes:
         document: the trace; its bytes are in the store under `trace_cid`, its states too.
+        carried: the seat state that the next round's optimiser is taken from once this one is
+            settled, in the store under `carried_cid`; the last one, with what the codec left out.
         steps: finite steps done; fewer than the manifest's H when it diverged.
         reset: whether the optimiser started from zero.
         update: the encoded pseudo-gradient, in the store under `update_cid`.
@@ -83,6 +87,8 @@ class TrainedRound:
     trace_cid: bytes
     update: bytes
     update_cid: bytes
+    carried: StateRoots
+    carried_cid: bytes
     steps: int
     reset: bool
     losses: tuple[float, ...]
@@ -99,8 +105,8 @@ class TrainedRound:
 
     @property
     def optimiser_root(self) -> Digest:
-        """Of the last state: what the seat's next round opens with once this one is settled."""
-        return self.document.state_roots[-1].optimiser_root
+        """What the seat's next round opens with once this one is settled."""
+        return self.carried.optimiser_root
 
     @property
     def diverged(self) -> bool:
@@ -144,12 +150,16 @@ def train_round(
         losses.extend(done.losses)
         seconds += done.seconds
         progress(_progress(document, done))
-    update = encode_update(model, state)
+    update, carried = close_round(model, state, manifest.codec)
+    if document.leaves[-1].kind is LeafKind.DIVERGED:
+        carried = state  # nothing of it is sent, so nothing was left out
     return TrainedRound(
         document=document,
         trace_cid=store.add_block(document.to_bytes(), DAG_CBOR).to_bytes(),
         update=update,
         update_cid=store.add_bytes(update).to_bytes(),
+        carried=carried.roots(),
+        carried_cid=store.add_bytes(carried.to_bytes()).to_bytes(),
         steps=_finite_steps(document),
         reset=task.opening_optimiser is None,
         losses=tuple(losses),
@@ -157,10 +167,20 @@ def train_round(
     )
 
 
-def encode_update(model: GlobalState, last: SeatState) -> bytes:
-    """The link: global − last on the round's grid, in the codec's canonical bytes."""
+def close_round(model: GlobalState, last: SeatState, spec: CodecSpec) -> tuple[bytes, SeatState]:
+    """The link: the update's canonical bytes, and the state that the seat carries on.
+
+    The update is the codec's of global − last, plus the decayed feedback where the codec has it;
+    then the carried state's feedback is what the bytes lack of that sum.
+    """
+    codec = codec_of(spec)
     delta = {name: p - last.params[name] for name, p in model.params.items()}
-    return codec.encode(delta, model.exponents)
+    if not spec.carries_feedback:
+        return codec.encode(delta, model.exponents), last
+    update, feedback = encode_with_feedback(
+        codec, delta, last.feedback, model.exponents, float(spec.feedback)
+    )
+    return update, replace(last, feedback=feedback)
 
 
 def blind_of(blind_key: bytes, segment: int) -> bytes:

@@ -18,11 +18,12 @@ from torch import Tensor
 from atoll.protocol.trace import StateRoots
 from atoll.protocol.types import ZERO_DIGEST, Digest
 from atoll.train.errors import MalformedState
-from atoll.train.layout import SeatLayout, Shapes
+from atoll.train.layout import OUTER_SLOTS, SeatLayout, Shapes
 from atoll.train.tensors import Fields, check_layout, read_blob, tree_root, write_blob
 
 _GLOBAL = "atoll.global-state.v1"
 _SEAT = "atoll.seat-state.v1"
+_SLOT_NAMES = tuple(sorted({name for slots in OUTER_SLOTS.values() for name in slots}))
 _SEAT_GROUPS = ("params", "m", "v", "feedback")
 Tensors: TypeAlias = dict[str, Tensor]
 
@@ -34,13 +35,13 @@ class GlobalState:
     Attributes:
         round: outer steps taken; 0 is the initial model.
         params: fp32, named as `layout.param_shapes` says.
-        momentum: int64, outer momentum in units of 2**-40 (see `outer`); empty for outer SGD.
+        outer: the outer optimiser's int64 tensors, by slot (`layout.OUTER_SLOTS`) and parameter.
         exponents: each tensor's grid exponent e for this round: updates count steps of 2**e.
     """
 
     round: int
     params: Tensors
-    momentum: Tensors
+    outer: dict[str, Tensors]
     exponents: dict[str, int]
 
     def params_root(self) -> Digest:
@@ -48,23 +49,23 @@ class GlobalState:
         return tree_root(self.params)
 
     def digest(self) -> Digest:
-        """The verdict's mergedDigest: SHA-256 over round, params, momentum and exponents."""
+        """The verdict's mergedDigest: SHA-256 over round, params, outer slots and exponents."""
         return _hash(
             _GLOBAL,
             self.round.to_bytes(8, "big"),
             self.params_root(),
-            tree_root(self.momentum),
+            tree_root(_grouped(**self.outer)),
             sha256(dag_cbor.encode(dict(self.exponents))).digest(),
         )
 
     def pieces(self) -> Iterator[bytes | memoryview]:
         """The canonical bytes, a tensor at a time."""
         fields: Fields = {"exponents": dict(self.exponents), "round": self.round}
-        tensors = _grouped(params=self.params, momentum=self.momentum)
+        tensors = _grouped(params=self.params, **self.outer)
         return write_blob(_GLOBAL, fields, tensors)
 
     def to_bytes(self) -> bytes:
-        """The canonical bytes (4 bytes a parameter for SGD, 12 for Nesterov, plus a header)."""
+        """The canonical bytes: 4 a parameter, 8 more for each slot, plus a header."""
         return b"".join(self.pieces())
 
     @classmethod
@@ -77,18 +78,20 @@ class GlobalState:
             MalformedState: if the bytes are not canonical, or not of these shapes.
         """
         blob = read_blob(_GLOBAL, data)
-        groups = _ungrouped(_GLOBAL, blob.tensors, ("params", "momentum"))
-        params, momentum = groups["params"], groups["momentum"]
+        groups = _ungrouped(_GLOBAL, blob.tensors, ("params", *_SLOT_NAMES))
+        params = groups.pop("params")
+        outer = {slot: tensors for slot, tensors in groups.items() if tensors}
         round_index, exponents = blob.fields.get("round"), blob.fields.get("exponents")
         if set(blob.fields) != {"exponents", "round"} or not isinstance(exponents, dict):
             raise MalformedState(f"{_GLOBAL}: fields are not round and exponents")
         if not isinstance(round_index, int) or not 0 <= round_index < 1 << 32:
             raise MalformedState(f"{_GLOBAL}: round {round_index} out of range")
         _check_group(_GLOBAL, params, torch.float32, shapes or _shapes_of(params))
-        _check_group(_GLOBAL, momentum, torch.int64, _shapes_of(params) if momentum else {})
+        for tensors in outer.values():
+            _check_group(_GLOBAL, tensors, torch.int64, _shapes_of(params))
         if set(exponents) != set(params) or any(abs(e) > 64 for e in exponents.values()):
             raise MalformedState(f"{_GLOBAL}: exponents are not one small integer a tensor")
-        return cls(round_index, params, momentum, dict(exponents))
+        return cls(round_index, params, outer, dict(exponents))
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,14 @@ LAYOUT = SeatLayout(SHAPES, m=SHAPES, v={"b.weight": (7,)}, feedback={"a.weight"
 STATE = seat_state(layout=LAYOUT)
 BLOB = STATE.to_bytes()
 MODEL = GlobalState(
-    2, STATE.params, {n: torch.ones(p.shape).long() for n, p in STATE.params.items()},
-    {"a.weight": -11, "b.weight": -12},
-)  # fmt: skip
+    round=2,
+    params=STATE.params,
+    outer={
+        slot: {n: torch.ones(p.shape).long() for n, p in STATE.params.items()}
+        for slot in ("momentum", "second")
+    },
+    exponents={"a.weight": -11, "b.weight": -12},
+)
 MODEL_BLOB = MODEL.to_bytes()
 
 
@@ -62,10 +67,14 @@ def test_any_bit_of_any_counter_changes_the_digest(counter: str, bit: int) -> No
 
 @given(st.data())
 def test_any_bit_of_the_global_state_changes_its_digest(data: st.DataObject) -> None:
-    group = data.draw(st.sampled_from(["params", "momentum"]))
+    group = data.draw(st.sampled_from(["params", "momentum", "second"]))
     width = 32 if group == "params" else 64
     bit = data.draw(st.integers(0, sum(p.numel() for p in MODEL.params.values()) * width - 1))
-    changed = replace(MODEL, **{group: flipped(getattr(MODEL, group), bit)})
+    if group == "params":
+        changed = replace(MODEL, params=flipped(MODEL.params, bit))
+    else:
+        slots = MODEL.outer | {group: flipped(MODEL.outer[group], bit)}
+        changed = replace(MODEL, outer=slots)
     assert changed.digest() != MODEL.digest()
 
 

@@ -1,17 +1,21 @@
 """The merge of a round: one digest for everyone, and the rules for small and odd rounds."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 import torch
 
-from atoll.aggregate.codec import encode
+from atoll.aggregate.codec import decode_flat, encode
+from atoll.aggregate.layout import Layout
 from atoll.aggregate.merge import merge, outliers_to_replay
+from atoll.aggregate.registry import codec_of
+from atoll.aggregate.rules import Rule, aggregate
 from atoll.errors import MalformedUpdate
 from atoll.protocol.canonical import dag_cbor_cid
 from atoll.protocol.hashing import sha256
-from atoll.protocol.manifest import DataSpec, Manifest, NumericsSpec
+from atoll.protocol.manifest import SPARSE_CODECS, DataSpec, Manifest, NumericsSpec
 from atoll.protocol.presets import DemoConfig, Members, demo_manifest
 from atoll.protocol.types import Digest
 from atoll.train.state import GlobalState
@@ -109,7 +113,7 @@ def test_below_the_minimum_the_model_is_carried_with_its_exponents():
     result = merge(state, make_updates(state, [1, 2, 6]), caught=0, manifest=manifest)
     assert not result.merged
     assert set(result.weights.values()) == {0}
-    carried = GlobalState(6, state.params, state.momentum, state.exponents)
+    carried = GlobalState(6, state.params, state.outer, state.exponents)
     assert result.global_state.digest() == carried.digest()
 
 
@@ -158,3 +162,62 @@ def test_malformed_bytes_never_reach_the_merge():
     updates = make_updates(state, range(3))
     with pytest.raises(MalformedUpdate):
         merge(state, updates | {3: updates[0][:-1]}, caught=0, manifest=make_manifest())
+
+
+def with_choice(manifest: Manifest, rule: str, kind: str = "grid8") -> Manifest:
+    robust = manifest.robust.model_copy(update={"rule": rule})
+    codec = manifest.codec.model_copy(update={"kind": kind})
+    return manifest.model_copy(update={"robust": robust, "codec": codec})
+
+
+@pytest.mark.parametrize("mixing", ["", "nnm_"])
+@pytest.mark.parametrize("rule", list(Rule))
+def test_every_rule_can_be_the_manifests(rule: Rule, mixing: str):
+    """The model moves by what the rule gives, and the weights are the rule's."""
+    state = make_state()
+    updates = make_updates(state, range(7))
+    manifest = with_choice(make_manifest(f=2, seats=8), mixing + rule)
+    result = merge(state, updates, caught=0, manifest=manifest)
+    rows = [decode_flat(updates[seat], Layout.of_tensors(state.params), state.exponents)
+            for seat in range(7)]  # fmt: skip
+    expected = aggregate(rule, rows, 2, nnm=bool(mixing))
+    assert tuple(result.weights.values()) == expected.weights
+    moved = {n: (p - result.global_state.params[n]) * 1024 for n, p in state.params.items()}
+    numerators = torch.from_numpy(expected.numerators.astype("float64")) / expected.denominator
+    torch.testing.assert_close(
+        torch.cat([moved[name].flatten() for name in sorted(moved)]).double(),
+        numerators, atol=2e-4, rtol=0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", list(Rule))
+@pytest.mark.parametrize("accepted", [1, 2, 3, 4])
+def test_every_rule_merges_however_few_are_left(rule: Rule, accepted: int):
+    """Krum among four could not bear the f that is asked for; it bears what it can."""
+    manifest = with_choice(make_manifest(min_providers=1), f"nnm_{rule}")
+    state = make_state()
+    updates = make_updates(state, range(accepted))
+    result = merge(state, updates, caught=0, manifest=manifest)
+    assert result.merged
+    if accepted <= 2:
+        assert set(result.weights.values()) == {Fraction(1, accepted)}
+
+
+@pytest.mark.parametrize("kind", ["grid4", "two_bit", "sign", "sparse", "dct", "fp32"])
+def test_every_codec_is_merged(kind: str):
+    """Two updates that agree move the model by what the codec says of them."""
+    rule = "contributor_mean" if kind in SPARSE_CODECS else "mean"
+    manifest = with_choice(make_manifest(), rule, kind)
+    state = make_state()
+    if kind == "fp32":
+        state = replace(state, exponents=dict.fromkeys(state.params, -40))
+    codec, layout = codec_of(manifest.codec), Layout.of_tensors(state.params)
+    generator = torch.Generator().manual_seed(3)
+    delta = {n: torch.randn(p.shape, generator=generator) / 50 for n, p in state.params.items()}
+    update = codec.encode(delta, state.exponents)
+    result = merge(state, {0: update, 5: update}, caught=0, manifest=manifest)
+    sent = codec.decode(update, layout, state.exponents)
+    for name, p in result.global_state.params.items():
+        expected = state.params[name] - sent[name]
+        torch.testing.assert_close(p, expected, atol=2.0**EXPONENT / 256, rtol=1e-6)
+    assert not outliers_to_replay(state, {0: update, 5: update}, manifest).flagged

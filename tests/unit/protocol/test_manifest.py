@@ -13,10 +13,11 @@ import pytest
 from pydantic import ValidationError
 from tests.unit.protocol.factories import cid, make_manifest
 
+from atoll.aggregate.rules import Rule
 from atoll.errors import ManifestError
 from atoll.protocol import canonical
 from atoll.protocol.hashing import sha256, terms_hash
-from atoll.protocol.manifest import MAX_MANIFEST_BYTES, Manifest
+from atoll.protocol.manifest import MAX_MANIFEST_BYTES, Manifest, RobustSpec
 from atoll.protocol.presets import Members, draws_for_coverage, robust_f
 from atoll.protocol.terms import budget, check_terms, terms_from_plain, terms_to_plain
 from atoll.protocol.types import RoundIndex
@@ -88,6 +89,27 @@ BROKEN: dict[str, Callable[[Plain], object]] = {
     "heads that do not divide the width": put("model", "heads", value=5),
     "an exponent outside its bounds": put("codec", "exponents", "matrix", value=-40),
     "momentum without Nesterov": put("outer", "momentum", value="0.9"),
+    "a period without delay": put("outer", "period", value=2),
+    "a delay without a period": put("outer", "kind", value="delayed_nesterov"),
+    "adam without an eps": put("outer", "kind", value="adam"),
+    "an unknown outer optimiser": put("outer", "kind", value="lion"),
+    "an unknown codec": put("codec", "kind", value="grid2"),
+    "feedback above one": put("codec", "feedback", value="1.1"),
+    "sparse updates without their rule": put("codec", "kind", value="sparse"),
+    "a contributor mean of dense updates": put("robust", "rule", value="contributor_mean"),
+    "fp32 updates under a robust rule": lambda plain: plain["codec"].update(
+        kind="fp32",
+        min_exponent=-40,
+        max_exponent=-40,
+        exponents={"embedding": -40, "matrix": -40, "vector": -40},
+    ),
+    "fp32 updates on a grid": lambda plain: (
+        plain["codec"].update(kind="fp32"),
+        plain["robust"].update(rule="mean"),
+    ),
+    "an unknown rule": put("robust", "rule", value="nnm_nnm_mean"),
+    "a mixed contributor mean": put("robust", "rule", value="nnm_contributor_mean"),
+    "Krum among too few": put("robust", "rule", value="nnm_krum"),
     "a kappa below one": put("robust", "kappa", value="0.5"),
     "an f that outnumbers the honest": put("robust", "f", value=2),
     "an unknown version": put("version", value=2),
@@ -176,6 +198,34 @@ def test_derived_numbers_follow_the_manifest() -> None:
     assert manifest.draws_for(RoundIndex(0), 9) == 8
     assert [manifest.overlapped(d) for d in (0, 1, 3, 4)] == [0, 1, 2, 2]
     assert [manifest.is_last_round(RoundIndex(r)) for r in (2, 3)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("rule", "f", "seats", "message"),
+    [
+        ("nnm_trimmed_mean", 2, 5, None),
+        ("mean", 2, 4, "more than 4"),
+        ("krum", 1, 5, None),
+        ("nnm_multi_krum", 1, 4, "at least 5"),
+        ("minimum_diameter", 5, 25, None),
+        ("minimum_diameter", 8, 32, "too many subsets"),
+        ("contributor_mean", 0, 1, None),
+    ],
+)
+def test_a_rules_condition_on_seats_is_said(
+    rule: str, f: int, seats: int, message: str | None
+) -> None:
+    spec = RobustSpec(rule=rule, f=f, kappa="3")
+    if message is None:
+        spec.check_seats(seats)
+    else:
+        with pytest.raises(ValueError, match=message):
+            spec.check_seats(seats)
+
+
+def test_the_rules_of_a_manifest_are_those_there_are() -> None:
+    for rule in Rule:
+        assert RobustSpec(rule=f"nnm_{rule}", f=0, kappa="3").base == rule
 
 
 def test_a_preset_says_what_does_not_fit_together() -> None:

@@ -119,7 +119,7 @@ def _trained(command: DoTrain) -> Trained:
         data_seed=command.data_seed,
         opening=command.opening_digest,
         reveal=make_reveal(secret),
-        last_state=cid("last"),
+        carried_state=cid("last"),
         blind_key=secret,
         loss=1.0,
         seconds=1.0,

@@ -26,7 +26,13 @@ from atoll.train.data import prepare_dataset
 from atoll.train.init import initial_global_state
 from atoll.train.layout import SeatLayout, Shapes
 from atoll.train.probe import numerics_spec
-from atoll.train.replay import ReplayTask, SegmentReplay, opening_digest, replay_segment
+from atoll.train.replay import (
+    ReplayTask,
+    SegmentReplay,
+    check_link,
+    opening_digest,
+    replay_segment,
+)
 from atoll.train.round import TrainedRound, TrainTask
 from atoll.train.state import GlobalState, SeatState
 
@@ -75,6 +81,17 @@ class Job:
         manifest = self.manifest.model_copy(update={"numerics": numerics})
         return replace(self, manifest=manifest, task=replace(self.task, manifest=manifest))
 
+    def with_codec(self, **changes: object) -> Job:
+        codec = self.manifest.codec.model_copy(update=changes)
+        return self.of(self.manifest.model_copy(update={"codec": codec}))
+
+    def of(self, manifest: Manifest) -> Job:
+        """The same data and slot under another manifest."""
+        model = initial_global_state(manifest)
+        cid = self.store.add_bytes(model.to_bytes()).to_bytes()
+        task = replace(self.task, manifest=manifest, global_state_cid=cid)
+        return replace(self, manifest=manifest, model=model, task=task)
+
     def blob(self, cid: bytes) -> bytes:
         return self.store.read_bytes(Cid.from_bytes(cid), 1 << 30)
 
@@ -85,6 +102,17 @@ class Job:
         task = self.task
         return ReplayTask(
             task.manifest, task.slot, task.seat, task.data_seed, task.global_step0, digest
+        )
+
+    def link(self, trained: TrainedRound, update: bytes, root: Digest | None = None) -> bool:
+        """Whether the link from the trained round's last state holds."""
+        return check_link(
+            self.manifest,
+            self.model,
+            trained.document.leaves[-1],
+            self.blob(trained.document.states[-1]),
+            update=update,
+            optimiser_root=trained.optimiser_root if root is None else root,
         )
 
     def replay(

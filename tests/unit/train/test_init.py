@@ -54,7 +54,7 @@ def test_the_first_global_state_follows_from_the_manifest(job: Job) -> None:
     again = initial_global_state(job.manifest)
     assert again.digest() == job.model.digest()
     assert set(again.exponents.values()) == {-11}
-    assert again.momentum == {}
+    assert again.outer == {}
     assert sum(p.numel() for p in again.params.values()) == param_count(job.manifest.model)
 
 
@@ -67,5 +67,6 @@ def test_the_weights_bits_are_pinned() -> None:
 def test_nesterov_starts_with_zero_momentum(job: Job) -> None:
     outer = job.manifest.outer.model_copy(update={"kind": "nesterov", "momentum": "0.9"})
     state = initial_global_state(job.manifest.model_copy(update={"outer": outer}))
-    assert all(m.dtype == torch.int64 and not m.any() for m in state.momentum.values())
-    assert state.momentum.keys() == state.params.keys()
+    momentum = state.outer["momentum"]
+    assert all(m.dtype == torch.int64 and not m.any() for m in momentum.values())
+    assert momentum.keys() == state.params.keys()

@@ -16,7 +16,7 @@ from atoll.protocol.types import Digest
 from atoll.store.cid import Cid
 from atoll.train.layout import seat_layout
 from atoll.train.replay import check_link, replay_segment
-from atoll.train.round import TrainedRound, encode_update, read_seat_state, train_round
+from atoll.train.round import TrainedRound, close_round, read_seat_state, train_round
 from atoll.train.segment import Course, SegmentRun, run_segment
 from atoll.train.state import SeatState
 
@@ -144,24 +144,23 @@ def test_skipped_steps_are_found(job: Job) -> None:
 
 
 def test_the_link_is_checked(job: Job, trained: TrainedRound) -> None:
-    leaf, blob = trained.document.leaves[-1], job.blob(trained.document.states[-1])
-    assert check_link(job.manifest, job.model, leaf, blob, trained.update)
+    assert job.link(trained, trained.update)
     flipped = bytearray(trained.update)
     flipped[-1] ^= 1
     for wrong in (bytes(flipped), trained.update[:-1], b""):
-        assert not check_link(job.manifest, job.model, leaf, blob, wrong)
-    early = job.blob(trained.document.states[1])
+        assert not job.link(trained, wrong)
+    leaf, early = trained.document.leaves[-1], job.blob(trained.document.states[1])
+    root = trained.optimiser_root
     with pytest.raises(MalformedTrace):
-        check_link(job.manifest, job.model, leaf, early, trained.update)
+        check_link(job.manifest, job.model, leaf, early, update=trained.update, optimiser_root=root)
 
 
 def test_a_poisoned_update_breaks_the_link(job: Job, trained: TrainedRound) -> None:
     last = read_seat_state(job.manifest, trained.document.states[-1], job.store)
     moved = {n: p + (p - last.params[n]) for n, p in job.model.params.items()}
-    flipped = encode_update(job.model, replace(last, params=moved))
+    flipped, _ = close_round(job.model, replace(last, params=moved), job.manifest.codec)
     assert len(flipped) == len(trained.update)
-    leaf, blob = trained.document.leaves[-1], job.blob(trained.document.states[-1])
-    assert not check_link(job.manifest, job.model, leaf, blob, flipped)
+    assert not job.link(trained, flipped)
 
 
 def test_where_a_state_lies_in_memory_does_not_matter(job: Job, trained: TrainedRound) -> None:

@@ -111,7 +111,7 @@ def test_the_update_is_the_link_on_the_rounds_grid(job: Job, trained: TrainedRou
     last = read_seat_state(job.manifest, trained.document.states[-1], job.store)
     layout = Layout.of_tensors(job.model.params)
     merged = {
-        name: values.long()
+        name: (values * 2.0 ** -job.model.exponents[name]).long()
         for name, values in codec.decode(trained.update, layout, job.model.exponents).items()
     }
     after = outer_step(job.model, merged, 1, job.model.exponents, job.manifest.outer)

@@ -1,0 +1,90 @@
+"""The update codecs that a manifest can name, behind one interface.
+
+Rule of this file: whoever writes, reads, checks or merges an update goes through `codec_of`, so a
+kind added here is there for provider and verifier alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy.typing as npt
+
+from atoll.aggregate import codec, fp32
+from atoll.aggregate.dct import DCT_SPARSE, inverse
+from atoll.aggregate.dense import GRID4, SIGN, TWO_BIT
+from atoll.aggregate.exponents import Target
+from atoll.aggregate.layout import Layout
+from atoll.aggregate.sparse import SPARSE
+from atoll.protocol.manifest import CodecSpec
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Exponents: TypeAlias = Mapping[str, int]
+Integers: TypeAlias = npt.NDArray[Any]
+
+
+def _as_they_are(numerators: Integers, _length: int) -> Integers:
+    return numerators
+
+
+@dataclass(frozen=True)
+class Codec:
+    """One codec; `Layout` and the round's exponents say everything that its bytes do not.
+
+    Attributes:
+        encoded_length: bytes of any update of a layout.
+        encode: canonical bytes of fp32 tensors by name. Raises NonFiniteDeltaError.
+        decode: what the bytes say, fp32 tensors by name. Raises MalformedUpdate.
+        row: the integers that are merged, one flat vector. Raises MalformedUpdate.
+        target: where its grid is kept; None where it never moves.
+        coordinates: merged rows of a layout's total length, as coordinates in grid steps.
+    """
+
+    encoded_length: Callable[[Layout], int]
+    encode: Callable[[Mapping[str, Tensor], Exponents], bytes]
+    decode: Callable[[bytes, Layout, Exponents], dict[str, Tensor]]
+    row: Callable[[bytes, Layout, Exponents], Integers]
+    target: Target | None = None
+    coordinates: Callable[[Integers, int], Integers] = _as_they_are
+
+
+GRID8_TARGET = Target(64, Fraction(1, 256), 24, Fraction(1, 256))
+GRID4_TARGET = Target(6, Fraction(1, 16), 2, Fraction(1, 16))
+TWO_BIT_TARGET = Target(2, Fraction(1, 2), 2, Fraction(1, 6))
+SPARSE_TARGET = Target(2, Fraction(3, 4), 2, Fraction(1, 256), of_sent=True)
+
+CODECS: dict[str, Codec] = {
+    "grid8": Codec(
+        codec.encoded_length, codec.encode, codec.decode, codec.decode_flat, GRID8_TARGET
+    ),
+    "grid4": Codec(
+        GRID4.encoded_length, GRID4.encode, GRID4.decode, GRID4.decode_flat, GRID4_TARGET
+    ),
+    "two_bit": Codec(
+        TWO_BIT.encoded_length, TWO_BIT.encode, TWO_BIT.decode, TWO_BIT.decode_flat, TWO_BIT_TARGET
+    ),
+    # A sign says nothing of size, so its grid is the manifest's from the first round to the last.
+    "sign": Codec(SIGN.encoded_length, SIGN.encode, SIGN.decode, SIGN.decode_flat),
+    "sparse": Codec(
+        SPARSE.encoded_length, SPARSE.encode, SPARSE.decode, SPARSE.decode_flat, SPARSE_TARGET
+    ),
+    "dct": Codec(
+        DCT_SPARSE.encoded_length,
+        DCT_SPARSE.encode,
+        DCT_SPARSE.decode,
+        DCT_SPARSE.decode_coefficients,
+        SPARSE_TARGET,
+        inverse,
+    ),
+    "fp32": Codec(fp32.encoded_length, fp32.encode, fp32.decode, fp32.decode_units),
+}
+
+
+def codec_of(spec: CodecSpec) -> Codec:
+    """The codec that a manifest names."""
+    return CODECS[spec.kind]

@@ -1,0 +1,114 @@
+"""Error feedback is part of the trace: carried from round to round, and checked with the link."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+import torch
+from tests.unit.train.factories import Job
+
+from atoll.errors import MalformedTrace
+from atoll.protocol.manifest import CodecSpec, TensorExponents
+from atoll.protocol.types import ZERO_DIGEST, Digest, Reveal
+from atoll.train.round import TrainedRound, close_round, read_seat_state, train_round
+from atoll.train.state import GlobalState, SeatState
+
+SPEC = CodecSpec(
+    kind="two_bit",
+    exponents=TensorExponents(embedding=-2, matrix=-2, vector=-2),
+    min_exponent=-4,
+    max_exponent=0,
+    feedback="0.5",
+)
+
+
+@pytest.fixture
+def stateful(job: Job) -> Job:
+    return job.with_codec(kind="two_bit", feedback="0.9")
+
+
+def reveal_of(trained: TrainedRound) -> Reveal:
+    return Reveal(
+        trace_root=trained.trace_root,
+        update_digest=trained.update_digest,
+        optimiser_root=trained.optimiser_root,
+        steps=trained.steps,
+        reset=trained.reset,
+        salt=bytes(32),
+        update_cid=trained.update_cid,
+        trace_cid=trained.trace_cid,
+    )
+
+
+def test_golden_feedback() -> None:
+    """Two bits on a grid of 1/4, decay 1/2, one parameter pair that moves by (−1, 1/8) a round.
+
+    A value below 2 steps is sent as ±1 step, others as ±3 steps.
+    Round 0: wanted (1, −1/8), sent (3/4, −1/4), left (1/4, 1/8).
+    Round 1: wanted (1 + 1/8, −1/8 + 1/16), sent (3/4, −1/4), left (3/8, 3/16).
+    Round 2: wanted (1 + 3/16, −1/8 + 3/32), sent (3/4, −1/4), left (7/16, 7/32).
+    """
+    model = GlobalState(0, {"w": torch.zeros(2)}, {}, {"w": -2})
+    left = torch.zeros(2)
+    found = []
+    for _ in range(3):
+        last = SeatState({"w": torch.tensor([-1.0, 0.125])}, {}, {}, {"w": left}, 1, 1)
+        _, carried = close_round(model, last, SPEC)
+        left = carried.feedback["w"]
+        found.append([Fraction(value) for value in left.tolist()])
+    assert found == [
+        [Fraction(1, 4), Fraction(1, 8)],
+        [Fraction(3, 8), Fraction(3, 16)],
+        [Fraction(7, 16), Fraction(7, 32)],
+    ]
+
+
+def test_a_second_round_opens_with_what_the_first_left_out(stateful: Job) -> None:
+    first = train_round(stateful.task, stateful.store)
+    carried = read_seat_state(stateful.manifest, first.carried_cid, stateful.store)
+    last = read_seat_state(stateful.manifest, first.document.states[-1], stateful.store)
+    assert not any(residual.any() for residual in last.feedback.values())
+    assert any(residual.any() for residual in carried.feedback.values())
+    assert first.optimiser_root == carried.optimiser_root() != last.optimiser_root()
+    task = replace(stateful.task, opening_optimiser=first.carried_cid, global_step0=8)
+    later = replace(stateful, task=task)
+    second = train_round(task, stateful.store)
+    second.document.check_opening(stateful.model.params_root(), first.optimiser_root)
+    for segment in range(4):
+        assert later.replay(second, segment, first.optimiser_root).matches
+    assert later.link(second, second.update)
+    fresh = train_round(replace(task, opening_optimiser=None), stateful.store)
+    assert fresh.update != second.update
+
+
+def test_the_link_covers_the_carried_root(stateful: Job) -> None:
+    trained = train_round(stateful.task, stateful.store)
+    assert stateful.link(trained, trained.update)
+    of_last = trained.document.state_roots[-1].optimiser_root
+    for wrong in (of_last, ZERO_DIGEST, Digest(b"\x01" * 32)):
+        assert not stateful.link(trained, trained.update, wrong)
+
+
+def test_the_trace_leaves_the_carried_root_to_the_link(stateful: Job, job: Job) -> None:
+    slot, seat = stateful.task.slot, stateful.task.seat
+    trained = train_round(stateful.task, stateful.store)
+    trained.document.check(reveal_of(trained), stateful.manifest, slot, seat)
+    other = train_round(job.task, job.store)
+    odd = replace(reveal_of(other), optimiser_root=trained.optimiser_root)
+    with pytest.raises(MalformedTrace, match="optimiser root"):
+        other.document.check(odd, job.manifest, slot, seat)
+
+
+def test_a_seat_that_diverged_carries_its_last_state(stateful: Job) -> None:
+    inner = stateful.manifest.inner.model_copy(update={"lr": "10000", "clip": "1000"})
+    model = stateful.manifest.model.model_copy(update={"norm_eps": "0.1"})
+    wild = stateful.of(stateful.manifest.model_copy(update={"inner": inner, "model": model}))
+    trained = train_round(wild.task, wild.store)
+    assert trained.diverged
+    assert trained.carried_cid == trained.document.states[-1]
+    trained.document.check(reveal_of(trained), wild.manifest, wild.task.slot, wild.task.seat)
+    false = replace(reveal_of(trained), optimiser_root=Digest(b"\x01" * 32))
+    with pytest.raises(MalformedTrace, match="optimiser root"):
+        trained.document.check(false, wild.manifest, wild.task.slot, wild.task.seat)
