@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 
-from atoll.protocol.types import Digest, Fault, Finding, Report, SegmentIndex, bits
+from atoll.protocol.types import Digest, Fault, Finding, Report, SeatIndex, SegmentIndex, bits
 from atoll.protocol.views import JobView
 from atoll_verifier.behaviour import Ballot, VerifierBehaviour, Votes
 
@@ -24,17 +24,16 @@ class RubberStamp(VerifierBehaviour):
 
 
 class FalseAccuse(VerifierBehaviour):
-    """Turns its first good finding into a report."""
+    """Reports its first good finding as a fault; where it found none, the first audited seat."""
 
     def ballot_override(self, view: JobView, ballot: Ballot) -> Ballot:
-        if not ballot.findings:
-            return ballot
-        first = ballot.findings[0]
-        segment = bits(first.segments)[0]
+        good = ballot.findings[0] if ballot.findings else None
+        seat = good.seat if good else SeatIndex(bits(view.state.audit_set)[0])
+        segment = bits(good.segments)[0] if good else 0
         made_up = Digest(sha256(f"{view.job_id}:{view.state.round}".encode()).digest())
-        report = Report(first.seat, SegmentIndex(segment), Fault.WRONG_REPLAY, made_up)
-        rest = first.segments & ~(1 << segment)
-        kept = (Finding(first.seat, rest),) if rest else ()
+        report = Report(seat, SegmentIndex(segment), Fault.WRONG_REPLAY, made_up)
+        rest = good.segments & ~(1 << segment) if good else 0
+        kept = (Finding(seat, rest),) if rest else ()
         return replace(
             ballot,
             findings=(*kept, *ballot.findings[1:]),
