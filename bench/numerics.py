@@ -84,7 +84,8 @@ def _specs(options: argparse.Namespace) -> tuple[ModelSpec, InnerSpec]:
     inner = InnerSpec(
         optimizer=options.optimizer, lr=options.lr,
         momentum="0.95" if options.optimizer == "muon" else "0",
-        beta1="0.9", beta2="0.95", eps="0.00000001", weight_decay="0.1", clip="1",
+        beta1="0.9", beta2="0.95", eps="0.00000001", weight_decay="0.1", dropout="0",
+        clip="1",
         schedule="cosine", warmup_steps=min(20, total // 2), steps=total, batch=options.batch,
         segment=total, micro_batch=options.batch,
     )  # fmt: skip

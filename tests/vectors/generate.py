@@ -263,7 +263,18 @@ def sampling_cases() -> Json:
         }
         for n in (1, 2, 3, 1000, (1 << 63) + 1)
     ]
-    return {"orders": orders, "draws": draws, "segments": segments(), "batches": batches()}
+    return {
+        "orders": orders,
+        "draws": draws,
+        "dropoutKeys": [dropout_key(f"seed {i}", seat) for i, seat in enumerate((0, 1, 255))],
+        "segments": segments(),
+        "batches": batches(),
+    }
+
+
+def dropout_key(name: str, seat: int) -> Json:
+    key = prf.dropout_key(digest(name), SeatIndex(seat))
+    return {"dataSeed": text(digest(name)), "key": list(key), "seat": seat}
 
 
 def drawn(n: int) -> list[int]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from atoll.numerics.kernels import AdamFactors, Grid, Kernels, Scores
+from atoll.numerics.philox import Mask
 
 KINDS = ("normal", "huge", "tiny", "subnormal", "constant", "one hot", "mixed scales", "zero")
 _POWERS = {"normal": 0, "huge": 60, "tiny": -90, "subnormal": -130}
@@ -99,6 +100,8 @@ def _pointwise_results(
     yield "rms_norm_gradient", k.rms_norm_gradient(plain, y, inverse, gain)
     yield "swiglu", (k.swiglu(left, right),)
     yield "swiglu_gradient", k.swiglu_gradient(y, left, right)
+    mask = Mask("0.3", (seed & 0xFFFFFFFF, 7), rows, 2, 5 + (1 << 34))
+    yield "drop", (k.drop(plain, mask),)
     yield "squared_relu", (k.squared_relu(plain),)
     yield "squared_relu_gradient", (k.squared_relu_gradient(y, plain),)
     ids = torch.randint(0, 11, (rows,), generator=generator)

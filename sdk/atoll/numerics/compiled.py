@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import c_double, c_float, c_int64, c_void_p
+from ctypes import c_double, c_float, c_int64, c_uint32, c_void_p
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from atoll.numerics.kernels import AdamFactors, Grid, Levels, Scores
+from atoll.numerics.philox import Mask
 
 Argument: TypeAlias = Any
 """A tensor (passed as its address), an int (as int64), a ctypes value, or None (a null)."""
@@ -156,6 +157,14 @@ class CompiledKernels:
         g, x = _plain(g), _plain(x)
         out = torch.empty_like(x)
         self._call("squared_relu_gradient", g, x, x.numel(), out)
+        return out
+
+    def drop(self, x: Tensor, mask: Mask) -> Tensor:
+        x = _plain(x)
+        out = torch.empty_like(x)
+        words = (c_uint32 * 4)(*mask.key, mask.step, mask.site)
+        limits = c_uint32(mask.threshold), c_float(mask.scale)
+        self._call("drop", x, x.numel(), mask.first, words, *limits, out)
         return out
 
     def embedding_gradient(self, g_NI: Tensor, ids_N: Tensor, vocabulary: int) -> Tensor:

@@ -17,7 +17,16 @@ from atoll.numerics.engine import default_engine
 from atoll.numerics.kernels import AdamFactors, Engine
 from atoll.numerics.linear import Int8Linear, SplitLinear
 from atoll.numerics.muon import orthogonalise
-from atoll.numerics.pointwise import CrossEntropy, Embedding, RmsNorm, Rotary, SquaredRelu, SwiGlu
+from atoll.numerics.philox import Mask
+from atoll.numerics.pointwise import (
+    CrossEntropy,
+    Dropout,
+    Embedding,
+    RmsNorm,
+    Rotary,
+    SquaredRelu,
+    SwiGlu,
+)
 
 
 def _apply(function: type[torch.autograd.Function], *arguments: object) -> Tensor:
@@ -63,6 +72,9 @@ class ExactOps:
 
     def squared_relu(self, x: Tensor) -> Tensor:
         return _apply(SquaredRelu, self.engine, x)
+
+    def dropout(self, x: Tensor, mask: Mask) -> Tensor:
+        return _apply(Dropout, self.engine, x, mask)
 
     def cross_entropy(self, logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
         return _apply(CrossEntropy, self.engine, logits_BTV.flatten(0, 1), targets_BT.flatten())

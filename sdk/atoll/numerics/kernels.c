@@ -260,6 +260,31 @@ void squared_relu_gradient(const float *g, const float *x, int64_t n, float *out
     for (int64_t j = 0; j < n; j++) out[j] = g[j] * ((x[j] < 0.0f ? 0.0f : x[j]) * 2.0f);
 }
 
+/* philox.philox4x32 on the counter (block low, block high, step, site) */
+static void philox(uint64_t block, const uint32_t *words, uint32_t out[4]) {
+    uint32_t c0 = (uint32_t)block, c1 = (uint32_t)(block >> 32), c2 = words[2], c3 = words[3];
+    uint32_t k0 = words[0], k1 = words[1];
+    for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+        uint64_t left = (uint64_t)c0 * 0xD2511F53u, right = (uint64_t)c2 * 0xCD9E8D57u;
+        c0 = (uint32_t)(right >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)right;
+        c2 = (uint32_t)(left >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)left;
+    }
+    out[0] = c0; out[1] = c1; out[2] = c2; out[3] = c3;
+}
+
+/* words: the key's two, step and site */
+void drop(const float *x, int64_t n, int64_t first, const uint32_t *words, uint32_t threshold,
+          float scale, float *out) {
+    uint32_t drawn[4];
+    for (int64_t j = 0; j < n; j++) {
+        int64_t element = first + j;
+        if (j == 0 || element % 4 == 0) philox((uint64_t)element / 4, words, drawn);
+        out[j] = drawn[element % 4] >= threshold ? x[j] * scale : 0.0f;
+    }
+}
+
 /* scratch: n floats; sums: vocabulary * n int64, zero */
 void embedding_gradient(const float *g, const int64_t *ids, int64_t rows, int64_t n,
                         int64_t vocabulary, float *by, int64_t *sums, float *out) {

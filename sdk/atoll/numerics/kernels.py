@@ -17,6 +17,7 @@ from typing import Protocol
 from torch import Tensor
 
 from atoll.numerics.gemm import Route
+from atoll.numerics.philox import Mask
 
 TILE = 128
 """Queries and keys of one attention tile. Part of the definition: each tile has its own grid."""
@@ -137,6 +138,9 @@ class Kernels(Protocol):
 
     def squared_relu_gradient(self, g: Tensor, x: Tensor) -> Tensor:
         """g · 2 max(x, 0), of g's and x's common shape."""
+
+    def drop(self, x: Tensor, mask: Mask) -> Tensor:
+        """x · mask.scale where the mask keeps an element, else 0."""
 
     def embedding_gradient(self, g_NI: Tensor, ids_N: Tensor, vocabulary: int) -> Tensor:
         """Rows of g summed by id, [V, I]."""

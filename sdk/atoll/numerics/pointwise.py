@@ -10,6 +10,7 @@ from torch import Tensor
 from atoll.numerics.elementary import log
 from atoll.numerics.grid import exact_sum
 from atoll.numerics.kernels import Engine
+from atoll.numerics.philox import Mask
 
 
 class RmsNorm(torch.autograd.Function):
@@ -68,6 +69,19 @@ class SquaredRelu(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor]:
         return None, ctx.engine.kernels.squared_relu_gradient(gradients[0], *ctx.saved_tensors)
+
+
+class Dropout(torch.autograd.Function):
+    """Drops the mask's elements of x and scales the others, forward and backward."""
+
+    @staticmethod
+    def forward(ctx: Any, engine: Engine, x: Tensor, mask: Mask) -> Tensor:
+        ctx.engine, ctx.mask = engine, mask
+        return engine.kernels.drop(x, mask)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, None]:
+        return None, ctx.engine.kernels.drop(gradients[0], ctx.mask), None
 
 
 class Embedding(torch.autograd.Function):

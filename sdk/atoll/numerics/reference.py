@@ -20,6 +20,7 @@ from atoll.numerics.grid import (
     quantise_split,
 )
 from atoll.numerics.kernels import AdamFactors, Grid, Levels, Scores
+from atoll.numerics.philox import Mask, kept
 
 MASKED = -1e30
 NORM_LEVELS = 2**18
@@ -105,6 +106,9 @@ class TorchKernels:
 
     def squared_relu_gradient(self, g: Tensor, x: Tensor) -> Tensor:
         return g * (torch.where(x < 0, 0.0, x) * 2.0)
+
+    def drop(self, x: Tensor, mask: Mask) -> Tensor:
+        return torch.where(kept(mask, x.numel(), x.device).view(x.shape), x * mask.scale, 0.0)
 
     def embedding_gradient(self, g_NI: Tensor, ids_N: Tensor, vocabulary: int) -> Tensor:
         integers, step_1I = quantise(g_NI, 0, SUM_LEVELS)

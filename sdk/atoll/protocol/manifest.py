@@ -143,6 +143,8 @@ class InnerSpec(_Spec):
     `muon` is of the matrices between embedding and head, with Nesterov `momentum`; AdamW takes the
     other parameters at the same rate. `sgd` has heavy-ball `momentum`, or none. What an optimiser
     does not use is zero.
+
+    `dropout` is the share dropped of the embeddings and of what each attention and MLP adds.
     """
 
     optimizer: Literal["adamw", "muon", "sgd"]
@@ -152,6 +154,7 @@ class InnerSpec(_Spec):
     beta2: Beta
     eps: Annotated[DecimalText, AfterValidator(_decimal("0", "0.1"))]
     weight_decay: Scale
+    dropout: Annotated[DecimalText, AfterValidator(_decimal("0", "0.9"))]
     clip: PositiveScale
     schedule: Literal["constant", "cosine"]
     warmup_steps: Annotated[int, Field(ge=0, lt=1 << 32)]

@@ -176,6 +176,7 @@ def _inner(config: DemoConfig) -> InnerSpec:
         beta2="0.99",
         eps="0.00000001",
         weight_decay="0.1",
+        dropout="0",
         clip="1",
         schedule="constant",
         warmup_steps=10,

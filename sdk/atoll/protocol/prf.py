@@ -17,6 +17,7 @@ _WORD_RANGE = 1 << 64
 ORDER_TAG = "atoll.order.v1"
 SEGMENTS_TAG = "atoll.segments.v1"
 BATCH_TAG = "atoll.batch.v1"
+DROPOUT_TAG = "atoll.dropout.v1"
 
 
 class DrawStream:
@@ -67,6 +68,12 @@ def batch_offsets(
     """
     stream = DrawStream(BATCH_TAG, seat_key(data_seed, seat) + pack(">I", step))
     return [stream.draw(limit) for _ in range(batch)]
+
+
+def dropout_key(data_seed: Digest, seat: SeatIndex) -> tuple[int, int]:
+    """The Philox key of a seat's dropout masks in a round: two words below 2³²."""
+    stream = DrawStream(DROPOUT_TAG, seat_key(data_seed, seat))
+    return stream.draw(1 << 32), stream.draw(1 << 32)
 
 
 def batch_digest(offsets: list[list[int]]) -> Digest:

@@ -32,6 +32,7 @@ REPLAYED = (
     "numerics/kernels.py",
     "numerics/linear.py",
     "numerics/muon.py",
+    "numerics/philox.py",
     "numerics/pointwise.py",
     "numerics/reference.py",
     "train/decimals.py",

@@ -7,7 +7,8 @@ K key heads, d head width.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from torch import Tensor
 
@@ -15,17 +16,31 @@ from atoll.protocol.manifest import ModelSpec
 from atoll.train.decimals import rotary_tables
 from atoll.train.ops import Ops
 
+Dropper: TypeAlias = Callable[[Tensor, int], Tensor]
+"""Dropout at a site: 0 is the embedding, 2l + 1 and 2l + 2 what layer l's attention and MLP add."""
 
-def forward(params: Mapping[str, Tensor], ids_BT: Tensor, spec: ModelSpec, ops: Ops) -> Tensor:
+
+def keep_all(x: Tensor, site: int) -> Tensor:
+    """No dropout: what is not training."""
+    return x
+
+
+def forward(
+    params: Mapping[str, Tensor],
+    ids_BT: Tensor,
+    spec: ModelSpec,
+    ops: Ops,
+    drop: Dropper = keep_all,
+) -> Tensor:
     """Logits [B, T, V] of the next token at every position; T ≤ spec.seq."""
     eps = float(spec.norm_eps)
-    x_BTD = ops.embedding(ids_BT, params["model.embed_tokens.weight"])
+    x_BTD = drop(ops.embedding(ids_BT, params["model.embed_tokens.weight"]), 0)
     for layer in range(spec.layers):
         weights = _layer_weights(params, layer)
         normed_BTD = ops.rms_norm(x_BTD, weights["input_layernorm"], eps)
-        x_BTD = x_BTD + _attention(normed_BTD, weights, spec, ops)
+        x_BTD = x_BTD + drop(_attention(normed_BTD, weights, spec, ops), 2 * layer + 1)
         normed_BTD = ops.rms_norm(x_BTD, weights["post_attention_layernorm"], eps)
-        x_BTD = x_BTD + _mlp(normed_BTD, weights, spec, ops)
+        x_BTD = x_BTD + drop(_mlp(normed_BTD, weights, spec, ops), 2 * layer + 2)
     x_BTD = ops.rms_norm(x_BTD, params["model.norm.weight"], eps)
     head = "model.embed_tokens.weight" if spec.tied else "lm_head.weight"
     return ops.head(x_BTD, params[head])

@@ -19,6 +19,7 @@ from atoll.errors import ManifestError
 from atoll.numerics.exact import ExactOps
 from atoll.numerics.kernels import AdamFactors
 from atoll.numerics.muon import COEFFICIENTS, ITERATIONS, LEAST_NORM
+from atoll.numerics.philox import Mask, kept
 
 
 class Ops(Protocol):
@@ -54,6 +55,9 @@ class Ops(Protocol):
 
     def squared_relu(self, x: Tensor) -> Tensor:
         """max(x, 0)² (So et al. 2021)."""
+
+    def dropout(self, x: Tensor, mask: Mask) -> Tensor:
+        """x / (1 − share) where the mask keeps an element, else 0 (Srivastava et al. 2014)."""
 
     def cross_entropy(self, logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
         """Mean negative log-likelihood in nats, a scalar."""
@@ -109,6 +113,9 @@ class NativeOps:
 
     def squared_relu(self, x: Tensor) -> Tensor:
         return F.relu(x).square()
+
+    def dropout(self, x: Tensor, mask: Mask) -> Tensor:
+        return torch.where(kept(mask, x.numel(), x.device).view(x.shape), x * mask.scale, 0.0)
 
     def cross_entropy(self, logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
         return F.cross_entropy(logits_BTV.flatten(0, 1), targets_BT.flatten())

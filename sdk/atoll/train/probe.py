@@ -24,8 +24,8 @@ _MODEL = ModelSpec(
 )  # fmt: skip
 _INNER = InnerSpec(
     optimizer="adamw", lr="0.001", momentum="0", beta1="0.9", beta2="0.99", eps="0.00000001",
-    weight_decay="0.1", clip="1", schedule="cosine", warmup_steps=1, steps=2, batch=8, segment=1,
-    micro_batch=4,
+    weight_decay="0.1", dropout="0", clip="1", schedule="cosine", warmup_steps=1, steps=2,
+    batch=8, segment=1, micro_batch=4,
 )  # fmt: skip
 
 

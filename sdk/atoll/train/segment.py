@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 
 from atoll.protocol.manifest import Manifest
-from atoll.protocol.prf import batch_digest
+from atoll.protocol.prf import batch_digest, dropout_key
 from atoll.protocol.trace import DIVERGED_LOSS_BITS, LeafKind, StateRoots
 from atoll.protocol.types import Digest, SeatIndex
 from atoll.store.local import LocalStore
@@ -83,6 +83,7 @@ def run_segment(state: SeatState, segment: int, course: Course) -> SegmentRun:
     started = time.perf_counter()
     inner = course.manifest.inner
     first = segment * inner.segment
+    key = dropout_key(course.data_seed, course.seat)
     roots = state.roots()
     kind = LeafKind.OK
     offsets: list[list[int]] = []
@@ -91,7 +92,7 @@ def run_segment(state: SeatState, segment: int, course: Course) -> SegmentRun:
     for step in range(first, first + inner.segment):
         offsets.append(course.offsets(step))
         batch = gather_batch(course.tokens, offsets[-1], course.manifest.model.seq)
-        outcome = inner_step(state, batch, course.global_step0 + step, course.recipe)
+        outcome = inner_step(state, batch, course.global_step0 + step, course.recipe, key)
         losses.append(outcome.loss)
         if outcome.diverged:
             kind = LeafKind.DIVERGED

@@ -18,11 +18,12 @@ import torch
 from torch import Tensor
 
 from atoll.numerics.kernels import AdamFactors
+from atoll.numerics.philox import Mask
 from atoll.protocol.manifest import InnerSpec, Manifest, ModelSpec
 from atoll.train.data import Tokens
 from atoll.train.decimals import cosine_fraction, one_minus_power
 from atoll.train.layout import optimiser_of
-from atoll.train.model import forward
+from atoll.train.model import Dropper, forward, keep_all
 from atoll.train.ops import Ops, operations
 from atoll.train.state import SeatState, Tensors
 
@@ -63,10 +64,15 @@ class StepOutcome:
 
 
 def inner_step(
-    state: SeatState, batch_BT1: Tensor, global_step: int, recipe: Recipe
+    state: SeatState,
+    batch_BT1: Tensor,
+    global_step: int,
+    recipe: Recipe,
+    dropout_key: tuple[int, int] = (0, 0),
 ) -> StepOutcome:
     """One step on token ids [B, T + 1]; `global_step` counts from 0 over the whole job."""
-    loss, gradients = _loss_and_gradients(state.params, batch_BT1, recipe)
+    mask = Mask(recipe.inner.dropout, dropout_key, global_step & 0xFFFFFFFF, site=0, first=0)
+    loss, gradients = _loss_and_gradients(state.params, batch_BT1, recipe, mask)
     norm = recipe.ops.global_norm(gradients.values())
     if not (math.isfinite(loss) and math.isfinite(norm)):
         return StepOutcome(state, loss, diverged=True)
@@ -85,7 +91,7 @@ def gather_batch(tokens: Tokens, offsets: Sequence[int], seq: int) -> Tensor:
 
 
 def _loss_and_gradients(
-    params: Tensors, batch_BT1: Tensor, recipe: Recipe
+    params: Tensors, batch_BT1: Tensor, recipe: Recipe, mask: Mask
 ) -> tuple[float, Tensors]:
     """Mean loss over the batch and its gradients, summed over micro-batches in order."""
     leaves = {name: p.detach().requires_grad_() for name, p in params.items()}
@@ -93,13 +99,25 @@ def _loss_and_gradients(
     sums: list[Tensor] = []
     pieces = torch.split(batch_BT1, recipe.inner.micro_batch)
     share = 1.0 / len(pieces)
-    for piece_bT1 in pieces:
-        logits_bTV = forward(leaves, piece_bT1[:, :-1], recipe.model, recipe.ops)
+    for index, piece_bT1 in enumerate(pieces):
+        drop = _dropper(mask, index * recipe.inner.micro_batch, recipe.ops)
+        logits_bTV = forward(leaves, piece_bT1[:, :-1], recipe.model, recipe.ops, drop)
         loss = recipe.ops.cross_entropy(logits_bTV, piece_bT1[:, 1:])
         gradients = torch.autograd.grad(loss * share, list(leaves.values()))
         sums = [a + g for a, g in zip(sums, gradients, strict=True)] if sums else list(gradients)
         losses.append(loss.item() * share)
     return math.fsum(losses), dict(zip(leaves, sums, strict=True))
+
+
+def _dropper(mask: Mask, sequences: int, ops: Ops) -> Dropper:
+    """Dropout of a micro-batch with so many sequences before it: masks are of the whole batch."""
+    if mask.share == "0":
+        return keep_all
+
+    def drop(x_bTD: Tensor, site: int) -> Tensor:
+        return ops.dropout(x_bTD, replace(mask, site=site, first=sequences * x_bTD[0].numel()))
+
+    return drop
 
 
 def _is_bounded(parameter: Tensor) -> bool:

@@ -44,7 +44,7 @@ def put(*path: str, value: object) -> Callable[[Plain], object]:
 
 
 BROKEN: dict[str, Callable[[Plain], object]] = {
-    "an unknown field": put("inner", "dropout", value="0.1"),
+    "an unknown field": put("inner", "noise", value="0.1"),
     "a missing field": lambda plain: plain["inner"].pop("clip"),
     "an unknown field at the top": put("comment", value="hello"),
     "a float": put("inner", "lr", value=0.003),
@@ -60,6 +60,7 @@ BROKEN: dict[str, Callable[[Plain], object]] = {
     "a beta of one": put("inner", "beta1", value="1"),
     "an overlap above one": put("audit", "overlap", value="1.5"),
     "a last round that is not audited whole": put("audit", "coverage_last_round", value="0.5"),
+    "a dropout of everything": put("inner", "dropout", value="1"),
     "momentum with AdamW": put("inner", "momentum", value="0.9"),
     "an eps of zero with AdamW": put("inner", "eps", value="0"),
     "betas with SGD": put("inner", "optimizer", value="sgd"),

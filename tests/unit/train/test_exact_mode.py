@@ -65,6 +65,14 @@ def test_gradients_agree_with_native_ones_with_shared_key_heads() -> None:
         assert error < 0.05, name
 
 
+def test_a_round_with_dropout_replays_and_another_seats_masks_do_not(job: Job) -> None:
+    exact = exact_job(job.with_inner(dropout="0.1"))
+    trained = train_round(exact.task, exact.store)
+    assert all(exact.replay(trained, i).matches for i in range(4))
+    without = exact.with_inner(dropout="0")
+    assert without.replay(trained, 1).differs == ("state_digest", "loss_bits")
+
+
 def test_a_round_in_exact_mode_replays(job: Job) -> None:
     exact = exact_job(job)
     probe.check_environment(exact.manifest)

@@ -14,7 +14,7 @@ from atoll.protocol.manifest import InnerSpec
 from atoll.train.init import initial_params
 from atoll.train.layout import optimiser_layout, param_shapes
 from atoll.train.model import forward
-from atoll.train.ops import NativeOps
+from atoll.train.ops import NativeOps, operations
 from atoll.train.state import GlobalState, SeatState
 from atoll.train.step import Recipe, gather_batch, inner_step, learning_rate
 
@@ -22,8 +22,9 @@ from atoll.train.step import Recipe, gather_batch, inner_step, learning_rate
 def inner_spec(**changes: object) -> InnerSpec:
     fields: dict[str, object] = {
         "optimizer": "adamw", "lr": "0.01", "momentum": "0", "beta1": "0.9", "beta2": "0.95",
-        "eps": "0.00000001", "weight_decay": "0.1", "clip": "0.5", "schedule": "constant",
-        "warmup_steps": 0, "steps": 8, "batch": 4, "segment": 2, "micro_batch": 4,
+        "eps": "0.00000001", "weight_decay": "0.1", "dropout": "0", "clip": "0.5",
+        "schedule": "constant", "warmup_steps": 0, "steps": 8, "batch": 4,
+        "segment": 2, "micro_batch": 4,
     }  # fmt: skip
     return InnerSpec.model_validate(fields | changes)
 
@@ -171,6 +172,20 @@ def test_micro_batches_sum_to_the_batch() -> None:
     assert parts.loss == pytest.approx(whole.loss, rel=1e-6)
     for name in whole.state.m:
         torch.testing.assert_close(parts.state.m[name], whole.state.m[name], atol=1e-8, rtol=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["native", "exact"])
+def test_dropout_changes_the_step_and_is_of_the_whole_batch(mode: str) -> None:
+    how = replace(recipe(dropout="0.2", clip="1000"), ops=operations(mode))
+    batch, key = batches(1)[0], (1, 2)
+    plain = inner_step(opening(), batch, 0, recipe(clip="1000"), key).loss
+    here = inner_step(opening(), batch, 3, how, key)
+    assert here.loss != plain
+    assert here.state.digest() == inner_step(opening(), batch, 3, how, key).state.digest()
+    for step, other in ((4, key), (3, (1, 3))):
+        assert inner_step(opening(), batch, step, how, other).loss != here.loss
+    parts = replace(how, inner=how.inner.model_copy(update={"micro_batch": 1}))
+    assert inner_step(opening(), batch, 3, parts, key).loss == pytest.approx(here.loss, rel=1e-5)
 
 
 def test_a_step_leaves_its_opening_state_alone() -> None:
