@@ -25,9 +25,11 @@ from pathlib import Path
 from typing import Final
 
 from atoll.errors import DiskFull, StorageError
-from atoll.store.direct import OutFile, read_into
+from atoll.store.direct import Buffers, OutFile, read_into
 
 _DIGEST_HEX: Final = 64
+_BUFFERS: Final = 8
+_BUFFER_BYTES: Final = 2 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,7 @@ class BlockFolder:
         self._sync = sync
         self._blocks = root / "blocks"
         self._tmp = root / "tmp"
+        self._buffers = Buffers(_BUFFERS, _BUFFER_BYTES)
         self._mark = os.urandom(4).hex()
         self._serial = itertools.count()
         with disk_errors(root):
@@ -110,7 +113,7 @@ class BlockFolder:
         with disk_errors(self.root):
             try:
                 with self.creating(partial) as out:
-                    out.write(block, 0)
+                    self._write_block(out, block)
                 self._move(partial, path)
             except BaseException:
                 partial.unlink(missing_ok=True)
@@ -217,6 +220,16 @@ class BlockFolder:
     def unique_name(self) -> str:
         """A file name no other thread or process uses."""
         return f"{os.getpid()}-{self._mark}-{next(self._serial)}"
+
+    def _write_block(self, out: OutFile, block: bytes | memoryview) -> None:
+        buffer = self._buffers.aligned(block)
+        if buffer is None:
+            out.write(block, 0)
+            return
+        try:
+            out.write(memoryview(buffer)[: len(block)], 0)
+        finally:
+            self._buffers.give(buffer)
 
     @staticmethod
     def _move(partial: Path, path: Path) -> None:

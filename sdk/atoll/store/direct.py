@@ -14,11 +14,12 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Final
 
 _O_DIRECT: Final = getattr(os, "O_DIRECT", None)
 _PAGE: Final = 4096
+_WORTH: Final = 1 << 16  # bytes from which a copy costs less than the cache
 
 
 class Buffers:
@@ -37,12 +38,25 @@ class Buffers:
 
     def take(self) -> mmap.mmap:
         """A buffer nobody else holds; waits for one to come back."""
-        # Private: a forked child writes into a copy of its own.
-        return self._free.get() or mmap.mmap(-1, self._size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        return self._free.get() or self._make()
 
     def give(self, buffer: mmap.mmap) -> None:
         """Gives a buffer back; no view of it may be used any more."""
         self._free.put(buffer)
+
+    def aligned(self, data: bytes | memoryview) -> mmap.mmap | None:
+        """A buffer that starts with a copy of `data`, to be given back.
+
+        None where `data` would gain nothing by it, or no buffer is free just now.
+        """
+        if isinstance(data, memoryview) or len(data) % _PAGE or len(data) < _WORTH:
+            return None
+        try:
+            buffer = self._free.get_nowait() or self._make()
+        except Empty:
+            return None
+        buffer[: len(data)] = data
+        return buffer
 
     @contextmanager
     def borrowed(self) -> Iterator[mmap.mmap]:
@@ -52,6 +66,10 @@ class Buffers:
             yield buffer
         finally:
             self.give(buffer)
+
+    def _make(self) -> mmap.mmap:
+        # Private: a forked child writes into a copy of its own.
+        return mmap.mmap(-1, self._size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
 
 class OutFile:

@@ -206,14 +206,16 @@ class Downloader:
         return None
 
     async def _download(self, cid: Cid, source: Source) -> bytes:
-        block = bytearray()
+        pieces: list[bytes] = []
+        size = 0
         url = f"{source.url}/ipfs/{cid}?format=raw"
-        async with aclosing(self._pieces(url, RAW_TYPE)) as pieces:
-            async for piece in pieces:
-                block += piece
-                if len(block) > self._config.max_block_bytes:
+        async with aclosing(self._pieces(url, RAW_TYPE)) as body:
+            async for piece in body:
+                pieces.append(piece)
+                size += len(piece)
+                if size > self._config.max_block_bytes:
                     raise TooLarge(f"sent more than {self._config.max_block_bytes} bytes")
-        return bytes(block)
+        return b"".join(pieces)
 
     async def _pieces(self, url: str, accept: str) -> AsyncGenerator[bytes, None]:
         """A response's body as it comes, at no less than a block in `block_timeout_s`.
@@ -231,7 +233,7 @@ class Downloader:
                 raise NotFound("does not have it")
             if response.status != 200:
                 raise aiohttp.ClientError(f"HTTP status {response.status}")
-            async for piece in response.content.iter_chunked(_READ_BYTES):
+            async for piece in response.content.iter_any():
                 received += len(piece)
                 self.bytes_down += len(piece)
                 yield piece

@@ -76,7 +76,9 @@ class Fetcher:
         self._gateways = gateways
         self._remote = remote
         self._config = config or FetchConfig()
-        self._downloader = Downloader(gateways, store.put_block, self._config)
+        self._downloader = Downloader(gateways, self._accept, self._config)
+        self._unsettled: dict[int, bytes] = {}
+        self._settling = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
         return self
@@ -152,6 +154,7 @@ class Fetcher:
                     stack.extend(tally.children(want, task.result()))
         finally:
             await cancel(running)
+            await self._settle()
 
     async def fetch_car(self, cid: Cid, max_bytes: int, gateway: str) -> None:
         """As `fetch`, but asks one gateway for all blocks in one stream; the rest come one by one.
@@ -174,7 +177,7 @@ class Fetcher:
                         raise CorruptBlock(f"{gateway} sent {found}, which nobody asked for")
                     if want is not None:
                         taken.add(found.digest)
-                        await asyncio.to_thread(self._store.put_block, want.cid, block)
+                        await asyncio.to_thread(self._accept, want.cid, block)
                         for below in tally.children(want, block):
                             wanted.setdefault(below.cid.digest, below)
         except CorruptBlock:
@@ -216,6 +219,12 @@ class Fetcher:
             DiskFull: no room.
         """
         try:
+            return await self._fetch_block(cid, prefer)
+        finally:
+            await self._settle()
+
+    async def _fetch_block(self, cid: Cid, prefer: Sequence[str]) -> bytes:
+        try:
             if await asyncio.to_thread(self._store.claim, cid) is not None:
                 return await asyncio.to_thread(self._store.get_block, cid)
         except (NotFound, CorruptBlock):
@@ -226,8 +235,19 @@ class Fetcher:
             with suppress(NotFound):
                 return await self._downloader.block(cid, prefer)
         block = await self._remote.get_block(cid)
-        await asyncio.to_thread(self._store.put_block, cid, block)
+        await asyncio.to_thread(self._accept, cid, block)
         return block
+
+    def _accept(self, cid: Cid, block: bytes) -> None:
+        self._store.put_block(cid, block, settle=False)
+        self._unsettled[cid.digest[0]] = cid.digest
+
+    async def _settle(self) -> None:
+        """Before anyone relies on what came, it survives a power cut; once for many blocks."""
+        async with self._settling:  # another fetch may be settling blocks of this one
+            unsettled, self._unsettled = self._unsettled, {}
+            if unsettled:
+                await asyncio.to_thread(self._store.settle, unsettled.values())
 
     async def _bring(self, want: _Want, prefer: Sequence[str]) -> bytes | None:
         """One block's bytes; None for a leaf that is already here with the right size."""
@@ -235,7 +255,7 @@ class Fetcher:
             size = await asyncio.to_thread(self._store.claim, want.cid)
             if size == want.claimed_bytes:
                 return None
-        return await self.fetch_block(want.cid, prefer)
+        return await self._fetch_block(want.cid, prefer)
 
 
 class _Tally:

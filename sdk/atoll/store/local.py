@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from mmap import mmap
@@ -110,8 +110,10 @@ class LocalStore:
         self._check_read(cid, block)
         return block
 
-    def put_block(self, cid: Cid, block: bytes) -> None:
+    def put_block(self, cid: Cid, block: bytes, *, settle: bool = True) -> None:
         """Stores a block under the name it was asked for.
+
+        With `settle` False, the caller calls `settle` before it relies on the block.
 
         Raises:
             CorruptBlock: the bytes are not that block.
@@ -122,7 +124,12 @@ class LocalStore:
         if not cid.matches(block):
             raise CorruptBlock(f"these {len(block)} bytes are not {cid}")
         self._make_room(len(block))
-        self._folder.write(cid.digest, block)
+        self._folder.write(cid.digest, block, folder_sync=settle)
+
+    def settle(self, digests: Iterable[bytes]) -> None:
+        """Makes what `put_block` left open survive a power cut."""
+        for digest in {digest[0]: digest for digest in digests}.values():
+            self._folder.sync_folder(digest)
 
     def add_block(self, block: bytes, codec: int = RAW) -> Cid:
         """Stores bytes as one block of the given codec; returns its CID.
