@@ -429,5 +429,5 @@ async def _machine_numerics(mode: NumericsMode) -> NumericsSpec:
         )
     document = json.loads(printed)
     for name in ("code_digest", "probe_digest"):
-        document[name] = bytes.fromhex(document[name])
+        document[name] = None if document[name] is None else bytes.fromhex(document[name])
     return NumericsSpec(**document)

@@ -387,6 +387,7 @@ def manifests() -> Json:
         software_class="vectors",
         code_digest=digest("code"),
         probe_digest=digest("probe"),
+        tolerance=None,
     )
     manifest = demo_manifest(DemoConfig(data=data, numerics=numerics, expiry=4_000_000_000))
     return {

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
 
+import numpy as np
+
 from atoll.protocol.duties import duties_of, supplement_of
 from atoll.protocol.hashing import hash_fields, sha256, tag
 from atoll.protocol.manifest import Manifest
@@ -35,10 +37,12 @@ from atoll.runtime.config import KeeperConfig
 from atoll.runtime.facts import OpeningReady, SpecReady, manifest_of
 from atoll.runtime.machine import Command, State
 from atoll.runtime.membership import opening_of
+from atoll.train.coherence import coherence
 from atoll_verifier.behaviour import VerifierBehaviour
 from atoll_verifier.commands import DoCheck, DoLink, DoReplay, DoScore, SeatWork
 from atoll_verifier.facts import (
     LinkChecked,
+    ResidualSeen,
     RoundScored,
     SeatChecked,
     SegmentReplayed,
@@ -113,6 +117,7 @@ class Audit:
             slot=view.train_slot,
             seat=seat,
             reveal=revealed.reveal,
+            account=revealed.account,
             gateway=view.gateways.get(revealed.account, ""),
             data_seed=view.state.data_seed,
             manifest=self.spec,
@@ -186,7 +191,7 @@ class Audit:
     # --- what is known ---
 
     def fault(self, seat: SeatIndex) -> Report | None:
-        """What our own work shows against a seat, the gravest first."""
+        """What our own work shows against a seat, the gravest (a proof) first."""
         checked = self.checked(seat)
         if checked is not None and checked.fault:
             evidence = sha256(checked.fault.encode())
@@ -199,7 +204,21 @@ class Audit:
         if linked is not None and linked.fault:
             evidence = sha256(linked.fault.encode())
             return Report(seat, NO_SEGMENT, Fault.WRONG_LINK, evidence)
+        for segment in range(self.leaves(seat)):
+            done = self.replayed(seat, segment)
+            if done is not None and done.excess > 1.0:
+                return Report(seat, SegmentIndex(segment), Fault.OUT_OF_TOLERANCE, done.computed)
         return None
+
+    def is_biased(self, seat: SeatIndex) -> bool:
+        """In a tolerant job: whether its provider's segments, of all rounds, are off alike."""
+        limits = self.manifest.numerics.tolerance
+        if limits is None:
+            return False
+        account = self.view.reveals[seat].account
+        seen = [r for r in self.state.facts.all_of(ResidualSeen) if r.account == account]
+        sketches = [np.frombuffer(r.sketch, dtype="<f4") for r in seen]
+        return coherence(sketches).exceeds(float(limits.coherence))
 
     def missing(self, seat: SeatIndex, duty: SeatDuty) -> Report | None:
         """The report of data that nobody served, if anything we need is missing.
@@ -228,9 +247,9 @@ class Audit:
         return self.checked(seat) is not None and done and linked
 
     def verified(self, seat: SeatIndex, duty: SeatDuty) -> int:
-        """Bitmap of the duty's segments that replayed to the trace's digests."""
-        good = (s for s in duty.segments if (r := self.replayed(seat, s)) and not r.differs)
-        return to_bitmap(good)
+        """Bitmap of the duty's segments that we vouch for: of a biased provider none."""
+        good = [s for s in duty.segments if (r := self.replayed(seat, s)) and r.matches]
+        return 0 if good and self.is_biased(seat) else to_bitmap(good)
 
     # --- what to do ---
 
@@ -258,7 +277,12 @@ class Audit:
             yield DoLink(work)
 
     def replay_root(self, duties: dict[SeatIndex, SeatDuty]) -> Digest:
-        """Root over the step roots computed for these duties; zero where none was replayed."""
+        """Root over the step roots computed for these duties; zero where none was replayed.
+
+        Zero in a tolerant job too: step roots differ from machine to machine and prove nothing.
+        """
+        if self.manifest.numerics.mode == "tolerant":
+            return ZERO_DIGEST
         leaves = [
             hash_fields(
                 ("bytes32", "uint16", "uint16", "bytes32"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from atoll.protocol.types import Digest, Finding, Report, Reveal, Slot, Verdict
+from atoll.protocol.types import Address, Digest, Finding, Report, Reveal, Slot, Verdict
 from atoll.runtime.commands import Transaction, Work
 from atoll_verifier.facts import Signed
 
@@ -16,7 +16,8 @@ class SeatWork:
     Attributes:
         what: its name in the journal.
         slot: carries the attempt that trained.
-        gateway: where its provider serves; asked first.
+        account: the provider's.
+        gateway: where it serves; asked first.
         opening: CID of the round's global state, `params_root` of its parameters.
         optimiser_root: what the seat must have opened with.
     """
@@ -25,6 +26,7 @@ class SeatWork:
     slot: Slot
     seat: int
     reveal: Reveal
+    account: Address
     gateway: str
     data_seed: Digest
     manifest: bytes
@@ -46,7 +48,7 @@ class DoCheck(Work):
 
 @dataclass(frozen=True, slots=True)
 class DoReplay(Work):
-    """Fetch a segment's opening state and train it again."""
+    """Fetch a segment's opening state (in a tolerant job the closing one too), train it again."""
 
     work: SeatWork
     segment: int

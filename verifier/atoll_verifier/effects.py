@@ -31,12 +31,13 @@ from atoll_verifier.commands import (
 )
 from atoll_verifier.facts import (
     LinkChecked,
+    ResidualSeen,
     RoundMerged,
     RoundScored,
     SeatChecked,
     SegmentReplayed,
 )
-from atoll_verifier.limits import max_update_bytes
+from atoll_verifier.limits import max_update_bytes, states_needed
 
 TASKS = "atoll_verifier.tasks"
 UNFETCHABLE_CONTENT = (ValueError, TooLarge, MalformedDag)
@@ -80,13 +81,17 @@ class VerifierEffects(Effects):
     async def _replay(self, view: JobView, command: DoReplay) -> Done:
         work, segment = command.work, command.segment
         try:
-            await self._fetch_state(view, work, segment)
+            for index in range(
+                segment, segment + states_needed(Manifest.from_bytes(work.manifest))
+            ):
+                await self._fetch_state(view, work, index)
         except (*UNFETCHABLE_CONTENT, MalformedTrace) as error:
             found = SegmentReplayed(
                 work.what, segment, str(error), ZERO_DIGEST, ZERO_DIGEST, 0, 0.0
             )
             return Done((found,))
-        done = await self.context.worker.run(f"{TASKS}:replay", work, segment, self.store_dir)
+        key = int.from_bytes(self.context.journal.secret("sketch")[:16], "big")
+        done = await self.context.worker.run(f"{TASKS}:replay", work, segment, self.store_dir, key)
         self._measure(view, "replayed_steps", done.steps)
         self._measure(view, "replayed_segments", 1)
         self._measure(view, "replay_seconds", done.seconds)
@@ -98,8 +103,11 @@ class VerifierEffects(Effects):
             step_root=done.step_root,
             steps=done.steps,
             seconds=done.seconds,
+            excess=done.excess,
         )
-        return Done((found,))
+        if not done.residual:
+            return Done((found,))
+        return Done((found, ResidualSeen(work.account, work.what, segment, done.residual)))
 
     async def _link(self, view: JobView, command: DoLink) -> Done:
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from atoll.protocol.types import Digest, Finding, Report, Slot, Verdict
+from atoll.protocol.types import Address, Digest, Finding, Report, Slot, Verdict
 from atoll.protocol.views import SeatReveal
 from atoll.runtime.facts import SHARED_KINDS
 from atoll.runtime.journal import Fact
@@ -24,7 +24,12 @@ class SeatChecked(Fact):
 
 @dataclass(frozen=True, slots=True)
 class SegmentReplayed(Fact):
-    """A segment was trained again; `differs` is empty where every digest matched."""
+    """A segment was trained again.
+
+    Attributes:
+        differs: what it disproves of the trace, empty where nothing.
+        excess: in a tolerant job, how far the trace lies away: above 1 is out of tolerance.
+    """
 
     what: str
     segment: int
@@ -33,10 +38,29 @@ class SegmentReplayed(Fact):
     step_root: Digest
     steps: int
     seconds: float
+    excess: float = 0.0
 
     @property
     def key(self) -> str:
         return f"replay:{self.what}:{self.segment}"
+
+    @property
+    def matches(self) -> bool:
+        return not self.differs and self.excess <= 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ResidualSeen(Fact):
+    """In a tolerant job: how a provider's segment was off, as a sketch of fp32 (`coherence`)."""
+
+    account: Address
+    what: str
+    segment: int
+    sketch: bytes
+
+    @property
+    def key(self) -> str:
+        return f"residual:{self.account}:{self.what}:{self.segment}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +154,7 @@ KINDS: tuple[type[Fact], ...] = (
     *SHARED_KINDS,
     SeatChecked,
     SegmentReplayed,
+    ResidualSeen,
     LinkChecked,
     RoundScored,
     RoundMerged,

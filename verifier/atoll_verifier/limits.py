@@ -1,4 +1,4 @@
-"""How large what a provider serves may be; more than that is malformed."""
+"""What is fetched of a provider, and how large it may be; more than that is malformed."""
 
 from __future__ import annotations
 
@@ -13,3 +13,8 @@ def max_update_bytes(manifest: Manifest) -> int:
     """No canonical update of this job is larger: a value takes a byte at most, of fp32 four."""
     width = 4 if manifest.codec.kind == "fp32" else 1
     return width * param_count(manifest.model) + HEADER_BYTES
+
+
+def states_needed(manifest: Manifest) -> int:
+    """States that a replay needs: the opening one, and in a tolerant job the closing one."""
+    return 1 if manifest.numerics.tolerance is None else 2

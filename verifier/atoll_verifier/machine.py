@@ -7,8 +7,8 @@ Rule of this file: pure. The duties of a round are in `rounds`, what is known ab
 from __future__ import annotations
 
 from atoll.protocol.types import JobStatus, Phase, Role
-from atoll.protocol.views import JobView
 from atoll.runtime.commands import SendJoin, SendLeave
+from atoll.runtime.facts import manifest_of
 from atoll.runtime.keeper import (
     awaits_release,
     decide_claim,
@@ -103,7 +103,7 @@ def _decide_membership(state: VerifierState) -> Decision:
     obstacle = _obstacle(state)
     if obstacle:
         return Decision("membership", obstacle)
-    return Decision("membership", "joins", (SendJoin(Role.VERIFIER, _stake(view)),))
+    return Decision("membership", "joins", (SendJoin(Role.VERIFIER, _stake(state)),))
 
 
 def _obstacle(state: VerifierState) -> str:
@@ -117,10 +117,15 @@ def _obstacle(state: VerifierState) -> str:
     return ""
 
 
-def _stake(view: JobView) -> int:
-    """Wei: the bond, and as a report locks its own bond, one for every seat of a round."""
-    terms = view.require_terms()
-    return terms.verifier_bond + terms.seats * terms.report_bond
+def _stake(state: VerifierState) -> int:
+    """Wei: the bond, and as a report locks its own bond, one for every seat of a round.
+
+    In a tolerant job a seat may be reported again in each attempt.
+    """
+    terms, manifest = state.view.require_terms(), manifest_of(state.facts)
+    again = manifest is not None and manifest.numerics.mode == "tolerant"
+    reports = terms.seats * (terms.attempts if again else 1)
+    return terms.verifier_bond + reports * terms.report_bond
 
 
 def _decide_ready(state: VerifierState) -> Decision:

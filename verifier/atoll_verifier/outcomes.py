@@ -9,13 +9,15 @@ from atoll.protocol.types import Digest
 
 @dataclass(frozen=True, slots=True)
 class ReplayOutcome:
-    """`differs` is empty where every digest matched; `computed` is the replay's state digest."""
+    """What `replay.SegmentReplay` says; `differs` is also what a served state is not."""
 
     differs: str
     computed: Digest
     step_root: Digest
     steps: int
     seconds: float
+    excess: float = 0.0
+    residual: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from atoll.protocol.types import (
 )
 from atoll.protocol.views import ReportRecord
 from atoll.runtime.machine import Command, Decision
+from atoll.train.coherence import CLEARLY_WITHIN
 from atoll_verifier.audit import Audit, duty_of
 from atoll_verifier.behaviour import Ballot, Votes
 from atoll_verifier.commands import (
@@ -38,6 +39,7 @@ from atoll_verifier.commands import (
 from atoll_verifier.facts import (
     BallotSigned,
     RoundMerged,
+    SegmentReplayed,
     VerdictSigned,
     VoteSigned,
     slot_text,
@@ -262,9 +264,19 @@ def _opinion(audit: Audit, record: ReportRecord) -> bool | None:
     linked = audit.linked(seat)
     if any(done is None for done in replays) or (duty.link and linked is None):
         return None
+    known = [done for done in replays if done is not None]
     if fault is Fault.WRONG_REPLAY:
-        return any(done is not None and bool(done.differs) for done in replays)
+        return any(done.differs for done in known)
+    if fault is Fault.OUT_OF_TOLERANCE:
+        return _is_out_of_tolerance(known)
     return fault is Fault.WRONG_LINK and linked is not None and bool(linked.fault)
+
+
+def _is_out_of_tolerance(replays: list[SegmentReplayed]) -> bool | None:
+    """None in between: another machine may see the same segment a little further away."""
+    if all(done.matches and done.excess <= CLEARLY_WITHIN for done in replays):
+        return False
+    return None if all(done.matches for done in replays) else True
 
 
 def _votes(audit: Audit, reports: list[ReportRecord]) -> Votes:

@@ -24,7 +24,7 @@ from atoll.train.replay import ReplayTask, check_link, opening_digest, replay_se
 from atoll.train.round import read_global_state
 from atoll.train.state import GlobalState
 from atoll_verifier.commands import DoMerge, DoScore, SeatWork
-from atoll_verifier.limits import max_update_bytes
+from atoll_verifier.limits import max_update_bytes, states_needed
 from atoll_verifier.outcomes import MergeOutcome, ReplayOutcome
 
 Named = tuple[tuple[int, bytes], ...]
@@ -50,7 +50,7 @@ def check_seat(work: SeatWork, store_dir: str) -> str:
     return ""
 
 
-def replay(work: SeatWork, segment: int, store_dir: str) -> ReplayOutcome:
+def replay(work: SeatWork, segment: int, store_dir: str, sketch_key: int) -> ReplayOutcome:
     """Trains one segment again from the state the provider serves."""
     configure_native()
     manifest, store = Manifest.from_bytes(work.manifest), LocalStore(store_dir)
@@ -62,14 +62,22 @@ def replay(work: SeatWork, segment: int, store_dir: str) -> ReplayOutcome:
         data_seed=work.data_seed,
         global_step0=work.slot.round * manifest.inner.steps,
         opening_digest=opening_digest(document, segment, work.params_root, work.optimiser_root),
+        sketch_key=sketch_key,
     )
+    needed = document.states[segment : segment + states_needed(manifest)]
     try:
-        blob = _state_blob(document.states[segment], manifest, store)
-        done = replay_segment(task, blob, document.leaves[segment], store)
+        opening, *closing = (_state_blob(cid, manifest, store) for cid in needed)
+        done = replay_segment(task, opening, document.leaves[segment], store, *closing)
     except MalformedTrace as error:
         return ReplayOutcome(str(error), ZERO_DIGEST, ZERO_DIGEST, 0, 0.0)
     return ReplayOutcome(
-        ", ".join(done.differs), done.state_digest, done.step_root, done.steps, done.seconds
+        differs=", ".join(done.differs),
+        computed=done.state_digest,
+        step_root=done.step_root,
+        steps=done.steps,
+        seconds=done.seconds,
+        excess=done.excess,
+        residual=done.residual,
     )
 
 

@@ -56,6 +56,7 @@ DecimalText = Annotated[
     str, StringConstraints(pattern=r"\A(0|[1-9][0-9]{0,9})(\.[0-9]{0,17}[1-9])?\z")
 ]
 """A number ≥ 0 without exponent or trailing zeros, so that each value has one spelling."""
+Tolerance = Annotated[DecimalText, AfterValidator(_decimal("0", "0.999999", open_low=True))]
 UnitFraction = Annotated[DecimalText, AfterValidator(_decimal("0", "1"))]
 Beta = Annotated[DecimalText, AfterValidator(_decimal("0", "0.999999"))]
 Rate = Annotated[DecimalText, AfterValidator(_decimal("0", "10000", open_low=True))]
@@ -107,13 +108,44 @@ class ModelSpec(_Spec):
         return self
 
 
+class ToleranceSpec(_Spec):
+    """How far a tolerant replay may lie away; `atoll numerics calibrate` proposes the figures.
+
+    Attributes:
+        params, slots: the largest ρ of a tensor of parameters, or of optimiser and codec slots.
+        loss: the largest relative difference of a segment's mean loss.
+        work: the smallest share of the replay's movement that every tensor must have moved.
+        coherence: the largest mean cosine between one provider's residuals.
+    """
+
+    params: Tolerance
+    slots: Tolerance
+    loss: Tolerance
+    work: Tolerance
+    coherence: Tolerance
+
+
 class NumericsSpec(_Spec):
-    """How replays compare, and what a machine must reproduce before it may take part."""
+    """How replays compare, and what a machine must show before it may take part.
+
+    What the mode does not use is None: exact jobs need only the probe's digest, native ones a
+    software class too, tolerant ones no digest but tolerances.
+    """
 
     mode: NumericsMode
-    software_class: Annotated[str, Field(max_length=256)]
     code_digest: DigestBytes
-    probe_digest: DigestBytes
+    software_class: Annotated[str, Field(max_length=256)] | None
+    probe_digest: DigestBytes | None
+    tolerance: ToleranceSpec | None
+
+    @model_validator(mode="after")
+    def _check_mode(self) -> Self:
+        fields = ("software_class", "probe_digest", "tolerance")
+        given = {name for name in fields if getattr(self, name) is not None}
+        if given != _NUMERICS_FIELDS[self.mode]:
+            needed = ", ".join(sorted(_NUMERICS_FIELDS[self.mode]))
+            raise ValueError(f"{self.mode} numerics name {needed} and nothing else")
+        return self
 
 
 class InitSpec(_Spec):
@@ -450,4 +482,9 @@ class Manifest(_Spec):
         return batch_offsets(data_seed, seat, step, self.inner.batch, limit)
 
 
+_NUMERICS_FIELDS: Final = {
+    "exact": {"probe_digest"},
+    "native": {"software_class", "probe_digest"},
+    "tolerant": {"tolerance"},
+}
 _BYTES: Final = {"uint8": 1, "uint16": 2, "uint32": 4}

@@ -20,14 +20,8 @@ def main() -> None:
     if not modes:
         sys.exit(f"usage: python -m atoll.runtime.describe {'|'.join(known)}")
     configure_native()
-    numerics = numerics_spec(modes[0])
-    document = {
-        "mode": numerics.mode,
-        "software_class": numerics.software_class,
-        "code_digest": numerics.code_digest.hex(),
-        "probe_digest": numerics.probe_digest.hex(),
-    }
-    sys.stdout.write(json.dumps(document) + "\n")
+    document = numerics_spec(modes[0]).model_dump()
+    sys.stdout.write(json.dumps(document, default=bytes.hex) + "\n")
 
 
 if __name__ == "__main__":

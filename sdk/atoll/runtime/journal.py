@@ -6,6 +6,7 @@ never signed twice with different content: the UNIQUE constraint of `signed` see
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -146,6 +147,14 @@ class Journal:
         """What was claimed for a slot, or None."""
         row = self._db.execute("SELECT content FROM signed WHERE slot = ?", (slot,)).fetchone()
         return None if row is None else bytes(row[0])
+
+    def secret(self, name: str) -> bytes:
+        """32 random bytes that stay this journal's own, drawn when first asked for."""
+        row = (f"secret:{name}", secrets.token_hex(32))
+        with self._db.transaction():
+            self._db.execute("INSERT INTO meta VALUES (?, ?) ON CONFLICT (name) DO NOTHING", row)
+            found = self._db.execute("SELECT value FROM meta WHERE name = ?", row[:1]).fetchone()
+        return bytes.fromhex(found[0])
 
     def measure(self, job: int, round_: int, name: str, value: float) -> None:
         """Adds to a measure of a round (seconds, steps, bytes or gas, as the name says)."""

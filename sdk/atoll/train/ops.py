@@ -3,6 +3,7 @@
 Rule of this file: the model and the step call nothing on tensors but these and separate IEEE
 additions and multiplications. Another numerics mode is another implementation of `Ops`, never a
 second model. `native` is PyTorch fp32 on one thread: bits repeat inside one software class.
+`tolerant` is the same on any machine.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (PyTorch's own convention)
 from torch import Tensor
 
-from atoll.errors import ManifestError
 from atoll.numerics.exact import ExactOps
 from atoll.numerics.kernels import AdamFactors
 from atoll.numerics.muon import COEFFICIENTS, ITERATIONS, LEAST_NORM
 from atoll.numerics.philox import Mask, kept
+from atoll.protocol.types import NumericsMode
 
 
 class Ops(Protocol):
@@ -149,17 +150,6 @@ class NativeOps:
         return p - u * f.rate, m, v
 
 
-def operations(mode: str) -> Ops:
-    """The implementation that a manifest's numerics mode names.
-
-    Raises:
-        ManifestError: this version has no such mode.
-    """
-    if mode == "native":
-        return NativeOps()
-    if mode == "exact":
-        return ExactOps()
-    raise ManifestError(
-        f"numerics mode {mode!r} is not available in this version",
-        next_step="set numerics.mode to 'exact' or 'native' in the manifest",
-    )
+def operations(mode: NumericsMode) -> Ops:
+    """The implementation that a manifest's numerics mode names."""
+    return ExactOps() if mode == "exact" else NativeOps()

@@ -1,4 +1,4 @@
-"""Whether this machine gives a job's bits: its software class, and a digest it must reproduce."""
+"""Whether this machine gives a job's bits, or in tolerant mode comes near enough."""
 
 from __future__ import annotations
 
@@ -8,15 +8,24 @@ from functools import lru_cache
 import torch
 
 from atoll.errors import NumericsMismatch
-from atoll.protocol.manifest import InnerSpec, Manifest, ModelSpec, NumericsSpec
+from atoll.protocol.manifest import (
+    InnerSpec,
+    Manifest,
+    ModelSpec,
+    NumericsSpec,
+    ToleranceSpec,
+)
+from atoll.protocol.presets import default_tolerance
 from atoll.protocol.prf import batch_offsets
 from atoll.protocol.types import Digest, NumericsMode, SeatIndex
 from atoll.train.code import code_digest
+from atoll.train.coherence import CLEARLY_WITHIN
 from atoll.train.init import initial_params
 from atoll.train.layout import optimiser_layout, param_shapes
 from atoll.train.ops import operations
 from atoll.train.state import GlobalState, SeatState
 from atoll.train.step import Recipe, gather_batch, inner_step
+from atoll.train.tolerance import Replayed, distances, excess
 
 _MODEL = ModelSpec(
     kind="llama", vocab=256, width=64, layers=2, heads=4, kv_heads=4, mlp="swiglu", ffn=176, seq=64,
@@ -47,38 +56,50 @@ def software_class() -> str:
 @lru_cache(maxsize=2)
 def probe_digest(mode: NumericsMode) -> Digest:
     """The state digest after two steps of a fixed micro-model."""
+    return _probe(mode, torch.float32)[1].digest()
+
+
+def probe_excess(limits: ToleranceSpec) -> float:
+    """How far this machine's fp32 probe lies from its fp64 one, as a share of what is allowed."""
+    opening, claimed = _probe("tolerant", torch.float32)
+    _, closing = _probe("tolerant", torch.float64)
+    segment = Replayed(opening, claimed, closing, _INNER.steps)
+    return excess(distances(segment), (0.0, 0.0), limits)
+
+
+def _probe(mode: NumericsMode, dtype: torch.dtype) -> tuple[SeatState, SeatState]:
+    """The micro-model's state before and after two steps."""
     shapes = param_shapes(_MODEL)
-    model = GlobalState(0, initial_params(shapes, seed=0), {}, {})
-    state = SeatState.opening(model, None, optimiser_layout(shapes, _INNER))
+    params = {name: p.to(dtype) for name, p in initial_params(shapes, seed=0).items()}
+    model = GlobalState(0, params, {}, {})
+    opening = state = SeatState.opening(model, None, optimiser_layout(shapes, _INNER))
     tokens = (
         torch.arange(1 << 12).mul(2654435761).remainder(1 << 32).div(1 << 24, rounding_mode="floor")
     )
     recipe = Recipe(_MODEL, _INNER, total_steps=2, ops=operations(mode))
-    for step in range(2):
+    for step in range(_INNER.steps):
         offsets = batch_offsets(Digest(bytes(32)), SeatIndex(0), step, _INNER.batch, 4000)
         batch = gather_batch(tokens.numpy().astype("u1"), offsets, _MODEL.seq)
         state = inner_step(state, batch, step, recipe).state
-    return state.digest()
+    return opening, state
 
 
 def numerics_spec(mode: NumericsMode = "exact") -> NumericsSpec:
     """What a manifest made on this machine says about numerics.
 
-    In exact mode it says the same on every machine: there is no software class.
-
-    Raises:
-        ManifestError: this version lacks the mode.
+    In exact and tolerant mode it says the same on every machine.
     """
     return NumericsSpec(
         mode=mode,
-        software_class="any" if mode == "exact" else software_class(),
         code_digest=code_digest(),
-        probe_digest=probe_digest(mode),
+        software_class=software_class() if mode == "native" else None,
+        probe_digest=None if mode == "tolerant" else probe_digest(mode),
+        tolerance=default_tolerance() if mode == "tolerant" else None,
     )
 
 
 def check_environment(manifest: Manifest) -> None:
-    """Raises NumericsMismatch unless this machine reproduces the manifest's numerics."""
+    """Raises NumericsMismatch unless this machine gives what the manifest's numerics ask for."""
     wanted = manifest.numerics
     if wanted.mode == "native" and wanted.software_class != software_class():
         raise NumericsMismatch(
@@ -91,9 +112,20 @@ def check_environment(manifest: Manifest) -> None:
             f"the training code here is {here}, the job needs {there}",
             next_step="install the version of atoll that the job was made with",
         )
-    if wanted.probe_digest != probe_digest(wanted.mode):
-        here, there = probe_digest(wanted.mode).hex()[:16], wanted.probe_digest.hex()[:16]
+    _check_probe(wanted)
+
+
+def _check_probe(wanted: NumericsSpec) -> None:
+    if wanted.tolerance is not None:
+        found = probe_excess(wanted.tolerance)
+        if found > CLEARLY_WITHIN:
+            raise NumericsMismatch(
+                f"two probe steps lie {found:.2g} of the job's tolerance away from fp64",
+                next_step="run `atoll numerics calibrate` to see why, or take another job",
+            )
+    elif wanted.probe_digest != probe_digest(wanted.mode):
+        here, there = probe_digest(wanted.mode), wanted.probe_digest or b""
         raise NumericsMismatch(
-            f"two probe steps give {here} here, the job needs {there}",
+            f"two probe steps give {here.hex()[:16]} here, the job needs {there.hex()[:16]}",
             next_step="check OMP, MKL and ATEN variables, or take another job",
         )

@@ -6,7 +6,8 @@ provider committed to; a blob that is not the committed state is the trace's fau
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from atoll.errors import MalformedTrace
 from atoll.protocol.manifest import Manifest
@@ -16,8 +17,9 @@ from atoll.store.local import LocalStore
 from atoll.train.errors import MalformedState
 from atoll.train.layout import seat_layout
 from atoll.train.round import close_round
-from atoll.train.segment import SegmentRun, open_course, run_segment
+from atoll.train.segment import SegmentRun, float_of_bits, open_course, run_segment
 from atoll.train.state import GlobalState, SeatState, rng_digest
+from atoll.train.tolerance import Replayed, distances, excess, residual
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,7 @@ class ReplayTask:
     Attributes:
         opening_digest: the digest that the opening state must have (see `opening_digest`).
         global_step0: the round's first step in the job's count: round · H.
+        sketch_key: the verifier's own, for the residuals of tolerant replays.
     """
 
     manifest: Manifest
@@ -35,6 +38,7 @@ class ReplayTask:
     data_seed: Digest
     global_step0: int
     opening_digest: Digest
+    sketch_key: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,9 @@ class SegmentReplay:
     """What the replay gave, and whether the leaf says the same.
 
     Attributes:
-        differs: the leaf's fields that the replay contradicts, empty when it matches.
+        differs: what the replay disproves of the leaf, empty where nothing.
+        excess: in tolerant mode, the largest measure over its limit (above 1 is out of tolerance).
+        residual: in tolerant mode, the sketch of how it is off: little-endian fp32.
         step_root: the unblinded root over the step digests, for proof of replay.
         steps: steps replayed, a diverged one included.
         seconds: wall time of steps and digests.
@@ -56,10 +62,12 @@ class SegmentReplay:
     step_root: Digest
     steps: int
     seconds: float
+    excess: float = 0.0
+    residual: bytes = b""
 
     @property
     def matches(self) -> bool:
-        return not self.differs
+        return not self.differs and self.excess <= 1.0
 
 
 def opening_digest(
@@ -77,7 +85,11 @@ def opening_digest(
 
 
 def replay_segment(
-    task: ReplayTask, opening_blob: bytes, leaf: TraceLeaf, store: LocalStore
+    task: ReplayTask,
+    opening_blob: bytes,
+    leaf: TraceLeaf,
+    store: LocalStore,
+    closing_blob: bytes | None = None,
 ) -> SegmentReplay:
     """Trains the leaf's segment again from the opening state the provider serves.
 
@@ -86,15 +98,21 @@ def replay_segment(
         opening_blob: a SeatState's canonical bytes.
         leaf: what the provider committed to.
         store: holds the dataset.
+        closing_blob: the state the leaf commits to; a tolerant replay is held against it.
 
     Raises:
-        MalformedTrace: the blob is not the committed opening state: the provider's fault.
+        MalformedTrace: a blob is not the committed state: the provider's fault.
         NotFound, CorruptBlock, MalformedDataset: the dataset cannot be used; nobody's fault.
     """
-    state = _committed_state(task.manifest, opening_blob, task.opening_digest)
+    opening = _committed_state(task.manifest, opening_blob, task.opening_digest)
+    claimed = None
+    if task.manifest.numerics.tolerance is not None:
+        if closing_blob is None:
+            raise ValueError("a tolerant replay needs the closing state")
+        claimed = _committed_state(task.manifest, closing_blob, leaf.state_digest)
     course = open_course(task.manifest, task.data_seed, task.seat, task.global_step0, store)
-    done = run_segment(state, leaf.segment, course)
-    return SegmentReplay(
+    done = run_segment(opening, leaf.segment, course)
+    replay = SegmentReplay(
         differs=_differences(leaf, done),
         kind=done.kind,
         state_digest=done.roots.digest(),
@@ -104,6 +122,31 @@ def replay_segment(
         steps=len(done.step_digests),
         seconds=done.seconds,
     )
+    if claimed is None:
+        return replay
+    finite = leaf.last_step - leaf.first_step + (leaf.kind is LeafKind.OK)
+    segment = Replayed(opening, claimed, done.state, finite)
+    ends_alike = (done.kind, done.last_step) == (leaf.kind, leaf.last_step)
+    found = _excess(segment, leaf, done, task.manifest) if ends_alike else math.inf
+    return replace(
+        replay,
+        differs=_miscounted(segment),
+        excess=found,
+        residual=residual(segment, task.sketch_key) if found <= 1.0 else b"",
+    )
+
+
+def _excess(segment: Replayed, leaf: TraceLeaf, done: SegmentRun, manifest: Manifest) -> float:
+    limits = manifest.numerics.tolerance
+    losses = float_of_bits(done.loss_bits), float_of_bits(leaf.loss_bits)
+    return math.inf if limits is None else excess(distances(segment), losses, limits)
+
+
+def _miscounted(segment: Replayed) -> tuple[str, ...]:
+    """What a tolerant replay can disprove: counters, which are integers on every machine."""
+    opening, claimed, steps = segment.opening, segment.claimed, segment.steps
+    counters = (opening.count + steps, opening.batches + steps)
+    return () if (claimed.count, claimed.batches) == counters else ("state_digest",)
 
 
 def _differences(leaf: TraceLeaf, done: SegmentRun) -> tuple[str, ...]:

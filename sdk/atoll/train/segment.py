@@ -78,6 +78,12 @@ def loss_bits(loss: float) -> int:
     return int.from_bytes(struct.pack(">f", loss), "big")
 
 
+def float_of_bits(bits: int) -> float:
+    """The binary32 with these bits; a NaN stays one."""
+    value: float = struct.unpack(">f", bits.to_bytes(4, "big"))[0]
+    return value
+
+
 def run_segment(state: SeatState, segment: int, course: Course) -> SegmentRun:
     """Trains one segment from its opening state."""
     started = time.perf_counter()

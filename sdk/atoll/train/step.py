@@ -46,7 +46,6 @@ class Recipe:
 
     @classmethod
     def of(cls, manifest: Manifest) -> Recipe:
-        """Raises ManifestError when this version lacks the manifest's numerics mode."""
         total_steps = manifest.terms.rounds * manifest.inner.steps
         return cls(manifest.model, manifest.inner, total_steps, operations(manifest.numerics.mode))
 

@@ -40,9 +40,10 @@ from atoll.train.init import initial_global_state
 PLENTY = 10**24
 NUMERICS = NumericsSpec(
     mode="exact",
-    software_class="any",
+    software_class=None,
     code_digest=Digest(bytes(32)),
     probe_digest=Digest(bytes(32)),
+    tolerance=None,
 )
 PLACEHOLDER = DataSpec(
     cid=bytes.fromhex("01551220") + bytes(32),

@@ -30,6 +30,7 @@ def make_manifest(seats: int = 8, min_providers: int = 2, f: int = 2) -> Manifes
         software_class="any",
         code_digest=Digest(bytes(32)),
         probe_digest=Digest(bytes(32)),
+        tolerance=None,
     )
     data = DataSpec(
         cid=cid,

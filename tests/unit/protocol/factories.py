@@ -77,6 +77,7 @@ def make_manifest(members: Members | None = None, **changes: object) -> Manifest
         software_class="test",
         code_digest=digest("code"),
         probe_digest=digest("probe"),
+        tolerance=None,
     )
     config = DemoConfig(data=data, numerics=numerics, expiry=4_000_000_000)
     return demo_manifest(replace(config, members=members or Members(), **changes))  # type: ignore[arg-type]

@@ -11,14 +11,14 @@ from typing import Any
 import dag_cbor
 import pytest
 from pydantic import ValidationError
-from tests.unit.protocol.factories import cid, make_manifest
+from tests.unit.protocol.factories import cid, digest, make_manifest
 
 from atoll.aggregate.rules import Rule
 from atoll.errors import ManifestError
 from atoll.protocol import canonical
 from atoll.protocol.hashing import sha256, terms_hash
 from atoll.protocol.manifest import MAX_MANIFEST_BYTES, Manifest, RobustSpec
-from atoll.protocol.presets import Members, draws_for_coverage, robust_f
+from atoll.protocol.presets import Members, default_tolerance, draws_for_coverage, robust_f
 from atoll.protocol.terms import budget, check_terms, terms_from_plain, terms_to_plain
 from atoll.protocol.types import RoundIndex
 
@@ -267,3 +267,44 @@ def test_terms_whose_tokens_overflow_are_refused() -> None:
 
 def test_a_preset_gives_the_same_bytes_twice() -> None:
     assert make_manifest().to_bytes() == make_manifest().to_bytes()
+
+
+MODES: dict[str, set[str]] = {
+    "exact": {"probe_digest"},
+    "native": {"software_class", "probe_digest"},
+    "tolerant": {"tolerance"},
+}
+
+
+def numerics_of(mode: str, fields: set[str]) -> Plain:
+    given: Plain = {
+        "software_class": "torch 2; x86",
+        "probe_digest": digest("probe"),
+        "tolerance": default_tolerance().model_dump(),
+    }
+    chosen = {name: value if name in fields else None for name, value in given.items()}
+    return {"mode": mode, "code_digest": digest("code"), **chosen}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_numerics_name_what_their_mode_needs(mode: str) -> None:
+    manifest = Manifest.from_bytes(broken(put("numerics", value=numerics_of(mode, MODES[mode]))))
+    assert manifest.numerics.mode == mode
+    assert Manifest.from_bytes(manifest.to_bytes()) == manifest
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", ["software_class", "probe_digest", "tolerance"])
+def test_numerics_with_a_field_too_many_or_too_few_are_refused(mode: str, name: str) -> None:
+    fields = MODES[mode] ^ {name}
+    with pytest.raises(ManifestError, match=f"{mode} numerics name"):
+        Manifest.from_bytes(broken(put("numerics", value=numerics_of(mode, fields))))
+
+
+@pytest.mark.parametrize("name", ["params", "slots", "loss", "work", "coherence"])
+@pytest.mark.parametrize("value", ["0", "1", "1e-3", "-0.1"])
+def test_a_tolerance_lies_between_nothing_and_everything(name: str, value: str) -> None:
+    numerics = numerics_of("tolerant", {"tolerance"})
+    numerics["tolerance"][name] = value
+    with pytest.raises(ManifestError, match="tolerance"):
+        Manifest.from_bytes(broken(put("numerics", value=numerics)))

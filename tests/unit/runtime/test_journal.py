@@ -78,6 +78,15 @@ def test_a_slot_is_signed_for_one_content_only(tmp_path: Path) -> None:
         opened(tmp_path).sign_once("commit:1:0", b"b")
 
 
+def test_a_secret_is_drawn_once(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    first = journal.secret("a")
+    assert len(first) == 32
+    assert journal.secret("b") != first
+    journal.close()
+    assert opened(tmp_path).secret("a") == first
+
+
 def test_measures_add_up(tmp_path: Path) -> None:
     journal = opened(tmp_path)
     journal.measure(1, 0, "replayed_steps", 5)

@@ -119,8 +119,9 @@ class Job:
         self, trained: TrainedRound, segment: int, optimiser_root: Digest = ZERO_DIGEST
     ) -> SegmentReplay:
         task = self.replay_task(trained, segment, optimiser_root)
-        opening = self.blob(trained.document.states[segment])
-        return replay_segment(task, opening, trained.document.leaves[segment], self.store)
+        opening, closing = map(self.blob, trained.document.states[segment : segment + 2])
+        leaf = trained.document.leaves[segment]
+        return replay_segment(task, opening, leaf, self.store, closing)
 
 
 def make_job(folder: Path) -> Job:

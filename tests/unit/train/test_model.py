@@ -10,14 +10,14 @@ import torch
 from tests.unit.train.factories import small_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from atoll.errors import ManifestError, StorageError
+from atoll.errors import StorageError
 from atoll.protocol.manifest import ModelSpec
 from atoll.train.data import byte_tokenizer
 from atoll.train.export import FILES, export_model
 from atoll.train.init import initial_params
 from atoll.train.layout import param_shapes
 from atoll.train.model import forward
-from atoll.train.ops import NativeOps, operations
+from atoll.train.ops import NativeOps
 
 SPECS = {
     "tied, shared key heads": small_model(),
@@ -83,8 +83,3 @@ def test_a_position_sees_nothing_after_it() -> None:
     before, after = forward(params, ids, spec, ops), forward(params, changed, spec, ops)
     assert torch.equal(before[:, :10], after[:, :10])
     assert not torch.equal(before[:, 10], after[:, 10])
-
-
-def test_an_unknown_numerics_mode_is_refused() -> None:
-    with pytest.raises(ManifestError, match="tolerant"):
-        operations("tolerant")

@@ -8,7 +8,15 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.unit.protocol.factories import SEAT, SLOT, ScriptedJob, digest, make_manifest, make_trace
+from tests.unit.protocol.factories import (
+    SEAT,
+    SLOT,
+    ScriptedJob,
+    address,
+    digest,
+    make_manifest,
+    make_trace,
+)
 
 from atoll.errors import NotFound, TooLarge
 from atoll.protocol.types import ZERO_DIGEST
@@ -73,6 +81,7 @@ def work() -> SeatWork:
         slot=SLOT,
         seat=SEAT,
         reveal=replace(REVEAL, trace_cid=trace_cid),
+        account=address("provider"),
         gateway="http://provider:1",
         data_seed=ZERO_DIGEST,
         manifest=MANIFEST.to_bytes(),

@@ -115,11 +115,14 @@ class Looker:
     """Finishes what a verifier starts, with the results that `wrong` says, until it waits.
 
     `wrong` holds keys' prefixes; whatever starts with one of them is found to be at fault, and
-    whatever starts with one of `absent` is not found at all.
+    whatever starts with one of `absent` is not found at all. With an `excess` replays at fault lie
+    that far away instead.
     """
 
-    def __init__(self, wrong: Iterable[str] = (), absent: Iterable[str] = ()) -> None:
-        self.wrong, self.absent = tuple(wrong), tuple(absent)
+    def __init__(
+        self, wrong: Iterable[str] = (), absent: Iterable[str] = (), excess: float = 0.0
+    ) -> None:
+        self.wrong, self.absent, self.excess = tuple(wrong), tuple(absent), excess
         self.done: list[Command] = []
 
     def run(self, state: VerifierState, commands: list[Command]) -> VerifierState:
@@ -148,7 +151,10 @@ class Looker:
                 return SeatChecked(work.what, fault)
             case DoReplay(work, segment):
                 at = digest(command.key)
-                return SegmentReplayed(work.what, segment, fault, at, at, 5, 0.1)
+                return SegmentReplayed(
+                    work.what, segment, "" if self.excess else fault, at, at, 5, 0.1,
+                    self.excess if fault else 0.0,
+                )  # fmt: skip
             case DoLink(work):
                 return LinkChecked(work.what, fault)
             case DoScore():
