@@ -34,6 +34,8 @@ check: setup ## lint, types, import rules, formatting
 	@$(BIN)/python contracts/tools/export_artifacts.py --check
 
 bench: setup ## the figures, as JSON lines
+	@$(BIN)/pip install --quiet --disable-pip-version-check --only-binary atheris 'atheris>=3,<4' \
+	  || echo "bench: atheris has no wheel for this Python; Hypothesis fuzzes instead" >&2
 	@for script in bench/*.py; do $(BIN)/python $$script --json; done
 
 clean: ## removes what setup and the tools made, not your runs in .atoll

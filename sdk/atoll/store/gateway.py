@@ -48,7 +48,7 @@ class GatewayConfig:
     bytes_per_s: float | None = None
 
 
-class _Refusal(Exception):
+class Refusal(Exception):
     """Ends a request with a status and a line of text."""
 
     def __init__(self, status: int, reason: str) -> None:
@@ -127,27 +127,27 @@ class Gateway:
         self._requests += 1
         try:
             return await self._answer(request)
-        except _Refusal as refusal:
+        except Refusal as refusal:
             return _refuse(refusal.status, str(refusal))
         finally:
             self._requests -= 1
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         text, _, path = request.match_info["path"].partition("/")
-        wanted = _negotiate(request)
+        wanted = negotiate(request)
         if text == _PROBE and wanted == RAW_TYPE:
             return web.Response(body=b"", content_type=RAW_TYPE)
         try:
             cid = Cid.parse(text)
         except ValueError as error:
-            raise _Refusal(400, str(error)) from error
+            raise Refusal(400, str(error)) from error
         if not self._here(cid):
             cached_only = "only-if-cached" in request.headers.get("Cache-Control", "")
-            raise _Refusal(412 if cached_only else 404, f"{cid} is not here")
+            raise Refusal(412 if cached_only else 404, f"{cid} is not here")
         if wanted == CAR_TYPE:
             return await self._send_car(request, cid, path)
         if path.strip("/"):
-            raise _Refusal(400, "a block has no path: ask for a CAR, or for the block by its CID")
+            raise Refusal(400, "a block has no path: ask for a CAR, or for the block by its CID")
         return await self._send_block(request, cid)
 
     async def _send_block(self, request: web.Request, cid: Cid) -> web.StreamResponse:
@@ -157,14 +157,14 @@ class Gateway:
         try:
             block = await asyncio.to_thread(self._store.get_block, cid)
         except (NotFound, CorruptBlock) as error:
-            raise _Refusal(404, f"{cid} is not here") from error
+            raise Refusal(404, f"{cid} is not here") from error
         if request.method != "HEAD":
             self.bytes_up += len(block)
             await self._rate.spend(len(block))
         return web.Response(body=block, content_type=RAW_TYPE, headers=headers)
 
     async def _send_car(self, request: web.Request, cid: Cid, path: str) -> web.StreamResponse:
-        scope, span = _scope(request)
+        scope, span = requested_scope(request)
         asked = hashlib.sha256(f"{path}|{scope}|{span}".encode()).hexdigest()[:16]
         headers = _headers(request, f'"{cid}.car.{scope}.{asked}"', f"{cid}.car", "car")
         headers["Content-Type"] = _CAR_CONTENT_TYPE
@@ -173,7 +173,7 @@ class Gateway:
         try:
             end, through = await asyncio.to_thread(resolve_path, self._get_allowed, cid, path)
         except StorageError as error:
-            raise _Refusal(404, str(error)) from error
+            raise Refusal(404, str(error)) from error
         response = web.StreamResponse(headers=headers)
         await response.prepare(request)
         if request.method == "HEAD":
@@ -206,23 +206,23 @@ class Gateway:
         return self._store.get_block(cid)
 
 
-def _negotiate(request: web.Request) -> str:
+def negotiate(request: web.Request) -> str:
     """The media type to answer with: `format` decides, else the best of `Accept`."""
     if (asked := request.query.get("format")) is not None:
         if asked not in _FORMATS:
-            raise _Refusal(406, "this gateway serves format=raw and format=car")
+            raise Refusal(406, "this gateway serves format=raw and format=car")
         wanted, parameters = _FORMATS[asked], ""
-        if asked == "car" and CAR_TYPE in request.headers.get("Accept", ""):
-            wanted, parameters = _best_accepted(request.headers["Accept"], [CAR_TYPE])
+        if asked == "car":
+            _, parameters = _best_accepted(request.headers.get("Accept", ""), [CAR_TYPE])
     else:
         accept = request.headers.get("Accept", "*/*")
         wanted, parameters = _best_accepted(accept, list(_FORMATS.values()))
         if not wanted:
             status = 400 if accept.strip() in ("", "*/*") else 406
-            raise _Refusal(status, f"add ?format=raw or car, or Accept: {RAW_TYPE} or {CAR_TYPE}")
+            raise Refusal(status, f"add ?format=raw or car, or Accept: {RAW_TYPE} or {CAR_TYPE}")
     version = request.query.get("car-version", _parameter(parameters, "version", "1"))
     if wanted == CAR_TYPE and version != "1":
-        raise _Refusal(400, "this gateway makes CARs of version 1")
+        raise Refusal(400, "this gateway makes CARs of version 1")
     return wanted
 
 
@@ -248,18 +248,18 @@ def _parameter(parameters: str, name: str, default: str) -> str:
     return default
 
 
-def _scope(request: web.Request) -> tuple[str, Range | None]:
+def requested_scope(request: web.Request) -> tuple[str, Range | None]:
     scope, span = request.query.get("dag-scope"), request.query.get("entity-bytes")
     if scope is not None and scope not in SCOPES:
-        raise _Refusal(400, f"dag-scope is one of {', '.join(SCOPES)}")
+        raise Refusal(400, f"dag-scope is one of {', '.join(SCOPES)}")
     if span is None:
         return scope or "all", None
     if scope not in (None, "entity"):
-        raise _Refusal(400, "entity-bytes goes with dag-scope=entity")
+        raise Refusal(400, "entity-bytes goes with dag-scope=entity")
     try:
         return "entity", Range.parse(span)
     except ValueError as error:
-        raise _Refusal(400, str(error)) from error
+        raise Refusal(400, str(error)) from error
 
 
 def _headers(request: web.Request, etag: str, filename: str, kind: str) -> dict[str, str]:

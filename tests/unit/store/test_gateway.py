@@ -66,8 +66,9 @@ async def test_accept_chooses_the_format(store: LocalStore, http: aiohttp.Client
         assert got.headers["Content-Type"].startswith(expected)
         name = "raw" if expected == RAW else "car"
         assert got.headers["Content-Location"] == f"/ipfs/{cid}?format={name}"
-    both = await http.get(f"/ipfs/{cid}?format=raw", headers={"Accept": CAR})
-    assert both.headers["Content-Type"] == RAW
+    for query, accept, expected in (("raw", CAR, RAW), ("car", RAW, CAR), ("car", CAR + "x", CAR)):
+        both = await http.get(f"/ipfs/{cid}?format={query}", headers={"Accept": accept})
+        assert both.headers["Content-Type"].startswith(expected)
 
 
 async def test_head_and_revalidation(store: LocalStore, http: aiohttp.ClientSession) -> None:
