@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from atoll.commands.output import Json, Numerics, emit
+from atoll.commands.output import Json, Method, Numerics, emit
 from atoll.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def run_command(
         float, typer.Option(min=0.0, max=1.0, help="Share of the segments that is replayed.")
     ] = 0.5,
     seed: Annotated[int, typer.Option(min=0, help="Of the first weights.")] = 0,
+    method: Method = "fedavg",
     numerics: Numerics = "exact",
     chain: Annotated[str, typer.Option(help="anvil or ganache.")] = "anvil",
     report: Report = None,
@@ -49,14 +50,17 @@ def run_command(
     json: Json = False,
 ) -> None:
     """Run a job on a new local network, and say what became of everyone."""
+    from atoll.protocol.methods import method_of
     from atoll_devnet.options import JobOptions, RunOptions, parse_cheats
 
+    method_of(method)
     if chain not in {"anvil", "ganache"}:
         raise ConfigError(f"no chain is called {chain!r}", next_step="use --chain anvil or ganache")
     job = JobOptions(
         rounds=rounds,
         coverage=coverage,
         seed=seed,
+        method=method,
         numerics=numerics,
         data=tuple(data or ()),
     )

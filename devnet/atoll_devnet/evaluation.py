@@ -46,6 +46,7 @@ def make_manifest(task: ManifestTask) -> bytes:
             seed=job.seed,
             rounds=job.rounds,
             coverage=job.coverage,
+            method=job.method,
             lr=job.lr,
             steps=job.segment * SEGMENTS,
             segment=job.segment,

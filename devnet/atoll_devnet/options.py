@@ -22,6 +22,7 @@ class JobOptions:
     """The job that a run submits; what is None follows from the network's size.
 
     Attributes:
+        method: how they train together, a name of `atoll.protocol.methods`.
         numerics: how replays compare.
         data: files and folders with text; empty takes the standard library's source.
         max_tokens: no more of the text than this.
@@ -32,6 +33,7 @@ class JobOptions:
     rounds: int = 4
     coverage: float = 0.5
     seed: int = 0
+    method: str = "fedavg"
     numerics: NumericsMode = "exact"
     data: tuple[Path, ...] = ()
     max_tokens: int = 2_000_000

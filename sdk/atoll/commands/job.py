@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,7 +20,7 @@ from atoll.commands.network import (
     PasswordFile,
     Rpc,
 )
-from atoll.commands.output import Json, Numerics, emit, say
+from atoll.commands.output import Json, Method, Numerics, emit, say
 from atoll.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from atoll.handle import JobHandle
     from atoll.jobs import JobSnapshot, JobUpdate
     from atoll.protocol.manifest import Manifest
+    from atoll.protocol.presets import DemoConfig
+    from atoll.protocol.types import NumericsMode
 
 app = typer.Typer(no_args_is_help=True, help="Submit, follow and collect training jobs.")
 
@@ -47,6 +49,7 @@ def submit(
     seats: Annotated[int, typer.Option(min=1, max=256, help="Providers at most.")] = 4,
     coverage: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.5,
     seed: Annotated[int, typer.Option(min=0, help="Of the first weights.")] = 0,
+    method: Method = "fedavg",
     numerics: Numerics = "exact",
     max_spend: Annotated[float, typer.Option(help="Tokens that are never exceeded.")] = 100.0,
     hours: Annotated[float, typer.Option(help="Until the job may be closed unfinished.")] = 24.0,
@@ -71,8 +74,8 @@ def submit(
             if manifest is not None:
                 wanted: Manifest | JobRequest = _read_manifest(manifest)
             else:
-                request = _request(tuple(data or ()), rounds, seats, coverage, seed, hours)
-                wanted = replace(request, numerics=numerics)
+                recipe = _recipe(rounds, seats, coverage, seed, method)
+                wanted = _request(tuple(data or ()), hours, recipe, numerics)
             job = await client.submit(wanted, max_spend=int(max_spend * ETHER))
             emit({"job": job.id, "handle": job.to_json()}, f"job {job.id}", as_json=json)
             if not detach:
@@ -189,22 +192,27 @@ async def _watch(job: JobHandle, *, as_json: bool) -> None:
 
 
 def _request(
-    data: tuple[Path, ...], rounds: int, seats: int, coverage: float, seed: int, hours: float
+    data: tuple[Path, ...], hours: float, recipe: DemoConfig, numerics: NumericsMode
 ) -> JobRequest:
     from atoll.client import JobRequest
+
+    return JobRequest(data=data, lifetime_s=int(hours * 3600), recipe=recipe, numerics=numerics)
+
+
+def _recipe(rounds: int, seats: int, coverage: float, seed: int, method: str) -> DemoConfig:
     from atoll.protocol.manifest import DataSpec, NumericsSpec
     from atoll.protocol.presets import DemoConfig, Members
 
-    recipe = DemoConfig(
+    return DemoConfig(
         data=DataSpec.model_construct(),  # filled in once the text has been read
         numerics=NumericsSpec.model_construct(),
         expiry=0,
         rounds=rounds,
         coverage=coverage,
         seed=seed,
+        method=method,
         members=Members(seats=seats, min_providers=min(2, seats)),
     )
-    return JobRequest(data=data, lifetime_s=int(hours * 3600), recipe=recipe)
 
 
 def _read_manifest(path: Path) -> Manifest:

@@ -9,9 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
+from atoll.protocol.methods import METHODS
 from atoll.protocol.types import NumericsMode
 
 Json = Annotated[bool, typer.Option("--json", help="Print data as JSON, and nothing else.")]
+Method = Annotated[
+    str, typer.Option(metavar="NAME", help=f"How they train together: {', '.join(METHODS)}.")
+]
 Numerics = Annotated[NumericsMode, typer.Option(help="How a replay is compared with its trace.")]
 
 

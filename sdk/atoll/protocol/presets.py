@@ -5,7 +5,7 @@ Rule of this file: a preset takes one frozen config and returns a valid manifest
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil
 
@@ -15,18 +15,16 @@ from atoll.errors import ManifestError
 from atoll.protocol.manifest import (
     MANIFEST_VERSION,
     AuditSpec,
-    CodecSpec,
     DataSpec,
     InitSpec,
     InnerSpec,
     Manifest,
     ModelSpec,
     NumericsSpec,
-    OuterSpec,
     RobustSpec,
-    TensorExponents,
     ToleranceSpec,
 )
+from atoll.protocol.methods import Method, method_of
 from atoll.protocol.types import Terms
 
 _ETHER = 10**18
@@ -79,6 +77,7 @@ class DemoConfig:
         expiry: unix seconds after which the job may be closed.
         created: unix seconds.
         coverage: share of a seat's segments that are replayed in all but the last round.
+        method: a name of `methods.METHODS`; it may make a round one step, or the job one round.
     """
 
     data: DataSpec
@@ -90,6 +89,7 @@ class DemoConfig:
     rounds: int = 4
     beacon_delay: int = 2
     coverage: float = 0.5
+    method: str = "fedavg"
     lr: str = "0.003"
     steps: int = 40
     segment: int = 5
@@ -126,8 +126,13 @@ def demo_model() -> ModelSpec:
 
 def demo_manifest(config: DemoConfig) -> Manifest:
     """The demo's manifest. Raises ManifestError when the choices do not fit together."""
+    method = method_of(config.method)
+    if method.one_step:
+        config = replace(config, steps=1, segment=1)
+    if method.one_round:
+        config = replace(config, rounds=1)
     try:
-        return _build(config)
+        return _build(config, method)
     except ValidationError as error:
         message = error.errors()[0]["msg"]
         raise ManifestError(f"manifest: {message}", next_step="change the job's options") from error
@@ -138,7 +143,7 @@ def draws_for_coverage(coverage: float, segments: int, auditors: int) -> int:
     return max(1, ceil(Fraction(str(coverage)) * segments / auditors))
 
 
-def _build(config: DemoConfig) -> Manifest:
+def _build(config: DemoConfig, method: Method) -> Manifest:
     model = config.model or demo_model()
     segments = config.steps // config.segment
     return Manifest(
@@ -149,16 +154,10 @@ def _build(config: DemoConfig) -> Manifest:
         numerics=config.numerics,
         init=InitSpec(seed=config.seed),
         data=config.data,
-        inner=_inner(config),
-        outer=OuterSpec(kind="sgd", lr="1", momentum="0", beta2="0", eps="0", period=0),
-        codec=CodecSpec(
-            kind="grid8",
-            exponents=TensorExponents(embedding=-11, matrix=-11, vector=-11),
-            min_exponent=-24,
-            max_exponent=-4,
-            feedback="0",
-        ),
-        robust=RobustSpec(rule="nnm_trimmed_mean", f=robust_f(config.members.seats), kappa="3"),
+        inner=_inner(config, method),
+        outer=method.outer,
+        codec=method.codec,
+        robust=RobustSpec(rule=method.rule, f=robust_f(config.members.seats), kappa="3"),
         audit=AuditSpec(
             draws=draws_for_coverage(config.coverage, segments, config.members.auditors),
             overlap="0.5",
@@ -173,24 +172,25 @@ def robust_f(seats: int) -> int:
     return max(seats // 4, 1) if seats >= 3 else 0
 
 
-def _inner(config: DemoConfig) -> InnerSpec:
-    return InnerSpec(
-        optimizer="adamw",
-        lr=config.lr,
-        momentum="0",
-        beta1="0.9",
-        beta2="0.99",
-        eps="0.00000001",
-        weight_decay="0.1",
-        dropout="0",
-        clip="1",
-        schedule="constant",
-        warmup_steps=10,
-        steps=config.steps,
-        batch=config.batch,
-        segment=config.segment,
-        micro_batch=config.micro_batch,
-    )
+def _inner(config: DemoConfig, method: Method) -> InnerSpec:
+    fields: dict[str, str | int] = {
+        "optimizer": "adamw",
+        "lr": config.lr,
+        "momentum": "0",
+        "beta1": "0.9",
+        "beta2": "0.99",
+        "eps": "0.00000001",
+        "weight_decay": "0.1",
+        "dropout": "0",
+        "clip": "1",
+        "schedule": "constant",
+        "warmup_steps": 10,
+        "steps": config.steps,
+        "batch": config.batch,
+        "segment": config.segment,
+        "micro_batch": config.micro_batch,
+    }
+    return InnerSpec.model_validate(fields | dict(method.inner))
 
 
 def _terms(config: DemoConfig, tokens_per_step: int) -> Terms:

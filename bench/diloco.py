@@ -1,0 +1,251 @@
+"""The DiLoCo family in one small setting: validation loss at equal tokens, and bytes sent.
+
+    python bench/diloco.py [--quick] [--seeds N] [--only NAME ...] [--json]
+
+A byte-level model of 117,000 parameters trains on the source of Python's standard library, in
+native numerics, on one thread. Every row sees the same number of tokens: SEATS · STEPS batches. A
+row is one manifest, and its rounds go through the code that providers and verifiers run: inner
+steps, codec with feedback, merge, outer step; only digests, the chain and the network are left out.
+The peers are AdamW on all seats' batches at once (`synchronous`: a gradient of 4 bytes a parameter
+is sent every step), one worker that takes all batches one after another (`one_worker`), and one
+that has only its own share (`alone`). The last line is JSON: per row the mean validation loss in
+nats a token, each seed's, and bytes per parameter and round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import sysconfig
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from atoll.aggregate.layout import Layout
+from atoll.aggregate.merge import merge
+from atoll.aggregate.registry import codec_of
+from atoll.protocol.canonical import dag_cbor_cid
+from atoll.protocol.hashing import sha256
+from atoll.protocol.manifest import (
+    CodecSpec,
+    DataSpec,
+    Manifest,
+    ModelSpec,
+    NumericsSpec,
+)
+from atoll.protocol.methods import METHODS
+from atoll.protocol.presets import DemoConfig, Members, demo_manifest
+from atoll.protocol.types import ZERO_DIGEST, SeatIndex
+from atoll.train.init import initial_global_state
+from atoll.train.layout import param_count, seat_layout
+from atoll.train.model import forward
+from atoll.train.round import close_round
+from atoll.train.state import GlobalState, SeatState, Tensors
+from atoll.train.step import Recipe, gather_batch, inner_step
+
+SEATS, BATCH, EVAL_BATCHES = 4, 8, 64
+TRAIN_BYTES, HELD_OUT = 6_000_000, 400_000
+Tokens = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One way to train.
+
+    Attributes:
+        method: a name of METHODS; the peers take only its inner optimiser.
+        steps: H, inner steps of a round.
+        codec, rule, outer: in place of the method's.
+        lr: the inner rate.
+        peer: "synchronous", "one_worker" or "alone".
+    """
+
+    method: str = "fedavg"
+    steps: int = 10
+    lr: str = "0.004"
+    codec: CodecSpec | None = None
+    rule: str | None = None
+    peer: str | None = None
+
+
+def dense(kind: str, exponent: int, feedback: str = "0") -> CodecSpec:
+    """A codec whose every tensor starts at one exponent."""
+    start = dict.fromkeys(("embedding", "matrix", "vector"), exponent)
+    low, high = (-40, -40) if kind == "fp32" else (-30, -4)
+    return CodecSpec.model_validate(
+        {
+            "kind": kind,
+            "exponents": start,
+            "min_exponent": low,
+            "max_exponent": high,
+            "feedback": feedback,
+        }
+    )
+
+
+ROWS: dict[str, Row] = {
+    "synchronous": Row(lr="0.008", peer="synchronous"),
+    "one_worker": Row(peer="one_worker"),
+    "alone": Row(peer="alone"),
+    "fedavg": Row(),
+    "diloco": Row("diloco"),
+    "fedadam": Row("fedadam"),
+    "delayed_nesterov": Row("delayed_nesterov"),
+    "muloco": Row("muloco", steps=30),
+    "sparseloco": Row("sparseloco"),
+    "demo": Row("demo", steps=1),
+    "lo_fi": Row("lo_fi"),
+    "fp32": Row(codec=dense("fp32", -40), rule="mean"),
+    "int8": Row(codec=dense("grid8", -11), rule="mean"),
+    "int4": Row(codec=dense("grid4", -8), rule="mean"),
+    "two_bit": Row(codec=dense("two_bit", -8, "1"), rule="mean"),
+    "sign": Row(codec=dense("sign", -8, "1"), rule="mean"),
+}
+"""The last five are outer SGD with a plain mean: what a codec alone costs."""
+
+
+def main() -> None:
+    options = _options()
+    torch.set_num_threads(1)
+    steps, seeds = (60, 1) if options.quick else (options.steps, options.seeds)
+    tokens = text()
+    rows = {}
+    for name in options.only or ROWS:
+        started = time.process_time()
+        losses, size = [], 0.0
+        for seed in range(seeds):
+            loss, size = train(ROWS[name], steps, seed, tokens)
+            losses.append(loss)
+        rows[name] = {
+            "loss": round(statistics.fmean(losses), 4),
+            "seeds": [round(loss, 4) for loss in losses],
+            "bytes_per_parameter_and_round": round(size, 4),
+            "rounds": rounds_of(ROWS[name], steps),
+            "cpu_seconds": round(time.process_time() - started, 1),
+        }
+        if not options.json:
+            print(f"{name:18} {rows[name]}", flush=True)
+    print(json.dumps({"bench": "diloco", "seats": SEATS, "steps": steps, "rows": rows}))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--quick", action="store_true", help="60 steps a seat, one seed")
+    parser.add_argument("--steps", type=int, default=600, help="of a seat, over all rounds")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--only", nargs="*", choices=ROWS, metavar="NAME")
+    parser.add_argument("--json", action="store_true", help="only the JSON line")
+    return parser.parse_args()
+
+
+def text() -> tuple[Tokens, Tokens]:
+    """Bytes to train on and bytes held out, of modules that are the same on one Python version."""
+    paths = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+    joined = np.frombuffer(b"".join(path.read_bytes() for path in paths), dtype=np.uint8)
+    return joined[:TRAIN_BYTES][:-HELD_OUT], joined[:TRAIN_BYTES][-HELD_OUT:]
+
+
+def train(row: Row, steps: int, seed: int, tokens: tuple[Tokens, Tokens]) -> tuple[float, float]:
+    """Trains a row to its end; the validation loss, and bytes a parameter and round."""
+    manifest = manifest_of(row, steps, seed, len(tokens[0]))
+    if row.peer is not None:
+        params = train_alone(manifest, row.peer, seed, tokens[0])
+        return evaluate(params, manifest, tokens[1]), 4.0 * (row.peer == "synchronous")
+    state = train_together(manifest, seed, tokens[0])
+    length = codec_of(manifest.codec).encoded_length(Layout.of_tensors(state.params))
+    size = length / param_count(manifest.model)
+    return evaluate(state.params, manifest, tokens[1]), size
+
+
+def rounds_of(row: Row, steps: int) -> int:
+    """Outer steps; of a peer, the gradients it takes."""
+    if row.peer is not None:
+        return steps * SEATS if row.peer == "one_worker" else steps
+    return 1 if METHODS[row.method].one_round else steps // row.steps
+
+
+def manifest_of(row: Row, steps: int, seed: int, train_tokens: int) -> Manifest:
+    """The row's manifest: the job's choices, over data that only this process has."""
+    cid = dag_cbor_cid(sha256(b"bench/diloco.py"))
+    rounds = rounds_of(row, steps)
+    inner_steps = steps // rounds if row.peer is None else 1
+    model = ModelSpec(
+        kind="llama", vocab=256, width=64, layers=2, heads=4, kv_heads=4, ffn=176, mlp="swiglu",
+        seq=64, tied=True, norm_eps="0.00001", rope_base=10000,
+    )  # fmt: skip
+    data = DataSpec(
+        cid=cid, dtype="uint8", train_tokens=train_tokens, eval_cid=None, eval_batches=0,
+        tokenizer_cid=cid,
+    )  # fmt: skip
+    numerics = NumericsSpec(
+        mode="native", software_class="", code_digest=ZERO_DIGEST, probe_digest=ZERO_DIGEST
+    )
+    config = DemoConfig(
+        data=data, numerics=numerics, expiry=1 << 40, seed=seed, rounds=rounds, method=row.method,
+        lr=row.lr, steps=inner_steps, segment=inner_steps, micro_batch=BATCH,
+        batch=BATCH * SEATS if row.peer == "synchronous" else BATCH,
+        model=model, members=Members(seats=SEATS),
+    )  # fmt: skip
+    manifest = demo_manifest(config)
+    warmup = max(1, rounds * inner_steps // 30)
+    inner = manifest.inner.model_copy(update={"schedule": "cosine", "warmup_steps": warmup})
+    changes: dict[str, Any] = {"inner": inner}
+    if row.codec is not None:
+        changes["codec"] = row.codec
+    if row.rule is not None:
+        changes["robust"] = manifest.robust.model_copy(update={"rule": row.rule})
+    return manifest.model_copy(update=changes)
+
+
+def train_together(manifest: Manifest, seed: int, tokens: Tokens) -> GlobalState:
+    """Every round as providers and verifiers compute it."""
+    recipe, layout = Recipe.of(manifest), seat_layout(manifest)
+    state = initial_global_state(manifest)
+    carried: list[SeatState | None] = [None] * SEATS
+    for round in range(manifest.terms.rounds):
+        data_seed, updates = sha256(f"{seed} {round}".encode()), {}
+        for seat in range(SEATS):
+            last = SeatState.opening(state, carried[seat], layout)
+            for step in range(manifest.inner.steps):
+                offsets = manifest.batch_offsets(data_seed, SeatIndex(seat), step)
+                batch = gather_batch(tokens, offsets, manifest.model.seq)
+                last = inner_step(last, batch, round * manifest.inner.steps + step, recipe).state
+            updates[seat], carried[seat] = close_round(state, last, manifest.codec)
+        state = merge(state, updates, caught=0, manifest=manifest).global_state
+    return state
+
+
+def train_alone(manifest: Manifest, peer: str, seed: int, tokens: Tokens) -> Tensors:
+    """One optimiser without rounds, on the batches of all seats or of one."""
+    recipe = replace(Recipe.of(manifest), total_steps=manifest.terms.rounds)
+    state = SeatState.opening(initial_global_state(manifest), None, seat_layout(manifest))
+    for step in range(manifest.terms.rounds):
+        offsets = manifest.batch_offsets(sha256(f"{seed} {peer}".encode()), SeatIndex(0), step)
+        state = inner_step(
+            state, gather_batch(tokens, offsets, manifest.model.seq), step, recipe
+        ).state
+    return state.params
+
+
+def evaluate(params: Tensors, manifest: Manifest, tokens: Tokens) -> float:
+    """Mean loss in nats a token on evenly spaced windows of the held-out text."""
+    spec, ops = manifest.model, Recipe.of(manifest).ops
+    starts = np.linspace(0, len(tokens) - spec.seq - 1, EVAL_BATCHES * BATCH).astype(int).tolist()
+    losses = []
+    with torch.no_grad():
+        for at in range(0, len(starts), BATCH):
+            batch = gather_batch(tokens, starts[at : at + BATCH], spec.seq)
+            logits = forward(params, batch[:, :-1], spec, ops)
+            losses.append(ops.cross_entropy(logits, batch[:, 1:]).item())
+    return math.fsum(losses) / len(losses)
+
+
+if __name__ == "__main__":
+    main()

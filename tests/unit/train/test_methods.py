@@ -1,0 +1,149 @@
+"""Every method, for two rounds, on the path that the chain holds providers and verifiers to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.unit.train.factories import Job, make_job, small_model
+
+from atoll.aggregate.layout import Layout
+from atoll.aggregate.merge import merge, outliers_to_replay
+from atoll.aggregate.registry import codec_of
+from atoll.errors import MalformedUpdate, ManifestError
+from atoll.protocol.manifest import Manifest
+from atoll.protocol.methods import METHODS, method_of
+from atoll.protocol.presets import DemoConfig, Members, demo_manifest
+from atoll.protocol.types import ZERO_DIGEST, Digest, RoundIndex, SeatIndex
+from atoll.train.outer import OUTER_SLOTS
+from atoll.train.round import TrainedRound, train_round
+
+SEATS = 3
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Job:
+    return make_job(tmp_path_factory.mktemp("methods"))
+
+
+def manifest_for(data: Job, method: str) -> Manifest:
+    return demo_manifest(
+        DemoConfig(
+            data=data.manifest.data,
+            numerics=data.manifest.numerics,
+            expiry=1 << 40,
+            method=method,
+            rounds=3,
+            steps=4,
+            segment=2,
+            batch=2,
+            micro_batch=2,
+            model=small_model(),
+            members=Members(seats=SEATS),
+        )
+    )
+
+
+class Run:
+    """A job's seats and its verifier, without the chain between them."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.round = 0
+        self.roots = dict.fromkeys(range(SEATS), ZERO_DIGEST)
+        self.carried: dict[int, bytes | None] = dict.fromkeys(range(SEATS))
+
+    def seat(self, seat: int) -> Job:
+        """The seat's work in this round."""
+        job, steps = self.job, self.job.manifest.inner.steps
+        task = replace(
+            job.task,
+            slot=replace(job.task.slot, round=RoundIndex(self.round)),
+            seat=SeatIndex(seat),
+            data_seed=Digest(bytes([self.round]) * 32),
+            global_state_cid=job.store.add_bytes(job.model.to_bytes()).to_bytes(),
+            opening_optimiser=self.carried[seat],
+            global_step0=self.round * steps,
+        )
+        return replace(job, task=task)
+
+    def verify(self, seat: int, trained: TrainedRound) -> None:
+        """Replays everything from what was committed, then the link."""
+        job, root = self.seat(seat), self.roots[seat]
+        trained.document.check_opening(job.model.params_root(), root)
+        for segment in range(len(trained.document.leaves)):
+            assert job.replay(trained, segment, root).matches
+        assert job.link(trained, trained.update)
+        flipped = bytearray(trained.update)
+        flipped[-1] ^= 1
+        assert not job.link(trained, bytes(flipped))
+
+    def one_round(self) -> None:
+        done = {seat: train_round(self.seat(seat).task, self.job.store) for seat in range(SEATS)}
+        for seat, trained in done.items():
+            self.verify(seat, trained)
+        updates = {seat: trained.update for seat, trained in done.items()}
+        manifest = self.job.manifest
+        flagged = outliers_to_replay(self.job.model, updates, manifest).flagged
+        merged = merge(
+            self.job.model, updates, caught=0, manifest=manifest, replayed_in_full=flagged
+        )
+        backwards = merge(
+            self.job.model,
+            dict(reversed(updates.items())),
+            caught=0,
+            manifest=manifest,
+            replayed_in_full=flagged,
+        )
+        assert merged.merged
+        assert merged.global_state.digest() == backwards.global_state.digest()
+        self.job = replace(self.job, model=merged.global_state)
+        self.round += 1
+        self.roots = {seat: trained.optimiser_root for seat, trained in done.items()}
+        self.carried = {seat: trained.carried_cid for seat, trained in done.items()}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_trains_replays_links_and_merges(method: str, data: Job) -> None:
+    manifest = manifest_for(data, method)
+    assert Manifest.from_bytes(manifest.to_bytes()) == manifest
+    run = Run(data.of(manifest))
+    first = run.job.model
+    run.one_round()
+    assert run.job.model.params_root() != first.params_root()
+    assert set(run.job.model.outer) == set(OUTER_SLOTS[manifest.outer.kind])
+    if manifest.terms.rounds > 1:
+        second = run.job.model
+        run.one_round()
+        assert run.job.model.params_root() != second.params_root()
+    assert all(torch.isfinite(p).all() for p in run.job.model.params.values())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_methods_updates_are_refused_when_broken(method: str, data: Job) -> None:
+    """Hostile bytes are a typed error whatever the codec: truncated, padded, of another codec."""
+    job = data.of(manifest_for(data, method))
+    codec, layout = codec_of(job.manifest.codec), Layout.of_tensors(job.model.params)
+    delta = {name: p / 50 for name, p in job.model.params.items()}
+    good = codec.encode(delta, job.model.exponents)
+    assert len(good) == codec.encoded_length(layout)
+    for bad in (b"", good[:-1], good + b"\0", b"X" + good[1:], good[:5] + b"\x09" + good[6:]):
+        with pytest.raises(MalformedUpdate):
+            codec.row(bad, layout, job.model.exponents)
+        with pytest.raises(MalformedUpdate):
+            merge(job.model, {0: good, 1: bad}, caught=0, manifest=job.manifest)
+
+
+def test_methods_that_are_one_step_or_one_round_say_so_in_the_terms(data: Job) -> None:
+    demo, lo_fi = manifest_for(data, "demo"), manifest_for(data, "lo_fi")
+    assert (demo.terms.steps, demo.segments, demo.terms.rounds) == (1, 1, 3)
+    assert (lo_fi.terms.steps, lo_fi.segments, lo_fi.terms.rounds) == (4, 2, 1)
+
+
+def test_an_unknown_method_is_refused(data: Job) -> None:
+    with pytest.raises(ManifestError, match="no method") as caught:
+        manifest_for(data, "sgd")
+    assert "sparseloco" in (caught.value.next_step or "")
+    with pytest.raises(ManifestError):
+        method_of("")
