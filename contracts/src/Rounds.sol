@@ -118,6 +118,21 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         _delegate(auditModule);
     }
 
+    /// @inheritdoc IRounds
+    function challenge(uint256, uint32, uint16, uint16, uint16, bytes32) external {
+        _delegate(auditModule);
+    }
+
+    /// @inheritdoc IRounds
+    function withdrawChallenge(uint256, uint32, uint16, uint16) external {
+        _delegate(auditModule);
+    }
+
+    /// @inheritdoc IRounds
+    function answerChallenge(uint256, uint32, uint16, uint16, bytes calldata) external {
+        _delegate(auditModule);
+    }
+
     /// @notice Clears a halted round's audits and starts them again. Only the owner of the configuration.
     function reaudit(uint256) external {
         _delegate(auditModule);

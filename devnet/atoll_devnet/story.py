@@ -92,6 +92,7 @@ def _resolved(event: ev.ReportResolved, name: Names) -> str:
         Outcome.CONFIRMED: "confirmed",
         Outcome.REFUTED: "refuted",
         Outcome.UNFETCHABLE: "confirmed: nobody could fetch it",
+        Outcome.ANSWERED: "answered: the block came late, and the segment is sound",
     }
     return f"{_round(event)}: report {event.index} {words.get(event.outcome, 'unresolved')}"
 
@@ -107,6 +108,12 @@ _TELLERS: dict[type, Callable[[Any, Names], str | None]] = {
     ev.AuditStarted: _audit,
     ev.Balloted: _ballot,
     ev.Reported: lambda e, n: f"{_round(e)}: verifier {e.verifier} reports {_where(e.report)}",
+    ev.ChallengeWithdrawn: lambda e, n: (
+        f"{_round(e)}: verifier {e.verifier} has the block of report {e.index} now"
+    ),
+    ev.ChallengeAnswered: lambda e, n: (
+        f"{_round(e)}: {n(e.account)} puts the block of report {e.index} on the chain"
+    ),
     ev.ConfirmStarted: lambda e, n: f"{_round(e)}: everyone replays what was reported",
     ev.ReportResolved: _resolved,
     ev.AttestStarted: _attest,

@@ -7,7 +7,7 @@ in the same way. Overriding one can cost the bond: see PROVIDER.md for what is e
 from __future__ import annotations
 
 from atoll.protocol.types import Digest
-from atoll.protocol.views import JobView
+from atoll.protocol.views import JobView, ReportRecord
 from atoll.store.cid import Cid
 
 
@@ -32,6 +32,14 @@ class ProviderBehaviour:
     def may_serve(self, cid: Cid) -> bool:
         """Whether the gateway serves a block to others."""
         return True
+
+    def answers(self, view: JobView, record: ReportRecord, now: int) -> bool:
+        """Whether to put a challenged block of ours on the chain now, if it is small enough.
+
+        From half time on: before, whoever can fetch it may still serve it on, which costs nothing,
+        and leaves a false challenge to the vote.
+        """
+        return now >= view.half_time
 
     def commit_override(self, view: JobView, commitment: Digest) -> Digest:
         """What is committed instead of the commitment to our own work."""

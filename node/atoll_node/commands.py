@@ -47,6 +47,19 @@ class SendCommit(Transaction):
 
 
 @dataclass(frozen=True, slots=True)
+class SendAnswer(Transaction):
+    """Put the block with this SHA-256 on the chain, as the answer to a challenge."""
+
+    slot: Slot
+    index: int
+    digest: Digest
+
+    @property
+    def key(self) -> str:
+        return f"answer:{self.slot.round}:{self.slot.attempt}:{self.index}"
+
+
+@dataclass(frozen=True, slots=True)
 class SendReveal(Transaction):
     round: int
     attempt: int

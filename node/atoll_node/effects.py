@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.trace import MAX_TRACE_BYTES, TraceDocument
 from atoll.protocol.types import Attempt, Reveal, RoundIndex
-from atoll.protocol.views import JobView
+from atoll.protocol.views import MAX_ANSWER_BYTES, JobView
 from atoll.runtime.effects import Done, Effects, Handler
-from atoll.store.cid import Cid
+from atoll.store.cid import RAW, Cid
 from atoll.train.layout import max_state_bytes
-from atoll_node.commands import DoTrain, SendCommit, SendReveal
-from atoll_node.facts import Trained
+from atoll_node.commands import DoTrain, SendAnswer, SendCommit, SendReveal
+from atoll_node.facts import Trained, Unanswerable
 from atoll_node.outcome import TrainOutcome
 
 SECRET_BYTES = 32
 
 
 class ProviderEffects(Effects):
-    """Training, committing and revealing."""
+    """Training, committing, revealing, and answering challenges."""
 
     def handlers(self) -> dict[type, Handler]:
         return {
@@ -27,6 +28,7 @@ class ProviderEffects(Effects):
             DoTrain: self._train,
             SendCommit: self._commit,
             SendReveal: self._reveal,
+            SendAnswer: self._answer,
         }
 
     async def _train(self, view: JobView, command: DoTrain) -> Done:
@@ -58,6 +60,16 @@ class ProviderEffects(Effects):
         call = self.calls.reveal(
             view.job_id, RoundIndex(command.round), Attempt(command.attempt), command.reveal
         )
+        return await self.transact(view, command.key, call)
+
+    async def _answer(self, view: JobView, command: SendAnswer) -> Done:
+        cid, store = Cid(RAW, command.digest), self.context.store
+        size = await asyncio.to_thread(store.block_bytes, cid)
+        if size is None or size > MAX_ANSWER_BYTES:
+            reason = "it is not here" if size is None else f"{size} bytes are too many"
+            return Done((Unanswerable(command.digest, reason),))
+        block, slot = await asyncio.to_thread(store.get_block, cid), command.slot
+        call = self.calls.answer_challenge(slot.job, slot.round, slot.attempt, command.index, block)
         return await self.transact(view, command.key, call)
 
 

@@ -36,10 +36,27 @@ class Trained(Fact):
         return trained_key(self.round, self.attempt, self.seat, self.data_seed, self.opening)
 
 
+@dataclass(frozen=True, slots=True)
+class Unanswerable(Fact):
+    """A challenged block that is not here, or larger than the chain takes."""
+
+    digest: Digest
+    reason: str
+
+    @property
+    def key(self) -> str:
+        return unanswerable_key(self.digest)
+
+
+def unanswerable_key(digest: Digest) -> str:
+    """Where `Unanswerable` is found."""
+    return f"unanswerable:{digest.hex()}"
+
+
 def trained_key(round_: int, attempt: int, seat: int, data_seed: Digest, opening: Digest) -> str:
     """Everything that decides what is trained, so a reorg that changes any of it trains anew."""
     what = f"{data_seed.hex()[:16]}:{opening.hex()[:16]}"
     return f"train:{round_}:{attempt}:{seat}:{what}"
 
 
-KINDS: tuple[type[Fact], ...] = (*SHARED_KINDS, Trained)
+KINDS: tuple[type[Fact], ...] = (*SHARED_KINDS, Trained, Unanswerable)

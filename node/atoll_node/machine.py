@@ -42,8 +42,8 @@ from atoll.runtime.membership import (
     opening_of,
 )
 from atoll_node.behaviour import ProviderBehaviour
-from atoll_node.commands import DoTrain, SendCommit, SendReveal
-from atoll_node.facts import Trained, trained_key
+from atoll_node.commands import DoTrain, SendAnswer, SendCommit, SendReveal
+from atoll_node.facts import Trained, trained_key, unanswerable_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,7 @@ def decide(state: ProviderState) -> list[Decision]:
     return [
         _decide_reveal(state, seat),
         _decide_commit(state, seat),
+        _decide_answers(state),
         decide_poke(state, line, setup.keeper),
         decide_material(state),
         decide_announce(state, setup.gateway_url),
@@ -259,3 +260,22 @@ def _decide_reveal(state: ProviderState, seat: SeatIndex | None) -> Decision:
         return Decision("reveal", "the behaviour does not reveal")
     slot = view.train_slot
     return Decision("reveal", "committed", (SendReveal(slot.round, slot.attempt, trained.reveal),))
+
+
+def _decide_answers(state: ProviderState) -> Decision:
+    """Puts challenged blocks of ours on the chain where they are small enough."""
+    view, answers = state.view, state.setup.behaviour.answers
+    if view.state.phase is not Phase.REPORT or state.now >= view.state.deadline:
+        return Decision("answer", "no challenge can be answered now")
+    challenges = [
+        record
+        for record in view.attempt_reports
+        if record.accused == state.me and record.awaits_answer
+    ]
+    due = [
+        SendAnswer(view.slot, record.index, record.report.evidence)
+        for record in challenges
+        if unanswerable_key(record.report.evidence) not in state.facts
+        and answers(view, record, state.now)
+    ]
+    return Decision("answer", f"answers {len(due)} of {len(challenges)} challenges", tuple(due))

@@ -140,6 +140,8 @@ def _resolved(event: ev.ReportResolved) -> str:
         Outcome.REFUTED: "is refuted",
         Outcome.UNRESOLVED: "stays unresolved",
         Outcome.UNFETCHABLE: "is confirmed: the data was withheld",
+        Outcome.ANSWERED: "was answered on the chain",
+        Outcome.WITHDRAWN: "was taken back",
     }
     return f"report {event.index} {meaning[event.outcome]}"
 
@@ -172,6 +174,8 @@ _DESCRIBERS: dict[type[Any], Callable[[Any], str]] = {
     ev.AuditStarted: lambda e: f"round {e.round}: seats {_numbers(e.audit_set)} are audited",
     ev.Balloted: lambda e: f"round {e.round}: verifier {e.verifier} has audited",
     ev.Reported: _reported,
+    ev.ChallengeWithdrawn: lambda e: f"verifier {e.verifier} has the block of report {e.index} now",
+    ev.ChallengeAnswered: lambda e: f"{e.account} puts the block of report {e.index} on the chain",
     ev.ReportResolved: _resolved,
     ev.AttestStarted: lambda e: (
         f"round {e.round}: accepted {_numbers(e.accepted)}; rejected {_numbers(e.rejected)}"

@@ -29,11 +29,12 @@ CAUGHT = {
     "garbage-shapes": "malformed",
 }
 CUT = {"copy", "no-reveal", "withhold"}
-STAGED_VERIFIERS = {"rubber-stamp", "false-accuse", "offline"}
+UNPUNISHED = {"late-serve"}
+STAGED_VERIFIERS = {"rubber-stamp", "false-accuse", "false-challenge", "offline"}
 
 
 def test_every_cheat_is_staged() -> None:
-    assert set(CAUGHT) | CUT == set(PROVIDER_CHEATS)
+    assert set(CAUGHT) | CUT | UNPUNISHED == set(PROVIDER_CHEATS)
     assert set(VERIFIER_CHEATS) == STAGED_VERIFIERS
 
 
@@ -70,6 +71,29 @@ async def test_what_is_not_shown_is_cut(options: Options, play: Runner) -> None:
     for seat, name in cheats.items():
         assert int(provider(report, seat)["slashed_wei"]) > 0, name
         assert provider(report, seat)["paid_wei"] == "0", name
+
+
+async def test_challenges_are_answered_confirmed_or_refuted(options: Options, play: Runner) -> None:
+    """One provider serves nothing, one only what it is challenged for; one challenge is a lie."""
+    chosen = options(
+        job={"windows": BRISK},
+        providers=5,
+        verifiers=4,
+        cheats={3: "withhold", 4: "late-serve"},
+        verifier_cheats={3: "false-challenge"},
+    )
+    report = await play(chosen)  # no honest verifier lost a bond by its own challenges
+    assert report["job"]["status"] == "done"
+    assert faults(report, 3) == {"withheld"}
+    assert int(provider(report, 3)["slashed_wei"]) > 0
+    assert provider(report, 3)["paid_wei"] == "0"
+    assert faults(report, 4) == set()
+    assert provider(report, 4)["accepted_rounds"] == 2
+    assert provider(report, 4)["slashed_wei"] == "0"
+    assert all(provider(report, seat)["accepted_rounds"] == 2 for seat in range(3))
+    liar = report["verifiers"][3]
+    assert int(liar["slashed_wei"]) > 0
+    assert int(liar["paid_wei"]) < int(report["verifiers"][0]["paid_wei"])
 
 
 async def test_verifiers_that_lie_lose_fee_and_bond(options: Options, play: Runner) -> None:

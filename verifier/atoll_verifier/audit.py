@@ -221,22 +221,27 @@ class Audit:
         return coherence(sketches).exceeds(float(limits.coherence))
 
     def missing(self, seat: SeatIndex, duty: SeatDuty) -> Report | None:
-        """The report of data that nobody served, if anything we need is missing.
+        """The challenge of a block that nobody serves, if anything we need is missing.
 
-        Its segment names what auditing that segment needs: for the last, also the last state.
+        Its segment names what auditing that segment needs: for the last, also the last state. Its
+        evidence is empty where it is not known which block is missing.
         """
         if self.checked(seat) is None:
-            gone = self.state.is_missing(f"check:{self.name(seat)}")
-            return Report(seat, NO_SEGMENT, Fault.WITHHELD, ZERO_DIGEST) if gone else None
+            return self._gone(f"check:{self.name(seat)}", seat, NO_SEGMENT)
         for segment in sorted(duty.segments):
-            key = f"replay:{self.name(seat)}:{segment}"
-            if self.replayed(seat, segment) is None and self.state.is_missing(key):
-                return Report(seat, segment, Fault.WITHHELD, ZERO_DIGEST)
+            if self.replayed(seat, segment) is None:
+                gone = self._gone(f"replay:{self.name(seat)}:{segment}", seat, segment)
+                if gone is not None:
+                    return gone
         if duty.link and self.linked(seat) is None:
-            gone = self.state.is_missing(f"link:{self.name(seat)}")
             last = SegmentIndex(self.leaves(seat) - 1)
-            return Report(seat, last, Fault.WITHHELD, ZERO_DIGEST) if gone else None
+            return self._gone(f"link:{self.name(seat)}", seat, last)
         return None
+
+    def _gone(self, key: str, seat: SeatIndex, segment: SegmentIndex) -> Report | None:
+        if not self.state.is_missing(key):
+            return None
+        return Report(seat, segment, Fault.WITHHELD, Digest(self.state.missing_block(key)))
 
     def is_done(self, seat: SeatIndex, duty: SeatDuty) -> bool:
         """Whether nothing more needs to be looked at before saying something about the seat."""

@@ -46,6 +46,10 @@ class VerifierBehaviour:
         """Whether every assigned segment is claimed as replayed without looking at it."""
         return False
 
+    def challenge_override(self, view: JobView, lacking: tuple[Report, ...]) -> tuple[Report, ...]:
+        """What is challenged as withheld instead of what is missing."""
+        return lacking
+
     def ballot_override(self, view: JobView, ballot: Ballot) -> Ballot:
         """What is balloted instead of what was found."""
         return ballot

@@ -102,6 +102,18 @@ class DoMerge(Work):
 
 
 @dataclass(frozen=True, slots=True)
+class DoTake(Work):
+    """Store a block that answers a challenge."""
+
+    digest: Digest
+    block: bytes
+
+    @property
+    def key(self) -> str:
+        return f"take:{self.digest.hex()}"
+
+
+@dataclass(frozen=True, slots=True)
 class DoSign(Work):
     """Claim the slot in the journal for this content; nothing is sent that was not signed so."""
 
@@ -121,6 +133,31 @@ class SendReady(Transaction):
     @property
     def key(self) -> str:
         return f"ready:{self.verifier}"
+
+
+@dataclass(frozen=True, slots=True)
+class SendChallenge(Transaction):
+    """Say that nobody serves the block that the report's evidence names."""
+
+    slot: Slot
+    report: Report
+
+    @property
+    def key(self) -> str:
+        report, at = self.report, f"{self.slot.round}:{self.slot.attempt}"
+        return f"challenge:{at}:{report.seat}:{report.segment}:{report.evidence.hex()[:16]}"
+
+
+@dataclass(frozen=True, slots=True)
+class SendWithdraw(Transaction):
+    """Take our part in a challenge back."""
+
+    slot: Slot
+    index: int
+
+    @property
+    def key(self) -> str:
+        return f"withdraw:{self.slot.round}:{self.slot.attempt}:{self.index}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,12 @@
 """How the verifier's own commands are carried out.
 
-Rule of this file: data that nobody serves is `NotFound` and reported by the machine when its time
+Rule of this file: data that nobody serves is `NotFound` and challenged by the machine when its time
 has come; data that cannot be what it claims is a fault, at once.
 """
 
 from __future__ import annotations
+
+import asyncio
 
 from atoll.errors import MalformedTrace, TooLarge
 from atoll.protocol.manifest import Manifest
@@ -12,7 +14,7 @@ from atoll.protocol.trace import MAX_TRACE_BYTES, TraceDocument
 from atoll.protocol.types import ZERO_DIGEST
 from atoll.protocol.views import JobView
 from atoll.runtime.effects import Done, Effects, Handler
-from atoll.store.cid import Cid
+from atoll.store.cid import RAW, Cid
 from atoll.store.errors import MalformedDag
 from atoll.train.layout import max_state_bytes
 from atoll_verifier.commands import (
@@ -22,14 +24,18 @@ from atoll_verifier.commands import (
     DoReplay,
     DoScore,
     DoSign,
+    DoTake,
     SeatWork,
     SendAttest,
     SendBallot,
+    SendChallenge,
     SendReady,
     SendSettle,
     SendVote,
+    SendWithdraw,
 )
 from atoll_verifier.facts import (
+    BlockTaken,
     LinkChecked,
     ResidualSeen,
     RoundMerged,
@@ -55,8 +61,11 @@ class VerifierEffects(Effects):
             DoLink: self._link,
             DoScore: self._score,
             DoMerge: self._merge,
+            DoTake: self._take,
             DoSign: self._sign,
             SendReady: self._ready,
+            SendChallenge: self._challenge,
+            SendWithdraw: self._withdraw,
             SendBallot: self._ballot,
             SendVote: self._vote,
             SendAttest: self._attest,
@@ -142,6 +151,13 @@ class VerifierEffects(Effects):
     def _measure(self, view: JobView, name: str, value: float) -> None:
         self.context.journal.measure(view.job_id, view.state.round, name, value)
 
+    async def _take(self, view: JobView, command: DoTake) -> Done:
+        """The contract has checked the digest; what kind of node it is, the CID that asks says."""
+        cid, store = Cid(RAW, command.digest), self.context.store
+        was_here = store.has(cid)
+        await asyncio.to_thread(store.put_block, cid, command.block)
+        return Done((BlockTaken(command.digest, was_here),))
+
     # --- saying ---
 
     async def _sign(self, view: JobView, command: DoSign) -> Done:
@@ -151,6 +167,16 @@ class VerifierEffects(Effects):
 
     async def _ready(self, view: JobView, command: SendReady) -> Done:
         call = self.calls.attest_ready(view.job_id)
+        return await self.transact_again(view, command.key, call)
+
+    async def _challenge(self, view: JobView, command: SendChallenge) -> Done:
+        slot = command.slot
+        call = self.calls.challenge(slot.job, slot.round, slot.attempt, report=command.report)
+        return await self.transact_again(view, command.key, call)
+
+    async def _withdraw(self, view: JobView, command: SendWithdraw) -> Done:
+        slot = command.slot
+        call = self.calls.withdraw_challenge(slot.job, slot.round, slot.attempt, command.index)
         return await self.transact_again(view, command.key, call)
 
     async def _ballot(self, view: JobView, command: SendBallot) -> Done:

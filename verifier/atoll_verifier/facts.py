@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from atoll.protocol.types import Address, Digest, Finding, Report, Slot, Verdict
 from atoll.protocol.views import SeatReveal
@@ -100,6 +101,24 @@ class RoundMerged(Fact):
         return f"merge:{self.what}"
 
 
+@dataclass(frozen=True, slots=True)
+class BlockTaken(Fact):
+    """A challenged block was taken from the chain; `was_here` if nobody needed that."""
+
+    unblocks: ClassVar[bool] = True
+    digest: Digest
+    was_here: bool
+
+    @property
+    def key(self) -> str:
+        return taken_key(self.digest)
+
+
+def taken_key(digest: Digest) -> str:
+    """Where `BlockTaken` is found."""
+    return f"block:{digest.hex()}"
+
+
 class Signed(Fact):
     """What was decided to be said on chain: after a restart it is said again, and nothing else."""
 
@@ -158,6 +177,7 @@ KINDS: tuple[type[Fact], ...] = (
     LinkChecked,
     RoundScored,
     RoundMerged,
+    BlockTaken,
     BallotSigned,
     VoteSigned,
     VerdictSigned,

@@ -28,8 +28,10 @@ from atoll.runtime.membership import (
     has_material,
 )
 from atoll_verifier.audit import Audit, VerifierSetup, VerifierState
+from atoll_verifier.challenges import decide_challenges, decide_take
 from atoll_verifier.commands import SendReady
 from atoll_verifier.rounds import (
+    all_duties,
     decide_attest,
     decide_ballot,
     decide_checks,
@@ -74,6 +76,8 @@ def _decide_round(state: VerifierState, line: int) -> list[Decision]:
     return [
         decide_settle(audit, line),
         decide_attest(audit),
+        decide_take(audit),
+        decide_challenges(audit, all_duties(audit)),
         decide_ballot(audit),
         decide_supplement(audit),
         decide_vote(audit),

@@ -12,22 +12,20 @@ from atoll.protocol.sampling import NO_DUTY, SeatDuty
 from atoll.protocol.settlement import build_verdict, mergeable_seats
 from atoll.protocol.terms import is_quorum
 from atoll.protocol.types import (
-    NO_SEGMENT,
     Bitmap,
     Fault,
     Finding,
     Outcome,
     Phase,
     SeatIndex,
-    SegmentIndex,
     bits,
     to_bitmap,
 )
 from atoll.protocol.views import ReportRecord
 from atoll.runtime.machine import Command, Decision
-from atoll.train.coherence import CLEARLY_WITHIN
 from atoll_verifier.audit import Audit, duty_of
 from atoll_verifier.behaviour import Ballot, Votes
+from atoll_verifier.challenges import helping
 from atoll_verifier.commands import (
     DoMerge,
     DoSign,
@@ -39,11 +37,11 @@ from atoll_verifier.commands import (
 from atoll_verifier.facts import (
     BallotSigned,
     RoundMerged,
-    SegmentReplayed,
     VerdictSigned,
     VoteSigned,
     slot_text,
 )
+from atoll_verifier.opinions import confirming, votes_on
 
 Duties = dict[SeatIndex, SeatDuty]
 LOOKING = frozenset({Phase.REVEAL, Phase.DRAW, Phase.REPORT, Phase.CONFIRM})
@@ -70,10 +68,11 @@ def decide_replays(audit: Audit) -> Decision:
         return Decision("replay", "no audit is running")
     if audit.state.setup.behaviour.skips_replays(audit.view):
         return Decision("replay", "the behaviour replays nothing")
-    duties = _all_duties(audit)
+    duties = all_duties(audit)
     tasks = [task for seat, duty in duties.items() for task in audit.tasks(seat, duty)]
     owed = sum(len(duty.segments) for duty in duties.values())
-    return Decision("replay", f"{len(tasks)} tasks left of {owed} segments", tuple(tasks))
+    help_ = helping(audit) if all(audit.state.is_missing(task.key) for task in tasks) else []
+    return Decision("replay", f"{len(tasks)} tasks left of {owed} segments", (*tasks, *help_))
 
 
 def decide_ballot(audit: Audit) -> Decision:
@@ -131,10 +130,11 @@ def decide_vote(audit: Audit) -> Decision:
     if signed is not None:
         maps = (signed.agree, signed.disagree, signed.cannot_fetch)
         return Decision("vote", "signed", (SendVote(view.slot, what, *maps),))
-    tasks = [] if _is_idle(audit) else [t for r in reports for t in _confirming(audit, r)]
+    tasks = [] if _is_idle(audit) else [t for r in reports for t in confirming(audit, r)]
     if tasks and not audit.is_late:
         return Decision("vote", f"looks at {len(reports)} reports", tuple(tasks))
-    votes = audit.state.setup.behaviour.vote_override(view, _votes(audit, reports))
+    seen = _idle_votes(reports) if _is_idle(audit) else votes_on(audit, reports)
+    votes = audit.state.setup.behaviour.vote_override(view, seen)
     signed = VoteSigned(what, votes.agree, votes.disagree, votes.cannot_fetch)
     return Decision("vote", "done looking", (DoSign(signed),))
 
@@ -180,7 +180,8 @@ def own_verdict(audit: Audit) -> VerdictSigned | None:
 # --- ballots ---
 
 
-def _all_duties(audit: Audit) -> Duties:
+def all_duties(audit: Audit) -> Duties:
+    """Our own, and from half time on, once we balloted, what others left undone."""
     duties = dict(audit.duties)
     if audit.state.now >= audit.view.half_time and audit.me in audit.view.ballots:
         for seat, duty in audit.fallback.items():
@@ -211,7 +212,7 @@ def _ballot(audit: Audit, duties: Duties, what: str) -> BallotSigned:
     else:
         segments = {seat: audit.verified(seat, duty) for seat, duty in duties.items()}
         findings = tuple(Finding(s, bitmap) for s, bitmap in sorted(segments.items()) if bitmap)
-        faults = (audit.fault(s) or audit.missing(s, duty_of(duties, s)) for s in seats)
+        faults = (audit.fault(seat) for seat in seats)
         found = Ballot(findings, tuple(fault for fault in faults if fault is not None))
     cast = audit.state.setup.behaviour.ballot_override(view, found)
     return BallotSigned(what, cast.findings, cast.reports, audit.replay_root(duties))
@@ -228,68 +229,8 @@ def _audit_name(audit: Audit, part: str) -> str:
     return f"{slot_text(audit.view.slot)}:{audit.view.state.audit_seed.hex()[:16]}:{part}"
 
 
-# --- votes ---
-
-
-def _confirming_duty(audit: Audit, record: ReportRecord) -> SeatDuty:
-    """What must be looked at to have an opinion on a report."""
-    seat, segment, fault = record.report.seat, record.report.segment, record.report.fault
-    leaves = audit.leaves(seat)
-    if fault is Fault.WRONG_LINK:
-        return SeatDuty(frozenset(), True)
-    if fault is Fault.MALFORMED or segment == NO_SEGMENT or segment >= leaves:
-        return NO_DUTY
-    needs_link = fault is Fault.WITHHELD and segment == leaves - 1 and audit.is_whole(seat)
-    return SeatDuty(frozenset({SegmentIndex(segment)}), needs_link)
-
-
-def _confirming(audit: Audit, record: ReportRecord) -> list[Command]:
-    seat = record.report.seat
-    if _opinion(audit, record) is not None:
-        return []
-    # Another fault of the seat, known already, says nothing about this report.
-    return list(audit.undone(seat, _confirming_duty(audit, record)))
-
-
-def _opinion(audit: Audit, record: ReportRecord) -> bool | None:
-    """Whether the reported fault is there, by our own work; None where that is not known."""
-    seat, fault = record.report.seat, record.report.fault
-    duty = _confirming_duty(audit, record)
-    checked = audit.checked(seat)
-    if checked is None:
-        return None
-    if checked.fault:
-        return fault is not Fault.WITHHELD
-    replays = [audit.replayed(seat, segment) for segment in duty.segments]
-    linked = audit.linked(seat)
-    if any(done is None for done in replays) or (duty.link and linked is None):
-        return None
-    known = [done for done in replays if done is not None]
-    if fault is Fault.WRONG_REPLAY:
-        return any(done.differs for done in known)
-    if fault is Fault.OUT_OF_TOLERANCE:
-        return _is_out_of_tolerance(known)
-    return fault is Fault.WRONG_LINK and linked is not None and bool(linked.fault)
-
-
-def _is_out_of_tolerance(replays: list[SegmentReplayed]) -> bool | None:
-    """None in between: another machine may see the same segment a little further away."""
-    if all(done.matches and done.excess <= CLEARLY_WITHIN for done in replays):
-        return False
-    return None if all(done.matches for done in replays) else True
-
-
-def _votes(audit: Audit, reports: list[ReportRecord]) -> Votes:
-    if _is_idle(audit):
-        return Votes(agree=0, disagree=to_bitmap(r.index for r in reports), cannot_fetch=0)
-    opinions = {record.index: _opinion(audit, record) for record in reports}
-    unknown = [record for record in reports if opinions[record.index] is None]
-    gone = (r for r in unknown if audit.missing(r.report.seat, _confirming_duty(audit, r)))
-    return Votes(
-        agree=to_bitmap(i for i, opinion in opinions.items() if opinion is True),
-        disagree=to_bitmap(i for i, opinion in opinions.items() if opinion is False),
-        cannot_fetch=to_bitmap(record.index for record in gone),
-    )
+def _idle_votes(reports: list[ReportRecord]) -> Votes:
+    return Votes(agree=0, disagree=to_bitmap(r.index for r in reports), cannot_fetch=0)
 
 
 # --- verdicts ---

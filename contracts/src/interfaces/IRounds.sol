@@ -18,7 +18,7 @@ interface IRounds is IRoundsEvents {
     /// @dev The last reveal fixes the block whose hash chooses what is audited.
     function reveal(uint256 jobId, uint32 round, uint16 attempt, Reveal calldata reveal_) external;
     /// @notice One ballot a verifier and attempt, and from half time on one supplement to it that only adds.
-    /// @dev Every report locks Terms.reportBond of the caller's free stake; one that says what another said already is
+    /// @dev Withheld data is not reported here but challenged. Every report locks Terms.reportBond of the caller's free stake; one that says what another said already is
     /// counted as agreeing with it and locks nothing. Warning: a finding on a segment that is later confirmed wrong, and
     /// a report that is refuted, cost a cut of the bond; the refuted report's bond is lost.
     /// @param findings segments whose replay gave every digest of the trace
@@ -31,8 +31,25 @@ interface IRounds is IRoundsEvents {
         Report[] calldata reports,
         bytes32 replayRoot
     ) external;
+    /// @notice "I cannot fetch this block of the seat": files a WITHHELD report, which locks Terms.reportBond, or joins
+    /// one that names the same block for the same segment. Verifiers of the snapshot, in the first three quarters of the
+    /// report window, so that an answer always has the last quarter.
+    /// @dev Whether the block belongs to the seat is for the vote: a challenge about another one is refuted and loses its
+    /// bond. While a challenge is neither answered nor withdrawn the window does not close before its deadline.
+    /// @param segment whose audit needs the block; 0xffff where it is the update's or the trace document's
+    /// @param blockDigest SHA-256 of the block
+    function challenge(uint256 jobId, uint32 round, uint16 attempt, uint16 seat, uint16 segment, bytes32 blockDigest)
+        external;
+    /// @notice "It is here now": takes the caller's part in a challenge back, while it is unanswered. Once everybody's is
+    /// taken back there is nothing left to vote on, and the bond is free at once.
+    function withdrawChallenge(uint256 jobId, uint32 round, uint16 attempt, uint16 index) external;
+    /// @notice Anyone: puts the block of a challenge on the chain, in its event. Until the report window closes.
+    /// @dev From then on not being able to fetch says nothing against the seat, and those who raised the challenge vote
+    /// like everyone else. Warning: a large block is expensive; serving it costs nothing.
+    function answerChallenge(uint256 jobId, uint32 round, uint16 attempt, uint16 index, bytes calldata block_) external;
     /// @notice One vote a verifier and attempt. Bit i speaks of report i; the three maps are disjoint.
-    /// @dev A reporter agrees with its own reports already and may not vote on them. Warning: the losing side of a
+    /// @dev A reporter agrees with its own reports already and may not vote on them, unless they were answered. On an
+    /// answered challenge "cannot fetch" says: the segment is sound, but only the chain had the block. Warning: the losing side of a
     /// decided report is cut; who does not vote is absent.
     function vote(uint256 jobId, uint32 round, uint16 attempt, uint256 agree, uint256 disagree, uint256 cannotFetch)
         external;

@@ -56,6 +56,11 @@ interface IRoundsEvents {
         uint256 indexed jobId, uint32 round, uint16 attempt, uint16 index, uint16 verifier, Report report, bool assigned
     );
     event ReportSeconded(uint256 indexed jobId, uint32 round, uint16 attempt, uint16 index, uint16 verifier);
+    event ChallengeWithdrawn(uint256 indexed jobId, uint32 round, uint16 attempt, uint16 index, uint16 verifier);
+    /// `block_` hashes to the evidence of report `index`: whoever could not fetch it takes it from here.
+    event ChallengeAnswered(
+        uint256 indexed jobId, uint32 round, uint16 attempt, uint16 index, address account, bytes block_
+    );
     event ConfirmStarted(uint256 indexed jobId, uint32 round, uint16 attempt, uint64 deadline);
     event Voted(
         uint256 indexed jobId,

@@ -3,27 +3,21 @@ pragma solidity ^0.8.24;
 
 import {Bits} from "../libraries/Bits.sol";
 import {Hashing} from "../libraries/Hashing.sol";
-import {Sampling} from "../libraries/Sampling.sol";
 import "../types/Types.sol";
 import {RoundsBase} from "./RoundsBase.sol";
+import {RoundsReports} from "./RoundsReports.sol";
 
 /// @title From the audit seed to the evidence: ballots, reports, votes, and what the contract itself derives from them.
 /// @dev Runs by delegate call from `Rounds`; called directly it knows no job.
-contract RoundsAudit is RoundsBase {
+contract RoundsAudit is RoundsReports {
     using Bits for uint256;
 
-    uint256 private constant MAX_REPORTS = 256; // of a round: votes are one word
-    uint256 private constant MAX_SEGMENTS = 64; // findings are half a word
     uint256 private constant BREAKER_SEATS = 3;
 
-    error SeatNotAudited(uint16 seat, uint256 auditSet);
     error EmptyFinding(uint16 seat);
     error TooManyFindings(uint256 count, uint256 highest);
     error AlreadyBalloted(uint16 verifier);
     error SupplementTooEarly(uint64 halfTime, uint256 now_);
-    error BadReport(uint16 seat, uint16 segment, Fault fault);
-    error DuplicateReport(uint16 index);
-    error TooManyReports(uint256 count, uint256 highest);
     error AlreadyVoted(uint16 verifier);
     error MapsOverlap(uint256 agree, uint256 disagree, uint256 cannotFetch);
     error UnknownReports(uint256 maps, uint256 open);
@@ -74,9 +68,10 @@ contract RoundsAudit is RoundsBase {
         _storeFindings(jobId, j, verifier, findings);
         emit Balloted(jobId, round, attempt, verifier, msg.sender, findings, replayRoot);
         for (uint256 i = 0; i < reports.length; i++) {
+            _requireReport(reports[i]);
             _file(jobId, j, verifier, reports[i]);
         }
-        if (j.work.balloted == s.verifiers) _endReport(jobId, j);
+        _endReportIfDone(jobId, j);
     }
 
     function vote(uint256 jobId, uint32 round, uint16 attempt, uint256 agree, uint256 disagree, uint256 cannotFetch)
@@ -131,13 +126,14 @@ contract RoundsAudit is RoundsBase {
         w.halfTime = uint64(block.timestamp) + j.terms.reportSeconds / 2;
         w.attemptFrom = _records[jobId][s.round].reportCount;
         (w.balloted, w.supplemented, w.voted, w.excused) = (0, 0, 0, 0);
+        (w.challenged, w.answered, w.withdrawn) = (0, 0, 0);
         s.phase = Phase.REPORT;
         s.beaconBlock = 0;
         s.deadline = uint64(block.timestamp) + j.terms.reportSeconds;
         emit AuditStarted(jobId, s.round, s.attempt, s.auditSeed, w.auditors, s.auditSet, w.halfTime, s.deadline);
     }
 
-    // --- ballots and reports ---
+    // --- ballots ---
 
     function _markBalloted(Work storage w, uint16 verifier) private {
         uint32 mark = uint32(1) << verifier;
@@ -167,62 +163,15 @@ contract RoundsAudit is RoundsBase {
         j.work.replayedSeats |= replayed;
     }
 
-    function _file(uint256 jobId, Job storage j, uint16 verifier, Report calldata report) private {
-        RoundState storage s = j.state;
-        _requireReport(s, report);
-        bytes32 key = keccak256(abi.encode(jobId, s.round, s.attempt, report.seat, report.segment, report.fault));
-        uint16 known = _reportIndex[key];
-        if (known != 0) return _second(jobId, s, verifier, known - 1);
-        uint16 index = _records[jobId][s.round].reportCount;
-        _requireRoom(jobId, j, verifier, index);
-        bool assigned = block.timestamp >= j.work.halfTime
-            || Sampling.isAssigned(s.auditSeed, report.seat, s.verifiers, j.work.auditors, verifier);
-        _records[jobId][s.round].reportCount = index + 1;
-        _reportIndex[key] = index + 1;
-        ReportEntry storage e = _reports[jobId][s.round][index];
-        (e.reporter, e.seat, e.segment, e.verifier) = (msg.sender, report.seat, report.segment, verifier);
-        (e.fault, e.assigned, e.agree) = (report.fault, assigned, uint32(1) << verifier);
-        e.accused = _seatHolder(jobId, report.seat);
-        emit Reported(jobId, s.round, s.attempt, index, verifier, report, assigned);
-        stakes.lock(msg.sender, Role.VERIFIER, Hashing.reportLock(jobId, s.round, index), j.terms.reportBond);
-    }
-
-    function _second(uint256 jobId, RoundState storage s, uint16 verifier, uint16 index) private {
-        ReportEntry storage e = _reports[jobId][s.round][index];
-        uint32 mark = uint32(1) << verifier;
-        if (e.agree & mark != 0) revert DuplicateReport(index);
-        e.agree |= mark;
-        emit ReportSeconded(jobId, s.round, s.attempt, index, verifier);
-    }
-
-    function _requireReport(RoundState storage s, Report calldata report) private view {
-        if (report.seat > type(uint8).max || !s.auditSet.has(report.seat)) {
-            revert SeatNotAudited(report.seat, s.auditSet);
-        }
-        bool faultKnown = report.fault >= Fault.WITHHELD;
+    /// @dev Withheld data has to be challenged, so that there is time to answer.
+    function _requireReport(Report calldata report) private pure {
+        bool faultKnown = report.fault > Fault.WITHHELD;
         bool needsSegment = report.fault == Fault.WRONG_REPLAY || report.fault == Fault.OUT_OF_TOLERANCE;
         bool about = report.segment < MAX_SEGMENTS || (report.segment == NO_SEGMENT && !needsSegment);
         if (!faultKnown || !about) revert BadReport(report.seat, report.segment, report.fault);
     }
 
-    /// @dev At most twice the seats open at once, as many as there are seats by one verifier, one word in a round.
-    function _requireRoom(uint256 jobId, Job storage j, uint16 verifier, uint16 index) private {
-        uint256 open = index - j.work.attemptFrom;
-        uint256 highest = 2 * uint256(j.terms.seats);
-        if (open >= highest) revert TooManyReports(open + 1, highest);
-        if (index >= MAX_REPORTS) revert TooManyReports(uint256(index) + 1, MAX_REPORTS);
-        bytes32 key = keccak256(abi.encode(jobId, j.state.round, j.state.attempt, verifier));
-        uint16 filed = ++_reportsFiled[key];
-        if (filed > j.terms.seats) revert TooManyReports(filed, j.terms.seats);
-    }
-
-    /// @return bitmap of this attempt's reports
-    function _openReports(uint256 jobId, Job storage j) private view returns (uint256) {
-        uint256 count = _records[jobId][j.state.round].reportCount;
-        return Bits.firstBits(count) & ~Bits.firstBits(j.work.attemptFrom);
-    }
-
-    function _endReport(uint256 jobId, Job storage j) private {
+    function _endReport(uint256 jobId, Job storage j) internal override {
         RoundState storage s = j.state;
         uint256 open = _openReports(jobId, j);
         uint256 excused = open == 0 ? s.verifiers : type(uint32).max;
@@ -264,11 +213,11 @@ contract RoundsAudit is RoundsBase {
         for (uint256 rest = _openReports(jobId, j); rest != 0; rest &= rest - 1) {
             uint16 index = rest.lowest();
             ReportEntry storage e = _reports[jobId][s.round][index];
-            Outcome outcome = _outcome(j, e);
+            Outcome outcome = j.work.answered.has(index) ? _answeredOutcome(j, e) : _outcome(j, e);
             e.outcome = outcome;
             if (outcome == Outcome.UNRESOLVED) disputed |= Bits.bit(e.seat);
-            else if (outcome == Outcome.REFUTED) j.work.contradicted |= e.agree;
-            else _reject(jobId, j, e);
+            else if (outcome == Outcome.REFUTED) j.work.contradicted |= _standingBy(e);
+            else if (outcome != Outcome.ANSWERED) _reject(jobId, j, e);
             emit ReportResolved(jobId, s.round, s.attempt, index, outcome);
         }
         j.work.disputedSeats = disputed;
@@ -284,6 +233,20 @@ contract RoundsAudit is RoundsBase {
         if (_isQuorum(j, e.disagree, all)) return Outcome.REFUTED;
         if (e.cannotFetch != 0 && _isQuorum(j, agree | e.cannotFetch, all)) return Outcome.UNFETCHABLE;
         return Outcome.UNRESOLVED;
+    }
+
+    /// @dev The block is on the chain, so only replays decide: wrong ones or still impossible ones against the seat,
+    /// sound ones for it. It was a false challenge if a quorum did not need the chain.
+    function _answeredOutcome(Job storage j, ReportEntry storage e) private view returns (Outcome) {
+        uint256 all = j.state.verifiers;
+        if (_isQuorum(j, e.agree, all)) return Outcome.CONFIRMED;
+        if (_isQuorum(j, e.disagree, all)) return Outcome.REFUTED;
+        return _isQuorum(j, e.disagree | e.cannotFetch, all) ? Outcome.ANSWERED : Outcome.UNRESOLVED;
+    }
+
+    /// @return verifiers that agree with a report, its reporter included even where an answer took its mark away
+    function _standingBy(ReportEntry storage e) private view returns (uint32) {
+        return e.isWithdrawn ? e.agree : e.agree | uint32(1) << e.verifier;
     }
 
     function _reject(uint256 jobId, Job storage j, ReportEntry storage e) private {

@@ -36,6 +36,9 @@ abstract contract RoundsBase is IRoundsEvents {
         uint256 missedTwice;
         uint256 disputedSeats; // with a report that the last audit left unresolved
         uint256 replayedSeats; // by anyone, in this training
+        uint256 challenged; // this attempt's challenges, by report
+        uint256 answered; // of these, those whose block is on the chain
+        uint256 withdrawn; // and those that everyone took back
     }
 
     struct Job {
@@ -87,10 +90,12 @@ abstract contract RoundsBase is IRoundsEvents {
         Outcome outcome;
         bool assigned;
         bool carriesBond; // the first confirmed report on its seat: the one that slashes the seat's bond
+        bool isWithdrawn; // by its reporter; seconders may still stand by it
         address accused;
         uint32 agree; // verifiers, the reporter and seconders included
         uint32 disagree;
         uint32 cannotFetch;
+        bytes32 blockDigest; // of a challenge: SHA-256 of the block that is missing
     }
 
     struct FaultRecord {

@@ -245,9 +245,10 @@ contract RoundsSettlement is RoundsBase {
         returns (address account, uint256 amount)
     {
         ReportEntry storage e = _reports[jobId][round][index];
+        if (e.outcome == Outcome.WITHDRAWN) return (address(0), 0);
         bytes32 lockId = Hashing.reportLock(jobId, round, index);
         Outcome outcome = index < _records[jobId][round].annulledBelow ? Outcome.UNRESOLVED : e.outcome;
-        if (outcome == Outcome.REFUTED) {
+        if (outcome == Outcome.REFUTED && !e.isWithdrawn) {
             uint16 share = j.accusedShareBps;
             uint256 bond = j.terms.reportBond;
             amount =

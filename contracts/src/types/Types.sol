@@ -47,7 +47,9 @@ enum Outcome {
     CONFIRMED,
     REFUTED,
     UNRESOLVED,
-    UNFETCHABLE // a quorum could not fetch what the report is about: counts as WITHHELD
+    UNFETCHABLE, // a quorum could not fetch what the report is about: counts as WITHHELD
+    ANSWERED, // the challenged block is on the chain, and a quorum found nothing wrong with the segment
+    WITHDRAWN // by everyone who had raised the challenge
 }
 
 /// What a punishment is about; `index` of `punish` is a seat, a report or a verifier accordingly.
@@ -105,8 +107,8 @@ struct Finding {
 struct Report {
     uint16 seat;
     uint16 segment; // 0xffff where the fault is not about one segment
-    Fault fault; // WITHHELD, WRONG_REPLAY, WRONG_LINK or MALFORMED
-    bytes32 evidence; // what the verifier computed instead (a digest), for the reader and for disputes
+    Fault fault; // WRONG_REPLAY, WRONG_LINK or MALFORMED in a ballot, WITHHELD in a challenge
+    bytes32 evidence; // WITHHELD: SHA-256 of the missing block; else the digest that the verifier computed instead
 }
 
 struct Verdict {

@@ -4,6 +4,7 @@ pragma solidity ^0.8.24;
 import {Sampling} from "../../src/libraries/Sampling.sol";
 import {RoundsAudit} from "../../src/rounds/RoundsAudit.sol";
 import {RoundsBase} from "../../src/rounds/RoundsBase.sol";
+import {RoundsReports} from "../../src/rounds/RoundsReports.sol";
 import {RoundsSettlement} from "../../src/rounds/RoundsSettlement.sol";
 import {Roster} from "../../src/Roster.sol";
 import "../../src/types/Types.sol";
@@ -183,18 +184,6 @@ contract AuditsTest is Network {
         same(activeOf(verifier(0), Role.VERIFIER), STAKE + 49 ether, "2 % of its bond");
     }
 
-    function test_withheldDataCountsThoseWhoCannotFetch() public {
-        reportCheat(0, Fault.WITHHELD, 0xffff);
-        othersVote(0, 0, 0, 1);
-        same(uint256(outcomeOf(0)), uint256(Outcome.CONFIRMED), "outcome");
-        RoundState memory s = rounds.state(jobId);
-        same(s.rejected, 2, "rejected");
-        same(s.caught, 0, "withholding is not proof of wrong work");
-        toFinal();
-        rounds.punish(jobId, 0, Offence.REPORT, 0);
-        same(activeOf(provider(WRONG), Role.PROVIDER), STAKE, "its whole bond");
-    }
-
     function test_reportNobodyCanCheckCountsAsWithheld() public {
         reportCheat(0, Fault.WRONG_REPLAY, 2);
         voteBy(jobId, 1, 0, 0, 1);
@@ -305,18 +294,20 @@ contract AuditsTest is Network {
     function test_ballotsAndVotesAreChecked() public {
         toReport(jobId);
         vm.startPrank(verifier(0));
-        vm.expectRevert(abi.encodeWithSelector(RoundsAudit.SeatNotAudited.selector, 4, 15));
+        vm.expectRevert(abi.encodeWithSelector(RoundsReports.SeatNotAudited.selector, 4, 15));
         rounds.ballot(jobId, 0, 0, allFindings(16), noReports(), 0);
-        vm.expectPartialRevert(RoundsAudit.SeatNotAudited.selector);
+        vm.expectPartialRevert(RoundsReports.SeatNotAudited.selector);
         rounds.ballot(jobId, 0, 0, allFindings(1), oneReport(4, 0, Fault.MALFORMED), 0);
-        vm.expectPartialRevert(RoundsAudit.BadReport.selector);
+        vm.expectPartialRevert(RoundsReports.BadReport.selector);
         rounds.ballot(jobId, 0, 0, allFindings(1), oneReport(1, 0, Fault.NO_REVEAL), 0);
-        vm.expectPartialRevert(RoundsAudit.BadReport.selector);
+        vm.expectPartialRevert(RoundsReports.BadReport.selector);
         rounds.ballot(jobId, 0, 0, allFindings(1), oneReport(1, 64, Fault.WRONG_REPLAY), 0);
-        vm.expectPartialRevert(RoundsAudit.BadReport.selector);
+        vm.expectPartialRevert(RoundsReports.BadReport.selector);
         rounds.ballot(jobId, 0, 0, allFindings(1), oneReport(1, 0xffff, Fault.WRONG_REPLAY), 0);
-        vm.expectPartialRevert(RoundsAudit.BadReport.selector);
+        vm.expectPartialRevert(RoundsReports.BadReport.selector);
         rounds.ballot(jobId, 0, 0, allFindings(1), oneReport(1, 0xffff, Fault.OUT_OF_TOLERANCE), 0);
+        vm.expectPartialRevert(RoundsReports.BadReport.selector);
+        rounds.ballot(jobId, 0, 0, allFindings(1), oneReport(1, 2, Fault.WITHHELD), 0);
         vm.stopPrank();
         vm.prank(provider(0));
         vm.expectRevert(abi.encodeWithSelector(RoundsBase.NotVerifier.selector, provider(0)));
@@ -349,7 +340,7 @@ contract AuditsTest is Network {
             many[i] = Report(1, i, Fault.WRONG_REPLAY, 0);
         }
         vm.prank(verifier(0));
-        vm.expectRevert(abi.encodeWithSelector(RoundsAudit.TooManyReports.selector, 5, 4));
+        vm.expectRevert(abi.encodeWithSelector(RoundsReports.TooManyReports.selector, 5, 4));
         rounds.ballot(jobId, 0, 0, allFindings(13), many, 0);
         Report[] memory four = new Report[](4);
         for (uint256 v = 0; v < 2; v++) {
@@ -359,7 +350,7 @@ contract AuditsTest is Network {
             ballotBy(jobId, v, 12, four);
         }
         vm.prank(verifier(2));
-        vm.expectRevert(abi.encodeWithSelector(RoundsAudit.TooManyReports.selector, 9, 8));
+        vm.expectRevert(abi.encodeWithSelector(RoundsReports.TooManyReports.selector, 9, 8));
         rounds.ballot(jobId, 0, 0, allFindings(13), oneReport(2, 0, Fault.WRONG_REPLAY), 0);
     }
 

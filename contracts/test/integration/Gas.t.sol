@@ -66,6 +66,39 @@ contract GasTest is Network {
         costs("attest", before, 162_000);
     }
 
+    /// Random bytes, as blocks are: a zero byte of calldata would cost a quarter.
+    function blockOf(uint256 size) internal pure returns (bytes memory block_) {
+        block_ = new bytes(size);
+        for (uint256 i = 0; i < size; i += 32) {
+            bytes32 word = keccak256(abi.encode(i));
+            assembly ("memory-safe") {
+                mstore(add(add(block_, 32), i), word)
+            }
+        }
+    }
+
+    function test_P41_challengeWithdrawAndAnswer() public {
+        uint256 jobId = start();
+        toReport(jobId);
+        bytes memory block_ = blockOf(65_536);
+        bytes32 digest = sha256(block_);
+        vm.prank(verifier(0));
+        uint256 before = gasleft();
+        rounds.challenge(jobId, 0, 0, 1, 3, digest);
+        costs("challenge", before, 320_000);
+        vm.prank(verifier(1));
+        before = gasleft();
+        rounds.challenge(jobId, 0, 0, 1, 3, digest);
+        costs("joining a challenge", before, 85_000);
+        vm.prank(verifier(1));
+        before = gasleft();
+        rounds.withdrawChallenge(jobId, 0, 0, 0);
+        costs("withdrawing from a challenge", before, 75_000);
+        before = gasleft();
+        rounds.answerChallenge(jobId, 0, 0, 0, block_);
+        costs("answering with 64 KiB", before, 2_800_000);
+    }
+
     /// @return gas of the settlement that opens the next round
     function settleGas(uint16 seats) internal returns (uint256) {
         uint256 jobId = start(bigTerms(seats), seats, 3);

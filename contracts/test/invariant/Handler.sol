@@ -25,6 +25,7 @@ contract Handler is Network {
     uint256 public roundsSettled; // ghosts: to see that the runs get somewhere
     uint256 public punishments;
     uint256 public slashedSeats;
+    uint256 public challenges;
     mapping(uint256 round => uint256) public missed; // ghost: seats that missed
     mapping(uint256 round => mapping(uint256 offence => uint256)) public punished; // ghost: bitmaps
     mapping(uint256 round => uint256) public reported; // ghost: number of reports
@@ -105,6 +106,8 @@ contract Handler is Network {
         RoundState memory s = rounds.state(jobId);
         uint256 key = uint256(keccak256(abi.encode(s.round, s.attempt)));
         uint256 left = s.verifiers & ~balloted[key];
+        if (settleChallenge(s, seed >> 16) || raiseChallenge(s, seed >> 24)) return;
+        if (left == 0) return pass(seed);
         uint16 v = pick(left, seed);
         balloted[key] |= Bits.bit(v);
         uint16 accused = pick(s.auditSet, seed >> 8);
@@ -115,6 +118,38 @@ contract Handler is Network {
         Report[] memory filed = reports ? oneReport(accused, 0, Fault.WRONG_REPLAY) : noReports();
         ballotBy(jobId, v, seats, filed);
         countReports(s.round);
+    }
+
+    mapping(uint256 attemptKey => uint256) internal challenged; // ghost: reports that wait for their block
+    mapping(uint256 attemptKey => uint256) internal raised; // ghost: how many there were
+
+    function blockOf(uint256 round, uint256 index) internal pure returns (bytes memory) {
+        return abi.encode("block", round, index);
+    }
+
+    function raiseChallenge(RoundState memory s, uint256 seed) internal returns (bool) {
+        uint16 v = pick(s.verifiers, seed);
+        (address account,) = roster.verifierHolder(jobId, v);
+        bool raises = seed % 5 == 0 && block.timestamp + 150 < s.deadline && reported[s.round] < 200;
+        uint256 key = uint256(keccak256(abi.encode(s.round, s.attempt)));
+        if (!raises || raised[key] >= 6 || freeOf(account, Role.VERIFIER) < 5 ether) return false;
+        challengeBy(jobId, v, pick(s.auditSet, seed >> 8), 0, blockOf(s.round, reported[s.round]));
+        challenged[key] |= Bits.bit(uint16(reported[s.round]));
+        raised[key]++;
+        challenges++;
+        countReports(s.round);
+        return true;
+    }
+
+    /// Answers a challenge, or takes it back; some are left to the vote.
+    function settleChallenge(RoundState memory s, uint256 seed) internal returns (bool) {
+        uint256 key = uint256(keccak256(abi.encode(s.round, s.attempt)));
+        if (challenged[key] == 0 || seed % 3 == 0) return false;
+        uint16 index = pick(challenged[key], seed);
+        challenged[key] &= ~Bits.bit(index);
+        if (seed % 3 == 1) answer(jobId, index, blockOf(s.round, index));
+        else withdrawBy(jobId, rounds.reportOf(jobId, s.round, index).verifier, index);
+        return true;
     }
 
     function countReports(uint256 round) internal {
@@ -204,6 +239,10 @@ contract Handler is Network {
         uint256 due = seats ? missed[round] : Bits.firstBits(reported[round]);
         due &= ~punished[round][offence];
         if (due == 0) return;
+        if (!seats && rounds.reportOf(jobId, round, due.lowest()).outcome == Outcome.WITHDRAWN) {
+            punished[round][offence] |= Bits.bit(due.lowest()); // nothing is left to punish
+            return;
+        }
         punished[round][offence] |= due & (~due + 1);
         uint256 before = token.balanceOf(stakes.BURN());
         rounds.punish(jobId, round, Offence(offence), due.lowest());

@@ -81,6 +81,7 @@ contract InvariantsTest is Check {
         check(handler.punishments() >= 5, "punishments");
         check(handler.slashedSeats() >= 1, "a seat's bond slashed");
         check(handler.paidOut() > 0, "claims paid");
+        check(handler.challenges() >= 5, "challenges");
         this.invariant_P01_fundedEqualsClaimedRefundedBalance();
         this.invariant_P07_balanceCoversActiveAndUnbonding();
     }

@@ -268,6 +268,26 @@ abstract contract Network is Check {
         }
     }
 
+    function challengeBy(uint256 jobId, uint256 v, uint16 seat, uint16 segment, bytes memory block_) internal {
+        RoundState memory s = rounds.state(jobId);
+        (address account,) = roster.verifierHolder(jobId, uint16(v));
+        bytes32 digest = sha256(block_); // a call of its own, which would use up the prank
+        vm.prank(account);
+        rounds.challenge(jobId, s.round, s.attempt, seat, segment, digest);
+    }
+
+    function withdrawBy(uint256 jobId, uint256 v, uint16 index) internal {
+        RoundState memory s = rounds.state(jobId);
+        (address account,) = roster.verifierHolder(jobId, uint16(v));
+        vm.prank(account);
+        rounds.withdrawChallenge(jobId, s.round, s.attempt, index);
+    }
+
+    function answer(uint256 jobId, uint16 index, bytes memory block_) internal {
+        RoundState memory s = rounds.state(jobId);
+        rounds.answerChallenge(jobId, s.round, s.attempt, index, block_);
+    }
+
     function voteBy(uint256 jobId, uint256 v, uint256 agree, uint256 disagree, uint256 cannotFetch) internal {
         RoundState memory s = rounds.state(jobId);
         (address account,) = roster.verifierHolder(jobId, uint16(v));

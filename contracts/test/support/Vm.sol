@@ -13,6 +13,7 @@ interface Vm {
     function expectRevert() external;
     function expectRevert(bytes4 selector) external;
     function expectRevert(bytes calldata data) external;
+    function expectEmit() external;
     function expectPartialRevert(bytes4 selector) external;
     function addr(uint256 key) external pure returns (address);
     function sign(uint256 key, bytes32 digest) external pure returns (uint8 v, bytes32 r, bytes32 s);

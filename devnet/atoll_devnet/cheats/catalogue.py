@@ -26,11 +26,13 @@ PROVIDER_CHEATS: Mapping[str, str] = {
     "garbage-nan": "sends floating-point NaNs where the update's integers belong",
     "garbage-shapes": "sends the well-formed update of another model",
     "withhold": "commits and reveals, and serves nothing",
+    "late-serve": "withholds its trace until it is challenged, then puts it on the chain",
     "no-reveal": "commits and never reveals",
 }
 VERIFIER_CHEATS: Mapping[str, str] = {
     "rubber-stamp": "claims every segment as replayed and replays none",
     "false-accuse": "reports an honest seat every round",
+    "false-challenge": "says each round that it cannot fetch what everyone can",
     "offline": "attests that it is ready, then does nothing",
 }
 

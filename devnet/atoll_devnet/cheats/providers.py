@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from atoll.protocol.types import Digest
-from atoll.protocol.views import JobView
-from atoll.store.cid import Cid
+from atoll.protocol.views import JobView, ReportRecord
+from atoll.store.cid import DAG_CBOR, Cid
 from atoll_node.behaviour import ProviderBehaviour
 
 _TRAINING = "atoll_devnet.cheats.training"
@@ -100,10 +100,23 @@ class Copy(ProviderBehaviour):
 
 
 class Withhold(ProviderBehaviour):
-    """Serves nothing to anyone."""
+    """Serves nothing to anyone, and answers no challenge."""
 
     def may_serve(self, cid: Cid) -> bool:
         return False
+
+    def answers(self, view: JobView, record: ReportRecord, now: int) -> bool:
+        return False
+
+
+class LateServe(ProviderBehaviour):
+    """Serves all but its trace, which it shows to nobody until it must, and then on the chain."""
+
+    def may_serve(self, cid: Cid) -> bool:
+        return cid.codec != DAG_CBOR
+
+    def answers(self, view: JobView, record: ReportRecord, now: int) -> bool:
+        return True
 
 
 class NoReveal(ProviderBehaviour):
@@ -125,5 +138,6 @@ BEHAVIOURS: Mapping[str, type[ProviderBehaviour]] = {
     "garbage-nan": GarbageNan,
     "garbage-shapes": GarbageShapes,
     "withhold": Withhold,
+    "late-serve": LateServe,
     "no-reveal": NoReveal,
 }

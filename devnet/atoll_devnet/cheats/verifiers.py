@@ -6,8 +6,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 
-from atoll.protocol.types import Digest, Fault, Finding, Report, SeatIndex, SegmentIndex, bits
+from atoll.protocol.types import (
+    NO_SEGMENT,
+    Digest,
+    Fault,
+    Finding,
+    Report,
+    SeatIndex,
+    SegmentIndex,
+    bits,
+)
 from atoll.protocol.views import JobView
+from atoll.store.cid import Cid
 from atoll_verifier.behaviour import Ballot, VerifierBehaviour, Votes
 
 
@@ -41,6 +51,15 @@ class FalseAccuse(VerifierBehaviour):
         )
 
 
+class FalseChallenge(VerifierBehaviour):
+    """Challenges the trace document of the first audited seat, which it has, and stands by that."""
+
+    def challenge_override(self, view: JobView, lacking: tuple[Report, ...]) -> tuple[Report, ...]:
+        seat = SeatIndex(bits(view.state.audit_set)[0])
+        trace = Digest(Cid.from_bytes(view.reveals[seat].reveal.trace_cid).digest)
+        return (*lacking, Report(seat, NO_SEGMENT, Fault.WITHHELD, trace))
+
+
 class Offline(VerifierBehaviour):
     """Joins, says it is ready, and is never heard of again."""
 
@@ -51,5 +70,6 @@ class Offline(VerifierBehaviour):
 BEHAVIOURS: Mapping[str, type[VerifierBehaviour]] = {
     "rubber-stamp": RubberStamp,
     "false-accuse": FalseAccuse,
+    "false-challenge": FalseChallenge,
     "offline": Offline,
 }

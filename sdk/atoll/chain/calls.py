@@ -105,6 +105,25 @@ class Calls:
             "ballot", job, round_, attempt, tuple(findings), tuple(reports), replay_root
         )
 
+    def challenge(
+        self, job: JobId, round_: RoundIndex, attempt: Attempt, *, report: Report
+    ) -> Call:
+        """A report of WITHHELD: its evidence is the SHA-256 of the block that nobody serves."""
+        where = (report.seat, report.segment, report.evidence)
+        return self.build("challenge", job, round_, attempt, *where)
+
+    def withdraw_challenge(
+        self, job: JobId, round_: RoundIndex, attempt: Attempt, index: int
+    ) -> Call:
+        """Takes the caller's part in a challenge back, while it is unanswered."""
+        return self.build("withdrawChallenge", job, round_, attempt, index)
+
+    def answer_challenge(
+        self, job: JobId, round_: RoundIndex, attempt: Attempt, index: int, block: bytes
+    ) -> Call:
+        """Puts the challenged block on the chain."""
+        return self.build("answerChallenge", job, round_, attempt, index, block)
+
     def vote(
         self,
         job: JobId,

@@ -143,6 +143,25 @@ class ReportSeconded:
 
 
 @dataclass(frozen=True, slots=True)
+class ChallengeWithdrawn:
+    job_id: JobId
+    round: RoundIndex
+    attempt: Attempt
+    index: int
+    verifier: VerifierIndex
+
+
+@dataclass(frozen=True, slots=True)
+class ChallengeAnswered:
+    job_id: JobId
+    round: RoundIndex
+    attempt: Attempt
+    index: int
+    account: Address
+    block: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class ConfirmStarted:
     job_id: JobId
     round: RoundIndex
@@ -437,6 +456,8 @@ ContractEvent = (
     | Balloted
     | Reported
     | ReportSeconded
+    | ChallengeWithdrawn
+    | ChallengeAnswered
     | ConfirmStarted
     | Voted
     | ReportResolved
@@ -488,6 +509,8 @@ EVENT_TYPES: dict[str, type[ContractEvent]] = {
         Balloted,
         Reported,
         ReportSeconded,
+        ChallengeWithdrawn,
+        ChallengeAnswered,
         ConfirmStarted,
         Voted,
         ReportResolved,

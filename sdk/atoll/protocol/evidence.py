@@ -51,11 +51,12 @@ def compute_outcome(
     """The outcome of a report by quorums of the snapshot.
 
     Not being able to fetch agrees with WITHHELD; with other faults it can complete a quorum, and
-    then rejects the seat without calling its work wrong. OUT_OF_TOLERANCE is never confirmed: no
+    then rejects the seat without calling its work wrong. On an answered challenge it says that only
+    the chain had the block, and that the segment is sound. OUT_OF_TOLERANCE is never confirmed: no
     quorum makes a distance between machines a proof.
     """
     agree, cannot = agreeing(report, votes), unable(report, votes)
-    if report.report.fault is Fault.WITHHELD:
+    if report.report.fault is Fault.WITHHELD and not report.is_answered:
         agree = Bitmap(agree | cannot)
 
     def has_quorum(bitmap: int) -> bool:
@@ -64,8 +65,11 @@ def compute_outcome(
     provable = report.report.fault is not Fault.OUT_OF_TOLERANCE
     if provable and has_quorum(agree):
         return Outcome.CONFIRMED
-    if has_quorum(disagreeing(report, votes)):
+    disagree = disagreeing(report, votes)
+    if has_quorum(disagree):
         return Outcome.REFUTED
+    if report.is_answered:
+        return Outcome.ANSWERED if has_quorum(disagree | cannot) else Outcome.UNRESOLVED
     if provable and cannot and has_quorum(agree | cannot):
         return Outcome.UNFETCHABLE
     return Outcome.UNRESOLVED
@@ -74,11 +78,13 @@ def compute_outcome(
 def contradicted_by(view: JobView, report: ReportRecord, outcome: Outcome) -> Bitmap:
     """Verifiers that this outcome shows to be wrong.
 
-    Those who agreed with a refuted report or disagreed with a confirmed one; and where a wrong
-    replay is confirmed, those whose findings vouch for that segment.
+    Those who agreed with a refuted report (its reporter even where it was answered, but not if it
+    took it back) or disagreed with a confirmed one; and where a wrong replay is confirmed, those
+    whose findings vouch for that segment.
     """
     if outcome is Outcome.REFUTED:
-        return agreeing(report, view.votes)
+        reporter = 1 << report.verifier & ~report.withdrawn
+        return Bitmap(agreeing(report, view.votes) | reporter)
     if outcome is not Outcome.CONFIRMED:
         return Bitmap(0)
     wrong = disagreeing(report, view.votes)

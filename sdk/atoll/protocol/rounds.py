@@ -247,8 +247,27 @@ def _replace_report(view: JobView, index: int, **changes: Any) -> tuple[ReportRe
 
 
 def _report_seconded(view: JobView, event: ev.ReportSeconded, block: BlockRef) -> JobView:
-    seconders = view.work.reports[event.index].seconders | 1 << event.verifier
-    return _with(view, {}, reports=_replace_report(view, event.index, seconders=seconders))
+    """It may come from one that had taken its challenge back, the first reporter even."""
+    report, mark = view.work.reports[event.index], 1 << event.verifier
+    seconders, withdrawn = report.seconders | mark, report.withdrawn & ~mark
+    if event.verifier == report.verifier:
+        seconders = report.seconders
+    reports = _replace_report(view, event.index, seconders=seconders, withdrawn=withdrawn)
+    return _with(view, {}, reports=reports)
+
+
+def _challenge_withdrawn(view: JobView, event: ev.ChallengeWithdrawn, block: BlockRef) -> JobView:
+    """Once everyone who raised it took it back, there is nothing left to vote on."""
+    report = view.work.reports[event.index]
+    report = replace(report, withdrawn=Bitmap(report.withdrawn | 1 << event.verifier))
+    outcome = report.outcome if report.reporters else Outcome.WITHDRAWN
+    reports = _replace_report(view, event.index, withdrawn=report.withdrawn, outcome=outcome)
+    return _with(view, {}, reports=reports)
+
+
+def _challenge_answered(view: JobView, event: ev.ChallengeAnswered, block: BlockRef) -> JobView:
+    reports = _replace_report(view, event.index, is_answered=True, answer=event.block)
+    return _with(view, {}, reports=reports)
 
 
 def _confirm_started(view: JobView, event: ev.ConfirmStarted, block: BlockRef) -> JobView:
@@ -331,6 +350,8 @@ def _publish_faults(view: JobView, due_at: int) -> JobView:
         for (offence, index), account in sorted(view.work.faults.items())
     ]
     for report in view.work.reports:
+        if report.outcome is Outcome.WITHDRAWN:
+            continue
         account = report.accused if report.stands else report.reporter
         due.append(DueFault(round_, Offence.REPORT, report.index, account, due_at))
     return replace(view, due_faults=(*view.due_faults, *due))
@@ -364,7 +385,7 @@ def _settled_round(view: JobView, event: ev.RoundSettled, block: BlockRef) -> Se
         seats=view.work.seats,
         reveals=view.work.reveals,
         verifiers={v: member.account for v, member in view.work.verifiers.items()},
-        reports=view.work.reports,
+        reports=tuple(replace(report, answer=b"") for report in view.work.reports),
         tokens=settlement.tokens,
         pay=settlement.pay,
         claims=settlement.claims,
@@ -487,6 +508,8 @@ _HANDLERS: Final[Mapping[type, Handler]] = {
     ev.Balloted: _balloted,
     ev.Reported: _reported,
     ev.ReportSeconded: _report_seconded,
+    ev.ChallengeWithdrawn: _challenge_withdrawn,
+    ev.ChallengeAnswered: _challenge_answered,
     ev.ConfirmStarted: _confirm_started,
     ev.Voted: _voted,
     ev.ReportResolved: _report_resolved,

@@ -78,6 +78,8 @@ class Outcome(IntEnum):
     REFUTED = 2
     UNRESOLVED = 3
     UNFETCHABLE = 4
+    ANSWERED = 5
+    WITHDRAWN = 6
 
 
 class Offence(IntEnum):
@@ -166,6 +168,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
+    """`evidence`: SHA-256 of the missing block for WITHHELD, else what the verifier computed."""
+
     seat: SeatIndex
     segment: SegmentIndex
     fault: Fault

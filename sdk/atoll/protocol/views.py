@@ -44,6 +44,12 @@ _NO_BLOCK = BlockRef(0, ZERO_DIGEST, 0)
 _NOBODY = Address("0x0000000000000000000000000000000000000000")
 BURNED_FAULTS = frozenset({Fault.WRONG_REPLAY, Fault.WRONG_LINK, Fault.MALFORMED})
 """Faults that count as caught: proof that a seat's work was wrong, not only out of reach."""
+ANSWER_SHARE = 4
+"""The last 1/4 of the report window is for answers: a challenge comes before it."""
+SPARE_CHALLENGES = 3
+"""What a verifier may challenge in an attempt, beyond one block for each seat."""
+MAX_ANSWER_BYTES = 65_536
+"""The largest block that the chain takes as an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +139,12 @@ class AttestationRecord:
 
 @dataclass(frozen=True, slots=True)
 class ReportRecord:
-    """A report of the running round; indices count through the round's attempts."""
+    """A report of the running round; indices count through the round's attempts.
+
+    Attributes:
+        withdrawn: of those who raised a challenge, the verifiers that took it back.
+        answer: the challenged block, once it is on the chain; dropped when the round is settled.
+    """
 
     index: int
     attempt: Attempt
@@ -143,13 +154,26 @@ class ReportRecord:
     report: Report
     assigned: bool
     seconders: Bitmap = _NO_BITS
+    withdrawn: Bitmap = _NO_BITS
+    is_answered: bool = False
+    answer: bytes = b""
     outcome: Outcome = Outcome.OPEN
     annulled: bool = False
 
     @property
     def reporters(self) -> Bitmap:
-        """Verifiers that reported or seconded it: they agree without voting."""
-        return Bitmap(self.seconders | 1 << self.verifier)
+        """Verifiers that reported or seconded it: they agree without voting.
+
+        None once a challenge is answered: then all vote alike.
+        """
+        standing = (self.seconders | 1 << self.verifier) & ~self.withdrawn
+        return _NO_BITS if self.is_answered else Bitmap(standing)
+
+    @property
+    def awaits_answer(self) -> bool:
+        """True iff it is a challenge that is neither answered nor taken back."""
+        is_open = not self.is_answered and self.outcome is Outcome.OPEN
+        return is_open and self.report.fault is Fault.WITHHELD
 
     @property
     def stands(self) -> bool:
@@ -367,7 +391,16 @@ class JobView:
     @property
     def attempt_reports(self) -> tuple[ReportRecord, ...]:
         """The reports of this attempt, which its CONFIRM decides."""
-        return tuple(item for item in self.work.reports if item.attempt == self.state.attempt)
+        return tuple(
+            item
+            for item in self.work.reports
+            if item.attempt == self.state.attempt and item.outcome is not Outcome.WITHDRAWN
+        )
+
+    @property
+    def challenge_until(self) -> int:
+        """Unix seconds before which a block may be challenged in the running audit."""
+        return self.state.deadline - self.require_terms().report_seconds // ANSWER_SHARE
 
     @property
     def cut_hash(self) -> Digest:

@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from atoll.database import Database
 from atoll.errors import ProtocolError
@@ -40,9 +40,13 @@ class Fact:
     """Base of everything a finished command leaves behind; subclasses are frozen dataclasses.
 
     A fact is found again by `key`: a second fact of the same key replaces the first.
+
+    Attributes:
+        unblocks: whether it brings data, so that what lacked some is tried again at once.
     """
 
     __slots__ = ()
+    unblocks: ClassVar[bool] = False
 
     @property
     def key(self) -> str:

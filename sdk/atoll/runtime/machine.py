@@ -86,7 +86,9 @@ class Failed:
     key: str
     error: str
     not_found: bool = False
-    """Nobody had the data: what a report of withheld data rests on."""
+    """Nobody had the data: what a challenge rests on."""
+    missing: bytes = b""
+    """SHA-256 of the block that nobody had, where it is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,7 @@ class Hold:
     until_block: int
     failures: int
     not_found: bool = False
+    missing: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -148,6 +151,10 @@ class State(Generic[S]):
     def is_missing(self, key: str) -> bool:
         """Whether the last try of a command found that nobody had the data."""
         return key in self.holds and self.holds[key].not_found
+
+    def missing_block(self, key: str) -> bytes:
+        """SHA-256 of the block that the last try of a command lacked; empty where none is known."""
+        return self.holds[key].missing if key in self.holds else b""
 
 
 Decide = Callable[[State[S]], list[Decision]]
@@ -184,13 +191,17 @@ def _take_in(state: State[S], event: Event) -> State[S]:
             return replace(state, draining=True)
         case Finished(key, facts, block):
             holds = {k: h for k, h in state.holds.items() if k != key}
+            if any(fact.unblocks for fact in facts):
+                holds = {
+                    k: replace(h, until_time=0) if h.not_found else h for k, h in holds.items()
+                }
             if block:
                 holds[key] = Hold(until_time=0, until_block=block, failures=0)
             state = replace(state, facts=state.facts.plus(*facts), holds=holds)
-        case Failed(key, _, not_found):
+        case Failed(key, _, not_found, missing):
             failures = state.holds[key].failures + 1 if key in state.holds else 1
             pause = min(FIRST_RETRY_SECONDS << min(failures - 1, 8), LONGEST_RETRY_SECONDS)
-            hold = Hold(state.now + pause, 0, failures, not_found)
+            hold = Hold(state.now + pause, 0, failures, not_found, missing)
             state = replace(state, holds={**state.holds, key: hold})
     return replace(state, in_flight={k: c for k, c in state.in_flight.items() if k != key})
 

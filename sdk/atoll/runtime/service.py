@@ -171,7 +171,7 @@ class Service(Generic[S]):
         except asyncio.CancelledError:
             raise
         except NotFound as error:
-            event = Failed(command.key, str(error), not_found=True)
+            event = Failed(command.key, str(error), not_found=True, missing=error.digest)
             log.info("not found", job=job, command=command.key, cause=str(error))
         except AtollError as error:
             event = Failed(command.key, str(error))

@@ -103,6 +103,7 @@ class Downloader:
         raise NotFound(
             f"no gateway delivered {cid} ({told or 'none is known'})",
             next_step="check that a gateway which holds it is running and reachable",
+            digest=cid.digest,
         )
 
     async def car(

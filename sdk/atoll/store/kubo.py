@@ -94,7 +94,8 @@ class KuboRemote:
         try:
             block = bytes(await self._call(lambda client: client.block.get(str(cid))))
         except NotFound as error:
-            raise NotFound(f"the Kubo daemon at {self._api} has no {cid}") from error
+            message = f"the Kubo daemon at {self._api} has no {cid}"
+            raise NotFound(message, digest=cid.digest) from error
         if len(block) > MAX_BLOCK_BYTES:
             raise TooLarge(f"the Kubo daemon at {self._api} sent {len(block)} bytes as {cid}")
         if not cid.matches(block):

@@ -321,7 +321,7 @@ class LocalStore:
             )
 
     def _not_here(self, cid: Cid) -> NotFound:
-        return NotFound(f"{cid} is not in {self.root}")
+        return NotFound(f"{cid} is not in {self.root}", digest=cid.digest)
 
     def _make_room(self, size: int) -> None:
         """Counts `size` bytes against the quota, collecting when it is reached.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import astuple, dataclass, field, replace
+from hashlib import sha256
 from typing import Any
 
 from eth_utils.address import to_checksum_address
@@ -30,6 +31,7 @@ from atoll.protocol.types import (
     JobId,
     JobStatus,
     Offence,
+    Outcome,
     Phase,
     Report,
     Reveal,
@@ -44,7 +46,7 @@ JOB = JobId(1)
 PROVIDERS = [address(f"random provider {i}") for i in range(7)]
 VERIFIERS = [address(f"random verifier {i}") for i in range(6)]
 SUBMITTER = address("random submitter")
-REPORTS = 3
+BLOCKS = [f"block {i}".encode() for i in range(4)]
 MANIFEST = make_manifest(
     members=Members(seats=5, min_providers=2, min_verifiers=2, max_verifiers=5, attempts=3),
     money=Money(provider_bond=2 * ETHER, verifier_bond=2 * ETHER, report_bond=ETHER),
@@ -59,7 +61,7 @@ class RandomJob:
 
     Attributes:
         now: timestamp of the next block, unix seconds.
-        seen: names of the events that occurred.
+        outcomes: what reports came to.
         tick: numbers reveals, so that no two are alike.
         compared: the phase in which everything was compared last.
     """
@@ -70,7 +72,7 @@ class RandomJob:
     owner: Address
     now: int = 0
     tick: int = 0
-    seen: set[str] = field(default_factory=set)
+    outcomes: set[Outcome] = field(default_factory=set)
     compared: Phase = Phase.WAITING
     reveals: dict[int, Reveal] = field(default_factory=dict)
     view: JobView = field(init=False)
@@ -101,8 +103,8 @@ class RandomJob:
         for log in receipt["logs"]:
             event = decode_log(raw_log(log))
             if event is not None:
-                self.seen.add(type(event).__name__)
                 self.view = apply(self.view, event, block)
+        self.outcomes.update(report.outcome for report in self.view.reports)
         if receipt["logs"] and self.view.terms is not None:
             await self.compare()
         return bool(receipt["status"] == "0x1")
@@ -274,18 +276,38 @@ class RandomJob:
         found = []
         for seat in map(SeatIndex, bits(audit_set)):
             if self.chance(likely):
-                fault = self.rng.choice([Fault.WITHHELD, Fault.WRONG_REPLAY, Fault.WRONG_REPLAY,
-                                         Fault.WRONG_LINK, Fault.MALFORMED,
-                                         Fault.OUT_OF_TOLERANCE])  # fmt: skip
+                fault = self.rng.choice([Fault.WRONG_REPLAY, Fault.WRONG_REPLAY, Fault.WRONG_LINK,
+                                         Fault.MALFORMED, Fault.OUT_OF_TOLERANCE])  # fmt: skip
                 segment = SegmentIndex(self.rng.randint(0, 1))
                 found.append(Report(seat, segment, fault, digest(self.tick)))
         return tuple(found)
 
+    async def challenge(self, account: Address) -> None:
+        """Some block is challenged; challenges are answered, taken back, or left to the vote."""
+        state = self.view.state
+        slot, number = (JOB, state.round, state.attempt), self.rng.randint(0, 3)
+        seat, segment = self.rng.choice(bits(state.audit_set)), self.rng.randint(0, 1)
+        missing = sha256(BLOCKS[number]).digest()
+        await self.send(account, "challenge", *slot, seat, segment, missing)
+        for record in self.view.attempt_reports:
+            if not record.awaits_answer or self.view.state.phase is not Phase.REPORT:
+                continue
+            if self.chance(0.2):
+                assert not await self.send(account, "answerChallenge", *slot, record.index, b"")
+                block = next(b for b in BLOCKS if sha256(b).digest() == record.report.evidence)
+                assert await self.send(account, "answerChallenge", *slot, record.index, block)
+            elif self.chance(0.3):
+                takes = self.rng.choice(list(self.view.snapshot.values())).account
+                await self.send(takes, "withdrawChallenge", *slot, record.index)
+
     async def report(self) -> None:
         state = self.view.state
+        challenging = self.rng.choice([0.0, 0.0, 0.4, 0.8])
         honest, accusing = self.rng.choice([1.0, 1.0, 1.0, 0.7]), self.rng.choice([0.0, 0.1, 0.8])
         for _ in range(2):
             for account in [member.account for member in self.view.snapshot.values()]:
+                if self.chance(challenging):
+                    await self.challenge(account)
                 if self.view.state.phase is not Phase.REPORT:
                     return
                 if self.chance(honest):

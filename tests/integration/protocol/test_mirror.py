@@ -13,15 +13,16 @@ from tests.integration.protocol.random_job import RandomJob, is_over
 
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deploy import deploy
-from atoll.protocol.types import Address
+from atoll.protocol.types import Address, Outcome
 
+EVERY_OUTCOME = 4
 SEEDS = {
-    3: "done",
-    6: "diverged",
-    7: "out of attempts",
-    11: "circuit broken",
-    18: "cancelled while it waits",
-    22: "cancelled",
+    16: "done",
+    21: "diverged",
+    EVERY_OUTCOME: "out of attempts",
+    2: "cancelled while it waits",
+    9: "cancelled after a broken circuit",
+    20: "expired with a broken circuit",
 }
 """What each seed leads to, as far as its choices decide."""
 STEPS = 80
@@ -55,3 +56,5 @@ async def test_a_job_at_random_is_mirrored(anvil: Anvil, chain: AtollChain, seed
     if not is_over(job.view):
         pytest.fail(f"seed {seed}: still {job.view.state.phase.name} after {STEPS} steps")
     await job.wind_up()
+    if seed == EVERY_OUTCOME:
+        assert job.outcomes == set(Outcome)

@@ -9,7 +9,7 @@ from tests.unit.protocol.factories import DOMAIN, JOB, JOBS, ScriptedJob, make_m
 from atoll.protocol.rounds import apply
 from atoll.protocol.terms import is_quorum
 from atoll.protocol.types import Fault, JobStatus, Outcome, Phase, bits
-from atoll.protocol.views import JobView
+from atoll.protocol.views import JobView, ReportRecord
 
 MANIFEST = make_manifest()
 TERMS = MANIFEST.terms
@@ -60,11 +60,25 @@ def audit(job: ScriptedJob, data: st.DataObject) -> None:
                 job.report(v, seat, key[2], key[1])
             elif not known[key].reporters >> v & 1:
                 job.second(v, known[key].index)
+    for report in job.view.attempt_reports:
+        treat_challenge(job, data, report)
     if job.view.attempt_reports:
         job.confirm()
         for v in chosen(job, data, job.view.state.verifiers):
             vote(job, data, v)
     job.resolve()
+
+
+def treat_challenge(job: ScriptedJob, data: st.DataObject, report: ReportRecord) -> None:
+    """Some challenges are answered, some taken back, by some or all of those who raised them."""
+    how = data.draw(st.sampled_from(["answer", "withdraw", "leave"]))
+    if not report.awaits_answer or how == "leave":
+        return
+    if how == "answer":
+        job.answer(report.index, b"block")
+        return
+    for v in chosen(job, data, report.reporters):
+        job.withdraw(v, report.index)
 
 
 def vote(job: ScriptedJob, data: st.DataObject, verifier: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from hashlib import sha256
 
 import pytest
 from tests.unit.protocol.factories import (
@@ -39,13 +40,14 @@ from atoll.runtime.machine import (
     ViewChanged,
 )
 from atoll_node.behaviour import ProviderBehaviour
-from atoll_node.commands import DoTrain, SendCommit, SendReveal
-from atoll_node.facts import Trained
+from atoll_node.commands import DoTrain, SendAnswer, SendCommit, SendReveal
+from atoll_node.facts import Trained, Unanswerable
 from atoll_node.machine import ProviderSetup, ProviderState, commit_guard, step
 
 MANIFEST = make_manifest()
 ME, SEAT = address("provider 0"), SeatIndex(0)
 URL = "http://127.0.0.1:4001"
+BLOCK = b"a block that somebody cannot fetch"
 INITIAL = digest("initial state")
 MATERIAL = (SpecReady(MANIFEST.to_bytes()), DataReady(cid("data")))
 
@@ -294,6 +296,47 @@ def test_a_round_that_was_voided_stops_the_training() -> None:
     job.void("NoCommits")
     _, commands = step(state, ViewChanged(job.view, job.number))
     assert Cancel(task.key) in commands
+
+
+# --- challenges ---
+
+
+def challenged(job: ScriptedJob) -> int:
+    """Verifier 1 cannot fetch a block of ours, which nobody else has looked for yet."""
+    job.until_audit()
+    return job.challenge(1, SEAT, BLOCK)
+
+
+def test_a_challenged_block_is_put_on_the_chain_from_half_time_on() -> None:
+    job = seated_job()
+    job.open()
+    index = challenged(job)
+    state, commands = given(provider(job, opening()), job)
+    assert commands == []
+    job.now = job.view.half_time
+    _, commands = given(state, job)
+    answer = SendAnswer(job.view.slot, index, Digest(sha256(BLOCK).digest()))
+    assert commands == [answer]
+
+
+@pytest.mark.parametrize("how", ["answered", "withdrawn", "late", "impossible", "another seat"])
+def test_what_needs_no_answer_or_can_get_none_gets_none(how: str) -> None:
+    job = seated_job()
+    job.open()
+    index = challenged(job)
+    facts = []
+    if how == "answered":
+        job.answer(index, BLOCK)
+    elif how == "withdrawn":
+        job.withdraw(1, index)
+    elif how == "impossible":
+        facts = [Unanswerable(Digest(sha256(BLOCK).digest()), "too large")]
+    elif how == "another seat":
+        job.withdraw(1, index)
+        job.challenge(1, 2, BLOCK)
+    job.now = job.view.state.deadline if how == "late" else job.view.half_time
+    _, commands = given(provider(job, opening(), *facts), job)
+    assert not [command for command in commands if isinstance(command, SendAnswer)]
 
 
 # --- departures ---

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from hashlib import sha256
 
 from eth_utils.address import to_checksum_address
 
@@ -275,6 +276,21 @@ class ScriptedJob:
         report = Report(SeatIndex(seat), SegmentIndex(segment), fault, digest("evidence"))
         self.emit(ev.Reported(*self.here, index, VerifierIndex(verifier), report, True))
         return index
+
+    def challenge(self, verifier: int, seat: int, block: bytes, segment: int = 0) -> int:
+        """Verifier and block; the first challenge of a block, which nobody has raised yet."""
+        index = len(self.view.reports)
+        missing = Digest(sha256(block).digest())
+        report = Report(SeatIndex(seat), SegmentIndex(segment), Fault.WITHHELD, missing)
+        self.emit(ev.Reported(*self.here, index, VerifierIndex(verifier), report, True))
+        return index
+
+    def withdraw(self, verifier: int, index: int) -> None:
+        self.emit(ev.ChallengeWithdrawn(*self.here, index, VerifierIndex(verifier)))
+
+    def answer(self, index: int, block: bytes) -> None:
+        accused = self.view.reports[index].accused
+        self.emit(ev.ChallengeAnswered(*self.here, index, accused, block))
 
     def second(self, verifier: int, index: int) -> None:
         self.emit(ev.ReportSeconded(*self.here, index, VerifierIndex(verifier)))

@@ -376,6 +376,87 @@ def test_a_quorum_refutes_that_work_is_out_of_tolerance() -> None:
     assert job.view.state.accepted == seats(0, 1, 2, 3)
 
 
+def challenged(*votes: str) -> ScriptedJob:
+    """Verifier 2's challenge of seat 2 was answered; then the verifiers voted so."""
+    job = auditing()
+    ballots(job)
+    index = job.challenge(2, 2, b"block")
+    job.answer(index, b"block")
+    assert job.view.reports[index].reporters == 0
+    job.confirm()
+    for verifier, said in enumerate(votes):
+        job.vote(verifier, **{said: 1 << index})
+    job.resolve()
+    return job
+
+
+@pytest.mark.parametrize(
+    ("votes", "outcome", "rejected", "dutiful"),
+    [
+        (("disagree", "disagree", "agree"), Outcome.REFUTED, (), (0, 1)),
+        (("disagree", "cannot", "cannot"), Outcome.ANSWERED, (), (0, 1, 2)),
+        (("cannot", "cannot", "cannot"), Outcome.ANSWERED, (), (0, 1, 2)),
+        (("agree", "disagree", "agree"), Outcome.CONFIRMED, (2,), (0, 2)),
+    ],
+)
+def test_an_answer_leaves_the_challenge_to_the_vote(
+    votes: tuple[str, ...], outcome: Outcome, rejected: tuple[int, ...], dutiful: tuple[int, ...]
+) -> None:
+    job = challenged(*votes)
+    assert job.view.reports[0].outcome is outcome
+    assert job.view.state.rejected == seats(*rejected)
+    assert job.view.state.dutiful == seats(*dutiful)
+    assert job.view.state.accepted == seats(0, 1, 2, 3) & ~seats(*rejected)
+
+
+def test_an_answered_challenge_without_a_quorum_is_audited_again() -> None:
+    job = challenged("disagree", "agree")
+    assert job.view.reports[0].outcome is Outcome.UNRESOLVED
+    assert (job.view.state.phase, job.view.state.audit_set) == (Phase.DRAW, seats(2))
+
+
+def test_a_challenge_that_all_took_back_is_nothing_to_vote_on() -> None:
+    job = auditing()
+    index = job.challenge(2, 2, b"block")
+    job.second(1, index)
+    job.withdraw(2, index)
+    assert job.view.reports[index].reporters == 1 << 1
+    job.second(2, index)
+    assert job.view.reports[index].reporters == 1 << 1 | 1 << 2
+    job.withdraw(1, index)
+    job.withdraw(2, index)
+    assert job.view.reports[index].outcome is Outcome.WITHDRAWN
+    assert job.view.attempt_reports == ()
+    ballots(job)
+    job.resolve()
+    assert job.view.state.dutiful == seats(0, 1, 2)
+    job.attest()
+    job.settle()
+    assert not [fault for fault in job.view.due_faults if fault.offence is Offence.REPORT]
+
+
+def test_who_took_a_refuted_challenge_back_was_not_wrong() -> None:
+    job = auditing()
+    ballots(job)
+    index = job.challenge(2, 2, b"block")
+    job.second(1, index)
+    job.withdraw(2, index)
+    job.confirm()
+    job.vote(0, disagree=1 << index)
+    job.vote(2, disagree=1 << index)
+    job.resolve()
+    assert job.view.reports[index].outcome is Outcome.REFUTED
+    assert job.view.state.dutiful == seats(0, 2)
+
+
+def test_settled_rounds_do_not_keep_the_answers() -> None:
+    job = challenged("disagree", "disagree", "disagree")
+    assert job.view.reports[0].answer == b"block"
+    job.attest()
+    job.settle()
+    assert job.view.settled[0].reports[0].answer == b""
+
+
 def test_an_undecided_report_leaves_its_seat_unresolved_and_audits_it_again() -> None:
     job = auditing()
     ballots(job)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -19,15 +20,22 @@ from tests.unit.protocol.factories import (
 )
 
 from atoll.errors import NotFound, TooLarge
-from atoll.protocol.types import ZERO_DIGEST
+from atoll.protocol.types import ZERO_DIGEST, Digest
 from atoll.runtime.context import Context
 from atoll.runtime.journal import AlreadySigned, Journal
-from atoll.store.cid import DAG_CBOR, Cid
+from atoll.store.cid import DAG_CBOR, DAG_PB, Cid
 from atoll.store.errors import MalformedDag
 from atoll.store.local import LocalStore
-from atoll_verifier.commands import DoCheck, DoLink, DoReplay, DoSign, SeatWork
+from atoll_verifier.commands import DoCheck, DoLink, DoReplay, DoSign, DoTake, SeatWork
 from atoll_verifier.effects import VerifierEffects
-from atoll_verifier.facts import KINDS, BallotSigned, LinkChecked, SeatChecked, SegmentReplayed
+from atoll_verifier.facts import (
+    KINDS,
+    BallotSigned,
+    BlockTaken,
+    LinkChecked,
+    SeatChecked,
+    SegmentReplayed,
+)
 from atoll_verifier.outcomes import ReplayOutcome
 
 MANIFEST = make_manifest()
@@ -134,6 +142,15 @@ async def test_the_update_of_a_diverged_seat_is_not_asked_for(context: Any) -> N
     await effects(context).run(VIEW, DoCheck(diverged))
     asked = [cid.to_bytes() for cid, _ in context.fetcher.asked]
     assert asked == [diverged.reveal.trace_cid]
+
+
+async def test_an_answer_is_stored_and_it_is_known_who_needed_it(context: Any) -> None:
+    block = b"a node of a state"
+    take = DoTake(Digest(sha256(block).digest()), block)
+    for was_here in (False, True):
+        (taken,) = (await effects(context).run(VIEW, take)).facts
+        assert taken == BlockTaken(take.digest, was_here)
+    assert context.store.get_block(Cid(DAG_PB, take.digest)) == block
 
 
 async def test_another_ballot_for_the_same_audit_is_never_signed(context: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from hashlib import sha256
 
 import pytest
 from tests.unit.protocol.factories import (
@@ -24,6 +25,7 @@ from atoll.protocol.settlement import build_verdict
 from atoll.protocol.types import (
     NO_SEGMENT,
     ZERO_DIGEST,
+    Digest,
     Fault,
     Finding,
     Report,
@@ -34,7 +36,7 @@ from atoll.protocol.types import (
     bits,
     to_bitmap,
 )
-from atoll.protocol.views import JobView
+from atoll.protocol.views import SPARE_CHALLENGES, JobView
 from atoll.runtime.commands import DoPrepareOpening, SendJoin, SendPoke
 from atoll.runtime.facts import DataReady, OpeningReady, SpecReady
 from atoll.runtime.journal import Fact
@@ -56,14 +58,18 @@ from atoll_verifier.commands import (
     DoReplay,
     DoScore,
     DoSign,
+    DoTake,
     SendAttest,
     SendBallot,
+    SendChallenge,
     SendReady,
     SendSettle,
     SendVote,
+    SendWithdraw,
 )
 from atoll_verifier.facts import (
     BallotSigned,
+    BlockTaken,
     LinkChecked,
     RoundMerged,
     RoundScored,
@@ -77,6 +83,8 @@ from atoll_verifier.machine import step
 
 MANIFEST = make_manifest()
 ME, INDEX = address("verifier 0"), VerifierIndex(0)
+BLOCK = b"a block that nobody serves"
+MISSING = Digest(sha256(BLOCK).digest())
 URL = "http://127.0.0.1:4101"
 MATERIAL = (
     SpecReady(MANIFEST.to_bytes()),
@@ -116,13 +124,18 @@ class Looker:
 
     `wrong` holds keys' prefixes; whatever starts with one of them is found to be at fault, and
     whatever starts with one of `absent` is not found at all. With an `excess` replays at fault lie
-    that far away instead.
+    that far away instead. `has_blocks` says whether what is taken from the chain was here already.
     """
 
     def __init__(
-        self, wrong: Iterable[str] = (), absent: Iterable[str] = (), excess: float = 0.0
+        self,
+        wrong: Iterable[str] = (),
+        absent: Iterable[str] = (),
+        excess: float = 0.0,
+        has_blocks: bool = False,
     ) -> None:
-        self.wrong, self.absent, self.excess = tuple(wrong), tuple(absent), excess
+        self.wrong, self.absent = tuple(wrong), tuple(absent)
+        self.excess, self.has_blocks = excess, has_blocks
         self.done: list[Command] = []
 
     def run(self, state: VerifierState, commands: list[Command]) -> VerifierState:
@@ -132,7 +145,8 @@ class Looker:
             command = queue.pop(0)
             self.done.append(command)
             if command.key.startswith(self.absent) and self.absent:
-                state, more = step(state, Failed(command.key, "nobody", not_found=True))
+                failed = Failed(command.key, "nobody", not_found=True, missing=MISSING)
+                state, more = step(state, failed)
                 queue += more
                 continue
             fact = self._result(command)
@@ -161,6 +175,8 @@ class Looker:
                 return RoundScored(command.what, ())
             case DoMerge():
                 return RoundMerged(command.what, cid("merged"), digest("merged"))
+            case DoTake(missing):
+                return BlockTaken(missing, self.has_blocks)
             case DoSign(signed):
                 return signed
         return None
@@ -183,6 +199,11 @@ def duties(job: ScriptedJob, index: int = INDEX) -> dict[SeatIndex, SeatDuty]:
 def my_seat(job: ScriptedJob) -> SeatIndex:
     """A seat that we are assigned to."""
     return next(iter(duties(job)))
+
+
+def job_name(job: ScriptedJob, seat: SeatIndex) -> str:
+    """What the journal calls a seat's work."""
+    return seat_work(job.view.train_slot, seat, job.view.reveals[seat])
 
 
 def sent(state: VerifierState, kind: type) -> list[Command]:
@@ -282,20 +303,105 @@ def test_a_broken_link_is_reported() -> None:
     assert (report.seat, report.fault) == (seat, Fault.WRONG_LINK)
 
 
+def at(state: VerifierState, job: ScriptedJob, share: float, looker: Looker) -> VerifierState:
+    """The state when this share of the report window is over, and what it started is done."""
+    window = MANIFEST.terms.report_seconds
+    job.now = job.view.state.deadline - window + int(window * share)
+    state, commands = given(state, job)
+    return looker.run(state, commands)
+
+
 @pytest.mark.parametrize("part", ["check", "replay", "link"])
-def test_missing_data_is_waited_for_and_then_reported(part: str) -> None:
+def test_missing_data_is_asked_for_again_and_then_challenged(part: str) -> None:
     job = auditing()
     seat = next(s for s, duty in duties(job).items() if duty.link)
     looker = Looker(absent=[f"{part}:0:0:{seat}:"])
-    state = looked(job, looker)
-    assert sent(state, SendBallot) == []
-    job.now = job.view.state.deadline - MANIFEST.terms.report_seconds // 5
-    state, commands = step(state, HeadAdvanced(Head(job.number, job.now)))
-    state = Looker(absent=looker.absent).run(state, commands)
-    (ballot,) = sent(state, SendBallot)
+    state = at(looked(job, looker), job, 0.2, looker)
+    assert not sent(state, SendChallenge)
+    state = at(state, job, 0.3, looker)
+    (challenge,) = sent(state, SendChallenge)
+    assert isinstance(challenge, SendChallenge)
+    report = challenge.report
+    assert (report.seat, report.fault, report.evidence) == (seat, Fault.WITHHELD, MISSING)
+    assert (report.segment == NO_SEGMENT) == (part == "check")
+    assert not sent(state, SendBallot)
+    (ballot,) = sent(at(state, job, 0.8, looker), SendBallot)
     assert isinstance(ballot, SendBallot)
-    (report,) = ballot.reports
-    assert (report.seat, report.fault) == (seat, Fault.WITHHELD)
+    assert ballot.reports == ()
+
+
+def test_nothing_is_challenged_when_too_little_time_is_left_to_answer() -> None:
+    job = auditing()
+    looker = Looker(absent=[f"check:0:0:{my_seat(job)}:"])
+    state = looked(job, looker)
+    assert not sent(at(state, job, 0.75, looker), SendChallenge)
+
+
+def test_a_challenge_is_raised_once_and_taken_back_when_the_block_is_served() -> None:
+    job = auditing()
+    seat = my_seat(job)
+    looker = Looker(absent=[f"check:0:0:{seat}:"])
+    index = job.challenge(INDEX, seat, BLOCK, NO_SEGMENT)
+    state = at(looked(job, looker), job, 0.3, looker)
+    assert not sent(state, SendChallenge)
+    assert not sent(state, SendWithdraw)
+    (withdrawal,) = sent(at(state, job, 0.5, Looker()), SendWithdraw)
+    assert isinstance(withdrawal, SendWithdraw)
+    assert withdrawal.index == index
+
+
+def test_a_block_that_someone_else_challenges_is_challenged_too() -> None:
+    job = auditing()
+    seat = my_seat(job)
+    job.challenge(1, seat, BLOCK, NO_SEGMENT)
+    looker = Looker(absent=[f"check:0:0:{seat}:"])
+    assert sent(at(looked(job, looker), job, 0.3, looker), SendChallenge)
+
+
+def test_an_answer_is_taken_from_the_chain_and_the_audit_goes_on() -> None:
+    job = auditing()
+    seat = my_seat(job)
+    absent = Looker(absent=[f"check:0:0:{seat}:"])
+    index = job.challenge(INDEX, seat, BLOCK, NO_SEGMENT)
+    state = at(looked(job, absent), job, 0.5, absent)
+    job.answer(index, BLOCK)
+    state, commands = given(state, job)
+    (take,) = commands
+    assert isinstance(take, DoTake)
+    assert (take.digest, take.block) == (MISSING, BLOCK)
+    state = Looker().run(state, commands)  # no second passes: what was missing is tried at once
+    assert sent(state, SendBallot)
+    assert not sent(state, SendWithdraw)
+
+
+def test_the_next_missing_block_is_another_challenge() -> None:
+    job = auditing()
+    seat = my_seat(job)
+    job.answer(job.challenge(INDEX, seat, b"the first", NO_SEGMENT), b"the first")
+    looker = Looker(absent=[f"check:0:0:{seat}:"])
+    (challenge,) = sent(at(looked(job, looker), job, 0.5, looker), SendChallenge)
+    assert isinstance(challenge, SendChallenge)
+    assert challenge.report.evidence == MISSING
+
+
+def test_no_more_is_challenged_than_the_contract_takes() -> None:
+    job = auditing()
+    seat = my_seat(job)
+    for i in range(MANIFEST.terms.seats + SPARE_CHALLENGES):
+        job.challenge(INDEX, seat, bytes([i]), NO_SEGMENT)
+    looker = Looker(absent=[f"check:0:0:{seat}:"])
+    assert not sent(at(looked(job, looker), job, 0.5, looker), SendChallenge)
+
+
+def test_what_others_challenge_is_looked_at_once_our_own_work_is_done() -> None:
+    job = auditing()
+    theirs = next(SeatIndex(s) for s in job.view.reveals if s not in duties(job))
+    job.challenge(1, theirs, BLOCK, segment=1)
+    looker = Looker()
+    state = looked(job, looker)
+    keys = [command.key for command in looker.of(DoReplay)]
+    assert f"replay:{job_name(job, theirs)}:1" in keys
+    assert not sent(state, SendChallenge)
 
 
 def test_data_that_comes_late_is_not_reported() -> None:
@@ -393,6 +499,9 @@ def confirming(fault: Fault = Fault.WRONG_REPLAY, segment: int = 2) -> tuple[Scr
         (Fault.MALFORMED, NO_SEGMENT, "", False),
         (Fault.WITHHELD, NO_SEGMENT, "", False),
         (Fault.WITHHELD, 2, "", False),
+        (Fault.WITHHELD, 2, "replay:0:0:3:", True),
+        (Fault.WITHHELD, 7, "link:0:0:3:", True),
+        (Fault.WITHHELD, NO_SEGMENT, "check:0:0:3:", True),
         (Fault.WITHHELD, 7, "", False),
     ],
 )
@@ -429,6 +538,39 @@ def test_what_cannot_be_fetched_is_said_when_the_window_ends(
     (vote,) = sent(state, SendVote)
     assert isinstance(vote, SendVote)
     assert (vote.agree, vote.disagree, vote.cannot_fetch) == (0, 0, 1 << index)
+
+
+def answered() -> tuple[ScriptedJob, int]:
+    """A job in which our challenge of seat 3 was answered on the chain."""
+    job = auditing()
+    for v in range(3):
+        job.ballot(v, (0, 1, 2))
+    index = job.challenge(INDEX, 3, BLOCK, segment=2)
+    job.answer(index, BLOCK)
+    job.confirm()
+    return job, index
+
+
+@pytest.mark.parametrize("has_blocks", [True, False])
+def test_an_answered_challenge_was_false_if_the_block_was_here(has_blocks: bool) -> None:
+    job, index = answered()
+    (vote,) = sent(looked(job, Looker(has_blocks=has_blocks)), SendVote)
+    assert isinstance(vote, SendVote)
+    expected = (0, 1 << index, 0) if has_blocks else (0, 0, 1 << index)
+    assert (vote.agree, vote.disagree, vote.cannot_fetch) == expected
+
+
+@pytest.mark.parametrize("wrong", [True, False])
+def test_an_answer_saves_nobody_whose_segment_is_wrong_or_still_out_of_reach(wrong: bool) -> None:
+    job, index = answered()
+    segment = ["replay:0:0:3:"]
+    looker = Looker(wrong=segment) if wrong else Looker(absent=segment)
+    state = looked(job, looker)
+    job.now = job.view.state.deadline - MANIFEST.terms.confirm_seconds // 5
+    state, commands = step(state, HeadAdvanced(Head(job.number, job.now)))
+    (vote,) = sent(looker.run(state, commands), SendVote)
+    assert isinstance(vote, SendVote)
+    assert (vote.agree, vote.disagree, vote.cannot_fetch) == (1 << index, 0, 0)
 
 
 def test_the_reporter_does_not_vote_on_its_own_report() -> None:
