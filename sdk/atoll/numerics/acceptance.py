@@ -10,7 +10,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from atoll.numerics.kernels import AdamFactors, Grid, Kernels, Scores
+from atoll.numerics.gemm import ROUTES
+from atoll.numerics.kernels import AdamFactors, Engine, Grid, Kernels, Scores
+from atoll.numerics.muon import orthogonalise
 from atoll.numerics.philox import Mask
 
 KINDS = ("normal", "huge", "tiny", "subnormal", "constant", "one hot", "mixed scales", "zero")
@@ -84,6 +86,9 @@ def _linear_results(
     yield "rescale", (k.rescale(sums[0], step, column),)
     yield "rescale_split", (k.rescale_split((sums[0], sums[1], sums[2]), step, column),)
     yield "square_sum", k.square_sum(x)
+    # One product of the same sums with every implementation: the kernels around it are compared.
+    engine = Engine(ROUTES["fp64"], k, torch.matmul)
+    yield "gram, quintic or advance", (orthogonalise(engine, x),)
 
 
 def _pointwise_results(

@@ -246,6 +246,29 @@ class CompiledKernels:
         self._call("momentum", m, g, c_float(keep), c_float(take), m.numel(), out)
         return out
 
+    def gram(self, sums_SS: Tensor, step_S1: Tensor) -> tuple[Tensor, Tensor]:
+        sums, step = _plain(sums_SS, torch.int32), _plain(step_S1)
+        rows = sums.shape[0]
+        diagonal, rest = _slot(rows), _slot(rows, rows)
+        self._call("gram", sums, step, rows, diagonal, rest)
+        return diagonal, rest
+
+    def quintic(
+        self, diagonal_S: Tensor, rest_SS: Tensor, square: tuple[Tensor, Tensor], x_step_S1: Tensor
+    ) -> tuple[Tensor, Grid]:
+        sums, steps = _plain(square[0], torch.int32), (_plain(square[1]), _plain(x_step_S1))
+        inputs, rows = (_plain(diagonal_S), _plain(rest_SS), sums), rest_SS.shape[0]
+        along, across = _slot(rows), Grid(_slot(rows, rows, dtype=torch.int8), _slot(rows, 1))
+        self._call("quintic", *inputs, *steps, rows, _slot(rows), along, across.high, across.step)
+        return along, across
+
+    def advance(self, x_SL: Tensor, along_S: Tensor, sums_SL: Tensor, step_S1: Tensor) -> Tensor:
+        x, along, step = _plain(x_SL), _plain(along_S), _plain(step_S1)
+        rows, width = x.shape
+        out = _slot(rows, width)
+        self._call("advance", x, along, _plain(sums_SL, torch.int32), step, rows, width, out)
+        return out
+
     def adamw(
         self, p: Tensor, m: Tensor, v: Tensor, g: Tensor, factors: AdamFactors
     ) -> tuple[Tensor, Tensor, Tensor]:

@@ -470,6 +470,42 @@ void momentum(const float *m, const float *g, float keep, float take, int64_t n,
     for (int64_t j = 0; j < n; j++) out[j] = flushed(m[j] * keep + g[j] * take);
 }
 
+void gram(const int32_t *sums, const float *step, int64_t n, float *diagonal, float *rest) {
+    for (int64_t i = 0; i < n; i++) {
+        float *out = rest + i * n;
+        for (int64_t j = 0; j < n; j++) out[j] = (float)sums[i * n + j] * (step[i] * step[j]);
+        diagonal[i] = out[i];
+        out[i] = 0.0f;
+    }
+}
+
+/* line: n floats */
+void quintic(const float *d, const float *rest, const int32_t *square, const float *step,
+             const float *x_step, int64_t n, float *line, float *along, int8_t *across,
+             float *across_step) {
+    const float a = (float)3.4445, b = (float)-4.7750, c = (float)2.0315;
+    for (int64_t i = 0; i < n; i++) {
+        const float *r = rest + i * n;
+        const int32_t *s = square + i * n;
+        float own = (float)s[i] * (step[i] * step[i]);
+        along[i] = (d[i] * d[i] + own) * c + d[i] * b + a;
+        for (int64_t j = 0; j < n; j++)
+            line[j] = r[j] * ((d[i] + d[j]) * c + b) + (float)s[j] * (step[i] * step[j]) * c;
+        line[i] = 0.0f;
+        for (int64_t j = 0; j < n; j++) line[j] = line[j] * x_step[j];
+        float peak = row_peak(line, n);
+        across_step[i] = step_of(peak, 127.0f);
+        to_int8(line, 0, multiplier(peak, 127.0f), across + i * n, n);
+    }
+}
+
+void advance(const float *x, const float *along, const int32_t *sums, const float *step,
+             int64_t rows, int64_t n, float *out) {
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < n; j++)
+            out[i * n + j] = x[i * n + j] * along[i] + (float)sums[i * n + j] * step[i];
+}
+
 /* factors: scale, beta1, 1 − beta1, beta2, 1 − beta2, correct1, correct2, eps, decay, rate */
 void adamw(const float *p, const float *m, const float *v, const float *g, const double *factors,
            int64_t n, float *p_out, float *m_out, float *v_out) {

@@ -177,6 +177,22 @@ class Kernels(Protocol):
     def momentum(self, m: Tensor, g: Tensor, keep: float, take: float) -> Tensor:
         """keep · m + take · g; 0 where that is below 2^-100."""
 
+    def gram(self, sums_SS: Tensor, step_S1: Tensor) -> tuple[Tensor, Tensor]:
+        """int32 sums of x · xᵀ, off their grid: diagonal [S], and the rest with a zero diagonal."""
+
+    def quintic(
+        self, diagonal_S: Tensor, rest_SS: Tensor, square: tuple[Tensor, Tensor], x_step_S1: Tensor
+    ) -> tuple[Tensor, Grid]:
+        """a + b·G + c·G² of G = diagonal + rest: its own diagonal [S], and the rest by rows.
+
+        `square` is the int32 sums of rest · restᵀ, [S, S], and the step of its rows [S, 1]. The
+        result's rest is multiplied by x_step, column by column, before it is rounded: it is to
+        meet x's integers.
+        """
+
+    def advance(self, x_SL: Tensor, along_S: Tensor, sums_SL: Tensor, step_S1: Tensor) -> Tensor:
+        """x · along + int32 sums · step, row by row."""
+
     def adamw(
         self, p: Tensor, m: Tensor, v: Tensor, g: Tensor, factors: AdamFactors
     ) -> tuple[Tensor, Tensor, Tensor]:

@@ -15,7 +15,7 @@ from typing import Final
 
 from torch import Tensor
 
-from atoll.numerics.kernels import Engine, Grid
+from atoll.numerics.kernels import Engine
 
 ITERATIONS: Final = 5
 COEFFICIENTS: Final = (3.4445, -4.7750, 2.0315)
@@ -36,28 +36,13 @@ def orthogonalise(engine: Engine, matrix_OI: Tensor) -> Tensor:
 
 def _iterate(engine: Engine, x_SL: Tensor) -> Tensor:
     """x ← a·x + (b·G + c·G²)·x with G = x·xᵀ, five times."""
-    a, b, c = COEFFICIENTS
+    kernels, multiply = engine.kernels, engine.route.matmul
     for _ in range(ITERATIONS):
-        x = engine.kernels.quantise_rows(x_SL, split=False)
-        gram_SS = _gram(engine, x)
-        d_S, o_SS = gram_SS.diagonal().clone(), gram_SS.fill_diagonal_(0.0)
-        # G = D + O is symmetric, so G² = D² + D·O + O·D + O·Oᵀ.
-        square_SS = _gram(engine, engine.kernels.quantise_rows(o_SS, split=False))
-        along_S1 = (d_S * d_S + square_SS.diagonal()) * c + d_S * b + a
-        across_SS = o_SS * ((d_S[:, None] + d_S) * c + b) + square_SS.fill_diagonal_(0.0) * c
-        x_SL = x_SL * along_S1[:, None] + _product(engine, across_SS, x)
+        x = kernels.quantise_rows(x_SL, split=False)
+        diagonal_S, rest_SS = kernels.gram(multiply(x.high, x.high.t()), x.step)
+        rest = kernels.quantise_rows(rest_SS, split=False)
+        # G is symmetric, so the square of its rest is the rest times its own transpose.
+        square = multiply(rest.high, rest.high.t()), rest.step
+        along_S, across = kernels.quintic(diagonal_S, rest_SS, square, x.step)
+        x_SL = kernels.advance(x_SL, along_S, multiply(across.high, x.high), across.step)
     return x_SL
-
-
-def _gram(engine: Engine, x: Grid) -> Tensor:
-    """x · xᵀ of int8 rows: [S, S]."""
-    sums_SS = engine.route.matmul(x.high, x.high.t())
-    return engine.kernels.rescale(sums_SS, x.step, x.step.t())
-
-
-def _product(engine: Engine, left_SS: Tensor, x: Grid) -> Tensor:
-    """left · x: x's steps, one a row, go into the left operand before it is rounded."""
-    left = engine.kernels.quantise_rows(left_SS * x.step.t(), split=False)
-    sums_SL = engine.route.matmul(left.high, x.high)
-    ones_1L = x.step.new_ones(1, x.high.shape[1])
-    return engine.kernels.rescale(sums_SL, left.step, ones_1L)

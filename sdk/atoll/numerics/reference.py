@@ -20,6 +20,7 @@ from atoll.numerics.grid import (
     quantise_split,
 )
 from atoll.numerics.kernels import AdamFactors, Grid, Levels, Scores
+from atoll.numerics.muon import COEFFICIENTS
 from atoll.numerics.philox import Mask, kept
 
 MASKED = -1e30
@@ -166,6 +167,24 @@ class TorchKernels:
 
     def momentum(self, m: Tensor, g: Tensor, keep: float, take: float) -> Tensor:
         return _flushed(m * keep + g * take)
+
+    def gram(self, sums_SS: Tensor, step_S1: Tensor) -> tuple[Tensor, Tensor]:
+        gram_SS = self.rescale(sums_SS, step_S1, step_S1.t())
+        return gram_SS.diagonal().clone(), gram_SS.fill_diagonal_(0.0)
+
+    def quintic(
+        self, diagonal_S: Tensor, rest_SS: Tensor, square: tuple[Tensor, Tensor], x_step_S1: Tensor
+    ) -> tuple[Tensor, Grid]:
+        # (D + R)² = D² + D·R + R·D + R²
+        a, b, c = COEFFICIENTS
+        (sums_SS, step_S1), d = square, diagonal_S
+        square_SS = self.rescale(sums_SS, step_S1, step_S1.t())
+        along_S = (d * d + square_SS.diagonal()) * c + d * b + a
+        across_SS = rest_SS * ((d[:, None] + d) * c + b) + square_SS * c
+        return along_S, _grid(across_SS.fill_diagonal_(0.0) * x_step_S1.t(), 1, split=False)
+
+    def advance(self, x_SL: Tensor, along_S: Tensor, sums_SL: Tensor, step_S1: Tensor) -> Tensor:
+        return x_SL * along_S[:, None] + sums_SL.float() * step_S1
 
     def adamw(
         self, p: Tensor, m: Tensor, v: Tensor, g: Tensor, factors: AdamFactors

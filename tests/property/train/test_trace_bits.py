@@ -84,7 +84,7 @@ def test_the_recorded_round_replays_and_every_group_holds_something(recorded: Re
         assert all(any(t.any() for t in getattr(run.state, group).values()) for group in GROUPS)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(data=st.data())
 def test_any_bit_of_any_tensor_changes_the_trace(recorded: Recorded, data: st.DataObject) -> None:
     segment = data.draw(st.integers(0, 3))
@@ -95,7 +95,7 @@ def test_any_bit_of_any_tensor_changes_the_trace(recorded: Recorded, data: st.Da
     check(recorded, segment, with_state(recorded.runs[segment], changed), "state_digest")
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 3), st.sampled_from(COUNTERS), st.integers(0, 62))
 def test_any_bit_of_any_counter_changes_the_trace(
     recorded: Recorded, segment: int, counter: str, bit: int
@@ -105,7 +105,7 @@ def test_any_bit_of_any_counter_changes_the_trace(
     check(recorded, segment, with_state(recorded.runs[segment], changed), "state_digest")
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.integers(0, 3), st.integers(0, 1), st.integers(0, 3), st.integers(0, 63))
 def test_any_bit_of_any_batch_index_changes_the_trace(
     recorded: Recorded, segment: int, step: int, place: int, bit: int
