@@ -171,6 +171,8 @@ class _Guesser:
         distance, eps = float(Decimal(inner.lr)) * steps, float(Decimal(inner.eps))
         moved: dict[str, Tensor] = {
             name: p - distance * state.m[name] / (state.v[name].sqrt() + eps)
+            if name in state.v  # not where Muon or SGD steps: there the guess stands still
+            else p
             for name, p in state.params.items()
         }
         after = replace(

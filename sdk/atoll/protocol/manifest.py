@@ -168,8 +168,8 @@ class DataSpec(_Spec):
 class InnerSpec(_Spec):
     """The inner optimiser: H `steps` a round on `batch` sequences, traced every `segment` steps.
 
-    The schedule counts global steps (round · H + step). `cosine` falls to a
-    tenth of `lr` at the job's last step.
+    The schedule counts global steps (round · H + step). `cosine` falls to zero at the
+    job's end.
     `micro_batch` sequences are summed at a time, which fixes the order of additions.
 
     `muon` is of the matrices between embedding and head, with Nesterov `momentum`; AdamW takes the
