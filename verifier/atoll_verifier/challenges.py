@@ -11,8 +11,8 @@ from atoll.protocol.types import Fault, Phase, Report, SeatIndex, bits
 from atoll.protocol.views import SPARE_CHALLENGES, ReportRecord
 from atoll.runtime.machine import Command, Decision
 from atoll_verifier.audit import Audit, duty_of
-from atoll_verifier.commands import DoTake, SendChallenge, SendWithdraw
-from atoll_verifier.facts import taken_key
+from atoll_verifier.commands import DoNote, DoTake, SendChallenge, SendWithdraw
+from atoll_verifier.facts import OutOfReach, challenge_name, taken_key
 from atoll_verifier.opinions import confirming, confirming_duty, opinion
 
 PATIENCE = 4
@@ -56,6 +56,18 @@ def decide_challenges(audit: Audit, duties: Duties) -> Decision:
     )
 
 
+def decide_notes(audit: Audit) -> Decision:
+    """Notes which challenged blocks were out of reach when the time to serve them was over.
+
+    Serving them in CONFIRM would make a true challenge look like a false one.
+    """
+    if audit.view.state.phase is not Phase.REPORT or not audit.is_late:
+        return Decision("note", "there is still time to serve")
+    late = (OutOfReach(challenge_name(audit.view.slot, r.report)) for r in _gone(audit))
+    notes = [DoNote(fact) for fact in late if fact.key not in audit.state.facts]
+    return Decision("note", f"notes {len(notes)} blocks out of reach", tuple(notes))
+
+
 def helping(audit: Audit) -> list[Command]:
     """Looks at what others challenge: what we get, they get from us, and we shall have to vote."""
     others = (record for record in _challenges(audit) if not record.reporters >> audit.me & 1)
@@ -65,6 +77,17 @@ def helping(audit: Audit) -> list[Command]:
 def _challenges(audit: Audit) -> list[ReportRecord]:
     """This attempt's challenges, but for those that everyone took back."""
     return [r for r in audit.view.attempt_reports if r.report.fault is Fault.WITHHELD]
+
+
+def _gone(audit: Audit) -> list[ReportRecord]:
+    """Unanswered challenges of what we asked for in vain too."""
+    return [
+        record
+        for record in _challenges(audit)
+        if record.awaits_answer
+        and opinion(audit, record) is None
+        and audit.missing(record.report.seat, confirming_duty(audit, record)) is not None
+    ]
 
 
 def _lacking(audit: Audit, duties: Duties) -> list[Report]:

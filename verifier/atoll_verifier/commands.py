@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from atoll.protocol.types import Address, Digest, Finding, Report, Reveal, Slot, Verdict
 from atoll.runtime.commands import Transaction, Work
+from atoll.runtime.journal import Fact
 from atoll_verifier.facts import Signed
 
 
@@ -111,6 +112,17 @@ class DoTake(Work):
     @property
     def key(self) -> str:
         return f"take:{self.digest.hex()}"
+
+
+@dataclass(frozen=True, slots=True)
+class DoNote(Work):
+    """Write down what is seen now and could not be told later."""
+
+    fact: Fact
+
+    @property
+    def key(self) -> str:
+        return f"note:{self.fact.key}"
 
 
 @dataclass(frozen=True, slots=True)

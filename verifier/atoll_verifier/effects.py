@@ -21,6 +21,7 @@ from atoll_verifier.commands import (
     DoCheck,
     DoLink,
     DoMerge,
+    DoNote,
     DoReplay,
     DoScore,
     DoSign,
@@ -62,6 +63,7 @@ class VerifierEffects(Effects):
             DoScore: self._score,
             DoMerge: self._merge,
             DoTake: self._take,
+            DoNote: self._note,
             DoSign: self._sign,
             SendReady: self._ready,
             SendChallenge: self._challenge,
@@ -157,6 +159,9 @@ class VerifierEffects(Effects):
         was_here = store.has(cid)
         await asyncio.to_thread(store.put_block, cid, command.block)
         return Done((BlockTaken(command.digest, was_here),))
+
+    async def _note(self, view: JobView, command: DoNote) -> Done:
+        return Done((command.fact,))
 
     # --- saying ---
 

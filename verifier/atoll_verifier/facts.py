@@ -114,6 +114,23 @@ class BlockTaken(Fact):
         return taken_key(self.digest)
 
 
+@dataclass(frozen=True, slots=True)
+class OutOfReach(Fact):
+    """A challenged block could not be fetched when the time to serve it was over."""
+
+    what: str
+
+    @property
+    def key(self) -> str:
+        return f"reach:{self.what}"
+
+
+def challenge_name(slot: Slot, report: Report) -> str:
+    """Names a challenge by what it says: after a reorg its index may be another's."""
+    about = f"{report.seat}:{report.segment}:{report.evidence.hex()}"
+    return f"{slot_text(slot)}:{about}"
+
+
 def taken_key(digest: Digest) -> str:
     """Where `BlockTaken` is found."""
     return f"block:{digest.hex()}"
@@ -178,6 +195,7 @@ KINDS: tuple[type[Fact], ...] = (
     RoundScored,
     RoundMerged,
     BlockTaken,
+    OutOfReach,
     BallotSigned,
     VoteSigned,
     VerdictSigned,

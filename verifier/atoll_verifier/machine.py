@@ -28,7 +28,7 @@ from atoll.runtime.membership import (
     has_material,
 )
 from atoll_verifier.audit import Audit, VerifierSetup, VerifierState
-from atoll_verifier.challenges import decide_challenges, decide_take
+from atoll_verifier.challenges import decide_challenges, decide_notes, decide_take
 from atoll_verifier.commands import SendReady
 from atoll_verifier.rounds import (
     all_duties,
@@ -78,6 +78,7 @@ def _decide_round(state: VerifierState, line: int) -> list[Decision]:
         decide_attest(audit),
         decide_take(audit),
         decide_challenges(audit, all_duties(audit)),
+        decide_notes(audit),
         decide_ballot(audit),
         decide_supplement(audit),
         decide_vote(audit),

@@ -5,6 +5,8 @@ Rule of this file: pure. Not knowing is no opinion.
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 from atoll.protocol.sampling import NO_DUTY, SeatDuty
 from atoll.protocol.types import NO_SEGMENT, Fault, SegmentIndex, to_bitmap
 from atoll.protocol.views import ReportRecord
@@ -12,7 +14,15 @@ from atoll.runtime.machine import Command
 from atoll.train.coherence import CLEARLY_WITHIN
 from atoll_verifier.audit import Audit
 from atoll_verifier.behaviour import Votes
-from atoll_verifier.facts import BlockTaken, SegmentReplayed, taken_key
+from atoll_verifier.facts import (
+    BlockTaken,
+    OutOfReach,
+    SegmentReplayed,
+    challenge_name,
+    taken_key,
+)
+
+_Side: TypeAlias = Literal["agree", "disagree", "cannot fetch"]
 
 
 def confirming_duty(audit: Audit, record: ReportRecord) -> SeatDuty:
@@ -75,27 +85,39 @@ def _is_out_of_tolerance(replays: list[SegmentReplayed]) -> bool | None:
 
 
 def votes_on(audit: Audit, records: list[ReportRecord]) -> Votes:
-    """What we say about reports when the time to look is over; nothing about what we do not know.
-
-    An answered challenge was right if only the chain had the block, and the seat is still at fault
-    if something else is out of reach.
-    """
-    agree, disagree, cannot_fetch = set[int](), set[int](), set[int]()
+    """What we say when the time to look is over; nothing about what we do not know."""
+    said: dict[_Side, list[int]] = {"agree": [], "disagree": [], "cannot fetch": []}
     for record in records:
-        seen = opinion(audit, record)
-        if seen is None:
-            gone = audit.missing(record.report.seat, confirming_duty(audit, record))
-            chosen = agree if record.is_answered else cannot_fetch
-            chosen.update([record.index] if gone is not None else [])
-        elif seen:
-            agree.add(record.index)
-        else:
-            (cannot_fetch if _needed_the_chain(audit, record) else disagree).add(record.index)
-    return Votes(to_bitmap(agree), to_bitmap(disagree), to_bitmap(cannot_fetch))
+        side = _side(audit, record)
+        if side is not None:
+            said[side].append(record.index)
+    return Votes(
+        agree=to_bitmap(said["agree"]),
+        disagree=to_bitmap(said["disagree"]),
+        cannot_fetch=to_bitmap(said["cannot fetch"]),
+    )
+
+
+def _side(audit: Audit, record: ReportRecord) -> _Side | None:
+    """An answered challenge was right if only the chain had the block; the seat is still at fault
+    if something else is out of reach. What was served when it was too late counts as not served.
+    """
+    seen = opinion(audit, record)
+    if seen:
+        return "agree"
+    if seen is None:
+        gone = audit.missing(record.report.seat, confirming_duty(audit, record)) is not None
+        if not gone:
+            return None
+        return "agree" if record.is_answered else "cannot fetch"
+    in_vain = _needed_the_chain if record.is_answered else _came_too_late
+    return "cannot fetch" if in_vain(audit, record) else "disagree"
 
 
 def _needed_the_chain(audit: Audit, record: ReportRecord) -> bool:
-    if not record.is_answered:
-        return False
     taken = audit.state.facts.get(BlockTaken, taken_key(record.report.evidence))
     return taken is not None and not taken.was_here
+
+
+def _came_too_late(audit: Audit, record: ReportRecord) -> bool:
+    return OutOfReach(challenge_name(audit.view.slot, record.report)).key in audit.state.facts

@@ -55,6 +55,7 @@ from atoll_verifier.commands import (
     DoCheck,
     DoLink,
     DoMerge,
+    DoNote,
     DoReplay,
     DoScore,
     DoSign,
@@ -179,6 +180,8 @@ class Looker:
                 return BlockTaken(missing, self.has_blocks)
             case DoSign(signed):
                 return signed
+            case DoNote(noted):
+                return noted
         return None
 
 
@@ -538,6 +541,25 @@ def test_what_cannot_be_fetched_is_said_when_the_window_ends(
     (vote,) = sent(state, SendVote)
     assert isinstance(vote, SendVote)
     assert (vote.agree, vote.disagree, vote.cannot_fetch) == (0, 0, 1 << index)
+
+
+@pytest.mark.parametrize("served_at", [0.7, 1.0])
+def test_what_is_served_when_the_time_is_over_was_not_served(served_at: float) -> None:
+    job = auditing()
+    for v in range(3):
+        job.ballot(v, (0, 1, 2))
+    index = job.challenge(1, 3, BLOCK, segment=2)
+    absent = Looker(absent=["replay:0:0:3:"])
+    state = at(looked(job, absent), job, 0.6, absent)
+    for share in (0.7, 0.9):
+        state = at(state, job, share, Looker() if served_at <= share else absent)
+    job.confirm()
+    job.now += MANIFEST.terms.confirm_seconds * 2 // 3  # past the pause before the next try
+    state, commands = given(state, job)
+    (vote,) = sent(Looker().run(state, commands), SendVote)
+    assert isinstance(vote, SendVote)
+    expected = (0, 1 << index, 0) if served_at < 0.8 else (0, 0, 1 << index)
+    assert (vote.agree, vote.disagree, vote.cannot_fetch) == expected
 
 
 def answered() -> tuple[ScriptedJob, int]:
