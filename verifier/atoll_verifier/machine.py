@@ -7,6 +7,7 @@ Rule of this file: pure. The duties of a round are in `rounds`, what is known ab
 from __future__ import annotations
 
 from atoll.protocol.types import JobStatus, Phase, Role
+from atoll.protocol.views import SPARE_CHALLENGES
 from atoll.runtime.commands import SendJoin, SendLeave
 from atoll.runtime.facts import manifest_of
 from atoll.runtime.keeper import (
@@ -123,14 +124,15 @@ def _obstacle(state: VerifierState) -> str:
 
 
 def _stake(state: VerifierState) -> int:
-    """Wei: the bond, and as a report locks its own bond, one for every seat of a round.
+    """Wei: the bond, and what one audit's reports and challenges may lock.
 
     In a tolerant job a seat may be reported again in each attempt.
     """
     terms, manifest = state.view.require_terms(), manifest_of(state.facts)
     again = manifest is not None and manifest.numerics.mode == "tolerant"
     reports = terms.seats * (terms.attempts if again else 1)
-    return terms.verifier_bond + reports * terms.report_bond
+    challenges = terms.seats + SPARE_CHALLENGES
+    return terms.verifier_bond + (reports + challenges) * terms.report_bond
 
 
 def _decide_ready(state: VerifierState) -> Decision:

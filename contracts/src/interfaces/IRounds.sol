@@ -18,9 +18,10 @@ interface IRounds is IRoundsEvents {
     /// @dev The last reveal fixes the block whose hash chooses what is audited.
     function reveal(uint256 jobId, uint32 round, uint16 attempt, Reveal calldata reveal_) external;
     /// @notice One ballot a verifier and attempt, and from half time on one supplement to it that only adds.
-    /// @dev Withheld data is not reported here but challenged. Every report locks Terms.reportBond of the caller's free stake; one that says what another said already is
-    /// counted as agreeing with it and locks nothing. Warning: a finding on a segment that is later confirmed wrong, and
-    /// a report that is refuted, cost a cut of the bond; the refuted report's bond is lost.
+    /// @dev Withheld data is challenged, not reported here. Every report locks Terms.reportBond of the caller's free
+    /// stake; one that says what another said already is counted as agreeing with it and locks nothing. Warning: a
+    /// finding on a segment that is later confirmed wrong, and a report that is refuted, cost a cut of the bond; the
+    /// refuted report's bond is lost.
     /// @param findings segments whose replay gave every digest of the trace
     /// @param replayRoot commitment to the replays, for later disputes; passed on in the event
     function ballot(
@@ -49,8 +50,8 @@ interface IRounds is IRoundsEvents {
     function answerChallenge(uint256 jobId, uint32 round, uint16 attempt, uint16 index, bytes calldata block_) external;
     /// @notice One vote a verifier and attempt. Bit i speaks of report i; the three maps are disjoint.
     /// @dev A reporter agrees with its own reports already and may not vote on them, unless they were answered. On an
-    /// answered challenge "cannot fetch" says: the segment is sound, but only the chain had the block. Warning: the losing side of a
-    /// decided report is cut; who does not vote is absent.
+    /// answered challenge "cannot fetch" says: the segment is sound, but only the chain had the block. Warning: the losing
+    /// side of a decided report is cut; who does not vote is absent.
     function vote(uint256 jobId, uint32 round, uint16 attempt, uint256 agree, uint256 disagree, uint256 cannotFetch)
         external;
     /// @notice Puts the caller's weight behind a verdict. Once a verifier and attempt, from the block after the cut on.

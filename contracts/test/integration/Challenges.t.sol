@@ -72,6 +72,18 @@ contract ChallengesTest is Network {
         same(lockedOf(verifier(0), Role.VERIFIER), 50 ether, "the challenge's bond is free again");
     }
 
+    function test_theFinderOfWithheldDataIsPaidFromThePenalty() public {
+        vm.warp(block.timestamp + 300); // half time: whoever challenges now is assigned
+        challengeIt(0);
+        ballots(13);
+        passDeadline(jobId);
+        voteBy(jobId, 1, 0, 0, 1);
+        voteBy(jobId, 2, 0, 0, 1);
+        toFinal();
+        rounds.punish(jobId, 0, Offence.REPORT, 0);
+        same(heldBy(0), STAKE + 50 ether + 30 ether, "30 % of the seat's bond");
+    }
+
     function test_whatEverybodyChallengesNeedsNoVote() public {
         for (uint256 v = 0; v < 3; v++) {
             challengeIt(v);

@@ -221,7 +221,7 @@ def test_a_verifier_joins_with_a_bond_for_reports_and_then_says_it_is_ready() ->
     job.emit(ev.GatewayAnnounced(ME, URL))
     terms = MANIFEST.terms
     state, commands = given(verifier(job), job)
-    stake = terms.verifier_bond + terms.seats * terms.report_bond
+    stake = terms.verifier_bond + (2 * terms.seats + SPARE_CHALLENGES) * terms.report_bond
     assert commands == [SendJoin(Role.VERIFIER, stake)]
     job.emit(ev.VerifierJoined(job.view.job_id, INDEX, ME, terms.verifier_bond))
     _, commands = given(state, job)
