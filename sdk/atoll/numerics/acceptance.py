@@ -81,9 +81,12 @@ def _linear_results(
     sums = [torch.randint(-(2**29), 2**29, x.shape, generator=generator).int() for _ in range(3)]
     for split in (False, True):
         yield "quantise_rows", _flat(k.quantise_rows(x, split))
-        yield "quantise_gradient", _flat(*k.quantise_gradient(x, row, column, split))
+    parts = x[:, :50], x[:, 50:]
+    yield "quantise_gradient", tuple(t for p in k.quantise_gradient(parts, row, column) for t in p)
+    even = 2 * (rows // 2)
+    yield "rescale_stacked", (k.rescale_stacked(sums[1][:even], row[: even // 2]),)
     step = sample(kind, (rows, 1), generator)
-    yield "rescale", (k.rescale(sums[0], step, column),)
+    yield "rescale", (k.rescale(sums[0].clone(), step, column),)
     yield "rescale_split", (k.rescale_split((sums[0], sums[1], sums[2]), step, column),)
     yield "square_sum", k.square_sum(x)
     # One product of the same sums with every implementation: the kernels around it are compared.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from ctypes import c_double, c_float, c_int64, c_uint32, c_void_p
 from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from atoll.numerics.kernels import AdamFactors, Grid, Levels, Scores
+from atoll.numerics.kernels import AdamFactors, Grid, Levels, Scores, Stacked
 from atoll.numerics.philox import Mask
 
 Argument: TypeAlias = Any
@@ -73,26 +74,27 @@ class CompiledKernels:
         return Grid(high, step, low)
 
     def quantise_gradient(
-        self, g_NO: Tensor, row_N1: Tensor, column_1O: Tensor, split: bool
-    ) -> tuple[Grid, Grid]:
-        g, row, column = _plain(g_NO), _plain(row_N1), _plain(column_1O)
-        rows, width = g.shape
-
-        def grid(step: Tensor) -> Grid:
-            high = _slot(rows, width, dtype=torch.int8)
-            return Grid(high, step, torch.empty_like(high) if split else None)
-
-        a, b = grid(_slot(rows, 1)), grid(_slot(1, width))
-        scratch = _slot(2, width)
-        outputs = (a.high, a.low, a.step, b.high, b.low, b.step)
-        self._call("quantise_gradient", g, row, column, rows, width, scratch, *outputs)
-        return a, b
+        self, parts: Sequence[Tensor], row_N1: Tensor, column_1O: Tensor
+    ) -> tuple[Stacked, Stacked]:
+        plain, row, column = [_plain(part) for part in parts], _plain(row_N1), _plain(column_1O)
+        rows, width = len(row), column.numel()
+        pointers = (c_void_p * len(plain))(*(part.data_ptr() for part in plain))
+        widths = (c_int64 * len(plain))(*(part.shape[1] for part in plain))
+        by_row = _slot(2 * rows, width, dtype=torch.int8), _slot(rows, 1)
+        by_column = _slot(rows, 2 * width, dtype=torch.int8), _slot(1, width)
+        inputs = pointers, widths, len(plain), row, column, rows, width
+        self._call("quantise_gradient", *inputs, _slot(2, width), *by_row, *by_column)
+        return by_row, by_column
 
     def rescale(self, sums_NO: Tensor, row_N1: Tensor, column_1O: Tensor) -> Tensor:
-        sums, row, column = _plain(sums_NO, torch.int32), _plain(row_N1), _plain(column_1O)
-        rows, width = sums.shape
-        out = _slot(rows, width)
-        self._call("rescale", sums, row, column, rows, width, out)
+        sums = _plain(sums_NO, torch.int32)
+        self._call("rescale", sums, _plain(row_N1), _plain(column_1O), *sums.shape)
+        return sums.view(torch.float32)
+
+    def rescale_stacked(self, sums_2NO: Tensor, row_N1: Tensor) -> Tensor:
+        sums, row = _plain(sums_2NO, torch.int32), _plain(row_N1)
+        out = _slot(len(row), sums.shape[1])
+        self._call("rescale_stacked", sums, row, *out.shape, out)
         return out
 
     def rescale_split(
@@ -192,7 +194,7 @@ class CompiledKernels:
 
     def row_dot(self, x_Nd: Tensor, y_Nd: Tensor) -> Tensor:
         x, y = _plain(x_Nd), _plain(y_Nd)
-        out = _slot(*x.shape[:-1], 1, dtype=torch.float64)
+        out = _slot(*x.shape[:-1], 1)
         width = x.shape[-1]
         self._call("row_dot", x, y, out.numel(), width, _slot(width), out)
         return out
@@ -220,15 +222,14 @@ class CompiledKernels:
 
     def attention_gradient(self, tile: Scores) -> tuple[Levels, Levels, Levels]:
         groups, queries, keys = tile.scores.shape
-        names = ("scores", "shares", "q_step", "k_step", "peak", "inverse", "g_step", "v_step")
-        inputs = [_plain(getattr(tile, name)) for name in names]
-        delta = _plain(tile.delta, torch.float64)
+        names = "scores", "shares", "q_step", "k_step", "peak", "inverse", "g_step", "v_step"
+        inputs = [_plain(getattr(tile, name)) for name in (*names, "delta")]
         mixed, row, column = (_slot(groups, queries, keys) for _ in range(3))
         mixed_step, column_step = _slot(groups, 1, keys), _slot(groups, 1, keys)
         row_step = _slot(groups, queries, 1)
         outputs = mixed, mixed_step, row, row_step, column, column_step
         arguments = _AttentionGradient(
-            *(t.data_ptr() for t in (*inputs, delta)),
+            *(t.data_ptr() for t in inputs),
             *(groups, queries, keys, tile.first, tile.levels),
             *(t.data_ptr() for t in outputs),
         )

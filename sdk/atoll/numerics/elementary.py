@@ -1,9 +1,8 @@
 """exp, log, sigmoid, square roots: the same bits on every machine.
 
-Only IEEE addition, multiplication and division on separate tensors are used, and every product
-that feeds an addition is exact in fp64 (24 bit × at most 29 bit), so a compiler that contracts them
-into one fused operation rounds to the same number. Errors are stated in ulp of the fp32 result and
-tested against mpmath.
+Only IEEE addition and multiplication of separate fp32 tensors are used, each rounded once, and
+division and roots through fp64, where every library gives the one rounding. Nothing here may be
+fused: this file runs eager. Errors are stated in ulp of the fp32 result and tested against mpmath.
 """
 
 from __future__ import annotations
@@ -15,66 +14,54 @@ from typing import Final
 import torch
 from torch import Tensor
 
-EXP_UNDERFLOW: Final = -87.0
+EXP_UNDERFLOW: Final = -86.0
 """exp is 0 below this: no result of this module is ever subnormal."""
-EXP_OVERFLOW: Final = 88.5
-"""exp is +inf above this (the last finite fp32 is exp(88.72…))."""
-EXP_MAX_ULP: Final = 1.5
+EXP_MAX_ULP: Final = 1.0
 LOG_MAX_ULP: Final = 2.0
 SIGMOID_MAX_ULP: Final = 2.5
 RSQRT_MAX_ULP: Final = 1.5
 
 
-def _decimal_constants() -> tuple[float, float, float, float]:
-    """log2(e) and ln(2), each as a sum of two fp64 numbers of at most 29 significant bits."""
+_LOG2E: Final = 1.44269504
+_LN2_HIGH: Final = 0.693359375
+"""Nine bits of ln 2: its product with a whole number up to 2^15 is exact."""
+_LN2_LOW: Final = -2.12194440e-4
+_EXP: Final = (
+    1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3,
+    4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1,
+)  # fmt: skip
+"""Moshier's minimax polynomial of (e^r − 1 − r) / r² on |r| ≤ ln(2) / 2 (Cephes, expf)."""
+
+
+def exp(x: Tensor) -> Tensor:
+    """e^x of fp32, as fp32; 0 below EXP_UNDERFLOW, inf where fp32 ends; NaN stays NaN."""
+    inside = x.clamp(EXP_UNDERFLOW, 89.0)
+    whole = torch.round(inside * _LOG2E)
+    rest = inside - whole * _LN2_HIGH
+    rest = rest - whole * _LN2_LOW
+    y = torch.full_like(rest, _EXP[0])
+    for coefficient in _EXP[1:]:
+        y = y * rest + coefficient
+    y = y * (rest * rest) + rest + 1.0
+    half_scale = ((whole.nan_to_num().to(torch.int32) + 126) << 23).view(torch.float32)
+    return torch.where(x < EXP_UNDERFLOW, 0.0, y * half_scale * 2.0)
+
+
+def _wide_ln2() -> tuple[float, float]:
+    """ln 2 as a sum of two fp64 numbers of at most 29 significant bits."""
     with_precision = getcontext().copy()
     with_precision.prec = 50
-    ln2 = with_precision.ln(Decimal(2))
-    log2e = with_precision.divide(Decimal(1), ln2)
-    return (*_split(log2e, 28), *_split(ln2, 29))
-
-
-def _split(value: Decimal, bits: int) -> tuple[float, float]:
-    high = Decimal(int(value * 2**bits)) / Decimal(2**bits)
-    low = Decimal(int((value - high) * 2 ** (bits + 28))) / Decimal(2 ** (bits + 28))
+    value = with_precision.ln(Decimal(2))
+    high = Decimal(int(value * 2**29)) / Decimal(2**29)
+    low = Decimal(int((value - high) * 2**57)) / Decimal(2**57)
     return float(high), float(low)
 
 
-_LOG2E_HIGH, _LOG2E_LOW, _LN2_HIGH, _LN2_LOW = _decimal_constants()
-
-
-def _two_to_the_f() -> list[float]:
-    """Taylor coefficients ln(2)^k / k! of 2^f, from decimals, highest last."""
-    context = getcontext().copy()
-    context.prec = 50
-    ln2, term, coefficients = context.ln(Decimal(2)), Decimal(1), []
-    for k in range(9):
-        coefficients.append(float(term))
-        term = context.divide(context.multiply(term, ln2), Decimal(k + 1))
-    return coefficients
-
-
-_EXP2 = _two_to_the_f()
+_LN2 = _wide_ln2()
 
 
 def _round_to_fp32(x: Tensor) -> Tensor:
     return x.float().double()
-
-
-def exp(x: Tensor) -> Tensor:
-    """e^x of fp32, as fp32; 0 below EXP_UNDERFLOW, inf above EXP_OVERFLOW; NaN stays NaN."""
-    wide = x.clamp(EXP_UNDERFLOW, EXP_OVERFLOW).double()
-    power = wide * _LOG2E_HIGH + wide * _LOG2E_LOW
-    whole = torch.round(power)
-    fraction = _round_to_fp32(power - whole)
-    y = torch.full_like(fraction, _EXP2[-1])
-    for coefficient in _EXP2[-2:0:-1]:
-        y = _round_to_fp32(y * fraction + coefficient)
-    y = y * fraction + 1.0
-    scale = ((whole.nan_to_num().to(torch.int64) + 1023) << 52).view(torch.float64)
-    result = (y * scale).float()
-    result = torch.where(x < EXP_UNDERFLOW, 0.0, result)
-    return torch.where(x > EXP_OVERFLOW, torch.inf, result)
 
 
 def log(x: Tensor) -> Tensor:
@@ -94,7 +81,7 @@ def log(x: Tensor) -> Tensor:
     tail = _round_to_fp32(y * square)
     # 2z(1 + tail): the leading 2z keeps its fp64 digits, so results near ln 1 keep theirs.
     series = 2.0 * z + 2.0 * near * tail
-    result = (exponent * _LN2_HIGH + (exponent * _LN2_LOW + series)).float()
+    result = (exponent * _LN2[0] + (exponent * _LN2[1] + series)).float()
     result = torch.where(x < 2.0**-126, -torch.inf, result)
     result = torch.where(x == torch.inf, torch.inf, result)
     return torch.where((x < 0) | x.isnan(), torch.nan, result)
@@ -102,7 +89,7 @@ def log(x: Tensor) -> Tensor:
 
 def sigmoid(x: Tensor) -> Tensor:
     """1 / (1 + e^−x) of fp32, as fp32."""
-    return (exp(-x).double() + 1.0).reciprocal().float()
+    return (exp(-x) + 1.0).double().reciprocal().float()
 
 
 def sqrt(x: Tensor) -> Tensor:

@@ -17,12 +17,11 @@
 #define SQUARE_LEVELS 65536.0f
 #define FLUSH 0x1p-100f
 #define LANES 16
+#define BLOCK 256
 #define TILE 128
 
 static inline uint32_t word_of(float x) { uint32_t w; memcpy(&w, &x, 4); return w; }
 static inline float float_of(uint32_t w) { float x; memcpy(&x, &w, 4); return x; }
-static inline uint64_t wide_word_of(double x) { uint64_t w; memcpy(&w, &x, 8); return w; }
-static inline double double_of(uint64_t w) { double x; memcpy(&x, &w, 8); return x; }
 static inline uint32_t magnitude(float x) { return word_of(x) & 0x7fffffffu; }
 static inline uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
@@ -38,44 +37,46 @@ static inline float step_of(float peak, float levels) {
 
 /* elementary.exp */
 static inline float exact_exp(float x) {
-    float inside = x < -87.0f ? -87.0f : (x > 88.5f ? 88.5f : x);
-    double wide = inside;
-    double power = wide * 0x1.7154765p+0 + wide * 0x1.5c17f08p-31;
-    double whole = rint(power);
-    double f = (float)(power - whole);
-    double y = 0x1.62c0223a5c824p-20;
-    y = (float)(y * f + 0x1.ffcbfc588b0c7p-17);
-    y = (float)(y * f + 0x1.430912f86c787p-13);
-    y = (float)(y * f + 0x1.5d87fe78a6731p-10);
-    y = (float)(y * f + 0x1.3b2ab6fba4e77p-7);
-    y = (float)(y * f + 0x1.c6b08d704a0c0p-5);
-    y = (float)(y * f + 0x1.ebfbdff82c58fp-3);
-    y = (float)(y * f + 0x1.62e42fefa39efp-1);
-    y = y * f + 1.0;
-    /* 1.5 * 2^52 leaves the integer in the low bits. */
-    double scale = double_of((wide_word_of(whole + 0x1.8p52) + 1023) << 52);
-    float result = (float)(y * scale);
-    result = x < -87.0f ? 0.0f : result;
-    return x > 88.5f ? INFINITY : result;
+    float inside = x < -86.0f ? -86.0f : (x > 89.0f ? 89.0f : x);
+    float whole = rintf(inside * 1.44269504f);
+    float rest = inside - whole * 0.693359375f;
+    rest = rest - whole * -2.12194440e-4f;
+    float y = 1.9875691500e-4f;
+    y = y * rest + 1.3981999507e-3f;
+    y = y * rest + 8.3334519073e-3f;
+    y = y * rest + 4.1665795894e-2f;
+    y = y * rest + 1.6666665459e-1f;
+    y = y * rest + 5.0000001201e-1f;
+    y = y * (rest * rest) + rest + 1.0f;
+    float half_scale = float_of((uint32_t)((int32_t)whole + 126) << 23);
+    return x < -86.0f ? 0.0f : y * half_scale * 2.0f;
 }
-static inline float exact_sigmoid(float x) { return (float)(1.0 / ((double)exact_exp(-x) + 1.0)); }
+static inline float exact_sigmoid(float x) { return 1.0f / (exact_exp(-x) + 1.0f); }
 
 static float row_peak(const float *x, int64_t n) {
     uint32_t peak = 0;
     for (int64_t j = 0; j < n; j++) peak = larger(peak, magnitude(x[j]));
     return float_of(peak);
 }
+/* Sum of rint(x * by), integers of at most 2^23: a block of them fits in 32 bits. */
+static int64_t sum_rounded(const float *x, float by, int64_t n) {
+    int64_t sum = 0;
+    for (int64_t start = 0; start < n; start += BLOCK) {
+        int64_t stop = start + BLOCK < n ? start + BLOCK : n;
+        int32_t part = 0;
+        for (int64_t j = start; j < stop; j++) part += (int32_t)rintf(x[j] * by);
+        sum += part;
+    }
+    return sum;
+}
 static void raise_peaks(uint32_t *peaks, const float *x, int64_t n) {
     for (int64_t j = 0; j < n; j++) peaks[j] = larger(peaks[j], magnitude(x[j]));
 }
-static void to_int8(const float *x, const float *by, float same, int8_t *out, int64_t n) {
-    if (by)
-        for (int64_t j = 0; j < n; j++) out[j] = (int8_t)(int32_t)rintf(x[j] * by[j]);
-    else
-        for (int64_t j = 0; j < n; j++) out[j] = (int8_t)(int32_t)rintf(x[j] * same);
+static void to_int8(const float *restrict x, float by, int8_t *restrict out, int64_t n) {
+    for (int64_t j = 0; j < n; j++) out[j] = (int8_t)(int32_t)rintf(x[j] * by);
 }
-static void to_split(const float *x, const float *by, float same, int8_t *high, int8_t *low,
-                     int64_t n) {
+static void to_split(const float *restrict x, const float *restrict by, float same,
+                     int8_t *restrict high, int8_t *restrict low, int64_t n) {
     for (int64_t j = 0; j < n; j++) {
         float integer = rintf(x[j] * (by ? by[j] : same));
         float top = rintf(integer * (float)(1.0 / 254.0));
@@ -90,7 +91,7 @@ void quantise_rows(const float *x, int64_t rows, int64_t n, int8_t *out, float *
     for (int64_t i = 0; i < rows; i++) {
         float peak = row_peak(x + i * n, n);
         step[i] = step_of(peak, 127.0f);
-        to_int8(x + i * n, 0, multiplier(peak, 127.0f), out + i * n, n);
+        to_int8(x + i * n, multiplier(peak, 127.0f), out + i * n, n);
     }
 }
 
@@ -102,47 +103,59 @@ void split_rows(const float *x, int64_t rows, int64_t n, int8_t *high, int8_t *l
     }
 }
 
-/* scratch: 2n floats. The second slices are null for int8, else both are split. */
-typedef struct { int8_t *high, *low; float *step; } Out;
+/* One row of a gradient that is given in ranges of its columns. */
+typedef struct { const float *const *parts; const int64_t *widths; int64_t count; } Ranges;
 
-static void emit(const float *x, const float *by, float same, Out out, int64_t at, int64_t n) {
-    if (out.low) to_split(x, by, same, out.high + at, out.low + at, n);
-    else to_int8(x, by, same, out.high + at, n);
+static void row_of(Ranges g, int64_t i, float *line) {
+    for (int64_t k = 0; k < g.count; line += g.widths[k++])
+        memcpy(line, g.parts[k] + i * g.widths[k], g.widths[k] * 4);
 }
 
-void quantise_gradient(const float *g, const float *row, const float *column, int64_t rows,
-                       int64_t n, float *scratch, int8_t *row_high, int8_t *row_low,
-                       float *row_step, int8_t *column_high, int8_t *column_low,
+/* Slices go to [2 * rows, n] and [rows, 2 * n], high ones first. scratch: 2n floats */
+void quantise_gradient(const float *const *parts, const int64_t *widths, int64_t count,
+                       const float *row, const float *column, int64_t rows, int64_t n,
+                       float *scratch, int8_t *by_row, float *row_step, int8_t *by_column,
                        float *column_step) {
-    float levels = row_low ? SPLIT_LEVELS : 127.0f;
+    Ranges g = {parts, widths, count};
     float *line = scratch, *by = scratch + n;
     uint32_t *peaks = (uint32_t *)column_step;
-    Out by_row = {row_high, row_low, row_step}, by_column = {column_high, column_low, column_step};
     memset(peaks, 0, n * 4);
     for (int64_t i = 0; i < rows; i++) {
-        const float *x = g + i * n;
-        for (int64_t j = 0; j < n; j++) line[j] = x[j] * column[j];
+        row_of(g, i, line);
+        for (int64_t j = 0; j < n; j++) peaks[j] = larger(peaks[j], magnitude(line[j] * row[i]));
+        for (int64_t j = 0; j < n; j++) line[j] = line[j] * column[j];
         float peak = row_peak(line, n);
-        row_step[i] = step_of(peak, levels);
-        emit(line, 0, multiplier(peak, levels), by_row, i * n, n);
-        for (int64_t j = 0; j < n; j++) peaks[j] = larger(peaks[j], magnitude(x[j] * row[i]));
+        row_step[i] = step_of(peak, SPLIT_LEVELS);
+        to_split(line, 0, multiplier(peak, SPLIT_LEVELS), by_row + i * n, by_row + (rows + i) * n,
+                 n);
     }
     for (int64_t j = 0; j < n; j++) {
         float peak = float_of(peaks[j]);
-        by[j] = multiplier(peak, levels);
-        column_step[j] = step_of(peak, levels);
+        by[j] = multiplier(peak, SPLIT_LEVELS);
+        column_step[j] = step_of(peak, SPLIT_LEVELS);
     }
     for (int64_t i = 0; i < rows; i++) {
-        for (int64_t j = 0; j < n; j++) line[j] = g[i * n + j] * row[i];
-        emit(line, by, 0.0f, by_column, i * n, n);
+        row_of(g, i, line);
+        for (int64_t j = 0; j < n; j++) line[j] = line[j] * row[i];
+        to_split(line, by, 0.0f, by_column + 2 * i * n, by_column + (2 * i + 1) * n, n);
     }
 }
 
-void rescale(const int32_t *sums, const float *row, const float *column, int64_t rows, int64_t n,
-             float *out) {
+/* In place: an int32 becomes the fp32 in the same word. */
+void rescale(int32_t *sums, const float *restrict row, const float *restrict column, int64_t rows,
+             int64_t n) {
+    for (int64_t i = 0; i < rows; i++) {
+        int32_t *line = sums + i * n;
+        for (int64_t j = 0; j < n; j++) line[j] = word_of((float)line[j] * (row[i] * column[j]));
+    }
+}
+
+void rescale_stacked(const int32_t *sums, const float *row, int64_t rows, int64_t n, float *out) {
     for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < n; j++)
-            out[i * n + j] = (float)sums[i * n + j] * (row[i] * column[j]);
+        for (int64_t j = 0; j < n; j++) {
+            float high = (float)sums[i * n + j], low = (float)sums[(rows + i) * n + j];
+            out[i * n + j] = (high * SPLIT_BASE + low) * row[i];
+        }
 }
 
 void rescale_split(const int32_t *high, const int32_t *middle, const int32_t *middle2,
@@ -178,9 +191,7 @@ void rms_norm(const float *x, const float *gain, double eps, int64_t rows, int64
 
 static double exact_sum(const float *x, int64_t n) {
     float peak = row_peak(x, n), by = multiplier(peak, SUM_LEVELS);
-    int64_t sum = 0;
-    for (int64_t j = 0; j < n; j++) sum += (int32_t)rintf(x[j] * by);
-    return (double)sum * (double)step_of(peak, SUM_LEVELS);
+    return (double)sum_rounded(x, by, n) * (double)step_of(peak, SUM_LEVELS);
 }
 
 /* scratch: n floats and n int64 */
@@ -198,7 +209,7 @@ void rms_norm_gradient(const float *g, const float *x, const float *inverse, con
         for (int64_t j = 0; j < n; j++) {
             float unit = xi[j] * r, gained = gi[j] * gain[j];
             peaks[j] = larger(peaks[j], magnitude(gi[j] * unit));
-            out[j] = (float)((double)gained + (double)unit * -(double)mean) * r;
+            out[j] = (gained - unit * mean) * r;
         }
     }
     for (int64_t j = 0; j < n; j++) line[j] = multiplier(float_of(peaks[j]), SUM_LEVELS);
@@ -221,9 +232,9 @@ void rotate(const float *x, const int64_t *shape, const int64_t *strides, const 
                 const float *in = x + b * strides[0] + k * strides[1] + t * strides[2];
                 const float *cs = cosines + t * h, *sn = sines + t * h;
                 for (int64_t i = 0; i < h; i++) {
-                    double u = in[i], v = in[i + h], c = cs[i], s = (double)sn[i] * sign;
-                    out[i] = (float)(u * c - v * s);
-                    out[i + h] = (float)(v * c + u * s);
+                    float u = in[i], v = in[i + h], c = cs[i], s = sn[i] * sign;
+                    out[i] = u * c - v * s;
+                    out[i + h] = v * c + u * s;
                 }
             }
 }
@@ -243,7 +254,7 @@ void swiglu_gradient(const float *g, const float *gate, int64_t gate_stride, con
         for (int64_t j = 0; j < n; j++) {
             float a = gate[i * gate_stride + j], gi = g[i * n + j];
             float s = exact_sigmoid(a), silu = a * s;
-            float slope = (float)((double)s + (double)silu * (double)(1.0f - s));
+            float slope = s + silu * (1.0f - s);
             dgate[i * n + j] = gi * up[i * up_stride + j] * slope;
             dup[i * n + j] = gi * silu;
         }
@@ -346,10 +357,10 @@ void quantise_levels(const float *x, int64_t rows, int64_t n, float levels, floa
     }
 }
 
-void row_dot(const float *x, const float *y, int64_t rows, int64_t n, float *line, double *out) {
+void row_dot(const float *x, const float *y, int64_t rows, int64_t n, float *line, float *out) {
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t j = 0; j < n; j++) line[j] = x[i * n + j] * y[i * n + j];
-        out[i] = exact_sum(line, n);
+        out[i] = (float)exact_sum(line, n);
     }
 }
 
@@ -364,13 +375,9 @@ void attention_weights(float *scores, const float *q_step, const float *k_step, 
             const float *ks = k_step + g * keys;
             for (int64_t j = 0; j < seen; j++) w[j] = w[j] * q_step[row] * ks[j];
             float top = peak[row] = top_of(w, seen);
-            int64_t sum = 0;
-            for (int64_t j = 0; j < seen; j++) {
-                w[j] = exact_exp(w[j] - top);
-                sum += (int32_t)rintf(w[j] * 0x1p23f);
-            }
+            for (int64_t j = 0; j < seen; j++) w[j] = exact_exp(w[j] - top);
             memset(w + seen, 0, (keys - seen) * 4);
-            inverse[row] = (float)(1.0 / ((double)sum * 0x1p-23));
+            inverse[row] = (float)(1.0 / ((double)sum_rounded(w, 0x1p23f, seen) * 0x1p-23));
         }
 }
 
@@ -389,25 +396,25 @@ void quantise_mixture(const float *weights, const float *v_step, int64_t groups,
 }
 
 typedef struct {
-    const float *scores, *shares, *q_step, *k_step, *peak, *inverse, *g_step, *v_step;
-    const double *delta;
+    const float *scores, *shares, *q_step, *k_step, *peak, *inverse, *g_step, *v_step, *delta;
     int64_t groups, queries, keys, first;
     float levels;
     float *mixed, *mixed_step, *row, *row_step, *column, *column_step;
 } AttentionGradient;
 
 /* One query's share of attention and the slope of its scores, over one tile of keys. */
-static void slopes(const AttentionGradient *a, int64_t g, int64_t i, float *share, float *slope) {
+static void slopes(const AttentionGradient *a, int64_t g, int64_t i, float *restrict share,
+                   float *restrict slope) {
     int64_t row = g * a->queries + i, seen = a->first + i + 1;
     if (seen > a->keys) seen = a->keys;
     if (seen < 0) seen = 0;
     const float *s = a->scores + row * a->keys, *d = a->shares + row * a->keys;
     const float *ks = a->k_step + g * a->keys, *vs = a->v_step + g * a->keys;
     float qs = a->q_step[row], top = a->peak[row], r = a->inverse[row], gs = a->g_step[row];
-    double delta = a->delta[row];
+    float delta = a->delta[row];
     for (int64_t j = 0; j < seen; j++) {
         share[j] = exact_exp(s[j] * qs * ks[j] - top) * r;
-        slope[j] = share[j] * (float)((double)d[j] * (double)(gs * vs[j]) - delta);
+        slope[j] = share[j] * (d[j] * (gs * vs[j]) - delta);
     }
     for (int64_t j = seen; j < a->keys; j++) share[j] = slope[j] = 0.0f;
 }
@@ -436,14 +443,16 @@ void attention_gradient(const AttentionGradient *a) {
         for (int64_t i = 0; i < a->queries; i++) {
             int64_t row = g * a->queries + i, line = row * a->keys;
             slopes(a, g, i, share, slope);
+            float *restrict by_row = a->row + line, *restrict by_query = a->column + line;
+            float *restrict mixed = a->mixed + line, gs = a->g_step[row], qs = a->q_step[row];
             for (int64_t j = 0; j < a->keys; j++) {
-                a->row[line + j] = slope[j] * ks[j];
-                a->mixed[line + j] = share[j] * a->g_step[row];
-                a->column[line + j] = slope[j] * a->q_step[row];
+                by_row[j] = slope[j] * ks[j];
+                mixed[j] = share[j] * gs;
+                by_query[j] = slope[j] * qs;
             }
-            quantise_levels(a->row + line, 1, a->keys, a->levels, a->row + line, a->row_step + row);
-            raise_peaks((uint32_t *)mixed_step, a->mixed + line, a->keys);
-            raise_peaks((uint32_t *)column_step, a->column + line, a->keys);
+            quantise_levels(by_row, 1, a->keys, a->levels, by_row, a->row_step + row);
+            raise_peaks((uint32_t *)mixed_step, mixed, a->keys);
+            raise_peaks((uint32_t *)column_step, by_query, a->keys);
         }
         finish_columns(a->mixed + at, mixed_step, a->queries, a->keys, a->levels);
         finish_columns(a->column + at, column_step, a->queries, a->keys, a->levels);
@@ -507,17 +516,17 @@ void advance(const float *x, const float *along, const int32_t *sums, const floa
 }
 
 /* factors: scale, beta1, 1 − beta1, beta2, 1 − beta2, correct1, correct2, eps, decay, rate */
-void adamw(const float *p, const float *m, const float *v, const float *g, const double *factors,
-           int64_t n, float *p_out, float *m_out, float *v_out) {
+void adamw(const float *restrict p, const float *restrict m, const float *restrict v,
+           const float *restrict g, const double *factors, int64_t n, float *restrict p_out,
+           float *restrict m_out, float *restrict v_out) {
     float scale = (float)factors[0], b1 = (float)factors[1], a1 = (float)factors[2];
     float b2 = (float)factors[3], a2 = (float)factors[4], c1 = (float)factors[5];
     float c2 = (float)factors[6], decay = (float)factors[8], rate = (float)factors[9];
-    double eps = factors[7];
+    float eps = (float)factors[7];
     for (int64_t j = 0; j < n; j++) {
         float gj = g[j] * scale;
         float mj = flushed(m[j] * b1 + gj * a1), vj = flushed(v[j] * b2 + (gj * gj) * a2);
-        float root = (float)sqrt((double)(vj * c2));
-        float u = (float)((double)(mj * c1) / ((double)root + eps)) + p[j] * decay;
+        float u = (mj * c1) / (sqrtf(vj * c2) + eps) + p[j] * decay;
         p_out[j] = p[j] - u * rate;
         m_out[j] = mj;
         v_out[j] = vj;

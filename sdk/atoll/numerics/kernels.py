@@ -10,7 +10,7 @@ integers of a grid that are held in fp32 say so.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -50,7 +50,7 @@ class Scores:
     Attributes:
         scores: q · k, [G, t, s], integers in fp32; shares: g · v, likewise.
         q_step, g_step, peak, inverse: [G, t, 1]; q_step has the factor d^(−1/2) in it.
-        delta: Σ g · output, [G, t, 1] fp64.
+        delta: Σ g · output, [G, t, 1].
         k_step, v_step: [G, s, 1].
         first: how many keys of the tile stand before its first query.
         levels: of the three grids.
@@ -69,6 +69,8 @@ class Scores:
     levels: int
 
 
+Stacked = tuple[Tensor, Tensor]
+"""Both int8 slices of a split grid in one tensor, the high ones first, and its step."""
 Levels = tuple[Tensor, Tensor]
 """Integers held in fp32, and their step."""
 
@@ -102,12 +104,17 @@ class Kernels(Protocol):
         """Each row on a grid of 127 levels, or of 32384 in two slices; step [N, 1]."""
 
     def quantise_gradient(
-        self, g_NO: Tensor, row_N1: Tensor, column_1O: Tensor, split: bool
-    ) -> tuple[Grid, Grid]:
-        """The rows of g · column (step [N, 1]) and the columns of g · row (step [1, O])."""
+        self, parts: Sequence[Tensor], row_N1: Tensor, column_1O: Tensor
+    ) -> tuple[Stacked, Stacked]:
+        """Of g [N, O], given in ranges of its columns: the rows of g · column and the columns of
+        g · row, on grids of 32384 levels. Slices are stacked for one product: [2N, O] with
+        step [N, 1], and [N, 2O] with step [1, O]."""
 
     def rescale(self, sums_NO: Tensor, row_N1: Tensor, column_1O: Tensor) -> Tensor:
-        """int32 sums · (row · column)."""
+        """int32 sums · (row · column). May overwrite the sums."""
+
+    def rescale_stacked(self, sums_2NO: Tensor, row_N1: Tensor) -> Tensor:
+        """(254 · first N rows + last N rows) · row of int32 sums [2N, O]."""
 
     def rescale_split(
         self, sums: tuple[Tensor, Tensor, Tensor], row_N1: Tensor, column_1O: Tensor
@@ -152,7 +159,7 @@ class Kernels(Protocol):
         """Rows of the last axis on a grid of so many levels."""
 
     def row_dot(self, x_Nd: Tensor, y_Nd: Tensor) -> Tensor:
-        """Exact Σ x · y over the last axis (kept), fp64."""
+        """Σ x · y over the last axis (kept), its one rounding apart exact."""
 
     def attention_weights(
         self, scores_Gts: Tensor, q_step_Gt1: Tensor, k_step_Gs1: Tensor, first: int

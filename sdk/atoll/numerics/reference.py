@@ -1,11 +1,12 @@
 """The kernels in plain PyTorch: the definition that compiled ones are held to, on any device.
 
-A product that feeds an addition is formed in fp64, where it is exact (24 × at most 29 bits), so
-that a fused multiply-add rounds to the same bits. fp32 is never divided, and rooted only through
-fp64.
+Every operation is one tensor operation, rounded once: this file runs eager, where nothing is fused.
+fp32 is divided and rooted through fp64, whose result, rounded again, is the correct fp32 one.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ from atoll.numerics.grid import (
     quantise_int8,
     quantise_split,
 )
-from atoll.numerics.kernels import AdamFactors, Grid, Levels, Scores
+from atoll.numerics.kernels import AdamFactors, Grid, Levels, Scores, Stacked
 from atoll.numerics.muon import COEFFICIENTS
 from atoll.numerics.philox import Mask, kept
 
@@ -29,11 +30,6 @@ NORM_LEVELS = 2**18
 SUM_LEVELS = 2**22
 FLUSH = 2.0**-100
 """Moments below it become 0, so that rows without gradients do not decay into subnormals."""
-
-
-def multiply_add(x: Tensor, u: Tensor, v: Tensor) -> Tensor:
-    """x + u·v, rounded to fp32 from an fp64 sum whose product is exact."""
-    return (x.double() + u.double() * v.double()).float()
 
 
 def _grid(x: Tensor, dim: int, split: bool) -> Grid:
@@ -56,12 +52,20 @@ class TorchKernels:
         return _grid(x_NI, 1, split)
 
     def quantise_gradient(
-        self, g_NO: Tensor, row_N1: Tensor, column_1O: Tensor, split: bool
-    ) -> tuple[Grid, Grid]:
-        return _grid(g_NO * column_1O, 1, split), _grid(g_NO * row_N1, 0, split)
+        self, parts: Sequence[Tensor], row_N1: Tensor, column_1O: Tensor
+    ) -> tuple[Stacked, Stacked]:
+        g_NO = torch.cat(list(parts), dim=1)
+        high, low, row_step = quantise_split(g_NO * column_1O, 1)
+        rows = torch.cat((high, low), dim=0)
+        high, low, column_step = quantise_split(g_NO * row_N1, 0)
+        return (rows, row_step), (torch.cat((high, low), dim=1), column_step)
 
     def rescale(self, sums_NO: Tensor, row_N1: Tensor, column_1O: Tensor) -> Tensor:
         return sums_NO.float() * (row_N1 * column_1O)
+
+    def rescale_stacked(self, sums_2NO: Tensor, row_N1: Tensor) -> Tensor:
+        high, low = sums_2NO.float().chunk(2)
+        return (high * SPLIT_BASE + low) * row_N1
 
     def rescale_split(
         self, sums: tuple[Tensor, Tensor, Tensor], row_N1: Tensor, column_1O: Tensor
@@ -82,13 +86,13 @@ class TorchKernels:
     ) -> tuple[Tensor, Tensor]:
         unit_NI, gained_NI = x_NI * inverse_N1, g_NI * gain_I
         mean_N1 = (exact_sum(gained_NI * unit_NI, -1) * (1.0 / x_NI.shape[-1])).float()
-        dx_NI = multiply_add(gained_NI, unit_NI, -mean_N1) * inverse_N1
+        dx_NI = (gained_NI - unit_NI * mean_N1) * inverse_N1
         return dx_NI, exact_sum(g_NI * unit_NI, 0).float().squeeze(0)
 
     def rotate(self, x_BHTd: Tensor, cos_Td: Tensor, sin_Td: Tensor, sign: float) -> Tensor:
-        a, b = x_BHTd.double().chunk(2, dim=-1)
-        c, s = cos_Td.double(), sin_Td.double() * sign
-        return torch.cat(((a * c - b * s).float(), (b * c + a * s).float()), dim=-1)
+        a, b = x_BHTd.chunk(2, dim=-1)
+        c, s = cos_Td, sin_Td * sign
+        return torch.cat((a * c - b * s, b * c + a * s), dim=-1)
 
     def swiglu(self, gate_NO: Tensor, up_NO: Tensor) -> Tensor:
         return gate_NO * sigmoid(gate_NO) * up_NO
@@ -98,7 +102,7 @@ class TorchKernels:
     ) -> tuple[Tensor, Tensor]:
         s = sigmoid(gate_NO)
         silu = gate_NO * s
-        slope = multiply_add(s, silu, 1.0 - s)
+        slope = s + silu * (1.0 - s)
         return g_NO * up_NO * slope, g_NO * silu
 
     def squared_relu(self, x: Tensor) -> Tensor:
@@ -131,7 +135,7 @@ class TorchKernels:
         return quantise(x_Nd, -1, levels)
 
     def row_dot(self, x_Nd: Tensor, y_Nd: Tensor) -> Tensor:
-        return exact_sum(x_Nd * y_Nd, -1)
+        return exact_sum(x_Nd * y_Nd, -1).float()
 
     def attention_weights(
         self, scores_Gts: Tensor, q_step_Gt1: Tensor, k_step_Gs1: Tensor, first: int
@@ -153,8 +157,8 @@ class TorchKernels:
         scaled = tile.scores * tile.q_step * tile.k_step.mT
         hidden = _hidden(scaled, tile.first)
         share = (exp(scaled - tile.peak) * tile.inverse).masked_fill(hidden, 0.0)
-        d_share = tile.shares.double() * (tile.g_step * tile.v_step.mT).double() - tile.delta
-        slope = (share * d_share.float()).masked_fill(hidden, 0.0)
+        d_share = tile.shares * (tile.g_step * tile.v_step.mT) - tile.delta
+        slope = (share * d_share).masked_fill(hidden, 0.0)
         return (
             quantise(share * tile.g_step, -2, tile.levels),
             quantise(slope * tile.k_step.mT, -1, tile.levels),
@@ -193,8 +197,8 @@ class TorchKernels:
         g = g * f.scale
         m = _flushed(m * f.beta1 + g * (1.0 - f.beta1))
         v = _flushed(v * f.beta2 + (g * g) * (1.0 - f.beta2))
-        root = sqrt(v * f.correct2).double()
-        u = ((m * f.correct1).double() / (root + f.eps)).float() + p * f.decay
+        root = sqrt(v * f.correct2) + f.eps
+        u = ((m * f.correct1).double() / root.double()).float() + p * f.decay
         return p - u * f.rate, m, v
 
 
