@@ -504,7 +504,7 @@ void quintic(const float *d, const float *rest, const int32_t *square, const flo
         for (int64_t j = 0; j < n; j++) line[j] = line[j] * x_step[j];
         float peak = row_peak(line, n);
         across_step[i] = step_of(peak, 127.0f);
-        to_int8(line, 0, multiplier(peak, 127.0f), across + i * n, n);
+        to_int8(line, multiplier(peak, 127.0f), across + i * n, n);
     }
 }
 
