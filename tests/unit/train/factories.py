@@ -150,15 +150,20 @@ def make_job(folder: Path) -> Job:
         )
     )
     model = initial_global_state(manifest)
+    opening = store.add_bytes(model.to_bytes()).to_bytes()
+    return Job(store, manifest, model, task_of(manifest, opening))
+
+
+def task_of(manifest: Manifest, opening: bytes) -> TrainTask:
+    """Seat 2's first round, from the global state with this CID."""
     slot = Slot(Domain(31337, Address("0x" + "11" * 20)), JobId(1), RoundIndex(0), Attempt(0))
-    task = TrainTask(
+    return TrainTask(
         manifest=manifest,
         slot=slot,
         seat=SeatIndex(2),
         data_seed=Digest(b"\x05" * 32),
-        global_state_cid=store.add_bytes(model.to_bytes()).to_bytes(),
+        global_state_cid=opening,
         opening_optimiser=None,
         global_step0=0,
         blind_key=b"\x09" * 32,
     )
-    return Job(store, manifest, model, task)
