@@ -16,7 +16,7 @@ from atoll.errors import AtollError, ConfigError, NumericsMismatch
 if TYPE_CHECKING:
     from atoll.numerics.lab import LabResult
 
-app = typer.Typer(help="Exact numerics: compare this machine's bits.", no_args_is_help=True)
+app = typer.Typer(help="Exact and tolerant numerics: compare this machine.", no_args_is_help=True)
 
 
 @app.callback()
@@ -59,6 +59,42 @@ def verify(
     result = run(what, Setting(**given_setting))  # type: ignore[arg-type]
     sys.stdout.write((json.dumps(asdict(result)) if as_json else _line(result)) + "\n")
     _check(what.key, [result.digest])
+
+
+@app.command()
+def calibrate(
+    *,
+    width: Annotated[int, typer.Option(min=32, help="model width")] = 64,
+    layers: Annotated[int, typer.Option(min=1, help="decoder layers")] = 2,
+    seq: Annotated[int, typer.Option(min=2, max=4096, help="sequence length")] = 64,
+    steps: Annotated[int, typer.Option(min=2, help="steps of a segment")] = 5,
+    segments: Annotated[int, typer.Option(min=1, help="segments of a run")] = 12,
+    seeds: Annotated[int, typer.Option(min=1, help="runs, of other weights and data")] = 1,
+    optimizer: Annotated[str, typer.Option(help="adamw or muon")] = "adamw",
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+) -> None:
+    """Measures how far honest settings of this machine lie apart, and proposes tolerances."""
+    from atoll.numerics.calibrate import calibrate as measure  # noqa: PLC0415 - loads torch
+    from atoll.numerics.lab import LabRun  # noqa: PLC0415 - loads torch
+    from atoll.numerics.trial import Trial  # noqa: PLC0415 - loads torch
+
+    _known("optimizer", optimizer, ("adamw", "muon"))
+    run = LabRun(width, layers, seq, steps * segments, optimizer=optimizer)  # type: ignore[arg-type]
+    found = measure(Trial(run, segments, tuple(range(seeds))), sys.stderr.write)
+    if as_json:
+        sys.stdout.write(json.dumps(found.to_plain()) + "\n")
+        return
+    for row in found.rows:
+        far = row.far
+        sys.stdout.write(
+            f"{row.name:30} params {far.params:7.1e}  slots {far.slots:7.1e}  "
+            f"loss {far.loss:7.1e}  work {far.work:.3f}  cosine {row.cosine:+.3f}  "
+            f"excess {row.least_excess:.2g} to {row.most_excess:.2g}\n"
+        )
+    proposed = ", ".join(f"{name} {value}" for name, value in found.proposed.model_dump().items())
+    sys.stdout.write(
+        f"proposed: {proposed}; the nearest cheat is {found.separation:.2g} times off\n"
+    )
 
 
 def _line(result: LabResult) -> str:
