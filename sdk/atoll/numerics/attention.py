@@ -22,9 +22,6 @@ from torch import Tensor
 from atoll.numerics.grid import operand_levels
 from atoll.numerics.kernels import TILE, Engine, Levels, Scores
 
-SLICES = 8
-"""Slices worked on at a time: what fits in a core's cache. No part of the definition."""
-
 
 @dataclass(frozen=True, slots=True)
 class _Operands:
@@ -37,9 +34,9 @@ class _Operands:
     v: Tensor
     v_step: Tensor
 
-    def parts(self) -> Iterator[tuple[slice, _Operands]]:
-        for start in range(0, len(self.q), SLICES):
-            part = slice(start, start + SLICES)
+    def parts(self, count: int) -> Iterator[tuple[slice, _Operands]]:
+        for start in range(0, len(self.q), count):
+            part = slice(start, start + count)
             names = "q", "q_step", "k", "k_step", "v", "v_step"
             yield part, _Operands(*(getattr(self, name)[part] for name in names))
 
@@ -62,7 +59,7 @@ class Attention(torch.autograd.Function):
         operands = _quantised(engine, q, k, v, group)
         output = q.new_zeros(operands.q.shape)
         peak, inverse = (q.new_empty(operands.q_step.shape) for _ in range(2))
-        for part, some in operands.parts():
+        for part, some in operands.parts(engine.slices):
             for rows in some.tiles():
                 _attend(engine, some, rows, (output[part], peak[part], inverse[part]))
         ctx.engine, ctx.group, ctx.shape = engine, group, q.shape
@@ -81,7 +78,7 @@ class Attention(torch.autograd.Function):
         delta = engine.kernels.row_dot(g, output)
         gi, g_step = engine.kernels.quantise_levels(g, levels)
         dq, dk, dv = (torch.zeros_like(output) for _ in range(3))
-        for part, some in operands.parts():
+        for part, some in operands.parts(engine.slices):
             saved = tuple(t[part] for t in (peak, inverse, delta, gi, g_step))
             for rows in some.tiles():
                 for keys in some.tiles():

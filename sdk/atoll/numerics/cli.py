@@ -14,7 +14,7 @@ import typer
 from atoll.errors import AtollError, ConfigError, NumericsMismatch
 
 if TYPE_CHECKING:
-    from atoll.numerics.lab import LabResult
+    from atoll.numerics.lab import LabResult, LabRun, Setting
 
 app = typer.Typer(help="Exact and tolerant numerics: compare this machine.", no_args_is_help=True)
 
@@ -37,6 +37,8 @@ def verify(
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads")] = None,
     kernels: Annotated[str | None, typer.Option(help="auto, compiled or eager")] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda")] = None,
+    slices: Annotated[int | None, typer.Option(min=1, help="of attention, at a time")] = None,
+    inner: Annotated[int | None, typer.Option(min=1, help="columns of an fp32 product")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
 ) -> None:
     """Trains a small model exactly and prints its digest; without options, under every setting."""
@@ -48,7 +50,7 @@ def verify(
     }  # fmt: skip
     chosen_setting = {
         "route": route, "threads": threads, "kernels": kernels,
-        "device": _known("device", device, ("cpu", "cuda")),
+        "device": _known("device", device, ("cpu", "cuda")), "slices": slices, "inner": inner,
     }  # fmt: skip
     given_run = {name: value for name, value in chosen_run.items() if value is not None}
     given_setting = {name: value for name, value in chosen_setting.items() if value is not None}
@@ -113,35 +115,44 @@ def _known(name: str, value: str | None, choices: tuple[str, ...]) -> str | None
 def _verify_matrix(as_json: bool) -> None:
     from atoll.numerics.lab import (  # noqa: PLC0415 - loads torch
         LabResult,
-        LabRun,
         expected_digest,
         run_apart,
         standard_matrix,
     )  # fmt: skip
 
-    what = LabRun()
     results: list[dict[str, object]] = []
-    digests = []
-    for setting in standard_matrix():
+    digests: dict[str, list[str]] = {}
+    for what, setting in standard_matrix():
         outcome = run_apart(what, setting)
-        caps = " ".join(f"{name}={value}" for name, value in setting.caps.items())
-        asked = f"{setting.route:5} {setting.kernels:9} {setting.threads} {setting.device} {caps}"
+        found = digests.setdefault(what.key, [])
+        result: dict[str, object] = {"run": what.key, "setting": asdict(setting)}
         if isinstance(outcome, LabResult):
-            digests.append(outcome.digest)
-            results.append({"setting": asdict(setting), **asdict(outcome)})
-            line = f"{outcome.digest[:16]}  {asked} ({outcome.route}, {outcome.kernels})"
+            found.append(outcome.digest)
+            result |= asdict(outcome)
         else:
-            results.append({"setting": asdict(setting), "unavailable": outcome})
-            line = f"{'not here':16}  {asked} ({outcome})"
+            result["unavailable"] = outcome
+        results.append(result)
         if not as_json:
-            sys.stdout.write(line + "\n")
+            sys.stdout.write(_matrix_line(what, setting, outcome) + "\n")
             sys.stdout.flush()
-    expected = expected_digest(what)
     if as_json:
-        agree = len(set(digests)) == 1 and expected in {None, digests[0]}
-        document = {"run": asdict(what), "expected": expected, "agree": agree, "results": results}
+        expected = {what.key: expected_digest(what) for what, _ in standard_matrix()}
+        agree = all(set(found) <= {expected[key]} for key, found in digests.items())
+        document = {"expected": expected, "agree": agree, "results": results}
         sys.stdout.write(json.dumps(document) + "\n")
-    _check(what.key, digests)
+    for key, found in digests.items():
+        _check(key, found)
+
+
+def _matrix_line(what: LabRun, setting: Setting, outcome: LabResult | str) -> str:
+    usual = asdict(type(setting)())
+    changed = {name: value for name, value in asdict(setting).items() if value != usual[name]}
+    changed |= changed.pop("caps", {})
+    asked = " ".join(f"{name}={value}" for name, value in changed.items()) or "as chosen"
+    if isinstance(outcome, str):
+        return f"{'not here':16}  {what.optimizer:5} {asked} ({outcome})"
+    chosen = f"{outcome.route}, {outcome.kernels}"
+    return f"{outcome.digest[:16]}  {what.optimizer:5} {asked} ({chosen})"
 
 
 def _check(key: str, digests: list[str]) -> None:

@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -54,10 +55,10 @@ def _matmul_int8_cuda(x_MK: Tensor, w_KN: Tensor) -> Tensor:
     return torch._int_mm(x_MK.contiguous(), w_KN.contiguous())[:rows, :columns]
 
 
-def _matmul_fp32(x_MK: Tensor, w_KN: Tensor) -> Tensor:
+def _matmul_fp32(x_MK: Tensor, w_KN: Tensor, inner: int = FP32_SPLIT_K) -> Tensor:
     total: Tensor | None = None
-    for start in range(0, x_MK.shape[1], FP32_SPLIT_K):
-        stop = start + FP32_SPLIT_K
+    for start in range(0, x_MK.shape[1], inner):
+        stop = start + inner
         part = (x_MK[:, start:stop].float() @ w_KN[start:stop].float()).to(torch.int32)
         total = part if total is None else total + part
     return (
@@ -76,6 +77,13 @@ ROUTES = {
     "fp32": Route("fp32", _matmul_fp32),
     "fp64": Route("fp64", _matmul_fp64),
 }
+
+
+def fp32_route(inner: int) -> Route:
+    """The fp32 route with so many columns a product, at most FP32_SPLIT_K."""
+    if not 1 <= inner <= FP32_SPLIT_K:
+        raise ValueError(f"fp32 holds products of 1 to {FP32_SPLIT_K} columns, not {inner}")
+    return Route("fp32", partial(_matmul_fp32, inner=inner))
 
 
 def matmul_reference(x_MK: Tensor, w_KN: Tensor) -> Tensor:

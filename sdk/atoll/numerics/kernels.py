@@ -213,8 +213,10 @@ class Engine:
     Attributes:
         route: of int8 products.
         batched: [G, a, b] · [G, b, c] of integers in fp32 whose sums stay within 2^24.
+        slices: attention slices worked on at a time; eight fit in a core's cache.
     """
 
     route: Route
     kernels: Kernels
     batched: Callable[[Tensor, Tensor], Tensor]
+    slices: int = 8

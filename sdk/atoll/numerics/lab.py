@@ -22,6 +22,7 @@ from torch import Tensor
 from atoll.errors import NumericsMismatch
 from atoll.numerics.engine import make_engine
 from atoll.numerics.exact import ExactOps
+from atoll.numerics.gemm import FP32_SPLIT_K, fp32_route
 from atoll.protocol.manifest import InnerSpec, ModelSpec
 from atoll.train.init import initial_params, philox4x32
 from atoll.train.layout import optimiser_layout, param_shapes
@@ -74,12 +75,20 @@ class LabRun:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """How it is computed. `caps` are environment variables, set before libraries load."""
+    """How it is computed.
+
+    Attributes:
+        slices: attention slices worked on at a time.
+        inner: columns of one fp32 product, on that route.
+        caps: environment variables, set before libraries load.
+    """
 
     route: str = "auto"
     threads: int = 1
     kernels: str = "auto"
     device: str = "cpu"
+    slices: int = 8
+    inner: int = FP32_SPLIT_K
     caps: dict[str, str] = field(default_factory=dict)
 
 
@@ -111,7 +120,9 @@ def run(what: LabRun, how: Setting) -> LabResult:
         NumericsMismatch: a step was not finite, which no setting of the lab is.
     """
     torch.set_num_threads(how.threads)
-    engine = make_engine(how.route, how.kernels, how.device)
+    engine = replace(make_engine(how.route, how.kernels, how.device), slices=how.slices)
+    if engine.route.name == "fp32":
+        engine = replace(engine, route=fp32_route(how.inner))
     recipe = Recipe(what.model(), what.inner(), what.steps, ExactOps(engine))
     state, tokens = _opening(what, how.device), lab_tokens(what.seed)
     started, loss = time.perf_counter(), 0.0
@@ -170,14 +181,26 @@ def _on_cpu(state: SeatState) -> SeatState:
     return replace(state, params=params, m=m, v=v)
 
 
-def standard_matrix() -> list[Setting]:
-    """Every route, kernel implementation, thread count and cap, and a GPU where there is one.
+def standard_matrix() -> list[tuple[LabRun, Setting]]:
+    """AdamW under every setting, Muon under every route, kernel implementation and thread count."""
+    short = LabRun(optimizer="muon", width=32, layers=1, seq=16, steps=4)
+    everything = _computations() + _caps()
+    if torch.cuda.is_available():
+        everything.append(Setting(device="cuda"))
+    muon = [(LabRun(optimizer="muon"), setting) for setting in _computations()]
+    capped = [(short, setting) for setting in _caps()]
+    return [(LabRun(), setting) for setting in everything] + muon + capped
 
-    ATen's caps are tried on eager kernels, which are ATen's; the others bear on products.
-    """
+
+def _computations() -> list[Setting]:
     settings = [Setting(route=route) for route in ("int8", "fp32", "fp64")]
     settings += [Setting(kernels="eager"), Setting(threads=2), Setting(route="fp32", threads=2)]
-    settings += [
+    return [*settings, Setting(slices=1), Setting(slices=3), Setting(route="fp32", inner=48)]
+
+
+def _caps() -> list[Setting]:
+    """ATen's caps are tried on eager kernels, which are ATen's; the others bear on products."""
+    settings = [
         Setting(caps={"ATEN_CPU_CAPABILITY": value}, kernels="eager", threads=threads)
         for value, threads in (("default", 1), ("avx2", 2), ("avx512", 1))
     ]
@@ -186,14 +209,11 @@ def standard_matrix() -> list[Setting]:
         "MKL_ENABLE_INSTRUCTIONS": ("SSE4_2", "AVX2", "AVX512"),
         "MKL_CBWR": ("COMPATIBLE",),
     }
-    settings += [
+    return settings + [
         Setting(caps={name: value}, route="fp32" if name.startswith("MKL") else "auto")
         for name, choices in values.items()
         for value in choices
     ]
-    if torch.cuda.is_available():
-        settings.append(Setting(device="cuda"))
-    return settings
 
 
 def run_apart(what: LabRun, how: Setting) -> LabResult | str:

@@ -7,7 +7,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll.numerics.gemm import ROUTES, Route, choose_route, is_exact, matmul_reference
+from atoll.numerics.gemm import (
+    FP32_SPLIT_K,
+    ROUTES,
+    Route,
+    choose_route,
+    fp32_route,
+    is_exact,
+    matmul_reference,
+)
 
 
 @pytest.mark.parametrize("name", ["fp32", "fp64"])
@@ -46,6 +54,16 @@ def test_routes_equal_the_reference(
     for route in ROUTES.values():
         if is_exact(route):
             assert torch.equal(route.matmul(x, w), expected)
+
+
+@pytest.mark.parametrize("inner", [1, 48, FP32_SPLIT_K])
+def test_the_fp32_route_is_exact_in_any_chunks(inner: int) -> None:
+    assert is_exact(fp32_route(inner))
+
+
+def test_chunks_that_fp32_cannot_hold_are_refused() -> None:
+    with pytest.raises(ValueError, match="1 to 1040"):
+        fp32_route(FP32_SPLIT_K + 1)
 
 
 def test_unknown_route_is_named() -> None:

@@ -24,6 +24,8 @@ def test_routes_kernels_and_threads_give_the_expected_digest() -> None:
         Setting(route="fp32"),
         Setting(route="fp64", kernels="eager"),
         Setting(threads=2, kernels="eager"),
+        Setting(slices=1),
+        Setting(slices=3, route="fp32", inner=7),
     ]
     try:
         assert {run(SHORT, setting).digest for setting in settings} == {expected}
@@ -57,9 +59,12 @@ def test_a_setting_that_cannot_be_had_says_why() -> None:
 
 def test_the_matrix_covers_every_route_kernel_thread_count_and_cap() -> None:
     matrix = standard_matrix()
-    assert {s.route for s in matrix} >= {"int8", "fp32", "fp64"}
-    assert {s.threads for s in matrix} == {1, 2}
-    assert {name for s in matrix for name in s.caps} == set(lab.CAPS)
+    for optimizer in ("adamw", "muon"):
+        settings = [setting for what, setting in matrix if what.optimizer == optimizer]
+        assert {s.route for s in settings} >= {"int8", "fp32", "fp64"}
+        assert {s.threads for s in settings} == {1, 2}
+        assert {name for s in settings for name in s.caps} == set(lab.CAPS)
+    assert all(lab.expected_digest(what) for what, _ in matrix)
 
 
 def test_the_command_prints_json() -> None:

@@ -1,0 +1,78 @@
+"""The global model after some rounds follows from the manifest alone, whatever computes it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from tests.unit.train.factories import Job, small_model
+
+from atoll.aggregate.merge import merge
+from atoll.numerics import exact
+from atoll.numerics.engine import make_engine
+from atoll.protocol.presets import DemoConfig, Members, demo_manifest
+from atoll.protocol.types import Digest, RoundIndex, SeatIndex
+from atoll.train import probe
+from atoll.train.round import train_round
+
+SEATS, ROUNDS = 2, 2
+COMPUTATIONS = [("auto", "auto", 1), ("fp32", "auto", 2), ("fp64", "eager", 1)]
+
+
+def exact_job(job: Job) -> Job:
+    config = DemoConfig(
+        data=job.manifest.data,
+        numerics=probe.numerics_spec("exact"),
+        expiry=1 << 40,
+        rounds=ROUNDS,
+        steps=2,
+        segment=1,
+        batch=2,
+        micro_batch=1,
+        model=small_model(),
+        members=Members(seats=SEATS),
+    )
+    return job.of(demo_manifest(config))
+
+
+def global_digests(job: Job) -> list[Digest]:
+    """The global model's digest after each round of all seats, each round from the one before."""
+    model, steps, digests = job.model, job.manifest.inner.steps, []
+    carried: dict[int, bytes | None] = dict.fromkeys(range(SEATS))
+    for number in range(ROUNDS):
+        updates = {}
+        for seat in range(SEATS):
+            task = replace(
+                job.task,
+                slot=replace(job.task.slot, round=RoundIndex(number)),
+                seat=SeatIndex(seat),
+                data_seed=Digest(bytes([number]) * 32),
+                global_state_cid=job.store.add_bytes(model.to_bytes()).to_bytes(),
+                opening_optimiser=carried[seat],
+                global_step0=number * steps,
+            )
+            trained = train_round(task, job.store)
+            updates[seat], carried[seat] = trained.update, trained.carried_cid
+        merged = merge(model, updates, caught=0, manifest=job.manifest, replayed_in_full=updates)
+        assert merged.merged
+        model = merged.global_state
+        digests.append(model.digest())
+    return digests
+
+
+def test_the_global_model_is_the_same_on_any_route_and_thread_count(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ready = exact_job(job)
+    found = []
+    for route, kernels, threads in COMPUTATIONS:
+        engine = make_engine(route, kernels)
+        monkeypatch.setattr(exact, "default_engine", lambda engine=engine: engine)
+        torch.set_num_threads(threads)
+        try:
+            found.append(global_digests(ready))
+        finally:
+            torch.set_num_threads(1)
+    assert found[1:] == found[:-1]
+    assert len(set(found[0])) == ROUNDS
