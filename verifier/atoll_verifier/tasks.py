@@ -9,7 +9,7 @@ from __future__ import annotations
 from hashlib import sha256
 
 from atoll.aggregate.layout import Layout
-from atoll.aggregate.merge import merge, outliers_to_replay
+from atoll.aggregate.merge import merge, seats_to_replay
 from atoll.aggregate.registry import codec_of
 from atoll.errors import MalformedTrace, MalformedUpdate, TooLarge
 from atoll.protocol.manifest import Manifest
@@ -129,7 +129,7 @@ def merge_round(command: DoMerge, store_dir: str) -> MergeOutcome:
 
 
 def _flagged(updates: dict[int, bytes], state: GlobalState, manifest: Manifest) -> tuple[int, ...]:
-    """Outliers over the well-formed updates: which those are follows from the bytes alone."""
+    """The full-replay list over what is well-formed: which that is follows from the bytes alone."""
     layout, row = Layout.of_tensors(state.params), codec_of(manifest.codec).row
     sound: dict[int, bytes] = {}
     for seat, update in updates.items():
@@ -138,7 +138,7 @@ def _flagged(updates: dict[int, bytes], state: GlobalState, manifest: Manifest) 
         except MalformedUpdate:
             continue
         sound[seat] = update
-    return outliers_to_replay(state, sound, manifest).flagged if sound else ()
+    return seats_to_replay(state, sound, manifest) if sound else ()
 
 
 def _check_update(work: SeatWork, manifest: Manifest, store: LocalStore) -> None:

@@ -15,11 +15,12 @@ import numpy as np
 import torch
 
 from atoll.aggregate import fp32
+from atoll.aggregate.checks import full_replays
 from atoll.aggregate.contributors import contributor_mean
 from atoll.aggregate.exponents import next_exponents
 from atoll.aggregate.gram import Int64Matrix, squared_distances
 from atoll.aggregate.layout import Layout
-from atoll.aggregate.outliers import OutlierReport, find_outliers
+from atoll.aggregate.outliers import find_outliers
 from atoll.aggregate.passes import gram
 from atoll.aggregate.registry import Integers, codec_of
 from atoll.aggregate.rules import Aggregate, Rule, aggregate, most_faults
@@ -63,7 +64,7 @@ def merge(
         updates: canonical update bytes of every accepted seat, none of them diverged.
         caught: seats removed for confirmed wrong replay, wrong link or malformed bytes.
         manifest: its robust rule, outer optimiser, grid bounds and minimum of providers.
-        replayed_in_full: seats of the full-replay list (`outliers_to_replay` over all available
+        replayed_in_full: seats of the full-replay list (`seats_to_replay` over all available
             updates): verified as they are, they keep their weight even if they stand out.
 
     Raises:
@@ -93,22 +94,24 @@ def merge(
     return MergeResult(stepped, True, f, weights, tuple(sorted(late)))
 
 
-def outliers_to_replay(
+def seats_to_replay(
     state: GlobalState, updates: Mapping[int, bytes], manifest: Manifest
-) -> OutlierReport:
-    """Scores all available, well-formed updates of a round, before any removal.
+) -> tuple[int, ...]:
+    """Seats that are replayed in full before they are paid, most conspicuous first.
 
-    The seats in `.flagged` are replayed in full before they are paid. fp32 updates have no scores.
+    Of fp32 updates, which have no Gram matrix, none are.
+
+    Args:
+        updates: all available, well-formed updates of the round, before any removal.
 
     Raises:
         MalformedUpdate: bytes that are not canonical; leave such a seat out and report it.
     """
-    rows = _decode_all(state, updates, manifest)
+    rows, robust = _decode_all(state, updates, manifest), manifest.robust
     gram_nn = _gram(list(rows.values()), manifest)
     if gram_nn is None:
-        return OutlierReport({}, Fraction(0), ())
-    distances_nn = squared_distances(gram_nn)
-    return find_outliers(list(rows), distances_nn, manifest.robust.kappa, manifest.robust.f)
+        return ()
+    return full_replays(list(rows), gram_nn, kappa=robust.kappa, f=robust.f)
 
 
 def _decode_all(

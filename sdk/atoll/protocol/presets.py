@@ -157,7 +157,11 @@ def _build(config: DemoConfig, method: Method) -> Manifest:
         inner=_inner(config, method),
         outer=method.outer,
         codec=method.codec,
-        robust=RobustSpec(rule=method.rule, f=robust_f(config.members.seats), kappa="3"),
+        robust=RobustSpec(
+            rule=method.rule,
+            f=robust_f(config.members.seats),
+            kappa=kappa_for(config.members.seats),
+        ),
         audit=AuditSpec(
             draws=draws_for_coverage(config.coverage, segments, config.members.auditors),
             overlap="0.5",
@@ -170,6 +174,15 @@ def _build(config: DemoConfig, method: Method) -> Manifest:
 def robust_f(seats: int) -> int:
     """⌊seats / 4⌋, at least 1 from three seats on."""
     return max(seats // 4, 1) if seats >= 3 else 0
+
+
+def kappa_for(seats: int) -> str:
+    """The κ that one honest int8 update in a thousand exceeds, in steps of 1/4.
+
+    From the quantiles that bench/outliers.py measures (docs/attacks.md); few seats have a noisier
+    median to be compared with.
+    """
+    return "1.5" if seats <= 16 else "1.25"
 
 
 def _inner(config: DemoConfig, method: Method) -> InnerSpec:

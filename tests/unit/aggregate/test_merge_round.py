@@ -9,7 +9,7 @@ import torch
 
 from atoll.aggregate.codec import decode_flat, encode
 from atoll.aggregate.layout import Layout
-from atoll.aggregate.merge import merge, outliers_to_replay
+from atoll.aggregate.merge import merge, seats_to_replay
 from atoll.aggregate.registry import codec_of
 from atoll.aggregate.rules import Rule, aggregate
 from atoll.errors import MalformedUpdate
@@ -146,7 +146,7 @@ def test_standing_out_only_after_removals_means_weight_zero():
     state = make_state()
     manifest = make_manifest()
     updates = make_updates(state, range(6)) | {6: flipped(state, 3)}
-    assert outliers_to_replay(state, updates, manifest).flagged == (6,)
+    assert seats_to_replay(state, updates, manifest) == (6,)
     late = merge(state, updates, caught=0, manifest=manifest)
     assert late.left_out == (6,)
     assert late.weights[6] == 0
@@ -221,4 +221,5 @@ def test_every_codec_is_merged(kind: str):
     for name, p in result.global_state.params.items():
         expected = state.params[name] - sent[name]
         torch.testing.assert_close(p, expected, atol=2.0**EXPONENT / 256, rtol=1e-6)
-    assert not outliers_to_replay(state, {0: update, 5: update}, manifest).flagged
+    named = seats_to_replay(state, {0: update, 5: update}, manifest)
+    assert named == (() if kind == "fp32" else (0, 5))  # copies; of fp32 nothing is scored
