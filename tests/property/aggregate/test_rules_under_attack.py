@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.property.aggregate.update_attacks import ATTACKS, Attack, on_grid
+from tests.adversary.updates import ATTACKS, Attack, on_grid
 
 from atoll.aggregate.gram import squared_distances
 from atoll.aggregate.outliers import find_outliers

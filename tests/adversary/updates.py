@@ -50,29 +50,34 @@ def a_little_is_enough(honest: Rows, f: int, _rng: np.random.Generator) -> Rows:
     return _same(honest.mean(axis=0) - max(z, 0.3) * honest.std(axis=0), f)
 
 
-def _furthest(honest: Rows, fits: Callable[[Rows], bool]) -> Rows:
-    mean, direction = honest.mean(axis=0), -np.sign(honest.mean(axis=0))
-    low, high = 0.0, 256.0
-    for _ in range(20):
-        middle = (low + high) / 2
-        low, high = (middle, high) if fits(mean + middle * direction) else (low, middle)
-    return mean + low * direction
-
-
 def _squared(rows: Rows, point: Rows) -> Rows:
     return np.square(rows - point).sum(axis=1)
 
 
+def furthest_within(honest: Rows, direction: Rows, *, summed: bool = False) -> Rows:
+    """The honest mean moved along `direction` until it is as far from the honest as one of them.
+
+    Args:
+        summed: compares sums of squared distances (Min-Sum) instead of the largest (Min-Max).
+    """
+    measure = np.sum if summed else np.max
+    limit = max(measure(_squared(honest, row)) for row in honest)
+    mean, low, high = honest.mean(axis=0), 0.0, 256.0
+    for _ in range(20):
+        middle = (low + high) / 2
+        fits = measure(_squared(honest, mean + middle * direction)) <= limit
+        low, high = (middle, high) if fits else (low, middle)
+    return mean + low * direction
+
+
 def min_max(honest: Rows, f: int, _rng: np.random.Generator) -> Rows:
     """Shejwalkar and Houmansadr 2021: no further from anyone than honest updates are."""
-    limit = max(_squared(honest, row).max() for row in honest)
-    return _same(_furthest(honest, lambda point: _squared(honest, point).max() <= limit), f)
+    return _same(furthest_within(honest, -np.sign(honest.mean(axis=0))), f)
 
 
 def min_sum(honest: Rows, f: int, _rng: np.random.Generator) -> Rows:
     """Shejwalkar and Houmansadr 2021: no larger a sum of squared distances."""
-    limit = max(_squared(honest, row).sum() for row in honest)
-    return _same(_furthest(honest, lambda point: _squared(honest, point).sum() <= limit), f)
+    return _same(furthest_within(honest, -np.sign(honest.mean(axis=0)), summed=True), f)
 
 
 def mimic(honest: Rows, f: int, _rng: np.random.Generator) -> Rows:

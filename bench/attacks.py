@@ -1,0 +1,186 @@
+"""What every attack of tests/adversary costs a small DiLoCo run, merge by merge.
+
+    python bench/attacks.py --json                                # 8 seats, the default pipeline
+    python bench/attacks.py --n $(seq 4 16) --results FILE        # the bar: f = n/4, every attack
+    python bench/attacks.py --n 8 --f 2 --merges all              # the table of docs/attacks.md
+    python bench/attacks.py --mixes kinds --attacks none mimic    # seats with data of their own
+
+A cell is the final held-out loss relative to that of the mean over the honest seats alone, which
+train on the same draws without the colluders, in percent, averaged over the seeds; `null` where a
+rule's condition on n and f does not hold. `none` has the colluders' seats empty too. The last line
+is JSON: `cells`, the worst of each merge, and of the default pipeline every cell above 1 %. With
+--results a run that was cut short goes on where it was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests.adversary.adversaries import ADVERSARIES
+from tests.adversary.corpus import Mix
+from tests.adversary.merges import MERGES
+from tests.adversary.run import Memo, Run, Setting
+
+from atoll.errors import ConfigError
+from atoll.train.probe import configure_native
+
+HONEST_ONLY = "honest_only"
+NONE = "none"
+BAR_PERCENT = 1.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run of the table."""
+
+    setting: Setting
+    merge: str
+    attack: str
+
+    @property
+    def key(self) -> str:
+        s = self.setting
+        return f"{s.mix}:n{s.n}:f{s.f}:seed{s.seed}:{s.rounds}x{s.steps}:{self.merge}:{self.attack}"
+
+    def loss(self, memo: Memo) -> float | None:
+        """Final loss, nats a byte; None where the rule does not take so few updates."""
+        adversary = None if self.attack == NONE else ADVERSARIES[self.attack]()
+        merge = MERGES["mean" if self.merge == HONEST_ONLY else self.merge]
+        try:
+            return Run(self.setting, merge, adversary, memo).final_loss()
+        except ConfigError:
+            return None
+
+
+def cases(args: argparse.Namespace) -> Iterator[Case]:
+    """Every run, seed by seed, so that one cut short has whole tables of the first seeds."""
+    for seed in range(args.seeds):
+        for mix in args.mixes:
+            for n in args.n:
+                f = max(1, n // 4) if args.f is None else args.f
+                setting = Setting(n, f, seed, Mix(mix), args.rounds, args.steps)
+                yield Case(setting, HONEST_ONLY, NONE)
+                for merge in args.merges:
+                    yield from (Case(setting, merge, attack) for attack in args.attacks)
+
+
+class Results:
+    """Losses by case, appended to a file as they come where one is named."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._losses: dict[str, float | None] = {}
+        if path is not None and path.exists():
+            for line in path.read_text().splitlines():
+                self._losses |= json.loads(line)
+
+    def __contains__(self, case: Case) -> bool:
+        return case.key in self._losses
+
+    def add(self, case: Case, loss: float | None) -> None:
+        self._losses[case.key] = loss
+        if self._path is not None:
+            with self._path.open("a") as file:
+                file.write(json.dumps({case.key: loss}) + "\n")
+
+    def excess(self, case: Case) -> float | None:
+        """Percent above the honest-only mean of the same setting."""
+        loss = self._losses[case.key]
+        base = self._losses[Case(case.setting, HONEST_ONLY, NONE).key]
+        return None if loss is None or base is None else 100 * (loss / base - 1)
+
+
+def table(done: list[Case], results: Results) -> list[dict[str, object]]:
+    """One entry for each setting without its seed, merge and attack."""
+    grouped: dict[tuple[object, ...], list[float | None]] = {}
+    for case in done:
+        if case.merge != HONEST_ONLY:
+            s = case.setting
+            key = (str(s.mix), s.n, s.f, case.merge, case.attack)
+            grouped.setdefault(key, []).append(results.excess(case))
+    names = ("mix", "n", "f", "merge", "attack")
+    return [
+        dict(zip(names, key, strict=True))
+        | {"percent": _mean(values), "seeds": [_rounded(value) for value in values]}
+        for key, values in grouped.items()
+    ]
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return round(fmean(known), 2) if len(known) == len(values) else None
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 2)
+
+
+def summary(cells: list[dict[str, object]]) -> dict[str, object]:
+    """The worst attack on each merge, and where the default pipeline misses the bar."""
+    worst: dict[str, dict[str, object]] = {}
+    for cell in cells:
+        known = worst.get(str(cell["merge"]))
+        if cell["percent"] is not None and (known is None or cell["percent"] > known["percent"]):
+            worst[str(cell["merge"])] = cell
+    missed = [
+        cell
+        for cell in cells
+        if cell["merge"] == "default" and cell["percent"] and cell["percent"] > BAR_PERCENT
+    ]
+    return {"worst": worst, "default_above_1_percent": missed}
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--n", type=int, nargs="+", default=[8], help="seats")
+    parser.add_argument("--f", type=int, help="colluders; a quarter of the seats if not given")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--mixes", nargs="+", choices=list(Mix), default=[Mix.SHARED])
+    parser.add_argument("--merges", nargs="+", choices=["all", *MERGES], default=["default"])
+    parser.add_argument(
+        "--attacks", nargs="+", choices=["all", NONE, *ADVERSARIES], default=["all"]
+    )
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--results", type=Path, help="file to go on from and to append to")
+    parser.add_argument("--json", action="store_true", help="only the JSON line")
+    args = parser.parse_args()
+    args.merges = list(MERGES) if "all" in args.merges else args.merges
+    args.attacks = [NONE, *ADVERSARIES] if "all" in args.attacks else args.attacks
+    return args
+
+
+def main() -> None:
+    args = parse()
+    configure_native()
+    torch.utils.deterministic.fill_uninitialized_memory = False  # slow, and nothing reads it
+    results, done, started = Results(args.results), list(cases(args)), time.process_time()
+    memo: Memo = {}
+    for case in done:
+        if case.merge == HONEST_ONLY:
+            memo.clear()  # another setting
+        if case not in results:
+            results.add(case, case.loss(memo))
+        if not args.json:
+            excess = results.excess(case)
+            shown = "-" if excess is None else f"{excess:+.2f} %"
+            print(f"{case.key:70} {shown}", flush=True)
+    cells = table(done, results)
+    settings = {"rounds": args.rounds, "steps": args.steps, "seeds": args.seeds}
+    cost = {"runs": len(done), "cpu_seconds": round(time.process_time() - started, 1)}
+    print(json.dumps(settings | cost | summary(cells) | {"cells": cells}))
+
+
+if __name__ == "__main__":
+    main()

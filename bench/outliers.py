@@ -1,0 +1,165 @@
+"""How often honest updates are named for a full replay, and the κ that keeps a target rate.
+
+    python bench/outliers.py --json
+
+Sixty-four honest seats of tests/adversary train a small DiLoCo job; from the Gram matrix of every
+round, random subsets of n seats are checked as a round of n would be. The last line is JSON: for
+each mix of data and n, the share of honest seat-rounds that each check would name if it were not
+capped at f, in the round with the lowest mean cosine (`turbulent`) and in all others (`calm`); the
+largest cosine and norm seen; and `kappa`: by target rate and n the smallest multiple of 1/4 with at
+most that share of distant updates where all draw from the same text, as the protocol has them do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isqrt
+from pathlib import Path
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tests.adversary.corpus import Mix
+from tests.adversary.merges import by_rule
+from tests.adversary.run import Run, Setting
+
+from atoll.aggregate.checks import Suspicion, find_suspects
+from atoll.aggregate.codec import decode_flat
+from atoll.aggregate.gram import Int64Matrix, squared_distances
+from atoll.aggregate.outliers import find_outliers, lower_median
+from atoll.aggregate.passes import gram
+from atoll.train.probe import configure_native
+
+SEATS = 64
+SIZES = (3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64)
+TARGETS = ("0.01", "0.001")
+KAPPA_STEP = Fraction(1, 4)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A round of n honest seats drawn from a larger one."""
+
+    n: int
+    turbulent: bool
+    gram_nn: Int64Matrix
+
+    def named(self, kappa: str) -> dict[str, int]:
+        """Seats that each check names, without the cap."""
+        found = find_suspects(range(self.n), self.gram_nn, kappa=kappa, f=self.n)
+        return {str(kind): sum(s.suspicion is kind for s in found) for kind in Suspicion}
+
+    def ratios(self) -> list[float]:
+        """Each seat's score over the median score, as a κ that would just not name it."""
+        scores = find_outliers(range(self.n), squared_distances(self.gram_nn), "1", 0).scores
+        middle = lower_median(list(scores.values()))
+        return [(score / middle) ** 0.5 for score in scores.values()]
+
+
+def grams(mix: Mix, seed: int, rounds: int) -> list[Int64Matrix]:
+    """The Gram matrix of every round of an honest run."""
+    run = Run(Setting(SEATS, 0, seed, mix, rounds), by_rule("mean"))
+    return [
+        gram([decode_flat(d, run.layout, r.opening.exponents) for d in r.updates.values()])
+        for r in run.play()
+    ]
+
+
+def mean_cosine(gram_nn: Int64Matrix) -> float:
+    """Over all pairs of different seats."""
+    unit = gram_nn / np.sqrt(np.outer(np.diag(gram_nn), np.diag(gram_nn)))
+    return float((unit.sum() - len(unit)) / (unit.size - len(unit)))
+
+
+def samples(rounds: Sequence[Int64Matrix], draws: int, seed: int) -> Iterator[Sample]:
+    """About `draws` seats of every size from every round, each subset without replacement."""
+    rng = np.random.default_rng(seed)
+    calmest_first = sorted(range(len(rounds)), key=lambda i: -mean_cosine(rounds[i]))
+    for i, gram_nn in enumerate(rounds):
+        for n in SIZES:
+            for _ in range(1 if n == SEATS else -(-draws // n)):
+                chosen = np.sort(rng.choice(SEATS, n, replace=False))
+                yield Sample(n, i == calmest_first[-1], gram_nn[np.ix_(chosen, chosen)])
+
+
+def rates(taken: Sequence[Sample], kappa: str) -> dict[str, float]:
+    """Share of honest seat-rounds that each check names, in percent."""
+    seats = sum(sample.n for sample in taken)
+    named = [sample.named(kappa) for sample in taken]
+    return {
+        kind: round(100 * sum(n[kind] for n in named) / seats, 3) for kind in map(str, Suspicion)
+    }
+
+
+def kappa_of(ratios: Sequence[float], target: str) -> str:
+    """The smallest multiple of 1/4, at least 1, that at most the target share exceeds."""
+    limit, kappa = float(target) * len(ratios), Fraction(1)
+    while sum(ratio > kappa for ratio in ratios) > limit:
+        kappa += KAPPA_STEP
+    return f"{float(kappa):g}"
+
+
+def extremes(rounds: Sequence[Int64Matrix]) -> dict[str, float]:
+    """The largest cosine of two honest updates, and norm over the median norm."""
+    cosines, norms = [], []
+    for gram_nn in rounds:
+        squares = np.diag(gram_nn).astype(float)
+        unit = gram_nn / np.sqrt(np.outer(squares, squares)) - 2 * np.eye(len(gram_nn))
+        cosines.append(float(unit.max()))
+        norms.append(isqrt(int(squares.max())) / isqrt(lower_median(squares.astype(int).tolist())))
+    return {"cosine": round(max(cosines), 3), "norm": round(max(norms), 2)}
+
+
+def measure(args: argparse.Namespace) -> dict[str, object]:
+    """All mixes."""
+    mixes: dict[str, object] = {}
+    kappa: dict[str, dict[int, str]] = {}
+    for mix in Mix:
+        runs = [grams(mix, seed, args.rounds) for seed in range(args.seeds)]
+        taken = [s for seed, run in enumerate(runs) for s in samples(run, args.draws, seed)]
+        by_n = {n: [sample for sample in taken if sample.n == n] for n in SIZES}
+        percent = {
+            n: {
+                "calm": rates([s for s in some if not s.turbulent], args.kappa),
+                "turbulent": rates([s for s in some if s.turbulent], args.kappa),
+            }
+            for n, some in by_n.items()
+        }
+        cosines = [round(mean_cosine(g), 2) for g in runs[0]]
+        extreme = extremes([gram_nn for run in runs for gram_nn in run])
+        mixes[str(mix)] = {"mean_cosines": cosines, "largest": extreme, "percent_named": percent}
+        if mix is Mix.SHARED:
+            ratios = {n: [r for s in some for r in s.ratios()] for n, some in by_n.items()}
+            kappa = {t: {n: kappa_of(ratios[n], t) for n in SIZES} for t in TARGETS}
+        if not args.json:
+            print(f"{mix}: {json.dumps(mixes[str(mix)])}", flush=True)
+    return {"kappa": kappa, "mixes": mixes}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--draws", type=int, default=400, help="seats drawn a round and size")
+    parser.add_argument("--kappa", default="1.5", help="what `distant` is counted with")
+    parser.add_argument("--json", action="store_true", help="only the JSON line")
+    args = parser.parse_args()
+    configure_native()
+    torch.utils.deterministic.fill_uninitialized_memory = False  # slow, and nothing reads it
+    started = time.process_time()
+    result = measure(args)
+    print(
+        json.dumps(vars(args) | {"cpu_seconds": round(time.process_time() - started, 1)} | result)
+    )
+
+
+if __name__ == "__main__":
+    main()

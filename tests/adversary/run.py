@@ -1,0 +1,330 @@
+"""A small DiLoCo run with colluders: local training, codec, merge and outer step are the project's.
+
+Rule of this file: a run is a function of its setting, rule and adversary. The colluders hold the
+lowest seats, which win every tie. Draws find nobody: what is left to catch them is their bytes and,
+where a merge asks for it, the full replay of whoever stands out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha256
+
+import numpy as np
+import torch
+from tests.adversary.corpus import KIND_BYTES, Mix, seat_text, text_of
+from tests.adversary.seats import Stack, train_seats
+from tests.adversary.updates import Rows, on_grid
+from torch import Tensor
+
+from atoll.aggregate import codec
+from atoll.aggregate.gram import Int8Vector
+from atoll.aggregate.header import CodecId, header
+from atoll.aggregate.layout import Layout
+from atoll.errors import MalformedUpdate
+from atoll.protocol.canonical import dag_cbor_cid
+from atoll.protocol.hashing import sha256 as sha256_of
+from atoll.protocol.manifest import DataSpec, Manifest, ModelSpec
+from atoll.protocol.presets import DemoConfig, Members, demo_manifest
+from atoll.protocol.prf import batch_offsets
+from atoll.protocol.types import Digest, SeatIndex
+from atoll.train.evaluate import window_starts
+from atoll.train.init import initial_global_state
+from atoll.train.layout import param_shapes
+from atoll.train.model import forward
+from atoll.train.ops import NativeOps
+from atoll.train.probe import numerics_spec
+from atoll.train.state import GlobalState
+from atoll.train.step import Recipe, gather_batch
+
+MODEL = ModelSpec(
+    kind="llama", vocab=256, width=32, layers=1, heads=2, kv_heads=2, mlp="swiglu", ffn=88, seq=32,
+    tied=True, norm_eps="0.00001", rope_base=10000,
+)  # fmt: skip
+"""Twenty thousand parameters over single bytes."""
+BATCH = 8
+EVALUATED = 512
+"""Held-out sequences that a final loss is the mean of."""
+JUDGED = 64
+"""Those by which colluders compare what they could send."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Who takes part, and in what training.
+
+    Attributes:
+        n: seats.
+        f: how many of them collude.
+        seed: of initial weights and data draws.
+        steps: inner steps a round.
+    """
+
+    n: int
+    f: int
+    seed: int = 0
+    mix: Mix = Mix.SHARED
+    rounds: int = 10
+    steps: int = 10
+
+    @property
+    def colluders(self) -> range:
+        return range(self.f)
+
+    @property
+    def honest(self) -> range:
+        return range(self.f, self.n)
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """What a merge has before it.
+
+    Attributes:
+        updates: well-formed bytes by seat.
+        caught: seats whose bytes were not.
+        colluders: seats that a full replay would catch.
+    """
+
+    state: GlobalState
+    updates: Mapping[int, bytes]
+    caught: int
+    colluders: frozenset[int]
+    manifest: Manifest
+
+
+Merge = Callable[[Arrived], GlobalState]
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """What colluders know when they choose their updates: everything.
+
+    Attributes:
+        honest: updates of the honest seats, (n − f, d) in grid steps.
+        trained: what the colluders' own training gave, (f, d); (0, d) where they do not train.
+        damage: a held-out loss of the model that would be merged if the colluders sent these rows.
+        rng: the adversary's own.
+    """
+
+    round: int
+    rounds: int
+    f: int
+    honest: Rows
+    trained: Rows
+    damage: Callable[[Rows], float]
+    rng: np.random.Generator
+
+
+def _as_sent(data: bytes) -> bytes:
+    return data
+
+
+@dataclass(frozen=True)
+class Adversary:
+    """f seats with one mind. A new one for every run, since some keep a state.
+
+    Attributes:
+        submit: their updates in grid steps, (f, d); None while they are not seated.
+        targets: what they train on instead of the targets; None where they do not train.
+        tamper: what they do to their encoded bytes.
+    """
+
+    submit: Callable[[Knowledge], Rows | None]
+    targets: Callable[[Tensor], Tensor] | None = None
+    tamper: Callable[[bytes], bytes] = _as_sent
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """One round as it happened.
+
+    Attributes:
+        opening: the model it started from.
+        updates: what arrived, by seat.
+        state: the model after it.
+    """
+
+    opening: GlobalState
+    updates: Mapping[int, bytes]
+    state: GlobalState
+
+
+Memo = dict[bytes, Stack]
+"""Honest training by all the models that led to it, for runs of one setting to share."""
+
+
+@dataclass
+class Run:
+    """One job from its initial model on; iterate over `play`. Without an adversary the colluders'
+    seats stay empty.
+
+    Attributes:
+        memo: what runs of the same setting have trained; until colluders are merged, it is alike.
+    """
+
+    setting: Setting
+    merge: Merge
+    adversary: Adversary | None = None
+    memo: Memo = field(default_factory=dict)
+    manifest: Manifest = field(init=False)
+    layout: Layout = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.manifest = manifest_of(self.setting)
+        self.layout = Layout.of(param_shapes(MODEL))
+
+    def play(self) -> Iterator[RoundRecord]:
+        """Every round in turn."""
+        state, history = initial_global_state(self.manifest), b""
+        honest: Stack | None = None
+        colluding: Stack | None = None
+        rng = np.random.default_rng(self.setting.seed)
+        for index in range(self.setting.rounds):
+            history = sha256(history + state.digest()).digest()
+            if history not in self.memo:
+                self.memo[history] = self._trained(self.setting.honest, index, state, honest)
+            honest = self.memo[history]
+            rows = dict(zip(self.setting.honest, self._rows(state, honest), strict=True))
+            if self.adversary is not None and self.adversary.targets is not None:
+                colluding = self._trained(self.setting.colluders, index, state, colluding)
+                own = self._rows(state, colluding)
+                rows |= dict(zip(self.setting.colluders, own, strict=True))
+            updates = self._sent(index, state, rows, rng)
+            merged = self._merged(state, updates)
+            yield RoundRecord(state, updates, merged)
+            state = merged
+
+    def final_loss(self) -> float:
+        """Held-out loss, nats a byte, after the last round."""
+        *_, last = self.play()
+        return self.loss(last.state)
+
+    def loss(self, state: GlobalState) -> float:
+        """Held-out loss of a model, nats a byte."""
+        return loss_of(state, self.setting, EVALUATED)
+
+    def _trained(
+        self, seats: range, index: int, state: GlobalState, previous: Stack | None
+    ) -> Stack:
+        setting = self.setting
+        seed = Digest(sha256(f"{setting.seed}:{index}".encode()).digest())
+
+        def batches(step: int) -> tuple[Tensor, Tensor]:
+            drawn = [self._batch(seat, seed, step) for seat in seats]
+            inputs, targets = zip(*drawn, strict=True)
+            return torch.cat(inputs), torch.cat(targets)
+
+        model_d = torch.cat([state.params[name].flatten() for name in self.layout.names])
+        opening = Stack.opening(model_d, len(seats), previous)
+        recipe = Recipe.of(self.manifest)
+        return train_seats(opening, batches, index * setting.steps, self.layout, recipe)
+
+    def _batch(self, seat: int, seed: Digest, step: int) -> tuple[Tensor, Tensor]:
+        text = seat_text(self.setting.mix, seat, self.setting.n)
+        limit = len(text) - MODEL.seq
+        offsets = batch_offsets(seed, SeatIndex(seat), step, BATCH, limit)
+        batch_BT1 = gather_batch(text, offsets, MODEL.seq)
+        inputs, targets = batch_BT1[:, :-1], batch_BT1[:, 1:]
+        if seat in self.setting.colluders and self.adversary and self.adversary.targets:
+            targets = self.adversary.targets(targets)
+        return inputs, targets
+
+    def _rows(self, state: GlobalState, stack: Stack) -> list[Int8Vector]:
+        """Every trainee's update on the grid, through the codec."""
+        rows = []
+        for last_d in stack.params:
+            delta = {
+                name: state.params[name] - last_d[span].view(shape)
+                for name, shape, span in self.layout.spans()
+            }
+            data = codec.encode(delta, state.exponents)
+            rows.append(codec.decode_flat(data, self.layout, state.exponents))
+        return rows
+
+    def _sent(
+        self,
+        index: int,
+        state: GlobalState,
+        rows: Mapping[int, Int8Vector],
+        rng: np.random.Generator,
+    ) -> dict[int, bytes]:
+        setting, adversary = self.setting, self.adversary
+        honest = {seat: self._encoded(rows[seat], state) for seat in setting.honest}
+        if adversary is None:
+            return honest
+
+        def with_rows(bad: Rows) -> dict[int, bytes]:
+            sent = zip(setting.colluders, on_grid(bad), strict=True)
+            return {seat: self._encoded(row, state) for seat, row in sent} | honest
+
+        known = Knowledge(
+            round=index,
+            rounds=setting.rounds,
+            f=setting.f,
+            honest=np.stack([rows[seat] for seat in setting.honest]).astype(np.float64),
+            trained=np.array([rows[seat] for seat in setting.colluders if seat in rows], float),
+            damage=lambda bad: loss_of(self._merged(state, with_rows(bad)), setting, JUDGED),
+            rng=rng,
+        )
+        bad = adversary.submit(known)
+        if bad is None:
+            return honest
+        return {
+            seat: adversary.tamper(data) if seat in setting.colluders else data
+            for seat, data in with_rows(bad).items()
+        }
+
+    def _encoded(self, row: Int8Vector, state: GlobalState) -> bytes:
+        return header(CodecId.GRID8, self.layout, state.exponents) + row.tobytes()
+
+    def _merged(self, state: GlobalState, updates: Mapping[int, bytes]) -> GlobalState:
+        """The merge of what is well-formed; whoever sent anything else is caught."""
+        sound = {s: data for s, data in updates.items() if self._is_sound(data, state)}
+        caught = len(updates) - len(sound)
+        colluders = frozenset(self.setting.colluders)
+        return self.merge(Arrived(state, sound, caught, colluders, self.manifest))
+
+    def _is_sound(self, data: bytes, state: GlobalState) -> bool:
+        try:
+            codec.decode_flat(data, self.layout, state.exponents)
+        except MalformedUpdate:
+            return False
+        return True
+
+
+def loss_of(state: GlobalState, setting: Setting, count: int) -> float:
+    """Mean loss over `count` evenly spaced sequences of the held-out text, nats a byte."""
+    _, text = text_of(setting.mix)
+    ops = NativeOps()
+    with torch.no_grad():
+        batch_BT1 = gather_batch(text, window_starts(len(text) - MODEL.seq - 1, count), MODEL.seq)
+        logits_BTV = forward(state.params, batch_BT1[:, :-1], MODEL, ops)
+        return ops.cross_entropy(logits_BTV, batch_BT1[:, 1:]).item()
+
+
+@cache
+def manifest_of(setting: Setting) -> Manifest:
+    """The demo preset for this many seats; the data it names is never read from a store."""
+    cid = dag_cbor_cid(sha256_of(b"the bytes of tests.adversary.corpus"))
+    data = DataSpec(
+        cid=cid, dtype="uint8", train_tokens=KIND_BYTES, eval_cid=None, eval_batches=0,
+        tokenizer_cid=cid,
+    )  # fmt: skip
+    return demo_manifest(
+        DemoConfig(
+            data=data,
+            numerics=numerics_spec("native"),
+            expiry=1 << 40,
+            seed=setting.seed,
+            rounds=setting.rounds,
+            steps=setting.steps,
+            segment=setting.steps,
+            batch=BATCH,
+            micro_batch=BATCH,
+            model=MODEL,
+            members=Members(seats=setting.n),
+        )
+    )

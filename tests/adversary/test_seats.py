@@ -1,0 +1,49 @@
+"""Seats trained together take the same steps as one seat trained by `atoll.train`."""
+
+import pytest
+import torch
+from tests.adversary.run import BATCH, MODEL, Setting, manifest_of
+from tests.adversary.seats import Stack, train_seats
+
+from atoll.aggregate.layout import Layout
+from atoll.train.init import initial_global_state
+from atoll.train.layout import param_shapes, seat_layout
+from atoll.train.probe import configure_native
+from atoll.train.state import SeatState
+from atoll.train.step import Recipe, inner_step
+
+configure_native()
+
+
+def test_a_round_of_stacked_seats_is_that_of_each_alone():
+    manifest = manifest_of(Setting(n=3, f=0, rounds=2, steps=6))
+    model, layout = initial_global_state(manifest), Layout.of(param_shapes(MODEL))
+    recipe = Recipe.of(manifest)
+    generator = torch.Generator().manual_seed(1)
+    shape = (manifest.inner.steps, 3, BATCH, MODEL.seq + 1)
+    tokens = torch.randint(0, 256, shape, generator=generator)
+
+    def batches(step: int) -> tuple[torch.Tensor, torch.Tensor]:
+        flat = tokens[step].flatten(0, 1)
+        return flat[:, :-1], flat[:, 1:]
+
+    flat = torch.cat([model.params[name].flatten() for name in layout.names])
+    stack = train_seats(Stack.opening(flat, 3), batches, 0, layout, recipe)
+    for seat in range(3):
+        state = SeatState.opening(model, None, seat_layout(manifest))
+        for step in range(manifest.inner.steps):
+            state = inner_step(state, tokens[step, seat], step, recipe).state
+        for name, _, span in layout.spans():
+            alone, together = state.params[name].flatten(), stack.params[seat, span]
+            moved = (alone - model.params[name].flatten()).abs().max()
+            assert moved > 0
+            torch.testing.assert_close(together, alone, rtol=0, atol=float(moved) / 50)
+
+
+def test_training_that_is_not_finite_is_refused():
+    manifest = manifest_of(Setting(n=2, f=0, rounds=1, steps=2))
+    model, layout = initial_global_state(manifest), Layout.of(param_shapes(MODEL))
+    flat = torch.cat([model.params[name].flatten() for name in layout.names]) * float("nan")
+    ids = torch.zeros((2 * BATCH, MODEL.seq), dtype=torch.int64)
+    with pytest.raises(FloatingPointError):
+        train_seats(Stack.opening(flat, 2), lambda _: (ids, ids), 0, layout, Recipe.of(manifest))
