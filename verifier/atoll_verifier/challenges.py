@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from atoll.protocol.sampling import SeatDuty
 from atoll.protocol.types import Fault, Phase, Report, SeatIndex, bits
-from atoll.protocol.views import SPARE_CHALLENGES, ReportRecord
+from atoll.protocol.views import CHALLENGES_BELOW, SPARE_CHALLENGES, ReportRecord
 from atoll.runtime.machine import Command, Decision
 from atoll_verifier.audit import Audit, duty_of
 from atoll_verifier.commands import DoNote, DoTake, SendChallenge, SendWithdraw
@@ -110,4 +110,5 @@ def _is_at_its_limit(audit: Audit) -> bool:
     view = audit.view
     raised = [r for r in view.reports if r.attempt == view.state.attempt]
     mine = [r for r in raised if r.verifier == audit.me and r.report.fault is Fault.WITHHELD]
-    return len(mine) >= view.require_terms().seats + SPARE_CHALLENGES
+    is_spent = len(mine) >= view.require_terms().seats + SPARE_CHALLENGES
+    return is_spent or len(view.reports) >= CHALLENGES_BELOW

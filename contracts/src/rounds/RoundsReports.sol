@@ -14,6 +14,7 @@ abstract contract RoundsReports is RoundsBase {
     using Bits for uint256;
 
     uint256 internal constant MAX_REPORTS = 256; // of a round: votes are one word
+    uint256 internal constant CHALLENGES_BELOW = 128; // the word's upper half is for reports, which are never free
     uint256 internal constant MAX_SEGMENTS = 64; // findings are half a word
     uint256 internal constant SPARE_CHALLENGES = 3; // by a verifier, beyond one for each seat
     uint256 internal constant ANSWER_SHARE = 4; // the last 1/4 of the report window is for answers alone
@@ -143,13 +144,14 @@ abstract contract RoundsReports is RoundsBase {
     }
 
     /// @dev One verifier files as many reports as there are seats, and a few challenges more; all of them together twice
-    /// that. Reports and challenges do not crowd each other out, but share the word that holds a round's votes.
+    /// that. Challenges, which can be taken back, never take the room of reports.
     function _requireRoom(uint256 jobId, Job storage j, uint16 verifier, uint16 index, bool isChallenge) private {
         uint256 each = uint256(j.terms.seats) + (isChallenge ? SPARE_CHALLENGES : 0);
         uint256 challenges = j.work.challenged.popcount();
         uint256 open = isChallenge ? challenges : index - j.work.attemptFrom - challenges;
         if (open >= 2 * each) revert TooManyReports(open + 1, 2 * each);
-        if (index >= MAX_REPORTS) revert TooManyReports(uint256(index) + 1, MAX_REPORTS);
+        uint256 room = isChallenge ? CHALLENGES_BELOW : MAX_REPORTS;
+        if (index >= room) revert TooManyReports(uint256(index) + 1, room);
         bytes32 key = keccak256(abi.encode(jobId, j.state.round, j.state.attempt, verifier, isChallenge));
         uint16 filed = ++_reportsFiled[key];
         if (filed > each) revert TooManyReports(filed, each);

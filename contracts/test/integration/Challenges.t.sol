@@ -344,6 +344,28 @@ contract ChallengesTest is Network {
         }
     }
 
+    function test_P13_challengesLeaveHalfOfTheWordToReports() public {
+        Terms memory t = defaultTerms();
+        (t.seats, t.pricePerToken) = (100, 1);
+        uint256 big = create(t);
+        for (uint256 i = 10; i < 13; i++) {
+            joinProvider(big, i);
+            joinVerifier(big, i);
+        }
+        rounds.poke(big);
+        passBeacon(big);
+        toReport(big);
+        for (uint256 i = 0; i < 128; i++) {
+            challengeBy(big, i % 2, 0, SEGMENT, abi.encode(i));
+            withdrawBy(big, i % 2, uint16(i));
+        }
+        vm.prank(verifier(10));
+        vm.expectRevert(abi.encodeWithSelector(RoundsReports.TooManyReports.selector, 129, 128));
+        rounds.challenge(big, 0, 0, 0, SEGMENT, digest);
+        ballotBy(big, 0, 6, oneReport(0, SEGMENT, Fault.WRONG_REPLAY));
+        same(rounds.reportOf(big, 0, 128).agree, 1, "a report finds its place");
+    }
+
     function test_P13_oneVerifiersChallengesAreCapped() public {
         for (uint256 i = 0; i < 7; i++) {
             challengeBy(jobId, 0, SEAT, SEGMENT, abi.encode(i));

@@ -48,6 +48,8 @@ ANSWER_SHARE = 4
 """The last 1/4 of the report window is for answers: a challenge comes before it."""
 SPARE_CHALLENGES = 3
 """What a verifier may challenge in an attempt, beyond one block for each seat."""
+CHALLENGES_BELOW = 128
+"""Reports of a round from this index on cannot be challenges."""
 MAX_ANSWER_BYTES = 65_536
 """The largest block that the chain takes as an answer."""
 
