@@ -21,6 +21,14 @@ app = typer.Typer(no_args_is_help=True, help="A local network: chain, strangers,
 Folder = Annotated[
     Path | None, typer.Option(help="Where the run's files go; default .atoll/runs/TIME.")
 ]
+StoreBackend = Annotated[
+    str,
+    typer.Option(
+        "--store",
+        envvar="ATOLL_STORE_BACKEND",
+        help="Everyone's storage: embedded, or kubo:http://127.0.0.1:5001.",
+    ),
+]
 Report = Annotated[Path | None, typer.Option(help="Write report.json here, too.")]
 
 
@@ -45,6 +53,7 @@ def run_command(
     method: Method = "fedavg",
     numerics: Numerics = "exact",
     chain: Annotated[str, typer.Option(help="anvil or ganache.")] = "anvil",
+    store: StoreBackend = "embedded",
     report: Report = None,
     folder: Folder = None,
     json: Json = False,
@@ -72,18 +81,27 @@ def run_command(
         verifier_cheats=parse_cheats(verifier_cheat or [], "--verifier-cheat"),
         backend="ganache" if chain == "ganache" else "anvil",
         report=report,
+        store=_checked(store),
         job=job,
     )
     _run(options, json)
 
 
 @app.command()
-def demo(report: Report = None, folder: Folder = None, json: Json = False) -> None:
+def demo(
+    store: StoreBackend = "embedded",
+    report: Report = None,
+    folder: Folder = None,
+    json: Json = False,
+) -> None:
     """Four providers, two of them cheating, three verifiers: a few minutes on two cores."""
     from atoll_devnet.options import RunOptions
 
     cheats = {2: "lazy", 3: "sign-flip"}
-    _run(RunOptions(folder=_new_folder(folder), cheats=cheats, report=report), json)
+    options = RunOptions(
+        folder=_new_folder(folder), cheats=cheats, report=report, store=_checked(store)
+    )
+    _run(options, json)
 
 
 @app.command()
@@ -91,12 +109,13 @@ def up(
     providers: Annotated[int, typer.Option(min=1, max=64)] = 3,
     verifiers: Annotated[int, typer.Option(min=1, max=32)] = 3,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Of the chain.")] = 8545,
+    store: StoreBackend = "embedded",
     folder: Folder = None,
 ) -> None:
     """Start a network and leave it running, for jobs, providers and verifiers of your own."""
     from atoll_devnet.standing import stand
 
-    asyncio.run(stand(_new_folder(folder), providers, verifiers, port))
+    asyncio.run(stand(_new_folder(folder), providers, verifiers, port, _checked(store)))
 
 
 @app.command("fund")
@@ -139,6 +158,18 @@ def _run(options: RunOptions, json: bool) -> None:
     result = asyncio.run(run(options))
     emit(result.report, summary(result.report, result.sample, result.folder), as_json=json)
     sys.stdout.flush()
+
+
+def _checked(store: str) -> str:
+    """The backend, where members can publish through it."""
+    from atoll.store.storage import parse_backend
+
+    if parse_backend(store)[0] == "gateway":
+        raise ConfigError(
+            "members have to keep their blocks, and a gateway only reads",
+            next_step="use --store embedded or kubo:URL",
+        )
+    return store
 
 
 def _new_folder(folder: Path | None) -> Path:

@@ -43,6 +43,7 @@ class ClusterConfig:
         deployment: what the contracts start with; None takes the development network's.
         chain_port: 0 takes a free one.
         in_order: members take the places of their numbers, and a job opens once all are in.
+        store: every member's storage backend.
     """
 
     folder: Path
@@ -57,6 +58,7 @@ class ClusterConfig:
     deployment: DeployConfig | None = None
     chain_port: int = 0
     in_order: bool = True
+    store: str = "embedded"
 
     def check(self) -> None:
         """Raises ConfigError when the numbers or the cheats do not fit together."""
@@ -253,6 +255,9 @@ worker_niceness = 0
 
 [gateway]
 port = {port}
+
+[store]
+backend = {quoted(self.config.store)}
 
 [keeper]
 stagger_s = 2

@@ -60,6 +60,7 @@ class RunOptions:
         folder: where everything of the run goes; must not exist.
         cheats, verifier_cheats: names by seat and by verifier index.
         report: where report.json is also written; it is always in `folder`.
+        store: everyone's storage backend, `embedded` or `kubo:URL`.
         settle_seconds: how long to wait for claims and slashes once the job has closed.
     """
 
@@ -72,6 +73,7 @@ class RunOptions:
     block_seconds: float = 0.5
     report: Path | None = None
     settle_seconds: float = 60.0
+    store: str = "embedded"
     job: JobOptions = field(default_factory=JobOptions)
 
     def members(self) -> Members:

@@ -222,7 +222,11 @@ def _client(cluster: Cluster) -> Client:
         cluster.chain.rpc_url,
         cluster.deployment,
         cluster.submitter,
-        ClientConfig(home=cluster.submitter_folder, poll_seconds=cluster.config.poll_interval_s),
+        ClientConfig(
+            home=cluster.submitter_folder,
+            store=cluster.config.store,
+            poll_seconds=cluster.config.poll_interval_s,
+        ),
     )
 
 
@@ -235,6 +239,7 @@ def _cluster_config(options: RunOptions) -> ClusterConfig:
         verifier_cheats=options.verifier_cheats,
         backend=options.backend,
         block_seconds=options.block_seconds,
+        store=options.store,
     )
 
 

@@ -18,7 +18,7 @@ from atoll_devnet.funding import ETHER, Grant, fund
 CHECK_SECONDS = 1.0
 
 
-async def stand(folder: Path, providers: int, verifiers: int, port: int) -> None:
+async def stand(folder: Path, providers: int, verifiers: int, port: int, store: str) -> None:
     """Runs until interrupted.
 
     Raises:
@@ -26,7 +26,12 @@ async def stand(folder: Path, providers: int, verifiers: int, port: int) -> None
         ProcessFailed: the chain ended by itself.
     """
     config = ClusterConfig(
-        folder=folder, providers=providers, verifiers=verifiers, chain_port=port, in_order=False
+        folder=folder,
+        providers=providers,
+        verifiers=verifiers,
+        chain_port=port,
+        in_order=False,
+        store=store,
     )
     async with Cluster(config) as cluster:
         sys.stdout.write(_environment(cluster))

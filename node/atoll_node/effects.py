@@ -32,6 +32,10 @@ class ProviderEffects(Effects):
         }
 
     async def _train(self, view: JobView, command: DoTrain) -> Done:
+        with self.context.store.holding():  # what the worker leaves is not pinned yet
+            return await self._train_and_keep(view, command)
+
+    async def _train_and_keep(self, view: JobView, command: DoTrain) -> Done:
         limit = max_state_bytes(Manifest.from_bytes(command.manifest))
         for cid in command.extra:
             await self.fetch(view, command.slot.round, Cid.from_bytes(cid), limit)

@@ -44,6 +44,7 @@ from atoll.store.cid import DAG_CBOR, Cid
 from atoll.store.fetch import Fetcher
 from atoll.store.gateway import Gateway
 from atoll.store.local import LocalStore
+from atoll.store.storage import Storage, StoreConfig, open_storage
 
 T = TypeVar("T")
 
@@ -57,6 +58,7 @@ class ClientConfig:
         host, port: where our gateway listens, so that others can fetch manifest and data;
             port 0 takes any free one.
         public_url: what is announced instead, where the gateway is behind something.
+        store: the storage backend (see `StoreConfig`); `kubo:URL` mirrors what jobs need.
         confirmations: blocks on top of one before we believe it.
         poll_seconds: how often the chain is asked.
         queue: how transactions bid and wait.
@@ -66,6 +68,7 @@ class ClientConfig:
     host: str = "127.0.0.1"
     port: int = 0
     public_url: str | None = None
+    store: str = "embedded"
     confirmations: int = 1
     poll_seconds: float = 0.5
     queue: QueueConfig = field(default_factory=QueueConfig)
@@ -128,7 +131,7 @@ class Client:
         self._queue: TxQueue | None = None
         self._index: EventIndex | None = None
         self._gateway: Gateway | None = None
-        self._fetcher: Fetcher | None = None
+        self._storage: Storage | None = None
         self._follower: JobFollower | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._submitting = asyncio.Lock()
@@ -157,7 +160,8 @@ class Client:
                 poll_seconds=config.poll_seconds,
             )
             self._follower = JobFollower(self._index, self.deployment)
-            self._fetcher = Fetcher(self.store, self._gateways)
+            where = StoreConfig(config.home / "store", config.store)
+            self._storage = await open_storage(where, self._gateways)
             if self._account is not None:
                 path = config.home / "transactions.sqlite"
                 queue_config = replace(config.queue, poll_seconds=config.poll_seconds)
@@ -185,8 +189,8 @@ class Client:
         self._tasks.clear()
         if self._gateway is not None:
             await self._gateway.stop()
-        if self._fetcher is not None:
-            await self._fetcher.close()
+        if self._storage is not None:
+            await self._storage.close()
         for opened in (self._queue, self._index):
             if opened is not None:
                 opened.close()
@@ -202,9 +206,9 @@ class Client:
     @property
     def fetcher(self) -> Fetcher:
         """Brings blocks from every gateway of the jobs that are followed."""
-        if self._fetcher is None:
+        if self._storage is None:
             raise _not_open()
-        return self._fetcher
+        return self._storage.fetcher
 
     @property
     def address(self) -> Address:
@@ -261,6 +265,7 @@ class Client:
             ConfigError: the job may cost more than `max_spend`.
             InsufficientFunds: the account has less than that.
             NotFound: the manifest's data is not in this client's store.
+            StorageError: the Kubo daemon does not take the data.
             TransactionFailed: the contract refused; the message has its reason.
         """
         manifest = await self.prepare(job) if isinstance(job, JobRequest) else job
@@ -268,6 +273,7 @@ class Client:
         self._check_data(manifest)
         cid = self.store.add_block(manifest.to_bytes(), DAG_CBOR)
         self.store.pin(cid, f"job:{cid}")
+        await self._mirror(cid, manifest)
         key = f"create:{manifest.digest().hex()}"
         async with self._submitting:
             known = queue.status(key)
@@ -364,6 +370,12 @@ class Client:
                     f"the manifest's data {cid} is not in {self.config.home / 'store'}",
                     next_step="prepare the data with this client first",
                 )
+
+    async def _mirror(self, cid: Cid, manifest: Manifest) -> None:
+        data = manifest.data
+        needed = (data.cid, data.eval_cid, data.tokenizer_cid)
+        assert self._storage is not None, "submitting needs the queue, which opens after it"
+        await self._storage.mirror([cid, *(Cid.from_bytes(c) for c in needed if c is not None)])
 
     def _prepare_data(self, request: JobRequest) -> DataSpec:
         from atoll.train.data import find_text_files, prepare_dataset  # noqa: PLC0415

@@ -136,8 +136,9 @@ class VerifierEffects(Effects):
         limit = max_update_bytes(Manifest.from_bytes(command.manifest))
         for _, cid in (*command.accepted, *command.available):
             await self.fetch(view, command.round, Cid.from_bytes(cid), limit)
-        merged = await self.context.worker.run(f"{TASKS}:merge_round", command, self.store_dir)
-        await self.keep(view, command.round + 1, merged.cid)
+        with self.context.store.holding():  # what the worker leaves is not pinned yet
+            merged = await self.context.worker.run(f"{TASKS}:merge_round", command, self.store_dir)
+            await self.keep(view, command.round + 1, merged.cid)
         return Done((RoundMerged(command.what, merged.cid, merged.digest),))
 
     async def _fetch(self, view: JobView, cid: bytes, max_bytes: int, work: SeatWork) -> None:

@@ -9,9 +9,10 @@ import tomllib
 from pathlib import Path
 from typing import Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from atoll.errors import ConfigError
+from atoll.store.storage import parse_backend
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -27,6 +28,26 @@ class GatewayConfig(_Section):
     port: int = Field(default=0, ge=0, le=65535)
     public_url: str | None = None
     """What is announced on chain where it differs from what is listened on."""
+
+
+class StoreSettings(_Section):
+    """Where this service keeps its blocks beside its own folder, and how many."""
+
+    backend: str = "embedded"
+    """`embedded`, or `kubo:URL`: what is owed is mirrored into that daemon, too."""
+    quota_bytes: int | None = Field(default=None, ge=64 << 20)
+    """When reached, what is longest unused goes; what is still owed never does."""
+
+    @field_validator("backend")
+    @classmethod
+    def _serves(cls, backend: str) -> str:
+        try:
+            kind, _ = parse_backend(backend)
+        except ConfigError as error:
+            raise ValueError(str(error)) from error
+        if kind == "gateway":
+            raise ValueError("a service has to keep its blocks: use embedded or kubo:URL")
+        return backend
 
 
 class KeeperConfig(_Section):
@@ -57,6 +78,7 @@ class ServiceConfig(_Section):
     confirmations: int = Field(default=2, ge=0)
     poll_interval_s: float = Field(default=1.0, gt=0)
     gateway: GatewayConfig = GatewayConfig()
+    store: StoreSettings = StoreSettings()
     keeper: KeeperConfig = KeeperConfig()
     fees: FeeConfig = FeeConfig()
     auto_claim: Literal["never", "each", "end"] = "end"

@@ -26,6 +26,7 @@ from atoll.store.cid import Cid
 from atoll.store.fetch import Fetcher
 from atoll.store.gateway import Gateway
 from atoll.store.local import LocalStore
+from atoll.store.storage import Storage, StoreConfig, open_storage
 
 GAS_MARGIN_PERCENT = 200
 """Whoever happens to be last in a phase also closes it, which no estimate made before can know."""
@@ -46,11 +47,18 @@ class Context:
     queue: TxQueue
     index: EventIndex
     mirror: Mirror
-    store: LocalStore
+    storage: Storage
     gateway: Gateway
-    fetcher: Fetcher
     worker: Worker
     journal: Journal
+
+    @property
+    def store(self) -> LocalStore:
+        return self.storage.local
+
+    @property
+    def fetcher(self) -> Fetcher:
+        return self.storage.fetcher
 
     @property
     def url(self) -> str:
@@ -70,6 +78,7 @@ async def open_context(
     Raises:
         ConfigError, KeystoreError: a file, key or port that cannot be used.
         ChainError: no endpoint answers, or it is another chain.
+        StorageError: the folder of blocks, or the Kubo daemon, cannot be used.
     """
     config.data_dir.mkdir(parents=True, exist_ok=True)
     account = load_key(config.keystore, read_password(config.password_file))
@@ -87,12 +96,17 @@ async def open_context(
         stack.callback(index.close)
         only = None if config.jobs == "any" else frozenset(config.jobs)
         mirror = Mirror(deployment.domain, deployment.addresses["Jobs"], only)
-        store = LocalStore(config.store_dir)
-        gateway = Gateway(store, config.gateway.host, config.gateway.port, allow=may_serve)
+        own_url = ""
+        storage = await open_storage(
+            StoreConfig(config.store_dir, config.store.backend, config.store.quota_bytes),
+            lambda: _others(mirror, own_url),
+        )
+        stack.push_async_callback(storage.close)
+        listen = config.gateway
+        gateway = Gateway(storage.local, listen.host, listen.port, allow=may_serve)
         await gateway.start()
         stack.push_async_callback(gateway.stop)
-        fetcher = Fetcher(store, lambda: _others(mirror, config.gateway.public_url or gateway.url))
-        stack.push_async_callback(fetcher.close)
+        own_url = listen.public_url or gateway.url
         worker = Worker(niceness=config.worker_niceness)
         stack.callback(worker.kill)
         yield Context(
@@ -102,9 +116,8 @@ async def open_context(
             queue=queue,
             index=index,
             mirror=mirror,
-            store=store,
+            storage=storage,
             gateway=gateway,
-            fetcher=fetcher,
             worker=worker,
             journal=journal,
         )

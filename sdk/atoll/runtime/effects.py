@@ -7,9 +7,12 @@ in the journal before it is reported.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+import structlog
 
 from atoll.chain.calls import Call
 from atoll.errors import (
@@ -17,6 +20,7 @@ from atoll.errors import (
     ManifestError,
     NumericsMismatch,
     ProtocolError,
+    StorageError,
     TooLarge,
 )
 from atoll.protocol.manifest import MAX_MANIFEST_BYTES, Manifest
@@ -60,6 +64,7 @@ from atoll.train.layout import max_state_bytes
 
 TASKS = "atoll.runtime.tasks"
 _PARALLEL_SHARDS = 4
+log = structlog.get_logger("atoll.effects")
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,14 +168,14 @@ class Effects:
                 self.context.store.pin(Cid.from_bytes(cid), reason)
 
         await asyncio.to_thread(pin_all)
+        with _remote_may_fail("mirror"):
+            await self.context.storage.mirror([Cid.from_bytes(cid) for cid in cids])
 
     async def _unpin(self, view: JobView, command: DoUnpin) -> Done:
-        def let_go() -> None:
-            for round_ in range(command.first, command.below):
-                self.context.store.unpin(_reason(view.job_id, round_))
-            self.context.store.collect()
-
-        await asyncio.to_thread(let_go)
+        for round_ in range(command.first, command.below):
+            with _remote_may_fail("unpin"):
+                await self.context.storage.unpin(_reason(view.job_id, round_))
+        await asyncio.to_thread(self.context.store.collect)
         return Done((RoundsUnpinned(command.below),))
 
     # --- material ---
@@ -214,6 +219,10 @@ class Effects:
                 raise result
 
     async def _prepare_opening(self, view: JobView, command: DoPrepareOpening) -> Done:
+        with self.context.store.holding():
+            return await self._open_round(view, command)
+
+    async def _open_round(self, view: JobView, command: DoPrepareOpening) -> Done:
         worker, store_dir = self.context.worker, self.store_dir
         if command.cid is None or command.digest is None:
             opened = await worker.run(f"{TASKS}:make_initial_state", command.manifest, store_dir)
@@ -307,6 +316,15 @@ class Effects:
         index = SeatIndex(command.index)  # a verifier's index for Role.VERIFIER: a plain number
         call = self.calls.credit(view.job_id, RoundIndex(command.round), command.role, index)
         return await self.transact_again(view, command.key, call)
+
+
+@contextmanager
+def _remote_may_fail(what: str) -> Iterator[None]:
+    """Another daemon's failure costs its copy, not the round: our own gateway serves the blocks."""
+    try:
+        yield
+    except StorageError as error:
+        log.warning("the remote store failed", step=what, cause=str(error))
 
 
 def _reason(job: int, round_: int | None) -> str:

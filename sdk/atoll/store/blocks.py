@@ -6,6 +6,7 @@ digests, so two writers of one block agree on every byte.
 
     blocks/3f/3f9a…   one file a block, named by its SHA-256 in hex
     tmp/              what is being written
+    quota             bytes that all blocks may take, in decimal; absent for no bound
     gc.lock           held shared while a block is claimed, exclusively while some are removed
 """
 
@@ -177,6 +178,33 @@ class BlockFolder:
         """When the oldest work in progress began; infinity if there is none."""
         with disk_errors(self.root):
             return min((_modified_at(p) for p in self._tmp.glob("*.holding")), default=math.inf)
+
+    def quota(self) -> int | None:
+        """What `set_quota` was last told by any process.
+
+        Raises:
+            StorageError: the file says no number.
+        """
+        with disk_errors(self.root):
+            try:
+                return int((self.root / "quota").read_text(encoding="ascii"))
+            except FileNotFoundError:
+                return None
+            except ValueError as error:
+                raise StorageError(
+                    f"{self.root / 'quota'} does not hold a number of bytes",
+                    next_step="correct it, or remove it for no quota",
+                ) from error
+
+    def set_quota(self, quota_bytes: int | None) -> None:
+        """Remembers the quota for every process; None for no bound."""
+        path, partial = self.root / "quota", self._tmp / self.unique_name()
+        with disk_errors(self.root):
+            if quota_bytes is None:
+                path.unlink(missing_ok=True)
+                return
+            partial.write_text(str(quota_bytes), encoding="ascii")
+            partial.replace(path)
 
     def clear_stray(self, older_than_s: float) -> None:
         """Removes what killed processes left in `tmp/`."""

@@ -60,7 +60,7 @@ class KuboRemote:
 
     def __init__(self, api: str, *, timeout_s: float = 30.0) -> None:
         self._api = api
-        self._multiaddr = _multiaddr(api)
+        self._multiaddr = kubo_multiaddr(api)
         self._timeout_s = timeout_s
         self._library = _load_library()
         self._threads = ThreadPoolExecutor(_THREADS, "atoll-kubo")
@@ -164,7 +164,8 @@ def _load_library() -> Any:
         ) from error
 
 
-def _multiaddr(api: str) -> str:
+def kubo_multiaddr(api: str) -> str:
+    """A daemon's address as the library writes it. Raises ConfigError where it is none."""
     try:
         url = URL(api)
         host, port = url.host, url.port

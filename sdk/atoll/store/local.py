@@ -74,15 +74,15 @@ class LocalStore:
         root: the folder; created if it is missing.
         sync: whether content reaches the disk before it counts as stored. Without it content
             survives the end of the process, but the last of it may be lost with the power.
-        quota_bytes: how much the blocks may take; None for as much as the disk holds.
+        quota_bytes: how much the blocks may take; None for what `set_quota` says.
     """
 
     def __init__(
         self, root: Path | str, *, sync: bool = True, quota_bytes: int | None = None
     ) -> None:
         self.root = Path(root)
-        self.quota_bytes = quota_bytes
         self._folder = BlockFolder(self.root, sync=sync)
+        self.quota_bytes = quota_bytes or self._folder.quota()
         self._pins = Pins(self.root / "pins.db", sync=sync)
         self._room = 0  # bytes that may be written before the folder is looked at again
         self._room_lock = threading.Lock()
@@ -242,6 +242,14 @@ class LocalStore:
         """Every pin, oldest first."""
         return self._pins.list()
 
+    def set_quota(self, quota_bytes: int | None) -> None:
+        """Bounds what the blocks may take, for everyone who opens this folder from now on.
+
+        A quota that is already exceeded is enforced by the next addition. None is no bound.
+        """
+        self._folder.set_quota(quota_bytes)
+        self.quota_bytes = quota_bytes
+
     def usage(self) -> Usage:
         """Counts blocks and their bytes; reads the whole folder's listing."""
         sizes = [block.size for block in self._folder.scan()]
@@ -339,7 +347,7 @@ class LocalStore:
                 if held + size > self.quota_bytes:
                     raise DiskFull(
                         f"the store's quota of {self.quota_bytes} bytes is full of pinned content",
-                        next_step="raise the quota, or end pins: see `atoll store pin --list`",
+                        next_step="raise the quota, or end pins: see `atoll store pin`",
                     )
                 self._room = max(size, min(self.quota_bytes - held, self.quota_bytes // 16))
             self._room -= size

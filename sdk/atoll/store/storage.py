@@ -19,7 +19,7 @@ from atoll.errors import ConfigError
 from atoll.store.cid import RAW, Cid
 from atoll.store.download import FetchConfig
 from atoll.store.fetch import Fetcher
-from atoll.store.kubo import BlockRemote, KuboRemote
+from atoll.store.kubo import BlockRemote, KuboRemote, kubo_multiaddr
 from atoll.store.links import walk_dag
 from atoll.store.local import LocalStore
 from atoll.store.sources import normalise_gateway
@@ -33,14 +33,15 @@ class StoreConfig:
     Attributes:
         root: the folder of blocks.
         backend: `embedded`, `kubo:URL` (the daemon's RPC) or `gateway:URL` (read-only).
-        quota_bytes: how much the blocks may take; None for no limit.
+        quota_bytes: how much the blocks may take (see `LocalStore.set_quota`); None for no bound,
+            0 to leave what the folder has.
         sync: whether content reaches the disk before it counts as stored.
         fetch: limits of every fetch.
     """
 
     root: Path
     backend: str = "embedded"
-    quota_bytes: int | None = None
+    quota_bytes: int | None = 0
     sync: bool = True
     fetch: FetchConfig = field(default_factory=FetchConfig)
 
@@ -124,6 +125,20 @@ class Storage:
         while (found := await asyncio.to_thread(next, blocks, None)) is not None:
             await self._remote.put_block(*found)
 
+    async def mirror(self, cids: Sequence[Cid]) -> None:
+        """Puts and pins in the remote, if there is one, whatever of these is here.
+
+        Raises:
+            StorageError: the remote refused or does not answer.
+            NotFound: something below is not here.
+        """
+        if self._remote is None:
+            return
+        for cid in cids:
+            if await asyncio.to_thread(self.local.has, cid):
+                await self.publish(cid)
+                await self._remote.pin(cid)
+
     async def get(self, cid: Cid, max_bytes: int, prefer: Sequence[str] = ()) -> bytes:
         """A file's bytes; arguments and errors as `Fetcher.fetch`."""
         return await self.fetcher.get(cid, max_bytes, prefer)
@@ -146,11 +161,12 @@ class Storage:
 
     async def unpin(self, reason: str, cid: Cid | None = None) -> int:
         """Ends a reason, or one CID's part of it; returns how many pins went."""
-        before = {pin.cid for pin in self.local.pins()}
+        if self._remote is None:
+            return await asyncio.to_thread(self.local.unpin, reason, cid)
+        before = {pin.cid for pin in await asyncio.to_thread(self.local.pins)}
         gone = await asyncio.to_thread(self.local.unpin, reason, cid)
-        if self._remote is not None:
-            for freed in before - {pin.cid for pin in self.local.pins()}:
-                await self._remote.unpin(freed)
+        for freed in before - {pin.cid for pin in await asyncio.to_thread(self.local.pins)}:
+            await self._remote.unpin(freed)
         return gone
 
     def _check_writable(self) -> None:
@@ -159,6 +175,28 @@ class Storage:
                 "this storage backend only reads",
                 next_step="use `embedded` or `kubo:URL` to add content",
             )
+
+
+def parse_backend(text: str) -> tuple[str, str]:
+    """Splits `kind:address`; the address is empty for `embedded`.
+
+    Raises:
+        ConfigError: an unknown kind, or an address that cannot be one.
+    """
+    kind, _, address = text.partition(":")
+    if kind not in ("embedded", "kubo", "gateway") or (kind == "embedded") != (not address):
+        raise ConfigError(
+            f"unknown storage backend {text!r}",
+            next_step="use embedded, kubo:http://127.0.0.1:5001 or gateway:https://example.org",
+        )
+    if kind == "gateway" and normalise_gateway(address) is None:
+        raise ConfigError(
+            f"{address!r} is not a gateway's address",
+            next_step="write it like gateway:https://example.org",
+        )
+    if kind == "kubo":
+        kubo_multiaddr(address)
+    return kind, address
 
 
 async def open_storage(
@@ -174,18 +212,13 @@ async def open_storage(
         ConfigError: an unknown backend, an unusable address, a daemon that is too old.
         StorageError: the folder or the daemon cannot be used.
     """
-    kind, _, address = config.backend.partition(":")
-    if kind not in ("embedded", "kubo", "gateway") or (kind == "embedded") != (not address):
-        raise ConfigError(
-            f"unknown storage backend {config.backend!r}",
-            next_step="use embedded, kubo:http://127.0.0.1:5001 or gateway:https://example.org",
-        )
-    if kind == "gateway" and normalise_gateway(address) is None:
-        raise ConfigError(f"{address!r} is not a gateway's address")
+    kind, address = parse_backend(config.backend)
     remote = KuboRemote(address) if kind == "kubo" else None
     if remote is not None:
         await remote.connect()
-    local = LocalStore(config.root, sync=config.sync, quota_bytes=config.quota_bytes)
+    local = LocalStore(config.root, sync=config.sync)
+    if config.quota_bytes != 0:
+        local.set_quota(config.quota_bytes)
     fixed = [address] if kind == "gateway" else []
     fetcher = Fetcher(local, lambda: [*fixed, *gateways()], config.fetch, remote=remote)
     return Storage(local, fetcher, remote, read_only=kind == "gateway")

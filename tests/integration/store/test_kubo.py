@@ -6,11 +6,15 @@ import os
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from aiohttp import web
 
 from atoll.errors import ConfigError, CorruptBlock, NotFound, StorageError
+from atoll.runtime.commands import DoUnpin
+from atoll.runtime.effects import Effects
 from atoll.store import Cid, Gateway, LocalStore, Storage, StoreConfig, open_storage
 from atoll.store.cid import CODEC_NAMES
 from atoll.store.kubo import KuboRemote
@@ -25,11 +29,14 @@ class FakeKubo:
 
     version: str = "0.39.0"
     lies: bool = False
+    broken: bool = False
     blocks: dict[bytes, bytes] = field(default_factory=dict)
     pins: set[str] = field(default_factory=set)
 
     async def answer(self, request: web.Request) -> web.Response:
         command, query = request.match_info["command"], request.query
+        if self.broken:
+            return self.refuse("the repository is locked")
         if command == "version":
             return web.json_response({"Version": self.version})
         if command == "block/put":
@@ -98,6 +105,40 @@ async def test_pins_are_mirrored_until_the_last_reason_ends(
         assert fake.pins == {str(cid)}
         await storage.unpin("dispute/1")
         assert fake.pins == set()
+
+
+async def test_what_is_owed_is_mirrored_with_everything_below_it(
+    daemon: tuple[FakeKubo, str], tmp_path: Path
+) -> None:
+    fake, url = daemon
+    async with await opened(tmp_path, url) as storage:
+        cid = storage.local.add_bytes(os.urandom(2 * MIB))  # as a worker process does
+        await storage.mirror([cid, Cid.of(b"not here")])
+        assert (len(fake.blocks), fake.pins) == (3, {str(cid)})
+
+
+async def test_a_failing_daemon_costs_a_service_its_copy_only(
+    daemon: tuple[FakeKubo, str], tmp_path: Path
+) -> None:
+    fake, url = daemon
+    async with await opened(tmp_path, url) as storage:
+        context = SimpleNamespace(
+            chain=SimpleNamespace(calls=None),
+            config=SimpleNamespace(store_dir=tmp_path),
+            storage=storage,
+            store=storage.local,
+        )
+        effects = Effects(cast(Any, context))
+        view = cast(Any, SimpleNamespace(job_id=7))
+        kept, lost = (storage.local.add_bytes(data) for data in (b"kept", b"lost"))
+        await effects.keep(view, 1, kept.to_bytes())
+        fake.broken = True
+        await effects.keep(view, 1, lost.to_bytes())
+        assert {pin.cid for pin in storage.local.pins()} == {kept, lost}
+        assert fake.pins == {str(kept)}
+        fake.broken = False
+        await effects.handlers()[DoUnpin](view, DoUnpin(1, 2))
+        assert (storage.local.pins(), fake.pins) == ([], set())
 
 
 async def test_gateways_are_asked_before_the_daemon(

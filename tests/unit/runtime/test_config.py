@@ -47,6 +47,10 @@ def test_relative_paths_are_beside_the_file(tmp_path: Path) -> None:
         ("[gateway]", "[gatway]", "gatway"),
         ('["http://127.0.0.1:8545"]', "[]", "rpc_urls"),
         ("[gateway]", "[gateway", "not TOML"),
+        ("[gateway]", '[store]\nbackend = "s3:bucket"\n[gateway]', "store.backend"),
+        ("[gateway]", '[store]\nbackend = "gateway:https://example.org"\n[gateway]', "keep its"),
+        ("[gateway]", '[store]\nbackend = "kubo:nowhere"\n[gateway]', "Kubo daemon"),
+        ("[gateway]", "[store]\nquota_bytes = 0\n[gateway]", "store.quota_bytes"),
     ],
 )
 def test_one_wrong_setting_is_named(tmp_path: Path, find: str, put: str, message: str) -> None:

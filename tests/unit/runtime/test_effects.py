@@ -29,6 +29,7 @@ from atoll.runtime.journal import Facts, Journal
 from atoll.runtime.outcomes import OpenedState
 from atoll.store.cid import DAG_CBOR, Cid
 from atoll.store.local import LocalStore
+from atoll.store.storage import Storage
 from atoll_node.facts import KINDS
 
 MANIFEST = make_manifest()
@@ -123,6 +124,7 @@ def context(tmp_path: Path) -> Any:
         chain=Chain(),
         queue=Queue(),
         store=store,
+        storage=Storage(store, cast(Any, None), None, read_only=False),
         fetcher=Fetcher(store),
         worker=Worker(),
         journal=Journal(tmp_path / "journal.sqlite", KINDS),

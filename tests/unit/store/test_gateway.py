@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -34,8 +35,17 @@ async def http(store: LocalStore) -> AsyncIterator[aiohttp.ClientSession]:
     await gateway.stop()
 
 
+async def ask(
+    http: aiohttp.ClientSession, path: str, method: str = "GET", **options: Any
+) -> aiohttp.ClientResponse:
+    """The answer, with its body read: a connection left open is an error in these tests."""
+    answer = await http.request(method, path, **options)
+    await answer.read()
+    return answer
+
+
 async def fetch_car(http: aiohttp.ClientSession, path: str, **query: str) -> dict[Cid, bytes]:
-    response = await http.get(path, params={"format": "car", **query})
+    response = await ask(http, path, params={"format": "car", **query})
     assert response.status == 200, await response.text()
     reader = CarReader(1 << 30)
     blocks = dict(reader.feed(await response.read()))
@@ -45,7 +55,7 @@ async def fetch_car(http: aiohttp.ClientSession, path: str, **query: str) -> dic
 
 async def test_a_block(store: LocalStore, http: aiohttp.ClientSession) -> None:
     cid = store.add_bytes(b"hello")
-    got = await http.get(f"/ipfs/{cid}?format=raw")
+    got = await ask(http, f"/ipfs/{cid}?format=raw")
     assert (got.status, await got.read()) == (200, b"hello")
     assert got.headers["Content-Type"] == RAW
     assert got.headers["Etag"] == f'"{cid}.raw"'
@@ -62,23 +72,23 @@ async def test_accept_chooses_the_format(store: LocalStore, http: aiohttp.Client
         f"{RAW};q=0.5, {CAR};version=1;order=dfs;dups=y": CAR,
         f"{RAW}, {CAR};q=0.9": RAW,
     }.items():
-        got = await http.get(f"/ipfs/{cid}", headers={"Accept": accept})
+        got = await ask(http, f"/ipfs/{cid}", headers={"Accept": accept})
         assert got.headers["Content-Type"].startswith(expected)
         name = "raw" if expected == RAW else "car"
         assert got.headers["Content-Location"] == f"/ipfs/{cid}?format={name}"
     for query, accept, expected in (("raw", CAR, RAW), ("car", RAW, CAR), ("car", CAR + "x", CAR)):
-        both = await http.get(f"/ipfs/{cid}?format={query}", headers={"Accept": accept})
+        both = await ask(http, f"/ipfs/{cid}?format={query}", headers={"Accept": accept})
         assert both.headers["Content-Type"].startswith(expected)
 
 
 async def test_head_and_revalidation(store: LocalStore, http: aiohttp.ClientSession) -> None:
     cid = store.add_bytes(b"hello")
-    head = await http.head(f"/ipfs/{cid}?format=raw")
+    head = await ask(http, f"/ipfs/{cid}?format=raw", "HEAD")
     assert (head.status, head.headers["Content-Length"], await head.read()) == (200, "5", b"")
-    assert (await http.head(f"/ipfs/{cid}?format=car")).status == 200
+    assert (await ask(http, f"/ipfs/{cid}?format=car", "HEAD")).status == 200
     for kind in ("raw", "car"):
-        etag = (await http.get(f"/ipfs/{cid}?format={kind}")).headers["Etag"]
-        again = await http.get(f"/ipfs/{cid}?format={kind}", headers={"If-None-Match": etag})
+        etag = (await ask(http, f"/ipfs/{cid}?format={kind}")).headers["Etag"]
+        again = await ask(http, f"/ipfs/{cid}?format={kind}", headers={"If-None-Match": etag})
         assert (again.status, await again.read()) == (304, b"")
 
 
@@ -98,18 +108,18 @@ async def test_errors(store: LocalStore, http: aiohttp.ClientSession) -> None:
         f"/ipfs/{cid}?format=car&car-version=2": 400,
         "/ipfs/%0d%0aX-Evil:1?format=raw": 400,
     }.items():
-        got = await http.get(path)
+        got = await ask(http, path)
         assert (path, got.status) == (path, status)
         assert got.headers["Cache-Control"] == "no-store"
-    html = await http.get(f"/ipfs/{cid}", headers={"Accept": "text/html"})
+    html = await ask(http, f"/ipfs/{cid}", headers={"Accept": "text/html"})
     assert html.status == 406
     cached = {"Cache-Control": "only-if-cached"}
-    assert (await http.get(f"/ipfs/{absent}?format=raw", headers=cached)).status == 412
+    assert (await ask(http, f"/ipfs/{absent}?format=raw", headers=cached)).status == 412
 
 
 async def test_the_probe(http: aiohttp.ClientSession) -> None:
     for method in ("GET", "HEAD"):
-        got = await http.request(method, "/ipfs/bafkqaaa?format=raw")
+        got = await ask(http, "/ipfs/bafkqaaa?format=raw", method)
         assert (got.status, await got.read()) == (200, b"")
 
 
@@ -159,9 +169,9 @@ async def test_what_is_withheld_is_not_there(store: LocalStore) -> None:
     gateway = Gateway(store, allow=lambda cid: cid == shown)
     await gateway.start()
     async with aiohttp.ClientSession(gateway.url) as http:
-        assert (await http.get(f"/ipfs/{shown}?format=raw")).status == 200
-        assert (await http.get(f"/ipfs/{hidden}?format=raw")).status == 404
-        assert (await http.get(f"/ipfs/{hidden}?format=car")).status == 404
+        assert (await ask(http, f"/ipfs/{shown}?format=raw")).status == 200
+        assert (await ask(http, f"/ipfs/{hidden}?format=raw")).status == 404
+        assert (await ask(http, f"/ipfs/{hidden}?format=car")).status == 404
     await gateway.stop()
 
 
@@ -170,7 +180,7 @@ async def test_too_many_requests_are_told_to_wait(store: LocalStore) -> None:
     gateway = Gateway(store, config=GatewayConfig(max_requests=1, bytes_per_s=4.0))
     await gateway.start()
     async with aiohttp.ClientSession(gateway.url) as http:
-        answers = await asyncio.gather(*(http.get(f"/ipfs/{cid}?format=raw") for _ in range(4)))
+        answers = await asyncio.gather(*(ask(http, f"/ipfs/{cid}?format=raw") for _ in range(4)))
     assert sorted(answer.status for answer in answers) == [200, 503, 503, 503]
     await gateway.stop()
 

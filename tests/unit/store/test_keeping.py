@@ -11,7 +11,7 @@ import dag_cbor
 import pytest
 from multiformats import CID
 
-from atoll.errors import DiskFull
+from atoll.errors import DiskFull, StorageError
 from atoll.store import DAG_CBOR, DAG_PB, Cid, LocalStore, MalformedDag
 from atoll.store.links import cbor_links, links_of
 
@@ -126,6 +126,44 @@ def test_a_quota_makes_room_and_then_refuses(tmp_path: Path) -> None:
             store.pin(store.add_block(bytes([i, 7]) * 1000), "owed")
     assert caught.value.next_step is not None
     assert store.usage().bytes <= 100_000
+
+
+def test_everyone_who_opens_a_folder_keeps_to_its_quota(tmp_path: Path) -> None:
+    service, worker = LocalStore(tmp_path, sync=False), LocalStore(tmp_path, sync=False)
+    service.set_quota(100_000)
+    owed = service.add_block(b"owed" * 10_000)
+    service.pin(owed, "round/1")
+    spare = service.add_block(b"spare" * 10_000)
+    age(service)
+    later = LocalStore(tmp_path, sync=False)
+    later.add_block(b"later" * 8_000)
+    assert (later.has(owed), later.has(spare)) == (True, False)
+    with pytest.raises(DiskFull, match="quota of 100000"):
+        later.add_block(b"x" * 70_000)
+    assert worker.quota_bytes is None
+    service.set_quota(None)
+    assert LocalStore(tmp_path, sync=False).quota_bytes is None
+
+
+def test_a_quota_collects_nothing_that_work_in_progress_has_made(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path, sync=False)
+    store.set_quota(100_000)
+    with store.holding():
+        made = store.add_block(b"made" * 15_000)
+        with pytest.raises(DiskFull):
+            store.add_block(b"more" * 15_000)
+        store.pin(made, "round/1")
+    age(store)
+    with pytest.raises(DiskFull):
+        store.add_block(b"more" * 15_000)
+    assert store.has(made)
+
+
+def test_a_quota_that_is_no_number_is_named(store: LocalStore) -> None:
+    (store.root / "quota").write_text("plenty")
+    with pytest.raises(StorageError, match="number of bytes") as caught:
+        LocalStore(store.root)
+    assert caught.value.next_step is not None
 
 
 def test_verify_finds_damage_and_loss(store: LocalStore) -> None:

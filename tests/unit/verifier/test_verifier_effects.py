@@ -26,6 +26,7 @@ from atoll.runtime.journal import AlreadySigned, Journal
 from atoll.store.cid import DAG_CBOR, DAG_PB, Cid
 from atoll.store.errors import MalformedDag
 from atoll.store.local import LocalStore
+from atoll.store.storage import Storage
 from atoll_verifier.commands import DoCheck, DoLink, DoReplay, DoSign, DoTake, SeatWork
 from atoll_verifier.effects import VerifierEffects
 from atoll_verifier.facts import (
@@ -72,6 +73,7 @@ def context(tmp_path: Path) -> Any:
         config=SimpleNamespace(store_dir=tmp_path / "store"),
         chain=SimpleNamespace(calls=None),
         store=store,
+        storage=Storage(store, cast(Any, None), None, read_only=False),
         fetcher=Fetcher(),
         worker=Worker(),
         journal=Journal(tmp_path / "journal.sqlite", KINDS),
