@@ -3,13 +3,13 @@
     python bench/diloco.py [--quick] [--seeds N] [--only NAME ...] [--json]
 
 A byte-level model of 117,000 parameters trains on the source of Python's standard library, in
-native numerics, on one thread. Every row sees the same number of tokens: SEATS · STEPS batches. A
-row is one manifest, and its rounds go through the code that providers and verifiers run: inner
-steps, codec with feedback, merge, outer step; only digests, the chain and the network are left out.
-The peers are AdamW on all seats' batches at once (`synchronous`: a gradient of 4 bytes a parameter
-is sent every step), one worker that takes all batches one after another (`one_worker`), and one
-that has only its own share (`alone`). The last line is JSON: per row the mean validation loss in
-nats a token, each seed's, and bytes per parameter and round.
+native numerics, on one thread. Every row sees the same number of tokens, 4 seats times 600 batches
+(rows of codecs: 300). A row is one manifest, and its rounds go through the code that providers and
+verifiers run: inner steps, codec with feedback, merge, outer step; only digests, the chain and the
+network are left out. The peers are AdamW on all seats' batches at once (`synchronous`: a gradient
+of 4 bytes a parameter is sent every step), one worker that takes all batches one after another
+(`one_worker`), and one that has only its own share (`alone`). The last line is JSON: per row the
+mean validation loss in nats a token, each seed's, and bytes per parameter and round.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from atoll.train.round import close_round
 from atoll.train.state import GlobalState, SeatState, Tensors
 from atoll.train.step import Recipe, gather_batch, inner_step
 
-SEATS, BATCH, EVAL_BATCHES = 4, 8, 64
+SEATS, BATCH, SEQ, EVAL_BATCHES = 4, 8, 64, 64
 TRAIN_BYTES, HELD_OUT = 6_000_000, 400_000
 Tokens = NDArray[np.uint8]
 
@@ -62,6 +62,7 @@ class Row:
     Attributes:
         method: a name of METHODS; the peers take only its inner optimiser.
         steps: H, inner steps of a round.
+        total: inner steps of a seat in all rounds.
         codec, rule, outer: in place of the method's.
         lr: the inner rate.
         peer: "synchronous", "one_worker" or "alone".
@@ -69,6 +70,7 @@ class Row:
 
     method: str = "fedavg"
     steps: int = 10
+    total: int = 600
     lr: str = "0.004"
     codec: CodecSpec | None = None
     rule: str | None = None
@@ -86,10 +88,13 @@ def dense(kind: str, exponent: int, feedback: str = "0") -> CodecSpec:
             "min_exponent": low,
             "max_exponent": high,
             "feedback": feedback,
+            "fragments": 1,
         }
     )
 
 
+CODEC_RUN: dict[str, Any] = {"steps": 20, "total": 300, "rule": "mean"}
+"""Outer SGD and a plain mean: what a codec alone costs, where runs differ by little else."""
 ROWS: dict[str, Row] = {
     "synchronous": Row(lr="0.008", peer="synchronous"),
     "one_worker": Row(peer="one_worker"),
@@ -98,47 +103,49 @@ ROWS: dict[str, Row] = {
     "diloco": Row("diloco"),
     "fedadam": Row("fedadam"),
     "delayed_nesterov": Row("delayed_nesterov"),
+    "streaming": Row("streaming", steps=5),
     "muloco": Row("muloco", steps=30),
     "sparseloco": Row("sparseloco"),
     "demo": Row("demo", steps=1),
     "lo_fi": Row("lo_fi"),
-    "fp32": Row(codec=dense("fp32", -40), rule="mean"),
-    "int8": Row(codec=dense("grid8", -11), rule="mean"),
-    "int4": Row(codec=dense("grid4", -8), rule="mean"),
-    "two_bit": Row(codec=dense("two_bit", -8, "1"), rule="mean"),
-    "sign": Row(codec=dense("sign", -8, "1"), rule="mean"),
+    "fp32": Row(**CODEC_RUN, codec=dense("fp32", -40)),
+    "int8": Row(**CODEC_RUN, codec=dense("grid8", -11)),
+    "int4": Row(**CODEC_RUN, codec=dense("grid4", -8)),
+    "two_bit": Row(**CODEC_RUN, codec=dense("two_bit", -8, "1")),
+    "sign": Row(**CODEC_RUN, codec=dense("sign", -8, "1")),
 }
-"""The last five are outer SGD with a plain mean: what a codec alone costs."""
 
 
 def main() -> None:
     options = _options()
     torch.set_num_threads(1)
-    steps, seeds = (60, 1) if options.quick else (options.steps, options.seeds)
+    seeds = 1 if options.quick else options.seeds
     tokens = text()
     rows = {}
     for name in options.only or ROWS:
-        started = time.process_time()
+        started, row = time.process_time(), ROWS[name]
+        if options.quick:
+            row = replace(row, total=60)
         losses, size = [], 0.0
         for seed in range(seeds):
-            loss, size = train(ROWS[name], steps, seed, tokens)
+            loss, size = train(row, seed, tokens)
             losses.append(loss)
         rows[name] = {
             "loss": round(statistics.fmean(losses), 4),
             "seeds": [round(loss, 4) for loss in losses],
             "bytes_per_parameter_and_round": round(size, 4),
-            "rounds": rounds_of(ROWS[name], steps),
+            "rounds": rounds_of(row),
+            "tokens": SEATS * row.total * BATCH * SEQ,
             "cpu_seconds": round(time.process_time() - started, 1),
         }
         if not options.json:
             print(f"{name:18} {rows[name]}", flush=True)
-    print(json.dumps({"bench": "diloco", "seats": SEATS, "steps": steps, "rows": rows}))
+    print(json.dumps({"bench": "diloco", "seats": SEATS, "rows": rows}))
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--quick", action="store_true", help="60 steps a seat, one seed")
-    parser.add_argument("--steps", type=int, default=600, help="of a seat, over all rounds")
+    parser.add_argument("--quick", action="store_true", help="60 batches a seat, one seed")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--only", nargs="*", choices=ROWS, metavar="NAME")
     parser.add_argument("--json", action="store_true", help="only the JSON line")
@@ -152,40 +159,45 @@ def text() -> tuple[Tokens, Tokens]:
     return joined[:TRAIN_BYTES][:-HELD_OUT], joined[:TRAIN_BYTES][-HELD_OUT:]
 
 
-def train(row: Row, steps: int, seed: int, tokens: tuple[Tokens, Tokens]) -> tuple[float, float]:
+def train(row: Row, seed: int, tokens: tuple[Tokens, Tokens]) -> tuple[float, float]:
     """Trains a row to its end; the validation loss, and bytes a parameter and round."""
-    manifest = manifest_of(row, steps, seed, len(tokens[0]))
+    manifest = manifest_of(row, seed, len(tokens[0]))
     if row.peer is not None:
         params = train_alone(manifest, row.peer, seed, tokens[0])
         return evaluate(params, manifest, tokens[1]), 4.0 * (row.peer == "synchronous")
     state = train_together(manifest, seed, tokens[0])
-    length = codec_of(manifest.codec).encoded_length(Layout.of_tensors(state.params))
+    sent = Layout.of_tensors(state.sent_part(manifest.codec).params)
+    length = codec_of(manifest.codec).encoded_length(sent)
     size = length / param_count(manifest.model)
     return evaluate(state.params, manifest, tokens[1]), size
 
 
-def rounds_of(row: Row, steps: int) -> int:
+def rounds_of(row: Row) -> int:
     """Outer steps; of a peer, the gradients it takes."""
     if row.peer is not None:
-        return steps * SEATS if row.peer == "one_worker" else steps
-    return 1 if METHODS[row.method].one_round else steps // row.steps
+        return row.total * SEATS if row.peer == "one_worker" else row.total
+    return 1 if METHODS[row.method].one_round else row.total // row.steps
 
 
-def manifest_of(row: Row, steps: int, seed: int, train_tokens: int) -> Manifest:
+def manifest_of(row: Row, seed: int, train_tokens: int) -> Manifest:
     """The row's manifest: the job's choices, over data that only this process has."""
     cid = dag_cbor_cid(sha256(b"bench/diloco.py"))
-    rounds = rounds_of(row, steps)
-    inner_steps = steps // rounds if row.peer is None else 1
+    rounds = rounds_of(row)
+    inner_steps = row.total // rounds if row.peer is None else 1
     model = ModelSpec(
         kind="llama", vocab=256, width=64, layers=2, heads=4, kv_heads=4, ffn=176, mlp="swiglu",
-        seq=64, tied=True, norm_eps="0.00001", rope_base=10000,
+        seq=SEQ, tied=True, norm_eps="0.00001", rope_base=10000,
     )  # fmt: skip
     data = DataSpec(
         cid=cid, dtype="uint8", train_tokens=train_tokens, eval_cid=None, eval_batches=0,
         tokenizer_cid=cid,
     )  # fmt: skip
     numerics = NumericsSpec(
-        mode="native", software_class="", code_digest=ZERO_DIGEST, probe_digest=ZERO_DIGEST
+        mode="native",
+        software_class="",
+        code_digest=ZERO_DIGEST,
+        probe_digest=ZERO_DIGEST,
+        tolerance=None,
     )
     config = DemoConfig(
         data=data, numerics=numerics, expiry=1 << 40, seed=seed, rounds=rounds, method=row.method,
@@ -206,11 +218,12 @@ def manifest_of(row: Row, steps: int, seed: int, train_tokens: int) -> Manifest:
 
 def train_together(manifest: Manifest, seed: int, tokens: Tokens) -> GlobalState:
     """Every round as providers and verifiers compute it."""
-    recipe, layout = Recipe.of(manifest), seat_layout(manifest)
+    recipe = Recipe.of(manifest)
     state = initial_global_state(manifest)
     carried: list[SeatState | None] = [None] * SEATS
     for round in range(manifest.terms.rounds):
         data_seed, updates = sha256(f"{seed} {round}".encode()), {}
+        layout = seat_layout(manifest, round)
         for seat in range(SEATS):
             last = SeatState.opening(state, carried[seat], layout)
             for step in range(manifest.inner.steps):

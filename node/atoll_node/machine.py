@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from atoll.protocol.hashing import commitment
+from atoll.protocol.manifest import Manifest
 from atoll.protocol.types import (
     ZERO_DIGEST,
     Digest,
@@ -174,17 +175,26 @@ def _training(
         manifest=spec.manifest,
         opening=opening.cid,
         opening_digest=opening.digest,
-        optimiser=_own_optimiser(state, seat),
+        optimiser=_own_optimiser(state, seat, Manifest.from_bytes(spec.manifest)),
         function=behaviour.train_function,
         extra=behaviour.train_extra(view),
         key=trained_key(slot.round, slot.attempt, seat, view.state.data_seed, opening.digest),
     )
 
 
-def _own_optimiser(state: ProviderState, seat: SeatIndex) -> bytes | None:
-    """The seat state whose moments the chain last accepted from us; None opens with a reset."""
+def _own_optimiser(state: ProviderState, seat: SeatIndex, manifest: Manifest) -> bytes | None:
+    """The seat state that the chain last accepted from us; None opens with a reset.
+
+    Where updates are fragments, our own parameters of a round that was not the last are stale.
+    """
     accepted = _accepted(state, seat)
-    return None if accepted is None else accepted.carried_state
+    if accepted is None:
+        return None
+    if manifest.codec.fragments > 1:
+        whole = accepted.reveal.steps == manifest.inner.steps
+        if not whole or accepted.round != state.view.train_slot.round - 1:
+            return None
+    return accepted.carried_state
 
 
 def _accepted(state: ProviderState, seat: SeatIndex) -> Trained | None:

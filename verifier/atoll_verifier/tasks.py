@@ -14,13 +14,13 @@ from atoll.aggregate.registry import codec_of
 from atoll.errors import MalformedTrace, MalformedUpdate, TooLarge
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.trace import MAX_TRACE_BYTES, TraceDocument
-from atoll.protocol.types import ZERO_DIGEST, SeatIndex
+from atoll.protocol.types import ZERO_DIGEST, Digest, SeatIndex
 from atoll.store.cid import Cid
 from atoll.store.errors import MalformedDag
 from atoll.store.local import LocalStore
 from atoll.train.layout import max_state_bytes
 from atoll.train.probe import configure_native
-from atoll.train.replay import ReplayTask, check_link, opening_digest, replay_segment
+from atoll.train.replay import ReplayTask, check_link, opening_digest, opening_roots, replay_segment
 from atoll.train.round import read_global_state
 from atoll.train.state import GlobalState
 from atoll_verifier.commands import DoMerge, DoScore, SeatWork
@@ -43,7 +43,7 @@ def check_seat(work: SeatWork, store_dir: str) -> str:
             _check_update(work, manifest, store)
         document = _document(work, store)
         document.check(work.reveal, manifest, work.slot, SeatIndex(work.seat))
-        document.check_opening(work.params_root, work.optimiser_root)
+        document.check_opening(*_opening(work, manifest, store))
         document.check_batches(manifest, work.data_seed)
     except (MalformedUpdate, MalformedTrace, MalformedDag, TooLarge) as error:
         return str(error)
@@ -61,7 +61,7 @@ def replay(work: SeatWork, segment: int, store_dir: str, sketch_key: int) -> Rep
         seat=SeatIndex(work.seat),
         data_seed=work.data_seed,
         global_step0=work.slot.round * manifest.inner.steps,
-        opening_digest=opening_digest(document, segment, work.params_root, work.optimiser_root),
+        opening_digest=opening_digest(document, segment, *_opening(work, manifest, store)),
         sketch_key=sketch_key,
     )
     needed = document.states[segment : segment + states_needed(manifest)]
@@ -130,11 +130,12 @@ def merge_round(command: DoMerge, store_dir: str) -> MergeOutcome:
 
 def _flagged(updates: dict[int, bytes], state: GlobalState, manifest: Manifest) -> tuple[int, ...]:
     """The full-replay list over what is well-formed: which that is follows from the bytes alone."""
-    layout, row = Layout.of_tensors(state.params), codec_of(manifest.codec).row
+    part, row = state.sent_part(manifest.codec), codec_of(manifest.codec).row
+    layout = Layout.of_tensors(part.params)
     sound: dict[int, bytes] = {}
     for seat, update in updates.items():
         try:
-            row(update, layout, state.exponents)
+            row(update, layout, part.exponents)
         except MalformedUpdate:
             continue
         sound[seat] = update
@@ -146,9 +147,17 @@ def _check_update(work: SeatWork, manifest: Manifest, store: LocalStore) -> None
     update = store.read_bytes(Cid.from_bytes(work.reveal.update_cid), limit)
     if sha256(update).digest() != work.reveal.update_digest:
         raise MalformedUpdate("the bytes served do not hash to the revealed digest")
-    state = read_global_state(manifest, work.opening, store)
+    part = read_global_state(manifest, work.opening, store).sent_part(manifest.codec)
     row = codec_of(manifest.codec).row
-    row(update, Layout.of_tensors(state.params), state.exponents)
+    row(update, Layout.of_tensors(part.params), part.exponents)
+
+
+def _opening(work: SeatWork, manifest: Manifest, store: LocalStore) -> tuple[Digest, Digest]:
+    """Params and optimiser root that the seat must have opened with."""
+    if manifest.codec.fragments == 1:
+        return work.params_root, work.optimiser_root
+    model = read_global_state(manifest, work.opening, store)
+    return opening_roots(manifest, model, work.optimiser_root)
 
 
 def _document(work: SeatWork, store: LocalStore) -> TraceDocument:

@@ -13,9 +13,9 @@ from hashlib import sha256
 import numpy as np
 from torch import Tensor
 
-from atoll.aggregate import codec
-from atoll.aggregate.header import CodecId, header
+from atoll.aggregate.header import header_length
 from atoll.aggregate.layout import Layout
+from atoll.aggregate.registry import codec_of
 from atoll.protocol.prf import batch_digest
 from atoll.protocol.trace import LeafKind
 from atoll.protocol.types import Digest
@@ -101,7 +101,7 @@ def garbage_nan(task: TrainTask, store_dir: str, extra: Extra) -> TrainOutcome:
     """An honest header followed by as many fp32 NaNs as fit."""
     del extra
     honest, store = _train(task, store_dir), LocalStore(store_dir)
-    head = _update_header(read_global_state(task.manifest, task.global_state_cid, store))
+    head = _header(honest.update, task, store)
     body = len(honest.update) - len(head)
     nans = np.full(body // 4 + 1, np.nan, dtype="<f4").tobytes()[:body]
     return _with_update(honest, head + nans, store)
@@ -111,11 +111,12 @@ def garbage_shapes(task: TrainTask, store_dir: str, extra: Extra) -> TrainOutcom
     """The canonical update of a model with one tensor fewer."""
     del extra
     honest, store = _train(task, store_dir), LocalStore(store_dir)
-    model = read_global_state(task.manifest, task.global_state_cid, store)
-    kept = sorted(model.params)[1:]
-    delta = {name: model.params[name] * 0 for name in kept}
-    exponents = {name: model.exponents[name] for name in kept}
-    return _with_update(honest, codec.encode(delta, exponents), store)
+    part = _sent_part(task, store)
+    kept = sorted(part.params)[1:]
+    delta = {name: part.params[name] * 0 for name in kept}
+    exponents = {name: part.exponents[name] for name in kept}
+    update = codec_of(task.manifest.codec).encode(delta, exponents)
+    return _with_update(honest, update, store)
 
 
 def stale_model(task: TrainTask, store_dir: str, extra: Extra) -> TrainOutcome:
@@ -140,8 +141,7 @@ def copied(task: TrainTask, store_dir: str, extra: Extra) -> TrainOutcome:
     made_up, store = _train(task, store_dir, _Guesser(trains_odd=False)), LocalStore(store_dir)
     if not extra:
         return outcome_of(made_up)
-    model = read_global_state(task.manifest, task.global_state_cid, store)
-    head = _update_header(model)
+    head = _header(made_up.update, task, store)
     other = store.read_bytes(Cid.from_bytes(extra[0]), UPDATE_LIMIT)
     # The header names the round's grid; the values are the other seat's.
     return _with_update(made_up, head + other[len(head) :], store)
@@ -201,10 +201,11 @@ def _train(task: TrainTask, store_dir: str, run: SegmentRunner = run_segment) ->
 
 def _with_scaled_update(task: TrainTask, store_dir: str, factor: float) -> TrainOutcome:
     honest, store = _train(task, store_dir), LocalStore(store_dir)
-    model = read_global_state(task.manifest, task.global_state_cid, store)
+    part = _sent_part(task, store)
     last = read_seat_state(task.manifest, honest.document.states[-1], store)
-    delta = {name: (p - last.params[name]) * factor for name, p in model.params.items()}
-    return _with_update(honest, codec.encode(delta, model.exponents), store)
+    delta = {name: (p - last.params[name]) * factor for name, p in part.params.items()}
+    update = codec_of(task.manifest.codec).encode(delta, part.exponents)
+    return _with_update(honest, update, store)
 
 
 def _with_update(honest: TrainedRound, update: bytes, store: LocalStore) -> TrainOutcome:
@@ -229,8 +230,13 @@ def _claimed_opening(task: TrainTask, store: LocalStore) -> SeatState:
     optimiser = None
     if task.opening_optimiser is not None:
         optimiser = read_seat_state(task.manifest, task.opening_optimiser, store)
-    return SeatState.opening(model, optimiser, seat_layout(task.manifest))
+    return SeatState.opening(model, optimiser, seat_layout(task.manifest, task.slot.round))
 
 
-def _update_header(model: GlobalState) -> bytes:
-    return header(CodecId.GRID8, Layout.of_tensors(model.params), model.exponents)
+def _sent_part(task: TrainTask, store: LocalStore) -> GlobalState:
+    model = read_global_state(task.manifest, task.global_state_cid, store)
+    return model.sent_part(task.manifest.codec)
+
+
+def _header(update: bytes, task: TrainTask, store: LocalStore) -> bytes:
+    return update[: header_length(Layout.of_tensors(_sent_part(task, store).params))]

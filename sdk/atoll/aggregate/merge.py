@@ -70,7 +70,8 @@ def merge(
     Raises:
         MalformedUpdate: bytes that are not canonical for this state's layout and grid.
     """
-    rows = _decode_all(state, updates, manifest)
+    part = state.sent_part(manifest.codec)
+    rows = _decode_all(part, updates, manifest)
     if len(rows) < manifest.terms.min_providers:
         carried = replace(state, round=state.round + 1)
         return MergeResult(carried, False, 0, {seat: Fraction(0) for seat in rows}, ())
@@ -90,7 +91,7 @@ def merge(
     weights = dict.fromkeys(rows, Fraction(0)) | dict(
         zip((seats[i] for i in kept), found.weights, strict=True)
     )
-    stepped = _step(state, found, chosen, manifest)
+    stepped = state.with_part(_step(part, found, chosen, manifest))
     return MergeResult(stepped, True, f, weights, tuple(sorted(late)))
 
 
@@ -107,7 +108,8 @@ def seats_to_replay(
     Raises:
         MalformedUpdate: bytes that are not canonical; leave such a seat out and report it.
     """
-    rows, robust = _decode_all(state, updates, manifest), manifest.robust
+    robust = manifest.robust
+    rows = _decode_all(state.sent_part(manifest.codec), updates, manifest)
     gram_nn = _gram(list(rows.values()), manifest)
     if gram_nn is None:
         return ()

@@ -7,6 +7,7 @@ used (`float(text)` rounds correctly).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
@@ -272,7 +273,8 @@ class CodecSpec(_Spec):
     """How an update is written: on a shared power-of-two grid, whose steps follow the updates.
 
     `feedback` is the decay of what the codec left out and carries to the next round; "0" drops it.
-    `fp32` is the reference that codecs are compared with.
+    The update of round r has the tensors of fragment r mod `fragments`; the seats keep their own of
+    the others until their turn. `fp32` is the reference that codecs are compared with.
     """
 
     kind: Literal["grid8", "grid4", "two_bit", "sign", "sparse", "dct", "fp32"]
@@ -280,6 +282,7 @@ class CodecSpec(_Spec):
     min_exponent: Exponent
     max_exponent: Exponent
     feedback: UnitFraction
+    fragments: Annotated[int, Field(ge=1, le=64)]
 
     @model_validator(mode="after")
     def _check_bounds(self) -> Self:
@@ -297,6 +300,27 @@ class CodecSpec(_Spec):
     def carries_feedback(self) -> bool:
         """Whether a seat's state has a residual."""
         return self.feedback != "0"
+
+    @property
+    def carries_more(self) -> bool:
+        """Whether what a seat carries on has another root than its last state."""
+        return self.carries_feedback or self.fragments > 1
+
+    def fragment_of(self, tensor: str) -> int:
+        """The fragment of a tensor named as in Hugging Face's LlamaForCausalLM.
+
+        Layers take turns; embedding, last norm and head are of fragment 0.
+        """
+        layer = re.match(r"model\.layers\.([0-9]+)\.", tensor)
+        return int(layer[1]) % self.fragments if layer else 0
+
+    def is_sent(self, tensor: str, round: int) -> bool:
+        """Whether the update of that round has the tensor."""
+        return self.fragment_of(tensor) == round % self.fragments
+
+    def is_local(self, tensor: str, round: int) -> bool:
+        """Whether a seat opens that round with its own values of the tensor."""
+        return round > 0 and not self.is_sent(tensor, round - 1)
 
     def exponent_of(self, tensor: str) -> int:
         """The round-0 exponent of a tensor named as in `train.layout`."""
@@ -416,6 +440,10 @@ class Manifest(_Spec):
         codec, rule = self.codec.kind, self.robust.rule
         if (codec in SPARSE_CODECS) != (rule == CONTRIBUTOR_MEAN):
             raise ValueError(f"codec {codec} does not go with rule {rule}")
+        if self.codec.fragments > self.model.layers:
+            raise ValueError(f"{self.codec.fragments} fragments of {self.model.layers} layers")
+        if self.codec.fragments > 1 and self.outer.kind == "delayed_nesterov":
+            raise ValueError("a fragment's rounds are too far apart for delayed_nesterov's periods")
         if codec == "fp32" and rule != "mean":
             raise ValueError("fp32 updates are merged by their mean")
 

@@ -49,7 +49,7 @@ def _outer(kind: str, lr: str, **fields: str | int) -> OuterSpec:
     return OuterSpec.model_validate({"kind": kind, "lr": lr} | unused | fields)
 
 
-def _codec(kind: str, exponent: int, feedback: str = "0") -> CodecSpec:
+def _codec(kind: str, exponent: int, feedback: str = "0", fragments: int = 1) -> CodecSpec:
     start = TensorExponents(embedding=exponent, matrix=exponent, vector=exponent)
     return CodecSpec.model_validate(
         {
@@ -58,6 +58,7 @@ def _codec(kind: str, exponent: int, feedback: str = "0") -> CodecSpec:
             "min_exponent": -30,
             "max_exponent": -4,
             "feedback": feedback,
+            "fragments": fragments,
         }
     )
 
@@ -82,7 +83,7 @@ METHODS: Final[Mapping[str, Method]] = MappingProxyType(
         "fedadam": Method(
             "Reddi et al. 2021, arXiv:2003.00295; with AdamW inside",
             "1 epoch",
-            _outer("adam", "0.003", momentum="0.9", beta2="0.99", eps="0.001"),
+            _outer("adam", "0.01", momentum="0.9", beta2="0.99", eps="0.001"),
             _GRID8,
         ),
         "delayed_nesterov": Method(
@@ -90,6 +91,12 @@ METHODS: Final[Mapping[str, Method]] = MappingProxyType(
             "50",
             _outer("delayed_nesterov", "2.8", momentum="0.5", period=4),
             _GRID8,
+        ),
+        "streaming": Method(
+            "Douillard et al. 2025, arXiv:2501.18512; rounds do not overlap, so nothing is mixed",
+            "100",
+            _outer("nesterov", "0.4", momentum="0.9"),
+            _codec("grid4", -9, fragments=2),
         ),
         "muloco": Method(
             "Thérien et al. 2025, arXiv:2505.23725",

@@ -241,8 +241,8 @@ class TraceDocument:
             raise _fail("another slot or seat")
         if self.trace_root != reveal.trace_root:
             raise _fail("the leaves do not hash to the revealed root")
-        # With feedback the carried root differs from the last state's; the link check computes it.
-        carries = manifest.codec.carries_feedback and reveal.steps == manifest.inner.steps
+        # What is carried on may have another root than the last state; the link check computes it.
+        carries = manifest.codec.carries_more and reveal.steps == manifest.inner.steps
         if not carries and self.state_roots[-1].optimiser_root != reveal.optimiser_root:
             raise _fail("the last optimiser root is not the revealed one")
         self._check_leaves(reveal.steps, manifest.inner.steps, manifest.inner.segment)

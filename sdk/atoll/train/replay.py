@@ -70,14 +70,26 @@ class SegmentReplay:
         return not self.differs and self.excess <= 1.0
 
 
+def opening_roots(
+    manifest: Manifest, model: GlobalState, accepted: Digest
+) -> tuple[Digest, Digest]:
+    """Params and optimiser root that a seat must open the model's round with.
+
+    Args:
+        accepted: the seat's last accepted optimiser root, zero for a new holder or after a reset.
+    """
+    fresh = SeatState.opening(model, None, seat_layout(manifest, model.round))
+    is_new = accepted == ZERO_DIGEST
+    return fresh.params_root(), fresh.optimiser_root() if is_new else accepted
+
+
 def opening_digest(
     document: TraceDocument, segment: int, params_root: Digest, optimiser_root: Digest
 ) -> Digest:
     """What a segment must open with: the leaf before it, or for the first the chain's word.
 
     Args:
-        params_root: of the round's global model.
-        optimiser_root: the seat's last accepted one, zero for a new holder or after a reset.
+        params_root, optimiser_root: what the seat must open with (see `opening_roots`).
     """
     if segment > 0:
         return document.leaves[segment - 1].state_digest
@@ -104,12 +116,13 @@ def replay_segment(
         MalformedTrace: a blob is not the committed state: the provider's fault.
         NotFound, CorruptBlock, MalformedDataset: the dataset cannot be used; nobody's fault.
     """
-    opening = _committed_state(task.manifest, opening_blob, task.opening_digest)
+    round = task.slot.round
+    opening = _committed_state(task.manifest, round, opening_blob, task.opening_digest)
     claimed = None
     if task.manifest.numerics.tolerance is not None:
         if closing_blob is None:
             raise ValueError("a tolerant replay needs the closing state")
-        claimed = _committed_state(task.manifest, closing_blob, leaf.state_digest)
+        claimed = _committed_state(task.manifest, round, closing_blob, leaf.state_digest)
     course = open_course(task.manifest, task.data_seed, task.seat, task.global_step0, store)
     done = run_segment(opening, leaf.segment, course)
     replay = SegmentReplay(
@@ -178,14 +191,14 @@ def check_link(
     Raises:
         MalformedTrace: the blob is not the last leaf's state: the provider's fault.
     """
-    last = _committed_state(manifest, last_blob, last_leaf.state_digest)
+    last = _committed_state(manifest, model.round, last_blob, last_leaf.state_digest)
     expected, carried = close_round(model, last, manifest.codec)
     return expected == update and carried.optimiser_root() == optimiser_root
 
 
-def _committed_state(manifest: Manifest, blob: bytes, digest: Digest) -> SeatState:
+def _committed_state(manifest: Manifest, round: int, blob: bytes, digest: Digest) -> SeatState:
     try:
-        state = SeatState.from_bytes(blob, seat_layout(manifest))
+        state = SeatState.from_bytes(blob, seat_layout(manifest, round))
     except MalformedState as error:
         raise MalformedTrace(f"the state served is not one: {error}") from error
     if state.digest() != digest:

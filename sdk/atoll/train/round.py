@@ -140,7 +140,7 @@ def train_round(
     model = read_global_state(manifest, task.global_state_cid, store)
     course = open_course(manifest, task.data_seed, task.seat, task.global_step0, store)
     document = _opened(task, model, store) if partial is None else _resumed(task, partial)
-    state = read_seat_state(manifest, document.states[-1], store)
+    state = read_seat_state(manifest, document.states[-1], store, task.slot.round)
     losses: list[float] = []
     seconds = 0.0
     while not _is_over(document, manifest):
@@ -173,14 +173,17 @@ def close_round(model: GlobalState, last: SeatState, spec: CodecSpec) -> tuple[b
     The update is the codec's of global − last, plus the decayed feedback where the codec has it;
     then the carried state's feedback is what the bytes lack of that sum.
     """
-    codec = codec_of(spec)
-    delta = {name: p - last.params[name] for name, p in model.params.items()}
+    codec, part = codec_of(spec), model.sent_part(spec)
+    delta = {name: p - last.params[name] for name, p in part.params.items()}
+    local = frozenset(name for name in model.params if spec.is_local(name, model.round + 1))
+    carried = replace(last, local=local)
     if not spec.carries_feedback:
-        return codec.encode(delta, model.exponents), last
-    update, feedback = encode_with_feedback(
-        codec, delta, last.feedback, model.exponents, float(spec.feedback)
+        return codec.encode(delta, part.exponents), carried
+    residual = {name: last.feedback[name] for name in delta}
+    update, left = encode_with_feedback(
+        codec, delta, residual, part.exponents, float(spec.feedback)
     )
-    return update, replace(last, feedback=feedback)
+    return update, replace(carried, feedback=last.feedback | left)
 
 
 def blind_of(blind_key: bytes, segment: int) -> bytes:
@@ -195,11 +198,11 @@ def read_global_state(manifest: Manifest, cid: bytes, store: LocalStore) -> Glob
     return GlobalState.from_bytes(data, param_shapes(manifest.model))
 
 
-def read_seat_state(manifest: Manifest, cid: bytes, store: LocalStore) -> SeatState:
+def read_seat_state(manifest: Manifest, cid: bytes, store: LocalStore, round: int = 0) -> SeatState:
     """Raises MalformedState unless the blob is a seat state of the manifest's job."""
     limit = max_state_bytes(manifest)
     data = store.read_bytes(Cid.from_bytes(cid), limit)
-    return SeatState.from_bytes(data, seat_layout(manifest))
+    return SeatState.from_bytes(data, seat_layout(manifest, round))
 
 
 def _opened(task: TrainTask, model: GlobalState, store: LocalStore) -> TraceDocument:
@@ -207,7 +210,7 @@ def _opened(task: TrainTask, model: GlobalState, store: LocalStore) -> TraceDocu
     optimiser = None
     if task.opening_optimiser is not None:
         optimiser = read_seat_state(task.manifest, task.opening_optimiser, store)
-    state = SeatState.opening(model, optimiser, seat_layout(task.manifest))
+    state = SeatState.opening(model, optimiser, seat_layout(task.manifest, task.slot.round))
     cid = store.add_bytes(state.to_bytes()).to_bytes()
     return TraceDocument(task.slot, task.seat, (), (cid,), (state.roots(),))
 

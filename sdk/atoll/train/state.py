@@ -15,6 +15,7 @@ import dag_cbor
 import torch
 from torch import Tensor
 
+from atoll.protocol.manifest import CodecSpec
 from atoll.protocol.trace import StateRoots
 from atoll.protocol.types import ZERO_DIGEST, Digest
 from atoll.train.errors import MalformedState
@@ -43,6 +44,23 @@ class GlobalState:
     params: Tensors
     outer: dict[str, Tensors]
     exponents: dict[str, int]
+
+    def sent_part(self, codec: CodecSpec) -> GlobalState:
+        """What updates of this round speak of: the whole state, or that of a fragment."""
+        names = [name for name in self.params if codec.is_sent(name, self.round)]
+        return GlobalState(
+            self.round,
+            {name: self.params[name] for name in names},
+            {slot: {name: kept[name] for name in names} for slot, kept in self.outer.items()},
+            {name: self.exponents[name] for name in names},
+        )
+
+    def with_part(self, part: GlobalState) -> GlobalState:
+        """This state with the part of it that is given, whose round it takes."""
+        outer = {slot: kept | part.outer[slot] for slot, kept in self.outer.items()}
+        return GlobalState(
+            part.round, self.params | part.params, outer, self.exponents | part.exponents
+        )
 
     def params_root(self) -> Digest:
         """The root every seat's opening state must have."""
@@ -102,6 +120,8 @@ class SeatState:
         params, m, v, feedback: fp32, of the names and shapes that `layout.SeatLayout` says.
         count: steps in the moments (bias correction); persists across rounds with them.
         batches: batches drawn so far in this round, the counter of the round's draw stream.
+        local: which parameters the round opened with from the seat, not from the global model; it
+            is not written, since it follows from manifest and round.
     """
 
     params: Tensors
@@ -110,13 +130,19 @@ class SeatState:
     feedback: Tensors
     count: int
     batches: int
+    local: frozenset[str] = frozenset()
 
     def params_root(self) -> Digest:
-        return tree_root(self.params)
+        """Root over the parameters that the round opened with from the global model."""
+        return tree_root({n: p for n, p in self.params.items() if n not in self.local})
 
     def optimiser_root(self) -> Digest:
-        """Root over moments, feedback and step count; 32 zero bytes for a fresh optimiser."""
-        slots = _grouped(m=self.m, v=self.v, feedback=self.feedback)
+        """Root over moments, feedback, step count and local parameters: what the seat brought.
+
+        32 zero bytes for a fresh optimiser that brought no parameters.
+        """
+        local = {name: self.params[name] for name in self.local}
+        slots = _grouped(m=self.m, v=self.v, feedback=self.feedback, local=local)
         if self.count == 0 and not any(_has_set_bit(t) for t in slots.values()):
             return ZERO_DIGEST
         return tree_root({**slots, "count": torch.tensor(self.count, dtype=torch.int64)})
@@ -165,7 +191,7 @@ class SeatState:
             raise MalformedState(f"{_SEAT}: fields are not batches and count")
         if not (isinstance(count, int) and isinstance(batches, int) and min(count, batches) >= 0):
             raise MalformedState(f"{_SEAT}: a counter is not a natural number")
-        return cls(**groups, count=count, batches=batches)
+        return cls(**groups, count=count, batches=batches, local=layout.local)
 
     @classmethod
     def opening(
@@ -176,14 +202,16 @@ class SeatState:
         `optimiser` None means a reset: zero moments and feedback, no steps counted.
         """
         if optimiser is not None:
-            return replace(optimiser, params=model.params, batches=0)
+            own = {name: optimiser.params[name] for name in layout.local}
+            params = model.params | own
+            return replace(optimiser, params=params, batches=0, local=layout.local)
         like = model.params
         slots = {
             "m": _zeros(layout.m, like),
             "v": _zeros(layout.v, like),
             "feedback": _zeros(layout.feedback, like),
         }
-        return cls(model.params, **slots, count=0, batches=0)
+        return cls(model.params, **slots, count=0, batches=0, local=layout.local)
 
 
 def rng_digest(batches: int) -> Digest:

@@ -18,7 +18,7 @@ from tests.unit.protocol.factories import (
 
 from atoll.protocol import events as ev
 from atoll.protocol.hashing import commitment
-from atoll.protocol.types import Digest, JobStatus, Role, SeatIndex
+from atoll.protocol.types import Digest, JobStatus, Role, SeatIndex, bits
 from atoll.protocol.views import JobView
 from atoll.runtime.commands import (
     DoFetchData,
@@ -205,10 +205,9 @@ def test_a_round_goes_from_opening_to_reveal() -> None:
     assert commands == [SendReveal(0, 0, fact.reveal)]
 
 
-def test_the_next_round_starts_from_the_verdict_and_the_accepted_moments() -> None:
-    job = seated_job()
-    job.honest_round()
-    first = Trained(
+def first_round(job: ScriptedJob) -> Trained:
+    """What we trained in the first round, which is settled."""
+    return Trained(
         round=0,
         attempt=0,
         seat=SEAT,
@@ -220,6 +219,37 @@ def test_the_next_round_starts_from_the_verdict_and_the_accepted_moments() -> No
         loss=2.5,
         seconds=1.0,
     )
+
+
+@pytest.mark.parametrize(("method", "resets"), [("diloco", False), ("streaming", True)])
+def test_parameters_carried_past_a_missed_round_are_stale(method: str, resets: bool) -> None:
+    """Where seats keep parameters of their own, one that missed a round starts anew."""
+    job = seated_job()
+    job.honest_round()
+    for missed in (False, True):
+        if missed:
+            job.until_audit(seats=[1, 2, 3])
+            for verifier in bits(job.view.state.verifiers):
+                job.ballot(verifier, bits(job.view.state.audit_set))
+            job.resolve()
+            job.attest()
+            job.settle()
+        job.open()
+        job.train()
+        spec = SpecReady(make_manifest(method=method).to_bytes())
+        done = (
+            first_round(job),
+            opening(job.view.state.round, job.view.settled[-1].verdict.merged_digest),
+        )
+        _, commands = given(provider(job, spec, *done), job)
+        (task,) = [c for c in commands if isinstance(c, DoTrain)]
+        assert (task.optimiser is None) == (missed and resets)
+
+
+def test_the_next_round_starts_from_the_verdict_and_the_accepted_moments() -> None:
+    job = seated_job()
+    job.honest_round()
+    first = first_round(job)
     job.open()
     job.train()
     state, commands = given(provider(job, opening(), first), job)

@@ -21,6 +21,7 @@ SPEC = CodecSpec(
     min_exponent=-4,
     max_exponent=0,
     feedback="0.5",
+    fragments=1,
 )
 
 

@@ -1,4 +1,4 @@
-"""Every method, for two rounds, on the path that the chain holds providers and verifiers to."""
+"""Every method, for three rounds, on the path that the chain holds providers and verifiers to."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from atoll.protocol.methods import METHODS, method_of
 from atoll.protocol.presets import DemoConfig, Members, demo_manifest
 from atoll.protocol.types import ZERO_DIGEST, Digest, RoundIndex, SeatIndex
 from atoll.train.outer import OUTER_SLOTS
+from atoll.train.replay import opening_digest, opening_roots, replay_segment
 from atoll.train.round import TrainedRound, train_round
 
 SEATS = 3
@@ -70,11 +71,19 @@ class Run:
 
     def verify(self, seat: int, trained: TrainedRound) -> None:
         """Replays everything from what was committed, then the link."""
-        job, root = self.seat(seat), self.roots[seat]
-        trained.document.check_opening(job.model.params_root(), root)
+        job = self.seat(seat)
+        roots = opening_roots(job.manifest, job.model, self.roots[seat])
+        trained.document.check_opening(*roots)
         for segment in range(len(trained.document.leaves)):
-            assert job.replay(trained, segment, root).matches
+            task = replace(
+                job.replay_task(trained, segment),
+                opening_digest=opening_digest(trained.document, segment, *roots),
+            )
+            opening = job.blob(trained.document.states[segment])
+            leaf = trained.document.leaves[segment]
+            assert replay_segment(task, opening, leaf, job.store).matches
         assert job.link(trained, trained.update)
+        assert not job.link(trained, trained.update, Digest(b"\x01" * 32))
         flipped = bytearray(trained.update)
         flipped[-1] ^= 1
         assert not job.link(trained, bytes(flipped))
@@ -113,10 +122,10 @@ def test_a_method_trains_replays_links_and_merges(method: str, data: Job) -> Non
     run.one_round()
     assert run.job.model.params_root() != first.params_root()
     assert set(run.job.model.outer) == set(OUTER_SLOTS[manifest.outer.kind])
-    if manifest.terms.rounds > 1:
-        second = run.job.model
+    for _ in range(1, manifest.terms.rounds):
+        before = run.job.model
         run.one_round()
-        assert run.job.model.params_root() != second.params_root()
+        assert run.job.model.params_root() != before.params_root()
     assert all(torch.isfinite(p).all() for p in run.job.model.params.values())
 
 
@@ -124,13 +133,13 @@ def test_a_method_trains_replays_links_and_merges(method: str, data: Job) -> Non
 def test_a_methods_updates_are_refused_when_broken(method: str, data: Job) -> None:
     """Hostile bytes are a typed error whatever the codec: truncated, padded, of another codec."""
     job = data.of(manifest_for(data, method))
-    codec, layout = codec_of(job.manifest.codec), Layout.of_tensors(job.model.params)
-    delta = {name: p / 50 for name, p in job.model.params.items()}
-    good = codec.encode(delta, job.model.exponents)
+    part, codec = job.model.sent_part(job.manifest.codec), codec_of(job.manifest.codec)
+    layout = Layout.of_tensors(part.params)
+    good = codec.encode({name: p / 50 for name, p in part.params.items()}, part.exponents)
     assert len(good) == codec.encoded_length(layout)
     for bad in (b"", good[:-1], good + b"\0", b"X" + good[1:], good[:5] + b"\x09" + good[6:]):
         with pytest.raises(MalformedUpdate):
-            codec.row(bad, layout, job.model.exponents)
+            codec.row(bad, layout, part.exponents)
         with pytest.raises(MalformedUpdate):
             merge(job.model, {0: good, 1: bad}, caught=0, manifest=job.manifest)
 
