@@ -71,6 +71,7 @@ class Row:
     method: str = "fedavg"
     steps: int = 10
     total: int = 600
+    schedule: str = "constant"
     lr: str = "0.004"
     codec: CodecSpec | None = None
     rule: str | None = None
@@ -93,7 +94,12 @@ def dense(kind: str, exponent: int, feedback: str = "0") -> CodecSpec:
     )
 
 
-CODEC_RUN: dict[str, Any] = {"steps": 20, "total": 300, "rule": "mean"}
+CODEC_RUN: dict[str, Any] = {
+    "steps": 20,
+    "total": 300,
+    "rule": "mean",
+    "schedule": "cosine",
+}
 """Outer SGD and a plain mean: what a codec alone costs, where runs differ by little else."""
 ROWS: dict[str, Row] = {
     "synchronous": Row(lr="0.008", peer="synchronous"),
@@ -207,7 +213,7 @@ def manifest_of(row: Row, seed: int, train_tokens: int) -> Manifest:
     )  # fmt: skip
     manifest = demo_manifest(config)
     warmup = max(1, rounds * inner_steps // 30)
-    inner = manifest.inner.model_copy(update={"schedule": "cosine", "warmup_steps": warmup})
+    inner = manifest.inner.model_copy(update={"schedule": row.schedule, "warmup_steps": warmup})
     changes: dict[str, Any] = {"inner": inner}
     if row.codec is not None:
         changes["codec"] = row.codec

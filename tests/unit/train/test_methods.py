@@ -9,7 +9,7 @@ import torch
 from tests.unit.train.factories import Job, make_job, small_model
 
 from atoll.aggregate.layout import Layout
-from atoll.aggregate.merge import merge, outliers_to_replay
+from atoll.aggregate.merge import merge, seats_to_replay
 from atoll.aggregate.registry import codec_of
 from atoll.errors import MalformedUpdate, ManifestError
 from atoll.protocol.manifest import Manifest
@@ -94,7 +94,7 @@ class Run:
             self.verify(seat, trained)
         updates = {seat: trained.update for seat, trained in done.items()}
         manifest = self.job.manifest
-        flagged = outliers_to_replay(self.job.model, updates, manifest).flagged
+        flagged = seats_to_replay(self.job.model, updates, manifest)
         merged = merge(
             self.job.model, updates, caught=0, manifest=manifest, replayed_in_full=flagged
         )
