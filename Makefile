@@ -33,10 +33,19 @@ check: setup ## lint, types, import rules, formatting
 	@contracts/tools/gas
 	@$(BIN)/python contracts/tools/export_artifacts.py --check
 
-bench: setup ## the figures, as JSON lines
+# byzfl wants torchvision and plotting; what bench/aggregate.py runs of it needs only scipy more than
+# .venv has, so its environment borrows the rest from there.
+.venv-byzfl: | setup
+	@$(BIN)/python -m venv .venv-byzfl
+	@.venv-byzfl/bin/pip install --quiet --disable-pip-version-check --no-deps byzfl==0.0.11 'scipy>=1.12'
+	@.venv-byzfl/bin/python -c 'import sysconfig, pathlib, sys; \
+	  pathlib.Path(sysconfig.get_path("purelib"), "atoll.pth").write_text(sys.argv[1])' \
+	  "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+
+bench: setup .venv-byzfl ## the figures, as JSON lines
 	@$(BIN)/pip install --quiet --disable-pip-version-check --only-binary atheris 'atheris>=3,<4' \
 	  || echo "bench: atheris has no wheel for this Python; Hypothesis fuzzes instead" >&2
 	@for script in bench/*.py; do $(BIN)/python $$script --json; done
 
 clean: ## removes what setup and the tools made, not your runs in .atoll
-	rm -rf .venv .venv-brownie contracts/node_modules contracts/out contracts/cache
+	rm -rf .venv .venv-brownie .venv-byzfl contracts/node_modules contracts/out contracts/cache
