@@ -9,6 +9,7 @@ import pytest
 import torch
 from tests.unit.train.factories import Job
 
+from atoll.aggregate.merge import merge
 from atoll.errors import MalformedTrace
 from atoll.protocol.manifest import CodecSpec, TensorExponents
 from atoll.protocol.types import ZERO_DIGEST, Digest, Reveal
@@ -113,3 +114,54 @@ def test_a_seat_that_diverged_carries_its_last_state(stateful: Job) -> None:
     false = replace(reveal_of(trained), optimiser_root=Digest(b"\x01" * 32))
     with pytest.raises(MalformedTrace, match="optimiser root"):
         trained.document.check(false, wild.manifest, wild.task.slot, wild.task.seat)
+
+
+def test_golden_sparseloco(job: Job) -> None:
+    """Of three numbers the largest is sent, on a grid of 1/4, with all feedback; outer SGD.
+
+    Round 0: seat 0 wants (1, 1/4, 0), sends 3/4 for the first and is left with (1/4, 1/4, 0);
+    seat 1 wants (1/8, −1, 0), sends −3/4 for the second and is left with (1/8, −1/4, 0). Each
+    coordinate has one contributor, so nothing is halved: x = (−3/4, 3/4, 0).
+    Round 1, in which nobody moves: seat 0 sends 1/4 for the first, the earlier of equals; seat 1
+    −1/4 for the second. x = (−1, 1, 0).
+    """
+    changes = {"kind": "sparse", "feedback": "1", "min_exponent": -2, "max_exponent": -2}
+    spec = SPEC.model_copy(update=changes)
+    robust = job.manifest.robust.model_copy(update={"rule": "contributor_mean"})
+    manifest = job.manifest.model_copy(update={"codec": spec, "robust": robust})
+    model = GlobalState(0, {"w": torch.zeros(3)}, {}, {"w": -2})
+    left = {seat: {"w": torch.zeros(3)} for seat in (0, 1)}
+    wanted = {0: torch.tensor([1.0, 0.25, 0.0]), 1: torch.tensor([0.125, -1.0, 0.0])}
+    found = []
+    for round in range(2):
+        updates = {}
+        for seat, move in wanted.items():
+            params = {"w": model.params["w"] - move * (round == 0)}
+            last = SeatState(params, {}, {}, left[seat], 1, 1)
+            updates[seat], carried = close_round(model, last, spec)
+            left[seat] = carried.feedback
+        model = merge(model, updates, caught=0, manifest=manifest).global_state
+        found.append(model.params["w"].tolist())
+    assert found == [[-0.75, 0.75, 0.0], [-1.0, 1.0, 0.0]]
+
+
+def test_golden_demo(job: Job) -> None:
+    """Of 64 equal numbers the transform has one coefficient; the outer step is the sign.
+
+    Every value is 1/4, a step: the first coefficient is 8 steps and is sent as 3. Of 64 two are
+    kept, and two bits have no zero, so the second is sent as 1. Back in coordinates that is 3/8 of
+    a step and up to √(2/64) = 0.177 more or less: positive, so every number moves by −1/16.
+    """
+    changes = {"kind": "dct", "feedback": "1", "min_exponent": -2, "max_exponent": -2}
+    spec = SPEC.model_copy(update=changes)
+    robust = job.manifest.robust.model_copy(update={"rule": "contributor_mean"})
+    fields = {"kind": "sign", "lr": "0.0625"}
+    outer = job.manifest.outer.model_copy(update=fields)
+    manifest = job.manifest.model_copy(update={"codec": spec, "robust": robust, "outer": outer})
+    model = GlobalState(0, {"w": torch.zeros(64)}, {}, {"w": -2})
+    last = SeatState({"w": torch.full((64,), -0.25)}, {}, {}, {"w": torch.zeros(64)}, 1, 1)
+    update, carried = close_round(model, last, spec)
+    left = 0.25 - 0.25 * 3 / 8
+    torch.testing.assert_close(carried.feedback["w"], torch.full((64,), left), atol=0.0443, rtol=0)
+    after = merge(model, {0: update, 1: update}, caught=0, manifest=manifest).global_state
+    assert after.params["w"].unique().tolist() == [-0.0625]
