@@ -12,7 +12,7 @@ import typer
 from atoll.errors import ConfigError, StorageError
 from atoll.store.cid import DAG_CBOR, RAW, Cid
 from atoll.store.directory import build_path, is_directory, list_directory, resolve_path, walk_files
-from atoll.store.links import links_of
+from atoll.store.links import links_of, walk_dag
 from atoll.store.local import GRACE_S, LocalStore
 from atoll.store.storage import Storage, StoreConfig, open_storage
 from atoll.store.unixfs import PROFILES, Added, Buffer, Profile, Readable, build_tree
@@ -73,11 +73,13 @@ def get(
     gateway: Gateways = None,
     root: Root = DEFAULT_ROOT,
     backend: Backend = "embedded",
+    as_json: AsJson = False,
 ) -> None:
     """Writes a file or folder, fetching what is not here from the gateways."""
     config = StoreConfig(root, backend)
-    written = asyncio.run(_get(config, reference, output, max_bytes, gateway or []))
-    typer.echo(f"{written} bytes in {output}")
+    got = asyncio.run(_get(config, reference, output, max_bytes, gateway or []))
+    record = {"cid": str(got.cid), "bytes": got.bytes, "blocks": got.blocks, "path": str(output)}
+    _print(record, f"{got.bytes} bytes in {output}", as_json)
 
 
 @app.command()
@@ -182,13 +184,16 @@ async def _add(config: StoreConfig, file: str, profile: Profile) -> Added:
 
 async def _get(
     config: StoreConfig, reference: str, output: Path, max_bytes: int, gateways: list[str]
-) -> int:
+) -> Added:
+    """Writes what a reference names; its blocks are counted once each, however often they occur."""
     async with await open_storage(config, lambda: gateways) as storage:
         cid = await _fetch_to(storage, reference, max_bytes)
         store = storage.local
         if cid.codec == RAW or not is_directory(cid, store.get_block(cid)):
-            return store.read_file_to(cid, output, max_bytes)
-        return _write_folder(store, cid, output, max_bytes)
+            written = store.read_file_to(cid, output, max_bytes)
+        else:
+            written = _write_folder(store, cid, output, max_bytes)
+        return Added(cid, written, sum(1 for _ in walk_dag(store.get_block, [cid])))
 
 
 async def _fetch_to(storage: Storage, reference: str, max_bytes: int) -> Cid:

@@ -94,13 +94,13 @@ def walk_dag(get_block: BlockSource, roots: Iterable[Cid]) -> Iterator[tuple[Cid
         MalformedDag: as `links_of`.
         NotFound, CorruptBlock: from `get_block`.
     """
-    seen: set[bytes] = set()
+    seen: set[Cid] = set()
     stack = list(roots)[::-1]
     while stack:
         cid = stack.pop()
-        if cid.digest in seen:
+        if cid.to_v1() in seen:
             continue
-        seen.add(cid.digest)
+        seen.add(cid.to_v1())
         block = get_block(cid)
         yield cid, block
         stack.extend(reversed(links_of(cid, block)))

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from atoll.errors import AtollError, ConfigError, NotFound, StorageError, TooLarge
-from atoll.store import LocalStore
+from atoll.store import Cid, LocalStore
 from atoll.store.cli import app
 
 MIB = 1 << 20
@@ -24,12 +24,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def run(*arguments: str | Path, stdin: bytes = b"") -> Any:
-    as_json = [] if arguments[0] == "get" else ["--json"]
-    result = CliRunner().invoke(app, [*map(str, arguments), *as_json], input=stdin)
+    result = CliRunner().invoke(app, [*map(str, arguments), "--json"], input=stdin)
     if isinstance(result.exception, AtollError):
         raise result.exception
     assert result.exit_code == 0, result.output
-    return json.loads(result.stdout) if as_json else result.stdout
+    return json.loads(result.stdout)
 
 
 def test_add_then_get(folder: Path) -> None:
@@ -37,7 +36,8 @@ def test_add_then_get(folder: Path) -> None:
     added = run("add", folder / "in")
     assert (added["bytes"], added["blocks"]) == (2 * MIB + 1, 4)
     assert run("add", folder / "in", "--only-hash") == added
-    assert run("get", added["cid"], "-o", folder / "out").startswith(f"{2 * MIB + 1} bytes")
+    got = run("get", added["cid"], "-o", folder / "out")
+    assert got == {**added, "path": str(folder / "out")}
     assert (folder / "out").read_bytes() == (folder / "in").read_bytes()
     with pytest.raises(TooLarge):
         run("get", added["cid"], "-o", folder / "out", "--max-bytes", "5")
@@ -63,9 +63,11 @@ def test_folders(folder: Path) -> None:
     cid = run("add", folder / "in")["cid"]
     assert [entry["name"] for entry in run("ls", cid)] == ["sub", "top"]
     assert [entry["name"] for entry in run("ls", cid + "/sub")] == ["file"]
-    assert run("get", cid, "-o", folder / "out").startswith("10 bytes")
+    got = run("get", cid, "-o", folder / "out")
+    assert (got["cid"], got["bytes"], got["blocks"]) == (cid, 10, 4)
     assert (folder / "out" / "sub" / "file").read_bytes() == b"below"
-    run("get", cid + "/sub/file", "-o", folder / "one")
+    one = run("get", cid + "/sub/file", "-o", folder / "one")
+    assert (one["cid"], one["bytes"]) == (str(Cid.of(b"below")), 5)
     assert (folder / "one").read_bytes() == b"below"
     with pytest.raises(NotFound):
         run("get", cid + "/nothing", "-o", folder / "one")
