@@ -43,12 +43,14 @@ from atoll.protocol.manifest import (
 from atoll.protocol.methods import METHODS
 from atoll.protocol.presets import DemoConfig, Members, demo_manifest
 from atoll.protocol.types import ZERO_DIGEST, SeatIndex
+from atoll.train.batch import gather_batch
 from atoll.train.init import initial_global_state
 from atoll.train.layout import param_count, seat_layout
 from atoll.train.model import forward
+from atoll.train.recipe import Recipe
 from atoll.train.round import close_round
 from atoll.train.state import GlobalState, SeatState, Tensors
-from atoll.train.step import Recipe, gather_batch, inner_step
+from atoll.train.step import inner_step
 
 SEATS, BATCH, SEQ, EVAL_BATCHES = 4, 8, 64, 64
 TRAIN_BYTES, HELD_OUT = 6_000_000, 400_000

@@ -35,8 +35,9 @@ from atoll.train.init import initial_params
 from atoll.train.layout import optimiser_layout, param_shapes
 from atoll.train.model import forward
 from atoll.train.ops import NativeOps, Ops
+from atoll.train.recipe import Recipe, learning_rate
 from atoll.train.state import GlobalState, SeatState
-from atoll.train.step import Recipe, inner_step, learning_rate
+from atoll.train.step import inner_step
 
 MODES = ("native", "native-bf16", "exact", "exact-eager")
 Step = Callable[[torch.Tensor, int], float]

@@ -30,14 +30,15 @@ from atoll.protocol.manifest import DataSpec, Manifest, ModelSpec
 from atoll.protocol.presets import DemoConfig, Members, demo_manifest
 from atoll.protocol.prf import batch_offsets
 from atoll.protocol.types import Digest, SeatIndex
+from atoll.train.batch import gather_batch
 from atoll.train.evaluate import window_starts
 from atoll.train.init import initial_global_state
 from atoll.train.layout import param_shapes
 from atoll.train.model import forward
 from atoll.train.ops import NativeOps
 from atoll.train.probe import numerics_spec
+from atoll.train.recipe import Recipe
 from atoll.train.state import GlobalState
-from atoll.train.step import Recipe, gather_batch
 
 MODEL = ModelSpec(
     kind="llama", vocab=256, width=32, layers=1, heads=2, kv_heads=2, mlp="swiglu", ffn=88, seq=32,

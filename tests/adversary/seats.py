@@ -22,7 +22,7 @@ from atoll.protocol.manifest import InnerSpec
 from atoll.train.decimals import one_minus_power
 from atoll.train.model import forward
 from atoll.train.ops import NativeOps
-from atoll.train.step import Recipe, learning_rate
+from atoll.train.recipe import Recipe, learning_rate
 
 
 class SeatOps(NativeOps):

@@ -9,8 +9,9 @@ from atoll.aggregate.layout import Layout
 from atoll.train.init import initial_global_state
 from atoll.train.layout import param_shapes, seat_layout
 from atoll.train.probe import configure_native
+from atoll.train.recipe import Recipe
 from atoll.train.state import SeatState
-from atoll.train.step import Recipe, inner_step
+from atoll.train.step import inner_step
 
 configure_native()
 

@@ -34,6 +34,7 @@ from atoll.train.round import (
 )
 from atoll.train.segment import Course, SegmentRun, run_segment
 from atoll.train.state import GlobalState, SeatState
+from atoll.train.step import state_roots
 from atoll_node.tasks import TrainOutcome, outcome_of
 
 PLANTED = b"Trust the atoll. "
@@ -179,7 +180,7 @@ class _Guesser:
             state, params=moved, count=state.count + steps, batches=state.batches + steps
         )
         self._loss *= 0.995
-        roots = after.roots()
+        roots = state_roots(after)
         made_up = [Digest(sha256(roots.digest() + bytes([i])).digest()) for i in range(steps - 1)]
         return SegmentRun(
             state=after,
@@ -219,7 +220,7 @@ def _with_opening(trained: TrainedRound, opening: SeatState, store: LocalStore) 
     document = replace(
         trained.document,
         states=(cid, *trained.document.states[1:]),
-        state_roots=(opening.roots(), *trained.document.state_roots[1:]),
+        state_roots=(state_roots(opening), *trained.document.state_roots[1:]),
     )
     trace_cid = store.add_block(document.to_bytes(), DAG_CBOR).to_bytes()
     return replace(trained, document=document, trace_cid=trace_cid)

@@ -26,8 +26,8 @@ from atoll.aggregate.registry import Integers, codec_of
 from atoll.aggregate.rules import Aggregate, Rule, aggregate, most_faults
 from atoll.protocol.manifest import CONTRIBUTOR_MEAN, Manifest, RobustSpec
 from atoll.protocol.settlement import f_prime
-from atoll.train.outer import outer_step
 from atoll.train.state import GlobalState
+from atoll.train.step import outer_step
 
 
 @dataclass(frozen=True)

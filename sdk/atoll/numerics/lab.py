@@ -24,10 +24,12 @@ from atoll.numerics.engine import make_engine
 from atoll.numerics.exact import ExactOps
 from atoll.numerics.gemm import FP32_SPLIT_K, fp32_route
 from atoll.protocol.manifest import InnerSpec, ModelSpec
+from atoll.train.batch import gather_batch
 from atoll.train.init import initial_params, philox4x32
 from atoll.train.layout import optimiser_layout, param_shapes
+from atoll.train.recipe import Recipe
 from atoll.train.state import GlobalState, SeatState
-from atoll.train.step import Recipe, gather_batch, inner_step
+from atoll.train.step import inner_step, state_roots
 
 BATCH, VOCABULARY = 4, 256
 CAPS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR")
@@ -133,7 +135,7 @@ def run(what: LabRun, how: Setting) -> LabResult:
         state, loss = outcome.state, outcome.loss
     seconds = time.perf_counter() - started
     return LabResult(
-        digest=_on_cpu(state).digest().hex(),
+        digest=state_roots(_on_cpu(state)).digest().hex(),
         route=engine.route.name,
         kernels=engine.kernels.name,
         threads=how.threads,

@@ -17,13 +17,15 @@ import torch
 from torch import Tensor
 
 from atoll.numerics.lab import BATCH, LabRun, lab_tokens
+from atoll.train.batch import gather_batch
 from atoll.train.coherence import coherence
 from atoll.train.data import Tokens
 from atoll.train.init import initial_params
 from atoll.train.layout import optimiser_layout, param_shapes
 from atoll.train.ops import NativeOps, Ops
+from atoll.train.recipe import Recipe
 from atoll.train.state import GlobalState, SeatState
-from atoll.train.step import Recipe, gather_batch, inner_step
+from atoll.train.step import inner_step
 from atoll.train.tolerance import Replayed, distances, residual, state_parts
 
 REFERENCE: Final = "reference"

@@ -9,12 +9,12 @@ import torch
 from atoll.errors import ManifestError
 from atoll.protocol.manifest import Manifest
 from atoll.store.local import LocalStore
+from atoll.train.batch import gather_batch
 from atoll.train.errors import MalformedDataset
 from atoll.train.model import forward
 from atoll.train.ops import operations
 from atoll.train.segment import open_tokens
 from atoll.train.state import Tensors
-from atoll.train.step import gather_batch
 
 
 def evaluate(params: Tensors, manifest: Manifest, store: LocalStore) -> float:

@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from atoll.protocol.manifest import Manifest
-from atoll.train.layout import Shapes, param_shapes
-from atoll.train.outer import opening_slots
-from atoll.train.state import GlobalState
+from atoll.protocol.manifest import Manifest, OuterSpec
+from atoll.train.fixed import fixed
+from atoll.train.layout import OUTER_SLOTS, Shapes, param_shapes
+from atoll.train.state import GlobalState, Tensors
 
 _MULTIPLIERS = (np.uint64(0xD2511F53), np.uint64(0xCD9E8D57))
 _WEYL = (0x9E3779B9, 0xBB67AE85)
@@ -75,3 +75,15 @@ def initial_global_state(manifest: Manifest) -> GlobalState:
     params = initial_params(param_shapes(manifest.model), manifest.init.seed)
     exponents = {name: manifest.codec.exponent_of(name) for name in params}
     return GlobalState(0, params, opening_slots(manifest.outer, params), exponents)
+
+
+def opening_slots(outer: OuterSpec, params: Tensors) -> dict[str, Tensors]:
+    """The slots of round 0: zero, and eps² for second moments, as FedAdam starts them."""
+    start = {"second": fixed(outer.eps) ** 2}
+    return {
+        slot: {
+            name: torch.full(p.shape, start.get(slot, 0), dtype=torch.int64)
+            for name, p in params.items()
+        }
+        for slot in OUTER_SLOTS[outer.kind]
+    }

@@ -18,13 +18,15 @@ from atoll.protocol.manifest import (
 from atoll.protocol.presets import default_tolerance
 from atoll.protocol.prf import batch_offsets
 from atoll.protocol.types import Digest, NumericsMode, SeatIndex
+from atoll.train.batch import gather_batch
 from atoll.train.code import code_digest
 from atoll.train.coherence import CLEARLY_WITHIN
 from atoll.train.init import initial_params
 from atoll.train.layout import optimiser_layout, param_shapes
 from atoll.train.ops import operations
+from atoll.train.recipe import Recipe
 from atoll.train.state import GlobalState, SeatState
-from atoll.train.step import Recipe, gather_batch, inner_step
+from atoll.train.step import inner_step, state_roots
 from atoll.train.tolerance import Replayed, distances, excess
 
 _MODEL = ModelSpec(
@@ -56,7 +58,7 @@ def software_class() -> str:
 @lru_cache(maxsize=2)
 def probe_digest(mode: NumericsMode) -> Digest:
     """The state digest after two steps of a fixed micro-model."""
-    return _probe(mode, torch.float32)[1].digest()
+    return state_roots(_probe(mode, torch.float32)[1]).digest()
 
 
 def probe_excess(limits: ToleranceSpec) -> float:

@@ -19,6 +19,7 @@ from atoll.train.layout import seat_layout
 from atoll.train.round import close_round
 from atoll.train.segment import SegmentRun, float_of_bits, open_course, run_segment
 from atoll.train.state import GlobalState, SeatState, rng_digest
+from atoll.train.step import state_roots
 from atoll.train.tolerance import Replayed, distances, excess, residual
 
 
@@ -201,8 +202,9 @@ def _committed_state(manifest: Manifest, round: int, blob: bytes, digest: Digest
         state = SeatState.from_bytes(blob, seat_layout(manifest, round))
     except MalformedState as error:
         raise MalformedTrace(f"the state served is not one: {error}") from error
-    if state.digest() != digest:
+    served = state_roots(state).digest()
+    if served != digest:
         raise MalformedTrace(
-            f"the state served has digest {state.digest().hex()}, committed was {digest.hex()}"
+            f"the state served has digest {served.hex()}, committed was {digest.hex()}"
         )
     return state

@@ -29,6 +29,7 @@ from atoll.store.local import LocalStore
 from atoll.train.layout import max_state_bytes, param_shapes, seat_layout
 from atoll.train.segment import Course, SegmentRun, open_course, run_segment
 from atoll.train.state import GlobalState, SeatState
+from atoll.train.step import state_roots
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,7 @@ def train_round(
         trace_cid=store.add_block(document.to_bytes(), DAG_CBOR).to_bytes(),
         update=update,
         update_cid=store.add_bytes(update).to_bytes(),
-        carried=carried.roots(),
+        carried=state_roots(carried),
         carried_cid=store.add_bytes(carried.to_bytes()).to_bytes(),
         steps=_finite_steps(document),
         reset=task.opening_optimiser is None,
@@ -212,7 +213,7 @@ def _opened(task: TrainTask, model: GlobalState, store: LocalStore) -> TraceDocu
         optimiser = read_seat_state(task.manifest, task.opening_optimiser, store)
     state = SeatState.opening(model, optimiser, seat_layout(task.manifest, task.slot.round))
     cid = store.add_bytes(state.to_bytes()).to_bytes()
-    return TraceDocument(task.slot, task.seat, (), (cid,), (state.roots(),))
+    return TraceDocument(task.slot, task.seat, (), (cid,), (state_roots(state),))
 
 
 def _resumed(task: TrainTask, partial: bytes) -> TraceDocument:

@@ -16,10 +16,12 @@ from atoll.protocol.prf import batch_digest, dropout_key
 from atoll.protocol.trace import DIVERGED_LOSS_BITS, LeafKind, StateRoots
 from atoll.protocol.types import Digest, SeatIndex
 from atoll.store.local import LocalStore
+from atoll.train.batch import gather_batch
 from atoll.train.data import Dataset, Tokens
 from atoll.train.errors import MalformedDataset
+from atoll.train.recipe import Recipe
 from atoll.train.state import SeatState
-from atoll.train.step import Recipe, gather_batch, inner_step
+from atoll.train.step import inner_step, state_roots
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ def run_segment(state: SeatState, segment: int, course: Course) -> SegmentRun:
     inner = course.manifest.inner
     first = segment * inner.segment
     key = dropout_key(course.data_seed, course.seat)
-    roots = state.roots()
+    roots = state_roots(state)
     kind = LeafKind.OK
     offsets: list[list[int]] = []
     digests: list[Digest] = []
@@ -104,7 +106,7 @@ def run_segment(state: SeatState, segment: int, course: Course) -> SegmentRun:
             kind = LeafKind.DIVERGED
             digests.append(roots.digest())
             break
-        state, roots = outcome.state, outcome.state.roots()
+        state, roots = outcome.state, state_roots(outcome.state)
         digests.append(roots.digest())
     return SegmentRun(
         state=state,

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from atoll.protocol.manifest import CodecSpec
-from atoll.protocol.trace import StateRoots
 from atoll.protocol.types import ZERO_DIGEST, Digest
 from atoll.train.errors import MalformedState
 from atoll.train.layout import OUTER_SLOTS, SeatLayout, Shapes
@@ -146,24 +145,6 @@ class SeatState:
         if self.count == 0 and not any(_has_set_bit(t) for t in slots.values()):
             return ZERO_DIGEST
         return tree_root({**slots, "count": torch.tensor(self.count, dtype=torch.int64)})
-
-    def buffers_root(self) -> Digest:
-        """32 zero bytes: this family has no buffers (rotary tables follow from the manifest)."""
-        return ZERO_DIGEST
-
-    def rng_digest(self) -> Digest:
-        """SHA-256 over the counters of every random stream; there is one, the batch draws."""
-        return rng_digest(self.batches)
-
-    def roots(self) -> StateRoots:
-        """The four parts of the digest, as the trace document lists them."""
-        return StateRoots(
-            self.params_root(), self.optimiser_root(), self.buffers_root(), self.rng_digest()
-        )
-
-    def digest(self) -> Digest:
-        """The state digest of the trace."""
-        return self.roots().digest()
 
     def pieces(self) -> Iterator[bytes | memoryview]:
         """The canonical bytes, a tensor at a time."""

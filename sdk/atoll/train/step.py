@@ -1,8 +1,8 @@
-"""The inner step: what providers run and verifiers replay, bit for bit.
+"""What verifiers run again: the inner step, the outer step, and the digest of what they lead to.
 
-Rule of this file: a step is a function of (state, batch, recipe) and nothing else, and it uses
-only the operations of `Ops` and separate additions and multiplications of tensors. Scalars are
-binary64, each rounded once from the manifest's decimals; tensors are fp32.
+Rule of this file: a step is a function of its arguments and nothing else. The inner step uses only
+the operations of `Ops` and separate additions and multiplications of fp32 tensors; the outer step
+is integers (`fixed`) up to the last subtraction, so that order, threads and devices cannot matter.
 
 Shapes: B sequences in a batch, b in a micro-batch, T positions.
 """
@@ -10,44 +10,44 @@ Shapes: B sequences in a batch, b in a micro-batch, T positions.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from atoll.numerics.kernels import AdamFactors
+from atoll.errors import ManifestError
 from atoll.numerics.philox import Mask
-from atoll.protocol.manifest import InnerSpec, Manifest, ModelSpec
-from atoll.train.data import Tokens
-from atoll.train.decimals import cosine_fraction, one_minus_power
-from atoll.train.layout import optimiser_of
-from atoll.train.model import Dropper, forward, keep_all
-from atoll.train.ops import Ops, operations
-from atoll.train.state import SeatState, Tensors
+from atoll.protocol.manifest import OuterSpec
+from atoll.protocol.trace import StateRoots
+from atoll.protocol.types import ZERO_DIGEST
+from atoll.train.errors import MalformedState
+from atoll.train.fixed import (
+    MAX_DENOMINATOR,
+    ROOT_BITS,
+    ROOT_LIMIT,
+    UNIT_BITS,
+    divided,
+    fixed,
+    limited,
+    ratio,
+    rest,
+    root,
+    times,
+    to_units,
+)
+from atoll.train.layout import OUTER_SLOTS, optimiser_of
+from atoll.train.model import forward
+from atoll.train.recipe import Recipe, adam_factors, decay_of, dropper, learning_rate
+from atoll.train.state import GlobalState, SeatState, Tensors, rng_digest
+from atoll.train.tensors import check_layout
 
 PARAMETER_LIMIT = 2.0**64
 """A parameter at or beyond it counts as not finite: its update could not be written in fp32."""
-
-
-@dataclass(frozen=True, slots=True)
-class Recipe:
-    """What the manifest says about a step.
-
-    Attributes:
-        total_steps: global steps of the whole job, for schedules that end.
-    """
-
-    model: ModelSpec
-    inner: InnerSpec
-    total_steps: int
-    ops: Ops
-
-    @classmethod
-    def of(cls, manifest: Manifest) -> Recipe:
-        total_steps = manifest.terms.rounds * manifest.inner.steps
-        return cls(manifest.model, manifest.inner, total_steps, operations(manifest.numerics.mode))
+Stepped: TypeAlias = tuple[Tensor, Tensors]
+"""An outer step of one parameter, and the slots after it."""
+OuterKind: TypeAlias = Callable[[Tensor, Tensors, OuterSpec, int], Stepped]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +83,10 @@ def inner_step(
     return StepOutcome(after, loss, diverged=False)
 
 
-def gather_batch(tokens: Tokens, offsets: Sequence[int], seq: int) -> Tensor:
-    """Token ids [B, T + 1], int64: a sequence and the token after it from each offset."""
-    rows = [tokens[start : start + seq + 1] for start in offsets]
-    return torch.from_numpy(np.stack(rows).astype(np.int64))
+def state_roots(state: SeatState) -> StateRoots:
+    """digest = H(params root, optimiser root, buffers root, RNG counters); there are no buffers."""
+    counters = rng_digest(state.batches)
+    return StateRoots(state.params_root(), state.optimiser_root(), ZERO_DIGEST, counters)
 
 
 def _loss_and_gradients(
@@ -99,24 +99,13 @@ def _loss_and_gradients(
     pieces = torch.split(batch_BT1, recipe.inner.micro_batch)
     share = 1.0 / len(pieces)
     for index, piece_bT1 in enumerate(pieces):
-        drop = _dropper(mask, index * recipe.inner.micro_batch, recipe.ops)
+        drop = dropper(mask, index * recipe.inner.micro_batch, recipe.ops)
         logits_bTV = forward(leaves, piece_bT1[:, :-1], recipe.model, recipe.ops, drop)
         loss = recipe.ops.cross_entropy(logits_bTV, piece_bT1[:, 1:])
         gradients = torch.autograd.grad(loss * share, list(leaves.values()))
         sums = [a + g for a, g in zip(sums, gradients, strict=True)] if sums else list(gradients)
         losses.append(loss.item() * share)
     return math.fsum(losses), dict(zip(leaves, sums, strict=True))
-
-
-def _dropper(mask: Mask, sequences: int, ops: Ops) -> Dropper:
-    """Dropout of a micro-batch with so many sequences before it: masks are of the whole batch."""
-    if mask.share == "0":
-        return keep_all
-
-    def drop(x_bTD: Tensor, site: int) -> Tensor:
-        return ops.dropout(x_bTD, replace(mask, site=site, first=sequences * x_bTD[0].numel()))
-
-    return drop
 
 
 def _is_bounded(parameter: Tensor) -> bool:
@@ -129,17 +118,6 @@ def _clip_scale(norm: float, limit: float) -> float:
     return min(1.0, limit / norm) if norm > 0.0 else 1.0
 
 
-def learning_rate(global_step: int, inner: InnerSpec, total_steps: int) -> float:
-    """Linear warm-up, then constant, or a half cosine that reaches zero at the job's end."""
-    peak = float(inner.lr)
-    if global_step < inner.warmup_steps:
-        return peak * ((global_step + 1) / inner.warmup_steps)
-    if inner.schedule == "constant":
-        return peak
-    done, span = global_step - inner.warmup_steps, max(1, total_steps - inner.warmup_steps)
-    return peak * cosine_fraction(min(done, span), span)
-
-
 def _optimised(
     state: SeatState, gradients: Tensors, scale: float, rate: float, recipe: Recipe
 ) -> SeatState:
@@ -149,7 +127,7 @@ def _optimised(
     for name, p in state.params.items():
         g, kind = gradients[name], optimiser_of(name, p.shape, inner)
         if kind == "adamw":
-            factors = _adam_factors(inner, count, scale, rate, _decay(p, inner))
+            factors = adam_factors(inner, count, scale, rate, decay_of(p, inner))
             params[name], ms[name], vs[name] = ops.adamw(
                 p, state.m[name], state.v[name], g, factors
             )
@@ -159,26 +137,6 @@ def _optimised(
             params[name], m = _sgd(p, state.m.get(name), g * scale, rate, recipe)
             ms |= {} if m is None else {name: m}
     return replace(state, params=params, m=ms, v=vs, count=count, batches=state.batches + 1)
-
-
-def _decay(p: Tensor, inner: InnerSpec) -> float:
-    """Decoupled weight decay: only matrices decay."""
-    return float(inner.weight_decay) if p.dim() > 1 else 0.0
-
-
-def _adam_factors(
-    inner: InnerSpec, count: int, scale: float, rate: float, decay: float
-) -> AdamFactors:
-    return AdamFactors(
-        scale=scale,
-        beta1=float(inner.beta1),
-        beta2=float(inner.beta2),
-        correct1=1.0 / one_minus_power(inner.beta1, count),
-        correct2=1.0 / one_minus_power(inner.beta2, count),
-        eps=float(inner.eps),
-        decay=decay,
-        rate=rate,
-    )
 
 
 def _muon(p: Tensor, m: Tensor, g: Tensor, rate: float, recipe: Recipe) -> tuple[Tensor, Tensor]:
@@ -191,7 +149,7 @@ def _muon(p: Tensor, m: Tensor, g: Tensor, rate: float, recipe: Recipe) -> tuple
     m = ops.momentum(m, g, momentum, 1.0 - momentum)
     ahead = ops.momentum(m, g, momentum, 1.0 - momentum)
     step = ops.orthogonalise(ahead) * (0.2 * math.sqrt(max(p.shape)))
-    return p - (step + p * _decay(p, recipe.inner)) * rate, m
+    return p - (step + p * decay_of(p, recipe.inner)) * rate, m
 
 
 def _sgd(
@@ -200,4 +158,87 @@ def _sgd(
     """m ← μ m + g;  p ← p − rate · (m + decay · p), with g for m where there is no momentum."""
     if m is not None:
         m = g = recipe.ops.momentum(m, g, float(recipe.inner.momentum), 1.0)
-    return p - (g + p * _decay(p, recipe.inner)) * rate, m
+    return p - (g + p * decay_of(p, recipe.inner)) * rate, m
+
+
+def outer_step(
+    state: GlobalState,
+    numerators: Mapping[str, Tensor],
+    denominator: int,
+    exponents: Mapping[str, int],
+    outer: OuterSpec,
+) -> GlobalState:
+    """The next round's global model.
+
+    Args:
+        state: the global model that the round started from.
+        numerators: int64 by name; the merged update (global − local, averaged) of a tensor is
+            numerator / denominator · 2**state.exponents[name], below 128 in magnitude.
+        denominator: 1 to 65536.
+        exponents: the next round's grid exponents, which the new state carries.
+        outer: the manifest's choice.
+
+    Raises:
+        MalformedState: numerators, exponents or slots are not of the model's tensors and kind.
+        ManifestError: a grid exponent or the denominator is out of range.
+    """
+    check_layout("merged update", numerators, {n: p.shape for n, p in state.params.items()})
+    if exponents.keys() != state.params.keys():
+        raise MalformedState("merged update: exponents are not one a tensor")
+    if set(state.outer) != set(OUTER_SLOTS[outer.kind]):
+        raise MalformedState(f"the state's slots {sorted(state.outer)} are not {outer.kind}'s")
+    if not 1 <= denominator <= MAX_DENOMINATOR:
+        raise ManifestError(f"a merge denominator of {denominator} is not in 1…{MAX_DENOMINATOR}")
+    params: Tensors = {}
+    slots: dict[str, Tensors] = {slot: {} for slot in OUTER_SLOTS[outer.kind]}
+    for name, p in state.params.items():
+        change = to_units(numerators[name], denominator, state.exponents[name])
+        before = {slot: tensors[name] for slot, tensors in state.outer.items()}
+        step, after = _OUTER[outer.kind](change, before, outer, state.round)
+        for slot, tensor in after.items():
+            slots[slot][name] = tensor
+        params[name] = (p.double() - times(step, outer.lr).double() * 2.0**-UNIT_BITS).float()
+    return GlobalState(state.round + 1, params, slots, dict(exponents))
+
+
+def _outer_sgd(change: Tensor, _slots: Tensors, _outer: OuterSpec, _round: int) -> Stepped:
+    return change, {}
+
+
+def _outer_sign(change: Tensor, _slots: Tensors, _outer: OuterSpec, _round: int) -> Stepped:
+    return change.sign() << UNIT_BITS, {}
+
+
+def _outer_nesterov(change: Tensor, slots: Tensors, outer: OuterSpec, _round: int) -> Stepped:
+    momentum = limited(times(slots["momentum"], outer.momentum) + change)
+    return times(momentum, outer.momentum) + change, {"momentum": momentum}
+
+
+def _outer_delayed_nesterov(
+    change: Tensor, slots: Tensors, outer: OuterSpec, round: int
+) -> Stepped:
+    """In the last round of a period momentum takes in the period's mean change, and acts."""
+    share, buffer = divided(change, outer.period), limited(slots["buffer"] + change)
+    if (round + 1) % outer.period:
+        return share, {"buffer": buffer, "momentum": slots["momentum"]}
+    mean = divided(buffer, outer.period)
+    momentum = limited(times(slots["momentum"], outer.momentum) + mean)
+    after = {"buffer": torch.zeros_like(buffer), "momentum": momentum}
+    return times(momentum, outer.momentum) + share, after
+
+
+def _outer_adam(change: Tensor, slots: Tensors, outer: OuterSpec, _round: int) -> Stepped:
+    momentum = times(slots["momentum"], outer.momentum) + rest(change, outer.momentum)
+    coarse = divided(change, 1 << (UNIT_BITS - ROOT_BITS)).clamp(-ROOT_LIMIT, ROOT_LIMIT)
+    second = times(slots["second"], outer.beta2) + rest(coarse * coarse, outer.beta2)
+    step = ratio(momentum, root(second) + fixed(outer.eps))
+    return step, {"momentum": momentum, "second": second}
+
+
+_OUTER: dict[str, OuterKind] = {
+    "sgd": _outer_sgd,
+    "nesterov": _outer_nesterov,
+    "adam": _outer_adam,
+    "sign": _outer_sign,
+    "delayed_nesterov": _outer_delayed_nesterov,
+}

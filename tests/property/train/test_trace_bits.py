@@ -15,6 +15,7 @@ from atoll.protocol.types import Digest
 from atoll.train.round import TrainedRound, train_round
 from atoll.train.segment import Course, SegmentRun, run_segment
 from atoll.train.state import SeatState
+from atoll.train.step import state_roots
 
 GROUPS = ("params", "m", "v", "feedback")
 COUNTERS = ("count", "batches")
@@ -60,7 +61,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 
 
 def with_state(run: SegmentRun, state: SeatState) -> SegmentRun:
-    roots = state.roots()
+    roots = state_roots(state)
     return replace(
         run, state=state, roots=roots, step_digests=(*run.step_digests[:-1], roots.digest())
     )

@@ -16,10 +16,11 @@ from atoll.train import probe
 from atoll.train.init import initial_params
 from atoll.train.layout import optimiser_layout, param_shapes
 from atoll.train.ops import operations
+from atoll.train.recipe import Recipe
 from atoll.train.replay import SegmentReplay
 from atoll.train.round import train_round
 from atoll.train.state import GlobalState, SeatState
-from atoll.train.step import Recipe, inner_step
+from atoll.train.step import inner_step
 
 
 def exact_recipe(model: ModelSpec | None = None, **changes: object) -> Recipe:

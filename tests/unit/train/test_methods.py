@@ -16,7 +16,7 @@ from atoll.protocol.manifest import Manifest
 from atoll.protocol.methods import METHODS, method_of
 from atoll.protocol.presets import DemoConfig, Members, demo_manifest
 from atoll.protocol.types import ZERO_DIGEST, Digest, RoundIndex, SeatIndex
-from atoll.train.outer import OUTER_SLOTS
+from atoll.train.layout import OUTER_SLOTS
 from atoll.train.replay import opening_digest, opening_roots, replay_segment
 from atoll.train.round import TrainedRound, train_round
 

@@ -11,16 +11,11 @@ import torch
 from atoll.errors import ManifestError
 from atoll.protocol.manifest import OuterSpec
 from atoll.train.errors import MalformedState
+from atoll.train.fixed import EXPONENTS, UNIT_BITS, root, to_units
+from atoll.train.init import opening_slots
 from atoll.train.layout import OUTER_SLOTS
-from atoll.train.outer import (
-    EXPONENTS,
-    UNIT_BITS,
-    _root,
-    opening_slots,
-    outer_step,
-    to_units,
-)
 from atoll.train.state import GlobalState
+from atoll.train.step import outer_step
 
 
 def spec(kind: str, **changes: object) -> OuterSpec:
@@ -148,14 +143,14 @@ def test_a_change_far_above_its_second_moment_is_clamped() -> None:
 
 @pytest.mark.parametrize("square", [0, 1, 2, 3, 4, 24, 25, (1 << 31) ** 2 - 1, (1 << 31) ** 2])
 def test_roots_are_floored_exactly(square: int) -> None:
-    assert _root(torch.tensor([square])).item() == isqrt(square)
+    assert root(torch.tensor([square])).item() == isqrt(square)
 
 
 def test_roots_next_to_squares_are_floored_exactly() -> None:
     for shift in range(20, 31):
         base = (1 << shift) + 12345
         squares = torch.tensor([base * base - 1, base * base, base * base + 1])
-        assert _root(squares).tolist() == [base - 1, base, base]
+        assert root(squares).tolist() == [base - 1, base, base]
 
 
 def path(outer: OuterSpec, merged: list[list[int]], start: list[float]) -> list[list[Fraction]]:

@@ -17,7 +17,6 @@ from atoll.protocol.types import ZERO_DIGEST, Attempt, Digest, Reveal, SeatIndex
 from atoll.store.cid import Cid
 from atoll.train.errors import MalformedDataset, MalformedState
 from atoll.train.layout import seat_layout
-from atoll.train.outer import outer_step
 from atoll.train.round import (
     RoundProgress,
     TrainedRound,
@@ -28,6 +27,7 @@ from atoll.train.round import (
 )
 from atoll.train.segment import open_course, run_segment
 from atoll.train.state import SeatState
+from atoll.train.step import outer_step, state_roots
 
 
 def reveal_of(trained: TrainedRound) -> Reveal:
@@ -73,7 +73,7 @@ def test_every_state_is_in_the_store_under_its_digest(job: Job, trained: Trained
         zip(trained.document.states, trained.document.state_roots, strict=True)
     ):
         state = read_seat_state(job.manifest, cid, job.store)
-        assert state.roots() == roots
+        assert state_roots(state) == roots
         assert (state.count, state.batches) == (2 * i, 2 * i)
 
 

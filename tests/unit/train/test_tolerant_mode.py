@@ -13,11 +13,12 @@ from atoll.errors import MalformedTrace, NumericsMismatch
 from atoll.protocol.manifest import NumericsSpec
 from atoll.protocol.presets import default_tolerance
 from atoll.train import probe
+from atoll.train.batch import gather_batch
 from atoll.train.replay import SegmentReplay, replay_segment
 from atoll.train.round import train_round
 from atoll.train.segment import Course, SegmentRun, run_segment
 from atoll.train.state import SeatState
-from atoll.train.step import gather_batch, inner_step
+from atoll.train.step import inner_step, state_roots
 from atoll.train.tolerance import state_parts
 
 
@@ -35,7 +36,7 @@ def cast(state: SeatState, dtype: torch.dtype) -> SeatState:
 
 
 def stated(done: SegmentRun, state: SeatState) -> SegmentRun:
-    return replace(done, state=state, roots=state.roots())
+    return replace(done, state=state, roots=state_roots(state))
 
 
 def another_machine(state: SeatState, segment: int, course: Course) -> SegmentRun:
