@@ -38,8 +38,16 @@ if HAVE_ATHERIS and "--target" in sys.argv:  # its instruments go in when a modu
 from aiohttp.test_utils import make_mocked_request
 
 from atoll.errors import CorruptBlock, NotFound, TooLarge
-from atoll.store import DAG_CBOR, DAG_PB, Cid, FetchConfig, Fetcher, LocalStore, MalformedDag
-from atoll.store import gateway as gateway_module
+from atoll.store import (
+    DAG_CBOR,
+    DAG_PB,
+    Cid,
+    FetchConfig,
+    Fetcher,
+    LocalStore,
+    MalformedDag,
+    negotiation,
+)
 from atoll.store.car import CarReader, encode_car
 from atoll.store.dagpb import Link, Node, encode_field, encode_node
 from atoll.store.directory import list_directory
@@ -97,12 +105,9 @@ def fuzz_request(data: bytes) -> None:
     query, _, accept = text.partition("\n")
     with contextlib.suppress(ValueError):  # aiohttp refuses such a request line or header itself
         request = make_mocked_request("GET", f"/ipfs/x?{query}", {"Accept": accept})
-        with contextlib.suppress(gateway_module.Refusal):
-            assert gateway_module.negotiate(request) in {
-                gateway_module.RAW_TYPE,
-                gateway_module.CAR_TYPE,
-            }
-            gateway_module.requested_scope(request)
+        with contextlib.suppress(negotiation.Refusal):
+            assert negotiation.negotiate(request).kind in {"raw", "car"}
+            negotiation.requested_scope(request)
 
 
 class ResponseFuzzer:

@@ -31,14 +31,24 @@ def encode_car(roots: Iterable[Cid], blocks: Iterable[tuple[Cid, bytes]]) -> Ite
 
 def encode_car_header(roots: list[Cid]) -> bytes:
     """DAG-CBOR of {"roots": roots, "version": 1}, with its length; at most 23 roots."""
+    return encode_named_header([root.to_bytes() for root in roots])
+
+
+def encode_named_header(roots: list[bytes]) -> bytes:
+    """As `encode_car_header`, from binary CIDs of any hash."""
     if len(roots) > 23:
         raise ValueError(f"{len(roots)} roots: this header holds 23")
     body = b"\xa2\x65roots" + bytes([0x80 + len(roots)])
     for root in roots:
-        name = b"\0" + root.to_bytes()
-        body += b"\xd8\x2a\x58" + bytes([len(name)]) + name
+        name = b"\0" + root
+        body += b"\xd8\x2a" + _bytes_head(len(name)) + name
     body += _VERSION_1
     return encode_varint(len(body)) + body
+
+
+def _bytes_head(size: int) -> bytes:
+    """The head of a CBOR byte string, in its shortest form."""
+    return bytes([0x40 + size]) if size < 24 else bytes([0x58, size])
 
 
 class CarReader:

@@ -120,16 +120,28 @@ def list_links(cid: Cid, block: bytes) -> list[Cid]:
 
 
 def list_directory(get_block: BlockSource, root: Cid) -> Iterator[DirectoryEntry]:
-    """The entries of a directory, in the order of its blocks.
+    """The entries of a directory, in the order of its blocks: depth first, links in order.
 
     Raises:
         MalformedDag: not a directory, a name that is no file name or occurs twice, endless shards.
         NotFound, CorruptBlock: from `get_block`.
     """
+    return (entry for entry, _ in _list_shards(get_block, root))
+
+
+def _list_shards(
+    get_block: BlockSource, root: Cid
+) -> Iterator[tuple[DirectoryEntry, tuple[Cid, ...]]]:
+    """The entries of a directory, each with the blocks that lead to it, `root` first."""
     names: set[str] = set()
-    shards = [(root, 0)]
+    opened: set[Cid] = set()
+    shards: list[tuple[Cid, ...]] = [(root,)]
     while shards:
-        cid, depth = shards.pop()
+        chain = shards.pop()
+        cid, depth = chain[-1], len(chain) - 1
+        if cid in opened:
+            raise MalformedDag(f"{root} holds a shard twice")
+        opened.add(cid)
         node = decode_node(get_block(cid))
         kind, _, _, _ = decode_header(node.data)
         if kind not in (Kind.DIRECTORY, Kind.HAMT) or (depth and kind is Kind.DIRECTORY):
@@ -137,15 +149,17 @@ def list_directory(get_block: BlockSource, root: Cid) -> Iterator[DirectoryEntry
         if depth > MAX_FOLDER_DEPTH:
             raise MalformedDag(f"{root} has endless shards")
         prefix = _SHARD_PREFIX if kind is Kind.HAMT else 0
+        below = []
         for link in node.links:
             if prefix and len(link.name) <= prefix:
-                shards.append((link.cid, depth + 1))
+                below.append((*chain, link.cid))
                 continue
             name = check_name(link.name[prefix:])
             if name in names:
                 raise MalformedDag(f"{root} has two entries of one name")
             names.add(name)
-            yield DirectoryEntry(name, link.cid, link.size)
+            yield DirectoryEntry(name, link.cid, link.size), chain
+        shards.extend(reversed(below))
 
 
 def check_name(raw: bytes) -> str:
@@ -166,21 +180,20 @@ def check_name(raw: bytes) -> str:
 def resolve_path(get_block: BlockSource, root: Cid, path: str) -> tuple[Cid, dict[Cid, bytes]]:
     """Follows `a/b/c` down from `root`; returns the CID it ends at and the blocks it led through.
 
+    Of a sharded directory only the shards on the way to the name are among them.
+
     Raises:
         NotFound: a component does not exist.
         MalformedDag: a component leads through something that is not a directory.
     """
     through: dict[Cid, bytes] = {}
-
-    def remembering(cid: Cid) -> bytes:
-        through[cid] = get_block(cid)
-        return through[cid]
-
     for name in filter(None, path.split("/")):
-        found = next((e for e in list_directory(remembering, root) if e.name == name), None)
+        listed = _list_shards(get_block, root)
+        found = next(((e.cid, chain) for e, chain in listed if e.name == name), None)
         if found is None:
             raise NotFound(f"{root} has no entry {name!r}")
-        root = found.cid
+        root, chain = found
+        through |= {cid: get_block(cid) for cid in chain}
     return root, through
 
 

@@ -19,8 +19,8 @@ import aiohttp
 from atoll.errors import CorruptBlock, NotFound, TooLarge
 from atoll.store.car import CarReader
 from atoll.store.cid import Cid
-from atoll.store.gateway import CAR_TYPE, RAW_TYPE
 from atoll.store.limits import RateLimit
+from atoll.store.negotiation import CAR_TYPE, RAW_TYPE
 from atoll.store.sources import Source, SourceBook
 from atoll.store.unixfs import MAX_BLOCK_BYTES
 

@@ -17,22 +17,27 @@ from typing import Final
 
 from aiohttp import web
 
-from atoll.errors import ConfigError, CorruptBlock, NotFound, StorageError
-from atoll.store.car import encode_car
-from atoll.store.cid import Cid
+from atoll.errors import ConfigError, CorruptBlock, NotFound, StorageError, TooLarge
+from atoll.store.car import encode_car, encode_named_header
+from atoll.store.cid import RAW, Cid
 from atoll.store.directory import resolve_path
 from atoll.store.limits import RateLimit
 from atoll.store.local import LocalStore
-from atoll.store.scope import SCOPES, Range, blocks_in_scope
-
-RAW_TYPE: Final = "application/vnd.ipld.raw"
-CAR_TYPE: Final = "application/vnd.ipld.car"
-_FORMATS: Final = {"raw": RAW_TYPE, "car": CAR_TYPE}
-_CAR_CONTENT_TYPE: Final = f"{CAR_TYPE}; version=1; order=dfs; dups=n"
-_FOREVER: Final = "public, max-age=29030400, immutable"
-_PROBE: Final = (
-    "bafkqaaa"  # the empty block, named by the identity hash: answers "are you a gateway?"
+from atoll.store.negotiation import (
+    Format,
+    Refusal,
+    answer_headers,
+    is_unchanged,
+    negotiate,
+    requested_part,
+    requested_scope,
 )
+from atoll.store.scope import blocks_in_scope
+
+# The empty block, named by the identity hash: answers "are you a gateway?".
+_PROBE: Final = "bafkqaaa"
+_PROBE_CID: Final = bytes([1, RAW, 0, 0])
+_MAX_REPEATED_BLOCKS: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +51,6 @@ class GatewayConfig:
 
     max_requests: int = 256
     bytes_per_s: float | None = None
-
-
-class Refusal(Exception):
-    """Ends a request with a status and a line of text."""
-
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(reason)
-        self.status = status
 
 
 class Gateway:
@@ -134,9 +131,11 @@ class Gateway:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         text, _, path = request.match_info["path"].partition("/")
+        if request.headers.get("Service-Worker") == "script":
+            raise Refusal(400, "nothing here is a service worker")
         wanted = negotiate(request)
-        if text == _PROBE and wanted == RAW_TYPE:
-            return web.Response(body=b"", content_type=RAW_TYPE)
+        if text == _PROBE and not path:
+            return _answer_probe(request, wanted)
         try:
             cid = Cid.parse(text)
         except ValueError as error:
@@ -144,36 +143,47 @@ class Gateway:
         if not self._here(cid):
             cached_only = "only-if-cached" in request.headers.get("Cache-Control", "")
             raise Refusal(412 if cached_only else 404, f"{cid} is not here")
-        if wanted == CAR_TYPE:
-            return await self._send_car(request, cid, path)
+        if wanted.kind == "car":
+            return await self._send_car(request, wanted, cid, path)
         if path.strip("/"):
             raise Refusal(400, "a block has no path: ask for a CAR, or for the block by its CID")
-        return await self._send_block(request, cid)
+        return await self._send_block(request, wanted, cid)
 
-    async def _send_block(self, request: web.Request, cid: Cid) -> web.StreamResponse:
-        headers = _headers(request, f'"{cid}.raw"', f"{cid}.bin", "raw")
-        if headers["Etag"] in request.headers.get("If-None-Match", ""):
+    async def _send_block(
+        self, request: web.Request, wanted: Format, cid: Cid
+    ) -> web.StreamResponse:
+        etag = f'"{cid}.raw"'
+        headers = answer_headers(request, wanted, etag, f"{cid}.bin")
+        if is_unchanged(request, etag):
             return web.Response(status=304, headers=headers)
         try:
             block = await asyncio.to_thread(self._store.get_block, cid)
         except (NotFound, CorruptBlock) as error:
             raise Refusal(404, f"{cid} is not here") from error
+        status = 200
+        if (part := requested_part(request, len(block), etag)) is not None:
+            status = 206
+            headers["Content-Range"] = f"bytes {part.start}-{part.stop - 1}/{len(block)}"
+            block = block[part]
         if request.method != "HEAD":
             self.bytes_up += len(block)
             await self._rate.spend(len(block))
-        return web.Response(body=block, content_type=RAW_TYPE, headers=headers)
+        return web.Response(status=status, body=block, headers=headers)
 
-    async def _send_car(self, request: web.Request, cid: Cid, path: str) -> web.StreamResponse:
+    async def _send_car(
+        self, request: web.Request, wanted: Format, cid: Cid, path: str
+    ) -> web.StreamResponse:
         scope, span = requested_scope(request)
-        asked = hashlib.sha256(f"{path}|{scope}|{span}".encode()).hexdigest()[:16]
-        headers = _headers(request, f'"{cid}.car.{scope}.{asked}"', f"{cid}.car", "car")
-        headers["Content-Type"] = _CAR_CONTENT_TYPE
-        if headers["Etag"] in request.headers.get("If-None-Match", ""):
-            return web.Response(status=304, headers=headers)
+        asked = f"{path}|{scope}|{span}|{wanted.repeats}"
+        digest = hashlib.sha256(asked.encode(errors="surrogateescape")).hexdigest()[:16]
+        etag = f'"{cid}.car.{scope}.{digest}"'
+        headers = answer_headers(request, wanted, etag, f"{cid}.car")
         try:
             end, through = await asyncio.to_thread(resolve_path, self._get_allowed, cid, path)
         except StorageError as error:
             raise Refusal(404, str(error)) from error
+        if is_unchanged(request, etag):
+            return web.Response(status=304, headers=headers)
         response = web.StreamResponse(headers=headers)
         await response.prepare(request)
         if request.method == "HEAD":
@@ -181,8 +191,11 @@ class Gateway:
 
         def blocks() -> Iterator[tuple[Cid, bytes]]:
             yield from through.items()
-            for found, block in blocks_in_scope(self._get_allowed, end, scope, span):
-                if found not in through:
+            below = blocks_in_scope(self._get_allowed, end, scope, span, repeats=wanted.repeats)
+            for count, (found, block) in enumerate(below):
+                if wanted.repeats and count >= _MAX_REPEATED_BLOCKS:
+                    raise TooLarge(f"{end} repeats its blocks too often")
+                if wanted.repeats or found not in through:
                     yield found, block
 
         pieces = encode_car([cid], blocks())
@@ -206,77 +219,12 @@ class Gateway:
         return self._store.get_block(cid)
 
 
-def negotiate(request: web.Request) -> str:
-    """The media type to answer with: `format` decides, else the best of `Accept`."""
-    if (asked := request.query.get("format")) is not None:
-        if asked not in _FORMATS:
-            raise Refusal(406, "this gateway serves format=raw and format=car")
-        wanted, parameters = _FORMATS[asked], ""
-        if asked == "car":
-            _, parameters = _best_accepted(request.headers.get("Accept", ""), [CAR_TYPE])
-    else:
-        accept = request.headers.get("Accept", "*/*")
-        wanted, parameters = _best_accepted(accept, list(_FORMATS.values()))
-        if not wanted:
-            status = 400 if accept.strip() in ("", "*/*") else 406
-            raise Refusal(status, f"add ?format=raw or car, or Accept: {RAW_TYPE} or {CAR_TYPE}")
-    version = request.query.get("car-version", _parameter(parameters, "version", "1"))
-    if wanted == CAR_TYPE and version != "1":
-        raise Refusal(400, "this gateway makes CARs of version 1")
-    return wanted
-
-
-def _best_accepted(accept: str, offered: list[str]) -> tuple[str, str]:
-    """The offered type of highest weight in an Accept header, and its parameters; else ("", "")."""
-    best, weight = ("", ""), 0.0
-    for part in accept.split(","):
-        name, _, parameters = part.strip().partition(";")
-        try:
-            q = float(_parameter(parameters, "q", "1"))
-        except ValueError:
-            continue
-        if name.strip().lower() in offered and q > weight:
-            best, weight = (name.strip().lower(), parameters), q
-    return best
-
-
-def _parameter(parameters: str, name: str, default: str) -> str:
-    for parameter in parameters.split(";"):
-        key, _, value = parameter.strip().partition("=")
-        if key.lower() == name:
-            return value.strip().strip('"')
-    return default
-
-
-def requested_scope(request: web.Request) -> tuple[str, Range | None]:
-    scope, span = request.query.get("dag-scope"), request.query.get("entity-bytes")
-    if scope is not None and scope not in SCOPES:
-        raise Refusal(400, f"dag-scope is one of {', '.join(SCOPES)}")
-    if span is None:
-        return scope or "all", None
-    if scope not in (None, "entity"):
-        raise Refusal(400, "entity-bytes goes with dag-scope=entity")
-    try:
-        return "entity", Range.parse(span)
-    except ValueError as error:
-        raise Refusal(400, str(error)) from error
-
-
-def _headers(request: web.Request, etag: str, filename: str, kind: str) -> dict[str, str]:
-    headers = {
-        "Etag": etag,
-        "Cache-Control": _FOREVER,
-        "X-Ipfs-Path": request.rel_url.raw_path,
-        "X-Content-Type-Options": "nosniff",
-        "Access-Control-Allow-Origin": "*",
-        "Accept-Ranges": "none",
-        "Vary": "Accept",
-        "Content-Disposition": f'attachment; filename="{filename}"',
-    }
-    if "format" not in request.query:
-        query = {**request.query, "format": kind}
-        headers["Content-Location"] = str(request.rel_url.with_query(query))
-    return headers
+def _answer_probe(request: web.Request, wanted: Format) -> web.Response:
+    headers = answer_headers(
+        request, wanted, f'"{_PROBE}.{wanted.kind}"', f"{_PROBE}.{wanted.kind}"
+    )
+    body = b"" if wanted.kind == "raw" else encode_named_header([_PROBE_CID])
+    return web.Response(body=body, headers=headers)
 
 
 def _refuse(status: int, reason: str, headers: dict[str, str] | None = None) -> web.Response:

@@ -87,8 +87,10 @@ def _read_head(data: bytes, offset: int) -> tuple[int, int, int]:
     return major, int.from_bytes(data[offset : offset + size], "big"), offset + size
 
 
-def walk_dag(get_block: BlockSource, roots: Iterable[Cid]) -> Iterator[tuple[Cid, bytes]]:
-    """Each block reachable from `roots` once, depth first, links in order.
+def walk_dag(
+    get_block: BlockSource, roots: Iterable[Cid], *, repeats: bool = False
+) -> Iterator[tuple[Cid, bytes]]:
+    """Each block reachable from `roots`, depth first, links in order: once, or with its repeats.
 
     Raises:
         MalformedDag: as `links_of`.
@@ -98,9 +100,10 @@ def walk_dag(get_block: BlockSource, roots: Iterable[Cid]) -> Iterator[tuple[Cid
     stack = list(roots)[::-1]
     while stack:
         cid = stack.pop()
-        if cid.to_v1() in seen:
-            continue
-        seen.add(cid.to_v1())
+        if not repeats:
+            if cid.to_v1() in seen:
+                continue
+            seen.add(cid.to_v1())
         block = get_block(cid)
         yield cid, block
         stack.extend(reversed(links_of(cid, block)))

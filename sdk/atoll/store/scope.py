@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from atoll.store.links import walk_dag
 from atoll.store.unixfs import BlockSource, Kind, decode_file_node, decode_header
 
 SCOPES = ("block", "entity", "all")
+_RANGE = re.compile(r"(-?[0-9]{1,18}):(\*|-?[0-9]{1,18})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +33,10 @@ class Range:
         Raises:
             ValueError: neither.
         """
-        first, separator, last = text.partition(":")
-        if not separator or len(text) > 40:
+        match = _RANGE.fullmatch(text)
+        if match is None:
             raise ValueError(f"not a range of bytes: {text[:40]!r}")
+        first, last = match.groups()
         return cls(int(first), None if last == "*" else int(last))
 
     def resolve(self, size: int) -> tuple[int, int]:
@@ -45,20 +48,20 @@ class Range:
 
 
 def blocks_in_scope(
-    get_block: BlockSource, cid: Cid, scope: str, span: Range | None
+    get_block: BlockSource, cid: Cid, scope: str, span: Range | None, *, repeats: bool = False
 ) -> Iterator[tuple[Cid, bytes]]:
-    """The blocks of a scope, depth first, each once.
+    """The blocks of a scope, depth first: each once, or as often as it occurs.
 
     Raises:
         MalformedDag: the blocks are not what their CIDs say.
         NotFound, CorruptBlock: from `get_block`.
     """
     if scope == "all":
-        yield from walk_dag(get_block, [cid])
+        yield from walk_dag(get_block, [cid], repeats=repeats)
         return
     kind = _kind(get_block, cid) if scope == "entity" else None
     if kind is Kind.FILE:
-        yield from _blocks_of_file(get_block, cid, span)
+        yield from _blocks_of_file(get_block, cid, span, repeats)
     elif kind is Kind.HAMT:
         yield from _blocks_of_shards(get_block, cid)
     else:
@@ -73,7 +76,7 @@ def _kind(get_block: BlockSource, cid: Cid) -> Kind | None:
 
 
 def _blocks_of_file(
-    get_block: BlockSource, root: Cid, span: Range | None
+    get_block: BlockSource, root: Cid, span: Range | None, repeats: bool
 ) -> Iterator[tuple[Cid, bytes]]:
     size = decode_file_node(root, get_block(root)).file_bytes
     first, end = (span or Range(0, None)).resolve(size)
@@ -84,11 +87,11 @@ def _blocks_of_file(
         cid, offset, size = stack.pop()
         # A repeated subtree is opened once for each different part of it that is wanted.
         part = (cid.digest, max(first - offset, 0), min(end - offset, size))
-        if part in seen:
+        if part in seen and not repeats:
             continue
         seen.add(part)
         block = get_block(cid)
-        if cid.digest not in sent:
+        if repeats or cid.digest not in sent:
             sent.add(cid.digest)
             yield cid, block
         node = decode_file_node(cid, block)

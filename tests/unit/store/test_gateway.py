@@ -12,9 +12,11 @@ import aiohttp
 import pytest
 
 from atoll.errors import ConfigError
-from atoll.store import Cid, Gateway, GatewayConfig, LocalStore
+from atoll.store import DAG_PB, Cid, Gateway, GatewayConfig, LocalStore
 from atoll.store.car import CarReader
+from atoll.store.dagpb import Link, Node, encode_field, encode_node
 from atoll.store.limits import RateLimit
+from atoll.store.unixfs import Kind
 
 MIB = 1 << 20
 RAW = "application/vnd.ipld.raw"
@@ -74,7 +76,7 @@ async def test_accept_chooses_the_format(store: LocalStore, http: aiohttp.Client
     }.items():
         got = await ask(http, f"/ipfs/{cid}", headers={"Accept": accept})
         assert got.headers["Content-Type"].startswith(expected)
-        name = "raw" if expected == RAW else "car"
+        name = "raw" if expected == RAW else "car&car-version=1&car-order=dfs&car-dups=y"
         assert got.headers["Content-Location"] == f"/ipfs/{cid}?format={name}"
     for query, accept, expected in (("raw", CAR, RAW), ("car", RAW, CAR), ("car", CAR + "x", CAR)):
         both = await ask(http, f"/ipfs/{cid}?format={query}", headers={"Accept": accept})
@@ -88,8 +90,15 @@ async def test_head_and_revalidation(store: LocalStore, http: aiohttp.ClientSess
     assert (await ask(http, f"/ipfs/{cid}?format=car", "HEAD")).status == 200
     for kind in ("raw", "car"):
         etag = (await ask(http, f"/ipfs/{cid}?format={kind}")).headers["Etag"]
-        again = await ask(http, f"/ipfs/{cid}?format={kind}", headers={"If-None-Match": etag})
-        assert (again.status, await again.read()) == (304, b"")
+        for known in (etag, f'"other", W/{etag}', "*"):
+            headers = {"If-None-Match": known}
+            again = await ask(http, f"/ipfs/{cid}?format={kind}", headers=headers)
+            assert (again.status, await again.read()) == (304, b"")
+            assert again.headers["Etag"] == etag
+        headers = {"If-None-Match": '"other"'}
+        assert (await ask(http, f"/ipfs/{cid}?format={kind}", headers=headers)).status == 200
+    anything = {"If-None-Match": "*"}
+    assert (await ask(http, f"/ipfs/{cid}/a?format=car", headers=anything)).status == 404
 
 
 async def test_errors(store: LocalStore, http: aiohttp.ClientSession) -> None:
@@ -105,7 +114,11 @@ async def test_errors(store: LocalStore, http: aiohttp.ClientSession) -> None:
         f"/ipfs/{cid}?format=car&dag-scope=some": 400,
         f"/ipfs/{cid}?format=car&entity-bytes=5": 400,
         f"/ipfs/{cid}?format=car&entity-bytes=0:*&dag-scope=all": 400,
+        f"/ipfs/{cid}?format=car&entity-bytes=1_0:*": 400,
+        f"/ipfs/{cid}?format=car&entity-bytes=%2B1:*": 400,
         f"/ipfs/{cid}?format=car&car-version=2": 400,
+        f"/ipfs/{cid}?format=car&car-order=bfs": 400,
+        f"/ipfs/{cid}?format=car&car-dups=maybe": 400,
         "/ipfs/%0d%0aX-Evil:1?format=raw": 400,
     }.items():
         got = await ask(http, path)
@@ -113,6 +126,8 @@ async def test_errors(store: LocalStore, http: aiohttp.ClientSession) -> None:
         assert got.headers["Cache-Control"] == "no-store"
     html = await ask(http, f"/ipfs/{cid}", headers={"Accept": "text/html"})
     assert html.status == 406
+    worker = await ask(http, f"/ipfs/{cid}?format=raw", headers={"Service-Worker": "script"})
+    assert worker.status == 400
     cached = {"Cache-Control": "only-if-cached"}
     assert (await ask(http, f"/ipfs/{absent}?format=raw", headers=cached)).status == 412
 
@@ -121,6 +136,107 @@ async def test_the_probe(http: aiohttp.ClientSession) -> None:
     for method in ("GET", "HEAD"):
         got = await ask(http, "/ipfs/bafkqaaa?format=raw", method)
         assert (got.status, await got.read()) == (200, b"")
+        assert got.headers["Content-Type"] == RAW
+        car = await ask(http, "/ipfs/bafkqaaa", method, headers={"Accept": CAR})
+        # DAG-CBOR of {"roots": [CID 0155 0000], "version": 1}, with its length before it
+        header = bytes.fromhex("19a265726f6f747381d82a450001550000") + b"gversion\x01"
+        assert (car.status, await car.read()) == (200, header if method == "GET" else b"")
+        assert car.headers["Content-Type"].startswith(CAR)
+
+
+async def test_a_range_of_a_block(store: LocalStore, http: aiohttp.ClientSession) -> None:
+    cid = store.add_bytes(b"0123456789")
+    path, etag = f"/ipfs/{cid}?format=raw", f'"{cid}.raw"'
+    for asked, part, body in [
+        ("bytes=2-4", "2-4", b"234"),
+        ("bytes=7-", "7-9", b"789"),
+        ("bytes=-3", "7-9", b"789"),
+        ("bytes=0-99", "0-9", b"0123456789"),
+    ]:
+        got = await ask(http, path, headers={"Range": asked, "If-Range": etag})
+        assert (got.status, await got.read()) == (206, body)
+        assert got.headers["Content-Range"] == f"bytes {part}/10"
+    for headers in (
+        {"Range": "bytes=0-1,4-5"},
+        {"Range": "lines=1-2"},
+        {"Range": "bytes=2-4", "If-Range": '"other"'},
+    ):
+        whole = await ask(http, path, headers=headers)
+        assert (whole.status, await whole.read()) == (200, b"0123456789")
+    assert (await ask(http, path, headers={"Range": "bytes=10-"})).status == 416
+    head = await ask(http, path, "HEAD", headers={"Range": "bytes=2-4"})
+    assert (head.status, head.headers["Accept-Ranges"]) == (200, "bytes")
+
+
+async def test_the_filename(store: LocalStore, http: aiohttp.ClientSession) -> None:
+    cid = store.add_bytes(b"hello")
+    for asked, header in {
+        "model.bin": 'filename="model.bin"',
+        'a"b\\\r\n': "filename=\"a_b___\"; filename*=UTF-8''a%22b%5C%0D%0A",
+        "testтест.pdf": (
+            "filename=\"test____.pdf\"; filename*=UTF-8''test%D1%82%D0%B5%D1%81%D1%82.pdf"
+        ),
+    }.items():
+        got = await ask(http, f"/ipfs/{cid}", params={"format": "raw", "filename": asked})
+        assert got.headers["Content-Disposition"] == f"attachment; {header}"
+
+
+async def test_car_parameters(store: LocalStore, http: aiohttp.ClientSession) -> None:
+    cid = store.add_bytes(b"hello")
+    etags = set()
+    for query, accept, dups in [
+        ("format=car", CAR, "n"),
+        ("format=car", f"{CAR};order=dfs;dups=y", "y"),
+        ("format=car&car-dups=n", f"{CAR};dups=y", "n"),
+        ("car-dups=y&car-order=unk", CAR, "y"),
+        ("", f"{CAR};order=bfs, {CAR};dups=y;q=0.5", "y"),
+        ("", f"{CAR};version=2, {CAR};q=0.5", "n"),
+    ]:
+        got = await ask(http, f"/ipfs/{cid}?{query}", headers={"Accept": accept})
+        kind = f"{CAR}; version=1; order=dfs; dups={dups}"
+        assert (query, accept, got.headers["Content-Type"]) == (query, accept, kind)
+        etags.add((dups, got.headers["Etag"]))
+        if (location := got.headers.get("Content-Location")) is not None:
+            same = await ask(http, location)
+            assert same.headers["Content-Type"] == kind
+            assert "Content-Location" not in same.headers
+    assert len(etags) == len({etag for _, etag in etags}) == 2
+    for accept in (f"{CAR};order=bfs", f"{CAR};version=2;q=0.1"):
+        assert (await ask(http, f"/ipfs/{cid}", headers={"Accept": accept})).status == 400
+
+
+@pytest.mark.parametrize("scope", ["all", "entity"])
+async def test_repeats_are_sent_where_asked_for(
+    store: LocalStore, http: aiohttp.ClientSession, scope: str
+) -> None:
+    cid = store.add_bytes(bytes(3 * MIB))
+    for dups, leaves in (("n", 1), ("y", 3)):
+        query = {"format": "car", "dag-scope": scope, "car-dups": dups}
+        got = await ask(http, f"/ipfs/{cid}", params=query)
+        found = [block for block, _ in CarReader(1 << 30).feed(await got.read())]
+        assert found == [cid] + [Cid.of(bytes(MIB))] * leaves
+
+
+async def test_a_sharded_folder(store: LocalStore, http: aiohttp.ClientSession) -> None:
+    files = {name: store.add_bytes(name.encode()) for name in ("a", "b", "c")}
+
+    def shard(*links: tuple[bytes, Cid]) -> Cid:
+        data = encode_field(1, Kind.HAMT.value) + encode_field(5, 0x22) + encode_field(6, 256)
+        block = encode_node(Node([Link(cid, name, 1) for name, cid in links], data))
+        cid = Cid.of(block, DAG_PB)
+        store.put_block(cid, block)
+        return cid
+
+    first, last = shard((b"01a", files["a"])), shard((b"05b", files["b"]))
+    root = shard((b"00", first), (b"10c", files["c"]), (b"20", last))
+    assert list(await fetch_car(http, f"/ipfs/{root}", **{"dag-scope": "entity"})) == [
+        root, first, last,
+    ]  # fmt: skip
+    for name, way in {"a": [root, first], "b": [root, last], "c": [root]}.items():
+        assert list(await fetch_car(http, f"/ipfs/{root}/{name}")) == [*way, files[name]]
+    assert (await ask(http, f"/ipfs/{root}/d?format=car")).status == 404
+    twice = shard((b"00", first), (b"20", first))
+    assert (await ask(http, f"/ipfs/{twice}/d?format=car")).status == 404
 
 
 async def test_car_scopes(store: LocalStore, http: aiohttp.ClientSession, tmp_path: Path) -> None:
