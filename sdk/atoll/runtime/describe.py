@@ -9,6 +9,8 @@ import json
 import sys
 from typing import get_args
 
+import structlog
+
 from atoll.protocol.types import NumericsMode
 from atoll.train.probe import configure_native, numerics_spec
 
@@ -19,6 +21,8 @@ def main() -> None:
     modes = [mode for mode in known if sys.argv[1:] == [mode]]
     if not modes:
         sys.exit(f"usage: python -m atoll.runtime.describe {'|'.join(known)}")
+    # Standard output is the document's alone.
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(file=sys.stderr))
     configure_native()
     document = numerics_spec(modes[0]).model_dump()
     sys.stdout.write(json.dumps(document, default=bytes.hex) + "\n")
