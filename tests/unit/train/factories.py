@@ -16,6 +16,7 @@ from atoll.protocol.types import (
     Digest,
     Domain,
     JobId,
+    Reveal,
     RoundIndex,
     SeatIndex,
     Slot,
@@ -122,6 +123,20 @@ class Job:
         opening, closing = map(self.blob, trained.document.states[segment : segment + 2])
         leaf = trained.document.leaves[segment]
         return replay_segment(task, opening, leaf, self.store, closing)
+
+
+def reveal_of(trained: TrainedRound) -> Reveal:
+    """What its provider would reveal."""
+    return Reveal(
+        trace_root=trained.trace_root,
+        update_digest=trained.update_digest,
+        optimiser_root=trained.optimiser_root,
+        steps=trained.steps,
+        reset=trained.reset,
+        salt=bytes(32),
+        update_cid=trained.update_cid,
+        trace_cid=trained.trace_cid,
+    )
 
 
 def make_job(folder: Path) -> Job:

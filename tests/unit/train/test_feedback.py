@@ -7,13 +7,13 @@ from fractions import Fraction
 
 import pytest
 import torch
-from tests.unit.train.factories import Job
+from tests.unit.train.factories import Job, reveal_of
 
 from atoll.aggregate.merge import merge
 from atoll.errors import MalformedTrace
 from atoll.protocol.manifest import CodecSpec, TensorExponents
-from atoll.protocol.types import ZERO_DIGEST, Digest, Reveal
-from atoll.train.round import TrainedRound, close_round, read_seat_state, train_round
+from atoll.protocol.types import ZERO_DIGEST, Digest
+from atoll.train.round import close_round, read_seat_state, train_round
 from atoll.train.state import GlobalState, SeatState
 
 SPEC = CodecSpec(
@@ -29,19 +29,6 @@ SPEC = CodecSpec(
 @pytest.fixture
 def stateful(job: Job) -> Job:
     return job.with_codec(kind="two_bit", feedback="0.9")
-
-
-def reveal_of(trained: TrainedRound) -> Reveal:
-    return Reveal(
-        trace_root=trained.trace_root,
-        update_digest=trained.update_digest,
-        optimiser_root=trained.optimiser_root,
-        steps=trained.steps,
-        reset=trained.reset,
-        salt=bytes(32),
-        update_cid=trained.update_cid,
-        trace_cid=trained.trace_cid,
-    )
 
 
 def test_golden_feedback() -> None:

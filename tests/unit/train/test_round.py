@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.unit.train.factories import Job
+from tests.unit.train.factories import Job, reveal_of
 
 from atoll.aggregate import codec
 from atoll.aggregate.layout import Layout
 from atoll.errors import MalformedTrace, NotFound, ProtocolError
 from atoll.protocol.manifest import Manifest
 from atoll.protocol.trace import LeafKind, TraceDocument, blinded_step_root, step_root
-from atoll.protocol.types import ZERO_DIGEST, Attempt, Digest, Reveal, SeatIndex
+from atoll.protocol.types import ZERO_DIGEST, Attempt, Digest, SeatIndex
 from atoll.store.cid import Cid
 from atoll.train.errors import MalformedDataset, MalformedState
 from atoll.train.layout import seat_layout
@@ -28,19 +28,6 @@ from atoll.train.round import (
 from atoll.train.segment import open_course, run_segment
 from atoll.train.state import SeatState
 from atoll.train.step import outer_step, state_roots
-
-
-def reveal_of(trained: TrainedRound) -> Reveal:
-    return Reveal(
-        trace_root=trained.trace_root,
-        update_digest=trained.update_digest,
-        optimiser_root=trained.optimiser_root,
-        steps=trained.steps,
-        reset=trained.reset,
-        salt=bytes(32),
-        update_cid=trained.update_cid,
-        trace_cid=trained.trace_cid,
-    )
 
 
 def check(trained: TrainedRound, task: TrainTask) -> None:
