@@ -182,8 +182,12 @@ class EventIndex:
         self._untold.append(Rewound(to_block))
 
     async def _scan(self, first: int, last: int) -> list[Indexed] | None:
-        """Stores and returns the events of a range; None where it changed while being read."""
-        end = await self._chain.block(last)
+        """Stores and returns the events of a range; None where the chain turned while being read.
+
+        What the range is stored on top of is looked at between two looks at its end: a turn below
+        it since `_rewind` would leave lost events for ever, since `_rewind` starts from the tip.
+        """
+        tip, end = self._tip(), await self._chain.block(last)
         if end is None:
             return None
         logs = await self._chain.logs(first, last)
@@ -194,6 +198,8 @@ class EventIndex:
                 return None
             blocks[number] = block
         unbroken = all(raw.block_hash == blocks[raw.block_number].hash for raw in logs)
+        if tip is not None:
+            unbroken = unbroken and await self._chain.block(tip.number) == tip
         if not unbroken or await self._chain.block(last) != end:
             return None
         self._save(blocks, logs)

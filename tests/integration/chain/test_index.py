@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +53,37 @@ async def index(chain: AtollChain, tmp_path: Path) -> AsyncIterator[EventIndex]:
     opened = EventIndex(chain, confirmations=2, path=tmp_path / "index.sqlite")
     yield opened
     opened.close()
+
+
+MOMENTS = 6
+"""Questions of a poll that finds one block: the head, the tip twice, the block twice, its logs."""
+
+
+class Turns:
+    """Replaces the two newest blocks by empty ones just before the chain is asked something."""
+
+    def __init__(self, chain: AtollChain, anvil: Anvil, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._anvil, self._left = anvil, 0
+        for name in ("head", "block", "logs"):
+            monkeypatch.setattr(chain, name, self._counted(getattr(chain, name)))
+
+    def _counted(self, ask: Callable[..., Any]) -> Callable[..., Any]:
+        async def counted(*args: int) -> Any:
+            if not self.happened:
+                self._left -= 1
+                if self.happened:
+                    self._anvil.ask("anvil_reorg", 2, [])
+            return await ask(*args)
+
+        return counted
+
+    @property
+    def happened(self) -> bool:
+        return self._left == 0
+
+    def before(self, question: int) -> None:
+        """Before the question of that number from now on, counted from 1."""
+        self._left = question
 
 
 def urls(updates: Iterable[Update]) -> list[str]:
@@ -136,6 +167,28 @@ async def test_a_deep_reorg_rewinds_and_gives_the_other_chain(
     refolded = urls(index.history())
     assert refolded == ["a", "d"]
     assert urls(updates) == refolded[-len(urls(updates)) :]
+
+
+async def test_a_reorg_in_the_middle_of_a_poll_leaves_no_trace(
+    chain: AtollChain, announcer: Announcer, anvil: Anvil, tmp_path: Path, monkeypatch: Any
+) -> None:
+    turns = Turns(chain, anvil, monkeypatch)
+    for moment in range(1, MOMENTS + 1):
+        announcer.say(f"kept{moment}", f"lost{moment}")
+        path = tmp_path / f"{moment}.sqlite"
+        index = EventIndex(chain, confirmations=0, path=path)
+        assert f"lost{moment}" in urls(await index.poll())
+        announcer.say(f"too{moment}")
+        turns.before(moment)
+        await index.poll()
+        assert turns.happened
+        anvil.mine()
+        await index.poll()
+        fresh = EventIndex(chain, confirmations=0, path=tmp_path / f"fresh{moment}.sqlite")
+        await fresh.poll()
+        assert urls(index.history()) == urls(fresh.history())
+        index.close()
+        fresh.close()
 
 
 async def test_a_shorter_chain_is_a_reorg_too(
