@@ -4,13 +4,16 @@
     python bench/aggregate.py --n 64 --d 100000000 --f 16 --files DIR
 
 The last line is JSON: per rule `seconds`, `times_read` (seconds over one torch.sum of the n × d
-fp32 input), `times_faster_than_byzfl` (null where byzfl is not asked or lacks the rule) and
-`extra_mib` (peak memory beyond input and output; Linux). byzfl 0.0.11 is measured where it can be
-imported, else with .venv-byzfl, which `make bench` makes, or `--byzfl PYTHON`. Every timing is the
-best of `--repeats`, except byzfl's, which runs once.
+fp32 input), `times_faster_than_byzfl` (null where byzfl lacks the rule) and `extra_mib` (peak
+memory beyond input and output; Linux). Every timing is the best of `--repeats`, or of as many as
+start within two seconds.
 
-A plain mean takes as long as its bytes: n int8 read and an int32 written, where byzfl reads n fp32
-and writes one. At n = 16 that is 3.4 times as many, so no mean is more than that much faster.
+byzfl 0.0.11 is measured where it can be imported, else with `--byzfl PYTHON`, else with
+.venv-byzfl, which is made if it is not there. Both sides get what a server has when a round is
+over: a list of n updates, each an array of its own. byzfl's first act is to stack them;
+`byzfl_stacked_seconds` is its time on a matrix that somebody else has stacked. A plain mean takes
+as long as its bytes, and n = 16 stacked fp32 rows have only 3.4 times as many as int8 rows and an
+int32 result.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from atoll.aggregate.chunks import Plan
 from atoll.aggregate.native import kernels
 from atoll.aggregate.rules import Rule, aggregate
 
+ENOUGH_S = 2.0
 CASES: dict[str, tuple[Rule, bool]] = {
     **{str(rule): (rule, False) for rule in Rule},
     "nnm_trimmed_mean": (Rule.TRIMMED_MEAN, True),
@@ -54,9 +58,9 @@ BYZFL = {
 
 
 def best_seconds(work: Callable[[], object], repeats: int) -> float:
-    """The shortest of `repeats` runs."""
-    times = []
-    for _ in range(repeats):
+    """The shortest of `repeats` runs, or of as many as start within ENOUGH_S."""
+    times: list[float] = []
+    while len(times) < repeats and sum(times) < ENOUGH_S:
         start = time.perf_counter()
         work()
         times.append(time.perf_counter() - start)
@@ -107,31 +111,35 @@ def probe_memory(args: argparse.Namespace) -> None:
     print((status_kib("VmHWM") - before) / 1024 - 4 * args.d / 2**20)
 
 
-def byzfl_python() -> str | None:
-    """An interpreter that has byzfl; None where there is none."""
+def byzfl_python() -> str:
+    """An interpreter that has byzfl."""
     if importlib.util.find_spec("byzfl"):
         return sys.executable
-    own = Path(__file__).parent.parent / ".venv-byzfl" / "bin" / "python"
-    return str(own) if own.exists() else None
+    root = Path(__file__).resolve().parent.parent
+    own = root / ".venv-byzfl" / "bin" / "python"
+    if not own.exists():
+        subprocess.run(["make", "-C", root, ".venv-byzfl"], check=True, stdout=sys.stderr)
+    return str(own)
 
 
-def byzfl_seconds(args: argparse.Namespace, case: str) -> float | None:
-    """byzfl's time for the same rule on fp32 tensors, or None where it cannot be asked."""
-    if case not in BYZFL or args.byzfl is None:
+def byzfl_seconds(args: argparse.Namespace, case: str) -> tuple[float, float] | None:
+    """byzfl's times for the same rule on fp32 tensors, listed and stacked; None if it has none."""
+    if case not in BYZFL:
         return None
     command = [args.byzfl, "-W", "ignore", __file__, "--probe-byzfl", case]
     command += ["--n", str(args.n), "--d", str(args.d), "--f", str(args.f)]
-    command += ["--threads", str(args.threads)]
+    command += ["--threads", str(args.threads), "--repeats", str(args.repeats)]
     paths = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent / "sdk")}
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=paths)
     if done.returncode:
         print(f"byzfl {case}: {done.stderr.strip().splitlines()[-1]}", file=sys.stderr)
         return None
-    return float(done.stdout)
+    listed, stacked = done.stdout.split()
+    return float(listed), float(stacked)
 
 
 def probe_byzfl(args: argparse.Namespace) -> None:
-    """Prints byzfl's seconds for one rule; its __init__, which wants torchvision, is passed by."""
+    """Prints byzfl's seconds, listed and stacked, without its __init__, which wants torchvision."""
     package = types.ModuleType("byzfl")
     found = importlib.util.find_spec("byzfl")
     package.__path__ = list(found.submodule_search_locations or []) if found else []
@@ -139,18 +147,20 @@ def probe_byzfl(args: argparse.Namespace) -> None:
     from byzfl.aggregators import aggregators, preaggregators  # type: ignore[import-not-found]
 
     torch.set_num_threads(args.threads)
-    values = torch.from_numpy(honest_updates(args.n, args.d)).float()
+    rows = [torch.from_numpy(row).float() for row in honest_updates(args.n, args.d)]
     name, _, rest = BYZFL[args.probe_byzfl].format(f=args.f).partition("(")
     given = dict(item.split("=") for item in rest.rstrip(")").split(", ") if item)
     keywords = {key: float(v) if "." in v else int(v) for key, v in given.items()}
     rule = getattr(aggregators, name)(**keywords)
     mix = preaggregators.NNM(f=args.f) if args.probe_byzfl.startswith("nnm_") else lambda x: x
-    print(best_seconds(lambda: rule(mix(values)), 1))
+    for values in (rows, torch.stack(rows)):
+        print(best_seconds(lambda values=values: rule(mix(values)), args.repeats))
 
 
 def measure(args: argparse.Namespace) -> dict[str, object]:
     """The table for updates in memory."""
     read = read_seconds(args.n, args.d, args.threads)
+    args.byzfl = args.byzfl or byzfl_python()
     rows = list(honest_updates(args.n, args.d))
     plan = Plan(threads=args.threads)
     aggregate(Rule.MEDIAN, rows, args.f, plan=plan)  # compiles the kernels where that is possible
@@ -162,8 +172,9 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
         rules[case] = {
             "seconds": round(seconds, 4),
             "times_read": round(seconds / read, 2),
-            "byzfl_seconds": None if byzfl is None else round(byzfl, 3),
-            "times_faster_than_byzfl": None if byzfl is None else round(byzfl / seconds, 1),
+            "byzfl_seconds": byzfl and round(byzfl[0], 3),
+            "byzfl_stacked_seconds": byzfl and round(byzfl[1], 3),
+            "times_faster_than_byzfl": byzfl and round(byzfl[0] / seconds, 1),
             "extra_mib": round(extra_mib(args, case), 1),
         }
         if not args.json:
@@ -211,7 +222,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     parser.add_argument("--files", metavar="DIR", help="merge from files made below DIR")
-    parser.add_argument("--byzfl", metavar="PYTHON", default=byzfl_python())
+    parser.add_argument("--byzfl", metavar="PYTHON", help="an interpreter that has byzfl 0.0.11")
     parser.add_argument("--probe-memory", choices=CASES, help=argparse.SUPPRESS)
     parser.add_argument("--probe-byzfl", choices=BYZFL, help=argparse.SUPPRESS)
     args = parser.parse_args()
