@@ -92,6 +92,8 @@ def dense(kind: str, exponent: int, feedback: str = "0") -> CodecSpec:
             "max_exponent": high,
             "feedback": feedback,
             "fragments": 1,
+            "overlap": 0,
+            "mixing": "0",
         }
     )
 

@@ -185,12 +185,12 @@ def _training(
 def _own_optimiser(state: ProviderState, seat: SeatIndex, manifest: Manifest) -> bytes | None:
     """The seat state that the chain last accepted from us; None opens with a reset.
 
-    Where updates are fragments, our own parameters of a round that was not the last are stale.
+    Where rounds open with our own parameters, those of a round that was not the last are stale.
     """
     accepted = _accepted(state, seat)
     if accepted is None:
         return None
-    if manifest.codec.fragments > 1:
+    if manifest.codec.carries_params:
         whole = accepted.reveal.steps == manifest.inner.steps
         if not whole or accepted.round != state.view.train_slot.round - 1:
             return None

@@ -55,6 +55,7 @@ def replay(work: SeatWork, segment: int, store_dir: str, sketch_key: int) -> Rep
     configure_native()
     manifest, store = Manifest.from_bytes(work.manifest), LocalStore(store_dir)
     document = _document(work, store)
+    delayed = manifest.codec.is_delayed
     task = ReplayTask(
         manifest=manifest,
         slot=work.slot,
@@ -63,6 +64,7 @@ def replay(work: SeatWork, segment: int, store_dir: str, sketch_key: int) -> Rep
         global_step0=work.slot.round * manifest.inner.steps,
         opening_digest=opening_digest(document, segment, *_opening(work, manifest, store)),
         sketch_key=sketch_key,
+        model=read_global_state(manifest, work.opening, store) if delayed else None,
     )
     needed = document.states[segment : segment + states_needed(manifest)]
     try:
@@ -154,7 +156,7 @@ def _check_update(work: SeatWork, manifest: Manifest, store: LocalStore) -> None
 
 def _opening(work: SeatWork, manifest: Manifest, store: LocalStore) -> tuple[Digest, Digest]:
     """Params and optimiser root that the seat must have opened with."""
-    if manifest.codec.fragments == 1:
+    if not manifest.codec.carries_params:
         return work.params_root, work.optimiser_root
     model = read_global_state(manifest, work.opening, store)
     return opening_roots(manifest, model, work.optimiser_root)

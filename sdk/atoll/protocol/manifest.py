@@ -274,7 +274,9 @@ class CodecSpec(_Spec):
 
     `feedback` is the decay of what the codec left out and carries to the next round; "0" drops it.
     The update of round r has the tensors of fragment r mod `fragments`; the seats keep their own of
-    the others until their turn. `fp32` is the reference that codecs are compared with.
+    the others until their turn. What is merged comes back before step `overlap` of the next round,
+    as `mixing` parts of a seat's own value and 1 − `mixing` of the global one (Streaming DiLoCo's τ
+    and α). `fp32` is the reference that codecs are compared with.
     """
 
     kind: Literal["grid8", "grid4", "two_bit", "sign", "sparse", "dct", "fp32"]
@@ -283,6 +285,8 @@ class CodecSpec(_Spec):
     max_exponent: Exponent
     feedback: UnitFraction
     fragments: Annotated[int, Field(ge=1, le=64)]
+    overlap: Annotated[int, Field(ge=0, lt=1 << 32)]
+    mixing: Beta
 
     @model_validator(mode="after")
     def _check_bounds(self) -> Self:
@@ -304,7 +308,17 @@ class CodecSpec(_Spec):
     @property
     def carries_more(self) -> bool:
         """Whether what a seat carries on has another root than its last state."""
-        return self.carries_feedback or self.fragments > 1
+        return self.carries_feedback or self.carries_params
+
+    @property
+    def carries_params(self) -> bool:
+        """Whether a seat opens rounds with parameters of its own."""
+        return self.fragments > 1 or self.is_delayed
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether what a round merged comes back inside the next round, not at its opening."""
+        return self.overlap > 0 or self.mixing != "0"
 
     def fragment_of(self, tensor: str) -> int:
         """The fragment of a tensor named as in Hugging Face's LlamaForCausalLM.
@@ -320,7 +334,7 @@ class CodecSpec(_Spec):
 
     def is_local(self, tensor: str, round: int) -> bool:
         """Whether a seat opens that round with its own values of the tensor."""
-        return round > 0 and not self.is_sent(tensor, round - 1)
+        return round > 0 and (self.is_delayed or not self.is_sent(tensor, round - 1))
 
     def exponent_of(self, tensor: str) -> int:
         """The round-0 exponent of a tensor named as in `train.layout`."""
@@ -426,6 +440,8 @@ class Manifest(_Spec):
             raise ValueError(f"terms name {terms.steps} steps, inner {inner.steps}")
         if terms.tokens_per_step != self.tokens_per_step:
             raise ValueError(f"terms.tokens_per_step is not batch · seq = {self.tokens_per_step}")
+        if self.codec.overlap >= inner.steps:
+            raise ValueError(f"an overlap of {self.codec.overlap} in rounds of {inner.steps} steps")
         self.robust.check_seats(terms.seats)
         self._check_rule_of_codec()
         if self.data.train_tokens <= self.model.seq:
@@ -484,6 +500,11 @@ class Manifest(_Spec):
     def segments(self) -> int:
         """n = H / k."""
         return self.inner.steps // self.inner.segment
+
+    @property
+    def segments_ahead(self) -> int:
+        """Segments of a round that need nothing of what the round before merged."""
+        return self.codec.overlap // self.inner.segment
 
     @property
     def tokens_per_step(self) -> int:

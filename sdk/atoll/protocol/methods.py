@@ -30,6 +30,7 @@ class Method:
         source: where it was published.
         published_steps: the H of its authors, in words; the job's own H is used.
         inner: fields of InnerSpec that take the place of the job's.
+        overlaps: what a round merged comes back a segment into the next round, where there are two.
         one_step: a round is a single step.
         one_round: the job is a single round.
     """
@@ -40,6 +41,7 @@ class Method:
     codec: CodecSpec
     rule: str = DENSE_RULE
     inner: Mapping[str, str] = field(default_factory=dict)
+    overlaps: bool = False
     one_step: bool = False
     one_round: bool = False
 
@@ -49,7 +51,8 @@ def _outer(kind: str, lr: str, **fields: str | int) -> OuterSpec:
     return OuterSpec.model_validate({"kind": kind, "lr": lr} | unused | fields)
 
 
-def _codec(kind: str, exponent: int, feedback: str = "0", fragments: int = 1) -> CodecSpec:
+def _codec(kind: str, exponent: int, **fields: str | int) -> CodecSpec:
+    plain: dict[str, str | int] = {"feedback": "0", "fragments": 1, "overlap": 0, "mixing": "0"}
     start = TensorExponents(embedding=exponent, matrix=exponent, vector=exponent)
     return CodecSpec.model_validate(
         {
@@ -57,9 +60,9 @@ def _codec(kind: str, exponent: int, feedback: str = "0", fragments: int = 1) ->
             "exponents": start,
             "min_exponent": -30,
             "max_exponent": -4,
-            "feedback": feedback,
-            "fragments": fragments,
         }
+        | plain
+        | fields
     )
 
 
@@ -93,10 +96,11 @@ METHODS: Final[Mapping[str, Method]] = MappingProxyType(
             _GRID8,
         ),
         "streaming": Method(
-            "Douillard et al. 2025, arXiv:2501.18512; rounds do not overlap, so nothing is mixed",
+            "Douillard et al. 2025, arXiv:2501.18512",
             "100",
             _outer("nesterov", "0.4", momentum="0.9"),
-            _codec("grid4", -9, fragments=2),
+            _codec("grid4", -9, fragments=2, mixing="0.5"),
+            overlaps=True,
         ),
         "muloco": Method(
             "Thérien et al. 2025, arXiv:2505.23725",

@@ -15,6 +15,7 @@ from atoll.errors import ManifestError
 from atoll.protocol.manifest import (
     MANIFEST_VERSION,
     AuditSpec,
+    CodecSpec,
     DataSpec,
     InitSpec,
     InnerSpec,
@@ -156,7 +157,7 @@ def _build(config: DemoConfig, method: Method) -> Manifest:
         data=config.data,
         inner=_inner(config, method),
         outer=method.outer,
-        codec=method.codec,
+        codec=_codec(config, method),
         robust=RobustSpec(
             rule=method.rule,
             f=robust_f(config.members.seats),
@@ -183,6 +184,12 @@ def kappa_for(seats: int) -> str:
     median to be compared with.
     """
     return "1.5" if seats <= 16 else "1.25"
+
+
+def _codec(config: DemoConfig, method: Method) -> CodecSpec:
+    # A provider trains whole segments while the merged model is on its way to it.
+    overlaps = method.overlaps and config.steps > config.segment
+    return method.codec.model_copy(update={"overlap": config.segment if overlaps else 0})
 
 
 def _inner(config: DemoConfig, method: Method) -> InnerSpec:

@@ -17,7 +17,7 @@ from atoll.store.local import LocalStore
 from atoll.train.errors import MalformedState
 from atoll.train.layout import seat_layout
 from atoll.train.round import close_round
-from atoll.train.segment import SegmentRun, float_of_bits, open_course, run_segment
+from atoll.train.segment import Course, SegmentRun, float_of_bits, open_course, run_segment
 from atoll.train.state import GlobalState, SeatState, rng_digest
 from atoll.train.step import state_roots
 from atoll.train.tolerance import Replayed, distances, excess, residual
@@ -31,6 +31,7 @@ class ReplayTask:
         opening_digest: the digest that the opening state must have (see `opening_digest`).
         global_step0: the round's first step in the job's count: round · H.
         sketch_key: the verifier's own, for the residuals of tolerant replays.
+        model: what the round started from, where the manifest has it come in during the round.
     """
 
     manifest: Manifest
@@ -40,6 +41,7 @@ class ReplayTask:
     global_step0: int
     opening_digest: Digest
     sketch_key: int = 0
+    model: GlobalState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,9 @@ def replay_segment(
         if closing_blob is None:
             raise ValueError("a tolerant replay needs the closing state")
         claimed = _committed_state(task.manifest, round, closing_blob, leaf.state_digest)
-    course = open_course(task.manifest, task.data_seed, task.seat, task.global_step0, store)
+    course = open_course(
+        task.manifest, task.data_seed, task.seat, task.global_step0, store, model=task.model
+    )
     done = run_segment(opening, leaf.segment, course)
     replay = SegmentReplay(
         differs=_differences(leaf, done),
@@ -138,8 +142,7 @@ def replay_segment(
     )
     if claimed is None:
         return replay
-    finite = leaf.last_step - leaf.first_step + (leaf.kind is LeafKind.OK)
-    segment = Replayed(opening, claimed, done.state, finite)
+    segment = _held_against(claimed, leaf, opening, done, course)
     ends_alike = (done.kind, done.last_step) == (leaf.kind, leaf.last_step)
     found = _excess(segment, leaf, done, task.manifest) if ends_alike else math.inf
     return replace(
@@ -148,6 +151,17 @@ def replay_segment(
         excess=found,
         residual=residual(segment, task.sketch_key) if found <= 1.0 else b"",
     )
+
+
+def _held_against(
+    claimed: SeatState, leaf: TraceLeaf, opening: SeatState, done: SegmentRun, course: Course
+) -> Replayed:
+    """What is compared; a merged fragment that came in counts as there from the opening on."""
+    finite = leaf.last_step - leaf.first_step + (leaf.kind is LeafKind.OK)
+    took_in = [s for s in range(leaf.first_step, leaf.first_step + finite) if course.takes_in(s)]
+    for step in took_in:
+        opening = course.begin(opening, step)
+    return Replayed(opening, claimed, done.state, finite, len(took_in))
 
 
 def _excess(segment: Replayed, leaf: TraceLeaf, done: SegmentRun, manifest: Manifest) -> float:

@@ -40,6 +40,7 @@ class TrainTask:
         global_state_cid: the round's GlobalState.
         opening_optimiser: a SeatState whose optimiser is used on; None for a reset.
         global_step0: the round's first step in the job's count: round · H.
+        begun: the trace of segments that are trained already, empty for none.
         blind_key: the provider's secret, 32 bytes, from which every segment's blind follows.
     """
 
@@ -51,6 +52,7 @@ class TrainTask:
     opening_optimiser: bytes | None
     global_step0: int
     blind_key: bytes
+    begun: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class RoundProgress:
     Attributes:
         steps: steps done of the round.
         loss: the segment's mean loss, nats a token.
-        trace: the trace document so far, from which `train_round` can go on.
+        trace: the trace document so far, with which a task has `begun`.
     """
 
     segment: int
@@ -114,6 +116,14 @@ class TrainedRound:
         return self.document.leaves[-1].kind is LeafKind.DIVERGED
 
 
+@dataclass(frozen=True, slots=True)
+class TrainedAhead:
+    """The trace of a round's first segments, whose states are in the store."""
+
+    document: TraceDocument
+    seconds_in_steps: float
+
+
 SegmentRunner = Callable[[SeatState, int, Course], SegmentRun]
 
 
@@ -121,7 +131,6 @@ def train_round(
     task: TrainTask,
     store: LocalStore,
     progress: Callable[[RoundProgress], None] = lambda _: None,
-    partial: bytes | None = None,
     run: SegmentRunner = run_segment,
 ) -> TrainedRound:
     """Trains a seat's round, writing every segment's state, the trace and the update to the store.
@@ -130,7 +139,6 @@ def train_round(
         task: what to train.
         store: holds the dataset, the global state and the opening optimiser.
         progress: told after every segment.
-        partial: the `trace` of an earlier call's progress; its segments are not trained again.
         run: how a segment is trained.
 
     Raises:
@@ -139,8 +147,8 @@ def train_round(
     """
     manifest = task.manifest
     model = read_global_state(manifest, task.global_state_cid, store)
-    course = open_course(manifest, task.data_seed, task.seat, task.global_step0, store)
-    document = _opened(task, model, store) if partial is None else _resumed(task, partial)
+    course = open_course(manifest, task.data_seed, task.seat, task.global_step0, store, model=model)
+    document = _resumed(task) if task.begun else _opened(task, model, store)
     state = read_seat_state(manifest, document.states[-1], store, task.slot.round)
     losses: list[float] = []
     seconds = 0.0
@@ -166,6 +174,30 @@ def train_round(
         losses=tuple(losses),
         seconds_in_steps=seconds,
     )
+
+
+def train_ahead(task: TrainTask, store: LocalStore) -> TrainedAhead:
+    """Trains the segments that need nothing of the model that the round starts from.
+
+    Args:
+        task: what to train; the global state is not read.
+        store: holds the dataset and the opening optimiser.
+
+    Raises:
+        ValueError: the round opens with parameters of the global model.
+        NotFound, CorruptBlock, MalformedState, MalformedDataset: as `train_round`.
+    """
+    manifest = task.manifest
+    course = open_course(manifest, task.data_seed, task.seat, task.global_step0, store)
+    document = _opened(task, None, store)
+    state = read_seat_state(manifest, document.states[-1], store, task.slot.round)
+    seconds = 0.0
+    while len(document.leaves) < manifest.segments_ahead and not _is_over(document, manifest):
+        done = run_segment(state, len(document.leaves), course)
+        state = done.state
+        document = _extended(document, done, task, store)
+        seconds += done.seconds
+    return TrainedAhead(document, seconds)
 
 
 def close_round(model: GlobalState, last: SeatState, spec: CodecSpec) -> tuple[bytes, SeatState]:
@@ -206,7 +238,7 @@ def read_seat_state(manifest: Manifest, cid: bytes, store: LocalStore, round: in
     return SeatState.from_bytes(data, seat_layout(manifest, round))
 
 
-def _opened(task: TrainTask, model: GlobalState, store: LocalStore) -> TraceDocument:
+def _opened(task: TrainTask, model: GlobalState | None, store: LocalStore) -> TraceDocument:
     """A trace without leaves: only the opening state."""
     optimiser = None
     if task.opening_optimiser is not None:
@@ -216,8 +248,8 @@ def _opened(task: TrainTask, model: GlobalState, store: LocalStore) -> TraceDocu
     return TraceDocument(task.slot, task.seat, (), (cid,), (state_roots(state),))
 
 
-def _resumed(task: TrainTask, partial: bytes) -> TraceDocument:
-    document = TraceDocument.from_bytes(partial)
+def _resumed(task: TrainTask) -> TraceDocument:
+    document = TraceDocument.from_bytes(task.begun)
     if (document.slot, document.seat) != (task.slot, task.seat):
         raise ProtocolError(
             "the unfinished trace belongs to another slot", next_step="train the round anew"

@@ -20,8 +20,8 @@ from atoll.train.batch import gather_batch
 from atoll.train.data import Dataset, Tokens
 from atoll.train.errors import MalformedDataset
 from atoll.train.recipe import Recipe
-from atoll.train.state import SeatState
-from atoll.train.step import inner_step, state_roots
+from atoll.train.state import GlobalState, SeatState
+from atoll.train.step import inner_step, state_roots, take_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,8 @@ class Course:
 
     Attributes:
         global_step0: the round's first step in the job's count, for the schedule.
+        model: what the round started from; None where it is not here, and then only steps can be
+            run that come before it is taken in.
     """
 
     manifest: Manifest
@@ -38,10 +40,24 @@ class Course:
     data_seed: Digest
     seat: SeatIndex
     global_step0: int
+    model: GlobalState | None = None
 
     def offsets(self, step: int) -> list[int]:
         """Where the sequences of a step of this round begin."""
         return self.manifest.batch_offsets(self.data_seed, self.seat, step)
+
+    def takes_in(self, step: int) -> bool:
+        """Whether this step of the round begins with what the round before merged."""
+        codec = self.manifest.codec
+        return codec.is_delayed and self.global_step0 > 0 and step == codec.overlap
+
+    def begin(self, state: SeatState, step: int) -> SeatState:
+        """What the step starts from. Raises ValueError where it needs a model that is not here."""
+        if not self.takes_in(step):
+            return state
+        if self.model is None:
+            raise ValueError(f"step {step} takes the merged model in, which is not here")
+        return take_in(state, self.model, self.manifest.codec)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +116,8 @@ def run_segment(state: SeatState, segment: int, course: Course) -> SegmentRun:
     for step in range(first, first + inner.segment):
         offsets.append(course.offsets(step))
         batch = gather_batch(course.tokens, offsets[-1], course.manifest.model.seq)
-        outcome = inner_step(state, batch, course.global_step0 + step, course.recipe, key)
+        begun = course.begin(state, step)
+        outcome = inner_step(begun, batch, course.global_step0 + step, course.recipe, key)
         losses.append(outcome.loss)
         if outcome.diverged:
             kind = LeafKind.DIVERGED
@@ -122,7 +139,13 @@ def run_segment(state: SeatState, segment: int, course: Course) -> SegmentRun:
 
 
 def open_course(
-    manifest: Manifest, data_seed: Digest, seat: SeatIndex, global_step0: int, store: LocalStore
+    manifest: Manifest,
+    data_seed: Digest,
+    seat: SeatIndex,
+    global_step0: int,
+    store: LocalStore,
+    *,
+    model: GlobalState | None = None,
 ) -> Course:
     """Opens the training tokens from the store, every shard checked.
 
@@ -135,7 +158,8 @@ def open_course(
         raise MalformedDataset(
             f"{len(tokens)} training tokens, the manifest says {manifest.data.train_tokens}"
         )
-    return Course(manifest, Recipe.of(manifest), tokens, data_seed, seat, global_step0)
+    recipe = Recipe.of(manifest)
+    return Course(manifest, recipe, tokens, data_seed, seat, global_step0, model)
 
 
 def open_tokens(cid: bytes, manifest: Manifest, store: LocalStore) -> Tokens:

@@ -176,12 +176,17 @@ class SeatState:
 
     @classmethod
     def opening(
-        cls, model: GlobalState, optimiser: SeatState | None, layout: SeatLayout
+        cls, model: GlobalState | None, optimiser: SeatState | None, layout: SeatLayout
     ) -> SeatState:
         """The state a round starts from: the global model, and the seat's last accepted optimiser.
 
-        `optimiser` None means a reset: zero moments and feedback, no steps counted.
+        `optimiser` None means a reset: zero moments and feedback, no steps counted. `model` may be
+        None where the round opens with nothing of it: no reset, and every parameter the seat's own.
         """
+        if optimiser is not None and len(layout.local) == len(layout.params):
+            return replace(optimiser, batches=0, local=layout.local)
+        if model is None:
+            raise ValueError("the round opens with parameters of the global model: give it")
         if optimiser is not None:
             own = {name: optimiser.params[name] for name in layout.local}
             params = model.params | own

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from atoll.errors import ManifestError
 from atoll.numerics.philox import Mask
-from atoll.protocol.manifest import OuterSpec
+from atoll.protocol.manifest import CodecSpec, OuterSpec
 from atoll.protocol.trace import StateRoots
 from atoll.protocol.types import ZERO_DIGEST
 from atoll.train.errors import MalformedState
@@ -81,6 +81,22 @@ def inner_step(
     if not all(_is_bounded(p) for p in after.params.values()):
         return StepOutcome(state, loss, diverged=True)
     return StepOutcome(after, loss, diverged=False)
+
+
+def take_in(state: SeatState, model: GlobalState, codec: CodecSpec) -> SeatState:
+    """Mixes in the fragment that the round before the model's merged: p ← a·p + (1 − a)·g.
+
+    a is the codec's mixing, g the model's value (Douillard et al. 2025, arXiv:2501.18512).
+    """
+    own = torch.tensor(float(codec.mixing), dtype=torch.float32)
+    others = 1.0 - own
+    # Products and sum are separate operations: fused, they would round elsewhere.
+    mixed = {
+        name: p * own + model.params[name] * others
+        for name, p in state.params.items()
+        if codec.is_sent(name, model.round - 1)
+    }
+    return replace(state, params=state.params | mixed)
 
 
 def state_roots(state: SeatState) -> StateRoots:

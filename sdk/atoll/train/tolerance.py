@@ -39,12 +39,19 @@ class Distance:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A segment as claimed and as replayed from the same opening, over `steps` finite steps."""
+    """A segment as claimed and as replayed from the same opening.
+
+    Attributes:
+        opening: what movement is counted from.
+        steps: finite steps.
+        taken_in: how many of the steps began by taking a merged fragment in.
+    """
 
     opening: SeatState
     claimed: SeatState
     closing: SeatState
     steps: int
+    taken_in: int = 0
 
 
 def distances(segment: Replayed) -> Iterator[Distance]:
@@ -53,7 +60,7 @@ def distances(segment: Replayed) -> Iterator[Distance]:
     for part, tensors in state_parts(segment.closing).items():
         for name, ours in tensors.items():
             trio = (before[part][name].double(), stated[part][name].double(), ours.double())
-            yield _distance(part, name, trio, segment.steps)
+            yield _distance(part, name, trio, segment.steps + segment.taken_in)
 
 
 def excess(found: Iterable[Distance], losses: tuple[float, float], limits: ToleranceSpec) -> float:
@@ -91,13 +98,15 @@ def state_parts(state: SeatState) -> dict[str, Tensors]:
     return {"params": state.params, "m": state.m, "v": state.v, "feedback": state.feedback}
 
 
-def _distance(part: str, name: str, trio: tuple[Tensor, Tensor, Tensor], steps: int) -> Distance:
+def _distance(
+    part: str, name: str, trio: tuple[Tensor, Tensor, Tensor], roundings: int
+) -> Distance:
     opening, claimed, closing = trio
     apart = _norm(claimed - closing)
     if not math.isfinite(apart):
         return Distance(part, name, math.inf, 0.0)
     moved = _norm(closing - opening)
-    rounded = 2 * steps * FP32_ROUNDOFF * _norm(closing)
+    rounded = 2 * roundings * FP32_ROUNDOFF * _norm(closing)
     work = _norm(claimed - opening) / moved if moved else 1.0
     return Distance(part, name, _over(max(0.0, apart - rounded), moved), work)
 

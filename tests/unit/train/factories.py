@@ -102,7 +102,13 @@ class Job:
         digest = opening_digest(trained.document, segment, self.model.params_root(), optimiser_root)
         task = self.task
         return ReplayTask(
-            task.manifest, task.slot, task.seat, task.data_seed, task.global_step0, digest
+            task.manifest,
+            task.slot,
+            task.seat,
+            task.data_seed,
+            task.global_step0,
+            digest,
+            model=self.model,
         )
 
     def link(self, trained: TrainedRound, update: bytes, root: Digest | None = None) -> bool:

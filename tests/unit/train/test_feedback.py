@@ -23,6 +23,8 @@ SPEC = CodecSpec(
     max_exponent=0,
     feedback="0.5",
     fragments=1,
+    overlap=0,
+    mixing="0",
 )
 
 

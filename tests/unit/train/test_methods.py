@@ -17,7 +17,7 @@ from atoll.protocol.methods import METHODS, method_of
 from atoll.protocol.presets import DemoConfig, Members, demo_manifest
 from atoll.protocol.types import ZERO_DIGEST, Digest, RoundIndex, SeatIndex
 from atoll.train.layout import OUTER_SLOTS
-from atoll.train.replay import opening_digest, opening_roots, replay_segment
+from atoll.train.replay import SegmentReplay, opening_digest, opening_roots, replay_segment
 from atoll.train.round import TrainedRound, train_round
 
 SEATS = 3
@@ -44,6 +44,20 @@ def manifest_for(data: Job, method: str) -> Manifest:
             members=Members(seats=SEATS),
         )
     )
+
+
+def replays(job: Job, trained: TrainedRound, accepted: Digest) -> list[SegmentReplay]:
+    """Every segment from what was committed; `accepted` is the seat's root on the chain."""
+    roots = opening_roots(job.manifest, job.model, accepted)
+    found = []
+    for segment, leaf in enumerate(trained.document.leaves):
+        task = replace(
+            job.replay_task(trained, segment),
+            opening_digest=opening_digest(trained.document, segment, *roots),
+        )
+        opening, closing = map(job.blob, trained.document.states[segment : segment + 2])
+        found.append(replay_segment(task, opening, leaf, job.store, closing))
+    return found
 
 
 class Run:
@@ -74,14 +88,7 @@ class Run:
         job = self.seat(seat)
         roots = opening_roots(job.manifest, job.model, self.roots[seat])
         trained.document.check_opening(*roots)
-        for segment in range(len(trained.document.leaves)):
-            task = replace(
-                job.replay_task(trained, segment),
-                opening_digest=opening_digest(trained.document, segment, *roots),
-            )
-            opening = job.blob(trained.document.states[segment])
-            leaf = trained.document.leaves[segment]
-            assert replay_segment(task, opening, leaf, job.store).matches
+        assert all(replay.matches for replay in replays(job, trained, self.roots[seat]))
         assert job.link(trained, trained.update)
         assert not job.link(trained, trained.update, Digest(b"\x01" * 32))
         flipped = bytearray(trained.update)

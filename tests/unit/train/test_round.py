@@ -124,7 +124,7 @@ def test_a_round_goes_on_where_it_stopped(
     train_round(job.task, job.store, seen.append)
     assert [p.steps for p in seen] == [2, 4, 6, 8]
     assert seen[0].loss == pytest.approx(sum(trained.losses[:2]) / 2)
-    resumed = train_round(job.task, job.store, partial=seen[segments_done - 1].trace)
+    resumed = train_round(replace(job.task, begun=seen[segments_done - 1].trace), job.store)
     assert resumed.document == trained.document
     assert resumed.update == trained.update
     assert resumed.losses == trained.losses[2 * segments_done :]
@@ -133,9 +133,9 @@ def test_a_round_goes_on_where_it_stopped(
 def test_an_unfinished_trace_of_another_slot_is_refused(job: Job, trained: TrainedRound) -> None:
     task = replace(job.task, slot=replace(job.task.slot, attempt=Attempt(1)))
     with pytest.raises(ProtocolError, match="another slot"):
-        train_round(task, job.store, partial=trained.document.to_bytes())
+        train_round(replace(task, begun=trained.document.to_bytes()), job.store)
     with pytest.raises(MalformedTrace):
-        train_round(job.task, job.store, partial=b"\xa0")
+        train_round(replace(job.task, begun=b"\xa0"), job.store)
 
 
 def test_a_diverging_round_ends_with_a_diverged_leaf(job: Job) -> None:
@@ -148,7 +148,7 @@ def test_a_diverging_round_ends_with_a_diverged_leaf(job: Job) -> None:
     assert (last.kind, last.last_step) == (LeafKind.DIVERGED, trained.steps)
     state = read_seat_state(wild.manifest, trained.document.states[-1], wild.store)
     assert all(torch.isfinite(p).all() for p in state.params.values())
-    resumed = train_round(wild.task, wild.store, partial=trained.document.to_bytes())
+    resumed = train_round(replace(wild.task, begun=trained.document.to_bytes()), wild.store)
     assert resumed.document == trained.document
 
 

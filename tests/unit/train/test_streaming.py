@@ -28,6 +28,8 @@ HALVES = CodecSpec(
     max_exponent=-2,
     feedback="0",
     fragments=2,
+    overlap=0,
+    mixing="0",
 )
 
 
@@ -71,8 +73,9 @@ def test_golden_streaming(job: Job) -> None:
 
 @pytest.fixture
 def streaming(job: Job) -> Run:
-    """A streaming job after its first round."""
-    run = Run(job.of(manifest_for(job, "streaming")))
+    """A job in fragments that are waited for, after its first round."""
+    codec = {"overlap": 0, "mixing": "0"}
+    run = Run(job.of(manifest_for(job, "streaming")).with_codec(**codec))
     run.one_round()
     return run
 
