@@ -1,15 +1,16 @@
 """What every attack of tests/adversary costs a small DiLoCo run, merge by merge.
 
     python bench/attacks.py --json                                # 8 seats, the default pipeline
-    python bench/attacks.py --n $(seq 4 16) --results FILE        # the bar: f = n/4, every attack
-    python bench/attacks.py --n 8 --f 2 --merges all              # the table of docs/attacks.md
+    python bench/attacks.py --n $(seq 4 16) --results FILE --markdown    # the bar, every attack
+    python bench/attacks.py --n 8 --f 2 --merges all --results FILE --markdown    # every rule
     python bench/attacks.py --mixes kinds --attacks none mimic    # seats with data of their own
 
 A cell is the final held-out loss relative to that of the mean over the honest seats alone, which
 train on the same draws without the colluders, in percent, averaged over the seeds; `null` where a
-rule's condition on n and f does not hold. `none` has the colluders' seats empty too. The last line
-is JSON: `cells`, the worst of each merge, and of the default pipeline every cell above 1 %. With
---results a run that was cut short goes on where it was.
+rule's condition on n and f does not hold. `none` has the colluders' seats empty too. --markdown
+prints the tables of docs/attacks.md. The last line is JSON: `cells`, the worst of each merge, and
+`bar`: whether every attack on the default pipeline with f = n/4 stays within 1 %, and which cells
+do not. With --results a run that was cut short goes on where it was.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import torch
 
@@ -35,6 +37,8 @@ from tests.adversary.run import Memo, Run, Setting
 from atoll.errors import ConfigError
 from atoll.train.probe import configure_native
 
+Cell = dict[str, Any]
+"""`mix`, `n`, `f`, `merge`, `attack`, the mean `percent` and each of the `seeds`."""
 HONEST_ONLY = "honest_only"
 NONE = "none"
 BAR_PERCENT = 1.0
@@ -101,7 +105,7 @@ class Results:
         return None if loss is None or base is None else 100 * (loss / base - 1)
 
 
-def table(done: list[Case], results: Results) -> list[dict[str, object]]:
+def table(done: list[Case], results: Results) -> list[Cell]:
     """One entry for each setting without its seed, merge and attack."""
     grouped: dict[tuple[object, ...], list[float | None]] = {}
     for case in done:
@@ -126,19 +130,60 @@ def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 2)
 
 
-def summary(cells: list[dict[str, object]]) -> dict[str, object]:
-    """The worst attack on each merge, and where the default pipeline misses the bar."""
-    worst: dict[str, dict[str, object]] = {}
+def summary(cells: list[Cell]) -> dict[str, object]:
+    """The worst attack on each merge, and whether the default pipeline meets the bar."""
+    attacked = [cell for cell in cells if cell["attack"] != NONE and cell["percent"] is not None]
+    merges = dict.fromkeys(cell["merge"] for cell in attacked)
+    worst = {m: _worst([cell for cell in attacked if cell["merge"] == m]) for m in merges}
+    judged = [cell for cell in attacked if _is_judged(cell)]
+    missed = [cell for cell in judged if cell["percent"] > BAR_PERCENT]
+    bar = {
+        "percent": BAR_PERCENT,
+        "holds": not missed if judged else None,
+        "cells": len(judged),
+        "worst": _worst(judged),
+        "missed": missed,
+    }
+    return {"worst": worst, "bar": bar}
+
+
+def _worst(cells: list[Cell]) -> Cell | None:
+    return max(cells, key=lambda cell: cell["percent"], default=None)
+
+
+def _is_judged(cell: Cell) -> bool:
+    """Whether the bar is for this cell: the protocol's pipeline, data and number of colluders."""
+    usual = cell["merge"] == "default" and cell["mix"] == Mix.SHARED
+    return usual and cell["f"] == max(1, cell["n"] // 4)
+
+
+def markdown(cells: list[Cell]) -> str:
+    """Tables of attacks by n where there is one merge, else by merge: alone, and behind NNM."""
+    by_n = len({cell["merge"] for cell in cells}) == 1
+    tables: dict[tuple[str, ...], dict[str, dict[str, str]]] = {}
     for cell in cells:
-        known = worst.get(str(cell["merge"]))
-        if cell["percent"] is not None and (known is None or cell["percent"] > known["percent"]):
-            worst[str(cell["merge"])] = cell
-    missed = [
-        cell
-        for cell in cells
-        if cell["merge"] == "default" and cell["percent"] and cell["percent"] > BAR_PERCENT
-    ]
-    return {"worst": worst, "default_above_1_percent": missed}
+        column = str(cell["n"] if by_n else cell["merge"])
+        setting: tuple[str, ...] = (str(cell["mix"]),)
+        if not by_n:
+            behind = "behind NNM" if column.startswith("nnm_") else "alone"
+            setting += (f"n = {cell['n']}", f"f = {cell['f']}", behind)
+        rows = tables.setdefault(setting, {})
+        rows.setdefault(cell["attack"], {})[column] = _shown(cell["percent"], 2 if by_n else 1)
+    return "\n\n".join(
+        "\n".join([f"{', '.join(setting)}:", "", *_lines(rows)]) for setting, rows in tables.items()
+    )
+
+
+def _shown(percent: float | None, digits: int) -> str:
+    return "-" if percent is None else f"{percent:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
+
+
+def _lines(rows: dict[str, dict[str, str]]) -> Iterator[str]:
+    columns = list(next(iter(rows.values())))
+    yield f"| attack | {' | '.join(columns)} |"
+    yield f"| {' | '.join(['---'] * (len(columns) + 1))} |"
+    for attack, found in rows.items():
+        yield f"| {attack} | {' | '.join(found[column] for column in columns)} |"
 
 
 def parse() -> argparse.Namespace:
@@ -154,6 +199,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--results", type=Path, help="file to go on from and to append to")
+    parser.add_argument("--markdown", action="store_true", help="print the tables too")
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     args = parser.parse_args()
     args.merges = list(MERGES) if "all" in args.merges else args.merges
@@ -177,6 +223,8 @@ def main() -> None:
             shown = "-" if excess is None else f"{excess:+.2f} %"
             print(f"{case.key:70} {shown}", flush=True)
     cells = table(done, results)
+    if args.markdown:
+        print(markdown(cells))
     settings = {"rounds": args.rounds, "steps": args.steps, "seeds": args.seeds}
     cost = {"runs": len(done), "cpu_seconds": round(time.process_time() - started, 1)}
     print(json.dumps(settings | cost | summary(cells) | {"cells": cells}))
