@@ -49,6 +49,7 @@ from atoll.train.layout import param_count, seat_layout
 from atoll.train.model import forward
 from atoll.train.recipe import Recipe
 from atoll.train.round import close_round
+from atoll.train.segment import Course
 from atoll.train.state import GlobalState, SeatState, Tensors
 from atoll.train.step import inner_step
 
@@ -64,6 +65,7 @@ class Row:
     Attributes:
         method: a name of METHODS; the peers take only its inner optimiser.
         steps: H, inner steps of a round.
+        segment: steps of a segment, which only an overlap depends on; all of a round by default.
         total: inner steps of a seat in all rounds.
         codec, rule, outer: in place of the method's.
         lr: the inner rate.
@@ -72,6 +74,7 @@ class Row:
 
     method: str = "fedavg"
     steps: int = 10
+    segment: int | None = None
     total: int = 600
     schedule: str = "constant"
     lr: str = "0.004"
@@ -105,6 +108,8 @@ CODEC_RUN: dict[str, Any] = {
     "schedule": "cosine",
 }
 """Outer SGD and a plain mean: what a codec alone costs, where runs differ by little else."""
+WAITED_FOR = METHODS["streaming"].codec.model_copy(update={"mixing": "0"})
+"""Fragments without overlap and mixing."""
 ROWS: dict[str, Row] = {
     "synchronous": Row(lr="0.008", peer="synchronous"),
     "one_worker": Row(peer="one_worker"),
@@ -113,7 +118,8 @@ ROWS: dict[str, Row] = {
     "diloco": Row("diloco"),
     "fedadam": Row("fedadam"),
     "delayed_nesterov": Row("delayed_nesterov"),
-    "streaming": Row("streaming", steps=5),
+    "streaming": Row("streaming", steps=5, segment=1),
+    "fragments": Row("streaming", steps=5, codec=WAITED_FOR),
     "muloco": Row("muloco", steps=30),
     "sparseloco": Row("sparseloco"),
     "demo": Row("demo", steps=1),
@@ -211,7 +217,7 @@ def manifest_of(row: Row, seed: int, train_tokens: int) -> Manifest:
     )
     config = DemoConfig(
         data=data, numerics=numerics, expiry=1 << 40, seed=seed, rounds=rounds, method=row.method,
-        lr=row.lr, steps=inner_steps, segment=inner_steps, micro_batch=BATCH,
+        lr=row.lr, steps=inner_steps, segment=row.segment or inner_steps, micro_batch=BATCH,
         batch=BATCH * SEATS if row.peer == "synchronous" else BATCH,
         model=model, members=Members(seats=SEATS),
     )  # fmt: skip
@@ -228,18 +234,21 @@ def manifest_of(row: Row, seed: int, train_tokens: int) -> Manifest:
 
 def train_together(manifest: Manifest, seed: int, tokens: Tokens) -> GlobalState:
     """Every round as providers and verifiers compute it."""
-    recipe = Recipe.of(manifest)
+    recipe, steps = Recipe.of(manifest), manifest.inner.steps
     state = initial_global_state(manifest)
     carried: list[SeatState | None] = [None] * SEATS
     for round in range(manifest.terms.rounds):
         data_seed, updates = sha256(f"{seed} {round}".encode()), {}
         layout = seat_layout(manifest, round)
         for seat in range(SEATS):
+            course = Course(
+                manifest, recipe, tokens, data_seed, SeatIndex(seat), round * steps, state
+            )
             last = SeatState.opening(state, carried[seat], layout)
-            for step in range(manifest.inner.steps):
-                offsets = manifest.batch_offsets(data_seed, SeatIndex(seat), step)
-                batch = gather_batch(tokens, offsets, manifest.model.seq)
-                last = inner_step(last, batch, round * manifest.inner.steps + step, recipe).state
+            for step in range(steps):
+                batch = gather_batch(tokens, course.offsets(step), manifest.model.seq)
+                begun = course.begin(last, step)
+                last = inner_step(begun, batch, course.global_step0 + step, recipe).state
             updates[seat], carried[seat] = close_round(state, last, manifest.codec)
         state = merge(state, updates, caught=0, manifest=manifest).global_state
     return state

@@ -21,6 +21,11 @@ class ProviderBehaviour:
 
     train_function: str = "atoll_node.tasks:train"
 
+    @property
+    def trains_ahead(self) -> bool:
+        """Whether honest first segments are trained while the merged model is on its way."""
+        return self.train_function == ProviderBehaviour.train_function
+
     def may_join(self, view: JobView) -> bool:
         """Whether to take a seat now, everything else being ready."""
         return True

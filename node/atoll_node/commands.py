@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from atoll.protocol.types import Digest, Reveal, Slot
 from atoll.runtime.commands import Transaction, Work
+from atoll_node.facts import ahead_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,7 @@ class DoTrain(Work):
         optimiser: CID of the seat state whose moments are used; None opens with zero moments.
         function: the worker function that trains.
         extra: CIDs to have in the store beforehand.
+        begun: the trace of segments that were trained ahead with `blind_key`; empty for none.
     """
 
     slot: Slot
@@ -30,6 +32,19 @@ class DoTrain(Work):
     function: str
     extra: tuple[bytes, ...]
     key: str
+    begun: bytes = b""
+    blind_key: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class DoTrainAhead(Work):
+    """Train the segments of a round that need nothing of the global state it starts from."""
+
+    training: DoTrain
+
+    @property
+    def key(self) -> str:
+        return ahead_key(self.training.key)
 
 
 @dataclass(frozen=True, slots=True)

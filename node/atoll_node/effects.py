@@ -12,9 +12,9 @@ from atoll.protocol.views import MAX_ANSWER_BYTES, JobView
 from atoll.runtime.effects import Done, Effects, Handler
 from atoll.store.cid import RAW, Cid
 from atoll.train.layout import max_state_bytes
-from atoll_node.commands import DoTrain, SendAnswer, SendCommit, SendReveal
-from atoll_node.facts import Trained, Unanswerable
-from atoll_node.outcome import TrainOutcome
+from atoll_node.commands import DoTrain, DoTrainAhead, SendAnswer, SendCommit, SendReveal
+from atoll_node.facts import Trained, TrainedAhead, Unanswerable
+from atoll_node.outcome import AheadOutcome, TrainOutcome
 
 SECRET_BYTES = 32
 
@@ -26,6 +26,7 @@ class ProviderEffects(Effects):
         return {
             **super().handlers(),
             DoTrain: self._train,
+            DoTrainAhead: self._train_ahead,
             SendCommit: self._commit,
             SendReveal: self._reveal,
             SendAnswer: self._answer,
@@ -39,7 +40,7 @@ class ProviderEffects(Effects):
         limit = max_state_bytes(Manifest.from_bytes(command.manifest))
         for cid in command.extra:
             await self.fetch(view, command.slot.round, Cid.from_bytes(cid), limit)
-        blind_key = secrets.token_bytes(SECRET_BYTES)
+        blind_key = command.blind_key or secrets.token_bytes(SECRET_BYTES)
         outcome: TrainOutcome = await self.context.worker.run(
             "atoll_node.tasks:run_training", command, blind_key, self.store_dir
         )
@@ -52,6 +53,19 @@ class ProviderEffects(Effects):
         self.context.journal.measure(job, round_, "train_seconds", outcome.seconds)
         self.context.journal.measure(job, round_, "trained_steps", outcome.steps)
         return Done((_trained(command, outcome, blind_key),))
+
+    async def _train_ahead(self, view: JobView, command: DoTrainAhead) -> Done:
+        training, blind_key = command.training, secrets.token_bytes(SECRET_BYTES)
+        with self.context.store.holding():
+            outcome: AheadOutcome = await self.context.worker.run(
+                "atoll_node.tasks:run_ahead", training, blind_key, self.store_dir
+            )
+            states = TraceDocument.from_bytes(outcome.trace).states
+            await self.keep(view, training.slot.round, *states)
+        self.context.journal.measure(
+            view.job_id, training.slot.round, "train_seconds", outcome.seconds
+        )
+        return Done((TrainedAhead(training.key, outcome.trace, blind_key),))
 
     async def _commit(self, view: JobView, command: SendCommit) -> Done:
         self.context.journal.sign_once(f"{view.job_id}:{command.guard}", command.commitment)

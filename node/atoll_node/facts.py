@@ -37,6 +37,24 @@ class Trained(Fact):
 
 
 @dataclass(frozen=True, slots=True)
+class TrainedAhead(Fact):
+    """The first segments of a round, trained while the state that it starts from was on its way.
+
+    Attributes:
+        training: where the `Trained` will be found that goes on from here.
+        trace: the trace document so far, whose blinds follow from `blind_key`.
+    """
+
+    training: str
+    trace: bytes
+    blind_key: bytes
+
+    @property
+    def key(self) -> str:
+        return ahead_key(self.training)
+
+
+@dataclass(frozen=True, slots=True)
 class Unanswerable(Fact):
     """A challenged block that is not here, or larger than the chain takes."""
 
@@ -59,4 +77,9 @@ def trained_key(round_: int, attempt: int, seat: int, data_seed: Digest, opening
     return f"train:{round_}:{attempt}:{seat}:{what}"
 
 
-KINDS: tuple[type[Fact], ...] = (*SHARED_KINDS, Trained, Unanswerable)
+def ahead_key(training: str) -> str:
+    """Where `TrainedAhead` is found."""
+    return f"ahead:{training}"
+
+
+KINDS: tuple[type[Fact], ...] = (*SHARED_KINDS, Trained, TrainedAhead, Unanswerable)

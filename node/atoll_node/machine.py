@@ -22,7 +22,7 @@ from atoll.protocol.types import (
 from atoll.protocol.views import JobView
 from atoll.runtime.commands import SendJoin, SendLeave
 from atoll.runtime.config import KeeperConfig
-from atoll.runtime.facts import OpeningReady, SpecReady
+from atoll.runtime.facts import SpecReady, manifest_of
 from atoll.runtime.keeper import (
     awaits_release,
     decide_claim,
@@ -41,10 +41,11 @@ from atoll.runtime.membership import (
     decide_opening,
     has_material,
     opening_of,
+    parent_of,
 )
 from atoll_node.behaviour import ProviderBehaviour
-from atoll_node.commands import DoTrain, SendAnswer, SendCommit, SendReveal
-from atoll_node.facts import Trained, trained_key, unanswerable_key
+from atoll_node.commands import DoTrain, DoTrainAhead, SendAnswer, SendCommit, SendReveal
+from atoll_node.facts import Trained, TrainedAhead, ahead_key, trained_key, unanswerable_key
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ def decide(state: ProviderState) -> list[Decision]:
         decide_announce(state, setup.gateway_url),
         _decide_membership(state),
         decide_opening(state) if seat is not None else Decision("opening", "no seat to train for"),
+        _decide_ahead(state, seat),
         _decide_train(state, seat),
         decide_finalise(state, _after_verifiers(view, line), setup.keeper),
         decide_punish(state, _after_verifiers(view, line), setup.keeper),
@@ -159,26 +161,53 @@ def _decide_train(state: ProviderState, seat: SeatIndex | None) -> Decision:
         return Decision("train", f"round {view.state.round} is trained")
     if state.now >= view.state.deadline:
         return Decision("train", "the window to commit is over")
-    command = _training(state, seat, spec, opening)
+    command = _training(state, seat, spec, (opening.cid, opening.digest))
+    if ahead_key(command.key) in state.in_flight:
+        return Decision("train", f"trains round {view.state.round}, its first segments ahead")
     return Decision("train", f"trains round {view.state.round}", (command,))
 
 
+def _decide_ahead(state: ProviderState, seat: SeatIndex | None) -> Decision:
+    """Trains what of the running round needs no merged model, while that is on its way."""
+    view, parent = state.view, parent_of(state.view)
+    spec, manifest = state.facts.get(SpecReady, "spec"), manifest_of(state.facts)
+    if seat is None or view.state.phase is not Phase.TRAIN or parent is None:
+        return Decision("ahead", f"no merged model to wait for ({view.state.phase.name})")
+    if spec is None or manifest is None or not has_material(state):
+        return Decision("ahead", "waits for the manifest and the data")
+    training = _training(state, seat, spec, parent)
+    command, resets = DoTrainAhead(training), training.optimiser is None
+    if resets or not (manifest.segments_ahead and state.setup.behaviour.trains_ahead):
+        return Decision("ahead", "the first segment needs the merged model")
+    # What is under way is finished: training anew from the opening would take longer.
+    if opening_of(state) is not None and command.key not in state.in_flight:
+        return Decision("ahead", "the merged model is here")
+    if training.begun or view.state.committed >> seat & 1 or state.now >= view.state.deadline:
+        return Decision("ahead", "trained what comes before the merged model, or too late")
+    return Decision("ahead", f"begins round {view.state.round}", (command,))
+
+
 def _training(
-    state: ProviderState, seat: SeatIndex, spec: SpecReady, opening: OpeningReady
+    state: ProviderState, seat: SeatIndex, spec: SpecReady, opening: tuple[bytes, Digest]
 ) -> DoTrain:
+    """The running round's training; `opening` is CID and digest of the state it starts from."""
     view, behaviour = state.view, state.setup.behaviour
-    slot = view.train_slot
+    slot, (cid, digest) = view.train_slot, opening
+    key = trained_key(slot.round, slot.attempt, seat, view.state.data_seed, digest)
+    ahead = state.facts.get(TrainedAhead, ahead_key(key))
     return DoTrain(
         slot=slot,
         seat=seat,
         data_seed=view.state.data_seed,
         manifest=spec.manifest,
-        opening=opening.cid,
-        opening_digest=opening.digest,
+        opening=cid,
+        opening_digest=digest,
         optimiser=_own_optimiser(state, seat, Manifest.from_bytes(spec.manifest)),
         function=behaviour.train_function,
         extra=behaviour.train_extra(view),
-        key=trained_key(slot.round, slot.attempt, seat, view.state.data_seed, opening.digest),
+        key=key,
+        begun=ahead.trace if ahead else b"",
+        blind_key=ahead.blind_key if ahead else b"",
     )
 
 

@@ -8,6 +8,14 @@ from atoll.protocol.types import Digest
 
 
 @dataclass(frozen=True, slots=True)
+class AheadOutcome:
+    """The trace of a round's first segments, and the wall time in their steps."""
+
+    trace: bytes
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class TrainOutcome:
     """What training left in the store, and what is committed to. CIDs are binary.
 

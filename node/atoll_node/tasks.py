@@ -7,17 +7,31 @@ from atoll.protocol.types import SeatIndex
 from atoll.runtime.worker import resolve
 from atoll.store.local import LocalStore
 from atoll.train.probe import configure_native
-from atoll.train.round import TrainedRound, TrainTask, train_round
+from atoll.train.round import TrainedRound, TrainTask, train_ahead, train_round
 from atoll_node.commands import DoTrain
-from atoll_node.outcome import TrainOutcome
+from atoll_node.outcome import AheadOutcome, TrainOutcome
 
-__all__ = ["TrainOutcome", "outcome_of", "run_training", "train"]
+__all__ = ["TrainOutcome", "outcome_of", "run_ahead", "run_training", "train"]
 
 
 def run_training(command: DoTrain, blind_key: bytes, store_dir: str) -> TrainOutcome:
     """Runs the command's training function on its task."""
+    outcome: TrainOutcome = resolve(command.function)(
+        _task(command, blind_key), store_dir, command.extra
+    )
+    return outcome
+
+
+def run_ahead(command: DoTrain, blind_key: bytes, store_dir: str) -> AheadOutcome:
+    """Trains the command's first segments, without the global state that it names."""
+    configure_native()
+    ahead = train_ahead(_task(command, blind_key), LocalStore(store_dir))
+    return AheadOutcome(ahead.document.to_bytes(), ahead.seconds_in_steps)
+
+
+def _task(command: DoTrain, blind_key: bytes) -> TrainTask:
     manifest = Manifest.from_bytes(command.manifest)
-    task = TrainTask(
+    return TrainTask(
         manifest=manifest,
         slot=command.slot,
         seat=SeatIndex(command.seat),
@@ -26,9 +40,8 @@ def run_training(command: DoTrain, blind_key: bytes, store_dir: str) -> TrainOut
         opening_optimiser=command.optimiser,
         global_step0=command.slot.round * manifest.inner.steps,
         blind_key=blind_key,
+        begun=command.begun,
     )
-    outcome: TrainOutcome = resolve(command.function)(task, store_dir, command.extra)
-    return outcome
 
 
 def train(task: TrainTask, store_dir: str, extra: tuple[bytes, ...]) -> TrainOutcome:

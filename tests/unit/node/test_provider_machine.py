@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from hashlib import sha256
+from typing import TypeVar
 
 import pytest
 from tests.unit.protocol.factories import (
@@ -40,10 +41,11 @@ from atoll.runtime.machine import (
     ViewChanged,
 )
 from atoll_node.behaviour import ProviderBehaviour
-from atoll_node.commands import DoTrain, SendAnswer, SendCommit, SendReveal
-from atoll_node.facts import Trained, Unanswerable
+from atoll_node.commands import DoTrain, DoTrainAhead, SendAnswer, SendCommit, SendReveal
+from atoll_node.facts import Trained, TrainedAhead, Unanswerable
 from atoll_node.machine import ProviderSetup, ProviderState, commit_guard, step
 
+C = TypeVar("C")
 MANIFEST = make_manifest()
 ME, SEAT = address("provider 0"), SeatIndex(0)
 URL = "http://127.0.0.1:4001"
@@ -260,6 +262,90 @@ def test_the_next_round_starts_from_the_verdict_and_the_accepted_moments() -> No
     (task,) = commands
     assert isinstance(task, DoTrain)
     assert task.optimiser == cid("moments")
+
+
+def overlapping(*facts: object, behaviour: ProviderBehaviour | None = None) -> ProviderState:
+    """A provider in the second round of a job whose rounds overlap by a segment."""
+    job = seated_job()
+    job.honest_round()
+    first = first_round(job)
+    job.open()
+    job.train()
+    spec = SpecReady(make_manifest(method="streaming").to_bytes())
+    state = provider(job, spec, first, *facts, behaviour=behaviour)
+    return given(state, job)[0]
+
+
+def in_flight(state: ProviderState, kind: type[C]) -> C | None:
+    found = [command for command in state.in_flight.values() if isinstance(command, kind)]
+    return found[0] if found else None
+
+
+def test_first_segments_are_trained_while_the_merged_model_is_on_its_way() -> None:
+    state = overlapping()
+    ahead, download = in_flight(state, DoTrainAhead), in_flight(state, DoPrepareOpening)
+    assert ahead is not None and download is not None
+    assert in_flight(state, DoTrain) is None
+    assert ahead.training.optimiser == cid("moments")
+    assert ahead.training.opening == download.cid
+    here = replace(opening(1, ahead.training.opening_digest), cid=ahead.training.opening)
+    done = TrainedAhead(ahead.training.key, b"a trace", digest("its blinds"))
+    arrived = Finished(download.key, (here,))
+    finished = Finished(ahead.key, (done,))
+    for order in ((arrived, finished), (finished, arrived)):
+        after, commands = state, []
+        for event in order:
+            assert commands == []  # neither alone starts or stops anything
+            after, commands = step(after, event)
+        (task,) = commands
+        assert isinstance(task, DoTrain)
+        assert (task.begun, task.blind_key) == (done.trace, done.blind_key)
+        assert replace(task, begun=b"", blind_key=b"") == ahead.training
+
+
+def test_a_restart_goes_on_from_the_segments_trained_ahead() -> None:
+    ahead = in_flight(overlapping(), DoTrainAhead)
+    assert ahead is not None
+    done = TrainedAhead(ahead.training.key, b"a trace", digest("its blinds"))
+    restarted = overlapping(done)
+    assert in_flight(restarted, DoTrainAhead) is None
+    task = in_flight(overlapping(done, opening(1, ahead.training.opening_digest)), DoTrain)
+    assert task is not None
+    assert task.begun == done.trace
+
+
+def test_nothing_is_trained_ahead_that_the_merged_model_is_needed_for() -> None:
+    """Not once it is here, not where training departs, not after a reset."""
+    ahead = in_flight(overlapping(), DoTrainAhead)
+    assert ahead is not None
+    here = opening(1, ahead.training.opening_digest)
+    for state in (
+        overlapping(here),
+        overlapping(behaviour=CommitsElse()),
+        provider_that_lost_its_state(),
+    ):
+        assert in_flight(state, DoTrainAhead) is None
+
+
+def provider_that_lost_its_state() -> ProviderState:
+    job = seated_job()
+    job.honest_round()
+    job.open()
+    job.train()
+    spec = SpecReady(make_manifest(method="streaming").to_bytes())
+    return given(provider(job, spec), job)[0]
+
+
+def test_a_new_data_seed_cancels_what_was_begun_ahead() -> None:
+    state = overlapping()
+    ahead = in_flight(state, DoTrainAhead)
+    assert ahead is not None
+    seed = digest("another beacon")
+    turned = replace(state.view, state=replace(state.view.state, data_seed=seed))
+    _, commands = step(state, ViewChanged(turned, state.block))
+    assert Cancel(ahead.key) in commands
+    (anew,) = [c for c in commands if isinstance(c, DoTrainAhead)]
+    assert anew.training.data_seed == seed
 
 
 def test_lost_moments_are_a_reset() -> None:
