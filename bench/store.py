@@ -1,6 +1,7 @@
 """Storage: how fast content is added, read back and fetched, against this machine's SHA-256.
 
     python bench/store.py [--json] [--bytes N] [--fetch-bytes N] [--rounds N] [--folder PATH]
+                          [--daemon URL]
 
 Every step runs in a process of its own, whose peak memory is reported with it. The machine's other
 load comes and goes, so each round measures hashlib right before and after every step, the step is
@@ -9,6 +10,12 @@ the same of CPU seconds. Bars: `add_of_sha256` and `get_of_sha256` at 0.6 or mor
 100 MB, and fetching from four gateways of which one is malicious within 1.5 times the time of four
 honest ones (`fetch_with_…_of_honest`). A fetch shares the processors with the gateways that serve
 it, which also hash every block: `fetch_of_sha256` is of that whole.
+
+Where an IPFS daemon's RPC answers at `--daemon` (http://127.0.0.1:5001), the fetched file is also
+added and got through it by ipfshttpclient, in chunks as ours: `daemon_…`.
+
+Every step has a folder of its own until the end (about 9 GB with the defaults): a file system that
+has just removed thousands of files is slower, as ext4 without a journal, which keeps their inodes.
 """
 
 from __future__ import annotations
@@ -16,6 +23,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hashlib
+import importlib.util
 import json
 import os
 import resource
@@ -24,16 +32,19 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
+from urllib.request import Request, urlopen
 
 from aiohttp import web
 
 from atoll.store import Cid, Fetcher, Gateway, LocalStore
+from atoll.store.kubo import kubo_multiaddr
 
 MIB = 1 << 20
 GATEWAYS = 4
@@ -62,7 +73,45 @@ def step_fetch(folder: Path, cid: str, *urls: str) -> str:
     return asyncio.run(fetch())
 
 
-STEPS: dict[str, Callable[..., str]] = {"add": step_add, "get": step_get, "fetch": step_fetch}
+def step_daemon_add(folder: Path, url: str) -> str:
+    """Adds the file through a daemon."""
+    with daemon_client(url) as client:
+        options = {"chunker": "size-1048576", "raw_leaves": True, "cid_version": 1, "pin": False}
+        return str(client.add(folder / "file", **options)["Hash"])
+
+
+def step_daemon_get(folder: Path, url: str, cid: str) -> str:
+    """Gets the file back through a daemon."""
+    with daemon_client(url) as client:
+        client.get(cid, target=folder / "from-daemon")
+    return str((folder / "from-daemon" / cid).stat().st_size)
+
+
+STEPS: dict[str, Callable[..., str]] = {
+    "add": step_add,
+    "get": step_get,
+    "fetch": step_fetch,
+    "daemon_add": step_daemon_add,
+    "daemon_get": step_daemon_get,
+}
+
+
+def daemon_client(url: str) -> Any:
+    """ipfshttpclient on a daemon's RPC; a context manager."""
+    warnings.filterwarnings("ignore", module="ipfshttpclient|urllib3")
+    client = importlib.import_module("ipfshttpclient").Client
+    return client(kubo_multiaddr(url), session=True, timeout=600)
+
+
+def daemon_version(url: str) -> str | None:
+    """What answers at the RPC's address; None where nothing does, or its client is missing."""
+    if importlib.util.find_spec("ipfshttpclient") is None:
+        return None
+    try:
+        with urlopen(Request(f"{url}/api/v0/version", method="POST"), timeout=5) as answer:
+            return str(json.load(answer)["Version"])
+    except OSError:
+        return None
 
 
 async def lie(_: web.Request) -> web.StreamResponse:
@@ -212,42 +261,55 @@ class Figures:
 
 def measure_local(figures: Figures, folder: Path, size: int) -> None:
     """One round of adding and reading back."""
-    shutil.rmtree(folder / "theirs", ignore_errors=True)
     cid = figures.measure("add", size, folder)["result"]
     figures.measure("get", size, folder, cid)
     (folder / "out").unlink()
 
 
+def measure_daemon(figures: Figures, folder: Path, size: int, url: str) -> None:
+    """One round of the same through a daemon."""
+    cid = figures.measure("daemon_add", size, folder, url)["result"]
+    figures.measure("daemon_get", size, folder, url, cid)
+    shutil.rmtree(folder / "from-daemon")
+
+
 def measure_fetches(figures: Figures, folder: Path, size: int, rounds: int) -> None:
     """Fetching from four honest gateways, and from three with one of each malicious kind."""
-    shutil.rmtree(folder / "theirs", ignore_errors=True)
-    write_file(folder / "file", size)
     cid = run_step("add", folder)["result"]
     with gateways(folder, ["honest"] * GATEWAYS + list(MALICIOUS)) as urls:
         honest, bad = urls[:GATEWAYS], dict(zip(MALICIOUS, urls[GATEWAYS:], strict=True))
 
         def timed(*chosen: str) -> float:
-            shutil.rmtree(folder / "ours", ignore_errors=True)
-            return float(run_step("fetch", folder, cid, *chosen)["seconds"])
+            return float(run_step("fetch", empty(), cid, *chosen)["seconds"])
+
+        def empty() -> Path:
+            return Path(tempfile.mkdtemp(dir=folder))
 
         for _ in range(rounds):
-            shutil.rmtree(folder / "ours", ignore_errors=True)
-            first = figures.measure("fetch", size, folder, cid, *honest)["seconds"]
+            first = figures.measure("fetch", size, empty(), cid, *honest)["seconds"]
             times = {name: timed(*honest[1:], url) for name, url in bad.items()}
             baseline = (first + timed(*honest)) / 2
             for name, seconds in times.items():
                 figures.add(f"fetch_with_one_{name}_of_honest", seconds / baseline)
 
 
-def measure(options: argparse.Namespace, folder: Path) -> dict[str, float]:
+def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Every figure."""
     figures = Figures()
     write_file(folder / "file", options.bytes)
-    for _ in range(options.rounds):
-        measure_local(figures, folder, options.bytes)
-    measure_fetches(figures, folder, options.fetch_bytes, options.rounds)
+    for turn in range(options.rounds):
+        (folder / f"local-{turn}").mkdir()
+        (folder / f"local-{turn}" / "file").hardlink_to(folder / "file")
+        measure_local(figures, folder / f"local-{turn}", options.bytes)
+    (folder / "fetched").mkdir()
+    write_file(folder / "fetched" / "file", options.fetch_bytes)
+    measure_fetches(figures, folder / "fetched", options.fetch_bytes, options.rounds)
     sizes = {"bytes": options.bytes, "fetch_bytes": options.fetch_bytes, "rounds": options.rounds}
-    return {**sizes, **figures.medians()}
+    daemon = daemon_version(options.daemon)
+    if daemon is not None:
+        for _ in range(options.rounds):
+            measure_daemon(figures, folder / "fetched", options.fetch_bytes, options.daemon)
+    return {**sizes, "daemon": daemon, **figures.medians()}
 
 
 def take_step(name: str, folder: Path, *arguments: str) -> None:
@@ -271,6 +333,7 @@ def main() -> None:
     parser.add_argument("--fetch-bytes", type=int, default=1 << 28)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--daemon", default="http://127.0.0.1:5001")
     parser.add_argument("--step", nargs="+")
     parser.add_argument("--serve")
     options = parser.parse_args()

@@ -28,8 +28,8 @@ from atoll.store.unixfs import (
     fill,
 )
 
-_THREADS: Final = 6
-_AHEAD: Final = 12
+_THREADS: Final = 12  # most of them wait for the disk, which is fastest when asked for much at once
+_AHEAD: Final = 16
 
 
 class BulkWriter:

@@ -69,7 +69,12 @@ class Buffers:
 
     def _make(self) -> mmap.mmap:
         # Private: a forked child writes into a copy of its own.
-        return mmap.mmap(-1, self._size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        buffer = mmap.mmap(-1, self._size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            # A device takes a few hundred pages in one request, however large they are.
+            with _refusal_ignored():
+                buffer.madvise(mmap.MADV_HUGEPAGE)
+        return buffer
 
 
 class OutFile:
@@ -83,6 +88,15 @@ class OutFile:
         flags = os.O_WRONLY | os.O_CLOEXEC
         self._plain = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
         self._direct = _open_direct(path, flags)
+
+    def reserve(self, size: int) -> None:
+        """Makes the file `size` bytes long, and room for them, before they are written.
+
+        Direct writes that lengthen a file, ext4 does one at a time; within it, side by side.
+        """
+        if self._direct is not None and size:
+            with _refusal_ignored():
+                os.posix_fallocate(self._plain, 0, size)
 
     def write(self, data: bytes | memoryview, offset: int) -> None:
         """Writes all of `data`: directly where it is whole pages from the start of a buffer."""
@@ -113,19 +127,30 @@ def read_into(path: Path, buffer: mmap.mmap) -> int:
     Raises:
         OSError: as it comes; FileNotFoundError where nothing is there.
     """
-    done = 0
-    direct = _open_direct(path, os.O_RDONLY | os.O_CLOEXEC)
-    if direct is not None:
-        try:
-            with _refusal_ignored():
-                done = os.preadv(direct, [buffer], 0)
-        finally:
-            os.close(direct)
-    with path.open("rb", buffering=0) as rest, memoryview(buffer) as view:
-        rest.seek(done)
-        while done < len(view) and (read := rest.readinto(view[done:])):
-            done += read
+    with memoryview(buffer) as view:
+        done, size = _read_direct(path, view)
+        if done == size > 0:
+            return done
+        with path.open("rb", buffering=0) as rest:
+            rest.seek(done)
+            while done < len(view) and (read := rest.readinto(view[done:])):
+                done += read
     return done
+
+
+def _read_direct(path: Path, view: memoryview) -> tuple[int, int]:
+    """Reads the whole pages of a file's start directly; returns their bytes and the file's."""
+    direct = _open_direct(path, os.O_RDONLY | os.O_CLOEXEC)
+    if direct is None:
+        return 0, 0
+    try:
+        size = min(os.fstat(direct).st_size, len(view))
+        with _refusal_ignored():
+            # No further: what lies behind a file's end the kernel would fill with zeros.
+            return os.preadv(direct, [view[: size - size % _PAGE]], 0), size
+    finally:
+        os.close(direct)
+    return 0, size
 
 
 def _open_direct(path: Path, flags: int) -> int | None:
@@ -138,9 +163,9 @@ def _open_direct(path: Path, flags: int) -> int | None:
 
 @contextmanager
 def _refusal_ignored() -> Iterator[None]:
-    """What the device or file system says of direct access that it does not offer."""
+    """What the device or file system says of a way that it does not offer."""
     try:
         yield
     except OSError as error:
-        if error.errno != errno.EINVAL:
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP):
             raise

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
 import aiohttp
@@ -37,8 +38,8 @@ class FetchConfig:
         connect_timeout_s: to open a connection.
         block_timeout_s: for a whole block, however slowly its bytes keep coming.
         hedge_min_s: a second gateway is asked for a block that takes four times as long as blocks
-            lately took, but not before this.
-        hedge_max_s: ... and no later than this.
+            lately took (of the first, nobody knows), but not before this.
+        hedge_max_s: ... and no later than this. A third waits twice as long, and so on.
         passes: how often all gateways are asked before a block counts as not found.
         pass_pause_s: pause before the second pass, doubled before each later one.
         max_block_bytes: the largest block accepted.
@@ -148,10 +149,12 @@ class Downloader:
                     running[task] = source
                 done = await self._wait(running, may_hedge=bool(waiting) and not waiting[0].lies)
                 for task in done:
-                    source = running.pop(task)
+                    earlier = _asked_before(task, running)
+                    del running[task]
                     block = task.result()
                     if block is not None:
-                        self._note_slower(running, source)
+                        for slower in earlier:
+                            self.sources.overtaken(slower)  # and asked later from now on
                         return block
             return None
         finally:
@@ -169,21 +172,14 @@ class Downloader:
                 return_when=asyncio.FIRST_COMPLETED,
             )
             patience = self.sources.patience_s(self._config.hedge_min_s, self._config.hedge_max_s)
-            if done or self.sources.clock() - started >= patience:
+            # Each further one waits longer, so that a slow network is not asked for all at once.
+            if done or self.sources.clock() - started >= patience * 2 ** (len(running) - 1):
                 return done
-
-    def _note_slower(
-        self, running: dict[asyncio.Task[bytes | None], Source], winner: Source
-    ) -> None:
-        """A gateway that was asked first and overtaken is asked later from now on."""
-        for source in running.values():
-            if source.asked_at < winner.asked_at:
-                self.sources.overtaken(source)
 
     async def _from_one(self, cid: Cid, source: Source, reasons: dict[str, str]) -> bytes | None:
         """Asks one gateway; a block that checks out is stored and returned, else None."""
         source.in_flight += 1
-        source.asked_at = started = self.sources.clock()
+        started = self.sources.clock()
         try:
             async with asyncio.timeout(self._config.block_timeout_s):
                 block = await self._download(cid, source)
@@ -259,6 +255,13 @@ class Downloader:
                 read_bufsize=_READ_BYTES,
             )
         return self._session
+
+
+def _asked_before(
+    task: asyncio.Task[bytes | None], running: dict[asyncio.Task[bytes | None], Source]
+) -> list[Source]:
+    """Of requests for one block, in order, whom those before `task` still wait for."""
+    return [source for _, source in takewhile(lambda item: item[0] is not task, running.items())]
 
 
 async def cancel(tasks: Iterable[asyncio.Task[bytes | None]]) -> None:

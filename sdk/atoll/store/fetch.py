@@ -224,11 +224,13 @@ class Fetcher:
             await self._settle()
 
     async def _fetch_block(self, cid: Cid, prefer: Sequence[str]) -> bytes:
-        try:
-            if await asyncio.to_thread(self._store.claim, cid) is not None:
+        if await asyncio.to_thread(self._store.claim, cid) is not None:
+            # Else gone or damaged since: fetched like any other.
+            with suppress(NotFound, CorruptBlock):
                 return await asyncio.to_thread(self._store.get_block, cid)
-        except (NotFound, CorruptBlock):
-            pass  # gone or damaged since: fetched like any other
+        return await self._from_others(cid, prefer)
+
+    async def _from_others(self, cid: Cid, prefer: Sequence[str]) -> bytes:
         if self._remote is None:
             return await self._downloader.block(cid, prefer)
         if self._gateways() or prefer:
@@ -251,10 +253,13 @@ class Fetcher:
 
     async def _bring(self, want: _Want, prefer: Sequence[str]) -> bytes | None:
         """One block's bytes; None for a leaf that is already here with the right size."""
-        if want.cid.codec == RAW and want.claimed_bytes is not None:
-            size = await asyncio.to_thread(self._store.claim, want.cid)
-            if size == want.claimed_bytes:
-                return None
+        if want.cid.codec != RAW or want.claimed_bytes is None:
+            return await self._fetch_block(want.cid, prefer)
+        size = await asyncio.to_thread(self._store.claim, want.cid)
+        if size == want.claimed_bytes:
+            return None
+        if size is None:
+            return await self._from_others(want.cid, prefer)
         return await self._fetch_block(want.cid, prefer)
 
 

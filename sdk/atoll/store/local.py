@@ -219,6 +219,7 @@ class LocalStore:
         partial = target.with_name(f".{target.name}.{self._folder.unique_name()}")
         try:
             with disk_errors(target), self._folder.creating(partial) as out:
+                out.reserve(min(self.file_bytes(cid), max_bytes))
                 parts = iter_parts(self.get_block, cid, max_bytes)
                 size = write_parts(parts, out, self._read_leaf)
             with disk_errors(target):

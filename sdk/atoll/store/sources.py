@@ -31,7 +31,6 @@ class Source:
         lies: responses that were not what was asked for; never forgotten.
         rest_until: when it is next asked before others, in the book's clock.
         in_flight: requests it is answering now.
-        asked_at: when it was last asked, in the book's clock.
         bytes_down: block bytes it delivered.
     """
 
@@ -40,7 +39,6 @@ class Source:
     lies: int = 0
     rest_until: float = 0.0
     in_flight: int = 0
-    asked_at: float = 0.0
     bytes_down: int = 0
 
 
@@ -70,9 +68,8 @@ class SourceBook:
 
     def patience_s(self, least_s: float, most_s: float) -> float:
         """How long to wait for a block before asking another gateway for it as well."""
-        if self.typical_s is None:
-            return most_s
-        return min(max(_PATIENCE * self.typical_s, least_s), most_s)
+        # Before the first block nobody knows; asking twice for one costs less than a stall.
+        return min(max(_PATIENCE * (self.typical_s or 0.0), least_s), most_s)
 
     def delivered(self, source: Source, size: int, seconds: float) -> None:
         """Notes a good block and the time it took."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import os
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -322,6 +323,50 @@ async def test_a_stalling_gateway_is_overtaken_and_then_avoided(
             await fetcher.get(theirs.add_bytes(bytes([i])), 1, prefer=[slow])
         assert fetcher.sources.ranked([slow])[0].failures >= 1
     assert 1 <= asked < 5
+
+
+async def test_a_gateway_asked_again_meanwhile_is_overtaken_all_the_same(
+    theirs: LocalStore, ours: LocalStore
+) -> None:
+    first, second = theirs.add_bytes(b"first"), theirs.add_bytes(b"second")
+    asked: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+    go_on = asyncio.Event()
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        asked[f"slow {request.path.rsplit('/', 1)[1]}"].set()
+        return await stalls(request)
+
+    async def good(request: web.Request) -> web.StreamResponse:
+        asked[f"good {request.path.rsplit('/', 1)[1]}"].set()
+        await go_on.wait()
+        return web.Response(body=theirs.get_block(first))
+
+    async with (
+        hostile(slow) as slow_url,
+        hostile(good) as good_url,
+        Fetcher(ours, lambda: [good_url], replace(QUICK, block_timeout_s=60)) as fetcher,
+    ):
+        one = asyncio.create_task(fetcher.fetch_block(first, prefer=[slow_url]))
+        await asked[f"good {first}"].wait()
+        two = asyncio.create_task(fetcher.fetch_block(second, prefer=[slow_url]))
+        await asked[f"slow {second}"].wait()
+        go_on.set()
+        assert await one == b"first"
+        assert fetcher.sources.ranked([slow_url])[0].failures == 1
+        two.cancel()
+        await asyncio.gather(two, return_exceptions=True)
+
+
+async def test_the_first_block_of_all_does_not_wait_for_one_gateway_either(
+    theirs: LocalStore, ours: LocalStore
+) -> None:
+    config = replace(QUICK, block_timeout_s=60, hedge_max_s=3600)
+    async with (
+        hostile(stalls) as slow,
+        serving(theirs) as good,
+        Fetcher(ours, lambda: [good.url], config) as fetcher,
+    ):
+        assert await fetcher.get(theirs.add_bytes(b"here"), 4, prefer=[slow]) == b"here"
 
 
 @pytest.mark.parametrize(
