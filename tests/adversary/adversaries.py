@@ -17,9 +17,13 @@ from tests.adversary.updates import (
     Rows,
     concentration,
     furthest_within,
+    on_grid,
     split_collusion,
 )
 from torch import Tensor
+
+from atoll.aggregate.checks import full_replays
+from atoll.protocol.presets import kappa_for
 
 SCALES = (0.08, 0.2, 0.5, 1.2, 3.0)
 """From just inside the alignment limit to far outside every limit."""
@@ -75,13 +79,34 @@ def _candidates(known: Knowledge) -> Iterator[Rows]:
 
 
 def slow_drift() -> Adversary:
-    """Stays within the honest spread and pulls every coordinate the same way, round after round."""
+    """Honest training less what was learnt so far, by as much as no check names, round by round.
+
+    A shift of this kind is small in any one round and always points the same way.
+    """
+    learnt = np.zeros(1)
 
     def submit(known: Knowledge) -> Rows:
-        way = np.random.default_rng(1).choice([-1.0, 1.0], known.honest.shape[1])
-        return np.tile(known.honest.mean(axis=0) + way * known.honest.std(axis=0), (known.f, 1))
+        nonlocal learnt
+        mean = known.honest.mean(axis=0)
+        learnt = learnt + mean / max(float(np.linalg.norm(mean)), 1.0)
+        step = learnt * float(np.linalg.norm(mean) / np.linalg.norm(learnt))
+        low, high = 0.0, 2.0
+        for _ in range(8):
+            middle = (low + high) / 2
+            passes = not _named(known.trained - middle * step, known.honest)
+            low, high = (middle, high) if passes else (low, middle)
+        return known.trained - low * step
 
-    return Adversary(submit)
+    return Adversary(submit, targets=_unchanged)
+
+
+def _named(bad: Rows, honest: Rows) -> bool:
+    """Whether a check names one of these, which hold the lowest seats."""
+    rows = on_grid(np.concatenate([bad, honest])).astype(np.float64)
+    gram_nn = (rows @ rows.T).astype(np.int64)
+    seats = range(len(rows))
+    found = full_replays(seats, gram_nn, kappa=kappa_for(len(rows)), f=len(bad))
+    return any(seat < len(bad) for seat in found)
 
 
 def late_sybil() -> Adversary:
