@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.adversary.adversaries import ADVERSARIES, adaptive, label_flip, late_sybil
+from tests.adversary.adversaries import ADVERSARIES, adaptive, label_flip, late_sybil, slow_drift
 from tests.adversary.corpus import Mix
 from tests.adversary.merges import MERGES, by_rule, default
 from tests.adversary.run import Adversary, Arrived, Memo, Merge, Run, Setting
 
+from atoll.aggregate.merge import seats_to_replay
 from atoll.train.probe import configure_native
 
 configure_native()
@@ -96,6 +97,20 @@ def test_wrong_targets_change_what_a_seat_trains(memo: Memo):
         trained[build.__name__] = submitted[0][0]
     flipped, honest = trained["label_flip"], trained["adaptive"]
     assert flipped @ honest < 0.5 * (honest @ honest)
+
+
+def test_slow_drift_is_honest_training_less_a_shift_that_no_check_names(memo: Memo):
+    drift, against = slow_drift(), []
+
+    def watched(known):
+        rows, mean = drift.submit(known), known.honest.mean(axis=0)
+        against.append(((known.trained - rows) @ mean).min() / (mean @ mean))
+        return rows
+
+    run = Run(SETTING, default, Adversary(watched, targets=drift.targets), memo)
+    for record in run.play():
+        assert 0 not in seats_to_replay(record.opening, record.updates, run.manifest)
+    assert max(against) > 0.05
 
 
 @pytest.mark.parametrize("mix", list(Mix))
