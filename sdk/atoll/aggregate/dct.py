@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from atoll.aggregate.contributors import DENOMINATOR
 from atoll.aggregate.grid import Float32Vector, Int8Vector, as_tensors, scale
 from atoll.aggregate.header import CodecId, body_of, header, header_length
 from atoll.aggregate.layout import Layout
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 BLOCK = 64
 LIMIT = 2047
 FINENESS = 256
-"""Parts of a grid step that coordinates are rounded to; what is sent is ±1 or ±3 whole steps."""
+"""Parts of a grid step that coordinates are rounded to; what is sent are whole steps."""
 MATRIX_UNIT = 1 << 14
 
 Int64Vector = npt.NDArray[np.int64]
@@ -68,6 +69,15 @@ def inverse(coefficients: npt.NDArray[Any], length: int) -> Int64Vector:
     blocks = coefficients.astype(np.float64).reshape(-1, BLOCK)
     products = (blocks @ matrix()).astype(np.int64).reshape(-1)[:length]
     return (2 * products + MATRIX_UNIT) // (2 * MATRIX_UNIT)
+
+
+def merged_coordinates(numerators: npt.NDArray[Any], length: int) -> Int64Vector:
+    """Merged coefficients as coordinates, both over `contributors.DENOMINATOR`; clamped to ±127.
+
+    Honest updates are far from that: it bounds what coefficients of one block can add up to.
+    """
+    limit = 127 * DENOMINATOR
+    return inverse(numerators, length).clip(-limit, limit)
 
 
 class DctCodec:

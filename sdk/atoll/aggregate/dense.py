@@ -1,29 +1,17 @@
-"""Dense codecs below eight bits, on the same shared grid as the int8 one.
+"""int4 on the shared grid, as the int8 codec: −7 … 7 steps, half to even; 0.5 bytes a parameter.
 
-- int4: −7 … 7 steps, rounded half to even, stateless; 0.5 bytes a parameter.
-- 2 bits: ±1 or ±3 steps, to be used with error feedback (`feedback`); 0.25 bytes.
-- sign: ±1 step, to be used with error feedback; 0.125 bytes.
-
-All decode to an int8 vector in grid steps, so every rule of this package takes them. The body is
-the codes in coordinate order, packed (`packing`); it follows the common header.
+It is stateless and decodes to an int8 vector in grid steps. The body is the codes value + 7, 4 bits
+each in coordinate order, packed (`packing`); it follows the common header.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from atoll.aggregate.grid import (
-    Int8Vector,
-    Rounding,
-    as_tensors,
-    quantise,
-    to_nearest,
-    to_odd,
-)
+from atoll.aggregate.grid import Int8Vector, as_tensors, quantise, to_nearest
 from atoll.aggregate.header import CodecId, body_of, header, header_length
 from atoll.aggregate.layout import Layout
 from atoll.aggregate.packing import pack, packed_length, unpack
@@ -32,24 +20,17 @@ from atoll.errors import MalformedUpdate
 if TYPE_CHECKING:
     from torch import Tensor
 
+LIMIT = 7
+_WIDTH = 4
+_ROUND = to_nearest(LIMIT)
 
-@dataclass(frozen=True)
-class DenseCodec:
-    """One dense codec; `GRID4`, `TWO_BIT` and `SIGN` are the three there are.
 
-    A value v is written as the code (v − lowest) / spacing, of `width` bits.
-    """
-
-    codec: CodecId
-    width: int
-    lowest: int
-    highest: int
-    spacing: int
-    rounding: Rounding
+class Grid4Codec:
+    """int4; `GRID4` is the one there is."""
 
     def encoded_length(self, layout: Layout) -> int:
         """Bytes of any update of this layout."""
-        return header_length(layout) + packed_length(layout.total, self.width)
+        return header_length(layout) + packed_length(layout.total, _WIDTH)
 
     def encode(self, delta: Mapping[str, Tensor], exponents: Mapping[str, int]) -> bytes:
         """The canonical bytes of an update.
@@ -59,14 +40,11 @@ class DenseCodec:
             ConfigError: exponents out of range or not of these tensors.
         """
         layout = Layout.of_tensors(delta)
-        head = header(self.codec, layout, exponents)
+        head = header(CodecId.GRID4, layout, exponents)
         values = np.empty(layout.total, dtype=np.int8)
-        quantise(delta, exponents, self.rounding, values)
-        values -= self.lowest
-        codes = values.view(np.uint8)
-        if self.spacing == 2:
-            codes >>= 1
-        return head + pack(codes, self.width)
+        quantise(delta, exponents, _ROUND, values)
+        values += LIMIT
+        return head + pack(values.view(np.uint8), _WIDTH)
 
     def decode_flat(self, data: bytes, layout: Layout, exponents: Mapping[str, int]) -> Int8Vector:
         """The values in grid steps, flat in layout order.
@@ -74,15 +52,13 @@ class DenseCodec:
         Raises:
             MalformedUpdate: not the canonical encoding of this layout and these exponents.
         """
-        head = header(self.codec, layout, exponents)
-        body = body_of(data, head, packed_length(layout.total, self.width))
-        codes = unpack(body, layout.total, self.width)
-        highest_code = (self.highest - self.lowest) // self.spacing
-        if highest_code + 1 < 1 << self.width and codes.size and codes.max() > highest_code:
-            raise MalformedUpdate(f"a code above {highest_code} is not on the grid")
+        head = header(CodecId.GRID4, layout, exponents)
+        body = body_of(data, head, packed_length(layout.total, _WIDTH))
+        codes = unpack(body, layout.total, _WIDTH)
+        if codes.size and codes.max() > 2 * LIMIT:
+            raise MalformedUpdate(f"a code above {2 * LIMIT} is not on the grid")
         values = codes.view(np.int8)
-        values *= self.spacing
-        values += self.lowest
+        values -= LIMIT
         return values
 
     def decode(
@@ -96,6 +72,4 @@ class DenseCodec:
         return as_tensors(self.decode_flat(data, layout, exponents), layout, exponents)
 
 
-GRID4 = DenseCodec(CodecId.GRID4, 4, -7, 7, 1, to_nearest(7))
-TWO_BIT = DenseCodec(CodecId.TWO_BIT, 2, -3, 3, 2, to_odd(2))
-SIGN = DenseCodec(CodecId.SIGN, 1, -1, 1, 2, to_odd(1))
+GRID4 = Grid4Codec()

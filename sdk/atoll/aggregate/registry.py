@@ -7,17 +7,18 @@ kind added here is there for provider and verifier alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy.typing as npt
 
 from atoll.aggregate import codec, fp32
-from atoll.aggregate.dct import DCT_SPARSE, inverse
-from atoll.aggregate.dense import GRID4, SIGN, TWO_BIT
+from atoll.aggregate.dct import DCT_SPARSE, merged_coordinates
+from atoll.aggregate.dense import GRID4
 from atoll.aggregate.exponents import Target
 from atoll.aggregate.layout import Layout
+from atoll.aggregate.shifted import SIGN, TWO_BIT
 from atoll.aggregate.sparse import SPARSE
 from atoll.protocol.manifest import CodecSpec
 
@@ -55,8 +56,10 @@ class Codec:
 
 GRID8_TARGET = Target(64, Fraction(1, 256), 24, Fraction(1, 256))
 GRID4_TARGET = Target(6, Fraction(1, 16), 2, Fraction(1, 16))
-TWO_BIT_TARGET = Target(2, Fraction(1, 2), 2, Fraction(1, 6))
-SPARSE_TARGET = Target(2, Fraction(3, 4), 2, Fraction(1, 256), of_sent=True)
+# Shifted values say 3 · 2^3 and more often enough where shifts are 3 to 4: room on both sides.
+TWO_BIT_TARGET = Target(48, Fraction(1, 16), 12, Fraction(1, 16))
+SIGN_TARGET = Target(16, Fraction(1, 16), 4, Fraction(1, 16))
+SPARSE_TARGET = replace(TWO_BIT_TARGET, of_sent=True)
 
 CODECS: dict[str, Codec] = {
     "grid8": Codec(
@@ -68,8 +71,7 @@ CODECS: dict[str, Codec] = {
     "two_bit": Codec(
         TWO_BIT.encoded_length, TWO_BIT.encode, TWO_BIT.decode, TWO_BIT.decode_flat, TWO_BIT_TARGET
     ),
-    # A sign says nothing of size, so its grid is the manifest's from the first round to the last.
-    "sign": Codec(SIGN.encoded_length, SIGN.encode, SIGN.decode, SIGN.decode_flat),
+    "sign": Codec(SIGN.encoded_length, SIGN.encode, SIGN.decode, SIGN.decode_flat, SIGN_TARGET),
     "sparse": Codec(
         SPARSE.encoded_length, SPARSE.encode, SPARSE.decode, SPARSE.decode_flat, SPARSE_TARGET
     ),
@@ -79,7 +81,7 @@ CODECS: dict[str, Codec] = {
         DCT_SPARSE.decode,
         DCT_SPARSE.decode_coefficients,
         SPARSE_TARGET,
-        inverse,
+        merged_coordinates,
     ),
     "fp32": Codec(fp32.encoded_length, fp32.encode, fp32.decode, fp32.decode_units),
 }

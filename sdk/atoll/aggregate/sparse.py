@@ -1,12 +1,15 @@
-"""SparseLoCo's update: the largest coordinates of every chunk, two bits each, packed indices.
+"""SparseLoCo's update: the largest coordinates of every chunk, two bits each, and where they are.
 
-The flat vector, in grid steps, is cut into chunks of 4096; of each the 128 largest magnitudes are
-kept (of a shorter last chunk 1/32, rounded up), ties to the lower index. A kept value is ±1 or ±3
-steps. 14 bits for one coordinate in 32: 0.055 bytes a parameter. Used with error feedback
-(Sarfi et al. 2025, arXiv:2508.15706).
+The flat vector, in grid steps, is cut into chunks of 4096; of each the 224 largest magnitudes are
+kept (of a shorter last chunk 7/128, rounded up), ties to the lower index. A kept value is ±1 or ±3
+times 2^shift steps; the shift is its chunk's, chosen as `shifted` chooses a block's. Used with
+error feedback (Sarfi et al. 2025, arXiv:2508.15706). 0.0558 bytes a parameter: indices in Elias and
+Fano's code (Elias 1974) cost 6.2 bits each, so that 1.75 times as many coordinates travel as with
+the 12 bits of an index within a chunk.
 
-Body: every kept index within its chunk, 12 bits each, ascending within a chunk, chunks in order;
-then the 2-bit codes of the values in the same order; each part filled up with zero bits.
+Body, each part filled up with zero bits: every chunk's shift, 4 bits each; the lower 4 bits of
+every kept index; in unary how many were kept of each 16 coordinates (a one for each, then a zero);
+the 2-bit codes of the values. All in ascending order of indices.
 """
 
 from __future__ import annotations
@@ -17,59 +20,62 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from atoll.aggregate.grid import Float32Vector, Int8Vector, as_tensors, scale, to_odd
+from atoll.aggregate.grid import Float32Vector, Int8Vector, as_tensors, scale
 from atoll.aggregate.header import CodecId, body_of, header, header_length
 from atoll.aggregate.layout import Layout
-from atoll.aggregate.packing import pack, packed_length, unpack
+from atoll.aggregate.packing import Codes, pack, packed_length, unpack
+from atoll.aggregate.shifted import SHIFT_BITS, TWO_BIT_LEVELS, unpack_shifts
 from atoll.errors import MalformedUpdate
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 CHUNK = 4096
-KEPT = 128
-_INDEX_BITS = 12
-_ROUND = to_odd(2)
+KEPT = 224
+GROUP_BITS = 4
+"""Coordinates are counted by groups of 16: near the mean distance of kept ones, 18."""
 
 Indices = npt.NDArray[np.int64]
 
 
 def kept_of(length: int) -> int:
-    """Coordinates kept of a vector: 128 of each 4096, and 1/32 of the rest, rounded up."""
+    """Coordinates kept of a vector: 224 of each 4096, and 7/128 of the rest, rounded up."""
     whole, rest = divmod(length, CHUNK)
     return whole * KEPT + -(-rest * KEPT // CHUNK)
 
 
 def body_length(length: int) -> int:
     """Bytes of the body for a vector of that length."""
-    kept = kept_of(length)
-    return -(-kept * _INDEX_BITS // 8) + packed_length(kept, 2)
+    return sum(_part_lengths(length))
 
 
 def encode_body(scaled: Float32Vector) -> bytes:
     """The body for a vector in grid steps."""
     chosen = _largest(np.abs(scaled))
-    values = _ROUND(scaled[chosen]).astype(np.int8)
-    codes = ((values + 3) // 2).astype(np.uint8)
-    return _pack_indices(chosen % CHUNK) + pack(codes, 2)
+    values = scaled[chosen]
+    shifts = TWO_BIT_LEVELS.shifts(values, KEPT)
+    codes = TWO_BIT_LEVELS.codes(values, shifts, KEPT)
+    lower = (chosen & ((1 << GROUP_BITS) - 1)).astype(np.uint8)
+    counts = np.zeros(len(chosen) + _groups(len(scaled)), dtype=np.uint8)
+    counts[(chosen >> GROUP_BITS) + np.arange(len(chosen))] = 1
+    parts = (pack(shifts, SHIFT_BITS), pack(lower, GROUP_BITS), pack(counts, 1), pack(codes, 2))
+    return b"".join(parts)
 
 
 def decode_body(body: memoryview, length: int) -> Int8Vector:
-    """The vector of ±1, ±3 and, where nothing was sent, 0.
+    """The vector of the values that were kept, and 0 where nothing was sent.
 
     Raises:
-        MalformedUpdate: indices that do not ascend or lie outside, or filling bits that are set.
+        MalformedUpdate: indices that do not ascend or lie outside, a chunk with too many or too
+            few, a shift above 5, or filling bits that are set.
     """
-    kept = kept_of(length)
-    split = len(body) - packed_length(kept, 2)
-    within = _unpack_indices(body[:split], kept)
-    starts = np.arange(kept, dtype=np.int64) // KEPT * CHUNK
-    indices = starts + within
-    same_chunk = starts[1:] == starts[:-1]
-    if (np.diff(within)[same_chunk] <= 0).any() or (kept and indices[-1] >= length):
-        raise MalformedUpdate("the kept indices do not ascend within their chunks")
+    kept, ends = kept_of(length), np.cumsum(_part_lengths(length)).tolist()
+    shifts = unpack_shifts(body[: ends[0]], _chunks(length))
+    lower = unpack(body[ends[0] : ends[1]], kept, GROUP_BITS)
+    counts = unpack(body[ends[1] : ends[2]], kept + _groups(length), 1)
+    codes = unpack(body[ends[2] :], kept, 2)
     values = np.zeros(length, dtype=np.int8)
-    values[indices] = unpack(body[split:], kept, 2).view(np.int8) * 2 - 3
+    values[_indices(lower, counts, length)] = TWO_BIT_LEVELS.values(codes, shifts, KEPT)
     return values
 
 
@@ -132,21 +138,33 @@ def _largest_of_rows(rows: Float32Vector, kept: int) -> Indices:
     return np.flatnonzero(above | (equal & (np.cumsum(equal, axis=1) <= room)))
 
 
-def _pack_indices(within: Indices) -> bytes:
-    padded = np.append(within, 0) if len(within) % 2 else within
-    pairs = padded.reshape(-1, 2)
-    words = (pairs[:, 0] | pairs[:, 1] << _INDEX_BITS).astype("<u4")
-    packed = words.view(np.uint8).reshape(-1, 4)[:, :3].tobytes()
-    return packed[: -(-len(within) * _INDEX_BITS // 8)]
+def _indices(lower: Codes, counts: Codes, length: int) -> Indices:
+    """The kept indices, checked to be as many in each chunk as there must be."""
+    ones, kept = np.flatnonzero(counts), kept_of(length)
+    if len(ones) != kept:
+        raise MalformedUpdate(f"{len(ones)} coordinates are sent where {kept} are kept")
+    indices = (ones - np.arange(kept)) << GROUP_BITS | lower
+    if (np.diff(indices) <= 0).any() or (kept and indices[-1] >= length):
+        raise MalformedUpdate("the kept indices do not ascend within the vector")
+    if (indices // CHUNK != np.arange(kept) // KEPT).any():
+        raise MalformedUpdate("a chunk keeps another number of coordinates than it must")
+    return indices
 
 
-def _unpack_indices(data: memoryview, kept: int) -> Indices:
-    raw = np.zeros((-(-kept // 2), 4), dtype=np.uint8)
-    flat = np.zeros(raw.shape[0] * 3, dtype=np.uint8)
-    flat[: len(data)] = np.frombuffer(data, dtype=np.uint8)
-    raw[:, :3] = flat.reshape(-1, 3)
-    words = raw.view("<u4").reshape(-1).astype(np.int64)
-    both = np.stack([words & 0xFFF, words >> _INDEX_BITS], axis=1).reshape(-1)
-    if both[kept:].any():
-        raise MalformedUpdate("bits after the last index are set")
-    return both[:kept]
+def _part_lengths(length: int) -> tuple[int, int, int, int]:
+    """Bytes of the shifts, lower bits, counts and codes."""
+    kept = kept_of(length)
+    return (
+        packed_length(_chunks(length), SHIFT_BITS),
+        packed_length(kept, GROUP_BITS),
+        packed_length(kept + _groups(length), 1),
+        packed_length(kept, 2),
+    )
+
+
+def _chunks(length: int) -> int:
+    return -(-length // CHUNK)
+
+
+def _groups(length: int) -> int:
+    return -(-length // (1 << GROUP_BITS))

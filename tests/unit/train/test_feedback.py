@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from fractions import Fraction
 
@@ -36,10 +37,11 @@ def stateful(job: Job) -> Job:
 def test_golden_feedback() -> None:
     """Two bits on a grid of 1/4, decay 1/2, one parameter pair that moves by (−1, 1/8) a round.
 
-    A value below 2 steps is sent as ±1 step, others as ±3 steps.
+    A value below 2 steps is sent as ±1 step, others as ±3 steps; steps double while any of the two
+    is beyond 4 of them.
     Round 0: wanted (1, −1/8), sent (3/4, −1/4), left (1/4, 1/8).
-    Round 1: wanted (1 + 1/8, −1/8 + 1/16), sent (3/4, −1/4), left (3/8, 3/16).
-    Round 2: wanted (1 + 3/16, −1/8 + 3/32), sent (3/4, −1/4), left (7/16, 7/32).
+    Round 1: wanted (1 + 1/8, −1/8 + 1/16), steps of 1/2, sent (3/2, −1/2), left (−3/8, 7/16).
+    Round 2: wanted (1 − 3/16, −1/8 + 7/32), sent (3/4, 1/4), left (1/16, −5/32).
     """
     model = GlobalState(0, {"w": torch.zeros(2)}, {}, {"w": -2})
     left = torch.zeros(2)
@@ -51,8 +53,8 @@ def test_golden_feedback() -> None:
         found.append([Fraction(value) for value in left.tolist()])
     assert found == [
         [Fraction(1, 4), Fraction(1, 8)],
-        [Fraction(3, 8), Fraction(3, 16)],
-        [Fraction(7, 16), Fraction(7, 32)],
+        [Fraction(-3, 8), Fraction(7, 16)],
+        [Fraction(1, 16), Fraction(-5, 32)],
     ]
 
 
@@ -137,9 +139,11 @@ def test_golden_sparseloco(job: Job) -> None:
 def test_golden_demo(job: Job) -> None:
     """Of 64 equal numbers the transform has one coefficient; the outer step is the sign.
 
-    Every value is 1/4, a step: the first coefficient is 8 steps and is sent as 3. Of 64 two are
-    kept, and two bits have no zero, so the second is sent as 1. Back in coordinates that is 3/8 of
-    a step and up to √(2/64) = 0.177 more or less: positive, so every number moves by −1/16.
+    Every value is 1/4, a step: the first coefficient is 8 steps. Of 64 coefficients four are kept,
+    the other three 0; none may exceed four of their steps, so steps are doubled, and 8 is sent as
+    3 · 2. Two bits have no zero: the others are sent as 1 · 2. Back in coordinates that is 6/8 of a
+    step and 2·√(2/64) (cos t + cos 2t + cos 3t), which is −0.47 at least: positive, so every number
+    moves by −1/16.
     """
     changes = {"kind": "dct", "feedback": "1", "min_exponent": -2, "max_exponent": -2}
     spec = SPEC.model_copy(update=changes)
@@ -150,7 +154,9 @@ def test_golden_demo(job: Job) -> None:
     model = GlobalState(0, {"w": torch.zeros(64)}, {}, {"w": -2})
     last = SeatState({"w": torch.full((64,), -0.25)}, {}, {}, {"w": torch.zeros(64)}, 1, 1)
     update, carried = close_round(model, last, spec)
-    left = 0.25 - 0.25 * 3 / 8
-    torch.testing.assert_close(carried.feedback["w"], torch.full((64,), left), atol=0.0443, rtol=0)
+    angles = torch.arange(1, 128, 2) * math.pi / 128
+    cosines = sum(torch.cos(angles * k) for k in (1, 2, 3))
+    left = 0.25 - 0.25 * (6 / 8 + 2 * math.sqrt(2 / 64) * cosines)
+    torch.testing.assert_close(carried.feedback["w"], left, atol=1e-3, rtol=0)
     after = merge(model, {0: update, 1: update}, caught=0, manifest=manifest).global_state
     assert after.params["w"].unique().tolist() == [-0.0625]
