@@ -127,8 +127,8 @@ ROWS: dict[str, Row] = {
     "fp32": Row(**CODEC_RUN, codec=dense("fp32", -40)),
     "int8": Row(**CODEC_RUN, codec=dense("grid8", -11)),
     "int4": Row(**CODEC_RUN, codec=dense("grid4", -8)),
-    "two_bit": Row(**CODEC_RUN, codec=dense("two_bit", -6, "0.9")),
-    "sign": Row(**CODEC_RUN, codec=dense("sign", -8, "1")),
+    "two_bit": Row(**CODEC_RUN, codec=dense("two_bit", -10, "0.9")),
+    "sign": Row(**CODEC_RUN, codec=dense("sign", -11, "0.9")),
 }
 
 
