@@ -20,6 +20,7 @@ from atoll.train.data import byte_tokenizer
 from atoll.train.errors import MalformedDataset
 from atoll.train.evaluate import evaluate, window_starts
 from atoll.train.generate import Sampling, generate
+from atoll.train.replay import ReplayTask
 from atoll.train.round import TrainedRound, read_seat_state
 
 
@@ -105,5 +106,10 @@ def test_data_and_sizes_need_no_torch() -> None:
 
 
 def test_tasks_and_results_cross_into_a_worker_process(job: Job, trained: TrainedRound) -> None:
-    for value in (job.task, trained, job.replay_task(trained, 1), job.replay(trained, 1)):
+    for value in (job.task, trained, job.replay(trained, 1)):
         assert pickle.loads(pickle.dumps(value)) == value
+    sent = job.replay_task(trained, 1)
+    arrived: ReplayTask = pickle.loads(pickle.dumps(sent))
+    assert sent.model is not None and arrived.model is not None
+    assert arrived.model.digest() == sent.model.digest()
+    assert replace(arrived, model=None) == replace(sent, model=None)
