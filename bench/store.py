@@ -11,10 +11,16 @@ the same of CPU seconds. Bars: `add_of_sha256` and `get_of_sha256` at 0.6 or mor
 honest ones (`fetch_with_…_of_honest`). A fetch shares the processors with the gateways that serve
 it, which also hash every block: `fetch_of_sha256` is of that whole.
 
+Adding writes the file to the disk once, getting it reads it from there and writes it again, and
+neither ends before the disk has it. `dd` then does as much and hashes nothing (`dd_write_…`,
+`dd_copy_…`): where that is below 0.6 of SHA-256 itself, the disk is what is measured, and
+`add_of_dd` and `get_of_dd` say what there is to say. It comes after all of ours, since a disk in
+the cloud slows down with what it was given before.
+
 Where an IPFS daemon's RPC answers at `--daemon` (http://127.0.0.1:5001), the fetched file is also
 added and got through it by ipfshttpclient, in chunks as ours: `daemon_…`.
 
-Every step has a folder of its own until the end (about 9 GB with the defaults): a file system that
+Every step has a folder of its own until the end (about 15 GB with the defaults): a file system that
 has just removed thousands of files is slower, as ext4 without a journal, which keeps their inodes.
 """
 
@@ -259,11 +265,29 @@ class Figures:
         return {name: round(median(values), 3) for name, values in self._samples.items()}
 
 
-def measure_local(figures: Figures, folder: Path, size: int) -> None:
-    """One round of adding and reading back."""
-    cid = figures.measure("add", size, folder)["result"]
-    figures.measure("get", size, folder, cid)
+def dd(source: Path, target: Path, *flags: str) -> float:
+    """Seconds that dd takes to copy a file to the disk, past the page cache."""
+    command = ["dd", f"if={source}", f"of={target}", "bs=4M", "oflag=direct", "conv=fsync", *flags]
+    started = time.perf_counter()
+    subprocess.run(command, check=True, capture_output=True)
+    return time.perf_counter() - started
+
+
+def measure_local(figures: Figures, folder: Path, size: int) -> tuple[float, float]:
+    """One round of adding and reading back; their seconds."""
+    added = figures.measure("add", size, folder)
+    got = figures.measure("get", size, folder, added["result"])
     (folder / "out").unlink()
+    return added["seconds"], got["seconds"]
+
+
+def measure_dd(figures: Figures, folder: Path, size: int, ours: tuple[float, float]) -> None:
+    """dd's round beside one of ours: the file to the disk, and from the disk to the disk."""
+    written = dd(folder / "file", folder / "written")
+    copied = dd(folder / "written", folder / "copied", "iflag=direct")
+    for name, seconds, own in (("write", written, ours[0]), ("copy", copied, ours[1])):
+        figures.add(f"dd_{name}_mb_per_s", size / seconds / 1e6)
+        figures.add(f"{'add' if name == 'write' else 'get'}_of_dd", seconds / own)
 
 
 def measure_daemon(figures: Figures, folder: Path, size: int, url: str) -> None:
@@ -297,10 +321,13 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Every figure."""
     figures = Figures()
     write_file(folder / "file", options.bytes)
+    ours: list[tuple[float, float]] = []
     for turn in range(options.rounds):
         (folder / f"local-{turn}").mkdir()
         (folder / f"local-{turn}" / "file").hardlink_to(folder / "file")
-        measure_local(figures, folder / f"local-{turn}", options.bytes)
+        ours.append(measure_local(figures, folder / f"local-{turn}", options.bytes))
+    for turn, seconds in enumerate(ours):
+        measure_dd(figures, folder / f"local-{turn}", options.bytes, seconds)
     (folder / "fetched").mkdir()
     write_file(folder / "fetched" / "file", options.fetch_bytes)
     measure_fetches(figures, folder / "fetched", options.fetch_bytes, options.rounds)

@@ -28,8 +28,8 @@ from atoll.store.unixfs import (
     fill,
 )
 
-_THREADS: Final = 12  # most of them wait for the disk, which is fastest when asked for much at once
-_AHEAD: Final = 16
+_THREADS: Final = 5  # most of them wait for the disk, which more of them made no faster
+_AHEAD: Final = 8
 
 
 class BulkWriter:
