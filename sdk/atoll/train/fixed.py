@@ -30,8 +30,10 @@ def to_units(numerator: Tensor, denominator: int, exponent: int) -> Tensor:
     """numerator / denominator · 2**exponent in units of 2**-40, halves up.
 
     Raises:
-        ManifestError: the exponent is outside `EXPONENTS`.
+        ManifestError: the denominator or the exponent is out of range.
     """
+    if not 1 <= denominator <= MAX_DENOMINATOR:
+        raise ManifestError(f"a merge denominator of {denominator} is not in 1…{MAX_DENOMINATOR}")
     if exponent not in EXPONENTS:
         raise ManifestError(f"grid exponent {exponent} is not in {EXPONENTS}")
     shift = exponent + UNIT_BITS

@@ -47,6 +47,11 @@ def learning_rate(global_step: int, inner: InnerSpec, total_steps: int) -> float
     return peak * cosine_fraction(min(done, span), span)
 
 
+def clip_scale(norm: float, limit: float) -> float:
+    """The factor that brings a gradient of this norm within the limit; 1 when it is already."""
+    return min(1.0, limit / norm) if norm > 0.0 else 1.0
+
+
 def decay_of(p: Tensor, inner: InnerSpec) -> float:
     """Decoupled weight decay: only matrices decay."""
     return float(inner.weight_decay) if p.dim() > 1 else 0.0

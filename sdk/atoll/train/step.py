@@ -17,14 +17,12 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from atoll.errors import ManifestError
 from atoll.numerics.philox import Mask
 from atoll.protocol.manifest import CodecSpec, OuterSpec
 from atoll.protocol.trace import StateRoots
 from atoll.protocol.types import ZERO_DIGEST
 from atoll.train.errors import MalformedState
 from atoll.train.fixed import (
-    MAX_DENOMINATOR,
     ROOT_BITS,
     ROOT_LIMIT,
     UNIT_BITS,
@@ -39,7 +37,7 @@ from atoll.train.fixed import (
 )
 from atoll.train.layout import OUTER_SLOTS, optimiser_of
 from atoll.train.model import forward
-from atoll.train.recipe import Recipe, adam_factors, decay_of, dropper, learning_rate
+from atoll.train.recipe import Recipe, adam_factors, clip_scale, decay_of, dropper, learning_rate
 from atoll.train.state import GlobalState, SeatState, Tensors, rng_digest
 from atoll.train.tensors import check_layout
 
@@ -75,7 +73,7 @@ def inner_step(
     norm = recipe.ops.global_norm(gradients.values())
     if not (math.isfinite(loss) and math.isfinite(norm)):
         return StepOutcome(state, loss, diverged=True)
-    scale = _clip_scale(norm, float(recipe.inner.clip))
+    scale = clip_scale(norm, float(recipe.inner.clip))
     rate = learning_rate(global_step, recipe.inner, recipe.total_steps)
     after = _optimised(state, gradients, scale, rate, recipe)
     if not all(_is_bounded(p) for p in after.params.values()):
@@ -129,11 +127,6 @@ def _is_bounded(parameter: Tensor) -> bool:
     return bool(low > -PARAMETER_LIMIT) and bool(high < PARAMETER_LIMIT)
 
 
-def _clip_scale(norm: float, limit: float) -> float:
-    """The factor that brings a gradient of this norm within the limit; 1 when it is already."""
-    return min(1.0, limit / norm) if norm > 0.0 else 1.0
-
-
 def _optimised(
     state: SeatState, gradients: Tensors, scale: float, rate: float, recipe: Recipe
 ) -> SeatState:
@@ -144,14 +137,13 @@ def _optimised(
         g, kind = gradients[name], optimiser_of(name, p.shape, inner)
         if kind == "adamw":
             factors = adam_factors(inner, count, scale, rate, decay_of(p, inner))
-            params[name], ms[name], vs[name] = ops.adamw(
-                p, state.m[name], state.v[name], g, factors
-            )
+            after = ops.adamw(p, state.m[name], state.v[name], g, factors)
+            params[name], ms[name], vs[name] = after
         elif kind == "muon":
             params[name], ms[name] = _muon(p, state.m[name], g * scale, rate, recipe)
         else:
             params[name], m = _sgd(p, state.m.get(name), g * scale, rate, recipe)
-            ms |= {} if m is None else {name: m}
+            ms |= {name: m} if m is not None else {}
     return replace(state, params=params, m=ms, v=vs, count=count, batches=state.batches + 1)
 
 
@@ -203,8 +195,6 @@ def outer_step(
         raise MalformedState("merged update: exponents are not one a tensor")
     if set(state.outer) != set(OUTER_SLOTS[outer.kind]):
         raise MalformedState(f"the state's slots {sorted(state.outer)} are not {outer.kind}'s")
-    if not 1 <= denominator <= MAX_DENOMINATOR:
-        raise ManifestError(f"a merge denominator of {denominator} is not in 1…{MAX_DENOMINATOR}")
     params: Tensors = {}
     slots: dict[str, Tensors] = {slot: {} for slot in OUTER_SLOTS[outer.kind]}
     for name, p in state.params.items():
@@ -230,9 +220,7 @@ def _outer_nesterov(change: Tensor, slots: Tensors, outer: OuterSpec, _round: in
     return times(momentum, outer.momentum) + change, {"momentum": momentum}
 
 
-def _outer_delayed_nesterov(
-    change: Tensor, slots: Tensors, outer: OuterSpec, round: int
-) -> Stepped:
+def _outer_delayed(change: Tensor, slots: Tensors, outer: OuterSpec, round: int) -> Stepped:
     """In the last round of a period momentum takes in the period's mean change, and acts."""
     share, buffer = divided(change, outer.period), limited(slots["buffer"] + change)
     if (round + 1) % outer.period:
@@ -256,5 +244,5 @@ _OUTER: dict[str, OuterKind] = {
     "nesterov": _outer_nesterov,
     "adam": _outer_adam,
     "sign": _outer_sign,
-    "delayed_nesterov": _outer_delayed_nesterov,
+    "delayed_nesterov": _outer_delayed,
 }
