@@ -270,7 +270,7 @@ class TxQueue:
         if previous is not None and previous.hash == head.hash:
             return
         if not await self._extends(previous):
-            await self._recheck_mined()
+            await self._recheck_mined(head)
         waiting = self._store.in_state(TxState.SENT)
         if waiting:
             used = await self._chain.web3.eth.get_transaction_count(_web3_address(self.address))
@@ -284,11 +284,11 @@ class TxQueue:
             return False
         return await self._chain.block(previous.number) == previous
 
-    async def _recheck_mined(self) -> None:
+    async def _recheck_mined(self, head: BlockRef) -> None:
         """After a reorg or a restart: is every block we counted on still there?"""
         for intent in self._store.in_state(TxState.MINED, TxState.REVERTED, TxState.MOOT):
             receipt = await self._any_receipt(intent)
-            if receipt is None:
+            if receipt is None or receipt.block_number > head.number:
                 log.info("a reorg took a transaction back", key=intent.key)
                 self._store.unmined(intent)
                 self._shown_at.clear()
@@ -297,9 +297,14 @@ class TxQueue:
 
     async def _look_for(self, intent: Intent, used_nonces: int, head: BlockRef) -> None:
         receipt = await self._any_receipt(intent)
+        is_used = intent.nonce is not None and used_nonces > intent.nonce
+        if receipt is not None or not is_used:
+            self._foreign_since.pop(intent.id, None)
         if receipt is not None:
-            await self._record(intent, receipt)
-        elif intent.nonce is not None and used_nonces > intent.nonce:
+            # A reorg is noticed from the head: one that takes back a newer block would not be.
+            if receipt.block_number <= head.number:
+                await self._record(intent, receipt)
+        elif is_used:
             # Either the receipt is late or another program used the key: tell them apart by
             # letting the chain grow.
             since = self._foreign_since.setdefault(intent.id, head.number)
@@ -330,7 +335,6 @@ class TxQueue:
         )
 
     async def _record(self, intent: Intent, receipt: Receipt) -> None:
-        self._foreign_since.pop(intent.id, None)
         cancelled = any(
             signed.cancels and signed.tx_hash == receipt.tx_hash
             for signed in self._store.signed(intent)

@@ -28,7 +28,7 @@ from atoll.errors import (
     RpcUnavailable,
     TransactionFailed,
 )
-from atoll.protocol.types import Address, JobId, Role
+from atoll.protocol.types import Address, BlockRef, JobId, Role
 
 SOMEONE = Address("0x000000000000000000000000000000000000bEEF")
 EAGER = QueueConfig(poll_seconds=0.02, rebroadcast_seconds=1.0)
@@ -408,6 +408,42 @@ async def test_a_reorg_takes_a_transaction_back_and_it_is_sent_again(
     status = queue.status("pay")
     assert status is not None
     assert status.state is TxState.MINED
+    assert await chain.token_balance(SOMEONE) == 5
+    queue.close()
+
+
+async def test_a_reorg_of_a_block_newer_than_the_head_that_was_read_loses_nothing(
+    chain: AtollChain,
+    anvil: Anvil,
+    accounts: list[LocalAccount],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    anvil.automine(False)
+    clock = Clock()
+    queue = TxQueue(chain, accounts[0], tmp_path / "tx.sqlite", EAGER, clock=clock)
+    await queue.submit("pay", chain.calls.transfer(SOMEONE, 5))
+    await queue.pump()
+    queue.close()
+    # A new one has seen no head yet: the same one twice would not be looked at again.
+    queue = TxQueue(chain, accounts[0], tmp_path / "tx.sqlite", EAGER, clock=clock)
+    read_head = chain.head
+
+    async def then_a_block() -> BlockRef:
+        head = await read_head()
+        anvil.mine()
+        return head
+
+    with monkeypatch.context() as patch:
+        patch.setattr(chain, "head", then_a_block)
+        await queue.pump()
+    assert await chain.token_balance(SOMEONE) == 5
+    anvil.ask("anvil_reorg", 1, [])
+    assert await chain.token_balance(SOMEONE) == 0
+    for _ in range(3):
+        clock.now += 2
+        await queue.pump()
+        anvil.mine()
     assert await chain.token_balance(SOMEONE) == 5
     queue.close()
 
