@@ -3,6 +3,7 @@
     python bench/attacks.py --json                                # 8 seats, the default pipeline
     python bench/attacks.py --n $(seq 4 16) --results FILE --markdown    # the bar, every attack
     python bench/attacks.py --n 8 --f 2 --merges all --results FILE --markdown    # every rule
+    python bench/attacks.py --codecs two_bit sparse --merges default rule_alone    # other codecs
     python bench/attacks.py --mixes kinds --attacks none mimic    # seats with data of their own
 
 A cell is the final held-out loss relative to that of the mean over the honest seats alone, which
@@ -21,6 +22,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -30,15 +32,17 @@ import torch
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from tests.adversary.adversaries import ADVERSARIES
+from tests.adversary.codecs import CODECS, DEFAULT
 from tests.adversary.corpus import Mix
-from tests.adversary.merges import MERGES
+from tests.adversary.merges import MERGES, OF_DENSE_CODECS, among_friends
 from tests.adversary.run import Memo, Run, Setting
 
 from atoll.errors import ConfigError
+from atoll.protocol.manifest import SPARSE_CODECS
 from atoll.train.probe import configure_native
 
 Cell = dict[str, Any]
-"""`mix`, `n`, `f`, `merge`, `attack`, the mean `percent` and each of the `seeds`."""
+"""`mix`, `codec`, `n`, `f`, `merge`, `attack`, the mean `percent` and each of the `seeds`."""
 HONEST_ONLY = "honest_only"
 NONE = "none"
 BAR_PERCENT = 1.0
@@ -55,12 +59,13 @@ class Case:
     @property
     def key(self) -> str:
         s = self.setting
-        return f"{s.mix}:n{s.n}:f{s.f}:seed{s.seed}:{s.rounds}x{s.steps}:{self.merge}:{self.attack}"
+        seats = f"{s.mix}:{s.codec}:n{s.n}:f{s.f}"
+        return f"{seats}:seed{s.seed}:{s.rounds}x{s.steps}:{self.merge}:{self.attack}"
 
     def loss(self, memo: Memo) -> float | None:
         """Final loss, nats a byte; None where the rule does not take so few updates."""
         adversary = None if self.attack == NONE else ADVERSARIES[self.attack]()
-        merge = MERGES["mean" if self.merge == HONEST_ONLY else self.merge]
+        merge = among_friends if self.merge == HONEST_ONLY else MERGES[self.merge]
         try:
             return Run(self.setting, merge, adversary, memo).final_loss()
         except ConfigError:
@@ -69,14 +74,12 @@ class Case:
 
 def cases(args: argparse.Namespace) -> Iterator[Case]:
     """Every run, seed by seed, so that one cut short has whole tables of the first seeds."""
-    for seed in range(args.seeds):
-        for mix in args.mixes:
-            for n in args.n:
-                f = max(1, n // 4) if args.f is None else args.f
-                setting = Setting(n, f, seed, Mix(mix), args.rounds, args.steps)
-                yield Case(setting, HONEST_ONLY, NONE)
-                for merge in args.merges:
-                    yield from (Case(setting, merge, attack) for attack in args.attacks)
+    for seed, mix, codec, n in product(range(args.seeds), args.mixes, args.codecs, args.n):
+        f = max(1, n // 4) if args.f is None else args.f
+        setting = Setting(n, f, seed, Mix(mix), args.rounds, args.steps, codec)
+        yield Case(setting, HONEST_ONLY, NONE)
+        for merge in args.merges:
+            yield from (Case(setting, merge, attack) for attack in args.attacks)
 
 
 class Results:
@@ -111,9 +114,9 @@ def table(done: list[Case], results: Results) -> list[Cell]:
     for case in done:
         if case.merge != HONEST_ONLY:
             s = case.setting
-            key = (str(s.mix), s.n, s.f, case.merge, case.attack)
+            key = (str(s.mix), s.codec, s.n, s.f, case.merge, case.attack)
             grouped.setdefault(key, []).append(results.excess(case))
-    names = ("mix", "n", "f", "merge", "attack")
+    names = ("mix", "codec", "n", "f", "merge", "attack")
     return [
         dict(zip(names, key, strict=True))
         | {"percent": _mean(values), "seeds": [_rounded(value) for value in values]}
@@ -152,19 +155,23 @@ def _worst(cells: list[Cell]) -> Cell | None:
 
 
 def _is_judged(cell: Cell) -> bool:
-    """Whether the bar is for this cell: the protocol's pipeline, data and number of colluders."""
-    usual = cell["merge"] == "default" and cell["mix"] == Mix.SHARED
+    """Whether the bar is for this cell: the default pipeline, codec, data and colluders."""
+    usual = cell["merge"] == "default" and cell["codec"] == DEFAULT and cell["mix"] == Mix.SHARED
     return usual and cell["f"] == max(1, cell["n"] // 4)
 
 
 def markdown(cells: list[Cell]) -> str:
-    """Tables of attacks by n where there is one merge, else by merge: alone, and behind NNM."""
-    by_n = len({cell["merge"] for cell in cells}) == 1
+    """Tables of attacks by codec where there are several, by n where there is one merge, else by
+    merge: alone, and behind NNM."""
+    by_codec = len({cell["codec"] for cell in cells}) > 1
+    by_n = not by_codec and len({cell["merge"] for cell in cells}) == 1
     tables: dict[tuple[str, ...], dict[str, dict[str, str]]] = {}
     for cell in cells:
-        column = str(cell["n"] if by_n else cell["merge"])
+        column = str(cell["codec" if by_codec else "n" if by_n else "merge"])
         setting: tuple[str, ...] = (str(cell["mix"]),)
-        if not by_n:
+        if by_codec:
+            setting += (f"n = {cell['n']}", f"f = {cell['f']}", str(cell["merge"]))
+        elif not by_n:
             behind = "behind NNM" if column.startswith("nnm_") else "alone"
             setting += (f"n = {cell['n']}", f"f = {cell['f']}", behind)
         rows = tables.setdefault(setting, {})
@@ -192,6 +199,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--f", type=int, help="colluders; a quarter of the seats if not given")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--mixes", nargs="+", choices=list(Mix), default=[Mix.SHARED])
+    parser.add_argument("--codecs", nargs="+", choices=CODECS, default=[DEFAULT])
     parser.add_argument("--merges", nargs="+", choices=["all", *MERGES], default=["default"])
     parser.add_argument(
         "--attacks", nargs="+", choices=["all", NONE, *ADVERSARIES], default=["all"]
@@ -202,7 +210,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--markdown", action="store_true", help="print the tables too")
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     args = parser.parse_args()
-    args.merges = list(MERGES) if "all" in args.merges else args.merges
+    if "all" in args.merges:
+        args.merges = ["default", *OF_DENSE_CODECS]
+    if SPARSE_CODECS & {*args.codecs} and OF_DENSE_CODECS.keys() & {*args.merges}:
+        parser.error("sparse codecs have one rule: take --merges default rule_alone")
     args.attacks = [NONE, *ADVERSARIES] if "all" in args.attacks else args.attacks
     return args
 

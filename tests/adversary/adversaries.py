@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
+from tests.adversary.codecs import DEFAULT
 from tests.adversary.run import Adversary, Knowledge
 from tests.adversary.updates import (
     ATTACKS,
@@ -17,16 +18,20 @@ from tests.adversary.updates import (
     Rows,
     concentration,
     furthest_within,
-    on_grid,
     split_collusion,
+    where_few_send,
+    where_nobody_sends,
 )
 from torch import Tensor
 
 from atoll.aggregate.checks import full_replays
+from atoll.protocol.manifest import SPARSE_CODECS
 from atoll.protocol.presets import kappa_for
 
 SCALES = (0.08, 0.2, 0.5, 1.2, 3.0)
 """From just inside the alignment limit to far outside every limit."""
+HIDDEN_SHARES = (0.1, 0.2, 0.4)
+"""Of a sparse update's coordinates, also from inside the alignment limit to far outside."""
 
 
 def _every_round(attack: Attack) -> Adversary:
@@ -47,11 +52,22 @@ def label_flip() -> Adversary:
 
 
 def malformed_bytes() -> Adversary:
-    """Sends −128, the one byte that is not on the grid."""
+    """Sends −128, the one byte that is not on the int8 grid; of other codecs a byte too few."""
     return Adversary(
         lambda known: np.full((known.f, known.honest.shape[1]), -127.0),
-        tamper=lambda data: data[:-1] + b"\x80",
+        tamper=lambda data, codec: data[:-1] + (b"\x80" if codec == DEFAULT else b""),
     )
+
+
+def concentrated() -> Adversary:
+    """All budget on few coordinates; of a sparse codec on those with few other senders or none."""
+    return Adversary(lambda known: max(_concentrations(known), key=known.damage))
+
+
+def _concentrations(known: Knowledge) -> Iterator[Rows]:
+    sparse = known.codec in SPARSE_CODECS
+    for attack in (where_nobody_sends, where_few_send) if sparse else (concentration,):
+        yield attack(known.honest, known.f, known.rng)
 
 
 def adaptive() -> Adversary:
@@ -74,8 +90,18 @@ def _candidates(known: Knowledge) -> Iterator[Rows]:
         worst = furthest_within(known.honest, -np.sign(mean), summed=summed)
         yield np.tile(worst, (known.f, 1))
         yield known.trained + (worst - mean)
-    yield concentration(known.honest, known.f, known.rng)
+    for worst in _concentrations(known):
+        yield worst
+        if known.codec in SPARSE_CODECS:
+            yield from (_hidden(known, worst, share) for share in HIDDEN_SHARES)
     yield split_collusion(known.honest, known.f, known.rng)
+
+
+def _hidden(known: Knowledge, worst: Rows, share: float) -> Rows:
+    """Honest training in which about a share of the coordinates sent makes room for `worst`."""
+    chance = share * np.count_nonzero(known.trained) / max(np.count_nonzero(worst), 1)
+    chosen = (known.rng.random(worst.shape) < chance) & (worst != 0)
+    return np.where(chosen, worst, known.trained)
 
 
 def slow_drift() -> Adversary:
@@ -93,7 +119,7 @@ def slow_drift() -> Adversary:
         low, high = 0.0, 2.0
         for _ in range(8):
             middle = (low + high) / 2
-            passes = not _named(known.trained - middle * step, known.honest)
+            passes = not _named(known.arrives(known.trained - middle * step), known.honest)
             low, high = (middle, high) if passes else (low, middle)
         return known.trained - low * step
 
@@ -102,7 +128,7 @@ def slow_drift() -> Adversary:
 
 def _named(bad: Rows, honest: Rows) -> bool:
     """Whether a check names one of these, which hold the lowest seats."""
-    rows = on_grid(np.concatenate([bad, honest])).astype(np.float64)
+    rows = np.concatenate([bad, honest])
     gram_nn = (rows @ rows.T).astype(np.int64)
     seats = range(len(rows))
     found = full_replays(seats, gram_nn, kappa=kappa_for(len(rows)), f=len(bad))
@@ -124,4 +150,5 @@ ADVERSARIES: dict[str, Callable[[], Adversary]] = {
         build.__name__: build
         for build in (label_flip, malformed_bytes, adaptive, slow_drift, late_sybil)
     },
+    concentration.__name__: concentrated,  # of each codec its own
 }

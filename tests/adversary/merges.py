@@ -6,6 +6,7 @@ from tests.adversary.run import Arrived, Merge
 
 from atoll.aggregate.merge import merge, seats_to_replay
 from atoll.aggregate.rules import Rule
+from atoll.protocol.manifest import CONTRIBUTOR_MEAN, SPARSE_CODECS
 from atoll.train.state import GlobalState
 
 
@@ -38,7 +39,19 @@ def by_rule(name: str) -> Merge:
     return merged
 
 
-MERGES: dict[str, Merge] = {
-    "default": default,
-    **{name: by_rule(name) for rule in Rule for name in (str(rule), f"nnm_{rule}")},
+def rule_alone(arrived: Arrived) -> GlobalState:
+    """The manifest's rule without checks and replays."""
+    return by_rule(arrived.manifest.robust.rule)(arrived)
+
+
+def among_friends(arrived: Arrived) -> GlobalState:
+    """What merges honest updates: their mean, of sparse ones that over contributors."""
+    sparse = arrived.manifest.codec.kind in SPARSE_CODECS
+    return by_rule(CONTRIBUTOR_MEAN if sparse else Rule.MEAN)(arrived)
+
+
+OF_ANY_CODEC: dict[str, Merge] = {"default": default, "rule_alone": rule_alone}
+OF_DENSE_CODECS: dict[str, Merge] = {
+    name: by_rule(name) for rule in Rule for name in (str(rule), f"nnm_{rule}")
 }
+MERGES = OF_ANY_CODEC | OF_DENSE_CODECS

@@ -14,19 +14,18 @@ from hashlib import sha256
 
 import numpy as np
 import torch
+from tests.adversary.codecs import DEFAULT, Written, spec_of, write, write_row
 from tests.adversary.corpus import KIND_BYTES, Mix, seat_text, text_of
 from tests.adversary.seats import Stack, train_seats
-from tests.adversary.updates import Rows, on_grid
+from tests.adversary.updates import Rows
 from torch import Tensor
 
-from atoll.aggregate import codec
-from atoll.aggregate.gram import Int8Vector
-from atoll.aggregate.header import CodecId, header
 from atoll.aggregate.layout import Layout
+from atoll.aggregate.registry import Integers, codec_of
 from atoll.errors import MalformedUpdate
 from atoll.protocol.canonical import dag_cbor_cid
 from atoll.protocol.hashing import sha256 as sha256_of
-from atoll.protocol.manifest import DataSpec, Manifest, ModelSpec
+from atoll.protocol.manifest import SPARSE_CODECS, DataSpec, Manifest, ModelSpec
 from atoll.protocol.presets import DemoConfig, Members, demo_manifest
 from atoll.protocol.prf import batch_offsets
 from atoll.protocol.types import Digest, SeatIndex
@@ -61,6 +60,7 @@ class Setting:
         f: how many of them collude.
         seed: of initial weights and data draws.
         steps: inner steps a round.
+        codec: how updates are written; sparse ones have SparseLoCo's merge and outer step.
     """
 
     n: int
@@ -69,6 +69,7 @@ class Setting:
     mix: Mix = Mix.SHARED
     rounds: int = 10
     steps: int = 10
+    codec: str = DEFAULT
 
     @property
     def colluders(self) -> range:
@@ -106,6 +107,7 @@ class Knowledge:
     Attributes:
         honest: updates of the honest seats, (n − f, d) in grid steps.
         trained: what the colluders' own training gave, (f, d); (0, d) where they do not train.
+        arrives: what the codec makes of rows.
         damage: a held-out loss of the model that would be merged if the colluders sent these rows.
         rng: the adversary's own.
     """
@@ -113,13 +115,15 @@ class Knowledge:
     round: int
     rounds: int
     f: int
+    codec: str
     honest: Rows
     trained: Rows
+    arrives: Callable[[Rows], Rows]
     damage: Callable[[Rows], float]
     rng: np.random.Generator
 
 
-def _as_sent(data: bytes) -> bytes:
+def _as_sent(data: bytes, _codec: str) -> bytes:
     return data
 
 
@@ -130,12 +134,12 @@ class Adversary:
     Attributes:
         submit: their updates in grid steps, (f, d); None while they are not seated.
         targets: what they train on instead of the targets; None where they do not train.
-        tamper: what they do to their encoded bytes.
+        tamper: what they do to their encoded bytes, given the codec's name.
     """
 
     submit: Callable[[Knowledge], Rows | None]
     targets: Callable[[Tensor], Tensor] | None = None
-    tamper: Callable[[bytes], bytes] = _as_sent
+    tamper: Callable[[bytes, str], bytes] = _as_sent
 
 
 @dataclass(frozen=True)
@@ -153,7 +157,20 @@ class RoundRecord:
     state: GlobalState
 
 
-Memo = dict[bytes, Stack]
+@dataclass(frozen=True)
+class Trained:
+    """Where some seats stand after a round's training, and what each of them wrote."""
+
+    stack: Stack
+    written: tuple[Written, ...]
+
+    @property
+    def rows(self) -> Rows:
+        """Their updates in grid steps, (n, d)."""
+        return np.stack([one.row for one in self.written]).astype(np.float64)
+
+
+Memo = dict[bytes, Trained]
 """Honest training by all the models that led to it, for runs of one setting to share."""
 
 
@@ -180,20 +197,17 @@ class Run:
     def play(self) -> Iterator[RoundRecord]:
         """Every round in turn."""
         state, history = initial_global_state(self.manifest), b""
-        honest: Stack | None = None
-        colluding: Stack | None = None
+        honest: Trained | None = None
+        colluding: Trained | None = None
         rng = np.random.default_rng(self.setting.seed)
         for index in range(self.setting.rounds):
             history = sha256(history + state.digest()).digest()
             if history not in self.memo:
                 self.memo[history] = self._trained(self.setting.honest, index, state, honest)
             honest = self.memo[history]
-            rows = dict(zip(self.setting.honest, self._rows(state, honest), strict=True))
             if self.adversary is not None and self.adversary.targets is not None:
                 colluding = self._trained(self.setting.colluders, index, state, colluding)
-                own = self._rows(state, colluding)
-                rows |= dict(zip(self.setting.colluders, own, strict=True))
-            updates = self._sent(index, state, rows, rng)
+            updates = self._sent(index, state, honest, colluding, rng)
             merged = self._merged(state, updates)
             yield RoundRecord(state, updates, merged)
             state = merged
@@ -208,8 +222,8 @@ class Run:
         return loss_of(state, self.setting, EVALUATED)
 
     def _trained(
-        self, seats: range, index: int, state: GlobalState, previous: Stack | None
-    ) -> Stack:
+        self, seats: range, index: int, state: GlobalState, previous: Trained | None
+    ) -> Trained:
         setting = self.setting
         seed = Digest(sha256(f"{setting.seed}:{index}".encode()).digest())
 
@@ -219,9 +233,18 @@ class Run:
             return torch.cat(inputs), torch.cat(targets)
 
         model_d = torch.cat([state.params[name].flatten() for name in self.layout.names])
-        opening = Stack.opening(model_d, len(seats), previous)
+        opening = Stack.opening(model_d, len(seats), previous.stack if previous else None)
         recipe = Recipe.of(self.manifest)
-        return train_seats(opening, batches, index * setting.steps, self.layout, recipe)
+        stack = train_seats(opening, batches, index * setting.steps, self.layout, recipe)
+        before = previous.written if previous else (None,) * len(seats)
+        written = []
+        for last_d, own in zip(stack.params, before, strict=True):
+            delta = {
+                name: state.params[name] - last_d[span].view(shape)
+                for name, shape, span in self.layout.spans()
+            }
+            written.append(write(delta, own, self.manifest.codec, state.exponents))
+        return Trained(stack, tuple(written))
 
     def _batch(self, seat: int, seed: Digest, step: int) -> tuple[Tensor, Tensor]:
         text = seat_text(self.setting.mix, seat, self.setting.n)
@@ -233,53 +256,48 @@ class Run:
             targets = self.adversary.targets(targets)
         return inputs, targets
 
-    def _rows(self, state: GlobalState, stack: Stack) -> list[Int8Vector]:
-        """Every trainee's update on the grid, through the codec."""
-        rows = []
-        for last_d in stack.params:
-            delta = {
-                name: state.params[name] - last_d[span].view(shape)
-                for name, shape, span in self.layout.spans()
-            }
-            data = codec.encode(delta, state.exponents)
-            rows.append(codec.decode_flat(data, self.layout, state.exponents))
-        return rows
-
     def _sent(
         self,
         index: int,
         state: GlobalState,
-        rows: Mapping[int, Int8Vector],
+        honest: Trained,
+        colluding: Trained | None,
         rng: np.random.Generator,
     ) -> dict[int, bytes]:
         setting, adversary = self.setting, self.adversary
-        honest = {seat: self._encoded(rows[seat], state) for seat in setting.honest}
+        updates = {seat: one.data for seat, one in zip(setting.honest, honest.written, strict=True)}
         if adversary is None:
-            return honest
+            return updates
 
         def with_rows(bad: Rows) -> dict[int, bytes]:
-            sent = zip(setting.colluders, on_grid(bad), strict=True)
-            return {seat: self._encoded(row, state) for seat, row in sent} | honest
+            sent = zip(setting.colluders, bad, strict=True)
+            return {seat: self._bytes_of(row, state) for seat, row in sent} | updates
 
         known = Knowledge(
             round=index,
             rounds=setting.rounds,
             f=setting.f,
-            honest=np.stack([rows[seat] for seat in setting.honest]).astype(np.float64),
-            trained=np.array([rows[seat] for seat in setting.colluders if seat in rows], float),
+            codec=setting.codec,
+            honest=honest.rows,
+            trained=colluding.rows if colluding else np.empty((0, honest.rows.shape[1])),
+            arrives=lambda rows: np.array([self._arriving(row, state) for row in rows], float),
             damage=lambda bad: loss_of(self._merged(state, with_rows(bad)), setting, JUDGED),
             rng=rng,
         )
         bad = adversary.submit(known)
         if bad is None:
-            return honest
+            return updates
         return {
-            seat: adversary.tamper(data) if seat in setting.colluders else data
+            seat: adversary.tamper(data, setting.codec) if seat in setting.colluders else data
             for seat, data in with_rows(bad).items()
         }
 
-    def _encoded(self, row: Int8Vector, state: GlobalState) -> bytes:
-        return header(CodecId.GRID8, self.layout, state.exponents) + row.tobytes()
+    def _bytes_of(self, row: Rows, state: GlobalState) -> bytes:
+        return write_row(row, self.manifest.codec, self.layout, state.exponents)
+
+    def _arriving(self, row: Rows, state: GlobalState) -> Integers:
+        codec = codec_of(self.manifest.codec)
+        return codec.row(self._bytes_of(row, state), self.layout, state.exponents)
 
     def _merged(self, state: GlobalState, updates: Mapping[int, bytes]) -> GlobalState:
         """The merge of what is well-formed; whoever sent anything else is caught."""
@@ -290,7 +308,7 @@ class Run:
 
     def _is_sound(self, data: bytes, state: GlobalState) -> bool:
         try:
-            codec.decode_flat(data, self.layout, state.exponents)
+            codec_of(self.manifest.codec).row(data, self.layout, state.exponents)
         except MalformedUpdate:
             return False
         return True
@@ -308,19 +326,21 @@ def loss_of(state: GlobalState, setting: Setting, count: int) -> float:
 
 @cache
 def manifest_of(setting: Setting) -> Manifest:
-    """The demo preset for this many seats; the data it names is never read from a store."""
+    """The demo preset for this many seats and codec; the data it names is in no store."""
     cid = dag_cbor_cid(sha256_of(b"the bytes of tests.adversary.corpus"))
     data = DataSpec(
         cid=cid, dtype="uint8", train_tokens=KIND_BYTES, eval_cid=None, eval_batches=0,
         tokenizer_cid=cid,
     )  # fmt: skip
-    return demo_manifest(
+    method = "sparseloco" if setting.codec in SPARSE_CODECS else "fedavg"
+    demo = demo_manifest(
         DemoConfig(
             data=data,
             numerics=numerics_spec("native"),
             expiry=1 << 40,
             seed=setting.seed,
             rounds=setting.rounds,
+            method=method,
             steps=setting.steps,
             segment=setting.steps,
             batch=BATCH,
@@ -329,3 +349,4 @@ def manifest_of(setting: Setting) -> Manifest:
             members=Members(seats=setting.n),
         )
     )
+    return demo.model_copy(update={"codec": spec_of(setting.codec)})

@@ -105,6 +105,33 @@ def concentration(honest: Rows, f: int, rng: np.random.Generator) -> Rows:
     return _same(row, f)
 
 
+def where_nobody_sends(honest: Rows, f: int, _rng: np.random.Generator) -> Rows:
+    """Of sparse updates: all length on coordinates where the mean over contributors is theirs."""
+    return _shared_out(np.where(honest.any(axis=0), 0, -2 * _rms(honest)), f)
+
+
+def where_few_send(honest: Rows, f: int, _rng: np.random.Generator) -> Rows:
+    """Of sparse updates: against what was sent, where one more contributor undoes most of it."""
+    senders = np.maximum(np.count_nonzero(honest, axis=0), 1)
+    merged = honest.sum(axis=0) / senders
+    undone = np.abs(merged) * (np.abs(merged) + _rms(honest)) / (senders + 1)
+    return _shared_out(-np.sign(merged) * (1 + undone / undone.max()) * _rms(honest), f)
+
+
+def _rms(honest: Rows) -> float:
+    """Root mean square of what was sent. With values up to twice that, the norm clip decides."""
+    return float(np.sqrt(np.square(honest[honest != 0]).mean()))
+
+
+def _shared_out(row: Rows, f: int) -> Rows:
+    """The coordinates dealt out to f colluders, largest first: together they reach f times more."""
+    rows, largest_first = np.zeros((f, len(row))), np.argsort(-np.abs(row), kind="stable")
+    for colluder in range(f):
+        own = largest_first[colluder::f]
+        rows[colluder, own] = row[own]
+    return rows
+
+
 def split_collusion(honest: Rows, f: int, rng: np.random.Generator) -> Rows:
     """Colluders on both sides, so that trimming wears out."""
     spread = honest.std(axis=0)
