@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +24,8 @@ from atoll.protocol.types import Address, Role
 from atoll_devnet.chain import Backend, ChainConfig, LocalChain
 from atoll_devnet.cheats.catalogue import check_provider_cheat, check_verifier_cheat
 from atoll_devnet.funding import ETHER, Grant, deploy_contracts, fund
-from atoll_devnet.processes import Process, free_port
+from atoll_devnet.processes import free_port
+from atoll_devnet.warm import MemberProcess
 
 STAKE_TOKENS = 10_000 * ETHER
 SUBMITTER_TOKENS = 10_000_000 * ETHER
@@ -93,7 +93,7 @@ class Member:
     account: Address
     folder: Path
     port: int
-    process: Process
+    process: MemberProcess
 
     @property
     def name(self) -> str:
@@ -223,13 +223,13 @@ class Cluster:
         self.deployment.save(folder / "deployment.json")
         config_file = folder / "config.toml"
         config_file.write_text(self._config_text(key, port), encoding="utf-8")
-        command = [sys.executable, "-m", f"atoll_devnet.{role.name.lower()}"]
-        command += ["--config", str(config_file)]
+        arguments = ["--config", str(config_file)]
         if self.config.in_order:
             place = (index, self.config.providers, self.config.verifiers)
-            command += ["--place", *map(str, place)]
-        command += ["--cheat", cheat] if cheat else []
-        process = Process(f"{role.name.lower()} {index}", command, folder / "log")
+            arguments += ["--place", *map(str, place)]
+        arguments += ["--cheat", cheat] if cheat else []
+        name, module = f"{role.name.lower()} {index}", f"atoll_devnet.{role.name.lower()}"
+        process = MemberProcess(name, module, arguments, folder / "log")
         return Member(role, index, cheat, key.account, folder, port, process)
 
     def _make_key(self, folder: Path) -> _Key:

@@ -75,11 +75,6 @@ class Process:
         """SIGTERM, then SIGKILL to what is left after `seconds`."""
         self._end(signal.SIGTERM, seconds)
 
-    def request_stop(self) -> None:
-        """SIGTERM without waiting: several processes stop at once, then `stop` collects each."""
-        if self._popen is not None and self.is_running:
-            self._popen.send_signal(signal.SIGTERM)
-
     def check(self) -> None:
         """Raises ProcessFailed, with the end of its log, if the process ended by itself."""
         if self._popen is None or self.is_running:

@@ -21,6 +21,7 @@ from atoll_devnet.live import Display
 from atoll_devnet.observer import Observer, Watched
 from atoll_devnet.options import ManifestTask, RunOptions, text_paths
 from atoll_devnet.report import Outcome, build_report, slashed_honest, write_report
+from atoll_devnet.warm import warm_context
 
 CLOSED = frozenset({JobStatus.DONE, JobStatus.CANCELLED, JobStatus.EXPIRED})
 START_SECONDS = 300.0
@@ -84,7 +85,7 @@ async def start(options: RunOptions, display: Display) -> AsyncIterator[Running]
         raise ConfigError(
             f"{options.folder} exists", next_step="name another folder, or remove that one"
         )
-    cluster, worker = Cluster(_cluster_config(options)), Worker()
+    cluster, worker = Cluster(_cluster_config(options)), Worker(context=warm_context())
     try:
         with display:
             display.line(f"starting a local {options.backend} chain; logs are in {options.folder}")

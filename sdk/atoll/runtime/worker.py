@@ -16,11 +16,14 @@ from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait
+from multiprocessing.context import BaseContext
 from typing import Any, cast
 
 from atoll.errors import AtollError, ConfigError
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_ahead: list[ProcessPoolExecutor] = []
+"""Started by `fork_ahead`, and not yet taken."""
 
 
 class WorkerDied(AtollError):
@@ -34,10 +37,14 @@ class Worker:
         threads: threads of numerical libraries; replays are bit-exact only with the number the
             manifest's software class names, which is 1.
         niceness: added to the process's niceness, so that training does not starve the service.
+        context: how the process is started; None spawns it.
     """
 
-    def __init__(self, threads: int = 1, niceness: int = 0) -> None:
+    def __init__(
+        self, threads: int = 1, niceness: int = 0, context: BaseContext | None = None
+    ) -> None:
         self._initial = (threads, niceness)
+        self._context = context or multiprocessing.get_context("spawn")
         self._pool: ProcessPoolExecutor | None = None
         self._turn = asyncio.Lock()
 
@@ -72,12 +79,19 @@ class Worker:
         pool.shutdown(wait=False, cancel_futures=True)
 
     def _start(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(
-            max_workers=1,
-            mp_context=multiprocessing.get_context("spawn"),
-            initializer=_prepare,
-            initargs=self._initial,
-        )
+        pool = _ahead.pop() if _ahead else _pool(self._context)
+        pool.submit(_tune, *self._initial)
+        return pool
+
+
+def fork_ahead() -> None:
+    """Starts the process of the next `Worker` now, with everything that is imported here.
+
+    Only for a process that has no thread yet: what other threads hold, a fork would hold for ever.
+    """
+    pool = _pool(multiprocessing.get_context("fork"))
+    pool.submit(os.getpid)  # a pool starts its process with its first task
+    _ahead.append(pool)
 
 
 def resolve(function: str) -> Callable[..., Any]:
@@ -97,17 +111,25 @@ def _call(function: str, args: tuple[object, ...]) -> Any:
     return resolve(function)(*args)
 
 
-def _prepare(threads: int, niceness: int) -> None:
+def _pool(context: BaseContext) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(max_workers=1, mp_context=context, initializer=_attach)
+
+
+def _attach() -> None:
     # Ctrl-C reaches the whole process group; the service decides when the worker ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    for variable in THREAD_VARIABLES:
-        os.environ[variable] = str(threads)
-    os.nice(niceness)
     parent = multiprocessing.parent_process()
     if parent is not None:
         watcher = threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True)
         watcher.start()
+
+
+def _tune(threads: int, niceness: int) -> None:
+    # What a process loaded before it was forked keeps the threads that it was loaded with.
+    for variable in THREAD_VARIABLES:
+        os.environ[variable] = str(threads)
+    os.nice(niceness)
 
 
 def _end_with(sentinel: int) -> None:

@@ -43,7 +43,8 @@ _INNER = InnerSpec(
 def configure_native() -> None:
     """Pins what native bits depend on: one thread, deterministic kernels. Call before any other."""
     torch.set_num_threads(1)
-    torch.use_deterministic_algorithms(True)
+    # What use_deterministic_algorithms does, without its second of importing the compiler.
+    torch.set_deterministic_debug_mode("error")
     torch.set_float32_matmul_precision("highest")
     torch.set_flush_denormal(False)
 

@@ -17,6 +17,8 @@ from atoll.errors import ConfigError, NotFound
 from atoll.runtime.worker import Worker, WorkerDied, resolve
 
 HERE = "tests.unit.runtime.worker_tasks"
+PATHS = (str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", ""))
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(PATHS)}
 
 
 @pytest.fixture
@@ -88,18 +90,26 @@ async def main():
 if __name__ == "__main__":
     asyncio.run(main())
 """
+IDLE = """
+import multiprocessing, threading
+from atoll.runtime.worker import fork_ahead
+
+fork_ahead()
+print(multiprocessing.active_children()[0].pid, flush=True)
+threading.Event().wait()
+"""
 
 
-def test_a_worker_does_not_outlive_its_parent(tmp_path: Path) -> None:
+@pytest.mark.parametrize("source", [PARENT, IDLE], ids=["busy", "forked ahead and not taken"])
+def test_a_worker_does_not_outlive_its_parent(source: str, tmp_path: Path) -> None:
     script = tmp_path / "parent.py"
-    script.write_text(PARENT)
-    root = Path(__file__).parents[3]
+    script.write_text(source)
     parent = subprocess.Popen(
         [sys.executable, str(script), str(tmp_path / "started")],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(root)},
+        env=ENVIRONMENT,
     )
     assert parent.stdout is not None
     worker_pid = int(parent.stdout.readline())
@@ -111,6 +121,36 @@ def test_a_worker_does_not_outlive_its_parent(tmp_path: Path) -> None:
         assert _ended(watched, seconds=30)
     finally:
         os.close(watched)
+
+
+AHEAD = f"""
+import asyncio
+from atoll.runtime.worker import Worker, WorkerDied, fork_ahead
+from tests.unit.runtime import worker_tasks
+
+async def main():
+    worker = Worker(threads=3)
+    print(*await worker.run("{HERE}:inherited"))
+    try:
+        await worker.run("{HERE}:die")
+    except WorkerDied:
+        print(*await worker.run("{HERE}:inherited"))
+    worker.kill()
+
+if __name__ == "__main__":
+    worker_tasks.LOADED.append("loaded")
+    fork_ahead()
+    asyncio.run(main())
+"""
+
+
+def test_the_first_process_may_be_forked_ahead_with_all_that_is_loaded(tmp_path: Path) -> None:
+    script = tmp_path / "ahead.py"
+    script.write_text(AHEAD)
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, env=ENVIRONMENT, check=True
+    )
+    assert done.stdout.splitlines() == ["3 loaded", "3"]
 
 
 def _ended(pidfd: int, seconds: float) -> bool:

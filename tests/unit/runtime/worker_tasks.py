@@ -9,6 +9,13 @@ from pathlib import Path
 
 from atoll.errors import NotFound
 
+LOADED: list[str] = []
+"""Filled by a process that forks its worker."""
+
+
+def inherited() -> tuple[str, ...]:
+    return os.environ["OMP_NUM_THREADS"], *LOADED
+
 
 def describe() -> tuple[int, str]:
     return os.getpid(), os.environ["OMP_NUM_THREADS"]

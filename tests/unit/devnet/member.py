@@ -1,0 +1,19 @@
+"""What the tests of `MemberProcess` start."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+
+
+def run(arguments: list[str]) -> int:
+    """Says that it runs and what is loaded, then waits for its end, or fails if told to."""
+    started, *rest = arguments
+    sys.stdout.write(f"torch is loaded: {'torch' in sys.modules}\n")
+    sys.stdout.flush()
+    Path(started).write_text("started")
+    if rest:
+        raise RuntimeError(*rest)
+    threading.Event().wait()
+    return 0
