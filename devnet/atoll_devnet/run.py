@@ -215,6 +215,8 @@ async def _outcome(running: Running, view: JobView, result_dir: Path | None) -> 
 
 
 def _all_claimed(view: JobView) -> bool:
+    if view.final_rounds < len(view.settled):
+        return False  # what the last rounds pay can only be claimed once they are final
     return all(view.claimed.get(who, 0) >= amount for who, amount in view.final_claims.items())
 
 
