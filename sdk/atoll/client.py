@@ -268,8 +268,8 @@ class Client:
             StorageError: the Kubo daemon does not take the data.
             TransactionFailed: the contract refused; the message has its reason.
         """
-        manifest = await self.prepare(job) if isinstance(job, JobRequest) else job
         queue = self._signer()
+        manifest = await self.prepare(job) if isinstance(job, JobRequest) else job
         self._check_data(manifest)
         cid = self.store.add_block(manifest.to_bytes(), DAG_CBOR)
         self.store.pin(cid, f"job:{cid}")
