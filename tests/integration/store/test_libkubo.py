@@ -34,6 +34,7 @@ class Node:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
+                cwd=folder,  # where the library writes its kubo.log
             )
         self._log = folder / "log"
 
