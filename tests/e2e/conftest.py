@@ -7,7 +7,7 @@ outside: by signals, by the chain's own RPC, or by naming a cheat at the start.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from atoll_devnet.options import JobOptions, RunOptions, tiny_model
 from atoll_devnet.run import Result, run
 
 E2E = Path(__file__).parent
+LOG_LINES = 40
+"""Of each member, shown with a test that failed."""
 GENEROUS = Windows(train=150, reveal=60, report=240, confirm=150, attest=100, dispute=2)
 """No window ends before its work on a busy machine; a window that everyone meets costs nothing."""
 BRISK = Windows(train=40, reveal=15, report=60, confirm=40, attest=40, dispute=2)
@@ -33,6 +35,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if E2E in item.path.parents:
             item.add_marker(pytest.mark.e2e)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Adds the end of every process's log to the report of a test that failed."""
+    report = yield
+    folder = getattr(item, "funcargs", {}).get("tmp_path")
+    if report.failed and folder is not None:
+        for log in sorted(folder.glob("*/*/*log")):
+            lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+            end = "\n".join(lines[-LOG_LINES:])
+            report.sections.append((f"end of {log.relative_to(folder)}", end))
+    return report
 
 
 @pytest.fixture
