@@ -53,6 +53,9 @@ def run_command(
     method: Method = "fedavg",
     numerics: Numerics = "exact",
     chain: Annotated[str, typer.Option(help="anvil or ganache.")] = "anvil",
+    skip_windows: Annotated[
+        bool, typer.Option(help="Skip what is left of a window once all who will act have.")
+    ] = False,
     store: StoreBackend = "embedded",
     report: Report = None,
     folder: Folder = None,
@@ -81,6 +84,7 @@ def run_command(
         verifier_cheats=parse_cheats(verifier_cheat or [], "--verifier-cheat"),
         backend="ganache" if chain == "ganache" else "anvil",
         report=report,
+        skip_windows=skip_windows,
         store=_checked(store),
         job=job,
     )

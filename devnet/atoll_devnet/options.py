@@ -61,7 +61,7 @@ class RunOptions:
         cheats, verifier_cheats: names by seat and by verifier index.
         report: where report.json is also written; it is always in `folder`.
         store: everyone's storage backend, `embedded` or `kubo:URL`.
-        settle_seconds: how long to wait for claims and slashes once the job has closed.
+        skip_windows: move the chain's clock on once everyone who will act in a window has acted.
     """
 
     folder: Path
@@ -72,7 +72,7 @@ class RunOptions:
     backend: Backend = "anvil"
     block_seconds: float = 0.5
     report: Path | None = None
-    settle_seconds: float = 60.0
+    skip_windows: bool = False
     store: str = "embedded"
     job: JobOptions = field(default_factory=JobOptions)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from atoll_devnet.live import Display
 from atoll_devnet.observer import Observer, Watched
 from atoll_devnet.options import ManifestTask, RunOptions, text_paths
 from atoll_devnet.report import Outcome, build_report, slashed_honest, write_report
+from atoll_devnet.skipping import skip_windows
 from atoll_devnet.warm import warm_context
 
 CLOSED = frozenset({JobStatus.DONE, JobStatus.CANCELLED, JobStatus.EXPIRED})
@@ -114,12 +115,30 @@ async def start(options: RunOptions, display: Display) -> AsyncIterator[Running]
                     cluster.submitter_folder / "observer.sqlite",
                 )
                 try:
-                    yield Running(cluster, client, job, observer, worker)
+                    async with _skipping(options, cluster, observer):
+                        yield Running(cluster, client, job, observer, worker)
                 finally:
                     await observer.close()
     finally:
         worker.kill()
         cluster.stop()
+
+
+@asynccontextmanager
+async def _skipping(
+    options: RunOptions, cluster: Cluster, observer: Observer
+) -> AsyncIterator[None]:
+    """Skips windows, if the options say so, until the context ends; raises what ended that."""
+    if not options.skip_windows:
+        yield
+        return
+    task = asyncio.create_task(skip_windows(cluster, observer))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 def is_over(observer: Observer) -> bool:

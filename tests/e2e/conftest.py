@@ -24,9 +24,9 @@ E2E = Path(__file__).parent
 LOG_LINES = 40
 """Of each member, shown with a test that failed."""
 GENEROUS = Windows(train=150, reveal=60, report=240, confirm=150, attest=100, dispute=2)
-"""No window ends before its work on a busy machine; a window that everyone meets costs nothing."""
-BRISK = Windows(train=40, reveal=15, report=60, confirm=40, attest=40, dispute=2)
-"""For runs in which someone lets a window pass."""
+"""No window ends before its work on a busy machine; a window that everyone meets costs nothing, and
+one that only the absent let pass is skipped with `skip_windows`.
+"""
 
 Runner = Callable[[RunOptions], Any]
 

@@ -10,13 +10,16 @@ from collections.abc import Callable
 
 import pytest
 
+from atoll.protocol.presets import Windows
 from atoll_devnet.cheats import PROVIDER_CHEATS, VERIFIER_CHEATS
 from atoll_devnet.options import RunOptions
 
-from .conftest import BRISK, Runner, faults, provider
+from .conftest import Runner, faults, provider
 
 Options = Callable[..., RunOptions]
 HONEST = 4
+BRISK = Windows(train=150, reveal=60, report=60, confirm=40, attest=100, dispute=2)
+"""A challenge that is not answered is waited for until its audit ends, and then voted on."""
 CAUGHT = {
     "lazy": "wrong-replay",
     "wrong-data": "wrong-replay",
@@ -63,7 +66,7 @@ async def test_wrong_work_is_slashed(
 
 async def test_what_is_not_shown_is_cut(options: Options, play: Runner) -> None:
     cheats = {3: "copy", 4: "no-reveal"}
-    report = await play(options(job={"windows": BRISK}, providers=5, cheats=cheats))
+    report = await play(options(providers=5, cheats=cheats, skip_windows=True))
     assert report["job"]["status"] == "done"
     assert faults(report, 3) & {"no-reveal", "wrong-replay", "wrong-link", "malformed"}
     assert "no-reveal" in faults(report, 4)
@@ -119,7 +122,7 @@ async def test_a_job_goes_on_while_two_of_seven_verifiers_are_offline(
 ) -> None:
     report = await play(
         options(
-            job={"windows": BRISK},
+            skip_windows=True,
             providers=3,
             verifiers=7,
             verifier_cheats={5: "offline", 6: "offline"},

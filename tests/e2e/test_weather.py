@@ -12,7 +12,7 @@ from atoll_devnet.observer import Observer
 from atoll_devnet.options import JobOptions, RunOptions
 from atoll_devnet.run import Running, finish, is_over, start
 
-from .conftest import BRISK, Runner, check_books
+from .conftest import Runner, check_books
 
 Options = Callable[..., RunOptions]
 Act = Callable[[Running], Awaitable[None]]
@@ -50,7 +50,7 @@ async def test_providers_die_and_come_back_or_do_not(options: Options, display: 
     async def kill_for_good(running: Running) -> None:
         running.cluster.providers[3].process.kill()
 
-    chosen = options(job={"rounds": 4, "windows": BRISK}, providers=4)
+    chosen = options(job={"rounds": 4}, providers=4, skip_windows=True)
     report = await interfere(
         chosen,
         display,
@@ -95,7 +95,8 @@ async def test_without_a_quorum_the_audit_runs_again_then_the_job_expires(
     )
     report = await play(
         options(
-            job={"windows": BRISK, "members": members},
+            job={"members": members},
+            skip_windows=True,
             providers=2,
             verifiers=3,
             verifier_cheats={1: "offline", 2: "offline"},

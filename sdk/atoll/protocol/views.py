@@ -495,7 +495,7 @@ class JobView:
     def is_poke_due(self, now: int, block_number: int) -> bool:
         """True iff `poke` would move the job from its phase, as far as phases decide."""
         state = self.state
-        if state.phase is Phase.ATTEST and self._has_quorum():
+        if state.phase is Phase.ATTEST and self.has_quorum:
             return now >= state.deadline + self.require_terms().attest_seconds
         if state.phase in {Phase.SEEDING, Phase.DRAW}:
             return block_number > state.beacon_block
@@ -507,7 +507,8 @@ class JobView:
         ends = now >= terms.expiry or (is_waiting and self.cancel_requested)
         return ends or (is_waiting and self._can_open(terms))
 
-    def _has_quorum(self) -> bool:
+    @property
+    def has_quorum(self) -> bool:
         """Some verdict has its quorum, and so another window in which to be settled."""
         hashes = {item.verdict_hash for item in self.work.attestations.values()}
         total, terms = self.state.total_weight, self.require_terms()
