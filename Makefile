@@ -22,7 +22,7 @@ test-contracts: setup
 	@contracts/tools/forge test
 
 test-python: setup .kubo
-	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal --durations 10
+	@$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder --durations 20
 
 # A Kubo node as a library (245 MB), for tests/integration/store; it has wheels for these machines.
 .kubo: | setup

@@ -1,8 +1,44 @@
-"""Settings of every test: Hypothesis without deadlines, since timings never decide a test."""
+"""Settings of every test, and in which order several processes take them.
 
+Hypothesis has no deadlines, since timings never decide a test. A module's tests stay together, so
+that what it trains once is trained once; a test of a whole network stands alone. What takes longest
+goes first, since whatever is taken last is what everyone else ends up waiting for.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
 from hypothesis import HealthCheck, settings
+
+TESTS = Path(__file__).parent
+NETWORKS = "e2e"
+LONGEST_FIRST = (NETWORKS, "integration", "unit/numerics", "unit/train", "property", "adversary")
 
 settings.register_profile(
     "atoll", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("atoll")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Networks wait for their chains more than they compute."""
+    return 2 * (os.cpu_count() or 1)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        module = item.path.relative_to(TESTS)
+        if module.parts[0] != NETWORKS:
+            item.add_marker(pytest.mark.xdist_group(module.as_posix()))
+    items.sort(key=_place)
+
+
+def _place(item: pytest.Item) -> int:
+    folder = item.path.relative_to(TESTS).parent
+    within = (n for n, name in enumerate(LONGEST_FIRST) if folder.is_relative_to(name))
+    return next(within, len(LONGEST_FIRST))
