@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from tests.adversary.adversaries import ADVERSARIES, concentrated, malformed_bytes
+from tests.adversary.adversaries import ADVERSARIES, concentrated, hidden, malformed_bytes
 from tests.adversary.codecs import CODECS, spec_of, write
 from tests.adversary.merges import among_friends, default, rule_alone
 from tests.adversary.run import Adversary, Arrived, Knowledge, Memo, Run, Setting
@@ -25,7 +25,8 @@ SPARSE = tuple(codec for codec in CODECS if codec in SPARSE_CODECS)
 def first_round(setting: Setting) -> Knowledge:
     """What colluders know when they choose their first updates."""
     seen: list[Knowledge] = []
-    next(Run(setting, rule_alone, Adversary(seen.append)).play())
+    watching = Adversary(seen.append, targets=lambda targets: targets)
+    next(Run(setting, rule_alone, watching).play())
     return seen[0]
 
 
@@ -93,6 +94,16 @@ def test_colluders_of_a_sparse_codec_share_out_coordinates_that_few_send(codec: 
         lengths = np.linalg.norm(known.arrives(rows), axis=1)
         median = np.median(np.linalg.norm(known.honest, axis=1))
         assert (median < lengths).all() and (lengths < 3 * median).all()
+
+
+@pytest.mark.parametrize("codec", SPARSE)
+def test_what_nobody_else_sends_can_be_exchanged_without_a_trace_in_inner_products(codec: str):
+    known = first_round(Setting(n=6, f=2, steps=4, codec=codec))
+    rows = hidden(known, where_nobody_sends(known.honest, 2, known.rng), share=1.0)
+    exchanged = (rows != known.trained).sum(axis=1)
+    assert (exchanged > np.count_nonzero(known.trained, axis=1) / 4).all()
+    assert (np.count_nonzero(rows, axis=1) == np.count_nonzero(known.trained, axis=1)).all()
+    assert (rows @ known.honest.T == known.trained @ known.honest.T).all()
 
 
 @pytest.mark.parametrize("codec", SPARSE)
