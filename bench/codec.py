@@ -15,10 +15,10 @@ from collections.abc import Callable
 import torch
 
 from atoll.aggregate import codec, fp32
+from atoll.aggregate.block_steps import SIGN, TWO_BIT
 from atoll.aggregate.dct import DCT_SPARSE
 from atoll.aggregate.dense import GRID4
 from atoll.aggregate.layout import Layout
-from atoll.aggregate.shifted import SIGN, TWO_BIT
 from atoll.aggregate.sparse import SPARSE
 
 EXPONENTS = {"w": -10}

@@ -73,7 +73,7 @@ def test_what_a_codec_left_out_comes_the_round_after(codec: str):
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_a_row_is_written_as_near_as_the_codec_can_say(codec: str):
-    """Grids say their own rows exactly; where values choose a shift it may come out one lower."""
+    """Grids say their own rows exactly; where values choose a step it may come out one lower."""
     known = first_round(Setting(n=4, f=1, steps=4, codec=codec))
     sent, meant = known.arrives(known.honest[:1])[0], known.honest[0]
     if codec in ("grid8", "grid4"):

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy.typing as npt
 
 from atoll.aggregate import codec, fp32
+from atoll.aggregate.block_steps import SIGN, TWO_BIT
 from atoll.aggregate.dct import DCT_SPARSE, merged_coordinates
 from atoll.aggregate.dense import GRID4
 from atoll.aggregate.exponents import Target
 from atoll.aggregate.layout import Layout
-from atoll.aggregate.shifted import SIGN, TWO_BIT
 from atoll.aggregate.sparse import SPARSE
 from atoll.protocol.manifest import CodecSpec
 
@@ -56,7 +56,7 @@ class Codec:
 
 GRID8_TARGET = Target(64, Fraction(1, 256), 24, Fraction(1, 256))
 GRID4_TARGET = Target(6, Fraction(1, 16), 2, Fraction(1, 16))
-# Shifted values say 3 · 2^3 and more often enough where shifts are 3 to 4: room on both sides.
+# Values of 24 and more are said often enough where steps are 10 to 20: room on both sides.
 TWO_BIT_TARGET = Target(48, Fraction(1, 16), 12, Fraction(1, 16))
 SIGN_TARGET = Target(16, Fraction(1, 16), 4, Fraction(1, 16))
 SPARSE_TARGET = replace(TWO_BIT_TARGET, of_sent=True)

@@ -2,12 +2,12 @@
 
 The flat vector, in grid steps, is cut into chunks of 4096; of each the 224 largest magnitudes are
 kept (of a shorter last chunk 7/128, rounded up), ties to the lower index. A kept value is ±1 or ±3
-times 2^shift steps; the shift is its chunk's, chosen as `shifted` chooses a block's. Used with
-error feedback (Sarfi et al. 2025, arXiv:2508.15706). 0.0558 bytes a parameter: indices in Elias and
-Fano's code (Elias 1974) cost 6.2 bits each, so that 1.75 times as many coordinates travel as with
-the 12 bits of an index within a chunk.
+times its chunk's step, chosen as `block_steps` chooses a block's. Used with error feedback (Sarfi
+et al. 2025, arXiv:2508.15706). 0.0558 bytes a parameter: indices in Elias and Fano's code (Elias
+1974) cost 6.2 bits each, so that 1.75 times as many coordinates travel as with the 12 bits of an
+index within a chunk.
 
-Body, each part filled up with zero bits: every chunk's shift, 4 bits each; the lower 4 bits of
+Body, each part filled up with zero bits: every chunk's step, 4 bits each; the lower 4 bits of
 every kept index; in unary how many were kept of each 16 coordinates (a one for each, then a zero);
 the 2-bit codes of the values. All in ascending order of indices.
 """
@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
+from atoll.aggregate.block_steps import STEP_BITS, Levels, unpack_steps
 from atoll.aggregate.grid import Float32Vector, Int8Vector, as_tensors, scale
 from atoll.aggregate.header import CodecId, body_of, header, header_length
 from atoll.aggregate.layout import Layout
 from atoll.aggregate.packing import Codes, pack, packed_length, unpack
-from atoll.aggregate.shifted import SHIFT_BITS, TWO_BIT_LEVELS, unpack_shifts
 from atoll.errors import MalformedUpdate
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 CHUNK = 4096
 KEPT = 224
+KEPT_LEVELS = Levels(2, 8)
 GROUP_BITS = 4
 """Coordinates are counted by groups of 16: near the mean distance of kept ones, 18."""
 
@@ -53,12 +54,12 @@ def encode_body(scaled: Float32Vector) -> bytes:
     """The body for a vector in grid steps."""
     chosen = _largest(np.abs(scaled))
     values = scaled[chosen]
-    shifts = TWO_BIT_LEVELS.shifts(values, KEPT)
-    codes = TWO_BIT_LEVELS.codes(values, shifts, KEPT)
+    steps = KEPT_LEVELS.steps(values, KEPT)
+    codes = KEPT_LEVELS.codes(values, steps, KEPT)
     lower = (chosen & ((1 << GROUP_BITS) - 1)).astype(np.uint8)
     counts = np.zeros(len(chosen) + _groups(len(scaled)), dtype=np.uint8)
     counts[(chosen >> GROUP_BITS) + np.arange(len(chosen))] = 1
-    parts = (pack(shifts, SHIFT_BITS), pack(lower, GROUP_BITS), pack(counts, 1), pack(codes, 2))
+    parts = (pack(steps, STEP_BITS), pack(lower, GROUP_BITS), pack(counts, 1), pack(codes, 2))
     return b"".join(parts)
 
 
@@ -67,15 +68,15 @@ def decode_body(body: memoryview, length: int) -> Int8Vector:
 
     Raises:
         MalformedUpdate: indices that do not ascend or lie outside, a chunk with too many or too
-            few, a shift above 5, or filling bits that are set.
+            few, a step that is none, or filling bits that are set.
     """
     kept, ends = kept_of(length), np.cumsum(_part_lengths(length)).tolist()
-    shifts = unpack_shifts(body[: ends[0]], _chunks(length))
+    steps = unpack_steps(body[: ends[0]], _chunks(length))
     lower = unpack(body[ends[0] : ends[1]], kept, GROUP_BITS)
     counts = unpack(body[ends[1] : ends[2]], kept + _groups(length), 1)
     codes = unpack(body[ends[2] :], kept, 2)
     values = np.zeros(length, dtype=np.int8)
-    values[_indices(lower, counts, length)] = TWO_BIT_LEVELS.values(codes, shifts, KEPT)
+    values[_indices(lower, counts, length)] = KEPT_LEVELS.values(codes, steps, KEPT)
     return values
 
 
@@ -152,10 +153,10 @@ def _indices(lower: Codes, counts: Codes, length: int) -> Indices:
 
 
 def _part_lengths(length: int) -> tuple[int, int, int, int]:
-    """Bytes of the shifts, lower bits, counts and codes."""
+    """Bytes of the steps, lower bits, counts and codes."""
     kept = kept_of(length)
     return (
-        packed_length(_chunks(length), SHIFT_BITS),
+        packed_length(_chunks(length), STEP_BITS),
         packed_length(kept, GROUP_BITS),
         packed_length(kept + _groups(length), 1),
         packed_length(kept, 2),

@@ -120,7 +120,7 @@ METHODS: Final[Mapping[str, Method]] = MappingProxyType(
         "demo": Method(
             "Peng et al. 2024, arXiv:2411.19870",
             "1",
-            _outer("sign", "0.001"),
+            _outer("sign", "0.002"),
             _codec("dct", -16, feedback="0.999"),
             rule=CONTRIBUTOR_MEAN,
             inner=_SGD_INNER,

@@ -38,14 +38,20 @@ def plain_top_k(values: list[float]) -> list[int]:
 
 
 def plain_values(steps: list[float]) -> dict[int, int]:
-    """What is sent, by coordinate: two bits and a chunk's shift, by SPEC.md, section 12."""
+    """What is sent, by coordinate: two bits and a chunk's step, by SPEC.md, section 12."""
     chunks: dict[int, list[int]] = {}
     for i in plain_top_k(steps):
         chunks.setdefault(i // 4096, []).append(i)
     values = {}
     for kept in chunks.values():
-        fits = (s for s in range(5) if sum(abs(steps[i]) > 4 << s for i in kept) <= len(kept) // 8)
-        unit = 1 << next(fits, 5)
+        units = (1, 2, 4, 5, 7, 10, 14, 20, 28)
+        fits = (
+            s
+            for s in units
+            if sum(abs(steps[i]) > 4 * s for i in kept) <= len(kept) // 8
+            and max(abs(steps[i]) for i in kept) <= 8 * s
+        )
+        unit = next(fits, 40)
         values |= {i: unit * max(-3, min(3, 2 * floor(steps[i] / unit / 2) + 1)) for i in kept}
     return values
 
@@ -87,9 +93,9 @@ def test_every_bit_flip_is_refused_or_says_something_else(size: int):
         seen.add(values.tobytes())
 
 
-def body(shift: int, lower: int, counts: int, codes: int) -> bytes:
+def body(step: int, lower: int, counts: int, codes: int) -> bytes:
     """Of 64 coordinates, of which four are kept."""
-    return bytes([shift]) + lower.to_bytes(2, "little") + bytes([counts, codes])
+    return bytes([step]) + lower.to_bytes(2, "little") + bytes([counts, codes])
 
 
 def test_the_bytes_of_a_body_by_hand():
@@ -107,7 +113,7 @@ def test_the_bytes_of_a_body_by_hand():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (body(6, 0xF053, 0b0110_0011, 0), "shift"),
+        (body(10, 0xF053, 0b0110_0011, 0), "step 10"),
         (body(0x10, 0xF053, 0b0110_0011, 0), "after the last"),
         (body(0, 0xF053, 0b0110_0111, 0), "5 coordinates"),
         (body(0, 0xF053, 0b0100_0011, 0), "3 coordinates"),
@@ -187,9 +193,9 @@ def test_a_cosine_is_sent_as_one_coefficient():
     data = DCT_SPARSE.encode(delta, {"w": -5})
     assert len(data) == DCT_SPARSE.encoded_length(layout)
     coefficients = DCT_SPARSE.decode_coefficients(data, layout, {"w": -5})
-    # √32 · 4 = 22.6 steps, in steps of 8; what else is kept is 0 and sent as the least there is.
-    assert coefficients[5] == 3 * 8
-    assert np.abs(coefficients)[coefficients != 0].tolist().count(8) == kept_of(64) - 1
+    # √32 · 4 = 22.6 steps, in steps of 7; what else is kept is 0 and sent as the least there is.
+    assert coefficients[5] == 3 * 7
+    assert np.abs(coefficients)[coefficients != 0].tolist().count(7) == kept_of(64) - 1
     decoded = DCT_SPARSE.decode(data, layout, {"w": -5})["w"]
     assert torch.nn.functional.cosine_similarity(decoded, delta["w"], dim=0) > 0.85
     with pytest.raises(MalformedUpdate):

@@ -1,0 +1,168 @@
+"""Two-bit and sign updates whose blocks of 32 choose their own step: used with error feedback.
+
+- 2 bits: ±1 or ±3 times a step; 0.266 bytes a parameter.
+- sign: ±1 times a step; 0.141 bytes.
+
+So few levels are only worth their bytes at the right scale, and that is another one for every row
+of a matrix and in every round: a falling learning rate outruns a grid that moves by a factor of two
+a round, and what then saturates piles up in the feedback. A step is one of `STEPS` times the shared
+grid's, so that updates still are integers below 128 that every rule takes; which one is in the
+bytes.
+
+Blocks are of the flat vector in layout order, the last one shorter. A block's step is the smallest
+at which at most a share of its values saturate (`Levels`) and none is twice as large as saturates,
+or the largest: what is cut off a few large values round after round would pile up. No step is three
+times another, so values of different steps are different integers, and one vector has one encoding.
+
+Body: the indices of the steps, 4 bits each, then the codes, both in coordinate order and packed
+(`packing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from atoll.aggregate.grid import Float32Vector, Int8Vector, as_tensors, scale, to_odd
+from atoll.aggregate.header import CodecId, body_of, header, header_length
+from atoll.aggregate.layout import Layout
+from atoll.aggregate.packing import pack, packed_length, unpack
+from atoll.errors import MalformedUpdate
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+BLOCK = 32
+STEPS = np.array([1, 2, 4, 5, 7, 10, 14, 20, 28, 40], dtype=np.int8)
+"""In steps of the shared grid: about √2 apart, and 3 · 40 is an update's largest value."""
+STEP_BITS = 4
+_BLOCKS_AT_ONCE = 1 << 10
+Indices = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """The values ±1 … ±(2·levels − 1), and how often a block may exceed their reach, 2·levels.
+
+    Attributes:
+        share: one value in so many may exceed the reach.
+    """
+
+    levels: int
+    share: int
+
+    @property
+    def width(self) -> int:
+        """Bits of a code."""
+        return (2 * self.levels - 1).bit_length()
+
+    def steps(self, scaled: Float32Vector, block: int) -> Indices:
+        """The index of the step of every `block` values of a vector in grid steps."""
+        whole = len(scaled) // block
+        found = [self._steps(scaled[: whole * block].reshape(whole, block))]
+        if whole * block < len(scaled):
+            found.append(self._steps(scaled[whole * block :].reshape(1, -1)))
+        return np.concatenate(found)
+
+    def _steps(self, rows: Float32Vector) -> Indices:
+        found = np.empty(len(rows), dtype=np.uint8)
+        last = rows.shape[1] - 1 - rows.shape[1] // self.share
+        reaches = STEPS[:-1].astype(np.float32) * np.float32(2 * self.levels)
+        for at in range(0, len(rows), _BLOCKS_AT_ONCE):
+            magnitudes = np.abs(rows[at : at + _BLOCKS_AT_ONCE])
+            magnitudes.partition(last, axis=1)  # those after it may exceed the reach, it may not
+            by_share = np.searchsorted(reaches, magnitudes[:, last])
+            by_largest = np.searchsorted(reaches * 2, magnitudes[:, last:].max(axis=1))
+            found[at : at + _BLOCKS_AT_ONCE] = np.maximum(by_share, by_largest)
+        return found
+
+    def codes(self, scaled: Float32Vector, steps: Indices, block: int) -> Indices:
+        """The codes of the values, each divided by its block's step; overwrites `scaled`."""
+        scaled /= STEPS.astype(np.float32)[steps].repeat(block)[: len(scaled)]
+        values = to_odd(self.levels)(scaled).astype(np.int8)
+        values += np.int8(2 * self.levels - 1)
+        return values.view(np.uint8) >> np.uint8(1)
+
+    def values(self, codes: Indices, steps: Indices, block: int) -> Int8Vector:
+        """What codes and steps say, in grid steps; overwrites `codes`."""
+        values = codes.view(np.int8)
+        values *= 2
+        values -= np.int8(2 * self.levels - 1)
+        values *= STEPS[steps].repeat(block)[: len(values)]
+        return values
+
+
+def unpack_steps(data: memoryview, count: int) -> Indices:
+    """The indices of steps in exactly `packed_length(count, STEP_BITS)` bytes.
+
+    Raises:
+        MalformedUpdate: an index of no step, or bits after the last that are set.
+    """
+    steps = unpack(data, count, STEP_BITS)
+    if count and steps.max() >= len(STEPS):
+        raise MalformedUpdate(f"step {steps.max()} of a block is none of the {len(STEPS)}")
+    return steps
+
+
+@dataclass(frozen=True)
+class BlockStepCodec:
+    """One codec of blocks with steps; `TWO_BIT` and `SIGN` are the two there are."""
+
+    codec: CodecId
+    levels: Levels
+
+    def encoded_length(self, layout: Layout) -> int:
+        """Bytes of any update of this layout."""
+        return header_length(layout) + sum(self._lengths(layout))
+
+    def encode(self, delta: Mapping[str, Tensor], exponents: Mapping[str, int]) -> bytes:
+        """The canonical bytes of an update.
+
+        Raises:
+            NonFiniteDeltaError: a value is NaN or infinite.
+            ConfigError: exponents out of range or not of these tensors.
+        """
+        head = header(self.codec, Layout.of_tensors(delta), exponents)
+        scaled = scale(delta, exponents)
+        steps = self.levels.steps(scaled, BLOCK)
+        codes = self.levels.codes(scaled, steps, BLOCK)
+        return head + pack(steps, STEP_BITS) + pack(codes, self.levels.width)
+
+    def decode_flat(self, data: bytes, layout: Layout, exponents: Mapping[str, int]) -> Int8Vector:
+        """The values in grid steps, flat in layout order.
+
+        Raises:
+            MalformedUpdate: not the canonical encoding of this layout and these exponents.
+        """
+        head, lengths = header(self.codec, layout, exponents), self._lengths(layout)
+        body = body_of(data, head, sum(lengths))
+        steps = unpack_steps(body[: lengths[0]], _blocks(layout.total))
+        codes = unpack(body[lengths[0] :], layout.total, self.levels.width)
+        return self.levels.values(codes, steps, BLOCK)
+
+    def decode(
+        self, data: bytes, layout: Layout, exponents: Mapping[str, int]
+    ) -> dict[str, Tensor]:
+        """The update as fp32 tensors.
+
+        Raises:
+            MalformedUpdate: as `decode_flat`.
+        """
+        return as_tensors(self.decode_flat(data, layout, exponents), layout, exponents)
+
+    def _lengths(self, layout: Layout) -> tuple[int, int]:
+        steps = packed_length(_blocks(layout.total), STEP_BITS)
+        return steps, packed_length(layout.total, self.levels.width)
+
+
+def _blocks(total: int) -> int:
+    return -(-total // BLOCK)
+
+
+# Near the least squared error for normal and Laplace-distributed values alike.
+TWO_BIT = BlockStepCodec(CodecId.TWO_BIT, Levels(2, 16))
+SIGN = BlockStepCodec(CodecId.SIGN, Levels(1, 5))
