@@ -4,7 +4,7 @@
 
 A byte-level model of 117,000 parameters trains on the source of Python's standard library, in
 native numerics, one thread a run. Every row sees the same number of tokens, 4 seats times 600
-batches. A row is one manifest, and its rounds go through the code that
+batches (rows of codecs: 300). A row is one manifest, and its rounds go through the code that
 providers and verifiers run: inner steps, codec with feedback, merge, outer step; only digests, the
 chain and the network are left out.
 
@@ -111,9 +111,15 @@ def dense(kind: str, exponent: int, feedback: str = "0") -> CodecSpec:
     )
 
 
-CODEC_RUN: dict[str, Any] = {"steps": 20, "rule": "mean", "schedule": "cosine", "lr": "0.002"}
-"""Outer SGD, a plain mean, and a rate at which runs that differ in rounding stay together (at twice
-the rate they end a percent apart): what a codec alone costs."""
+CODEC_RUN: dict[str, Any] = {
+    "steps": 20,
+    "total": 300,
+    "rule": "mean",
+    "schedule": "cosine",
+    "lr": "0.002",
+}
+"""What a codec alone costs: outer SGD, a plain mean, and a rate and a length at which runs that
+differ in rounding stay together (at twice either, they end up to a percent apart)."""
 WAITED_FOR = METHODS["streaming"].codec.model_copy(update={"mixing": "0"})
 """Fragments without overlap and mixing."""
 SHORT = METHODS["diloco"].outer.model_copy(update={"lr": "0.5", "momentum": "0.5"})
