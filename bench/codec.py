@@ -14,22 +14,22 @@ from collections.abc import Callable
 
 import torch
 
-from atoll.aggregate import codec, fp32
 from atoll.aggregate.block_steps import SIGN, TWO_BIT
 from atoll.aggregate.dct import DCT_SPARSE
-from atoll.aggregate.dense import GRID4
+from atoll.aggregate.dense import GRID4, GRID8
+from atoll.aggregate.fp32 import FP32
 from atoll.aggregate.layout import Layout
 from atoll.aggregate.sparse import SPARSE
 
 EXPONENTS = {"w": -10}
 CODECS: dict[str, tuple[Callable[..., bytes], Callable[..., object]]] = {
-    "int8": (codec.encode, codec.decode_flat),
+    "int8": (GRID8.encode, GRID8.decode_flat),
     "int4": (GRID4.encode, GRID4.decode_flat),
     "two_bit": (TWO_BIT.encode, TWO_BIT.decode_flat),
     "sign": (SIGN.encode, SIGN.decode_flat),
     "sparse": (SPARSE.encode, SPARSE.decode_flat),
-    "dct_sparse": (DCT_SPARSE.encode, DCT_SPARSE.decode_coefficients),
-    "fp32": (fp32.encode, fp32.decode),
+    "dct_sparse": (DCT_SPARSE.encode, DCT_SPARSE.decode_flat),
+    "fp32": (FP32.encode, FP32.decode),
 }
 
 

@@ -32,7 +32,7 @@ from tests.adversary.merges import by_rule
 from tests.adversary.run import Run, Setting
 
 from atoll.aggregate.checks import Suspicion, find_suspects
-from atoll.aggregate.codec import decode_flat
+from atoll.aggregate.dense import GRID8
 from atoll.aggregate.gram import Int64Matrix, squared_distances
 from atoll.aggregate.outliers import find_outliers, lower_median
 from atoll.aggregate.passes import gram
@@ -68,7 +68,7 @@ def grams(mix: Mix, seed: int, rounds: int) -> list[Int64Matrix]:
     """The Gram matrix of every round of an honest run."""
     run = Run(Setting(SEATS, 0, seed, mix, rounds), by_rule("mean"))
     return [
-        gram([decode_flat(d, run.layout, r.opening.exponents) for d in r.updates.values()])
+        gram([GRID8.decode_flat(d, run.layout, r.opening.exponents) for d in r.updates.values()])
         for r in run.play()
     ]
 

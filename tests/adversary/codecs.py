@@ -14,11 +14,12 @@ import torch
 from tests.adversary.updates import Rows
 from torch import Tensor
 
+from atoll.aggregate.codec import Exponents, Integers
 from atoll.aggregate.feedback import encode_with_feedback
 from atoll.aggregate.grid import as_tensors
 from atoll.aggregate.header import CodecId, header
 from atoll.aggregate.layout import Layout
-from atoll.aggregate.registry import Exponents, Integers, codec_of
+from atoll.aggregate.registry import codec_of
 from atoll.aggregate.sparse import encode_body
 from atoll.protocol.manifest import CodecSpec, TensorExponents
 

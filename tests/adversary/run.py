@@ -20,8 +20,9 @@ from tests.adversary.seats import Stack, train_seats
 from tests.adversary.updates import Rows
 from torch import Tensor
 
+from atoll.aggregate.codec import Integers
 from atoll.aggregate.layout import Layout
-from atoll.aggregate.registry import Integers, codec_of
+from atoll.aggregate.registry import codec_of
 from atoll.errors import MalformedUpdate
 from atoll.protocol.canonical import dag_cbor_cid
 from atoll.protocol.hashing import sha256 as sha256_of

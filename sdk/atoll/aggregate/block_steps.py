@@ -20,21 +20,16 @@ Body: the indices of the steps, 4 bits each, then the codes, both in coordinate 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from atoll.aggregate.grid import Float32Vector, Int8Vector, as_tensors, scale, to_odd
-from atoll.aggregate.header import CodecId, body_of, header, header_length
-from atoll.aggregate.layout import Layout
+from atoll.aggregate.codec import UpdateCodec
+from atoll.aggregate.grid import Float32Vector, Int8Vector, to_odd
+from atoll.aggregate.header import CodecId
 from atoll.aggregate.packing import pack, packed_length, unpack
 from atoll.errors import MalformedUpdate
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 BLOCK = 32
 STEPS = np.array([1, 2, 4, 5, 7, 10, 14, 20, 28, 40], dtype=np.int8)
@@ -109,54 +104,29 @@ def unpack_steps(data: memoryview, count: int) -> Indices:
 
 
 @dataclass(frozen=True)
-class BlockStepCodec:
-    """One codec of blocks with steps; `TWO_BIT` and `SIGN` are the two there are."""
+class BlockStepBody:
+    """Blocks of BLOCK values with a step each."""
 
     codec: CodecId
     levels: Levels
 
-    def encoded_length(self, layout: Layout) -> int:
-        """Bytes of any update of this layout."""
-        return header_length(layout) + sum(self._lengths(layout))
+    def sections(self, length: int) -> tuple[int, ...]:
+        """The steps, and the codes."""
+        steps = packed_length(_blocks(length), STEP_BITS)
+        return steps, packed_length(length, self.levels.width)
 
-    def encode(self, delta: Mapping[str, Tensor], exponents: Mapping[str, int]) -> bytes:
-        """The canonical bytes of an update.
-
-        Raises:
-            NonFiniteDeltaError: a value is NaN or infinite.
-            ConfigError: exponents out of range or not of these tensors.
-        """
-        head = header(self.codec, Layout.of_tensors(delta), exponents)
-        scaled = scale(delta, exponents)
+    def encode(self, scaled: Float32Vector) -> bytes:
+        """As `Body.encode`."""
         steps = self.levels.steps(scaled, BLOCK)
         codes = self.levels.codes(scaled, steps, BLOCK)
-        return head + pack(steps, STEP_BITS) + pack(codes, self.levels.width)
+        return pack(steps, STEP_BITS) + pack(codes, self.levels.width)
 
-    def decode_flat(self, data: bytes, layout: Layout, exponents: Mapping[str, int]) -> Int8Vector:
-        """The values in grid steps, flat in layout order.
-
-        Raises:
-            MalformedUpdate: not the canonical encoding of this layout and these exponents.
-        """
-        head, lengths = header(self.codec, layout, exponents), self._lengths(layout)
-        body = body_of(data, head, sum(lengths))
-        steps = unpack_steps(body[: lengths[0]], _blocks(layout.total))
-        codes = unpack(body[lengths[0] :], layout.total, self.levels.width)
+    def decode(self, body: memoryview, length: int) -> Int8Vector:
+        """As `Body.decode`."""
+        at = packed_length(_blocks(length), STEP_BITS)
+        steps = unpack_steps(body[:at], _blocks(length))
+        codes = unpack(body[at:], length, self.levels.width)
         return self.levels.values(codes, steps, BLOCK)
-
-    def decode(
-        self, data: bytes, layout: Layout, exponents: Mapping[str, int]
-    ) -> dict[str, Tensor]:
-        """The update as fp32 tensors.
-
-        Raises:
-            MalformedUpdate: as `decode_flat`.
-        """
-        return as_tensors(self.decode_flat(data, layout, exponents), layout, exponents)
-
-    def _lengths(self, layout: Layout) -> tuple[int, int]:
-        steps = packed_length(_blocks(layout.total), STEP_BITS)
-        return steps, packed_length(layout.total, self.levels.width)
 
 
 def _blocks(total: int) -> int:
@@ -164,5 +134,5 @@ def _blocks(total: int) -> int:
 
 
 # Near the least squared error for normal and Laplace-distributed values alike.
-TWO_BIT = BlockStepCodec(CodecId.TWO_BIT, Levels(2, 16))
-SIGN = BlockStepCodec(CodecId.SIGN, Levels(1, 5))
+TWO_BIT = UpdateCodec(BlockStepBody(CodecId.TWO_BIT, Levels(2, 16)))
+SIGN = UpdateCodec(BlockStepBody(CodecId.SIGN, Levels(1, 5)))

@@ -10,18 +10,18 @@ and inverse are exact integers on every machine. Updates are merged as coefficie
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from atoll.aggregate.codec import Exponents, UpdateCodec
 from atoll.aggregate.contributors import DENOMINATOR
-from atoll.aggregate.grid import Float32Vector, Int8Vector, as_tensors, scale
-from atoll.aggregate.header import CodecId, body_of, header, header_length
+from atoll.aggregate.grid import Float32Vector, Int8Vector, as_tensors
+from atoll.aggregate.header import CodecId
 from atoll.aggregate.layout import Layout
-from atoll.aggregate.sparse import body_length, decode_body, encode_body
+from atoll.aggregate.sparse import decode_body, encode_body, section_lengths
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -80,46 +80,39 @@ def merged_coordinates(numerators: npt.NDArray[Any], length: int) -> Int64Vector
     return inverse(numerators, length).clip(-limit, limit)
 
 
-class DctCodec:
-    """Top-k coefficients at two bits; `DCT_SPARSE` is the one there is."""
+class DctBody:
+    """Top-k coefficients at two bits; what is merged are coefficients."""
+
+    codec = CodecId.DCT_SPARSE
+
+    def sections(self, length: int) -> tuple[int, ...]:
+        """As `sparse` has them, of the coefficients."""
+        return section_lengths(coefficients_of(length))
+
+    def encode(self, scaled: Float32Vector) -> bytes:
+        """As `Body.encode`."""
+        return encode_body(forward(scaled))
+
+    def decode(self, body: memoryview, length: int) -> Int8Vector:
+        """As `Body.decode`: coefficients in grid steps, 0 where nothing was sent."""
+        return decode_body(body, coefficients_of(length))
+
+
+class DctCodec(UpdateCodec):
+    """DeMo's codec; `DCT_SPARSE` is the one there is."""
 
     _DECODE_BITS = 8
 
-    def encoded_length(self, layout: Layout) -> int:
-        """Bytes of any update of this layout."""
-        return header_length(layout) + body_length(coefficients_of(layout.total))
+    def __init__(self) -> None:
+        super().__init__(DctBody())
 
-    def encode(self, delta: Mapping[str, Tensor], exponents: Mapping[str, int]) -> bytes:
-        """The canonical bytes of an update.
-
-        Raises:
-            NonFiniteDeltaError: a value is NaN or infinite.
-            ConfigError: exponents out of range or not of these tensors.
-        """
-        head = header(CodecId.DCT_SPARSE, Layout.of_tensors(delta), exponents)
-        return head + encode_body(forward(scale(delta, exponents)))
-
-    def decode_coefficients(
-        self, data: bytes, layout: Layout, exponents: Mapping[str, int]
-    ) -> Int8Vector:
-        """The coefficients in grid steps, 0 where nothing was sent: what is merged.
-
-        Raises:
-            MalformedUpdate: not the canonical encoding of this layout and these exponents.
-        """
-        head = header(CodecId.DCT_SPARSE, layout, exponents)
-        count = coefficients_of(layout.total)
-        return decode_body(body_of(data, head, body_length(count)), count)
-
-    def decode(
-        self, data: bytes, layout: Layout, exponents: Mapping[str, int]
-    ) -> dict[str, Tensor]:
+    def decode(self, data: bytes, layout: Layout, exponents: Exponents) -> dict[str, Tensor]:
         """The update as fp32 tensors, to 1/256 of a grid step.
 
         Raises:
-            MalformedUpdate: as `decode_coefficients`.
+            MalformedUpdate: as `decode_flat`.
         """
-        coefficients = self.decode_coefficients(data, layout, exponents).astype(np.int32)
+        coefficients = self.decode_flat(data, layout, exponents).astype(np.int32)
         values = inverse(coefficients << self._DECODE_BITS, layout.total)
         finer = {name: exponent - self._DECODE_BITS for name, exponent in exponents.items()}
         return as_tensors(values, layout, finer)

@@ -1,75 +1,73 @@
-"""int4 on the shared grid, as the int8 codec: −7 … 7 steps, half to even; 0.5 bytes a parameter.
+"""int8 and int4 on the shared grid: the default codecs, stateless; 1 and 0.5 bytes a parameter.
 
-It is stateless and decodes to an int8 vector in grid steps. The body is the codes value + 7, 4 bits
-each in coordinate order, packed (`packing`); it follows the common header.
+Per coordinate the update is rounded half to even to a whole number of grid steps and clamped to
+±127 or ±7. A provider keeps no private state, NaN and infinity cannot be written down, and
+saturation is a clip per coordinate. Bodies: int8 values, never −128; or the codes value + 7,
+4 bits each, packed (`packing`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from atoll.aggregate.grid import Int8Vector, as_tensors, quantise, to_nearest
-from atoll.aggregate.header import CodecId, body_of, header, header_length
-from atoll.aggregate.layout import Layout
+from atoll.aggregate.codec import UpdateCodec
+from atoll.aggregate.grid import Float32Vector, Int8Vector, to_nearest
+from atoll.aggregate.header import CodecId
 from atoll.aggregate.packing import pack, packed_length, unpack
 from atoll.errors import MalformedUpdate
 
-if TYPE_CHECKING:
-    from torch import Tensor
+LIMIT = 127
+"""Largest magnitude of int8."""
+LIMIT4 = 7
+_WIDTH4 = 4
+_to_int8, _to_int4 = to_nearest(LIMIT), to_nearest(LIMIT4)
 
-LIMIT = 7
-_WIDTH = 4
-_ROUND = to_nearest(LIMIT)
 
+class Grid8Body:
+    """int8."""
 
-class Grid4Codec:
-    """int4; `GRID4` is the one there is."""
+    codec = CodecId.GRID8
 
-    def encoded_length(self, layout: Layout) -> int:
-        """Bytes of any update of this layout."""
-        return header_length(layout) + packed_length(layout.total, _WIDTH)
+    def sections(self, length: int) -> tuple[int, ...]:
+        """One byte a value."""
+        return (length,)
 
-    def encode(self, delta: Mapping[str, Tensor], exponents: Mapping[str, int]) -> bytes:
-        """The canonical bytes of an update.
+    def encode(self, scaled: Float32Vector) -> bytes:
+        """As `Body.encode`."""
+        return _to_int8(scaled).astype(np.int8).tobytes()
 
-        Raises:
-            NonFiniteDeltaError: a value is NaN or infinite.
-            ConfigError: exponents out of range or not of these tensors.
-        """
-        layout = Layout.of_tensors(delta)
-        head = header(CodecId.GRID4, layout, exponents)
-        values = np.empty(layout.total, dtype=np.int8)
-        quantise(delta, exponents, _ROUND, values)
-        values += LIMIT
-        return head + pack(values.view(np.uint8), _WIDTH)
-
-    def decode_flat(self, data: bytes, layout: Layout, exponents: Mapping[str, int]) -> Int8Vector:
-        """The values in grid steps, flat in layout order.
-
-        Raises:
-            MalformedUpdate: not the canonical encoding of this layout and these exponents.
-        """
-        head = header(CodecId.GRID4, layout, exponents)
-        body = body_of(data, head, packed_length(layout.total, _WIDTH))
-        codes = unpack(body, layout.total, _WIDTH)
-        if codes.size and codes.max() > 2 * LIMIT:
-            raise MalformedUpdate(f"a code above {2 * LIMIT} is not on the grid")
-        values = codes.view(np.int8)
-        values -= LIMIT
+    def decode(self, body: memoryview, _length: int) -> Int8Vector:
+        """As `Body.decode`: a read-only view of the body."""
+        values = np.frombuffer(body, dtype=np.int8)
+        if values.size and int(values.min()) < -LIMIT:
+            raise MalformedUpdate("a value of −128 is not on the grid")
         return values
 
-    def decode(
-        self, data: bytes, layout: Layout, exponents: Mapping[str, int]
-    ) -> dict[str, Tensor]:
-        """The update as fp32 tensors.
 
-        Raises:
-            MalformedUpdate: as `decode_flat`.
-        """
-        return as_tensors(self.decode_flat(data, layout, exponents), layout, exponents)
+class Grid4Body:
+    """int4."""
+
+    codec = CodecId.GRID4
+
+    def sections(self, length: int) -> tuple[int, ...]:
+        """Half a byte a value."""
+        return (packed_length(length, _WIDTH4),)
+
+    def encode(self, scaled: Float32Vector) -> bytes:
+        """As `Body.encode`."""
+        values = _to_int4(scaled).astype(np.int8)
+        values += LIMIT4
+        return pack(values.view(np.uint8), _WIDTH4)
+
+    def decode(self, body: memoryview, length: int) -> Int8Vector:
+        """As `Body.decode`."""
+        codes = unpack(body, length, _WIDTH4)
+        if codes.size and codes.max() > 2 * LIMIT4:
+            raise MalformedUpdate(f"a code above {2 * LIMIT4} is not on the grid")
+        values = codes.view(np.int8)
+        values -= LIMIT4
+        return values
 
 
-GRID4 = Grid4Codec()
+GRID8 = UpdateCodec(Grid8Body())
+GRID4 = UpdateCodec(Grid4Body())

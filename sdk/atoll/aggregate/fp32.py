@@ -7,7 +7,7 @@ them, since squares of such integers would not fit 64 bits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from atoll.aggregate.grid import check_finite, flat
-from atoll.aggregate.header import CodecId, body_of, header, header_length
+from atoll.aggregate.codec import Exponents, UpdateCodec, pieces
+from atoll.aggregate.grid import Float32Vector
+from atoll.aggregate.header import CodecId, body_of, header
 from atoll.aggregate.layout import Layout
 from atoll.aggregate.rules import Aggregate
 from atoll.errors import MalformedUpdate
@@ -31,48 +32,50 @@ LIMIT = 1 << 47
 Int64Vector = npt.NDArray[np.int64]
 
 
-def encoded_length(layout: Layout) -> int:
-    """Bytes of any update of this layout."""
-    return header_length(layout) + 4 * layout.total
+class Fp32Body:
+    """The values themselves."""
+
+    codec = CodecId.FP32
+
+    def sections(self, length: int) -> tuple[int, ...]:
+        """Four bytes a value."""
+        return (4 * length,)
+
+    def encode(self, values: Float32Vector) -> bytes:
+        """As `Body.encode`; minus zero is written as zero."""
+        values += np.float32(0)
+        return values.astype("<f4").tobytes()
+
+    def decode(self, body: memoryview, _length: int) -> Int64Vector:
+        """As `Body.decode`: units of 2^-40, rounded half to even and clamped to ±128."""
+        units = np.rint(_values(body).astype(np.float64) * 2.0**UNIT_BITS)
+        return np.clip(units, -LIMIT, LIMIT).astype(np.int64)
 
 
-def encode(delta: Mapping[str, Tensor], exponents: Mapping[str, int]) -> bytes:
-    """The canonical bytes of an update; minus zero is written as zero.
+class Fp32Codec(UpdateCodec):
+    """No codec at all; `FP32` is the one there is."""
 
-    Raises:
-        NonFiniteDeltaError: a value is NaN or infinite.
-        ConfigError: exponents out of range or not of these tensors.
-    """
-    layout = Layout.of_tensors(delta)
-    parts = [header(CodecId.FP32, layout, exponents)]
-    for name in layout.names:
-        values = flat(delta[name])
-        check_finite(name, values)
-        parts.append((values + np.float32(0)).astype("<f4").tobytes())
-    return b"".join(parts)
+    def __init__(self) -> None:
+        super().__init__(Fp32Body())
 
+    def decode(self, data: bytes, layout: Layout, exponents: Exponents) -> dict[str, Tensor]:
+        """The fp32 tensors by name.
 
-def decode(data: bytes, layout: Layout, exponents: Mapping[str, int]) -> dict[str, Tensor]:
-    """The fp32 tensors by name.
+        Raises:
+            MalformedUpdate: not canonical, or a value is not finite.
+        """
+        head = header(CodecId.FP32, layout, exponents)
+        values = _values(body_of(data, head, 4 * layout.total))
+        return {
+            name: torch.from_numpy(values[span].copy()).reshape(shape)
+            for name, shape, span in layout.spans()
+        }
 
-    Raises:
-        MalformedUpdate: not canonical, or a value is not finite.
-    """
-    values = _values(data, layout, exponents)
-    return {
-        name: torch.from_numpy(values[span].copy()).reshape(shape)
-        for name, shape, span in layout.spans()
-    }
+    def _pieces(self, delta: Mapping[str, Tensor], exponents: Exponents) -> Iterator[Float32Vector]:
+        return pieces(delta, dict.fromkeys(exponents, 0))
 
 
-def decode_units(data: bytes, layout: Layout, exponents: Mapping[str, int]) -> Int64Vector:
-    """The values in units of 2^-40, rounded half to even and clamped to ±128: what is merged.
-
-    Raises:
-        MalformedUpdate: as `decode`.
-    """
-    units = np.rint(_values(data, layout, exponents).astype(np.float64) * 2.0**UNIT_BITS)
-    return np.clip(units, -LIMIT, LIMIT).astype(np.int64)
+FP32 = Fp32Codec()
 
 
 def mean(rows: Sequence[Int64Vector]) -> Aggregate:
@@ -81,9 +84,8 @@ def mean(rows: Sequence[Int64Vector]) -> Aggregate:
     return Aggregate(sum(rows[1:], start=rows[0]), n, (Fraction(1, n),) * n)
 
 
-def _values(data: bytes, layout: Layout, exponents: Mapping[str, int]) -> npt.NDArray[np.float32]:
-    head = header(CodecId.FP32, layout, exponents)
-    values = np.frombuffer(body_of(data, head, 4 * layout.total), dtype="<f4").astype(np.float32)
+def _values(body: memoryview) -> npt.NDArray[np.float32]:
+    values = np.frombuffer(body, dtype="<f4").astype(np.float32)
     if not np.isfinite(values).all():
         raise MalformedUpdate("a value is not finite")
     if np.signbit(values[values == 0]).any():

@@ -23,9 +23,6 @@ Int8Vector = npt.NDArray[np.int8]
 Float32Vector = npt.NDArray[np.float32]
 Rounding = Callable[[Float32Vector], Float32Vector]
 
-CHUNK = 1 << 16
-"""Coordinates handled at once, so that the work stays in a core's second-level cache."""
-
 
 class NonFiniteDeltaError(AtollError, ValueError):
     """A pseudo-gradient with NaN or infinity: the trace must say DIVERGED instead."""
@@ -40,43 +37,6 @@ def check_finite(name: str, values: Float32Vector) -> None:
     """Raises NonFiniteDeltaError if a value of the named tensor is NaN or infinite."""
     if not np.isfinite(values).all():
         raise NonFiniteDeltaError(f"the update of tensor {name} has a NaN or infinite value")
-
-
-def quantise(
-    delta: Mapping[str, Tensor], exponents: Mapping[str, int], rounding: Rounding, out: Int8Vector
-) -> None:
-    """Writes rounding(delta / 2^exponent) of every tensor to `out`, flat in layout order.
-
-    Args:
-        rounding: maps scaled values, in place, to integers that fit int8; may see ±infinity.
-
-    Raises:
-        NonFiniteDeltaError: a value is NaN or infinite.
-    """
-    for name, _, span in Layout.of_tensors(delta).spans():
-        values, target = flat(delta[name]), out[span]
-        for at in range(0, len(values), CHUNK):
-            part = values[at : at + CHUNK]
-            check_finite(name, part)
-            with np.errstate(over="ignore", under="ignore"):
-                scaled = part * np.float32(2.0 ** -exponents[name])
-            np.copyto(target[at : at + CHUNK], rounding(scaled), casting="unsafe")
-
-
-def scale(delta: Mapping[str, Tensor], exponents: Mapping[str, int]) -> Float32Vector:
-    """delta / 2^exponent of every tensor, one fp32 vector in layout order; ±infinity on overflow.
-
-    Raises:
-        NonFiniteDeltaError: a value is NaN or infinite.
-    """
-    layout = Layout.of_tensors(delta)
-    scaled = np.empty(layout.total, dtype=np.float32)
-    for name, _, span in layout.spans():
-        values = flat(delta[name])
-        check_finite(name, values)
-        with np.errstate(over="ignore", under="ignore"):
-            np.multiply(values, np.float32(2.0 ** -exponents[name]), out=scaled[span])
-    return scaled
 
 
 def to_nearest(limit: int) -> Rounding:

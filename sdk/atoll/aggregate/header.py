@@ -64,9 +64,14 @@ def body_of(data: bytes, expected_header: bytes, body_length: int) -> memoryview
     if len(data) != expected:
         raise MalformedUpdate(f"the update has {len(data)} bytes where the layout asks {expected}")
     view = memoryview(data)
-    if view[: len(expected_header)] != expected_header:
-        raise MalformedUpdate(_where_differs(bytes(view[: len(expected_header)]), expected_header))
+    check_header(bytes(view[: len(expected_header)]), expected_header)
     return view[len(expected_header) :]
+
+
+def check_header(found: bytes, expected: bytes) -> None:
+    """Raises MalformedUpdate, saying where, unless a header is the expected one."""
+    if found != expected:
+        raise MalformedUpdate(_where_differs(found, expected))
 
 
 def _where_differs(found: bytes, expected: bytes) -> str:

@@ -16,13 +16,14 @@ import torch
 
 from atoll.aggregate import fp32
 from atoll.aggregate.checks import full_replays
+from atoll.aggregate.codec import Integers
 from atoll.aggregate.contributors import contributor_mean
 from atoll.aggregate.exponents import next_exponents
 from atoll.aggregate.gram import Int64Matrix, squared_distances
 from atoll.aggregate.layout import Layout
 from atoll.aggregate.outliers import find_outliers
 from atoll.aggregate.passes import gram
-from atoll.aggregate.registry import Integers, codec_of
+from atoll.aggregate.registry import codec_of
 from atoll.aggregate.rules import Aggregate, Rule, aggregate, most_faults
 from atoll.protocol.manifest import CONTRIBUTOR_MEAN, Manifest, RobustSpec
 from atoll.protocol.settlement import f_prime

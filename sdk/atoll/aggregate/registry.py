@@ -6,27 +6,23 @@ kind added here is there for provider and verifier alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING
 
-import numpy.typing as npt
-
-from atoll.aggregate import codec, fp32
 from atoll.aggregate.block_steps import SIGN, TWO_BIT
+from atoll.aggregate.codec import Exponents, Integers, UpdateCodec
 from atoll.aggregate.dct import DCT_SPARSE, merged_coordinates
-from atoll.aggregate.dense import GRID4
+from atoll.aggregate.dense import GRID4, GRID8
 from atoll.aggregate.exponents import Target
+from atoll.aggregate.fp32 import FP32
 from atoll.aggregate.layout import Layout
 from atoll.aggregate.sparse import SPARSE
 from atoll.protocol.manifest import CodecSpec
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-Exponents: TypeAlias = Mapping[str, int]
-Integers: TypeAlias = npt.NDArray[Any]
 
 
 def _as_they_are(numerators: Integers, _length: int) -> Integers:
@@ -42,16 +38,36 @@ class Codec:
         encode: canonical bytes of fp32 tensors by name. Raises NonFiniteDeltaError.
         decode: what the bytes say, fp32 tensors by name. Raises MalformedUpdate.
         row: the integers that are merged, one flat vector. Raises MalformedUpdate.
+        encode_stream, row_stream: the same bytes and integers in pieces, in the memory of a few.
         target: where its grid is kept; None where it never moves.
         coordinates: merged rows of a layout's total length, as coordinates in grid steps.
     """
 
     encoded_length: Callable[[Layout], int]
     encode: Callable[[Mapping[str, Tensor], Exponents], bytes]
+    encode_stream: Callable[[Mapping[str, Tensor], Exponents], Iterator[bytes]]
     decode: Callable[[bytes, Layout, Exponents], dict[str, Tensor]]
     row: Callable[[bytes, Layout, Exponents], Integers]
-    target: Target | None = None
-    coordinates: Callable[[Integers, int], Integers] = _as_they_are
+    row_stream: Callable[[Iterable[bytes], Layout, Exponents], Iterator[Integers]]
+    target: Target | None
+    coordinates: Callable[[Integers, int], Integers]
+
+
+def _named(
+    codec: UpdateCodec,
+    target: Target | None = None,
+    coordinates: Callable[[Integers, int], Integers] = _as_they_are,
+) -> Codec:
+    return Codec(
+        codec.encoded_length,
+        codec.encode,
+        codec.encode_stream,
+        codec.decode,
+        codec.decode_flat,
+        codec.decode_stream,
+        target,
+        coordinates,
+    )
 
 
 GRID8_TARGET = Target(64, Fraction(1, 256), 24, Fraction(1, 256))
@@ -62,28 +78,13 @@ SIGN_TARGET = Target(16, Fraction(1, 16), 4, Fraction(1, 16))
 SPARSE_TARGET = replace(TWO_BIT_TARGET, of_sent=True)
 
 CODECS: dict[str, Codec] = {
-    "grid8": Codec(
-        codec.encoded_length, codec.encode, codec.decode, codec.decode_flat, GRID8_TARGET
-    ),
-    "grid4": Codec(
-        GRID4.encoded_length, GRID4.encode, GRID4.decode, GRID4.decode_flat, GRID4_TARGET
-    ),
-    "two_bit": Codec(
-        TWO_BIT.encoded_length, TWO_BIT.encode, TWO_BIT.decode, TWO_BIT.decode_flat, TWO_BIT_TARGET
-    ),
-    "sign": Codec(SIGN.encoded_length, SIGN.encode, SIGN.decode, SIGN.decode_flat, SIGN_TARGET),
-    "sparse": Codec(
-        SPARSE.encoded_length, SPARSE.encode, SPARSE.decode, SPARSE.decode_flat, SPARSE_TARGET
-    ),
-    "dct": Codec(
-        DCT_SPARSE.encoded_length,
-        DCT_SPARSE.encode,
-        DCT_SPARSE.decode,
-        DCT_SPARSE.decode_coefficients,
-        SPARSE_TARGET,
-        merged_coordinates,
-    ),
-    "fp32": Codec(fp32.encoded_length, fp32.encode, fp32.decode, fp32.decode_units),
+    "grid8": _named(GRID8, GRID8_TARGET),
+    "grid4": _named(GRID4, GRID4_TARGET),
+    "two_bit": _named(TWO_BIT, TWO_BIT_TARGET),
+    "sign": _named(SIGN, SIGN_TARGET),
+    "sparse": _named(SPARSE, SPARSE_TARGET),
+    "dct": _named(DCT_SPARSE, SPARSE_TARGET, merged_coordinates),
+    "fp32": _named(FP32),
 }
 
 

@@ -14,21 +14,15 @@ the 2-bit codes of the values. All in ascending order of indices.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 import numpy as np
 import numpy.typing as npt
 
 from atoll.aggregate.block_steps import STEP_BITS, Levels, unpack_steps
-from atoll.aggregate.grid import Float32Vector, Int8Vector, as_tensors, scale
-from atoll.aggregate.header import CodecId, body_of, header, header_length
-from atoll.aggregate.layout import Layout
+from atoll.aggregate.codec import UpdateCodec
+from atoll.aggregate.grid import Float32Vector, Int8Vector
+from atoll.aggregate.header import CodecId
 from atoll.aggregate.packing import Codes, pack, packed_length, unpack
 from atoll.errors import MalformedUpdate
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 CHUNK = 4096
 KEPT = 224
@@ -45,9 +39,15 @@ def kept_of(length: int) -> int:
     return whole * KEPT + -(-rest * KEPT // CHUNK)
 
 
-def body_length(length: int) -> int:
-    """Bytes of the body for a vector of that length."""
-    return sum(_part_lengths(length))
+def section_lengths(length: int) -> tuple[int, int, int, int]:
+    """Bytes of the steps, lower bits, counts and codes."""
+    kept = kept_of(length)
+    return (
+        packed_length(_chunks(length), STEP_BITS),
+        packed_length(kept, GROUP_BITS),
+        packed_length(kept + _groups(length), 1),
+        packed_length(kept, 2),
+    )
 
 
 def encode_body(scaled: Float32Vector) -> bytes:
@@ -70,7 +70,7 @@ def decode_body(body: memoryview, length: int) -> Int8Vector:
         MalformedUpdate: indices that do not ascend or lie outside, a chunk with too many or too
             few, a step that is none, or filling bits that are set.
     """
-    kept, ends = kept_of(length), np.cumsum(_part_lengths(length)).tolist()
+    kept, ends = kept_of(length), np.cumsum(section_lengths(length)).tolist()
     steps = unpack_steps(body[: ends[0]], _chunks(length))
     lower = unpack(body[ends[0] : ends[1]], kept, GROUP_BITS)
     counts = unpack(body[ends[1] : ends[2]], kept + _groups(length), 1)
@@ -80,44 +80,25 @@ def decode_body(body: memoryview, length: int) -> Int8Vector:
     return values
 
 
-class SparseCodec:
-    """Top-k of each chunk at two bits; `SPARSE` is the one there is."""
+class SparseBody:
+    """Top-k of each chunk at two bits."""
 
-    def encoded_length(self, layout: Layout) -> int:
-        """Bytes of any update of this layout."""
-        return header_length(layout) + body_length(layout.total)
+    codec = CodecId.SPARSE
 
-    def encode(self, delta: Mapping[str, Tensor], exponents: Mapping[str, int]) -> bytes:
-        """The canonical bytes of an update.
+    def sections(self, length: int) -> tuple[int, ...]:
+        """The steps, lower bits, counts and codes."""
+        return section_lengths(length)
 
-        Raises:
-            NonFiniteDeltaError: a value is NaN or infinite.
-            ConfigError: exponents out of range or not of these tensors.
-        """
-        head = header(CodecId.SPARSE, Layout.of_tensors(delta), exponents)
-        return head + encode_body(scale(delta, exponents))
+    def encode(self, scaled: Float32Vector) -> bytes:
+        """As `Body.encode`."""
+        return encode_body(scaled)
 
-    def decode_flat(self, data: bytes, layout: Layout, exponents: Mapping[str, int]) -> Int8Vector:
-        """The values in grid steps, 0 where nothing was sent.
-
-        Raises:
-            MalformedUpdate: not the canonical encoding of this layout and these exponents.
-        """
-        head = header(CodecId.SPARSE, layout, exponents)
-        return decode_body(body_of(data, head, body_length(layout.total)), layout.total)
-
-    def decode(
-        self, data: bytes, layout: Layout, exponents: Mapping[str, int]
-    ) -> dict[str, Tensor]:
-        """The update as fp32 tensors.
-
-        Raises:
-            MalformedUpdate: as `decode_flat`.
-        """
-        return as_tensors(self.decode_flat(data, layout, exponents), layout, exponents)
+    def decode(self, body: memoryview, length: int) -> Int8Vector:
+        """As `Body.decode`; 0 where nothing was sent."""
+        return decode_body(body, length)
 
 
-SPARSE = SparseCodec()
+SPARSE = UpdateCodec(SparseBody())
 
 
 def _largest(magnitudes: Float32Vector) -> Indices:
@@ -150,17 +131,6 @@ def _indices(lower: Codes, counts: Codes, length: int) -> Indices:
     if (indices // CHUNK != np.arange(kept) // KEPT).any():
         raise MalformedUpdate("a chunk keeps another number of coordinates than it must")
     return indices
-
-
-def _part_lengths(length: int) -> tuple[int, int, int, int]:
-    """Bytes of the steps, lower bits, counts and codes."""
-    kept = kept_of(length)
-    return (
-        packed_length(_chunks(length), STEP_BITS),
-        packed_length(kept, GROUP_BITS),
-        packed_length(kept + _groups(length), 1),
-        packed_length(kept, 2),
-    )
 
 
 def _chunks(length: int) -> int:

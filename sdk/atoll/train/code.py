@@ -8,6 +8,7 @@ from pathlib import Path
 from atoll.protocol.types import Digest
 
 REPLAYED = (
+    "aggregate/block_steps.py",
     "aggregate/codec.py",
     "aggregate/dct.py",
     "aggregate/dense.py",

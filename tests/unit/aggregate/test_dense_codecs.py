@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from atoll.aggregate import fp32
-from atoll.aggregate.block_steps import SIGN, STEPS, TWO_BIT, BlockStepCodec
-from atoll.aggregate.dense import GRID4, Grid4Codec
+from atoll.aggregate.block_steps import SIGN, STEPS, TWO_BIT
+from atoll.aggregate.codec import UpdateCodec
+from atoll.aggregate.dense import GRID4
 from atoll.aggregate.feedback import encode_with_feedback
+from atoll.aggregate.fp32 import FP32
 from atoll.aggregate.grid import NonFiniteDeltaError
 from atoll.aggregate.layout import Layout
 from atoll.aggregate.packing import pack, packed_length, unpack
@@ -32,7 +33,7 @@ BLOCKWISE = [(TWO_BIT, 2, 16), (SIGN, 1, 5)]
         (SIGN, [40, 40, -40, 40, -40, 40, -40]),
     ],
 )
-def test_values(codec: Grid4Codec | BlockStepCodec, expected: list[int]):
+def test_values(codec: UpdateCodec, expected: list[int]):
     data = codec.encode(DELTA, EXPONENTS)
     assert len(data) == codec.encoded_length(LAYOUT)
     assert codec.decode_flat(data, LAYOUT, EXPONENTS).tolist() == expected
@@ -41,7 +42,7 @@ def test_values(codec: Grid4Codec | BlockStepCodec, expected: list[int]):
 @pytest.mark.parametrize(
     ("codec", "body"), [(GRID4, "7795e500"), (TWO_BIT, "099a0d"), (SIGN, "092b")]
 )
-def test_bytes_are_pinned(codec: Grid4Codec | BlockStepCodec, body: str):
+def test_bytes_are_pinned(codec: UpdateCodec, body: str):
     assert codec.encode(DELTA, EXPONENTS)[42:].hex() == body
 
 
@@ -64,7 +65,7 @@ def plain_blocks(steps: list[float], levels: int, share: int) -> list[int]:
 
 @pytest.mark.parametrize(("codec", "levels", "share"), BLOCKWISE)
 @pytest.mark.parametrize("size", [1, 7, 63, 64, 65, 1000, 70_000])
-def test_blocks_choose_their_scale(codec: BlockStepCodec, levels: int, share: int, size: int):
+def test_blocks_choose_their_scale(codec: UpdateCodec, levels: int, share: int, size: int):
     rng = np.random.default_rng(size)
     scales = np.exp2(rng.uniform(-3, 9, size // 64 + 1)).repeat(64)[:size]
     steps = (rng.laplace(size=size) * scales).astype(np.float32)
@@ -78,9 +79,7 @@ def test_blocks_choose_their_scale(codec: BlockStepCodec, levels: int, share: in
 
 
 @pytest.mark.parametrize(("codec", "levels", "share"), BLOCKWISE)
-def test_two_bits_suit_updates_of_any_size_and_shape(
-    codec: BlockStepCodec, levels: int, share: int
-):
+def test_two_bits_suit_updates_of_any_size_and_shape(codec: UpdateCodec, levels: int, share: int):
     """The error stays near the least that so many levels can have (Max 1960), at any scale."""
     rng = np.random.default_rng(0)
     for draw, least in ((rng.standard_normal, (0.363, 0.119)), (rng.laplace, (0.5, 0.196))):
@@ -94,9 +93,7 @@ def test_two_bits_suit_updates_of_any_size_and_shape(
 
 
 @pytest.mark.parametrize(("codec", "levels", "share"), BLOCKWISE)
-def test_an_unknown_step_and_filling_bits_are_refused(
-    codec: BlockStepCodec, levels: int, share: int
-):
+def test_an_unknown_step_and_filling_bits_are_refused(codec: UpdateCodec, levels: int, share: int):
     data = bytearray(codec.encode(DELTA, EXPONENTS))
     for wrong, message in ((0x0A, "step 10"), (0x15, "after the last")):
         data[42] = wrong
@@ -115,7 +112,7 @@ def test_sizes():
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_every_vector_has_one_encoding(codec: Grid4Codec | BlockStepCodec):
+def test_every_vector_has_one_encoding(codec: UpdateCodec):
     """Bytes are refused, or say something that no other bytes tried here say."""
     layout = Layout.of({"w": (261,)})
     data = codec.encode({"w": torch.arange(-130, 131) * 0.5}, {"w": 0})
@@ -145,7 +142,7 @@ def test_set_filling_bits_and_minus_eight_are_refused():
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_other_codecs_bytes_and_lengths_are_refused(codec: Grid4Codec | BlockStepCodec):
+def test_other_codecs_bytes_and_lengths_are_refused(codec: UpdateCodec):
     data = codec.encode(DELTA, EXPONENTS)
     with pytest.raises(MalformedUpdate):
         codec.decode_flat(data + b"\0", LAYOUT, EXPONENTS)
@@ -156,7 +153,7 @@ def test_other_codecs_bytes_and_lengths_are_refused(codec: Grid4Codec | BlockSte
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_feedback_carries_what_was_not_sent(codec: Grid4Codec | BlockStepCodec):
+def test_feedback_carries_what_was_not_sent(codec: UpdateCodec):
     delta = {"w": torch.tensor([0.3, -0.2, 1.1])}
     layout = Layout.of_tensors(delta)
     residual = {"w": torch.zeros(3)}
@@ -182,7 +179,7 @@ def test_feedback_decays_and_must_fit():
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_non_finite_values_cannot_be_encoded(value: float):
     delta = {"w": torch.tensor([value])}
-    for encode in (GRID4.encode, TWO_BIT.encode, SIGN.encode, fp32.encode):
+    for encode in (GRID4.encode, TWO_BIT.encode, SIGN.encode, FP32.encode):
         with pytest.raises(NonFiniteDeltaError):
             encode(delta, {"w": 0})
 
@@ -199,12 +196,12 @@ def test_packing_round_trips(width: int, count: int):
 def test_fp32_is_exact_and_canonical():
     delta = {"w": torch.tensor([-0.0, 1e-45, -3.5e38 / 2, 0.1])}
     layout = Layout.of_tensors(delta)
-    data = fp32.encode(delta, EXPONENTS)
-    assert len(data) == fp32.encoded_length(layout)
-    assert torch.equal(fp32.decode(data, layout, EXPONENTS)["w"], delta["w"])
+    data = FP32.encode(delta, EXPONENTS)
+    assert len(data) == FP32.encoded_length(layout)
+    assert torch.equal(FP32.decode(data, layout, EXPONENTS)["w"], delta["w"])
     for bad in (float("nan"), float("inf"), -0.0):
         broken = data[:-4] + np.float32(bad).tobytes()
         with pytest.raises(MalformedUpdate):
-            fp32.decode(broken, layout, EXPONENTS)
+            FP32.decode(broken, layout, EXPONENTS)
     with pytest.raises(MalformedUpdate):
-        fp32.decode(data[:-1], layout, EXPONENTS)
+        FP32.decode(data[:-1], layout, EXPONENTS)

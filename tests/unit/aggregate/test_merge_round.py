@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 import torch
 
-from atoll.aggregate.codec import decode_flat, encode
+from atoll.aggregate.dense import GRID8
 from atoll.aggregate.layout import Layout
 from atoll.aggregate.merge import merge, seats_to_replay
 from atoll.aggregate.registry import codec_of
@@ -61,14 +61,14 @@ def make_updates(state: GlobalState, seats: Iterable[int]) -> dict[int, bytes]:
     for seat in seats:
         own = torch.Generator().manual_seed(100 + seat)
         delta = {n: s + torch.randn(s.shape, generator=own) / 100 for n, s in signal.items()}
-        updates[seat] = encode(delta, state.exponents)
+        updates[seat] = GRID8.encode(delta, state.exponents)
     return updates
 
 
 def flipped(state: GlobalState, factor: float) -> bytes:
     common = torch.Generator().manual_seed(2)
     signal = {n: torch.randn(p.shape, generator=common) / 50 for n, p in state.params.items()}
-    return encode({n: -factor * s for n, s in signal.items()}, state.exponents)
+    return GRID8.encode({n: -factor * s for n, s in signal.items()}, state.exponents)
 
 
 def test_the_digest_does_not_depend_on_seat_order_or_threads():
@@ -90,7 +90,7 @@ def test_equal_updates_move_the_model_by_exactly_that_update():
     state = make_state()
     step = 2.0**EXPONENT
     delta = {name: torch.full_like(p, 30 * step) for name, p in state.params.items()}
-    update = encode(delta, state.exponents)
+    update = GRID8.encode(delta, state.exponents)
     result = merge(state, dict.fromkeys(range(5), update), caught=0, manifest=make_manifest())
     for name, p in state.params.items():
         expected = (p.double() - 30 * step).float()
@@ -102,7 +102,9 @@ def test_equal_updates_move_the_model_by_exactly_that_update():
 
 def test_zero_updates_change_nothing_but_refine_the_grid():
     state = make_state()
-    update = encode({n: torch.zeros_like(p) for n, p in state.params.items()}, state.exponents)
+    update = GRID8.encode(
+        {n: torch.zeros_like(p) for n, p in state.params.items()}, state.exponents
+    )
     result = merge(state, dict.fromkeys(range(3), update), caught=0, manifest=make_manifest())
     assert all(torch.equal(result.global_state.params[n], p) for n, p in state.params.items())
     assert result.global_state.exponents == dict.fromkeys(state.params, EXPONENT - 1)
@@ -179,7 +181,7 @@ def test_every_rule_can_be_the_manifests(rule: Rule, mixing: str):
     updates = make_updates(state, range(7))
     manifest = with_choice(make_manifest(f=2, seats=8), mixing + rule)
     result = merge(state, updates, caught=0, manifest=manifest)
-    rows = [decode_flat(updates[seat], Layout.of_tensors(state.params), state.exponents)
+    rows = [GRID8.decode_flat(updates[seat], Layout.of_tensors(state.params), state.exponents)
             for seat in range(7)]  # fmt: skip
     expected = aggregate(rule, rows, 2, nnm=bool(mixing))
     assert tuple(result.weights.values()) == expected.weights

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from atoll.aggregate import dct, sparse
+from atoll.aggregate import dct
 from atoll.aggregate.chunks import Plan
+from atoll.aggregate.codec import UpdateCodec
 from atoll.aggregate.contributors import DENOMINATOR, contributor_mean
 from atoll.aggregate.dct import DCT_SPARSE
 from atoll.aggregate.feedback import encode_with_feedback
@@ -163,7 +164,7 @@ def test_feedback_brings_every_coordinate_in_time():
 
 
 @pytest.mark.parametrize("codec", [SPARSE, DCT_SPARSE])
-def test_non_finite_values_cannot_be_encoded(codec: sparse.SparseCodec):
+def test_non_finite_values_cannot_be_encoded(codec: UpdateCodec):
     with pytest.raises(NonFiniteDeltaError):
         codec.encode({"w": torch.tensor([1.0, float("nan")])}, {"w": 0})
 
@@ -192,7 +193,7 @@ def test_a_cosine_is_sent_as_one_coefficient():
     layout = Layout.of_tensors(delta)
     data = DCT_SPARSE.encode(delta, {"w": -5})
     assert len(data) == DCT_SPARSE.encoded_length(layout)
-    coefficients = DCT_SPARSE.decode_coefficients(data, layout, {"w": -5})
+    coefficients = DCT_SPARSE.decode_flat(data, layout, {"w": -5})
     # √32 · 4 = 22.6 steps, in steps of 7; what else is kept is 0 and sent as the least there is.
     assert coefficients[5] == 3 * 7
     assert np.abs(coefficients)[coefficients != 0].tolist().count(7) == kept_of(64) - 1

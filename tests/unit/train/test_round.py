@@ -8,7 +8,7 @@ import pytest
 import torch
 from tests.unit.train.factories import Job, reveal_of
 
-from atoll.aggregate import codec
+from atoll.aggregate.dense import GRID8
 from atoll.aggregate.layout import Layout
 from atoll.errors import MalformedTrace, NotFound, ProtocolError
 from atoll.protocol.manifest import Manifest
@@ -99,7 +99,7 @@ def test_the_update_is_the_link_on_the_rounds_grid(job: Job, trained: TrainedRou
     layout = Layout.of_tensors(job.model.params)
     merged = {
         name: (values * 2.0 ** -job.model.exponents[name]).long()
-        for name, values in codec.decode(trained.update, layout, job.model.exponents).items()
+        for name, values in GRID8.decode(trained.update, layout, job.model.exponents).items()
     }
     after = outer_step(job.model, merged, 1, job.model.exponents, job.manifest.outer)
     for name, p in after.params.items():
