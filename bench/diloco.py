@@ -118,8 +118,8 @@ CODEC_RUN: dict[str, Any] = {
     "schedule": "cosine",
     "lr": "0.002",
 }
-"""What a codec alone costs: outer SGD, a plain mean, and a rate at which runs that differ in rounding
-stay together (at twice the rate int4 and fp32 end up to two percent apart, in either direction)."""
+"""What a codec alone costs: outer SGD, a plain mean, and a rate at which runs that differ in
+rounding stay together (at twice the rate int4 and fp32 end up to two percent apart, either way)."""
 WAITED_FOR = METHODS["streaming"].codec.model_copy(update={"mixing": "0"})
 """Fragments without overlap and mixing."""
 SHORT = METHODS["diloco"].outer.model_copy(update={"lr": "0.5", "momentum": "0.5"})
