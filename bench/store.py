@@ -68,6 +68,12 @@ def step_get(folder: Path, cid: str) -> str:
     return str(LocalStore(folder / "theirs").read_file_to(Cid.parse(cid), folder / "out", 1 << 40))
 
 
+def step_read(folder: Path, cid: str) -> str:
+    """Reads the file from the store for whoever wants its bytes, checking every block."""
+    pieces = LocalStore(folder / "theirs").iter_bytes(Cid.parse(cid), 1 << 40)
+    return str(sum(map(len, pieces)))
+
+
 def step_fetch(folder: Path, cid: str, *urls: str) -> str:
     """Fetches the file from gateways into an empty store."""
 
@@ -97,6 +103,7 @@ def step_daemon_get(folder: Path, url: str, cid: str) -> str:
 STEPS: dict[str, Callable[..., str]] = {
     "add": step_add,
     "get": step_get,
+    "read": step_read,
     "fetch": step_fetch,
     "daemon_add": step_daemon_add,
     "daemon_get": step_daemon_get,
@@ -278,6 +285,7 @@ def measure_local(figures: Figures, folder: Path, size: int) -> tuple[float, flo
     """One round of adding and reading back; their seconds."""
     added = figures.measure("add", size, folder)
     got = figures.measure("get", size, folder, added["result"])
+    figures.measure("read", size, folder, added["result"])
     (folder / "out").unlink()
     return added["seconds"], got["seconds"]
 

@@ -19,18 +19,19 @@ import math
 import mmap
 import os
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from atoll.errors import DiskFull, StorageError
-from atoll.store.direct import Buffers, OutFile, read_into
+from atoll.store.direct import Buffers, OutFile, read_into, sync_file_system, sync_path
 
 _DIGEST_HEX: Final = 64
 _BUFFERS: Final = 8
 _BUFFER_BYTES: Final = 2 << 20
+_MANY: Final = 8  # files that are synced sooner together with all others than one by one
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,26 +103,55 @@ class BlockFolder:
     def write(self, digest: bytes, block: bytes | memoryview, *, folder_sync: bool = True) -> bool:
         """Makes a block visible; returns whether it was new.
 
-        With `folder_sync` False the caller calls `sync_folder` before it relies on the block.
+        With `folder_sync` False the caller calls `sync_folders` before it relies on the block.
 
         Raises:
             DiskFull: no room; nothing was left behind.
         """
-        path = self._path(digest)
-        if self.claim(digest) == len(block):  # else absent, or torn by a power cut
+        partial = self.stage(digest, block)
+        if partial is None:
             return False
+        self.publish({digest: partial})
+        if folder_sync:
+            self.sync_folders([digest])
+        return True
+
+    def stage(self, digest: bytes, block: bytes | memoryview) -> Path | None:
+        """Writes a block beside its place, for `publish`; None where the block is here already.
+
+        Raises:
+            DiskFull: as `write`.
+        """
+        if self.claim(digest) == len(block):  # else absent, or torn by a power cut
+            return None
         partial = self._tmp / self.unique_name()
         with disk_errors(self.root):
             try:
-                with self.creating(partial) as out:
+                with closing(OutFile(partial)) as out:
                     self._write_block(out, block)
-                self._move(partial, path)
             except BaseException:
                 partial.unlink(missing_ok=True)
                 raise
-        if folder_sync:
-            self.sync_folder(digest)
-        return True
+        return partial
+
+    def publish(self, staged: Mapping[bytes, Path]) -> None:
+        """Makes staged blocks visible once they are on the disk; what fails is removed.
+
+        The caller calls `sync_folders` before it relies on them.
+        """
+        with disk_errors(self.root):
+            try:
+                self._sync_paths(list(staged.values()))
+                for digest, partial in staged.items():
+                    self._move(partial, self._path(digest))
+            except BaseException:
+                self.unstage(staged)
+                raise
+
+    def unstage(self, staged: Mapping[bytes, Path]) -> None:
+        """Removes staged blocks that are not to become visible."""
+        for partial in staged.values():
+            partial.unlink(missing_ok=True)
 
     def remove(self, digest: bytes, unused_since: float) -> int:
         """Removes a block not used since the given time; returns the bytes freed, else 0.
@@ -234,20 +264,21 @@ class BlockFolder:
         finally:
             out.close()
 
-    def sync_folder(self, digest: bytes) -> None:
-        """Makes the names of a block and of those beside it durable, where this folder syncs."""
-        if not self._sync:
-            return
+    def sync_folders(self, digests: Iterable[bytes]) -> None:
+        """Makes the names of blocks, and of those beside them, durable where this folder syncs."""
         with disk_errors(self.root):
-            descriptor = os.open(self._path(digest).parent, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            self._sync_paths(list({self._path(digest).parent for digest in digests}))
 
     def unique_name(self) -> str:
         """A file name no other thread or process uses."""
         return f"{os.getpid()}-{self._mark}-{next(self._serial)}"
+
+    def _sync_paths(self, paths: Sequence[Path]) -> None:
+        if not self._sync:
+            return
+        if len(paths) < _MANY or not sync_file_system(self.root):
+            for path in paths:
+                sync_path(path)
 
     def _write_block(self, out: OutFile, block: bytes | memoryview) -> None:
         buffer = self._buffers.aligned(block)

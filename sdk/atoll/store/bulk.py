@@ -7,11 +7,13 @@ as fast as the slowest of disk and hash, in the memory of a few blocks.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from mmap import mmap
+from pathlib import Path
+from threading import Lock
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
 from atoll.store.blocks import BlockFolder
 from atoll.store.cid import Cid
@@ -28,8 +30,12 @@ from atoll.store.unixfs import (
     fill,
 )
 
+Part = bytes | Child
+LeafReader = Callable[[Child, mmap], int]
+Result = TypeVar("Result")
 _THREADS: Final = 5  # most of them wait for the disk, which more of them made no faster
 _AHEAD: Final = 8
+_TOGETHER: Final = 64  # blocks that one sync makes durable, and which then become visible
 
 
 class BulkWriter:
@@ -48,6 +54,8 @@ class BulkWriter:
         self._pool = ThreadPoolExecutor(_THREADS, "atoll-store")
         self._pending: deque[Future[None]] = deque()
         self._buffers = Buffers(_AHEAD, MAX_BLOCK_BYTES)
+        self._staged: dict[bytes, Path] = {}
+        self._staged_lock = Lock()
         self._touched: dict[int, bytes] = {}  # of each folder with new names, one of them
         self.blocks = 0
 
@@ -64,10 +72,11 @@ class BulkWriter:
             if error is None:
                 for written in self._pending:
                     written.result()
-                # One by one, two hundred folders would wait for the disk longer than their files.
-                list(self._pool.map(self._folder.sync_folder, list(self._touched.values())))
+                self._publish(1)
+                self._folder.sync_folders(self._touched.values())
         finally:
             self._pool.shutdown(cancel_futures=True)
+            self._folder.unstage(self._staged)
 
     def put(self, cid: Cid, block: Buffer) -> None:
         """Stores one block of a tree; errors as `add_file`, also those of earlier blocks."""
@@ -131,8 +140,23 @@ class BulkWriter:
                 self._buffers.give(buffer)
 
     def _write(self, cid: Cid, block: Buffer) -> None:
-        self._folder.write(cid.digest, block, folder_sync=False)
-        self._touched[cid.digest[0]] = cid.digest
+        if cid.digest in self._staged:
+            return
+        partial = self._folder.stage(cid.digest, block)
+        if partial is None:
+            return
+        with self._staged_lock:
+            if self._staged.setdefault(cid.digest, partial) is not partial:
+                self._folder.unstage({cid.digest: partial})  # another thread came first
+        self._publish(_TOGETHER)
+
+    def _publish(self, least: int) -> None:
+        with self._staged_lock:
+            if len(self._staged) < least:
+                return
+            staged, self._staged = self._staged, {}
+        self._folder.publish(staged)
+        self._touched.update((digest[0], digest) for digest in staged)
 
 
 def _make_leaf(buffer: mmap, size: int, profile: Profile) -> tuple[Entry, Buffer]:
@@ -140,9 +164,7 @@ def _make_leaf(buffer: mmap, size: int, profile: Profile) -> tuple[Entry, Buffer
     return Entry(profile.name_block(block, codec), size, len(block)), block
 
 
-def write_parts(
-    parts: Iterable[bytes | Child], out: OutFile, read_leaf: Callable[[Child, mmap], int]
-) -> int:
+def write_parts(parts: Iterable[Part], out: OutFile, read_leaf: LeafReader) -> int:
     """Writes the parts of a file (see `iter_parts`) to their places; returns the file's size.
 
     Args:
@@ -155,25 +177,49 @@ def write_parts(
     """
     buffers = Buffers(_THREADS, MAX_BLOCK_BYTES)
 
-    def copy(leaf: Child, offset: int) -> None:
+    def write(offset: int, part: Part) -> int:
+        if isinstance(part, bytes):
+            out.write(part, offset)
+            return len(part)
         with buffers.borrowed() as buffer:
-            out.write(memoryview(buffer)[: read_leaf(leaf, buffer)], offset)
+            out.write(memoryview(buffer)[: read_leaf(part, buffer)], offset)
+        return part.file_bytes
 
+    return sum(_in_order(write, _placed(parts)))
+
+
+def read_parts(parts: Iterable[Part], read_leaf: LeafReader) -> Iterator[bytes]:
+    """The bytes of a file's parts in order, a few leaves read ahead; arguments as `write_parts`."""
+    buffers = Buffers(_THREADS, MAX_BLOCK_BYTES)
+
+    def read(_: int, part: Part) -> bytes:
+        if isinstance(part, bytes):
+            return part
+        with buffers.borrowed() as buffer:
+            return buffer[: read_leaf(part, buffer)]
+
+    return _in_order(read, _placed(parts))
+
+
+def _placed(parts: Iterable[Part]) -> Iterator[tuple[int, Part]]:
     offset = 0
-    pending: deque[Future[None]] = deque()
+    for part in parts:
+        yield offset, part
+        offset += len(part) if isinstance(part, bytes) else part.file_bytes
+
+
+def _in_order(
+    work: Callable[[int, Part], Result], places: Iterable[tuple[int, Part]]
+) -> Iterator[Result]:
+    """Does the work of every place in threads, a few ahead; yields the results in order."""
     pool = ThreadPoolExecutor(_THREADS, "atoll-store")
+    pending: deque[Future[Result]] = deque()
     try:
-        for part in parts:
-            if isinstance(part, Child):
-                pending.append(pool.submit(copy, part, offset))
-                offset += part.file_bytes
-            else:
-                out.write(part, offset)
-                offset += len(part)
+        for offset, part in places:
+            pending.append(pool.submit(work, offset, part))
             if len(pending) >= _AHEAD:
-                pending.popleft().result()
-        for written in pending:
-            written.result()
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
-    return offset

@@ -67,7 +67,9 @@ def add(
 @app.command()
 def get(
     reference: Reference,
-    output: Annotated[Path, typer.Option("--output", "-o", help="where to write it")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="where to write it, - for standard output")
+    ],
     *,
     max_bytes: Annotated[int, typer.Option(help="refuse more than this")] = _UNLIMITED,
     gateway: Gateways = None,
@@ -77,6 +79,11 @@ def get(
 ) -> None:
     """Writes a file or folder, fetching what is not here from the gateways."""
     config = StoreConfig(root, backend)
+    if str(output) == "-":
+        if as_json:
+            raise ConfigError("standard output cannot carry a file and --json at once")
+        asyncio.run(_cat(config, reference, max_bytes, gateway or []))
+        return
     got = asyncio.run(_get(config, reference, output, max_bytes, gateway or []))
     record = {"cid": str(got.cid), "bytes": got.bytes, "blocks": got.blocks, "path": str(output)}
     _print(record, f"{got.bytes} bytes in {output}", as_json)
@@ -194,6 +201,16 @@ async def _get(
         else:
             written = _write_folder(store, cid, output, max_bytes)
         return Added(cid, written, sum(1 for _ in walk_dag(store.get_block, [cid])))
+
+
+async def _cat(config: StoreConfig, reference: str, max_bytes: int, gateways: list[str]) -> None:
+    """Writes a file to standard output."""
+    out = typer.get_binary_stream("stdout")
+    async with await open_storage(config, lambda: gateways) as storage:
+        cid = await _fetch_to(storage, reference, max_bytes)
+        for piece in storage.local.iter_bytes(cid, max_bytes):
+            out.write(piece)
+        out.flush()
 
 
 async def _fetch_to(storage: Storage, reference: str, max_bytes: int) -> Cid:

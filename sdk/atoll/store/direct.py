@@ -8,6 +8,7 @@ and file systems that have no such way, take the usual one: same calls, same byt
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import mmap
 import os
@@ -18,6 +19,7 @@ from queue import Empty, SimpleQueue
 from typing import Final
 
 _O_DIRECT: Final = getattr(os, "O_DIRECT", None)
+_SYNCFS: Final = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)  # Linux has it
 _PAGE: Final = 4096
 _WORTH: Final = 1 << 16  # bytes from which a copy costs less than the cache
 
@@ -136,6 +138,32 @@ def read_into(path: Path, buffer: mmap.mmap) -> int:
             while done < len(view) and (read := rest.readinto(view[done:])):
                 done += read
     return done
+
+
+def sync_path(path: Path) -> None:
+    """Returns when a file, or the names in a folder, are on the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_file_system(path: Path) -> bool:
+    """Returns True when the whole file system of `path` is on the disk; False if there is no way.
+
+    The disk is flushed once, where syncing many files flushes it for each.
+    """
+    if _SYNCFS is None:
+        return False
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if _SYNCFS(descriptor):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+    finally:
+        os.close(descriptor)
+    return True
 
 
 def _read_direct(path: Path, view: memoryview) -> tuple[int, int]:

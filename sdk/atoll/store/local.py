@@ -14,7 +14,7 @@ from typing import Final
 
 from atoll.errors import CorruptBlock, DiskFull, NotFound, TooLarge
 from atoll.store.blocks import BlockFile, BlockFolder, disk_errors
-from atoll.store.bulk import BulkWriter, write_parts
+from atoll.store.bulk import BulkWriter, read_parts, write_parts
 from atoll.store.cid import RAW, Cid
 from atoll.store.directory import build_path
 from atoll.store.errors import MalformedDag
@@ -30,7 +30,6 @@ from atoll.store.unixfs import (
     Readable,
     check_leaf,
     decode_file_node,
-    iter_file,
     iter_parts,
 )
 
@@ -128,8 +127,7 @@ class LocalStore:
 
     def settle(self, digests: Iterable[bytes]) -> None:
         """Makes what `put_block` left open survive a power cut."""
-        for digest in {digest[0]: digest for digest in digests}.values():
-            self._folder.sync_folder(digest)
+        self._folder.sync_folders(digests)
 
     def add_block(self, block: bytes, codec: int = RAW) -> Cid:
         """Stores bytes as one block of the given codec; returns its CID.
@@ -196,14 +194,14 @@ class LocalStore:
         return decode_file_node(cid, self.get_block(cid)).file_bytes
 
     def iter_bytes(self, cid: Cid, max_bytes: int) -> Iterator[bytes]:
-        """A file's bytes in order, one leaf at a time.
+        """A file's bytes in order, a leaf at a time; the next few are read meanwhile.
 
         Raises:
             TooLarge: the file exceeds `max_bytes`; raised before the first byte.
             NotFound, CorruptBlock: a block is missing or damaged.
             MalformedDag: the blocks are not a file.
         """
-        return iter_file(self.get_block, cid, max_bytes)
+        return read_parts(iter_parts(self.get_block, cid, max_bytes), self._read_leaf)
 
     def read_bytes(self, cid: Cid, max_bytes: int) -> bytes:
         """A whole file, or a single DAG-CBOR block; raises as `iter_bytes`."""

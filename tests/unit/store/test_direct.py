@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from atoll.errors import StorageError
 from atoll.store import LEGACY, V1, LocalStore, Profile, direct
 from atoll.store.direct import Buffers, OutFile, read_into
 
@@ -44,11 +47,18 @@ def larger_units_than_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     refuse(monkeypatch, "pwrite", is_direct)
 
 
+def no_sync_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct, "_SYNCFS", None)
+
+
 def nothing(_: pytest.MonkeyPatch) -> None:
     return
 
 
-@pytest.mark.parametrize("lack", [nothing, no_such_flag, no_direct_open, larger_units_than_pages])
+LACKS = [nothing, no_such_flag, no_direct_open, larger_units_than_pages, no_sync_of_all]
+
+
+@pytest.mark.parametrize("lack", LACKS)
 @pytest.mark.parametrize("profile", [V1, LEGACY])
 def test_a_file_comes_back_whatever_the_file_system_offers(
     lack: Callable[[pytest.MonkeyPatch], None],
@@ -93,3 +103,30 @@ def test_a_buffer_has_one_holder_at_a_time() -> None:
     assert one is not two
     buffers.give(one)
     assert buffers.take() is one
+
+
+def test_a_disk_that_fails_to_sync_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fail(_: int) -> int:
+        ctypes.set_errno(errno.EIO)
+        return -1
+
+    (tmp_path / "in").write_bytes(os.urandom(20 * MIB))
+    store = LocalStore(tmp_path / "store")
+    with monkeypatch.context() as patched:
+        patched.setattr(direct, "_SYNCFS", fail)
+        with pytest.raises(StorageError, match=os.strerror(errno.EIO)):
+            store.add_file(tmp_path / "in")
+    assert store.usage().blocks == 0
+    assert not any((tmp_path / "store" / "tmp").iterdir())
+    assert store.file_bytes(store.add_file(tmp_path / "in")) == 20 * MIB
+
+
+def test_equal_blocks_are_written_once(tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(bytes(200 * MIB))
+    store = LocalStore(tmp_path / "store")
+    with mock.patch.object(OutFile, "write", autospec=True, side_effect=OutFile.write) as write:
+        store.add_file(tmp_path / "in")
+    assert write.call_count < 20
+    assert store.usage().blocks == 2

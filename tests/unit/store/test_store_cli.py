@@ -43,6 +43,15 @@ def test_add_then_get(folder: Path) -> None:
         run("get", added["cid"], "-o", folder / "out", "--max-bytes", "5")
 
 
+def test_get_to_standard_output(folder: Path) -> None:
+    data = os.urandom(20 * MIB + 1)
+    cid = run("add", "-", stdin=data)["cid"]
+    assert CliRunner().invoke(app, ["get", cid, "-o", "-"]).stdout_bytes == data
+    refused = CliRunner().invoke(app, ["get", cid, "-o", "-", "--max-bytes", "5"])
+    assert isinstance(refused.exception, TooLarge)
+    assert refused.stdout_bytes == b""
+
+
 def test_legacy_profile_and_standard_input(folder: Path) -> None:
     added = run("add", "-", "--profile", "legacy", stdin=b"hello world\n")
     assert added["cid"] == "QmT78zSuBmuS4z925WZfrqQ1qHaJ56DQaTfyMUF7F8ff5o"
@@ -103,6 +112,7 @@ def test_bad_input_is_one_clear_line(folder: Path) -> None:
         (("add", folder / "absent"), NotFound),
         (("add", folder, "--profile", "v9"), ConfigError),
         (("get", "nonsense", "-o", folder / "x"), ConfigError),
+        (("get", str(Cid.of(b"")), "-o", "-"), ConfigError),  # beside --json
         (("stat", "Qm"), ConfigError),
         (("add", folder, "--backend", "floppy"), ConfigError),
     ]:
