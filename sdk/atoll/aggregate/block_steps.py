@@ -11,8 +11,14 @@ bytes.
 
 Blocks are of the flat vector in layout order, the last one shorter. A block's step is the smallest
 at which at most a share of its values saturate (`Levels`) and none is twice as large as saturates,
-or the largest: what is cut off a few large values round after round would pile up. No step is three
-times another, so values of different steps are different integers, and one vector has one encoding.
+or the largest: what is cut off a few large values round after round would pile up.
+
+Two-bit values are dithered: to each, an integer between minus one step and one step is added before
+it is rounded, and taken away again when it is read (Roberts 1962; Gray and Stockham 1993). An
+update of a matrix has few strong directions, and what rounding does to it has them, too: such an
+error costs the model far more than noise of the same size, which is what dither makes of it
+(bench/diloco.py). The integers are SHAKE-128 of the piece's steps, so that they are another seat's
+and another round's by themselves.
 
 Body: the indices of the steps, 4 bits each, then the codes, both in coordinate order and packed
 (`packing`).
@@ -21,19 +27,20 @@ Body: the indices of the steps, 4 bits each, then the codes, both in coordinate 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import shake_128
 
 import numpy as np
 import numpy.typing as npt
 
-from atoll.aggregate.codec import UpdateCodec
+from atoll.aggregate.codec import PIECE, UpdateCodec
 from atoll.aggregate.grid import Float32Vector, Int8Vector, to_odd
 from atoll.aggregate.header import CodecId
 from atoll.aggregate.packing import pack, packed_length, unpack
 from atoll.errors import MalformedUpdate
 
 BLOCK = 32
-STEPS = np.array([1, 2, 4, 5, 7, 10, 14, 20, 28, 40], dtype=np.int8)
-"""In steps of the shared grid: about √2 apart, and 3 · 40 is an update's largest value."""
+STEPS = np.array([1, 2, 4, 5, 7, 10, 14, 20, 28], dtype=np.int8)
+"""In steps of the shared grid: about √2 apart, and 4 · 28, with dither, is the largest value."""
 STEP_BITS = 4
 _BLOCKS_AT_ONCE = 1 << 10
 Indices = npt.NDArray[np.uint8]
@@ -109,6 +116,7 @@ class BlockStepBody:
 
     codec: CodecId
     levels: Levels
+    dithered: bool
 
     def sections(self, length: int) -> tuple[int, ...]:
         """The steps, and the codes."""
@@ -118,15 +126,39 @@ class BlockStepBody:
     def encode(self, scaled: Float32Vector) -> bytes:
         """As `Body.encode`."""
         steps = self.levels.steps(scaled, BLOCK)
+        packed = pack(steps, STEP_BITS)
+        if self.dithered:
+            scaled += _dither(packed, steps, len(scaled))
         codes = self.levels.codes(scaled, steps, BLOCK)
-        return pack(steps, STEP_BITS) + pack(codes, self.levels.width)
+        return packed + pack(codes, self.levels.width)
 
     def decode(self, body: memoryview, length: int) -> Int8Vector:
         """As `Body.decode`."""
         at = packed_length(_blocks(length), STEP_BITS)
         steps = unpack_steps(body[:at], _blocks(length))
         codes = unpack(body[at:], length, self.levels.width)
-        return self.levels.values(codes, steps, BLOCK)
+        values = self.levels.values(codes, steps, BLOCK)
+        if self.dithered:
+            values -= _dither(body[:at], steps, length)
+        return values
+
+
+def _dither(packed: bytes | memoryview, steps: Indices, length: int) -> Int8Vector:
+    """Integers from −step to step, one a value: round(step · ((2b + 1)/256 − 1)), halves up."""
+    piece = packed_length(PIECE // BLOCK, STEP_BITS)
+    noise = bytearray()
+    for at in range(0, len(packed), piece):
+        count = min(PIECE, length - len(noise))
+        noise += shake_128(packed[at : at + piece]).digest(count)
+    dither = np.frombuffer(noise, dtype=np.uint8).astype(np.int16)
+    dither *= 2
+    dither += 1
+    wide = STEPS.astype(np.int16)[steps].repeat(BLOCK)[:length]
+    dither *= wide
+    dither += 128
+    dither >>= 8
+    dither -= wide
+    return dither.astype(np.int8)
 
 
 def _blocks(total: int) -> int:
@@ -134,5 +166,5 @@ def _blocks(total: int) -> int:
 
 
 # Near the least squared error for normal and Laplace-distributed values alike.
-TWO_BIT = UpdateCodec(BlockStepBody(CodecId.TWO_BIT, Levels(2, 16)))
-SIGN = UpdateCodec(BlockStepBody(CodecId.SIGN, Levels(1, 5)))
+TWO_BIT = UpdateCodec(BlockStepBody(CodecId.TWO_BIT, Levels(2, 16), dithered=True))
+SIGN = UpdateCodec(BlockStepBody(CodecId.SIGN, Levels(1, 5), dithered=False))

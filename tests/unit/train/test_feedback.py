@@ -27,6 +27,7 @@ SPEC = CodecSpec(
     overlap=0,
     mixing="0",
 )
+SIGNS = SPEC.model_copy(update={"kind": "sign"})
 
 
 @pytest.fixture
@@ -35,26 +36,25 @@ def stateful(job: Job) -> Job:
 
 
 def test_golden_feedback() -> None:
-    """Two bits on a grid of 1/4, decay 1/2, one parameter pair that moves by (−1, 1/8) a round.
+    """Signs on a grid of 1/4, decay 1/2, one parameter pair that moves by (−1, 1/8) a round.
 
-    A value below 2 steps is sent as ±1 step, others as ±3 steps; steps double while any of the two
-    is beyond 4 of them.
-    Round 0: wanted (1, −1/8), sent (3/4, −1/4), left (1/4, 1/8).
-    Round 1: wanted (1 + 1/8, −1/8 + 1/16), steps of 1/2, sent (3/2, −1/2), left (−3/8, 7/16).
-    Round 2: wanted (1 − 3/16, −1/8 + 7/32), sent (3/4, 1/4), left (1/16, −5/32).
+    A value is sent as ±1 step; steps double while any of the two is beyond 2 of them.
+    Round 0: wanted (1, −1/8), steps of 1/2, sent (1/2, −1/2), left (1/2, 3/8).
+    Round 1: wanted (1 + 1/4, −1/8 + 3/16), steps of 1, sent (1, 1), left (1/4, −15/16).
+    Round 2: wanted (1 + 1/8, −1/8 − 15/32), steps of 1, sent (1, −1), left (1/8, 13/32).
     """
     model = GlobalState(0, {"w": torch.zeros(2)}, {}, {"w": -2})
     left = torch.zeros(2)
     found = []
     for _ in range(3):
         last = SeatState({"w": torch.tensor([-1.0, 0.125])}, {}, {}, {"w": left}, 1, 1)
-        _, carried = close_round(model, last, SPEC)
+        _, carried = close_round(model, last, SIGNS)
         left = carried.feedback["w"]
         found.append([Fraction(value) for value in left.tolist()])
     assert found == [
-        [Fraction(1, 4), Fraction(1, 8)],
-        [Fraction(-3, 8), Fraction(7, 16)],
-        [Fraction(1, 16), Fraction(-5, 32)],
+        [Fraction(1, 2), Fraction(3, 8)],
+        [Fraction(1, 4), Fraction(-15, 16)],
+        [Fraction(1, 8), Fraction(13, 32)],
     ]
 
 

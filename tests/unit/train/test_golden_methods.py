@@ -45,10 +45,14 @@ def test_golden_muloco(job: Job, gradients: dict[str, torch.Tensor]) -> None:
 
     Muon: the gradient over its norm is diag(0.6, 0.8), and five iterations bring both to between
     0.68 and 1.14 (to 0.7229 and 1.1192). Times 0.2·√2 that is a move d of 0.19 to 0.33.
-    Round 0: d is below 2 steps, sent as 1/4, and so is 0; left are d − 1/4 and −1/4.
-    Outer rate 1/2, momentum 1/2: m = g = 1/4 everywhere, x = −1/2 · (m/2 + g) = −3/16.
-    Round 1: wanted 2d − 1/4, below 2 steps, sent as 1/4; and −1/4, sent as that.
-    On the diagonal m = 1/8 + 1/4, x = −3/16 − 1/2 · (3/16 + 1/4) = −13/32; elsewhere
+    Dither: SHAKE-128 of a zero byte, the four values' step, begins 0b 78 44 69; that is -1 step for
+    the first value and 0 for the others.
+    Round 0: d is below 2 steps. The first is below 1, less 1 sent as -1, plus 1 read as 0; the last
+    is sent as 1/4, and so are the zeros. Left are d, d − 1/4, and −1/4 of the zeros.
+    Outer rate 1/2, momentum 1/2: m = g = 0 or 1/4, x = −1/2 · (m/2 + g) = 0 or −3/16.
+    Round 1: of the first wanted 2d, 1.6 steps, less 1 sent as 1, plus 1 read as 1/2; m = 1/2 and
+    x = −1/2 · (1/4 + 1/2) = −3/8. Of the last wanted 2d − 1/4, below 2 steps, sent as 1/4;
+    m = 1/8 + 1/4, x = −3/16 − 1/2 · (3/16 + 1/4) = −13/32. Elsewhere −1/4, sent as that;
     m = 1/8 − 1/4, x = −3/16 + 1/2 · (1/16 + 1/4) = −1/32.
     """
     gradients["w"] = torch.diag(torch.tensor([3.0, 4.0]))
@@ -71,7 +75,7 @@ def test_golden_muloco(job: Job, gradients: dict[str, torch.Tensor]) -> None:
         update, seat = close_round(model, last, manifest.codec)
         model = merge(model, {0: update, 1: update}, caught=0, manifest=manifest).global_state
         found.append(model.params["w"].flatten().tolist())
-    assert found == [[-3 / 16] * 4, [-13 / 32, -1 / 32, -1 / 32, -13 / 32]]
+    assert found == [[0.0, *[-3 / 16] * 3], [-3 / 8, -1 / 32, -1 / 32, -13 / 32]]
 
 
 def test_golden_lo_fi(job: Job, gradients: dict[str, torch.Tensor]) -> None:
