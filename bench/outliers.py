@@ -1,6 +1,6 @@
 """How often honest updates are named for a full replay, and the κ that keeps a target rate.
 
-    python bench/outliers.py --json
+    python bench/outliers.py --json [--codec two_bit]
 
 Sixty-four honest seats of tests/adversary train a small DiLoCo job; from the Gram matrix of every
 round, random subsets of n seats are checked as a round of n would be. The last line is JSON: for
@@ -27,15 +27,16 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
+from tests.adversary.codecs import CODECS, DEFAULT, spec_of
 from tests.adversary.corpus import Mix
-from tests.adversary.merges import by_rule
+from tests.adversary.merges import among_friends
 from tests.adversary.run import Run, Setting
 
 from atoll.aggregate.checks import Suspicion, find_suspects
-from atoll.aggregate.dense import GRID8
 from atoll.aggregate.gram import Int64Matrix, squared_distances
 from atoll.aggregate.outliers import find_outliers, lower_median
 from atoll.aggregate.passes import gram
+from atoll.aggregate.registry import codec_of
 from atoll.train.probe import configure_native
 
 SEATS = 64
@@ -64,11 +65,12 @@ class Sample:
         return [(score / middle) ** 0.5 for score in scores.values()]
 
 
-def grams(mix: Mix, seed: int, rounds: int) -> list[Int64Matrix]:
-    """The Gram matrix of every round of an honest run."""
-    run = Run(Setting(SEATS, 0, seed, mix, rounds), by_rule("mean"))
+def grams(mix: Mix, seed: int, rounds: int, kind: str) -> list[Int64Matrix]:
+    """The Gram matrix of every round of an honest run with that codec."""
+    run = Run(Setting(SEATS, 0, seed, mix, rounds, codec=kind), among_friends)
+    codec = codec_of(spec_of(kind))
     return [
-        gram([GRID8.decode_flat(d, run.layout, r.opening.exponents) for d in r.updates.values()])
+        gram([codec.row(d, run.layout, r.opening.exponents) for d in r.updates.values()])
         for r in run.play()
     ]
 
@@ -123,7 +125,7 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
     mixes: dict[str, object] = {}
     kappa: dict[str, dict[int, str]] = {}
     for mix in Mix:
-        runs = [grams(mix, seed, args.rounds) for seed in range(args.seeds)]
+        runs = [grams(mix, seed, args.rounds, args.codec) for seed in range(args.seeds)]
         taken = [s for seed, run in enumerate(runs) for s in samples(run, args.draws, seed)]
         by_n = {n: [sample for sample in taken if sample.n == n] for n in SIZES}
         percent = {
@@ -149,6 +151,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--draws", type=int, default=400, help="seats drawn a round and size")
+    parser.add_argument("--codec", choices=CODECS, default=DEFAULT)
     parser.add_argument("--kappa", default="1.5", help="what `distant` is counted with")
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     args = parser.parse_args()

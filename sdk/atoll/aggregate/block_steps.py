@@ -10,14 +10,14 @@ grid's, so that updates still are integers below 128 that every rule takes; whic
 bytes.
 
 Blocks are of the flat vector in layout order, the last one shorter. A block's step is the smallest
-at which at most a share of its values saturate (`Levels`) and none is twice as large as saturates,
-or the largest: what is cut off a few large values round after round would pile up.
+at which at most a share of its values exceed a reach (`Levels`) and none twice that, or the
+largest: what is cut off a few large values round after round would pile up.
 
 Two-bit values are dithered: to each, an integer between minus one step and one step is added before
 it is rounded, and taken away again when it is read (Roberts 1962; Gray and Stockham 1993). An
 update of a matrix has few strong directions, and what rounding does to it has them, too: such an
-error costs the model far more than noise of the same size, which is what dither makes of it
-(bench/diloco.py). The integers are SHAKE-128 of the piece's steps, so that they are another seat's
+error costs the model more than noise of the same size, which is what dither makes of it
+(docs/methods.md). The integers are SHAKE-128 of the piece's steps, so that they are another seat's
 and another round's by themselves.
 
 Body: the indices of the steps, 4 bits each, then the codes, both in coordinate order and packed
@@ -48,13 +48,15 @@ Indices = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """The values ±1 … ±(2·levels − 1), and how often a block may exceed their reach, 2·levels.
+    """The values ±1 … ±(2·levels − 1), and when a step is large enough for a block.
 
     Attributes:
+        reach: in steps; no value may exceed twice this.
         share: one value in so many may exceed the reach.
     """
 
     levels: int
+    reach: int
     share: int
 
     @property
@@ -73,7 +75,7 @@ class Levels:
     def _steps(self, rows: Float32Vector) -> Indices:
         found = np.empty(len(rows), dtype=np.uint8)
         last = rows.shape[1] - 1 - rows.shape[1] // self.share
-        reaches = STEPS[:-1].astype(np.float32) * np.float32(2 * self.levels)
+        reaches = STEPS[:-1].astype(np.float32) * np.float32(self.reach)
         for at in range(0, len(rows), _BLOCKS_AT_ONCE):
             magnitudes = np.abs(rows[at : at + _BLOCKS_AT_ONCE])
             magnitudes.partition(last, axis=1)  # those after it may exceed the reach, it may not
@@ -165,6 +167,7 @@ def _blocks(total: int) -> int:
     return -(-total // BLOCK)
 
 
-# Near the least squared error for normal and Laplace-distributed values alike.
-TWO_BIT = UpdateCodec(BlockStepBody(CodecId.TWO_BIT, Levels(2, 16), dithered=True))
-SIGN = UpdateCodec(BlockStepBody(CodecId.SIGN, Levels(1, 5), dithered=False))
+# Signs are near the least squared error for normal and Laplace-distributed values alike; for two
+# bits that would be a reach of 4, but cutting off costs more than noise does.
+TWO_BIT = UpdateCodec(BlockStepBody(CodecId.TWO_BIT, Levels(2, 3, 16), dithered=True))
+SIGN = UpdateCodec(BlockStepBody(CodecId.SIGN, Levels(1, 2, 5), dithered=False))

@@ -26,7 +26,7 @@ from atoll.errors import MalformedUpdate
 
 CHUNK = 4096
 KEPT = 224
-KEPT_LEVELS = Levels(2, 8)
+KEPT_LEVELS = Levels(2, 4, 8)
 GROUP_BITS = 4
 """Coordinates are counted by groups of 16: near the mean distance of kept ones, 18."""
 

@@ -22,7 +22,8 @@ VALUES = [0.0, 0.25, -0.75, 1.0, -1.0, 100.0, -100.0]
 DELTA = {"w": torch.tensor(VALUES)}
 LAYOUT = Layout.of_tensors(DELTA)
 CODECS = [GRID4, TWO_BIT, SIGN]
-BLOCKWISE = [(TWO_BIT, 2, 16), (SIGN, 1, 5)]
+BLOCKWISE = [(TWO_BIT, 2, 3, 16), (SIGN, 1, 2, 5)]
+"""Codecs, their levels, reach and share."""
 
 
 @pytest.mark.parametrize(
@@ -50,20 +51,20 @@ def test_bytes_are_pinned(codec: UpdateCodec, body: str):
 STEPS_BY_SPEC = (1, 2, 4, 5, 7, 10, 14, 20, 28)
 
 
-def plain_step(block: list[float], levels: int, share: int) -> int:
+def plain_step(block: list[float], reach: int, share: int) -> int:
     """The index of a block's step by the definition in SPEC.md, section 12."""
     fits = (
         index
         for index, s in enumerate(STEPS_BY_SPEC)
-        if sum(abs(x) > 2 * levels * s for x in block) <= len(block) // share
-        and max(map(abs, block)) <= 4 * levels * s
+        if sum(abs(x) > reach * s for x in block) <= len(block) // share
+        and max(map(abs, block)) <= 2 * reach * s
     )
     return next(fits, len(STEPS_BY_SPEC) - 1)
 
 
-def plain_piece(values: list[float], levels: int, share: int) -> list[int]:
+def plain_piece(values: list[float], levels: int, reach: int, share: int) -> list[int]:
     """The values of at most 65536 coordinates by the same definition; dithered with two levels."""
-    chosen = [plain_step(values[at : at + 32], levels, share) for at in range(0, len(values), 32)]
+    chosen = [plain_step(values[at : at + 32], reach, share) for at in range(0, len(values), 32)]
     evens, odds = chosen[::2], [*chosen[1::2], 0]
     packed = bytes(even | odd << 4 for even, odd in zip(evens, odds, strict=False))
     noise, limit, sent = shake_128(packed).digest(len(values)), 2 * levels - 1, []
@@ -74,9 +75,11 @@ def plain_piece(values: list[float], levels: int, share: int) -> list[int]:
     return sent
 
 
-@pytest.mark.parametrize(("codec", "levels", "share"), BLOCKWISE)
+@pytest.mark.parametrize(("codec", "levels", "reach", "share"), BLOCKWISE)
 @pytest.mark.parametrize("size", [1, 7, 63, 64, 65, 1000, 70_000])
-def test_blocks_choose_their_scale(codec: UpdateCodec, levels: int, share: int, size: int):
+def test_blocks_choose_their_scale(
+    codec: UpdateCodec, levels: int, reach: int, share: int, size: int
+):
     rng = np.random.default_rng(size)
     scales = np.exp2(rng.uniform(-3, 9, size // 64 + 1)).repeat(64)[:size]
     steps = (rng.laplace(size=size) * scales).astype(np.float32)
@@ -87,12 +90,17 @@ def test_blocks_choose_their_scale(codec: UpdateCodec, levels: int, share: int, 
     assert len(data) == codec.encoded_length(layout)
     values = codec.decode_flat(data, layout, {"w": 0})
     pieces = [finite[at : at + PIECE].tolist() for at in range(0, size, PIECE)]
-    assert values.tolist() == [v for piece in pieces for v in plain_piece(piece, levels, share)]
+    assert values.tolist() == [
+        v for piece in pieces for v in plain_piece(piece, levels, reach, share)
+    ]
 
 
-@pytest.mark.parametrize(("codec", "levels", "share"), BLOCKWISE)
-def test_two_bits_suit_updates_of_any_size_and_shape(codec: UpdateCodec, levels: int, share: int):
-    """The error stays near the least that so many levels can have (Max 1960), at any scale."""
+@pytest.mark.parametrize(("codec", "levels", "reach", "share"), BLOCKWISE)
+def test_two_bits_suit_updates_of_any_size_and_shape(
+    codec: UpdateCodec, levels: int, reach: int, share: int
+):
+    """The error stays near the least that so many levels can have (Max 1960), at any scale; two
+    bits add noise to cut off less."""
     rng = np.random.default_rng(0)
     for draw, least in ((rng.standard_normal, (0.363, 0.119)), (rng.laplace, (0.5, 0.196))):
         steps = draw(size=1 << 14)
@@ -101,11 +109,13 @@ def test_two_bits_suit_updates_of_any_size_and_shape(codec: UpdateCodec, levels:
             layout = Layout.of_tensors(delta)
             sent = codec.decode_flat(codec.encode(delta, {"w": 0}), layout, {"w": 0})
             lost = np.mean((sent - delta["w"].numpy()) ** 2) / np.mean(delta["w"].numpy() ** 2)
-            assert lost < 1.15 * least[levels - 1]
+            assert lost < (1.15 if codec is SIGN else 1.6) * least[levels - 1]
 
 
-@pytest.mark.parametrize(("codec", "levels", "share"), BLOCKWISE)
-def test_an_unknown_step_and_filling_bits_are_refused(codec: UpdateCodec, levels: int, share: int):
+@pytest.mark.parametrize(("codec", "levels", "reach", "share"), BLOCKWISE)
+def test_an_unknown_step_and_filling_bits_are_refused(
+    codec: UpdateCodec, levels: int, reach: int, share: int
+):
     data = bytearray(codec.encode(DELTA, EXPONENTS))
     for wrong, message in ((0x09, "step 9"), (0x15, "after the last")):
         data[42] = wrong
