@@ -6,15 +6,14 @@
 Every step runs in a process of its own, whose peak memory is reported with it. The machine's other
 load comes and goes, so each round measures hashlib right before and after every step, the step is
 held against the mean of the two, and medians over the rounds are reported; `…_cpu_of_sha256` says
-the same of CPU seconds. Bars: adding and getting at 0.6 of SHA-256 or more, peaks under 100 MB, and
-fetching from four gateways of which one is malicious within 1.5 times the time of four honest ones
-(`fetch_with_…_of_honest`). A fetch shares the processors with the gateways that serve it, which
-also hash every block: `fetch_of_sha256` is of that whole.
+the same of CPU seconds. Bars: `add_of_sha256` and `get_of_sha256` at 0.6 or more, peaks under
+100 MB, and fetching from four gateways of which one is malicious within 1.5 times the time of four
+honest ones (`fetch_with_…_of_honest`). A fetch shares the processors with the gateways that serve
+it, which also hash every block: `fetch_of_sha256` is of that whole.
 
 Adding writes the file to the disk once. `read` is getting it for a reader, `get` into another file:
 that reads the disk and writes it again, and ends when the disk has it. `copy` moves as much in the
-same way and hashes nothing; where it is below 0.6, no get to a file can be above. `dd` does the
-same in its way (`dd_write_…`, `dd_copy_…`), after all of ours, since a disk in the cloud slows down
+same way and hashes nothing: what the disk leaves room for. `dd` does the same in its way (`dd_write_…`, `dd_copy_…`), after all of ours, since a disk in the cloud slows down
 with what it was given before.
 
 Where an IPFS daemon's RPC answers at `--daemon` (http://127.0.0.1:5001), the fetched file is also
