@@ -13,8 +13,9 @@ it, which also hash every block: `fetch_of_sha256` is of that whole.
 
 Adding writes the file to the disk once. `read` is getting it for a reader, `get` into another file:
 that reads the disk and writes it again, and ends when the disk has it. `copy` moves as much in the
-same way and hashes nothing: what the disk leaves room for. `dd` does the same in its way (`dd_write_…`, `dd_copy_…`), after all of ours, since a disk in the cloud slows down
-with what it was given before.
+same way and hashes nothing: what the disk leaves room for. `dd` does the same in its way
+(`dd_write_…`, `dd_copy_…`), after all of ours, since a disk in the cloud slows down with what it
+was given before.
 
 Where an IPFS daemon's RPC answers at `--daemon` (http://127.0.0.1:5001), the fetched file is also
 added and got through it by ipfshttpclient, in chunks as ours: `daemon_…`.
