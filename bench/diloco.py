@@ -4,9 +4,9 @@
 
 A byte-level model of 117,000 parameters trains on the source of Python's standard library, in
 native numerics, one thread a run. Every row sees the same number of tokens, 4 seats times 600
-batches (rows of codecs: 300). A row is one manifest, and its rounds go through the code that
-providers and verifiers run: inner steps, codec with feedback, merge, outer step; only digests, the
-chain and the network are left out.
+batches (rows of codecs 300, but for `…_long`). A row is one manifest, and its rounds go through the
+code that providers and verifiers run: inner steps, codec with feedback, merge, outer step; only
+digests, the chain and the network are left out.
 
 The peers are AdamW on all seats' batches at once (`synchronous`: a gradient of 4 bytes a parameter
 is sent every step), one worker that takes all batches one after another (`one_worker`), and one
@@ -135,6 +135,7 @@ ROWS: dict[str, Row] = {
     "streaming": Row("streaming", steps=5, segment=1),
     "fragments": Row("streaming", steps=5, codec=WAITED_FOR),
     "muloco": Row("muloco", steps=30),
+    "muloco_int8": Row("muloco", steps=30, codec=dense("grid8", -11)),
     "sparseloco": Row("sparseloco"),
     "demo": Row("demo", steps=1),
     "lo_fi": Row("lo_fi"),
@@ -143,12 +144,16 @@ ROWS: dict[str, Row] = {
     "int4": Row(**CODEC_RUN, codec=dense("grid4", -8)),
     "two_bit": Row(**CODEC_RUN, codec=dense("two_bit", -10, "0.9")),
     "sign": Row(**CODEC_RUN, codec=dense("sign", -11, "0.9")),
+    "fp32_long": Row(**CODEC_RUN | {"total": 600}, codec=dense("fp32", -40)),
+    "two_bit_long": Row(**CODEC_RUN | {"total": 600}, codec=dense("two_bit", -10, "0.9")),
 }
 COMPARED = {
     "int8": "fp32",
     "int4": "fp32",
     "two_bit": "fp32",
     "sign": "fp32",
+    "two_bit_long": "fp32_long",
+    "muloco": "muloco_int8",
     "sparseloco": "dense",
     "diloco": "synchronous",
     "dense": "synchronous",

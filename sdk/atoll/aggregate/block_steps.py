@@ -11,7 +11,8 @@ bytes.
 
 Blocks are of the flat vector in layout order, the last one shorter. A block's step is the smallest
 at which at most a share of its values exceed a reach (`Levels`) and none twice that, or the
-largest: what is cut off a few large values round after round would pile up.
+largest: what is cut off a few large values round after round would pile up. No step is three times
+another, so that without dither values of different steps are different integers.
 
 Two-bit values are dithered: to each, an integer between minus one step and one step is added before
 it is rounded, and taken away again when it is read (Roberts 1962; Gray and Stockham 1993). An

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from atoll.aggregate.block_steps import SIGN, TWO_BIT
+from atoll.aggregate.block_steps import SIGN, STEPS, TWO_BIT
 from atoll.aggregate.codec import PIECE, UpdateCodec
 from atoll.aggregate.dense import GRID4
 from atoll.aggregate.feedback import encode_with_feedback
@@ -133,6 +133,10 @@ def test_dither_leaves_no_pattern_in_the_error():
     sent = TWO_BIT.decode_flat(TWO_BIT.encode(delta, {"w": 0}), layout, {"w": 0})
     error = sent.reshape(256, 256) - update
     assert np.linalg.norm(error, 2) < 0.2 * np.linalg.norm(error)
+
+
+def test_values_of_different_steps_are_different_integers():
+    assert not {3 * int(step) for step in STEPS} & {int(step) for step in STEPS}
 
 
 def test_sizes():
