@@ -40,6 +40,7 @@ REPLAYED = (
     "bits/kernels/philox.py",
     "bits/kernels/pointwise.py",
     "bits/kernels/reference.py",
+    "bits/kernels/startup.py",
     "bits/layout.py",
     "bits/link.py",
     "bits/model.py",

@@ -13,6 +13,7 @@ from atoll.bits.init import philox4x32
 from atoll.bits.kernels.acceptance import KINDS, sample
 from atoll.bits.kernels.build import load_library
 from atoll.bits.kernels.compiled import CompiledKernels
+from atoll.bits.kernels.engine import default_engine
 from atoll.bits.kernels.exact import ExactOps
 from atoll.bits.kernels.philox import Mask, kept
 from atoll.bits.kernels.reference import TorchKernels
@@ -81,7 +82,7 @@ def test_values_and_gradients_are_the_same_bits_in_every_mode(kind: str) -> None
         value = ops.dropout(leaf, MASK)
         return [value.detach(), *torch.autograd.grad(value, leaf, g)]
 
-    (ours, ours_g), (theirs, theirs_g) = through(ExactOps()), through(NativeOps())
+    (ours, ours_g), (theirs, theirs_g) = through(ExactOps(default_engine())), through(NativeOps())
     torch.testing.assert_close(ours, theirs, rtol=0, atol=0, equal_nan=True)
     assert torch.equal(ours_g, theirs_g)
     stays = kept(MASK, x.numel(), x.device).view(x.shape)
@@ -90,6 +91,9 @@ def test_values_and_gradients_are_the_same_bits_in_every_mode(kind: str) -> None
 
 def test_a_part_of_a_batch_has_its_part_of_the_mask() -> None:
     x = sample("normal", (6, 7), torch.Generator().manual_seed(4))
-    whole = ExactOps().dropout(x, MASK)
-    parts = [ExactOps().dropout(x[i : i + 2], replace(MASK, first=7 * i)) for i in (0, 2, 4)]
+    whole = ExactOps(default_engine()).dropout(x, MASK)
+    parts = [
+        ExactOps(default_engine()).dropout(x[i : i + 2], replace(MASK, first=7 * i))
+        for i in (0, 2, 4)
+    ]
     assert torch.equal(torch.cat(parts), whole)

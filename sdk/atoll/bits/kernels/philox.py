@@ -53,12 +53,16 @@ class Mask:
 
 def kept(mask: Mask, count: int, device: torch.device) -> Tensor:
     """Whether each of `count` elements stays: [count] bool."""
+    return words(mask, count, device) >= mask.threshold
+
+
+def words(mask: Mask, count: int, device: torch.device) -> Tensor:
+    """Each of `count` elements' word: [count] int64."""
     start, stop = mask.first // 4, (mask.first + count + 3) // 4
     blocks = torch.arange(start, stop, dtype=torch.int64, device=device)
     step, site = (torch.full_like(blocks, word) for word in (mask.step, mask.site))
-    words = philox4x32((blocks & _LOW32, blocks >> 32, step, site), mask.key)
-    flat = torch.stack(words, dim=1).flatten()[mask.first - 4 * start :][:count]
-    return flat >= mask.threshold
+    drawn = philox4x32((blocks & _LOW32, blocks >> 32, step, site), mask.key)
+    return torch.stack(drawn, dim=1).flatten()[mask.first - 4 * start :][:count]
 
 
 def philox4x32(
