@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 from yarl import URL
 
-MAX_URL = 255
+MAX_URL = 512
+"""The roster contract takes no longer ones."""
 _FIRST_REST_S = 1.0
 _LONGEST_REST_S = 300.0
 _SLOW_REST_S = 5.0

@@ -37,7 +37,7 @@ from atoll.content.fetch import Fetcher
 from atoll.content.gateway import Gateway
 from atoll.content.local import LocalStore
 from atoll.content.storage import Storage, StoreConfig, open_storage
-from atoll.errors import ChainError, ConfigError, InsufficientFunds, NotFound
+from atoll.errors import ChainError, ConfigError, InsufficientFunds, NotFound, UndecodableLog
 from atoll.job.following import JobFollower
 from atoll.job.handle import JobHandle, missing_extra
 from atoll.job.narrate import tokens
@@ -352,7 +352,10 @@ class Client:
         if status.block is None:
             raise ChainError("the job's transaction is in no block")
         for raw in await self.chain.logs(status.block, status.block):
-            event = decode_log(raw)
+            try:
+                event = decode_log(raw)
+            except UndecodableLog:
+                continue  # a stranger's, who happens to be in the same block
             if (
                 isinstance(event, JobCreated)
                 and event.spec_digest == manifest.digest()

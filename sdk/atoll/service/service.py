@@ -68,6 +68,7 @@ class Service(Generic[S]):
     _running: dict[tuple[JobId, str], asyncio.Task[None]] = field(default_factory=dict)
     _bytes_seen: dict[str, int] = field(default_factory=dict)
     _draining: bool = False
+    _defects: dict[JobId, str] = field(default_factory=dict)
 
     async def run(self) -> None:
         """Works until cancelled. Raises what a broken queue or index raises."""
@@ -138,11 +139,21 @@ class Service(Generic[S]):
         while True:
             job, event = await self._events.get()
             before = self._machines[job]
-            state, commands = self.role.step(before, event)
+            try:
+                state, commands = self.role.step(before, event)
+            except Exception as error:  # what one job brings about must not stop the others
+                self._note_defect(job, error)
+                continue
             self._machines[job] = state
             self._log_reasons(job, before, state)
             for command in commands:
                 self._start(job, state.view, command)
+
+    def _note_defect(self, job: JobId, error: Exception) -> None:
+        """Tells once of what comes again with every block."""
+        if self._defects.get(job) != repr(error):
+            self._defects[job] = repr(error)
+            log.exception("defect: a job's machine does not step", job=job)
 
     def _log_reasons(self, job: JobId, before: State[S], after: State[S]) -> None:
         for duty, reason in after.reasons.items():
@@ -220,5 +231,12 @@ class Service(Generic[S]):
         write_metrics(
             context.journal,
             context.config.metrics_file,
-            {"account": context.me, "role": self.role.name, "gas": gas},
+            {
+                "account": context.me,
+                "role": self.role.name,
+                "gas": gas,
+                "undecodable_logs": context.index.undecodable,
+                "rejected_events": context.mirror.rejected,
+                "stuck_jobs": sorted(self._defects),
+            },
         )
