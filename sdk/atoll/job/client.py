@@ -161,7 +161,7 @@ class Client:
             )
             self._follower = JobFollower(self._index, self.deployment)
             where = StoreConfig(config.home / "store", config.store)
-            self._storage = await open_storage(where, self._gateways)
+            self._storage = await open_storage(where)
             if self._account is not None:
                 path = config.home / "transactions.sqlite"
                 queue_config = replace(config.queue, poll_seconds=config.poll_seconds)
@@ -203,12 +203,11 @@ class Client:
             raise _not_open()
         return self._follower
 
-    @property
-    def fetcher(self) -> Fetcher:
-        """Brings blocks from every gateway of the jobs that are followed."""
+    def fetcher_of(self, job: JobId) -> Fetcher:
+        """Brings a job's blocks, from its gateways. Raises ConfigError outside `async with`."""
         if self._storage is None:
             raise _not_open()
-        return self._storage.fetcher
+        return self._storage.fetcher.among(lambda: self._gateways(job))
 
     @property
     def address(self) -> Address:
@@ -415,9 +414,9 @@ class Client:
             "this client has no key and can only watch", next_step="open it with an account"
         )
 
-    def _gateways(self) -> list[str]:
+    def _gateways(self, job: JobId) -> list[str]:
         own = self._gateway.url if self._gateway is not None else None
-        return [url for url in self.follower.gateways() if url != own]
+        return [url for url in self.follower.gateways(job) if url != own]
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

@@ -157,7 +157,8 @@ class Effects:
             TooLarge, MalformedDag: it cannot be what it is meant to be.
         """
         await self.keep(view, round_, cid.to_bytes())
-        await self.context.fetcher.fetch(cid, max_bytes, [prefer] if prefer else [])
+        fetcher = self.context.fetcher_of(view.job_id)
+        await fetcher.fetch(cid, max_bytes, [prefer] if prefer else [])
 
     async def keep(self, view: JobView, round_: int | None, *cids: bytes) -> None:
         """Protects files from collection until their round is final, or for the whole job."""

@@ -125,7 +125,8 @@ def context(tmp_path: Path) -> Any:
         queue=Queue(),
         store=store,
         storage=Storage(store, cast(Any, None), None, read_only=False),
-        fetcher=Fetcher(store),
+        fetcher=(fetcher := Fetcher(store)),
+        fetcher_of=lambda job: fetcher,
         worker=Worker(),
         journal=Journal(tmp_path / "journal.sqlite", KINDS),
     )
