@@ -69,6 +69,7 @@ class Service(Generic[S]):
     _bytes_seen: dict[str, int] = field(default_factory=dict)
     _draining: bool = False
     _defects: dict[JobId, str] = field(default_factory=dict)
+    _metrics_failed: str = ""
 
     async def run(self) -> None:
         """Works until cancelled. Raises what a broken queue or index raises."""
@@ -211,14 +212,28 @@ class Service(Generic[S]):
             await asyncio.sleep(METRICS_SECONDS)
 
     def write_metrics(self) -> None:
-        """Adds traffic since the last call to the journal, and writes the metrics file."""
+        """Adds traffic since the last call to the journal, and writes the metrics file.
+
+        Never raises: a full disk, a file table without room or a path that is not ours costs the
+        measures, and not the duties that they are about.
+        """
+        try:
+            self._write_metrics()
+        except Exception as error:
+            if self._metrics_failed != repr(error):
+                log.warning("metrics cannot be written", cause=str(error))
+            self._metrics_failed = repr(error)
+        else:
+            self._metrics_failed = ""
+
+    def _write_metrics(self) -> None:
         context = self.role.effects.context
         traffic = {"bytes_up": context.gateway.bytes_up, "bytes_down": context.fetcher.bytes_down}
         for name, total in traffic.items():
             delta = total - self._bytes_seen.get(name, 0)
-            self._bytes_seen[name] = total
             if delta:
                 context.journal.measure(0, NO_ROUND, name, delta)
+            self._bytes_seen[name] = total
         gas = {
             label: {
                 "transactions": use.transactions,
