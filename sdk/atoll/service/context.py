@@ -26,6 +26,7 @@ from atoll.content.storage import Storage, StoreConfig, open_storage
 from atoll.law.words import Address, JobId
 from atoll.service.config import ServiceConfig
 from atoll.service.journal import Fact, Journal
+from atoll.service.lock import hold_folder
 from atoll.service.worker import Worker
 
 GAS_MARGIN_PERCENT = 200
@@ -84,14 +85,16 @@ async def open_context(
         may_serve: which blocks the gateway gives out.
 
     Raises:
-        ConfigError, KeystoreError: a file, key or port that cannot be used.
+        ConfigError, KeystoreError: a file, key or port that cannot be used, or another process
+            runs in the folder.
         ChainError: no endpoint answers, or it is another chain.
         StorageError: the folder of blocks, or the Kubo daemon, cannot be used.
     """
     config.data_dir.mkdir(parents=True, exist_ok=True)
-    account = load_key(config.keystore, read_password(config.password_file))
-    deployment = Deployment.load(config.deployment)
     async with AsyncExitStack() as stack:
+        stack.enter_context(hold_folder(config.data_dir))
+        account = load_key(config.keystore, read_password(config.password_file))
+        deployment = Deployment.load(config.deployment)
         journal = Journal(config.journal_file, kinds)
         stack.callback(journal.close)
         chain = await AtollChain.connect(config.rpc_urls, deployment)
