@@ -20,7 +20,7 @@ from atoll.chain.rpc import RpcRefused
 from atoll.errors import AtollError, NotFound, RpcUnavailable
 from atoll.law.views import JobView
 from atoll.law.words import JobId
-from atoll.service.effects import Effects
+from atoll.service.effects import Effects, NotYet
 from atoll.service.facts import PER_START
 from atoll.service.machine import (
     Cancel,
@@ -185,6 +185,9 @@ class Service(Generic[S]):
         except NotFound as error:
             event = Failed(command.key, str(error), not_found=True, missing=error.digest)
             log.info("not found", job=job, command=command.key, cause=str(error))
+        except NotYet as error:
+            event = Failed(command.key, str(error), due_at=error.due_at)
+            log.info("too early", job=job, command=command.key, cause=str(error))
         except AtollError as error:
             event = Failed(command.key, str(error))
             log.warning("failed", job=job, command=command.key, cause=str(error))
