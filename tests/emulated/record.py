@@ -2,11 +2,11 @@
 
     python tests/emulated/record.py FOLDER [SEEDS]
 
-writes FOLDER/calls.bin, and FOLDER/calls.h with a wrapper of each kernel. A call is a u32 index into
-the wrappers, a u32 count and so many arguments, and the int64 returned. An argument is a tag and
-little-endian content: i (int64), u (uint32), f (binary32), d (binary64), a (u32 count, then so many
-arguments in slots of eight bytes: an array of pointers or a struct), and b or s (u64 size, the bytes
-before and after the call; of s, scratch space, those after do not count).
+writes FOLDER/calls.bin, and FOLDER/calls.h with a wrapper of each kernel. A call is a u32 index
+into the wrappers, a u32 count and so many arguments, and the int64 returned. An argument is a tag
+and little-endian content: i (int64), u (uint32), f (binary32), d (binary64), a (u32 count, then so
+many arguments in slots of eight bytes: an array of pointers or a struct), and b or s (u64 size, the
+bytes before and after the call; of s, scratch space, those after do not count).
 """
 
 from __future__ import annotations
