@@ -16,7 +16,6 @@ import structlog
 
 from atoll.chain.index import Head as ChainHead
 from atoll.chain.index import Indexed, Rewound, Update
-from atoll.chain.rpc import RpcRefused
 from atoll.errors import AtollError, NotFound, RpcUnavailable
 from atoll.law.views import JobView
 from atoll.law.words import JobId
@@ -100,7 +99,7 @@ class Service(Generic[S]):
         while True:
             try:
                 self._take_updates(await context.index.poll())
-            except (RpcUnavailable, RpcRefused) as error:
+            except RpcUnavailable as error:
                 log.warning("the chain does not answer", cause=str(error))
             await asyncio.sleep(context.config.poll_interval_s)
 
