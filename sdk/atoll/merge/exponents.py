@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from atoll.bits.codec.layout import Layout
-from atoll.merge.outliers import lower_median
+from atoll.law.checks import lower_median
 
 Row = npt.NDArray[np.int8]
 
