@@ -33,9 +33,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from atoll.aggregate.chunks import Plan
-from atoll.aggregate.native import kernels
-from atoll.aggregate.rules import Rule, aggregate
+from atoll.merge.chunks import Plan
+from atoll.merge.compiled import kernels
+from atoll.merge.rules import Rule, aggregate
 
 SHORT_S, ENOUGH_S = 1.0, 2.0
 CASES: dict[str, tuple[Rule, bool]] = {

@@ -38,7 +38,7 @@ from tests.adversary.merges import MERGES, OF_DENSE_CODECS, among_friends
 from tests.adversary.run import Memo, Run, Setting
 
 from atoll.errors import ConfigError
-from atoll.protocol.manifest import SPARSE_CODECS
+from atoll.law.manifest import SPARSE_CODECS
 from atoll.train.probe import configure_native
 
 Cell = dict[str, Any]

@@ -14,12 +14,12 @@ from collections.abc import Callable
 
 import torch
 
-from atoll.aggregate.block_steps import SIGN, TWO_BIT
-from atoll.aggregate.dct import DCT_SPARSE
-from atoll.aggregate.dense import GRID4, GRID8
-from atoll.aggregate.fp32 import FP32
-from atoll.aggregate.layout import Layout
-from atoll.aggregate.sparse import SPARSE
+from atoll.bits.codec.block_steps import SIGN, TWO_BIT
+from atoll.bits.codec.dct import DCT_SPARSE
+from atoll.bits.codec.dense import GRID4, GRID8
+from atoll.bits.codec.fp32 import FP32
+from atoll.bits.codec.layout import Layout
+from atoll.bits.codec.sparse import SPARSE
 
 EXPONENTS = {"w": -10}
 CODECS: dict[str, tuple[Callable[..., bytes], Callable[..., object]]] = {

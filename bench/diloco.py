@@ -36,12 +36,21 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from atoll.aggregate.layout import Layout
-from atoll.aggregate.merge import merge
-from atoll.aggregate.registry import codec_of
-from atoll.protocol.canonical import dag_cbor_cid
-from atoll.protocol.hashing import sha256
-from atoll.protocol.manifest import (
+from atoll.bits.batch import gather_batch
+from atoll.bits.codec.layout import Layout
+from atoll.bits.codec.registry import codec_of
+from atoll.bits.init import initial_global_state
+from atoll.bits.layout import param_count, seat_layout
+from atoll.bits.model import forward
+from atoll.bits.schedule import Recipe
+from atoll.bits.segment import Course
+from atoll.bits.state import GlobalState, SeatState, Tensors
+from atoll.bits.step import inner_step
+from atoll.job.methods import METHODS
+from atoll.job.presets import DemoConfig, Members, demo_manifest
+from atoll.law.canonical import dag_cbor_cid
+from atoll.law.hashing import sha256
+from atoll.law.manifest import (
     CodecSpec,
     DataSpec,
     Manifest,
@@ -49,18 +58,9 @@ from atoll.protocol.manifest import (
     NumericsSpec,
     OuterSpec,
 )
-from atoll.protocol.methods import METHODS
-from atoll.protocol.presets import DemoConfig, Members, demo_manifest
-from atoll.protocol.types import ZERO_DIGEST, SeatIndex
-from atoll.train.batch import gather_batch
-from atoll.train.init import initial_global_state
-from atoll.train.layout import param_count, seat_layout
-from atoll.train.model import forward
-from atoll.train.recipe import Recipe
+from atoll.law.words import ZERO_DIGEST, SeatIndex
+from atoll.merge.round import merge
 from atoll.train.round import close_round
-from atoll.train.segment import Course
-from atoll.train.state import GlobalState, SeatState, Tensors
-from atoll.train.step import inner_step
 
 SEATS, BATCH, SEQ, EVAL_BATCHES = 4, 8, 64, 64
 TRAIN_BYTES, HELD_OUT = 6_000_000, 400_000

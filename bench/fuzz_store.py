@@ -32,13 +32,12 @@ HAVE_ATHERIS = find_spec("atheris") is not None
 if HAVE_ATHERIS and "--target" in sys.argv:  # its instruments go in when a module is imported
     import atheris
 
-    with atheris.instrument_imports(include=["atoll.store"]):
-        importlib.import_module("atoll.store")
+    with atheris.instrument_imports(include=["atoll.content"]):
+        importlib.import_module("atoll.content")
 
 from aiohttp.test_utils import make_mocked_request
 
-from atoll.errors import CorruptBlock, NotFound, TooLarge
-from atoll.store import (
+from atoll.content import (
     DAG_CBOR,
     DAG_PB,
     Cid,
@@ -48,12 +47,13 @@ from atoll.store import (
     MalformedDag,
     negotiation,
 )
-from atoll.store.car import CarReader, encode_car
-from atoll.store.dagpb import Link, Node, encode_field, encode_node
-from atoll.store.directory import list_directory
-from atoll.store.links import links_of
-from atoll.store.scope import SCOPES, blocks_in_scope
-from atoll.store.unixfs import encode_file_header, iter_file
+from atoll.content.car import CarReader, encode_car
+from atoll.content.dagpb import Link, Node, encode_field, encode_node
+from atoll.content.directory import list_directory
+from atoll.content.links import links_of
+from atoll.content.scope import SCOPES, blocks_in_scope
+from atoll.content.unixfs import encode_file_header, iter_file
+from atoll.errors import CorruptBlock, NotFound, TooLarge
 
 MAX_INPUT = 4096
 MAX_CAR = 2048

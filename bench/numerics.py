@@ -28,18 +28,18 @@ from typing import Any
 
 import torch
 
-from atoll.numerics.engine import make_engine
-from atoll.numerics.exact import ExactOps
-from atoll.numerics.kernels import Engine
-from atoll.numerics.memory import keep_freed_memory
-from atoll.protocol.manifest import InnerSpec, ModelSpec
-from atoll.train.init import initial_params
-from atoll.train.layout import optimiser_layout, param_shapes
-from atoll.train.model import forward
-from atoll.train.ops import NativeOps, Ops
-from atoll.train.recipe import Recipe, learning_rate
-from atoll.train.state import GlobalState, SeatState
-from atoll.train.step import inner_step
+from atoll.bits.init import initial_params
+from atoll.bits.kernels.engine import make_engine
+from atoll.bits.kernels.exact import ExactOps
+from atoll.bits.kernels.interface import Engine
+from atoll.bits.kernels.memory import keep_freed_memory
+from atoll.bits.layout import optimiser_layout, param_shapes
+from atoll.bits.model import forward
+from atoll.bits.ops import NativeOps, Ops
+from atoll.bits.schedule import Recipe, learning_rate
+from atoll.bits.state import GlobalState, SeatState
+from atoll.bits.step import inner_step
+from atoll.law.manifest import InnerSpec, ModelSpec
 
 MODES = ("native", "native-bf16", "exact", "exact-eager")
 Step = Callable[[torch.Tensor, int], float]

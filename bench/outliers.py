@@ -32,11 +32,11 @@ from tests.adversary.corpus import Mix
 from tests.adversary.merges import among_friends
 from tests.adversary.run import Run, Setting
 
-from atoll.aggregate.checks import Suspicion, find_suspects
-from atoll.aggregate.gram import Int64Matrix, squared_distances
-from atoll.aggregate.outliers import find_outliers, lower_median
-from atoll.aggregate.passes import gram
-from atoll.aggregate.registry import codec_of
+from atoll.bits.codec.registry import codec_of
+from atoll.merge.checks import Suspicion, find_suspects
+from atoll.merge.gram import Int64Matrix, squared_distances
+from atoll.merge.outliers import find_outliers, lower_median
+from atoll.merge.passes import gram
 from atoll.train.probe import configure_native
 
 SEATS = 64

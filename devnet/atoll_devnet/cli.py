@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from atoll.commands.output import Json, Method, Numerics, emit
+from atoll.cli.output import Json, Method, Numerics, emit
 from atoll.errors import ConfigError
 
 if TYPE_CHECKING:
-    from atoll_devnet.options import RunOptions
+    from atoll_devnet.run.options import RunOptions
 
 app = typer.Typer(no_args_is_help=True, help="A local network: chain, strangers, cheats, report.")
 
@@ -62,8 +62,8 @@ def run_command(
     json: Json = False,
 ) -> None:
     """Run a job on a new local network, and say what became of everyone."""
-    from atoll.protocol.methods import method_of
-    from atoll_devnet.options import JobOptions, RunOptions, parse_cheats
+    from atoll.job.methods import method_of
+    from atoll_devnet.run.options import JobOptions, RunOptions, parse_cheats
 
     method_of(method)
     if chain not in {"anvil", "ganache"}:
@@ -99,7 +99,7 @@ def demo(
     json: Json = False,
 ) -> None:
     """Four providers, two of them cheating, three verifiers: a few minutes on two cores."""
-    from atoll_devnet.options import RunOptions
+    from atoll_devnet.run.options import RunOptions
 
     cheats = {2: "lazy", 3: "sign-flip"}
     options = RunOptions(
@@ -117,7 +117,7 @@ def up(
     folder: Folder = None,
 ) -> None:
     """Start a network and leave it running, for jobs, providers and verifiers of your own."""
-    from atoll_devnet.standing import stand
+    from atoll_devnet.run.standing import stand
 
     asyncio.run(stand(_new_folder(folder), providers, verifiers, port, _checked(store)))
 
@@ -131,7 +131,7 @@ def fund_command(
     json: Json = False,
 ) -> None:
     """Give an account of a local network coin for gas, and tokens."""
-    from atoll_devnet.standing import give
+    from atoll_devnet.run.standing import give
 
     if deployment is None:
         raise ConfigError(
@@ -156,8 +156,8 @@ def cheats(json: Json = False) -> None:
 
 
 def _run(options: RunOptions, json: bool) -> None:
-    from atoll_devnet.run import run
-    from atoll_devnet.summary import summary
+    from atoll_devnet.report.summary import summary
+    from atoll_devnet.run.runner import run
 
     result = asyncio.run(run(options))
     emit(result.report, summary(result.report, result.sample, result.folder), as_json=json)
@@ -166,7 +166,7 @@ def _run(options: RunOptions, json: bool) -> None:
 
 def _checked(store: str) -> str:
     """The backend, where members can publish through it."""
-    from atoll.store.storage import parse_backend
+    from atoll.content.storage import parse_backend
 
     if parse_backend(store)[0] == "gateway":
         raise ConfigError(

@@ -6,9 +6,9 @@ in the same way. Overriding one can cost the bond: see PROVIDER.md for what is e
 
 from __future__ import annotations
 
-from atoll.protocol.types import Digest
-from atoll.protocol.views import JobView, ReportRecord
-from atoll.store.cid import Cid
+from atoll.content.cid import Cid
+from atoll.law.views import JobView, ReportRecord
+from atoll.law.words import Digest
 
 
 class ProviderBehaviour:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from atoll.protocol.types import Digest, Reveal, Slot
-from atoll.runtime.commands import Transaction, Work
+from atoll.law.words import Digest, Reveal, Slot
+from atoll.service.commands import Transaction, Work
 from atoll_node.facts import ahead_key
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import secrets
 
-from atoll.protocol.manifest import Manifest
-from atoll.protocol.trace import MAX_TRACE_BYTES, TraceDocument
-from atoll.protocol.types import Attempt, Reveal, RoundIndex
-from atoll.protocol.views import MAX_ANSWER_BYTES, JobView
-from atoll.runtime.effects import Done, Effects, Handler
-from atoll.store.cid import RAW, Cid
-from atoll.train.layout import max_state_bytes
+from atoll.bits.layout import max_state_bytes
+from atoll.content.cid import RAW, Cid
+from atoll.law.manifest import Manifest
+from atoll.law.trace import MAX_TRACE_BYTES, TraceDocument
+from atoll.law.views import MAX_ANSWER_BYTES, JobView
+from atoll.law.words import Attempt, Reveal, RoundIndex
+from atoll.service.effects import Done, Effects, Handler
 from atoll_node.commands import DoTrain, DoTrainAhead, SendAnswer, SendCommit, SendReveal
 from atoll_node.facts import Trained, TrainedAhead, Unanswerable
 from atoll_node.outcome import AheadOutcome, TrainOutcome

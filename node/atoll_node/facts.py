@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from atoll.protocol.types import Digest, Reveal
-from atoll.runtime.facts import SHARED_KINDS
-from atoll.runtime.journal import Fact
+from atoll.law.words import Digest, Reveal
+from atoll.service.facts import SHARED_KINDS
+from atoll.service.journal import Fact
 
 
 @dataclass(frozen=True, slots=True)

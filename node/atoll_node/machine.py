@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from atoll.protocol.hashing import commitment
-from atoll.protocol.manifest import Manifest
-from atoll.protocol.types import (
+from atoll.law.hashing import commitment
+from atoll.law.manifest import Manifest
+from atoll.law.views import JobView
+from atoll.law.words import (
     ZERO_DIGEST,
     Digest,
     JobStatus,
@@ -19,11 +20,20 @@ from atoll.protocol.types import (
     Role,
     SeatIndex,
 )
-from atoll.protocol.views import JobView
-from atoll.runtime.commands import SendJoin, SendLeave
-from atoll.runtime.config import KeeperConfig
-from atoll.runtime.facts import SpecReady, manifest_of
-from atoll.runtime.keeper import (
+from atoll.service.commands import SendJoin, SendLeave
+from atoll.service.config import KeeperConfig
+from atoll.service.facts import SpecReady, manifest_of
+from atoll.service.machine import Command, Decision, Event, State, advance
+from atoll.service.membership import (
+    CLOSED_STATUSES,
+    decide_announce,
+    decide_material,
+    decide_opening,
+    has_material,
+    opening_of,
+    parent_of,
+)
+from atoll.service.upkeep import (
     awaits_release,
     decide_claim,
     decide_finalise,
@@ -32,16 +42,6 @@ from atoll.runtime.keeper import (
     decide_release,
     decide_unpin,
     place_in_line,
-)
-from atoll.runtime.machine import Command, Decision, Event, State, advance
-from atoll.runtime.membership import (
-    CLOSED_STATUSES,
-    decide_announce,
-    decide_material,
-    decide_opening,
-    has_material,
-    opening_of,
-    parent_of,
 )
 from atoll_node.behaviour import ProviderBehaviour
 from atoll_node.commands import DoTrain, DoTrainAhead, SendAnswer, SendCommit, SendReveal

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from atoll.protocol.types import Digest
+from atoll.law.words import Digest
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import signal
 
-from atoll.runtime.config import ServiceConfig
-from atoll.runtime.context import open_context
-from atoll.runtime.service import Role, Service
+from atoll.service.config import ServiceConfig
+from atoll.service.context import open_context
+from atoll.service.service import Role, Service
 from atoll_node.behaviour import ProviderBehaviour
 from atoll_node.effects import ProviderEffects
 from atoll_node.facts import KINDS

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from atoll.protocol.manifest import Manifest
-from atoll.protocol.types import SeatIndex
-from atoll.runtime.worker import resolve
-from atoll.store.local import LocalStore
+from atoll.content.local import LocalStore
+from atoll.law.manifest import Manifest
+from atoll.law.words import SeatIndex
+from atoll.service.worker import resolve
 from atoll.train.probe import configure_native
 from atoll.train.round import TrainedRound, TrainTask, train_ahead, train_round
 from atoll_node.commands import DoTrain

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from atoll.chain.deployment import Deployment
-    from atoll.client import Client, ClientConfig, Estimate, JobRequest, run
     from atoll.errors import AtollError
-    from atoll.handle import JobHandle
-    from atoll.jobs import JobSnapshot, JobUpdate
-    from atoll.protocol.manifest import Manifest
+    from atoll.job.client import Client, ClientConfig, Estimate, JobRequest, run
+    from atoll.job.handle import JobHandle
+    from atoll.job.narrate import JobSnapshot, JobUpdate
+    from atoll.law.manifest import Manifest
 
 __all__ = [
     "AtollError",
@@ -36,10 +36,10 @@ __all__ = [
 _HOMES = {
     "AtollError": "atoll.errors",
     "Deployment": "atoll.chain.deployment",
-    "JobHandle": "atoll.handle",
-    "JobSnapshot": "atoll.jobs",
-    "JobUpdate": "atoll.jobs",
-    "Manifest": "atoll.protocol.manifest",
+    "JobHandle": "atoll.job.handle",
+    "JobSnapshot": "atoll.job.narrate",
+    "JobUpdate": "atoll.job.narrate",
+    "Manifest": "atoll.law.manifest",
 }
 
 
@@ -47,7 +47,7 @@ def __getattr__(name: str) -> Any:
     """Loads on first use, so that `import atoll` costs no torch and no web3."""
     if name not in __all__:
         raise AttributeError(f"module 'atoll' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES.get(name, "atoll.client")), name)
+    value = getattr(import_module(_HOMES.get(name, "atoll.job.client")), name)
     globals()[name] = value
     return value
 

@@ -24,9 +24,9 @@ from tests.adversary.updates import (
 )
 from torch import Tensor
 
-from atoll.aggregate.checks import full_replays
-from atoll.protocol.manifest import SPARSE_CODECS
-from atoll.protocol.presets import kappa_for
+from atoll.job.presets import kappa_for
+from atoll.law.manifest import SPARSE_CODECS
+from atoll.merge.checks import full_replays
 
 SCALES = (0.08, 0.2, 0.5, 1.2, 3.0)
 """From just inside the alignment limit to far outside every limit."""

@@ -14,14 +14,14 @@ import torch
 from tests.adversary.updates import Rows
 from torch import Tensor
 
-from atoll.aggregate.codec import Exponents, Integers
-from atoll.aggregate.feedback import encode_with_feedback
-from atoll.aggregate.grid import as_tensors
-from atoll.aggregate.header import CodecId, header
-from atoll.aggregate.layout import Layout
-from atoll.aggregate.registry import codec_of
-from atoll.aggregate.sparse import encode_body
-from atoll.protocol.manifest import CodecSpec, TensorExponents
+from atoll.bits.codec.base import Exponents, Integers
+from atoll.bits.codec.feedback import encode_with_feedback
+from atoll.bits.codec.grid import as_tensors
+from atoll.bits.codec.header import CodecId, header
+from atoll.bits.codec.layout import Layout
+from atoll.bits.codec.registry import codec_of
+from atoll.bits.codec.sparse import encode_body
+from atoll.law.manifest import CodecSpec, TensorExponents
 
 DEFAULT = "grid8"
 _START_AND_FEEDBACK = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.adversary.run import Arrived, Merge
 
-from atoll.aggregate.merge import merge, seats_to_replay
-from atoll.aggregate.rules import Rule
-from atoll.protocol.manifest import CONTRIBUTOR_MEAN, SPARSE_CODECS
-from atoll.train.state import GlobalState
+from atoll.bits.state import GlobalState
+from atoll.law.manifest import CONTRIBUTOR_MEAN, SPARSE_CODECS
+from atoll.merge.round import merge, seats_to_replay
+from atoll.merge.rules import Rule
 
 
 def default(arrived: Arrived) -> GlobalState:

@@ -20,25 +20,25 @@ from tests.adversary.seats import Stack, train_seats
 from tests.adversary.updates import Rows
 from torch import Tensor
 
-from atoll.aggregate.codec import Integers
-from atoll.aggregate.layout import Layout
-from atoll.aggregate.registry import codec_of
+from atoll.bits.batch import gather_batch
+from atoll.bits.codec.base import Integers
+from atoll.bits.codec.layout import Layout
+from atoll.bits.codec.registry import codec_of
+from atoll.bits.init import initial_global_state
+from atoll.bits.layout import param_shapes
+from atoll.bits.model import forward
+from atoll.bits.ops import NativeOps
+from atoll.bits.schedule import Recipe
+from atoll.bits.state import GlobalState
 from atoll.errors import MalformedUpdate
-from atoll.protocol.canonical import dag_cbor_cid
-from atoll.protocol.hashing import sha256 as sha256_of
-from atoll.protocol.manifest import SPARSE_CODECS, DataSpec, Manifest, ModelSpec
-from atoll.protocol.presets import DemoConfig, Members, demo_manifest
-from atoll.protocol.prf import batch_offsets
-from atoll.protocol.types import Digest, SeatIndex
-from atoll.train.batch import gather_batch
+from atoll.job.presets import DemoConfig, Members, demo_manifest
+from atoll.law.canonical import dag_cbor_cid
+from atoll.law.draws import batch_offsets
+from atoll.law.hashing import sha256 as sha256_of
+from atoll.law.manifest import SPARSE_CODECS, DataSpec, Manifest, ModelSpec
+from atoll.law.words import Digest, SeatIndex
 from atoll.train.evaluate import window_starts
-from atoll.train.init import initial_global_state
-from atoll.train.layout import param_shapes
-from atoll.train.model import forward
-from atoll.train.ops import NativeOps
 from atoll.train.probe import numerics_spec
-from atoll.train.recipe import Recipe
-from atoll.train.state import GlobalState
 
 MODEL = ModelSpec(
     kind="llama", vocab=256, width=32, layers=1, heads=2, kv_heads=2, mlp="swiglu", ffn=88, seq=32,

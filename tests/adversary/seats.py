@@ -2,7 +2,7 @@
 
 A tiny model's step is all overhead, so seats are stacked: parameters are one matrix (n, d), the
 batch axis of activations is seat-major, and `SeatOps` is the native arithmetic with a weight per
-seat. Up to the order of sums it is `atoll.train.step.inner_step`, against which it is tested.
+seat. Up to the order of sums it is `atoll.bits.step.inner_step`, against which it is tested.
 
 Shapes: n seats, d parameters, B sequences a seat, T positions, D width, I in, O out, V vocabulary.
 """
@@ -16,13 +16,13 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (PyTorch's own convention)
 from torch import Tensor
 
-from atoll.aggregate.layout import Layout
-from atoll.numerics.kernels import AdamFactors
-from atoll.protocol.manifest import InnerSpec
-from atoll.train.decimals import one_minus_power
-from atoll.train.model import forward
-from atoll.train.ops import NativeOps
-from atoll.train.recipe import Recipe, learning_rate
+from atoll.bits.codec.layout import Layout
+from atoll.bits.decimals import one_minus_power
+from atoll.bits.kernels.interface import AdamFactors
+from atoll.bits.model import forward
+from atoll.bits.ops import NativeOps
+from atoll.bits.schedule import Recipe, learning_rate
+from atoll.law.manifest import InnerSpec
 
 
 class SeatOps(NativeOps):

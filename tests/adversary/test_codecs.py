@@ -12,9 +12,9 @@ from tests.adversary.merges import among_friends, default, rule_alone
 from tests.adversary.run import Adversary, Arrived, Knowledge, Memo, Run, Setting
 from tests.adversary.updates import where_few_send, where_nobody_sends
 
-from atoll.protocol.manifest import SPARSE_CODECS, Manifest
+from atoll.bits.state import GlobalState
+from atoll.law.manifest import SPARSE_CODECS, Manifest
 from atoll.train.probe import configure_native
-from atoll.train.state import GlobalState
 
 configure_native()
 

@@ -14,7 +14,7 @@ from tests.adversary.corpus import Mix
 from tests.adversary.merges import MERGES, by_rule, default
 from tests.adversary.run import Adversary, Arrived, Memo, Merge, Run, Setting
 
-from atoll.aggregate.merge import seats_to_replay
+from atoll.merge.round import seats_to_replay
 from atoll.train.probe import configure_native
 
 configure_native()

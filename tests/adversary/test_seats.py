@@ -5,13 +5,13 @@ import torch
 from tests.adversary.run import BATCH, MODEL, Setting, manifest_of
 from tests.adversary.seats import Stack, train_seats
 
-from atoll.aggregate.layout import Layout
-from atoll.train.init import initial_global_state
-from atoll.train.layout import param_shapes, seat_layout
+from atoll.bits.codec.layout import Layout
+from atoll.bits.init import initial_global_state
+from atoll.bits.layout import param_shapes, seat_layout
+from atoll.bits.schedule import Recipe
+from atoll.bits.state import SeatState
+from atoll.bits.step import inner_step
 from atoll.train.probe import configure_native
-from atoll.train.recipe import Recipe
-from atoll.train.state import SeatState
-from atoll.train.step import inner_step
 
 configure_native()
 

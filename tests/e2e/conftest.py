@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from atoll.protocol.presets import Windows
-from atoll_devnet.live import Display
-from atoll_devnet.options import JobOptions, RunOptions, tiny_model
-from atoll_devnet.run import Result, run
+from atoll.job.presets import Windows
+from atoll_devnet.report.live import Display
+from atoll_devnet.run.options import JobOptions, RunOptions, tiny_model
+from atoll_devnet.run.runner import Result, run
 
 E2E = Path(__file__).parent
 LOG_LINES = 40

@@ -16,7 +16,7 @@ CHEATS = ("--cheat", "2:lazy", "--cheat", "3:sign-flip")
 
 def _run(folder: Path) -> dict[str, Any]:
     report = folder / "report.json"
-    command = [sys.executable, "-m", "atoll.cli", "devnet", "run", *ARGUMENTS, *CHEATS]
+    command = [sys.executable, "-m", "atoll.cli.main", "devnet", "run", *ARGUMENTS, *CHEATS]
     command += ["--report", str(report), "--folder", str(folder / "run")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=570, check=False)
     assert done.returncode == 0, done.stderr

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
-from atoll.protocol.presets import Windows
+from atoll.job.presets import Windows
 from atoll_devnet.cheats import PROVIDER_CHEATS, VERIFIER_CHEATS
-from atoll_devnet.options import RunOptions
+from atoll_devnet.run.options import RunOptions
 
 from .conftest import Runner, faults, provider
 

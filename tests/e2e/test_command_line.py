@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from atoll.chain.keys import create_key
-from atoll_devnet.cluster import Cluster, ClusterConfig
-from atoll_devnet.processes import free_port
+from atoll_devnet.processes.cluster import Cluster, ClusterConfig
+from atoll_devnet.processes.process import free_port
 
 PASSWORD = "correct horse battery"
 
@@ -22,7 +22,7 @@ PASSWORD = "correct horse battery"
 def atoll(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
     """Runs the command as a person would, without a terminal."""
     return subprocess.run(
-        [sys.executable, "-m", "atoll.cli", *arguments],
+        [sys.executable, "-m", "atoll.cli.main", *arguments],
         capture_output=True,
         text=True,
         timeout=120,
@@ -70,7 +70,7 @@ def _net(cluster: Cluster) -> tuple[str, ...]:
 
 
 def test_help_is_fast_and_loads_no_torch() -> None:
-    code = "import sys; sys.argv = ['atoll', '--help']\nfrom atoll.cli import main\n"
+    code = "import sys; sys.argv = ['atoll', '--help']\nfrom atoll.cli.main import main\n"
     code += "try:\n    main()\nexcept SystemExit:\n    pass\n"
     code += "sys.exit(3 if {'torch', 'web3'} & set(sys.modules) else 0)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)

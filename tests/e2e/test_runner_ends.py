@@ -46,7 +46,16 @@ def started_by(runner: int) -> list[Row]:
 def test_nothing_outlives_the_runner(number: signal.Signals, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     size = ["--providers", "1", "--verifiers", "1", "--rounds", "1"]
-    command = [sys.executable, "-m", "atoll.cli", "devnet", "run", "--folder", str(folder), *size]
+    command = [
+        sys.executable,
+        "-m",
+        "atoll.cli.main",
+        "devnet",
+        "run",
+        "--folder",
+        str(folder),
+        *size,
+    ]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as runner:
         assert runner.stderr is not None
         assert any("each a process of its own" in line for line in runner.stderr)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from atoll.protocol.presets import Members
-from atoll_devnet.options import RunOptions
+from atoll.job.presets import Members
+from atoll_devnet.run.options import RunOptions
 
 from .conftest import Runner, faults, provider
 

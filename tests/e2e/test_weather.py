@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from atoll.protocol.presets import Members
-from atoll.protocol.types import Phase
-from atoll_devnet.live import Display
-from atoll_devnet.observer import Observer
-from atoll_devnet.options import JobOptions, RunOptions
-from atoll_devnet.run import Running, finish, is_over, start
+from atoll.job.presets import Members
+from atoll.law.words import Phase
+from atoll_devnet.report.live import Display
+from atoll_devnet.report.observer import Observer
+from atoll_devnet.run.options import JobOptions, RunOptions
+from atoll_devnet.run.runner import Running, finish, is_over, start
 
 from .conftest import Runner, check_books
 
@@ -139,7 +139,7 @@ async def test_honest_networks_reject_nobody(options: Options, display: Display)
 
 
 async def _another_job(running: Running, job: JobOptions, seed: int) -> Any:
-    from atoll.protocol.manifest import Manifest
+    from atoll.law.manifest import Manifest
 
     first = Manifest.from_bytes(running.observer.watched.manifest)
     manifest = first.model_copy(update={"init": first.init.model_copy(update={"seed": seed})})

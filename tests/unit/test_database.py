@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll.database import Database
+from atoll.chain.database import Database
 from atoll.errors import DiskFull, StorageError
 
 SCHEMA = "CREATE TABLE IF NOT EXISTS notes (text TEXT NOT NULL UNIQUE)"

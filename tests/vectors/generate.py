@@ -14,11 +14,12 @@ from typing import Any
 
 from eth_utils.address import to_checksum_address
 
-from atoll.protocol import hashing, merkle, prf, sampling, trace
-from atoll.protocol.canonical import dag_cbor_cid
-from atoll.protocol.manifest import DataSpec, NumericsSpec
-from atoll.protocol.presets import DemoConfig, demo_manifest
-from atoll.protocol.types import (
+from atoll.job.presets import DemoConfig, demo_manifest
+from atoll.law import draws as prf
+from atoll.law import hashing, merkle, sampling, trace
+from atoll.law.canonical import dag_cbor_cid
+from atoll.law.manifest import DataSpec, NumericsSpec
+from atoll.law.words import (
     ZERO_DIGEST,
     Address,
     Attempt,

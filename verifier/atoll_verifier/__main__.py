@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from atoll.runtime.main import main
+from atoll.service.main import main
 from atoll_verifier.service import serve
 
 if __name__ == "__main__":

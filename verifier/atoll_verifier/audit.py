@@ -13,13 +13,14 @@ from typing import TypeAlias
 
 import numpy as np
 
-from atoll.protocol.duties import duties_of, supplement_of
-from atoll.protocol.hashing import hash_fields, sha256, tag
-from atoll.protocol.manifest import Manifest
-from atoll.protocol.merkle import merkle_root
-from atoll.protocol.sampling import NO_DUTY, SeatDuty
-from atoll.protocol.trace import leaf_count
-from atoll.protocol.types import (
+from atoll.law.duties import duties_of, supplement_of
+from atoll.law.hashing import hash_fields, sha256, tag
+from atoll.law.manifest import Manifest
+from atoll.law.merkle import merkle_root
+from atoll.law.sampling import NO_DUTY, SeatDuty
+from atoll.law.trace import leaf_count
+from atoll.law.views import JobView
+from atoll.law.words import (
     NO_SEGMENT,
     ZERO_DIGEST,
     Digest,
@@ -32,11 +33,10 @@ from atoll.protocol.types import (
     bits,
     to_bitmap,
 )
-from atoll.protocol.views import JobView
-from atoll.runtime.config import KeeperConfig
-from atoll.runtime.facts import OpeningReady, SpecReady, manifest_of
-from atoll.runtime.machine import Command, State
-from atoll.runtime.membership import opening_of
+from atoll.service.config import KeeperConfig
+from atoll.service.facts import OpeningReady, SpecReady, manifest_of
+from atoll.service.machine import Command, State
+from atoll.service.membership import opening_of
 from atoll.train.coherence import coherence
 from atoll_verifier.behaviour import VerifierBehaviour
 from atoll_verifier.commands import DoCheck, DoLink, DoReplay, DoScore, SeatWork

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from atoll.protocol.types import Finding, Report
-from atoll.protocol.views import JobView
+from atoll.law.views import JobView
+from atoll.law.words import Finding, Report
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ and what is taken back follows from comparing it with the chain.
 
 from __future__ import annotations
 
-from atoll.protocol.sampling import SeatDuty
-from atoll.protocol.types import Fault, Phase, Report, SeatIndex, bits
-from atoll.protocol.views import CHALLENGES_BELOW, SPARE_CHALLENGES, ReportRecord
-from atoll.runtime.machine import Command, Decision
+from atoll.law.sampling import SeatDuty
+from atoll.law.views import CHALLENGES_BELOW, SPARE_CHALLENGES, ReportRecord
+from atoll.law.words import Fault, Phase, Report, SeatIndex, bits
+from atoll.service.machine import Command, Decision
 from atoll_verifier.audit import Audit, duty_of
 from atoll_verifier.commands import DoNote, DoTake, SendChallenge, SendWithdraw
 from atoll_verifier.facts import OutOfReach, challenge_name, taken_key

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from atoll.protocol.types import Address, Digest, Finding, Report, Reveal, Slot, Verdict
-from atoll.runtime.commands import Transaction, Work
-from atoll.runtime.journal import Fact
+from atoll.law.words import Address, Digest, Finding, Report, Reveal, Slot, Verdict
+from atoll.service.commands import Transaction, Work
+from atoll.service.journal import Fact
 from atoll_verifier.facts import Signed
 
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import asyncio
 
+from atoll.bits.layout import max_state_bytes
+from atoll.content.cid import RAW, Cid
+from atoll.content.errors import MalformedDag
 from atoll.errors import MalformedTrace, TooLarge
-from atoll.protocol.manifest import Manifest
-from atoll.protocol.trace import MAX_TRACE_BYTES, TraceDocument
-from atoll.protocol.types import ZERO_DIGEST
-from atoll.protocol.views import JobView
-from atoll.runtime.effects import Done, Effects, Handler
-from atoll.store.cid import RAW, Cid
-from atoll.store.errors import MalformedDag
-from atoll.train.layout import max_state_bytes
+from atoll.law.manifest import Manifest
+from atoll.law.trace import MAX_TRACE_BYTES, TraceDocument
+from atoll.law.views import JobView
+from atoll.law.words import ZERO_DIGEST
+from atoll.service.effects import Done, Effects, Handler
 from atoll_verifier.commands import (
     DoCheck,
     DoLink,

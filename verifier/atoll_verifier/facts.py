@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from atoll.protocol.types import Address, Digest, Finding, Report, Slot, Verdict
-from atoll.protocol.views import SeatReveal
-from atoll.runtime.facts import SHARED_KINDS
-from atoll.runtime.journal import Fact
+from atoll.law.views import SeatReveal
+from atoll.law.words import Address, Digest, Finding, Report, Slot, Verdict
+from atoll.service.facts import SHARED_KINDS
+from atoll.service.journal import Fact
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from atoll.protocol.manifest import Manifest
-from atoll.train.layout import param_count
+from atoll.bits.layout import param_count
+from atoll.law.manifest import Manifest
 
 HEADER_BYTES = 1 << 20
 """More than any update's header."""

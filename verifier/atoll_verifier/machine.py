@@ -6,11 +6,19 @@ Rule of this file: pure. The duties of a round are in `rounds`, what is known ab
 
 from __future__ import annotations
 
-from atoll.protocol.types import JobStatus, Phase, Role
-from atoll.protocol.views import SPARE_CHALLENGES
-from atoll.runtime.commands import SendJoin, SendLeave
-from atoll.runtime.facts import manifest_of
-from atoll.runtime.keeper import (
+from atoll.law.views import SPARE_CHALLENGES
+from atoll.law.words import JobStatus, Phase, Role
+from atoll.service.commands import SendJoin, SendLeave
+from atoll.service.facts import manifest_of
+from atoll.service.machine import Command, Decision, Event, advance
+from atoll.service.membership import (
+    CLOSED_STATUSES,
+    decide_announce,
+    decide_material,
+    decide_opening,
+    has_material,
+)
+from atoll.service.upkeep import (
     awaits_release,
     decide_claim,
     decide_finalise,
@@ -19,14 +27,6 @@ from atoll.runtime.keeper import (
     decide_release,
     decide_unpin,
     place_in_line,
-)
-from atoll.runtime.machine import Command, Decision, Event, advance
-from atoll.runtime.membership import (
-    CLOSED_STATUSES,
-    decide_announce,
-    decide_material,
-    decide_opening,
-    has_material,
 )
 from atoll_verifier.audit import Audit, VerifierSetup, VerifierState
 from atoll_verifier.challenges import decide_challenges, decide_notes, decide_take

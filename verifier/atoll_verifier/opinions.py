@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
-from atoll.protocol.sampling import NO_DUTY, SeatDuty
-from atoll.protocol.types import NO_SEGMENT, Fault, SegmentIndex, to_bitmap
-from atoll.protocol.views import ReportRecord
-from atoll.runtime.machine import Command
+from atoll.law.sampling import NO_DUTY, SeatDuty
+from atoll.law.views import ReportRecord
+from atoll.law.words import NO_SEGMENT, Fault, SegmentIndex, to_bitmap
+from atoll.service.machine import Command
 from atoll.train.coherence import CLEARLY_WITHIN
 from atoll_verifier.audit import Audit
 from atoll_verifier.behaviour import Votes

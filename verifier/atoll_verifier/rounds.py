@@ -7,11 +7,12 @@ from there, so that a restart says the same again and never anything else.
 from __future__ import annotations
 
 from atoll.errors import ProtocolError
-from atoll.protocol.hashing import verdict_hash
-from atoll.protocol.sampling import NO_DUTY, SeatDuty
-from atoll.protocol.settlement import build_verdict, mergeable_seats
-from atoll.protocol.terms import is_quorum
-from atoll.protocol.types import (
+from atoll.law.hashing import verdict_hash
+from atoll.law.sampling import NO_DUTY, SeatDuty
+from atoll.law.settlement import build_verdict, mergeable_seats
+from atoll.law.terms import is_quorum
+from atoll.law.views import ReportRecord
+from atoll.law.words import (
     Bitmap,
     Fault,
     Finding,
@@ -21,8 +22,7 @@ from atoll.protocol.types import (
     bits,
     to_bitmap,
 )
-from atoll.protocol.views import ReportRecord
-from atoll.runtime.machine import Command, Decision
+from atoll.service.machine import Command, Decision
 from atoll_verifier.audit import Audit, duty_of
 from atoll_verifier.behaviour import Ballot, Votes
 from atoll_verifier.challenges import helping

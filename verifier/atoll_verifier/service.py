@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import signal
 
-from atoll.runtime.config import ServiceConfig
-from atoll.runtime.context import open_context
-from atoll.runtime.service import Role, Service
-from atoll.store.cid import Cid
+from atoll.content.cid import Cid
+from atoll.service.config import ServiceConfig
+from atoll.service.context import open_context
+from atoll.service.service import Role, Service
 from atoll_verifier.behaviour import VerifierBehaviour
 from atoll_verifier.effects import VerifierEffects
 from atoll_verifier.facts import KINDS

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from hashlib import sha256
 
-from atoll.aggregate.layout import Layout
-from atoll.aggregate.merge import merge, seats_to_replay
-from atoll.aggregate.registry import codec_of
+from atoll.bits.codec.layout import Layout
+from atoll.bits.codec.registry import codec_of
+from atoll.bits.layout import max_state_bytes
+from atoll.bits.state import GlobalState
+from atoll.content.cid import Cid
+from atoll.content.errors import MalformedDag
+from atoll.content.local import LocalStore
 from atoll.errors import MalformedTrace, MalformedUpdate, TooLarge
-from atoll.protocol.manifest import Manifest
-from atoll.protocol.trace import MAX_TRACE_BYTES, TraceDocument
-from atoll.protocol.types import ZERO_DIGEST, Digest, SeatIndex
-from atoll.store.cid import Cid
-from atoll.store.errors import MalformedDag
-from atoll.store.local import LocalStore
-from atoll.train.layout import max_state_bytes
+from atoll.law.manifest import Manifest
+from atoll.law.trace import MAX_TRACE_BYTES, TraceDocument
+from atoll.law.words import ZERO_DIGEST, Digest, SeatIndex
+from atoll.merge.round import merge, seats_to_replay
 from atoll.train.probe import configure_native
 from atoll.train.replay import ReplayTask, check_link, opening_digest, opening_roots, replay_segment
 from atoll.train.round import read_global_state
-from atoll.train.state import GlobalState
 from atoll_verifier.commands import DoMerge, DoScore, SeatWork
 from atoll_verifier.limits import max_update_bytes, states_needed
 from atoll_verifier.outcomes import MergeOutcome, ReplayOutcome

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from atoll.protocol.types import Digest
-from atoll.protocol.views import JobView, ReportRecord
-from atoll.store.cid import DAG_CBOR, Cid
+from atoll.content.cid import DAG_CBOR, Cid
+from atoll.law.views import JobView, ReportRecord
+from atoll.law.words import Digest
 from atoll_node.behaviour import ProviderBehaviour
 
 _TRAINING = "atoll_devnet.cheats.training"

@@ -13,16 +13,19 @@ from hashlib import sha256
 import numpy as np
 from torch import Tensor
 
-from atoll.aggregate.header import header_length
-from atoll.aggregate.layout import Layout
-from atoll.aggregate.registry import codec_of
-from atoll.protocol.prf import batch_digest
-from atoll.protocol.trace import LeafKind
-from atoll.protocol.types import Digest
-from atoll.store.cid import DAG_CBOR, Cid
-from atoll.store.local import LocalStore
-from atoll.train.init import initial_global_state
-from atoll.train.layout import seat_layout
+from atoll.bits.codec.header import header_length
+from atoll.bits.codec.layout import Layout
+from atoll.bits.codec.registry import codec_of
+from atoll.bits.init import initial_global_state
+from atoll.bits.layout import seat_layout
+from atoll.bits.segment import Course, SegmentRun, run_segment
+from atoll.bits.state import GlobalState, SeatState
+from atoll.bits.step import state_roots
+from atoll.content.cid import DAG_CBOR, Cid
+from atoll.content.local import LocalStore
+from atoll.law.draws import batch_digest
+from atoll.law.trace import LeafKind
+from atoll.law.words import Digest
 from atoll.train.probe import configure_native
 from atoll.train.round import (
     SegmentRunner,
@@ -32,9 +35,6 @@ from atoll.train.round import (
     read_seat_state,
     train_round,
 )
-from atoll.train.segment import Course, SegmentRun, run_segment
-from atoll.train.state import GlobalState, SeatState
-from atoll.train.step import state_roots
 from atoll_node.tasks import TrainOutcome, outcome_of
 
 PLANTED = b"Trust the atoll. "

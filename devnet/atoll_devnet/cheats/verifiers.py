@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from hashlib import sha256
 
-from atoll.protocol.types import (
+from atoll.content.cid import Cid
+from atoll.law.views import JobView
+from atoll.law.words import (
     NO_SEGMENT,
     Digest,
     Fault,
@@ -16,8 +18,6 @@ from atoll.protocol.types import (
     SegmentIndex,
     bits,
 )
-from atoll.protocol.views import JobView
-from atoll.store.cid import Cid
 from atoll_verifier.behaviour import Ballot, VerifierBehaviour, Votes
 
 

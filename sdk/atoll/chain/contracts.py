@@ -24,7 +24,8 @@ from atoll.chain.deployment import Deployment
 from atoll.chain.revert import reason_of
 from atoll.chain.rpc import FailoverProvider, RpcRefused, request
 from atoll.errors import ChainError, TransactionFailed
-from atoll.protocol.types import (
+from atoll.law.views import RoundState
+from atoll.law.words import (
     Address,
     Attempt,
     BlockRef,
@@ -39,7 +40,6 @@ from atoll.protocol.types import (
     Verdict,
     VerifierIndex,
 )
-from atoll.protocol.views import RoundState
 
 LATEST = "latest"
 

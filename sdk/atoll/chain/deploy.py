@@ -23,7 +23,7 @@ from atoll.chain.abi import input_types, load_artifact, registry
 from atoll.chain.deployment import Deployment
 from atoll.chain.rpc import FailoverProvider, RpcRefused, request
 from atoll.errors import ChainError, InsufficientFunds, RpcUnavailable, TransactionFailed
-from atoll.protocol.types import Address
+from atoll.law.words import Address
 
 ETHER = 10**18
 DAY = 24 * 60 * 60

@@ -11,7 +11,7 @@ from pathlib import Path
 from eth_utils.address import is_address, to_checksum_address
 
 from atoll.errors import ConfigError
-from atoll.protocol.types import Address, Domain
+from atoll.law.words import Address, Domain
 
 REQUIRED = ("AtollToken", "Config", "Stakes", "Jobs", "Roster", "Rounds", "CountingPolicy")
 

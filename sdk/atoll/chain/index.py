@@ -14,12 +14,12 @@ from pathlib import Path
 import structlog
 
 from atoll.chain.contracts import AtollChain
+from atoll.chain.database import Database
 from atoll.chain.decode import RawLog, decode_log
 from atoll.chain.rpc import RpcRefused
-from atoll.database import Database
 from atoll.errors import ConfigError, RpcUnavailable
-from atoll.protocol.events import ContractEvent
-from atoll.protocol.types import Address, BlockRef, Digest
+from atoll.law.events import ContractEvent
+from atoll.law.words import Address, BlockRef, Digest
 
 log = structlog.get_logger("atoll.chain.index")
 

@@ -19,7 +19,7 @@ from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
 from atoll.errors import KeystoreError
-from atoll.protocol.types import Address
+from atoll.law.words import Address
 
 SCRYPT_N = 1 << 18
 """What the standard's clients use; about a second and 256 MiB a guess."""

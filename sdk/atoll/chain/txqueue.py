@@ -34,7 +34,7 @@ from atoll.chain.txstore import (
     TxStore,
 )
 from atoll.errors import ChainError, InsufficientFunds, RpcUnavailable, TransactionFailed
-from atoll.protocol.types import Address, BlockRef
+from atoll.law.words import Address, BlockRef
 
 log = structlog.get_logger("atoll.chain.txqueue")
 

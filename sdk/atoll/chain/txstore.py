@@ -13,9 +13,9 @@ from enum import StrEnum
 from pathlib import Path
 
 from atoll.chain.calls import Call
-from atoll.database import Database
+from atoll.chain.database import Database
 from atoll.errors import ConfigError
-from atoll.protocol.types import Address
+from atoll.law.words import Address
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (chain_id INTEGER NOT NULL, account TEXT NOT NULL);

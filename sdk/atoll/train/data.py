@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from atoll.protocol.canonical import decode, encode
-from atoll.store.cid import DAG_CBOR, Cid
-from atoll.store.local import LocalStore
-from atoll.train.errors import DataUnusable, MalformedDataset
+from atoll.bits.errors import DataUnusable, MalformedDataset
+from atoll.content.cid import DAG_CBOR, Cid
+from atoll.content.local import LocalStore
+from atoll.law.canonical import decode, encode
 
 SHARD_BYTES = 1 << 20
 MAX_DOCUMENT_BYTES = 1 << 20

@@ -6,15 +6,15 @@ import math
 
 import torch
 
+from atoll.bits.batch import gather_batch
+from atoll.bits.errors import MalformedDataset
+from atoll.bits.model import forward
+from atoll.bits.ops import operations
+from atoll.bits.segment import open_tokens
+from atoll.bits.state import Tensors
+from atoll.content.local import LocalStore
 from atoll.errors import ManifestError
-from atoll.protocol.manifest import Manifest
-from atoll.store.local import LocalStore
-from atoll.train.batch import gather_batch
-from atoll.train.errors import MalformedDataset
-from atoll.train.model import forward
-from atoll.train.ops import operations
-from atoll.train.segment import open_tokens
-from atoll.train.state import Tensors
+from atoll.law.manifest import Manifest
 
 
 def evaluate(params: Tensors, manifest: Manifest, store: LocalStore) -> float:

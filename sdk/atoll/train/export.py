@@ -8,9 +8,9 @@ from pathlib import Path
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
+from atoll.bits.state import Tensors
 from atoll.errors import StorageError
-from atoll.protocol.manifest import ModelSpec
-from atoll.train.state import Tensors
+from atoll.law.manifest import ModelSpec
 
 FILES = (
     "model.safetensors",

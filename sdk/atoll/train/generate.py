@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import torch
 from tokenizers import Tokenizer
 
+from atoll.bits.model import forward
+from atoll.bits.ops import NativeOps
+from atoll.bits.state import Tensors
 from atoll.errors import ConfigError
-from atoll.protocol.manifest import ModelSpec
-from atoll.train.model import forward
-from atoll.train.ops import NativeOps
-from atoll.train.state import Tensors
+from atoll.law.manifest import ModelSpec
 
 
 @dataclass(frozen=True, slots=True)

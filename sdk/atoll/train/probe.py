@@ -7,26 +7,26 @@ from functools import lru_cache
 
 import torch
 
+from atoll.bits.batch import gather_batch
+from atoll.bits.init import initial_params
+from atoll.bits.layout import optimiser_layout, param_shapes
+from atoll.bits.ops import operations
+from atoll.bits.schedule import Recipe
+from atoll.bits.state import GlobalState, SeatState
+from atoll.bits.step import inner_step, state_roots
 from atoll.errors import NumericsMismatch
-from atoll.protocol.manifest import (
+from atoll.job.presets import default_tolerance
+from atoll.law.draws import batch_offsets
+from atoll.law.manifest import (
     InnerSpec,
     Manifest,
     ModelSpec,
     NumericsSpec,
     ToleranceSpec,
 )
-from atoll.protocol.presets import default_tolerance
-from atoll.protocol.prf import batch_offsets
-from atoll.protocol.types import Digest, NumericsMode, SeatIndex
-from atoll.train.batch import gather_batch
+from atoll.law.words import Digest, NumericsMode, SeatIndex
 from atoll.train.code import code_digest
 from atoll.train.coherence import CLEARLY_WITHIN
-from atoll.train.init import initial_params
-from atoll.train.layout import optimiser_layout, param_shapes
-from atoll.train.ops import operations
-from atoll.train.recipe import Recipe
-from atoll.train.state import GlobalState, SeatState
-from atoll.train.step import inner_step, state_roots
 from atoll.train.tolerance import Replayed, distances, excess
 
 _MODEL = ModelSpec(

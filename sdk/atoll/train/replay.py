@@ -9,17 +9,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from atoll.bits.errors import MalformedState
+from atoll.bits.layout import seat_layout
+from atoll.bits.segment import Course, SegmentRun, float_of_bits, open_course, run_segment
+from atoll.bits.state import GlobalState, SeatState, rng_digest
+from atoll.bits.step import state_roots
+from atoll.content.local import LocalStore
 from atoll.errors import MalformedTrace
-from atoll.protocol.manifest import Manifest
-from atoll.protocol.trace import LeafKind, StateRoots, TraceDocument, TraceLeaf, step_root
-from atoll.protocol.types import ZERO_DIGEST, Digest, SeatIndex, Slot
-from atoll.store.local import LocalStore
-from atoll.train.errors import MalformedState
-from atoll.train.layout import seat_layout
+from atoll.law.manifest import Manifest
+from atoll.law.trace import LeafKind, StateRoots, TraceDocument, TraceLeaf, step_root
+from atoll.law.words import ZERO_DIGEST, Digest, SeatIndex, Slot
 from atoll.train.round import close_round
-from atoll.train.segment import Course, SegmentRun, float_of_bits, open_course, run_segment
-from atoll.train.state import GlobalState, SeatState, rng_digest
-from atoll.train.step import state_roots
 from atoll.train.tolerance import Replayed, distances, excess, residual
 
 

@@ -11,11 +11,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from atoll.aggregate.feedback import encode_with_feedback
-from atoll.aggregate.registry import codec_of
+from atoll.bits.codec.feedback import encode_with_feedback
+from atoll.bits.codec.registry import codec_of
+from atoll.bits.layout import max_state_bytes, param_shapes, seat_layout
+from atoll.bits.segment import Course, SegmentRun, open_course, run_segment
+from atoll.bits.state import GlobalState, SeatState
+from atoll.bits.step import state_roots
+from atoll.content.cid import DAG_CBOR, Cid
+from atoll.content.local import LocalStore
 from atoll.errors import ProtocolError
-from atoll.protocol.manifest import CodecSpec, Manifest
-from atoll.protocol.trace import (
+from atoll.law.manifest import CodecSpec, Manifest
+from atoll.law.trace import (
     LeafKind,
     StateRoots,
     TraceDocument,
@@ -23,13 +29,7 @@ from atoll.protocol.trace import (
     blinded_step_root,
     step_root,
 )
-from atoll.protocol.types import ZERO_DIGEST, Digest, SeatIndex, SegmentIndex, Slot
-from atoll.store.cid import DAG_CBOR, Cid
-from atoll.store.local import LocalStore
-from atoll.train.layout import max_state_bytes, param_shapes, seat_layout
-from atoll.train.segment import Course, SegmentRun, open_course, run_segment
-from atoll.train.state import GlobalState, SeatState
-from atoll.train.step import state_roots
+from atoll.law.words import ZERO_DIGEST, Digest, SeatIndex, SegmentIndex, Slot
 
 
 @dataclass(frozen=True, slots=True)

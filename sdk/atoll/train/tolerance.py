@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from atoll.protocol.manifest import ToleranceSpec
+from atoll.bits.state import SeatState, Tensors
+from atoll.law.manifest import ToleranceSpec
 from atoll.train.coherence import sketch
-from atoll.train.state import SeatState, Tensors
 
 FP32_ROUNDOFF = 2.0**-24
 

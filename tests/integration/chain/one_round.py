@@ -9,12 +9,15 @@ from dataclasses import dataclass
 
 from tests.integration.chain.local_anvil import Anvil
 
+from atoll.bits.init import initial_global_state
 from atoll.chain.calls import Call
 from atoll.chain.contracts import AtollChain
-from atoll.protocol import hashing
-from atoll.protocol.manifest import Manifest
-from atoll.protocol.settlement import build_verdict
-from atoll.protocol.types import (
+from atoll.content.local import LocalStore
+from atoll.law import hashing
+from atoll.law.manifest import Manifest
+from atoll.law.settlement import build_verdict
+from atoll.law.views import JobView
+from atoll.law.words import (
     Address,
     Attempt,
     Digest,
@@ -27,9 +30,6 @@ from atoll.protocol.types import (
     SeatIndex,
     Verdict,
 )
-from atoll.protocol.views import JobView
-from atoll.store.local import LocalStore
-from atoll.train.init import initial_global_state
 
 SEAT = SeatIndex(0)
 SLOT = (RoundIndex(0), Attempt(0))

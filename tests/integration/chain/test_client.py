@@ -16,10 +16,13 @@ from tests.integration.chain.one_round import OneRound, initial_model
 
 import atoll
 from atoll import Client, ClientConfig, JobRequest
+from atoll.bits.init import initial_global_state
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
 from atoll.chain.keys import import_key
 from atoll.chain.txqueue import QueueConfig
+from atoll.content.gateway import Gateway
+from atoll.content.local import LocalStore
 from atoll.errors import (
     ChainError,
     ConfigError,
@@ -29,13 +32,10 @@ from atoll.errors import (
     RpcUnavailable,
     TransactionFailed,
 )
-from atoll.protocol.manifest import DataSpec, Manifest, NumericsSpec
-from atoll.protocol.presets import DemoConfig, Members, Windows
-from atoll.protocol.types import Address, Digest, JobId, JobStatus
-from atoll.store.gateway import Gateway
-from atoll.store.local import LocalStore
+from atoll.job.presets import DemoConfig, Members, Windows
+from atoll.law.manifest import DataSpec, Manifest, NumericsSpec
+from atoll.law.words import Address, Digest, JobId, JobStatus
 from atoll.train.export import FILES
-from atoll.train.init import initial_global_state
 
 PLENTY = 10**24
 NUMERICS = NumericsSpec(
@@ -326,7 +326,7 @@ async def test_a_chain_out_of_reach_is_said_when_opening(bench: Bench) -> None:
 async def test_missing_torch_is_said_with_the_next_command(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("atoll.client.find_spec", lambda name: None)
+    monkeypatch.setattr("atoll.job.client.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="needs torch") as caught:
         await bench.client.prepare(replace(bench.request, numerics=None))
     assert caught.value.next_step == "pip install 'atoll[train]'"

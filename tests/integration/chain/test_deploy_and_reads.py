@@ -20,7 +20,7 @@ from atoll.errors import (
     TransactionFailed,
     WrongChain,
 )
-from atoll.protocol.types import Address, JobId, Role
+from atoll.law.words import Address, JobId, Role
 
 NOWHERE = "http://127.0.0.1:9"  # the discard port: nothing listens
 

@@ -17,7 +17,7 @@ from atoll.chain.index import EventIndex, Head, Indexed
 from atoll.chain.txqueue import QueueConfig, TxQueue
 from atoll.chain.txstore import TxState
 from atoll.errors import TransactionFailed
-from atoll.protocol.types import JobId
+from atoll.law.words import JobId
 
 
 @pytest.fixture

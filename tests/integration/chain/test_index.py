@@ -14,7 +14,7 @@ from atoll.chain import index as index_module
 from atoll.chain.contracts import AtollChain
 from atoll.chain.index import EventIndex, Head, Indexed, Rewound, Update
 from atoll.errors import ConfigError, RpcUnavailable
-from atoll.protocol.events import GatewayAnnounced
+from atoll.law.events import GatewayAnnounced
 
 
 class Announcer:

@@ -12,10 +12,10 @@ import torch
 from tests.unit.train.factories import task_of
 from tests.unit.train.test_tolerant_mode import skips_a_step, with_inner
 
-from atoll.protocol.manifest import Manifest
-from atoll.store.local import LocalStore
+from atoll.bits.segment import run_segment
+from atoll.content.local import LocalStore
+from atoll.law.manifest import Manifest
 from atoll.train.round import train_round
-from atoll.train.segment import run_segment
 
 WORK = {
     "honest": run_segment,

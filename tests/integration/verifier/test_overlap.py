@@ -8,16 +8,16 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.unit.protocol.factories import JOB, ScriptedJob, make_manifest
+from tests.unit.law.factories import JOB, ScriptedJob, make_manifest
 from tests.unit.train.factories import Job, make_job, reveal_of
 from tests.unit.train.test_methods import Run, manifest_for
 
-from atoll.protocol.types import Address, Digest, SeatIndex
-from atoll.runtime.context import Context
-from atoll.runtime.journal import Fact, Journal
-from atoll.runtime.worker import resolve
-from atoll.store.cid import Cid
-from atoll.store.storage import Storage
+from atoll.content.cid import Cid
+from atoll.content.storage import Storage
+from atoll.law.words import Address, Digest, SeatIndex
+from atoll.service.context import Context
+from atoll.service.journal import Fact, Journal
+from atoll.service.worker import resolve
 from atoll.train.probe import configure_native
 from atoll.train.round import train_round
 from atoll_node.commands import DoTrain, DoTrainAhead

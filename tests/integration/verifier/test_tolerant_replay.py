@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from tests.unit.train.factories import Job, make_job
 
-from atoll.protocol.trace import TraceDocument
-from atoll.protocol.types import ZERO_DIGEST, Address, Reveal
+from atoll.law.trace import TraceDocument
+from atoll.law.words import ZERO_DIGEST, Address, Reveal
 from atoll.train.probe import configure_native, numerics_spec
 from atoll_verifier import tasks
 from atoll_verifier.commands import SeatWork

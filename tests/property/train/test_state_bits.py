@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.train.factories import seat_state
 
-from atoll.protocol.prf import batch_digest
-from atoll.train.batch import gather_batch
+from atoll.bits.batch import gather_batch
+from atoll.bits.errors import MalformedDataset, MalformedState
+from atoll.bits.layout import SeatLayout
+from atoll.bits.segment import loss_bits
+from atoll.bits.state import GlobalState, SeatState, Tensors
+from atoll.bits.step import state_roots
+from atoll.law.draws import batch_digest
 from atoll.train.data import DatasetIndex
-from atoll.train.errors import MalformedDataset, MalformedState
-from atoll.train.layout import SeatLayout
-from atoll.train.segment import loss_bits
-from atoll.train.state import GlobalState, SeatState, Tensors
-from atoll.train.step import state_roots
 
 SHAPES = {"a.weight": (40, 50), "b.weight": (7,)}
 LAYOUT = SeatLayout(SHAPES, m=SHAPES, v={"b.weight": (7,)}, feedback={"a.weight": (40, 50)})

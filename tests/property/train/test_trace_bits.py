@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from tests.property.train.test_state_bits import flipped
 from tests.unit.train.factories import Job, make_job
 
-from atoll.protocol.prf import batch_digest
-from atoll.protocol.types import Digest
+from atoll.bits.segment import Course, SegmentRun, run_segment
+from atoll.bits.state import SeatState
+from atoll.bits.step import state_roots
+from atoll.law.draws import batch_digest
+from atoll.law.words import Digest
 from atoll.train.round import TrainedRound, train_round
-from atoll.train.segment import Course, SegmentRun, run_segment
-from atoll.train.state import SeatState
-from atoll.train.step import state_roots
 
 GROUPS = ("params", "m", "v", "feedback")
 COUNTERS = ("count", "batches")

@@ -16,7 +16,7 @@ from atoll.chain.deployment import Deployment
 from atoll.chain.revert import RevertReason, decode_revert, reason_of
 from atoll.chain.rpc import FailoverProvider, RpcRefused, redact
 from atoll.errors import ChainError, ConfigError
-from atoll.protocol.types import (
+from atoll.law.words import (
     Address,
     Attempt,
     Digest,

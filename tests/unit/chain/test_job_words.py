@@ -7,9 +7,9 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
-from atoll.jobs import describe, tokens
-from atoll.protocol.events import EVENT_TYPES, Punished, Reported, RoundVoided
-from atoll.protocol.types import (
+from atoll.job.narrate import describe, tokens
+from atoll.law.events import EVENT_TYPES, Punished, Reported, RoundVoided
+from atoll.law.words import (
     NO_SEGMENT,
     Address,
     Attempt,

@@ -1,4 +1,4 @@
-"""Logs become the events of `atoll.protocol`, field by field."""
+"""Logs become the events of `atoll.law`, field by field."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from eth_abi.abi import encode
 from atoll.chain.abi import EventAbi, load_artifact, registry
 from atoll.chain.decode import RawLog, decode_log, event_topics, from_abi, to_abi
 from atoll.errors import ChainError
-from atoll.protocol import types
-from atoll.protocol.events import (
+from atoll.law import words as types
+from atoll.law.events import (
     EVENT_TYPES,
     Balloted,
     JobCreated,
@@ -21,7 +21,8 @@ from atoll.protocol.events import (
     Revealed,
     RoundSettled,
 )
-from atoll.protocol.types import (
+from atoll.law.views import RoundState
+from atoll.law.words import (
     Address,
     Attempt,
     Digest,
@@ -36,7 +37,6 @@ from atoll.protocol.types import (
     Verdict,
     VerifierIndex,
 )
-from atoll.protocol.views import RoundState
 
 ACCOUNT = Address("0x70997970C51812dc3A010C7d01b50e0d17dc79C8")
 

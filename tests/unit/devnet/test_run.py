@@ -6,12 +6,12 @@ import asyncio
 from types import SimpleNamespace
 from typing import cast
 
-from tests.unit.protocol.factories import JOB, ScriptedJob, make_manifest
+from tests.unit.law.factories import JOB, ScriptedJob, make_manifest
 
-from atoll.protocol import events as ev
-from atoll.protocol.types import JobStatus
-from atoll_devnet.observer import Observer
-from atoll_devnet.run import is_over
+from atoll.law import events as ev
+from atoll.law.words import JobStatus
+from atoll_devnet.report.observer import Observer
+from atoll_devnet.run.runner import is_over
 
 
 def is_over_after(job: ScriptedJob) -> bool:

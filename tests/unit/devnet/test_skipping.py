@@ -6,9 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.protocol.factories import make_manifest, make_reveal
+from tests.unit.law.factories import make_manifest, make_reveal
 
-from atoll.protocol.types import (
+from atoll.law.views import (
+    AttestationRecord,
+    BallotRecord,
+    JobView,
+    ReportRecord,
+    SeatReveal,
+    VoteRecord,
+)
+from atoll.law.words import (
     Address,
     Attempt,
     Bitmap,
@@ -23,15 +31,7 @@ from atoll.protocol.types import (
     SegmentIndex,
     VerifierIndex,
 )
-from atoll.protocol.views import (
-    AttestationRecord,
-    BallotRecord,
-    JobView,
-    ReportRecord,
-    SeatReveal,
-    VoteRecord,
-)
-from atoll_devnet.skipping import Absent, next_moment
+from atoll_devnet.run.skipping import Absent, next_moment
 
 HALF, DEADLINE, NOW = 1_000, 2_000, 100
 ALL = Bitmap(0b111)

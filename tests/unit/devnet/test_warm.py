@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll_devnet.warm import FORKS, MemberProcess
+from atoll_devnet.processes.warm import FORKS, MemberProcess
 
 Make = Callable[..., MemberProcess]
 SAID = f"torch is loaded: {FORKS}\n"

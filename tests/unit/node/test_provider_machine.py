@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import TypeVar
 
 import pytest
-from tests.unit.protocol.factories import (
+from tests.unit.law.factories import (
     JOB,
     ScriptedJob,
     address,
@@ -17,11 +17,11 @@ from tests.unit.protocol.factories import (
     make_reveal,
 )
 
-from atoll.protocol import events as ev
-from atoll.protocol.hashing import commitment
-from atoll.protocol.types import Digest, JobStatus, Role, SeatIndex, bits
-from atoll.protocol.views import JobView
-from atoll.runtime.commands import (
+from atoll.law import events as ev
+from atoll.law.hashing import commitment
+from atoll.law.views import JobView
+from atoll.law.words import Digest, JobStatus, Role, SeatIndex, bits
+from atoll.service.commands import (
     DoFetchData,
     DoFetchSpec,
     DoPrepareOpening,
@@ -30,8 +30,8 @@ from atoll.runtime.commands import (
     SendLeave,
     SendPoke,
 )
-from atoll.runtime.facts import DataReady, JobRefused, OpeningReady, SpecReady
-from atoll.runtime.machine import (
+from atoll.service.facts import DataReady, JobRefused, OpeningReady, SpecReady
+from atoll.service.machine import (
     Cancel,
     Command,
     Drain,

@@ -7,9 +7,14 @@ from pathlib import Path
 
 import torch
 
-from atoll.protocol.manifest import DataSpec, Manifest, ModelSpec, NumericsSpec
-from atoll.protocol.presets import DemoConfig, demo_manifest
-from atoll.protocol.types import (
+from atoll.bits.init import initial_global_state
+from atoll.bits.layout import SeatLayout, Shapes
+from atoll.bits.state import GlobalState, SeatState
+from atoll.content.cid import Cid
+from atoll.content.local import LocalStore
+from atoll.job.presets import DemoConfig, demo_manifest
+from atoll.law.manifest import DataSpec, Manifest, ModelSpec, NumericsSpec
+from atoll.law.words import (
     ZERO_DIGEST,
     Address,
     Attempt,
@@ -21,11 +26,7 @@ from atoll.protocol.types import (
     SeatIndex,
     Slot,
 )
-from atoll.store.cid import Cid
-from atoll.store.local import LocalStore
 from atoll.train.data import prepare_dataset
-from atoll.train.init import initial_global_state
-from atoll.train.layout import SeatLayout, Shapes
 from atoll.train.probe import numerics_spec
 from atoll.train.replay import (
     ReplayTask,
@@ -35,7 +36,6 @@ from atoll.train.replay import (
     replay_segment,
 )
 from atoll.train.round import TrainedRound, TrainTask
-from atoll.train.state import GlobalState, SeatState
 
 SMALL_SHAPES: Shapes = {"a.weight": (3, 5), "b.weight": (4,)}
 SMALL_LAYOUT = SeatLayout(

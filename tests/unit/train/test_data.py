@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from atoll.bits.errors import DataUnusable, MalformedDataset
+from atoll.content.cid import DAG_CBOR, Cid
+from atoll.content.local import LocalStore
 from atoll.errors import CorruptBlock, NotFound
-from atoll.protocol.canonical import decode, encode
-from atoll.store.cid import DAG_CBOR, Cid
-from atoll.store.local import LocalStore
+from atoll.law.canonical import decode, encode
 from atoll.train.data import (
     SHARD_BYTES,
     Dataset,
@@ -22,7 +23,6 @@ from atoll.train.data import (
     prepare_dataset,
     write_dataset,
 )
-from atoll.train.errors import DataUnusable, MalformedDataset
 
 
 @pytest.fixture

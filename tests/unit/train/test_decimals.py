@@ -8,7 +8,7 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from atoll.train.decimals import PI, cos_sin, cosine_fraction, one_minus_power, rotary_tables
+from atoll.bits.decimals import PI, cos_sin, cosine_fraction, one_minus_power, rotary_tables
 
 
 @pytest.mark.parametrize("angle", ["0", "0.001", "1", "1.5707963267948966", "3.1"])

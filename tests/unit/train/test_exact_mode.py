@@ -9,18 +9,18 @@ import torch
 from tests.unit.train.factories import Job, small_model
 from tests.unit.train.test_step import batches, inner_spec, opening, recipe
 
+from atoll.bits.init import initial_params
+from atoll.bits.kernels.exact import ExactOps
+from atoll.bits.layout import optimiser_layout, param_shapes
+from atoll.bits.ops import operations
+from atoll.bits.schedule import Recipe
+from atoll.bits.state import GlobalState, SeatState
+from atoll.bits.step import inner_step
 from atoll.errors import NumericsMismatch
-from atoll.numerics.exact import ExactOps
-from atoll.protocol.manifest import ModelSpec
+from atoll.law.manifest import ModelSpec
 from atoll.train import probe
-from atoll.train.init import initial_params
-from atoll.train.layout import optimiser_layout, param_shapes
-from atoll.train.ops import operations
-from atoll.train.recipe import Recipe
 from atoll.train.replay import SegmentReplay
 from atoll.train.round import train_round
-from atoll.train.state import GlobalState, SeatState
-from atoll.train.step import inner_step
 
 
 def exact_recipe(model: ModelSpec | None = None, **changes: object) -> Recipe:

@@ -8,11 +8,11 @@ import pytest
 import torch
 from tests.unit.train.factories import Job, small_model
 
-from atoll.aggregate.merge import merge
-from atoll.numerics import exact
-from atoll.numerics.engine import make_engine
-from atoll.protocol.presets import DemoConfig, Members, demo_manifest
-from atoll.protocol.types import Digest, RoundIndex, SeatIndex
+from atoll.bits.kernels import exact
+from atoll.bits.kernels.engine import make_engine
+from atoll.job.presets import DemoConfig, Members, demo_manifest
+from atoll.law.words import Digest, RoundIndex, SeatIndex
+from atoll.merge.round import merge
 from atoll.train import probe
 from atoll.train.round import train_round
 

@@ -10,12 +10,12 @@ import pytest
 import torch
 from tests.unit.train.factories import Job, reveal_of
 
-from atoll.aggregate.merge import merge
+from atoll.bits.state import GlobalState, SeatState
 from atoll.errors import MalformedTrace
-from atoll.protocol.manifest import CodecSpec, TensorExponents
-from atoll.protocol.types import ZERO_DIGEST, Digest
+from atoll.law.manifest import CodecSpec, TensorExponents
+from atoll.law.words import ZERO_DIGEST, Digest
+from atoll.merge.round import merge
 from atoll.train.round import close_round, read_seat_state, train_round
-from atoll.train.state import GlobalState, SeatState
 
 SPEC = CodecSpec(
     kind="two_bit",

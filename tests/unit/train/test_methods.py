@@ -8,15 +8,15 @@ import pytest
 import torch
 from tests.unit.train.factories import Job, make_job, small_model
 
-from atoll.aggregate.layout import Layout
-from atoll.aggregate.merge import merge, seats_to_replay
-from atoll.aggregate.registry import codec_of
+from atoll.bits.codec.layout import Layout
+from atoll.bits.codec.registry import codec_of
+from atoll.bits.layout import OUTER_SLOTS
 from atoll.errors import MalformedUpdate, ManifestError
-from atoll.protocol.manifest import Manifest
-from atoll.protocol.methods import METHODS, method_of
-from atoll.protocol.presets import DemoConfig, Members, demo_manifest
-from atoll.protocol.types import ZERO_DIGEST, Digest, RoundIndex, SeatIndex
-from atoll.train.layout import OUTER_SLOTS
+from atoll.job.methods import METHODS, method_of
+from atoll.job.presets import DemoConfig, Members, demo_manifest
+from atoll.law.manifest import Manifest
+from atoll.law.words import ZERO_DIGEST, Digest, RoundIndex, SeatIndex
+from atoll.merge.round import merge, seats_to_replay
 from atoll.train.replay import SegmentReplay, opening_digest, opening_roots, replay_segment
 from atoll.train.round import TrainedRound, train_round
 

@@ -10,14 +10,14 @@ import torch
 from tests.unit.train.factories import small_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from atoll.bits.init import initial_params
+from atoll.bits.layout import param_shapes
+from atoll.bits.model import forward
+from atoll.bits.ops import NativeOps
 from atoll.errors import StorageError
-from atoll.protocol.manifest import ModelSpec
+from atoll.law.manifest import ModelSpec
 from atoll.train.data import byte_tokenizer
 from atoll.train.export import FILES, export_model
-from atoll.train.init import initial_params
-from atoll.train.layout import param_shapes
-from atoll.train.model import forward
-from atoll.train.ops import NativeOps
 
 SPECS = {
     "tied, shared key heads": small_model(),

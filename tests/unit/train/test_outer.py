@@ -8,14 +8,14 @@ from math import isqrt
 import pytest
 import torch
 
+from atoll.bits.errors import MalformedState
+from atoll.bits.fixed import EXPONENTS, UNIT_BITS, root, to_units
+from atoll.bits.init import opening_slots
+from atoll.bits.layout import OUTER_SLOTS
+from atoll.bits.state import GlobalState
+from atoll.bits.step import outer_step
 from atoll.errors import ManifestError
-from atoll.protocol.manifest import OuterSpec
-from atoll.train.errors import MalformedState
-from atoll.train.fixed import EXPONENTS, UNIT_BITS, root, to_units
-from atoll.train.init import opening_slots
-from atoll.train.layout import OUTER_SLOTS
-from atoll.train.state import GlobalState
-from atoll.train.step import outer_step
+from atoll.law.manifest import OuterSpec
 
 
 def spec(kind: str, **changes: object) -> OuterSpec:

@@ -10,15 +10,15 @@ import pytest
 import torch
 from tests.unit.train.factories import Job
 
+from atoll.bits.layout import seat_layout
+from atoll.bits.segment import Course, SegmentRun, run_segment
+from atoll.bits.state import SeatState
+from atoll.content.cid import Cid
 from atoll.errors import MalformedTrace
-from atoll.protocol.trace import LeafKind, TraceLeaf
-from atoll.protocol.types import Digest
-from atoll.store.cid import Cid
-from atoll.train.layout import seat_layout
+from atoll.law.trace import LeafKind, TraceLeaf
+from atoll.law.words import Digest
 from atoll.train.replay import check_link, replay_segment
 from atoll.train.round import TrainedRound, close_round, read_seat_state, train_round
-from atoll.train.segment import Course, SegmentRun, run_segment
-from atoll.train.state import SeatState
 
 
 def test_every_segment_replays(job: Job, trained: TrainedRound) -> None:
@@ -40,11 +40,11 @@ def test_a_round_with_persisted_moments_replays(job: Job, trained: TrainedRound)
 ANOTHER_PROCESS = """
 import sys
 from pathlib import Path
-from atoll.store.cid import Cid
-from atoll.store.local import LocalStore
-from atoll.protocol.manifest import Manifest
-from atoll.protocol.trace import TraceDocument
-from atoll.protocol.types import ZERO_DIGEST, Digest
+from atoll.content.cid import Cid
+from atoll.content.local import LocalStore
+from atoll.law.manifest import Manifest
+from atoll.law.trace import TraceDocument
+from atoll.law.words import ZERO_DIGEST, Digest
 from atoll.train.probe import check_environment, configure_native
 from atoll.train.replay import ReplayTask, opening_digest, replay_segment
 

@@ -13,11 +13,11 @@ import torch
 from tests.unit.train.factories import Job
 from tokenizers import Tokenizer
 
+from atoll.bits.errors import MalformedDataset
 from atoll.errors import ConfigError, ManifestError, NumericsMismatch
 from atoll.train import probe
 from atoll.train.code import REPLAYED, code_digest
 from atoll.train.data import byte_tokenizer
-from atoll.train.errors import MalformedDataset
 from atoll.train.evaluate import evaluate, window_starts
 from atoll.train.generate import Sampling, generate
 from atoll.train.replay import ReplayTask
@@ -93,13 +93,13 @@ def test_another_machine_is_refused(job: Job, field: str, value: object, message
 def test_the_code_digest_covers_what_a_replay_runs() -> None:
     assert list(REPLAYED) == sorted(REPLAYED)
     assert len(code_digest()) == 32
-    assert "train/step.py" in REPLAYED
+    assert "bits/step.py" in REPLAYED
 
 
 def test_data_and_sizes_need_no_torch() -> None:
     """A submitter prepares data and sizes a job on a machine without torch."""
     program = (
-        "import sys, atoll.train.data, atoll.train.layout, atoll.train.code\n"
+        "import sys, atoll.train.data, atoll.bits.layout, atoll.train.code\n"
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

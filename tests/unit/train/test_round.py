@@ -8,15 +8,18 @@ import pytest
 import torch
 from tests.unit.train.factories import Job, reveal_of
 
-from atoll.aggregate.dense import GRID8
-from atoll.aggregate.layout import Layout
+from atoll.bits.codec.dense import GRID8
+from atoll.bits.codec.layout import Layout
+from atoll.bits.errors import MalformedDataset, MalformedState
+from atoll.bits.layout import seat_layout
+from atoll.bits.segment import open_course, run_segment
+from atoll.bits.state import SeatState
+from atoll.bits.step import outer_step, state_roots
+from atoll.content.cid import Cid
 from atoll.errors import MalformedTrace, NotFound, ProtocolError
-from atoll.protocol.manifest import Manifest
-from atoll.protocol.trace import LeafKind, TraceDocument, blinded_step_root, step_root
-from atoll.protocol.types import ZERO_DIGEST, Attempt, Digest, SeatIndex
-from atoll.store.cid import Cid
-from atoll.train.errors import MalformedDataset, MalformedState
-from atoll.train.layout import seat_layout
+from atoll.law.manifest import Manifest
+from atoll.law.trace import LeafKind, TraceDocument, blinded_step_root, step_root
+from atoll.law.words import ZERO_DIGEST, Attempt, Digest, SeatIndex
 from atoll.train.round import (
     RoundProgress,
     TrainedRound,
@@ -25,9 +28,6 @@ from atoll.train.round import (
     read_seat_state,
     train_round,
 )
-from atoll.train.segment import open_course, run_segment
-from atoll.train.state import SeatState
-from atoll.train.step import outer_step, state_roots
 
 
 def check(trained: TrainedRound, task: TrainTask) -> None:

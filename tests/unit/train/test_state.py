@@ -9,18 +9,18 @@ import pytest
 import torch
 from tests.unit.train.factories import SMALL_LAYOUT, Job, seat_state
 
-from atoll.protocol.types import ZERO_DIGEST
-from atoll.train.errors import MalformedState
-from atoll.train.layout import (
+from atoll.bits.errors import MalformedState
+from atoll.bits.layout import (
     MAX_HEADER_BYTES,
     max_state_bytes,
     param_count,
     param_shapes,
     seat_layout,
 )
-from atoll.train.state import GlobalState, SeatState, rng_digest
-from atoll.train.step import state_roots
-from atoll.train.tensors import CHUNK_BYTES, MAGIC, tree_root
+from atoll.bits.state import GlobalState, SeatState, rng_digest
+from atoll.bits.step import state_roots
+from atoll.bits.tensors import CHUNK_BYTES, MAGIC, tree_root
+from atoll.law.words import ZERO_DIGEST
 
 
 def global_state() -> GlobalState:

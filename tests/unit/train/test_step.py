@@ -10,15 +10,15 @@ import pytest
 import torch
 from tests.unit.train.factories import small_model
 
-from atoll.protocol.manifest import InnerSpec
-from atoll.train.batch import gather_batch
-from atoll.train.init import initial_params
-from atoll.train.layout import optimiser_layout, param_shapes
-from atoll.train.model import forward
-from atoll.train.ops import NativeOps, operations
-from atoll.train.recipe import Recipe, learning_rate
-from atoll.train.state import GlobalState, SeatState
-from atoll.train.step import inner_step, state_roots
+from atoll.bits.batch import gather_batch
+from atoll.bits.init import initial_params
+from atoll.bits.layout import optimiser_layout, param_shapes
+from atoll.bits.model import forward
+from atoll.bits.ops import NativeOps, operations
+from atoll.bits.schedule import Recipe, learning_rate
+from atoll.bits.state import GlobalState, SeatState
+from atoll.bits.step import inner_step, state_roots
+from atoll.law.manifest import InnerSpec
 
 
 def inner_spec(**changes: object) -> InnerSpec:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.unit.train.factories import seat_state
 from torch import Tensor
 
-from atoll.protocol.presets import default_tolerance
-from atoll.train.layout import SeatLayout
-from atoll.train.state import SeatState
+from atoll.bits.layout import SeatLayout
+from atoll.bits.state import SeatState
+from atoll.job.presets import default_tolerance
 from atoll.train.tolerance import Distance, Replayed, distances, excess, residual, state_parts
 
 LIMITS = default_tolerance()

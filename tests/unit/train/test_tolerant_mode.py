@@ -9,16 +9,16 @@ import pytest
 import torch
 from tests.unit.train.factories import Job
 
+from atoll.bits.batch import gather_batch
+from atoll.bits.segment import Course, SegmentRun, run_segment
+from atoll.bits.state import SeatState
+from atoll.bits.step import inner_step, state_roots
 from atoll.errors import MalformedTrace, NumericsMismatch
-from atoll.protocol.manifest import NumericsSpec
-from atoll.protocol.presets import default_tolerance
+from atoll.job.presets import default_tolerance
+from atoll.law.manifest import NumericsSpec
 from atoll.train import probe
-from atoll.train.batch import gather_batch
 from atoll.train.replay import SegmentReplay, replay_segment
 from atoll.train.round import train_round
-from atoll.train.segment import Course, SegmentRun, run_segment
-from atoll.train.state import SeatState
-from atoll.train.step import inner_step, state_roots
 from atoll.train.tolerance import state_parts
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.unit.protocol.factories import ScriptedJob, address, make_manifest
+from tests.unit.law.factories import ScriptedJob, address, make_manifest
 from tests.unit.verifier.test_verifier_machine import (
     Looker,
     auditing,
@@ -14,9 +14,9 @@ from tests.unit.verifier.test_verifier_machine import (
     sent,
 )
 
-from atoll.protocol.manifest import Manifest
-from atoll.protocol.presets import default_tolerance
-from atoll.protocol.types import ZERO_DIGEST, Fault
+from atoll.job.presets import default_tolerance
+from atoll.law.manifest import Manifest
+from atoll.law.words import ZERO_DIGEST, Fault
 from atoll.train.coherence import SKETCH_WIDTH
 from atoll_verifier.commands import SendBallot, SendVote
 from atoll_verifier.facts import ResidualSeen

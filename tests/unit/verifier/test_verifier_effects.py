@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.unit.protocol.factories import (
+from tests.unit.law.factories import (
     SEAT,
     SLOT,
     ScriptedJob,
@@ -19,14 +19,14 @@ from tests.unit.protocol.factories import (
     make_trace,
 )
 
+from atoll.content.cid import DAG_CBOR, DAG_PB, Cid
+from atoll.content.errors import MalformedDag
+from atoll.content.local import LocalStore
+from atoll.content.storage import Storage
 from atoll.errors import NotFound, TooLarge
-from atoll.protocol.types import ZERO_DIGEST, Digest
-from atoll.runtime.context import Context
-from atoll.runtime.journal import AlreadySigned, Journal
-from atoll.store.cid import DAG_CBOR, DAG_PB, Cid
-from atoll.store.errors import MalformedDag
-from atoll.store.local import LocalStore
-from atoll.store.storage import Storage
+from atoll.law.words import ZERO_DIGEST, Digest
+from atoll.service.context import Context
+from atoll.service.journal import AlreadySigned, Journal
 from atoll_verifier.commands import DoCheck, DoLink, DoReplay, DoSign, DoTake, SeatWork
 from atoll_verifier.effects import VerifierEffects
 from atoll_verifier.facts import (

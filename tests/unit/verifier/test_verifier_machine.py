@@ -7,7 +7,7 @@ from dataclasses import replace
 from hashlib import sha256
 
 import pytest
-from tests.unit.protocol.factories import (
+from tests.unit.law.factories import (
     ScriptedJob,
     address,
     cid,
@@ -15,14 +15,15 @@ from tests.unit.protocol.factories import (
     make_manifest,
 )
 
-from atoll.protocol import events as ev
-from atoll.protocol.duties import duties_of
-from atoll.protocol.hashing import verdict_hash
-from atoll.protocol.manifest import Manifest
-from atoll.protocol.presets import Members
-from atoll.protocol.sampling import SeatDuty
-from atoll.protocol.settlement import build_verdict
-from atoll.protocol.types import (
+from atoll.job.presets import Members
+from atoll.law import events as ev
+from atoll.law.duties import duties_of
+from atoll.law.hashing import verdict_hash
+from atoll.law.manifest import Manifest
+from atoll.law.sampling import SeatDuty
+from atoll.law.settlement import build_verdict
+from atoll.law.views import SPARE_CHALLENGES, JobView
+from atoll.law.words import (
     NO_SEGMENT,
     ZERO_DIGEST,
     Digest,
@@ -36,11 +37,10 @@ from atoll.protocol.types import (
     bits,
     to_bitmap,
 )
-from atoll.protocol.views import SPARE_CHALLENGES, JobView
-from atoll.runtime.commands import DoPrepareOpening, SendJoin, SendPoke
-from atoll.runtime.facts import DataReady, OpeningReady, SpecReady
-from atoll.runtime.journal import Fact
-from atoll.runtime.machine import (
+from atoll.service.commands import DoPrepareOpening, SendJoin, SendPoke
+from atoll.service.facts import DataReady, OpeningReady, SpecReady
+from atoll.service.journal import Fact
+from atoll.service.machine import (
     Command,
     Drain,
     Failed,

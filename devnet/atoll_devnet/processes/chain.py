@@ -1,0 +1,150 @@
+"""The local chain: Anvil, or Ganache as the stand-in for chains without the newer precompiles."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import aiohttp
+
+from atoll.errors import ChainError, ConfigError
+from atoll_devnet.processes.process import Process, free_port, is_port_free
+from atoll_devnet.processes.tools import find_anvil, find_ganache, find_node
+
+Backend = Literal["anvil", "ganache"]
+
+CHAIN_IDS: dict[Backend, int] = {"anvil": 31337, "ganache": 1337}
+MNEMONIC = "test test test test test test test test test test test junk"
+FAUCET_KEY = "0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80"
+"""First account of `MNEMONIC`: known to everyone, rich on every development chain, nowhere else."""
+START_SECONDS = 60.0
+KEPT_STATES = 256
+"""Of old blocks, in memory; Anvil would otherwise write every state to disk, gigabytes of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainConfig:
+    """What chain to start.
+
+    Attributes:
+        folder: for the log and, with Anvil, the state that a restart continues from.
+        block_seconds: blocks are mined on this interval, full or empty.
+        port: 0 takes a free one.
+    """
+
+    folder: Path
+    backend: Backend = "anvil"
+    block_seconds: float = 0.5
+    port: int = 0
+
+
+class Endpoint:
+    """A development chain that answers at `rpc_url`, whoever started it."""
+
+    def __init__(self, rpc_url: str, chain_id: int) -> None:
+        self.rpc_url = rpc_url
+        self.chain_id = chain_id
+
+    async def rpc(self, method: str, *params: object) -> Any:
+        """One JSON-RPC call.
+
+        Raises:
+            ChainError: no answer, or an error answer.
+        """
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session,
+                session.post(self.rpc_url, json=body) as response,
+            ):
+                answer = await response.json()
+        except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+            raise ChainError(f"the chain at {self.rpc_url} does not answer: {error}") from error
+        if "error" in answer:
+            raise ChainError(f"{method}: {answer['error'].get('message', answer['error'])}")
+        return answer["result"]
+
+
+class LocalChain(Endpoint):
+    """One running development chain. The port survives `stop`, so that `start` continues it."""
+
+    def __init__(self, config: ChainConfig) -> None:
+        self.config = config
+        self.port = config.port or free_port()
+        super().__init__(f"http://127.0.0.1:{self.port}", CHAIN_IDS[config.backend])
+        config.folder.mkdir(parents=True, exist_ok=True)
+        self._process = Process("the chain", self._command(), config.folder / "chain.log")
+
+    @property
+    def state_file(self) -> Path:
+        return self.config.folder / "state.json"
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid
+
+    async def start(self) -> None:
+        """Starts the chain, from its saved state if there is one, and waits until it answers.
+
+        Raises:
+            ConfigError: its program is missing, or its port is in use.
+            ChainError: it did not answer.
+        """
+        if not is_port_free(self.port):
+            raise ConfigError(
+                f"port {self.port} on 127.0.0.1 is in use",
+                next_step="end the program that holds it, or choose another with --port",
+            )
+        self._process.start()
+        until = time.monotonic() + START_SECONDS
+        while True:
+            self._process.check()
+            try:
+                if int(str(await self.rpc("eth_chainId")), 16) == self.chain_id:
+                    return
+            except ChainError:
+                if time.monotonic() > until:
+                    raise
+            await asyncio.sleep(0.1)
+
+    def stop(self) -> None:
+        """Ends the chain; Anvil writes its state first."""
+        self._process.stop(seconds=20)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def check(self) -> None:
+        """Raises ProcessFailed if the chain ended by itself."""
+        self._process.check()
+
+    async def block_number(self) -> int:
+        """Height of the newest block."""
+        return int(await self.rpc("eth_blockNumber"), 16)
+
+    async def reorg(self, depth: int) -> None:
+        """Replaces the newest `depth` blocks by as many empty ones. Anvil only."""
+        await self.rpc("anvil_reorg", depth, [])
+
+    def _command(self) -> list[str]:
+        config = self.config
+        if config.backend == "anvil":
+            return [
+                *(str(find_anvil()), "--host", "127.0.0.1", "--port", str(self.port)),
+                *("--chain-id", str(self.chain_id), "--block-time", str(config.block_seconds)),
+                *("--accounts", "1", "--balance", "1000000000", "--mnemonic", MNEMONIC),
+                *("--state", str(self.state_file), "--hardfork", "shanghai"),
+                *("--order", "fifo", "--prune-history", str(KEPT_STATES)),
+            ]
+        # Ganache's interval is whole seconds.
+        return [
+            *(str(find_node()), str(find_ganache()), "--server.host", "127.0.0.1"),
+            *("--server.port", str(self.port), "--chain.chainId", str(self.chain_id)),
+            *("--chain.hardfork", "shanghai", "--chain.networkId", str(self.chain_id)),
+            *("--miner.blockTime", str(max(1, round(config.block_seconds)))),
+            *("--wallet.totalAccounts", "1", "--wallet.defaultBalance", "1000000000"),
+            *("--wallet.mnemonic", MNEMONIC, "--miner.blockGasLimit", "30000000"),
+        ]

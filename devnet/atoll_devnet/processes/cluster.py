@@ -1,0 +1,265 @@
+"""A local network: a chain, and every participant as a process with a key and a folder of its own.
+
+Rule of this file: participants share nothing but the addresses of the chain and the contracts; each
+gets a copy of what it needs in its own folder.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from eth_account.signers.local import LocalAccount
+
+from atoll.chain.deploy import DeployConfig
+from atoll.chain.deployment import Deployment
+from atoll.chain.keys import create_key, load_key
+from atoll.errors import ConfigError
+from atoll.law.words import Address, Role
+from atoll_devnet.cheats.catalogue import check_provider_cheat, check_verifier_cheat
+from atoll_devnet.processes.chain import Backend, ChainConfig, LocalChain
+from atoll_devnet.processes.funding import ETHER, Grant, deploy_contracts, fund
+from atoll_devnet.processes.process import free_port
+from atoll_devnet.processes.warm import MemberProcess
+
+STAKE_TOKENS = 10_000 * ETHER
+SUBMITTER_TOKENS = 10_000_000 * ETHER
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConfig:
+    """What network to start.
+
+    Attributes:
+        folder: everything is in here, logs included; must not hold another network.
+        provider_cheats, verifier_cheats: name of the cheat by seat and by verifier index.
+        confirmations: blocks on top of an event before anyone acts on it.
+        block_seconds: the chain's interval.
+        deployment: what the contracts start with; None takes the development network's.
+        chain_port: 0 takes a free one.
+        in_order: members take the places of their numbers, and a job opens once all are in.
+        store: every member's storage backend.
+    """
+
+    folder: Path
+    providers: int = 4
+    verifiers: int = 3
+    provider_cheats: Mapping[int, str] = field(default_factory=dict)
+    verifier_cheats: Mapping[int, str] = field(default_factory=dict)
+    backend: Backend = "anvil"
+    block_seconds: float = 0.5
+    confirmations: int = 1
+    poll_interval_s: float = 0.25
+    deployment: DeployConfig | None = None
+    chain_port: int = 0
+    in_order: bool = True
+    store: str = "embedded"
+
+    def check(self) -> None:
+        """Raises ConfigError when the numbers or the cheats do not fit together."""
+        if self.providers < 1 or self.verifiers < 1:
+            raise ConfigError("a network needs at least one provider and one verifier")
+        for cheats, count, check, what in (
+            (self.provider_cheats, self.providers, check_provider_cheat, "seat"),
+            (self.verifier_cheats, self.verifiers, check_verifier_cheat, "verifier"),
+        ):
+            for index, name in cheats.items():
+                check(name)
+                if not 0 <= index < count:
+                    raise ConfigError(
+                        f"there is no {what} {index}: {count} start, numbered from 0",
+                        next_step=f"name a {what} from 0 to {count - 1}",
+                    )
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A provider or verifier of the network.
+
+    Attributes:
+        cheat: the name of what it does wrong, or None.
+        account: address of its key.
+        port: where its gateway listens; kept over restarts.
+    """
+
+    role: Role
+    index: int
+    cheat: str | None
+    account: Address
+    folder: Path
+    port: int
+    process: MemberProcess
+
+    @property
+    def name(self) -> str:
+        return f"{self.role.name.lower()} {self.index}"
+
+    @property
+    def gateway_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def metrics_file(self) -> Path:
+        return self.folder / "data" / "metrics.json"
+
+    @property
+    def journal_file(self) -> Path:
+        return self.folder / "data" / "journal.sqlite"
+
+
+@dataclass(frozen=True, slots=True)
+class _Key:
+    account: Address
+    keystore: Path
+    password_file: Path
+
+
+class Cluster:
+    """The network; use it as an async context manager so that nothing survives it."""
+
+    def __init__(self, config: ClusterConfig) -> None:
+        config.check()
+        self.config = config
+        self.folder = config.folder.resolve()
+        self.chain = LocalChain(
+            ChainConfig(
+                self.folder / "chain", config.backend, config.block_seconds, config.chain_port
+            )
+        )
+        self.providers: list[Member] = []
+        self.verifiers: list[Member] = []
+        self._deployment: Deployment | None = None
+        self._submitter: LocalAccount | None = None
+
+    @property
+    def deployment(self) -> Deployment:
+        if self._deployment is None:
+            raise ConfigError("the network has not been started")
+        return self._deployment
+
+    @property
+    def submitter(self) -> LocalAccount:
+        """The account that pays for jobs."""
+        if self._submitter is None:
+            raise ConfigError("the network has not been started")
+        return self._submitter
+
+    @property
+    def submitter_folder(self) -> Path:
+        return self.folder / "submitter"
+
+    @property
+    def members(self) -> Iterator[Member]:
+        yield from self.providers
+        yield from self.verifiers
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    async def start(self) -> None:
+        """Chain, contracts, keys, money and processes; returns when all have been started."""
+        await self.start_chain()
+        for member in self.members:
+            member.process.start()
+
+    async def start_chain(self) -> None:
+        """Everything but the members' processes."""
+        await self.chain.start()
+        self._deployment = await deploy_contracts(self.chain, self.config.deployment)
+        key = self._make_key(self.submitter_folder)
+        password = key.password_file.read_text(encoding="utf-8")
+        self._submitter = load_key(key.keystore, password)
+        self._deployment.save(self.submitter_folder / "deployment.json")
+        self.providers = [self._make(Role.PROVIDER, i) for i in range(self.config.providers)]
+        self.verifiers = [self._make(Role.VERIFIER, i) for i in range(self.config.verifiers)]
+        grants = [Grant(member.account, STAKE_TOKENS) for member in self.members]
+        grants.append(Grant(key.account, SUBMITTER_TOKENS))
+        await fund(self.chain, self._deployment, grants)
+
+    def stop(self) -> None:
+        """Ends every process; the folder stays."""
+        for member in self.members:
+            member.process.request_stop()
+        for member in self.members:
+            member.process.stop()
+        self.chain.stop()
+
+    def check(self) -> None:
+        """Raises ProcessFailed if the chain ended by itself."""
+        self.chain.check()
+
+    def add(self, role: Role, cheat: str | None = None) -> Member:
+        """One more member, not funded and not started."""
+        members = self.providers if role is Role.PROVIDER else self.verifiers
+        member = self._make(role, len(members), cheat)
+        members.append(member)
+        return member
+
+    def _make(self, role: Role, index: int, cheat: str | None = None) -> Member:
+        cheats = (
+            self.config.provider_cheats if role is Role.PROVIDER else self.config.verifier_cheats
+        )
+        cheat = cheat or cheats.get(index)
+        folder = self.folder / f"{role.name.lower()}-{index}"
+        key, port = self._make_key(folder), free_port()
+        self.deployment.save(folder / "deployment.json")
+        config_file = folder / "config.toml"
+        config_file.write_text(self._config_text(key, port), encoding="utf-8")
+        arguments = ["--config", str(config_file)]
+        if self.config.in_order:
+            place = (index, self.config.providers, self.config.verifiers)
+            arguments += ["--place", *map(str, place)]
+        arguments += ["--cheat", cheat] if cheat else []
+        name, module = f"{role.name.lower()} {index}", f"atoll_devnet.{role.name.lower()}"
+        process = MemberProcess(name, module, arguments, folder / "log")
+        return Member(role, index, cheat, key.account, folder, port, process)
+
+    def _make_key(self, folder: Path) -> _Key:
+        folder.mkdir(parents=True, mode=0o700)
+        password, password_file = secrets.token_hex(16), folder / "password"
+        password_file.touch(mode=0o600)
+        password_file.write_text(password, encoding="utf-8")
+        info = create_key(folder / "keys", password, devnet=True)
+        return _Key(info.address, info.path, password_file)
+
+    def _config_text(self, key: _Key, port: int) -> str:
+        quoted = json.dumps  # TOML's basic strings are JSON's
+        return f"""\
+rpc_urls = [{quoted(self.chain.rpc_url)}]
+deployment = "deployment.json"
+keystore = {quoted("keys/" + key.keystore.name)}
+password_file = "password"
+data_dir = "data"
+confirmations = {self.config.confirmations}
+poll_interval_s = {self.config.poll_interval_s}
+auto_claim = "end"
+worker_niceness = 0
+
+[gateway]
+port = {port}
+
+[store]
+backend = {quoted(self.config.store)}
+
+[keeper]
+stagger_s = 2
+stagger_blocks = 2
+"""

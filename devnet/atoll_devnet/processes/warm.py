@@ -1,0 +1,119 @@
+"""Processes that start with everything imported: torch takes seconds, a fork milliseconds.
+
+Rule of this file: a member is as much a process of its own as one started from a shell (session,
+log file, worker), and ends when whoever started it ends, however that happens.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from multiprocessing.connection import wait
+from multiprocessing.context import BaseContext
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from atoll.service.worker import fork_ahead
+
+PRELOAD = "atoll_devnet.processes.preload"
+FORKS = sys.platform == "linux"
+"""The libraries of macOS do not survive a fork, which is why Python spawns there by default."""
+STOP_SECONDS = 8.0
+
+
+@cache
+def warm_context() -> BaseContext:
+    """Forks from a process that has imported `PRELOAD`; spawns cold ones where that is unsafe."""
+    if not FORKS:
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([PRELOAD])
+    return context
+
+
+@dataclass(slots=True)
+class MemberProcess:
+    """One service in a session of its own, its output in a file.
+
+    Attributes:
+        name: for messages.
+        module: its `run` takes the arguments and returns the exit code.
+        log_file: where standard output and standard error go; appended to.
+    """
+
+    name: str
+    module: str
+    arguments: Sequence[str]
+    log_file: Path
+    _process: BaseProcess | None = field(default=None, repr=False)
+
+    def start(self) -> None:
+        """Starts the service; after `kill` or `stop`, starts it again with the same arguments."""
+        if self.is_running:
+            return
+        arguments = (self.module, tuple(self.arguments), str(self.log_file))
+        # A context's own Process, which the type stubs give to its subclasses only.
+        process: BaseProcess = warm_context().Process(  # type: ignore[attr-defined]
+            target=_become, args=arguments, name=self.name
+        )
+        process.start()
+        self._process = process
+
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.is_alive()
+
+    def kill(self) -> None:
+        """SIGKILL, as a power cut would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+
+    def stop(self) -> None:
+        """SIGTERM, then SIGKILL to what is left after `STOP_SECONDS`."""
+        self.request_stop()
+        if self._process is not None:
+            self._process.join(STOP_SECONDS)
+        self.kill()
+
+    def request_stop(self) -> None:
+        """SIGTERM without waiting: several processes stop at once, then `stop` collects each."""
+        if self._process is not None and self.is_running:
+            self._process.terminate()
+
+
+def _become(module: str, arguments: tuple[str, ...], log_file: str) -> None:
+    """Turns a process that was just forked into the service; does not return."""
+    os.setsid()
+    log = os.open(log_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.dup2(log, sys.stdout.fileno())
+    os.dup2(log, sys.stderr.fileno())
+    if FORKS:
+        fork_ahead()  # while there is no thread yet, which the next line changes
+    threading.Thread(target=_end_with_starter, daemon=True).start()
+    code = 1
+    try:
+        code = import_module(module).run(list(arguments))
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # Not through multiprocessing's own end, which waits for a worker that nobody took; that
+        # one ends with this process.
+        os._exit(code)
+
+
+def _end_with_starter() -> None:
+    starter = multiprocessing.parent_process()
+    if starter is not None:
+        wait([starter.sentinel])
+        os.killpg(os.getpgrp(), signal.SIGKILL)

@@ -1,0 +1,274 @@
+"""A whole run: a network, a job, what becomes of it, and the report."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from atoll.errors import AtollError, ChainError, ConfigError, ProtocolError
+from atoll.job.client import Client, ClientConfig
+from atoll.job.handle import JobHandle
+from atoll.law.manifest import Manifest
+from atoll.law.views import JobView
+from atoll.law.words import Address, JobStatus
+from atoll.service.worker import Worker
+from atoll_devnet.processes.cluster import SUBMITTER_TOKENS, Cluster, ClusterConfig
+from atoll_devnet.processes.warm import warm_context
+from atoll_devnet.report.document import Outcome, build_report, slashed_honest, write_report
+from atoll_devnet.report.live import Display
+from atoll_devnet.report.observer import Observer, Watched
+from atoll_devnet.run.options import ManifestTask, RunOptions, text_paths
+from atoll_devnet.run.skipping import skip_windows
+
+CLOSED = frozenset({JobStatus.DONE, JobStatus.CANCELLED, JobStatus.EXPIRED})
+START_SECONDS = 300.0
+"""A job that has not opened by then will not: its members refuse it, and their logs say why."""
+QUIET_SECONDS = 30.0
+"""After this long without an event, whoever has not claimed is taken to be gone."""
+MAX_SPEND = SUBMITTER_TOKENS
+_TASKS = "atoll_devnet.run.evaluation"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a run came to.
+
+    Attributes:
+        report: as written to report.json.
+        sample: text from the trained model; empty where there is none.
+    """
+
+    report: dict[str, Any]
+    sample: str
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Running:
+    """A job on a network, being watched; what tests interfere with."""
+
+    cluster: Cluster
+    client: Client
+    job: JobHandle
+    observer: Observer
+    worker: Worker
+
+
+async def run(options: RunOptions, display: Display | None = None) -> Result:
+    """Runs a job to its end, and to the last payment.
+
+    Raises:
+        ConfigError: the options do not fit together.
+        ChainError, StorageError: the network could not be started or watched.
+        ProtocolError: the job never started, or a party that did not cheat was slashed.
+    """
+    async with start(options, display or Display()) as running:
+        await running.observer.run(_watchful(running))
+        result = await finish(running, options)
+    harmed = slashed_honest(result.report)
+    if harmed:
+        raise ProtocolError(
+            f"honest parties were slashed: {', '.join(harmed)}",
+            next_step=f"read the logs in {options.folder}",
+        )
+    return result
+
+
+@asynccontextmanager
+async def start(options: RunOptions, display: Display) -> AsyncIterator[Running]:
+    """A network with a submitted job; everything ends with the context."""
+    paths = tuple(text_paths(options.job.data))
+    if options.folder.exists():
+        raise ConfigError(
+            f"{options.folder} exists", next_step="name another folder, or remove that one"
+        )
+    cluster, worker = Cluster(_cluster_config(options)), Worker(context=warm_context())
+    try:
+        with display:
+            display.line(f"starting a local {options.backend} chain; logs are in {options.folder}")
+            await cluster.start_chain()
+            for member in cluster.members:
+                member.process.start()
+            who = f"{options.providers} providers and {options.verifiers} verifiers"
+            display.line(f"contracts deployed; {who} start, each a process of its own")
+            async with _client(cluster) as client:
+                store_dir = str(client.config.home / "store")
+                task = ManifestTask(options.job, options.members(), paths, store_dir)
+                manifest: bytes = await worker.run(f"{_TASKS}:make_manifest", task)
+                job = await client.submit(Manifest.from_bytes(manifest), max_spend=MAX_SPEND)
+                display.line(f"job {job.id} submitted: {options.job.rounds} rounds")
+                observer = Observer(
+                    Watched(
+                        chain=client.chain,
+                        job=job.id,
+                        manifest=manifest,
+                        store=client.store,
+                        store_dir=store_dir,
+                        worker=worker,
+                        names=_names(cluster),
+                        display=display,
+                    ),
+                    cluster.submitter_folder / "observer.sqlite",
+                )
+                try:
+                    async with _skipping(options, cluster, observer):
+                        yield Running(cluster, client, job, observer, worker)
+                finally:
+                    await observer.close()
+    finally:
+        worker.kill()
+        cluster.stop()
+
+
+@asynccontextmanager
+async def _skipping(
+    options: RunOptions, cluster: Cluster, observer: Observer
+) -> AsyncIterator[None]:
+    """Skips windows, if the options say so, until the context ends; raises what ended that."""
+    if not options.skip_windows:
+        yield
+        return
+    task = asyncio.create_task(skip_windows(cluster, observer))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+def is_over(observer: Observer) -> bool:
+    """Whether the job has closed, and every slash and claim that is due has been seen."""
+    view = observer.view
+    if view is None or view.state.status not in CLOSED:
+        return False
+    if not view.due_faults and not view.due_credits and _all_claimed(view):
+        return True
+    # Someone who is gone neither claims nor is waited for.
+    quiet = asyncio.get_running_loop().time() - observer.quiet_since
+    return quiet > QUIET_SECONDS
+
+
+def _watchful(running: Running) -> Callable[[Observer], bool]:
+    """`is_over`, which also notices a chain that ended and a job that nobody takes.
+
+    Raises ProcessFailed or ProtocolError then.
+    """
+    clock = asyncio.get_running_loop().time
+    started = clock()
+
+    def until(observer: Observer) -> bool:
+        running.cluster.check()
+        view = observer.view
+        opened = view is not None and view.state.status is not JobStatus.OPEN
+        if not opened and clock() - started > START_SECONDS:
+            raise ProtocolError(
+                f"the job did not start within {START_SECONDS:.0f} seconds",
+                next_step=f"read the members' logs: {running.cluster.folder}/*/log",
+            )
+        return is_over(observer)
+
+    return until
+
+
+async def finish(running: Running, options: RunOptions) -> Result:
+    """Refund, result, report."""
+    view = running.observer.view
+    if view is None:
+        raise ProtocolError("the job was never seen")
+    if running.observer.history.refunded is None:
+        await _refund(running, view)
+    result_dir, sample = await _export(running, view, options.folder / "result")
+    outcome = await _outcome(running, view, result_dir)
+    report = build_report(outcome)
+    for path in {options.folder / "report.json", options.report or options.folder / "report.json"}:
+        write_report(report, path)
+    return Result(report, sample, options.folder)
+
+
+async def _refund(running: Running, view: JobView) -> None:
+    try:
+        await running.job.refund()
+    except ChainError as error:
+        running.observer.watched.display.line(f"no refund: {error}")
+        return
+    await running.observer.run(lambda observer: observer.history.refunded is not None)
+
+
+async def _export(running: Running, view: JobView, folder: Path) -> tuple[Path | None, str]:
+    """The result through the SDK, and some text from it; (None, "") where there is none."""
+    if not view.settled:
+        return None, ""
+    watched, merged = running.observer.watched, view.settled[-1].verdict.merged_cid
+    try:
+        await running.job.result(folder)
+        sample: str = await running.worker.run(
+            f"{_TASKS}:sample_text", watched.manifest, merged, watched.store_dir
+        )
+    except AtollError as error:
+        watched.display.line(f"no result: {error}")
+        return None, ""
+    return folder, sample
+
+
+async def _outcome(running: Running, view: JobView, result_dir: Path | None) -> Outcome:
+    chain, observer = running.client.chain, running.observer
+    manifest = observer.watched.manifest
+    update, parameters = await running.worker.run(f"{_TASKS}:sizes", manifest)
+    return Outcome(
+        cluster=running.cluster,
+        manifest=Manifest.from_bytes(manifest),
+        view=view,
+        history=observer.history,
+        escrow=await chain.escrow(view.job_id),
+        losses=observer.losses,
+        blocks=(await chain.head()).number,
+        parameters=parameters,
+        update_bytes=update,
+        result_dir=result_dir,
+    )
+
+
+def _all_claimed(view: JobView) -> bool:
+    if view.final_rounds < len(view.settled):
+        return False  # what the last rounds pay can only be claimed once they are final
+    return all(view.claimed.get(who, 0) >= amount for who, amount in view.final_claims.items())
+
+
+def _client(cluster: Cluster) -> Client:
+    return Client(
+        cluster.chain.rpc_url,
+        cluster.deployment,
+        cluster.submitter,
+        ClientConfig(
+            home=cluster.submitter_folder,
+            store=cluster.config.store,
+            poll_seconds=cluster.config.poll_interval_s,
+        ),
+    )
+
+
+def _cluster_config(options: RunOptions) -> ClusterConfig:
+    return ClusterConfig(
+        folder=options.folder,
+        providers=options.providers,
+        verifiers=options.verifiers,
+        provider_cheats=options.cheats,
+        verifier_cheats=options.verifier_cheats,
+        backend=options.backend,
+        block_seconds=options.block_seconds,
+        store=options.store,
+    )
+
+
+def _names(cluster: Cluster) -> Any:
+    known: dict[Address, str] = {
+        member.account: member.name + (f" ({member.cheat})" if member.cheat else "")
+        for member in cluster.members
+    }
+    known[Address(cluster.submitter.address)] = "the submitter"
+    return lambda account: known.get(account, account)

@@ -1,0 +1,121 @@
+"""DeMo's update: the largest coefficients of a blockwise cosine transform, two bits each.
+
+The flat vector, rounded to 1/256 of a grid step and clamped to ±2047 steps, goes through an integer
+DCT-II in blocks of 64 (the last one filled with zeros); its coefficients are sent as `sparse` sends
+coordinates. The transform's matrix is the orthonormal one in units of 2^-14, rounded, so forward
+and inverse are exact integers on every machine. Updates are merged as coefficients
+(`contributors`) and transformed back once (Peng et al. 2024, arXiv:2411.19870).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from atoll.bits.codec.base import Exponents, UpdateCodec
+from atoll.bits.codec.grid import Float32Vector, Int8Vector, as_tensors
+from atoll.bits.codec.header import CodecId
+from atoll.bits.codec.layout import Layout
+from atoll.bits.codec.sparse import decode_body, encode_body, section_lengths
+from atoll.merge.contributors import DENOMINATOR
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+BLOCK = 64
+LIMIT = 2047
+FINENESS = 256
+"""Parts of a grid step that coordinates are rounded to; what is sent are whole steps."""
+MATRIX_UNIT = 1 << 14
+
+Int64Vector = npt.NDArray[np.int64]
+
+
+@lru_cache(maxsize=1)
+def matrix() -> npt.NDArray[np.float64]:
+    """(64, 64): row k is the k-th cosine, in integers of 2^-14.
+
+    The cosines come from the first quadrant, and none is within 2^-30 of a rounding boundary, so
+    that the last bit of a platform's cosine does not matter.
+    """
+    rows = []
+    for k in range(BLOCK):
+        amplitude = math.sqrt((1 if k == 0 else 2) / BLOCK) * MATRIX_UNIT
+        angles = [(2 * i + 1) * k % (4 * BLOCK) for i in range(BLOCK)]
+        rows.append([round(amplitude * math.cos(math.pi * a / (2 * BLOCK))) for a in angles])
+    return np.array(rows, dtype=np.float64)
+
+
+def coefficients_of(length: int) -> int:
+    """Coefficients of a vector: its length filled up to whole blocks."""
+    return -(-length // BLOCK) * BLOCK
+
+
+def forward(scaled: Float32Vector) -> Float32Vector:
+    """The coefficients, in grid steps, of a vector in grid steps."""
+    padded = np.zeros(coefficients_of(len(scaled)), dtype=np.float64)
+    padded[: len(scaled)] = np.rint(np.clip(scaled, -LIMIT, LIMIT) * np.float32(FINENESS))
+    # Integers below 2^39 throughout, which fp64 adds exactly in any order.
+    products = padded.reshape(-1, BLOCK) @ matrix().T
+    return (products.reshape(-1) / (MATRIX_UNIT * FINENESS)).astype(np.float32)
+
+
+def inverse(coefficients: npt.NDArray[Any], length: int) -> Int64Vector:
+    """The vector, in the coefficients' own unit, of integer coefficients below 2^24; halves up."""
+    blocks = coefficients.astype(np.float64).reshape(-1, BLOCK)
+    products = (blocks @ matrix()).astype(np.int64).reshape(-1)[:length]
+    return (2 * products + MATRIX_UNIT) // (2 * MATRIX_UNIT)
+
+
+def merged_coordinates(numerators: npt.NDArray[Any], length: int) -> Int64Vector:
+    """Merged coefficients as coordinates, both over `contributors.DENOMINATOR`; clamped to ±127.
+
+    Honest updates are far from that: it bounds what coefficients of one block can add up to.
+    """
+    limit = 127 * DENOMINATOR
+    return inverse(numerators, length).clip(-limit, limit)
+
+
+class DctBody:
+    """Top-k coefficients at two bits; what is merged are coefficients."""
+
+    codec = CodecId.DCT_SPARSE
+
+    def sections(self, length: int) -> tuple[int, ...]:
+        """As `sparse` has them, of the coefficients."""
+        return section_lengths(coefficients_of(length))
+
+    def encode(self, scaled: Float32Vector) -> bytes:
+        """As `Body.encode`."""
+        return encode_body(forward(scaled))
+
+    def decode(self, body: memoryview, length: int) -> Int8Vector:
+        """As `Body.decode`: coefficients in grid steps, 0 where nothing was sent."""
+        return decode_body(body, coefficients_of(length))
+
+
+class DctCodec(UpdateCodec):
+    """DeMo's codec; `DCT_SPARSE` is the one there is."""
+
+    _DECODE_BITS = 8
+
+    def __init__(self) -> None:
+        super().__init__(DctBody())
+
+    def decode(self, data: bytes, layout: Layout, exponents: Exponents) -> dict[str, Tensor]:
+        """The update as fp32 tensors, to 1/256 of a grid step.
+
+        Raises:
+            MalformedUpdate: as `decode_flat`.
+        """
+        coefficients = self.decode_flat(data, layout, exponents).astype(np.int32)
+        values = inverse(coefficients << self._DECODE_BITS, layout.total)
+        finer = {name: exponent - self._DECODE_BITS for name, exponent in exponents.items()}
+        return as_tensors(values, layout, finer)
+
+
+DCT_SPARSE = DctCodec()

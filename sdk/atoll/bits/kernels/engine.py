@@ -1,0 +1,81 @@
+"""Which arithmetic this process uses: measured, compared with the reference, and logged."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+import structlog
+import torch
+
+from atoll.bits.kernels.acceptance import differences
+from atoll.bits.kernels.build import BuildFailed, load_library
+from atoll.bits.kernels.compiled import CompiledKernels
+from atoll.bits.kernels.gemm import batched_product, choose_route
+from atoll.bits.kernels.interface import Engine, Kernels
+from atoll.bits.kernels.memory import keep_freed_memory
+from atoll.bits.kernels.reference import TorchKernels
+from atoll.errors import ConfigError
+
+KERNELS_VARIABLE = "ATOLL_KERNELS"
+ROUTE_VARIABLE = "ATOLL_ROUTE"
+CHOICES = ("auto", "compiled", "eager")
+_log = structlog.get_logger("atoll.bits.kernels")
+
+
+@cache
+def default_engine() -> Engine:
+    """The fastest exact engine of this machine's CPU, found once a process.
+
+    ATOLL_KERNELS (auto, compiled, eager) and ATOLL_ROUTE (auto, int8, fp32, fp64) override it.
+
+    Raises:
+        ConfigError: as `make_engine`.
+    """
+    return make_engine(
+        os.environ.get(ROUTE_VARIABLE, "auto"), os.environ.get(KERNELS_VARIABLE, "auto")
+    )
+
+
+def make_engine(
+    route: str = "auto", kernels: str = "auto", device: torch.device | str = "cpu"
+) -> Engine:
+    """An engine by names; "auto" takes the fastest that is exact here.
+
+    Raises:
+        ConfigError: a name is unknown, or what it names is not exact or not to be had here.
+    """
+    try:
+        chosen = choose_route(route, device)
+    except ValueError as error:
+        raise ConfigError(str(error), next_step="use route auto") from error
+    keep_freed_memory()
+    engine = Engine(chosen, choose_kernels(kernels, device), batched_product(chosen, device))
+    _log.info("exact numerics", route=chosen.name, kernels=engine.kernels.name, device=str(device))
+    return engine
+
+
+def choose_kernels(name: str = "auto", device: torch.device | str = "cpu") -> Kernels:
+    """Compiled kernels where they build and agree with the reference, else the reference.
+
+    Raises:
+        ConfigError: the name is unknown, or compiled kernels were asked for and are not usable.
+    """
+    if name not in CHOICES:
+        raise ConfigError(f"unknown kernels {name!r}; known: {', '.join(CHOICES)}")
+    if name == "eager" or (name == "auto" and torch.device(device).type != "cpu"):
+        return TorchKernels()
+    try:
+        compiled = CompiledKernels(load_library())
+        parted = differences(compiled, TorchKernels())
+        reason = f"other bits from {', '.join(parted)}" if parted else ""
+    except BuildFailed as error:
+        reason = str(error)
+    if not reason:
+        return compiled
+    if name == "compiled":
+        raise ConfigError(
+            f"compiled kernels cannot be used: {reason}", next_step="use kernels auto"
+        )
+    _log.warning("compiled kernels not used, training will be slower", reason=reason)
+    return TorchKernels()

@@ -1,0 +1,99 @@
+"""The exact operations of model and step: one set of bits on every machine, at int8 speed.
+
+`ExactOps` has the interface of `atoll.bits.ops.Ops`. `docs/numerics.md` says what each operation
+costs and loses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from atoll.bits.kernels.attention import Attention
+from atoll.bits.kernels.engine import default_engine
+from atoll.bits.kernels.interface import AdamFactors, Engine
+from atoll.bits.kernels.linear import Int8Linear, SplitLinear
+from atoll.bits.kernels.muon import orthogonalise
+from atoll.bits.kernels.philox import Mask
+from atoll.bits.kernels.pointwise import (
+    CrossEntropy,
+    Dropout,
+    Embedding,
+    RmsNorm,
+    Rotary,
+    SquaredRelu,
+    SwiGlu,
+)
+
+
+def _apply(function: type[torch.autograd.Function], *arguments: object) -> Tensor:
+    result: Tensor = function.apply(*arguments)  # type: ignore[no-untyped-call]
+    return result
+
+
+class ExactOps:
+    """Shapes as in `atoll.bits.ops.Ops`."""
+
+    def __init__(self, engine: Engine | None = None) -> None:
+        self.engine = engine or default_engine()
+
+    def embedding(self, ids_BT: Tensor, table_VD: Tensor) -> Tensor:
+        rows = _apply(Embedding, self.engine, ids_BT.flatten(), table_VD)
+        return rows.view(*ids_BT.shape, table_VD.shape[1])
+
+    def linear(self, x_BTI: Tensor, weight_OI: Tensor) -> Tensor:
+        product = _apply(Int8Linear, self.engine, x_BTI.flatten(0, 1), weight_OI)
+        return product.view(*x_BTI.shape[:-1], weight_OI.shape[0])
+
+    def linears(self, x_BTI: Tensor, weights: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        products = _apply(Int8Linear, self.engine, x_BTI.flatten(0, 1), *weights)
+        return tuple(p.view(*x_BTI.shape[:-1], p.shape[1]) for p in products)
+
+    def head(self, x_BTD: Tensor, weight_VD: Tensor) -> Tensor:
+        product = _apply(SplitLinear, self.engine, x_BTD.flatten(0, 1), weight_VD)
+        return product.view(*x_BTD.shape[:-1], weight_VD.shape[0])
+
+    def rms_norm(self, x_BTD: Tensor, gain_D: Tensor, eps: float) -> Tensor:
+        normed = _apply(RmsNorm, self.engine, x_BTD.flatten(0, 1), gain_D, eps)
+        return normed.view_as(x_BTD)
+
+    def rotary(self, x_BHTd: Tensor, cos_Td: Tensor, sin_Td: Tensor) -> Tensor:
+        return _apply(Rotary, self.engine, x_BHTd, cos_Td, sin_Td)
+
+    def attention(self, q_BHTd: Tensor, k_BKTd: Tensor, v_BKTd: Tensor) -> Tensor:
+        return _apply(Attention, self.engine, q_BHTd, k_BKTd, v_BKTd)
+
+    def swiglu(self, gate_BTF: Tensor, up_BTF: Tensor) -> Tensor:
+        gated = _apply(SwiGlu, self.engine, gate_BTF.flatten(0, 1), up_BTF.flatten(0, 1))
+        return gated.view(gate_BTF.shape)
+
+    def squared_relu(self, x: Tensor) -> Tensor:
+        return _apply(SquaredRelu, self.engine, x)
+
+    def dropout(self, x: Tensor, mask: Mask) -> Tensor:
+        return _apply(Dropout, self.engine, x, mask)
+
+    def cross_entropy(self, logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
+        return _apply(CrossEntropy, self.engine, logits_BTV.flatten(0, 1), targets_BT.flatten())
+
+    def global_norm(self, gradients: Iterable[Tensor]) -> float:
+        total = 0.0
+        for gradient in gradients:
+            integer, step = self.engine.kernels.square_sum(gradient)
+            # Python's float arithmetic: IEEE, separate operations, one order.
+            total += float(integer) * (step * step)
+        return math.sqrt(total)
+
+    def momentum(self, m: Tensor, g: Tensor, keep: float, take: float) -> Tensor:
+        return self.engine.kernels.momentum(m, g, keep, take)
+
+    def orthogonalise(self, matrix_OI: Tensor) -> Tensor:
+        return orthogonalise(self.engine, matrix_OI)
+
+    def adamw(
+        self, p: Tensor, m: Tensor, v: Tensor, g: Tensor, factors: AdamFactors
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        return self.engine.kernels.adamw(p, m, v, g, factors)

@@ -1,0 +1,208 @@
+"""The kernels in plain PyTorch: the definition that compiled ones are held to, on any device.
+
+Every operation is one tensor operation, rounded once: this file runs eager, where nothing is fused.
+fp32 is divided and rooted through fp64, whose result, rounded again, is the correct fp32 one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from atoll.bits.kernels.elementary import exp, rsqrt, sigmoid, sqrt
+from atoll.bits.kernels.grid import (
+    SPLIT_BASE,
+    exact_square_sum,
+    exact_sum,
+    quantise,
+    quantise_int8,
+    quantise_split,
+)
+from atoll.bits.kernels.interface import AdamFactors, Grid, Levels, Scores, Stacked
+from atoll.bits.kernels.muon import COEFFICIENTS
+from atoll.bits.kernels.philox import Mask, kept
+
+MASKED = -1e30
+NORM_LEVELS = 2**18
+"""2^36 a square: the sum over a row is exact in fp64 up to 2^17 columns."""
+SUM_LEVELS = 2**22
+FLUSH = 2.0**-100
+"""Moments below it become 0, so that rows without gradients do not decay into subnormals."""
+
+
+def _grid(x: Tensor, dim: int, split: bool) -> Grid:
+    if split:
+        high, low, step = quantise_split(x, dim)
+        return Grid(high, step, low)
+    return Grid(*quantise_int8(x, dim))
+
+
+def _flushed(x: Tensor) -> Tensor:
+    return torch.where(x.abs() < FLUSH, 0.0, x)
+
+
+class TorchKernels:
+    """See `Kernels`."""
+
+    name = "eager"
+
+    def quantise_rows(self, x_NI: Tensor, split: bool) -> Grid:
+        return _grid(x_NI, 1, split)
+
+    def quantise_gradient(
+        self, parts: Sequence[Tensor], row_N1: Tensor, column_1O: Tensor
+    ) -> tuple[Stacked, Stacked]:
+        g_NO = torch.cat(list(parts), dim=1)
+        high, low, row_step = quantise_split(g_NO * column_1O, 1)
+        rows = torch.cat((high, low), dim=0)
+        high, low, column_step = quantise_split(g_NO * row_N1, 0)
+        return (rows, row_step), (torch.cat((high, low), dim=1), column_step)
+
+    def rescale(self, sums_NO: Tensor, row_N1: Tensor, column_1O: Tensor) -> Tensor:
+        return sums_NO.float() * (row_N1 * column_1O)
+
+    def rescale_stacked(self, sums_2NO: Tensor, row_N1: Tensor) -> Tensor:
+        high, low = sums_2NO.float().chunk(2)
+        return (high * SPLIT_BASE + low) * row_N1
+
+    def rescale_split(
+        self, sums: tuple[Tensor, Tensor, Tensor], row_N1: Tensor, column_1O: Tensor
+    ) -> Tensor:
+        high, middle, middle2 = sums
+        wide = high.double() * float(SPLIT_BASE**2) + (middle + middle2).double() * SPLIT_BASE
+        return wide.float() * (row_N1 * column_1O)
+
+    def rms_norm(self, x_NI: Tensor, gain_I: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+        integers, step_N1 = quantise(x_NI, -1, NORM_LEVELS)
+        wide = integers.double()
+        square_N1 = (wide * wide).sum(-1, keepdim=True) * (step_N1.double() * step_N1.double())
+        inverse_N1 = rsqrt((square_N1 * (1.0 / x_NI.shape[-1])).float() + eps)
+        return x_NI * inverse_N1 * gain_I, inverse_N1
+
+    def rms_norm_gradient(
+        self, g_NI: Tensor, x_NI: Tensor, inverse_N1: Tensor, gain_I: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        unit_NI, gained_NI = x_NI * inverse_N1, g_NI * gain_I
+        mean_N1 = (exact_sum(gained_NI * unit_NI, -1) * (1.0 / x_NI.shape[-1])).float()
+        dx_NI = (gained_NI - unit_NI * mean_N1) * inverse_N1
+        return dx_NI, exact_sum(g_NI * unit_NI, 0).float().squeeze(0)
+
+    def rotate(self, x_BHTd: Tensor, cos_Td: Tensor, sin_Td: Tensor, sign: float) -> Tensor:
+        a, b = x_BHTd.chunk(2, dim=-1)
+        c, s = cos_Td, sin_Td * sign
+        return torch.cat((a * c - b * s, b * c + a * s), dim=-1)
+
+    def swiglu(self, gate_NO: Tensor, up_NO: Tensor) -> Tensor:
+        return gate_NO * sigmoid(gate_NO) * up_NO
+
+    def swiglu_gradient(
+        self, g_NO: Tensor, gate_NO: Tensor, up_NO: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        s = sigmoid(gate_NO)
+        silu = gate_NO * s
+        slope = s + silu * (1.0 - s)
+        return g_NO * up_NO * slope, g_NO * silu
+
+    def squared_relu(self, x: Tensor) -> Tensor:
+        positive = torch.where(x < 0, 0.0, x)
+        return positive * positive
+
+    def squared_relu_gradient(self, g: Tensor, x: Tensor) -> Tensor:
+        return g * (torch.where(x < 0, 0.0, x) * 2.0)
+
+    def drop(self, x: Tensor, mask: Mask) -> Tensor:
+        return torch.where(kept(mask, x.numel(), x.device).view(x.shape), x * mask.scale, 0.0)
+
+    def embedding_gradient(self, g_NI: Tensor, ids_N: Tensor, vocabulary: int) -> Tensor:
+        integers, step_1I = quantise(g_NI, 0, SUM_LEVELS)
+        shape = vocabulary, g_NI.shape[1]
+        sums_VI = torch.zeros(shape, dtype=torch.int64, device=g_NI.device)
+        sums_VI.index_add_(0, ids_N, integers.long())
+        return (sums_VI.double() * step_1I.double()).float()
+
+    def softmax_loss(self, logits_NV: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        shifted_NV = logits_NV - logits_NV.amax(-1, keepdim=True)
+        weights_NV = exp(shifted_NV)
+        total_N1 = torch.round(weights_NV * 2.0**30).double().sum(-1, keepdim=True) * 2.0**-30
+        share_NV = weights_NV * total_N1.reciprocal().float()
+        at_N1 = targets_N[:, None]
+        slope_NV = share_NV.scatter(1, at_N1, share_NV.gather(1, at_N1) - 1.0)
+        return slope_NV, total_N1.squeeze(1), shifted_NV.gather(1, at_N1).squeeze(1)
+
+    def quantise_levels(self, x_Nd: Tensor, levels: int) -> Levels:
+        return quantise(x_Nd, -1, levels)
+
+    def row_dot(self, x_Nd: Tensor, y_Nd: Tensor) -> Tensor:
+        return exact_sum(x_Nd * y_Nd, -1).float()
+
+    def attention_weights(
+        self, scores_Gts: Tensor, q_step_Gt1: Tensor, k_step_Gs1: Tensor, first: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        hidden_ts = _hidden(scores_Gts, first)
+        scaled_Gts = (scores_Gts * q_step_Gt1 * k_step_Gs1.mT).masked_fill(hidden_ts, MASKED)
+        peak_Gt1 = scaled_Gts.amax(-1, keepdim=True)
+        weights_Gts = exp(scaled_Gts - peak_Gt1).masked_fill(hidden_ts, 0.0)
+        total = torch.round(weights_Gts * 2.0**23).double().sum(-1, keepdim=True)
+        return weights_Gts, peak_Gt1, (total * 2.0**-23).reciprocal().float()
+
+    def quantise_mixture(
+        self, weights_Gts: Tensor, v_step_Gs1: Tensor, start: int, levels: int
+    ) -> Levels:
+        part = weights_Gts[..., start : start + v_step_Gs1.shape[1]]
+        return quantise(part * v_step_Gs1.mT, -1, levels)
+
+    def attention_gradient(self, tile: Scores) -> tuple[Levels, Levels, Levels]:
+        scaled = tile.scores * tile.q_step * tile.k_step.mT
+        hidden = _hidden(scaled, tile.first)
+        share = (exp(scaled - tile.peak) * tile.inverse).masked_fill(hidden, 0.0)
+        d_share = tile.shares * (tile.g_step * tile.v_step.mT) - tile.delta
+        slope = (share * d_share).masked_fill(hidden, 0.0)
+        return (
+            quantise(share * tile.g_step, -2, tile.levels),
+            quantise(slope * tile.k_step.mT, -1, tile.levels),
+            quantise(slope * tile.q_step, -2, tile.levels),
+        )
+
+    def square_sum(self, x: Tensor) -> tuple[int, float]:
+        integer, step = exact_square_sum(x)
+        return int(integer), float(step)
+
+    def momentum(self, m: Tensor, g: Tensor, keep: float, take: float) -> Tensor:
+        return _flushed(m * keep + g * take)
+
+    def gram(self, sums_SS: Tensor, step_S1: Tensor) -> tuple[Tensor, Tensor]:
+        gram_SS = self.rescale(sums_SS, step_S1, step_S1.t())
+        return gram_SS.diagonal().clone(), gram_SS.fill_diagonal_(0.0)
+
+    def quintic(
+        self, diagonal_S: Tensor, rest_SS: Tensor, square: tuple[Tensor, Tensor], x_step_S1: Tensor
+    ) -> tuple[Tensor, Grid]:
+        # (D + R)² = D² + D·R + R·D + R²
+        a, b, c = COEFFICIENTS
+        (sums_SS, step_S1), d = square, diagonal_S
+        square_SS = self.rescale(sums_SS, step_S1, step_S1.t())
+        along_S = (d * d + square_SS.diagonal()) * c + d * b + a
+        across_SS = rest_SS * ((d[:, None] + d) * c + b) + square_SS * c
+        return along_S, _grid(across_SS.fill_diagonal_(0.0) * x_step_S1.t(), 1, split=False)
+
+    def advance(self, x_SL: Tensor, along_S: Tensor, sums_SL: Tensor, step_S1: Tensor) -> Tensor:
+        return x_SL * along_S[:, None] + sums_SL.float() * step_S1
+
+    def adamw(
+        self, p: Tensor, m: Tensor, v: Tensor, g: Tensor, factors: AdamFactors
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        f = factors
+        g = g * f.scale
+        m = _flushed(m * f.beta1 + g * (1.0 - f.beta1))
+        v = _flushed(v * f.beta2 + (g * g) * (1.0 - f.beta2))
+        root = sqrt(v * f.correct2) + f.eps
+        u = ((m * f.correct1).double() / root.double()).float() + p * f.decay
+        return p - u * f.rate, m, v
+
+
+def _hidden(x_Gts: Tensor, first: int) -> Tensor:
+    """Whether key j lies after query i, j > first + i: [t, s]."""
+    shape = x_Gts.shape[-2:]
+    return torch.ones(shape, dtype=torch.bool, device=x_Gts.device).triu(first + 1)

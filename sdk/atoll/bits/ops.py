@@ -1,0 +1,155 @@
+"""The operations of model and step, behind one small interface, so that exactness is a choice.
+
+Rule of this file: the model and the step call nothing on tensors but these and separate IEEE
+additions and multiplications. Another numerics mode is another implementation of `Ops`, never a
+second model. `native` is PyTorch fp32 on one thread: bits repeat inside one software class.
+`tolerant` is the same on any machine.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F  # noqa: N812 (PyTorch's own convention)
+from torch import Tensor
+
+from atoll.bits.kernels.exact import ExactOps
+from atoll.bits.kernels.interface import AdamFactors
+from atoll.bits.kernels.muon import COEFFICIENTS, ITERATIONS, LEAST_NORM
+from atoll.bits.kernels.philox import Mask, kept
+from atoll.law.words import NumericsMode
+
+
+class Ops(Protocol):
+    """What a numerics mode provides; the operations down to the loss are differentiable.
+
+    Shapes: B batch, T positions, D width, I in, O out, V vocabulary, H query heads, K key heads,
+    d head width.
+    """
+
+    def embedding(self, ids_BT: Tensor, table_VD: Tensor) -> Tensor:
+        """Rows of the table: [B, T, D]."""
+
+    def linear(self, x_BTI: Tensor, weight_OI: Tensor) -> Tensor:
+        """x · weightᵀ: [B, T, O]."""
+
+    def linears(self, x_BTI: Tensor, weights: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """`linear` with each of several weights, which some modes do in one product."""
+
+    def head(self, x_BTD: Tensor, weight_VD: Tensor) -> Tensor:
+        """As `linear`, for the logits, which some modes compute more finely: [B, T, V]."""
+
+    def rms_norm(self, x_BTD: Tensor, gain_D: Tensor, eps: float) -> Tensor:
+        """x / sqrt(mean(x²) + eps) · gain, over the last axis (Zhang and Sennrich 2019)."""
+
+    def rotary(self, x_BHTd: Tensor, cos_Td: Tensor, sin_Td: Tensor) -> Tensor:
+        """Each pair (x[i], x[i + d/2]) rotated by its position's angle; tables are [T, d/2]."""
+
+    def attention(self, q_BHTd: Tensor, k_BKTd: Tensor, v_BKTd: Tensor) -> Tensor:
+        """Causal softmax attention scaled by d^(−1/2); H/K query heads share a key head."""
+
+    def swiglu(self, gate: Tensor, up: Tensor) -> Tensor:
+        """gate · sigmoid(gate) · up (Shazeer 2020)."""
+
+    def squared_relu(self, x: Tensor) -> Tensor:
+        """max(x, 0)² (So et al. 2021)."""
+
+    def dropout(self, x: Tensor, mask: Mask) -> Tensor:
+        """x / (1 − share) where the mask keeps an element, else 0 (Srivastava et al. 2014)."""
+
+    def cross_entropy(self, logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
+        """Mean negative log-likelihood in nats, a scalar."""
+
+    def global_norm(self, gradients: Iterable[Tensor]) -> float:
+        """Euclidean norm of all gradients together."""
+
+    def momentum(self, m: Tensor, g: Tensor, keep: float, take: float) -> Tensor:
+        """keep · m + take · g."""
+
+    def orthogonalise(self, matrix_OI: Tensor) -> Tensor:
+        """About U·Vᵀ of the singular value decomposition U·S·Vᵀ (see `numerics.muon`): [O, I]."""
+
+    def adamw(
+        self, p: Tensor, m: Tensor, v: Tensor, g: Tensor, factors: AdamFactors
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The next parameter and moments (Loshchilov and Hutter 2019, algorithm 2):
+
+        g ← scale · g;  m ← β₁ m + (1 − β₁) g;  v ← β₂ v + (1 − β₂) g²;
+        p ← p − rate · (correct₁ m / (sqrt(correct₂ v) + eps) + decay · p).
+        """
+
+
+class NativeOps:
+    """PyTorch's own fp32 kernels."""
+
+    def embedding(self, ids_BT: Tensor, table_VD: Tensor) -> Tensor:
+        return F.embedding(ids_BT, table_VD)
+
+    def linear(self, x_BTI: Tensor, weight_OI: Tensor) -> Tensor:
+        return F.linear(x_BTI, weight_OI)
+
+    def linears(self, x_BTI: Tensor, weights: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        return tuple(F.linear(x_BTI, weight_OI) for weight_OI in weights)
+
+    def head(self, x_BTD: Tensor, weight_VD: Tensor) -> Tensor:
+        return F.linear(x_BTD, weight_VD)
+
+    def rms_norm(self, x_BTD: Tensor, gain_D: Tensor, eps: float) -> Tensor:
+        return F.rms_norm(x_BTD, gain_D.shape, gain_D, eps)
+
+    def rotary(self, x_BHTd: Tensor, cos_Td: Tensor, sin_Td: Tensor) -> Tensor:
+        a, b = x_BHTd.chunk(2, dim=-1)
+        return torch.cat((a * cos_Td - b * sin_Td, b * cos_Td + a * sin_Td), dim=-1)
+
+    def attention(self, q_BHTd: Tensor, k_BKTd: Tensor, v_BKTd: Tensor) -> Tensor:
+        group = q_BHTd.shape[1] // k_BKTd.shape[1]
+        k_BHTd, v_BHTd = (t.repeat_interleave(group, dim=1) for t in (k_BKTd, v_BKTd))
+        return F.scaled_dot_product_attention(q_BHTd, k_BHTd, v_BHTd, is_causal=True)
+
+    def swiglu(self, gate: Tensor, up: Tensor) -> Tensor:
+        return F.silu(gate) * up
+
+    def squared_relu(self, x: Tensor) -> Tensor:
+        return F.relu(x).square()
+
+    def dropout(self, x: Tensor, mask: Mask) -> Tensor:
+        return torch.where(kept(mask, x.numel(), x.device).view(x.shape), x * mask.scale, 0.0)
+
+    def cross_entropy(self, logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
+        return F.cross_entropy(logits_BTV.flatten(0, 1), targets_BT.flatten())
+
+    def global_norm(self, gradients: Iterable[Tensor]) -> float:
+        squares = [float(g.double().square().sum()) for g in gradients]
+        return math.sqrt(sum(squares))
+
+    def momentum(self, m: Tensor, g: Tensor, keep: float, take: float) -> Tensor:
+        return m * keep + g * take
+
+    def orthogonalise(self, matrix_OI: Tensor) -> Tensor:
+        x = matrix_OI * (1.0 / max(self.global_norm([matrix_OI]), LEAST_NORM))
+        x = x if x.shape[0] <= x.shape[1] else x.t()
+        a, b, c = COEFFICIENTS
+        for _ in range(ITERATIONS):
+            gram = x @ x.t()
+            x = x * a + (gram * b + gram @ gram * c) @ x
+        return x if x.shape == matrix_OI.shape else x.t()
+
+    def adamw(
+        self, p: Tensor, m: Tensor, v: Tensor, g: Tensor, factors: AdamFactors
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        f = factors
+        g = g * f.scale
+        m = m * f.beta1 + g * (1.0 - f.beta1)
+        v = v * f.beta2 + (g * g) * (1.0 - f.beta2)
+        u = (m * f.correct1) / (torch.sqrt(v * f.correct2) + f.eps)
+        if f.decay:
+            u = u + p * f.decay
+        return p - u * f.rate, m, v
+
+
+def operations(mode: NumericsMode) -> Ops:
+    """The implementation that a manifest's numerics mode names."""
+    return ExactOps() if mode == "exact" else NativeOps()

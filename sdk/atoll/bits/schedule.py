@@ -1,0 +1,84 @@
+"""What the manifest says about inner steps, in the form that steps use.
+
+Rule of this file: scalars are binary64, each rounded once from the manifest's decimals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from atoll.bits.decimals import cosine_fraction, one_minus_power
+from atoll.bits.kernels.interface import AdamFactors
+from atoll.bits.kernels.philox import Mask
+from atoll.bits.model import Dropper, keep_all
+from atoll.bits.ops import Ops, operations
+from atoll.law.manifest import InnerSpec, Manifest, ModelSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What the manifest says about a step.
+
+    Attributes:
+        total_steps: global steps of the whole job, for schedules that end.
+    """
+
+    model: ModelSpec
+    inner: InnerSpec
+    total_steps: int
+    ops: Ops
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> Recipe:
+        total_steps = manifest.terms.rounds * manifest.inner.steps
+        return cls(manifest.model, manifest.inner, total_steps, operations(manifest.numerics.mode))
+
+
+def learning_rate(global_step: int, inner: InnerSpec, total_steps: int) -> float:
+    """Linear warm-up, then constant, or a half cosine that reaches zero at the job's end."""
+    peak = float(inner.lr)
+    if global_step < inner.warmup_steps:
+        return peak * ((global_step + 1) / inner.warmup_steps)
+    if inner.schedule == "constant":
+        return peak
+    done, span = global_step - inner.warmup_steps, max(1, total_steps - inner.warmup_steps)
+    return peak * cosine_fraction(min(done, span), span)
+
+
+def clip_scale(norm: float, limit: float) -> float:
+    """The factor that brings a gradient of this norm within the limit; 1 when it is already."""
+    return min(1.0, limit / norm) if norm > 0.0 else 1.0
+
+
+def decay_of(p: Tensor, inner: InnerSpec) -> float:
+    """Decoupled weight decay: only matrices decay."""
+    return float(inner.weight_decay) if p.dim() > 1 else 0.0
+
+
+def adam_factors(
+    inner: InnerSpec, count: int, scale: float, rate: float, decay: float
+) -> AdamFactors:
+    """The scalars of AdamW's step `count`, which counts from 1."""
+    return AdamFactors(
+        scale=scale,
+        beta1=float(inner.beta1),
+        beta2=float(inner.beta2),
+        correct1=1.0 / one_minus_power(inner.beta1, count),
+        correct2=1.0 / one_minus_power(inner.beta2, count),
+        eps=float(inner.eps),
+        decay=decay,
+        rate=rate,
+    )
+
+
+def dropper(mask: Mask, sequences: int, ops: Ops) -> Dropper:
+    """Dropout of a micro-batch with so many sequences before it: masks are of the whole batch."""
+    if mask.share == "0":
+        return keep_all
+
+    def drop(x_bTD: Tensor, site: int) -> Tensor:
+        return ops.dropout(x_bTD, replace(mask, site=site, first=sequences * x_bTD[0].numel()))
+
+    return drop

@@ -1,0 +1,172 @@
+"""One segment of a round: k inner steps with a state digest after each.
+
+Rule of this file: providers and verifiers run this one function; what differs between training and
+replay is only what they do with its result.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import time
+from dataclasses import dataclass
+
+from atoll.bits.batch import gather_batch
+from atoll.bits.errors import MalformedDataset
+from atoll.bits.schedule import Recipe
+from atoll.bits.state import GlobalState, SeatState
+from atoll.bits.step import inner_step, state_roots, take_in
+from atoll.content.local import LocalStore
+from atoll.law.draws import batch_digest, dropout_key
+from atoll.law.manifest import Manifest
+from atoll.law.trace import DIVERGED_LOSS_BITS, LeafKind, StateRoots
+from atoll.law.words import Digest, SeatIndex
+from atoll.train.data import Dataset, Tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What a seat's training in one round follows from.
+
+    Attributes:
+        global_step0: the round's first step in the job's count, for the schedule.
+        model: what the round started from; None where it is not here, and then only steps can be
+            run that come before it is taken in.
+    """
+
+    manifest: Manifest
+    recipe: Recipe
+    tokens: Tokens
+    data_seed: Digest
+    seat: SeatIndex
+    global_step0: int
+    model: GlobalState | None = None
+
+    def offsets(self, step: int) -> list[int]:
+        """Where the sequences of a step of this round begin."""
+        return self.manifest.batch_offsets(self.data_seed, self.seat, step)
+
+    def takes_in(self, step: int) -> bool:
+        """Whether this step of the round begins with what the round before merged."""
+        codec = self.manifest.codec
+        return codec.is_delayed and self.global_step0 > 0 and step == codec.overlap
+
+    def begin(self, state: SeatState, step: int) -> SeatState:
+        """What the step starts from. Raises ValueError where it needs a model that is not here."""
+        if not self.takes_in(step):
+            return state
+        if self.model is None:
+            raise ValueError(f"step {step} takes the merged model in, which is not here")
+        return take_in(state, self.model, self.manifest.codec)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRun:
+    """A segment's result, as the trace states it.
+
+    Steps count from 0 within the round, `last_step` is inclusive. A diverged segment ends at the
+    first step that was not finite, and its state is the one before that step.
+
+    Attributes:
+        step_digests: the state digest after each step, the diverged one included.
+        losses: each step's batch loss, nats a token.
+        seconds: wall time of steps and digests together.
+    """
+
+    state: SeatState
+    roots: StateRoots
+    kind: LeafKind
+    first_step: int
+    last_step: int
+    batch_digest: Digest
+    step_digests: tuple[Digest, ...]
+    losses: tuple[float, ...]
+    seconds: float
+
+    @property
+    def loss_bits(self) -> int:
+        """IEEE 754 binary32 of the mean loss; the one NaN when diverged."""
+        if self.kind is LeafKind.DIVERGED:
+            return DIVERGED_LOSS_BITS
+        return loss_bits(math.fsum(self.losses) / len(self.losses))
+
+
+def loss_bits(loss: float) -> int:
+    """A finite loss rounded once to binary32, as an integer."""
+    return int.from_bytes(struct.pack(">f", loss), "big")
+
+
+def float_of_bits(bits: int) -> float:
+    """The binary32 with these bits; a NaN stays one."""
+    value: float = struct.unpack(">f", bits.to_bytes(4, "big"))[0]
+    return value
+
+
+def run_segment(state: SeatState, segment: int, course: Course) -> SegmentRun:
+    """Trains one segment from its opening state."""
+    started = time.perf_counter()
+    inner = course.manifest.inner
+    first = segment * inner.segment
+    key = dropout_key(course.data_seed, course.seat)
+    roots = state_roots(state)
+    kind = LeafKind.OK
+    offsets: list[list[int]] = []
+    digests: list[Digest] = []
+    losses: list[float] = []
+    for step in range(first, first + inner.segment):
+        offsets.append(course.offsets(step))
+        batch = gather_batch(course.tokens, offsets[-1], course.manifest.model.seq)
+        begun = course.begin(state, step)
+        outcome = inner_step(begun, batch, course.global_step0 + step, course.recipe, key)
+        losses.append(outcome.loss)
+        if outcome.diverged:
+            kind = LeafKind.DIVERGED
+            digests.append(roots.digest())
+            break
+        state, roots = outcome.state, state_roots(outcome.state)
+        digests.append(roots.digest())
+    return SegmentRun(
+        state=state,
+        roots=roots,
+        kind=kind,
+        first_step=first,
+        last_step=first + len(offsets) - 1,
+        batch_digest=batch_digest(offsets),
+        step_digests=tuple(digests),
+        losses=tuple(losses),
+        seconds=time.perf_counter() - started,
+    )
+
+
+def open_course(
+    manifest: Manifest,
+    data_seed: Digest,
+    seat: SeatIndex,
+    global_step0: int,
+    store: LocalStore,
+    *,
+    model: GlobalState | None = None,
+) -> Course:
+    """Opens the training tokens from the store, every shard checked.
+
+    Raises:
+        NotFound, CorruptBlock: a block is missing or damaged.
+        MalformedDataset: the dataset is not what the manifest says.
+    """
+    tokens = open_tokens(manifest.data.cid, manifest, store)
+    if len(tokens) != manifest.data.train_tokens:
+        raise MalformedDataset(
+            f"{len(tokens)} training tokens, the manifest says {manifest.data.train_tokens}"
+        )
+    recipe = Recipe.of(manifest)
+    return Course(manifest, recipe, tokens, data_seed, seat, global_step0, model)
+
+
+def open_tokens(cid: bytes, manifest: Manifest, store: LocalStore) -> Tokens:
+    """A dataset's tokens, of the manifest's dtype and within its vocabulary. Raises as above."""
+    dataset = Dataset.open(store, cid)
+    if dataset.index.dtype != manifest.data.dtype:
+        raise MalformedDataset(f"tokens are {dataset.index.dtype}, not {manifest.data.dtype}")
+    if int(dataset.tokens.max()) >= manifest.model.vocab:
+        raise MalformedDataset(f"a token is not below the vocabulary's {manifest.model.vocab}")
+    return dataset.tokens

@@ -1,0 +1,245 @@
+"""The two states of a job: the global model, and what one seat's training carries along.
+
+Rule of this file: a state's digest covers every bit that the next step depends on. Digests are
+PROTOCOL.md's: H(params root, optimiser root, buffers root, RNG counters), SHA-256 throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import TypeAlias
+
+import dag_cbor
+import torch
+from torch import Tensor
+
+from atoll.bits.errors import MalformedState
+from atoll.bits.layout import OUTER_SLOTS, SeatLayout, Shapes
+from atoll.bits.tensors import Fields, check_layout, read_blob, tree_root, write_blob
+from atoll.law.manifest import CodecSpec
+from atoll.law.words import ZERO_DIGEST, Digest
+
+_GLOBAL = "atoll.global-state.v1"
+_SEAT = "atoll.seat-state.v1"
+_SLOT_NAMES = tuple(sorted({name for slots in OUTER_SLOTS.values() for name in slots}))
+_SEAT_GROUPS = ("params", "m", "v", "feedback")
+Tensors: TypeAlias = dict[str, Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalState:
+    """The model between rounds, as every party holds it.
+
+    Attributes:
+        round: outer steps taken; 0 is the initial model.
+        params: fp32, named as `layout.param_shapes` says.
+        outer: the outer optimiser's int64 tensors, by slot (`layout.OUTER_SLOTS`) and parameter.
+        exponents: each tensor's grid exponent e for this round: updates count steps of 2**e.
+    """
+
+    round: int
+    params: Tensors
+    outer: dict[str, Tensors]
+    exponents: dict[str, int]
+
+    def sent_part(self, codec: CodecSpec) -> GlobalState:
+        """What updates of this round speak of: the whole state, or that of a fragment."""
+        names = [name for name in self.params if codec.is_sent(name, self.round)]
+        return GlobalState(
+            self.round,
+            {name: self.params[name] for name in names},
+            {slot: {name: kept[name] for name in names} for slot, kept in self.outer.items()},
+            {name: self.exponents[name] for name in names},
+        )
+
+    def with_part(self, part: GlobalState) -> GlobalState:
+        """This state with the part of it that is given, whose round it takes."""
+        outer = {slot: kept | part.outer[slot] for slot, kept in self.outer.items()}
+        return GlobalState(
+            part.round, self.params | part.params, outer, self.exponents | part.exponents
+        )
+
+    def params_root(self) -> Digest:
+        """The root every seat's opening state must have."""
+        return tree_root(self.params)
+
+    def digest(self) -> Digest:
+        """The verdict's mergedDigest: SHA-256 over round, params, outer slots and exponents."""
+        return _hash(
+            _GLOBAL,
+            self.round.to_bytes(8, "big"),
+            self.params_root(),
+            tree_root(_grouped(**self.outer)),
+            sha256(dag_cbor.encode(dict(self.exponents))).digest(),
+        )
+
+    def pieces(self) -> Iterator[bytes | memoryview]:
+        """The canonical bytes, a tensor at a time."""
+        fields: Fields = {"exponents": dict(self.exponents), "round": self.round}
+        tensors = _grouped(params=self.params, **self.outer)
+        return write_blob(_GLOBAL, fields, tensors)
+
+    def to_bytes(self) -> bytes:
+        """The canonical bytes: 4 a parameter, 8 more for each slot, plus a header."""
+        return b"".join(self.pieces())
+
+    @classmethod
+    def from_bytes(
+        cls, data: bytes | memoryview, shapes: Mapping[str, Sequence[int]] | None = None
+    ) -> GlobalState:
+        """Parses canonical bytes; `shapes` are the model's, where they are known.
+
+        Raises:
+            MalformedState: if the bytes are not canonical, or not of these shapes.
+        """
+        blob = read_blob(_GLOBAL, data)
+        groups = _ungrouped(_GLOBAL, blob.tensors, ("params", *_SLOT_NAMES))
+        params = groups.pop("params")
+        outer = {slot: tensors for slot, tensors in groups.items() if tensors}
+        round_index, exponents = blob.fields.get("round"), blob.fields.get("exponents")
+        if set(blob.fields) != {"exponents", "round"} or not isinstance(exponents, dict):
+            raise MalformedState(f"{_GLOBAL}: fields are not round and exponents")
+        if not isinstance(round_index, int) or not 0 <= round_index < 1 << 32:
+            raise MalformedState(f"{_GLOBAL}: round {round_index} out of range")
+        _check_group(_GLOBAL, params, torch.float32, shapes or _shapes_of(params))
+        for tensors in outer.values():
+            _check_group(_GLOBAL, tensors, torch.int64, _shapes_of(params))
+        if set(exponents) != set(params) or any(abs(e) > 64 for e in exponents.values()):
+            raise MalformedState(f"{_GLOBAL}: exponents are not one small integer a tensor")
+        return cls(round_index, params, outer, dict(exponents))
+
+
+@dataclass(frozen=True, slots=True)
+class SeatState:
+    """What a seat's next inner step depends on.
+
+    Attributes:
+        params, m, v, feedback: fp32, of the names and shapes that `layout.SeatLayout` says.
+        count: steps in the moments (bias correction); persists across rounds with them.
+        batches: batches drawn so far in this round, the counter of the round's draw stream.
+        local: which parameters the round opened with from the seat, not from the global model; it
+            is not written, since it follows from manifest and round.
+    """
+
+    params: Tensors
+    m: Tensors
+    v: Tensors
+    feedback: Tensors
+    count: int
+    batches: int
+    local: frozenset[str] = frozenset()
+
+    def params_root(self) -> Digest:
+        """Root over the parameters that the round opened with from the global model."""
+        return tree_root({n: p for n, p in self.params.items() if n not in self.local})
+
+    def optimiser_root(self) -> Digest:
+        """Root over moments, feedback, step count and local parameters: what the seat brought.
+
+        32 zero bytes for a fresh optimiser that brought no parameters.
+        """
+        local = {name: self.params[name] for name in self.local}
+        slots = _grouped(m=self.m, v=self.v, feedback=self.feedback, local=local)
+        if self.count == 0 and not any(_has_set_bit(t) for t in slots.values()):
+            return ZERO_DIGEST
+        return tree_root({**slots, "count": torch.tensor(self.count, dtype=torch.int64)})
+
+    def pieces(self) -> Iterator[bytes | memoryview]:
+        """The canonical bytes, a tensor at a time."""
+        fields: Fields = {"batches": self.batches, "count": self.count}
+        groups = {group: getattr(self, group) for group in _SEAT_GROUPS}
+        return write_blob(_SEAT, fields, _grouped(**groups))
+
+    def to_bytes(self) -> bytes:
+        """The canonical bytes: 4 a number, plus a header."""
+        return b"".join(self.pieces())
+
+    @classmethod
+    def from_bytes(cls, data: bytes | memoryview, layout: SeatLayout) -> SeatState:
+        """Parses canonical bytes.
+
+        Raises:
+            MalformedState: if the bytes are not canonical, or their tensors not the layout's.
+        """
+        blob = read_blob(_SEAT, data)
+        groups = _ungrouped(_SEAT, blob.tensors, _SEAT_GROUPS)
+        for name, group in groups.items():
+            _check_group(_SEAT, group, torch.float32, getattr(layout, name))
+        count, batches = blob.fields.get("count"), blob.fields.get("batches")
+        if set(blob.fields) != {"batches", "count"}:
+            raise MalformedState(f"{_SEAT}: fields are not batches and count")
+        if not (isinstance(count, int) and isinstance(batches, int) and min(count, batches) >= 0):
+            raise MalformedState(f"{_SEAT}: a counter is not a natural number")
+        return cls(**groups, count=count, batches=batches, local=layout.local)
+
+    @classmethod
+    def opening(
+        cls, model: GlobalState | None, optimiser: SeatState | None, layout: SeatLayout
+    ) -> SeatState:
+        """The state a round starts from: the global model, and the seat's last accepted optimiser.
+
+        `optimiser` None means a reset: zero moments and feedback, no steps counted. `model` may be
+        None where the round opens with nothing of it: no reset, and every parameter the seat's own.
+        """
+        if optimiser is not None and len(layout.local) == len(layout.params):
+            return replace(optimiser, batches=0, local=layout.local)
+        if model is None:
+            raise ValueError("the round opens with parameters of the global model: give it")
+        if optimiser is not None:
+            own = {name: optimiser.params[name] for name in layout.local}
+            params = model.params | own
+            return replace(optimiser, params=params, batches=0, local=layout.local)
+        like = model.params
+        slots = {
+            "m": _zeros(layout.m, like),
+            "v": _zeros(layout.v, like),
+            "feedback": _zeros(layout.feedback, like),
+        }
+        return cls(model.params, **slots, count=0, batches=0, local=layout.local)
+
+
+def rng_digest(batches: int) -> Digest:
+    """SHA-256("atoll.rng.v1" ‖ batches drawn in the round as big-endian uint64)."""
+    return _hash("atoll.rng.v1", batches.to_bytes(8, "big"))
+
+
+def _hash(tag: str, *parts: bytes) -> Digest:
+    return Digest(sha256(b"".join((tag.encode(), *parts))).digest())
+
+
+def _grouped(**groups: Tensors) -> Tensors:
+    return {
+        f"{group}/{name}": t for group, tensors in groups.items() for name, t in tensors.items()
+    }
+
+
+def _ungrouped(kind: str, tensors: Tensors, groups: tuple[str, ...]) -> dict[str, Tensors]:
+    result: dict[str, Tensors] = {group: {} for group in groups}
+    for full_name, tensor in tensors.items():
+        group, _, name = full_name.partition("/")
+        if group not in result or not name:
+            raise MalformedState(f"{kind}: tensor {full_name!r} belongs to no group")
+        result[group][name] = tensor
+    return result
+
+
+def _zeros(shapes: Shapes, like: Tensors) -> Tensors:
+    return {name: like[name].new_zeros(shape) for name, shape in shapes.items()}
+
+
+def _shapes_of(tensors: Tensors) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+
+
+def _check_group(
+    kind: str, tensors: Tensors, dtype: torch.dtype, shapes: Mapping[str, Sequence[int]]
+) -> None:
+    check_layout(kind, tensors, shapes)
+    if any(tensor.dtype != dtype for tensor in tensors.values()):
+        raise MalformedState(f"{kind}: a tensor is not {dtype}")
+
+
+def _has_set_bit(tensor: Tensor) -> bool:
+    return bool(tensor.contiguous().view(-1).view(torch.uint8).any())

@@ -1,0 +1,198 @@
+"""Named tensors as canonical bytes, and their SHA-256 trees. Never pickle.
+
+Rule of this file: one dict of tensors has one encoding and one root, and parsing refuses every
+other spelling of it. A blob is
+
+    b"ATOLLTN1" | uint32 little-endian header length | header | raw little-endian tensors
+
+where the header is DAG-CBOR `{"fields": {...}, "kind": str, "tensors": [[name, dtype, shape]]}`,
+names ascend strictly, and the raw tensors follow in that order with nothing between or after.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import sha256
+from itertools import pairwise
+from typing import TypeAlias, cast
+
+import dag_cbor
+import torch
+from dag_cbor import IPLDKind
+from torch import Tensor
+
+from atoll.bits.errors import MalformedState
+from atoll.bits.layout import MAX_HEADER_BYTES
+from atoll.law.canonical import decode
+from atoll.law.hashing import sha256 as sha256_digest
+from atoll.law.merkle import merkle_root
+from atoll.law.words import ZERO_DIGEST, Digest
+
+if sys.byteorder != "little":  # canonical bytes are the memory of a little-endian machine
+    raise ImportError("atoll.train runs on little-endian machines only")
+
+MAGIC = b"ATOLLTN1"
+CHUNK_BYTES = 1 << 16
+MAX_TENSORS = 1 << 16
+MAX_DIMS = 4
+DTYPES: dict[str, torch.dtype] = {"float32": torch.float32, "int64": torch.int64}
+_DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
+_NAME = re.compile(r"[A-Za-z0-9_./-]{1,200}")
+_CHUNK_TAG = "atoll.chunk.v1"
+
+Shape: TypeAlias = tuple[int, ...]
+Fields: TypeAlias = dict[str, int | dict[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A parsed blob: what its header says, and its tensors (fresh memory, 64-byte aligned)."""
+
+    fields: Fields
+    tensors: dict[str, Tensor]
+
+
+def raw_bytes(tensor: Tensor) -> memoryview:
+    """The tensor's little-endian row-major bytes; shares memory when it is contiguous."""
+    return tensor.detach().contiguous().view(-1).view(torch.uint8).numpy().data
+
+
+def tree_root(tensors: Mapping[str, Tensor]) -> Digest:
+    """Root of the SHA-256 tree over 64 KiB chunks, tensors in ascending order of name.
+
+    Every chunk is hashed behind its tensor's name, dtype, shape and its own index, so no two
+    different dicts share leaves. No tensors at all: 32 zero bytes.
+    """
+    leaves: list[bytes] = []
+    for name in sorted(tensors):
+        leaves.extend(_chunk_hashes(name, tensors[name]))
+    return merkle_root(leaves, sha256_digest) if leaves else ZERO_DIGEST
+
+
+def _chunk_hashes(name: str, tensor: Tensor) -> Iterator[bytes]:
+    prefix = sha256(_chunk_prefix(name, _DTYPE_NAMES[tensor.dtype], tuple(tensor.shape)))
+    raw = raw_bytes(tensor)
+    for index, start in enumerate(range(0, max(len(raw), 1), CHUNK_BYTES)):
+        chunk = prefix.copy()
+        chunk.update(index.to_bytes(8, "big"))
+        chunk.update(raw[start : start + CHUNK_BYTES])
+        yield chunk.digest()
+
+
+@lru_cache(maxsize=4096)
+def _chunk_prefix(name: str, dtype: str, shape: Shape) -> bytes:
+    return dag_cbor.encode([_CHUNK_TAG, name, dtype, list(shape)])
+
+
+def write_blob(
+    kind: str, fields: Fields, tensors: Mapping[str, Tensor]
+) -> Iterator[bytes | memoryview]:
+    """The blob in pieces, so that a large state is never copied whole."""
+    names = sorted(tensors)
+    layout: list[IPLDKind] = [
+        [name, _DTYPE_NAMES[tensors[name].dtype], list(tensors[name].shape)] for name in names
+    ]
+    document: IPLDKind = {"fields": cast(IPLDKind, fields), "kind": kind, "tensors": layout}
+    header = dag_cbor.encode(document)
+    yield MAGIC + len(header).to_bytes(4, "little") + header
+    for name in names:
+        yield raw_bytes(tensors[name])
+
+
+def read_blob(kind: str, data: bytes | bytearray | memoryview) -> Blob:
+    """Parses one blob of that kind.
+
+    Raises:
+        MalformedState: on anything but the exact bytes that `write_blob` would give.
+    """
+    view = memoryview(data).cast("B")
+    fields, layout, start = _read_header(kind, view)
+    sizes = [math.prod(shape) * DTYPES[dtype].itemsize for _, dtype, shape in layout]
+    if start + sum(sizes) != len(view):
+        raise MalformedState(f"{kind}: {len(view)} bytes, header asks for {start + sum(sizes)}")
+    tensors: dict[str, Tensor] = {}
+    for (name, dtype, shape), size in zip(layout, sizes, strict=True):
+        tensors[name] = _tensor_of(view[start : start + size], DTYPES[dtype], shape)
+        start += size
+    return Blob(fields, tensors)
+
+
+def _tensor_of(raw: memoryview, dtype: torch.dtype, shape: Shape) -> Tensor:
+    tensor = torch.empty(shape, dtype=dtype)  # own allocation: kernels may depend on alignment
+    if raw.nbytes:
+        tensor.view(-1).view(torch.uint8).numpy().data[:] = raw
+    return tensor
+
+
+def _read_header(kind: str, view: memoryview) -> tuple[Fields, list[tuple[str, str, Shape]], int]:
+    start = len(MAGIC) + 4
+    if len(view) < start or bytes(view[: len(MAGIC)]) != MAGIC:
+        raise MalformedState(f"{kind}: does not begin with {MAGIC!r}")
+    length = int.from_bytes(view[len(MAGIC) : start], "little")
+    if length > MAX_HEADER_BYTES or start + length > len(view):
+        raise MalformedState(f"{kind}: header of {length} bytes does not fit")
+    raw = bytes(view[start : start + length])
+    try:
+        header = decode(raw, MAX_HEADER_BYTES)
+    except ValueError as error:
+        raise MalformedState(f"{kind}: header is {error}") from error
+    if not isinstance(header, dict):
+        raise MalformedState(f"{kind}: header is not a map")
+    if set(header) != {"fields", "kind", "tensors"} or header["kind"] != kind:
+        raise MalformedState(f"{kind}: header names another kind of document")
+    return (
+        _read_fields(kind, header["fields"]),
+        _read_layout(kind, header["tensors"]),
+        start + length,
+    )
+
+
+def _read_fields(kind: str, fields: object) -> Fields:
+    if not isinstance(fields, dict):
+        raise MalformedState(f"{kind}: fields is not a map")
+    for key, value in fields.items():
+        values = list(value.values()) if isinstance(value, dict) else [value]
+        if not all(type(item) is int and abs(item) < 1 << 63 for item in values):
+            raise MalformedState(f"{kind}: field {key!r} is not made of 64-bit integers")
+    return fields
+
+
+def _read_layout(kind: str, layout: object) -> list[tuple[str, str, Shape]]:
+    if not isinstance(layout, list) or len(layout) > MAX_TENSORS:
+        raise MalformedState(f"{kind}: tensors is not a list of at most {MAX_TENSORS}")
+    entries = [_read_entry(kind, entry) for entry in layout]
+    names = [name for name, _, _ in entries]
+    if any(left >= right for left, right in pairwise(names)):
+        raise MalformedState(f"{kind}: tensor names do not ascend strictly")
+    return entries
+
+
+def _read_entry(kind: str, entry: object) -> tuple[str, str, Shape]:
+    if isinstance(entry, list) and len(entry) == 3:
+        name, dtype, shape = entry
+        if isinstance(name, str) and _NAME.fullmatch(name) and dtype in DTYPES and _is_shape(shape):
+            return name, str(dtype), tuple(shape)
+    raise MalformedState(f"{kind}: a tensor entry is not [name, dtype, shape]")
+
+
+def _is_shape(shape: object) -> bool:
+    return (
+        isinstance(shape, list)
+        and len(shape) <= MAX_DIMS
+        and all(type(size) is int and 0 < size < 1 << 40 for size in shape)
+    )
+
+
+def check_layout(
+    kind: str, tensors: Mapping[str, Tensor], expected: Mapping[str, Sequence[int]]
+) -> None:
+    """Raises MalformedState unless the tensors have exactly these names and shapes."""
+    found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    if found != {name: tuple(shape) for name, shape in expected.items()}:
+        odd = sorted(set(found.items()) ^ {(n, tuple(s)) for n, s in expected.items()})[0]
+        raise MalformedState(f"{kind}: tensors are not those of the job's model, first {odd}")

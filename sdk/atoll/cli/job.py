@@ -1,0 +1,250 @@
+"""`atoll job`: submit, follow and collect training jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from enum import IntEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from atoll.cli.network import (
+    DEFAULT_HOME,
+    DEFAULT_RPC,
+    DeploymentFile,
+    Home,
+    Keystore,
+    Network,
+    PasswordFile,
+    Rpc,
+)
+from atoll.cli.output import Json, Method, Numerics, emit, say
+from atoll.errors import ConfigError
+
+if TYPE_CHECKING:
+    from atoll.job.client import JobRequest
+    from atoll.job.handle import JobHandle
+    from atoll.job.narrate import JobSnapshot, JobUpdate
+    from atoll.job.presets import DemoConfig
+    from atoll.law.manifest import Manifest
+    from atoll.law.words import NumericsMode
+
+app = typer.Typer(no_args_is_help=True, help="Submit, follow and collect training jobs.")
+
+Job = Annotated[int, typer.Argument(metavar="JOB", help="The job's number.", min=1)]
+ETHER = 10**18
+
+
+@app.command()
+def submit(
+    data: Annotated[
+        list[Path] | None, typer.Option(metavar="PATH", help="Text files or folders to train on.")
+    ] = None,
+    manifest: Annotated[
+        Path | None, typer.Option(help="A manifest in its canonical bytes, instead of --data.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1)] = 4,
+    seats: Annotated[int, typer.Option(min=1, max=256, help="Providers at most.")] = 4,
+    coverage: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.5,
+    seed: Annotated[int, typer.Option(min=0, help="Of the first weights.")] = 0,
+    method: Method = "fedavg",
+    numerics: Numerics = "exact",
+    max_spend: Annotated[float, typer.Option(help="Tokens that are never exceeded.")] = 100.0,
+    hours: Annotated[float, typer.Option(help="Until the job may be closed unfinished.")] = 24.0,
+    detach: Annotated[bool, typer.Option(help="Do not stay to serve the data and watch.")] = False,
+    rpc: Rpc = DEFAULT_RPC,
+    deployment: DeploymentFile = None,
+    keystore: Keystore = None,
+    password_file: PasswordFile = None,
+    home: Home = DEFAULT_HOME,
+    json: Json = False,
+) -> None:
+    """Pay for a job and open it. Stays to serve the data, unless told to detach."""
+    network = Network(rpc, deployment, home, keystore, password_file)
+    if (manifest is None) == (not data):
+        raise ConfigError(
+            "a job needs either text or a manifest",
+            next_step="pass --data PATH, or --manifest FILE",
+        )
+
+    async def work() -> None:
+        async with network.open(must_sign=True) as client:
+            if manifest is not None:
+                wanted: Manifest | JobRequest = _read_manifest(manifest)
+            else:
+                recipe = _recipe(rounds, seats, coverage, seed, method)
+                wanted = _request(tuple(data or ()), hours, recipe, numerics)
+            job = await client.submit(wanted, max_spend=int(max_spend * ETHER))
+            emit({"job": job.id, "handle": job.to_json()}, f"job {job.id}", as_json=json)
+            if not detach:
+                say("serving the data and watching; Ctrl-C stops both")
+                await _watch(job, as_json=False)
+
+    asyncio.run(work())
+
+
+@app.command()
+def status(
+    job: Job,
+    rpc: Rpc = DEFAULT_RPC,
+    deployment: DeploymentFile = None,
+    home: Home = DEFAULT_HOME,
+    json: Json = False,
+) -> None:
+    """Say where a job stands."""
+
+    async def work() -> None:
+        async with Network(rpc, deployment, home).open() as client:
+            snapshot = await client.attach(job).status()
+        emit(_plain(snapshot), _snapshot_text(snapshot), as_json=json)
+
+    asyncio.run(work())
+
+
+@app.command()
+def watch(
+    job: Job,
+    rpc: Rpc = DEFAULT_RPC,
+    deployment: DeploymentFile = None,
+    home: Home = DEFAULT_HOME,
+    json: Json = False,
+) -> None:
+    """Tell everything that happens in a job, until it has ended."""
+
+    async def work() -> None:
+        async with Network(rpc, deployment, home).open() as client:
+            await _watch(client.attach(job), as_json=json)
+
+    asyncio.run(work())
+
+
+@app.command()
+def result(
+    job: Job,
+    folder: Annotated[Path, typer.Argument(help="Where the model goes.")],
+    rpc: Rpc = DEFAULT_RPC,
+    deployment: DeploymentFile = None,
+    home: Home = DEFAULT_HOME,
+    json: Json = False,
+) -> None:
+    """Fetch the trained model, as `transformers` opens it."""
+
+    async def work() -> None:
+        async with Network(rpc, deployment, home).open() as client:
+            await client.attach(job).result(folder)
+        emit({"job": job, "folder": str(folder)}, str(folder), as_json=json)
+
+    asyncio.run(work())
+
+
+@app.command()
+def cancel(
+    job: Job,
+    rpc: Rpc = DEFAULT_RPC,
+    deployment: DeploymentFile = None,
+    keystore: Keystore = None,
+    password_file: PasswordFile = None,
+    home: Home = DEFAULT_HOME,
+    json: Json = False,
+) -> None:
+    """End a job: at once while it waits for members, else after the running round."""
+    network = Network(rpc, deployment, home, keystore, password_file)
+
+    async def work() -> None:
+        async with network.open(must_sign=True) as client:
+            handle = client.attach(job)
+            await handle.cancel()
+            snapshot = await handle.status()
+        emit(_plain(snapshot), _snapshot_text(snapshot), as_json=json)
+
+    asyncio.run(work())
+
+
+@app.command()
+def refund(
+    job: Job,
+    rpc: Rpc = DEFAULT_RPC,
+    deployment: DeploymentFile = None,
+    keystore: Keystore = None,
+    password_file: PasswordFile = None,
+    home: Home = DEFAULT_HOME,
+    json: Json = False,
+) -> None:
+    """Take back what was not earned, once a job has ended."""
+    network = Network(rpc, deployment, home, keystore, password_file)
+
+    async def work() -> None:
+        from atoll.job.narrate import tokens
+
+        async with network.open(must_sign=True) as client:
+            wei = await client.attach(job).refund()
+        data = {"job": job, "refunded_wei": str(wei)}
+        emit(data, f"{tokens(wei)} tokens came back", as_json=json)
+
+    asyncio.run(work())
+
+
+async def _watch(job: JobHandle, *, as_json: bool) -> None:
+    async for update in job.watch():
+        emit(_update(update), update.text, as_json=as_json)
+
+
+def _request(
+    data: tuple[Path, ...], hours: float, recipe: DemoConfig, numerics: NumericsMode
+) -> JobRequest:
+    from atoll.job.client import JobRequest
+
+    return JobRequest(data=data, lifetime_s=int(hours * 3600), recipe=recipe, numerics=numerics)
+
+
+def _recipe(rounds: int, seats: int, coverage: float, seed: int, method: str) -> DemoConfig:
+    from atoll.job.presets import DemoConfig, Members
+    from atoll.law.manifest import DataSpec, NumericsSpec
+
+    return DemoConfig(
+        data=DataSpec.model_construct(),  # filled in once the text has been read
+        numerics=NumericsSpec.model_construct(),
+        expiry=0,
+        rounds=rounds,
+        coverage=coverage,
+        seed=seed,
+        method=method,
+        members=Members(seats=seats, min_providers=min(2, seats)),
+    )
+
+
+def _read_manifest(path: Path) -> Manifest:
+    from atoll.law.manifest import Manifest
+
+    try:
+        return Manifest.from_bytes(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read the manifest {path}: {error.strerror}",
+            next_step="correct the path after --manifest",
+        ) from error
+
+
+def _plain(snapshot: JobSnapshot) -> dict[str, Any]:
+    return {name: _value(name, value) for name, value in asdict(snapshot).items()}
+
+
+def _value(name: str, value: Any) -> Any:
+    if isinstance(value, IntEnum):
+        return value.name.lower()
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, dict):
+        return {key: _value(key, item) for key, item in value.items()}
+    return str(value) if name.endswith("_wei") else value
+
+
+def _snapshot_text(snapshot: JobSnapshot) -> str:
+    lines = [f"{name:<15} {value}" for name, value in _plain(snapshot).items() if name != "block"]
+    return "\n".join(lines)
+
+
+def _update(update: JobUpdate) -> dict[str, Any]:
+    return {"kind": update.kind, "text": update.text, "block": update.block.number}

@@ -1,0 +1,93 @@
+"""Which chain, contracts and key a command is about: flag, then environment, then default."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from atoll.cli.keys import PasswordFile, password_from
+from atoll.errors import ConfigError
+
+if TYPE_CHECKING:
+    from atoll.job.client import Client
+
+Rpc = Annotated[
+    str,
+    typer.Option("--rpc", envvar="ATOLL_RPC", help="The chain's endpoints, with commas."),
+]
+DeploymentFile = Annotated[
+    Path | None,
+    typer.Option("--deployment", envvar="ATOLL_DEPLOYMENT", help="The network's deployment file."),
+]
+Keystore = Annotated[
+    Path | None,
+    typer.Option("--keystore", envvar="ATOLL_KEYSTORE", help="Your keystore; needed to pay."),
+]
+Home = Annotated[
+    Path, typer.Option("--home", envvar="ATOLL_HOME", help="Where this client keeps its files.")
+]
+DEFAULT_RPC = "http://127.0.0.1:8545"
+DEFAULT_HOME = Path("~/.atoll/client")
+__all__ = [
+    "DEFAULT_HOME",
+    "DEFAULT_RPC",
+    "DeploymentFile",
+    "Home",
+    "Keystore",
+    "Network",
+    "PasswordFile",
+    "Rpc",
+    "need_deployment",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """What the options say; `keystore` None can only watch."""
+
+    rpc: str
+    deployment: Path | None
+    home: Path
+    keystore: Path | None = None
+    password_file: Path | None = None
+
+    @asynccontextmanager
+    async def open(self, *, must_sign: bool = False) -> AsyncIterator[Client]:
+        """A connected client.
+
+        Raises:
+            ConfigError, KeystoreError: an option is missing or cannot be used.
+            ChainError: no endpoint answers, or it is another chain.
+        """
+        from atoll.chain.keys import load_key
+        from atoll.job.client import Client, ClientConfig
+
+        account = None
+        if self.keystore is not None:
+            password = password_from(self.password_file)
+            account = load_key(self.keystore.expanduser(), password)
+        elif must_sign:
+            raise ConfigError(
+                "this needs a key to sign with",
+                next_step="pass --keystore FILE, or make one with `atoll keys new`",
+            )
+        home = self.home.expanduser()
+        home.mkdir(parents=True, exist_ok=True)
+        deployment, endpoints = need_deployment(self.deployment), self.rpc.split(",")
+        async with Client(endpoints, deployment, account, ClientConfig(home=home)) as client:
+            yield client
+
+
+def need_deployment(path: Path | None) -> Path:
+    """The deployment file. Raises ConfigError where none is named."""
+    if path is None:
+        raise ConfigError(
+            "which network? no deployment file is named",
+            next_step="pass --deployment FILE, or start a local network with `atoll devnet up`",
+        )
+    return path.expanduser()

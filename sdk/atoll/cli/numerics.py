@@ -1,0 +1,177 @@
+"""`atoll numerics`: compare this machine's bits with everybody's."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import structlog
+import typer
+
+from atoll.errors import AtollError, ConfigError, NumericsMismatch
+
+if TYPE_CHECKING:
+    from atoll.lab.differential import LabResult, LabRun, Setting
+
+app = typer.Typer(help="Exact and tolerant numerics: compare this machine.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Keeps `verify` a command of its own."""
+
+
+@app.command()
+def verify(
+    *,
+    width: Annotated[int | None, typer.Option(min=32, help="model width")] = None,
+    layers: Annotated[int | None, typer.Option(min=1, help="decoder layers")] = None,
+    seq: Annotated[int | None, typer.Option(min=2, max=4096, help="sequence length")] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="training steps")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="of weights and data")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="adamw or muon")] = None,
+    route: Annotated[str | None, typer.Option(help="auto, int8, fp32 or fp64")] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="CPU threads")] = None,
+    kernels: Annotated[str | None, typer.Option(help="auto, compiled or eager")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda")] = None,
+    slices: Annotated[int | None, typer.Option(min=1, help="of attention, at a time")] = None,
+    inner: Annotated[int | None, typer.Option(min=1, help="columns of an fp32 product")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+) -> None:
+    """Trains a small model exactly and prints its digest; without options, under every setting."""
+    from atoll.lab.differential import LabRun, Setting, run
+
+    chosen_run = {
+        "width": width, "layers": layers, "seq": seq, "steps": steps, "seed": seed,
+        "optimizer": _known("optimizer", optimizer, ("adamw", "muon")),
+    }  # fmt: skip
+    chosen_setting = {
+        "route": route, "threads": threads, "kernels": kernels,
+        "device": _known("device", device, ("cpu", "cuda")), "slices": slices, "inner": inner,
+    }  # fmt: skip
+    given_run = {name: value for name, value in chosen_run.items() if value is not None}
+    given_setting = {name: value for name, value in chosen_setting.items() if value is not None}
+    if not given_run and not given_setting:
+        _verify_matrix(as_json)
+        return
+    what = LabRun(**given_run)  # type: ignore[arg-type]
+    result = run(what, Setting(**given_setting))  # type: ignore[arg-type]
+    sys.stdout.write((json.dumps(asdict(result)) if as_json else _line(result)) + "\n")
+    _check(what.key, [result.digest])
+
+
+@app.command()
+def calibrate(
+    *,
+    width: Annotated[int, typer.Option(min=32, help="model width")] = 64,
+    layers: Annotated[int, typer.Option(min=1, help="decoder layers")] = 2,
+    seq: Annotated[int, typer.Option(min=2, max=4096, help="sequence length")] = 64,
+    steps: Annotated[int, typer.Option(min=2, help="steps of a segment")] = 5,
+    segments: Annotated[int, typer.Option(min=1, help="segments of a run")] = 12,
+    seeds: Annotated[int, typer.Option(min=1, help="runs, of other weights and data")] = 1,
+    optimizer: Annotated[str, typer.Option(help="adamw or muon")] = "adamw",
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+) -> None:
+    """Measures how far honest settings of this machine lie apart, and proposes tolerances."""
+    from atoll.lab.calibrate import calibrate as measure
+    from atoll.lab.differential import LabRun
+    from atoll.lab.trial import Trial
+
+    _known("optimizer", optimizer, ("adamw", "muon"))
+    run = LabRun(width, layers, seq, steps * segments, optimizer=optimizer)  # type: ignore[arg-type]
+    found = measure(Trial(run, segments, tuple(range(seeds))), sys.stderr.write)
+    if as_json:
+        sys.stdout.write(json.dumps(found.to_plain()) + "\n")
+        return
+    for row in found.rows:
+        far = row.far
+        sys.stdout.write(
+            f"{row.name:30} params {far.params:7.1e}  slots {far.slots:7.1e}  "
+            f"loss {far.loss:7.1e}  work {far.work:.3f}  cosine {row.cosine:+.3f}  "
+            f"excess {row.least_excess:.2g} to {row.most_excess:.2g}\n"
+        )
+    proposed = ", ".join(f"{name} {value}" for name, value in found.proposed.model_dump().items())
+    sys.stdout.write(
+        f"proposed: {proposed}; the nearest cheat is {found.separation:.2g} times off\n"
+    )
+
+
+def _line(result: LabResult) -> str:
+    return (
+        f"{result.digest}  {result.route}, {result.kernels} kernels, {result.threads} threads, "
+        f"{result.isa}, {result.device}, {result.tokens_per_second:.0f} tokens/s"
+    )
+
+
+def _known(name: str, value: str | None, choices: tuple[str, ...]) -> str | None:
+    if value is not None and value not in choices:
+        raise ConfigError(f"unknown {name} {value!r}; known: {', '.join(choices)}")
+    return value
+
+
+def _verify_matrix(as_json: bool) -> None:
+    from atoll.lab.differential import (
+        LabResult,
+        expected_digest,
+        run_apart,
+        standard_matrix,
+    )  # fmt: skip
+
+    results: list[dict[str, object]] = []
+    digests: dict[str, list[str]] = {}
+    for what, setting in standard_matrix():
+        outcome = run_apart(what, setting)
+        found = digests.setdefault(what.key, [])
+        result: dict[str, object] = {"run": what.key, "setting": asdict(setting)}
+        if isinstance(outcome, LabResult):
+            found.append(outcome.digest)
+            result |= asdict(outcome)
+        else:
+            result["unavailable"] = outcome
+        results.append(result)
+        if not as_json:
+            sys.stdout.write(_matrix_line(what, setting, outcome) + "\n")
+            sys.stdout.flush()
+    if as_json:
+        expected = {what.key: expected_digest(what) for what, _ in standard_matrix()}
+        agree = all(set(found) <= {expected[key]} for key, found in digests.items())
+        document = {"expected": expected, "agree": agree, "results": results}
+        sys.stdout.write(json.dumps(document) + "\n")
+    for key, found in digests.items():
+        _check(key, found)
+
+
+def _matrix_line(what: LabRun, setting: Setting, outcome: LabResult | str) -> str:
+    usual = asdict(type(setting)())
+    changed = {name: value for name, value in asdict(setting).items() if value != usual[name]}
+    changed |= changed.pop("caps", {})
+    asked = " ".join(f"{name}={value}" for name, value in changed.items()) or "as chosen"
+    if isinstance(outcome, str):
+        return f"{'not here':16}  {what.optimizer:5} {asked} ({outcome})"
+    chosen = f"{outcome.route}, {outcome.kernels}"
+    return f"{outcome.digest[:16]}  {what.optimizer:5} {asked} ({chosen})"
+
+
+def _check(key: str, digests: list[str]) -> None:
+    """Raises NumericsMismatch unless the digests are one, and the repository's where it has one."""
+    from atoll.lab.differential import EXPECTED
+
+    known: dict[str, str] = json.loads(EXPECTED.read_text())
+    wanted = set(digests) | ({known[key]} if key in known else set())
+    if len(wanted) > 1:
+        raise NumericsMismatch(
+            f"{len(set(digests))} digests here, {known.get(key, 'none')[:16]} expected",
+            next_step="report the output of `atoll numerics verify --json`, and use native mode",
+        )
+
+
+if __name__ == "__main__":
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    try:
+        app()
+    except AtollError as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(error.exit_code) from None

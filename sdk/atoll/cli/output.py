@@ -1,0 +1,62 @@
+"""How every command speaks: data on standard output, words about it on standard error."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from atoll.job.methods import METHODS
+from atoll.law.words import NumericsMode
+
+Json = Annotated[bool, typer.Option("--json", help="Print data as JSON, and nothing else.")]
+Method = Annotated[
+    str, typer.Option(metavar="NAME", help=f"How they train together: {', '.join(METHODS)}.")
+]
+Numerics = Annotated[NumericsMode, typer.Option(help="How a replay is compared with its trace.")]
+
+
+def emit(data: Any, text: str, *, as_json: bool) -> None:
+    """Prints `data` as JSON, or `text` for a person."""
+    if as_json:
+        text = json.dumps(data, indent=2, sort_keys=True)
+    sys.stdout.write(text.rstrip("\n") + "\n")
+    sys.stdout.flush()
+
+
+def say(text: str) -> None:
+    """Something for a person, on standard error."""
+    sys.stderr.write(text + "\n")
+
+
+def table(rows: list[dict[str, object]]) -> str:
+    """Rows as aligned columns; the first row's names are the header."""
+    if not rows:
+        return "(none)"
+    names = list(rows[0])
+    cells = [names, *([str(row.get(name, "")) for name in names] for row in rows)]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(names))]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in cells
+    )
+
+
+def configure_logs(level: str = "warning") -> None:
+    """Structured logs go to standard error, from `level` up."""
+    import structlog
+
+    number = logging.getLevelNamesMapping()[level.upper()]
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+    )

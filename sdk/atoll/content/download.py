@@ -1,0 +1,272 @@
+"""Asks gateways that owe us nothing for one block at a time, or for a CAR.
+
+Rule of this file: nothing received is used before it matches the CID that was asked for, and no
+request can cost more than its caps in bytes and seconds, whatever the other side sends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Final
+
+import aiohttp
+
+from atoll.content.car import CarReader
+from atoll.content.cid import Cid
+from atoll.content.limits import RateLimit
+from atoll.content.negotiation import CAR_TYPE, RAW_TYPE
+from atoll.content.sources import Source, SourceBook
+from atoll.content.unixfs import MAX_BLOCK_BYTES
+from atoll.errors import CorruptBlock, NotFound, TooLarge
+
+_READ_BYTES: Final = 1 << 18
+_SLICE_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class FetchConfig:
+    """Limits of every fetch.
+
+    Attributes:
+        parallel: blocks requested at once in one fetch.
+        connect_timeout_s: to open a connection.
+        block_timeout_s: for a whole block, however slowly its bytes keep coming.
+        hedge_min_s: a second gateway is asked for a block that takes four times as long as blocks
+            lately took (of the first, nobody knows), but not before this.
+        hedge_max_s: ... and no later than this. A third waits twice as long, and so on.
+        passes: how often all gateways are asked before a block counts as not found.
+        pass_pause_s: pause before the second pass, doubled before each later one.
+        max_block_bytes: the largest block accepted.
+        bytes_per_s: download limit for all fetches together; None for none.
+    """
+
+    parallel: int = 8
+    connect_timeout_s: float = 5.0
+    block_timeout_s: float = 20.0
+    hedge_min_s: float = 0.25
+    hedge_max_s: float = 2.0
+    passes: int = 3
+    pass_pause_s: float = 0.25
+    max_block_bytes: int = MAX_BLOCK_BYTES
+    bytes_per_s: float | None = None
+
+
+class Downloader:
+    """Connections to gateways, and what is known of each.
+
+    Args:
+        gateways: the base URLs known now; called for every block, so the list may grow.
+        accept: checks and stores a block, raising CorruptBlock or TooLarge; called in a thread.
+        config: the limits.
+    """
+
+    def __init__(
+        self,
+        gateways: Callable[[], Sequence[str]],
+        accept: Callable[[Cid, bytes], None],
+        config: FetchConfig,
+    ) -> None:
+        self._gateways = gateways
+        self._accept = accept
+        self._config = config
+        self._rate = RateLimit(config.bytes_per_s, time.monotonic)
+        self._session: aiohttp.ClientSession | None = None
+        self.sources = SourceBook(time.monotonic)
+        self.bytes_down = 0
+
+    async def close(self) -> None:
+        """Closes every connection."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def block(self, cid: Cid, prefer: Sequence[str]) -> bytes:
+        """Gets one block from whoever has it; it is stored when this returns.
+
+        Raises:
+            NotFound: no gateway delivered it; the message says what each answered.
+        """
+        reasons: dict[str, str] = {}
+        for attempt in range(self._config.passes):
+            if attempt:
+                await asyncio.sleep(self._config.pass_pause_s * 2 ** (attempt - 1))
+            candidates = self.sources.ranked(self._gateways(), prefer)
+            block = await self._race(cid, candidates, reasons)
+            if block is not None:
+                return block
+        told = "; ".join(f"{url}: {reason}" for url, reason in reasons.items())
+        raise NotFound(
+            f"no gateway delivered {cid} ({told or 'none is known'})",
+            next_step="check that a gateway which holds it is running and reachable",
+            digest=cid.digest,
+        )
+
+    async def car(
+        self, cid: Cid, gateway: str, max_bytes: int
+    ) -> AsyncGenerator[tuple[Cid, bytes], None]:
+        """The blocks that one gateway sends as the DAG below `cid`; each matches its own CID.
+
+        The caller decides which of them belong to what it asked for.
+
+        Raises:
+            NotFound: the gateway does not have it, or failed.
+            CorruptBlock, TooLarge: it sent something else, or more than `max_bytes`.
+        """
+        sources = self.sources.ranked([gateway])
+        if not sources:
+            raise NotFound(f"{gateway!r} is no gateway's address")
+        (source,) = sources
+        reader = CarReader(max_bytes)
+        url = f"{source.url}/ipfs/{cid}?format=car"
+        try:
+            async with aclosing(self._pieces(url, CAR_TYPE)) as pieces:
+                async for piece in pieces:
+                    for found in reader.feed(piece):
+                        yield found
+            reader.finish()
+        except (CorruptBlock, TooLarge):
+            self.sources.lied(source)
+            raise
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            self.sources.failed(source)
+            raise NotFound(f"{gateway} failed to send {cid} as a CAR: {error}") from error
+
+    async def _race(self, cid: Cid, sources: list[Source], reasons: dict[str, str]) -> bytes | None:
+        """Asks source after source, the next when one fails or is slow; the first block wins."""
+        running: dict[asyncio.Task[bytes | None], Source] = {}
+        waiting = deque(sources)
+        try:
+            while waiting or running:
+                if waiting:
+                    source = waiting.popleft()
+                    task = asyncio.create_task(self._from_one(cid, source, reasons))
+                    running[task] = source
+                done = await self._wait(running, may_hedge=bool(waiting) and not waiting[0].lies)
+                for task in done:
+                    earlier = _asked_before(task, running)
+                    del running[task]
+                    block = task.result()
+                    if block is not None:
+                        for slower in earlier:
+                            self.sources.overtaken(slower)  # and asked later from now on
+                        return block
+            return None
+        finally:
+            await cancel(running)
+
+    async def _wait(
+        self, running: dict[asyncio.Task[bytes | None], Source], *, may_hedge: bool
+    ) -> set[asyncio.Task[bytes | None]]:
+        """Waits for a task to end or, where another gateway could be asked, for patience to."""
+        started = self.sources.clock()
+        while True:
+            done, _ = await asyncio.wait(
+                running,
+                timeout=_SLICE_S if may_hedge else None,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            patience = self.sources.patience_s(self._config.hedge_min_s, self._config.hedge_max_s)
+            # Each further one waits longer, so that a slow network is not asked for all at once.
+            if done or self.sources.clock() - started >= patience * 2 ** (len(running) - 1):
+                return done
+
+    async def _from_one(self, cid: Cid, source: Source, reasons: dict[str, str]) -> bytes | None:
+        """Asks one gateway; a block that checks out is stored and returned, else None."""
+        source.in_flight += 1
+        started = self.sources.clock()
+        try:
+            async with asyncio.timeout(self._config.block_timeout_s):
+                block = await self._download(cid, source)
+            await asyncio.to_thread(self._accept, cid, block)
+        except (CorruptBlock, TooLarge) as error:
+            self.sources.lied(source)
+            reasons[source.url] = str(error)
+        except NotFound as error:
+            reasons[source.url] = str(error)
+        except TimeoutError:
+            self.sources.failed(source)
+            reasons[source.url] = f"no block within {self._config.block_timeout_s} s"
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            self.sources.failed(source)
+            reasons[source.url] = f"{type(error).__name__}: {error}"[:200]
+        else:
+            self.sources.delivered(source, len(block), self.sources.clock() - started)
+            return block
+        finally:
+            source.in_flight -= 1
+        return None
+
+    async def _download(self, cid: Cid, source: Source) -> bytes:
+        pieces: list[bytes] = []
+        size = 0
+        url = f"{source.url}/ipfs/{cid}?format=raw"
+        async with aclosing(self._pieces(url, RAW_TYPE)) as body:
+            async for piece in body:
+                pieces.append(piece)
+                size += len(piece)
+                if size > self._config.max_block_bytes:
+                    raise TooLarge(f"sent more than {self._config.max_block_bytes} bytes")
+        return b"".join(pieces)
+
+    async def _pieces(self, url: str, accept: str) -> AsyncGenerator[bytes, None]:
+        """A response's body as it comes, at no less than a block in `block_timeout_s`.
+
+        Raises:
+            NotFound: the gateway says that it does not have it.
+            ClientError, OSError: it failed, was too slow, or answered anything but 200.
+        """
+        started, received = self.sources.clock(), 0
+        slowest = self._config.max_block_bytes / self._config.block_timeout_s
+        async with self._connect().get(
+            url, headers={"Accept": accept}, allow_redirects=False
+        ) as response:
+            if response.status in (404, 410):
+                raise NotFound("does not have it")
+            if response.status != 200:
+                raise aiohttp.ClientError(f"HTTP status {response.status}")
+            async for piece in response.content.iter_any():
+                received += len(piece)
+                self.bytes_down += len(piece)
+                yield piece
+                await self._rate.spend(len(piece))
+                allowed_s = self._config.block_timeout_s + received / slowest
+                if self.sources.clock() - started > allowed_s:
+                    raise aiohttp.ClientError("too slow")
+
+    def _connect(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                # Bytes are taken as sent: a compressed bomb is just a block that does not match.
+                auto_decompress=False,
+                headers={"Accept-Encoding": "identity"},
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(
+                    total=None,
+                    sock_connect=self._config.connect_timeout_s,
+                    sock_read=self._config.block_timeout_s,
+                ),
+                connector=aiohttp.TCPConnector(limit=64, limit_per_host=self._config.parallel),
+                read_bufsize=_READ_BYTES,
+            )
+        return self._session
+
+
+def _asked_before(
+    task: asyncio.Task[bytes | None], running: dict[asyncio.Task[bytes | None], Source]
+) -> list[Source]:
+    """Of requests for one block, in order, whom those before `task` still wait for."""
+    return [source for _, source in takewhile(lambda item: item[0] is not task, running.items())]
+
+
+async def cancel(tasks: Iterable[asyncio.Task[bytes | None]]) -> None:
+    """Cancels tasks and waits until they are gone."""
+    tasks = list(tasks)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,182 @@
+"""The durable handle of one job: watch it, take its result, its refund, its pay.
+
+Rule of this file: what is fetched is checked against what the chain says before it is used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from atoll.content.cid import Cid
+from atoll.content.fetch import Fetcher
+from atoll.content.local import LocalStore
+from atoll.errors import ConfigError, ManifestError, ProtocolError
+from atoll.job.narrate import JobSnapshot, JobUpdate
+from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
+from atoll.law.merkle import claims_tree
+from atoll.law.views import JobView
+from atoll.law.words import Address, Digest, JobId
+
+if TYPE_CHECKING:
+    from atoll.job.client import Client
+
+
+@dataclass(frozen=True, slots=True)
+class JobHandle:
+    """One job; outlives the program through `to_json` and `Client.attach`."""
+
+    client: Client
+    id: JobId
+
+    def to_json(self) -> str:
+        """All it takes to attach to the job from elsewhere; no secret in it."""
+        deployment = json.loads(self.client.deployment.to_json())
+        return json.dumps({"job": self.id, "deployment": deployment})
+
+    async def view(self) -> JobView:
+        """Everything the chain says of the job, as of the last confirmed block."""
+        return await self.client.follower.view(self.id)
+
+    async def status(self) -> JobSnapshot:
+        """Where the job stands. Raises ChainError where the chain has no such job."""
+        return JobSnapshot.of(await self.view())
+
+    async def watch(self) -> AsyncIterator[JobUpdate]:
+        """What happened since the job was created, then what happens, until it has ended.
+
+        An unreachable chain raises RpcUnavailable; watching again starts over.
+        """
+        told = 0
+        while True:
+            log = await self.client.follower.updates(self.id)
+            for update in log[told:]:
+                yield update
+            told = len(log)
+            if log and log[-1].snapshot.has_ended:
+                return
+            await asyncio.sleep(self.client.config.poll_seconds)
+
+    async def wait(self) -> JobSnapshot:
+        """Until the job has ended; where it stands then."""
+        async for _ in self.watch():
+            continue
+        return await self.status()
+
+    async def manifest(self) -> Manifest:
+        """The job's manifest, from the gateways announced on chain.
+
+        Raises:
+            NotFound: no gateway has it.
+            ManifestError: it does not fit what the chain says.
+        """
+        view = await self.view()
+        cid = Cid.from_bytes(view.spec_cid)
+        data = await self.client.fetcher.get(cid, MAX_MANIFEST_BYTES)
+        manifest = Manifest.from_bytes(data)
+        if manifest.digest() != view.spec_digest:
+            raise ManifestError("the manifest is not the one that the chain names")
+        manifest.check_terms(view.terms_hash)
+        return manifest
+
+    async def result(self, folder: Path) -> Path:
+        """Fetches the trained model, checks it against the settled verdict, and writes it so that
+        `transformers.AutoModelForCausalLM.from_pretrained(folder)` opens it.
+
+        Raises:
+            ConfigError: no round is settled and the job has not ended; the train extra is missing.
+            NotFound: no gateway has the model.
+            ProtocolError: what was delivered is not what the verifiers signed.
+        """
+        snapshot = await self.status()
+        is_trained = snapshot.settled_rounds >= snapshot.rounds
+        if snapshot.merged_cid is None or not (is_trained or snapshot.has_ended):
+            raise ConfigError(
+                f"job {self.id} has no result yet: {snapshot.settled_rounds} of "
+                f"{snapshot.rounds} rounds are settled",
+                next_step=None if snapshot.has_ended else f"atoll job watch {self.id}",
+            )
+        manifest = await self.manifest()
+        cids = Cid.from_bytes(snapshot.merged_cid), Cid.from_bytes(manifest.data.tokenizer_cid)
+        await _fetch_model(self.client.fetcher, manifest, *cids)
+        store, digest = self.client.store, snapshot.merged_digest
+        await asyncio.to_thread(_export, store, manifest, cids[0], digest, folder)
+        return folder
+
+    async def cancel(self) -> None:
+        """Ends the job: at once while it waits for members, else at the next round's boundary."""
+        await self.client.transact(f"cancel:{self.id}", self.client.chain.calls.cancel(self.id))
+
+    async def refund(self) -> int:
+        """Brings back what was not earned, once the job has ended; wei.
+
+        Raises:
+            TransactionFailed: it has not ended, or was refunded already.
+        """
+        await self._finalise_due()
+        call = self.client.chain.calls.refund(self.id)
+        await self.client.transact(f"refund:{self.id}", call)
+        return (await self.client.chain.escrow(self.id)).refunded
+
+    async def claim(self, account: Address | None = None) -> int:
+        """Pays out what `account` (by default our own) has earned in final rounds; wei, in all.
+
+        Anyone may claim for anyone; the money goes to whoever earned it.
+        """
+        await self._finalise_due()
+        chain, view = self.client.chain, await self.view()
+        who = account or self.client.address
+        final = view.final_claims
+        earned, proof = final.get(who, 0), []
+        if earned:
+            jobs = self.client.deployment.addresses["Jobs"]
+            proof = claims_tree(self.client.deployment.chain_id, jobs, self.id, final).proof(who)
+        key = f"claim:{self.id}:{who}:{view.final_rounds}:{view.credits.get(who, 0)}"
+        await self.client.transact(key, chain.calls.claim(self.id, who, earned, proof))
+        return await chain.paid_to(self.id, who)
+
+    async def _finalise_due(self) -> None:
+        """Pays late is not pays never: closes the dispute windows that have passed."""
+        chain = self.client.chain
+        view, now = await self.view(), (await chain.head()).timestamp
+        for position, settled in enumerate(view.settled):
+            if position >= view.final_rounds and settled.dispute_until <= now:
+                key = f"finalise:{self.id}:{position}"
+                await self.client.transact(key, chain.calls.finalise(self.id))
+
+
+async def _fetch_model(fetcher: Fetcher, manifest: Manifest, model: Cid, tokenizer: Cid) -> None:
+    from atoll.bits.layout import max_state_bytes  # noqa: PLC0415
+    from atoll.train.data import MAX_TOKENIZER_BYTES  # noqa: PLC0415
+
+    await fetcher.fetch(model, max_state_bytes(manifest))
+    await fetcher.fetch(tokenizer, MAX_TOKENIZER_BYTES)
+
+
+def _export(
+    store: LocalStore, manifest: Manifest, model: Cid, digest: Digest | None, folder: Path
+) -> None:
+    try:
+        from atoll.bits.layout import max_state_bytes, param_shapes  # noqa: PLC0415
+        from atoll.bits.state import GlobalState  # noqa: PLC0415
+        from atoll.train.data import open_tokenizer  # noqa: PLC0415
+        from atoll.train.export import export_model  # noqa: PLC0415
+    except ImportError as error:
+        raise missing_extra("writing the model") from error
+    data = store.read_bytes(model, max_state_bytes(manifest))
+    state = GlobalState.from_bytes(data, param_shapes(manifest.model))
+    if state.digest() != digest:
+        raise ProtocolError(f"the model {model} is not the one that the verifiers signed")
+    tokenizer = open_tokenizer(store, manifest.data.tokenizer_cid)
+    export_model(state.params, manifest.model, tokenizer, folder)
+
+
+def missing_extra(what: str) -> ConfigError:
+    """What to raise where torch would be needed."""
+    return ConfigError(
+        f"{what} needs torch, which is not installed", next_step="pip install 'atoll[train]'"
+    )

@@ -1,0 +1,146 @@
+"""Published ways to train one model on many machines, as values of the manifest's fields.
+
+Rule of this file: a method is data. All of them run in the one loop (`train.round`, the codec, the
+merge, the outer step); what a method does not name stays the job's own choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from atoll.errors import ManifestError
+from atoll.law.manifest import (
+    CONTRIBUTOR_MEAN,
+    CodecSpec,
+    OuterSpec,
+    TensorExponents,
+)
+
+DENSE_RULE: Final = "nnm_trimmed_mean"
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """What a method sets in a manifest.
+
+    Attributes:
+        source: where it was published.
+        published_steps: the H of its authors, in words; the job's own H is used.
+        inner: fields of InnerSpec that take the place of the job's.
+        overlaps: what a round merged comes back a segment into the next round, where there are two.
+        one_step: a round is a single step.
+        one_round: the job is a single round.
+    """
+
+    source: str
+    published_steps: str
+    outer: OuterSpec
+    codec: CodecSpec
+    rule: str = DENSE_RULE
+    inner: Mapping[str, str] = field(default_factory=dict)
+    overlaps: bool = False
+    one_step: bool = False
+    one_round: bool = False
+
+
+def _outer(kind: str, lr: str, **fields: str | int) -> OuterSpec:
+    unused = {"momentum": "0", "beta2": "0", "eps": "0", "period": 0}
+    return OuterSpec.model_validate({"kind": kind, "lr": lr} | unused | fields)
+
+
+def _codec(kind: str, exponent: int, **fields: str | int) -> CodecSpec:
+    plain: dict[str, str | int] = {"feedback": "0", "fragments": 1, "overlap": 0, "mixing": "0"}
+    start = TensorExponents(embedding=exponent, matrix=exponent, vector=exponent)
+    return CodecSpec.model_validate(
+        {
+            "kind": kind,
+            "exponents": start,
+            "min_exponent": -30,
+            "max_exponent": -4,
+        }
+        | plain
+        | fields
+    )
+
+
+_FEDAVG: Final = _outer("sgd", "1")
+_NESTEROV: Final = _outer("nesterov", "0.7", momentum="0.9")
+_GRID8: Final = _codec("grid8", -11)
+_SGD_INNER: Final = {
+    "optimizer": "sgd",
+    "beta1": "0",
+    "beta2": "0",
+    "eps": "0",
+    "weight_decay": "0",
+}
+
+METHODS: Final[Mapping[str, Method]] = MappingProxyType(
+    {
+        "fedavg": Method(
+            "McMahan et al. 2017, arXiv:1602.05629; with AdamW inside", "50 to 500", _FEDAVG, _GRID8
+        ),
+        "diloco": Method("Douillard et al. 2023, arXiv:2311.08105", "500", _NESTEROV, _GRID8),
+        "fedadam": Method(
+            "Reddi et al. 2021, arXiv:2003.00295; with AdamW inside",
+            "1 epoch",
+            _outer("adam", "0.004", momentum="0.2", beta2="0.99", eps="0.002"),
+            _GRID8,
+        ),
+        "delayed_nesterov": Method(
+            "Liu et al. 2024, arXiv:2401.09135",
+            "50",
+            _outer("delayed_nesterov", "2", momentum="0.5", period=4),
+            _GRID8,
+        ),
+        "streaming": Method(
+            "Douillard et al. 2025, arXiv:2501.18512",
+            "100",
+            _outer("nesterov", "0.4", momentum="0.9"),
+            _codec("grid4", -9, fragments=2, mixing="0.5"),
+            overlaps=True,
+        ),
+        "muloco": Method(
+            "Thérien et al. 2025, arXiv:2505.23725",
+            "30",
+            _outer("nesterov", "0.8", momentum="0.9"),
+            _codec("two_bit", -10, feedback="0.9"),
+            inner={"optimizer": "muon", "momentum": "0.95"},
+        ),
+        "sparseloco": Method(
+            "Sarfi et al. 2025, arXiv:2508.15706",
+            "15 to 30",
+            # A mean over contributors moves the model three times as far as one over all seats.
+            _outer("sgd", "0.5"),
+            _codec("sparse", -10, feedback="0.95"),
+            rule=CONTRIBUTOR_MEAN,
+        ),
+        "demo": Method(
+            "Peng et al. 2024, arXiv:2411.19870",
+            "1",
+            _outer("sign", "0.002"),
+            _codec("dct", -16, feedback="0.999"),
+            rule=CONTRIBUTOR_MEAN,
+            inner=_SGD_INNER,
+            one_step=True,
+        ),
+        "lo_fi": Method(
+            "Wortsman et al. 2022, arXiv:2210.11948", "all", _FEDAVG, _GRID8, one_round=True
+        ),
+    }
+)
+
+
+def method_of(name: str) -> Method:
+    """The method of that name.
+
+    Raises:
+        ManifestError: there is none.
+    """
+    if name not in METHODS:
+        raise ManifestError(
+            f"no method is called {name!r}", next_step=f"choose one of {', '.join(METHODS)}"
+        )
+    return METHODS[name]

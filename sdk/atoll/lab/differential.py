@@ -1,0 +1,241 @@
+"""The differential lab: one small training run, whose digest every machine and setting must give.
+
+A setting is how the run is computed (route, kernels, threads, instruction-set caps, device); each
+is tried in a process of its own, since libraries read their caps once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from atoll.bits.batch import gather_batch
+from atoll.bits.init import initial_params, philox4x32
+from atoll.bits.kernels.engine import make_engine
+from atoll.bits.kernels.exact import ExactOps
+from atoll.bits.kernels.gemm import FP32_SPLIT_K, fp32_route
+from atoll.bits.layout import optimiser_layout, param_shapes
+from atoll.bits.schedule import Recipe
+from atoll.bits.state import GlobalState, SeatState
+from atoll.bits.step import inner_step, state_roots
+from atoll.errors import NumericsMismatch
+from atoll.law.manifest import InnerSpec, ModelSpec
+
+BATCH, VOCABULARY = 4, 256
+CAPS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR")
+"""Environment variables with which PyTorch's libraries are held to fewer instructions."""
+EXPECTED = Path(__file__).with_name("expected.json")
+RUN_SECONDS = 1800
+
+
+@dataclass(frozen=True, slots=True)
+class LabRun:
+    """What is trained: the digest is a function of this alone."""
+
+    width: int = 64
+    layers: int = 2
+    seq: int = 64
+    steps: int = 200
+    seed: int = 0
+    optimizer: Literal["adamw", "muon"] = "adamw"
+
+    @property
+    def key(self) -> str:
+        """Its name in `expected.json`."""
+        return (
+            f"{self.optimizer} width {self.width} layers {self.layers} seq {self.seq} "
+            f"steps {self.steps} seed {self.seed}"
+        )
+
+    def model(self) -> ModelSpec:
+        heads, ffn = max(2, self.width // 64 // 2 * 2), -(-8 * self.width // 3 // 16) * 16
+        return ModelSpec(
+            kind="llama", vocab=VOCABULARY, width=self.width, layers=self.layers, heads=heads,
+            kv_heads=heads // 2, mlp="swiglu", ffn=ffn, seq=self.seq, tied=True, norm_eps="0.00001",
+            rope_base=10000,
+        )  # fmt: skip
+
+    def inner(self) -> InnerSpec:
+        momentum = "0.95" if self.optimizer == "muon" else "0"
+        return InnerSpec(
+            optimizer=self.optimizer, lr="0.003", momentum=momentum, beta1="0.9", beta2="0.95",
+            eps="0.00000001", weight_decay="0.1", dropout="0", clip="1", schedule="cosine",
+            warmup_steps=10, steps=self.steps, batch=BATCH, segment=self.steps,
+            micro_batch=BATCH // 2,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """How it is computed.
+
+    Attributes:
+        slices: attention slices worked on at a time.
+        inner: columns of one fp32 product, on that route.
+        caps: environment variables, set before libraries load.
+    """
+
+    route: str = "auto"
+    threads: int = 1
+    kernels: str = "auto"
+    device: str = "cpu"
+    slices: int = 8
+    inner: int = FP32_SPLIT_K
+    caps: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LabResult:
+    """One run's digest and how it came about.
+
+    Attributes:
+        digest: SHA-256 state digest after the last step, hex.
+        isa: PyTorch's own word for its vector code here, and the caps in force.
+        loss: of the last batch, nats a token.
+    """
+
+    digest: str
+    route: str
+    kernels: str
+    threads: int
+    isa: str
+    device: str
+    tokens_per_second: float
+    loss: float
+
+
+def run(what: LabRun, how: Setting) -> LabResult:
+    """Trains in this process.
+
+    Raises:
+        ConfigError: the setting asks for what is not exact or not to be had here.
+        NumericsMismatch: a step was not finite, which no setting of the lab is.
+    """
+    torch.set_num_threads(how.threads)
+    engine = replace(make_engine(how.route, how.kernels, how.device), slices=how.slices)
+    if engine.route.name == "fp32":
+        engine = replace(engine, route=fp32_route(how.inner))
+    recipe = Recipe(what.model(), what.inner(), what.steps, ExactOps(engine))
+    state, tokens = _opening(what, how.device), lab_tokens(what.seed)
+    started, loss = time.perf_counter(), 0.0
+    for step in range(what.steps):
+        outcome = inner_step(state, _batch(tokens, what, step, how.device), step, recipe)
+        if outcome.diverged:
+            raise NumericsMismatch(f"step {step} of the lab's run is not finite")
+        state, loss = outcome.state, outcome.loss
+    seconds = time.perf_counter() - started
+    return LabResult(
+        digest=state_roots(_on_cpu(state)).digest().hex(),
+        route=engine.route.name,
+        kernels=engine.kernels.name,
+        threads=how.threads,
+        isa=instruction_set(),
+        device=how.device,
+        tokens_per_second=round(what.steps * BATCH * what.seq / seconds, 1),
+        loss=loss,
+    )
+
+
+def instruction_set() -> str:
+    """What PyTorch's own kernels use here, and the caps put on its libraries."""
+    caps = "".join(f"; {name}={os.environ[name]}" for name in CAPS if name in os.environ)
+    return torch.backends.cpu.get_cpu_capability() + caps
+
+
+def lab_tokens(seed: int, count: int = 1 << 14) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
+    """A walk over the bytes in steps of 0 to 3: something to learn, from Philox integers."""
+    blocks = np.arange(count, dtype=np.uint64)
+    zeros = np.zeros_like(blocks)
+    words = philox4x32(np.stack([blocks, zeros, zeros, zeros]), (seed & 0xFFFFFFFF, 0x1AB))
+    walk: np.ndarray[tuple[int], np.dtype[np.uint64]] = np.cumsum(words[0] >> np.uint64(30))
+    return walk.astype(np.uint8)
+
+
+def _opening(what: LabRun, device: str) -> SeatState:
+    shapes = param_shapes(what.model())
+    moved = {name: p.to(device) for name, p in initial_params(shapes, seed=what.seed).items()}
+    layout = optimiser_layout(shapes, what.inner())
+    return SeatState.opening(GlobalState(0, moved, {}, {}), None, layout)
+
+
+def _batch(
+    tokens: np.ndarray[tuple[int], np.dtype[np.uint8]], what: LabRun, step: int, device: str
+) -> Tensor:
+    last = len(tokens) - what.seq - 1
+    offsets = [(step * BATCH + row) * 2654435761 % last for row in range(BATCH)]
+    return gather_batch(tokens, offsets, what.seq).to(device)
+
+
+def _on_cpu(state: SeatState) -> SeatState:
+    params, m, v = (
+        {name: t.cpu() for name, t in group.items()} for group in (state.params, state.m, state.v)
+    )
+    return replace(state, params=params, m=m, v=v)
+
+
+def standard_matrix() -> list[tuple[LabRun, Setting]]:
+    """AdamW under every setting, Muon under every route, kernel implementation and thread count."""
+    short = LabRun(optimizer="muon", width=32, layers=1, seq=16, steps=4)
+    everything = _computations() + _caps()
+    if torch.cuda.is_available():
+        everything.append(Setting(device="cuda"))
+    muon = [(LabRun(optimizer="muon"), setting) for setting in _computations()]
+    capped = [(short, setting) for setting in _caps()]
+    return [(LabRun(), setting) for setting in everything] + muon + capped
+
+
+def _computations() -> list[Setting]:
+    settings = [Setting(route=route) for route in ("int8", "fp32", "fp64")]
+    settings += [Setting(kernels="eager"), Setting(threads=2), Setting(route="fp32", threads=2)]
+    return [*settings, Setting(slices=1), Setting(slices=3), Setting(route="fp32", inner=48)]
+
+
+def _caps() -> list[Setting]:
+    """ATen's caps are tried on eager kernels, which are ATen's; the others bear on products."""
+    settings = [
+        Setting(caps={"ATEN_CPU_CAPABILITY": value}, kernels="eager", threads=threads)
+        for value, threads in (("default", 1), ("avx2", 2), ("avx512", 1))
+    ]
+    values = {
+        "ONEDNN_MAX_CPU_ISA": ("SSE41", "AVX2", "AVX512_CORE", "AVX512_CORE_VNNI"),
+        "MKL_ENABLE_INSTRUCTIONS": ("SSE4_2", "AVX2", "AVX512"),
+        "MKL_CBWR": ("COMPATIBLE",),
+    }
+    return settings + [
+        Setting(caps={name: value}, route="fp32" if name.startswith("MKL") else "auto")
+        for name, choices in values.items()
+        for value in choices
+    ]
+
+
+def run_apart(what: LabRun, how: Setting) -> LabResult | str:
+    """As `run`, in a new process with the caps set; its error's text where it has no result."""
+    options = {**asdict(what), **asdict(how)}
+    caps = options.pop("caps")
+    arguments = [f"--{name}={value}" for name, value in options.items()]
+    kept = {k: v for k, v in os.environ.items() if k not in CAPS}
+    # Threads that spin while they wait take a shared machine's cores from each other.
+    environment = {"OMP_WAIT_POLICY": "PASSIVE", **kept, **caps}
+    done = subprocess.run(  # noqa: S603 - this interpreter on this package
+        [sys.executable, "-m", "atoll.cli.numerics", "verify", "--json", *arguments],
+        capture_output=True, text=True, timeout=RUN_SECONDS, check=False, env=environment,
+    )  # fmt: skip
+    if done.returncode:
+        return done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "no result"
+    return LabResult(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def expected_digest(what: LabRun) -> str | None:
+    """The digest this repository says that run has, if it says."""
+    digests: dict[str, str] = json.loads(EXPECTED.read_text())
+    return digests.get(what.key)

@@ -1,0 +1,539 @@
+"""The manifest: everything that a job's result depends on, in at most 16 KiB.
+
+Rule of this file: no floats, no defaults, no unknown fields, and one encoding; the SHA-256 of the
+bytes is the job's spec digest on chain. Fractions are decimal strings, rounded once where they are
+used (`float(text)` rounds correctly).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from math import ceil, comb
+from typing import Annotated, Final, Literal, Self
+
+from dag_cbor.ipld import IPLDKind
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+
+from atoll.errors import ManifestError
+from atoll.law.canonical import dag_cbor_cid, decode, encode, is_cid
+from atoll.law.draws import batch_offsets
+from atoll.law.hashing import sha256, terms_hash
+from atoll.law.terms import check_terms, terms_from_plain, terms_to_plain
+from atoll.law.words import Digest, NumericsMode, RoundIndex, SeatIndex, Terms
+
+MANIFEST_VERSION: Final = 1
+MAX_MANIFEST_BYTES: Final = 16 * 1024
+MAX_SEGMENTS: Final = 64
+"""A finding is a 64-bit map of segments."""
+_NEXT_STEP = "correct the manifest, or build it from a preset of atoll.job.presets"
+
+
+def _decimal(low: str, high: str, *, open_low: bool = False) -> Callable[[str], str]:
+    """A validator of canonical decimal strings in [low, high], or (low, high] if `open_low`."""
+
+    def check(text: str) -> str:
+        value = Decimal(text)
+        if not Decimal(low) <= value <= Decimal(high) or (open_low and value == Decimal(low)):
+            raise ValueError(f"{text} is not in {'(' if open_low else '['}{low}, {high}]")
+        return text
+
+    return check
+
+
+DecimalText = Annotated[
+    str, StringConstraints(pattern=r"\A(0|[1-9][0-9]{0,9})(\.[0-9]{0,17}[1-9])?\z")
+]
+"""A number ≥ 0 without exponent or trailing zeros, so that each value has one spelling."""
+Tolerance = Annotated[DecimalText, AfterValidator(_decimal("0", "0.999999", open_low=True))]
+UnitFraction = Annotated[DecimalText, AfterValidator(_decimal("0", "1"))]
+Beta = Annotated[DecimalText, AfterValidator(_decimal("0", "0.999999"))]
+Rate = Annotated[DecimalText, AfterValidator(_decimal("0", "10000", open_low=True))]
+Scale = Annotated[DecimalText, AfterValidator(_decimal("0", "1000"))]
+PositiveScale = Annotated[DecimalText, AfterValidator(_decimal("0", "1000", open_low=True))]
+Epsilon = Annotated[DecimalText, AfterValidator(_decimal("0", "0.1", open_low=True))]
+
+
+def _check_cid(cid: bytes) -> bytes:
+    if not is_cid(cid):
+        raise ValueError("not a binary CIDv1 of SHA-256")
+    return cid
+
+
+CidBytes = Annotated[bytes, AfterValidator(_check_cid)]
+DigestBytes = Annotated[Digest, Field(min_length=32, max_length=32)]
+Exponent = Annotated[int, Field(ge=-60, le=0)]
+
+
+class _Spec(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+
+class ModelSpec(_Spec):
+    """A Llama-family decoder: RMSNorm, rotary positions, and one of two MLPs.
+
+    `swiglu` is down(silu(gate) · up) (Shazeer 2020), `relu2` is down(relu(up)²) (So et al. 2021).
+    """
+
+    kind: Literal["llama"]
+    vocab: Annotated[int, Field(ge=2, le=1 << 20)]
+    width: Annotated[int, Field(ge=8, le=1 << 15)]
+    layers: Annotated[int, Field(ge=1, le=256)]
+    heads: Annotated[int, Field(ge=1, le=256)]
+    kv_heads: Annotated[int, Field(ge=1, le=256)]
+    mlp: Literal["swiglu", "relu2"]
+    ffn: Annotated[int, Field(ge=8, le=1 << 17)]
+    seq: Annotated[int, Field(ge=2, le=1 << 17)]
+    tied: bool
+    norm_eps: Epsilon
+    rope_base: Annotated[int, Field(ge=2, le=10**9)]
+
+    @model_validator(mode="after")
+    def _check_heads(self) -> Self:
+        if self.width % self.heads or self.heads % self.kv_heads:
+            raise ValueError("heads must divide width, and kv_heads heads")
+        if self.width // self.heads % 2:
+            raise ValueError("rotary positions need an even head size")
+        return self
+
+
+class ToleranceSpec(_Spec):
+    """How far a tolerant replay may lie away; `atoll numerics calibrate` proposes the figures.
+
+    Attributes:
+        params, slots: the largest ρ of a tensor of parameters, or of optimiser and codec slots.
+        loss: the largest relative difference of a segment's mean loss.
+        work: the smallest share of the replay's movement that every tensor must have moved.
+        coherence: the largest mean cosine between one provider's residuals.
+    """
+
+    params: Tolerance
+    slots: Tolerance
+    loss: Tolerance
+    work: Tolerance
+    coherence: Tolerance
+
+
+class NumericsSpec(_Spec):
+    """How replays compare, and what a machine must show before it may take part.
+
+    What the mode does not use is None: exact jobs need only the probe's digest, native ones a
+    software class too, tolerant ones no digest but tolerances.
+    """
+
+    mode: NumericsMode
+    code_digest: DigestBytes
+    software_class: Annotated[str, Field(max_length=256)] | None
+    probe_digest: DigestBytes | None
+    tolerance: ToleranceSpec | None
+
+    @model_validator(mode="after")
+    def _check_mode(self) -> Self:
+        fields = ("software_class", "probe_digest", "tolerance")
+        given = {name for name in fields if getattr(self, name) is not None}
+        if given != _NUMERICS_FIELDS[self.mode]:
+            needed = ", ".join(sorted(_NUMERICS_FIELDS[self.mode]))
+            raise ValueError(f"{self.mode} numerics name {needed} and nothing else")
+        return self
+
+
+class InitSpec(_Spec):
+    """Initial weights: integers drawn by Philox4x32-10 from this seed."""
+
+    seed: Annotated[int, Field(ge=0, lt=1 << 64)]
+
+
+class DataSpec(_Spec):
+    """The tokens; every CID is binary. `train_tokens` counts tokens, `eval_batches` batches."""
+
+    cid: CidBytes
+    dtype: Literal["uint8", "uint16", "uint32"]
+    train_tokens: Annotated[int, Field(ge=2, lt=1 << 63)]
+    eval_cid: CidBytes | None
+    eval_batches: Annotated[int, Field(ge=0, le=1 << 16)]
+    tokenizer_cid: CidBytes
+
+
+class InnerSpec(_Spec):
+    """The inner optimiser: H `steps` a round on `batch` sequences, traced every `segment` steps.
+
+    The schedule counts global steps (round · H + step). `cosine` falls to zero at the
+    job's end.
+    `micro_batch` sequences are summed at a time, which fixes the order of additions.
+
+    `muon` is of the matrices between embedding and head, with Nesterov `momentum`; AdamW takes the
+    other parameters at the same rate. `sgd` has heavy-ball `momentum`, or none. What an optimiser
+    does not use is zero.
+
+    `dropout` is the share dropped of the embeddings and of what each attention and MLP adds.
+    """
+
+    optimizer: Literal["adamw", "muon", "sgd"]
+    lr: Rate
+    momentum: Beta
+    beta1: Beta
+    beta2: Beta
+    eps: Annotated[DecimalText, AfterValidator(_decimal("0", "0.1"))]
+    weight_decay: Scale
+    dropout: Annotated[DecimalText, AfterValidator(_decimal("0", "0.9"))]
+    clip: PositiveScale
+    schedule: Literal["constant", "cosine"]
+    warmup_steps: Annotated[int, Field(ge=0, lt=1 << 32)]
+    steps: Annotated[int, Field(ge=1, lt=1 << 32)]
+    batch: Annotated[int, Field(ge=1, le=1 << 20)]
+    segment: Annotated[int, Field(ge=1, lt=1 << 32)]
+    micro_batch: Annotated[int, Field(ge=1, le=1 << 20)]
+
+    @model_validator(mode="after")
+    def _check_optimizer(self) -> Self:
+        unused = {"adamw": ("momentum",), "muon": (), "sgd": ("beta1", "beta2", "eps")}
+        for name in unused[self.optimizer]:
+            if getattr(self, name) != "0":
+                raise ValueError(f"{self.optimizer} does not use {name}: write zero")
+        if self.optimizer != "sgd" and self.eps == "0":
+            raise ValueError(f"{self.optimizer} divides by eps, which is 0")
+        return self
+
+    @model_validator(mode="after")
+    def _check_divisions(self) -> Self:
+        if self.steps % self.segment:
+            raise ValueError(f"segment {self.segment} does not divide steps {self.steps}")
+        if self.steps // self.segment > MAX_SEGMENTS:
+            raise ValueError(f"more than {MAX_SEGMENTS} segments a round")
+        if self.batch % self.micro_batch:
+            raise ValueError(f"micro_batch {self.micro_batch} does not divide batch {self.batch}")
+        return self
+
+
+class OuterSpec(_Spec):
+    """The outer optimiser, in int64 fixed point; SPEC.md section 12 has the formulas.
+
+    `momentum` is the first moment's decay, `beta2` the second's, `period` the rounds between two
+    renewals of a delayed momentum. What a kind does not use is zero.
+    """
+
+    kind: Literal["sgd", "nesterov", "adam", "sign", "delayed_nesterov"]
+    lr: PositiveScale
+    momentum: Beta
+    beta2: Beta
+    eps: Annotated[DecimalText, AfterValidator(_decimal("0", "0.1"))]
+    period: Annotated[int, Field(ge=0, le=256)]
+
+    @model_validator(mode="after")
+    def _check_fields(self) -> Self:
+        used = _OUTER_FIELDS[self.kind]
+        for name in ("momentum", "beta2", "eps", "period"):
+            if name not in used and str(getattr(self, name)) != "0":
+                raise ValueError(f"{self.kind} does not use {name}: write zero")
+        if self.kind == "adam" and Decimal(self.eps) < Decimal(MIN_OUTER_EPS):
+            raise ValueError(f"adam needs an eps of at least {MIN_OUTER_EPS}")
+        if self.kind == "delayed_nesterov" and self.period < 2:
+            raise ValueError("delayed_nesterov needs a period of at least 2 rounds")
+        return self
+
+
+MIN_OUTER_EPS: Final = "0.000001"
+"""Sixteen of the units in which the outer step takes roots."""
+_OUTER_FIELDS: Final[dict[str, tuple[str, ...]]] = {
+    "sgd": (),
+    "nesterov": ("momentum",),
+    "adam": ("momentum", "beta2", "eps"),
+    "sign": (),
+    "delayed_nesterov": ("momentum", "period"),
+}
+
+
+class TensorExponents(_Spec):
+    """Grid exponents of round 0 by tensor class: a grid step is 2**exponent."""
+
+    embedding: Exponent
+    matrix: Exponent
+    vector: Exponent
+
+
+FP32_EXPONENT: Final = -40
+"""fp32 updates are merged in integers of 2**-40, the outer step's unit."""
+SPARSE_CODECS: Final = frozenset({"sparse", "dct"})
+"""Their updates have few senders a coordinate, so they are merged by contributor mean."""
+
+
+class CodecSpec(_Spec):
+    """How an update is written: on a shared power-of-two grid, whose steps follow the updates.
+
+    `feedback` is the decay of what the codec left out and carries to the next round; "0" drops it.
+    The update of round r has the tensors of fragment r mod `fragments`; the seats keep their own of
+    the others until their turn. What is merged comes back before step `overlap` of the next round,
+    as `mixing` parts of a seat's own value and 1 − `mixing` of the global one (Streaming DiLoCo's τ
+    and α). `fp32` is the reference that codecs are compared with.
+    """
+
+    kind: Literal["grid8", "grid4", "two_bit", "sign", "sparse", "dct", "fp32"]
+    exponents: TensorExponents
+    min_exponent: Exponent
+    max_exponent: Exponent
+    feedback: UnitFraction
+    fragments: Annotated[int, Field(ge=1, le=64)]
+    overlap: Annotated[int, Field(ge=0, lt=1 << 32)]
+    mixing: Beta
+
+    @model_validator(mode="after")
+    def _check_bounds(self) -> Self:
+        for name, value in self.exponents.model_dump().items():
+            if not self.min_exponent <= value <= self.max_exponent:
+                raise ValueError(f"exponent of {name} is outside the bounds")
+        if self.kind == "fp32":
+            if self.carries_feedback:
+                raise ValueError("fp32 leaves nothing out: its feedback is 0")
+            if {self.min_exponent, self.max_exponent} != {FP32_EXPONENT}:
+                raise ValueError(f"every exponent of fp32 is {FP32_EXPONENT}")
+        return self
+
+    @property
+    def carries_feedback(self) -> bool:
+        """Whether a seat's state has a residual."""
+        return self.feedback != "0"
+
+    @property
+    def carries_more(self) -> bool:
+        """Whether what a seat carries on has another root than its last state."""
+        return self.carries_feedback or self.carries_params
+
+    @property
+    def carries_params(self) -> bool:
+        """Whether a seat opens rounds with parameters of its own."""
+        return self.fragments > 1 or self.is_delayed
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether what a round merged comes back inside the next round, not at its opening."""
+        return self.overlap > 0 or self.mixing != "0"
+
+    def fragment_of(self, tensor: str) -> int:
+        """The fragment of a tensor named as in Hugging Face's LlamaForCausalLM.
+
+        Layers take turns; embedding, last norm and head are of fragment 0.
+        """
+        layer = re.match(r"model\.layers\.([0-9]+)\.", tensor)
+        return int(layer[1]) % self.fragments if layer else 0
+
+    def is_sent(self, tensor: str, round: int) -> bool:
+        """Whether the update of that round has the tensor."""
+        return self.fragment_of(tensor) == round % self.fragments
+
+    def is_local(self, tensor: str, round: int) -> bool:
+        """Whether a seat opens that round with its own values of the tensor."""
+        return round > 0 and (self.is_delayed or not self.is_sent(tensor, round - 1))
+
+    def exponent_of(self, tensor: str) -> int:
+        """The round-0 exponent of a tensor named as in `train.layout`."""
+        if "embed_tokens" in tensor or "lm_head" in tensor:
+            return self.exponents.embedding
+        return self.exponents.vector if "norm" in tensor else self.exponents.matrix
+
+
+_NNM: Final = "nnm_"
+CONTRIBUTOR_MEAN: Final = "contributor_mean"
+MDA_SUBSETS: Final = 200_000
+"""The most subsets that a minimum-diameter merge tries."""
+RuleName = Annotated[
+    str,
+    StringConstraints(
+        pattern=r"\A((nnm_)?(mean|median|trimmed_mean|geometric_median|krum|multi_krum"
+        r"|centred_clip|minimum_diameter|norm_clip)|contributor_mean)\z"
+    ),
+]
+
+
+class RobustSpec(_Spec):
+    """The merge rule, how many bad seats it must bear, and how far an outlier stands out.
+
+    `rule` is one of `atoll.merge.rules.Rule`, with "nnm_" in front where nearest-neighbour
+    mixing goes first, or "contributor_mean", which is for sparse codecs and no others.
+    """
+
+    rule: RuleName
+    f: Annotated[int, Field(ge=0, le=127)]
+    kappa: Annotated[DecimalText, AfterValidator(_decimal("1", "1000"))]
+
+    @property
+    def mixes(self) -> bool:
+        """Whether nearest-neighbour mixing goes first."""
+        return self.rule.startswith(_NNM)
+
+    @property
+    def base(self) -> str:
+        """The rule without mixing."""
+        return self.rule.removeprefix(_NNM)
+
+    def check_seats(self, seats: int) -> None:
+        """Raises ValueError where the rule cannot bear f faults among that many seats."""
+        f = self.f
+        if f and seats <= 2 * f:
+            raise ValueError(f"f = {f} needs more than {2 * f} seats")
+        if self.base in {"krum", "multi_krum"} and seats < 2 * f + 3:
+            raise ValueError(f"{self.rule} with f = {f} needs at least {2 * f + 3} seats")
+        if self.base == "minimum_diameter" and comb(seats, f) > MDA_SUBSETS:
+            raise ValueError(f"{self.rule} with f = {f} of {seats} would try too many subsets")
+
+
+class AuditSpec(_Spec):
+    """m `draws` a verifier and seat; the share of drawn segments that a second one replays too."""
+
+    draws: Annotated[int, Field(ge=1, le=MAX_SEGMENTS)]
+    overlap: UnitFraction
+    coverage_last_round: Literal["1"]
+
+
+def _parse_terms(value: object) -> object:
+    return terms_from_plain(value) if isinstance(value, dict) else value
+
+
+def _check_terms(terms: Terms) -> Terms:
+    try:
+        check_terms(terms)
+    except ManifestError as error:
+        raise ValueError(str(error)) from error
+    return terms
+
+
+class Manifest(_Spec):
+    """A job, whole. Build it from a preset or `from_bytes`; constructing it raises ValidationError.
+
+    `created` is unix seconds and distinguishes two jobs that are otherwise the same.
+    """
+
+    version: Literal[1]
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+    created: Annotated[int, Field(ge=0, lt=1 << 63)]
+    model: ModelSpec
+    numerics: NumericsSpec
+    init: InitSpec
+    data: DataSpec
+    inner: InnerSpec
+    outer: OuterSpec
+    codec: CodecSpec
+    robust: RobustSpec
+    audit: AuditSpec
+    terms: Annotated[
+        Terms,
+        BeforeValidator(_parse_terms),
+        AfterValidator(_check_terms),
+        PlainSerializer(terms_to_plain),
+    ]
+
+    @model_validator(mode="after")
+    def _check_agreement(self) -> Self:
+        terms, inner = self.terms, self.inner
+        if terms.steps != inner.steps:
+            raise ValueError(f"terms name {terms.steps} steps, inner {inner.steps}")
+        if terms.tokens_per_step != self.tokens_per_step:
+            raise ValueError(f"terms.tokens_per_step is not batch · seq = {self.tokens_per_step}")
+        if self.codec.overlap >= inner.steps:
+            raise ValueError(f"an overlap of {self.codec.overlap} in rounds of {inner.steps} steps")
+        self.robust.check_seats(terms.seats)
+        self._check_rule_of_codec()
+        if self.data.train_tokens <= self.model.seq:
+            raise ValueError("training data is shorter than one sequence and its target")
+        if self.model.vocab > 1 << 8 * _BYTES[self.data.dtype]:
+            raise ValueError(f"vocab {self.model.vocab} does not fit in {self.data.dtype}")
+        if len(self.to_bytes()) > MAX_MANIFEST_BYTES:
+            raise ValueError(f"more than {MAX_MANIFEST_BYTES} bytes")
+        return self
+
+    def _check_rule_of_codec(self) -> None:
+        codec, rule = self.codec.kind, self.robust.rule
+        if (codec in SPARSE_CODECS) != (rule == CONTRIBUTOR_MEAN):
+            raise ValueError(f"codec {codec} does not go with rule {rule}")
+        if self.codec.fragments > self.model.layers:
+            raise ValueError(f"{self.codec.fragments} fragments of {self.model.layers} layers")
+        if self.codec.fragments > 1 and self.outer.kind == "delayed_nesterov":
+            raise ValueError("a fragment's rounds are too far apart for delayed_nesterov's periods")
+        if codec == "fp32" and rule != "mean":
+            raise ValueError("fp32 updates are merged by their mean")
+
+    def to_bytes(self) -> bytes:
+        """Canonical DAG-CBOR."""
+        plain: IPLDKind = self.model_dump()
+        return encode(plain)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Manifest:
+        """Raises ManifestError on bytes that are not the canonical encoding of a valid manifest."""
+        try:
+            return cls.model_validate(decode(data, MAX_MANIFEST_BYTES))
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(str(part) for part in first["loc"])
+            message = f"manifest: {place + ': ' if place else ''}{first['msg']}"
+            raise ManifestError(message, next_step=_NEXT_STEP) from error
+        except ValueError as error:
+            raise ManifestError(f"manifest: {error}", next_step=_NEXT_STEP) from error
+
+    def digest(self) -> Digest:
+        """SHA-256 of the bytes: `specDigest` on chain."""
+        return sha256(self.to_bytes())
+
+    def cid(self) -> bytes:
+        """The binary CIDv1 (dag-cbor): `specCid` on chain."""
+        return dag_cbor_cid(self.digest())
+
+    def check_terms(self, terms_hash_: Digest) -> None:
+        """Raises ManifestError unless the terms are those whose hash the chain holds."""
+        if terms_hash(self.terms) != terms_hash_:
+            raise ManifestError(
+                "manifest: its terms are not the ones on chain", next_step="do not join this job"
+            )
+
+    @property
+    def segments(self) -> int:
+        """n = H / k."""
+        return self.inner.steps // self.inner.segment
+
+    @property
+    def segments_ahead(self) -> int:
+        """Segments of a round that need nothing of what the round before merged."""
+        return self.codec.overlap // self.inner.segment
+
+    @property
+    def tokens_per_step(self) -> int:
+        """Batch · sequence length."""
+        return self.inner.batch * self.model.seq
+
+    def is_last_round(self, round: RoundIndex) -> bool:
+        """The last round is always audited in full."""
+        return round == self.terms.rounds - 1
+
+    def draws_for(self, round: RoundIndex, auditors: int) -> int:
+        """Distinct segments of a whole trace that `auditors` verifiers draw together."""
+        if self.is_last_round(round):
+            return self.segments
+        return min(self.segments, self.audit.draws * auditors)
+
+    def overlapped(self, draws: int) -> int:
+        """How many of `draws` distinct segments get a second owner: overlap · draws, rounded up."""
+        return ceil(Fraction(self.audit.overlap) * draws)
+
+    def batch_offsets(self, data_seed: Digest, seat: SeatIndex, step: int) -> list[int]:
+        """Where each sequence of a step starts; `step` counts from 0 within the round."""
+        limit = self.data.train_tokens - self.model.seq
+        return batch_offsets(data_seed, seat, step, self.inner.batch, limit)
+
+
+_NUMERICS_FIELDS: Final = {
+    "exact": {"probe_digest"},
+    "native": {"software_class", "probe_digest"},
+    "tolerant": {"tolerance"},
+}
+_BYTES: Final = {"uint8": 1, "uint16": 2, "uint32": 4}

@@ -1,0 +1,130 @@
+"""Binary Merkle trees: traces, step roots, state trees and claims.
+
+Rule of this file: leaf node = H(0x00 ‖ leaf), inner node = H(0x01 ‖ left ‖ right), an odd node is
+carried up unchanged, and root = H(0x02 ‖ leaf count as big-endian uint64 ‖ top). Counting the
+leaves into the root stops a tree from passing for a smaller one. An empty tree has no root.
+Source: RFC 6962's prefixes, with the count added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from atoll.law.hashing import claim_leaf, keccak256
+from atoll.law.words import Address, Digest, JobId
+
+HashFunction = Callable[[bytes], Digest]
+
+_LEAF = b"\x00"
+_NODE = b"\x01"
+_ROOT = b"\x02"
+_WORD = 32
+
+
+def _levels(leaves: Sequence[bytes], hash: HashFunction) -> list[list[Digest]]:
+    """Every level of the tree, from leaf nodes to the top. Raises ValueError on an empty tree."""
+    if not leaves:
+        raise ValueError("an empty tree has no root")
+    if any(len(leaf) != _WORD for leaf in leaves):
+        raise ValueError("every leaf is 32 bytes")
+    levels = [[hash(_LEAF + leaf) for leaf in leaves]]
+    while len(levels[-1]) > 1:
+        below = levels[-1]
+        above = [
+            hash(_NODE + below[i] + below[i + 1]) if i + 1 < len(below) else below[i]
+            for i in range(0, len(below), 2)
+        ]
+        levels.append(above)
+    return levels
+
+
+def _seal(count: int, top: bytes, hash: HashFunction) -> Digest:
+    return hash(_ROOT + count.to_bytes(8, "big") + top)
+
+
+def merkle_root(leaves: Sequence[bytes], hash: HashFunction = keccak256) -> Digest:
+    """Root over 32-byte leaves. Raises ValueError on an empty tree or a leaf of another length."""
+    return _seal(len(leaves), _levels(leaves, hash)[-1][0], hash)
+
+
+def merkle_proof(
+    leaves: Sequence[bytes], index: int, hash: HashFunction = keccak256
+) -> list[Digest]:
+    """Siblings of leaf `index`, bottom up; levels where its node is carried up have none.
+
+    Raises IndexError when there is no such leaf.
+    """
+    levels = _levels(leaves, hash)
+    if not 0 <= index < len(leaves):
+        raise IndexError(f"leaf {index} of {len(leaves)}")
+    proof = []
+    for level in levels[:-1]:
+        sibling = index ^ 1
+        if sibling < len(level):
+            proof.append(level[sibling])
+        index //= 2
+    return proof
+
+
+def verify_proof(
+    leaf: bytes,
+    index: int,
+    count: int,
+    proof: Sequence[bytes],
+    root: bytes,
+    *,
+    hash: HashFunction = keccak256,
+) -> bool:
+    """True iff `leaf` is leaf `index` of the tree of `count` leaves with this root."""
+    if not 0 <= index < count or count >= 1 << 64 or len(leaf) != _WORD:
+        return False
+    node: bytes = hash(_LEAF + leaf)
+    siblings = iter(proof)
+    width = count
+    while width > 1:
+        if index ^ 1 < width:
+            sibling = next(siblings, None)
+            if sibling is None or len(sibling) != _WORD:
+                return False
+            node = hash(_NODE + (sibling + node if index % 2 else node + sibling))
+        index //= 2
+        width = (width + 1) // 2
+    return next(siblings, None) is None and _seal(count, node, hash) == root
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimsTree:
+    """Cumulative claims of a job: accounts ascending as integers, with their leaves."""
+
+    accounts: tuple[Address, ...]
+    leaves: tuple[Digest, ...]
+
+    @property
+    def root(self) -> Digest:
+        """Raises ValueError when nobody has a claim."""
+        return merkle_root(self.leaves)
+
+    def proof(self, account: Address) -> list[Digest]:
+        """What `Jobs.claim` takes: a word packing index and count, then the siblings.
+
+        Raises KeyError when the account has no claim.
+        """
+        if account not in self.accounts:
+            raise KeyError(account)
+        index = self.accounts.index(account)
+        return [pack_position(index, len(self.leaves)), *merkle_proof(self.leaves, index)]
+
+
+def pack_position(index: int, count: int) -> Digest:
+    """bytes32(index << 128 | count): word 0 of a claim's proof."""
+    return Digest((index << 128 | count).to_bytes(_WORD, "big"))
+
+
+def claims_tree(
+    chain_id: int, jobs: Address, job: JobId, cumulative: Mapping[Address, int]
+) -> ClaimsTree:
+    """The claims tree over every account with its cumulative pay in wei, zero included."""
+    accounts = tuple(sorted(cumulative, key=lambda account: int(account, 16)))
+    leaves = tuple(claim_leaf(chain_id, jobs, job, a, cumulative[a]) for a in accounts)
+    return ClaimsTree(accounts, leaves)

@@ -1,0 +1,181 @@
+"""The compiled passes of `kernels.c`, where this machine has a C compiler.
+
+The source is compiled once into the user's cache, and used only after it has agreed with the numpy
+path on extreme and on mixed values. Without a compiler, or where anything differs, `kernels()` is
+None and the numpy path runs: slower, the same bits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from atoll.merge.chunks import Plan
+from atoll.merge.coordinatewise import (
+    BoolMatrix,
+    Int32Vector,
+    trimmed_sums_numpy,
+    weighted_sums_numpy,
+)
+from atoll.merge.gram import Int8Vector, Int64Matrix, gram_numpy
+from atoll.merge.networks import middle_network
+
+FLAGS = ("-O3", "-shared", "-fPIC")
+COMPILE_SECONDS = 120
+MAX_ROWS = 256
+
+_SOURCE = Path(__file__).with_name("kernels.c")
+
+
+class _Network(ctypes.Structure):
+    _fields_ = (
+        ("pairs", ctypes.c_void_p),
+        ("length", ctypes.c_int32),
+        ("first", ctypes.c_int32),
+        ("last", ctypes.c_int32),
+    )
+
+
+class Kernels:
+    """The compiled functions with numpy arguments; rows are n ≤ 256 contiguous int8 vectors."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+
+    def gram(self, rows: Sequence[Int8Vector], plan: Plan) -> Int64Matrix:
+        """As `gram_numpy`."""
+        n, table = len(rows), _table(rows)
+
+        def partial(start: int, stop: int) -> Int64Matrix:
+            out = np.zeros((n, n), dtype=np.int64)
+            self._library.atoll_gram(table, n, *_span(start, stop), _pointer(out))
+            return out
+
+        upper = np.sum(plan.share(len(rows[0]), partial), axis=0, dtype=np.int64)
+        return np.triu(upper) + np.triu(upper, 1).T
+
+    def trimmed_sums(
+        self, rows: Sequence[Int8Vector], f: int, mask_nn: BoolMatrix | None, plan: Plan
+    ) -> Int32Vector:
+        """As `trimmed_sums_numpy`."""
+        n, table = len(rows), _table(rows)
+        out = np.empty(len(rows[0]), dtype=np.int32)
+        pairs = np.array([(x.low, x.high) for x in middle_network(n, f)], dtype=np.int32)
+        network = _Network(pairs.ctypes.data, len(pairs), f, n - f)
+        dropped = [] if mask_nn is None else [np.flatnonzero(~row) for row in mask_nn]
+        ends = np.cumsum([0, *map(len, dropped)], dtype=np.int32)
+        left_out = np.concatenate([*dropped, np.empty(0)]).astype(np.int32)
+        mixing = (None, None) if mask_nn is None else (_pointer(ends), _pointer(left_out))
+
+        def work(start: int, stop: int) -> None:
+            span = _span(start, stop)
+            self._library.atoll_trimmed(
+                table, n, *span, *mixing, ctypes.byref(network), _pointer(out)
+            )
+
+        plan.share(len(out), work)
+        return out
+
+    def weighted_sums(
+        self, rows: Sequence[Int8Vector], weights: Sequence[int], plan: Plan
+    ) -> Int32Vector:
+        """As `weighted_sums_numpy`."""
+        n, table = len(rows), _table(rows)
+        out = np.empty(len(rows[0]), dtype=np.int32)
+        factors = np.array(weights, dtype=np.int32)
+
+        def work(start: int, stop: int) -> None:
+            span = _span(start, stop)
+            self._library.atoll_weighted(table, n, *span, _pointer(factors), _pointer(out))
+
+        plan.share(len(out), work)
+        return out
+
+
+@lru_cache(maxsize=1)
+def kernels() -> Kernels | None:
+    """The compiled passes, or None where they cannot be had or do not agree."""
+    path = _built()
+    if path is None:
+        return None
+    try:
+        found = Kernels(ctypes.CDLL(str(path)))
+    except OSError:  # built for another kind of machine
+        return None
+    return found if _agrees(found) else None
+
+
+def _built() -> Path | None:
+    """The compiled library in the user's cache, compiled now if it is not there yet."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        return None
+    name = hashlib.sha256(_SOURCE.read_bytes() + " ".join(FLAGS).encode()).hexdigest()[:16]
+    try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "atoll"
+        target = cache / f"aggregate-{name}.so"
+        if not target.is_file():
+            cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _compile(compiler, target)
+    except (OSError, RuntimeError, subprocess.SubprocessError):
+        return None  # no home, no room, no headers: numpy does the same work
+    return target
+
+
+def _compile(compiler: str, target: Path) -> None:
+    """Whole or not at all, also when several processes do it at once."""
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        fresh = Path(scratch) / target.name
+        subprocess.run(  # noqa: S603 (a fixed command on this package's own source)
+            [compiler, *FLAGS, "-o", str(fresh), str(_SOURCE)],
+            check=True,
+            capture_output=True,
+            timeout=COMPILE_SECONDS,
+        )
+        fresh.replace(target)
+
+
+def _agrees(found: Kernels) -> bool:
+    """Whether the compiled passes give the numpy path's bits here."""
+    n, d = 9, 1500
+    mixed = (np.arange(n * d, dtype=np.int64) * 2654435761 % 255 - 127).astype(np.int8)
+    extreme = np.full((n, d), 127, dtype=np.int8)
+    extreme[1::2] = -127
+    mask_nn = np.eye(n, dtype=np.bool_) | np.tri(n, dtype=np.bool_)[::-1]
+    weights = [(1 << 20) + i for i in range(n)]
+    plan = Plan(threads=1)
+    return all(
+        np.array_equal(found.gram(rows, plan), gram_numpy(rows, plan))
+        and np.array_equal(
+            found.weighted_sums(rows, weights, plan), weighted_sums_numpy(rows, weights, plan)
+        )
+        and all(
+            np.array_equal(
+                found.trimmed_sums(rows, 2, mask, plan), trimmed_sums_numpy(rows, 2, mask, plan)
+            )
+            for mask in (None, mask_nn)
+        )
+        for rows in (list(mixed.reshape(n, d)), list(extreme))
+    )
+
+
+def _table(rows: Sequence[Int8Vector]) -> ctypes.Array[ctypes.c_void_p]:
+    return (ctypes.c_void_p * len(rows))(*(row.ctypes.data for row in rows))
+
+
+def _span(start: int, stop: int) -> tuple[ctypes.c_int64, ctypes.c_int64]:
+    return ctypes.c_int64(start), ctypes.c_int64(stop)
+
+
+def _pointer(array: npt.NDArray[np.int32] | Int64Matrix) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)

@@ -1,0 +1,51 @@
+"""The merge of sparse updates: norms clipped to their median, then a mean over contributors.
+
+With few senders a coordinate, trimming throws honest values away; a mean over all n would shrink
+the rest. Here a coordinate's sum is divided by the number of updates that sent it, which is what
+makes SparseLoCo work; the clip bounds what one sender can do, though not its direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import isqrt
+
+import numpy as np
+
+from atoll.merge.chunks import Plan
+from atoll.merge.gram import Int8Vector
+from atoll.merge.outliers import lower_median
+from atoll.merge.rules import Aggregate
+
+DENOMINATOR = 1 << 12
+_UNIT = 1 << 16
+
+
+def contributor_mean(rows: Sequence[Int8Vector], plan: Plan | None = None) -> Aggregate:
+    """Merges n sparse updates, in which 0 means not sent.
+
+    Each coordinate is round(Σ factorᵢ · valueᵢ · 4096 / contributors) over 4096, halves up, where
+    factorᵢ = min(1, lower median norm / norm) in steps of 2⁻¹⁶, floored. A weight is the row's
+    factor over n.
+    """
+    plan = plan or Plan()
+    norms = [isqrt(_squared_norm(row, plan)) for row in rows]
+    radius = lower_median(norms)
+    factors = [_UNIT if norm <= radius else _UNIT * radius // norm for norm in norms]
+    numerators = np.empty(len(rows[0]), dtype=np.int32)
+    for chunk in plan.chunks(len(numerators)):
+        block = np.stack([row[chunk] for row in rows])
+        sums = np.array(factors, dtype=np.int64) @ block.astype(np.int64)
+        divisor = np.maximum(np.count_nonzero(block, axis=0), 1) * (_UNIT // DENOMINATOR)
+        numerators[chunk] = (2 * sums + divisor) // (2 * divisor)
+    shares = tuple(Fraction(factor, _UNIT * len(rows)) for factor in factors)
+    return Aggregate(numerators, DENOMINATOR, shares)
+
+
+def _squared_norm(row: Int8Vector, plan: Plan) -> int:
+    total = 0
+    for chunk in plan.chunks(len(row)):
+        wide = row[chunk].astype(np.int64)
+        total += int(wide @ wide)
+    return total

@@ -1,0 +1,213 @@
+"""The shape both machines share: level-triggered decisions from the chain's mirror and the journal.
+
+Rule of this file: pure. Clock, chain and results come in as events, effects go out as commands, and
+nothing but the events decides. Each step derives anew what is to be done *now* from (view, facts,
+time); what is in flight or backing off is left out. So a crash, a restart and a reorg need no paths
+of their own: the view is rebuilt, the facts are read back, and the same derivation continues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Generic, Protocol, TypeVar
+
+from atoll.law.views import JobView
+from atoll.law.words import Address
+from atoll.service.journal import Fact, Facts
+
+FIRST_RETRY_SECONDS = 2
+LONGEST_RETRY_SECONDS = 60
+
+
+class Command(Protocol):
+    """One effect as data. Two commands with the same key are the same effect."""
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def is_work(self) -> bool:
+        """Whether it may be cancelled once no longer wanted: work may, a transaction may not."""
+        ...
+
+
+C = TypeVar("C", bound=Command)
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Stop work that a changed view made pointless."""
+
+    key: str
+
+    @property
+    def is_work(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The newest block seen, confirmed or not: the clock of every window."""
+
+    number: int
+    time: int
+
+
+@dataclass(frozen=True, slots=True)
+class ViewChanged:
+    """The mirror of the chain at the last confirmed block; after a reorg, rebuilt."""
+
+    view: JobView
+    block: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeadAdvanced:
+    head: Head
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A command's effect took place; its facts are in the journal already."""
+
+    key: str
+    facts: tuple[Fact, ...] = ()
+    block: int = 0
+    """Block in which a transaction was mined; 0 for work. Until the view has reached that block,
+    the same command is not given again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A command's effect did not take place; it may be given again after a pause."""
+
+    key: str
+    error: str
+    not_found: bool = False
+    """Nobody had the data: what a challenge rests on."""
+    missing: bytes = b""
+    """SHA-256 of the block that nobody had, where it is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """The operator asks to finish the running round and to leave."""
+
+
+Event = ViewChanged | HeadAdvanced | Finished | Failed | Drain
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What one duty wants now, and why; a changed reason is logged."""
+
+    duty: str
+    reason: str
+    commands: tuple[Command, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Why a command is not given again yet."""
+
+    until_time: int
+    until_block: int
+    failures: int
+    not_found: bool = False
+    missing: bytes = b""
+
+
+@dataclass(frozen=True)
+class State(Generic[S]):
+    """A machine's whole memory.
+
+    Attributes:
+        me: the account this service acts for.
+        setup: the role's constants (config and behaviour).
+        view: the chain's mirror at `block`, the last confirmed one; `head` may be newer.
+        in_flight: commands whose effect is under way, by key.
+        holds: commands that must wait before they are given again, by key.
+        reasons: what each duty decided last.
+    """
+
+    me: Address
+    setup: S
+    view: JobView
+    head: Head
+    block: int = 0
+    facts: Facts = field(default_factory=Facts)
+    in_flight: Mapping[str, Command] = field(default_factory=dict)
+    holds: Mapping[str, Hold] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    draining: bool = False
+
+    @property
+    def now(self) -> int:
+        """Chain time, unix seconds."""
+        return self.head.time
+
+    def is_missing(self, key: str) -> bool:
+        """Whether the last try of a command found that nobody had the data."""
+        return key in self.holds and self.holds[key].not_found
+
+    def missing_block(self, key: str) -> bytes:
+        """SHA-256 of the block that the last try of a command lacked; empty where none is known."""
+        return self.holds[key].missing if key in self.holds else b""
+
+
+Decide = Callable[[State[S]], list[Decision]]
+
+
+def advance(state: State[S], event: Event, decide: Decide[S]) -> tuple[State[S], list[Command]]:
+    """One step: take the event in, derive what is wanted, give what is not under way.
+
+    Returns:
+        the new state, and the commands to start (or `Cancel`) in order of importance.
+    """
+    state = _take_in(state, event)
+    decisions = decide(state)
+    wanted: dict[str, Command] = {}
+    for decision in decisions:
+        for command in decision.commands:
+            wanted.setdefault(command.key, command)
+    stale = [Cancel(key) for key, c in state.in_flight.items() if c.is_work and key not in wanted]
+    fresh = [c for key, c in wanted.items() if key not in state.in_flight and _free(state, key)]
+    gone = {cancel.key for cancel in stale}
+    in_flight = {key: c for key, c in state.in_flight.items() if key not in gone}
+    in_flight.update((c.key, c) for c in fresh)
+    reasons = {decision.duty: decision.reason for decision in decisions}
+    return replace(state, in_flight=in_flight, reasons=reasons), [*stale, *fresh]
+
+
+def _take_in(state: State[S], event: Event) -> State[S]:
+    match event:
+        case ViewChanged(view, block):
+            return replace(state, view=view, block=block)
+        case HeadAdvanced(head):
+            return replace(state, head=head)
+        case Drain():
+            return replace(state, draining=True)
+        case Finished(key, facts, block):
+            holds = {k: h for k, h in state.holds.items() if k != key}
+            if any(fact.unblocks for fact in facts):
+                holds = {
+                    k: replace(h, until_time=0) if h.not_found else h for k, h in holds.items()
+                }
+            if block:
+                holds[key] = Hold(until_time=0, until_block=block, failures=0)
+            state = replace(state, facts=state.facts.plus(*facts), holds=holds)
+        case Failed(key, _, not_found, missing):
+            failures = state.holds[key].failures + 1 if key in state.holds else 1
+            pause = min(FIRST_RETRY_SECONDS << min(failures - 1, 8), LONGEST_RETRY_SECONDS)
+            hold = Hold(state.now + pause, 0, failures, not_found, missing)
+            state = replace(state, holds={**state.holds, key: hold})
+    return replace(state, in_flight={k: c for k, c in state.in_flight.items() if k != key})
+
+
+def _free(state: State[S], key: str) -> bool:
+    hold = state.holds.get(key)
+    if hold is None:
+        return True
+    return state.now >= hold.until_time and state.block >= hold.until_block

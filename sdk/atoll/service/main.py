@@ -1,0 +1,97 @@
+"""From a config file to a running service, and back to an exit code.
+
+SIGTERM and Ctrl-C stop cleanly: transactions under way stay in the queue's file, and the next start
+takes up where this one was. SIGUSR1 drains: the running round is finished and the place given up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from atoll.errors import AtollError
+from atoll.service.config import ServiceConfig, read_config
+
+Run = Callable[[ServiceConfig], Coroutine[Any, Any, None]]
+
+
+def main(program: str, run: Run, argv: Sequence[str] | None = None) -> int:
+    """Reads `--config FILE`, runs until told to stop, and returns the exit code."""
+    parser = argparse.ArgumentParser(prog=program)
+    parser.add_argument("--config", type=Path, required=True, help="the service's TOML file")
+    arguments = parser.parse_args(argv)
+    try:
+        config = read_config(ServiceConfig, arguments.config).beside(arguments.config.parent)
+        with logs_configured(config):
+            return asyncio.run(until_stopped(run(config)))
+    except AtollError as error:
+        return tell(error)
+
+
+async def until_stopped(work: Coroutine[Any, Any, None]) -> int:
+    """Runs until done or until SIGINT or SIGTERM; what fails is told once, in one line."""
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        await task
+    except asyncio.CancelledError:
+        return 0
+    except AtollError as error:
+        return tell(error)
+    except BaseExceptionGroup as group:
+        known = [error for error in _leaves(group) if isinstance(error, AtollError)]
+        if not known:
+            raise
+        return tell(known[0])
+    return 0
+
+
+def tell(error: AtollError) -> int:
+    """Writes cause and next step to stderr; returns the error's exit code."""
+    sys.stderr.write(f"error: {error}\n")
+    if error.next_step:
+        sys.stderr.write(f"next: {error.next_step}\n")
+    return error.exit_code
+
+
+@contextlib.contextmanager
+def logs_configured(config: ServiceConfig) -> Iterator[None]:
+    """Structured logs, one JSON object a line, to the log file or to stderr."""
+    with contextlib.ExitStack() as stack:
+        stream = sys.stderr
+        if config.log_file is not None:
+            config.log_file.parent.mkdir(parents=True, exist_ok=True)
+            stream = stack.enter_context(config.log_file.open("a", buffering=1, encoding="utf-8"))
+        structlog.configure(
+            processors=[
+                structlog.contextvars.merge_contextvars,
+                structlog.processors.add_log_level,
+                structlog.processors.TimeStamper(fmt="iso", utc=True),
+                structlog.processors.format_exc_info,
+                structlog.processors.JSONRenderer(),
+            ],
+            wrapper_class=structlog.make_filtering_bound_logger(
+                logging.getLevelNamesMapping()[config.log_level.upper()]
+            ),
+            logger_factory=structlog.WriteLoggerFactory(file=stream),
+        )
+        yield
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:
+    for error in group.exceptions:
+        if isinstance(error, BaseExceptionGroup):
+            yield from _leaves(error)
+        else:
+            yield error

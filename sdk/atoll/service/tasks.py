@@ -1,0 +1,51 @@
+"""What both roles run in the worker process. Only here and in the roles' own `tasks` is torch met.
+
+Rule of this file: arguments and results are plain values and binary CIDs; data goes through the
+store, which the worker opens by its folder.
+"""
+
+from __future__ import annotations
+
+from atoll.bits.init import initial_global_state
+from atoll.content.local import LocalStore
+from atoll.law.manifest import Manifest
+from atoll.service.outcomes import OpenedState
+from atoll.train.data import Dataset, open_tokenizer
+from atoll.train.probe import check_environment, configure_native
+from atoll.train.round import read_global_state
+
+
+def check_machine(manifest: bytes) -> None:
+    """Raises NumericsMismatch unless this machine reproduces the manifest's probe."""
+    configure_native()
+    check_environment(Manifest.from_bytes(manifest))
+
+
+def check_data(manifest: bytes, store_dir: str) -> None:
+    """Reads the whole dataset once, every block checked.
+
+    Raises:
+        MalformedDataset: it is not what the manifest says.
+        NotFound, CorruptBlock: a block is missing or damaged.
+    """
+    data = Manifest.from_bytes(manifest).data
+    store = LocalStore(store_dir)
+    Dataset.open(store, data.cid)
+    if data.eval_cid is not None:
+        Dataset.open(store, data.eval_cid)
+    open_tokenizer(store, data.tokenizer_cid)
+
+
+def make_initial_state(manifest: bytes, store_dir: str) -> OpenedState:
+    """Writes round 0's global state, which follows from the manifest alone."""
+    configure_native()
+    state = initial_global_state(Manifest.from_bytes(manifest))
+    cid = LocalStore(store_dir).add_bytes(state.to_bytes())
+    return OpenedState(cid.to_bytes(), state.digest(), state.params_root())
+
+
+def inspect_state(manifest: bytes, cid: bytes, store_dir: str) -> OpenedState:
+    """The digests of a global state in the store. Raises MalformedState where it is none."""
+    configure_native()
+    state = read_global_state(Manifest.from_bytes(manifest), cid, LocalStore(store_dir))
+    return OpenedState(cid, state.digest(), state.params_root())

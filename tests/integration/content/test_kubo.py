@@ -1,0 +1,186 @@
+"""The Kubo backend, through ipfshttpclient, against a server that answers as Kubo's RPC does."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from aiohttp import web
+
+from atoll.content import Cid, Gateway, LocalStore, Storage, StoreConfig, open_storage
+from atoll.content.cid import CODEC_NAMES
+from atoll.content.kubo import KuboRemote
+from atoll.errors import ConfigError, CorruptBlock, NotFound, StorageError
+from atoll.service.commands import DoUnpin
+from atoll.service.effects import Effects
+
+MIB = 1 << 20
+CODECS = {name: codec for codec, name in CODEC_NAMES.items()}
+
+
+@dataclass
+class FakeKubo:
+    """https://docs.ipfs.tech/reference/kubo/rpc/: the commands that the backend uses."""
+
+    version: str = "0.39.0"
+    lies: bool = False
+    broken: bool = False
+    blocks: dict[bytes, bytes] = field(default_factory=dict)
+    pins: set[str] = field(default_factory=set)
+
+    async def answer(self, request: web.Request) -> web.Response:
+        command, query = request.match_info["command"], request.query
+        if self.broken:
+            return self.refuse("the repository is locked")
+        if command == "version":
+            return web.json_response({"Version": self.version})
+        if command == "block/put":
+            part = await (await request.multipart()).next()
+            block = bytes(await part.read())  # type: ignore[union-attr]
+            assert len(block) <= MIB or query["allow-big-block"] == "true"
+            cid = Cid.of(block, CODECS[query["cid-codec"]])
+            self.blocks[cid.digest] = block
+            return web.json_response({"Key": str(cid), "Size": len(block)})
+        cid = Cid.parse(query["arg"])
+        if command == "block/get":
+            if cid.digest not in self.blocks:
+                return self.refuse(f"block was not found locally (offline): ipld: not found {cid}")
+            return web.Response(body=b"lie" if self.lies else self.blocks[cid.digest])
+        if command == "pin/add":
+            self.pins.add(str(cid))
+            return web.json_response({"Pins": [str(cid)]})
+        if str(cid) not in self.pins:
+            return self.refuse("not pinned or pinned indirectly")
+        self.pins.remove(str(cid))
+        return web.json_response({"Pins": [str(cid)]})
+
+    @staticmethod
+    def refuse(message: str) -> web.Response:
+        return web.json_response({"Message": message, "Code": 0, "Type": "error"}, status=500)
+
+
+@pytest.fixture
+async def daemon() -> AsyncIterator[tuple[FakeKubo, str]]:
+    fake = FakeKubo()
+    app = web.Application(client_max_size=4 * MIB)
+    app.router.add_post("/api/v0/{command:.*}", fake.answer)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    yield fake, f"http://127.0.0.1:{runner.addresses[0][1]}"
+    await runner.cleanup()
+
+
+async def opened(folder: Path, url: str) -> Storage:
+    return await open_storage(StoreConfig(folder, f"kubo:{url}", sync=False))
+
+
+async def test_what_is_added_is_mirrored_under_the_same_cid(
+    daemon: tuple[FakeKubo, str], tmp_path: Path
+) -> None:
+    fake, url = daemon
+    data = os.urandom(3 * MIB + 1)
+    async with await opened(tmp_path / "a", url) as one, await opened(tmp_path / "b", url) as two:
+        cid = await one.add_bytes(data)
+        assert cid == LocalStore(tmp_path / "c").add_bytes(data)
+        assert len(fake.blocks) == 5
+        assert await two.get(cid, len(data)) == data
+
+
+async def test_pins_are_mirrored_until_the_last_reason_ends(
+    daemon: tuple[FakeKubo, str], tmp_path: Path
+) -> None:
+    fake, url = daemon
+    async with await opened(tmp_path, url) as storage:
+        cid = await storage.add_bytes(b"owed")
+        await storage.pin(cid, "round/1")
+        await storage.pin(cid, "dispute/1")
+        assert fake.pins == {str(cid)}
+        await storage.unpin("round/1")
+        assert fake.pins == {str(cid)}
+        await storage.unpin("dispute/1")
+        assert fake.pins == set()
+
+
+async def test_what_is_owed_is_mirrored_with_everything_below_it(
+    daemon: tuple[FakeKubo, str], tmp_path: Path
+) -> None:
+    fake, url = daemon
+    async with await opened(tmp_path, url) as storage:
+        cid = storage.local.add_bytes(os.urandom(2 * MIB))  # as a worker process does
+        await storage.mirror([cid, Cid.of(b"not here")])
+        assert (len(fake.blocks), fake.pins) == (3, {str(cid)})
+
+
+async def test_a_failing_daemon_costs_a_service_its_copy_only(
+    daemon: tuple[FakeKubo, str], tmp_path: Path
+) -> None:
+    fake, url = daemon
+    async with await opened(tmp_path, url) as storage:
+        context = SimpleNamespace(
+            chain=SimpleNamespace(calls=None),
+            config=SimpleNamespace(store_dir=tmp_path),
+            storage=storage,
+            store=storage.local,
+        )
+        effects = Effects(cast(Any, context))
+        view = cast(Any, SimpleNamespace(job_id=7))
+        kept, lost = (storage.local.add_bytes(data) for data in (b"kept", b"lost"))
+        await effects.keep(view, 1, kept.to_bytes())
+        fake.broken = True
+        await effects.keep(view, 1, lost.to_bytes())
+        assert {pin.cid for pin in storage.local.pins()} == {kept, lost}
+        assert fake.pins == {str(kept)}
+        fake.broken = False
+        await effects.handlers()[DoUnpin](view, DoUnpin(1, 2))
+        assert (storage.local.pins(), fake.pins) == ([], set())
+
+
+async def test_gateways_are_asked_before_the_daemon(
+    daemon: tuple[FakeKubo, str], tmp_path: Path
+) -> None:
+    theirs = LocalStore(tmp_path / "theirs", sync=False)
+    cid = theirs.add_bytes(b"on a gateway")
+    gateway = Gateway(theirs)
+    await gateway.start()
+    async with await opened(tmp_path / "ours", daemon[1]) as storage:
+        assert await storage.get(cid, 100, prefer=[gateway.url]) == b"on a gateway"
+    await gateway.stop()
+
+
+async def test_a_lying_or_empty_daemon_is_caught(
+    daemon: tuple[FakeKubo, str], tmp_path: Path
+) -> None:
+    fake, url = daemon
+    async with await opened(tmp_path, url) as storage:
+        with pytest.raises(NotFound):
+            await storage.get(Cid.of(b"absent"), 100)
+        fake.blocks[Cid.of(b"truth").digest] = b"truth"
+        fake.lies = True
+        with pytest.raises(CorruptBlock):
+            await storage.get(Cid.of(b"truth"), 100)
+        assert not storage.local.has(Cid.of(b"truth"))
+
+
+async def test_an_old_daemon_is_refused(daemon: tuple[FakeKubo, str], tmp_path: Path) -> None:
+    daemon[0].version = "0.8.0"
+    with pytest.raises(ConfigError, match=r"version 0\.8\.0") as caught:
+        await opened(tmp_path, daemon[1])
+    assert caught.value.next_step is not None
+
+
+async def test_no_daemon_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="cannot be used") as caught:
+        await opened(tmp_path, "http://127.0.0.1:1")
+    assert caught.value.next_step is not None
+
+
+@pytest.mark.parametrize("api", ["", "127.0.0.1:5001", "unix:/run/kubo", "http://"])
+def test_unusable_addresses_are_refused(api: str) -> None:
+    with pytest.raises(ConfigError):
+        KuboRemote(api)

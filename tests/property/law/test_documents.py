@@ -1,0 +1,146 @@
+"""Manifests and traces: one encoding each, and nothing malformed gets in or crashes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dag_cbor
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.law.factories import make_manifest, make_trace
+
+from atoll.errors import MalformedTrace, ManifestError
+from atoll.job.presets import Members, Money, Windows
+from atoll.law.manifest import Manifest
+from atoll.law.trace import TraceDocument
+
+MANIFEST = make_manifest()
+MANIFEST_BYTES = MANIFEST.to_bytes()
+TRACE, _ = make_trace(MANIFEST)
+TRACE_BYTES = TRACE.to_bytes()
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.text(max_size=8)
+    | st.binary(max_size=40)
+    | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@st.composite
+def manifests(draw: st.DrawFn) -> Manifest:
+    seats = draw(st.integers(1, 256))
+    max_verifiers = draw(st.integers(1, 32))
+    denominator = draw(st.integers(1, 2**16 - 1))
+    members = Members(
+        seats=seats,
+        min_providers=draw(st.integers(1, seats)),
+        min_verifiers=draw(st.integers(1, max_verifiers)),
+        max_verifiers=max_verifiers,
+        quorum_numerator=draw(st.integers(denominator // 2 + 1, denominator)),
+        quorum_denominator=denominator,
+        auditors=draw(st.integers(1, max_verifiers)),
+        attempts=draw(st.integers(1, 8)),
+    )
+    amounts = st.integers(0, 2**128 - 1)
+    segment, count = draw(st.integers(1, 20)), draw(st.integers(1, 64))
+    return make_manifest(
+        members=members,
+        money=Money(*(draw(amounts) for _ in range(5))),
+        windows=Windows(*(draw(st.integers(1, 2**32 - 1)) for _ in range(6))),
+        steps=segment * count,
+        segment=segment,
+        rounds=draw(st.integers(1, 2**32 - 2)),
+        seed=draw(st.integers(0, 2**64 - 1)),
+        name=draw(st.text(min_size=1, max_size=64).filter(lambda name: name.isprintable())),
+        coverage=draw(st.floats(0, 1)),
+    )
+
+
+@given(manifests())
+def test_any_valid_manifest_is_read_back_and_written_the_same(manifest: Manifest) -> None:
+    data = manifest.to_bytes()
+    read = Manifest.from_bytes(data)
+    assert read == manifest
+    assert read.to_bytes() == data
+
+
+@given(st.integers(0, len(MANIFEST_BYTES) * 8 - 1))
+def test_one_bit_makes_another_manifest_or_none(bit: int) -> None:
+    data = bytearray(MANIFEST_BYTES)
+    data[bit // 8] ^= 1 << bit % 8
+    try:
+        changed = Manifest.from_bytes(bytes(data))
+    except ManifestError:
+        return
+    assert changed != MANIFEST
+    assert changed.to_bytes() == bytes(data)
+    assert changed.digest() != MANIFEST.digest()
+
+
+@given(st.binary(max_size=300))
+def test_noise_is_neither_a_manifest_nor_a_trace(data: bytes) -> None:
+    with pytest.raises(ManifestError):
+        Manifest.from_bytes(data)
+    with pytest.raises(MalformedTrace):
+        TraceDocument.from_bytes(data)
+
+
+def _paths(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    inner = [(k, v) for k, v in items] if isinstance(value, (dict, list)) else []
+    found = [path] if path else []
+    for key, item in inner:
+        found += _paths(item, (*path, key)) if isinstance(item, (dict, list)) else [(*path, key)]
+    return found
+
+
+def _replaced(data: bytes, path: tuple[Any, ...], value: Any) -> bytes:
+    plain: Any = dag_cbor.decode(data)
+    target = plain
+    for key in path[:-1]:
+        target = target[key]
+    target[path[-1]] = value
+    return dag_cbor.encode(plain)
+
+
+@given(st.sampled_from(_paths(dag_cbor.decode(MANIFEST_BYTES))), VALUES)
+def test_any_value_anywhere_in_a_manifest_is_taken_as_written_or_refused(
+    path: tuple[Any, ...], value: Any
+) -> None:
+    data = _replaced(MANIFEST_BYTES, path, value)
+    try:
+        read = Manifest.from_bytes(data)
+    except ManifestError:
+        return
+    assert read.to_bytes() == data
+
+
+@given(st.sampled_from(_paths(dag_cbor.decode(TRACE_BYTES))), VALUES)
+def test_any_value_anywhere_in_a_trace_is_taken_as_written_or_refused(
+    path: tuple[Any, ...], value: Any
+) -> None:
+    data = _replaced(TRACE_BYTES, path, value)
+    try:
+        read = TraceDocument.from_bytes(data)
+    except MalformedTrace:
+        return
+    assert read.to_bytes() == data
+
+
+@given(st.integers(0, len(TRACE_BYTES) * 8 - 1))
+def test_one_bit_of_a_trace_is_noticed(bit: int) -> None:
+    data = bytearray(TRACE_BYTES)
+    data[bit // 8] ^= 1 << bit % 8
+    try:
+        changed = TraceDocument.from_bytes(bytes(data))
+    except MalformedTrace:
+        return
+    assert changed != TRACE
+    assert changed.to_bytes() == bytes(data)

@@ -1,0 +1,95 @@
+"""Dropout's masks are a function of key, step, site and element, on any device."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from atoll.bits.init import philox4x32
+from atoll.bits.kernels.acceptance import KINDS, sample
+from atoll.bits.kernels.build import load_library
+from atoll.bits.kernels.compiled import CompiledKernels
+from atoll.bits.kernels.exact import ExactOps
+from atoll.bits.kernels.philox import Mask, kept
+from atoll.bits.kernels.reference import TorchKernels
+from atoll.bits.ops import NativeOps
+
+MASK = Mask("0.25", (0xDEADBEEF, 0x12345678), step=9, site=3, first=0)
+
+
+def numpy_words(mask: Mask, count: int) -> np.ndarray:
+    """The words of elements `first` to `first + count`, by the NumPy generator of first weights."""
+    elements = np.arange(mask.first, mask.first + count, dtype=np.uint64)
+    block = elements // np.uint64(4)
+    constant = [np.full_like(block, word) for word in (mask.step, mask.site)]
+    counter = np.stack([block & np.uint64(0xFFFFFFFF), block >> np.uint64(32), *constant])
+    words = philox4x32(counter, mask.key)
+    return words[(elements % np.uint64(4)).astype(int), np.arange(count)]
+
+
+@pytest.mark.parametrize("first", [0, 1, 4, 6, 2**34 - 5, 2**50 + 3])
+@pytest.mark.parametrize("step", [0, 2**32 - 1])
+@pytest.mark.parametrize("count", [1, 3, 64, 67])
+def test_the_mask_is_numpys_philox(first: int, step: int, count: int) -> None:
+    mask = replace(MASK, first=first, step=step)
+    expected = numpy_words(mask, count) >= 2**30
+    assert torch.equal(kept(mask, count, torch.device("cpu")), torch.from_numpy(expected))
+    x = sample("normal", (count,), torch.Generator().manual_seed(0))
+    wanted = torch.where(torch.from_numpy(expected), x * np.float32(1 / 0.75).item(), 0.0)
+    for kernels in (TorchKernels(), CompiledKernels(load_library())):
+        assert torch.equal(kernels.drop(x, mask), wanted)
+
+
+def test_the_first_elements_are_pinned() -> None:
+    """Philox's first known answer: 6627e8d5 e169c58d bc57ac4c 9b00dbd8 at counter and key 0.
+
+    1 / (1 − 0.41) is rounded once: binary64's own 1 / 0.59 is one ulp more.
+    """
+    zero = Mask("0.5", (0, 0), step=0, site=0, first=0)
+    assert kept(zero, 4, torch.device("cpu")).tolist() == [False, True, True, True]
+    just_above = replace(zero, share="0.41")
+    assert (just_above.threshold, just_above.scale) == (1760936591, 1.694915254237288)
+    assert kept(replace(zero, share="0.4"), 1, torch.device("cpu")).item() is False
+    assert kept(replace(zero, share="0.3"), 1, torch.device("cpu")).item() is True
+
+
+@pytest.mark.parametrize(
+    "change", [{"step": 10}, {"site": 4}, {"key": (0xDEADBEEF, 0x12345679)}, {"first": 4}]
+)
+def test_every_part_of_its_place_changes_a_mask(change: dict[str, object]) -> None:
+    here, there = (kept(m, 256, torch.device("cpu")) for m in (MASK, replace(MASK, **change)))
+    assert not torch.equal(here, there)
+
+
+def test_the_share_is_dropped_and_the_mean_stays() -> None:
+    dropped = NativeOps().dropout(torch.ones(1 << 16), MASK)
+    assert (dropped == 0).float().mean().item() == pytest.approx(0.25, abs=0.01)
+    assert dropped.mean().item() == pytest.approx(1.0, abs=0.01)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_values_and_gradients_are_the_same_bits_in_every_mode(kind: str) -> None:
+    generator = torch.Generator().manual_seed(2)
+    x, g = sample(kind, (2, 5, 8), generator), sample("normal", (2, 5, 8), generator)
+
+    def through(ops: ExactOps | NativeOps) -> list[Tensor]:
+        leaf = x.clone().requires_grad_()
+        value = ops.dropout(leaf, MASK)
+        return [value.detach(), *torch.autograd.grad(value, leaf, g)]
+
+    (ours, ours_g), (theirs, theirs_g) = through(ExactOps()), through(NativeOps())
+    assert torch.equal(ours, theirs)
+    assert torch.equal(ours_g, theirs_g)
+    stays = kept(MASK, x.numel(), x.device).view(x.shape)
+    assert torch.equal(ours_g, torch.where(stays, g * MASK.scale, 0.0))
+
+
+def test_a_part_of_a_batch_has_its_part_of_the_mask() -> None:
+    x = sample("normal", (6, 7), torch.Generator().manual_seed(4))
+    whole = ExactOps().dropout(x, MASK)
+    parts = [ExactOps().dropout(x[i : i + 2], replace(MASK, first=7 * i)) for i in (0, 2, 4)]
+    assert torch.equal(torch.cat(parts), whole)

@@ -1,0 +1,404 @@
+"""Fetching over HTTP from honest gateways and from every kind of dishonest one."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import os
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from atoll.content import (
+    DAG_PB,
+    Cid,
+    FetchConfig,
+    Fetcher,
+    Gateway,
+    LocalStore,
+    MalformedDag,
+    Progress,
+)
+from atoll.content.car import encode_car, encode_car_header
+from atoll.content.dagpb import Link, Node, encode_node
+from atoll.content.sources import SourceBook, normalise_gateway
+from atoll.content.unixfs import encode_file_header
+from atoll.errors import NotFound, TooLarge
+
+MIB = 1 << 20
+BOMB = gzip.compress(bytes(256 * MIB), 1)
+QUICK = FetchConfig(
+    block_timeout_s=0.5, hedge_min_s=0.1, hedge_max_s=0.1, passes=1, connect_timeout_s=0.5
+)
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@pytest.fixture
+def theirs(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path / "theirs", sync=False)
+
+
+@pytest.fixture
+def ours(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path / "ours", sync=False)
+
+
+@asynccontextmanager
+async def serving(store: LocalStore, **options: object) -> AsyncIterator[Gateway]:
+    gateway = Gateway(store, **options)  # type: ignore[arg-type]
+    await gateway.start()
+    try:
+        yield gateway
+    finally:
+        await gateway.stop()
+
+
+@asynccontextmanager
+async def hostile(handler: Handler) -> AsyncIterator[str]:
+    app = web.Application()
+    app.router.add_get("/{path:.*}", handler)
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def answers_wrong(_: web.Request) -> web.StreamResponse:
+    return web.Response(body=b"wrong" * 1000)
+
+
+async def answers_nothing(_: web.Request) -> web.StreamResponse:
+    return web.Response(body=b"")
+
+
+async def answers_error(_: web.Request) -> web.StreamResponse:
+    return web.Response(status=500)
+
+
+async def redirects_home(request: web.Request) -> web.StreamResponse:
+    return web.Response(status=302, headers={"Location": str(request.url)})
+
+
+async def stalls(_: web.Request) -> web.StreamResponse:
+    await asyncio.Event().wait()
+    raise web.HTTPOk
+
+
+async def never_ends(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    while True:
+        await response.write(bytes(MIB))
+
+
+async def truncates(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Length": "1000000"})
+    await response.prepare(request)
+    await response.write(bytes(10))
+    assert request.transport is not None
+    request.transport.abort()
+    return response
+
+
+async def inflates(_: web.Request) -> web.StreamResponse:
+    return web.Response(body=BOMB, headers={"Content-Encoding": "gzip"})
+
+
+HOSTILE = [
+    answers_wrong,
+    answers_nothing,
+    answers_error,
+    redirects_home,
+    stalls,
+    never_ends,
+    truncates,
+    inflates,
+]
+
+
+async def test_a_file_travels(theirs: LocalStore, ours: LocalStore, tmp_path: Path) -> None:
+    data = os.urandom(5 * MIB + 3)
+    cid = theirs.add_bytes(data)
+    async with serving(theirs) as gateway, Fetcher(ours, lambda: [gateway.url]) as fetcher:
+        assert await fetcher.get(cid, len(data)) == data
+        assert fetcher.bytes_down == gateway.bytes_up > len(data)
+        await fetcher.get_file(cid, tmp_path / "out", len(data))
+        assert fetcher.bytes_down == gateway.bytes_up < len(data) + 1000
+    assert (tmp_path / "out").read_bytes() == data
+
+
+@pytest.mark.parametrize("handler", HOSTILE)
+async def test_one_bad_gateway_alone_costs_little(handler: Handler, ours: LocalStore) -> None:
+    async with hostile(handler) as url, Fetcher(ours, lambda: [url], QUICK) as fetcher:
+        async with asyncio.timeout(5):
+            with pytest.raises(NotFound):
+                await fetcher.get(Cid.of(b"wanted"), MIB)
+        assert fetcher.bytes_down <= 3 * MIB
+    assert ours.usage().blocks == 0
+
+
+@pytest.mark.parametrize("handler", HOSTILE)
+async def test_one_bad_gateway_among_good_ones_harms_nobody(
+    handler: Handler, theirs: LocalStore, ours: LocalStore
+) -> None:
+    data = os.urandom(4 * MIB)
+    cid = theirs.add_bytes(data)
+    async with (
+        hostile(handler) as bad,
+        serving(theirs) as good,
+        Fetcher(ours, lambda: [bad, good.url], QUICK) as fetcher,
+    ):
+        assert await fetcher.get(cid, len(data), prefer=[bad]) == data
+
+
+async def test_a_liar_is_remembered(theirs: LocalStore, ours: LocalStore) -> None:
+    asked = 0
+
+    async def counting(request: web.Request) -> web.StreamResponse:
+        nonlocal asked
+        asked += 1
+        return await answers_wrong(request)
+
+    async with (
+        hostile(counting) as bad,
+        serving(theirs) as good,
+        Fetcher(ours, lambda: [bad, good.url]) as fetcher,
+    ):
+        for i in range(30):
+            await fetcher.get(theirs.add_bytes(bytes([i])), 1)
+        assert [source.url for source in fetcher.sources.bad()] == [bad]
+    assert asked == 1
+
+
+async def test_blocks_come_from_whoever_has_them(tmp_path: Path, ours: LocalStore) -> None:
+    data = os.urandom(6 * MIB)
+    async with AsyncExitStack() as stack:
+        stores = [LocalStore(tmp_path / str(i), sync=False) for i in range(2)]
+        cid = stores[0].add_bytes(data)
+        files = sorted(p for p in (stores[0].root / "blocks").rglob("*") if p.is_file())
+        for path in files[::2]:
+            block = path.read_bytes()
+            stores[1].add_block(block)
+            path.unlink()
+        urls = [(await stack.enter_async_context(serving(s))).url for s in stores]
+        fetcher = await stack.enter_async_context(Fetcher(ours, lambda: urls))
+        assert await fetcher.get(cid, len(data)) == data
+
+
+async def test_an_interrupted_fetch_resumes(theirs: LocalStore, ours: LocalStore) -> None:
+    data = os.urandom(6 * MIB)
+    cid = theirs.add_bytes(data)
+    served: set[Cid] = set()
+
+    def first_three(wanted: Cid) -> bool:
+        served.add(wanted)
+        return len(served) <= 3
+
+    async with (
+        serving(theirs, allow=first_three) as gateway,
+        Fetcher(ours, lambda: [gateway.url], replace(QUICK, parallel=1)) as fetcher,
+    ):
+        with pytest.raises(NotFound, match="does not have it"):
+            await fetcher.fetch(cid, len(data))
+    async with serving(theirs) as gateway, Fetcher(ours, lambda: [gateway.url]) as fetcher:
+        assert await fetcher.get(cid, len(data)) == data
+        assert fetcher.bytes_down < 5 * MIB
+
+
+async def test_a_file_over_the_cap_is_refused_at_its_root(
+    theirs: LocalStore, ours: LocalStore
+) -> None:
+    cid = theirs.add_bytes(os.urandom(5 * MIB))
+    async with serving(theirs) as gateway, Fetcher(ours, lambda: [gateway.url]) as fetcher:
+        with pytest.raises(TooLarge):
+            await fetcher.get(cid, 5 * MIB - 1)
+        assert fetcher.bytes_down < 1000
+
+
+async def test_a_tree_whose_sizes_lie_is_refused(theirs: LocalStore, ours: LocalStore) -> None:
+    leaf = theirs.add_block(bytes(MIB))
+    header = encode_file_header(b"", 10, [10])
+    root = theirs.add_block(encode_node(Node([Link(leaf, b"", 10)], header)), DAG_PB)
+    async with serving(theirs) as gateway, Fetcher(ours, lambda: [gateway.url]) as fetcher:
+        with pytest.raises(MalformedDag):
+            await fetcher.get(root, 100)
+
+
+async def test_no_gateway_is_an_answer_too(ours: LocalStore) -> None:
+    async with Fetcher(ours, list, QUICK) as fetcher:
+        with pytest.raises(NotFound, match="none is known"):
+            await fetcher.get(Cid.of(b"x"), 1)
+
+
+def car_of(*blocks: bytes) -> bytes:
+    named = [(Cid.of(block), block) for block in blocks]
+    return b"".join(encode_car([named[0][0]], named))
+
+
+@pytest.mark.parametrize(
+    "car",
+    [
+        car_of(b"wanted", b"something else"),
+        car_of(b"wanted")[:-1],
+        encode_car_header([]) + b"\xff\xff\xff\x7f",
+        b"\x00" * 100,
+        b"\xff" * 100,
+        BOMB,
+    ],
+)
+async def test_a_bad_car_costs_little_and_the_blocks_come_otherwise(
+    theirs: LocalStore, ours: LocalStore, car: bytes
+) -> None:
+    cid = theirs.add_bytes(b"wanted")
+
+    async def answers(_: web.Request) -> web.StreamResponse:
+        return web.Response(body=car)
+
+    async with (
+        hostile(answers) as bad,
+        serving(theirs) as good,
+        Fetcher(ours, lambda: [good.url], QUICK) as fetcher,
+    ):
+        await fetcher.fetch_car(cid, 100, bad)
+        assert [source.url for source in fetcher.sources.bad()] == [bad]
+    assert ours.read_bytes(cid, 100) == b"wanted"
+    assert not ours.has(Cid.of(b"something else"))
+
+
+async def test_a_car_brings_a_file_in_one_request(theirs: LocalStore, ours: LocalStore) -> None:
+    data = os.urandom(MIB) * 3 + os.urandom(5)
+    cid = theirs.add_bytes(data)
+    async with serving(theirs) as gateway, Fetcher(ours, list, QUICK) as fetcher:
+        await fetcher.fetch_car(cid, len(data), gateway.url)
+    assert ours.read_bytes(cid, len(data)) == data
+
+
+async def test_a_folder_travels(theirs: LocalStore, ours: LocalStore, tmp_path: Path) -> None:
+    (tmp_path / "in" / "deep").mkdir(parents=True)
+    (tmp_path / "in" / "a").write_bytes(b"a")
+    (tmp_path / "in" / "deep" / "b").write_bytes(os.urandom(2 * MIB))
+    root = theirs.add_path(tmp_path / "in").cid
+    async with serving(theirs) as gateway, Fetcher(ours, lambda: [gateway.url]) as fetcher:
+        await fetcher.fetch_tree(root, 3 * MIB)
+        with pytest.raises(TooLarge):
+            await fetcher.fetch_tree(root, MIB)
+    assert ours.usage() == theirs.usage()
+
+
+async def test_progress_is_told(theirs: LocalStore, ours: LocalStore) -> None:
+    cid = theirs.add_bytes(os.urandom(3 * MIB))
+    seen: list[Progress] = []
+    async with serving(theirs) as gateway, Fetcher(ours, lambda: [gateway.url]) as fetcher:
+        await fetcher.fetch(cid, 3 * MIB, on_progress=seen.append)
+    assert [step.blocks for step in seen] == [1, 2, 3, 4]
+    assert (seen[-1].file_bytes, seen[-1].done_bytes) == (3 * MIB, 3 * MIB)
+    assert seen[-1].bytes_down > 3 * MIB
+
+
+async def test_a_stalling_gateway_is_overtaken_and_then_avoided(
+    theirs: LocalStore, ours: LocalStore
+) -> None:
+    asked = 0
+
+    async def counting(request: web.Request) -> web.StreamResponse:
+        nonlocal asked
+        asked += 1
+        return await stalls(request)
+
+    async with (
+        hostile(counting) as slow,
+        serving(theirs) as good,
+        Fetcher(ours, lambda: [good.url], replace(QUICK, block_timeout_s=60)) as fetcher,
+    ):
+        for i in range(10):
+            await fetcher.get(theirs.add_bytes(bytes([i])), 1, prefer=[slow])
+        assert fetcher.sources.ranked([slow])[0].failures >= 1
+    assert 1 <= asked < 5
+
+
+async def test_a_gateway_asked_again_meanwhile_is_overtaken_all_the_same(
+    theirs: LocalStore, ours: LocalStore
+) -> None:
+    first, second = theirs.add_bytes(b"first"), theirs.add_bytes(b"second")
+    asked: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+    go_on = asyncio.Event()
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        asked[f"slow {request.path.rsplit('/', 1)[1]}"].set()
+        return await stalls(request)
+
+    async def good(request: web.Request) -> web.StreamResponse:
+        asked[f"good {request.path.rsplit('/', 1)[1]}"].set()
+        await go_on.wait()
+        return web.Response(body=theirs.get_block(first))
+
+    async with (
+        hostile(slow) as slow_url,
+        hostile(good) as good_url,
+        Fetcher(ours, lambda: [good_url], replace(QUICK, block_timeout_s=60)) as fetcher,
+    ):
+        one = asyncio.create_task(fetcher.fetch_block(first, prefer=[slow_url]))
+        await asked[f"good {first}"].wait()
+        two = asyncio.create_task(fetcher.fetch_block(second, prefer=[slow_url]))
+        await asked[f"slow {second}"].wait()
+        go_on.set()
+        assert await one == b"first"
+        assert fetcher.sources.ranked([slow_url])[0].failures == 1
+        two.cancel()
+        await asyncio.gather(two, return_exceptions=True)
+
+
+async def test_the_first_block_of_all_does_not_wait_for_one_gateway_either(
+    theirs: LocalStore, ours: LocalStore
+) -> None:
+    config = replace(QUICK, block_timeout_s=60, hedge_max_s=3600)
+    async with (
+        hostile(stalls) as slow,
+        serving(theirs) as good,
+        Fetcher(ours, lambda: [good.url], config) as fetcher,
+    ):
+        assert await fetcher.get(theirs.add_bytes(b"here"), 4, prefer=[slow]) == b"here"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "ftp://host",
+        "http://",
+        "file:///etc/passwd",
+        "http://user:secret@host",
+        "http://host?x=1",
+        "http://host:99999",
+        "http://[::1",
+        "http://" + "a" * 300,
+        "javascript:alert(1)",
+    ],
+)
+def test_unusable_gateway_addresses_are_ignored(text: str) -> None:
+    assert normalise_gateway(text) is None
+    assert SourceBook(lambda: 0.0).ranked([text]) == []
+
+
+def test_a_failing_gateway_rests_longer_each_time() -> None:
+    now = 0.0
+    book = SourceBook(lambda: now)
+    good, bad = "http://good", "http://bad"
+    assert {source.url for source in book.ranked([bad, good + "/"])} == {good, bad}
+    failing = next(source for source in book.ranked([bad]) if source.url == bad)
+    book.failed(failing)
+    assert [source.url for source in book.ranked([bad, good])] == [good, bad]
+    first_rest = failing.rest_until
+    book.failed(failing)
+    assert failing.rest_until == 2 * first_rest
+    book.delivered(failing, 10, 0.1)
+    assert (failing.rest_until, failing.bytes_down) == (0.0, 10)

@@ -1,0 +1,101 @@
+"""File trees: known CIDs, shape at every boundary, and hostile trees."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+
+from atoll.content import DAG_PB, LEGACY, V1, Cid, MalformedDag
+from atoll.content.dagpb import Link, Node, encode_node
+from atoll.content.unixfs import Profile, build_tree, decode_header, encode_file_header, iter_file
+from atoll.errors import TooLarge
+
+SMALL_V1 = replace(V1, chunk_bytes=4, max_links=3)
+SMALL_LEGACY = replace(LEGACY, chunk_bytes=4, max_links=3)
+
+
+def build(data: bytes, profile: Profile) -> tuple[Cid, dict[Cid, bytes]]:
+    blocks: dict[Cid, bytes] = {}
+    added = build_tree(io.BytesIO(data), blocks.__setitem__, profile)
+    assert added.file_bytes == len(data)
+    return added.cid, blocks
+
+
+def test_empty_file() -> None:
+    assert str(build(b"", V1)[0]) == "bafkreihdwdcefgh4dqkjv67uzcmw7ojee6xedzdetojuzjevtenxquvyku"
+    assert str(build(b"", LEGACY)[0]) == "QmbFMke1KXqnYyBBWxB74N4c5SBnJMVAiMNRcGu6x1AwQH"
+
+
+def test_kubos_hello_world() -> None:
+    legacy = build(b"hello world\n", LEGACY)[0]
+    assert str(legacy) == "QmT78zSuBmuS4z925WZfrqQ1qHaJ56DQaTfyMUF7F8ff5o"
+
+
+@pytest.mark.parametrize("profile", [SMALL_V1, SMALL_LEGACY])
+@pytest.mark.parametrize("size", [*range(60), 4 * 27, 4 * 27 + 1, 4 * 81, 4 * 82])
+def test_every_size_reads_back(profile: Profile, size: int) -> None:
+    data = bytes(i % 251 for i in range(size))
+    root, blocks = build(data, profile)
+    assert b"".join(iter_file(blocks.__getitem__, root, size)) == data
+    with pytest.raises(TooLarge):
+        next(iter_file(blocks.__getitem__, root, size - 1), None)
+
+
+def test_short_reads_do_not_change_the_tree() -> None:
+    class Pipe(io.BytesIO):
+        def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+            return super().readinto(buffer[:3])
+
+    data = bytes(range(200))
+    assert build_tree(Pipe(data), lambda *_: None, SMALL_V1).cid == build(data, SMALL_V1)[0]
+
+
+def file_node(children: list[tuple[Cid, int]], total: int | None = None) -> bytes:
+    sizes = [size for _, size in children]
+    header = encode_file_header(b"", sum(sizes) if total is None else total, sizes)
+    return encode_node(Node([Link(cid, b"", size) for cid, size in children], header))
+
+
+def read_all(root: Cid, blocks: dict[Cid, bytes], max_bytes: int = 1 << 30) -> bytes:
+    return b"".join(iter_file(blocks.__getitem__, root, max_bytes))
+
+
+def test_refuses_a_size_that_lies() -> None:
+    leaf = Cid.of(b"leaf")
+    for block in (file_node([(leaf, 5)]), file_node([(leaf, 4)], total=3), file_node([(leaf, 0)])):
+        root = Cid.of(block, DAG_PB)
+        with pytest.raises(MalformedDag):
+            read_all(root, {root: block, leaf: b"leaf"})
+
+
+def test_refuses_a_small_file_of_endless_nodes() -> None:
+    blocks = {(cid := Cid.of(b"x")): b"x"}
+    for _ in range(200):  # a chain: one byte under 200 nodes
+        block = file_node([(cid, 1)])
+        cid = Cid.of(block, DAG_PB)
+        blocks[cid] = block
+    with pytest.raises(MalformedDag):
+        read_all(cid, blocks)
+
+
+def test_refuses_repeating_one_byte_a_million_times() -> None:
+    blocks, size = {(cid := Cid.of(b"x")): b"x"}, 1
+    for _ in range(5):
+        block = file_node([(cid, size)] * 16)
+        cid, size = Cid.of(block, DAG_PB), size * 16
+        blocks[cid] = block
+    with pytest.raises(MalformedDag):
+        read_all(cid, blocks)
+
+
+def test_refuses_directories_and_noise() -> None:
+    for block in (b"\x0a\x02\x08\x01", b"\xff\xff", b"", b"\x0a\x02\x08\x63", b"\x12\x01\x00"):
+        root = Cid.of(block, DAG_PB)
+        with pytest.raises(MalformedDag):
+            read_all(root, {root: block})
+
+
+def test_reads_packed_sizes() -> None:
+    assert decode_header(b"\x08\x02\x22\x03\x01\x02\x03")[3] == [1, 2, 3]

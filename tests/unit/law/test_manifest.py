@@ -1,0 +1,310 @@
+"""A valid manifest, broken in one place at a time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import dag_cbor
+import pytest
+from pydantic import ValidationError
+from tests.unit.law.factories import cid, digest, make_manifest
+
+from atoll.errors import ManifestError
+from atoll.job.presets import Members, default_tolerance, draws_for_coverage, robust_f
+from atoll.law import canonical
+from atoll.law.hashing import sha256, terms_hash
+from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest, RobustSpec
+from atoll.law.terms import budget, check_terms, terms_from_plain, terms_to_plain
+from atoll.law.words import RoundIndex
+from atoll.merge.rules import Rule
+
+Plain = dict[str, Any]
+
+
+def broken(change: Callable[[Plain], object]) -> bytes:
+    """The bytes of a valid manifest after one change to its plain form."""
+    plain: Any = dag_cbor.decode(make_manifest().to_bytes())
+    change(plain)
+    return dag_cbor.encode(plain)
+
+
+def put(*path: str, value: object) -> Callable[[Plain], object]:
+    """Sets one field, named by its path."""
+
+    def change(plain: Plain) -> None:
+        for key in path[:-1]:
+            plain = plain[key]
+        plain[path[-1]] = value
+
+    return change
+
+
+BROKEN: dict[str, Callable[[Plain], object]] = {
+    "an unknown field": put("inner", "noise", value="0.1"),
+    "a missing field": lambda plain: plain["inner"].pop("clip"),
+    "an unknown field at the top": put("comment", value="hello"),
+    "a float": put("inner", "lr", value=0.003),
+    "a boolean for a number": put("model", "layers", value=True),
+    "a number for a string": put("name", value=5),
+    "a trailing zero": put("inner", "lr", value="0.0030"),
+    "an exponent": put("inner", "lr", value="3e-3"),
+    "a sign": put("inner", "lr", value="-0.003"),
+    "a leading zero": put("inner", "lr", value="00.3"),
+    "a newline after a decimal": put("inner", "lr", value="0.003\n"),
+    "digits of another script": put("inner", "lr", value="0.٣"),
+    "a rate of zero": put("inner", "lr", value="0"),
+    "a beta of one": put("inner", "beta1", value="1"),
+    "an overlap above one": put("audit", "overlap", value="1.5"),
+    "a last round that is not audited whole": put("audit", "coverage_last_round", value="0.5"),
+    "a dropout of everything": put("inner", "dropout", value="1"),
+    "momentum with AdamW": put("inner", "momentum", value="0.9"),
+    "an eps of zero with AdamW": put("inner", "eps", value="0"),
+    "betas with SGD": put("inner", "optimizer", value="sgd"),
+    "no draws": put("audit", "draws", value=0),
+    "segments that do not divide the steps": put("inner", "segment", value=7),
+    "micro-batches that do not divide the batch": put("inner", "micro_batch", value=3),
+    "more segments than a finding has bits": lambda plain: (
+        plain["inner"].update(steps=65, segment=1),
+        plain["terms"].update(steps=65),
+    ),
+    "other steps in the terms": put("terms", "steps", value=41),
+    "other tokens in the terms": put("terms", "tokens_per_step", value=1),
+    "an amount as a number": put("terms", "price_per_token", value=5),
+    "an amount with a leading zero": put("terms", "price_per_token", value="05"),
+    "an amount in other digits": put("terms", "price_per_token", value="٣"),
+    "an amount above 128 bits": put("terms", "price_per_token", value=str(1 << 128)),
+    "a window of zero": put("terms", "train_seconds", value=0),
+    "a quorum of one half": put("terms", "quorum_denominator", value=4),
+    "a quorum above one": put("terms", "quorum_numerator", value=4),
+    "more seats than a word has bits": put("terms", "seats", value=257),
+    "unknown terms": put("terms", "bonus", value=1),
+    "a CID of another hash": put("data", "cid", value=b"\x01\x71\x11\x14" + bytes(32)),
+    "a CID that is too short": put("data", "cid", value=cid("x")[:-1]),
+    "a digest that is too long": put("numerics", "code_digest", value=bytes(33)),
+    "a vocabulary that its dtype cannot hold": put("model", "vocab", value=257),
+    "less data than one sequence": put("data", "train_tokens", value=64),
+    "heads that do not divide the width": put("model", "heads", value=5),
+    "an exponent outside its bounds": put("codec", "exponents", "matrix", value=-40),
+    "momentum without Nesterov": put("outer", "momentum", value="0.9"),
+    "a period without delay": put("outer", "period", value=2),
+    "a delay without a period": put("outer", "kind", value="delayed_nesterov"),
+    "adam without an eps": put("outer", "kind", value="adam"),
+    "an unknown outer optimiser": put("outer", "kind", value="lion"),
+    "an unknown codec": put("codec", "kind", value="grid2"),
+    "feedback above one": put("codec", "feedback", value="1.1"),
+    "sparse updates without their rule": put("codec", "kind", value="sparse"),
+    "a contributor mean of dense updates": put("robust", "rule", value="contributor_mean"),
+    "fp32 updates under a robust rule": lambda plain: plain["codec"].update(
+        kind="fp32",
+        min_exponent=-40,
+        max_exponent=-40,
+        exponents={"embedding": -40, "matrix": -40, "vector": -40},
+    ),
+    "fp32 updates on a grid": lambda plain: (
+        plain["codec"].update(kind="fp32"),
+        plain["robust"].update(rule="mean"),
+    ),
+    "an unknown rule": put("robust", "rule", value="nnm_nnm_mean"),
+    "a mixed contributor mean": put("robust", "rule", value="nnm_contributor_mean"),
+    "Krum among too few": put("robust", "rule", value="nnm_krum"),
+    "a kappa below one": put("robust", "kappa", value="0.5"),
+    "an f that outnumbers the honest": put("robust", "f", value=2),
+    "an unknown version": put("version", value=2),
+    "an empty name": put("name", value=""),
+    "too many bytes": put("numerics", "software_class", value="x" * MAX_MANIFEST_BYTES),
+}
+
+
+@pytest.mark.parametrize("change", BROKEN.values(), ids=BROKEN.keys())
+def test_a_manifest_with_one_thing_wrong_is_refused(change: Callable[[Plain], object]) -> None:
+    with pytest.raises(ManifestError) as refusal:
+        Manifest.from_bytes(broken(change))
+    assert refusal.value.next_step
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"\x81" * 16_000, b"\xf9\x7e\x00", b"\xa0", b"\x80", b"\xd8\x2a\x58\x25\x00" + cid("x")],
+    ids=["nothing", "deep nesting", "a half float", "an empty map", "a list", "a link"],
+)
+def test_bytes_that_are_no_manifest_are_refused(data: bytes) -> None:
+    with pytest.raises(ManifestError):
+        Manifest.from_bytes(data)
+
+
+def test_deep_nesting_costs_nothing_whatever_the_recursion_limit() -> None:
+    program = (
+        "import resource, sys\n"
+        "from atoll.law.canonical import decode\n"
+        "sys.setrecursionlimit(1_000_000)\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (1 << 31, 1 << 31))\n"
+        "try:\n    decode(b'\\x81' * 16_000, 16_384)\n"
+        "except ValueError as error:\n    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert b"nested deeper" in done.stdout
+
+
+@pytest.mark.parametrize(("depth", "is_read"), [(32, True), (33, False)])
+def test_nesting_has_a_limit(depth: int, is_read: bool) -> None:
+    data = b"\x81" * (depth - 1) + b"\x80"
+    if is_read:
+        assert canonical.encode(canonical.decode(data, 100)) == data
+    else:
+        with pytest.raises(ValueError, match="nested deeper than 32"):
+            canonical.decode(data, 100)
+
+
+def test_keys_in_another_order_are_refused() -> None:
+    data = make_manifest().to_bytes()
+    plain: Any = dag_cbor.decode(data)
+    pairs = [dag_cbor.encode(key) + dag_cbor.encode(plain[key]) for key in sorted(plain)]
+    swapped = data[:1] + b"".join(pairs)
+    assert len(swapped) == len(data)
+    assert swapped != data
+    with pytest.raises(ManifestError):
+        Manifest.from_bytes(swapped)
+
+
+def test_a_manifest_is_read_back_as_it_was() -> None:
+    manifest = make_manifest()
+    assert Manifest.from_bytes(manifest.to_bytes()) == manifest
+    assert manifest.digest() == sha256(manifest.to_bytes())
+    assert manifest.cid() == b"\x01\x71\x12\x20" + manifest.digest()
+
+
+def test_a_manifest_is_frozen() -> None:
+    with pytest.raises(ValidationError):
+        make_manifest().name = "other"
+
+
+def test_terms_that_differ_from_the_chains_are_refused() -> None:
+    manifest = make_manifest()
+    manifest.check_terms(terms_hash(manifest.terms))
+    cheaper = replace(manifest.terms, price_per_token=1)
+    with pytest.raises(ManifestError, match="not the ones on chain"):
+        manifest.check_terms(terms_hash(cheaper))
+
+
+def test_derived_numbers_follow_the_manifest() -> None:
+    manifest = make_manifest()
+    assert manifest.segments == 8
+    assert manifest.tokens_per_step == 8 * 64
+    assert manifest.draws_for(RoundIndex(0), 2) == 4
+    assert manifest.draws_for(RoundIndex(3), 2) == 8
+    assert manifest.draws_for(RoundIndex(0), 9) == 8
+    assert [manifest.overlapped(d) for d in (0, 1, 3, 4)] == [0, 1, 2, 2]
+    assert [manifest.is_last_round(RoundIndex(r)) for r in (2, 3)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("rule", "f", "seats", "message"),
+    [
+        ("nnm_trimmed_mean", 2, 5, None),
+        ("mean", 2, 4, "more than 4"),
+        ("krum", 1, 5, None),
+        ("nnm_multi_krum", 1, 4, "at least 5"),
+        ("minimum_diameter", 5, 25, None),
+        ("minimum_diameter", 8, 32, "too many subsets"),
+        ("contributor_mean", 0, 1, None),
+    ],
+)
+def test_a_rules_condition_on_seats_is_said(
+    rule: str, f: int, seats: int, message: str | None
+) -> None:
+    spec = RobustSpec(rule=rule, f=f, kappa="3")
+    if message is None:
+        spec.check_seats(seats)
+    else:
+        with pytest.raises(ValueError, match=message):
+            spec.check_seats(seats)
+
+
+def test_the_rules_of_a_manifest_are_those_there_are() -> None:
+    for rule in Rule:
+        assert RobustSpec(rule=f"nnm_{rule}", f=0, kappa="3").base == rule
+
+
+def test_a_preset_says_what_does_not_fit_together() -> None:
+    with pytest.raises(ManifestError, match="segment"):
+        make_manifest(segment=7)
+    with pytest.raises(ManifestError, match="min_providers"):
+        make_manifest(members=Members(seats=2, min_providers=3))
+
+
+@pytest.mark.parametrize(
+    ("coverage", "draws"), [(0.0, 1), (0.1, 1), (0.25, 1), (0.5, 2), (0.6, 3), (1.0, 4)]
+)
+def test_draws_reach_the_coverage_asked_for(coverage: float, draws: int) -> None:
+    assert draws_for_coverage(coverage, segments=8, auditors=2) == draws
+
+
+def test_f_is_a_quarter_of_the_seats_and_one_from_three_on() -> None:
+    assert [robust_f(n) for n in (1, 2, 3, 4, 7, 8, 16)] == [0, 0, 1, 1, 1, 2, 4]
+
+
+def test_terms_are_written_and_read_back() -> None:
+    terms = replace(make_manifest().terms, provider_bond=10**30)
+    assert terms_from_plain(terms_to_plain(terms)) == terms
+
+
+def test_the_budget_is_every_round_at_its_dearest() -> None:
+    terms = make_manifest().terms
+    tokens = terms.seats * terms.steps * terms.tokens_per_step
+    dearest = tokens * terms.price_per_token + terms.max_verifiers * terms.verifier_fee
+    assert budget(terms) == terms.rounds * dearest
+
+
+def test_terms_whose_tokens_overflow_are_refused() -> None:
+    terms = replace(make_manifest().terms, steps=1 << 31, tokens_per_step=1 << 40)
+    with pytest.raises(ManifestError, match="64 bits"):
+        check_terms(terms)
+
+
+def test_a_preset_gives_the_same_bytes_twice() -> None:
+    assert make_manifest().to_bytes() == make_manifest().to_bytes()
+
+
+MODES: dict[str, set[str]] = {
+    "exact": {"probe_digest"},
+    "native": {"software_class", "probe_digest"},
+    "tolerant": {"tolerance"},
+}
+
+
+def numerics_of(mode: str, fields: set[str]) -> Plain:
+    given: Plain = {
+        "software_class": "torch 2; x86",
+        "probe_digest": digest("probe"),
+        "tolerance": default_tolerance().model_dump(),
+    }
+    chosen = {name: value if name in fields else None for name, value in given.items()}
+    return {"mode": mode, "code_digest": digest("code"), **chosen}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_numerics_name_what_their_mode_needs(mode: str) -> None:
+    manifest = Manifest.from_bytes(broken(put("numerics", value=numerics_of(mode, MODES[mode]))))
+    assert manifest.numerics.mode == mode
+    assert Manifest.from_bytes(manifest.to_bytes()) == manifest
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", ["software_class", "probe_digest", "tolerance"])
+def test_numerics_with_a_field_too_many_or_too_few_are_refused(mode: str, name: str) -> None:
+    fields = MODES[mode] ^ {name}
+    with pytest.raises(ManifestError, match=f"{mode} numerics name"):
+        Manifest.from_bytes(broken(put("numerics", value=numerics_of(mode, fields))))
+
+
+@pytest.mark.parametrize("name", ["params", "slots", "loss", "work", "coherence"])
+@pytest.mark.parametrize("value", ["0", "1", "1e-3", "-0.1"])
+def test_a_tolerance_lies_between_nothing_and_everything(name: str, value: str) -> None:
+    numerics = numerics_of("tolerant", {"tolerance"})
+    numerics["tolerance"][name] = value
+    with pytest.raises(ManifestError, match="tolerance"):
+        Manifest.from_bytes(broken(put("numerics", value=numerics)))

@@ -1,0 +1,59 @@
+"""Python's enums and structs are Solidity's, in the same order."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from enum import IntEnum
+from pathlib import Path
+
+import pytest
+
+from atoll.law.views import RoundState
+from atoll.law.words import (
+    Fault,
+    Finding,
+    JobStatus,
+    Offence,
+    Outcome,
+    Phase,
+    Report,
+    Reveal,
+    Role,
+    Terms,
+    Verdict,
+    bits,
+    to_bitmap,
+)
+
+SOURCE = Path(__file__).parents[3] / "contracts" / "src" / "types" / "Types.sol"
+TYPES = re.sub(r"//.*", "", SOURCE.read_text())
+
+
+def body(kind: str, name: str) -> str:
+    found = re.search(rf"{kind} {name} \{{(.*?)\}}", TYPES, re.DOTALL)
+    assert found is not None, f"{kind} {name} is not in Types.sol"
+    return found.group(1)
+
+
+def camel(name: str) -> str:
+    head, *tail = name.split("_")
+    return head + "".join(part.capitalize() for part in tail)
+
+
+@pytest.mark.parametrize("enum", [Role, JobStatus, Phase, Fault, Outcome, Offence])
+def test_an_enum_has_the_contracts_values(enum: type[IntEnum]) -> None:
+    names = [name.strip() for name in body("enum", enum.__name__).split(",")]
+    assert {name: i for i, name in enumerate(names)} == {m.name: m.value for m in enum}
+
+
+@pytest.mark.parametrize("struct", [Terms, Reveal, Finding, Report, Verdict, RoundState])
+def test_a_struct_has_the_contracts_fields(struct: type) -> None:
+    declared = [line.split()[1] for line in body("struct", struct.__name__).split(";")[:-1]]
+    assert [camel(field.name) for field in fields(struct)] == declared
+
+
+def test_bitmaps_and_indices_are_two_ways_to_say_the_same() -> None:
+    assert bits(0b1000000101) == [0, 2, 9]
+    assert to_bitmap([9, 0, 2, 2]) == 0b1000000101
+    assert (bits(0), to_bitmap([])) == ([], 0)

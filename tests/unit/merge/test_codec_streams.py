@@ -1,0 +1,91 @@
+"""Every codec's bytes and integers as streams: the same as whole, in the memory of a few pieces."""
+
+import tracemalloc
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+
+from atoll.bits.codec.base import PIECE
+from atoll.bits.codec.grid import NonFiniteDeltaError
+from atoll.bits.codec.layout import Layout
+from atoll.bits.codec.registry import CODECS
+from atoll.errors import MalformedUpdate
+
+SHAPES = [
+    {"w": (1,)},
+    {"a": (63,), "b": (65, 2)},
+    {"w": (PIECE,)},
+    {"a": (PIECE - 1,), "b": (3, 5), "c": (2 * PIECE + 4097,)},
+]
+EVERY = pytest.mark.parametrize("kind", CODECS)
+
+
+def delta_of(shapes: dict[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
+    generator = torch.Generator().manual_seed(len(shapes))
+    return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+
+
+def exponents_of(kind: str, names: Iterator[str]) -> dict[str, int]:
+    return {name: -40 if kind == "fp32" else -4 - at for at, name in enumerate(sorted(names))}
+
+
+def in_pieces(data: bytes, size: int) -> Iterator[bytes]:
+    yield b""
+    for at in range(0, len(data), size):
+        yield data[at : at + size]
+
+
+@EVERY
+@pytest.mark.parametrize("shapes", SHAPES)
+def test_streams_are_what_is_written_and_read_whole(kind: str, shapes: dict[str, tuple[int, ...]]):
+    delta, codec = delta_of(shapes), CODECS[kind]
+    layout, exponents = Layout.of_tensors(delta), exponents_of(kind, iter(delta))
+    data = b"".join(codec.encode_stream(delta, exponents))
+    assert data == codec.encode(delta, exponents)
+    assert len(data) == codec.encoded_length(layout)
+    whole = codec.row(data, layout, exponents)
+    for size in (1000, len(data)):
+        read = list(codec.row_stream(in_pieces(data, size), layout, exponents))
+        assert np.array_equal(np.concatenate(read), whole)
+
+
+@EVERY
+def test_what_is_cut_off_or_added_is_refused(kind: str):
+    delta, codec = delta_of(SHAPES[-1]), CODECS[kind]
+    layout, exponents = Layout.of_tensors(delta), exponents_of(kind, iter(delta))
+    data = codec.encode(delta, exponents)
+    for wrong, message in (
+        (data[:-1], "fewer"),
+        (data[:30], "fewer"),
+        (b"", "fewer"),
+        (data + b"\0", "more"),
+        (b"x" + data[1:], "magic"),
+    ):
+        with pytest.raises(MalformedUpdate, match=message):
+            for _ in codec.row_stream(in_pieces(wrong, 5000), layout, exponents):
+                pass
+
+
+@EVERY
+def test_a_value_that_is_not_finite_ends_the_stream(kind: str):
+    delta = delta_of(SHAPES[-1])
+    delta["c"][-1] = torch.nan
+    with pytest.raises(NonFiniteDeltaError, match="tensor c"):
+        for _ in CODECS[kind].encode_stream(delta, exponents_of(kind, iter(delta))):
+            pass
+
+
+@pytest.mark.parametrize(("kind", "share"), [("grid8", 0), ("grid4", 0), ("two_bit", 0.25)])
+def test_memory_does_not_grow_with_the_model(kind: str, share: float):
+    """Beyond a few pieces there is only what waits: of two bits, the codes behind the steps."""
+    delta, codec = {"w": torch.zeros(40 * PIECE)}, CODECS[kind]
+    tracemalloc.start()
+    try:
+        for _ in codec.encode_stream(delta, {"w": -4}):
+            pass
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 16 * PIECE + share * 40 * PIECE

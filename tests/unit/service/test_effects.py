@@ -1,0 +1,277 @@
+"""Effects on a chain and a store made of paper: what is sent, how often, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from tests.unit.law.factories import JOB, ScriptedJob, address, digest, make_manifest
+
+from atoll.content.cid import DAG_CBOR, Cid
+from atoll.content.local import LocalStore
+from atoll.content.storage import Storage
+from atoll.errors import InsufficientFunds, NotFound, NumericsMismatch, ProtocolError
+from atoll.law.views import JobView
+from atoll.law.words import Role
+from atoll.service.commands import (
+    DoFetchSpec,
+    DoPrepareOpening,
+    DoUnpin,
+    SendClaim,
+    SendJoin,
+    SendPoke,
+    SendRelease,
+)
+from atoll.service.context import Context
+from atoll.service.effects import Effects
+from atoll.service.facts import BondReleased, JobRefused, OpeningReady, RoundsUnpinned, SpecReady
+from atoll.service.journal import Facts, Journal
+from atoll.service.outcomes import OpenedState
+from atoll_node.facts import KINDS
+
+MANIFEST = make_manifest()
+ME = address("me")
+
+
+@dataclass
+class Queue:
+    """Mines what is submitted into the block that the test names."""
+
+    block: int | None = 50
+    calls: dict[str, Any] = field(default_factory=dict)
+    mined: dict[str, int | None] = field(default_factory=dict)
+
+    async def submit(self, key: str, call: Any, *, retry_failed: bool = False) -> None:
+        assert retry_failed
+        self.calls.setdefault(key, call)
+        self.mined.setdefault(key, self.block)
+
+    async def wait(self, key: str) -> Any:
+        return self.status(key)
+
+    def status(self, key: str) -> Any:
+        if key not in self.mined:
+            return None
+        return SimpleNamespace(has_effect=self.mined[key] is not None, block=self.mined[key])
+
+
+class Calls:
+    """Every call is its name and arguments."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args: (name, *args)
+
+
+@dataclass
+class Chain:
+    active: int = 0
+    locked: int = 0
+    balance: int = 10**30
+    allowed: int = 0
+    calls: Calls = field(default_factory=Calls)
+    deployment: Any = field(
+        default_factory=lambda: SimpleNamespace(addresses={"Stakes": address("stakes")})
+    )
+
+    async def head(self) -> Any:
+        return SimpleNamespace(number=77)
+
+    async def stake(self, account: str, role: Role) -> Any:
+        return SimpleNamespace(active=self.active, locked=self.locked)
+
+    async def token_balance(self, account: str) -> int:
+        return self.balance
+
+    async def allowance(self, owner: str, spender: str) -> int:
+        return self.allowed
+
+
+@dataclass
+class Fetcher:
+    store: LocalStore
+    blocks: dict[Cid, bytes] = field(default_factory=dict)
+
+    async def fetch(self, cid: Cid, max_bytes: int, prefer: list[str]) -> None:
+        if cid not in self.blocks:
+            raise NotFound(f"nobody has {cid}")
+        self.store.put_block(cid, self.blocks[cid])
+
+
+@dataclass
+class Worker:
+    """Returns, or raises, what the test put in."""
+
+    results: list[Any] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    async def run(self, function: str, *args: object) -> Any:
+        self.asked.append(function)
+        result = self.results.pop(0) if self.results else None
+        if isinstance(result, Exception):
+            raise result
+        return result
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Any:
+    store = LocalStore(tmp_path / "store")
+    return SimpleNamespace(
+        me=ME,
+        config=SimpleNamespace(store_dir=tmp_path / "store"),
+        chain=Chain(),
+        queue=Queue(),
+        store=store,
+        storage=Storage(store, cast(Any, None), None, read_only=False),
+        fetcher=Fetcher(store),
+        worker=Worker(),
+        journal=Journal(tmp_path / "journal.sqlite", KINDS),
+    )
+
+
+def effects(context: Any) -> Effects:
+    return Effects(cast(Context, context))
+
+
+def view_at(number: int) -> JobView:
+    view = ScriptedJob(MANIFEST).view
+    return replace(view, block=replace(view.block, number=number))
+
+
+# --- transactions ---
+
+
+async def test_a_transaction_asked_for_again_is_the_same_until_the_view_has_its_block(
+    context: Any,
+) -> None:
+    await effects(context).run(view_at(10), SendPoke("place"))
+    done = await effects(context).run(view_at(49), SendPoke("place"))
+    assert done.block == 50
+    assert list(context.queue.calls) == [f"{JOB}:poke:place#0"]
+    await effects(context).run(view_at(50), SendPoke("place"))
+    assert list(context.queue.calls) == [f"{JOB}:poke:place#0", f"{JOB}:poke:place#1"]
+
+
+async def test_what_another_did_first_is_waited_for_in_the_view(context: Any) -> None:
+    context.queue.block = None
+    done = await effects(context).run(view_at(10), SendPoke("place"))
+    assert done.block == 77
+
+
+async def test_a_claim_carries_its_proof(context: Any) -> None:
+    await effects(context).run(view_at(1), SendClaim(7, 9, (digest("p"),)))
+    assert list(context.queue.calls.values()) == [("claim", JOB, ME, 7, [digest("p")])]
+
+
+async def test_a_released_bond_is_remembered(context: Any) -> None:
+    done = await effects(context).run(view_at(1), SendRelease(Role.PROVIDER, 2, is_over=True))
+    assert done.facts == (BondReleased(Role.PROVIDER, 2, was_over=True),)
+    assert len(context.journal.read(JOB)) == 1
+
+
+@pytest.mark.parametrize(
+    ("chain", "sent"),
+    [
+        (Chain(), ["approve", "deposit", "join_as_provider"]),
+        (Chain(allowed=10**30), ["deposit", "join_as_provider"]),
+        (Chain(active=100), ["join_as_provider"]),
+        (Chain(active=100, locked=1), ["approve", "deposit", "join_as_provider"]),
+    ],
+)
+async def test_joining_deposits_what_the_bond_lacks(
+    context: Any, chain: Chain, sent: list[str]
+) -> None:
+    context.chain = chain
+    await effects(context).run(view_at(1), SendJoin(Role.PROVIDER, 100))
+    assert [call[0] for call in context.queue.calls.values()] == sent
+    deposits = [c for c in context.queue.calls.values() if c[0] == "deposit"]
+    assert all(c == ("deposit", Role.PROVIDER, 100 - chain.active + chain.locked) for c in deposits)
+
+
+async def test_a_deposit_under_way_is_not_sent_twice(context: Any) -> None:
+    await effects(context).run(view_at(1), SendJoin(Role.PROVIDER, 100))
+    await effects(context).run(view_at(1), SendJoin(Role.PROVIDER, 100))
+    assert [c[0] for c in context.queue.calls.values()].count("deposit") == 1
+
+
+async def test_too_few_tokens_say_how_many_are_lacking(context: Any) -> None:
+    context.chain.balance = 40
+    with pytest.raises(InsufficientFunds, match=r"has 40 wei .* lacks 100") as caught:
+        await effects(context).run(view_at(1), SendJoin(Role.PROVIDER, 100))
+    assert caught.value.next_step is not None
+    assert context.queue.calls == {}
+
+
+# --- material ---
+
+
+def spec_of(view: JobView) -> DoFetchSpec:
+    return DoFetchSpec(view.spec_cid, view.terms_hash)
+
+
+async def test_a_manifest_that_fits_is_kept(context: Any) -> None:
+    view = view_at(1)
+    context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
+    done = await effects(context).run(view, spec_of(view))
+    assert done.facts == (SpecReady(MANIFEST.to_bytes()),)
+    assert [pin.reason for pin in context.store.pins()] == [f"job/{JOB}"]
+
+
+async def test_a_manifest_that_nobody_has_is_asked_for_again(context: Any) -> None:
+    view = view_at(1)
+    with pytest.raises(NotFound):
+        await effects(context).run(view, spec_of(view))
+
+
+async def test_other_terms_than_the_chains_are_refused(context: Any) -> None:
+    view = view_at(1)
+    context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
+    done = await effects(context).run(view, replace(spec_of(view), terms_hash=digest("other")))
+    (refused,) = done.facts
+    assert isinstance(refused, JobRefused)
+    assert "terms" in refused.reason
+
+
+async def test_a_machine_of_another_class_refuses_the_job(context: Any) -> None:
+    view = view_at(1)
+    context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
+    context.worker.results = [NumericsMismatch("another probe")]
+    done = await effects(context).run(view, spec_of(view))
+    assert done.facts == (JobRefused("another probe"),)
+
+
+async def test_bytes_that_are_no_manifest_are_refused(context: Any) -> None:
+    view = view_at(1)
+    data = b"\xa0"
+    cid = Cid.of(data, DAG_CBOR)
+    context.fetcher.blocks[cid] = data
+    done = await effects(context).run(view, DoFetchSpec(cid.to_bytes(), view.terms_hash))
+    assert isinstance(done.facts[0], JobRefused)
+
+
+@pytest.mark.parametrize("found", ["merged", "other"])
+async def test_an_opening_state_must_have_the_verdicts_digest(context: Any, found: str) -> None:
+    data = b"a state"
+    cid = Cid.of(data)
+    context.fetcher.blocks[cid] = data
+    context.worker.results = [OpenedState(cid.to_bytes(), digest(found), digest("params"))]
+    command = DoPrepareOpening(3, MANIFEST.to_bytes(), cid.to_bytes(), digest("merged"))
+    if found == "other":
+        with pytest.raises(ProtocolError, match="round 3 has digest"):
+            await effects(context).run(view_at(1), command)
+        return
+    done = await effects(context).run(view_at(1), command)
+    opening = OpeningReady(3, digest("merged"), cid.to_bytes(), digest("params"))
+    assert done.facts == (opening,)
+    assert Facts().plus(opening).get(OpeningReady, command.key) == opening
+
+
+async def test_blocks_of_final_rounds_are_let_go(context: Any) -> None:
+    carrier = effects(context)
+    for round_ in range(3):
+        await carrier.keep(view_at(1), round_, Cid.of(bytes([round_])).to_bytes())
+    done = await carrier.run(view_at(1), DoUnpin(0, 2))
+    assert done.facts == (RoundsUnpinned(2),)
+    assert [pin.reason for pin in context.store.pins()] == [f"job/{JOB}/round/2"]

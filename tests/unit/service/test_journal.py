@@ -1,0 +1,156 @@
+"""The journal: durable, and never two contents for one slot, whenever the process is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from atoll.errors import StorageError
+from atoll.service.journal import AlreadySigned, Fact, Facts, Journal
+from atoll.service.plain import JournalError
+
+
+@dataclass(frozen=True, slots=True)
+class Note(Fact):
+    name: str
+    text: str
+
+    @property
+    def key(self) -> str:
+        return f"note:{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Other(Fact):
+    name: str
+
+    @property
+    def key(self) -> str:
+        return f"other:{self.name}"
+
+
+def opened(path: Path) -> Journal:
+    return Journal(path / "journal.sqlite", (Note, Other))
+
+
+def test_facts_survive_and_belong_to_their_job(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    journal.write(1, Note("a", "x"), Other("b"))
+    journal.write(2, Note("a", "y"))
+    journal.close()
+    facts = opened(tmp_path).read(1)
+    assert facts.get(Note, "note:a") == Note("a", "x")
+    assert facts.all_of(Other) == [Other("b")]
+    assert len(facts) == 2
+
+
+def test_a_second_fact_of_a_key_replaces_the_first(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    journal.write(1, Note("a", "x"))
+    journal.write(1, Note("a", "z"))
+    assert journal.read(1).get(Note, "note:a") == Note("a", "z")
+
+
+def test_forgetting_keeps_what_was_signed(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    journal.write(1, Note("a", "x"))
+    journal.sign_once("slot", b"x")
+    journal.forget(1, frozenset({"note:a"}))
+    assert len(journal.read(1)) == 0
+    assert journal.signed("slot") == b"x"
+
+
+def test_a_slot_is_signed_for_one_content_only(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    journal.sign_once("commit:1:0", b"a")
+    journal.sign_once("commit:1:0", b"a")
+    with pytest.raises(AlreadySigned, match="commit:1:0"):
+        journal.sign_once("commit:1:0", b"b")
+    journal.close()
+    with pytest.raises(AlreadySigned):
+        opened(tmp_path).sign_once("commit:1:0", b"b")
+
+
+def test_a_secret_is_drawn_once(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    first = journal.secret("a")
+    assert len(first) == 32
+    assert journal.secret("b") != first
+    journal.close()
+    assert opened(tmp_path).secret("a") == first
+
+
+def test_measures_add_up(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    journal.measure(1, 0, "replayed_steps", 5)
+    journal.measure(1, 0, "replayed_steps", 3)
+    journal.measure(1, 1, "train_seconds", 0.5)
+    expected = {1: {0: {"replayed_steps": 8.0}, 1: {"train_seconds": 0.5}}}
+    assert journal.measures() == expected
+
+
+def test_an_unknown_kind_asks_for_the_right_version(tmp_path: Path) -> None:
+    opened(tmp_path).write(1, Other("b"))
+    with pytest.raises(JournalError, match="a Other, which this version") as caught:
+        Journal(tmp_path / "journal.sqlite", (Note,)).read(1)
+    assert caught.value.next_step is not None
+
+
+def test_another_schema_is_refused(tmp_path: Path) -> None:
+    opened(tmp_path).close()
+    with sqlite3.connect(tmp_path / "journal.sqlite") as db:
+        db.execute("UPDATE meta SET value = '99'")
+    db.close()
+    with pytest.raises(JournalError, match="schema 99"):
+        opened(tmp_path)
+
+
+def test_a_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"cannot use .*nowhere"):
+        opened(tmp_path / "nowhere")
+
+
+def test_facts_of_another_kind_under_a_key_are_an_error() -> None:
+    facts = Facts().plus(Note("a", "x"))
+    with pytest.raises(JournalError, match="is a Note, not a Other"):
+        facts.get(Other, "note:a")
+    assert "note:a" in facts
+    assert "note:a" not in facts.minus(frozenset({"note:a"}))
+
+
+CHILD = """
+import sys
+from pathlib import Path
+from atoll.errors import StorageError
+from atoll.service.journal import Journal
+journal = Journal(Path(sys.argv[1]), ())
+for i in range(10**6):
+    journal.sign_once(f"slot:{i}", f"content:{i}".encode())
+    print(i, flush=True)
+"""
+
+
+@pytest.mark.parametrize("lines", [1, 2, 7])
+def test_what_was_signed_before_a_kill_is_there_after_it(tmp_path: Path, lines: int) -> None:
+    path = tmp_path / "journal.sqlite"
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(path)], stdout=subprocess.PIPE, text=True
+    )
+    assert child.stdout is not None
+    told = [int(child.stdout.readline()) for _ in range(lines)]
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    child.stdout.close()
+    journal = Journal(path, ())
+    for i in told:
+        assert journal.signed(f"slot:{i}") == f"content:{i}".encode()
+        with pytest.raises(AlreadySigned):
+            journal.sign_once(f"slot:{i}", b"another")
+    journal.close()

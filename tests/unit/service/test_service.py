@@ -1,0 +1,268 @@
+"""The loop: a service that dies at any point goes on from its journal, and commits once."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from tests.unit.law.factories import (
+    DOMAIN,
+    JOB,
+    JOBS,
+    ScriptedJob,
+    address,
+    cid,
+    digest,
+    make_manifest,
+    make_reveal,
+)
+
+from atoll.chain.index import Head as ChainHead
+from atoll.chain.index import Indexed, Rewound, Update
+from atoll.chain.mirror import Mirror
+from atoll.errors import NotFound, RpcUnavailable
+from atoll.law import events as ev
+from atoll.law.views import JobView
+from atoll.law.words import Phase, SeatIndex
+from atoll.service.commands import DoFetchData, DoFetchSpec, DoPrepareOpening
+from atoll.service.effects import Done, Effects
+from atoll.service.facts import DataReady, OpeningReady, SpecReady
+from atoll.service.journal import Journal
+from atoll.service.machine import Command
+from atoll.service.service import Role, Service
+from atoll_node.commands import DoTrain, SendCommit
+from atoll_node.facts import KINDS, Trained
+from atoll_node.machine import ProviderSetup, step
+
+MANIFEST = make_manifest()
+ME, SEAT, URL = address("provider 0"), SeatIndex(0), "http://127.0.0.1:4001"
+
+
+class Crash(Exception):
+    """The process ends here."""
+
+
+@dataclass
+class Index:
+    """Yields what a test puts in."""
+
+    job: ScriptedJob
+    updates: list[list[Update]] = field(default_factory=list)
+    confirmed: int = 0
+
+    async def poll(self) -> list[Update]:
+        return self.updates.pop(0) if self.updates else []
+
+    def history(self) -> list[Indexed]:
+        return [Indexed(event, block, i) for i, (event, block) in enumerate(self.job.log)]
+
+    def tell_everything(self) -> None:
+        self.confirmed = self.job.number
+        self.updates.append([*self.history(), ChainHead(self.job.block, self.job.number)])
+
+
+class ScriptedEffects:
+    """Carries commands out on paper; `crash` names a command's kind and the moment of the end."""
+
+    def __init__(self, context: Any, crash: tuple[type, str] | None = None) -> None:
+        self.context, self.crash = context, crash
+        self.started: list[Command] = []
+        self.committed = asyncio.Event()
+        self.crashed = asyncio.Event()
+        self.fail_next: list[Exception] = []
+
+    async def run(self, view: JobView, command: Command) -> Done:
+        self.started.append(command)
+        if self.fail_next:
+            raise self.fail_next.pop(0)
+        await self._maybe(command, "before")
+        done = self._done(command)
+        await self._maybe(command, "between")
+        if isinstance(command, SendCommit):
+            self.context.journal.sign_once(command.guard, command.commitment)
+        if done.facts:
+            self.context.journal.write(view.job_id, *done.facts)
+        await self._maybe(command, "after")
+        if isinstance(command, SendCommit):
+            self.committed.set()
+        return done
+
+    async def _maybe(self, command: Command, moment: str) -> None:
+        if self.crash == (type(command), moment):
+            self.crashed.set()
+            await asyncio.Event().wait()
+
+    def _done(self, command: Command) -> Done:
+        match command:
+            case DoFetchSpec():
+                return Done((SpecReady(MANIFEST.to_bytes()),))
+            case DoFetchData():
+                return Done((DataReady(cid("data")),))
+            case DoPrepareOpening():
+                return Done((OpeningReady(0, digest("initial"), cid("opening"), digest("p")),))
+            case DoTrain():
+                return Done((_trained(command),))
+        return Done(block=1)
+
+
+def _trained(command: DoTrain) -> Trained:
+    """Every training has other secrets, as in life."""
+    secret = digest(f"salt {id(command)}")
+    return Trained(
+        round=command.slot.round,
+        attempt=command.slot.attempt,
+        seat=command.seat,
+        data_seed=command.data_seed,
+        opening=command.opening_digest,
+        reveal=make_reveal(secret),
+        carried_state=cid("last"),
+        blind_key=secret,
+        loss=1.0,
+        seconds=1.0,
+    )
+
+
+@dataclass
+class Running:
+    service: Service[ProviderSetup]
+    effects: ScriptedEffects
+    index: Index
+    task: asyncio.Task[None]
+    journal: Journal
+
+    async def stop(self) -> None:
+        self.task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await self.task
+        self.journal.close()
+
+
+def start(tmp_path: Path, job: ScriptedJob, crash: tuple[type, str] | None = None) -> Running:
+    async def idle() -> None:
+        await asyncio.Event().wait()
+
+    journal = Journal(tmp_path / "journal.sqlite", KINDS)
+    index = Index(job)
+    context = SimpleNamespace(
+        me=ME,
+        url=URL,
+        config=SimpleNamespace(poll_interval_s=0.001, metrics_file=tmp_path / "metrics.json"),
+        journal=journal,
+        index=index,
+        mirror=Mirror(DOMAIN, JOBS, None),
+        queue=SimpleNamespace(run=idle, gas_by_label=dict),
+        gateway=SimpleNamespace(bytes_up=0),
+        fetcher=SimpleNamespace(bytes_down=0),
+    )
+    effects = ScriptedEffects(context, crash)
+    role = Role("provider", ProviderSetup(URL), step, cast(Effects, effects))
+    service = Service(role)
+    index.tell_everything()
+    return Running(service, effects, index, asyncio.create_task(service.run()), journal)
+
+
+def training_job() -> ScriptedJob:
+    job = ScriptedJob(MANIFEST)
+    job.emit(ev.GatewayAnnounced(ME, URL))
+    job.open()
+    job.train()
+    return job
+
+
+POINTS = [
+    (kind, moment)
+    for kind in (DoFetchData, DoPrepareOpening, DoTrain, SendCommit)
+    for moment in ("before", "between", "after")
+]
+
+
+@pytest.mark.parametrize(("kind", "moment"), POINTS)
+async def test_a_service_that_dies_anywhere_goes_on_and_commits_once(
+    tmp_path: Path, kind: type, moment: str
+) -> None:
+    job = training_job()
+    first = start(tmp_path, job, crash=(kind, moment))
+    await first.effects.crashed.wait()
+    await first.stop()
+    second = start(tmp_path, job)
+    await second.effects.committed.wait()
+    await second.stop()
+    commits = [c for c in first.effects.started + second.effects.started if _is_commit(c)]
+    assert len({commit.key for commit in commits}) == 1
+    trained_before = any(isinstance(c, DoTrain) for c in first.effects.started)
+    trains_again = any(isinstance(c, DoTrain) for c in second.effects.started)
+    was_journaled = (kind, moment) == (DoTrain, "after") or kind is SendCommit
+    assert trains_again == (not was_journaled)
+    assert trained_before == (kind in {DoTrain, SendCommit})
+
+
+def _is_commit(command: Command) -> bool:
+    return isinstance(command, SendCommit)
+
+
+async def test_what_fails_is_tried_again_when_the_chains_clock_allows(tmp_path: Path) -> None:
+    job = training_job()
+    running = start(tmp_path, job)
+    running.effects.fail_next = [NotFound("nobody has it")]
+    tries = 0
+    while tries < 2:
+        job.mine(2)
+        running.index.tell_everything()
+        await asyncio.sleep(0)
+        tries = sum(isinstance(c, DoFetchSpec) for c in running.effects.started)
+    await running.effects.committed.wait()
+    await running.stop()
+
+
+async def test_a_defect_in_one_effect_does_not_end_the_service(tmp_path: Path) -> None:
+    job = training_job()
+    running = start(tmp_path, job)
+    running.effects.fail_next = [ZeroDivisionError("a defect")]
+    while not running.effects.committed.is_set():
+        job.mine(2)
+        running.index.tell_everything()
+        await asyncio.sleep(0)
+    await running.stop()
+
+
+async def test_a_reorg_folds_the_view_anew(tmp_path: Path) -> None:
+    job = training_job()
+    running = start(tmp_path, job)
+    await running.effects.committed.wait()
+    job.log = [item for item in job.log if not isinstance(item[0], ev.TrainStarted)]
+    mirror, folded = running.effects.context.mirror, asyncio.Event()
+    fold = mirror.fold
+
+    def fold_and_tell(events: Any) -> Any:
+        changed = fold(events)
+        folded.set()
+        return changed
+
+    mirror.fold = fold_and_tell
+    running.index.updates.append([Rewound(job.number - 1), ChainHead(job.block, job.number)])
+    folded.clear()
+    await folded.wait()
+    await running.stop()
+    assert mirror.views[JOB].state.phase is Phase.SEEDING
+
+
+async def test_an_unreachable_chain_is_waited_for(tmp_path: Path) -> None:
+    job = training_job()
+    running = start(tmp_path, job)
+    answers = iter([RpcUnavailable("no endpoint"), RpcUnavailable("no endpoint")])
+    real = running.index.poll
+
+    async def poll() -> list[Update]:
+        for error in answers:
+            raise error
+        return await real()
+
+    running.index.poll = poll  # type: ignore[method-assign]
+    await running.effects.committed.wait()
+    await running.stop()
+    metrics = (tmp_path / "metrics.json").read_text()
+    assert '"role": "provider"' in metrics

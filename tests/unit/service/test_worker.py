@@ -1,0 +1,159 @@
+"""The worker process: results, errors, its death, and the death of its parent."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from atoll.errors import ConfigError, NotFound
+from atoll.service.worker import Worker, WorkerDied, resolve
+
+HERE = "tests.unit.service.worker_tasks"
+PATHS = (str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", ""))
+ENVIRONMENT = {**os.environ, "PYTHONPATH": os.pathsep.join(PATHS)}
+
+
+@pytest.fixture
+async def worker() -> AsyncIterator[Worker]:
+    worker = Worker()
+    yield worker
+    worker.kill()
+
+
+async def test_a_function_runs_in_another_process_with_one_thread(worker: Worker) -> None:
+    pid, threads = await worker.run(f"{HERE}:describe")
+    assert pid != os.getpid()
+    assert threads == "1"
+    assert (await worker.run(f"{HERE}:describe"))[0] == pid
+
+
+async def test_an_error_of_the_tree_crosses_with_its_next_step(worker: Worker) -> None:
+    with pytest.raises(NotFound, match="gone") as caught:
+        await worker.run(f"{HERE}:fail")
+    assert caught.value.next_step == "look elsewhere"
+
+
+async def test_a_killed_worker_is_an_error_and_the_next_call_works(worker: Worker) -> None:
+    with pytest.raises(WorkerDied):
+        await worker.run(f"{HERE}:die")
+    assert await worker.run(f"{HERE}:add", 1, 2) == 3
+
+
+async def test_cancelling_ends_the_process_and_the_next_call_works(
+    worker: Worker, tmp_path: Path
+) -> None:
+    started = tmp_path / "started"
+    os.mkfifo(started)
+    task = asyncio.create_task(worker.run(f"{HERE}:hang", str(started)))
+    await asyncio.to_thread(started.read_text)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await worker.run(f"{HERE}:add", 1, 2) == 3
+
+
+async def test_a_waiting_call_is_cancelled_without_harm(worker: Worker) -> None:
+    first = asyncio.create_task(worker.run(f"{HERE}:describe"))
+    second = asyncio.create_task(worker.run(f"{HERE}:describe"))
+    await asyncio.sleep(0)
+    second.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await second
+    pid, _ = await first
+    assert (await worker.run(f"{HERE}:describe"))[0] == pid
+
+
+@pytest.mark.parametrize("name", ["no.such.module:f", f"{HERE}:absent", HERE])
+def test_a_path_that_names_nothing_is_a_config_error(name: str) -> None:
+    with pytest.raises(ConfigError, match="no worker function"):
+        resolve(name)
+
+
+PARENT = f"""
+import asyncio, sys
+from atoll.service.worker import Worker
+
+async def main():
+    worker = Worker()
+    pid, _ = await worker.run("{HERE}:describe")
+    print(pid, flush=True)
+    await worker.run("{HERE}:hang", sys.argv[1])
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
+IDLE = """
+import multiprocessing, threading
+from atoll.service.worker import fork_ahead
+
+fork_ahead()
+print(multiprocessing.active_children()[0].pid, flush=True)
+threading.Event().wait()
+"""
+
+
+@pytest.mark.parametrize("source", [PARENT, IDLE], ids=["busy", "forked ahead and not taken"])
+def test_a_worker_does_not_outlive_its_parent(source: str, tmp_path: Path) -> None:
+    script = tmp_path / "parent.py"
+    script.write_text(source)
+    parent = subprocess.Popen(
+        [sys.executable, str(script), str(tmp_path / "started")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=ENVIRONMENT,
+    )
+    assert parent.stdout is not None
+    worker_pid = int(parent.stdout.readline())
+    watched = os.pidfd_open(worker_pid)
+    os.kill(parent.pid, signal.SIGKILL)
+    parent.wait()
+    parent.stdout.close()
+    try:
+        assert _ended(watched, seconds=30)
+    finally:
+        os.close(watched)
+
+
+AHEAD = f"""
+import asyncio
+from atoll.service.worker import Worker, WorkerDied, fork_ahead
+from tests.unit.service import worker_tasks
+
+async def main():
+    worker = Worker(threads=3)
+    print(*await worker.run("{HERE}:inherited"))
+    try:
+        await worker.run("{HERE}:die")
+    except WorkerDied:
+        print(*await worker.run("{HERE}:inherited"))
+    worker.kill()
+
+if __name__ == "__main__":
+    worker_tasks.LOADED.append("loaded")
+    fork_ahead()
+    asyncio.run(main())
+"""
+
+
+def test_the_first_process_may_be_forked_ahead_with_all_that_is_loaded(tmp_path: Path) -> None:
+    script = tmp_path / "ahead.py"
+    script.write_text(AHEAD)
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, env=ENVIRONMENT, check=True
+    )
+    assert done.stdout.splitlines() == ["3 loaded", "3"]
+
+
+def _ended(pidfd: int, seconds: float) -> bool:
+    """Whether the process behind a pidfd ends in time: it turns readable then."""
+    ready, _, _ = select.select([pidfd], [], [], seconds)
+    return bool(ready)
