@@ -13,6 +13,7 @@ from itertools import count
 import numpy as np
 
 ZERO = bytes(32)
+PIECE_BYTES = 1024
 Hash = Callable[[bytes], bytes]
 
 # ------------------------------------------------------------------------------- hashes (section 2)
@@ -176,6 +177,13 @@ def proves(
             node = hash(b"\1" + (sibling + node if index % 2 else node + sibling))
         index, size = index // 2, (size + 1) // 2
     return not remaining and hash(b"\2" + width.to_bytes(8, "big") + node) == top
+
+
+def piece_root(data: bytes) -> bytes:
+    """The root over the keccak of every 1024 bytes; the last piece may be shorter."""
+    pieces = [data[at : at + PIECE_BYTES] for at in range(0, len(data), PIECE_BYTES)]
+    whole = len(data) // PIECE_BYTES
+    return root(keccak_each(pieces[:whole]) + [keccak(piece) for piece in pieces[whole:]])
 
 
 # ------------------------------------------------------------------------ documents (section 2)
