@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
 from tests.second_client.numbers import Array
 from tests.second_client.words import hashed, keccak, keccak_each, piece_root, sha256, u16, u32, u64
 

@@ -10,7 +10,6 @@ from decimal import Context, Decimal, localcontext
 from typing import Any
 
 import numpy as np
-
 from tests.second_client.documents import Manifest, head_size, shapes_of
 from tests.second_client.numbers import Array, narrow, philox
 from tests.second_client.words import piece_root

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
 from tests.second_client.numbers import (
     BASE,
     INT8,
@@ -25,8 +24,13 @@ from tests.second_client.numbers import (
     exact_sum,
     exp,
     grid,
+    largest,
     ln,
     narrow,
+    one_nan,
+    product,
+    quiet,
+    rint,
     root,
     sigmoid,
     split_grid,
@@ -48,7 +52,7 @@ def embedding_gradient(g_NI: Array, ids_N: Ids, vocabulary: int) -> Array:
     integers_NI, step_1I = grid(g_NI, 0, SUM)
     sums_VI = np.zeros((vocabulary, g_NI.shape[1]), np.int64)
     np.add.at(sums_VI, ids_N, integers_NI.astype(np.int64))
-    return narrow(wide(sums_VI) * wide(step_1I))
+    return one_nan(narrow(wide(sums_VI) * wide(step_1I)))
 
 
 # ---------------------------------------------------------------------------------- 5. linear
@@ -57,18 +61,18 @@ def embedding_gradient(g_NI: Array, ids_N: Ids, vocabulary: int) -> Array:
 def linear(x_NI: Array, weight_OI: Array) -> tuple[Array, Saved]:
     x, x_step_N1 = grid(x_NI, 1, INT8)
     w, w_step_O1 = grid(weight_OI, 1, INT8)
-    y_NO = narrow(x @ w.T) * (x_step_N1 * w_step_O1.T)
-    return y_NO, (x, x_step_N1, w, w_step_O1)
+    y_NO = narrow(product(x, w.T)) * (x_step_N1 * w_step_O1.T)
+    return one_nan(y_NO), (x, x_step_N1, w, w_step_O1)
 
 
 def linear_gradient(g_NO: Array, saved: Saved) -> tuple[Array, Array]:
     """Gradients of input and weight."""
     x, x_step_N1, w, w_step_O1 = saved
     high, low, step_N1 = split_grid(g_NO * w_step_O1.T, 1)
-    dx_NI = (narrow(high @ w) * BASE + narrow(low @ w)) * step_N1
+    dx_NI = (narrow(product(high, w)) * BASE + narrow(product(low, w))) * step_N1
     high, low, step_1O = split_grid(g_NO * x_step_N1, 0)
-    dw_OI = (narrow(high.T @ x) * BASE + narrow(low.T @ x)) * step_1O.T
-    return dx_NI, dw_OI
+    dw_OI = (narrow(product(high.T, x)) * BASE + narrow(product(low.T, x))) * step_1O.T
+    return one_nan(dx_NI), one_nan(dw_OI)
 
 
 # ------------------------------------------------------------------------------------ 6. head
@@ -79,7 +83,7 @@ def head(x_NI: Array, weight_VI: Array) -> tuple[Array, Saved]:
     w_high, w_low, w_step = split_grid(weight_VI, 1)
     sums_NV = _split_product(x_high, x_low, w_high.T, w_low.T)
     saved = (x_high, x_low, x_step, w_high, w_low, w_step)
-    return narrow(sums_NV) * (x_step * w_step.T), saved
+    return one_nan(narrow(sums_NV) * (x_step * w_step.T)), saved
 
 
 def head_gradient(g_NV: Array, saved: Saved) -> tuple[Array, Array]:
@@ -89,12 +93,13 @@ def head_gradient(g_NV: Array, saved: Saved) -> tuple[Array, Array]:
     dx_NI = narrow(_split_product(high, low, w_high, w_low)) * step_N1
     high, low, step_1V = split_grid(g_NV * x_step, 0)
     dw_VI = narrow(_split_product(high.T, low.T, x_high, x_low)) * step_1V.T
-    return dx_NI, dw_VI
+    return one_nan(dx_NI), one_nan(dw_VI)
 
 
 def _split_product(a_high: Wide, a_low: Wide, b_high: Wide, b_low: Wide) -> Wide:
     """254² · high·high + 254 · (high·low + low·high): integers below 2^53."""
-    return a_high @ b_high * BASE**2 + (a_high @ b_low + a_low @ b_high) * BASE
+    middle = product(a_high, b_low) + product(a_low, b_high)
+    return product(a_high, b_high) * BASE**2 + middle * BASE
 
 
 # ------------------------------------------------------------------------------------ 7. norm
@@ -106,7 +111,7 @@ def rms_norm(x_NI: Array, gain_I: Array, eps: float) -> tuple[Array, Saved]:
     q_N1 = squares_N1 * (wide(step_N1) * wide(step_N1))
     mean_N1 = narrow(q_N1 * (1.0 / x_NI.shape[1])) + np.float32(eps)
     r_N1 = np.float32(1.0) / root(mean_N1)
-    return x_NI * r_N1 * gain_I, (x_NI, r_N1, gain_I)
+    return one_nan(x_NI * r_N1 * gain_I), (x_NI, one_nan(r_N1), gain_I)
 
 
 def rms_norm_gradient(g_NI: Array, saved: Saved) -> tuple[Array, Array]:
@@ -115,7 +120,7 @@ def rms_norm_gradient(g_NI: Array, saved: Saved) -> tuple[Array, Array]:
     u_NI, h_NI = x_NI * r_N1, g_NI * gain_I
     a_N1 = narrow(exact_sum(h_NI * u_NI, 1) * (1.0 / x_NI.shape[1]))
     dgain_I = narrow(exact_sum(g_NI * u_NI, 0))[0]
-    return (h_NI - u_NI * a_N1) * r_N1, dgain_I
+    return one_nan((h_NI - u_NI * a_N1) * r_N1), one_nan(dgain_I)
 
 
 # -------------------------------------------------------------------------------- 8. rotation
@@ -125,71 +130,72 @@ def rotate(x_BHTd: Array, cos_Td: Array, sin_Td: Array) -> Array:
     """Its gradient is itself with the sines negated. The tables have half the head's width."""
     half = x_BHTd.shape[-1] // 2
     a, b = x_BHTd[..., :half], x_BHTd[..., half:]
-    return np.concatenate((a * cos_Td - b * sin_Td, b * cos_Td + a * sin_Td), axis=-1)
+    return one_nan(np.concatenate((a * cos_Td - b * sin_Td, b * cos_Td + a * sin_Td), axis=-1))
 
 
 # ------------------------------------------------------------------------------- 9. attention
 
 
+@quiet
 def attention(q_BHTd: Array, k_BKTd: Array, v_BKTd: Array) -> tuple[Array, Saved]:
     group = q_BHTd.shape[1] // k_BKTd.shape[1]
     length, width = q_BHTd.shape[2:]
-    a = attention_levels(width)
-    b = attention_levels(min(TILE, length))
-    q, q_step = grid(q_BHTd, -1, a)
-    k, k_step = grid(np.repeat(k_BKTd, group, axis=1), -1, a)
-    v, v_step = grid(np.repeat(v_BKTd, group, axis=1), -1, min(a, b))
+    levels = attention_levels(max(width, min(TILE, length)))
+    q, q_step = grid(q_BHTd, -1, levels)
+    k, k_step = grid(np.repeat(k_BKTd, group, axis=1), -1, levels)
+    v, v_step = grid(np.repeat(v_BKTd, group, axis=1), -1, levels)
     q_step = q_step * _root_factor(width)
 
     out, peak, inverse = np.zeros_like(q_BHTd), np.empty_like(q_step), np.empty_like(q_step)
     for rows in _tiles(length):
         seen = slice(0, rows.stop)
-        z = narrow(q[..., rows, :] @ _turned(k[..., seen, :])) * q_step[..., rows, :]
-        weights, peak[..., rows, :], inverse[..., rows, :] = _weights(
-            z * _turned(k_step[..., seen, :]), rows.start
-        )
+        z = _scores(q[..., rows, :], q_step[..., rows, :], k[..., seen, :], k_step[..., seen, :])
+        weights, peak[..., rows, :], inverse[..., rows, :] = _weights(z, rows.start)
         total = out[..., rows, :]
         for keys in _tiles(rows.stop):
-            mixed, step = grid(weights[..., keys] * _turned(v_step[..., keys, :]), -1, b)
-            total = total + narrow(mixed @ v[..., keys, :]) * step
+            mixed, step = grid(weights[..., keys] * _turned(v_step[..., keys, :]), -1, levels)
+            total = total + narrow(product(mixed, v[..., keys, :])) * step
         out[..., rows, :] = total * inverse[..., rows, :]
-    return out, (group, b, (q, q_step, k, k_step, v, v_step), (out, peak, inverse))
+    return out, (group, levels, (q, q_step, k, k_step, v, v_step), (out, peak, inverse))
+
+
+def _scores(q: Wide, q_step: Array, k: Wide, k_step: Array) -> Array:
+    return narrow(product(q, _turned(k))) * q_step * _turned(k_step)
 
 
 def _weights(z: Array, first: int) -> tuple[Array, Array, Array]:
     """Weights that are not divided yet, each row's largest score, and what divides them."""
     hidden = _hidden(z, first)
-    peak = np.where(hidden, -np.inf, z).max(axis=-1, keepdims=True).astype(np.float32)
-    weights = np.where(hidden, np.float32(0.0), exp(np.where(hidden, peak, z) - peak))
-    total = wide(np.rint(weights * np.float32(2.0**23))).sum(axis=-1, keepdims=True)
+    peak = largest(np.where(hidden, np.float32(-np.inf), z))
+    weights = np.where(hidden, np.float32(0.0), exp(z - peak))
+    total = rint(weights * np.float32(2.0**23)).sum(axis=-1, keepdims=True)
     return weights, peak, narrow(1.0 / (total * 2.0**-23))
 
 
+@quiet
 def attention_gradient(g_BHTd: Array, saved: Saved) -> tuple[Array, Array, Array]:
     """Gradients of queries, keys and values."""
-    group, b, operands, (out, peak, inverse) = saved
+    group, levels, (q, q_step, k, k_step, v, v_step), (out, peak, inverse) = saved
     length, width = g_BHTd.shape[2:]
     e = narrow(exact_sum(g_BHTd * out, -1))
-    g, g_step = grid(g_BHTd, -1, min(attention_levels(width), b))
+    g, g_step = grid(g_BHTd, -1, levels)
     dq, dk, dv = (np.zeros_like(g_BHTd) for _ in range(3))
-    for rows in _tiles(length):
-        for keys in _tiles(rows.stop):
-            q, q_step = (t[..., rows, :] for t in operands[:2])
-            k, k_step, v, v_step = (t[..., keys, :] for t in operands[2:])
-            gr, gr_step = g[..., rows, :], g_step[..., rows, :]
-            z = narrow(q @ _turned(k)) * q_step * _turned(k_step)
-            hidden = _hidden(z, rows.start - keys.start)
-            z = np.where(hidden, peak[..., rows, :], z)
-            share = exp(z - peak[..., rows, :]) * inverse[..., rows, :]
-            slope = narrow(gr @ _turned(v)) * (gr_step * _turned(v_step)) - e[..., rows, :]
+    for i in _tiles(length):
+        for j in _tiles(i.stop):
+            at_i, at_j = (..., i, slice(None)), (..., j, slice(None))
+            z = _scores(q[at_i], q_step[at_i], k[at_j], k_step[at_j])
+            hidden = _hidden(z, i.start - j.start)
+            share = exp(z - peak[at_i]) * inverse[at_i]
+            d_share = narrow(product(g[at_i], _turned(v[at_j])))
+            d_share = d_share * (g_step[at_i] * _turned(v_step[at_j])) - e[at_i]
+            slope = np.where(hidden, np.float32(0.0), share * d_share)
             share = np.where(hidden, np.float32(0.0), share)
-            slope = np.where(hidden, np.float32(0.0), share * slope)
-            n, step = grid(share * gr_step, -2, b)
-            dv[..., keys, :] += narrow(_turned(n) @ gr) * _turned(step)
-            n, step = grid(slope * _turned(k_step), -1, b)
-            dq[..., rows, :] += narrow(n @ k) * step
-            n, step = grid(slope * q_step, -2, b)
-            dk[..., keys, :] += narrow(_turned(n) @ q) * _turned(step)
+            n, step = grid(share * g_step[at_i], -2, levels)
+            dv[at_j] += narrow(product(_turned(n), g[at_i])) * _turned(step)
+            n, step = grid(slope * _turned(k_step[at_j]), -1, levels)
+            dq[at_i] += narrow(product(n, k[at_j])) * step
+            n, step = grid(slope * q_step[at_i], -2, levels)
+            dk[at_j] += narrow(product(_turned(n), q[at_i])) * _turned(step)
     return dq * _root_factor(width), _shared(dk, group), _shared(dv, group)
 
 
@@ -225,7 +231,7 @@ def _shared(x_BHTd: Array, group: int) -> Array:
 
 
 def swiglu(gate: Array, up: Array) -> Array:
-    return gate * sigmoid(gate) * up
+    return one_nan(gate * sigmoid(gate) * up)
 
 
 def swiglu_gradient(g: Array, gate: Array, up: Array) -> tuple[Array, Array]:
@@ -233,16 +239,16 @@ def swiglu_gradient(g: Array, gate: Array, up: Array) -> tuple[Array, Array]:
     s = sigmoid(gate)
     u = gate * s
     slope = s + u * (np.float32(1.0) - s)
-    return g * up * slope, g * u
+    return one_nan(g * up * slope), one_nan(g * u)
 
 
 def squared_relu(x: Array) -> Array:
     a = np.where(x < 0, np.float32(0.0), x)
-    return a * a
+    return one_nan(a * a)
 
 
 def squared_relu_gradient(g: Array, x: Array) -> Array:
-    return g * (np.where(x < 0, np.float32(0.0), x) * np.float32(2.0))
+    return one_nan(g * (np.where(x < 0, np.float32(0.0), x) * np.float32(2.0)))
 
 
 # -------------------------------------------------------------------------------- 11. dropout
@@ -250,22 +256,22 @@ def squared_relu_gradient(g: Array, x: Array) -> Array:
 
 def drop(x: Array, keep: NDArray[np.bool_], scale: np.float32) -> Array:
     """Its gradient is itself."""
-    return np.where(keep.reshape(x.shape), x * scale, np.float32(0.0))
+    return np.where(keep.reshape(x.shape), one_nan(x * scale), np.float32(0.0))
 
 
 # ----------------------------------------------------------------------------------- 12. loss
 
 
 def cross_entropy(logits_NV: Array, targets_N: Ids) -> tuple[np.float32, Saved]:
-    z_NV = logits_NV - logits_NV.max(axis=1, keepdims=True)
+    z_NV = one_nan(logits_NV - largest(logits_NV))
     w_NV = exp(z_NV)
-    total_N1 = wide(np.rint(w_NV * np.float32(2.0**30))).sum(axis=1, keepdims=True) * 2.0**-30
+    total_N1 = rint(w_NV * np.float32(2.0**30)).sum(axis=1, keepdims=True) * 2.0**-30
     at = np.arange(len(targets_N)), targets_N
     dz_NV = w_NV * narrow(1.0 / total_N1)
     dz_NV[at] = dz_NV[at] - np.float32(1.0)
     losses_N = ln(narrow(total_N1[:, 0])) - z_NV[at]
     loss = narrow(exact_sum(losses_N, 0) * (1.0 / len(losses_N)))
-    return loss[0], dz_NV
+    return loss[0], one_nan(dz_NV)
 
 
 def cross_entropy_gradient(c: np.float32, saved: Saved) -> Array:

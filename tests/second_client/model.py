@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-
 from tests.second_client import kernels
 from tests.second_client.documents import EMBEDDING, HEAD, head_size
 from tests.second_client.kernels import Ids, Saved

@@ -24,6 +24,8 @@ NORM = 1 << 18
 SUM = 1 << 22
 SQUARE = 1 << 16
 BASE = 254
+quiet = np.errstate(all="ignore")
+"""What IEEE 754 says of numbers that are not finite is wanted, not a warning."""
 
 
 def narrow(x) -> Array:
@@ -36,6 +38,26 @@ def wide(x) -> Wide:
     return np.asarray(x).astype(np.float64)
 
 
+def one_nan(x: Array) -> Array:
+    """x with the one NaN for every NaN: processors differ in their sign and payload."""
+    return np.where(np.isnan(x), np.float32(np.nan), x)
+
+
+def rint(x: Array) -> Wide:
+    """The nearest integers, ties to even: 0 for NaN, and without −0."""
+    return np.nan_to_num(wide(np.rint(x)), nan=0.0, posinf=np.inf, neginf=-np.inf) + 0.0
+
+
+def largest(x: Array) -> Array:
+    """The largest of the last axis, which is kept: NaN if any is, and +0 for any zero."""
+    return one_nan(x.max(axis=-1, keepdims=True) + np.float32(0.0))
+
+
+def product(a: Wide, b: Wide) -> Wide:
+    """Σ a·b of matrices of integers: exact below 2^53, and without −0."""
+    return a @ b + 0.0
+
+
 def root(x: Array) -> Array:
     """The binary32 number nearest to the root of a binary32 number."""
     return narrow(np.sqrt(wide(x)))
@@ -46,21 +68,21 @@ def root(x: Array) -> Array:
 
 def grid(x: Array, axis: int, levels: int) -> tuple[Wide, Array]:
     """Integers and their step along an axis, which is kept with size 1."""
-    largest = np.maximum(np.abs(x).max(axis=axis, keepdims=True), FLOOR)
-    up = narrow((1.0 / wide(largest)) * levels)
-    step = narrow(wide(largest) * (1.0 / levels))
-    return wide(np.rint(x * up)), step
+    most = wide(np.maximum(np.abs(x).max(axis=axis, keepdims=True), FLOOR))
+    up = narrow((1.0 / most) * levels)
+    step = narrow(most * (1.0 / levels))
+    return rint(x * up), one_nan(step)
 
 
 def split_grid(x: Array, axis: int) -> tuple[Wide, Wide, Array]:
     """High and low integers of two slices, and their step: about (254 · high + low) · step."""
     integers, step = grid(x, axis, SPLIT)
-    high = wide(np.rint(narrow(integers) * np.float32(1.0 / BASE)))
+    high = rint(narrow(integers) * np.float32(1.0 / BASE))
     return high, integers - high * BASE, step
 
 
 def attention_levels(terms: int) -> int:
-    """Levels of two operands whose sum of so many products stays within 2^24."""
+    """Levels of operands whose sum of so many products stays within 2^24."""
     return min(511, math.isqrt((1 << 24) // terms))
 
 
@@ -89,6 +111,7 @@ _EXP = (
 )
 
 
+@quiet
 def exp(x: Array) -> Array:
     """e^x."""
     inside = np.clip(x, np.float32(-86.0), np.float32(89.0))
@@ -99,8 +122,8 @@ def exp(x: Array) -> Array:
     for coefficient in _EXP[1:]:
         y = y * rest + np.float32(coefficient)
     y = y * (rest * rest) + rest + np.float32(1.0)
-    half = np.ldexp(np.float32(1.0), whole.astype(np.int32) - 1)
-    return np.where(x < -86.0, np.float32(0.0), y * half * np.float32(2.0))
+    half = np.ldexp(np.float32(1.0), np.nan_to_num(whole).astype(np.int32) - 1)
+    return np.where(x < -86.0, np.float32(0.0), one_nan(y * half * np.float32(2.0)))
 
 
 def sigmoid(x: Array) -> Array:
@@ -122,8 +145,8 @@ def _near(x: Wide) -> Wide:
 
 
 def ln(x: Array) -> Array:
-    """The natural logarithm of positive normal numbers."""
-    mantissa, exponent = np.frexp(wide(x))
+    """The natural logarithm of positive normal numbers, and −∞ of 0."""
+    mantissa, exponent = np.frexp(np.where(x == 0, 1.0, wide(x)))
     low = mantissa < 0.7071067811865476
     mantissa = np.where(low, mantissa * 2.0, mantissa)
     exponent = wide(exponent - low)
@@ -135,7 +158,8 @@ def ln(x: Array) -> Array:
         y = _near(y * square + 1.0 / k)
     tail = _near(y * square)
     series = 2.0 * z + 2.0 * a * tail
-    return narrow(exponent * _LN2_HIGH + (exponent * _LN2_LOW + series))
+    found = narrow(exponent * _LN2_HIGH + (exponent * _LN2_LOW + series))
+    return np.where(x == 0, np.float32(-np.inf), found)
 
 
 # ------------------------------------------------------------------------------- random words

@@ -1,19 +1,19 @@
 """The two states of a job, their bytes and their digests: SPEC.md, section 9.
 
-A tensor is a little-endian array, float32 or int64. A *seat state* is a dict of the groups `params`,
-`m`, `v` and `feedback` (each a dict of arrays by parameter), the counters `count` and `batches`, and
-the set `local` of parameters that the round opened with as the seat's own. A *global state* is a
-dict of `round`, `params`, `outer` (slots, each a dict of arrays) and `exponents`.
+A tensor is a little-endian array, float32 or int64. A *seat state* is a dict of the groups
+`params`, `m`, `v` and `feedback` (each a dict of arrays by parameter), the counters `count` and
+`batches`, and the set `local` of parameters that the round opened with as the seat's own. A *global
+state* is a dict of `round`, `params`, `outer` (slots, each a dict of arrays) and `exponents`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from math import prod
 from typing import Any
 
 import numpy as np
-
 from tests.second_client.constants import initial_params
 from tests.second_client.documents import (
     OUTER_SLOTS,
@@ -93,7 +93,7 @@ def initial_global_state(manifest: Manifest) -> State:
     outer = manifest["outer"]
     slots = {}
     for slot in OUTER_SLOTS[outer["kind"]]:
-        start = round(float(outer["eps"]) * 2**24) ** 2 if slot == "second" else 0
+        start = round(Fraction(outer["eps"]) * 2**24) ** 2 if slot == "second" else 0
         slots[slot] = {name: np.full(p.shape, start, np.int64) for name, p in params.items()}
     exponents = {name: exponent_of(name, manifest["codec"]) for name in params}
     return {"round": 0, "params": params, "outer": slots, "exponents": exponents}
@@ -153,7 +153,7 @@ def seat_shapes(manifest: Manifest) -> dict[str, dict[str, tuple[int, ...]]]:
 
 
 def opening_state(manifest: Manifest, model: State, brought: State | None) -> State:
-    """What a seat opens the model's round with; `brought` is its carried state, None for a reset."""
+    """What a seat opens the model's round with: `brought` is its carried state, None for none."""
     local = local_names(manifest, model["round"])
     if brought is None:
         zeros = {
