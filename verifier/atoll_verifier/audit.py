@@ -295,16 +295,17 @@ class Audit:
             yield DoLink(work)
 
     def replay_root(self, duties: dict[SeatIndex, SeatDuty]) -> Digest:
-        """Root over the step roots computed for these duties; zero where none was replayed.
+        """Root over the work words computed for these duties; zero where none was replayed.
 
-        Zero in a tolerant job too: step roots differ from machine to machine and prove nothing.
+        Zero in a tolerant job too: work words differ from machine to machine. It proves nothing
+        yet: words stand in the trace unmasked, and who copies them has the same root.
         """
         if self.manifest.numerics.mode == "tolerant":
             return ZERO_DIGEST
         leaves = [
             hash_fields(
                 ("bytes32", "uint16", "uint16", "bytes32"),
-                (tag("atoll.replay.v1"), seat, segment, done.step_root),
+                (tag("atoll.replay.v1"), seat, segment, done.work_word),
             )
             for seat, duty in sorted(duties.items())
             for segment in sorted(duty.segments)

@@ -36,7 +36,7 @@ class SegmentReplayed(Fact):
     segment: int
     differs: str
     computed: Digest
-    step_root: Digest
+    work_word: Digest
     steps: int
     seconds: float
     excess: float = 0.0

@@ -73,7 +73,7 @@ def replay(work: SeatWork, segment: int, store_dir: str, sketch_key: int) -> Rep
     return ReplayOutcome(
         differs=", ".join(done.differs),
         computed=done.state_digest,
-        step_root=done.step_root,
+        work_word=done.work_word,
         steps=done.steps,
         seconds=done.seconds,
         excess=done.excess,

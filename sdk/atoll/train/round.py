@@ -1,6 +1,6 @@
 """A provider's round: H inner steps, their trace, and the update.
 
-Rule of this file: everything but the blinds is a function of (manifest, slot, seat, data seed,
+Rule of this file: everything is a function of (manifest, slot, seat, data seed,
 global model, opening optimiser), so a restarted provider commits to the same bytes.
 """
 
@@ -11,25 +11,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from atoll.bits.codec.feedback import encode_with_feedback
-from atoll.bits.codec.registry import codec_of
 from atoll.bits.layout import max_state_bytes, param_shapes, seat_layout
-from atoll.bits.segment import Course, SegmentRun, open_course, run_segment
+from atoll.bits.link import close_round
+from atoll.bits.segment import Course, SegmentRun, run_segment
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import state_roots
 from atoll.content.cid import DAG_CBOR, Cid
 from atoll.content.local import LocalStore
 from atoll.errors import ProtocolError
-from atoll.law.manifest import CodecSpec, Manifest
+from atoll.law.manifest import Manifest
 from atoll.law.trace import (
     LeafKind,
     StateRoots,
     TraceDocument,
     TraceLeaf,
-    blinded_step_root,
-    step_root,
 )
 from atoll.law.words import ZERO_DIGEST, Digest, SeatIndex, SegmentIndex, Slot
+from atoll.train.course import open_course
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,6 @@ class TrainTask:
         opening_optimiser: a SeatState whose optimiser is used on; None for a reset.
         global_step0: the round's first step in the job's count: round · H.
         begun: the trace of segments that are trained already, empty for none.
-        blind_key: the provider's secret, 32 bytes, from which every segment's blind follows.
     """
 
     manifest: Manifest
@@ -51,7 +48,6 @@ class TrainTask:
     global_state_cid: bytes
     opening_optimiser: bytes | None
     global_step0: int
-    blind_key: bytes
     begun: bytes = b""
 
 
@@ -200,30 +196,6 @@ def train_ahead(task: TrainTask, store: LocalStore) -> TrainedAhead:
     return TrainedAhead(document, seconds)
 
 
-def close_round(model: GlobalState, last: SeatState, spec: CodecSpec) -> tuple[bytes, SeatState]:
-    """The link: the update's canonical bytes, and the state that the seat carries on.
-
-    The update is the codec's of global − last, plus the decayed feedback where the codec has it;
-    then the carried state's feedback is what the bytes lack of that sum.
-    """
-    codec, part = codec_of(spec), model.sent_part(spec)
-    delta = {name: p - last.params[name] for name, p in part.params.items()}
-    local = frozenset(name for name in model.params if spec.is_local(name, model.round + 1))
-    carried = replace(last, local=local)
-    if not spec.carries_feedback:
-        return codec.encode(delta, part.exponents), carried
-    residual = {name: last.feedback[name] for name in delta}
-    update, left = encode_with_feedback(
-        codec, delta, residual, part.exponents, float(spec.feedback)
-    )
-    return update, replace(carried, feedback=last.feedback | left)
-
-
-def blind_of(blind_key: bytes, segment: int) -> bytes:
-    """SHA-256(key ‖ segment as big-endian uint16): 32 bytes, opened after auditors committed."""
-    return sha256(blind_key + segment.to_bytes(2, "big")).digest()
-
-
 def read_global_state(manifest: Manifest, cid: bytes, store: LocalStore) -> GlobalState:
     """Raises MalformedState unless the blob is a global state of the manifest's model."""
     limit = max_state_bytes(manifest)
@@ -273,9 +245,7 @@ def _extended(
         state_digest=done.roots.digest(),
         batch_digest=done.batch_digest,
         loss_bits=done.loss_bits,
-        blinded_step_root=blinded_step_root(
-            step_root(done.step_digests), blind_of(task.blind_key, segment)
-        ),
+        work_word=done.work_word,
         previous=document.leaves[-1].hash if document.leaves else ZERO_DIGEST,
     )
     return replace(

@@ -10,20 +10,20 @@ import torch
 from tests.unit.train.factories import Job
 from tests.unit.train.test_methods import manifest_for
 
+from atoll.bits.link import close_round
 from atoll.bits.schedule import Recipe
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import inner_step
 from atoll.job.methods import METHODS
 from atoll.law.manifest import Manifest
 from atoll.merge.round import merge
-from atoll.train.round import close_round
 
 
 @pytest.fixture
 def gradients(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, torch.Tensor]]:
     """What the inner steps take for the loss's gradients; to be filled by the test."""
     given: dict[str, torch.Tensor] = {}
-    monkeypatch.setattr("atoll.bits.step._loss_and_gradients", lambda *_: (0.0, dict(given)))
+    monkeypatch.setattr("atoll.bits.step._losses_and_gradients", lambda *_: ((0.0,), dict(given)))
     yield given
 
 

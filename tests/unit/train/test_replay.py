@@ -11,6 +11,7 @@ import torch
 from tests.unit.train.factories import Job
 
 from atoll.bits.layout import seat_layout
+from atoll.bits.link import close_round
 from atoll.bits.segment import Course, SegmentRun, run_segment
 from atoll.bits.state import SeatState
 from atoll.content.cid import Cid
@@ -18,7 +19,7 @@ from atoll.errors import MalformedTrace
 from atoll.law.trace import LeafKind, TraceLeaf
 from atoll.law.words import Digest
 from atoll.train.replay import check_link, replay_segment
-from atoll.train.round import TrainedRound, close_round, read_seat_state, train_round
+from atoll.train.round import TrainedRound, read_seat_state, train_round
 
 
 def test_every_segment_replays(job: Job, trained: TrainedRound) -> None:
@@ -100,6 +101,7 @@ def test_a_diverged_segment_replays_to_the_same_leaf(job: Job) -> None:
         ("state_digest", Digest(bytes(32))),
         ("batch_digest", Digest(bytes(32))),
         ("loss_bits", 0x40000000),
+        ("work_word", Digest(bytes(32))),
     ],
 )
 def test_a_leaf_that_says_anything_else_differs(
