@@ -30,8 +30,8 @@ UNIT = 1 << 16
 def body_size(kind: str, count: int) -> int:
     """Bytes after the header of any update of so many coordinates."""
     if kind in ("two_bit", "sign"):
-        width = 2 if kind == "two_bit" else 1
-        return -(-(-(-count // BLOCK)) // 2) + -(-count * width // 8)
+        blocks, width = -(-count // BLOCK), 2 if kind == "two_bit" else 1
+        return -(-blocks // 2) + -(-count * width // 8)
     return {"grid8": count, "grid4": -(-count // 2), "fp32": 4 * count}[kind]
 
 
@@ -399,15 +399,13 @@ def merge(
     names = sorted(name for name in model["params"] if is_sent(name, codec, number))
     shapes = {name: model["params"][name].shape for name in names}
     exponents = {name: model["exponents"][name] for name in names}
-    rows = {}
+    kind, rows = codec["kind"], {}
     for seat in sorted(updates):
         try:
-            rows[seat] = read_row(
-                codec["kind"], updates[seat], shapes, exponents, (data_seed, seat)
-            )
+            rows[seat] = read_row(kind, updates[seat], shapes, exponents, (data_seed, seat))
         except ValueError:
             continue
-    gram = None if codec["kind"] == "fp32" else inner_products(list(rows.values()))
+    gram = None if kind == "fp32" else inner_products(list(rows.values()))
     terms = {
         "steps": manifest["inner"]["steps"],
         "minProviders": manifest["terms"]["min_providers"],
@@ -417,7 +415,7 @@ def merge(
         return model | {"round": number + 1}, inputs
     chosen = [rows[seat] for seat in inputs["merged"]]
     rule = manifest["robust"]["rule"]
-    numerators, denominator = combined(codec["kind"], rule, chosen, inputs["fPrime"])
+    numerators, denominator = combined(kind, rule, chosen, inputs["fPrime"])
     moved = next_exponents(codec, exponents, shapes, chosen)
     params, at = dict(model["params"]), 0
     outer = {slot: dict(tensors) for slot, tensors in model["outer"].items()}

@@ -19,7 +19,7 @@ from atoll.bits.layout import OUTER_SLOTS
 from atoll.bits.state import GlobalState
 from atoll.law.manifest import Manifest
 from atoll.law.merge_inputs import MergeFacts
-from atoll.law.words import Bitmap, SeatIndex
+from atoll.law.words import Bitmap, Digest, SeatIndex
 from atoll.merge.round import MergeResult, merge
 
 CHUNKS, CASES = 20, 500
@@ -78,7 +78,8 @@ class Round:
             facts["caught"],
             {SeatIndex(seat): steps for seat, steps in facts["steps"].items()},
         )
-        return merge(state, self.updates, facts=told, manifest=self.manifest)
+        seed = Digest(self.data_seed)
+        return merge(state, self.updates, facts=told, data_seed=seed, manifest=self.manifest)
 
     def by_the_second_client(self) -> tuple[dict[str, Any], dict[str, Any]]:
         return second.merge(self.plain, self.model, self.facts, self.updates, self.data_seed)
@@ -155,13 +156,10 @@ def random_model(rng: Rng, plain: dict[str, Any]) -> dict[str, Any]:
     scale = 2.0 ** rng.integers(-12, 3)
     params = {name: rng.normal(0, scale, s).astype(np.float32) for name, s in shapes.items()}
     params[NAMES[0]].flat[0] = pick(rng, (0.0, -0.0, 1e30))
-    limit = 1 << int(rng.integers(1, 53))
+    kind = plain["outer"]["kind"]
     outer = {
-        slot: {
-            name: rng.integers(0 if slot == "second" else -limit, limit + 1, shape)
-            for name, shape in shapes.items()
-        }
-        for slot in OUTER_SLOTS[plain["outer"]["kind"]]
+        slot: {name: random_slot(rng, kind, slot, shape) for name, shape in shapes.items()}
+        for slot in OUTER_SLOTS[kind]
     }
     codec = plain["codec"]
     exponents = {
@@ -169,6 +167,13 @@ def random_model(rng: Rng, plain: dict[str, Any]) -> dict[str, Any]:
     }
     number = int(rng.integers(9))
     return {"round": number, "params": params, "outer": outer, "exponents": exponents}
+
+
+def random_slot(rng: Rng, kind: str, slot: str, shape: tuple[int, ...]) -> Any:
+    """Whatever a slot can hold: second moments are positive, adam's first stay below 2^47."""
+    bits = 63 if slot == "second" else 48 if kind == "adam" else 53
+    limit = 1 << int(rng.integers(bits))
+    return rng.integers(0 if slot == "second" else -limit, limit, shape, endpoint=True)
 
 
 def random_facts(rng: Rng, n: int, steps: int) -> dict[str, Any]:

@@ -163,7 +163,7 @@ class Audit:
     def updates(self, seats: Iterable[SeatIndex]) -> tuple[RevealedUpdate, ...]:
         """Where these seats' updates are."""
         reveals = ((seat, self.view.reveals[seat].reveal) for seat in seats)
-        return tuple(RevealedUpdate(seat, r.update_cid, r.update_digest) for seat, r in reveals)
+        return tuple(RevealedUpdate(seat, r.update_cid, r.update_root) for seat, r in reveals)
 
     @cached_property
     def scoring(self) -> DoScore | None:
@@ -182,7 +182,8 @@ class Audit:
         updates, slot, facts = self.updates(sound), self.view.train_slot, self.merge_facts
         seats, cids = to_bitmap(u.seat for u in updates), b"".join(u.cid for u in updates)
         at = f"{slot.round}:{slot.attempt}:{seats:x}:{sha256(cids).hex()[:12]}"
-        return DoScore(at, slot.round, self.spec, self.opening.cid, facts, updates)
+        seed, opening = self.view.state.data_seed, self.opening.cid
+        return DoScore(at, slot.round, self.spec, opening, facts, seed, updates)
 
     @cached_property
     def in_full(self) -> tuple[SeatIndex, ...] | None:

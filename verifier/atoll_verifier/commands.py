@@ -77,7 +77,7 @@ class RevealedUpdate:
 
     seat: int
     cid: bytes
-    digest: Digest
+    root: Digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,7 @@ class DoScore(Work):
     manifest: bytes
     opening: bytes
     facts: MergeFacts
+    data_seed: Digest
     updates: tuple[RevealedUpdate, ...]
 
     @property
@@ -105,6 +106,7 @@ class DoMerge(Work):
     manifest: bytes
     opening: bytes
     facts: MergeFacts
+    data_seed: Digest
     updates: tuple[RevealedUpdate, ...]
 
     @property

@@ -253,8 +253,15 @@ def _merging(audit: Audit) -> DoMerge:
     slot = view.train_slot
     what = f"{slot.round}:{slot.attempt}:{to_bitmap(seats):x}:{facts.caught}"
     what += f":{audit.opening.digest.hex()[:12]}:{view.state.reveal_accumulator.hex()[:12]}"
-    updates = audit.updates(seats)
-    return DoMerge(what, slot.round, audit.spec, audit.opening.cid, facts, updates)
+    return DoMerge(
+        what=what,
+        round=slot.round,
+        manifest=audit.spec,
+        opening=audit.opening.cid,
+        facts=facts,
+        data_seed=view.state.data_seed,
+        updates=audit.updates(seats),
+    )
 
 
 def _cut_name(audit: Audit) -> str:
