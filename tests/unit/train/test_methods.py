@@ -140,7 +140,7 @@ def test_a_methods_updates_are_refused_when_broken(method: str, data: Job) -> No
     assert len(good) == codec.encoded_length(layout)
     for bad in (b"", good[:-1], good + b"\0", b"X" + good[1:], good[:5] + b"\x09" + good[6:]):
         with pytest.raises(MalformedUpdate):
-            codec.row(bad, layout, part.exponents)
+            codec.decode_flat(bad, layout, part.exponents)
         facts = all_standing([0, 1], job.manifest)
         merged = merge(
             job.model, {0: good, 1: bad}, facts=facts, data_seed=DATA_SEED, manifest=job.manifest
