@@ -354,11 +354,7 @@ def merge_cases() -> Json:
         "cases": [
             *(merge_case(k, of(k, "nnm_trimmed_mean", "nesterov")) for k in kinds),
             merge_case("fp32", of("fp32", "mean", "sgd")),
-            *(
-                merge_case(f"{m}{r}", of("grid8", m + r, "sgd"))
-                for m in ("", "nnm_")
-                for r in RULES
-            ),
+            *(merge_case(rule, of("grid8", rule, "sgd")) for rule in rules),
             *(merge_case(kind, of("grid4", "median", kind)) for kind in OUTERS),
             merge_case("delayed_nesterov renews", of("grid4", "median", "delayed_nesterov"), 5),
             merge_case("a fragment", of("grid8", "median", "nesterov", fragments=2), 5),
