@@ -13,10 +13,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from atoll.law.duties import duties_of, supplement_of
+from atoll.law.duties import duties_of, merge_facts, supplement_of
 from atoll.law.hashing import hash_fields, sha256, tag
 from atoll.law.manifest import Manifest
-from atoll.law.merge_inputs import MergeFacts, MergeTerms, candidates
+from atoll.law.merge_inputs import MergeTerms, candidates
 from atoll.law.merkle import merkle_root
 from atoll.law.sampling import NO_DUTY, SeatDuty
 from atoll.law.trace import leaf_count
@@ -150,15 +150,10 @@ class Audit:
     def revealed(self) -> list[SeatIndex]:
         return [SeatIndex(seat) for seat in bits(self.view.state.revealed)]
 
-    @property
-    def merge_facts(self) -> MergeFacts:
-        """What the chain says by now about whose update may be merged."""
-        return MergeFacts.of(self.view)
-
     @cached_property
     def candidates(self) -> tuple[SeatIndex, ...]:
         """Seats whose update counts if its bytes are there and canonical."""
-        return candidates(self.merge_facts, MergeTerms.of(self.manifest))
+        return candidates(merge_facts(self.view), MergeTerms.of(self.manifest))
 
     def updates(self, seats: Iterable[SeatIndex]) -> tuple[RevealedUpdate, ...]:
         """Where these seats' updates are."""
@@ -179,7 +174,7 @@ class Audit:
         if next(waiting, None) is not None:
             return None
         sound = (s for s in self.candidates if (c := self.checked(s)) is not None and not c.fault)
-        updates, slot, facts = self.updates(sound), self.view.train_slot, self.merge_facts
+        updates, slot, facts = self.updates(sound), self.view.train_slot, merge_facts(self.view)
         seats, cids = to_bitmap(u.seat for u in updates), b"".join(u.cid for u in updates)
         at = f"{slot.round}:{slot.attempt}:{seats:x}:{sha256(cids).hex()[:12]}"
         seed, opening = self.view.state.data_seed, self.opening.cid

@@ -7,6 +7,7 @@ from there, so that a restart says the same again and never anything else.
 from __future__ import annotations
 
 from atoll.errors import ProtocolError
+from atoll.law.duties import merge_facts
 from atoll.law.hashing import verdict_hash
 from atoll.law.sampling import NO_DUTY, SeatDuty
 from atoll.law.settlement import build_verdict
@@ -249,7 +250,7 @@ def _decide_verdict(audit: Audit) -> Decision:
 
 def _merging(audit: Audit) -> DoMerge:
     """The merge that the evidence prescribes: all of it is on chain, or named by it."""
-    view, facts, seats = audit.view, audit.merge_facts, audit.candidates
+    view, facts, seats = audit.view, merge_facts(audit.view), audit.candidates
     slot = view.train_slot
     what = f"{slot.round}:{slot.attempt}:{to_bitmap(seats):x}:{facts.caught}"
     what += f":{audit.opening.digest.hex()[:12]}:{view.state.reveal_accumulator.hex()[:12]}"
