@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from tests.second_client import merge as second
+from tests.second_client import sparse
 from tests.second_client.codec import STEPS, header, packed
 from tests.second_client.state import global_bytes, global_digest
 from tests.unit.merge.test_merge_round import make_manifest
@@ -25,6 +26,7 @@ from atoll.merge.round import MergeResult, merge
 CHUNKS, CASES = 20, 500
 """Together 10,000 merges."""
 DENSE = ("grid8", "grid4", "two_bit", "sign", "fp32")
+SPARSE = ("sparse", "dct")
 BASES = (
     "mean",
     "median",
@@ -96,10 +98,11 @@ def rounds(seed: int, count: int) -> Iterator[Round]:
 
 
 def random_round(rng: Rng) -> Round:
-    kind = pick(rng, DENSE)
+    kind = pick(rng, (*DENSE, pick(rng, SPARSE)))
+    rule = "mean" if kind == "fp32" else pick(rng, RULES)
     manifest, plain = manifests(
         kind,
-        "mean" if kind == "fp32" else pick(rng, RULES),
+        "contributor_mean" if kind in SPARSE else rule,
         int(rng.integers(4)),
         pick(rng, KAPPAS),
         pick(rng, OUTERS),
@@ -223,14 +226,32 @@ def body_of_fp32(rng: Rng, values: Any) -> bytes:
     return (values * scale + np.float32(0)).astype("<f4").tobytes()
 
 
+def body_of_sparse(kind: str) -> Callable[[Rng, Any], bytes]:
+    def body(_rng: Rng, values: Any) -> bytes:
+        x = (values * 20).astype(np.float32)
+        return sparse.write(x if kind == "sparse" else sparse.coefficients(x))
+
+    return body
+
+
 BODIES: dict[str, Callable[[Rng, Any], bytes]] = {
     "grid8": body_of_grid8,
     "grid4": body_of_grid4,
     "two_bit": body_of_blocks(2),
     "sign": body_of_blocks(1),
     "fp32": body_of_fp32,
+    "sparse": body_of_sparse("sparse"),
+    "dct": body_of_sparse("dct"),
 }
-WRONG_BYTE = {"grid8": 0x80, "grid4": 0xFF, "two_bit": 0xFF, "sign": 0xFF, "fp32": 0xFF}
+WRONG_BYTE = {
+    "grid8": 0x80,
+    "grid4": 0xFF,
+    "two_bit": 0xFF,
+    "sign": 0xFF,
+    "fp32": 0xFF,
+    "sparse": 0xFF,
+    "dct": 0xFF,
+}
 
 
 def spoiled(rng: Rng, kind: str, data: bytes, count: int) -> bytes:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from tests.second_client import merge as second
+from tests.second_client import sparse
 from tests.second_client.codec import CODECS as KINDS
 from tests.second_client.codec import encode, header
 from tests.second_client.test_merge import (
@@ -18,6 +19,7 @@ from tests.second_client.test_merge import (
     OUTERS,
     RULES,
     SEEDS,
+    SPARSE,
     Rng,
     pick,
     random_slot,
@@ -54,7 +56,8 @@ def random_layout(rng: Rng, kind: str) -> tuple[dict[str, tuple[int, ...]], dict
 def test_updates_are_read_alike_or_refused_by_both() -> None:
     rng, refused = np.random.default_rng(1), 0
     for _ in range(CASES):
-        kind, seed, seat = pick(rng, DENSE), pick(rng, SEEDS), int(rng.integers(12))
+        kind = pick(rng, (*DENSE, *SPARSE))
+        seed, seat = pick(rng, SEEDS), int(rng.integers(12))
         shapes, exponents = random_layout(rng, kind)
         count = sum(shape[0] for shape in shapes.values())
         data = header(kind, shapes, exponents) + BODIES[kind](rng, rng.normal(0, 1, count))
@@ -94,6 +97,22 @@ def test_updates_are_written_alike(kind: str) -> None:
         tensors = {name: torch.from_numpy(values) for name, values in delta.items()}
         expected = codec_under(kind, seed, seat).encode(tensors, exponents)
         assert encode(kind, delta, exponents, (seed, seat)) == expected
+
+
+@pytest.mark.parametrize("kind", SPARSE)
+def test_sparse_updates_are_written_and_read_alike(kind: str) -> None:
+    """Vectors of more than a chunk, and of a part of one; with ties, zeros and what is clamped."""
+    rng = np.random.default_rng(KINDS[kind])
+    for size in [*rng.integers(1, 300, 1000).tolist(), 4096, 4097, 9000, 13000]:
+        x = (rng.standard_t(2, size) * 2.0 ** rng.integers(-3, 8)).astype(np.float32)
+        x = np.rint(x) if rng.random() < 0.5 else x
+        shapes, exponents = {"w": (size,)}, {"w": -8}
+        codec = codec_under(kind, SEEDS[0], 0)
+        expected = codec.encode({"w": torch.from_numpy(x) * 2.0**-8}, exponents)
+        body = sparse.write(x if kind == "sparse" else sparse.coefficients(x))
+        assert header(kind, shapes, exponents) + body == expected
+        row = second.read_row(kind, expected, shapes, exponents, (SEEDS[0], 0))
+        assert row.tolist() == codec.decode_flat(expected, Layout.of(shapes), exponents).tolist()
 
 
 def small_gram(rng: Rng, n: int) -> list[list[int]]:
