@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import pytest
 import torch
+from tests.merging import all_standing
 from tests.unit.train.factories import DATA_SEED, DITHER, Job, reveal_of
 
 from atoll.bits.link import close_round
@@ -134,7 +135,13 @@ def test_golden_sparseloco(job: Job) -> None:
             last = SeatState(params, {}, {}, left[seat], 1, 1)
             updates[seat], carried = close_round(model, last, spec, DITHER)
             left[seat] = carried.feedback
-        model = merge(model, updates, data_seed=DATA_SEED, caught=0, manifest=manifest).global_state
+        model = merge(
+            model,
+            updates,
+            facts=all_standing(updates, manifest),
+            data_seed=DATA_SEED,
+            manifest=manifest,
+        ).global_state
         found.append(model.params["w"].tolist())
     assert found == [[-0.75, 0.75, 0.0], [-1.0, 1.0, 0.0]]
 
