@@ -1,4 +1,4 @@
-"""Builds a C file of this package once a machine and loads it: these kernels, and the merge's.
+"""Builds a C source of this package once a machine, and loads it.
 
 The library lies in the user's cache under a name made of source, flags, compiler and processor, so
 an update or another machine on the same home builds its own. Nothing here decides a bit: whoever
