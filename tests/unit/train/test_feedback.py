@@ -168,9 +168,9 @@ def test_golden_demo(job: Job) -> None:
     cosines = sum(torch.cos(angles * k) for k in (1, 2, 3))
     left = 0.25 - 0.25 * (6 / 8 + 2 * math.sqrt(2 / 64) * cosines)
     torch.testing.assert_close(carried.feedback["w"], left, atol=1e-3, rtol=0)
-    after = merge(
-        model, {0: update, 1: update}, data_seed=DATA_SEED, caught=0, manifest=manifest
-    ).global_state
+    updates, facts = {0: update, 1: update}, all_standing((0, 1), manifest)
+    merged = merge(model, updates, facts=facts, data_seed=DATA_SEED, manifest=manifest)
+    after = merged.global_state
     assert after.params["w"].unique().tolist() == [-0.0625]
 
 
