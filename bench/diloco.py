@@ -35,6 +35,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from tests.merging import all_standing
 
 from atoll.bits.batch import gather_batch
 from atoll.bits.codec.dither import DitherKey
@@ -315,7 +316,10 @@ def train_together(manifest: Manifest, seed: int, tokens: Tokens) -> GlobalState
             updates[seat], carried[seat] = close_round(
                 state, last, manifest.codec, DitherKey(data_seed, seat)
             )
-        state = merge(state, updates, data_seed=data_seed, caught=0, manifest=manifest).global_state
+        facts = all_standing(updates, manifest)
+        state = merge(
+            state, updates, facts=facts, data_seed=data_seed, manifest=manifest
+        ).global_state
     return state
 
 
