@@ -35,7 +35,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tests.merging import all_standing
 
 from atoll.bits.batch import gather_batch
 from atoll.bits.codec.dither import DitherKey
@@ -61,7 +60,8 @@ from atoll.law.manifest import (
     NumericsSpec,
     OuterSpec,
 )
-from atoll.law.words import ZERO_DIGEST, SeatIndex
+from atoll.law.merge_inputs import MergeFacts
+from atoll.law.words import ZERO_DIGEST, Bitmap, SeatIndex, to_bitmap
 from atoll.merge.round import merge
 
 SEATS, BATCH, SEQ, EVAL_BATCHES = 4, 8, 64, 64
@@ -316,7 +316,8 @@ def train_together(manifest: Manifest, seed: int, tokens: Tokens) -> GlobalState
             updates[seat], carried[seat] = close_round(
                 state, last, manifest.codec, DitherKey(data_seed, seat)
             )
-        facts = all_standing(updates, manifest)
+        steps = {SeatIndex(seat): manifest.inner.steps for seat in updates}
+        facts = MergeFacts(to_bitmap(steps), Bitmap(0), Bitmap(0), 0, steps)
         state = merge(
             state, updates, facts=facts, data_seed=data_seed, manifest=manifest
         ).global_state
