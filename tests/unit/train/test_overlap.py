@@ -80,12 +80,9 @@ def test_golden_overlap(job: Job) -> None:
                 state = moved(course.begin(state, step), by)
             closings.append(values(state.params))
             updates[seat], carried[seat] = close_round(model, state, codec, DITHER)
+        facts = all_standing(updates, manifest)
         model = merge(
-            model,
-            updates,
-            facts=all_standing(updates, manifest),
-            data_seed=DATA_SEED,
-            manifest=manifest,
+            model, updates, facts=facts, data_seed=DATA_SEED, manifest=manifest
         ).global_state
         merged.append(values(model.params))
     assert closings == ["-2 -2", "-4 -1", "-4 -4", "-13/2 -2", "-6 -5", "-21/2 -13/4"]
@@ -250,13 +247,8 @@ def test_a_round_that_merged_nothing_gives_its_old_fragment_back(job: Job) -> No
     """The global state is the same but for its round, and is mixed in like any other."""
     run = started(job, overlap=1)
     trained = {seat: train_round(run.seat(seat).task, run.job.store) for seat in range(3)}
-    nothing = merge(
-        run.job.model,
-        {},
-        facts=all_standing((), run.job.manifest),
-        data_seed=DATA_SEED,
-        manifest=run.job.manifest,
-    )
+    manifest, facts = run.job.manifest, all_standing([], run.job.manifest)
+    nothing = merge(run.job.model, {}, facts=facts, data_seed=DATA_SEED, manifest=manifest)
     assert not nothing.merged
     assert nothing.global_state.params_root() == run.job.model.params_root()
     run.job = replace(run.job, model=nothing.global_state)

@@ -67,12 +67,9 @@ def test_golden_streaming(job: Job) -> None:
             state = SeatState.opening(model, carried[seat], layout)
             openings.append(values(state.params))
             updates[seat], carried[seat] = close_round(model, moved(state, by), HALVES, DITHER)
+        facts = all_standing(updates, manifest)
         model = merge(
-            model,
-            updates,
-            facts=all_standing(updates, manifest),
-            data_seed=DATA_SEED,
-            manifest=manifest,
+            model, updates, facts=facts, data_seed=DATA_SEED, manifest=manifest
         ).global_state
         merged.append(values(model.params))
     assert openings == ["0 0", "0 0", "-3/2 -1", "-3/2 -1/2", "-5/2 -3/2", "-7/2 -3/2"]
