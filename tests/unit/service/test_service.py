@@ -123,7 +123,6 @@ def _trained(command: DoTrain) -> Trained:
         opening=command.opening_digest,
         reveal=make_reveal(secret),
         carried_state=cid("last"),
-        blind_key=secret,
         loss=1.0,
         seconds=1.0,
     )
