@@ -252,6 +252,8 @@ class Service(Generic[S]):
                 "account": context.me,
                 "role": self.role.name,
                 "gas": gas,
+                "useless_answers": context.chain.provider.useless_answers,
+                "left_out_logs": context.chain.events.left_out,
                 "undecodable_logs": context.index.undecodable,
                 "rejected_events": context.mirror.rejected,
                 "stuck_jobs": sorted(self._defects),
