@@ -19,7 +19,7 @@ class DoTrain(Work):
         optimiser: CID of the seat state whose moments are used; None opens with zero moments.
         function: the worker function that trains.
         extra: CIDs to have in the store beforehand.
-        begun: the trace of segments that were trained ahead with `blind_key`; empty for none.
+        begun: the trace of segments that were trained ahead; empty for none.
     """
 
     slot: Slot
@@ -33,7 +33,6 @@ class DoTrain(Work):
     extra: tuple[bytes, ...]
     key: str
     begun: bytes = b""
-    blind_key: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

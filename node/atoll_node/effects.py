@@ -40,32 +40,31 @@ class ProviderEffects(Effects):
         limit = max_state_bytes(Manifest.from_bytes(command.manifest))
         for cid in command.extra:
             await self.fetch(view, command.slot.round, Cid.from_bytes(cid), limit)
-        blind_key = command.blind_key or secrets.token_bytes(SECRET_BYTES)
         outcome: TrainOutcome = await self.context.worker.run(
-            "atoll_node.tasks:run_training", command, blind_key, self.store_dir
+            "atoll_node.tasks:run_training", command, self.store_dir
         )
         job, round_ = view.job_id, command.slot.round
         document = TraceDocument.from_bytes(
             self.context.store.read_bytes(Cid.from_bytes(outcome.trace_cid), MAX_TRACE_BYTES)
         )
         served = (outcome.trace_cid, outcome.update_cid, *document.states, outcome.carried_state)
-        await self.keep(view, round_, *served)
+        await self.keep(view, round_, *filter(None, served))  # who diverged has no update
         self.context.journal.measure(job, round_, "train_seconds", outcome.seconds)
         self.context.journal.measure(job, round_, "trained_steps", outcome.steps)
-        return Done((_trained(command, outcome, blind_key),))
+        return Done((_trained(command, outcome),))
 
     async def _train_ahead(self, view: JobView, command: DoTrainAhead) -> Done:
-        training, blind_key = command.training, secrets.token_bytes(SECRET_BYTES)
+        training = command.training
         with self.context.store.holding():
             outcome: AheadOutcome = await self.context.worker.run(
-                "atoll_node.tasks:run_ahead", training, blind_key, self.store_dir
+                "atoll_node.tasks:run_ahead", training, self.store_dir
             )
             states = TraceDocument.from_bytes(outcome.trace).states
             await self.keep(view, training.slot.round, *states)
         self.context.journal.measure(
             view.job_id, training.slot.round, "train_seconds", outcome.seconds
         )
-        return Done((TrainedAhead(training.key, outcome.trace, blind_key),))
+        return Done((TrainedAhead(training.key, outcome.trace),))
 
     async def _commit(self, view: JobView, command: SendCommit) -> Done:
         self.context.journal.sign_once(f"{view.job_id}:{command.guard}", command.commitment)
@@ -91,11 +90,11 @@ class ProviderEffects(Effects):
         return await self.transact(view, command.key, call)
 
 
-def _trained(command: DoTrain, outcome: TrainOutcome, blind_key: bytes) -> Trained:
+def _trained(command: DoTrain, outcome: TrainOutcome) -> Trained:
     """The fact, with a fresh salt: from here on it is what will be committed and revealed."""
     reveal = Reveal(
         trace_root=outcome.trace_root,
-        update_digest=outcome.update_digest,
+        update_root=outcome.update_root,
         optimiser_root=outcome.optimiser_root,
         steps=outcome.steps,
         reset=outcome.reset,
@@ -111,7 +110,6 @@ def _trained(command: DoTrain, outcome: TrainOutcome, blind_key: bytes) -> Train
         opening=command.opening_digest,
         reveal=reveal,
         carried_state=outcome.carried_state,
-        blind_key=blind_key,
         loss=outcome.loss,
         seconds=outcome.seconds,
     )

@@ -11,13 +11,12 @@ from atoll.service.journal import Fact
 
 @dataclass(frozen=True, slots=True)
 class Trained(Fact):
-    """A trained round: what will be committed and revealed, salt included, and what is secret.
+    """A trained round: what will be committed and revealed, salt included.
 
     Attributes:
         attempt: the attempt that trained.
         opening: digest of the global state it started from; zero names round 0's.
         carried_state: CID of the SeatState whose optimiser opens the seat's next round.
-        blind_key: the trace's blinds follow from it; opened after auditors have committed.
     """
 
     round: int
@@ -27,7 +26,6 @@ class Trained(Fact):
     opening: Digest
     reveal: Reveal
     carried_state: bytes
-    blind_key: bytes
     loss: float
     seconds: float
 
@@ -42,12 +40,11 @@ class TrainedAhead(Fact):
 
     Attributes:
         training: where the `Trained` will be found that goes on from here.
-        trace: the trace document so far, whose blinds follow from `blind_key`.
+        trace: the trace document so far.
     """
 
     training: str
     trace: bytes
-    blind_key: bytes
 
     @property
     def key(self) -> str:

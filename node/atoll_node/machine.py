@@ -207,7 +207,6 @@ def _training(
         extra=behaviour.train_extra(view),
         key=key,
         begun=ahead.trace if ahead else b"",
-        blind_key=ahead.blind_key if ahead else b"",
     )
 
 

@@ -14,22 +14,20 @@ from atoll_node.outcome import AheadOutcome, TrainOutcome
 __all__ = ["TrainOutcome", "outcome_of", "run_ahead", "run_training", "train"]
 
 
-def run_training(command: DoTrain, blind_key: bytes, store_dir: str) -> TrainOutcome:
+def run_training(command: DoTrain, store_dir: str) -> TrainOutcome:
     """Runs the command's training function on its task."""
-    outcome: TrainOutcome = resolve(command.function)(
-        _task(command, blind_key), store_dir, command.extra
-    )
+    outcome: TrainOutcome = resolve(command.function)(_task(command), store_dir, command.extra)
     return outcome
 
 
-def run_ahead(command: DoTrain, blind_key: bytes, store_dir: str) -> AheadOutcome:
+def run_ahead(command: DoTrain, store_dir: str) -> AheadOutcome:
     """Trains the command's first segments, without the global state that it names."""
     configure_native()
-    ahead = train_ahead(_task(command, blind_key), LocalStore(store_dir))
+    ahead = train_ahead(_task(command), LocalStore(store_dir))
     return AheadOutcome(ahead.document.to_bytes(), ahead.seconds_in_steps)
 
 
-def _task(command: DoTrain, blind_key: bytes) -> TrainTask:
+def _task(command: DoTrain) -> TrainTask:
     manifest = Manifest.from_bytes(command.manifest)
     return TrainTask(
         manifest=manifest,
@@ -39,7 +37,6 @@ def _task(command: DoTrain, blind_key: bytes) -> TrainTask:
         global_state_cid=command.opening,
         opening_optimiser=command.optimiser,
         global_step0=command.slot.round * manifest.inner.steps,
-        blind_key=blind_key,
         begun=command.begun,
     )
 
@@ -62,7 +59,7 @@ def outcome_of(trained: TrainedRound) -> TrainOutcome:
     return TrainOutcome(
         trace_root=trained.trace_root,
         trace_cid=trained.trace_cid,
-        update_digest=trained.update_digest,
+        update_root=trained.update_root,
         update_cid=trained.update_cid,
         optimiser_root=trained.optimiser_root,
         carried_state=trained.carried_cid,

@@ -7,13 +7,21 @@ same bytes anywhere; `README.md` beside it says what each file holds.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
+import torch
 from eth_utils.address import to_checksum_address
+from torch import Tensor
 
+from atoll.bits.kernels import elementary
+from atoll.bits.kernels.grid import one_nan, steps
+from atoll.bits.kernels.philox import Mask, philox4x32
+from atoll.bits.kernels.philox import words as kernels_words
+from atoll.bits.kernels.reference import TorchKernels
 from atoll.job.presets import DemoConfig, demo_manifest
 from atoll.law import draws as prf
 from atoll.law import hashing, merkle, sampling, trace
@@ -68,7 +76,7 @@ DOMAIN = Domain(CHAIN_ID, address("rounds"))
 SLOT = Slot(DOMAIN, JobId(7), RoundIndex(3), Attempt(1))
 REVEAL = Reveal(
     trace_root=digest("trace root"),
-    update_digest=digest("update"),
+    update_root=digest("update"),
     optimiser_root=digest("optimiser"),
     steps=40,
     reset=True,
@@ -137,7 +145,7 @@ def accumulators() -> Json:
         "seats": seats,
         "commitments": texts([c for c, _, _ in names]),
         "traceRoots": texts([t for _, t, _ in names]),
-        "updateDigests": texts([u for _, _, u in names]),
+        "updateRoots": texts([u for _, _, u in names]),
         "commitAccumulators": texts(commits[1:]),
         "revealAccumulators": texts(reveals[1:]),
     }
@@ -331,11 +339,25 @@ def batches() -> list[Json]:
     return result
 
 
+WORKS = (
+    (trace.StepWork(1.25, (2.5, 2.625)), trace.StepWork(5e-324, (0.0, -0.0))),
+    (trace.StepWork(1.0, (3.0, 2.5)), trace.StepWork(math.inf, (math.inf, math.nan))),
+)
+"""The steps of two segments; a NaN is written as the one NaN."""
+
+
+def work(steps: Sequence[trace.StepWork]) -> Json:
+    return {
+        "losses": [[text(trace.float_bytes(">f", x)) for x in step.losses] for step in steps],
+        "norms": [text(trace.float_bytes(">d", step.norm)) for step in steps],
+        "word": text(trace.work_word(steps)),
+    }
+
+
 def traces() -> Json:
     """trace.json: two leaves, the second diverged, and the tree over them."""
     leaves: list[trace.TraceLeaf] = []
     for i, kind in enumerate(trace.LeafKind):
-        step_root = trace.step_root([digest(f"step {i} {j}") for j in range(5)])
         leaves.append(
             trace.TraceLeaf(
                 slot=SLOT,
@@ -347,7 +369,7 @@ def traces() -> Json:
                 state_digest=digest(f"state {i}"),
                 batch_digest=digest(f"batch {i}"),
                 loss_bits=trace.DIVERGED_LOSS_BITS if kind else 0x40490FDB,
-                blinded_step_root=trace.blinded_step_root(step_root, digest("blind")),
+                work_word=trace.work_word(WORKS[i]),
                 previous=leaves[-1].hash if leaves else ZERO_DIGEST,
             )
         )
@@ -365,6 +387,7 @@ def traces() -> Json:
         "stateDigest": text(
             trace.StateRoots(*map(digest, ("params", "optimiser", "buffers", "rng"))).digest()
         ),
+        "works": [work(steps) for steps in WORKS],
     }
 
 
@@ -400,6 +423,100 @@ def manifests() -> Json:
     }
 
 
+def exact() -> Json:
+    """exact.json: words of binary32, as unsigned integers, of small exact operations."""
+    return {
+        "philox": [philox_case(i) for i in range(4)],
+        "dropped": [dropped(share, first) for share in ("0.1", "0.41", "0.9") for first in (0, 6)],
+        "grids": [grid(levels, i) for levels in (127, 362, 32384, 1 << 22) for i in range(3)],
+        "elementwise": [
+            {"name": name, "x": bits(x), "y": bits(function(x))}
+            for name, function, x in (
+                ("exp", elementary.exp, EDGES),
+                ("log", elementary.log, EDGES.abs()),
+                ("sigmoid", elementary.sigmoid, EDGES),
+                ("root", elementary.sqrt, EDGES.abs()),
+                ("reciprocalRoot", elementary.rsqrt, EDGES.abs()),
+                ("squaredRelu", TorchKernels().squared_relu, EDGES),
+            )
+        ],
+    }
+
+
+def some_words(name: str, count: int) -> list[int]:
+    """Words below 2^32 that nobody chose."""
+    stream = b"".join(digest(f"{name} {i}") for i in range(-(-count // 8)))
+    return [int.from_bytes(stream[4 * i : 4 * i + 4], "big") for i in range(count)]
+
+
+def values(words: list[int]) -> Tensor:
+    return torch.tensor(words, dtype=torch.int64).to(torch.int32).view(torch.float32)
+
+
+def bits(x: Tensor) -> list[int]:
+    """With the law's one NaN, which kernels write; elementary functions are parts of them."""
+    return [w & 0xFFFFFFFF for w in one_nan(x.clone()).contiguous().view(torch.int32).tolist()]
+
+
+EDGES = torch.cat(
+    (
+        torch.tensor(
+            [0.0, -0.0, 1.0, -1.0, 0.5, -86.0, -86.00001, 88.72283, 88.72284, 1e30, -1e30]
+        ),
+        torch.tensor([torch.inf, -torch.inf, torch.nan, 2.0**-126, 2.0**-149, 3.4e38, 2.0**-100]),
+        values([(w & 0x807FFFFF) | 0x3F000000 for w in some_words("edges", 14)]) * 9.0,
+    )
+)
+
+
+def philox_case(i: int) -> Json:
+    counter, key = some_words(f"counter {i}", 4), some_words(f"key {i}", 2)
+    if i == 0:
+        counter, key = [0] * 4, [0] * 2
+    c0, c1, c2, c3 = (torch.tensor([word]) for word in counter)
+    words = philox4x32((c0, c1, c2, c3), (key[0], key[1]))
+    return {"counter": counter, "key": key, "words": [int(word) for word in words]}
+
+
+def dropped(share: str, first: int) -> Json:
+    """Normal values, one ∞ and one NaN; element i is number first + i of its batch."""
+    key = some_words("dropout", 2)
+    mask = Mask(share, (key[0], key[1]), step=7, site=3, first=first)
+    x = values([(w & 0x807FFFFF) | 0x3F800000 for w in some_words("dropped", 14)])
+    x = torch.cat((x, torch.tensor([torch.inf, torch.nan])))
+    return {
+        "share": share,
+        "threshold": mask.threshold,
+        "scale": bits(torch.tensor([mask.scale]))[0],
+        "key": key,
+        "step": mask.step,
+        "site": mask.site,
+        "first": first,
+        "x": bits(x),
+        "words": kernels_words(mask, len(x), x.device).tolist(),
+        "y": bits(TorchKernels().drop(x, mask)),
+    }
+
+
+def grid(levels: int, i: int) -> Json:
+    """A row of values next to k + ½ steps; the second has an ∞ in it, the third a NaN."""
+    peak = torch.tensor(0.7)
+    multiplier = steps(peak, levels)[0].double()
+    words = torch.tensor(some_words("grid", 23))
+    x = ((words % (2 * levels) - levels + 0.5) / multiplier).float()
+    aside = torch.where(words % 3 == 0, torch.nextafter(x, x * 2), torch.nextafter(x, x * 0.5))
+    x = torch.cat((peak.view(1), torch.where(words % 3 == 1, x, aside))).clamp(-peak, peak)[None]
+    if i:
+        x[0, 5] = (torch.inf, torch.nan)[i - 1]
+    integers, step = TorchKernels().quantise_levels(x, levels)
+    return {
+        "levels": levels,
+        "x": bits(x[0]),
+        "integers": [int(n) for n in integers[0].tolist()],
+        "step": bits(step[0])[0],
+    }
+
+
 FILES: Mapping[str, Callable[[], Json]] = {
     "hashing.json": hashes,
     "merkle.json": merkle_trees,
@@ -407,6 +524,7 @@ FILES: Mapping[str, Callable[[], Json]] = {
     "sampling.json": sampling_cases,
     "trace.json": traces,
     "manifest.json": manifests,
+    "exact.json": exact,
 }
 
 

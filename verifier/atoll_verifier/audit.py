@@ -169,7 +169,9 @@ class Audit:
         updates = tuple((int(s), self.view.reveals[s].reveal.update_cid) for s in seats)
         slot, cids = self.view.train_slot, b"".join(cid for _, cid in updates)
         at = f"{slot.round}:{slot.attempt}:{to_bitmap(seats):x}:{sha256(cids).hex()[:12]}"
-        return DoScore(at, slot.round, self.spec, self.opening.cid, updates)
+        return DoScore(
+            at, slot.round, self.spec, self.opening.cid, updates, self.view.state.data_seed
+        )
 
     @cached_property
     def outliers(self) -> tuple[SeatIndex, ...] | None:
@@ -282,16 +284,17 @@ class Audit:
             yield DoLink(work)
 
     def replay_root(self, duties: dict[SeatIndex, SeatDuty]) -> Digest:
-        """Root over the step roots computed for these duties; zero where none was replayed.
+        """Root over the work words computed for these duties; zero where none was replayed.
 
-        Zero in a tolerant job too: step roots differ from machine to machine and prove nothing.
+        Zero in a tolerant job too: work words differ from machine to machine. It proves nothing
+        yet: words stand in the trace unmasked, and who copies them has the same root.
         """
         if self.manifest.numerics.mode == "tolerant":
             return ZERO_DIGEST
         leaves = [
             hash_fields(
                 ("bytes32", "uint16", "uint16", "bytes32"),
-                (tag("atoll.replay.v1"), seat, segment, done.step_root),
+                (tag("atoll.replay.v1"), seat, segment, done.work_word),
             )
             for seat, duty in sorted(duties.items())
             for segment in sorted(duty.segments)

@@ -111,7 +111,7 @@ class VerifierEffects(Effects):
             segment=segment,
             differs=done.differs,
             computed=done.computed,
-            step_root=done.step_root,
+            work_word=done.work_word,
             steps=done.steps,
             seconds=done.seconds,
             excess=done.excess,

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from atoll.bits.codec.header import header_length
 from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.registry import codec_of
+from atoll.bits.codec.registry import seat_codec
 from atoll.bits.init import initial_global_state
 from atoll.bits.layout import seat_layout
 from atoll.bits.segment import Course, SegmentRun, run_segment
@@ -24,8 +24,7 @@ from atoll.bits.step import state_roots
 from atoll.content.cid import DAG_CBOR, Cid
 from atoll.content.local import LocalStore
 from atoll.law.draws import batch_digest
-from atoll.law.trace import LeafKind
-from atoll.law.words import Digest
+from atoll.law.trace import LeafKind, StepWork
 from atoll.train.probe import configure_native
 from atoll.train.round import (
     SegmentRunner,
@@ -116,7 +115,7 @@ def garbage_shapes(task: TrainTask, store_dir: str, extra: Extra) -> TrainOutcom
     kept = sorted(part.params)[1:]
     delta = {name: part.params[name] * 0 for name in kept}
     exponents = {name: part.exponents[name] for name in kept}
-    update = codec_of(task.manifest.codec).encode(delta, exponents)
+    update = seat_codec(task.manifest.codec, task.dither).encode(delta, exponents)
     return _with_update(honest, update, store)
 
 
@@ -180,16 +179,14 @@ class _Guesser:
             state, params=moved, count=state.count + steps, batches=state.batches + steps
         )
         self._loss *= 0.995
-        roots = state_roots(after)
-        made_up = [Digest(sha256(roots.digest() + bytes([i])).digest()) for i in range(steps - 1)]
         return SegmentRun(
             state=after,
-            roots=roots,
+            roots=state_roots(after),
             kind=LeafKind.OK,
             first_step=first,
             last_step=first + steps - 1,
             batch_digest=batch_digest([course.offsets(first + i) for i in range(steps)]),
-            step_digests=(*made_up, roots.digest()),
+            works=(StepWork(1.0, (self._loss,)),) * steps,
             losses=(self._loss,) * steps,
             seconds=0.0,
         )
@@ -205,7 +202,7 @@ def _with_scaled_update(task: TrainTask, store_dir: str, factor: float) -> Train
     part = _sent_part(task, store)
     last = read_seat_state(task.manifest, honest.document.states[-1], store)
     delta = {name: (p - last.params[name]) * factor for name, p in part.params.items()}
-    update = codec_of(task.manifest.codec).encode(delta, part.exponents)
+    update = seat_codec(task.manifest.codec, task.dither).encode(delta, part.exponents)
     return _with_update(honest, update, store)
 
 

@@ -1,6 +1,6 @@
 """A provider's round: H inner steps, their trace, and the update.
 
-Rule of this file: everything but the blinds is a function of (manifest, slot, seat, data seed,
+Rule of this file: everything is a function of (manifest, slot, seat, data seed,
 global model, opening optimiser), so a restarted provider commits to the same bytes.
 """
 
@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from hashlib import sha256
 
+from atoll.bits.codec.dither import DitherKey
 from atoll.bits.layout import max_state_bytes, param_shapes, seat_layout
 from atoll.bits.link import close_round
+from atoll.bits.pieces import root_of_update
 from atoll.bits.segment import Course, SegmentRun, run_segment
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import state_roots
@@ -25,8 +26,6 @@ from atoll.law.trace import (
     StateRoots,
     TraceDocument,
     TraceLeaf,
-    blinded_step_root,
-    step_root,
 )
 from atoll.law.words import ZERO_DIGEST, Digest, SeatIndex, SegmentIndex, Slot
 from atoll.train.course import open_course
@@ -41,7 +40,6 @@ class TrainTask:
         opening_optimiser: a SeatState whose optimiser is used on; None for a reset.
         global_step0: the round's first step in the job's count: round · H.
         begun: the trace of segments that are trained already, empty for none.
-        blind_key: the provider's secret, 32 bytes, from which every segment's blind follows.
     """
 
     manifest: Manifest
@@ -51,8 +49,12 @@ class TrainTask:
     global_state_cid: bytes
     opening_optimiser: bytes | None
     global_step0: int
-    blind_key: bytes
     begun: bytes = b""
+
+    @property
+    def dither(self) -> DitherKey:
+        """Of the seat's update of this round."""
+        return DitherKey(self.data_seed, self.seat)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,8 @@ class TrainedRound:
             settled, in the store under `carried_cid`; the last one, with what the codec left out.
         steps: finite steps done; fewer than the manifest's H when it diverged.
         reset: whether the optimiser started from zero.
-        update: the encoded pseudo-gradient, in the store under `update_cid`.
+        update: the encoded pseudo-gradient, in the store under `update_cid`; empty, as its CID
+            is, where the round diverged.
         losses: of the steps run by this call (none of segments that were resumed), nats a token.
         seconds_in_steps: wall time of this call's steps.
     """
@@ -102,9 +105,9 @@ class TrainedRound:
         return self.document.trace_root
 
     @property
-    def update_digest(self) -> Digest:
-        """SHA-256 of the update's bytes."""
-        return Digest(sha256(self.update).digest())
+    def update_root(self) -> Digest:
+        """Binds the update's bytes, piece by piece, and their number."""
+        return root_of_update(self.update)
 
     @property
     def optimiser_root(self) -> Digest:
@@ -159,14 +162,15 @@ def train_round(
         losses.extend(done.losses)
         seconds += done.seconds
         progress(_progress(document, done))
-    update, carried = close_round(model, state, manifest.codec)
     if document.leaves[-1].kind is LeafKind.DIVERGED:
-        carried = state  # nothing of it is sent, so nothing was left out
+        update, carried = b"", state  # nothing of it is sent, so nothing was left out
+    else:
+        update, carried = close_round(model, state, manifest.codec, task.dither)
     return TrainedRound(
         document=document,
         trace_cid=store.add_block(document.to_bytes(), DAG_CBOR).to_bytes(),
         update=update,
-        update_cid=store.add_bytes(update).to_bytes(),
+        update_cid=store.add_bytes(update).to_bytes() if update else b"",
         carried=state_roots(carried),
         carried_cid=store.add_bytes(carried.to_bytes()).to_bytes(),
         steps=_finite_steps(document),
@@ -198,11 +202,6 @@ def train_ahead(task: TrainTask, store: LocalStore) -> TrainedAhead:
         document = _extended(document, done, task, store)
         seconds += done.seconds
     return TrainedAhead(document, seconds)
-
-
-def blind_of(blind_key: bytes, segment: int) -> bytes:
-    """SHA-256(key ‖ segment as big-endian uint16): 32 bytes, opened after auditors committed."""
-    return sha256(blind_key + segment.to_bytes(2, "big")).digest()
 
 
 def read_global_state(manifest: Manifest, cid: bytes, store: LocalStore) -> GlobalState:
@@ -254,9 +253,7 @@ def _extended(
         state_digest=done.roots.digest(),
         batch_digest=done.batch_digest,
         loss_bits=done.loss_bits,
-        blinded_step_root=blinded_step_root(
-            step_root(done.step_digests), blind_of(task.blind_key, segment)
-        ),
+        work_word=done.work_word,
         previous=document.leaves[-1].hash if document.leaves else ZERO_DIGEST,
     )
     return replace(

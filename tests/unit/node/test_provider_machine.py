@@ -105,7 +105,6 @@ def trained(job: ScriptedJob, **changes: object) -> Trained:
         opening=INITIAL,
         reveal=make_reveal(job.reveal_name(SEAT)),
         carried_state=cid("last state"),
-        blind_key=digest("blind"),
         loss=2.5,
         seconds=1.0,
     )
@@ -217,7 +216,6 @@ def first_round(job: ScriptedJob) -> Trained:
         opening=INITIAL,
         reveal=job.view.settled[0].reveals[SEAT].reveal,
         carried_state=cid("moments"),
-        blind_key=digest("blind"),
         loss=2.5,
         seconds=1.0,
     )
@@ -289,7 +287,7 @@ def test_first_segments_are_trained_while_the_merged_model_is_on_its_way() -> No
     assert ahead.training.optimiser == cid("moments")
     assert ahead.training.opening == download.cid
     here = replace(opening(1, ahead.training.opening_digest), cid=ahead.training.opening)
-    done = TrainedAhead(ahead.training.key, b"a trace", digest("its blinds"))
+    done = TrainedAhead(ahead.training.key, b"a trace")
     arrived = Finished(download.key, (here,))
     finished = Finished(ahead.key, (done,))
     for order in ((arrived, finished), (finished, arrived)):
@@ -299,14 +297,14 @@ def test_first_segments_are_trained_while_the_merged_model_is_on_its_way() -> No
             after, commands = step(after, event)
         (task,) = commands
         assert isinstance(task, DoTrain)
-        assert (task.begun, task.blind_key) == (done.trace, done.blind_key)
-        assert replace(task, begun=b"", blind_key=b"") == ahead.training
+        assert task.begun == done.trace
+        assert replace(task, begun=b"") == ahead.training
 
 
 def test_a_restart_goes_on_from_the_segments_trained_ahead() -> None:
     ahead = in_flight(overlapping(), DoTrainAhead)
     assert ahead is not None
-    done = TrainedAhead(ahead.training.key, b"a trace", digest("its blinds"))
+    done = TrainedAhead(ahead.training.key, b"a trace")
     restarted = overlapping(done)
     assert in_flight(restarted, DoTrainAhead) is None
     task = in_flight(overlapping(done, opening(1, ahead.training.opening_digest)), DoTrain)
