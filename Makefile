@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test test-contracts test-python check bench lock clean
+.PHONY: help setup demo test check bench lock clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -16,15 +16,10 @@ setup: ## the environment in .venv and the local chains in contracts/node_module
 demo: setup ## a local chain, honest and cheating strangers, a trained model, a report
 	@$(BIN)/atoll devnet demo
 
-test: test-contracts test-python ## everything: forge, then pytest
+test: setup .kubo ## everything: networks, contracts, the rest, mutants (some: make test PARTS="networks")
+	@$(BIN)/python .ci/tests.py $(PARTS)
 
-test-contracts: setup
-	@contracts/tools/forge test
-
-test-python: setup .kubo
-	@$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder --durations 20
-
-# A Kubo node as a library (245 MB), for tests/integration/store; it has wheels for these machines.
+# A Kubo node as a library (245 MB), for tests/integration/content; it has wheels for these machines.
 .kubo: | setup
 ifneq (,$(filter Linux-x86_64 Linux-aarch64,$(shell uname -sm | tr ' ' -)))
 	@TARGET=.kubo.new .ci/pip .venv kubo
