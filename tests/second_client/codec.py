@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tests.second_client.numbers import Array
+from tests.second_client.arithmetic import Array
 from tests.second_client.words import hashed, keccak, keccak_each, piece_root, sha256, u16, u32, u64
 
 CODECS = {"grid8": 0, "grid4": 1, "two_bit": 2, "sign": 3, "sparse": 4, "dct": 5, "fp32": 6}

@@ -10,8 +10,8 @@ from decimal import Context, Decimal, localcontext
 from typing import Any
 
 import numpy as np
+from tests.second_client.arithmetic import Array, narrow, philox
 from tests.second_client.documents import Manifest, head_size, shapes_of
-from tests.second_client.numbers import Array, narrow, philox
 from tests.second_client.words import piece_root
 
 _DIGITS = Context(prec=40)

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 from tests.second_client import codec, optimisers
+from tests.second_client.arithmetic import Array, dropout_scale, kept, quiet
 from tests.second_client.constants import corrections, rate, rotary, tables_root
 from tests.second_client.documents import Manifest, is_sent, local_names, optimiser_of
 from tests.second_client.kernels import Ids, drop
 from tests.second_client.model import Drop, Params, Tables, loss_and_gradients
-from tests.second_client.numbers import Array, dropout_scale, kept, quiet
 from tests.second_client.state import (
     State,
     opening_state,

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.second_client import kernels, numbers, optimisers
+from tests.second_client import arithmetic, kernels, optimisers
 
 from atoll.bits.kernels.exact import ExactOps
 from atoll.bits.kernels.interface import AdamFactors
@@ -153,8 +153,8 @@ def dropout(random: Random) -> tuple[list[Any], list[Any]]:
     key = tuple(int(word) for word in random.integers(0, 1 << 32, 2))
     first = int(random.integers(0, 1 << 40)) if random.random() < 0.3 else int(random.integers(99))
     step, site = int(random.integers(0, 1 << 32)), int(random.integers(0, 99))
-    keep = numbers.kept(share, key, step, site, range(first, first + x.size))
-    scale = numbers.dropout_scale(share)
+    keep = arithmetic.kept(share, key, step, site, range(first, first + x.size))
+    scale = arithmetic.dropout_scale(share)
     mask = Mask(share, key, step, site, first)
     mine = [kernels.drop(x, keep, scale), kernels.drop(g, keep, scale)]
     return mine, of_atoll(lambda x: OPS.dropout(x, mask), [x], g)
@@ -222,7 +222,7 @@ CASE_OF: dict[str, Case] = {
 
 
 @pytest.mark.parametrize("name", CASE_OF)
-@numbers.quiet
+@arithmetic.quiet
 def test_no_bit_differs(name: str) -> None:
     for seed in range(CASES):
         mine, theirs = CASE_OF[name](np.random.default_rng([seed, len(name)]))
@@ -239,9 +239,9 @@ def test_elementary_functions_are_atolls_on_every_exponent() -> None:
     x = words.astype(np.uint32).view(np.float32)
     x = x[np.isfinite(x)]
     t = torch.from_numpy(x)
-    assert numbers.exp(x).tobytes() == elementary.exp(t).numpy().tobytes()
-    assert numbers.sigmoid(x).tobytes() == elementary.sigmoid(t).numpy().tobytes()
+    assert arithmetic.exp(x).tobytes() == elementary.exp(t).numpy().tobytes()
+    assert arithmetic.sigmoid(x).tobytes() == elementary.sigmoid(t).numpy().tobytes()
     normal = np.abs(x[np.abs(x) >= 2.0**-126])
     t = torch.from_numpy(normal)
-    assert numbers.ln(normal).tobytes() == elementary.log(t).numpy().tobytes()
-    assert numbers.root(normal).tobytes() == elementary.sqrt(t).numpy().tobytes()
+    assert arithmetic.ln(normal).tobytes() == elementary.log(t).numpy().tobytes()
+    assert arithmetic.root(normal).tobytes() == elementary.sqrt(t).numpy().tobytes()

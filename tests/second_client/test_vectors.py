@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.second_client import kernels, numbers, optimisers
+from tests.second_client import arithmetic, kernels, optimisers
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 Json = dict[str, Any]
@@ -100,8 +100,8 @@ def squared_relu(inputs: list[Any], g: list[Any], case: Json) -> list[Any]:
 
 def dropout(inputs: list[Any], g: list[Any], case: Json) -> list[Any]:
     span = range(case["first"], case["first"] + inputs[0].size)
-    keep = numbers.kept(case["share"], tuple(case["key"]), case["step"], case["site"], span)
-    scale = numbers.dropout_scale(case["share"])
+    keep = arithmetic.kept(case["share"], tuple(case["key"]), case["step"], case["site"], span)
+    scale = arithmetic.dropout_scale(case["share"])
     return [kernels.drop(x, keep, scale) for x in (inputs[0], g[0])]
 
 
@@ -157,17 +157,17 @@ def test_optimisers_have_the_vectors_bits() -> None:
 def test_grids_and_elementary_functions_have_the_vectors_bits() -> None:
     line = array(GRIDS["line"])
     for levels in (127, 1 << 18, 1 << 22):
-        integers, step = numbers.grid(line, 1, levels)
+        integers, step = arithmetic.grid(line, 1, levels)
         assert integers[0].tolist() == GRIDS[f"levels{levels}"]["integers"]
         assert_bits([step], [GRIDS[f"levels{levels}"]["step"]])
-    high, low, step = numbers.split_grid(line, 1)
+    high, low, step = arithmetic.split_grid(line, 1)
     assert (high[0].tolist(), low[0].tolist()) == (GRIDS["split"]["high"], GRIDS["split"]["low"])
-    assert_bits([step, numbers.exact_sum(line, 1)], [GRIDS["split"]["step"], GRIDS["exactSum"]])
+    assert_bits([step, arithmetic.exact_sum(line, 1)], [GRIDS["split"]["step"], GRIDS["exactSum"]])
     functions = {
-        "exp": numbers.exp,
-        "sigmoid": numbers.sigmoid,
-        "log": numbers.ln,
-        "sqrt": numbers.root,
+        "exp": arithmetic.exp,
+        "sigmoid": arithmetic.sigmoid,
+        "log": arithmetic.ln,
+        "sqrt": arithmetic.root,
     }
     for name, function in functions.items():
         assert_bits([function(array(GRIDS[name]["arguments"]))], [GRIDS[name]["results"]])
