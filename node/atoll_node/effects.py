@@ -48,7 +48,7 @@ class ProviderEffects(Effects):
             self.context.store.read_bytes(Cid.from_bytes(outcome.trace_cid), MAX_TRACE_BYTES)
         )
         served = (outcome.trace_cid, outcome.update_cid, *document.states, outcome.carried_state)
-        await self.keep(view, round_, *served)
+        await self.keep(view, round_, *filter(None, served))  # who diverged has no update
         self.context.journal.measure(job, round_, "train_seconds", outcome.seconds)
         self.context.journal.measure(job, round_, "trained_steps", outcome.steps)
         return Done((_trained(command, outcome),))
@@ -94,7 +94,7 @@ def _trained(command: DoTrain, outcome: TrainOutcome) -> Trained:
     """The fact, with a fresh salt: from here on it is what will be committed and revealed."""
     reveal = Reveal(
         trace_root=outcome.trace_root,
-        update_digest=outcome.update_digest,
+        update_root=outcome.update_root,
         optimiser_root=outcome.optimiser_root,
         steps=outcome.steps,
         reset=outcome.reset,

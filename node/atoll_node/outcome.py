@@ -27,7 +27,7 @@ class TrainOutcome:
 
     trace_root: Digest
     trace_cid: bytes
-    update_digest: Digest
+    update_root: Digest
     update_cid: bytes
     optimiser_root: Digest
     carried_state: bytes

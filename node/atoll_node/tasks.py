@@ -59,7 +59,7 @@ def outcome_of(trained: TrainedRound) -> TrainOutcome:
     return TrainOutcome(
         trace_root=trained.trace_root,
         trace_cid=trained.trace_cid,
-        update_digest=trained.update_digest,
+        update_root=trained.update_root,
         update_cid=trained.update_cid,
         optimiser_root=trained.optimiser_root,
         carried_state=trained.carried_cid,

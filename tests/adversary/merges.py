@@ -12,11 +12,12 @@ from atoll.merge.rules import Rule
 
 def default(arrived: Arrived) -> GlobalState:
     """The whole pipeline: whoever is on the full-replay list and lied is caught, then the rule."""
-    replayed = seats_to_replay(arrived.state, arrived.updates, arrived.manifest)
+    replayed = seats_to_replay(arrived.state, arrived.updates, arrived.data_seed, arrived.manifest)
     found = arrived.colluders & set(replayed)
     return merge(
         arrived.state,
         {seat: data for seat, data in arrived.updates.items() if seat not in found},
+        data_seed=arrived.data_seed,
         caught=arrived.caught + len(found),
         manifest=arrived.manifest,
         replayed_in_full=replayed,
@@ -31,6 +32,7 @@ def by_rule(name: str) -> Merge:
         return merge(
             arrived.state,
             arrived.updates,
+            data_seed=arrived.data_seed,
             caught=arrived.caught,
             manifest=arrived.manifest.model_copy(update={"robust": robust}),
             replayed_in_full=arrived.updates,

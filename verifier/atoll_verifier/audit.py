@@ -169,7 +169,9 @@ class Audit:
         updates = tuple((int(s), self.view.reveals[s].reveal.update_cid) for s in seats)
         slot, cids = self.view.train_slot, b"".join(cid for _, cid in updates)
         at = f"{slot.round}:{slot.attempt}:{to_bitmap(seats):x}:{sha256(cids).hex()[:12]}"
-        return DoScore(at, slot.round, self.spec, self.opening.cid, updates)
+        return DoScore(
+            at, slot.round, self.spec, self.opening.cid, updates, self.view.state.data_seed
+        )
 
     @cached_property
     def outliers(self) -> tuple[SeatIndex, ...] | None:

@@ -79,6 +79,7 @@ class DoScore(Work):
     manifest: bytes
     opening: bytes
     updates: tuple[tuple[int, bytes], ...]
+    data_seed: Digest
 
     @property
     def key(self) -> str:
@@ -96,6 +97,7 @@ class DoMerge(Work):
     accepted: tuple[tuple[int, bytes], ...]
     available: tuple[tuple[int, bytes], ...]
     caught: int
+    data_seed: Digest
 
     @property
     def key(self) -> str:

@@ -205,7 +205,7 @@ KINDS: tuple[type[Fact], ...] = (
 def seat_work(train_slot: Slot, seat: int, revealed: SeatReveal) -> str:
     """Names a seat's revealed work; another reveal after a reorg is other work."""
     reveal = revealed.reveal
-    digests = f"{reveal.trace_root.hex()[:12]}{reveal.update_digest.hex()[:12]}"
+    digests = f"{reveal.trace_root.hex()[:12]}{reveal.update_root.hex()[:12]}"
     return f"{train_slot.round}:{train_slot.attempt}:{seat}:{digests}"
 
 

@@ -272,6 +272,7 @@ def _merging(audit: Audit) -> DoMerge:
         accepted=tuple((seat, named[seat]) for seat in bits(accepted)),
         available=tuple((seat, named[seat]) for seat in bits(available)),
         caught=caught,
+        data_seed=view.state.data_seed,
     )
 
 

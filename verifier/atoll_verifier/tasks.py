@@ -6,11 +6,11 @@ machine could not do the work, and nothing may be reported on its account.
 
 from __future__ import annotations
 
-from hashlib import sha256
-
+from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.registry import codec_of
+from atoll.bits.codec.registry import seat_codec
 from atoll.bits.layout import max_state_bytes
+from atoll.bits.pieces import root_of_update
 from atoll.bits.state import GlobalState
 from atoll.content.cid import Cid
 from atoll.content.errors import MalformedDag
@@ -21,7 +21,14 @@ from atoll.law.trace import MAX_TRACE_BYTES, TraceDocument
 from atoll.law.words import ZERO_DIGEST, Digest, SeatIndex
 from atoll.merge.round import merge, seats_to_replay
 from atoll.train.probe import configure_native
-from atoll.train.replay import ReplayTask, check_link, opening_digest, opening_roots, replay_segment
+from atoll.train.replay import (
+    ReplayTask,
+    Sent,
+    check_link,
+    opening_digest,
+    opening_roots,
+    replay_segment,
+)
 from atoll.train.round import read_global_state
 from atoll_verifier.commands import DoMerge, DoScore, SeatWork
 from atoll_verifier.limits import max_update_bytes, states_needed
@@ -97,8 +104,7 @@ def link(work: SeatWork, store_dir: str) -> str:
             model,
             document.leaves[-1],
             blob,
-            update=update,
-            optimiser_root=work.reveal.optimiser_root,
+            Sent(update, work.reveal.optimiser_root, DitherKey(work.data_seed, work.seat)),
         )
     except MalformedTrace as error:
         return str(error)
@@ -110,7 +116,8 @@ def score(command: DoScore, store_dir: str) -> tuple[int, ...]:
     configure_native()
     manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
     state = read_global_state(manifest, command.opening, store)
-    return _flagged(_updates(command.updates, manifest, store), state, manifest)
+    updates = _updates(command.updates, manifest, store)
+    return _flagged(updates, state, command.data_seed, manifest)
 
 
 def merge_round(command: DoMerge, store_dir: str) -> MergeOutcome:
@@ -122,36 +129,40 @@ def merge_round(command: DoMerge, store_dir: str) -> MergeOutcome:
     merged = merge(
         state,
         _updates(command.accepted, manifest, store),
+        data_seed=command.data_seed,
         caught=command.caught,
         manifest=manifest,
-        replayed_in_full=_flagged(available, state, manifest),
+        replayed_in_full=_flagged(available, state, command.data_seed, manifest),
     ).global_state
     cid = store.add_bytes(merged.to_bytes())
     return MergeOutcome(cid.to_bytes(), merged.digest())
 
 
-def _flagged(updates: dict[int, bytes], state: GlobalState, manifest: Manifest) -> tuple[int, ...]:
+def _flagged(
+    updates: dict[int, bytes], state: GlobalState, data_seed: Digest, manifest: Manifest
+) -> tuple[int, ...]:
     """The full-replay list over what is well-formed: which that is follows from the bytes alone."""
-    part, row = state.sent_part(manifest.codec), codec_of(manifest.codec).row
+    part = state.sent_part(manifest.codec)
     layout = Layout.of_tensors(part.params)
     sound: dict[int, bytes] = {}
     for seat, update in updates.items():
         try:
-            row(update, layout, part.exponents)
+            codec = seat_codec(manifest.codec, DitherKey(data_seed, seat))
+            codec.decode_flat(update, layout, part.exponents)
         except MalformedUpdate:
             continue
         sound[seat] = update
-    return seats_to_replay(state, sound, manifest) if sound else ()
+    return seats_to_replay(state, sound, data_seed, manifest) if sound else ()
 
 
 def _check_update(work: SeatWork, manifest: Manifest, store: LocalStore) -> None:
     limit = max_update_bytes(manifest)
     update = store.read_bytes(Cid.from_bytes(work.reveal.update_cid), limit)
-    if sha256(update).digest() != work.reveal.update_digest:
+    if root_of_update(update) != work.reveal.update_root:
         raise MalformedUpdate("the bytes served do not hash to the revealed digest")
     part = read_global_state(manifest, work.opening, store).sent_part(manifest.codec)
-    row = codec_of(manifest.codec).row
-    row(update, Layout.of_tensors(part.params), part.exponents)
+    codec = seat_codec(manifest.codec, DitherKey(work.data_seed, work.seat))
+    codec.decode_flat(update, Layout.of_tensors(part.params), part.exponents)
 
 
 def _opening(work: SeatWork, manifest: Manifest, store: LocalStore) -> tuple[Digest, Digest]:

@@ -15,12 +15,14 @@ import numpy as np
 import torch
 
 from atoll.bits.codec.base import Integers
+from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.registry import codec_of
+from atoll.bits.codec.registry import codec_of, seat_codec
 from atoll.bits.outer import outer_step
 from atoll.bits.state import GlobalState
 from atoll.law.manifest import CONTRIBUTOR_MEAN, Manifest, RobustSpec
 from atoll.law.settlement import f_prime
+from atoll.law.words import Digest
 from atoll.merge.checks import full_replays
 from atoll.merge.contributors import contributor_mean
 from atoll.merge.exponents import next_exponents
@@ -53,6 +55,7 @@ def merge(
     state: GlobalState,
     updates: Mapping[int, bytes],
     *,
+    data_seed: Digest,
     caught: int,
     manifest: Manifest,
     replayed_in_full: Collection[int] = (),
@@ -62,6 +65,7 @@ def merge(
     Args:
         state: the global state the round started from.
         updates: canonical update bytes of every accepted seat, none of them diverged.
+        data_seed: of the round's training; updates are dithered under it.
         caught: seats removed for confirmed wrong replay, wrong link or malformed bytes.
         manifest: its robust rule, outer optimiser, grid bounds and minimum of providers.
         replayed_in_full: seats of the full-replay list (`seats_to_replay` over all available
@@ -71,7 +75,7 @@ def merge(
         MalformedUpdate: bytes that are not canonical for this state's layout and grid.
     """
     part = state.sent_part(manifest.codec)
-    rows = _decode_all(part, updates, manifest)
+    rows = _decode_all(part, updates, data_seed, manifest)
     if len(rows) < manifest.terms.min_providers:
         carried = replace(state, round=state.round + 1)
         return MergeResult(carried, False, 0, {seat: Fraction(0) for seat in rows}, ())
@@ -96,7 +100,7 @@ def merge(
 
 
 def seats_to_replay(
-    state: GlobalState, updates: Mapping[int, bytes], manifest: Manifest
+    state: GlobalState, updates: Mapping[int, bytes], data_seed: Digest, manifest: Manifest
 ) -> tuple[int, ...]:
     """Seats that are replayed in full before they are paid, most conspicuous first.
 
@@ -109,7 +113,7 @@ def seats_to_replay(
         MalformedUpdate: bytes that are not canonical; leave such a seat out and report it.
     """
     robust = manifest.robust
-    rows = _decode_all(state.sent_part(manifest.codec), updates, manifest)
+    rows = _decode_all(state.sent_part(manifest.codec), updates, data_seed, manifest)
     gram_nn = _gram(list(rows.values()), manifest)
     if gram_nn is None:
         return ()
@@ -117,10 +121,14 @@ def seats_to_replay(
 
 
 def _decode_all(
-    state: GlobalState, updates: Mapping[int, bytes], manifest: Manifest
+    state: GlobalState, updates: Mapping[int, bytes], data_seed: Digest, manifest: Manifest
 ) -> dict[int, Integers]:
-    layout, row = Layout.of_tensors(state.params), codec_of(manifest.codec).row
-    return {seat: row(updates[seat], layout, state.exponents) for seat in sorted(updates)}
+    layout = Layout.of_tensors(state.params)
+    rows = {}
+    for seat in sorted(updates):
+        codec = seat_codec(manifest.codec, DitherKey(data_seed, seat))
+        rows[seat] = codec.decode_flat(updates[seat], layout, state.exponents)
+    return rows
 
 
 def _gram(rows: Sequence[Integers], manifest: Manifest) -> Int64Matrix | None:

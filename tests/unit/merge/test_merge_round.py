@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from atoll.bits.codec.dense import GRID8
+from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.registry import codec_of
+from atoll.bits.codec.registry import seat_codec
 from atoll.bits.state import GlobalState
 from atoll.errors import MalformedUpdate
 from atoll.job.presets import DemoConfig, Members, demo_manifest
@@ -21,6 +22,7 @@ from atoll.merge.round import merge, seats_to_replay
 from atoll.merge.rules import Rule, aggregate
 
 EXPONENT = -10
+SEED = sha256(b"data seed")
 
 
 def make_manifest(seats: int = 8, min_providers: int = 2, f: int = 2) -> Manifest:
@@ -74,12 +76,14 @@ def flipped(state: GlobalState, factor: float) -> bytes:
 def test_the_digest_does_not_depend_on_seat_order_or_threads():
     state = make_state()
     updates = make_updates(state, range(7))
-    digest = merge(state, updates, caught=1, manifest=make_manifest()).global_state.digest()
+    digest = merge(
+        state, updates, data_seed=SEED, caught=1, manifest=make_manifest()
+    ).global_state.digest()
     backwards = dict(reversed(updates.items()))
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(2 if threads == 1 else 1)
-        again = merge(state, backwards, caught=1, manifest=make_manifest())
+        again = merge(state, backwards, data_seed=SEED, caught=1, manifest=make_manifest())
     finally:
         torch.set_num_threads(threads)
     assert again.global_state.digest() == digest
@@ -91,7 +95,9 @@ def test_equal_updates_move_the_model_by_exactly_that_update():
     step = 2.0**EXPONENT
     delta = {name: torch.full_like(p, 30 * step) for name, p in state.params.items()}
     update = GRID8.encode(delta, state.exponents)
-    result = merge(state, dict.fromkeys(range(5), update), caught=0, manifest=make_manifest())
+    result = merge(
+        state, dict.fromkeys(range(5), update), data_seed=SEED, caught=0, manifest=make_manifest()
+    )
     for name, p in state.params.items():
         expected = (p.double() - 30 * step).float()
         assert torch.equal(result.global_state.params[name], expected)
@@ -105,7 +111,9 @@ def test_zero_updates_change_nothing_but_refine_the_grid():
     update = GRID8.encode(
         {n: torch.zeros_like(p) for n, p in state.params.items()}, state.exponents
     )
-    result = merge(state, dict.fromkeys(range(3), update), caught=0, manifest=make_manifest())
+    result = merge(
+        state, dict.fromkeys(range(3), update), data_seed=SEED, caught=0, manifest=make_manifest()
+    )
     assert all(torch.equal(result.global_state.params[n], p) for n, p in state.params.items())
     assert result.global_state.exponents == dict.fromkeys(state.params, EXPONENT - 1)
 
@@ -113,7 +121,9 @@ def test_zero_updates_change_nothing_but_refine_the_grid():
 def test_below_the_minimum_the_model_is_carried_with_its_exponents():
     state = make_state()
     manifest = make_manifest(min_providers=4)
-    result = merge(state, make_updates(state, [1, 2, 6]), caught=0, manifest=manifest)
+    result = merge(
+        state, make_updates(state, [1, 2, 6]), data_seed=SEED, caught=0, manifest=manifest
+    )
     assert not result.merged
     assert set(result.weights.values()) == {0}
     carried = GlobalState(6, state.params, state.outer, state.exponents)
@@ -127,7 +137,13 @@ def test_below_the_minimum_the_model_is_carried_with_its_exponents():
 def test_faults_borne(accepted: int, caught: int, expected: int):
     state = make_state()
     manifest = make_manifest(min_providers=1)
-    result = merge(state, make_updates(state, range(accepted)), caught=caught, manifest=manifest)
+    result = merge(
+        state,
+        make_updates(state, range(accepted)),
+        data_seed=SEED,
+        caught=caught,
+        manifest=manifest,
+    )
     assert result.merged
     assert result.f_prime == expected
 
@@ -136,8 +152,10 @@ def test_one_undetected_flip_is_borne_after_a_catch():
     state = make_state()
     manifest = make_manifest(seats=4, f=1)
     honest = make_updates(state, [0, 1])
-    attacked = merge(state, honest | {3: flipped(state, 3)}, caught=1, manifest=manifest)
-    clean = merge(state, honest, caught=0, manifest=manifest)
+    attacked = merge(
+        state, honest | {3: flipped(state, 3)}, data_seed=SEED, caught=1, manifest=manifest
+    )
+    clean = merge(state, honest, data_seed=SEED, caught=0, manifest=manifest)
     for name, p in state.params.items():
         wanted = clean.global_state.params[name] - p
         found = attacked.global_state.params[name] - p
@@ -148,15 +166,19 @@ def test_standing_out_only_after_removals_means_weight_zero():
     state = make_state()
     manifest = make_manifest()
     updates = make_updates(state, range(6)) | {6: flipped(state, 3)}
-    assert seats_to_replay(state, updates, manifest) == (6,)
-    late = merge(state, updates, caught=0, manifest=manifest)
+    assert seats_to_replay(state, updates, SEED, manifest) == (6,)
+    late = merge(state, updates, data_seed=SEED, caught=0, manifest=manifest)
     assert late.left_out == (6,)
     assert late.weights[6] == 0
     assert sum(late.weights.values()) == 1
-    verified = merge(state, updates, caught=0, manifest=manifest, replayed_in_full={6})
+    verified = merge(
+        state, updates, data_seed=SEED, caught=0, manifest=manifest, replayed_in_full={6}
+    )
     assert verified.left_out == ()
     assert verified.weights[6] > 0
-    without = merge(state, make_updates(state, range(6)), caught=0, manifest=manifest)
+    without = merge(
+        state, make_updates(state, range(6)), data_seed=SEED, caught=0, manifest=manifest
+    )
     assert late.global_state.digest() == without.global_state.digest()
 
 
@@ -164,7 +186,13 @@ def test_malformed_bytes_never_reach_the_merge():
     state = make_state()
     updates = make_updates(state, range(3))
     with pytest.raises(MalformedUpdate):
-        merge(state, updates | {3: updates[0][:-1]}, caught=0, manifest=make_manifest())
+        merge(
+            state,
+            updates | {3: updates[0][:-1]},
+            data_seed=SEED,
+            caught=0,
+            manifest=make_manifest(),
+        )
 
 
 def with_choice(manifest: Manifest, rule: str, kind: str = "grid8") -> Manifest:
@@ -180,7 +208,7 @@ def test_every_rule_can_be_the_manifests(rule: Rule, mixing: str):
     state = make_state()
     updates = make_updates(state, range(7))
     manifest = with_choice(make_manifest(f=2, seats=8), mixing + rule)
-    result = merge(state, updates, caught=0, manifest=manifest)
+    result = merge(state, updates, data_seed=SEED, caught=0, manifest=manifest)
     rows = [GRID8.decode_flat(updates[seat], Layout.of_tensors(state.params), state.exponents)
             for seat in range(7)]  # fmt: skip
     expected = aggregate(rule, rows, 2, nnm=bool(mixing))
@@ -200,7 +228,7 @@ def test_every_rule_merges_however_few_are_left(rule: Rule, accepted: int):
     manifest = with_choice(make_manifest(min_providers=1), f"nnm_{rule}")
     state = make_state()
     updates = make_updates(state, range(accepted))
-    result = merge(state, updates, caught=0, manifest=manifest)
+    result = merge(state, updates, data_seed=SEED, caught=0, manifest=manifest)
     assert result.merged
     if accepted <= 2:
         assert set(result.weights.values()) == {Fraction(1, accepted)}
@@ -214,14 +242,16 @@ def test_every_codec_is_merged(kind: str):
     state = make_state()
     if kind == "fp32":
         state = replace(state, exponents=dict.fromkeys(state.params, -40))
-    codec, layout = codec_of(manifest.codec), Layout.of_tensors(state.params)
     generator = torch.Generator().manual_seed(3)
     delta = {n: torch.randn(p.shape, generator=generator) / 50 for n, p in state.params.items()}
-    update = codec.encode(delta, state.exponents)
-    result = merge(state, {0: update, 5: update}, caught=0, manifest=manifest)
-    sent = codec.decode(update, layout, state.exponents)
+    codecs = {seat: seat_codec(manifest.codec, DitherKey(SEED, seat)) for seat in (0, 5)}
+    updates = {seat: codec.encode(delta, state.exponents) for seat, codec in codecs.items()}
+    result = merge(state, updates, data_seed=SEED, caught=0, manifest=manifest)
+    layout = Layout.of_tensors(state.params)
+    sent = [codecs[s].decode(update, layout, state.exponents) for s, update in updates.items()]
     for name, p in result.global_state.params.items():
-        expected = state.params[name] - sent[name]
+        expected = state.params[name] - (sent[0][name] + sent[1][name]) / 2
         torch.testing.assert_close(p, expected, atol=2.0**EXPONENT / 256, rtol=1e-6)
-    named = seats_to_replay(state, {0: update, 5: update}, manifest)
-    assert named == (() if kind == "fp32" else (0, 5))  # copies; of fp32 nothing is scored
+    named = seats_to_replay(state, updates, SEED, manifest)
+    # Copies, but where dithers of their own part them; of fp32 nothing is scored.
+    assert named == (() if kind in ("fp32", "two_bit") else (0, 5))

@@ -54,7 +54,14 @@ def global_digests(job: Job) -> list[Digest]:
             )
             trained = train_round(task, job.store)
             updates[seat], carried[seat] = trained.update, trained.carried_cid
-        merged = merge(model, updates, caught=0, manifest=job.manifest, replayed_in_full=updates)
+        merged = merge(
+            model,
+            updates,
+            data_seed=Digest(bytes([number]) * 32),
+            caught=0,
+            manifest=job.manifest,
+            replayed_in_full=updates,
+        )
         assert merged.merged
         model = merged.global_state
         digests.append(model.digest())

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.unit.train.factories import Job, make_job, small_model
+from tests.unit.train.factories import DATA_SEED, DITHER, Job, make_job, small_model
 
 from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.registry import codec_of
+from atoll.bits.codec.registry import seat_codec
 from atoll.bits.layout import OUTER_SLOTS
 from atoll.errors import MalformedUpdate, ManifestError
 from atoll.job.methods import METHODS, method_of
@@ -100,14 +100,20 @@ class Run:
         for seat, trained in done.items():
             self.verify(seat, trained)
         updates = {seat: trained.update for seat, trained in done.items()}
-        manifest = self.job.manifest
-        flagged = seats_to_replay(self.job.model, updates, manifest)
+        manifest, seed = self.job.manifest, self.job.task.data_seed
+        flagged = seats_to_replay(self.job.model, updates, seed, manifest)
         merged = merge(
-            self.job.model, updates, caught=0, manifest=manifest, replayed_in_full=flagged
+            self.job.model,
+            updates,
+            data_seed=seed,
+            caught=0,
+            manifest=manifest,
+            replayed_in_full=flagged,
         )
         backwards = merge(
             self.job.model,
             dict(reversed(updates.items())),
+            data_seed=seed,
             caught=0,
             manifest=manifest,
             replayed_in_full=flagged,
@@ -140,15 +146,21 @@ def test_a_method_trains_replays_links_and_merges(method: str, data: Job) -> Non
 def test_a_methods_updates_are_refused_when_broken(method: str, data: Job) -> None:
     """Hostile bytes are a typed error whatever the codec: truncated, padded, of another codec."""
     job = data.of(manifest_for(data, method))
-    part, codec = job.model.sent_part(job.manifest.codec), codec_of(job.manifest.codec)
+    part, codec = job.model.sent_part(job.manifest.codec), seat_codec(job.manifest.codec, DITHER)
     layout = Layout.of_tensors(part.params)
     good = codec.encode({name: p / 50 for name, p in part.params.items()}, part.exponents)
     assert len(good) == codec.encoded_length(layout)
     for bad in (b"", good[:-1], good + b"\0", b"X" + good[1:], good[:5] + b"\x09" + good[6:]):
         with pytest.raises(MalformedUpdate):
-            codec.row(bad, layout, part.exponents)
+            codec.decode_flat(bad, layout, part.exponents)
         with pytest.raises(MalformedUpdate):
-            merge(job.model, {0: good, 1: bad}, caught=0, manifest=job.manifest)
+            merge(
+                job.model,
+                {0: good, 1: bad},
+                data_seed=DATA_SEED,
+                caught=0,
+                manifest=job.manifest,
+            )
 
 
 def test_methods_that_are_one_step_or_one_round_say_so_in_the_terms(data: Job) -> None:
