@@ -12,14 +12,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from tests.second_client import codec, documents, provide, state
 from tests.second_client.constants import tables_root
 from tests.unit.train.factories import Job, make_job
 
+from atoll.bits.outer import outer_step
 from atoll.bits.state import GlobalState
 from atoll.law.manifest import Manifest
 from atoll.law.words import RoundIndex
-from atoll.merge.round import merge
 from atoll.train.course import open_tokens
 from atoll.train.probe import numerics_spec
 from atoll.train.round import TrainedRound, train_round
@@ -134,15 +135,23 @@ def test_two_rounds_to_the_byte(job: Job, name: str) -> None:
     assert trained.diverged == ("diverges" in name)
     if trained.diverged:
         return
-    seats = {0: trained.update, 1: trained.update}
-    merged = merge(ready.model, seats, caught=0, manifest=ready.manifest, replayed_in_full=seats)
-    assert state.global_digest(state.read_global(merged.global_state.to_bytes())) == (
-        merged.global_state.digest()
-    )
-    ready = in_round(ready, merged.global_state, trained)
+    model = stepped(ready)
+    assert state.global_digest(state.read_global(model.to_bytes())) == model.digest()
+    ready = in_round(ready, model, trained)
     trained = train_round(ready.task, ready.store)
     brought = state.read_seat(state.seat_bytes(mine["carried"]), documents_of(ready), 1)
     assert_same(ready, trained, provided(ready, brought))
+
+
+def stepped(job: Job) -> GlobalState:
+    """The next round's global state, as if some seats had been merged."""
+    part = job.model.sent_part(job.manifest.codec)
+    random = torch.Generator().manual_seed(4)
+    merged = {
+        name: torch.randint(-50, 51, p.shape, generator=random) for name, p in part.params.items()
+    }
+    after = outer_step(part, merged, 3, part.exponents, job.manifest.outer)
+    return job.model.with_part(after)
 
 
 def documents_of(job: Job) -> documents.Manifest:
