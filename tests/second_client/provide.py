@@ -128,13 +128,13 @@ def _optimised(
 ) -> State:
     """The state after every parameter's optimiser; `scalars`: clipping factor and rate."""
     inner, count = manifest["inner"], state["count"] + 1
+    pair = corrections(manifest, count) if inner["optimizer"] != "sgd" else ()
     params, ms, vs = {}, dict(state["m"]), dict(state["v"])
     for name, p in state["params"].items():
         g, kind = gradients[name], optimiser_of(name, p.shape, inner)
         if kind == "adamw":
-            four = (*scalars, *corrections(manifest, count))
             params[name], ms[name], vs[name] = optimisers.adamw(
-                p, ms[name], vs[name], g, four, inner
+                p, ms[name], vs[name], g, (*scalars, *pair), inner
             )
         elif kind == "muon":
             params[name], ms[name] = optimisers.muon(p, ms[name], g, scalars, inner)
@@ -165,9 +165,9 @@ def segment(
     losses: list[float] = []
     work, kind = b"", OK
     for at in range(first, first + inner["segment"]):
-        offsets.append(_offsets(job, seat, at))
+        offsets.append(offsets_of(job, seat, at))
         begun = take_in(state, model, job.manifest["codec"]) if _comes_in(job, round, at) else state
-        done = step(begun, _batch(job, offsets[-1]), round * inner["steps"] + at, job, key)
+        done = step(begun, batch_of(job, offsets[-1]), round * inner["steps"] + at, job, key)
         losses.append(done["loss"])
         work += _float_bytes(done["norm"], ">d") + b"".join(
             _float_bytes(float(loss), ">f") for loss in done["losses"]
@@ -192,12 +192,13 @@ def _comes_in(job: Job, round: int, at: int) -> bool:
     return takes_in(job.manifest, round, at)
 
 
-def _offsets(job: Job, seat: codec.Seat, at: int) -> list[int]:
+def offsets_of(job: Job, seat: codec.Seat, at: int) -> list[int]:
+    """Where the sequences of a step of a round begin."""
     below = job.manifest["data"]["train_tokens"] - job.manifest["model"]["seq"]
     return batch_offsets(*seat, at, job.manifest["inner"]["batch"], below)
 
 
-def _batch(job: Job, offsets: list[int]) -> Ids:
+def batch_of(job: Job, offsets: list[int]) -> Ids:
     """Token ids [B, T + 1]: a sequence and the token after it from each offset."""
     length = job.manifest["model"]["seq"] + 1
     return np.stack([job.tokens[start : start + length] for start in offsets]).astype(np.int64)

@@ -11,7 +11,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.second_client import arithmetic, kernels, optimisers
+from tests.second_client import (
+    arithmetic,
+    codec,
+    constants,
+    documents,
+    kernels,
+    optimisers,
+    provide,
+    state,
+    words,
+)
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 Json = dict[str, Any]
@@ -27,6 +37,7 @@ def _generator() -> ModuleType:
 
 GENERATOR = _generator()
 OPS: Json = json.loads((VECTORS / "exact_ops.json").read_text())
+TRAINING: Json = json.loads((VECTORS / "training.json").read_text())
 GRIDS: Json = json.loads((VECTORS / "grids.json").read_text())
 
 
@@ -171,3 +182,45 @@ def test_grids_and_elementary_functions_have_the_vectors_bits() -> None:
     }
     for name, function in functions.items():
         assert_bits([function(array(GRIDS[name]["arguments"]))], [GRIDS[name]["results"]])
+
+
+@pytest.mark.parametrize("name", TRAINING)
+def test_training_has_the_vectors_bits(name: str) -> None:
+    case = TRAINING[name]
+    manifest = documents.read_manifest(bytes.fromhex(case["manifest"]))
+    job = provide.open_job(manifest, np.frombuffer(bytes.fromhex(case["tokens"]), np.uint8))
+    model = state.initial_global_state(manifest)
+    assert state.global_digest(model).hex() == case["globalDigest"]
+    assert_bits([model["params"][documents.EMBEDDING]], [case["initialWeights"]])
+    steps = range(constants.total_steps(manifest))
+    rates = np.array([constants.rate(manifest, step) for step in steps])
+    corrections = [constants.corrections(manifest, step + 1) for step in steps]
+    has_adam = manifest["inner"]["optimizer"] != "sgd"
+    assert_bits([rates], [case["rates"]])
+    assert_bits([np.array(corrections if has_adam else np.empty((0, 2)))], [case["corrections"]])
+
+    seat = bytes.fromhex(case["dataSeed"]), case["seat"]
+    opening = state.opening_state(manifest, model, None)
+    assert provide.offsets_of(job, seat, 0) == case["step"]["offsets"]
+    batch = provide.batch_of(job, case["step"]["offsets"])
+    done = provide.step(opening, batch, 0, job, words.dropout_key(*seat))
+    assert np.array(done["norm"], ">f8").tobytes().hex() == case["step"]["norm"]
+    assert np.array(done["losses"], ">f4").tobytes().hex() == case["step"]["losses"]
+    assert [part.hex() for part in state.state_roots(done)] == case["step"]["stateRoots"]
+
+    last, leaf = provide.segment(opening, 0, job, model, seat)
+    chain, contract, *numbers = case["slot"]
+    (digest,) = provide.leaf_hashes([leaf], (chain, bytes.fromhex(contract[2:]), *numbers), seat[1])
+    assert leaf | {"hash": digest} == {_snake(key): _value(x) for key, x in case["segment"].items()}
+    update, carried = provide.link(manifest, model, last, seat)
+    assert update.hex() == case["update"]
+    assert codec.update_root(update).hex() == case["updateRoot"]
+    assert state.optimiser_root(carried).hex() == case["carriedRoot"]
+
+
+def _snake(name: str) -> str:
+    return "".join("_" + letter.lower() if letter.isupper() else letter for letter in name)
+
+
+def _value(x: Any) -> Any:
+    return bytes.fromhex(x) if isinstance(x, str) else x

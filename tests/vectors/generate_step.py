@@ -15,14 +15,43 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from atoll.bits.tables import tables_root
 from torch import Tensor
 
+from atoll.bits.batch import gather_batch
+from atoll.bits.codec.dither import DitherKey
+from atoll.bits.init import initial_global_state
 from atoll.bits.kernels import elementary
 from atoll.bits.kernels.engine import make_engine
 from atoll.bits.kernels.exact import ExactOps
 from atoll.bits.kernels.grid import exact_sum, quantise, quantise_split
 from atoll.bits.kernels.interface import AdamFactors
 from atoll.bits.kernels.philox import Mask
+from atoll.bits.layout import seat_layout
+from atoll.bits.link import close_round
+from atoll.bits.pieces import piece_root, root_of_update
+from atoll.bits.schedule import Recipe
+from atoll.bits.segment import Course, SegmentRun, run_segment
+from atoll.bits.state import SeatState
+from atoll.bits.step import inner_step, state_roots
+from atoll.bits.tokens import Tokens
+from atoll.job.presets import DemoConfig, demo_manifest
+from atoll.law.canonical import dag_cbor_cid
+from atoll.law.draws import dropout_key
+from atoll.law.manifest import DataSpec, InnerSpec, Manifest, ModelSpec, NumericsSpec
+from atoll.law.trace import TraceLeaf
+from atoll.law.words import (
+    ZERO_DIGEST,
+    Address,
+    Attempt,
+    Digest,
+    Domain,
+    JobId,
+    RoundIndex,
+    SeatIndex,
+    SegmentIndex,
+    Slot,
+)
 
 HERE = Path(__file__).parent
 Json: TypeAlias = dict[str, Any]
@@ -172,9 +201,117 @@ def grids() -> Json:
     return made
 
 
+# --- training.json ---
+
+MODEL = {
+    "kind": "llama", "vocab": 17, "width": 8, "layers": 2, "heads": 2, "kv_heads": 1,
+    "mlp": "swiglu", "ffn": 12, "seq": 6, "tied": True, "norm_eps": "0.00001", "rope_base": 10000,
+}  # fmt: skip
+INNER = {
+    "optimizer": "adamw", "lr": "0.01", "momentum": "0", "beta1": "0.9", "beta2": "0.95",
+    "eps": "0.00000001", "weight_decay": "0.1", "dropout": "0.1", "clip": "1",
+    "schedule": "cosine", "warmup_steps": 3, "steps": 4, "batch": 4, "segment": 2, "micro_batch": 2,
+}  # fmt: skip
+NO_ADAM = {"optimizer": "sgd", "momentum": "0.9", "beta1": "0", "beta2": "0", "eps": "0"}
+JOBS: Mapping[str, dict[str, dict[str, Any]]] = {
+    "adamw": {"codec": {"kind": "grid8"}},
+    "muon": {
+        "model": {"tied": False, "kv_heads": 2},
+        "inner": {"optimizer": "muon", "momentum": "0.95", "micro_batch": 4, "dropout": "0"},
+        "codec": {"kind": "grid4"},
+    },
+    "sgd": {
+        "model": {"mlp": "relu2"},
+        "inner": {**NO_ADAM, "schedule": "constant", "micro_batch": 1},
+        "codec": {"kind": "two_bit", "feedback": "0.9"},
+    },
+}
+SEAT, DATA_SEED = SeatIndex(3), Digest(hashlib.sha256(b"data seed").digest())
+SLOT = Slot(Domain(31337, Address("0x" + "11" * 20)), JobId(7), RoundIndex(0), Attempt(1))
+
+
+def manifest_of(changes: dict[str, dict[str, Any]], tokens: Tokens) -> Manifest:
+    """A job of three rounds over tokens whose blocks nobody has."""
+    cid = dag_cbor_cid(Digest(hashlib.sha256(b"data").digest()))
+    data = DataSpec(
+        cid=cid, root=piece_root(tokens.tobytes()), dtype="uint8", train_tokens=len(tokens),
+        eval_cid=None, eval_batches=0, tokenizer_cid=cid,
+    )  # fmt: skip
+    numerics = NumericsSpec(
+        mode="exact", code_digest=Digest(bytes(32)), probe_digest=Digest(bytes(32)),
+        software_class=None, tolerance=None,
+    )  # fmt: skip
+    model = ModelSpec.model_validate(MODEL | changes.get("model", {}))
+    inner = InnerSpec.model_validate(INNER | changes.get("inner", {}))
+    config = DemoConfig(
+        data=data, numerics=numerics, expiry=4_000_000_000, rounds=3, model=model,
+        steps=inner.steps, segment=inner.segment, batch=inner.batch, micro_batch=inner.micro_batch,
+    )  # fmt: skip
+    plain = demo_manifest(config).model_dump()
+    plain["inner"] = inner.model_dump()
+    plain["codec"] |= changes["codec"]
+    plain["tables"] = tables_root(model, inner, 3 * inner.steps)
+    return Manifest.model_validate(plain)
+
+
+def training(changes: dict[str, dict[str, Any]]) -> Json:
+    """What a job fixes, its first step, its first segment, and an update from there."""
+    tokens = np.frombuffer(stream("tokens", 300), np.uint8) % np.uint8(MODEL["vocab"])
+    manifest = manifest_of(changes, tokens)
+    model = initial_global_state(manifest)
+    course = Course(manifest, Recipe.of(manifest), tokens, DATA_SEED, SEAT, 0, model)
+    opening = SeatState.opening(model, None, seat_layout(manifest))
+    batch = gather_batch(tokens, course.offsets(0), manifest.model.seq)
+    key = dropout_key(DATA_SEED, SEAT)
+    step = inner_step(opening, batch, 0, course.recipe, key)
+    done = run_segment(opening, 0, course)
+    update, carried = close_round(model, done.state, manifest.codec, DitherKey(DATA_SEED, SEAT))
+    schedule = course.recipe.schedule
+    return {
+        "manifest": manifest.to_bytes().hex(),
+        "tokens": tokens.tobytes().hex(),
+        "dataSeed": DATA_SEED.hex(),
+        "seat": SEAT,
+        "slot": [31337, SLOT.domain.rounds, SLOT.job, SLOT.round, SLOT.attempt],
+        "rates": bits(torch.from_numpy(schedule.rates.copy())),
+        "corrections": bits(torch.from_numpy(schedule.corrections.copy())),
+        "initialWeights": bits(model.params["model.embed_tokens.weight"]),
+        "globalDigest": model.digest().hex(),
+        "step": {
+            "offsets": course.offsets(0),
+            "norm": np.array(step.work.norm, ">f8").tobytes().hex(),
+            "losses": np.array(step.work.losses, ">f4").tobytes().hex(),
+            "stateRoots": [part.hex() for part in state_roots(step.state)],
+        },
+        "segment": leaf_of(done),
+        "update": update.hex(),
+        "updateRoot": root_of_update(update).hex(),
+        "carriedRoot": state_roots(carried).optimiser_root.hex(),
+    }
+
+
+def leaf_of(done: SegmentRun) -> Json:
+    """The segment's leaf as the trace document has it, and its hash."""
+    leaf = TraceLeaf(
+        SLOT, SEAT, SegmentIndex(0), done.first_step, done.last_step, done.kind,
+        done.roots.digest(), done.batch_digest, done.loss_bits, done.work_word, ZERO_DIGEST,
+    )  # fmt: skip
+    return {
+        "firstStep": leaf.first_step,
+        "lastStep": leaf.last_step,
+        "kind": int(leaf.kind),
+        "stateDigest": leaf.state_digest.hex(),
+        "batchDigest": leaf.batch_digest.hex(),
+        "lossBits": leaf.loss_bits,
+        "workWord": leaf.work_word.hex(),
+        "hash": leaf.hash.hex(),
+    }
+
+
 FILES: Mapping[str, Callable[[], Json]] = {
     "exact_ops.json": lambda: products() | pointwise() | attention() | optimisers(),
     "grids.json": grids,
+    "training.json": lambda: {name: training(changes) for name, changes in JOBS.items()},
 }
 
 
