@@ -143,12 +143,20 @@ def _block_steps(kind: str, x: Array, seat: Seat) -> bytes:
 
 def dither(steps: Integers, seat: Seat, section: int) -> Integers:
     """An integer between −s and s for every coordinate whose step is s, drawn by keccak."""
+    sizes = [min(PIECE, len(steps) - at) for at in range(0, len(steps), PIECE)]
+    drawn = b"".join(noise(seat, section, piece, size) for piece, size in enumerate(sizes))
+    bytes_ = np.frombuffer(drawn, np.uint8).astype(np.int64)
+    return (((2 * bytes_ + 1) * steps + 128) >> 8) - steps
+
+
+def noise(seat: Seat, section: int, piece: int, size: int) -> bytes:
+    """The first bytes that a piece's dither follows from."""
+    key = dither_key(seat, section, piece)
+    blocks = range(-(-size // 32))
+    return b"".join(keccak_each([key + u32(block) for block in blocks]))[:size]
+
+
+def dither_key(seat: Seat, section: int, piece: int) -> bytes:
+    """Everybody can work it out: nobody chose it, and every seat, round and piece has another."""
     data_seed, index = seat
-    drawn = b""
-    for piece in range(-(-len(steps) // PIECE)):
-        key = keccak(data_seed + u16(index) + bytes([section]) + u32(piece))
-        size = min(PIECE, len(steps) - piece * PIECE)
-        blocks = range(-(-size // 32))
-        drawn += b"".join(keccak_each([key + u32(block) for block in blocks]))[:size]
-    noise = np.frombuffer(drawn, np.uint8).astype(np.int64)
-    return (((2 * noise + 1) * steps + 128) >> 8) - steps
+    return keccak(data_seed + u16(index) + bytes([section]) + u32(piece))

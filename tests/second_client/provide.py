@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -169,9 +169,7 @@ def segment(
         begun = take_in(state, model, job.manifest["codec"]) if _comes_in(job, round, at) else state
         done = step(begun, batch_of(job, offsets[-1]), round * inner["steps"] + at, job, key)
         losses.append(done["loss"])
-        work += _float_bytes(done["norm"], ">d") + b"".join(
-            _float_bytes(float(loss), ">f") for loss in done["losses"]
-        )
+        work += work_of(done["norm"], done["losses"])
         if done["diverged"]:
             kind = DIVERGED
             break
@@ -202,6 +200,12 @@ def batch_of(job: Job, offsets: list[int]) -> Ids:
     """Token ids [B, T + 1]: a sequence and the token after it from each offset."""
     length = job.manifest["model"]["seq"] + 1
     return np.stack([job.tokens[start : start + length] for start in offsets]).astype(np.int64)
+
+
+def work_of(norm: float, losses: Iterable[Any]) -> bytes:
+    """What the work word takes in of a step."""
+    words = (_float_bytes(float(loss), ">f") for loss in losses)
+    return _float_bytes(norm, ">d") + b"".join(words)
 
 
 def _float_bytes(x: float, form: str) -> bytes:

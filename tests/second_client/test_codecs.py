@@ -14,7 +14,7 @@ from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import CODECS
 from atoll.bits.pieces import root_of_update
 
-CASES = 300
+CASES = 500
 Random = np.random.Generator
 
 
@@ -37,7 +37,8 @@ def tensors(random: Random, exponent: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", CODECS)
 def test_no_byte_differs(kind: str) -> None:
-    for seed in range(CASES):
+    # A dither is a second of hashing for a hundred updates.
+    for seed in range(CASES // 5 if kind == "two_bit" else CASES):
         random = np.random.default_rng([seed, len(kind)])
         exponent = -40 if kind == "fp32" else int(random.integers(-30, 0))
         compare(kind, tensors(random, exponent), exponent, random)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import random
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
-from atoll.bits.tables import schedule_of, tables_root
 from tests.second_client import constants, documents
 
 from atoll.bits.decimals import rotary_tables
 from atoll.bits.init import initial_params
 from atoll.bits.layout import param_shapes
+from atoll.bits.tables import schedule_of, tables_root
 from atoll.law.manifest import InnerSpec, ModelSpec
 
 MODELS = 60
@@ -78,6 +80,22 @@ def test_the_schedule_is_the_same_at_every_step() -> None:
         assert [constants.rate(manifest, step) for step in range(steps)] == schedule.rates.tolist()
         for count in (*range(1, steps + 1), steps + 1, steps + 1000):
             assert constants.corrections(manifest, count) == schedule.correction(count)
+
+
+@pytest.mark.parametrize(
+    ("beta", "count"), [("0.5", 54), ("0.25", 27), ("0.75", 27), ("0.875", 18)]
+)
+def test_a_correction_that_is_a_tie_is_rounded_to_even(beta: str, count: int) -> None:
+    manifest = any_manifest()
+    manifest["inner"] |= {"beta1": beta, "beta2": "0.9", "steps": 60, "segment": 1}
+    exact = 1 - Fraction(beta) ** count
+    below, above = math.nextafter(float(exact), 0.0), math.nextafter(float(exact), 2.0)
+    assert exact in ((Fraction(float(exact)) + Fraction(x)) / 2 for x in (below, above))
+    expected = 1.0 / float(exact)
+    steps = constants.total_steps(manifest)
+    schedule = schedule_of(InnerSpec.model_validate(manifest["inner"]), steps)
+    assert constants.corrections(manifest, count)[0] == expected
+    assert schedule.correction(count)[0] == expected
 
 
 def test_rotary_tables_have_every_bit() -> None:

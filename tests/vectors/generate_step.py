@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from atoll.bits.tables import tables_root
 from torch import Tensor
 
 from atoll.bits.batch import gather_batch
@@ -34,6 +33,7 @@ from atoll.bits.schedule import Recipe
 from atoll.bits.segment import Course, SegmentRun, run_segment
 from atoll.bits.state import SeatState
 from atoll.bits.step import inner_step, state_roots
+from atoll.bits.tables import tables_root
 from atoll.bits.tokens import Tokens
 from atoll.job.presets import DemoConfig, demo_manifest
 from atoll.law.canonical import dag_cbor_cid
