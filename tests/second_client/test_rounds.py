@@ -93,16 +93,19 @@ def in_round(job: Job, model: GlobalState, before: TrainedRound | None) -> Job:
 def provided(job: Job, brought: state.State | None) -> state.State:
     """The same round by the second client, from bytes alone."""
     task, slot = job.task, job.task.slot
-    manifest = documents.read_manifest(job.manifest.to_bytes())
-    tokens = np.array(open_tokens(job.manifest.data.cid, job.manifest, job.store))
     contract = bytes.fromhex(slot.domain.rounds[2:])
     return provide.provide(
-        provide.open_job(manifest, tokens),
+        opened_job(job),
         state.read_global(job.model.to_bytes()),
         brought,
         (slot.domain.chain_id, contract, slot.job, slot.round, slot.attempt),
         (task.data_seed, task.seat),
     )
+
+
+def opened_job(job: Job) -> provide.Job:
+    tokens = np.array(open_tokens(job.manifest.data.cid, job.manifest, job.store))
+    return provide.open_job(documents_of(job), tokens)
 
 
 def assert_same(job: Job, trained: TrainedRound, mine: state.State) -> None:
@@ -124,7 +127,7 @@ def assert_same(job: Job, trained: TrainedRound, mine: state.State) -> None:
 @pytest.mark.parametrize("name", JOBS)
 def test_two_rounds_to_the_byte(job: Job, name: str) -> None:
     ready = changed(job, JOBS[name])
-    first = state.initial_global_state(documents.read_manifest(ready.manifest.to_bytes()))
+    first = state.initial_global_state(documents_of(ready))
     assert state.global_bytes(first) == ready.model.to_bytes()
     assert state.global_digest(first) == ready.model.digest()
 
@@ -141,6 +144,30 @@ def test_two_rounds_to_the_byte(job: Job, name: str) -> None:
     trained = train_round(ready.task, ready.store)
     brought = state.read_seat(state.seat_bytes(mine["carried"]), documents_of(ready), 1)
     assert_same(ready, trained, provided(ready, brought))
+
+
+def test_a_seat_that_resets_in_a_later_round(job: Job) -> None:
+    ready = changed(job, JOBS["Muon, grid4, dropout, fragments that come in late"])
+    ready = in_round(ready, stepped(ready), None)
+    trained = train_round(ready.task, ready.store)
+    assert trained.reset
+    assert_same(ready, trained, provided(ready, None))
+
+
+def test_a_verifier_replays_any_segment_from_the_state_that_is_served(job: Job) -> None:
+    ready = changed(job, JOBS["SGD with momentum, two bits with feedback, squared ReLU, dropout"])
+    trained = train_round(ready.task, ready.store)
+    opened, model = opened_job(ready), state.read_global(ready.model.to_bytes())
+    seat = (ready.task.data_seed, ready.task.seat)
+    for index, leaf in enumerate(trained.document.leaves):
+        served = ready.blob(trained.document.states[index])
+        opening = state.read_seat(served, opened.manifest, round=0)
+        last, found = provide.segment(opening, index, opened, model, seat)
+        assert found == {name: getattr(leaf, name) for name in found}
+        assert state.seat_bytes(last) == ready.blob(trained.document.states[index + 1])
+    update, carried = provide.link(opened.manifest, model, last, seat)
+    assert codec.update_root(update) == trained.update_root
+    assert state.optimiser_root(carried) == trained.optimiser_root
 
 
 def stepped(job: Job) -> GlobalState:
