@@ -8,7 +8,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.second_client import codec, constants, documents, provide, state, words
+from tests.second_client import (
+    arithmetic,
+    codec,
+    constants,
+    documents,
+    kernels,
+    provide,
+    state,
+    words,
+)
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 Json = dict[str, Any]
@@ -123,3 +132,42 @@ def test_the_demos_manifest_is_canonical() -> None:
     manifest = documents.read_manifest(data)
     assert words.sha256(data) == unhex(vectors["digest"])
     assert manifest["tables"] == constants.tables_root(manifest)
+
+
+EXACT = load("exact.json")
+
+
+def floats(bits: list[int]) -> Any:
+    return np.array(bits, np.uint32).view(np.float32)
+
+
+def test_philox_and_what_it_drops() -> None:
+    for case in EXACT["philox"]:
+        drawn = arithmetic.philox([[word] for word in case["counter"]], tuple(case["key"]))
+        assert [int(word[0]) for word in drawn] == case["words"]
+    for case in EXACT["dropped"]:
+        x, scale = floats(case["x"]), arithmetic.dropout_scale(case["share"])
+        span = range(case["first"], case["first"] + len(x))
+        place = tuple(case["key"]), case["step"], case["site"]
+        keep = arithmetic.kept(case["share"], *place, span)
+        assert scale.view(np.uint32) == case["scale"]
+        assert kernels.drop(x, keep, scale).view(np.uint32).tolist() == case["y"]
+
+
+@arithmetic.quiet
+def test_grids_and_functions_at_their_edges() -> None:
+    for case in EXACT["grids"]:
+        integers, step = arithmetic.grid(floats(case["x"]), 0, case["levels"])
+        assert integers.astype(np.int64).tolist() == case["integers"]
+        assert step.view(np.uint32).tolist() == [case["step"]]
+    functions = {
+        "exp": arithmetic.exp,
+        "log": arithmetic.ln,
+        "sigmoid": arithmetic.sigmoid,
+        "root": arithmetic.root,
+        "reciprocalRoot": lambda x: np.float32(1.0) / arithmetic.root(x),
+        "squaredRelu": kernels.squared_relu,
+    }
+    for case in EXACT["elementwise"]:
+        y = arithmetic.one_nan(functions[case["name"]](floats(case["x"])))
+        assert y.view(np.uint32).tolist() == case["y"], case["name"]

@@ -1,7 +1,8 @@
 """The contracts' events in chain order, once each, confirmed; and a rewind when the chain turns.
 
 Rule of this file: nothing is handed out before it is on disk, and what is on disk is what one
-unbroken chain said up to one block, whose hash is remembered.
+unbroken chain said up to one block, whose hash is remembered. What strangers wrote is data: a log
+that does not decode is kept, counted and passed over, and the index goes on behind it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from atoll.chain.contracts import AtollChain
 from atoll.chain.database import Database
 from atoll.chain.decode import RawLog, decode_log
 from atoll.chain.rpc import RpcRefused
-from atoll.errors import ConfigError, RpcUnavailable
+from atoll.errors import ConfigError, RpcUnavailable, UndecodableLog
 from atoll.law.events import ContractEvent
 from atoll.law.words import Address, BlockRef, Digest
 
@@ -96,6 +97,7 @@ class EventIndex:
         self._poll_seconds = poll_seconds
         self._head: BlockRef | None = None
         self._untold: list[Update] = []
+        self._undecodable: set[tuple[bytes, int]] = set()
         path.parent.mkdir(parents=True, exist_ok=True)
         # What a power cut may take from it, the chain can say again.
         self._db = Database(path, SCHEMA, synchronous="NORMAL")
@@ -113,6 +115,11 @@ class EventIndex:
         tip = self._tip()
         return tip.number if tip is not None else self._from_block - 1
 
+    @property
+    def undecodable(self) -> int:
+        """Logs of the contracts met by this index that are no events, whoever wrote them."""
+        return len(self._undecodable)
+
     def history(self) -> list[Indexed]:
         """Every event given so far that no reorg took back, in chain order."""
         rows = self._db.execute(
@@ -123,7 +130,7 @@ class EventIndex:
         for address, topics, data, index, number, hash_, timestamp in rows:
             words = tuple(topics[at : at + 32] for at in range(0, len(topics), 32))
             raw = RawLog(Address(address), words, data, number, hash_, index)
-            found += _indexed(raw, BlockRef(number, Digest(hash_), timestamp))
+            found += self._indexed(raw, BlockRef(number, Digest(hash_), timestamp))
         return found
 
     async def poll(self) -> list[Update]:
@@ -203,7 +210,20 @@ class EventIndex:
         if not unbroken or await self._chain.block(last) != end:
             return None
         self._save(blocks, logs)
-        return [item for raw in logs for item in _indexed(raw, blocks[raw.block_number])]
+        return [item for raw in logs for item in self._indexed(raw, blocks[raw.block_number])]
+
+    def _indexed(self, raw: RawLog, block: BlockRef) -> list[Indexed]:
+        """The log's event; nothing for a log that is none."""
+        try:
+            event = decode_log(raw)
+        except UndecodableLog as error:
+            place = (bytes(block.hash), raw.index)
+            if place not in self._undecodable:
+                self._undecodable.add(place)
+                at = {"block": block.number, "log_index": raw.index}
+                log.warning("a log does not decode and is passed over", **at, cause=str(error))
+            return []
+        return [] if event is None else [Indexed(event, block, raw.index)]
 
     def _save(self, blocks: dict[int, BlockRef], logs: list[RawLog]) -> None:
         with self._db.transaction():
@@ -247,8 +267,3 @@ class EventIndex:
                 f"not those of {mine[1]} on chain {mine[0]} from block {mine[2]}",
                 next_step="use a folder of its own for each deployment",
             )
-
-
-def _indexed(raw: RawLog, block: BlockRef) -> list[Indexed]:
-    event = decode_log(raw)
-    return [] if event is None else [Indexed(event, block, raw.index)]

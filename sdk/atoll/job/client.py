@@ -37,7 +37,7 @@ from atoll.content.fetch import Fetcher
 from atoll.content.gateway import Gateway
 from atoll.content.local import LocalStore
 from atoll.content.storage import Storage, StoreConfig, open_storage
-from atoll.errors import ChainError, ConfigError, InsufficientFunds, NotFound
+from atoll.errors import ChainError, ConfigError, InsufficientFunds, NotFound, UndecodableLog
 from atoll.job.following import JobFollower
 from atoll.job.handle import JobHandle, missing_extra
 from atoll.job.narrate import tokens
@@ -161,7 +161,7 @@ class Client:
             )
             self._follower = JobFollower(self._index, self.deployment)
             where = StoreConfig(config.home / "store", config.store)
-            self._storage = await open_storage(where, self._gateways)
+            self._storage = await open_storage(where)
             if self._account is not None:
                 path = config.home / "transactions.sqlite"
                 queue_config = replace(config.queue, poll_seconds=config.poll_seconds)
@@ -203,12 +203,11 @@ class Client:
             raise _not_open()
         return self._follower
 
-    @property
-    def fetcher(self) -> Fetcher:
-        """Brings blocks from every gateway of the jobs that are followed."""
+    def fetcher_of(self, job: JobId) -> Fetcher:
+        """Brings a job's blocks, from its gateways. Raises ConfigError outside `async with`."""
         if self._storage is None:
             raise _not_open()
-        return self._storage.fetcher
+        return self._storage.fetcher.among(lambda: self._gateways(job))
 
     @property
     def address(self) -> Address:
@@ -352,7 +351,10 @@ class Client:
         if status.block is None:
             raise ChainError("the job's transaction is in no block")
         for raw in await self.chain.logs(status.block, status.block):
-            event = decode_log(raw)
+            try:
+                event = decode_log(raw)
+            except UndecodableLog:
+                continue  # a stranger's, who happens to be in the same block
             if (
                 isinstance(event, JobCreated)
                 and event.spec_digest == manifest.digest()
@@ -413,9 +415,9 @@ class Client:
             "this client has no key and can only watch", next_step="open it with an account"
         )
 
-    def _gateways(self) -> list[str]:
+    def _gateways(self, job: JobId) -> list[str]:
         own = self._gateway.url if self._gateway is not None else None
-        return [url for url in self.follower.gateways() if url != own]
+        return [url for url in self.follower.gateways(job) if url != own]
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

@@ -44,11 +44,10 @@ class JobFollower:
         """Everything that happened in the job, oldest first. Raises RpcUnavailable."""
         return (await self._sync(job)).log
 
-    def gateways(self) -> list[str]:
-        """Every gateway announced for a followed job."""
-        views = (followed.view for followed in self._jobs.values())
-        urls = (url for view in views if view is not None for url in view.gateway_urls())
-        return list(dict.fromkeys(urls))
+    def gateways(self, job: JobId) -> Sequence[str]:
+        """The gateways of a followed job's members and submitter; none of a job that is not."""
+        view = self._jobs[job].view if job in self._jobs else None
+        return () if view is None else view.gateway_urls()
 
     async def _sync(self, job: JobId) -> _Followed:
         async with self._syncing:

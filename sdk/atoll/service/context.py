@@ -23,9 +23,10 @@ from atoll.content.fetch import Fetcher
 from atoll.content.gateway import Gateway
 from atoll.content.local import LocalStore
 from atoll.content.storage import Storage, StoreConfig, open_storage
-from atoll.law.words import Address
+from atoll.law.words import Address, JobId
 from atoll.service.config import ServiceConfig
 from atoll.service.journal import Fact, Journal
+from atoll.service.lock import hold_folder
 from atoll.service.worker import Worker
 
 GAS_MARGIN_PERCENT = 200
@@ -64,6 +65,14 @@ class Context:
     def url(self) -> str:
         return self.config.gateway.public_url or self.gateway.url
 
+    def fetcher_of(self, job: JobId) -> Fetcher:
+        """Brings a job's blocks, from the gateways of that job's members and submitter only."""
+        return self.fetcher.among(lambda: self._gateways_of(job))
+
+    def _gateways_of(self, job: JobId) -> list[str]:
+        view = self.mirror.views.get(job)
+        return [] if view is None else [url for url in view.gateway_urls() if url != self.url]
+
 
 @asynccontextmanager
 async def open_context(
@@ -76,14 +85,16 @@ async def open_context(
         may_serve: which blocks the gateway gives out.
 
     Raises:
-        ConfigError, KeystoreError: a file, key or port that cannot be used.
+        ConfigError, KeystoreError: a file, key or port that cannot be used, or another process
+            runs in the folder.
         ChainError: no endpoint answers, or it is another chain.
         StorageError: the folder of blocks, or the Kubo daemon, cannot be used.
     """
     config.data_dir.mkdir(parents=True, exist_ok=True)
-    account = load_key(config.keystore, read_password(config.password_file))
-    deployment = Deployment.load(config.deployment)
     async with AsyncExitStack() as stack:
+        stack.enter_context(hold_folder(config.data_dir))
+        account = load_key(config.keystore, read_password(config.password_file))
+        deployment = Deployment.load(config.deployment)
         journal = Journal(config.journal_file, kinds)
         stack.callback(journal.close)
         chain = await AtollChain.connect(config.rpc_urls, deployment)
@@ -96,17 +107,14 @@ async def open_context(
         stack.callback(index.close)
         only = None if config.jobs == "any" else frozenset(config.jobs)
         mirror = Mirror(deployment.domain, deployment.addresses["Jobs"], only)
-        own_url = ""
         storage = await open_storage(
-            StoreConfig(config.store_dir, config.store.backend, config.store.quota_bytes),
-            lambda: _others(mirror, own_url),
+            StoreConfig(config.store_dir, config.store.backend, config.store.quota_bytes)
         )
         stack.push_async_callback(storage.close)
         listen = config.gateway
         gateway = Gateway(storage.local, listen.host, listen.port, allow=may_serve)
         await gateway.start()
         stack.push_async_callback(gateway.stop)
-        own_url = listen.public_url or gateway.url
         worker = Worker(niceness=config.worker_niceness)
         stack.callback(worker.kill)
         yield Context(
@@ -134,9 +142,3 @@ def _open_queue(config: ServiceConfig, chain: AtollChain, account: LocalAccount)
             gas_margin_percent=GAS_MARGIN_PERCENT,
         ),
     )
-
-
-def _others(mirror: Mirror, own_url: str) -> list[str]:
-    """Every gateway of the followed jobs but our own."""
-    urls = (url for view in mirror.views.values() for url in view.gateway_urls())
-    return [url for url in dict.fromkeys(urls) if url != own_url]

@@ -19,12 +19,14 @@ from atoll.chain.calls import Call
 from atoll.content.cid import Cid
 from atoll.content.errors import MalformedDag
 from atoll.errors import (
+    AtollError,
     InsufficientFunds,
     ManifestError,
     NumericsMismatch,
     ProtocolError,
     StorageError,
     TooLarge,
+    TransactionFailed,
 )
 from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
 from atoll.law.views import JobView
@@ -62,9 +64,25 @@ from atoll.train.data import (
     DatasetIndex,
 )
 
+NAMED_TIMES = {"StillBound": 0, "DisputeOpen": 0}
+"""Refusals that name when the call will be due, and which of their fields does (unix seconds)."""
+NOTHING_HELD = "NotMember"
+"""How the roster refuses to release a bond that is not there (any more)."""
 TASKS = "atoll.service.tasks"
 _PARALLEL_SHARDS = 4
 log = structlog.get_logger("atoll.effects")
+
+
+class NotYet(AtollError):
+    """The chain's state says that this is not due, and not that it is done.
+
+    Attributes:
+        due_at: when it will be, unix seconds of the chain; None where the contract named no time.
+    """
+
+    def __init__(self, message: str, due_at: int | None) -> None:
+        super().__init__(message)
+        self.due_at = due_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +161,22 @@ class Effects:
         if status.block is not None:
             return Done((), status.block)
         # Someone else was first: that is in the view once it has reached the newest block.
-        return Done((), (await self.context.chain.head()).number)
+        head = await self.context.chain.head()
+        await self._check_is_moot(call)
+        return Done((), head.number)
+
+    async def _check_is_moot(self, call: Call) -> None:
+        """What anyone may do was refused: because it is done, or because it is too early?
+
+        Raises:
+            NotYet: the contract names the time from which it will be due.
+        """
+        try:
+            await self.context.chain.simulate(call, self.context.me)
+        except TransactionFailed as refused:
+            field_ = NAMED_TIMES.get(refused.error or "")
+            if field_ is not None:
+                raise NotYet(str(refused), int(str(refused.args_[field_]))) from refused
 
     # --- blocks ---
 
@@ -157,7 +190,8 @@ class Effects:
             TooLarge, MalformedDag: it cannot be what it is meant to be.
         """
         await self.keep(view, round_, cid.to_bytes())
-        await self.context.fetcher.fetch(cid, max_bytes, [prefer] if prefer else [])
+        fetcher = self.context.fetcher_of(view.job_id)
+        await fetcher.fetch(cid, max_bytes, [prefer] if prefer else [])
 
     async def keep(self, view: JobView, round_: int | None, *cids: bytes) -> None:
         """Protects files from collection until their round is final, or for the whole job."""
@@ -285,6 +319,13 @@ class Effects:
     async def _release(self, view: JobView, command: SendRelease) -> Done:
         call = self.calls.release_bond(view.job_id, command.role, self.context.me)
         done = await self.transact_again(view, command.key, call)
+        try:
+            await self.context.chain.simulate(call, self.context.me)
+        except TransactionFailed as refused:
+            if refused.error != NOTHING_HELD:
+                raise NotYet(f"the bond is still held: {refused}", None) from refused
+        else:
+            raise NotYet("the bond is still held, and can be released now", None)
         released = BondReleased(command.role, command.settled_rounds, command.is_over)
         return Done((released,), done.block)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from eth_account.signers.local import LocalAccount
+from tests.integration.chain.hostile import EMITTER, UNDECODABLE_URL, gateway_log
 from tests.integration.chain.local_anvil import Anvil
 
 from atoll.chain import index as index_module
@@ -15,6 +16,7 @@ from atoll.chain.contracts import AtollChain
 from atoll.chain.index import EventIndex, Head, Indexed, Rewound, Update
 from atoll.errors import ConfigError, RpcUnavailable
 from atoll.law.events import GatewayAnnounced
+from atoll.law.words import Address
 
 
 class Announcer:
@@ -34,6 +36,18 @@ class Announcer:
             }
         )  # fmt: skip
         return "0x" + bytes(signed.raw_transaction).hex()
+
+    def shout(self, text: bytes) -> None:
+        """Announces what the contract itself would refuse."""
+        roster = self.chain.deployment.addresses["Roster"]
+        code = self.anvil.ask("eth_getCode", roster, "latest")
+        self.anvil.ask("anvil_setCode", roster, EMITTER)
+        data = "0x" + gateway_log(Address(self.account.address), text).hex()
+        order = {"from": self.account.address, "to": roster, "data": data, "gas": hex(200_000)}
+        sent = self.anvil.ask("eth_sendTransaction", order)
+        while self.anvil.ask("eth_getTransactionReceipt", sent) is None:
+            continue
+        self.anvil.ask("anvil_setCode", roster, code)
 
     def say(self, *names: str) -> None:
         """Returns once it is in a block: Anvil mines a moment after it has taken a transaction."""
@@ -134,6 +148,26 @@ async def test_a_new_index_starts_with_what_is_on_disk(
     second = EventIndex(chain, confirmations=0, path=path)
     assert urls(second.history()) == ["a", "b"]
     assert urls(await second.poll()) == ["a", "b", "c"]
+    second.close()
+
+
+async def test_a_log_that_does_not_decode_is_counted_and_passed_over(
+    chain: AtollChain, announcer: Announcer, tmp_path: Path
+) -> None:
+    path = tmp_path / "index.sqlite"
+    announcer.say("a")
+    announcer.shout(UNDECODABLE_URL)
+    announcer.say("b")
+    first = EventIndex(chain, confirmations=0, path=path)
+    assert urls(await first.poll()) == ["a", "b"]
+    assert first.undecodable == 1
+    assert urls(first.history()) == ["a", "b"]
+    assert first.undecodable == 1
+    first.close()
+    announcer.say("c")
+    second = EventIndex(chain, confirmations=0, path=path)
+    assert urls(await second.poll()) == ["a", "b", "c"]
+    assert second.undecodable == 1
     second.close()
 
 

@@ -52,11 +52,13 @@ def manifests(draw: st.DrawFn) -> Manifest:
     segment, count = draw(st.integers(1, 20)), draw(st.integers(1, 64))
     return make_manifest(
         members=members,
-        money=Money(*(draw(amounts) for _ in range(5))),
+        money=Money(
+            *(draw(amounts) for _ in range(4)), report_bond=draw(st.integers(1, 2**128 - 1))
+        ),
         windows=Windows(*(draw(st.integers(1, 2**32 - 1)) for _ in range(6))),
         steps=segment * count,
         segment=segment,
-        rounds=draw(st.integers(1, 2**32 - 2)),
+        rounds=draw(st.integers(1, 4096 // (segment * count) + 1)),
         seed=draw(st.integers(0, 2**64 - 1)),
         name=draw(st.text(min_size=1, max_size=64).filter(lambda name: name.isprintable())),
         coverage=draw(st.floats(0, 1)),

@@ -13,7 +13,7 @@ from tests.unit.law.factories import (
 
 from atoll.chain.mirror import Mirror
 from atoll.law import events as ev
-from atoll.law.words import JobId
+from atoll.law.words import JobId, VerifierIndex
 
 
 def test_folding_gives_the_view_of_the_rounds_fold() -> None:
@@ -49,3 +49,18 @@ def test_a_cleared_mirror_folds_anew() -> None:
     mirror.clear()
     mirror.fold(job.log)
     assert mirror.views == {JOB: job.view}
+
+
+def test_an_event_that_does_not_fold_is_passed_over() -> None:
+    job = ScriptedJob(make_manifest())
+    job.honest_round()
+    nobody = VerifierIndex(31)
+    broken = ev.VerifierReady(JOB, nobody, address("a stranger"))
+    mirror = Mirror(DOMAIN, JOBS, None)
+    half = len(job.log) // 2
+    mirror.fold([*job.log[:half], (broken, job.block)])
+    assert mirror.rejected == 1
+    mirror.fold(job.log[half:])
+    assert mirror.views == {JOB: job.view}
+    mirror.clear()
+    assert mirror.rejected == 0
