@@ -1,4 +1,4 @@
-"""Updates as bytes: SPEC-BYTES.md, chapter 4.
+"""Updates as bytes: SPEC-MERGE.md, chapters 1 and 2.
 
 An update is a vector, the tensors that are sent one after another in ascending order of name. A
 coordinate in grid steps is its fp32 product with 2^−e.
@@ -7,18 +7,13 @@ coordinate in grid steps is its fp32 product with 2^−e.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from tests.second_client import sparse
 from tests.second_client.arithmetic import Array
-from tests.second_client.packing import BLOCK_STEPS, block_steps, packed, unpacked
-from tests.second_client.sparse import (
-    dct_coefficients,
-    dct_inverse,
-    dct_length,
-    sparse_body,
-    sparse_integers,
-)
+from tests.second_client.packing import STEPS, block_steps, packed, unpacked
 from tests.second_client.words import hashed, keccak, keccak_each, piece_root, sha256, u16, u32, u64
 
 CODECS = {"grid8": 0, "grid4": 1, "two_bit": 2, "sign": 3, "sparse": 4, "dct": 5, "fp32": 6}
@@ -71,7 +66,7 @@ def encode(
     if kind == "grid4":
         return start + packed(np.clip(np.rint(x), -7, 7).astype(np.int64) + 7, 4)
     if kind in ("sparse", "dct"):
-        return start + sparse_body(x if kind == "sparse" else dct_coefficients(x))
+        return start + sparse.write(x if kind == "sparse" else sparse.coefficients(x))
     return start + _block_steps(kind, x, seat)
 
 
@@ -103,7 +98,7 @@ def _values(kind: str, body: bytes, count: int, seat: Seat) -> tuple[Array, int]
         return np.frombuffer(body, "<f4"), 0
     integers = merged_integers(kind, body, count, seat)
     if kind == "dct":
-        return dct_inverse(integers * 256, count).astype(np.float32), 8
+        return sparse.fine_coordinates(integers, count), 8
     return integers.astype(np.float32), 0
 
 
@@ -113,7 +108,7 @@ def merged_integers(kind: str, body: bytes, count: int, seat: Seat) -> Integers:
     Those of `dct` are coefficients, of whole blocks.
     """
     if kind in ("sparse", "dct"):
-        return sparse_integers(body, count if kind == "sparse" else dct_length(count))
+        return sparse.read(body, sparse.places(kind, count))
     if kind == "fp32":
         units = np.rint(np.frombuffer(body, "<f4").astype(np.float64) * 2.0**40)
         return np.clip(units, -(1 << 47), 1 << 47).astype(np.int64)
@@ -123,7 +118,7 @@ def merged_integers(kind: str, body: bytes, count: int, seat: Seat) -> Integers:
         return unpacked(body, count, 4) - 7
     blocks = -(-count // BLOCK)
     cut = -(-blocks // 2)
-    steps = np.array(BLOCK_STEPS)[unpacked(body[:cut], blocks, 4)].repeat(BLOCK)[:count]
+    steps = np.array(STEPS)[unpacked(body[:cut], blocks, 4)].repeat(BLOCK)[:count]
     if kind == "sign":
         return (2 * unpacked(body[cut:], count, 1) - 1) * steps
     return (2 * unpacked(body[cut:], count, 2) - 3) * steps - dither(steps, seat, 0)
@@ -132,7 +127,7 @@ def merged_integers(kind: str, body: bytes, count: int, seat: Seat) -> Integers:
 def _block_steps(kind: str, x: Array, seat: Seat) -> bytes:
     """A step for every block of 32, then a code of one or two bits for every coordinate."""
     indices = block_steps(x, BLOCK, *REACH[kind])
-    steps = np.array(BLOCK_STEPS)[indices].repeat(BLOCK)[: len(x)]
+    steps = np.array(STEPS)[indices].repeat(BLOCK)[: len(x)]
     if kind == "two_bit":
         x = x + dither(steps, seat, 0).astype(np.float32)
     levels = 2 if kind == "two_bit" else 1
@@ -149,6 +144,7 @@ def dither(steps: Integers, seat: Seat, section: int) -> Integers:
     return (((2 * bytes_ + 1) * steps + 128) >> 8) - steps
 
 
+@lru_cache(maxsize=4096)
 def noise(seat: Seat, section: int, piece: int, size: int) -> bytes:
     """The first bytes that a piece's dither follows from."""
     key = dither_key(seat, section, piece)

@@ -1,4 +1,4 @@
-"""Small codes in bytes, and the steps that blocks of coordinates choose: SPEC-BYTES.md, 4."""
+"""Small codes in bytes, and the steps that blocks of coordinates choose: SPEC-MERGE.md, 2."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tests.second_client.arithmetic import Array
 
-BLOCK_STEPS = (1, 2, 4, 5, 7, 10, 14, 20, 28)
+STEPS = (1, 2, 4, 5, 7, 10, 14, 20, 28)
 Integers = NDArray[np.int64]
 
 
@@ -38,9 +38,9 @@ def block_steps(x: Array, size: int, reach: int, share: int) -> Integers:
         magnitudes = np.abs(x[at : at + size])
         fits = (
             i
-            for i, step in enumerate(BLOCK_STEPS)
+            for i, step in enumerate(STEPS)
             if (magnitudes > reach * step).sum() <= len(magnitudes) // share
             and not (magnitudes > 2 * reach * step).any()
         )
-        found.append(next(fits, len(BLOCK_STEPS) - 1))
+        found.append(next(fits, len(STEPS) - 1))
     return np.array(found, np.int64)

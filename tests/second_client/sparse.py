@@ -1,95 +1,116 @@
-"""Updates of few coordinates: the codecs `sparse` and `dct` of SPEC-BYTES.md, chapter 4.
-
-A chunk of 4096 coordinates keeps its 224 largest. `dct` does so with the coefficients of a cosine
-transform of blocks of 64, in integers.
-"""
+"""The sparse codecs, `sparse` and `dct`: SPEC-MERGE.md, chapter 2."""
 
 from __future__ import annotations
 
-import math
+from decimal import ROUND_HALF_EVEN, Decimal
+from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from tests.second_client.arithmetic import Array
-from tests.second_client.packing import BLOCK_STEPS, block_steps, packed, unpacked
+from tests.second_client.packing import STEPS, block_steps, packed, unpacked
 
-CHUNK, KEPT, GROUP = 4096, 224, 16
-DCT_BLOCK, DCT_UNIT, FINENESS = 64, 1 << 14, 256
 Integers = NDArray[np.int64]
+CHUNK, KEPT, BLOCK = 4096, 224, 64
+_PI = Decimal("3.14159265358979323846264338327950288419716939937510")
 
 
-def kept_of(length: int) -> int:
-    """How many of so many coordinates are sent."""
-    return length // CHUNK * KEPT - -(length % CHUNK * KEPT) // CHUNK
+def places(kind: str, count: int) -> int:
+    """Values that the codec chooses from, for a vector of `count` coordinates."""
+    return count if kind == "sparse" else -(-count // BLOCK) * BLOCK
 
 
-def largest(x: Array) -> Integers:
-    """Where the coordinates stand that are sent, ascending; of equal ones the first."""
-    found: list[int] = []
-    for at in range(0, len(x), CHUNK):
-        chunk = np.abs(x[at : at + CHUNK])
-        order = np.argsort(-chunk, kind="stable")[: kept_of(len(chunk))]
-        found.extend(sorted(at + order))
-    return np.array(found, np.int64)
+def kept_of(places: int) -> int:
+    whole, rest = divmod(places, CHUNK)
+    return whole * KEPT + -(-rest * KEPT // CHUNK)
 
 
-def sparse_body(x: Array) -> bytes:
-    """Steps, lower halves of the places, their upper halves in unary, codes."""
-    places = largest(x)
-    values = x[places]
-    indices = block_steps(values, KEPT, reach=4, share=8)
-    steps = np.array(BLOCK_STEPS, np.float32)[indices].repeat(KEPT)[: len(values)]
-    codes = (np.floor(np.clip(values / steps, -4, 3) / 2) + 2).astype(np.int64)
-    marks = np.zeros(len(places) - -len(x) // GROUP, np.int64)
-    marks[places // GROUP + np.arange(len(places))] = 1
-    return packed(indices, 4) + packed(places % GROUP, 4) + packed(marks, 1) + packed(codes, 2)
+def section_sizes(places: int) -> list[int]:
+    """Bytes of the steps, the lower bits, the counts and the codes."""
+    kept, groups, chunks = kept_of(places), -(-places // 16), -(-places // CHUNK)
+    return [-(-chunks // 2), -(-kept // 2), -(-(kept + groups) // 8), -(-kept // 4)]
 
 
-def sparse_integers(body: bytes, length: int) -> Integers:
-    """What a body says, in grid steps; 0 where nothing is sent."""
-    kept, found, at = kept_of(length), [], 0
-    for count, width in (
-        (-(-length // CHUNK), 4),
-        (kept, 4),
-        (kept - -length // GROUP, 1),
-        (kept, 2),
-    ):
-        size = -(-count * width // 8)
-        found.append(unpacked(body[at : at + size], count, width))
-        at += size
-    indices, lower, marks, codes = found
-    places = (np.flatnonzero(marks) - np.arange(kept)) * GROUP + lower
-    values = np.zeros(length, np.int64)
-    values[places] = (2 * codes - 3) * np.array(BLOCK_STEPS)[indices].repeat(KEPT)[:kept]
-    return values
+def read(body: bytes, places: int) -> Integers:
+    """The row of a body of the right size. Raises ValueError where it is not canonical."""
+    kept, ends = kept_of(places), np.cumsum([0, *section_sizes(places)]).tolist()
+    steps, lower, counts, codes = (body[a:b] for a, b in pairwise(ends))
+    chosen = unpacked(steps, -(-places // CHUNK), 4)
+    if (chosen >= len(STEPS)).any():
+        raise ValueError("a step is none of the nine")
+    ones = np.flatnonzero(unpacked(counts, kept + -(-places // 16), 1))
+    if len(ones) != kept:
+        raise ValueError("another number of values than are kept")
+    at = (ones - np.arange(kept)) * 16 + unpacked(lower, kept, 4)
+    if (at[1:] <= at[:-1]).any() or (at >= places).any():
+        raise ValueError("indices that do not ascend within the vector")
+    if (at // CHUNK != np.arange(kept) // KEPT).any():
+        raise ValueError("another number of values in a chunk")
+    row = np.zeros(places, np.int64)
+    row[at] = (2 * unpacked(codes, kept, 2) - 3) * np.array(STEPS)[chosen][at // CHUNK]
+    return row
 
 
-def dct_length(length: int) -> int:
-    """Coefficients of so many coordinates: whole blocks of them."""
-    return -(-length // DCT_BLOCK) * DCT_BLOCK
+def write(x: Array) -> bytes:
+    """The body of values in grid steps: the largest of every chunk, in two bits."""
+    steps, at, codes = [], [], []
+    for start in range(0, len(x), CHUNK):
+        chunk = x[start : start + CHUNK]
+        largest = np.argsort(-np.abs(chunk), kind="stable")[: kept_of(len(chunk))]
+        indices = np.sort(largest)
+        values = chunk[indices]
+        (index,) = block_steps(values, len(values), reach=4, share=8)
+        y = np.clip(values / np.float32(STEPS[index]), -4, 3)
+        steps.append(index)
+        at += (start + indices).tolist()
+        codes += (np.floor(y / 2) + 2).astype(int).tolist()
+    counts = np.zeros(len(at) + -(-len(x) // 16), np.int64)
+    counts[np.array(at) // 16 + np.arange(len(at))] = 1
+    parts = ((steps, 4), (np.array(at) % 16, 4), (counts, 1), (codes, 2))
+    return b"".join(packed(np.array(part, np.int64), width) for part, width in parts)
 
 
-def dct_matrix() -> Any:
-    """[64, 64]: row k is the k-th cosine, rounded to multiples of 2^-14; as integers."""
+@cache
+def cosines() -> Any:
+    """M: row k is the k-th cosine in integers of 2^-14."""
     rows = []
-    for k in range(DCT_BLOCK):
-        amplitude = math.sqrt((2 if k else 1) / DCT_BLOCK) * DCT_UNIT
-        turns = [(2 * i + 1) * k % 256 / 128 for i in range(DCT_BLOCK)]
-        rows.append([round(amplitude * math.cos(math.pi * turn)) for turn in turns])
-    return np.array(rows, np.float64)
+    for k in range(BLOCK):
+        amplitude = (Decimal(1 if k == 0 else 2) / BLOCK).sqrt() * (1 << 14)
+        turns = [(2 * i + 1) * k % (4 * BLOCK) for i in range(BLOCK)]
+        exact = [amplitude * _cosine(_PI * turn / (2 * BLOCK)) for turn in turns]
+        rows.append([int(value.to_integral_value(ROUND_HALF_EVEN)) for value in exact])
+    return np.array(rows, np.int64)
 
 
-def dct_coefficients(x: Array) -> Array:
-    """Of coordinates in grid steps, in grid steps."""
-    fine = np.zeros(dct_length(len(x)))
-    fine[: len(x)] = np.rint(np.clip(x, -2047, 2047) * np.float32(FINENESS))
-    sums = fine.reshape(-1, DCT_BLOCK) @ dct_matrix().T
-    return (sums.reshape(-1) / (DCT_UNIT * FINENESS)).astype(np.float32)
+@cache
+def _cosine(angle: Decimal) -> Decimal:
+    """By its series, to more digits than any rounding needs."""
+    term = total = Decimal(1)
+    for n in range(1, 40):
+        term = -term * angle * angle / ((2 * n - 1) * (2 * n))
+        total += term
+    return total
 
 
-def dct_inverse(coefficients: Integers, length: int) -> Integers:
-    """The coordinates of integer coefficients, in the same unit, halves up."""
-    blocks = coefficients.astype(np.float64).reshape(-1, DCT_BLOCK)
-    sums = (blocks @ dct_matrix()).astype(np.int64).reshape(-1)[:length]
-    return (2 * sums + DCT_UNIT) // (2 * DCT_UNIT)
+def coefficients(x: Array) -> Array:
+    """The transform of coordinates in grid steps, in grid steps."""
+    units = np.zeros(places("dct", len(x)), np.int64)
+    clamped = np.clip(x, np.float32(-2047), np.float32(2047))
+    units[: len(x)] = np.rint(clamped * np.float32(256))
+    products = units.reshape(-1, BLOCK) @ cosines().T
+    return (products.reshape(-1).astype(np.float64) / 2.0**22).astype(np.float32)
+
+
+def coordinates(numerators: list[int], denominator: int, count: int) -> list[int]:
+    """Merged coefficients as coordinates over the same denominator, clamped to ±127 steps."""
+    products = np.array(numerators, np.int64).reshape(-1, BLOCK) @ cosines()
+    limit = 127 * denominator
+    return np.clip((2 * products + (1 << 14)) >> 15, -limit, limit).reshape(-1)[:count].tolist()
+
+
+def fine_coordinates(row: Integers, count: int) -> Array:
+    """What a row of coefficients says to the codec's feedback: 256ths of a grid step, halves up."""
+    products = (256 * row).reshape(-1, BLOCK) @ cosines()
+    return ((2 * products + (1 << 14)) >> 15).reshape(-1)[:count].astype(np.float32)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.second_client import arithmetic, codec, constants, kernels, optimisers, state
+from tests.second_client import arithmetic, constants, kernels, optimisers, state
 
 LAW = Path(__file__).parents[2] / "sdk" / "atoll" / "law"
 
@@ -164,19 +164,9 @@ def states() -> Lines:
     ]  # fmt: skip
 
 
-def updates() -> Lines:
-    delta = {"b": np.array([-0.03, 0.001], np.float32), "a": rows([0.01, -0.02], [0.2, 0.004])}
-    exponents, seat = {"a": -8, "b": -7}, (bytes(31) + b"\1", 2)
-    start = codec.header("grid8", {"a": (2, 2), "b": (2,)}, exponents)
-    kinds = ("fp32", "grid8", "grid4", "sign", "two_bit", "sparse")
-    bodies = {kind: codec.encode(kind, delta, exponents, seat)[len(start) :] for kind in kinds}
-    root = codec.update_root(codec.encode("grid8", delta, exponents, seat))
-    return [("header", start), *bodies.items(), ("root", root)]
-
-
 EXAMPLES = (
     grids, functions, embedding, linear, head, norm, rotation, attention, gates, dropout, loss,
-    adamw, muon, weights, states, updates,
+    adamw, muon, weights, states,
 )  # fmt: skip
 
 

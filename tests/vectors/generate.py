@@ -302,7 +302,7 @@ def segments() -> list[Json]:
     seed, verifiers = digest("seed 2"), Bitmap(0b1011011)
     result = []
     for leaves, draws, overlapped, outlier in ((8, 4, 2, False), (8, 8, 4, False), (5, 2, 0, True)):
-        plan = sampling.AuditPlan(leaves, draws, overlapped, auditors=2, outlier=outlier)
+        plan = sampling.AuditPlan(leaves, draws, overlapped, auditors=2, in_full=outlier)
         duties = sampling.assign_seat(seed, SeatIndex(1), verifiers, plan)
         owners = [
             {
