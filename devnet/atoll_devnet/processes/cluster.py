@@ -228,7 +228,7 @@ class Cluster:
             place = (index, self.config.providers, self.config.verifiers)
             arguments += ["--place", *map(str, place)]
         arguments += ["--cheat", cheat] if cheat else []
-        name, module = f"{role.name.lower()} {index}", f"atoll_devnet.{role.name.lower()}"
+        name, module = f"{role.name.lower()} {index}", f"atoll_devnet.processes.{role.name.lower()}"
         process = MemberProcess(name, module, arguments, folder / "log")
         return Member(role, index, cheat, key.account, folder, port, process)
 
