@@ -41,6 +41,7 @@ from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import codec_of
 from atoll.bits.init import initial_global_state
 from atoll.bits.layout import param_count, seat_layout
+from atoll.bits.link import close_round
 from atoll.bits.model import forward
 from atoll.bits.schedule import Recipe
 from atoll.bits.segment import Course
@@ -60,7 +61,6 @@ from atoll.law.manifest import (
 )
 from atoll.law.words import ZERO_DIGEST, SeatIndex
 from atoll.merge.round import merge
-from atoll.train.round import close_round
 
 SEATS, BATCH, SEQ, EVAL_BATCHES = 4, 8, 64, 64
 TRAIN_BYTES, HELD_OUT = 6_000_000, 400_000

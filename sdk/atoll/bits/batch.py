@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from atoll.train.data import Tokens
+from atoll.bits.tokens import Tokens
 
 
 def gather_batch(tokens: Tokens, offsets: Sequence[int], seq: int) -> Tensor:

@@ -12,16 +12,14 @@ import time
 from dataclasses import dataclass
 
 from atoll.bits.batch import gather_batch
-from atoll.bits.errors import MalformedDataset
 from atoll.bits.schedule import Recipe
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import inner_step, state_roots, take_in
-from atoll.content.local import LocalStore
+from atoll.bits.tokens import Tokens
 from atoll.law.draws import batch_digest, dropout_key
 from atoll.law.manifest import Manifest
 from atoll.law.trace import DIVERGED_LOSS_BITS, LeafKind, StateRoots
 from atoll.law.words import Digest, SeatIndex
-from atoll.train.data import Dataset, Tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,37 +134,3 @@ def run_segment(state: SeatState, segment: int, course: Course) -> SegmentRun:
         losses=tuple(losses),
         seconds=time.perf_counter() - started,
     )
-
-
-def open_course(
-    manifest: Manifest,
-    data_seed: Digest,
-    seat: SeatIndex,
-    global_step0: int,
-    store: LocalStore,
-    *,
-    model: GlobalState | None = None,
-) -> Course:
-    """Opens the training tokens from the store, every shard checked.
-
-    Raises:
-        NotFound, CorruptBlock: a block is missing or damaged.
-        MalformedDataset: the dataset is not what the manifest says.
-    """
-    tokens = open_tokens(manifest.data.cid, manifest, store)
-    if len(tokens) != manifest.data.train_tokens:
-        raise MalformedDataset(
-            f"{len(tokens)} training tokens, the manifest says {manifest.data.train_tokens}"
-        )
-    recipe = Recipe.of(manifest)
-    return Course(manifest, recipe, tokens, data_seed, seat, global_step0, model)
-
-
-def open_tokens(cid: bytes, manifest: Manifest, store: LocalStore) -> Tokens:
-    """A dataset's tokens, of the manifest's dtype and within its vocabulary. Raises as above."""
-    dataset = Dataset.open(store, cid)
-    if dataset.index.dtype != manifest.data.dtype:
-        raise MalformedDataset(f"tokens are {dataset.index.dtype}, not {manifest.data.dtype}")
-    if int(dataset.tokens.max()) >= manifest.model.vocab:
-        raise MalformedDataset(f"a token is not below the vocabulary's {manifest.model.vocab}")
-    return dataset.tokens

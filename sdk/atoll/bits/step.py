@@ -10,42 +10,22 @@ Shapes: B sequences in a batch, b in a micro-batch, T positions.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-from atoll.bits.errors import MalformedState
-from atoll.bits.fixed import (
-    ROOT_BITS,
-    ROOT_LIMIT,
-    UNIT_BITS,
-    divided,
-    fixed,
-    limited,
-    ratio,
-    rest,
-    root,
-    times,
-    to_units,
-)
 from atoll.bits.kernels.philox import Mask
-from atoll.bits.layout import OUTER_SLOTS, optimiser_of
+from atoll.bits.layout import optimiser_of
 from atoll.bits.model import forward
 from atoll.bits.schedule import Recipe, adam_factors, clip_scale, decay_of, dropper, learning_rate
 from atoll.bits.state import GlobalState, SeatState, Tensors, rng_digest
-from atoll.bits.tensors import check_layout
-from atoll.law.manifest import CodecSpec, OuterSpec
+from atoll.law.manifest import CodecSpec
 from atoll.law.trace import StateRoots
 from atoll.law.words import ZERO_DIGEST
 
 PARAMETER_LIMIT = 2.0**64
 """A parameter at or beyond it counts as not finite: its update could not be written in fp32."""
-Stepped: TypeAlias = tuple[Tensor, Tensors]
-"""An outer step of one parameter, and the slots after it."""
-OuterKind: TypeAlias = Callable[[Tensor, Tensors, OuterSpec, int], Stepped]
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,82 +147,3 @@ def _sgd(
     if m is not None:
         m = g = recipe.ops.momentum(m, g, float(recipe.inner.momentum), 1.0)
     return p - (g + p * decay_of(p, recipe.inner)) * rate, m
-
-
-def outer_step(
-    state: GlobalState,
-    numerators: Mapping[str, Tensor],
-    denominator: int,
-    exponents: Mapping[str, int],
-    outer: OuterSpec,
-) -> GlobalState:
-    """The next round's global model.
-
-    Args:
-        state: the global model that the round started from.
-        numerators: int64 by name; the merged update (global − local, averaged) of a tensor is
-            numerator / denominator · 2**state.exponents[name], below 128 in magnitude.
-        denominator: 1 to 65536.
-        exponents: the next round's grid exponents, which the new state carries.
-        outer: the manifest's choice.
-
-    Raises:
-        MalformedState: numerators, exponents or slots are not of the model's tensors and kind.
-        ManifestError: a grid exponent or the denominator is out of range.
-    """
-    check_layout("merged update", numerators, {n: p.shape for n, p in state.params.items()})
-    if exponents.keys() != state.params.keys():
-        raise MalformedState("merged update: exponents are not one a tensor")
-    if set(state.outer) != set(OUTER_SLOTS[outer.kind]):
-        raise MalformedState(f"the state's slots {sorted(state.outer)} are not {outer.kind}'s")
-    params: Tensors = {}
-    slots: dict[str, Tensors] = {slot: {} for slot in OUTER_SLOTS[outer.kind]}
-    for name, p in state.params.items():
-        change = to_units(numerators[name], denominator, state.exponents[name])
-        before = {slot: tensors[name] for slot, tensors in state.outer.items()}
-        step, after = _OUTER[outer.kind](change, before, outer, state.round)
-        for slot, tensor in after.items():
-            slots[slot][name] = tensor
-        params[name] = (p.double() - times(step, outer.lr).double() * 2.0**-UNIT_BITS).float()
-    return GlobalState(state.round + 1, params, slots, dict(exponents))
-
-
-def _outer_sgd(change: Tensor, _slots: Tensors, _outer: OuterSpec, _round: int) -> Stepped:
-    return change, {}
-
-
-def _outer_sign(change: Tensor, _slots: Tensors, _outer: OuterSpec, _round: int) -> Stepped:
-    return change.sign() << UNIT_BITS, {}
-
-
-def _outer_nesterov(change: Tensor, slots: Tensors, outer: OuterSpec, _round: int) -> Stepped:
-    momentum = limited(times(slots["momentum"], outer.momentum) + change)
-    return times(momentum, outer.momentum) + change, {"momentum": momentum}
-
-
-def _outer_delayed(change: Tensor, slots: Tensors, outer: OuterSpec, round: int) -> Stepped:
-    """In the last round of a period momentum takes in the period's mean change, and acts."""
-    share, buffer = divided(change, outer.period), limited(slots["buffer"] + change)
-    if (round + 1) % outer.period:
-        return share, {"buffer": buffer, "momentum": slots["momentum"]}
-    mean = divided(buffer, outer.period)
-    momentum = limited(times(slots["momentum"], outer.momentum) + mean)
-    after = {"buffer": torch.zeros_like(buffer), "momentum": momentum}
-    return times(momentum, outer.momentum) + share, after
-
-
-def _outer_adam(change: Tensor, slots: Tensors, outer: OuterSpec, _round: int) -> Stepped:
-    momentum = times(slots["momentum"], outer.momentum) + rest(change, outer.momentum)
-    coarse = divided(change, 1 << (UNIT_BITS - ROOT_BITS)).clamp(-ROOT_LIMIT, ROOT_LIMIT)
-    second = times(slots["second"], outer.beta2) + rest(coarse * coarse, outer.beta2)
-    step = ratio(momentum, root(second) + fixed(outer.eps))
-    return step, {"momentum": momentum, "second": second}
-
-
-_OUTER: dict[str, OuterKind] = {
-    "sgd": _outer_sgd,
-    "nesterov": _outer_nesterov,
-    "adam": _outer_adam,
-    "sign": _outer_sign,
-    "delayed_nesterov": _outer_delayed,
-}

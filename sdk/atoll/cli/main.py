@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import importlib
 import sys
+from importlib.metadata import entry_points
 from typing import Annotated
 
 import typer
@@ -34,9 +35,10 @@ MOUNTED = {
     "verifier": "atoll.cli.members:verifier",
     "store": "atoll.cli.store:app",
     "numerics": "atoll.cli.numerics:app",
-    "devnet": "atoll_devnet.cli:app",
 }
-"""Loaded by name: a service's package may import atoll, never the other way round."""
+"""Loaded when the program starts, so that `import atoll.cli` stays cheap."""
+PLUGINS = "atoll.commands"
+"""Entry points of this group are commands, too: `atoll_devnet` imports atoll, never the reverse."""
 
 
 def main() -> None:
@@ -44,6 +46,8 @@ def main() -> None:
     for name, place in MOUNTED.items():
         module, _, attribute = place.partition(":")
         app.add_typer(getattr(importlib.import_module(module), attribute), name=name)
+    for plugin in entry_points(group=PLUGINS):
+        app.add_typer(plugin.load(), name=plugin.name)
     try:
         app()
     except AtollError as error:

@@ -24,7 +24,6 @@ from atoll.law.manifest import (
     ModelSpec,
     NumericsSpec,
     RobustSpec,
-    ToleranceSpec,
 )
 from atoll.law.words import Terms
 
@@ -100,11 +99,6 @@ class DemoConfig:
     members: Members = field(default_factory=Members)
     windows: Windows = field(default_factory=Windows)
     money: Money = field(default_factory=Money)
-
-
-def default_tolerance() -> ToleranceSpec:
-    """What calibration proposes for small models and short segments (docs/numerics.md)."""
-    return ToleranceSpec(params="0.001", slots="0.0002", loss="0.0001", work="0.5", coherence="0.2")
 
 
 def demo_model() -> ModelSpec:

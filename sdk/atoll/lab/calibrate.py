@@ -19,11 +19,10 @@ from tempfile import TemporaryDirectory
 import torch
 
 from atoll.errors import NumericsMismatch
-from atoll.job.presets import default_tolerance
 from atoll.lab.differential import CAPS, RUN_SECONDS
 from atoll.lab.trial import CHEATS, REFERENCE, Measured, Trial, TrialResult
 from atoll.law.manifest import ToleranceSpec
-from atoll.train.tolerance import Distance, excess
+from atoll.train.tolerance import Distance, default_tolerance, excess
 
 MARGIN = 8
 """Tolerances over the largest honest distance: twice the four that voting needs (SPEC.md, 10)."""

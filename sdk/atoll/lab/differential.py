@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import structlog
 import torch
 from torch import Tensor
 
@@ -28,7 +29,7 @@ from atoll.bits.layout import optimiser_layout, param_shapes
 from atoll.bits.schedule import Recipe
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import inner_step, state_roots
-from atoll.errors import NumericsMismatch
+from atoll.errors import AtollError, NumericsMismatch
 from atoll.law.manifest import InnerSpec, ModelSpec
 
 BATCH, VOCABULARY = 4, 256
@@ -220,14 +221,12 @@ def _caps() -> list[Setting]:
 
 def run_apart(what: LabRun, how: Setting) -> LabResult | str:
     """As `run`, in a new process with the caps set; its error's text where it has no result."""
-    options = {**asdict(what), **asdict(how)}
-    caps = options.pop("caps")
-    arguments = [f"--{name}={value}" for name, value in options.items()]
+    arguments = [json.dumps(asdict(what)), json.dumps(asdict(replace(how, caps={})))]
     kept = {k: v for k, v in os.environ.items() if k not in CAPS}
     # Threads that spin while they wait take a shared machine's cores from each other.
-    environment = {"OMP_WAIT_POLICY": "PASSIVE", **kept, **caps}
+    environment = {"OMP_WAIT_POLICY": "PASSIVE", **kept, **how.caps}
     done = subprocess.run(  # noqa: S603 - this interpreter on this package
-        [sys.executable, "-m", "atoll.cli.numerics", "verify", "--json", *arguments],
+        [sys.executable, "-m", "atoll.lab.differential", *arguments],
         capture_output=True, text=True, timeout=RUN_SECONDS, check=False, env=environment,
     )  # fmt: skip
     if done.returncode:
@@ -239,3 +238,18 @@ def expected_digest(what: LabRun) -> str | None:
     """The digest this repository says that run has, if it says."""
     digests: dict[str, str] = json.loads(EXPECTED.read_text())
     return digests.get(what.key)
+
+
+def main() -> None:
+    """`python -m atoll.lab.differential RUN SETTING`, both JSON: prints the result's JSON."""
+    # Standard output is the document's alone.
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(file=sys.stderr))
+    try:
+        result = run(LabRun(**json.loads(sys.argv[1])), Setting(**json.loads(sys.argv[2])))
+    except AtollError as error:
+        sys.exit(f"error: {error}")
+    sys.stdout.write(json.dumps(asdict(result)) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -23,9 +23,9 @@ from atoll.bits.ops import NativeOps, Ops
 from atoll.bits.schedule import Recipe
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import inner_step
+from atoll.bits.tokens import Tokens
 from atoll.lab.differential import BATCH, LabRun, lab_tokens
 from atoll.train.coherence import coherence
-from atoll.train.data import Tokens
 from atoll.train.tolerance import Replayed, distances, residual, state_parts
 
 REFERENCE: Final = "reference"

@@ -12,31 +12,15 @@ the tails that training gives them. The result is clamped to the manifest's boun
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
 from atoll.bits.codec.layout import Layout
+from atoll.bits.codec.registry import Target
 from atoll.merge.outliers import lower_median
 
 Row = npt.NDArray[np.int8]
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """Where a codec wants its values on the grid.
-
-    Attributes:
-        of_sent: shares are of the values that are not 0, instead of all.
-    """
-
-    fine_steps: int
-    fine_share: Fraction
-    coarse_steps: int
-    coarse_share: Fraction
-    of_sent: bool = False
 
 
 def vote(values: Row, target: Target) -> int:

@@ -14,12 +14,11 @@ from fractions import Fraction
 import numpy as np
 import torch
 
-from atoll.bits.codec import fp32
 from atoll.bits.codec.base import Integers
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import codec_of
+from atoll.bits.outer import outer_step
 from atoll.bits.state import GlobalState
-from atoll.bits.step import outer_step
 from atoll.law.manifest import CONTRIBUTOR_MEAN, Manifest, RobustSpec
 from atoll.law.settlement import f_prime
 from atoll.merge.checks import full_replays
@@ -136,12 +135,18 @@ def _combine(
     if robust.rule == CONTRIBUTOR_MEAN:
         return contributor_mean(rows)
     if gram_nn is None:
-        return fp32.mean(rows)
+        return _plain_mean(rows)
     if len(rows) <= 2:
         return aggregate(Rule.MEAN, rows, 0)
     rule = Rule(robust.base)
     borne = min(f, most_faults(rule, len(rows)))
     return aggregate(rule, rows, borne, nnm=robust.mixes, gram_nn=gram_nn)
+
+
+def _plain_mean(rows: Sequence[Integers]) -> Aggregate:
+    """Of fp32 rows: the sum of at most 256 over their number."""
+    n = len(rows)
+    return Aggregate(sum(rows[1:], start=rows[0]), n, (Fraction(1, n),) * n)
 
 
 def _step(
@@ -150,7 +155,7 @@ def _step(
     layout, codec = Layout.of_tensors(state.params), codec_of(manifest.codec)
     bounds = manifest.codec.min_exponent, manifest.codec.max_exponent
     exponents = next_exponents(state.exponents, layout, rows, codec.target, bounds)
-    numerators = codec.coordinates(found.numerators, layout.total)
+    numerators = codec.coordinates(found.numerators, found.denominator, layout.total)
     by_name = {
         name: torch.from_numpy(numerators[span].astype(np.int64)).reshape(shape)
         for name, shape, span in layout.spans()

@@ -41,13 +41,16 @@ REPLAYED = (
     "bits/kernels/pointwise.py",
     "bits/kernels/reference.py",
     "bits/layout.py",
+    "bits/link.py",
     "bits/model.py",
     "bits/ops.py",
+    "bits/outer.py",
     "bits/schedule.py",
     "bits/segment.py",
     "bits/state.py",
     "bits/step.py",
     "bits/tensors.py",
+    "bits/tokens.py",
     "train/round.py",
 )
 """Files below `atoll/`, ascending."""

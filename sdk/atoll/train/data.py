@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from atoll.bits.errors import DataUnusable, MalformedDataset
+from atoll.bits.tokens import DTYPES, Tokens
 from atoll.content.cid import DAG_CBOR, Cid
 from atoll.content.local import LocalStore
 from atoll.law.canonical import decode, encode
@@ -23,13 +23,6 @@ from atoll.law.canonical import decode, encode
 SHARD_BYTES = 1 << 20
 MAX_DOCUMENT_BYTES = 1 << 20
 MAX_TOKENIZER_BYTES = 1 << 26
-DTYPES: dict[str, np.dtype[Any]] = {
-    "uint8": np.dtype("<u1"),
-    "uint16": np.dtype("<u2"),
-    "uint32": np.dtype("<u4"),
-}
-Tokens: TypeAlias = NDArray[Any]
-"""Token ids, unsigned little-endian."""
 
 
 @dataclass(frozen=True, slots=True)

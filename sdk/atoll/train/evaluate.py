@@ -10,11 +10,11 @@ from atoll.bits.batch import gather_batch
 from atoll.bits.errors import MalformedDataset
 from atoll.bits.model import forward
 from atoll.bits.ops import operations
-from atoll.bits.segment import open_tokens
 from atoll.bits.state import Tensors
 from atoll.content.local import LocalStore
 from atoll.errors import ManifestError
 from atoll.law.manifest import Manifest
+from atoll.train.course import open_tokens
 
 
 def evaluate(params: Tensors, manifest: Manifest, store: LocalStore) -> float:

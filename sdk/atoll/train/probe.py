@@ -15,7 +15,6 @@ from atoll.bits.schedule import Recipe
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import inner_step, state_roots
 from atoll.errors import NumericsMismatch
-from atoll.job.presets import default_tolerance
 from atoll.law.draws import batch_offsets
 from atoll.law.manifest import (
     InnerSpec,
@@ -27,7 +26,7 @@ from atoll.law.manifest import (
 from atoll.law.words import Digest, NumericsMode, SeatIndex
 from atoll.train.code import code_digest
 from atoll.train.coherence import CLEARLY_WITHIN
-from atoll.train.tolerance import Replayed, distances, excess
+from atoll.train.tolerance import Replayed, default_tolerance, distances, excess
 
 _MODEL = ModelSpec(
     kind="llama", vocab=256, width=64, layers=2, heads=4, kv_heads=4, mlp="swiglu", ffn=176, seq=64,

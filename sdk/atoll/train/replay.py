@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 from atoll.bits.errors import MalformedState
 from atoll.bits.layout import seat_layout
-from atoll.bits.segment import Course, SegmentRun, float_of_bits, open_course, run_segment
+from atoll.bits.link import close_round
+from atoll.bits.segment import Course, SegmentRun, float_of_bits, run_segment
 from atoll.bits.state import GlobalState, SeatState, rng_digest
 from atoll.bits.step import state_roots
 from atoll.content.local import LocalStore
@@ -19,7 +20,7 @@ from atoll.errors import MalformedTrace
 from atoll.law.manifest import Manifest
 from atoll.law.trace import LeafKind, StateRoots, TraceDocument, TraceLeaf, step_root
 from atoll.law.words import ZERO_DIGEST, Digest, SeatIndex, Slot
-from atoll.train.round import close_round
+from atoll.train.course import open_course
 from atoll.train.tolerance import Replayed, distances, excess, residual
 
 

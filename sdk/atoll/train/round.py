@@ -11,16 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from hashlib import sha256
 
-from atoll.bits.codec.feedback import encode_with_feedback
-from atoll.bits.codec.registry import codec_of
 from atoll.bits.layout import max_state_bytes, param_shapes, seat_layout
-from atoll.bits.segment import Course, SegmentRun, open_course, run_segment
+from atoll.bits.link import close_round
+from atoll.bits.segment import Course, SegmentRun, run_segment
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import state_roots
 from atoll.content.cid import DAG_CBOR, Cid
 from atoll.content.local import LocalStore
 from atoll.errors import ProtocolError
-from atoll.law.manifest import CodecSpec, Manifest
+from atoll.law.manifest import Manifest
 from atoll.law.trace import (
     LeafKind,
     StateRoots,
@@ -30,6 +29,7 @@ from atoll.law.trace import (
     step_root,
 )
 from atoll.law.words import ZERO_DIGEST, Digest, SeatIndex, SegmentIndex, Slot
+from atoll.train.course import open_course
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,25 +198,6 @@ def train_ahead(task: TrainTask, store: LocalStore) -> TrainedAhead:
         document = _extended(document, done, task, store)
         seconds += done.seconds
     return TrainedAhead(document, seconds)
-
-
-def close_round(model: GlobalState, last: SeatState, spec: CodecSpec) -> tuple[bytes, SeatState]:
-    """The link: the update's canonical bytes, and the state that the seat carries on.
-
-    The update is the codec's of global − last, plus the decayed feedback where the codec has it;
-    then the carried state's feedback is what the bytes lack of that sum.
-    """
-    codec, part = codec_of(spec), model.sent_part(spec)
-    delta = {name: p - last.params[name] for name, p in part.params.items()}
-    local = frozenset(name for name in model.params if spec.is_local(name, model.round + 1))
-    carried = replace(last, local=local)
-    if not spec.carries_feedback:
-        return codec.encode(delta, part.exponents), carried
-    residual = {name: last.feedback[name] for name in delta}
-    update, left = encode_with_feedback(
-        codec, delta, residual, part.exponents, float(spec.feedback)
-    )
-    return update, replace(carried, feedback=last.feedback | left)
 
 
 def blind_of(blind_key: bytes, segment: int) -> bytes:

@@ -120,3 +120,8 @@ def _over(value: float, scale: float) -> float:
     if value == 0.0:
         return 0.0
     return value / scale if scale and math.isfinite(value) else math.inf
+
+
+def default_tolerance() -> ToleranceSpec:
+    """What calibration proposes for small models and short segments (docs/numerics.md)."""
+    return ToleranceSpec(params="0.001", slots="0.0002", loss="0.0001", work="0.5", coherence="0.2")

@@ -14,13 +14,14 @@ from pydantic import ValidationError
 from tests.unit.law.factories import cid, digest, make_manifest
 
 from atoll.errors import ManifestError
-from atoll.job.presets import Members, default_tolerance, draws_for_coverage, robust_f
+from atoll.job.presets import Members, draws_for_coverage, robust_f
 from atoll.law import canonical
 from atoll.law.hashing import sha256, terms_hash
 from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest, RobustSpec
 from atoll.law.terms import budget, check_terms, terms_from_plain, terms_to_plain
 from atoll.law.words import RoundIndex
 from atoll.merge.rules import Rule
+from atoll.train.tolerance import default_tolerance
 
 Plain = dict[str, Any]
 

@@ -12,8 +12,9 @@ from atoll.bits.codec.registry import (
     SIGN_TARGET,
     SPARSE_TARGET,
     TWO_BIT_TARGET,
+    Target,
 )
-from atoll.merge.exponents import Target, next_exponents, vote
+from atoll.merge.exponents import next_exponents, vote
 
 
 def filled(value: int, count: int, rest: int = 0, size: int = 1024) -> np.ndarray:

@@ -10,12 +10,13 @@ import pytest
 import torch
 from tests.unit.train.factories import Job, reveal_of
 
+from atoll.bits.link import close_round
 from atoll.bits.state import GlobalState, SeatState
 from atoll.errors import MalformedTrace
 from atoll.law.manifest import CodecSpec, TensorExponents
 from atoll.law.words import ZERO_DIGEST, Digest
 from atoll.merge.round import merge
-from atoll.train.round import close_round, read_seat_state, train_round
+from atoll.train.round import read_seat_state, train_round
 
 SPEC = CodecSpec(
     kind="two_bit",

@@ -10,13 +10,13 @@ import torch
 from tests.unit.train.factories import Job
 from tests.unit.train.test_methods import manifest_for
 
+from atoll.bits.link import close_round
 from atoll.bits.schedule import Recipe
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import inner_step
 from atoll.job.methods import METHODS
 from atoll.law.manifest import Manifest
 from atoll.merge.round import merge
-from atoll.train.round import close_round
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from atoll.bits.errors import MalformedState
 from atoll.bits.fixed import EXPONENTS, UNIT_BITS, root, to_units
 from atoll.bits.init import opening_slots
 from atoll.bits.layout import OUTER_SLOTS
+from atoll.bits.outer import outer_step
 from atoll.bits.state import GlobalState
-from atoll.bits.step import outer_step
 from atoll.errors import ManifestError
 from atoll.law.manifest import OuterSpec
 

@@ -15,24 +15,22 @@ from tests.unit.train.test_methods import Run, manifest_for, replays
 from tests.unit.train.test_streaming import HALVES, SHAPES, A, B, moved, values
 
 from atoll.bits.layout import SeatLayout
+from atoll.bits.link import close_round
 from atoll.bits.schedule import Recipe
-from atoll.bits.segment import Course, SegmentRun, open_course, run_segment
+from atoll.bits.segment import Course, SegmentRun, run_segment
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import state_roots, take_in
 from atoll.content.cid import Cid
 from atoll.errors import MalformedTrace, NotFound
-from atoll.job.presets import DemoConfig, default_tolerance, demo_manifest
+from atoll.job.presets import DemoConfig, demo_manifest
 from atoll.law.manifest import Manifest
 from atoll.law.trace import LeafKind
 from atoll.law.words import ZERO_DIGEST, SeatIndex
 from atoll.merge.round import merge
+from atoll.train.course import open_course
 from atoll.train.replay import opening_roots
-from atoll.train.round import (
-    close_round,
-    read_seat_state,
-    train_ahead,
-    train_round,
-)
+from atoll.train.round import read_seat_state, train_ahead, train_round
+from atoll.train.tolerance import default_tolerance
 
 CHOICES = [(1, 2, "0"), (1, 3, "0.5"), (2, 0, "0.5"), (2, 1, "0.25"), (2, 2, "0.5"), (2, 3, "0")]
 """Fragments, overlap and mixing, in rounds of two segments of two steps."""

@@ -11,6 +11,7 @@ import torch
 from tests.unit.train.factories import Job
 
 from atoll.bits.layout import seat_layout
+from atoll.bits.link import close_round
 from atoll.bits.segment import Course, SegmentRun, run_segment
 from atoll.bits.state import SeatState
 from atoll.content.cid import Cid
@@ -18,7 +19,7 @@ from atoll.errors import MalformedTrace
 from atoll.law.trace import LeafKind, TraceLeaf
 from atoll.law.words import Digest
 from atoll.train.replay import check_link, replay_segment
-from atoll.train.round import TrainedRound, close_round, read_seat_state, train_round
+from atoll.train.round import TrainedRound, read_seat_state, train_round
 
 
 def test_every_segment_replays(job: Job, trained: TrainedRound) -> None:

@@ -12,14 +12,16 @@ from atoll.bits.codec.dense import GRID8
 from atoll.bits.codec.layout import Layout
 from atoll.bits.errors import MalformedDataset, MalformedState
 from atoll.bits.layout import seat_layout
-from atoll.bits.segment import open_course, run_segment
+from atoll.bits.outer import outer_step
+from atoll.bits.segment import run_segment
 from atoll.bits.state import SeatState
-from atoll.bits.step import outer_step, state_roots
+from atoll.bits.step import state_roots
 from atoll.content.cid import Cid
 from atoll.errors import MalformedTrace, NotFound, ProtocolError
 from atoll.law.manifest import Manifest
 from atoll.law.trace import LeafKind, TraceDocument, blinded_step_root, step_root
 from atoll.law.words import ZERO_DIGEST, Attempt, Digest, SeatIndex
+from atoll.train.course import open_course
 from atoll.train.round import (
     RoundProgress,
     TrainedRound,

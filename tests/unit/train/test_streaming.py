@@ -11,13 +11,14 @@ from tests.unit.train.factories import Job
 from tests.unit.train.test_methods import Run, manifest_for
 
 from atoll.bits.layout import SeatLayout
+from atoll.bits.link import close_round
 from atoll.bits.state import GlobalState, SeatState
 from atoll.errors import MalformedTrace
 from atoll.law.manifest import CodecSpec, TensorExponents
 from atoll.law.words import ZERO_DIGEST
 from atoll.merge.round import merge
 from atoll.train.replay import opening_roots
-from atoll.train.round import close_round, read_seat_state, train_round
+from atoll.train.round import read_seat_state, train_round
 
 A, B = "model.layers.0.w", "model.layers.1.w"
 SHAPES = {A: (1,), B: (1,)}

@@ -15,8 +15,15 @@ from torch import Tensor
 
 from atoll.bits.layout import SeatLayout
 from atoll.bits.state import SeatState
-from atoll.job.presets import default_tolerance
-from atoll.train.tolerance import Distance, Replayed, distances, excess, residual, state_parts
+from atoll.train.tolerance import (
+    Distance,
+    Replayed,
+    default_tolerance,
+    distances,
+    excess,
+    residual,
+    state_parts,
+)
 
 LIMITS = default_tolerance()
 LOSSES = (2.5, 2.5)

@@ -14,12 +14,11 @@ from atoll.bits.segment import Course, SegmentRun, run_segment
 from atoll.bits.state import SeatState
 from atoll.bits.step import inner_step, state_roots
 from atoll.errors import MalformedTrace, NumericsMismatch
-from atoll.job.presets import default_tolerance
 from atoll.law.manifest import NumericsSpec
 from atoll.train import probe
 from atoll.train.replay import SegmentReplay, replay_segment
 from atoll.train.round import train_round
-from atoll.train.tolerance import state_parts
+from atoll.train.tolerance import default_tolerance, state_parts
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from tests.unit.verifier.test_verifier_machine import (
     sent,
 )
 
-from atoll.job.presets import default_tolerance
 from atoll.law.manifest import Manifest
 from atoll.law.words import ZERO_DIGEST, Fault
 from atoll.train.coherence import SKETCH_WIDTH
+from atoll.train.tolerance import default_tolerance
 from atoll_verifier.commands import SendBallot, SendVote
 from atoll_verifier.facts import ResidualSeen
 

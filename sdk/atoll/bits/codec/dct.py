@@ -21,7 +21,6 @@ from atoll.bits.codec.grid import Float32Vector, Int8Vector, as_tensors
 from atoll.bits.codec.header import CodecId
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.sparse import decode_body, encode_body, section_lengths
-from atoll.merge.contributors import DENOMINATOR
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -71,12 +70,12 @@ def inverse(coefficients: npt.NDArray[Any], length: int) -> Int64Vector:
     return (2 * products + MATRIX_UNIT) // (2 * MATRIX_UNIT)
 
 
-def merged_coordinates(numerators: npt.NDArray[Any], length: int) -> Int64Vector:
-    """Merged coefficients as coordinates, both over `contributors.DENOMINATOR`; clamped to ±127.
+def merged_coordinates(numerators: npt.NDArray[Any], denominator: int, length: int) -> Int64Vector:
+    """Merged coefficients as coordinates, both over `denominator`; clamped to ±127.
 
     Honest updates are far from that: it bounds what coefficients of one block can add up to.
     """
-    limit = 127 * DENOMINATOR
+    limit = 127 * denominator
     return inverse(numerators, length).clip(-limit, limit)
 
 

@@ -7,8 +7,7 @@ them, since squares of such integers would not fit 64 bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +19,6 @@ from atoll.bits.codec.grid import Float32Vector
 from atoll.bits.codec.header import CodecId, body_of, header
 from atoll.bits.codec.layout import Layout
 from atoll.errors import MalformedUpdate
-from atoll.merge.rules import Aggregate
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -76,12 +74,6 @@ class Fp32Codec(UpdateCodec):
 
 
 FP32 = Fp32Codec()
-
-
-def mean(rows: Sequence[Int64Vector]) -> Aggregate:
-    """The sum of at most 256 rows over their number."""
-    n = len(rows)
-    return Aggregate(sum(rows[1:], start=rows[0]), n, (Fraction(1, n),) * n)
 
 
 def _values(body: memoryview) -> npt.NDArray[np.float32]:

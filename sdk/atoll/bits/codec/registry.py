@@ -19,14 +19,28 @@ from atoll.bits.codec.fp32 import FP32
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.sparse import SPARSE
 from atoll.law.manifest import CodecSpec
-from atoll.merge.exponents import Target
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-def _as_they_are(numerators: Integers, _length: int) -> Integers:
+def _as_they_are(numerators: Integers, _denominator: int, _length: int) -> Integers:
     return numerators
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a codec wants its values on the grid.
+
+    Attributes:
+        of_sent: shares are of the values that are not 0, instead of all.
+    """
+
+    fine_steps: int
+    fine_share: Fraction
+    coarse_steps: int
+    coarse_share: Fraction
+    of_sent: bool = False
 
 
 @dataclass(frozen=True)
@@ -40,7 +54,8 @@ class Codec:
         row: the integers that are merged, one flat vector. Raises MalformedUpdate.
         encode_stream, row_stream: the same bytes and integers in pieces, in the memory of a few.
         target: where its grid is kept; None where it never moves.
-        coordinates: merged rows of a layout's total length, as coordinates in grid steps.
+        coordinates: merged numerators over their denominator, of a layout's total length, as
+            coordinates in grid steps over the same denominator.
     """
 
     encoded_length: Callable[[Layout], int]
@@ -50,13 +65,13 @@ class Codec:
     row: Callable[[bytes, Layout, Exponents], Integers]
     row_stream: Callable[[Iterable[bytes], Layout, Exponents], Iterator[Integers]]
     target: Target | None
-    coordinates: Callable[[Integers, int], Integers]
+    coordinates: Callable[[Integers, int, int], Integers]
 
 
 def _named(
     codec: UpdateCodec,
     target: Target | None = None,
-    coordinates: Callable[[Integers, int], Integers] = _as_they_are,
+    coordinates: Callable[[Integers, int, int], Integers] = _as_they_are,
 ) -> Codec:
     return Codec(
         codec.encoded_length,

@@ -1,0 +1,47 @@
+"""A round's course and its tokens, opened from the store and checked against the manifest."""
+
+from __future__ import annotations
+
+from atoll.bits.errors import MalformedDataset
+from atoll.bits.schedule import Recipe
+from atoll.bits.segment import Course
+from atoll.bits.state import GlobalState
+from atoll.bits.tokens import Tokens
+from atoll.content.local import LocalStore
+from atoll.law.manifest import Manifest
+from atoll.law.words import Digest, SeatIndex
+from atoll.train.data import Dataset
+
+
+def open_course(
+    manifest: Manifest,
+    data_seed: Digest,
+    seat: SeatIndex,
+    global_step0: int,
+    store: LocalStore,
+    *,
+    model: GlobalState | None = None,
+) -> Course:
+    """Opens the training tokens from the store, every shard checked.
+
+    Raises:
+        NotFound, CorruptBlock: a block is missing or damaged.
+        MalformedDataset: the dataset is not what the manifest says.
+    """
+    tokens = open_tokens(manifest.data.cid, manifest, store)
+    if len(tokens) != manifest.data.train_tokens:
+        raise MalformedDataset(
+            f"{len(tokens)} training tokens, the manifest says {manifest.data.train_tokens}"
+        )
+    recipe = Recipe.of(manifest)
+    return Course(manifest, recipe, tokens, data_seed, seat, global_step0, model)
+
+
+def open_tokens(cid: bytes, manifest: Manifest, store: LocalStore) -> Tokens:
+    """A dataset's tokens, of the manifest's dtype and within its vocabulary. Raises as above."""
+    dataset = Dataset.open(store, cid)
+    if dataset.index.dtype != manifest.data.dtype:
+        raise MalformedDataset(f"tokens are {dataset.index.dtype}, not {manifest.data.dtype}")
+    if int(dataset.tokens.max()) >= manifest.model.vocab:
+        raise MalformedDataset(f"a token is not below the vocabulary's {manifest.model.vocab}")
+    return dataset.tokens
