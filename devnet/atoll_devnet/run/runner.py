@@ -14,7 +14,8 @@ from atoll.job.client import Client, ClientConfig
 from atoll.job.handle import JobHandle
 from atoll.law.manifest import Manifest
 from atoll.law.views import JobView
-from atoll.law.words import Address, JobStatus
+from atoll.law.words import Address, JobId, JobStatus
+from atoll.service.session import SessionConfig, open_session
 from atoll.service.worker import Worker
 from atoll_devnet.processes.cluster import SUBMITTER_TOKENS, Cluster, ClusterConfig
 from atoll_devnet.processes.warm import warm_context
@@ -101,24 +102,12 @@ async def start(options: RunOptions, display: Display) -> AsyncIterator[Running]
                 manifest: bytes = await worker.run(f"{_TASKS}:make_manifest", task)
                 job = await client.submit(Manifest.from_bytes(manifest), max_spend=MAX_SPEND)
                 display.line(f"job {job.id} submitted: {options.job.rounds} rounds")
-                observer = Observer(
-                    Watched(
-                        chain=client.chain,
-                        job=job.id,
-                        manifest=manifest,
-                        store=client.store,
-                        store_dir=store_dir,
-                        worker=worker,
-                        names=_names(cluster),
-                        display=display,
-                    ),
-                    cluster.submitter_folder / "observer.sqlite",
-                )
-                try:
+                async with open_session(_watching(client, job.id)) as session:
+                    observer = Observer(
+                        Watched(session, job.id, manifest, worker, _names(cluster), display)
+                    )
                     async with _skipping(options, cluster, observer):
                         yield Running(cluster, client, job, observer, worker)
-                finally:
-                    await observer.close()
     finally:
         worker.kill()
         cluster.stop()
@@ -237,6 +226,19 @@ def _all_claimed(view: JobView) -> bool:
     if view.final_rounds < len(view.settled):
         return False  # what the last rounds pay can only be claimed once they are final
     return all(view.claimed.get(who, 0) >= amount for who, amount in view.final_claims.items())
+
+
+def _watching(client: Client, job: JobId) -> SessionConfig:
+    """A session that sees every block at once, as a person who watches wants it."""
+    submitting = client.session.config
+    return SessionConfig(
+        rpc_urls=submitting.rpc_urls,
+        deployment=submitting.deployment,
+        folder=client.config.home / "observer",
+        store=submitting.store,
+        jobs=frozenset({job}),
+        confirmations=0,
+    )
 
 
 def _client(cluster: Cluster) -> Client:

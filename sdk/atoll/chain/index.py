@@ -6,8 +6,6 @@ unbroken chain said up to one block, whose hash is remembered.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,8 +14,7 @@ import structlog
 from atoll.chain.contracts import AtollChain
 from atoll.chain.database import Database
 from atoll.chain.decode import RawLog, decode_log
-from atoll.chain.rpc import RpcRefused
-from atoll.errors import ConfigError, RpcUnavailable
+from atoll.errors import ConfigError
 from atoll.law.events import ContractEvent
 from atoll.law.words import Address, BlockRef, Digest
 
@@ -88,12 +85,10 @@ class EventIndex:
         confirmations: int,
         path: Path,
         from_block: int | None = None,
-        poll_seconds: float = 0.5,
     ) -> None:
         self._chain = chain
         self._confirmations = confirmations
         self._from_block = chain.deployment.block if from_block is None else from_block
-        self._poll_seconds = poll_seconds
         self._head: BlockRef | None = None
         self._untold: list[Update] = []
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -140,19 +135,6 @@ class EventIndex:
             self._untold.append(Head(head, self.confirmed))
         updates, self._untold = self._untold, []
         return updates
-
-    async def follow(self) -> AsyncIterator[Update]:
-        """`poll` for ever; an unreachable chain is waited for."""
-        while True:
-            try:
-                updates = await self.poll()
-            except (RpcUnavailable, RpcRefused) as error:
-                log.warning("events wait for the chain", cause=str(error))
-                updates = []
-            for update in updates:
-                yield update
-            if not updates:
-                await asyncio.sleep(self._poll_seconds)
 
     async def _catch_up(self, head: BlockRef) -> bool:
         """Reads up to the last confirmed block; False where the chain moved in the meantime.

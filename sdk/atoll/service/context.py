@@ -1,31 +1,25 @@
-"""What a running service holds: chain, queue, store, gateway, worker, journal; opened and closed.
-
-Rule of this file: what is opened is closed in reverse order however the service ends, and a config
-that cannot work fails here, before anything is sent.
-"""
+"""What a running service holds: a session that signs and serves, a worker, a journal."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
-
-from eth_account.signers.local import LocalAccount
 
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
-from atoll.chain.index import EventIndex
+from atoll.chain.follower import Follower
 from atoll.chain.keys import load_key, read_password
-from atoll.chain.mirror import Mirror
 from atoll.chain.txqueue import GWEI, QueueConfig, TxQueue
 from atoll.content.cid import Cid
 from atoll.content.fetch import Fetcher
 from atoll.content.gateway import Gateway
 from atoll.content.local import LocalStore
-from atoll.content.storage import Storage, StoreConfig, open_storage
+from atoll.content.storage import Storage, StoreConfig
 from atoll.law.words import Address
 from atoll.service.config import ServiceConfig
 from atoll.service.journal import Fact, Journal
+from atoll.service.session import SessionConfig, open_session
 from atoll.service.worker import Worker
 
 GAS_MARGIN_PERCENT = 200
@@ -43,10 +37,10 @@ class Context:
 
     config: ServiceConfig
     me: Address
+    url: str
     chain: AtollChain
     queue: TxQueue
-    index: EventIndex
-    mirror: Mirror
+    follower: Follower
     storage: Storage
     gateway: Gateway
     worker: Worker
@@ -59,10 +53,6 @@ class Context:
     @property
     def fetcher(self) -> Fetcher:
         return self.storage.fetcher
-
-    @property
-    def url(self) -> str:
-        return self.config.gateway.public_url or self.gateway.url
 
 
 @asynccontextmanager
@@ -81,62 +71,41 @@ async def open_context(
         StorageError: the folder of blocks, or the Kubo daemon, cannot be used.
     """
     config.data_dir.mkdir(parents=True, exist_ok=True)
-    account = load_key(config.keystore, read_password(config.password_file))
-    deployment = Deployment.load(config.deployment)
-    async with AsyncExitStack() as stack:
-        journal = Journal(config.journal_file, kinds)
-        stack.callback(journal.close)
-        chain = await AtollChain.connect(config.rpc_urls, deployment)
-        stack.push_async_callback(chain.close)
-        queue = _open_queue(config, chain, account)
-        stack.callback(queue.close)
-        index = EventIndex(
-            chain, confirmations=config.confirmations, path=config.data_dir / "events.sqlite"
-        )
-        stack.callback(index.close)
-        only = None if config.jobs == "any" else frozenset(config.jobs)
-        mirror = Mirror(deployment.domain, deployment.addresses["Jobs"], only)
-        own_url = ""
-        storage = await open_storage(
-            StoreConfig(config.store_dir, config.store.backend, config.store.quota_bytes),
-            lambda: _others(mirror, own_url),
-        )
-        stack.push_async_callback(storage.close)
-        listen = config.gateway
-        gateway = Gateway(storage.local, listen.host, listen.port, allow=may_serve)
-        await gateway.start()
-        stack.push_async_callback(gateway.stop)
-        own_url = listen.public_url or gateway.url
-        worker = Worker(niceness=config.worker_niceness)
-        stack.callback(worker.kill)
-        yield Context(
-            config=config,
-            me=Address(account.address),
-            chain=chain,
-            queue=queue,
-            index=index,
-            mirror=mirror,
-            storage=storage,
-            gateway=gateway,
-            worker=worker,
-            journal=journal,
-        )
+    session_config = _session_config(config)
+    with closing(Journal(config.journal_file, kinds)) as journal:
+        async with open_session(session_config) as session:
+            gateway = await session.serve(may_serve)
+            worker = Worker(niceness=config.worker_niceness)
+            try:
+                yield Context(
+                    config=config,
+                    me=session.me,
+                    url=session.url,
+                    chain=session.chain,
+                    queue=session.queue,
+                    follower=session.follower,
+                    storage=session.storage,
+                    gateway=gateway,
+                    worker=worker,
+                    journal=journal,
+                )
+            finally:
+                worker.kill()
 
 
-def _open_queue(config: ServiceConfig, chain: AtollChain, account: LocalAccount) -> TxQueue:
-    return TxQueue(
-        chain,
-        account,
-        config.data_dir / "transactions.sqlite",
-        QueueConfig(
+def _session_config(config: ServiceConfig) -> SessionConfig:
+    return SessionConfig(
+        rpc_urls=config.rpc_urls,
+        deployment=Deployment.load(config.deployment),
+        folder=config.data_dir,
+        store=StoreConfig(config.store_dir, config.store.backend, config.store.quota_bytes),
+        account=load_key(config.keystore, read_password(config.password_file)),
+        jobs=None if config.jobs == "any" else frozenset(config.jobs),
+        confirmations=config.confirmations,
+        gateway=config.gateway,
+        queue=QueueConfig(
             fee_cap=config.fees.max_fee_gwei * GWEI,
             poll_seconds=config.poll_interval_s,
             gas_margin_percent=GAS_MARGIN_PERCENT,
         ),
     )
-
-
-def _others(mirror: Mirror, own_url: str) -> list[str]:
-    """Every gateway of the followed jobs but our own."""
-    urls = (url for view in mirror.views.values() for url in view.gateway_urls())
-    return [url for url in dict.fromkeys(urls) if url != own_url]

@@ -14,10 +14,8 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from atoll.chain.index import Head as ChainHead
-from atoll.chain.index import Indexed, Rewound, Update
-from atoll.chain.rpc import RpcRefused
-from atoll.errors import AtollError, NotFound, RpcUnavailable
+from atoll.chain.follower import News
+from atoll.errors import AtollError, NotFound
 from atoll.law.views import JobView
 from atoll.law.words import JobId
 from atoll.service.effects import Effects
@@ -93,31 +91,20 @@ class Service(Generic[S]):
     # --- events in ---
 
     async def _follow(self) -> None:
-        """Polls the index; an unreachable chain is waited for."""
         context = self.role.effects.context
         while True:
-            try:
-                self._take_updates(await context.index.poll())
-            except (RpcUnavailable, RpcRefused) as error:
-                log.warning("the chain does not answer", cause=str(error))
+            self._take_news(await context.follower.poll_patiently())
             await asyncio.sleep(context.config.poll_interval_s)
 
-    def _take_updates(self, updates: list[Update]) -> None:
-        context = self.role.effects.context
-        mirror, index = context.mirror, context.index
-        items = [update for update in updates if isinstance(update, Indexed)]
-        changed: set[JobId] = set()
-        if any(isinstance(update, Rewound) for update in updates):
-            mirror.clear()
-            items, changed = index.history(), set(self._machines)
-        changed |= mirror.fold((item.event, item.block) for item in items)
-        heads = [update.block for update in updates if isinstance(update, ChainHead)]
-        for job, view in mirror.views.items():
+    def _take_news(self, news: News) -> None:
+        follower = self.role.effects.context.follower
+        changed = {job for step in news.folded for job in step.views}
+        for job, view in follower.views.items():
             self._machine(job, view)
-            if job in changed or heads:
-                self._events.put_nowait((job, ViewChanged(view, index.confirmed)))
-            if heads:
-                head = Head(heads[-1].number, heads[-1].timestamp)
+            if job in changed or news.turned or news.head:
+                self._events.put_nowait((job, ViewChanged(view, follower.confirmed)))
+            if news.head:
+                head = Head(news.head.number, news.head.timestamp)
                 self._events.put_nowait((job, HeadAdvanced(head)))
 
     def _machine(self, job: JobId, view: JobView) -> State[S]:

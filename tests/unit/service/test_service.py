@@ -21,9 +21,10 @@ from tests.unit.law.factories import (
     make_reveal,
 )
 
+from atoll.chain.deployment import Deployment
+from atoll.chain.follower import Follower, News
+from atoll.chain.index import EventIndex, Indexed, Rewound, Update
 from atoll.chain.index import Head as ChainHead
-from atoll.chain.index import Indexed, Rewound, Update
-from atoll.chain.mirror import Mirror
 from atoll.errors import NotFound, RpcUnavailable
 from atoll.law import events as ev
 from atoll.law.views import JobView
@@ -39,6 +40,7 @@ from atoll_node.facts import KINDS, Trained
 from atoll_node.machine import ProviderSetup, step
 
 MANIFEST = make_manifest()
+DEPLOYMENT = Deployment(DOMAIN.chain_id, 0, {"Rounds": DOMAIN.rounds, "Jobs": JOBS})
 ME, SEAT, URL = address("provider 0"), SeatIndex(0), "http://127.0.0.1:4001"
 
 
@@ -152,8 +154,7 @@ def start(tmp_path: Path, job: ScriptedJob, crash: tuple[type, str] | None = Non
         url=URL,
         config=SimpleNamespace(poll_interval_s=0.001, metrics_file=tmp_path / "metrics.json"),
         journal=journal,
-        index=index,
-        mirror=Mirror(DOMAIN, JOBS, None),
+        follower=Follower(cast(EventIndex, index), DEPLOYMENT),
         queue=SimpleNamespace(run=idle, gas_by_label=dict),
         gateway=SimpleNamespace(bytes_up=0),
         fetcher=SimpleNamespace(bytes_down=0),
@@ -234,20 +235,20 @@ async def test_a_reorg_folds_the_view_anew(tmp_path: Path) -> None:
     running = start(tmp_path, job)
     await running.effects.committed.wait()
     job.log = [item for item in job.log if not isinstance(item[0], ev.TrainStarted)]
-    mirror, folded = running.effects.context.mirror, asyncio.Event()
-    fold = mirror.fold
+    follower, turned = running.effects.context.follower, asyncio.Event()
+    poll = follower.poll_patiently
 
-    def fold_and_tell(events: Any) -> Any:
-        changed = fold(events)
-        folded.set()
-        return changed
+    async def poll_and_tell() -> News:
+        news: News = await poll()
+        if news.turned is not None:
+            turned.set()
+        return news
 
-    mirror.fold = fold_and_tell
+    follower.poll_patiently = poll_and_tell
     running.index.updates.append([Rewound(job.number - 1), ChainHead(job.block, job.number)])
-    folded.clear()
-    await folded.wait()
+    await turned.wait()
     await running.stop()
-    assert mirror.views[JOB].state.phase is Phase.SEEDING
+    assert follower.views[JOB].state.phase is Phase.SEEDING
 
 
 async def test_an_unreachable_chain_is_waited_for(tmp_path: Path) -> None:
