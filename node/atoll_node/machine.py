@@ -25,7 +25,6 @@ from atoll.service.config import KeeperConfig
 from atoll.service.facts import SpecReady, manifest_of
 from atoll.service.machine import Command, Decision, Event, State, advance
 from atoll.service.membership import (
-    CLOSED_STATUSES,
     decide_announce,
     decide_material,
     decide_opening,
@@ -103,7 +102,7 @@ def _after_verifiers(view: JobView, line: int) -> int:
 def _decide_membership(state: ProviderState) -> Decision:
     """Takes a seat or a place in the waiting list; leaves when asked to."""
     view = state.view
-    if view.state.status in CLOSED_STATUSES or view.state.status is JobStatus.NONE:
+    if view.state.status.is_closed or view.state.status is JobStatus.NONE:
         return Decision("membership", f"the job is {view.state.status.name}")
     seat, queued = view.seat_of(state.me), state.me in view.waiting
     if state.draining:

@@ -12,7 +12,6 @@ from atoll.service.commands import SendJoin, SendLeave
 from atoll.service.facts import manifest_of
 from atoll.service.machine import Command, Decision, Event, advance
 from atoll.service.membership import (
-    CLOSED_STATUSES,
     decide_announce,
     decide_material,
     decide_opening,
@@ -100,7 +99,7 @@ def _decide_joining(state: VerifierState) -> list[Decision]:
 def _decide_membership(state: VerifierState) -> Decision:
     """Joins with a bond once the data is here; leaves when asked to."""
     view, verifier = state.view, state.view.verifier_of(state.me)
-    if view.state.status in CLOSED_STATUSES or view.state.status is JobStatus.NONE:
+    if view.state.status.is_closed or view.state.status is JobStatus.NONE:
         return Decision("membership", f"the job is {view.state.status.name}")
     if state.draining and verifier is not None and not view.verifiers[verifier].leaving:
         return Decision("membership", "asked to leave", (SendLeave(Role.VERIFIER),))
@@ -142,7 +141,7 @@ def _decide_ready(state: VerifierState) -> Decision:
         return Decision("ready", "not a verifier, or the data is not here")
     if state.view.verifiers[verifier].ready:
         return Decision("ready", "attested that the data is here")
-    if state.view.state.status in CLOSED_STATUSES:
+    if state.view.state.status.is_closed:
         return Decision("ready", "the job is closed")
     if not state.setup.behaviour.may_attest_ready(state.view):
         return Decision("ready", "waits, as its behaviour says")

@@ -20,15 +20,15 @@ from atoll.chain.deploy import DeployConfig
 from atoll.chain.deployment import Deployment
 from atoll.chain.keys import create_key, load_key
 from atoll.errors import ConfigError
-from atoll.law.words import Address, Role
+from atoll.law.words import TOKEN, Address, Role
 from atoll_devnet.cheats.catalogue import check_provider_cheat, check_verifier_cheat
 from atoll_devnet.processes.chain import Backend, ChainConfig, LocalChain
-from atoll_devnet.processes.funding import ETHER, Grant, deploy_contracts, fund
+from atoll_devnet.processes.funding import Grant, deploy_contracts, fund
 from atoll_devnet.processes.process import free_port
 from atoll_devnet.processes.warm import MemberProcess
 
-STAKE_TOKENS = 10_000 * ETHER
-SUBMITTER_TOKENS = 10_000_000 * ETHER
+STAKE_TOKENS = 10_000 * TOKEN
+SUBMITTER_TOKENS = 10_000_000 * TOKEN
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from atoll.chain.follower import News
 from atoll.chain.index import Indexed
 from atoll.content.cid import Cid
 from atoll.errors import MalformedTrace, NotFound, StorageError
+from atoll.job.narrate import Names, describe
 from atoll.law.events import Revealed, RoundSettled
 from atoll.law.trace import DIVERGED_LOSS_BITS, MAX_TRACE_BYTES, TraceDocument
 from atoll.law.views import JobView
@@ -19,7 +20,6 @@ from atoll.service.session import Session
 from atoll.service.worker import Worker
 from atoll_devnet.report.history import History
 from atoll_devnet.report.live import Display
-from atoll_devnet.report.story import Names, tell
 
 INITIAL = -1
 """The round under which the untrained model's loss is kept."""
@@ -111,7 +111,7 @@ class Observer:
         self._told.add(key)
         self.quiet_since = asyncio.get_running_loop().time()
         event = item.event
-        line = tell(event, self.watched.names)
+        line = describe(event, self.watched.names)
         if line is not None and getattr(event, "job_id", self.watched.job) == self.watched.job:
             self.watched.display.line(line)
         if isinstance(event, Revealed) and event.job_id == self.watched.job:
@@ -125,21 +125,21 @@ class Observer:
         task.add_done_callback(self._side_work.discard)
 
     async def _read_trace(self, event: Revealed) -> None:
-        what = f"round {event.round}: seat {event.seat} revealed"
+        what = f"round {event.round}: seat {event.seat}"
         try:
             data = await self.watched.session.fetcher.get(
                 Cid.from_bytes(event.reveal.trace_cid), MAX_TRACE_BYTES
             )
             last = TraceDocument.from_bytes(data).leaves[-1]
         except StorageError:
-            self.watched.display.line(f"{what}; nobody serves its trace")
+            self.watched.display.line(f"{what}: nobody serves its trace")
             return
         except MalformedTrace as error:
-            self.watched.display.line(f"{what}; {error}")
+            self.watched.display.line(f"{what}: {error}")
             return
         diverged = last.loss_bits == DIVERGED_LOSS_BITS
         loss = "it diverged" if diverged else f"its loss {_float(last.loss_bits):.3f}"
-        self.watched.display.line(f"{what}; {loss}")
+        self.watched.display.line(f"{what}: {loss}")
 
     async def _evaluate(self, round_: int, merged: bytes | None) -> None:
         watched = self.watched

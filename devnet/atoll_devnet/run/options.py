@@ -14,7 +14,6 @@ from atoll.law.words import NumericsMode
 from atoll_devnet.processes.chain import Backend
 
 SEGMENTS = 8
-ETHER = 10**18
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,6 @@ from atoll_devnet.report.observer import Observer, Watched
 from atoll_devnet.run.options import ManifestTask, RunOptions, text_paths
 from atoll_devnet.run.skipping import skip_windows
 
-CLOSED = frozenset({JobStatus.DONE, JobStatus.CANCELLED, JobStatus.EXPIRED})
 START_SECONDS = 300.0
 """A job that has not opened by then will not: its members refuse it, and their logs say why."""
 QUIET_SECONDS = 30.0
@@ -133,7 +132,7 @@ async def _skipping(
 def is_over(observer: Observer) -> bool:
     """Whether the job has closed, and every slash and claim that is due has been seen."""
     view = observer.view
-    if view is None or view.state.status not in CLOSED:
+    if view is None or not view.state.status.is_closed:
         return False
     if not view.due_faults and not view.due_credits and _all_claimed(view):
         return True

@@ -23,9 +23,8 @@ from atoll.chain.abi import input_types, load_artifact, registry
 from atoll.chain.deployment import Deployment
 from atoll.chain.rpc import FailoverProvider, RpcRefused, request
 from atoll.errors import ChainError, InsufficientFunds, RpcUnavailable, TransactionFailed
-from atoll.law.words import Address
+from atoll.law.words import TOKEN, Address
 
-ETHER = 10**18
 DAY = 24 * 60 * 60
 WIRE_GAS = 150_000
 CREATE_MARGIN_GAS = 1_500_000
@@ -44,8 +43,8 @@ class Params:
     verifier_cut_bps: int = 100
     finder_share_bps: int = 3000
     accused_share_bps: int = 5000
-    min_provider_bond: int = ETHER
-    min_verifier_bond: int = ETHER
+    min_provider_bond: int = TOKEN
+    min_verifier_bond: int = TOKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ class DeployConfig:
     """
 
     token: Address | None = None
-    supply: int = 10**9 * ETHER
+    supply: int = 10**9 * TOKEN
     owner: Address | None = None
     params: Params = field(default_factory=Params)
     unbonding_delay: int = 7 * DAY

@@ -22,6 +22,7 @@ from atoll.cli.network import (
 )
 from atoll.cli.output import Json, Method, Numerics, emit, say
 from atoll.errors import ConfigError
+from atoll.law.words import TOKEN
 
 if TYPE_CHECKING:
     from atoll.job.client import JobRequest
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Submit, follow and collect training jobs.")
 
 Job = Annotated[int, typer.Argument(metavar="JOB", help="The job's number.", min=1)]
-ETHER = 10**18
 
 
 @app.command()
@@ -76,7 +76,7 @@ def submit(
             else:
                 recipe = _recipe(rounds, seats, coverage, seed, method)
                 wanted = _request(tuple(data or ()), hours, recipe, numerics)
-            job = await client.submit(wanted, max_spend=int(max_spend * ETHER))
+            job = await client.submit(wanted, max_spend=int(max_spend * TOKEN))
             emit({"job": job.id, "handle": job.to_json()}, f"job {job.id}", as_json=json)
             if not detach:
                 say("serving the data and watching; Ctrl-C stops both")

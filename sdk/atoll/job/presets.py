@@ -25,9 +25,7 @@ from atoll.law.manifest import (
     NumericsSpec,
     RobustSpec,
 )
-from atoll.law.words import Terms
-
-_ETHER = 10**18
+from atoll.law.words import TOKEN, Terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +45,10 @@ class Money:
     """Amounts in wei."""
 
     price_per_token: int = 10**12
-    verifier_fee: int = _ETHER // 10
-    provider_bond: int = 100 * _ETHER
-    verifier_bond: int = 100 * _ETHER
-    report_bond: int = _ETHER
+    verifier_fee: int = TOKEN // 10
+    provider_bond: int = 100 * TOKEN
+    verifier_bond: int = 100 * TOKEN
+    report_bond: int = TOKEN
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,6 @@ from atoll.service.machine import Decision, State
 
 S = TypeVar("S")
 
-CLOSED_STATUSES = frozenset({JobStatus.DONE, JobStatus.CANCELLED, JobStatus.EXPIRED})
-
 
 def decide_material(state: State[S]) -> Decision:
     """Gets the manifest, tries the probe, then gets the data."""
@@ -30,7 +28,7 @@ def decide_material(state: State[S]) -> Decision:
     refused = facts.get(JobRefused, "refused")
     if refused is not None:
         return Decision("material", f"refused: {refused.reason}")
-    if view.state.status is JobStatus.NONE or view.state.status in CLOSED_STATUSES:
+    if view.state.status is JobStatus.NONE or view.state.status.is_closed:
         return Decision("material", f"the job is {view.state.status.name}")
     spec = facts.get(SpecReady, "spec")
     if spec is None:
@@ -49,7 +47,7 @@ def has_material(state: State[S]) -> bool:
 def decide_announce(state: State[S], url: str) -> Decision:
     """Says on chain where our blocks are served, whenever that changes."""
     announced = state.view.gateways.get(state.me)
-    if announced == url or state.view.state.status in CLOSED_STATUSES:
+    if announced == url or state.view.state.status.is_closed:
         return Decision("announce", f"announced {url}")
     return Decision("announce", f"announced {announced}, serving {url}", (SendAnnounce(url),))
 

@@ -24,7 +24,6 @@ from atoll.service.commands import (
 from atoll.service.config import KeeperConfig
 from atoll.service.facts import BondReleased, RoundsUnpinned, release_key
 from atoll.service.machine import Decision, State
-from atoll.service.membership import CLOSED_STATUSES
 
 S = TypeVar("S")
 
@@ -157,7 +156,7 @@ def decide_unpin(state: State[S], needed: int | None = None) -> Decision:
 
 def is_over(view: JobView) -> bool:
     """Whether no further round will run and every settled one is final."""
-    closed = view.state.phase is Phase.CLOSED or view.state.status in CLOSED_STATUSES
+    closed = view.state.phase is Phase.CLOSED or view.state.status.is_closed
     return closed and view.final_rounds == len(view.settled)
 
 
