@@ -24,7 +24,7 @@ from tests.adversary.updates import (
 )
 from torch import Tensor
 
-from atoll.job.presets import kappa_for
+from atoll.job.spec import kappa_for
 from atoll.law.manifest import SPARSE_CODECS
 from atoll.merge.checks import full_replays
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from eth_utils.address import to_checksum_address
 
-from atoll.job.presets import DemoConfig, demo_manifest
+from atoll.job.spec import Choices, Found, build_manifest
 from atoll.law import draws as prf
 from atoll.law import hashing, merkle, sampling, trace
 from atoll.law.canonical import dag_cbor_cid
@@ -390,7 +390,7 @@ def manifests() -> Json:
         probe_digest=digest("probe"),
         tolerance=None,
     )
-    manifest = demo_manifest(DemoConfig(data=data, numerics=numerics, expiry=4_000_000_000))
+    manifest = build_manifest(Choices(), Found(data=data, numerics=numerics, expiry=4_000_000_000))
     return {
         "bytes": text(manifest.to_bytes()),
         "cid": text(manifest.cid()),

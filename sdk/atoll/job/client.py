@@ -14,11 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -37,12 +35,12 @@ from atoll.content.local import LocalStore
 from atoll.content.storage import StoreConfig
 from atoll.errors import ChainError, ConfigError, InsufficientFunds, NotFound
 from atoll.job.following import JobFollower
-from atoll.job.handle import JobHandle, missing_extra
+from atoll.job.handle import JobHandle
 from atoll.job.narrate import tokens
-from atoll.job.presets import DemoConfig, demo_manifest
+from atoll.job.spec import Found, JobRequest, build_manifest, machine_numerics, prepare_data
 from atoll.law.events import JobCreated
-from atoll.law.manifest import DataSpec, Manifest, NumericsSpec
-from atoll.law.words import Address, JobId, NumericsMode
+from atoll.law.manifest import Manifest, NumericsSpec
+from atoll.law.words import Address, JobId
 from atoll.service.config import GatewayConfig
 from atoll.service.session import Session, SessionConfig, open_session
 
@@ -72,28 +70,6 @@ class ClientConfig:
     confirmations: int = 1
     poll_seconds: float = 0.5
     queue: QueueConfig = field(default_factory=QueueConfig)
-
-
-@dataclass(frozen=True, slots=True)
-class JobRequest:
-    """A job in a few words: text files, and the choices of `DemoConfig`.
-
-    Attributes:
-        data: text files and folders.
-        lifetime_s: seconds until the job may be closed whatever happens.
-        recipe: every other choice; its `data`, `numerics`, `expiry` and `created` are filled in.
-        suffixes: of the files taken from folders; None takes all.
-        max_tokens: reads no further once it has that many.
-        numerics: how replays compare; a mode's name asks this machine, which needs torch.
-    """
-
-    data: tuple[Path, ...]
-    lifetime_s: int = 24 * 60 * 60
-    recipe: DemoConfig | None = None
-    suffixes: frozenset[str] | None = None
-    max_tokens: int | None = None
-    eval_batches: int = 8
-    numerics: NumericsSpec | NumericsMode = "exact"
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,19 +183,13 @@ class Client:
             ManifestError: the choices do not fit together.
             StorageError, ConfigError: the data cannot be used; the train extra is missing.
         """
-        data = await asyncio.to_thread(self._prepare_data, request)
+        data = await asyncio.to_thread(prepare_data, request, self.store)
         numerics = request.numerics
         if not isinstance(numerics, NumericsSpec):
-            numerics = await _machine_numerics(numerics)
+            numerics = await machine_numerics(numerics)
         now = (await self.chain.head()).timestamp
-        expiry = now + request.lifetime_s
-        if request.recipe is not None:
-            recipe = replace(
-                request.recipe, data=data, numerics=numerics, expiry=expiry, created=now
-            )
-        else:
-            recipe = DemoConfig(data=data, numerics=numerics, expiry=expiry, created=now)
-        return demo_manifest(recipe)
+        found = Found(data, numerics, expiry=now + request.lifetime_s, created=now)
+        return build_manifest(request.choices, found)
 
     async def estimate(self, manifest: Manifest) -> Estimate:
         """The most a job can cost, by the contract's own arithmetic, and what is there."""
@@ -353,22 +323,6 @@ class Client:
             [cid, *(Cid.from_bytes(c) for c in needed if c is not None)]
         )
 
-    def _prepare_data(self, request: JobRequest) -> DataSpec:
-        from atoll.train.data import find_text_files, prepare_dataset  # noqa: PLC0415
-
-        files = find_text_files(request.data, request.suffixes)
-        prepared = prepare_dataset(files, self.store, max_tokens=request.max_tokens)
-        for cid in (prepared.train_cid, prepared.eval_cid, prepared.tokenizer_cid):
-            self.store.pin(Cid.from_bytes(cid), "data")
-        return DataSpec(
-            cid=prepared.train_cid,
-            dtype=prepared.dtype,  # type: ignore[arg-type]  # one of the three, by construction
-            train_tokens=prepared.train_tokens,
-            eval_cid=prepared.eval_cid,
-            eval_batches=request.eval_batches,
-            tokenizer_cid=prepared.tokenizer_cid,
-        )
-
     async def transact(self, key: str, call: Call) -> TxStatus:
         """Sends a call once a key, and again only where it ended without effect.
 
@@ -407,22 +361,3 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 def _not_open() -> ConfigError:
     return ConfigError("the client is not open", next_step="use it inside `async with`")
-
-
-async def _machine_numerics(mode: NumericsMode) -> NumericsSpec:
-    if find_spec("torch") is None:
-        raise missing_extra("writing a manifest")
-    program = (sys.executable, "-m", "atoll.train.describe", mode)
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*program, stdout=pipe, stderr=pipe)
-    printed, complaint = await process.communicate()
-    if process.returncode != 0:
-        last = complaint.decode(errors="replace").strip().rpartition("\n")[2]
-        raise ConfigError(
-            f"this machine's numerics could not be probed: {last}",
-            next_step=f"run {' '.join(program)} to see why",
-        )
-    document = json.loads(printed)
-    for name in ("code_digest", "probe_digest"):
-        document[name] = None if document[name] is None else bytes.fromhex(document[name])
-    return NumericsSpec(**document)

@@ -38,7 +38,7 @@ MANIFEST_VERSION: Final = 1
 MAX_MANIFEST_BYTES: Final = 16 * 1024
 MAX_SEGMENTS: Final = 64
 """A finding is a 64-bit map of segments."""
-_NEXT_STEP = "correct the manifest, or build it from a preset of atoll.job.presets"
+_NEXT_STEP = "correct the manifest, or build it with atoll.job.spec"
 
 
 def _decimal(low: str, high: str, *, open_low: bool = False) -> Callable[[str], str]:

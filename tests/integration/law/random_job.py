@@ -16,7 +16,7 @@ from tests.unit.law.factories import address, cid, digest, make_manifest
 
 from atoll.chain.contracts import AtollChain
 from atoll.chain.decode import RawLog, decode_log
-from atoll.job.presets import Members, Money, Windows
+from atoll.job.spec import Members, Money, Windows
 from atoll.law import hashing
 from atoll.law.merkle import claims_tree
 from atoll.law.rounds import JobView, apply

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.law.factories import make_manifest, make_trace
 
 from atoll.errors import MalformedTrace, ManifestError
-from atoll.job.presets import Members, Money, Windows
+from atoll.job.spec import Members, Money, Windows
 from atoll.law.manifest import Manifest
 from atoll.law.trace import TraceDocument
 

@@ -15,7 +15,7 @@ from tests.unit.law.factories import (
     make_manifest,
 )
 
-from atoll.job.presets import Members
+from atoll.job.spec import Members
 from atoll.law import events as ev
 from atoll.law.duties import duties_of
 from atoll.law.hashing import verdict_hash
