@@ -66,7 +66,7 @@ struct Terms {
     uint16 minProviders;
     uint16 minVerifiers;
     uint16 maxVerifiers; // at most 32
-    uint16 quorumNumerator; // quorum = stake * numerator >= total * denominator, above one half
+    uint16 quorumNumerator; // reached: stake * denominator >= total * numerator; above 1/2
     uint16 quorumDenominator;
     uint16 attempts; // audits (or trainings) of one round, the first included
     uint16 auditors; // verifiers assigned to a seat (c); one more for each further attempt

@@ -61,9 +61,10 @@ def check_terms(terms: Terms) -> None:
         value = getattr(terms, name)
         is_integer = isinstance(value, int) and not isinstance(value, bool)
         _require(is_integer and 0 <= value < width, f"{name} is {value!r}, not in [0, {width})")
-    for name in (*WINDOWS, "rounds", "steps", "tokens_per_step"):
+    for name in (*WINDOWS, "steps", "tokens_per_step", "report_bond"):
         _require(getattr(terms, name) >= 1, f"{name} is 0")
     for name, low, high in (
+        ("rounds", 1, _U32 - 2),
         ("seats", 1, MAX_SEATS),
         ("min_providers", 1, terms.seats),
         ("max_verifiers", 1, MAX_VERIFIERS),

@@ -1,63 +1,144 @@
-"""Which code a replay runs: one digest over the files that decide a bit. Needs no torch."""
+"""Which code a replay and a merge run: one digest over all that decides a bit. Needs no torch.
+
+The files are the import closure of `ROOTS`, computed and not listed: a list that is kept by hand
+forgets, and a provider would lose its bond over what it forgot. What is hashed of each file is its
+syntax tree without docstrings, comments, layout and the words of errors, so that prose is free and
+the digest is the same for every Python that runs us.
+"""
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Iterator
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path
 
 from atoll.law.words import Digest
 
-REPLAYED = (
-    "bits/batch.py",
-    "bits/codec/base.py",
-    "bits/codec/block_steps.py",
-    "bits/codec/dct.py",
-    "bits/codec/dense.py",
-    "bits/codec/feedback.py",
-    "bits/codec/fp32.py",
-    "bits/codec/grid.py",
-    "bits/codec/header.py",
-    "bits/codec/layout.py",
-    "bits/codec/packing.py",
-    "bits/codec/registry.py",
-    "bits/codec/sparse.py",
-    "bits/decimals.py",
-    "bits/fixed.py",
-    "bits/init.py",
-    "bits/kernels/acceptance.py",
-    "bits/kernels/attention.py",
-    "bits/kernels/build.py",
-    "bits/kernels/compiled.py",
-    "bits/kernels/elementary.py",
-    "bits/kernels/engine.py",
-    "bits/kernels/exact.py",
-    "bits/kernels/gemm.py",
-    "bits/kernels/grid.py",
-    "bits/kernels/interface.py",
-    "bits/kernels/kernels.c",
-    "bits/kernels/linear.py",
-    "bits/kernels/muon.py",
-    "bits/kernels/philox.py",
-    "bits/kernels/pointwise.py",
-    "bits/kernels/reference.py",
-    "bits/layout.py",
-    "bits/link.py",
-    "bits/model.py",
-    "bits/ops.py",
-    "bits/outer.py",
-    "bits/schedule.py",
-    "bits/segment.py",
-    "bits/state.py",
-    "bits/step.py",
-    "bits/tensors.py",
-    "bits/tokens.py",
-    "train/round.py",
-)
-"""Files below `atoll/`, ascending."""
+PACKAGE = "atoll"
+ROOTS = ("atoll.bits.init", "atoll.bits.segment", "atoll.bits.link", "atoll.merge.round")
+"""What a replay and a merge call: initial weights, steps, the update, the next global model."""
+_HERE = Path(__file__).parents[1]
+_FILES_KEPT = 256
+_C_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|/\*.*?\*/|//[^\n]*', re.DOTALL)
+_C_SPACE = re.compile(r'("(?:\\.|[^"\\])*")|\s+')
 
 
+@lru_cache(maxsize=1)
 def code_digest() -> Digest:
-    """SHA-256 over name and SHA-256 of every file in `REPLAYED`."""
-    root = Path(__file__).parent.parent
-    lines = (f"{name} {sha256((root / name).read_bytes()).hexdigest()}\n" for name in REPLAYED)
+    """SHA-256 over the name and the normalised content's SHA-256 of every file of the closure."""
+    return digest_below(_HERE)
+
+
+def digest_below(root: Path) -> Digest:
+    """As `code_digest`, of the package `atoll` whose folder is `root`."""
+    lines = []
+    for file in closure(root):
+        content = file.read_bytes()
+        normalised = _normal_c(content) if file.suffix == ".c" else _read(content)[1]
+        lines.append(f"{file.relative_to(root).as_posix()} {sha256(normalised).hexdigest()}\n")
     return Digest(sha256("".join(lines).encode()).digest())
+
+
+def closure(root: Path = _HERE) -> list[Path]:
+    """Every file below `root` that importing `ROOTS` executes, and the C beside it; ascending."""
+    found: set[Path] = set()
+    waiting = list(ROOTS)
+    while waiting:
+        for file in _files_of(waiting.pop(), root):
+            if file not in found:
+                found.add(file)
+                waiting.extend(_read(file.read_bytes())[0])
+    found.update(source for folder in {f.parent for f in found} for source in folder.glob("*.c"))
+    return sorted(found)
+
+
+def _files_of(module: str, root: Path) -> Iterator[Path]:
+    """A module's file and those of the packages around it; nothing for somebody else's module.
+
+    `from a import b` is asked for as `a.b`, which may name something inside `a`. The outermost
+    package is left out: it says what a submitter may import, and decides nothing.
+    """
+    package, *names = module.split(".")
+    place = root
+    for name in names if package == PACKAGE else ():
+        if place != root and (place / "__init__.py").is_file():
+            yield place / "__init__.py"
+        if (place / f"{name}.py").is_file():
+            yield place / f"{name}.py"
+            return
+        place /= name
+    if place != root and (place / "__init__.py").is_file():
+        yield place / "__init__.py"
+
+
+@lru_cache(maxsize=_FILES_KEPT)
+def _read(content: bytes) -> tuple[tuple[str, ...], bytes]:
+    """What a file imports, and its normalised syntax tree."""
+    tree = ast.parse(content)
+    imported: list[str] = []
+    _add_imports(tree, imported)
+    words: list[str] = []
+    _add_words(tree, words)
+    return tuple(imported), "\n".join(words).encode()
+
+
+def _add_imports(tree: ast.AST, found: list[str]) -> None:
+    """Modules that a file imports anywhere, but for those that only a type checker sees."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            found.extend(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                raise ValueError(f"line {node.lineno}: relative imports are not followed")
+            found.extend(f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            _add_imports(ast.Module(node.orelse, []), found)
+        else:
+            _add_imports(node, found)
+
+
+def _add_words(node: object, words: list[str]) -> None:
+    """The tree as words, in an order of its own.
+
+    Not `ast.dump`: which empty fields that writes differs between versions of Python.
+    """
+    if isinstance(node, list):
+        for item in node:
+            _add_words(item, words)
+    elif not isinstance(node, ast.AST):
+        words.append(f"{type(node).__name__} {node!r}")
+    elif not _is_prose(node):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            # Which error is raised matters, its words do not.
+            node = ast.Raise(node.exc.func)
+        words.append(f"({type(node).__name__}")
+        for name in sorted(node._fields):
+            value = getattr(node, name, None)
+            is_none = value is None and not isinstance(node, ast.Constant)
+            if not is_none and value != [] and name not in {"kind", "type_comment", "ctx"}:
+                words.append(name)
+                _add_words(value, words)
+        words.append(")")
+
+
+def _is_prose(node: ast.AST) -> bool:
+    """A docstring, of whatever: a string that nobody uses."""
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+def _normal_c(content: bytes) -> bytes:
+    """Without comments, and with one space, or one line's end, wherever there is any."""
+    bare = _C_COMMENT.sub(lambda found: found[1] or " ", content.decode())
+    return _C_SPACE.sub(_c_space, bare).strip().encode()
+
+
+def _c_space(found: re.Match[str]) -> str:
+    """Lines' ends matter to the preprocessor; strings stay as they are."""
+    return found[1] or ("\n" if "\n" in found[0] else " ")

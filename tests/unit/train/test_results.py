@@ -16,7 +16,6 @@ from tokenizers import Tokenizer
 from atoll.bits.errors import MalformedDataset
 from atoll.errors import ConfigError, ManifestError, NumericsMismatch
 from atoll.train import probe
-from atoll.train.code import REPLAYED, code_digest
 from atoll.train.data import byte_tokenizer
 from atoll.train.evaluate import evaluate, window_starts
 from atoll.train.generate import Sampling, generate
@@ -88,12 +87,6 @@ def test_another_machine_is_refused(job: Job, field: str, value: object, message
     with pytest.raises(NumericsMismatch, match=message) as caught:
         probe.check_environment(job.manifest.model_copy(update={"numerics": numerics}))
     assert caught.value.next_step
-
-
-def test_the_code_digest_covers_what_a_replay_runs() -> None:
-    assert list(REPLAYED) == sorted(REPLAYED)
-    assert len(code_digest()) == 32
-    assert "bits/step.py" in REPLAYED
 
 
 def test_data_and_sizes_need_no_torch() -> None:

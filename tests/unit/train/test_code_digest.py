@@ -1,0 +1,139 @@
+"""The code digest: what it covers, what changes it and what does not."""
+
+from __future__ import annotations
+
+import ast
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from atoll.train import code
+
+PACKAGE = Path(code.__file__).parents[1]
+FILES = [str(file.relative_to(PACKAGE)) for file in code.closure()]
+SWAPS: dict[type[ast.AST], type[ast.AST]] = {
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Div: ast.Mult, ast.FloorDiv: ast.Div,
+    ast.Mod: ast.Mult, ast.Pow: ast.Mult, ast.LShift: ast.RShift, ast.RShift: ast.LShift,
+    ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.BitXor: ast.BitOr, ast.MatMult: ast.Mult,
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
+    ast.And: ast.Or, ast.Or: ast.And, ast.Not: ast.UAdd, ast.USub: ast.UAdd,
+}  # fmt: skip
+
+
+class OneOperator(ast.NodeTransformer):
+    """Changes the n-th operator of a file."""
+
+    def __init__(self, place: int) -> None:
+        self.left = place
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        if type(node) in SWAPS:
+            self.left -= 1
+            return SWAPS[type(node)]() if self.left == -1 else node
+        return super().generic_visit(node)
+
+
+def count_operators(text: str) -> int:
+    return sum(type(node) in SWAPS for node in ast.walk(ast.parse(text)))
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("code") / "atoll"
+    ignored = shutil.ignore_patterns("__pycache__", "artifacts")
+    shutil.copytree(PACKAGE, folder, ignore=ignored)
+    return folder
+
+
+def test_the_digest_is_of_the_files_and_not_of_where_they_lie(copied: Path) -> None:
+    assert code.digest_below(copied) == code.code_digest()
+
+
+@pytest.mark.parametrize("name", [n for n in FILES if n.endswith(".py")])
+def test_one_changed_operator_changes_the_digest(copied: Path, name: str) -> None:
+    file, text = copied / name, (copied / name).read_text()
+    count = count_operators(text)
+    try:
+        for place in sorted({0, count // 2, count - 1} - {-1}) if count else ():
+            file.write_text(ast.unparse(OneOperator(place).visit(ast.parse(text))))
+            assert code.digest_below(copied) != code.code_digest()
+        file.write_text(text + "\n_ONE_MORE = 1\n")
+        assert code.digest_below(copied) != code.code_digest()
+    finally:
+        file.write_text(text)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_prose_does_not_change_the_digest(copied: Path, name: str) -> None:
+    file, text = copied / name, (copied / name).read_text()
+    try:
+        if name.endswith(".py"):
+            # Comments and layout go, docstrings get a word more.
+            tree = ast.parse(text)
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Constant) and ast.get_docstring(tree) == node.value:
+                    node.value = f"{node.value} And a word more."
+            file.write_text(ast.unparse(tree))
+        else:
+            file.write_text("/* A word\n more. */\n" + text.replace("\n", "  \n\n") + "// end\n")
+        assert code.digest_below(copied) == code.code_digest()
+    finally:
+        file.write_text(text)
+
+
+def test_c_is_covered(copied: Path) -> None:
+    sources = [copied / name for name in FILES if name.endswith(".c")]
+    assert sources
+    for file in sources:
+        text = file.read_text()
+        file.write_text(text.replace("+", "-", 1))
+        assert code.digest_below(copied) != code.code_digest()
+        file.write_text(text)
+
+
+def test_what_an_error_says_is_prose_and_which_it_is_is_not(copied: Path) -> None:
+    file = copied / "law" / "draws.py"
+    text = file.read_text()
+
+    def digest(line: str) -> bytes:
+        file.write_text(text + f"\n\ndef f():\n    {line}\n")
+        return code.digest_below(copied)
+
+    assert digest("raise ValueError('a')") == digest("raise ValueError('b', 1)")
+    assert digest("raise ValueError('a')") != digest("raise KeyError('a')")
+    file.write_text(text)
+
+
+def test_an_import_inside_a_function_is_followed_and_a_type_checkers_is_not(tmp_path: Path) -> None:
+    shutil.copytree(PACKAGE, tmp_path / "atoll", ignore=shutil.ignore_patterns("__pycache__"))
+    root = tmp_path / "atoll"
+    (root / "law" / "late.py").write_text("X = 1\n")
+    (root / "law" / "typed.py").write_text("Y = 1\n")
+    with (root / "law" / "draws.py").open("a") as file:
+        file.write("\n\ndef f():\n    from atoll.law.late import X\n    return X\n")
+        file.write("\nif TYPE_CHECKING:\n    from atoll.law.typed import Y\n")
+    names = {str(file.relative_to(root)) for file in code.closure(root)}
+    assert names - set(FILES) == {"law/late.py"}
+
+
+def test_what_training_and_merging_execute_is_covered() -> None:
+    """Everything of atoll that runs in the probe is in the closure, but for `train` itself."""
+    program = (
+        "import sys, atoll.train.probe as probe\n"
+        "ran = set()\n"
+        "sys.setprofile(lambda frame, *_: ran.add(frame.f_code.co_filename))\n"
+        "probe.probe_digest('exact')\n"
+        "sys.setprofile(None)\n"
+        "print(*ran, sep='\\n')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith(f"{PACKAGE}/")]
+    ran = {str(Path(line).relative_to(PACKAGE)) for line in lines}
+    assert "bits/step.py" in ran
+    assert ran - set(FILES) == {"train/probe.py"}
