@@ -7,11 +7,11 @@ import signal
 
 from atoll.service.config import ServiceConfig
 from atoll.service.context import open_context
-from atoll.service.service import Role, Service
+from atoll.service.effects import Effects
+from atoll.service.service import Service
 from atoll_node.behaviour import ProviderBehaviour
-from atoll_node.effects import ProviderEffects
-from atoll_node.facts import KINDS
-from atoll_node.machine import ProviderSetup, step
+from atoll_node.machine import step
+from atoll_node.setup import ProviderSetup
 
 
 class ProviderService:
@@ -32,14 +32,14 @@ class ProviderService:
         Raises:
             ConfigError, KeystoreError, ChainError: it cannot start; nothing was sent.
         """
-        async with open_context(self.config, KINDS, self.behaviour.may_serve) as context:
+        async with open_context(self.config, self.behaviour.may_serve) as context:
             setup = ProviderSetup(
                 gateway_url=context.url,
                 keeper=self.config.keeper,
                 auto_claim=self.config.auto_claim,
                 behaviour=self.behaviour,
             )
-            service = Service(Role("provider", setup, step, ProviderEffects(context)))
+            service = Service("provider", setup, step, Effects(context))
             asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, service.drain)
             await service.run()
 

@@ -18,7 +18,7 @@ from atoll.content.local import LocalStore
 from atoll.content.storage import Storage, StoreConfig
 from atoll.law.words import Address
 from atoll.service.config import ServiceConfig
-from atoll.service.journal import Fact, Journal
+from atoll.service.journal import Journal
 from atoll.service.session import SessionConfig, open_session
 from atoll.service.worker import Worker
 
@@ -57,12 +57,11 @@ class Context:
 
 @asynccontextmanager
 async def open_context(
-    config: ServiceConfig, kinds: tuple[type[Fact], ...], may_serve: Callable[[Cid], bool]
+    config: ServiceConfig, may_serve: Callable[[Cid], bool]
 ) -> AsyncIterator[Context]:
     """Opens everything; the gateway listens when this returns.
 
     Args:
-        kinds: every kind of fact the role's journal may hold.
         may_serve: which blocks the gateway gives out.
 
     Raises:
@@ -72,7 +71,7 @@ async def open_context(
     """
     config.data_dir.mkdir(parents=True, exist_ok=True)
     session_config = _session_config(config)
-    with closing(Journal(config.journal_file, kinds)) as journal:
+    with closing(Journal(config.journal_file)) as journal:
         async with open_session(session_config) as session:
             gateway = await session.serve(may_serve)
             worker = Worker(niceness=config.worker_niceness)

@@ -19,16 +19,16 @@ from atoll.errors import AtollError, NotFound
 from atoll.law.views import JobView
 from atoll.law.words import JobId
 from atoll.service.effects import Effects
-from atoll.service.facts import PER_START
 from atoll.service.machine import (
+    AnyCommand,
     Cancel,
-    Command,
     Drain,
     Event,
     Failed,
     Finished,
     Head,
     HeadAdvanced,
+    Order,
     State,
     ViewChanged,
 )
@@ -39,28 +39,21 @@ METRICS_SECONDS = 2.0
 log = structlog.get_logger("atoll.service")
 
 
-@dataclass(frozen=True)
-class Role(Generic[S]):
-    """What makes a service a provider's or a verifier's.
+@dataclass
+class Service(Generic[S]):
+    """Runs one role's machines, one a job, until cancelled.
 
     Attributes:
-        name: `provider` or `verifier`.
-        setup: the machine's constants, given the announced gateway URL.
+        role: `provider` or `verifier`.
+        setup: the machine's constants.
         step: the machine.
         effects: carries out its commands.
     """
 
-    name: str
+    role: str
     setup: S
-    step: Callable[[State[S], Event], tuple[State[S], list[Command]]]
+    step: Callable[[State[S], Event], tuple[State[S], list[Order]]]
     effects: Effects
-
-
-@dataclass
-class Service(Generic[S]):
-    """Runs one role's machines, one a job, until cancelled."""
-
-    role: Role[S]
     _machines: dict[JobId, State[S]] = field(default_factory=dict)
     _events: asyncio.Queue[tuple[JobId, Event]] = field(default_factory=asyncio.Queue)
     _running: dict[tuple[JobId, str], asyncio.Task[None]] = field(default_factory=dict)
@@ -69,8 +62,8 @@ class Service(Generic[S]):
 
     async def run(self) -> None:
         """Works until cancelled. Raises what a broken queue or index raises."""
-        context = self.role.effects.context
-        log.info("started", role=self.role.name, account=context.me, gateway=context.url)
+        context = self.effects.context
+        log.info("started", role=self.role, account=context.me, gateway=context.url)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(context.queue.run())
@@ -80,7 +73,7 @@ class Service(Generic[S]):
         finally:
             await self._stop_effects()
             self.write_metrics()
-            log.info("stopped", role=self.role.name)
+            log.info("stopped", role=self.role)
 
     def drain(self) -> None:
         """Asks every machine to finish its round and to leave."""
@@ -91,13 +84,13 @@ class Service(Generic[S]):
     # --- events in ---
 
     async def _follow(self) -> None:
-        context = self.role.effects.context
+        context = self.effects.context
         while True:
             self._take_news(await context.follower.poll_patiently())
             await asyncio.sleep(context.config.poll_interval_s)
 
     def _take_news(self, news: News) -> None:
-        follower = self.role.effects.context.follower
+        follower = self.effects.context.follower
         changed = {job for step in news.folded for job in step.views}
         for job, view in follower.views.items():
             self._machine(job, view)
@@ -109,13 +102,13 @@ class Service(Generic[S]):
 
     def _machine(self, job: JobId, view: JobView) -> State[S]:
         if job not in self._machines:
-            context = self.role.effects.context
+            context = self.effects.context
             self._machines[job] = State(
                 me=context.me,
-                setup=self.role.setup,
+                setup=self.setup,
                 view=view,
                 head=Head(view.block.number, view.block.timestamp),
-                facts=context.journal.read(job).minus(PER_START),
+                facts=context.journal.read(job).after_restart(),
                 draining=self._draining,
             )
             log.info("follows a job", job=job)
@@ -125,7 +118,7 @@ class Service(Generic[S]):
         while True:
             job, event = await self._events.get()
             before = self._machines[job]
-            state, commands = self.role.step(before, event)
+            state, commands = self.step(before, event)
             self._machines[job] = state
             self._log_reasons(job, before, state)
             for command in commands:
@@ -138,7 +131,7 @@ class Service(Generic[S]):
 
     # --- commands out ---
 
-    def _start(self, job: JobId, view: JobView, command: Command) -> None:
+    def _start(self, job: JobId, view: JobView, command: Order) -> None:
         if isinstance(command, Cancel):
             task = self._running.pop((job, command.key), None)
             if task is not None:
@@ -149,11 +142,11 @@ class Service(Generic[S]):
         task = asyncio.create_task(self._perform(job, view, command))
         self._running[(job, command.key)] = task
 
-    async def _perform(self, job: JobId, view: JobView, command: Command) -> None:
+    async def _perform(self, job: JobId, view: JobView, command: AnyCommand) -> None:
         event: Event
         try:
-            done = await self.role.effects.run(view, command)
-            event = Finished(command.key, done.facts, done.block)
+            done = await self.effects.run(view, command)
+            event = Finished(command.key, done.fact, done.block)
             log.info("finished", job=job, command=command.key)
         except asyncio.CancelledError:
             raise
@@ -188,7 +181,7 @@ class Service(Generic[S]):
 
     def write_metrics(self) -> None:
         """Adds traffic since the last call to the journal, and writes the metrics file."""
-        context = self.role.effects.context
+        context = self.effects.context
         traffic = {"bytes_up": context.gateway.bytes_up, "bytes_down": context.fetcher.bytes_down}
         for name, total in traffic.items():
             delta = total - self._bytes_seen.get(name, 0)
@@ -207,5 +200,5 @@ class Service(Generic[S]):
         write_metrics(
             context.journal,
             context.config.metrics_file,
-            {"account": context.me, "role": self.role.name, "gas": gas},
+            {"account": context.me, "role": self.role, "gas": gas},
         )

@@ -29,15 +29,17 @@ from atoll.errors import NotFound, RpcUnavailable
 from atoll.law import events as ev
 from atoll.law.views import JobView
 from atoll.law.words import Phase, SeatIndex
-from atoll.service.commands import DoFetchData, DoFetchSpec, DoPrepareOpening
-from atoll.service.effects import Done, Effects
-from atoll.service.facts import DataReady, OpeningReady, SpecReady
+from atoll.service.commands import Done
+from atoll.service.duties.material import DataReady, DoFetchData, DoFetchSpec, SpecReady
+from atoll.service.duties.opening import DoPrepareOpening, OpeningReady
+from atoll.service.effects import Effects
 from atoll.service.journal import Journal
-from atoll.service.machine import Command
-from atoll.service.service import Role, Service
-from atoll_node.commands import DoTrain, SendCommit
-from atoll_node.facts import KINDS, Trained
-from atoll_node.machine import ProviderSetup, step
+from atoll.service.machine import AnyCommand
+from atoll.service.service import Service
+from atoll_node.duties.commit import SendCommit
+from atoll_node.duties.train import DoTrain, Trained
+from atoll_node.machine import step
+from atoll_node.setup import ProviderSetup
 
 MANIFEST = make_manifest()
 DEPLOYMENT = Deployment(DOMAIN.chain_id, 0, {"Rounds": DOMAIN.rounds, "Jobs": JOBS})
@@ -72,12 +74,12 @@ class ScriptedEffects:
 
     def __init__(self, context: Any, crash: tuple[type, str] | None = None) -> None:
         self.context, self.crash = context, crash
-        self.started: list[Command] = []
+        self.started: list[AnyCommand] = []
         self.committed = asyncio.Event()
         self.crashed = asyncio.Event()
         self.fail_next: list[Exception] = []
 
-    async def run(self, view: JobView, command: Command) -> Done:
+    async def run(self, view: JobView, command: AnyCommand) -> Done[Any]:
         self.started.append(command)
         if self.fail_next:
             raise self.fail_next.pop(0)
@@ -86,28 +88,28 @@ class ScriptedEffects:
         await self._maybe(command, "between")
         if isinstance(command, SendCommit):
             self.context.journal.sign_once(command.guard, command.commitment)
-        if done.facts:
-            self.context.journal.write(view.job_id, *done.facts)
+        if done.fact is not None:
+            self.context.journal.write(view.job_id, command.key, done.fact)
         await self._maybe(command, "after")
         if isinstance(command, SendCommit):
             self.committed.set()
         return done
 
-    async def _maybe(self, command: Command, moment: str) -> None:
+    async def _maybe(self, command: AnyCommand, moment: str) -> None:
         if self.crash == (type(command), moment):
             self.crashed.set()
             await asyncio.Event().wait()
 
-    def _done(self, command: Command) -> Done:
+    def _done(self, command: AnyCommand) -> Done[Any]:
         match command:
             case DoFetchSpec():
-                return Done((SpecReady(MANIFEST.to_bytes()),))
+                return Done(SpecReady(MANIFEST.to_bytes()))
             case DoFetchData():
-                return Done((DataReady(cid("data")),))
+                return Done(DataReady(cid("data")))
             case DoPrepareOpening():
-                return Done((OpeningReady(0, digest("initial"), cid("opening"), digest("p")),))
+                return Done(OpeningReady(cid("opening"), digest("initial"), digest("p")))
             case DoTrain():
-                return Done((_trained(command),))
+                return Done(_trained(command))
         return Done(block=1)
 
 
@@ -116,10 +118,6 @@ def _trained(command: DoTrain) -> Trained:
     secret = digest(f"salt {id(command)}")
     return Trained(
         round=command.slot.round,
-        attempt=command.slot.attempt,
-        seat=command.seat,
-        data_seed=command.data_seed,
-        opening=command.opening_digest,
         reveal=make_reveal(secret),
         carried_state=cid("last"),
         blind_key=secret,
@@ -147,7 +145,7 @@ def start(tmp_path: Path, job: ScriptedJob, crash: tuple[type, str] | None = Non
     async def idle() -> None:
         await asyncio.Event().wait()
 
-    journal = Journal(tmp_path / "journal.sqlite", KINDS)
+    journal = Journal(tmp_path / "journal.sqlite")
     index = Index(job)
     context = SimpleNamespace(
         me=ME,
@@ -160,8 +158,7 @@ def start(tmp_path: Path, job: ScriptedJob, crash: tuple[type, str] | None = Non
         fetcher=SimpleNamespace(bytes_down=0),
     )
     effects = ScriptedEffects(context, crash)
-    role = Role("provider", ProviderSetup(URL), step, cast(Effects, effects))
-    service = Service(role)
+    service = Service("provider", ProviderSetup(URL), step, cast(Effects, effects))
     index.tell_everything()
     return Running(service, effects, index, asyncio.create_task(service.run()), journal)
 
@@ -201,7 +198,7 @@ async def test_a_service_that_dies_anywhere_goes_on_and_commits_once(
     assert trained_before == (kind in {DoTrain, SendCommit})
 
 
-def _is_commit(command: Command) -> bool:
+def _is_commit(command: AnyCommand) -> bool:
     return isinstance(command, SendCommit)
 
 
