@@ -12,22 +12,19 @@ from atoll.train.probe import configure_native
 from atoll.train.round import TrainedRound, TrainTask, train_ahead, train_round
 from atoll_node.duties.train import DoTrain, Trained, TrainedAhead
 
-SECRET_BYTES = 32
+SALT_BYTES = 32
 
 
 def run_training(command: DoTrain, store_dir: str) -> Trained:
-    """Runs the command's training function, and draws what is kept secret until it is revealed."""
-    blind_key = command.begun.blind_key if command.begun else secrets.token_bytes(SECRET_BYTES)
-    done: TrainedRound = resolve(command.function)(
-        _task(command, blind_key), store_dir, command.extra
-    )
+    """Runs the command's training function, and draws the salt that is kept until the reveal."""
+    done: TrainedRound = resolve(command.function)(_task(command), store_dir, command.extra)
     reveal = Reveal(
         trace_root=done.trace_root,
         update_digest=done.update_digest,
         optimiser_root=done.optimiser_root,
         steps=done.steps,
         reset=done.reset,
-        salt=secrets.token_bytes(SECRET_BYTES),
+        salt=secrets.token_bytes(SALT_BYTES),
         update_cid=done.update_cid,
         trace_cid=done.trace_cid,
     )
@@ -35,7 +32,6 @@ def run_training(command: DoTrain, store_dir: str) -> Trained:
         round=command.slot.round,
         reveal=reveal,
         carried_state=done.carried_cid,
-        blind_key=blind_key,
         loss=done.losses[-1] if done.losses else 0.0,
         seconds=done.seconds_in_steps,
     )
@@ -44,9 +40,8 @@ def run_training(command: DoTrain, store_dir: str) -> Trained:
 def run_ahead(command: DoTrain, store_dir: str) -> TrainedAhead:
     """Trains the command's first segments, without the global state that it names."""
     configure_native()
-    blind_key = secrets.token_bytes(SECRET_BYTES)
-    ahead = train_ahead(_task(command, blind_key), LocalStore(store_dir))
-    return TrainedAhead(ahead.document.to_bytes(), blind_key, ahead.seconds_in_steps)
+    ahead = train_ahead(_task(command), LocalStore(store_dir))
+    return TrainedAhead(ahead.document.to_bytes(), ahead.seconds_in_steps)
 
 
 def train(task: TrainTask, store_dir: str, extra: tuple[bytes, ...]) -> TrainedRound:
@@ -62,7 +57,7 @@ def train(task: TrainTask, store_dir: str, extra: tuple[bytes, ...]) -> TrainedR
     return train_round(task, LocalStore(store_dir))
 
 
-def _task(command: DoTrain, blind_key: bytes) -> TrainTask:
+def _task(command: DoTrain) -> TrainTask:
     manifest = Manifest.from_bytes(command.manifest)
     return TrainTask(
         manifest=manifest,
@@ -72,6 +67,5 @@ def _task(command: DoTrain, blind_key: bytes) -> TrainTask:
         global_state_cid=command.opening,
         opening_optimiser=command.optimiser,
         global_step0=command.slot.round * manifest.inner.steps,
-        blind_key=blind_key,
         begun=command.begun.trace if command.begun else b"",
     )

@@ -7,7 +7,8 @@ same bytes anywhere; `README.md` beside it says what each file holds.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
@@ -287,7 +288,7 @@ def segments() -> list[Json]:
     seed, verifiers = digest("seed 2"), Bitmap(0b1011011)
     result = []
     for leaves, draws, overlapped, outlier in ((8, 4, 2, False), (8, 8, 4, False), (5, 2, 0, True)):
-        plan = sampling.AuditPlan(leaves, draws, overlapped, auditors=2, outlier=outlier)
+        plan = sampling.AuditPlan(leaves, draws, overlapped, auditors=2, in_full=outlier)
         duties = sampling.assign_seat(seed, SeatIndex(1), verifiers, plan)
         owners = [
             {
@@ -331,11 +332,25 @@ def batches() -> list[Json]:
     return result
 
 
+WORKS = (
+    (trace.StepWork(1.25, (2.5, 2.625)), trace.StepWork(5e-324, (0.0, -0.0))),
+    (trace.StepWork(1.0, (3.0, 2.5)), trace.StepWork(math.inf, (math.inf, math.nan))),
+)
+"""The steps of two segments; a NaN is written as the one NaN."""
+
+
+def work(steps: Sequence[trace.StepWork]) -> Json:
+    return {
+        "losses": [[text(trace.float_bytes(">f", x)) for x in step.losses] for step in steps],
+        "norms": [text(trace.float_bytes(">d", step.norm)) for step in steps],
+        "word": text(trace.work_word(steps)),
+    }
+
+
 def traces() -> Json:
     """trace.json: two leaves, the second diverged, and the tree over them."""
     leaves: list[trace.TraceLeaf] = []
     for i, kind in enumerate(trace.LeafKind):
-        step_root = trace.step_root([digest(f"step {i} {j}") for j in range(5)])
         leaves.append(
             trace.TraceLeaf(
                 slot=SLOT,
@@ -347,7 +362,7 @@ def traces() -> Json:
                 state_digest=digest(f"state {i}"),
                 batch_digest=digest(f"batch {i}"),
                 loss_bits=trace.DIVERGED_LOSS_BITS if kind else 0x40490FDB,
-                blinded_step_root=trace.blinded_step_root(step_root, digest("blind")),
+                work_word=trace.work_word(WORKS[i]),
                 previous=leaves[-1].hash if leaves else ZERO_DIGEST,
             )
         )
@@ -365,6 +380,7 @@ def traces() -> Json:
         "stateDigest": text(
             trace.StateRoots(*map(digest, ("params", "optimiser", "buffers", "rng"))).digest()
         ),
+        "works": [work(steps) for steps in WORKS],
     }
 
 

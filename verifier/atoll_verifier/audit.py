@@ -16,6 +16,7 @@ import numpy as np
 from atoll.law.duties import duties_of, supplement_of
 from atoll.law.hashing import hash_fields, sha256, tag
 from atoll.law.manifest import Manifest
+from atoll.law.merge_inputs import MergeFacts, MergeTerms, candidates
 from atoll.law.merkle import merkle_root
 from atoll.law.sampling import NO_DUTY, SeatDuty
 from atoll.law.trace import leaf_count
@@ -39,7 +40,7 @@ from atoll.service.machine import Command, State
 from atoll.service.membership import opening_of
 from atoll.train.coherence import coherence
 from atoll_verifier.behaviour import VerifierBehaviour
-from atoll_verifier.commands import DoCheck, DoLink, DoReplay, DoScore, SeatWork
+from atoll_verifier.commands import DoCheck, DoLink, DoReplay, DoScore, RevealedUpdate, SeatWork
 from atoll_verifier.facts import (
     LinkChecked,
     ResidualSeen,
@@ -140,24 +141,36 @@ class Audit:
         return leaf_count(self.view.steps[seat], inner.steps, inner.segment)
 
     def is_whole(self, seat: SeatIndex) -> bool:
-        """Whether the seat finished its round: the update of one that diverged is never used."""
+        """Whether the seat finished its round: one that diverged has no update to hold to."""
         return self.view.steps[seat] == self.manifest.inner.steps
 
-    # --- outliers and duties ---
+    # --- updates and duties ---
 
     @property
     def revealed(self) -> list[SeatIndex]:
         return [SeatIndex(seat) for seat in bits(self.view.state.revealed)]
 
+    @property
+    def merge_facts(self) -> MergeFacts:
+        """What the chain says by now about whose update may be merged."""
+        return MergeFacts.of(self.view)
+
     @cached_property
-    def available(self) -> list[SeatIndex]:
-        """Seats whose update is here, well-formed, and of a whole round."""
-        whole = [seat for seat in self.revealed if self.is_whole(seat)]
-        return [s for s in whole if (c := self.checked(s)) is not None and not c.fault]
+    def candidates(self) -> tuple[SeatIndex, ...]:
+        """Seats whose update counts if its bytes are there and canonical."""
+        return candidates(self.merge_facts, MergeTerms.of(self.manifest))
+
+    def updates(self, seats: Iterable[SeatIndex]) -> tuple[RevealedUpdate, ...]:
+        """Where these seats' updates are."""
+        reveals = ((seat, self.view.reveals[seat].reveal) for seat in seats)
+        return tuple(RevealedUpdate(seat, r.update_cid, r.update_digest) for seat, r in reveals)
 
     @cached_property
     def scoring(self) -> DoScore | None:
-        """The scoring that fits the updates at hand; None while some check is still to come."""
+        """The scoring that fits the updates at hand; None while some check is still to come.
+
+        A seat whose bytes we found wrong is left aside, as it will be once it is rejected for it.
+        """
         waiting = (
             seat
             for seat in self.revealed
@@ -165,28 +178,28 @@ class Audit:
         )
         if next(waiting, None) is not None:
             return None
-        seats = self.available
-        updates = tuple((int(s), self.view.reveals[s].reveal.update_cid) for s in seats)
-        slot, cids = self.view.train_slot, b"".join(cid for _, cid in updates)
-        at = f"{slot.round}:{slot.attempt}:{to_bitmap(seats):x}:{sha256(cids).hex()[:12]}"
-        return DoScore(at, slot.round, self.spec, self.opening.cid, updates)
+        sound = (s for s in self.candidates if (c := self.checked(s)) is not None and not c.fault)
+        updates, slot, facts = self.updates(sound), self.view.train_slot, self.merge_facts
+        seats, cids = to_bitmap(u.seat for u in updates), b"".join(u.cid for u in updates)
+        at = f"{slot.round}:{slot.attempt}:{seats:x}:{sha256(cids).hex()[:12]}"
+        return DoScore(at, slot.round, self.spec, self.opening.cid, facts, updates)
 
     @cached_property
-    def outliers(self) -> tuple[SeatIndex, ...] | None:
-        """Seats to replay in full; None until scored."""
+    def in_full(self) -> tuple[SeatIndex, ...] | None:
+        """Seats to audit in full; None until scored."""
         scoring = self.scoring
         scored = None if scoring is None else self.state.facts.get(RoundScored, scoring.key)
-        return None if scored is None else tuple(map(SeatIndex, scored.flagged))
+        return None if scored is None else tuple(map(SeatIndex, scored.in_full))
 
     @cached_property
     def duties(self) -> dict[SeatIndex, SeatDuty]:
-        """Our own assignments; outliers are added once they are known."""
-        return duties_of(self.view, self.manifest, self.me, self.outliers or ())
+        """Our own assignments; full audits are added once they are known."""
+        return duties_of(self.view, self.manifest, self.me, self.in_full or ())
 
     @cached_property
     def fallback(self) -> dict[SeatIndex, SeatDuty]:
         """From half time: what falls to us because others have not balloted."""
-        return supplement_of(self.view, self.manifest, self.me, self.outliers or ())
+        return supplement_of(self.view, self.manifest, self.me, self.in_full or ())
 
     # --- what is known ---
 
@@ -282,16 +295,17 @@ class Audit:
             yield DoLink(work)
 
     def replay_root(self, duties: dict[SeatIndex, SeatDuty]) -> Digest:
-        """Root over the step roots computed for these duties; zero where none was replayed.
+        """Root over the work words computed for these duties; zero where none was replayed.
 
-        Zero in a tolerant job too: step roots differ from machine to machine and prove nothing.
+        Zero in a tolerant job too: work words differ from machine to machine. It proves nothing
+        yet: words stand in the trace unmasked, and who copies them has the same root.
         """
         if self.manifest.numerics.mode == "tolerant":
             return ZERO_DIGEST
         leaves = [
             hash_fields(
                 ("bytes32", "uint16", "uint16", "bytes32"),
-                (tag("atoll.replay.v1"), seat, segment, done.step_root),
+                (tag("atoll.replay.v1"), seat, segment, done.work_word),
             )
             for seat, duty in sorted(duties.items())
             for segment in sorted(duty.segments)

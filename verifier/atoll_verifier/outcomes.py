@@ -13,7 +13,7 @@ class ReplayOutcome:
 
     differs: str
     computed: Digest
-    step_root: Digest
+    work_word: Digest
     steps: int
     seconds: float
     excess: float = 0.0

@@ -6,12 +6,12 @@ machine could not do the work, and nothing may be reported on its account.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import codec_of
 from atoll.bits.layout import max_state_bytes
-from atoll.bits.state import GlobalState
 from atoll.content.cid import Cid
 from atoll.content.errors import MalformedDag
 from atoll.content.local import LocalStore
@@ -19,15 +19,13 @@ from atoll.errors import MalformedTrace, MalformedUpdate, TooLarge
 from atoll.law.manifest import Manifest
 from atoll.law.trace import MAX_TRACE_BYTES, TraceDocument
 from atoll.law.words import ZERO_DIGEST, Digest, SeatIndex
-from atoll.merge.round import merge, seats_to_replay
+from atoll.merge.round import merge, named_inputs
 from atoll.train.probe import configure_native
 from atoll.train.replay import ReplayTask, check_link, opening_digest, opening_roots, replay_segment
 from atoll.train.round import read_global_state
-from atoll_verifier.commands import DoMerge, DoScore, SeatWork
-from atoll_verifier.limits import max_update_bytes, states_needed
+from atoll_verifier.commands import DoMerge, DoScore, RevealedUpdate, SeatWork
+from atoll_verifier.limits import UNFETCHABLE_CONTENT, max_update_bytes, states_needed
 from atoll_verifier.outcomes import MergeOutcome, ReplayOutcome
-
-Named = tuple[tuple[int, bytes], ...]
 
 
 def check_seat(work: SeatWork, store_dir: str) -> str:
@@ -75,7 +73,7 @@ def replay(work: SeatWork, segment: int, store_dir: str, sketch_key: int) -> Rep
     return ReplayOutcome(
         differs=", ".join(done.differs),
         computed=done.state_digest,
-        step_root=done.step_root,
+        work_word=done.work_word,
         steps=done.steps,
         seconds=done.seconds,
         excess=done.excess,
@@ -106,42 +104,23 @@ def link(work: SeatWork, store_dir: str) -> str:
 
 
 def score(command: DoScore, store_dir: str) -> tuple[int, ...]:
-    """Seats that stand out so far that they are replayed in full."""
+    """Seats that are audited in full, as far as the updates at hand tell."""
     configure_native()
     manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
     state = read_global_state(manifest, command.opening, store)
-    return _flagged(_updates(command.updates, manifest, store), state, manifest)
+    updates = _updates(command.updates, manifest, store)
+    return named_inputs(state, updates, facts=command.facts, manifest=manifest).in_full
 
 
 def merge_round(command: DoMerge, store_dir: str) -> MergeOutcome:
-    """Merges the accepted updates and stores the next global state."""
+    """Merges what the evidence prescribes and stores the next global state."""
     configure_native()
     manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
     state = read_global_state(manifest, command.opening, store)
-    available = _updates(command.available, manifest, store)
-    merged = merge(
-        state,
-        _updates(command.accepted, manifest, store),
-        caught=command.caught,
-        manifest=manifest,
-        replayed_in_full=_flagged(available, state, manifest),
-    ).global_state
+    updates = _updates(command.updates, manifest, store)
+    merged = merge(state, updates, facts=command.facts, manifest=manifest).global_state
     cid = store.add_bytes(merged.to_bytes())
     return MergeOutcome(cid.to_bytes(), merged.digest())
-
-
-def _flagged(updates: dict[int, bytes], state: GlobalState, manifest: Manifest) -> tuple[int, ...]:
-    """The full-replay list over what is well-formed: which that is follows from the bytes alone."""
-    part, row = state.sent_part(manifest.codec), codec_of(manifest.codec).row
-    layout = Layout.of_tensors(part.params)
-    sound: dict[int, bytes] = {}
-    for seat, update in updates.items():
-        try:
-            row(update, layout, part.exponents)
-        except MalformedUpdate:
-            continue
-        sound[seat] = update
-    return seats_to_replay(state, sound, manifest) if sound else ()
 
 
 def _check_update(work: SeatWork, manifest: Manifest, store: LocalStore) -> None:
@@ -174,6 +153,16 @@ def _state_blob(cid: bytes, manifest: Manifest, store: LocalStore) -> bytes:
         raise MalformedTrace(f"a state cannot be one of this model: {error}") from error
 
 
-def _updates(named: Named, manifest: Manifest, store: LocalStore) -> dict[int, bytes]:
-    limit = max_update_bytes(manifest)
-    return {seat: store.read_bytes(Cid.from_bytes(cid), limit) for seat, cid in named}
+def _updates(
+    revealed: Sequence[RevealedUpdate], manifest: Manifest, store: LocalStore
+) -> dict[int, bytes]:
+    """The updates that are what was revealed; who revealed something else has none."""
+    limit, updates = max_update_bytes(manifest), {}
+    for one in revealed:
+        try:
+            data = store.read_bytes(Cid.from_bytes(one.cid), limit)
+        except UNFETCHABLE_CONTENT:
+            continue
+        if sha256(data).digest() == one.digest:
+            updates[one.seat] = data
+    return updates

@@ -26,22 +26,20 @@ class TrainedAhead(Fact):
     """The first segments of a round, trained while the state that it starts from was on its way.
 
     Attributes:
-        trace: the trace document so far, whose blinds follow from `blind_key`.
+        trace: the trace document so far.
         seconds: wall time in training steps.
     """
 
     trace: bytes
-    blind_key: bytes
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class Trained(Fact):
-    """A trained round: what will be committed and revealed, salt included, and what is secret.
+    """A trained round: what will be committed and revealed, salt included.
 
     Attributes:
         carried_state: CID of the SeatState whose optimiser opens the seat's next round.
-        blind_key: the trace's blinds follow from it; opened after auditors have committed.
         loss: mean of the last step trained, nats a token; 0.0 where no step was run.
         seconds: wall time in training steps.
     """
@@ -49,7 +47,6 @@ class Trained(Fact):
     round: int
     reveal: Reveal
     carried_state: bytes
-    blind_key: bytes
     loss: float
     seconds: float
 

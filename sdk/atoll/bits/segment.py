@@ -1,4 +1,4 @@
-"""One segment of a round: k inner steps with a state digest after each.
+"""One segment of a round: k inner steps, and the digest of the state after the last.
 
 Rule of this file: providers and verifiers run this one function; what differs between training and
 replay is only what they do with its result.
@@ -18,7 +18,14 @@ from atoll.bits.step import inner_step, state_roots, take_in
 from atoll.bits.tokens import Tokens
 from atoll.law.draws import batch_digest, dropout_key
 from atoll.law.manifest import Manifest
-from atoll.law.trace import DIVERGED_LOSS_BITS, LeafKind, StateRoots
+from atoll.law.trace import (
+    DIVERGED_LOSS_BITS,
+    LeafKind,
+    StateRoots,
+    StepWork,
+    float_bytes,
+    work_word,
+)
 from atoll.law.words import Digest, SeatIndex
 
 
@@ -66,9 +73,9 @@ class SegmentRun:
     first step that was not finite, and its state is the one before that step.
 
     Attributes:
-        step_digests: the state digest after each step, the diverged one included.
+        works: what the work word takes in of each step, the diverged one included.
         losses: each step's batch loss, nats a token.
-        seconds: wall time of steps and digests together.
+        seconds: wall time of steps and digest together.
     """
 
     state: SeatState
@@ -77,7 +84,7 @@ class SegmentRun:
     first_step: int
     last_step: int
     batch_digest: Digest
-    step_digests: tuple[Digest, ...]
+    works: tuple[StepWork, ...]
     losses: tuple[float, ...]
     seconds: float
 
@@ -88,10 +95,15 @@ class SegmentRun:
             return DIVERGED_LOSS_BITS
         return loss_bits(math.fsum(self.losses) / len(self.losses))
 
+    @property
+    def work_word(self) -> Digest:
+        """What shows that the steps were run."""
+        return work_word(self.works)
+
 
 def loss_bits(loss: float) -> int:
-    """A finite loss rounded once to binary32, as an integer."""
-    return int.from_bytes(struct.pack(">f", loss), "big")
+    """A loss rounded once to binary32, as an integer."""
+    return int.from_bytes(float_bytes(">f", loss), "big")
 
 
 def float_of_bits(bits: int) -> float:
@@ -106,10 +118,9 @@ def run_segment(state: SeatState, segment: int, course: Course) -> SegmentRun:
     inner = course.manifest.inner
     first = segment * inner.segment
     key = dropout_key(course.data_seed, course.seat)
-    roots = state_roots(state)
     kind = LeafKind.OK
     offsets: list[list[int]] = []
-    digests: list[Digest] = []
+    works: list[StepWork] = []
     losses: list[float] = []
     for step in range(first, first + inner.segment):
         offsets.append(course.offsets(step))
@@ -117,20 +128,19 @@ def run_segment(state: SeatState, segment: int, course: Course) -> SegmentRun:
         begun = course.begin(state, step)
         outcome = inner_step(begun, batch, course.global_step0 + step, course.recipe, key)
         losses.append(outcome.loss)
+        works.append(outcome.work)
         if outcome.diverged:
             kind = LeafKind.DIVERGED
-            digests.append(roots.digest())
             break
-        state, roots = outcome.state, state_roots(outcome.state)
-        digests.append(roots.digest())
+        state = outcome.state
     return SegmentRun(
         state=state,
-        roots=roots,
+        roots=state_roots(state),
         kind=kind,
         first_step=first,
         last_step=first + len(offsets) - 1,
         batch_digest=batch_digest(offsets),
-        step_digests=tuple(digests),
+        works=tuple(works),
         losses=tuple(losses),
         seconds=time.perf_counter() - started,
     )

@@ -25,6 +25,8 @@ _GLOBAL = "atoll.global-state.v1"
 _SEAT = "atoll.seat-state.v1"
 _SLOT_NAMES = tuple(sorted({name for slots in OUTER_SLOTS.values() for name in slots}))
 _SEAT_GROUPS = ("params", "m", "v", "feedback")
+COUNTER_LIMIT = 1 << 48
+"""So that no replay of a forged state counts beyond 64 bits."""
 Tensors: TypeAlias = dict[str, Tensor]
 
 
@@ -167,11 +169,9 @@ class SeatState:
         groups = _ungrouped(_SEAT, blob.tensors, _SEAT_GROUPS)
         for name, group in groups.items():
             _check_group(_SEAT, group, torch.float32, getattr(layout, name))
-        count, batches = blob.fields.get("count"), blob.fields.get("batches")
         if set(blob.fields) != {"batches", "count"}:
             raise MalformedState(f"{_SEAT}: fields are not batches and count")
-        if not (isinstance(count, int) and isinstance(batches, int) and min(count, batches) >= 0):
-            raise MalformedState(f"{_SEAT}: a counter is not a natural number")
+        count, batches = (_counter(blob.fields[name]) for name in ("count", "batches"))
         return cls(**groups, count=count, batches=batches, local=layout.local)
 
     @classmethod
@@ -223,6 +223,12 @@ def _ungrouped(kind: str, tensors: Tensors, groups: tuple[str, ...]) -> dict[str
             raise MalformedState(f"{kind}: tensor {full_name!r} belongs to no group")
         result[group][name] = tensor
     return result
+
+
+def _counter(value: object) -> int:
+    if not isinstance(value, int) or not 0 <= value < COUNTER_LIMIT:
+        raise MalformedState(f"{_SEAT}: a counter is not a natural number below 2^48")
+    return value
 
 
 def _zeros(shapes: Shapes, like: Tensors) -> Tensors:

@@ -21,7 +21,7 @@ from atoll.bits.model import forward
 from atoll.bits.schedule import Recipe, adam_factors, clip_scale, decay_of, dropper, learning_rate
 from atoll.bits.state import GlobalState, SeatState, Tensors, rng_digest
 from atoll.law.manifest import CodecSpec
-from atoll.law.trace import StateRoots
+from atoll.law.trace import StateRoots, StepWork
 from atoll.law.words import ZERO_DIGEST
 
 PARAMETER_LIMIT = 2.0**64
@@ -33,10 +33,14 @@ class StepOutcome:
     """A step's result: the next state and the batch's mean loss in nats a token.
 
     When the step was not finite, `diverged` is set and the state is the one before it.
+
+    Attributes:
+        work: what the segment's work word takes in of it.
     """
 
     state: SeatState
     loss: float
+    work: StepWork
     diverged: bool
 
 
@@ -49,16 +53,18 @@ def inner_step(
 ) -> StepOutcome:
     """One step on token ids [B, T + 1]; `global_step` counts from 0 over the whole job."""
     mask = Mask(recipe.inner.dropout, dropout_key, global_step & 0xFFFFFFFF, site=0, first=0)
-    loss, gradients = _loss_and_gradients(state.params, batch_BT1, recipe, mask)
+    losses, gradients = _losses_and_gradients(state.params, batch_BT1, recipe, mask)
+    loss = math.fsum(each * (1.0 / len(losses)) for each in losses)
     norm = recipe.ops.global_norm(gradients.values())
+    work = StepWork(norm, losses)
     if not (math.isfinite(loss) and math.isfinite(norm)):
-        return StepOutcome(state, loss, diverged=True)
+        return StepOutcome(state, loss, work, diverged=True)
     scale = clip_scale(norm, float(recipe.inner.clip))
     rate = learning_rate(global_step, recipe.inner, recipe.total_steps)
     after = _optimised(state, gradients, scale, rate, recipe)
     if not all(_is_bounded(p) for p in after.params.values()):
-        return StepOutcome(state, loss, diverged=True)
-    return StepOutcome(after, loss, diverged=False)
+        return StepOutcome(state, loss, work, diverged=True)
+    return StepOutcome(after, loss, work, diverged=False)
 
 
 def take_in(state: SeatState, model: GlobalState, codec: CodecSpec) -> SeatState:
@@ -83,10 +89,10 @@ def state_roots(state: SeatState) -> StateRoots:
     return StateRoots(state.params_root(), state.optimiser_root(), ZERO_DIGEST, counters)
 
 
-def _loss_and_gradients(
+def _losses_and_gradients(
     params: Tensors, batch_BT1: Tensor, recipe: Recipe, mask: Mask
-) -> tuple[float, Tensors]:
-    """Mean loss over the batch and its gradients, summed over micro-batches in order."""
+) -> tuple[tuple[float, ...], Tensors]:
+    """Each micro-batch's loss, and the gradients of the batch's, summed in their order."""
     leaves = {name: p.detach().requires_grad_() for name, p in params.items()}
     losses: list[float] = []
     sums: list[Tensor] = []
@@ -98,8 +104,8 @@ def _loss_and_gradients(
         loss = recipe.ops.cross_entropy(logits_bTV, piece_bT1[:, 1:])
         gradients = torch.autograd.grad(loss * share, list(leaves.values()))
         sums = [a + g for a, g in zip(sums, gradients, strict=True)] if sums else list(gradients)
-        losses.append(loss.item() * share)
-    return math.fsum(losses), dict(zip(leaves, sums, strict=True))
+        losses.append(loss.item())
+    return tuple(losses), dict(zip(leaves, sums, strict=True))
 
 
 def _is_bounded(parameter: Tensor) -> bool:

@@ -37,7 +37,7 @@ if sys.byteorder != "little":  # canonical bytes are the memory of a little-endi
     raise ImportError("atoll.train runs on little-endian machines only")
 
 MAGIC = b"ATOLLTN1"
-CHUNK_BYTES = 1 << 16
+CHUNK_BYTES = 1 << 12
 MAX_TENSORS = 1 << 16
 MAX_DIMS = 4
 DTYPES: dict[str, torch.dtype] = {"float32": torch.float32, "int64": torch.int64}
@@ -63,7 +63,7 @@ def raw_bytes(tensor: Tensor) -> memoryview:
 
 
 def tree_root(tensors: Mapping[str, Tensor]) -> Digest:
-    """Root of the SHA-256 tree over 64 KiB chunks, tensors in ascending order of name.
+    """Root of the SHA-256 tree over 4 KiB chunks, tensors in ascending order of name.
 
     Every chunk is hashed behind its tensor's name, dtype, shape and its own index, so no two
     different dicts share leaves. No tensors at all: 32 zero bytes.

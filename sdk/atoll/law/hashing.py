@@ -103,6 +103,11 @@ def accumulate_reveal(
     )
 
 
+def update_root(size: int, piece_root: Digest) -> Digest:
+    """What is committed of an update of so many bytes; `bits.pieces` has the root over them."""
+    return hash_fields(("bytes32", "uint64", "bytes32"), (tag("atoll.update.v1"), size, piece_root))
+
+
 def audit_seed(
     slot: Slot, commit_accumulator: Digest, reveal_accumulator: Digest, beacon_hash: Digest
 ) -> Digest:

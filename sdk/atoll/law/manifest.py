@@ -38,6 +38,12 @@ MANIFEST_VERSION: Final = 1
 MAX_MANIFEST_BYTES: Final = 16 * 1024
 MAX_SEGMENTS: Final = 64
 """A finding is a 64-bit map of segments."""
+INNER_LIMIT: Final = (2**31 - 1) // 127**2
+"""133,144: the most products of two int8 integers, each at most 127² in magnitude, that are summed in
+int32 without overflow. It bounds whatever an exact product contracts over: features, tokens of a
+micro-batch, vocabulary, and the outputs of the weights that one product stacks."""
+ELEMENTS_LIMIT: Final = 2**31 - 1
+"""The most elements of a tensor: their squares, each at most 2³², are summed in int64."""
 _NEXT_STEP = "correct the manifest, or build it with atoll.job.spec"
 
 
@@ -106,6 +112,18 @@ class ModelSpec(_Spec):
             raise ValueError("heads must divide width, and kv_heads heads")
         if self.width // self.heads % 2:
             raise ValueError("rotary positions need an even head size")
+        return self
+
+    @model_validator(mode="after")
+    def _check_sums(self) -> Self:
+        # The other sums of a linear are over at most 3 · 2^15 or 2^17 terms by the fields' bounds.
+        stacked = self.ffn * (2 if self.mlp == "swiglu" else 1)
+        for name, inner in (("vocab", self.vocab), ("stacked ffn", stacked)):
+            if inner > INNER_LIMIT:
+                raise ValueError(f"{name} of {inner}, of which int32 sums hold {INNER_LIMIT}")
+        largest = max(self.vocab, self.ffn) * self.width
+        if largest > ELEMENTS_LIMIT:
+            raise ValueError(f"a tensor of {largest} elements, more than {ELEMENTS_LIMIT}")
         return self
 
 
@@ -440,6 +458,11 @@ class Manifest(_Spec):
             raise ValueError(f"terms name {terms.steps} steps, inner {inner.steps}")
         if terms.tokens_per_step != self.tokens_per_step:
             raise ValueError(f"terms.tokens_per_step is not batch · seq = {self.tokens_per_step}")
+        tokens = inner.micro_batch * self.model.seq
+        if tokens > INNER_LIMIT:
+            raise ValueError(
+                f"{tokens} tokens a micro-batch, of which int32 sums hold {INNER_LIMIT}"
+            )
         if self.codec.overlap >= inner.steps:
             raise ValueError(f"an overlap of {self.codec.overlap} in rounds of {inner.steps} steps")
         self.robust.check_seats(terms.seats)

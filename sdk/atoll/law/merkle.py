@@ -16,8 +16,8 @@ from atoll.law.words import Address, Digest, JobId
 
 HashFunction = Callable[[bytes], Digest]
 
-_LEAF = b"\x00"
-_NODE = b"\x01"
+LEAF = b"\x00"
+NODE = b"\x01"
 _ROOT = b"\x02"
 _WORD = 32
 
@@ -28,24 +28,25 @@ def _levels(leaves: Sequence[bytes], hash: HashFunction) -> list[list[Digest]]:
         raise ValueError("an empty tree has no root")
     if any(len(leaf) != _WORD for leaf in leaves):
         raise ValueError("every leaf is 32 bytes")
-    levels = [[hash(_LEAF + leaf) for leaf in leaves]]
+    levels = [[hash(LEAF + leaf) for leaf in leaves]]
     while len(levels[-1]) > 1:
         below = levels[-1]
         above = [
-            hash(_NODE + below[i] + below[i + 1]) if i + 1 < len(below) else below[i]
+            hash(NODE + below[i] + below[i + 1]) if i + 1 < len(below) else below[i]
             for i in range(0, len(below), 2)
         ]
         levels.append(above)
     return levels
 
 
-def _seal(count: int, top: bytes, hash: HashFunction) -> Digest:
+def seal(count: int, top: bytes, hash: HashFunction = keccak256) -> Digest:
+    """The root of a tree of `count` leaves from its topmost node."""
     return hash(_ROOT + count.to_bytes(8, "big") + top)
 
 
 def merkle_root(leaves: Sequence[bytes], hash: HashFunction = keccak256) -> Digest:
     """Root over 32-byte leaves. Raises ValueError on an empty tree or a leaf of another length."""
-    return _seal(len(leaves), _levels(leaves, hash)[-1][0], hash)
+    return seal(len(leaves), _levels(leaves, hash)[-1][0], hash)
 
 
 def merkle_proof(
@@ -79,7 +80,7 @@ def verify_proof(
     """True iff `leaf` is leaf `index` of the tree of `count` leaves with this root."""
     if not 0 <= index < count or count >= 1 << 64 or len(leaf) != _WORD:
         return False
-    node: bytes = hash(_LEAF + leaf)
+    node: bytes = hash(LEAF + leaf)
     siblings = iter(proof)
     width = count
     while width > 1:
@@ -87,10 +88,10 @@ def verify_proof(
             sibling = next(siblings, None)
             if sibling is None or len(sibling) != _WORD:
                 return False
-            node = hash(_NODE + (sibling + node if index % 2 else node + sibling))
+            node = hash(NODE + (sibling + node if index % 2 else node + sibling))
         index //= 2
         width = (width + 1) // 2
-    return next(siblings, None) is None and _seal(count, node, hash) == root
+    return next(siblings, None) is None and seal(count, node, hash) == root
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,12 @@ is a MalformedTrace that anyone can reproduce from the bytes, the reveal and the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+import struct
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from dag_cbor.ipld import IPLDKind
 from eth_utils.address import is_checksum_address
@@ -40,6 +42,7 @@ MAX_LEAVES: Final = 64
 """A finding is a 64-bit map of segments."""
 DIVERGED_LOSS_BITS: Final = 0x7FC00000
 """The one NaN that a DIVERGED leaf may state as its loss."""
+_NANS: Final = {">d": bytes.fromhex("7ff8000000000000"), ">f": bytes.fromhex("7fc00000")}
 _DIGEST = 32
 _STATE_TAG = b"atoll.state.v1"
 _LEAF_TYPES = (
@@ -101,7 +104,8 @@ class TraceLeaf:
     batch_digest: Digest
     loss_bits: int
     """IEEE 754 binary32 of the segment's mean loss."""
-    blinded_step_root: Digest
+    work_word: Digest
+    """Of the segment's steps, see `work_word`."""
     previous: Digest
     """Hash of the leaf before it; zero for the first."""
 
@@ -126,25 +130,37 @@ class TraceLeaf:
                 self.state_digest,
                 self.batch_digest,
                 self.loss_bits,
-                self.blinded_step_root,
+                self.work_word,
                 self.previous,
             ),
         )
 
 
-def step_root(step_digests: Sequence[Digest]) -> Digest:
-    """Tree over the state digests after each step of a segment, first to last inclusive.
+class StepWork(NamedTuple):
+    """What only who ran a step knows of it.
 
-    The step that diverged counts with the state before it.
+    Attributes:
+        norm: of the whole gradient, before it was clipped.
+        losses: of each micro-batch in order, mean nats a token: values of binary32.
     """
-    return merkle_root(step_digests)
+
+    norm: float
+    losses: tuple[float, ...]
 
 
-def blinded_step_root(root: Digest, blind: bytes) -> Digest:
-    """keccak-256(step root ‖ blind); the 32-byte blind stays secret until auditors committed."""
-    if len(blind) != _DIGEST:
-        raise ValueError(f"a blind is 32 bytes, not {len(blind)}")
-    return keccak256(root + blind)
+def work_word(steps: Iterable[StepWork]) -> Digest:
+    """keccak-256 of the norm (binary64) and losses (binary32) of every step, all big-endian."""
+    parts = [
+        float_bytes(">d", step.norm) + b"".join(float_bytes(">f", loss) for loss in step.losses)
+        for step in steps
+    ]
+    return keccak256(b"".join(parts))
+
+
+def float_bytes(layout: Literal[">d", ">f"], value: float) -> bytes:
+    """The bytes of a binary64 or binary32; every NaN has the same."""
+    # Which NaN an operation gives is the processor's choice, so its own bits would part machines.
+    return _NANS[layout] if math.isnan(value) else struct.pack(layout, value)
 
 
 def leaf_count(steps: int, round_steps: int, segment_steps: int) -> int:
@@ -314,7 +330,7 @@ _LEAF_FIELDS = frozenset(
         "state_digest",
         "batch_digest",
         "loss_bits",
-        "blinded_step_root",
+        "work_word",
     }
 )
 
@@ -327,7 +343,7 @@ def _leaf_to_plain(leaf: TraceLeaf) -> IPLDKind:
         "state_digest": leaf.state_digest,
         "batch_digest": leaf.batch_digest,
         "loss_bits": leaf.loss_bits,
-        "blinded_step_root": leaf.blinded_step_root,
+        "work_word": leaf.work_word,
     }
 
 
@@ -353,7 +369,7 @@ def _leaves_from_plain(
                 state_digest=_digest(plain["state_digest"]),
                 batch_digest=_digest(plain["batch_digest"]),
                 loss_bits=_integer(plain["loss_bits"], 32),
-                blinded_step_root=_digest(plain["blinded_step_root"]),
+                work_word=_digest(plain["work_word"]),
                 previous=leaves[-1].hash if leaves else ZERO_DIGEST,
             )
         )

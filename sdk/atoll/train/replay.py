@@ -18,7 +18,7 @@ from atoll.bits.step import state_roots
 from atoll.content.local import LocalStore
 from atoll.errors import MalformedTrace
 from atoll.law.manifest import Manifest
-from atoll.law.trace import LeafKind, StateRoots, TraceDocument, TraceLeaf, step_root
+from atoll.law.trace import LeafKind, StateRoots, TraceDocument, TraceLeaf
 from atoll.law.words import ZERO_DIGEST, Digest, SeatIndex, Slot
 from atoll.train.course import open_course
 from atoll.train.tolerance import Replayed, distances, excess, residual
@@ -53,9 +53,9 @@ class SegmentReplay:
         differs: what the replay disproves of the leaf, empty where nothing.
         excess: in tolerant mode, the largest measure over its limit (above 1 is out of tolerance).
         residual: in tolerant mode, the sketch of how it is off: little-endian fp32.
-        step_root: the unblinded root over the step digests, for proof of replay.
+        work_word: of the replayed steps, for the ballot's replay root.
         steps: steps replayed, a diverged one included.
-        seconds: wall time of steps and digests.
+        seconds: wall time of steps and digest.
     """
 
     differs: tuple[str, ...]
@@ -63,7 +63,7 @@ class SegmentReplay:
     state_digest: Digest
     batch_digest: Digest
     loss_bits: int
-    step_root: Digest
+    work_word: Digest
     steps: int
     seconds: float
     excess: float = 0.0
@@ -137,8 +137,8 @@ def replay_segment(
         state_digest=done.roots.digest(),
         batch_digest=done.batch_digest,
         loss_bits=done.loss_bits,
-        step_root=step_root(done.step_digests),
-        steps=len(done.step_digests),
+        work_word=done.work_word,
+        steps=len(done.works),
         seconds=done.seconds,
     )
     if claimed is None:
@@ -186,6 +186,7 @@ def _differences(leaf: TraceLeaf, done: SegmentRun) -> tuple[str, ...]:
         "state_digest": done.roots.digest(),
         "batch_digest": done.batch_digest,
         "loss_bits": done.loss_bits,
+        "work_word": done.work_word,
     }
     return tuple(name for name, value in found.items() if getattr(leaf, name) != value)
 

@@ -1,6 +1,6 @@
 """A provider's round: H inner steps, their trace, and the update.
 
-Rule of this file: everything but the blinds is a function of (manifest, slot, seat, data seed,
+Rule of this file: everything is a function of (manifest, slot, seat, data seed,
 global model, opening optimiser), so a restarted provider commits to the same bytes.
 """
 
@@ -25,8 +25,6 @@ from atoll.law.trace import (
     StateRoots,
     TraceDocument,
     TraceLeaf,
-    blinded_step_root,
-    step_root,
 )
 from atoll.law.words import ZERO_DIGEST, Digest, SeatIndex, SegmentIndex, Slot
 from atoll.train.course import open_course
@@ -41,7 +39,6 @@ class TrainTask:
         opening_optimiser: a SeatState whose optimiser is used on; None for a reset.
         global_step0: the round's first step in the job's count: round · H.
         begun: the trace of segments that are trained already, empty for none.
-        blind_key: the provider's secret, 32 bytes, from which every segment's blind follows.
     """
 
     manifest: Manifest
@@ -51,7 +48,6 @@ class TrainTask:
     global_state_cid: bytes
     opening_optimiser: bytes | None
     global_step0: int
-    blind_key: bytes
     begun: bytes = b""
 
 
@@ -200,11 +196,6 @@ def train_ahead(task: TrainTask, store: LocalStore) -> TrainedAhead:
     return TrainedAhead(document, seconds)
 
 
-def blind_of(blind_key: bytes, segment: int) -> bytes:
-    """SHA-256(key ‖ segment as big-endian uint16): 32 bytes, opened after auditors committed."""
-    return sha256(blind_key + segment.to_bytes(2, "big")).digest()
-
-
 def read_global_state(manifest: Manifest, cid: bytes, store: LocalStore) -> GlobalState:
     """Raises MalformedState unless the blob is a global state of the manifest's model."""
     limit = max_state_bytes(manifest)
@@ -254,9 +245,7 @@ def _extended(
         state_digest=done.roots.digest(),
         batch_digest=done.batch_digest,
         loss_bits=done.loss_bits,
-        blinded_step_root=blinded_step_root(
-            step_root(done.step_digests), blind_of(task.blind_key, segment)
-        ),
+        work_word=done.work_word,
         previous=document.leaves[-1].hash if document.leaves else ZERO_DIGEST,
     )
     return replace(

@@ -52,7 +52,8 @@ def test_fast_and_plain_engines_give_the_same_bits(kind: str) -> None:
     for shape in SHAPES:
         matrix = sample(kind, shape, torch.Generator().manual_seed(3))
         expected = orthogonalise(PLAIN, matrix)
-        assert expected.isfinite().all()
+        whole = matrix.isfinite().all()
+        assert expected.isfinite().all() if whole else expected.isnan().all()
         for engine in engines:
             assert same(orthogonalise(engine, matrix), expected), engine
 

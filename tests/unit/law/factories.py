@@ -126,7 +126,7 @@ def make_trace(
                 state_digest=roots[i + 1].digest(),
                 batch_digest=batch_digest(offsets),
                 loss_bits=trace.DIVERGED_LOSS_BITS if diverged else 0x40490FDB,
-                blinded_step_root=digest(f"blinded {i}"),
+                work_word=digest(f"work {i}"),
                 previous=leaves[-1].hash if leaves else ZERO_DIGEST,
             )
         )

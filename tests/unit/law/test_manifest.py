@@ -17,7 +17,7 @@ from atoll.errors import ManifestError
 from atoll.job.spec import Members, draws_for_coverage, robust_f
 from atoll.law import canonical
 from atoll.law.hashing import sha256, terms_hash
-from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest, RobustSpec
+from atoll.law.manifest import INNER_LIMIT, MAX_MANIFEST_BYTES, Manifest, RobustSpec
 from atoll.law.terms import budget, check_terms, terms_from_plain, terms_to_plain
 from atoll.law.words import RoundIndex
 from atoll.merge.rules import Rule
@@ -44,6 +44,26 @@ def put(*path: str, value: object) -> Callable[[Plain], object]:
     return change
 
 
+LARGE = make_manifest().model.model_dump() | {"width": 1 << 15, "mlp": "relu2"}
+
+
+def long_batch(plain: Plain, sequences: int, length: int) -> None:
+    """One micro-batch of so many sequences of that length."""
+    plain["model"].update(seq=length)
+    plain["inner"].update(batch=sequences, micro_batch=sequences)
+    plain["terms"].update(tokens_per_step=sequences * length)
+
+
+AT_THE_BOUND: dict[str, Callable[[Plain], object]] = {
+    "vocabulary": lambda plain: (
+        plain["data"].update(dtype="uint32"),
+        plain["model"].update(vocab=INNER_LIMIT),
+    ),
+    "gated ffn": put("model", "ffn", value=INNER_LIMIT // 2),
+    "plain ffn": lambda plain: plain["model"].update(mlp="relu2", ffn=1 << 17),
+    "elements": put("model", value=LARGE | {"ffn": (1 << 16) - 1}),
+    "micro-batch": lambda plain: long_batch(plain, 8, 16643),
+}
 BROKEN: dict[str, Callable[[Plain], object]] = {
     "an unknown field": put("inner", "noise", value="0.1"),
     "a missing field": lambda plain: plain["inner"].pop("clip"),
@@ -88,6 +108,13 @@ BROKEN: dict[str, Callable[[Plain], object]] = {
     "a digest that is too long": put("numerics", "code_digest", value=bytes(33)),
     "a vocabulary that its dtype cannot hold": put("model", "vocab", value=257),
     "less data than one sequence": put("data", "train_tokens", value=64),
+    "a vocabulary beyond int32's sums": lambda plain: (
+        plain["data"].update(dtype="uint32"),
+        plain["model"].update(vocab=INNER_LIMIT + 1),
+    ),
+    "a gated ffn beyond int32's sums": put("model", "ffn", value=INNER_LIMIT // 2 + 1),
+    "a tensor beyond int64's sums of squares": put("model", value=LARGE | {"ffn": 1 << 16}),
+    "a micro-batch beyond int32's sums": lambda plain: long_batch(plain, 5, 26629),
     "heads that do not divide the width": put("model", "heads", value=5),
     "an exponent outside its bounds": put("codec", "exponents", "matrix", value=-40),
     "momentum without Nesterov": put("outer", "momentum", value="0.9"),
@@ -118,6 +145,11 @@ BROKEN: dict[str, Callable[[Plain], object]] = {
     "an empty name": put("name", value=""),
     "too many bytes": put("numerics", "software_class", value="x" * MAX_MANIFEST_BYTES),
 }
+
+
+@pytest.mark.parametrize("name", AT_THE_BOUND)
+def test_what_sums_just_hold_is_accepted(name: str) -> None:
+    Manifest.from_bytes(broken(AT_THE_BOUND[name]))
 
 
 @pytest.mark.parametrize("change", BROKEN.values(), ids=BROKEN.keys())

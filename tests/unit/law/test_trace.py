@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,15 +13,15 @@ import pytest
 from tests.unit.law.factories import SEAT, SLOT, digest, make_manifest, make_trace
 
 from atoll.errors import MalformedTrace
-from atoll.law.hashing import sha256
+from atoll.law.hashing import keccak256, sha256
 from atoll.law.trace import (
     DIVERGED_LOSS_BITS,
     LeafKind,
     StateRoots,
+    StepWork,
     TraceDocument,
-    blinded_step_root,
     leaf_count,
-    step_root,
+    work_word,
 )
 from atoll.law.words import Attempt, SeatIndex
 
@@ -145,8 +147,14 @@ def test_a_state_digest_is_over_its_four_parts_in_order() -> None:
     assert StateRoots(*parts).digest() == sha256(b"atoll.state.v1" + b"".join(parts))
 
 
-def test_a_blind_hides_the_step_root_and_is_32_bytes() -> None:
-    root = step_root([digest(0), digest(1)])
-    assert blinded_step_root(root, digest("a")) != blinded_step_root(root, digest("b"))
-    with pytest.raises(ValueError, match="32 bytes"):
-        blinded_step_root(root, b"short")
+def test_a_work_word_is_over_norms_and_losses_as_big_endian_floats() -> None:
+    steps = [StepWork(1.5, (2.0, -0.0)), StepWork(math.inf, (0.0, math.inf))]
+    written = "3ff8000000000000 40000000 80000000 7ff0000000000000 00000000 7f800000"
+    assert work_word(steps) == keccak256(bytes.fromhex(written))
+
+
+@pytest.mark.parametrize("bits", ["7ff8000000000000", "fff8000000000000", "7ff0000000000001"])
+def test_every_nan_is_the_one(bits: str) -> None:
+    (nan,) = struct.unpack(">d", bytes.fromhex(bits))
+    written = bytes.fromhex("7ff8000000000000 7fc00000")
+    assert work_word([StepWork(nan, (nan,))]) == keccak256(written)

@@ -58,7 +58,7 @@ INITIAL = digest("initial state")
 Left: TypeAlias = tuple[str, Fact]
 """What a command left, under its key."""
 SPEC: Left = (key_of(DoFetchSpec), SpecReady(MANIFEST.to_bytes()))
-BEGUN = TrainedAhead(b"a trace", digest("its blinds"), 0.5)
+BEGUN = TrainedAhead(b"a trace", 0.5)
 DATA: Left = (key_of(DoFetchData), DataReady(cid("data")))
 
 
@@ -118,7 +118,6 @@ def trained(job: ScriptedJob) -> tuple[str, Trained]:
         round=state.round,
         reveal=make_reveal(job.reveal_name(SEAT)),
         carried_state=cid("last state"),
-        blind_key=digest("blind"),
         loss=2.5,
         seconds=1.0,
     )
@@ -232,7 +231,6 @@ def first_round(job: ScriptedJob) -> Left:
         round=0,
         reveal=job.view.settled[0].reveals[SEAT].reveal,
         carried_state=cid("moments"),
-        blind_key=digest("blind"),
         loss=2.5,
         seconds=1.0,
     )

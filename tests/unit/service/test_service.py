@@ -120,7 +120,6 @@ def _trained(command: DoTrain) -> Trained:
         round=command.slot.round,
         reveal=make_reveal(secret),
         carried_state=cid("last"),
-        blind_key=secret,
         loss=1.0,
         seconds=1.0,
     )

@@ -168,5 +168,4 @@ def task_of(manifest: Manifest, opening: bytes) -> TrainTask:
         global_state_cid=opening,
         opening_optimiser=None,
         global_step0=0,
-        blind_key=b"\x09" * 32,
     )

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.merging import all_standing
 from tests.unit.train.factories import Job, small_model
 
 from atoll.bits.kernels import exact
@@ -55,7 +56,8 @@ def global_digests(job: Job) -> list[Digest]:
             )
             trained = train_round(task, job.store)
             updates[seat], carried[seat] = trained.update, trained.carried_cid
-        merged = merge(model, updates, caught=0, manifest=job.manifest, replayed_in_full=updates)
+        facts = all_standing(updates, job.manifest)
+        merged = merge(model, updates, facts=facts, manifest=job.manifest)
         assert merged.merged
         model = merged.global_state
         digests.append(model.digest())

@@ -23,7 +23,7 @@ from atoll.merge.round import merge
 def gradients(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, torch.Tensor]]:
     """What the inner steps take for the loss's gradients; to be filled by the test."""
     given: dict[str, torch.Tensor] = {}
-    monkeypatch.setattr("atoll.bits.step._loss_and_gradients", lambda *_: (0.0, dict(given)))
+    monkeypatch.setattr("atoll.bits.step._losses_and_gradients", lambda *_: ((0.0,), dict(given)))
     yield given
 
 

@@ -101,6 +101,7 @@ def test_a_diverged_segment_replays_to_the_same_leaf(job: Job) -> None:
         ("state_digest", Digest(bytes(32))),
         ("batch_digest", Digest(bytes(32))),
         ("loss_bits", 0x40000000),
+        ("work_word", Digest(bytes(32))),
     ],
 )
 def test_a_leaf_that_says_anything_else_differs(

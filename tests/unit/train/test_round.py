@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -19,14 +20,13 @@ from atoll.bits.step import state_roots
 from atoll.content.cid import Cid
 from atoll.errors import MalformedTrace, NotFound, ProtocolError
 from atoll.law.manifest import Manifest
-from atoll.law.trace import LeafKind, TraceDocument, blinded_step_root, step_root
+from atoll.law.trace import LeafKind, TraceDocument, work_word
 from atoll.law.words import ZERO_DIGEST, Attempt, Digest, SeatIndex
 from atoll.train.course import open_course
 from atoll.train.round import (
     RoundProgress,
     TrainedRound,
     TrainTask,
-    blind_of,
     read_seat_state,
     train_round,
 )
@@ -84,16 +84,22 @@ def test_another_task_gives_another_state(
     assert other.document.leaves[-1].state_digest != trained.document.leaves[-1].state_digest
 
 
-def test_blinds_hide_the_step_roots_and_nothing_else(job: Job, trained: TrainedRound) -> None:
-    other = train_round(replace(job.task, blind_key=bytes(32)), job.store)
-    for mine, theirs in zip(trained.document.leaves, other.document.leaves, strict=True):
-        assert mine.blinded_step_root != theirs.blinded_step_root
-        assert mine.state_digest == theirs.state_digest
+def test_a_leafs_work_word_is_of_every_step_and_micro_batch(
+    job: Job, trained: TrainedRound
+) -> None:
     course = open_course(job.manifest, job.task.data_seed, job.task.seat, 0, job.store)
     first = run_segment(SeatState.opening(job.model, None, seat_layout(job.manifest)), 0, course)
-    blind = blind_of(job.task.blind_key, 0)
-    expected = blinded_step_root(step_root(first.step_digests), blind)
-    assert trained.document.leaves[0].blinded_step_root == expected
+    assert [len(step.losses) for step in first.works] == [2, 2]
+    assert trained.document.leaves[0].work_word == first.work_word
+    for step in range(2):
+        norm, losses = first.works[step]
+        for other in (
+            first.works[step]._replace(norm=math.nextafter(norm, 0.0)),
+            first.works[step]._replace(losses=(losses[1], losses[0])),
+            first.works[step]._replace(losses=losses[:1]),
+        ):
+            works = [other if i == step else work for i, work in enumerate(first.works)]
+            assert work_word(works) != first.work_word
 
 
 def test_the_update_is_the_link_on_the_rounds_grid(job: Job, trained: TrainedRound) -> None:

@@ -20,6 +20,8 @@ from atoll.bits.layout import (
 from atoll.bits.state import GlobalState, SeatState, rng_digest
 from atoll.bits.step import state_roots
 from atoll.bits.tensors import CHUNK_BYTES, MAGIC, tree_root
+from atoll.law.hashing import sha256
+from atoll.law.merkle import merkle_root
 from atoll.law.words import ZERO_DIGEST
 
 
@@ -90,6 +92,24 @@ def test_the_order_of_insertion_does_not_matter() -> None:
 
 def test_no_tensors_have_the_zero_root() -> None:
     assert tree_root({}) == ZERO_DIGEST
+
+
+def test_a_root_is_that_of_the_laws_tree_over_chunks_of_4_kib() -> None:
+    """SPEC.md, section 9, written once more with nothing but hashes."""
+    tensors = {"b": torch.arange(3, dtype=torch.int64), "a": torch.arange(2500.0).reshape(50, 50)}
+    leaves = []
+    for name, dtype, shape in (("a", "float32", [50, 50]), ("b", "int64", [3])):
+        raw = tensors[name].numpy().tobytes()
+        for index in range(-(-len(raw) // 4096)):
+            head = dag_cbor.encode(["atoll.chunk.v1", name, dtype, shape])
+            chunk = raw[4096 * index : 4096 * (index + 1)]
+            leaves.append(sha256(head + index.to_bytes(8, "big") + chunk))
+    assert len(leaves) == 4
+    assert tree_root(tensors) == merkle_root(leaves, sha256)
+
+
+def test_minus_zero_is_another_state() -> None:
+    assert tree_root({"a": torch.tensor([0.0])}) != tree_root({"a": torch.tensor([-0.0])})
 
 
 @pytest.mark.parametrize("at", [0, CHUNK_BYTES // 4 - 1, CHUNK_BYTES // 4, CHUNK_BYTES // 2 + 5])
@@ -190,6 +210,7 @@ BROKEN_SEAT_STATES = {
     "fields not a map": lambda data: with_header(data, fields=[]),
     "a missing field": lambda data: with_header(data, fields={"count": 1}),
     "a negative counter": lambda data: with_header(data, fields={"batches": 0, "count": -1}),
+    "a counter of 49 bits": lambda data: with_header(data, fields={"batches": 0, "count": 1 << 48}),
     "a float counter": lambda data: with_header(data, fields={"batches": 0, "count": 1.0}),
     "a true counter": lambda data: with_header(data, fields={"batches": 0, "count": True}),
     "tensors not a list": lambda data: with_header(data, tensors={}),

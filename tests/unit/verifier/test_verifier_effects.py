@@ -131,7 +131,7 @@ async def test_a_replay_asks_the_provider_first_and_is_measured(context: Any) ->
     context.worker.result = ReplayOutcome("", digest("state"), digest("steps"), 5, 0.25)
     (replayed,) = (await effects(context).run(VIEW, DoReplay(work(), 2))).facts
     assert isinstance(replayed, SegmentReplayed)
-    assert (replayed.differs, replayed.step_root) == ("", digest("steps"))
+    assert (replayed.differs, replayed.work_word) == ("", digest("steps"))
     ((cid, prefer),) = context.fetcher.asked
     assert cid.to_bytes() == DOCUMENT.states[2]
     assert prefer == ["http://provider:1"]

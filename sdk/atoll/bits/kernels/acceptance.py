@@ -5,18 +5,30 @@ Run at start-up before compiled kernels are used, and by the tests with more see
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import struct
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
 from atoll.bits.kernels.gemm import ROUTES
+from atoll.bits.kernels.grid import INT8_LEVELS, SPLIT_LEVELS, SUM_LEVELS, steps
 from atoll.bits.kernels.interface import AdamFactors, Engine, Grid, Kernels, Scores
 from atoll.bits.kernels.muon import orthogonalise
 from atoll.bits.kernels.philox import Mask
 
-KINDS = ("normal", "huge", "tiny", "subnormal", "constant", "one hot", "mixed scales", "zero")
+KINDS = (
+    "normal", "huge", "tiny", "subnormal", "constant", "one hot", "mixed scales",
+    "zeros of both signs", "overflowing", "infinite", "not a number",
+)  # fmt: skip
 _POWERS = {"normal": 0, "huge": 60, "tiny": -90, "subnormal": -130}
+_NANS = (0x7FC00000, 0x7F800001, -0x3FFFFF, -0x7FFFFF)
+"""Quiet and signalling ones of both signs, as int32."""
+_RANGES = {"mixed scales": (-30, 30), "overflowing": (90, 127)}
+_SHARES = {"one hot": 0.02, "infinite": 0.005, "not a number": 0.005}
+"""About a third of the rows have an ∞ or NaN."""
+Results = Iterator[tuple[str, tuple[object, ...]]]
+"""Kernels' names and what they gave."""
 _FACTORS = AdamFactors(0.7, 0.9, 0.99, 1.7, 2.3, 1e-8, 0.1, 3e-3)
 
 
@@ -25,25 +37,63 @@ def sample(kind: str, shape: tuple[int, ...], generator: torch.Generator) -> Ten
     x = torch.randint(-(2**23), 2**23, shape, generator=generator).float() * 2.0**-22
     if kind in _POWERS:
         return x * 2.0 ** _POWERS[kind]
+    if kind in _RANGES:
+        return torch.ldexp(x, torch.randint(*_RANGES[kind], shape, generator=generator))
     if kind == "constant":
         return torch.full(shape, 0.3)
-    if kind == "one hot":
-        return torch.where(torch.rand(shape, generator=generator) < 0.02, x, 0.0)
-    if kind == "mixed scales":
-        return torch.ldexp(x, torch.randint(-30, 30, shape, generator=generator))
-    return torch.zeros(shape)
+    if kind == "zeros of both signs":
+        return torch.where(x < 0, -0.0, 0.0)
+    rare = torch.rand(shape, generator=generator) < _SHARES[kind]
+    others = torch.zeros(shape) if kind == "one hot" else x
+    return torch.where(rare, _rare(kind, x, generator), others)
+
+
+def _rare(kind: str, x: Tensor, generator: torch.Generator) -> Tensor:
+    if kind == "infinite":
+        return torch.copysign(torch.full_like(x, torch.inf), x)
+    if kind == "not a number":
+        nans = torch.tensor(_NANS, dtype=torch.int32).view(torch.float32)
+        return nans[torch.randint(0, len(_NANS), x.shape, generator=generator)]
+    return x
+
+
+def next_to_halves(shape: tuple[int, int], levels: int, generator: torch.Generator) -> Tensor:
+    """fp32 whose products with the multiplier onto so many levels round to k + ½, or next to it.
+
+    Where the product is not rounded before it is made whole, as in a contracted multiply-add, many
+    of these give another integer; of other values one in 364,000 does at 127 levels. The largest
+    magnitude stands in the first row and column.
+    """
+    peak = torch.tensor(0.7)
+    multiplier, _ = steps(peak, levels)
+    k = torch.randint(-levels, levels, shape, generator=generator).double()
+    x = ((k + 0.5) / multiplier.double()).float()
+    aside = torch.randint(0, 3, shape, generator=generator)
+    x = torch.where(aside == 0, torch.nextafter(x, x * 2.0), x)
+    x = torch.where(aside == 1, torch.nextafter(x, x * 0.5), x).clamp(-peak, peak)
+    x[0], x[:, 0] = peak, peak
+    return x
 
 
 def differences(candidate: Kernels, reference: Kernels, seed: int = 0, rows: int = 37) -> list[str]:
     """The kernels, with the kind of input, whose results differ in any bit; [] if none."""
     found = []
-    for kind in KINDS:
-        ours = _results(candidate, kind, seed, rows)
-        theirs = _results(reference, kind, seed, rows)
-        for (name, a), (_, b) in zip(ours, theirs, strict=True):
-            if not _same(a, b):
-                found.append(f"{name} on {kind} input")
+    for kind, results in _inputs(seed, rows).items():
+        try:
+            for (name, a), (_, b) in zip(results(candidate), results(reference), strict=True):
+                if not _same(a, b):
+                    found.append(f"{name} on {kind} input")
+        except (ArithmeticError, ValueError) as error:  # such as the root of a negative sum
+            found.append(f"{error} on {kind} input")
     return found
+
+
+def _inputs(seed: int, rows: int) -> dict[str, Callable[[Kernels], Results]]:
+    def of_kind(kind: str) -> Callable[[Kernels], Results]:
+        return lambda kernels: _results(kernels, kind, seed, rows)
+
+    kinds = {kind: of_kind(kind) for kind in KINDS}
+    return kinds | {"half": lambda k: _half_results(k, seed), "long": _long_results}
 
 
 def _same(a: tuple[object, ...], b: tuple[object, ...]) -> bool:
@@ -53,6 +103,8 @@ def _same(a: tuple[object, ...], b: tuple[object, ...]) -> bool:
 def _equal(x: object, y: object) -> bool:
     if isinstance(x, Tensor) and isinstance(y, Tensor):
         return torch.equal(_bits(x), _bits(y))
+    if isinstance(x, float) and isinstance(y, float):
+        return struct.pack("<d", x) == struct.pack("<d", y)
     return x == y
 
 
@@ -64,17 +116,13 @@ def _flat(*grids: Grid) -> tuple[object, ...]:
     return tuple(t for grid in grids for t in (grid.high, grid.low, grid.step))
 
 
-def _results(
-    kernels: Kernels, kind: str, seed: int, rows: int
-) -> Iterator[tuple[str, tuple[object, ...]]]:
+def _results(kernels: Kernels, kind: str, seed: int, rows: int) -> Results:
     yield from _linear_results(kernels, kind, seed, rows)
     yield from _pointwise_results(kernels, kind, seed, rows)
     yield from _attention_results(kernels, kind, seed)
 
 
-def _linear_results(
-    k: Kernels, kind: str, seed: int, rows: int
-) -> Iterator[tuple[str, tuple[object, ...]]]:
+def _linear_results(k: Kernels, kind: str, seed: int, rows: int) -> Results:
     generator = torch.Generator().manual_seed(seed)
     x = sample(kind, (rows, 83), generator)
     row, column = (sample("normal", shape, generator).abs() for shape in ((rows, 1), (1, 83)))
@@ -94,9 +142,7 @@ def _linear_results(
     yield "gram, quintic or advance", (orthogonalise(engine, x),)
 
 
-def _pointwise_results(
-    k: Kernels, kind: str, seed: int, rows: int
-) -> Iterator[tuple[str, tuple[object, ...]]]:
+def _pointwise_results(k: Kernels, kind: str, seed: int, rows: int) -> Results:
     generator = torch.Generator().manual_seed(seed + 1)
     x, y = sample(kind, (rows, 166), generator), sample("normal", (rows, 83), generator)
     left, right = x[:, :83], x[:, 83:]
@@ -123,9 +169,7 @@ def _pointwise_results(
     yield "adamw", k.adamw(y, *moments, plain, _FACTORS)
 
 
-def _attention_results(
-    k: Kernels, kind: str, seed: int
-) -> Iterator[tuple[str, tuple[object, ...]]]:
+def _attention_results(k: Kernels, kind: str, seed: int) -> Results:
     generator = torch.Generator().manual_seed(seed + 2)
     queries, keys = 19, 24
     x = sample(kind, (3, queries, keys), generator)
@@ -149,3 +193,67 @@ def _attention_results(
             scores, shares, q_step, k_step, g_step, v_step, peak, inverse, delta, first, 362
         )
         yield "attention_gradient", tuple(t for pair in k.attention_gradient(tile) for t in pair)
+
+
+def _half_results(k: Kernels, seed: int) -> Results:
+    """Every kernel that rounds to a grid, with factors of one around what is rounded."""
+    generator = torch.Generator().manual_seed(seed + 3)
+
+    def halves(levels: int, rows: int = 200, columns: int = 4) -> Tensor:
+        return next_to_halves((rows, columns), levels, generator)
+
+    yield "quantise_rows", _flat(k.quantise_rows(halves(INT8_LEVELS), split=False))
+    x = halves(SPLIT_LEVELS)
+    one_N1, one_1O = torch.ones(len(x), 1), torch.ones(1, x.shape[1])
+    yield "quantise_rows", _flat(k.quantise_rows(x, split=True))
+    yield (
+        "quantise_gradient",
+        tuple(t for p in k.quantise_gradient((x,), one_N1, one_1O) for t in p),
+    )
+    yield "rms_norm", k.rms_norm(halves(2**18), one_1O[0], 1e-5)
+    x = halves(SUM_LEVELS)
+    ones = torch.ones_like(x)
+    yield "rms_norm_gradient", k.rms_norm_gradient(x, ones, one_N1, one_1O[0])
+    yield "embedding_gradient", (k.embedding_gradient(x, torch.arange(len(x)), len(x)),)
+    yield "row_dot", (k.row_dot(x, ones),)
+    yield "square_sum", k.square_sum(halves(2**16))
+    x = halves(362)
+    yield "quantise_levels", k.quantise_levels(x, 362)
+    yield "quantise_mixture", k.quantise_mixture(x[None], torch.ones(1, 4, 1), 0, 362)
+    x = halves(362, 60, 60)[None]
+    zero_Gts, one_Gt1 = torch.zeros_like(x), torch.ones(1, 60, 1)
+    steps_of_one = (one_Gt1, one_Gt1, one_Gt1, one_Gt1)
+    for shares, inverse in ((x, one_Gt1), (zero_Gts, x[:, :, 1:2].abs())):
+        tile = Scores(
+            zero_Gts,
+            shares,
+            *steps_of_one,
+            zero_Gts[:, :, :1],
+            inverse,
+            zero_Gts[:, :, :1],
+            60,
+            362,
+        )
+        yield "attention_gradient", tuple(t for pair in k.attention_gradient(tile) for t in pair)
+    yield "quintic", _quintic_result(k, generator)
+
+
+def _quintic_result(k: Kernels, generator: torch.Generator) -> tuple[object, ...]:
+    """Its rows come out as −4.775 · step: the steps are halves over that factor."""
+    size, factor = 64, torch.tensor(-4.775)
+    step_S1 = next_to_halves((2, size), INT8_LEVELS, generator)[1][:, None] / factor
+    nothing = torch.zeros(size, size, dtype=torch.int32), torch.ones(size, 1)
+    along, across = k.quintic(torch.zeros(size), torch.ones(size, size), nothing, step_S1)
+    return along, *_flat(across)
+
+
+def _long_results(k: Kernels) -> Results:
+    """Rows longer than any block that an implementation sums at a time, all at their peak."""
+    x, step = torch.full((2, 700), -0.3), torch.ones(1, 2, 1)
+    yield "row_dot", (k.row_dot(x, x),)
+    yield "rms_norm", k.rms_norm(x, torch.ones(700), 1e-5)
+    yield "softmax_loss", k.softmax_loss(x, torch.tensor([0, 699]))
+    yield (
+        "attention_weights",
+        k.attention_weights(x[None].clone(), step, torch.ones(1, 700, 1), 698),
+    )

@@ -2,9 +2,10 @@
 
 After Vaswani et al. 2017, in tiles of `TILE` queries by `TILE` keys as in FlashAttention (Dao et
 al. 2022), with scores computed again for the gradient. Every product is of integers small enough
-that fp32 holds each partial sum. A grid belongs to one tile and tiles are added in one order, so
-nothing depends on how many slices are worked on at a time. The steps of keys and values are folded
-into the other operand, as in `linear`.
+that fp32 holds each partial sum: products contract over d or over a tile, any two operands may meet,
+and so all have one number of levels, of which max(d, tile) squares stay within 2^24. A grid belongs
+to one tile and tiles are added in one order, so nothing depends on how many slices are worked on at a
+time. The steps of keys and values are folded into the other operand, as in `linear`.
 
 Shapes: G slices (batch × query heads), T positions, d head width, t queries and s keys of a tile.
 """
@@ -42,8 +43,7 @@ class _Operands:
 
     @property
     def levels(self) -> int:
-        """Levels of a product over one tile's queries or keys."""
-        return operand_levels(min(TILE, self.q.shape[1]))
+        return _levels(self.q)
 
     def tiles(self) -> list[slice]:
         length = self.q.shape[1]
@@ -74,9 +74,8 @@ class Attention(torch.autograd.Function):
         engine: Engine = ctx.engine
         operands, (output, peak, inverse) = _Operands(*ctx.saved_tensors[:6]), ctx.saved_tensors[6:]
         g = gradients[0].reshape(output.shape)
-        levels = min(operand_levels(g.shape[-1]), operands.levels)
         delta = engine.kernels.row_dot(g, output)
-        gi, g_step = engine.kernels.quantise_levels(g, levels)
+        gi, g_step = engine.kernels.quantise_levels(g, operands.levels)
         dq, dk, dv = (torch.zeros_like(output) for _ in range(3))
         for part, some in operands.parts(engine.slices):
             saved = tuple(t[part] for t in (peak, inverse, delta, gi, g_step))
@@ -96,22 +95,23 @@ def _scale(width: int) -> float:
     return 1.0 / math.sqrt(width)
 
 
-def _quantised(engine: Engine, q: Tensor, k: Tensor, v: Tensor, group: int) -> _Operands:
-    length, width = q.shape[-2:]
-    narrow = operand_levels(width)
-    mixing = min(narrow, operand_levels(min(TILE, length)))
-    quantise = engine.kernels.quantise_levels
+def _levels(x: Tensor) -> int:
+    """Of every operand [..., T, d]."""
+    length, width = x.shape[-2:]
+    return operand_levels(max(width, min(TILE, length)))
 
-    def slices(x: Tensor, levels: int, repeats: int) -> Levels:
-        integers, step = quantise(x, levels)
+
+def _quantised(engine: Engine, q: Tensor, k: Tensor, v: Tensor, group: int) -> _Operands:
+    levels = _levels(q)
+
+    def slices(x: Tensor, repeats: int) -> Levels:
+        integers, step = engine.kernels.quantise_levels(x, levels)
         if repeats > 1:
             integers, step = (t.repeat_interleave(repeats, dim=1) for t in (integers, step))
         return integers.flatten(0, 1), step.flatten(0, 1)
 
-    qi, q_step = slices(q, narrow, 1)
-    return _Operands(
-        qi, q_step * _scale(width), *slices(k, narrow, group), *slices(v, mixing, group)
-    )
+    qi, q_step = slices(q, 1)
+    return _Operands(qi, q_step * _scale(q.shape[-1]), *slices(k, group), *slices(v, group))
 
 
 def _attend(

@@ -1,8 +1,8 @@
-"""Builds kernels.c once a machine and loads it.
+"""Builds a C source of this package once a machine and loads it.
 
 The library lies in the user's cache under a name made of source, flags, compiler and processor, so
 an update or another machine on the same home builds its own. Nothing here decides a bit: a library
-is used only after `acceptance` has compared it with the reference in this process.
+is used only after it was compared with its reference in this process (`acceptance`, `keccak`).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class BuildFailed(Exception):
     """There is no compiler here, or it could not build the kernels, or its result does not load."""
 
 
-def load_library() -> ctypes.CDLL:
-    """The library for this machine, built if it is not in the cache.
+def load_library(source: Path = SOURCE) -> ctypes.CDLL:
+    """The source's library for this machine, built if it is not in the cache.
 
     Raises:
         BuildFailed: with the compiler's own words.
@@ -42,7 +42,7 @@ def load_library() -> ctypes.CDLL:
     errors = []
     for flags in (FLAGS, PORTABLE_FLAGS):
         try:
-            return ctypes.CDLL(str(_built(compiler, flags)))
+            return ctypes.CDLL(str(_built(compiler, flags, source)))
         except (BuildFailed, OSError) as error:
             errors.append(str(error))
     raise BuildFailed("; ".join(errors))
@@ -63,21 +63,21 @@ def cache_folder() -> Path:
     return folder
 
 
-def _built(compiler: str, flags: tuple[str, ...]) -> Path:
+def _built(compiler: str, flags: tuple[str, ...], source: Path) -> Path:
     try:
-        path = cache_folder() / f"{_key(compiler, flags)}.so"
+        path = cache_folder() / f"{_key(compiler, flags, source)}.so"
         with path.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # of several processes, one builds
             if not path.exists():
-                _compile(compiler, flags, path)
+                _compile(compiler, flags, source, path)
     except OSError as error:
         raise BuildFailed(f"cannot use the cache: {error}") from error
     return path
 
 
-def _compile(compiler: str, flags: tuple[str, ...], path: Path) -> None:
+def _compile(compiler: str, flags: tuple[str, ...], source: Path, path: Path) -> None:
     partial = path.with_suffix(".part")
-    command = [compiler, *flags, str(SOURCE), "-o", str(partial), "-lm"]
+    command = [compiler, *flags, str(source), "-o", str(partial), "-lm"]
     try:
         done = subprocess.run(  # noqa: S603 - a fixed command on this package's own source
             command, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False
@@ -89,10 +89,10 @@ def _compile(compiler: str, flags: tuple[str, ...], path: Path) -> None:
     partial.rename(path)
 
 
-def _key(compiler: str, flags: tuple[str, ...]) -> str:
+def _key(compiler: str, flags: tuple[str, ...], source: Path) -> str:
     status = Path(compiler).resolve().stat()
     parts = (
-        SOURCE.read_bytes(),
+        source.read_bytes(),
         " ".join(flags).encode(),
         f"{compiler} {status.st_size} {status.st_mtime_ns}".encode(),
         _processor().encode(),

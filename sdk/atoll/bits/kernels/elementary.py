@@ -44,6 +44,7 @@ def exp(x: Tensor) -> Tensor:
         y = y * rest + coefficient
     y = y * (rest * rest) + rest + 1.0
     half_scale = ((whole.nan_to_num().to(torch.int32) + 126) << 23).view(torch.float32)
+    # y is NaN where x is, whatever stands in half_scale.
     return torch.where(x < EXP_UNDERFLOW, 0.0, y * half_scale * 2.0)
 
 

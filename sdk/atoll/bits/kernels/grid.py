@@ -3,6 +3,9 @@
 A grid is an integer tensor and a step: value ≈ integer · step. Steps are fp32 and at least `FLOOR`
 divided by the largest integer, so no subnormal is ever made. Scales are max|x| / q, one rounding
 each: power-of-two steps cost 1 % of validation loss in a trial, these cost nothing.
+
+A grid whose largest magnitude is ∞ or NaN has that step and only zeros for integers, so that every
+sum of it is the integer 0, in any order, and its value 0 · step is NaN.
 """
 
 from __future__ import annotations
@@ -25,7 +28,22 @@ SUM_LEVELS: Final = 2**22
 def steps(magnitude: Tensor, levels: int) -> tuple[Tensor, Tensor]:
     """(multiplier onto the grid, step off it), both fp32, for tensors of this largest magnitude."""
     wide = magnitude.clamp_min(FLOOR).double()
-    return (wide.reciprocal() * levels).float(), (wide * (1.0 / levels)).float()
+    multiplier, step = (wide.reciprocal() * levels).float(), (wide * (1.0 / levels)).float()
+    return multiplier, one_nan(step)
+
+
+def whole(x: Tensor) -> Tensor:
+    """The nearest integers, half to even, held in x's dtype: no −0, and 0 for NaN.
+
+    Processors convert NaN to different integers, and libraries add zeros in different orders.
+    """
+    rounded = torch.round(x)
+    return rounded.masked_fill_(rounded.isnan(), 0.0).add_(0.0)
+
+
+def one_nan(x: Tensor) -> Tensor:
+    """x with 0x7fc00000 for every NaN, in place: processors differ in its sign and payload."""
+    return x.masked_fill_(x.isnan(), torch.nan)
 
 
 def quantise(x: Tensor, dim: int, levels: int = INT8_LEVELS) -> tuple[Tensor, Tensor]:
@@ -34,7 +52,7 @@ def quantise(x: Tensor, dim: int, levels: int = INT8_LEVELS) -> tuple[Tensor, Te
     `levels` is at most 2^22, so the product with the multiplier, one rounding, cannot exceed it.
     """
     multiplier, step = steps(x.abs().amax(dim, keepdim=True), levels)
-    return torch.round(x * multiplier), step
+    return whole(x * multiplier), step
 
 
 def quantise_int8(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
@@ -66,7 +84,7 @@ def exact_square_sum(x: Tensor, levels: int = 2**16) -> tuple[Tensor, Tensor]:
     """
     rows = x.reshape(-1, x.shape[-1]) if x.dim() else x.reshape(1, 1)
     multiplier, step = steps(rows.abs().amax(), levels)
-    integers = torch.round(rows * multiplier).double()
+    integers = whole(rows * multiplier).double()
     return (integers * integers).sum(-1).to(torch.int64).sum(), step
 
 

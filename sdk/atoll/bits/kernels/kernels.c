@@ -2,8 +2,10 @@
  *
  * Rules of this file: no -ffast-math and no contraction (see compiled.py for the flags), so every
  * operator is one IEEE operation and vectorising changes no bit. Sums are of integers. Maxima are
- * taken on the words of magnitudes, which order as the magnitudes do. Names and arguments follow
- * `Kernels` in kernels.py; arrays are row-major and contiguous unless a stride is given.
+ * taken on the words of magnitudes, which order as the magnitudes do, with NaN above them all.
+ * NaN is written as one word (`one_nan`), since processors differ in its sign and payload. Names and
+ * arguments follow `Kernels` in kernels.py; arrays are row-major and contiguous unless a stride is
+ * given.
  */
 #include <math.h>
 #include <stdint.h>
@@ -17,30 +19,33 @@
 #define SQUARE_LEVELS 65536.0f
 #define FLUSH 0x1p-100f
 #define LANES 16
-#define BLOCK 256
+#define BLOCK 128
 #define TILE 128
 
 static inline uint32_t word_of(float x) { uint32_t w; memcpy(&w, &x, 4); return w; }
 static inline float float_of(uint32_t w) { float x; memcpy(&x, &w, 4); return x; }
 static inline uint32_t magnitude(float x) { return word_of(x) & 0x7fffffffu; }
 static inline uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
+static inline float one_nan(float x) { return x == x ? x : float_of(0x7fc00000u); }
+/* The nearest integer, half to even, without -0; 0 for NaN, whose conversion differs by processor. */
+static inline float whole(float x) { return x == x ? rintf(x) + 0.0f : 0.0f; }
 
 /* grid.steps */
 static inline float multiplier(float peak, float levels) {
     double wide = peak < FLOOR ? FLOOR : peak;
-    return (float)((1.0 / wide) * (double)levels);
+    return one_nan((float)((1.0 / wide) * (double)levels));
 }
 static inline float step_of(float peak, float levels) {
     double wide = peak < FLOOR ? FLOOR : peak;
-    return (float)(wide * (1.0 / (double)levels));
+    return one_nan((float)(wide * (1.0 / (double)levels)));
 }
 
 /* elementary.exp */
 static inline float exact_exp(float x) {
     float inside = x < -86.0f ? -86.0f : (x > 89.0f ? 89.0f : x);
-    float whole = rintf(inside * 1.44269504f);
-    float rest = inside - whole * 0.693359375f;
-    rest = rest - whole * -2.12194440e-4f;
+    float power = whole(inside * 1.44269504f);
+    float rest = inside - power * 0.693359375f;
+    rest = rest - power * -2.12194440e-4f;
     float y = 1.9875691500e-4f;
     y = y * rest + 1.3981999507e-3f;
     y = y * rest + 8.3334519073e-3f;
@@ -48,7 +53,7 @@ static inline float exact_exp(float x) {
     y = y * rest + 1.6666665459e-1f;
     y = y * rest + 5.0000001201e-1f;
     y = y * (rest * rest) + rest + 1.0f;
-    float half_scale = float_of((uint32_t)((int32_t)whole + 126) << 23);
+    float half_scale = float_of((uint32_t)((int32_t)power + 126) << 23);
     return x < -86.0f ? 0.0f : y * half_scale * 2.0f;
 }
 static inline float exact_sigmoid(float x) { return 1.0f / (exact_exp(-x) + 1.0f); }
@@ -58,13 +63,13 @@ static float row_peak(const float *x, int64_t n) {
     for (int64_t j = 0; j < n; j++) peak = larger(peak, magnitude(x[j]));
     return float_of(peak);
 }
-/* Sum of rint(x * by), integers of at most 2^23: a block of them fits in 32 bits. */
+/* Sum of integers of at most 2^23: a block of them is at most 2^30. */
 static int64_t sum_rounded(const float *x, float by, int64_t n) {
     int64_t sum = 0;
     for (int64_t start = 0; start < n; start += BLOCK) {
         int64_t stop = start + BLOCK < n ? start + BLOCK : n;
         int32_t part = 0;
-        for (int64_t j = start; j < stop; j++) part += (int32_t)rintf(x[j] * by);
+        for (int64_t j = start; j < stop; j++) part += (int32_t)whole(x[j] * by);
         sum += part;
     }
     return sum;
@@ -73,12 +78,12 @@ static void raise_peaks(uint32_t *peaks, const float *x, int64_t n) {
     for (int64_t j = 0; j < n; j++) peaks[j] = larger(peaks[j], magnitude(x[j]));
 }
 static void to_int8(const float *restrict x, float by, int8_t *restrict out, int64_t n) {
-    for (int64_t j = 0; j < n; j++) out[j] = (int8_t)(int32_t)rintf(x[j] * by);
+    for (int64_t j = 0; j < n; j++) out[j] = (int8_t)(int32_t)whole(x[j] * by);
 }
 static void to_split(const float *restrict x, const float *restrict by, float same,
                      int8_t *restrict high, int8_t *restrict low, int64_t n) {
     for (int64_t j = 0; j < n; j++) {
-        float integer = rintf(x[j] * (by ? by[j] : same));
+        float integer = whole(x[j] * (by ? by[j] : same));
         float top = rintf(integer * (float)(1.0 / 254.0));
         high[j] = (int8_t)(int32_t)top;
         low[j] = (int8_t)(int32_t)(integer - top * SPLIT_BASE);
@@ -146,7 +151,8 @@ void rescale(int32_t *sums, const float *restrict row, const float *restrict col
              int64_t n) {
     for (int64_t i = 0; i < rows; i++) {
         int32_t *line = sums + i * n;
-        for (int64_t j = 0; j < n; j++) line[j] = word_of((float)line[j] * (row[i] * column[j]));
+        for (int64_t j = 0; j < n; j++)
+            line[j] = word_of(one_nan((float)line[j] * (row[i] * column[j])));
     }
 }
 
@@ -154,7 +160,7 @@ void rescale_stacked(const int32_t *sums, const float *row, int64_t rows, int64_
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < n; j++) {
             float high = (float)sums[i * n + j], low = (float)sums[(rows + i) * n + j];
-            out[i * n + j] = (high * SPLIT_BASE + low) * row[i];
+            out[i * n + j] = one_nan((high * SPLIT_BASE + low) * row[i]);
         }
 }
 
@@ -163,8 +169,9 @@ void rescale_split(const int32_t *high, const int32_t *middle, const int32_t *mi
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < n; j++) {
             int64_t at = i * n + j;
-            double sum = (double)high[at] * 64516.0 + (double)(middle[at] + middle2[at]) * 254.0;
-            out[at] = (float)sum * (row[i] * column[j]);
+            double both = (double)middle[at] + (double)middle2[at]; /* may exceed 32 bits */
+            double sum = (double)high[at] * 64516.0 + both * 254.0;
+            out[at] = one_nan((float)sum * (row[i] * column[j]));
         }
 }
 
@@ -178,14 +185,14 @@ void rms_norm(const float *x, const float *gain, double eps, int64_t rows, int64
         double step = step_of(peak, NORM_LEVELS);
         int64_t sum = 0;
         for (int64_t j = 0; j < n; j++) {
-            int64_t integer = (int32_t)rintf(in[j] * by);
+            int64_t integer = (int32_t)whole(in[j] * by);
             sum += integer * integer;
         }
         double square = (double)sum * (step * step);
         float mean = (float)(square * (1.0 / (double)n)) + (float)eps;
         float r = (float)(1.0 / (double)(float)sqrt((double)mean));
-        inverse[i] = r;
-        for (int64_t j = 0; j < n; j++) out[i * n + j] = in[j] * r * gain[j];
+        inverse[i] = one_nan(r);
+        for (int64_t j = 0; j < n; j++) out[i * n + j] = one_nan(in[j] * r * gain[j]);
     }
 }
 
@@ -209,17 +216,18 @@ void rms_norm_gradient(const float *g, const float *x, const float *inverse, con
         for (int64_t j = 0; j < n; j++) {
             float unit = xi[j] * r, gained = gi[j] * gain[j];
             peaks[j] = larger(peaks[j], magnitude(gi[j] * unit));
-            out[j] = (gained - unit * mean) * r;
+            out[j] = one_nan((gained - unit * mean) * r);
         }
     }
     for (int64_t j = 0; j < n; j++) line[j] = multiplier(float_of(peaks[j]), SUM_LEVELS);
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < n; j++) {
             float unit = x[i * n + j] * inverse[i];
-            sums[j] += (int32_t)rintf((g[i * n + j] * unit) * line[j]);
+            sums[j] += (int32_t)whole((g[i * n + j] * unit) * line[j]);
         }
     for (int64_t j = 0; j < n; j++)
-        dgain[j] = (float)((double)sums[j] * (double)step_of(float_of(peaks[j]), SUM_LEVELS));
+        dgain[j] =
+            one_nan((float)((double)sums[j] * (double)step_of(float_of(peaks[j]), SUM_LEVELS)));
 }
 
 /* x [outer, inner, positions, 2h] by strides, angles [positions, h]; out is contiguous. */
@@ -233,8 +241,8 @@ void rotate(const float *x, const int64_t *shape, const int64_t *strides, const 
                 const float *cs = cosines + t * h, *sn = sines + t * h;
                 for (int64_t i = 0; i < h; i++) {
                     float u = in[i], v = in[i + h], c = cs[i], s = sn[i] * sign;
-                    out[i] = u * c - v * s;
-                    out[i + h] = v * c + u * s;
+                    out[i] = one_nan(u * c - v * s);
+                    out[i + h] = one_nan(v * c + u * s);
                 }
             }
 }
@@ -244,7 +252,7 @@ void swiglu(const float *gate, int64_t gate_stride, const float *up, int64_t up_
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < n; j++) {
             float a = gate[i * gate_stride + j];
-            out[i * n + j] = a * exact_sigmoid(a) * up[i * up_stride + j];
+            out[i * n + j] = one_nan(a * exact_sigmoid(a) * up[i * up_stride + j]);
         }
 }
 
@@ -255,20 +263,21 @@ void swiglu_gradient(const float *g, const float *gate, int64_t gate_stride, con
             float a = gate[i * gate_stride + j], gi = g[i * n + j];
             float s = exact_sigmoid(a), silu = a * s;
             float slope = s + silu * (1.0f - s);
-            dgate[i * n + j] = gi * up[i * up_stride + j] * slope;
-            dup[i * n + j] = gi * silu;
+            dgate[i * n + j] = one_nan(gi * up[i * up_stride + j] * slope);
+            dup[i * n + j] = one_nan(gi * silu);
         }
 }
 
 void squared_relu(const float *x, int64_t n, float *out) {
     for (int64_t j = 0; j < n; j++) {
         float positive = x[j] < 0.0f ? 0.0f : x[j]; /* NaN stays */
-        out[j] = positive * positive;
+        out[j] = one_nan(positive * positive);
     }
 }
 
 void squared_relu_gradient(const float *g, const float *x, int64_t n, float *out) {
-    for (int64_t j = 0; j < n; j++) out[j] = g[j] * ((x[j] < 0.0f ? 0.0f : x[j]) * 2.0f);
+    for (int64_t j = 0; j < n; j++)
+        out[j] = one_nan(g[j] * ((x[j] < 0.0f ? 0.0f : x[j]) * 2.0f));
 }
 
 /* philox.philox4x32 on the counter (block low, block high, step, site) */
@@ -292,7 +301,7 @@ void drop(const float *x, int64_t n, int64_t first, const uint32_t *words, uint3
     for (int64_t j = 0; j < n; j++) {
         int64_t element = first + j;
         if (j == 0 || element % 4 == 0) philox((uint64_t)element / 4, words, drawn);
-        out[j] = drawn[element % 4] >= threshold ? x[j] * scale : 0.0f;
+        out[j] = drawn[element % 4] >= threshold ? one_nan(x[j] * scale) : 0.0f;
     }
 }
 
@@ -310,21 +319,29 @@ void embedding_gradient(const float *g, const int64_t *ids, int64_t rows, int64_
     }
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < n; j++)
-            sums[ids[i] * n + j] += (int32_t)rintf(g[i * n + j] * by[j]);
+            sums[ids[i] * n + j] += (int32_t)whole(g[i * n + j] * by[j]);
     for (int64_t v = vocabulary - 1; v >= 0; v--)
         for (int64_t j = 0; j < n; j++)
-            out[v * n + j] = (float)((double)sums[v * n + j] * (double)steps[j]);
+            out[v * n + j] = one_nan((float)((double)sums[v * n + j] * (double)steps[j]));
 }
 
+/* The largest, NaN if any is, and +0 for a zero of either sign. */
 static float top_of(const float *x, int64_t n) {
     float lane[LANES], top = x[0];
+    uint32_t odd = 0;
     int64_t j = 0;
     for (int l = 0; l < LANES; l++) lane[l] = top;
     for (; j + LANES <= n; j += LANES)
-        for (int l = 0; l < LANES; l++) lane[l] = x[j + l] > lane[l] ? x[j + l] : lane[l];
+        for (int l = 0; l < LANES; l++) {
+            lane[l] = x[j + l] > lane[l] ? x[j + l] : lane[l];
+            odd |= x[j + l] != x[j + l];
+        }
     for (int l = 0; l < LANES; l++) top = lane[l] > top ? lane[l] : top;
-    for (; j < n; j++) top = x[j] > top ? x[j] : top;
-    return top;
+    for (; j < n; j++) {
+        top = x[j] > top ? x[j] : top;
+        odd |= x[j] != x[j];
+    }
+    return odd ? float_of(0x7fc00000u) : top + 0.0f;
 }
 
 /* shares − one-hot, each row's total weight, and the target's shifted logit */
@@ -336,13 +353,13 @@ void softmax_loss(const float *logits, const int64_t *targets, int64_t rows, int
         int64_t sum = 0;
         for (int64_t j = 0; j < n; j++) {
             out[j] = exact_exp(in[j] - top);
-            sum += (int32_t)rintf(out[j] * 0x1p30f);
+            sum += (int32_t)whole(out[j] * 0x1p30f);
         }
         total[i] = (double)sum * 0x1p-30;
         float inverse = (float)(1.0 / total[i]);
-        for (int64_t j = 0; j < n; j++) out[j] = out[j] * inverse;
-        out[targets[i]] = out[targets[i]] - 1.0f;
-        picked[i] = in[targets[i]] - top;
+        for (int64_t j = 0; j < n; j++) out[j] = one_nan(out[j] * inverse);
+        out[targets[i]] = one_nan(out[targets[i]] - 1.0f);
+        picked[i] = one_nan(in[targets[i]] - top);
     }
 }
 
@@ -353,18 +370,19 @@ void quantise_levels(const float *x, int64_t rows, int64_t n, float levels, floa
     for (int64_t i = 0; i < rows; i++) {
         float peak = row_peak(x + i * n, n), by = multiplier(peak, levels);
         step[i] = step_of(peak, levels);
-        for (int64_t j = 0; j < n; j++) out[i * n + j] = rintf(x[i * n + j] * by);
+        for (int64_t j = 0; j < n; j++) out[i * n + j] = whole(x[i * n + j] * by);
     }
 }
 
 void row_dot(const float *x, const float *y, int64_t rows, int64_t n, float *line, float *out) {
     for (int64_t i = 0; i < rows; i++) {
         for (int64_t j = 0; j < n; j++) line[j] = x[i * n + j] * y[i * n + j];
-        out[i] = (float)exact_sum(line, n);
+        out[i] = one_nan((float)exact_sum(line, n));
     }
 }
 
-/* scores [groups, queries, keys] become weights; query i sees keys up to first + i. */
+/* scores [groups, queries, keys] become weights; query i sees keys up to first + i. A product of
+ * integers may give a zero of either sign: adding +0 makes it +0. */
 void attention_weights(float *scores, const float *q_step, const float *k_step, int64_t groups,
                        int64_t queries, int64_t keys, int64_t first, float *peak,
                        float *inverse) {
@@ -373,9 +391,9 @@ void attention_weights(float *scores, const float *q_step, const float *k_step, 
             int64_t row = g * queries + i, seen = first + i + 1 < keys ? first + i + 1 : keys;
             float *w = scores + row * keys;
             const float *ks = k_step + g * keys;
-            for (int64_t j = 0; j < seen; j++) w[j] = w[j] * q_step[row] * ks[j];
+            for (int64_t j = 0; j < seen; j++) w[j] = (w[j] + 0.0f) * q_step[row] * ks[j];
             float top = peak[row] = top_of(w, seen);
-            for (int64_t j = 0; j < seen; j++) w[j] = exact_exp(w[j] - top);
+            for (int64_t j = 0; j < seen; j++) w[j] = one_nan(exact_exp(w[j] - top));
             memset(w + seen, 0, (keys - seen) * 4);
             inverse[row] = (float)(1.0 / ((double)sum_rounded(w, 0x1p23f, seen) * 0x1p-23));
         }
@@ -413,8 +431,8 @@ static void slopes(const AttentionGradient *a, int64_t g, int64_t i, float *rest
     float qs = a->q_step[row], top = a->peak[row], r = a->inverse[row], gs = a->g_step[row];
     float delta = a->delta[row];
     for (int64_t j = 0; j < seen; j++) {
-        share[j] = exact_exp(s[j] * qs * ks[j] - top) * r;
-        slope[j] = share[j] * (d[j] * (gs * vs[j]) - delta);
+        share[j] = exact_exp((s[j] + 0.0f) * qs * ks[j] - top) * r;
+        slope[j] = share[j] * ((d[j] + 0.0f) * (gs * vs[j]) - delta);
     }
     for (int64_t j = seen; j < a->keys; j++) share[j] = slope[j] = 0.0f;
 }
@@ -428,7 +446,7 @@ static void finish_columns(float *x, float *step, int64_t rows, int64_t n, float
         step[j] = step_of(peak, levels);
     }
     for (int64_t i = 0; i < rows; i++)
-        for (int64_t j = 0; j < n; j++) x[i * n + j] = rintf(x[i * n + j] * by[j]);
+        for (int64_t j = 0; j < n; j++) x[i * n + j] = whole(x[i * n + j] * by[j]);
 }
 
 void attention_gradient(const AttentionGradient *a) {
@@ -466,14 +484,14 @@ int64_t square_sum(const float *x, int64_t n, float *step) {
     float peak = row_peak(x, n), by = multiplier(peak, SQUARE_LEVELS);
     int64_t sum = 0;
     for (int64_t j = 0; j < n; j++) {
-        int64_t integer = (int32_t)rintf(x[j] * by);
+        int64_t integer = (int32_t)whole(x[j] * by);
         sum += integer * integer;
     }
     *step = step_of(peak, SQUARE_LEVELS);
     return sum;
 }
 
-static inline float flushed(float x) { return fabsf(x) < FLUSH ? 0.0f : x; }
+static inline float flushed(float x) { return fabsf(x) < FLUSH ? 0.0f : one_nan(x); }
 
 void momentum(const float *m, const float *g, float keep, float take, int64_t n, float *out) {
     for (int64_t j = 0; j < n; j++) out[j] = flushed(m[j] * keep + g[j] * take);
@@ -482,7 +500,8 @@ void momentum(const float *m, const float *g, float keep, float take, int64_t n,
 void gram(const int32_t *sums, const float *step, int64_t n, float *diagonal, float *rest) {
     for (int64_t i = 0; i < n; i++) {
         float *out = rest + i * n;
-        for (int64_t j = 0; j < n; j++) out[j] = (float)sums[i * n + j] * (step[i] * step[j]);
+        for (int64_t j = 0; j < n; j++)
+            out[j] = one_nan((float)sums[i * n + j] * (step[i] * step[j]));
         diagonal[i] = out[i];
         out[i] = 0.0f;
     }
@@ -497,7 +516,7 @@ void quintic(const float *d, const float *rest, const int32_t *square, const flo
         const float *r = rest + i * n;
         const int32_t *s = square + i * n;
         float own = (float)s[i] * (step[i] * step[i]);
-        along[i] = (d[i] * d[i] + own) * c + d[i] * b + a;
+        along[i] = one_nan((d[i] * d[i] + own) * c + d[i] * b + a);
         for (int64_t j = 0; j < n; j++)
             line[j] = r[j] * ((d[i] + d[j]) * c + b) + (float)s[j] * (step[i] * step[j]) * c;
         line[i] = 0.0f;
@@ -512,7 +531,7 @@ void advance(const float *x, const float *along, const int32_t *sums, const floa
              int64_t rows, int64_t n, float *out) {
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < n; j++)
-            out[i * n + j] = x[i * n + j] * along[i] + (float)sums[i * n + j] * step[i];
+            out[i * n + j] = one_nan(x[i * n + j] * along[i] + (float)sums[i * n + j] * step[i]);
 }
 
 /* factors: scale, beta1, 1 − beta1, beta2, 1 − beta2, correct1, correct2, eps, decay, rate */
@@ -527,7 +546,7 @@ void adamw(const float *restrict p, const float *restrict m, const float *restri
         float gj = g[j] * scale;
         float mj = flushed(m[j] * b1 + gj * a1), vj = flushed(v[j] * b2 + (gj * gj) * a2);
         float u = (mj * c1) / (sqrtf(vj * c2) + eps) + p[j] * decay;
-        p_out[j] = p[j] - u * rate;
+        p_out[j] = one_nan(p[j] - u * rate);
         m_out[j] = mj;
         v_out[j] = vj;
     }

@@ -27,8 +27,9 @@ LEAST_NORM: Final = 2.0**-60
 def orthogonalise(engine: Engine, matrix_OI: Tensor) -> Tensor:
     """About U·Vᵀ of the matrix's singular value decomposition U·S·Vᵀ, fp32 [O, I]."""
     integer, step = engine.kernels.square_sum(matrix_OI)
-    norm = max(math.sqrt(float(integer)) * step, LEAST_NORM)
-    x_OI = matrix_OI * (1.0 / norm)
+    norm = math.sqrt(float(integer)) * step
+    # Written so that NaN stays: one element that is not finite makes all of the result NaN.
+    x_OI = matrix_OI * (1.0 / (LEAST_NORM if norm < LEAST_NORM else norm))
     if x_OI.shape[0] <= x_OI.shape[1]:
         return _iterate(engine, x_OI)
     return _iterate(engine, x_OI.t().contiguous()).t().contiguous()

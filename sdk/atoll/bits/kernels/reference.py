@@ -2,6 +2,10 @@
 
 Every operation is one tensor operation, rounded once: this file runs eager, where nothing is fused.
 fp32 is divided and rooted through fp64, whose result, rounded again, is the correct fp32 one.
+
+Every kernel is defined for every input. What is not finite follows IEEE 754 through the operations
+as they stand here, with three rules where IEEE 754 or libraries leave a choice: there is one NaN
+(`one_nan`), integers have no −0 and are 0 for NaN (`whole`), and maxima are NaN if anything is.
 """
 
 from __future__ import annotations
@@ -16,15 +20,16 @@ from atoll.bits.kernels.grid import (
     SPLIT_BASE,
     exact_square_sum,
     exact_sum,
+    one_nan,
     quantise,
     quantise_int8,
     quantise_split,
+    whole,
 )
 from atoll.bits.kernels.interface import AdamFactors, Grid, Levels, Scores, Stacked
 from atoll.bits.kernels.muon import COEFFICIENTS
 from atoll.bits.kernels.philox import Mask, kept
 
-MASKED = -1e30
 NORM_LEVELS = 2**18
 """2^36 a square: the sum over a row is exact in fp64 up to 2^17 columns."""
 SUM_LEVELS = 2**22
@@ -40,7 +45,12 @@ def _grid(x: Tensor, dim: int, split: bool) -> Grid:
 
 
 def _flushed(x: Tensor) -> Tensor:
-    return torch.where(x.abs() < FLUSH, 0.0, x)
+    return one_nan(torch.where(x.abs() < FLUSH, 0.0, x))
+
+
+def _top(x: Tensor) -> Tensor:
+    """The largest of the last axis (kept); NaN if any is, and +0 for a zero of either sign."""
+    return one_nan(x.amax(-1, keepdim=True) + 0.0)
 
 
 class TorchKernels:
@@ -61,41 +71,42 @@ class TorchKernels:
         return (rows, row_step), (torch.cat((high, low), dim=1), column_step)
 
     def rescale(self, sums_NO: Tensor, row_N1: Tensor, column_1O: Tensor) -> Tensor:
-        return sums_NO.float() * (row_N1 * column_1O)
+        return one_nan(sums_NO.float() * (row_N1 * column_1O))
 
     def rescale_stacked(self, sums_2NO: Tensor, row_N1: Tensor) -> Tensor:
         high, low = sums_2NO.float().chunk(2)
-        return (high * SPLIT_BASE + low) * row_N1
+        return one_nan((high * SPLIT_BASE + low) * row_N1)
 
     def rescale_split(
         self, sums: tuple[Tensor, Tensor, Tensor], row_N1: Tensor, column_1O: Tensor
     ) -> Tensor:
         high, middle, middle2 = sums
-        wide = high.double() * float(SPLIT_BASE**2) + (middle + middle2).double() * SPLIT_BASE
-        return wide.float() * (row_N1 * column_1O)
+        both = middle.double() + middle2.double()  # may exceed 32 bits
+        wide = high.double() * float(SPLIT_BASE**2) + both * SPLIT_BASE
+        return one_nan(wide.float() * (row_N1 * column_1O))
 
     def rms_norm(self, x_NI: Tensor, gain_I: Tensor, eps: float) -> tuple[Tensor, Tensor]:
         integers, step_N1 = quantise(x_NI, -1, NORM_LEVELS)
         wide = integers.double()
         square_N1 = (wide * wide).sum(-1, keepdim=True) * (step_N1.double() * step_N1.double())
         inverse_N1 = rsqrt((square_N1 * (1.0 / x_NI.shape[-1])).float() + eps)
-        return x_NI * inverse_N1 * gain_I, inverse_N1
+        return one_nan(x_NI * inverse_N1 * gain_I), one_nan(inverse_N1)
 
     def rms_norm_gradient(
         self, g_NI: Tensor, x_NI: Tensor, inverse_N1: Tensor, gain_I: Tensor
     ) -> tuple[Tensor, Tensor]:
         unit_NI, gained_NI = x_NI * inverse_N1, g_NI * gain_I
         mean_N1 = (exact_sum(gained_NI * unit_NI, -1) * (1.0 / x_NI.shape[-1])).float()
-        dx_NI = (gained_NI - unit_NI * mean_N1) * inverse_N1
-        return dx_NI, exact_sum(g_NI * unit_NI, 0).float().squeeze(0)
+        dx_NI = one_nan((gained_NI - unit_NI * mean_N1) * inverse_N1)
+        return dx_NI, one_nan(exact_sum(g_NI * unit_NI, 0).float().squeeze(0))
 
     def rotate(self, x_BHTd: Tensor, cos_Td: Tensor, sin_Td: Tensor, sign: float) -> Tensor:
         a, b = x_BHTd.chunk(2, dim=-1)
         c, s = cos_Td, sin_Td * sign
-        return torch.cat((a * c - b * s, b * c + a * s), dim=-1)
+        return one_nan(torch.cat((a * c - b * s, b * c + a * s), dim=-1))
 
     def swiglu(self, gate_NO: Tensor, up_NO: Tensor) -> Tensor:
-        return gate_NO * sigmoid(gate_NO) * up_NO
+        return one_nan(gate_NO * sigmoid(gate_NO) * up_NO)
 
     def swiglu_gradient(
         self, g_NO: Tensor, gate_NO: Tensor, up_NO: Tensor
@@ -103,48 +114,49 @@ class TorchKernels:
         s = sigmoid(gate_NO)
         silu = gate_NO * s
         slope = s + silu * (1.0 - s)
-        return g_NO * up_NO * slope, g_NO * silu
+        return one_nan(g_NO * up_NO * slope), one_nan(g_NO * silu)
 
     def squared_relu(self, x: Tensor) -> Tensor:
         positive = torch.where(x < 0, 0.0, x)
-        return positive * positive
+        return one_nan(positive * positive)
 
     def squared_relu_gradient(self, g: Tensor, x: Tensor) -> Tensor:
-        return g * (torch.where(x < 0, 0.0, x) * 2.0)
+        return one_nan(g * (torch.where(x < 0, 0.0, x) * 2.0))
 
     def drop(self, x: Tensor, mask: Mask) -> Tensor:
-        return torch.where(kept(mask, x.numel(), x.device).view(x.shape), x * mask.scale, 0.0)
+        stays = kept(mask, x.numel(), x.device).view(x.shape)
+        return torch.where(stays, one_nan(x * mask.scale), 0.0)
 
     def embedding_gradient(self, g_NI: Tensor, ids_N: Tensor, vocabulary: int) -> Tensor:
         integers, step_1I = quantise(g_NI, 0, SUM_LEVELS)
         shape = vocabulary, g_NI.shape[1]
         sums_VI = torch.zeros(shape, dtype=torch.int64, device=g_NI.device)
         sums_VI.index_add_(0, ids_N, integers.long())
-        return (sums_VI.double() * step_1I.double()).float()
+        return one_nan((sums_VI.double() * step_1I.double()).float())
 
     def softmax_loss(self, logits_NV: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        shifted_NV = logits_NV - logits_NV.amax(-1, keepdim=True)
+        shifted_NV = one_nan(logits_NV - _top(logits_NV))
         weights_NV = exp(shifted_NV)
-        total_N1 = torch.round(weights_NV * 2.0**30).double().sum(-1, keepdim=True) * 2.0**-30
+        total_N1 = whole(weights_NV * 2.0**30).double().sum(-1, keepdim=True) * 2.0**-30
         share_NV = weights_NV * total_N1.reciprocal().float()
         at_N1 = targets_N[:, None]
-        slope_NV = share_NV.scatter(1, at_N1, share_NV.gather(1, at_N1) - 1.0)
+        slope_NV = one_nan(share_NV.scatter(1, at_N1, share_NV.gather(1, at_N1) - 1.0))
         return slope_NV, total_N1.squeeze(1), shifted_NV.gather(1, at_N1).squeeze(1)
 
     def quantise_levels(self, x_Nd: Tensor, levels: int) -> Levels:
         return quantise(x_Nd, -1, levels)
 
     def row_dot(self, x_Nd: Tensor, y_Nd: Tensor) -> Tensor:
-        return exact_sum(x_Nd * y_Nd, -1).float()
+        return one_nan(exact_sum(x_Nd * y_Nd, -1).float())
 
     def attention_weights(
         self, scores_Gts: Tensor, q_step_Gt1: Tensor, k_step_Gs1: Tensor, first: int
     ) -> tuple[Tensor, Tensor, Tensor]:
         hidden_ts = _hidden(scores_Gts, first)
-        scaled_Gts = (scores_Gts * q_step_Gt1 * k_step_Gs1.mT).masked_fill(hidden_ts, MASKED)
-        peak_Gt1 = scaled_Gts.amax(-1, keepdim=True)
-        weights_Gts = exp(scaled_Gts - peak_Gt1).masked_fill(hidden_ts, 0.0)
-        total = torch.round(weights_Gts * 2.0**23).double().sum(-1, keepdim=True)
+        scaled_Gts = _scaled(scores_Gts, q_step_Gt1, k_step_Gs1)
+        peak_Gt1 = _top(scaled_Gts.masked_fill(hidden_ts, -torch.inf))
+        weights_Gts = one_nan(exp(scaled_Gts - peak_Gt1)).masked_fill(hidden_ts, 0.0)
+        total = whole(weights_Gts * 2.0**23).double().sum(-1, keepdim=True)
         return weights_Gts, peak_Gt1, (total * 2.0**-23).reciprocal().float()
 
     def quantise_mixture(
@@ -154,10 +166,10 @@ class TorchKernels:
         return quantise(part * v_step_Gs1.mT, -1, levels)
 
     def attention_gradient(self, tile: Scores) -> tuple[Levels, Levels, Levels]:
-        scaled = tile.scores * tile.q_step * tile.k_step.mT
+        scaled = _scaled(tile.scores, tile.q_step, tile.k_step)
         hidden = _hidden(scaled, tile.first)
         share = (exp(scaled - tile.peak) * tile.inverse).masked_fill(hidden, 0.0)
-        d_share = tile.shares * (tile.g_step * tile.v_step.mT) - tile.delta
+        d_share = (tile.shares + 0.0) * (tile.g_step * tile.v_step.mT) - tile.delta
         slope = (share * d_share).masked_fill(hidden, 0.0)
         return (
             quantise(share * tile.g_step, -2, tile.levels),
@@ -183,12 +195,12 @@ class TorchKernels:
         a, b, c = COEFFICIENTS
         (sums_SS, step_S1), d = square, diagonal_S
         square_SS = self.rescale(sums_SS, step_S1, step_S1.t())
-        along_S = (d * d + square_SS.diagonal()) * c + d * b + a
+        along_S = one_nan((d * d + square_SS.diagonal()) * c + d * b + a)
         across_SS = rest_SS * ((d[:, None] + d) * c + b) + square_SS * c
         return along_S, _grid(across_SS.fill_diagonal_(0.0) * x_step_S1.t(), 1, split=False)
 
     def advance(self, x_SL: Tensor, along_S: Tensor, sums_SL: Tensor, step_S1: Tensor) -> Tensor:
-        return x_SL * along_S[:, None] + sums_SL.float() * step_S1
+        return one_nan(x_SL * along_S[:, None] + sums_SL.float() * step_S1)
 
     def adamw(
         self, p: Tensor, m: Tensor, v: Tensor, g: Tensor, factors: AdamFactors
@@ -199,7 +211,12 @@ class TorchKernels:
         v = _flushed(v * f.beta2 + (g * g) * (1.0 - f.beta2))
         root = sqrt(v * f.correct2) + f.eps
         u = ((m * f.correct1).double() / root.double()).float() + p * f.decay
-        return p - u * f.rate, m, v
+        return one_nan(p - u * f.rate), m, v
+
+
+def _scaled(scores_Gts: Tensor, q_step_Gt1: Tensor, k_step_Gs1: Tensor) -> Tensor:
+    # A product of integers may give a zero of either sign: adding +0 makes it +0.
+    return (scores_Gts + 0.0) * q_step_Gt1 * k_step_Gs1.mT
 
 
 def _hidden(x_Gts: Tensor, first: int) -> Tensor:

@@ -1,0 +1,78 @@
+"""Roots over pieces of 1 KiB: what an Ethereum contract can be shown one piece of, by one path.
+
+Rule of this file: a byte string is read once and never copied whole; besides it there are 32 bytes
+a piece. SPEC.md, sections 3 and 4.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from atoll.bits.kernels.keccak import DIGEST_BYTES, Bytes, keccak_rows
+from atoll.law.hashing import update_root
+from atoll.law.merkle import LEAF, NODE, seal
+from atoll.law.words import ZERO_DIGEST, Digest
+
+PIECE_BYTES: Final = 1024
+
+
+class Pieces:
+    """The pieces of a byte string that arrives in parts of any size."""
+
+    def __init__(self) -> None:
+        self._digests: list[Bytes] = []
+        self._begun = b""
+
+    def add(self, part: bytes | memoryview) -> None:
+        """Takes the next bytes."""
+        view = memoryview(part).cast("B")
+        if self._begun:
+            head = view[: PIECE_BYTES - len(self._begun)]
+            self._begun, view = self._begun + bytes(head), view[len(head) :]
+            if len(self._begun) == PIECE_BYTES:
+                self._digests.append(_digests(memoryview(self._begun)))
+                self._begun = b""
+        whole = len(view) // PIECE_BYTES * PIECE_BYTES
+        if whole:
+            self._digests.append(_digests(view[:whole]))
+        self._begun += bytes(view[whole:])
+
+    def root(self) -> Digest:
+        """The piece root of everything that was added. Raises ValueError where that is nothing."""
+        last = [keccak_rows(np.frombuffer(self._begun, np.uint8)[None])] if self._begun else []
+        if not self._digests and not last:
+            raise ValueError("an empty byte string has no piece root")
+        return _tree_root(np.concatenate([*self._digests, *last]))
+
+
+def piece_root(data: bytes | memoryview) -> Digest:
+    """The piece root of a byte string. Raises ValueError if it is empty."""
+    pieces = Pieces()
+    pieces.add(data)
+    return pieces.root()
+
+
+def root_of_update(update: bytes) -> Digest:
+    """What is revealed of an update's bytes; zero where there are none."""
+    return update_root(len(update), piece_root(update)) if update else ZERO_DIGEST
+
+
+def _digests(whole: memoryview) -> Bytes:
+    return keccak_rows(np.frombuffer(whole, dtype=np.uint8).reshape(-1, PIECE_BYTES))
+
+
+def _tree_root(leaves: Bytes) -> Digest:
+    """`law.merkle.merkle_root`, a level at a time."""
+    nodes = keccak_rows(_prefixed(LEAF, leaves))
+    while len(nodes) > 1:
+        pairs = nodes[: len(nodes) // 2 * 2].reshape(-1, 2 * DIGEST_BYTES)
+        carried = nodes[2 * len(pairs) :]
+        nodes = np.concatenate([keccak_rows(_prefixed(NODE, pairs)), carried])
+    return seal(len(leaves), nodes.tobytes())
+
+
+def _prefixed(prefix: bytes, rows: Bytes) -> Bytes:
+    first = np.full((len(rows), 1), prefix[0], dtype=np.uint8)
+    return np.concatenate([first, rows], axis=1)
