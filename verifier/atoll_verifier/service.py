@@ -8,11 +8,11 @@ import signal
 from atoll.content.cid import Cid
 from atoll.service.config import ServiceConfig
 from atoll.service.context import open_context
-from atoll.service.service import Role, Service
+from atoll.service.effects import Effects
+from atoll.service.service import Service
 from atoll_verifier.behaviour import VerifierBehaviour
-from atoll_verifier.effects import VerifierEffects
-from atoll_verifier.facts import KINDS
-from atoll_verifier.machine import VerifierSetup, step
+from atoll_verifier.machine import step
+from atoll_verifier.setup import VerifierSetup
 
 
 class VerifierService:
@@ -33,14 +33,14 @@ class VerifierService:
         Raises:
             ConfigError, KeystoreError, ChainError: it cannot start; nothing was sent.
         """
-        async with open_context(self.config, KINDS, _serve_all) as context:
+        async with open_context(self.config, _serve_all) as context:
             setup = VerifierSetup(
                 gateway_url=context.url,
                 keeper=self.config.keeper,
                 auto_claim=self.config.auto_claim,
                 behaviour=self.behaviour,
             )
-            service = Service(Role("verifier", setup, step, VerifierEffects(context)))
+            service = Service("verifier", setup, step, Effects(context))
             asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, service.drain)
             await service.run()
 

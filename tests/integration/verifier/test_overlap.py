@@ -23,7 +23,7 @@ from atoll.train.probe import configure_native
 from atoll.train.round import train_round
 from atoll_node.duties.train import DoTrain, DoTrainAhead, Trained, TrainedAhead
 from atoll_verifier import tasks
-from atoll_verifier.commands import SeatWork
+from atoll_verifier.seatwork import SeatWork
 
 SEAT = SeatIndex(0)
 NOT_HERE = Cid.of(b"the merged model, before it is here").to_bytes()
@@ -80,7 +80,6 @@ def training(seat: Job, opening: bytes, ahead: TrainedAhead | None = None) -> Do
 def work_of(seat: Job, trained: Trained, accepted: Digest) -> SeatWork:
     """What a verifier is asked about it."""
     return SeatWork(
-        what="1:0:0:x",
         slot=seat.task.slot,
         seat=SEAT,
         reveal=trained.reveal,

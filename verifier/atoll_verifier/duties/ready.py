@@ -1,0 +1,42 @@
+"""Attests that the manifest and every shard are here, which opens the job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Never
+
+from atoll.law.views import JobView
+from atoll.service.commands import Done, Transaction
+from atoll.service.duties.material import has_material
+from atoll.service.machine import Decision
+from atoll_verifier.setup import VerifierState
+
+if TYPE_CHECKING:
+    from atoll.service.effects import Effects
+
+
+@dataclass(frozen=True, slots=True)
+class SendReady(Transaction[Never]):
+    """ "I hold the manifest and every shard." """
+
+    verifier: int
+
+    async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
+        return await effects.transact_again(view, self, effects.calls.attest_ready(view.job_id))
+
+
+# --- decisions ---
+
+
+def decide_ready(state: VerifierState) -> Decision:
+    """Attests that the manifest and every shard are here, which opens the job."""
+    verifier = state.view.verifier_of(state.me)
+    if verifier is None or not has_material(state):
+        return Decision("ready", "not a verifier, or the data is not here")
+    if state.view.verifiers[verifier].ready:
+        return Decision("ready", "attested that the data is here")
+    if state.view.state.status.is_closed:
+        return Decision("ready", "the job is closed")
+    if not state.setup.behaviour.may_attest_ready(state.view):
+        return Decision("ready", "waits, as its behaviour says")
+    return Decision("ready", "the data is here", (SendReady(verifier),))
