@@ -19,12 +19,12 @@ from atoll.service.duties.upkeep import (
     place_in_line,
 )
 from atoll.service.machine import Decision, Event, Order, advance
+from atoll_node.behaviour import ProviderState
 from atoll_node.duties.answer import decide_answers
 from atoll_node.duties.commit import decide_commit
 from atoll_node.duties.reveal import decide_reveal
 from atoll_node.duties.seat import decide_membership
 from atoll_node.duties.train import decide_ahead, decide_train, moments_round
-from atoll_node.setup import ProviderState
 
 
 def step(state: ProviderState, event: Event) -> tuple[ProviderState, list[Order]]:

@@ -37,11 +37,11 @@ from atoll.service.duties.material import manifest_of, spec_of
 from atoll.service.duties.opening import OpeningReady, opening_of
 from atoll.service.machine import AnyCommand
 from atoll.train.coherence import coherence
+from atoll_verifier.behaviour import VerifierState
 from atoll_verifier.duties.check import DoCheck, SeatChecked
 from atoll_verifier.duties.replay import DoLink, DoReplay, LinkChecked, SegmentReplayed
 from atoll_verifier.duties.score import DoScore, RevealedUpdate
 from atoll_verifier.seatwork import SeatWork, about_seat
-from atoll_verifier.setup import VerifierState
 
 WITHHELD_MARGIN = 5
 """The last 1/5 of a window is kept for saying what was found: until then missing data is asked for

@@ -19,6 +19,7 @@ from atoll.service.duties.upkeep import (
 )
 from atoll.service.machine import Decision, Event, Order, advance
 from atoll_verifier.audit import Audit
+from atoll_verifier.behaviour import VerifierState
 from atoll_verifier.duties.attest import decide_attest
 from atoll_verifier.duties.ballot import decide_ballot, decide_supplement
 from atoll_verifier.duties.challenge import decide_challenges, helping
@@ -30,7 +31,6 @@ from atoll_verifier.duties.replay import decide_replays
 from atoll_verifier.duties.settle import decide_settle
 from atoll_verifier.duties.take import decide_take
 from atoll_verifier.duties.vote import decide_vote
-from atoll_verifier.setup import VerifierState
 
 
 def step(state: VerifierState, event: Event) -> tuple[VerifierState, list[Order]]:

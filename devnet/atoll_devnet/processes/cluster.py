@@ -223,13 +223,13 @@ class Cluster:
         self.deployment.save(folder / "deployment.json")
         config_file = folder / "config.toml"
         config_file.write_text(self._config_text(key, port), encoding="utf-8")
-        arguments = ["--config", str(config_file)]
+        arguments = [role.name.lower(), "--config", str(config_file)]
         if self.config.in_order:
             place = (index, self.config.providers, self.config.verifiers)
             arguments += ["--place", *map(str, place)]
         arguments += ["--cheat", cheat] if cheat else []
-        name, module = f"{role.name.lower()} {index}", f"atoll_devnet.processes.{role.name.lower()}"
-        process = MemberProcess(name, module, arguments, folder / "log")
+        name = f"{role.name.lower()} {index}"
+        process = MemberProcess(name, "atoll_devnet.processes.member", arguments, folder / "log")
         return Member(role, index, cheat, key.account, folder, port, process)
 
     def _make_key(self, folder: Path) -> _Key:

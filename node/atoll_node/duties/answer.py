@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from atoll.content.cid import RAW, Cid
 from atoll.law.views import MAX_ANSWER_BYTES, JobView
 from atoll.law.words import Digest, Phase, Slot
 from atoll.service.commands import Done, Fact, Transaction
 from atoll.service.machine import Decision
-from atoll_node.setup import ProviderState
+from atoll_node.behaviour import ProviderState
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
@@ -28,13 +28,10 @@ class Unanswerable(Fact):
 class SendAnswer(Transaction[Unanswerable]):
     """Put the block with this SHA-256 on the chain, as the answer to a challenge."""
 
+    once: ClassVar[bool] = True
     slot: Slot
     index: int
     digest: Digest
-
-    @property
-    def about(self) -> tuple[object, ...]:
-        return (self.slot.round, self.slot.attempt, self.index, self.digest)
 
     async def perform(self, effects: Effects, view: JobView) -> Done[Unanswerable]:
         cid, store = Cid(RAW, self.digest), effects.context.store

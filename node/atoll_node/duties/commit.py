@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Never
+from typing import TYPE_CHECKING, ClassVar, Never
 
+from atoll.chain.calls import Call, Calls
 from atoll.law.hashing import commitment
 from atoll.law.views import JobView
 from atoll.law.words import Digest, Phase, SeatIndex, Slot
-from atoll.service.commands import Done, Transaction, key_of
+from atoll.service.commands import ContractCall, Done, key_of
 from atoll.service.machine import Decision
+from atoll_node.behaviour import ProviderState
 from atoll_node.duties.train import trained_by
-from atoll_node.setup import ProviderState
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
 
 @dataclass(frozen=True, slots=True)
-class SendCommit(Transaction[Never]):
+class SendCommit(ContractCall):
+    once: ClassVar[bool] = True
     slot: Slot
     seat: SeatIndex
     data_seed: Digest
@@ -26,7 +28,7 @@ class SendCommit(Transaction[Never]):
 
     @property
     def about(self) -> tuple[object, ...]:
-        return (self.slot.round, self.slot.attempt, self.commitment)
+        return (self.slot, self.commitment)
 
     @property
     def guard(self) -> str:
@@ -34,14 +36,15 @@ class SendCommit(Transaction[Never]):
 
         The data seed is part of it because a reorg that changes the seed makes another round of it.
         """
+        return key_of(SendCommit, self.slot.job, self.slot, self.seat, self.data_seed)
+
+    def call(self, calls: Calls, view: JobView) -> Call:
         slot = self.slot
-        return key_of(SendCommit, slot.job, slot.round, slot.attempt, self.seat, self.data_seed)
+        return calls.commit(slot.job, slot.round, slot.attempt, self.commitment)
 
     async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
         effects.context.journal.sign_once(self.guard, self.commitment)
-        slot = self.slot
-        call = effects.calls.commit(slot.job, slot.round, slot.attempt, self.commitment)
-        return await effects.transact(view, self, call)
+        return await ContractCall.perform(self, effects, view)
 
 
 # --- decisions ---

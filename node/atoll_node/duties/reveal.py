@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Never
+from typing import ClassVar
 
+from atoll.chain.calls import Call, Calls
 from atoll.law.views import JobView
 from atoll.law.words import Phase, Reveal, SeatIndex, Slot
-from atoll.service.commands import Done, Transaction
+from atoll.service.commands import ContractCall
 from atoll.service.machine import Decision
+from atoll_node.behaviour import ProviderState
 from atoll_node.duties.train import trained_by
-from atoll_node.setup import ProviderState
-
-if TYPE_CHECKING:
-    from atoll.service.effects import Effects
 
 
 @dataclass(frozen=True, slots=True)
-class SendReveal(Transaction[Never]):
+class SendReveal(ContractCall):
+    once: ClassVar[bool] = True
     slot: Slot
     reveal: Reveal
 
     @property
     def about(self) -> tuple[object, ...]:
-        return (self.slot.round, self.slot.attempt, self.reveal.trace_root)
+        return (self.slot, self.reveal.trace_root)
 
-    async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
+    def call(self, calls: Calls, view: JobView) -> Call:
         slot = self.slot
-        call = effects.calls.reveal(slot.job, slot.round, slot.attempt, self.reveal)
-        return await effects.transact(view, self, call)
+        return calls.reveal(slot.job, slot.round, slot.attempt, self.reveal)
 
 
 # --- decisions ---

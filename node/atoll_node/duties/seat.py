@@ -7,7 +7,7 @@ from atoll.law.words import JobStatus, Role, SeatIndex
 from atoll.service.duties.material import has_material
 from atoll.service.duties.membership import SendJoin, SendLeave, awaits_release
 from atoll.service.machine import Decision
-from atoll_node.setup import ProviderState
+from atoll_node.behaviour import ProviderState
 
 
 def decide_membership(state: ProviderState) -> Decision:

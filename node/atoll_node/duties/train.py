@@ -15,7 +15,7 @@ from atoll.service.commands import Done, Fact, Work
 from atoll.service.duties.material import has_material, manifest_of, spec_of
 from atoll.service.duties.opening import opening_of, parent_of
 from atoll.service.machine import Decision
-from atoll_node.setup import ProviderState
+from atoll_node.behaviour import ProviderState
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
@@ -179,7 +179,7 @@ def moments_round(state: ProviderState) -> int | None:
 
 
 def _about(slot: Slot, seat: int, data_seed: Digest, opening: Digest) -> tuple[object, ...]:
-    return (slot.round, slot.attempt, seat, data_seed, opening)
+    return (slot, seat, data_seed, opening)
 
 
 def _training(

@@ -12,9 +12,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, TypeVar
 
+from atoll.chain.calls import Call, Calls
 from atoll.law.views import JobView
+from atoll.law.words import Slot
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
@@ -92,10 +94,29 @@ class Work(Command[R_co]):
 
 
 class Transaction(Command[R_co]):
-    """Goes through the transaction queue; never taken back by the machine."""
+    """Goes through the transaction queue; never taken back by the machine.
+
+    Attributes:
+        once: whether it can take effect once only. What may be due again (a place lost since, say)
+            is asked for again where the view has the last one's block and lacks its effect.
+    """
 
     __slots__ = ()
     is_work = False
+    once: ClassVar[bool] = False
+
+
+class ContractCall(Transaction[Never]):
+    """A transaction that is a call of a contract and nothing else."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def call(self, calls: Calls, view: JobView) -> Call:
+        """The call; pure."""
+
+    async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
+        return await effects.transact(view, self, self.call(effects.calls, view))
 
 
 def key_of(kind: type[Command[Any]], *about: object) -> str:
@@ -108,6 +129,8 @@ def _text(value: object) -> str:
         return value.hex()
     if isinstance(value, Enum):
         return value.name.lower()
+    if isinstance(value, Slot):
+        return f"{value.round}:{value.attempt}"  # the rest of it is the same in all of a journal
     if isinstance(value, tuple):
         return ",".join(map(_text, value))
     if dataclasses.is_dataclass(value):

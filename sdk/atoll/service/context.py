@@ -57,12 +57,12 @@ class Context:
 
 @asynccontextmanager
 async def open_context(
-    config: ServiceConfig, may_serve: Callable[[Cid], bool]
+    config: ServiceConfig, may_serve: Callable[[Cid], bool] | None
 ) -> AsyncIterator[Context]:
     """Opens everything; the gateway listens when this returns.
 
     Args:
-        may_serve: which blocks the gateway gives out.
+        may_serve: which blocks the gateway gives out; None gives out every block.
 
     Raises:
         ConfigError, KeystoreError: a file, key or port that cannot be used.

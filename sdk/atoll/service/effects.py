@@ -17,7 +17,7 @@ from atoll.chain.calls import Call
 from atoll.content.cid import Cid
 from atoll.errors import StorageError
 from atoll.law.views import JobView
-from atoll.service.commands import Command, Done, Fact
+from atoll.service.commands import Command, Done, Fact, Transaction
 from atoll.service.context import Context
 
 F = TypeVar("F", bound=Fact)
@@ -54,33 +54,26 @@ class Effects:
 
     # --- transactions ---
 
-    async def transact(self, view: JobView, command: Command[Fact], call: Call) -> Done[Never]:
-        """Sends what may happen once: asked for again it waits for the same transaction."""
-        return await self._send(f"{view.job_id}:{command.key}", call)
-
-    async def transact_again(
-        self, view: JobView, command: Command[Fact], call: Call
-    ) -> Done[Never]:
-        """Sends what may be due again: a new transaction once the last one is in the view.
-
-        The machine asks again only where the view, which has the last one's block, lacks its
-        effect (a seat lost since, say).
-        """
-        key, serial = f"{view.job_id}:{command.key}", 0
-        while (status := self.context.queue.status(f"{key}#{serial}")) is not None:
-            settled = status.has_effect and status.block is not None
-            if not settled or (status.block or 0) > view.block.number:
-                break
-            serial += 1
-        return await self._send(f"{key}#{serial}", call)
-
-    async def _send(self, key: str, call: Call) -> Done[Never]:
+    async def transact(self, view: JobView, command: Transaction[Fact], call: Call) -> Done[Never]:
+        """Sends a command's call; asked for again, waits for the same transaction (see `once`)."""
+        key = f"{view.job_id}:{command.key}"
+        key = key if command.once else self._serial(key, view)
         await self.context.queue.submit(key, call, retry_failed=True)
         status = await self.context.queue.wait(key)
         if status.block is not None:
             return Done(block=status.block)
         # Someone else was first: that is in the view once it has reached the newest block.
         return Done(block=(await self.context.chain.head()).number)
+
+    def _serial(self, key: str, view: JobView) -> str:
+        """The key of the last such transaction, or a new one once the view has that one's block."""
+        serial = 0
+        while (status := self.context.queue.status(f"{key}#{serial}")) is not None:
+            settled = status.has_effect and status.block is not None
+            if not settled or (status.block or 0) > view.block.number:
+                break
+            serial += 1
+        return f"{key}#{serial}"
 
     # --- blocks ---
 

@@ -15,12 +15,14 @@ from typing import Generic, TypeAlias, TypeVar
 from atoll.law.views import JobView
 from atoll.law.words import Address
 from atoll.service.commands import Command, Fact, Facts, key_of
+from atoll.service.config import KeeperConfig
 
 FIRST_RETRY_SECONDS = 2
 LONGEST_RETRY_SECONDS = 60
 AnyCommand: TypeAlias = Command[Fact]
 
 
+B = TypeVar("B")
 S = TypeVar("S")
 
 
@@ -151,12 +153,27 @@ class State(Generic[S]):
         return b"" if hold is None else hold.missing
 
 
+@dataclass(frozen=True, slots=True)
+class Setup(Generic[B]):
+    """A role's constants.
+
+    Attributes:
+        gateway_url: what is announced on chain.
+        behaviour: where the role decides for itself.
+        auto_claim: `never`, `each` or `end`.
+    """
+
+    gateway_url: str
+    behaviour: B
+    keeper: KeeperConfig = field(default_factory=KeeperConfig)
+    auto_claim: str = "end"
+
+
 Decide = Callable[[State[S]], list[Decision]]
+Step = Callable[[State[S], Event], tuple[State[S], list[Order]]]
 
 
-def advance(
-    state: State[S], event: Event, decide: Decide[S]
-) -> tuple[State[S], list[Order]]:
+def advance(state: State[S], event: Event, decide: Decide[S]) -> tuple[State[S], list[Order]]:
     """One step: take the event in, derive what is wanted, give what is not under way.
 
     Returns:

@@ -7,6 +7,7 @@ events. Nothing here decides anything.
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,9 +16,12 @@ from typing import Generic, TypeVar
 import structlog
 
 from atoll.chain.follower import News
+from atoll.content.cid import Cid
 from atoll.errors import AtollError, NotFound
 from atoll.law.views import JobView
 from atoll.law.words import JobId
+from atoll.service.config import ServiceConfig
+from atoll.service.context import open_context
 from atoll.service.effects import Effects
 from atoll.service.machine import (
     AnyCommand,
@@ -29,11 +33,14 @@ from atoll.service.machine import (
     Head,
     HeadAdvanced,
     Order,
+    Setup,
     State,
+    Step,
     ViewChanged,
 )
 from atoll.service.metrics import NO_ROUND, write_metrics
 
+B = TypeVar("B")
 S = TypeVar("S")
 METRICS_SECONDS = 2.0
 log = structlog.get_logger("atoll.service")
@@ -52,7 +59,7 @@ class Service(Generic[S]):
 
     role: str
     setup: S
-    step: Callable[[State[S], Event], tuple[State[S], list[Order]]]
+    step: Step[S]
     effects: Effects
     _machines: dict[JobId, State[S]] = field(default_factory=dict)
     _events: asyncio.Queue[tuple[JobId, Event]] = field(default_factory=asyncio.Queue)
@@ -202,3 +209,25 @@ class Service(Generic[S]):
             context.config.metrics_file,
             {"account": context.me, "role": self.role, "gas": gas},
         )
+
+
+async def run_role(
+    role: str,
+    config: ServiceConfig,
+    behaviour: B,
+    step: Step[Setup[B]],
+    may_serve: Callable[[Cid], bool] | None = None,
+) -> None:
+    """Serves until cancelled. SIGUSR1 finishes the running round and gives the place up.
+
+    Args:
+        may_serve: which blocks the gateway gives out; None gives out every block.
+
+    Raises:
+        ConfigError, KeystoreError, ChainError: it cannot start; nothing was sent.
+    """
+    async with open_context(config, may_serve) as context:
+        setup = Setup(context.url, behaviour, config.keeper, config.auto_claim)
+        service = Service(role, setup, step, Effects(context))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, service.drain)
+        await service.run()

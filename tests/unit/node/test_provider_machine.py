@@ -39,15 +39,15 @@ from atoll.service.machine import (
     Head,
     HeadAdvanced,
     Order,
+    Setup,
     ViewChanged,
 )
-from atoll_node.behaviour import ProviderBehaviour
+from atoll_node.behaviour import ProviderBehaviour, ProviderState
 from atoll_node.duties.answer import SendAnswer, Unanswerable
 from atoll_node.duties.commit import SendCommit
 from atoll_node.duties.reveal import SendReveal
 from atoll_node.duties.train import DoTrain, DoTrainAhead, Trained, TrainedAhead
 from atoll_node.machine import step
-from atoll_node.setup import ProviderSetup, ProviderState
 
 C = TypeVar("C")
 MANIFEST = make_manifest()
@@ -88,7 +88,7 @@ def provider(
 def fresh_provider(
     job: ScriptedJob, *left: Left, behaviour: ProviderBehaviour | None = None
 ) -> ProviderState:
-    setup = ProviderSetup(URL, behaviour=behaviour or ProviderBehaviour())
+    setup = Setup(URL, behaviour or ProviderBehaviour())
     state = ProviderState(ME, setup, job.view, Head(job.number, job.now), job.number)
     for key, fact in left:
         state = replace(state, facts=state.facts.plus(key, fact))
@@ -466,7 +466,7 @@ def test_what_needs_no_answer_or_can_get_none_gets_none(how: str) -> None:
         job.withdraw(1, index)
     elif how == "impossible":
         slot, missing = job.view.slot, Digest(sha256(BLOCK).digest())
-        key = key_of(SendAnswer, slot.round, slot.attempt, index, missing)
+        key = key_of(SendAnswer, slot, index, missing)
         left = [(key, Unanswerable("too large"))]
     elif how == "another seat":
         job.withdraw(1, index)

@@ -155,7 +155,7 @@ async def test_what_another_did_first_is_waited_for_in_the_view(context: Any) ->
 
 
 async def test_a_claim_carries_its_proof(context: Any) -> None:
-    await effects(context).run(view_at(1), SendClaim(7, 9, (digest("p"),)))
+    await effects(context).run(view_at(1), SendClaim(ME, 7, 9, (digest("p"),)))
     assert list(context.queue.calls.values()) == [("claim", JOB, ME, 7, [digest("p")])]
 
 

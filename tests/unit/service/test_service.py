@@ -34,12 +34,12 @@ from atoll.service.duties.material import DataReady, DoFetchData, DoFetchSpec, S
 from atoll.service.duties.opening import DoPrepareOpening, OpeningReady
 from atoll.service.effects import Effects
 from atoll.service.journal import Journal
-from atoll.service.machine import AnyCommand
+from atoll.service.machine import AnyCommand, Setup
 from atoll.service.service import Service
+from atoll_node.behaviour import ProviderBehaviour
 from atoll_node.duties.commit import SendCommit
 from atoll_node.duties.train import DoTrain, Trained
 from atoll_node.machine import step
-from atoll_node.setup import ProviderSetup
 
 MANIFEST = make_manifest()
 DEPLOYMENT = Deployment(DOMAIN.chain_id, 0, {"Rounds": DOMAIN.rounds, "Jobs": JOBS})
@@ -127,7 +127,7 @@ def _trained(command: DoTrain) -> Trained:
 
 @dataclass
 class Running:
-    service: Service[ProviderSetup]
+    service: Service[Setup[ProviderBehaviour]]
     effects: ScriptedEffects
     index: Index
     task: asyncio.Task[None]
@@ -157,7 +157,7 @@ def start(tmp_path: Path, job: ScriptedJob, crash: tuple[type, str] | None = Non
         fetcher=SimpleNamespace(bytes_down=0),
     )
     effects = ScriptedEffects(context, crash)
-    service = Service("provider", ProviderSetup(URL), step, cast(Effects, effects))
+    service = Service("provider", Setup(URL, ProviderBehaviour()), step, cast(Effects, effects))
     index.tell_everything()
     return Running(service, effects, index, asyncio.create_task(service.run()), journal)
 

@@ -151,7 +151,7 @@ async def test_an_answer_is_stored_and_it_is_known_who_needed_it(context: Any) -
 
 async def test_another_ballot_for_the_same_audit_is_never_signed(context: Any) -> None:
     carrier = effects(context)
-    audited = Audited(3, 1, digest("seed"), "main")
+    audited = Audited(SLOT, digest("seed"), "main")
     sign = SignBallot(audited, BallotSigned((), (), ZERO_DIGEST))
     await carrier.run(VIEW, sign)
     await carrier.run(VIEW, sign)

@@ -53,9 +53,10 @@ from atoll.service.machine import (
     Head,
     HeadAdvanced,
     Order,
+    Setup,
     ViewChanged,
 )
-from atoll_verifier.behaviour import Ballot, VerifierBehaviour, Votes
+from atoll_verifier.behaviour import Ballot, VerifierBehaviour, VerifierState, Votes
 from atoll_verifier.duties.attest import SendAttest, SignVerdict
 from atoll_verifier.duties.ballot import BallotSigned, SendBallot, SignBallot
 from atoll_verifier.duties.challenge import SendChallenge, SendWithdraw
@@ -71,7 +72,6 @@ from atoll_verifier.duties.take import BlockTaken, DoTake
 from atoll_verifier.duties.vote import SendVote, SignVote, VoteSigned
 from atoll_verifier.machine import step
 from atoll_verifier.seatwork import about_seat
-from atoll_verifier.setup import VerifierSetup, VerifierState
 
 MANIFEST = make_manifest()
 ME, INDEX = address("verifier 0"), VerifierIndex(0)
@@ -106,7 +106,7 @@ def verifier(
 def fresh_verifier(
     job: ScriptedJob, *left: Left, behaviour: VerifierBehaviour | None = None
 ) -> VerifierState:
-    setup = VerifierSetup(URL, behaviour=behaviour or VerifierBehaviour())
+    setup = Setup(URL, behaviour or VerifierBehaviour())
     state = VerifierState(ME, setup, job.view, Head(job.number, job.now), job.number)
     spec = SpecReady(job.manifest.to_bytes())
     for key, fact in ((key_of(DoFetchSpec), spec), *left):

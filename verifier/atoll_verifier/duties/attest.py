@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Never
+from typing import ClassVar
 
+from atoll.chain.calls import Call, Calls
 from atoll.errors import ProtocolError
 from atoll.law.hashing import verdict_hash
 from atoll.law.settlement import build_verdict
 from atoll.law.views import JobView
 from atoll.law.words import Digest, Phase, Slot, Verdict
-from atoll.service.commands import Done, Fact, Transaction
+from atoll.service.commands import ContractCall, Fact
 from atoll.service.machine import Decision
 from atoll_verifier.audit import Audit
 from atoll_verifier.duties.merge import DoMerge, merging
 from atoll_verifier.duties.signing import Signing
-
-if TYPE_CHECKING:
-    from atoll.service.effects import Effects
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +30,13 @@ class VerdictSigned(Fact):
 class SignVerdict(Signing[VerdictSigned]):
     """Two verdicts for one cut would be equivocation."""
 
-    round: int
-    attempt: int
+    slot: Slot
     cut: bytes
     said: VerdictSigned
 
     @property
     def about(self) -> tuple[object, ...]:
-        return (self.round, self.attempt, self.cut)
+        return (self.slot, self.cut)
 
     @property
     def content(self) -> bytes:
@@ -47,18 +44,14 @@ class SignVerdict(Signing[VerdictSigned]):
 
 
 @dataclass(frozen=True, slots=True)
-class SendAttest(Transaction[Never]):
+class SendAttest(ContractCall):
+    once: ClassVar[bool] = True
     slot: Slot
     verdict_hash: Digest
 
-    @property
-    def about(self) -> tuple[object, ...]:
-        return (self.slot.round, self.slot.attempt, self.verdict_hash)
-
-    async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
+    def call(self, calls: Calls, view: JobView) -> Call:
         slot = self.slot
-        call = effects.calls.attest(slot.job, slot.round, slot.attempt, self.verdict_hash)
-        return await effects.transact(view, self, call)
+        return calls.attest(slot.job, slot.round, slot.attempt, self.verdict_hash)
 
 
 # --- decisions ---
@@ -99,6 +92,6 @@ def _decide_verdict(audit: Audit) -> Decision:
     return Decision("attest", "signs the verdict", (SignVerdict(*_about(audit), said),))
 
 
-def _about(audit: Audit) -> tuple[int, int, bytes]:
-    slot, cut = audit.view.slot, audit.view.work.cut
-    return slot.round, slot.attempt, b"" if cut is None else cut.hash
+def _about(audit: Audit) -> tuple[Slot, bytes]:
+    cut = audit.view.work.cut
+    return audit.view.slot, b"" if cut is None else cut.hash

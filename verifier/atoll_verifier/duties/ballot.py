@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Never
+from typing import ClassVar, Literal
 
+from atoll.chain.calls import Call, Calls
 from atoll.law.sampling import SeatDuty
 from atoll.law.views import JobView
 from atoll.law.words import Digest, Finding, Phase, Report, SeatIndex, Slot, bits, to_bitmap
-from atoll.service.commands import Done, Fact, Transaction
+from atoll.service.commands import ContractCall, Fact
 from atoll.service.machine import Decision
 from atoll_verifier.audit import Audit, duty_of
 from atoll_verifier.behaviour import Ballot
 from atoll_verifier.duties.signing import Signing
-
-if TYPE_CHECKING:
-    from atoll.service.effects import Effects
 
 Duties = dict[SeatIndex, SeatDuty]
 
@@ -24,8 +22,7 @@ Duties = dict[SeatIndex, SeatDuty]
 class Audited:
     """Names a ballot: after a reorg that changes the seed it is another audit's."""
 
-    round: int
-    attempt: int
+    slot: Slot
     audit_seed: Digest
     part: Literal["main", "supplement"]
 
@@ -48,8 +45,8 @@ class SignBallot(Signing[BallotSigned]):
 
 
 @dataclass(frozen=True, slots=True)
-class SendBallot(Transaction[Never]):
-    slot: Slot
+class SendBallot(ContractCall):
+    once: ClassVar[bool] = True
     audited: Audited
     ballot: BallotSigned
 
@@ -57,9 +54,9 @@ class SendBallot(Transaction[Never]):
     def about(self) -> tuple[object, ...]:
         return (self.audited,)
 
-    async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
-        slot, ballot = self.slot, self.ballot
-        call = effects.calls.ballot(
+    def call(self, calls: Calls, view: JobView) -> Call:
+        slot, ballot = self.audited.slot, self.ballot
+        return calls.ballot(
             slot.job,
             slot.round,
             slot.attempt,
@@ -67,7 +64,6 @@ class SendBallot(Transaction[Never]):
             reports=ballot.reports,
             replay_root=ballot.replay_root,
         )
-        return await effects.transact(view, self, call)
 
 
 # --- decisions ---
@@ -85,7 +81,7 @@ def decide_ballot(audit: Audit) -> Decision:
     audited = _audited(audit, "main")
     signed = audit.state.facts.of(SignBallot, audited)
     if signed is not None:
-        return Decision("ballot", "signed", (SendBallot(view.slot, audited, signed),))
+        return Decision("ballot", "signed", (SendBallot(audited, signed),))
     waits_for = _unfinished(audit, duties)
     if waits_for and not audit.is_late:
         return Decision("ballot", f"waits for seats {waits_for}")
@@ -105,7 +101,7 @@ def decide_supplement(audit: Audit) -> Decision:
     audited = _audited(audit, "supplement")
     signed = audit.state.facts.of(SignBallot, audited)
     if signed is not None:
-        return Decision("supplement", "signed", (SendBallot(view.slot, audited, signed),))
+        return Decision("supplement", "signed", (SendBallot(audited, signed),))
     extra = audit.fallback
     waits_for = _unfinished(audit, extra)
     if not extra or (waits_for and not audit.is_late):
@@ -114,8 +110,7 @@ def decide_supplement(audit: Audit) -> Decision:
 
 
 def _audited(audit: Audit, part: Literal["main", "supplement"]) -> Audited:
-    slot = audit.view.slot
-    return Audited(slot.round, slot.attempt, audit.view.state.audit_seed, part)
+    return Audited(audit.view.slot, audit.view.state.audit_seed, part)
 
 
 def _unfinished(audit: Audit, duties: Duties) -> list[int]:

@@ -7,25 +7,22 @@ follows from comparing it with the chain.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Never
 
+from atoll.chain.calls import Call, Calls
 from atoll.law.views import CHALLENGES_BELOW, SPARE_CHALLENGES, JobView, ReportRecord
 from atoll.law.words import Fault, Phase, Report, SeatIndex, Slot, bits
-from atoll.service.commands import Done, Transaction
+from atoll.service.commands import ContractCall
 from atoll.service.machine import AnyCommand, Decision
 from atoll_verifier.audit import Audit, duty_of
 from atoll_verifier.duties.note import about_challenge
 from atoll_verifier.opinions import challenges, confirming, confirming_duty, opinion
-
-if TYPE_CHECKING:
-    from atoll.service.effects import Effects
 
 PATIENCE = 4
 """The first 1/4 of the report window is for asking again: nothing is challenged before."""
 
 
 @dataclass(frozen=True, slots=True)
-class SendChallenge(Transaction[Never]):
+class SendChallenge(ContractCall):
     """Say that nobody serves the block that the report's evidence names."""
 
     slot: Slot
@@ -35,27 +32,21 @@ class SendChallenge(Transaction[Never]):
     def about(self) -> tuple[object, ...]:
         return about_challenge(self.slot, self.report)
 
-    async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
+    def call(self, calls: Calls, view: JobView) -> Call:
         slot = self.slot
-        call = effects.calls.challenge(slot.job, slot.round, slot.attempt, report=self.report)
-        return await effects.transact_again(view, self, call)
+        return calls.challenge(slot.job, slot.round, slot.attempt, report=self.report)
 
 
 @dataclass(frozen=True, slots=True)
-class SendWithdraw(Transaction[Never]):
+class SendWithdraw(ContractCall):
     """Take our part in a challenge back."""
 
     slot: Slot
     index: int
 
-    @property
-    def about(self) -> tuple[object, ...]:
-        return (self.slot.round, self.slot.attempt, self.index)
-
-    async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
+    def call(self, calls: Calls, view: JobView) -> Call:
         slot = self.slot
-        call = effects.calls.withdraw_challenge(slot.job, slot.round, slot.attempt, self.index)
-        return await effects.transact_again(view, self, call)
+        return calls.withdraw_challenge(slot.job, slot.round, slot.attempt, self.index)
 
 
 # --- decisions ---

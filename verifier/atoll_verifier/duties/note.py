@@ -41,7 +41,7 @@ class DoNote(Work[OutOfReach]):
 
 def about_challenge(slot: Slot, report: Report) -> tuple[object, ...]:
     """Names a challenge by what it says: after a reorg its index may be another's."""
-    return (slot.round, slot.attempt, report.seat, report.segment, report.evidence)
+    return (slot, report.seat, report.segment, report.evidence)
 
 
 # --- decisions ---

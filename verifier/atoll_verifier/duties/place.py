@@ -7,7 +7,7 @@ from atoll.law.words import JobStatus, Role
 from atoll.service.duties.material import has_material, manifest_of
 from atoll.service.duties.membership import SendJoin, SendLeave, awaits_release
 from atoll.service.machine import Decision
-from atoll_verifier.setup import VerifierState
+from atoll_verifier.behaviour import VerifierState
 
 
 def decide_membership(state: VerifierState) -> Decision:

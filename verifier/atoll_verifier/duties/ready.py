@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Never
 
+from atoll.chain.calls import Call, Calls
 from atoll.law.views import JobView
-from atoll.service.commands import Done, Transaction
+from atoll.service.commands import ContractCall
 from atoll.service.duties.material import has_material
 from atoll.service.machine import Decision
-from atoll_verifier.setup import VerifierState
-
-if TYPE_CHECKING:
-    from atoll.service.effects import Effects
+from atoll_verifier.behaviour import VerifierState
 
 
 @dataclass(frozen=True, slots=True)
-class SendReady(Transaction[Never]):
+class SendReady(ContractCall):
     """ "I hold the manifest and every shard." """
 
     verifier: int
 
-    async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
-        return await effects.transact_again(view, self, effects.calls.attest_ready(view.job_id))
+    def call(self, calls: Calls, view: JobView) -> Call:
+        return calls.attest_ready(view.job_id)
 
 
 # --- decisions ---

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Never
 
+from atoll.chain.calls import Call, Calls
 from atoll.law.terms import is_quorum
 from atoll.law.views import JobView
 from atoll.law.words import Digest, Phase, Slot, Verdict
-from atoll.service.commands import Done, Transaction
+from atoll.service.commands import ContractCall
 from atoll.service.machine import Decision
 from atoll_verifier.audit import Audit
 from atoll_verifier.duties.attest import own_verdict
 
-if TYPE_CHECKING:
-    from atoll.service.effects import Effects
-
 
 @dataclass(frozen=True, slots=True)
-class SendSettle(Transaction[Never]):
+class SendSettle(ContractCall):
     slot: Slot
     verdict: Verdict
     verdict_hash: Digest
 
     @property
     def about(self) -> tuple[object, ...]:
-        return (self.slot.round, self.slot.attempt, self.verdict_hash)
+        return (self.slot, self.verdict_hash)
 
-    async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
-        call = effects.calls.settle(self.slot.job, self.verdict)
-        return await effects.transact_again(view, self, call)
+    def call(self, calls: Calls, view: JobView) -> Call:
+        return calls.settle(self.slot.job, self.verdict)
 
 
 # --- decisions ---

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Never, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
+from atoll.chain.calls import Call, Calls
 from atoll.law.views import JobView, ReportRecord
 from atoll.law.words import Digest, Phase, Slot, to_bitmap
-from atoll.service.commands import Done, Fact, Transaction
+from atoll.service.commands import ContractCall, Fact
 from atoll.service.machine import Decision
 from atoll_verifier.audit import Audit
 from atoll_verifier.behaviour import Votes
@@ -16,9 +17,6 @@ from atoll_verifier.duties.signing import Signing
 from atoll_verifier.duties.take import DoTake
 from atoll_verifier.opinions import confirming, confirming_duty, opinion
 
-if TYPE_CHECKING:
-    from atoll.service.effects import Effects
-
 _Side: TypeAlias = Literal["agree", "disagree", "cannot fetch"]
 
 
@@ -26,8 +24,7 @@ _Side: TypeAlias = Literal["agree", "disagree", "cannot fetch"]
 class Asked:
     """Names a vote: an audit, and the last report that it speaks of."""
 
-    round: int
-    attempt: int
+    slot: Slot
     audit_seed: Digest
     last_report: int
 
@@ -52,8 +49,8 @@ class SignVote(Signing[VoteSigned]):
 
 
 @dataclass(frozen=True, slots=True)
-class SendVote(Transaction[Never]):
-    slot: Slot
+class SendVote(ContractCall):
+    once: ClassVar[bool] = True
     asked: Asked
     vote: VoteSigned
 
@@ -61,9 +58,9 @@ class SendVote(Transaction[Never]):
     def about(self) -> tuple[object, ...]:
         return (self.asked,)
 
-    async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
-        slot, vote = self.slot, self.vote
-        call = effects.calls.vote(
+    def call(self, calls: Calls, view: JobView) -> Call:
+        slot, vote = self.asked.slot, self.vote
+        return calls.vote(
             slot.job,
             slot.round,
             slot.attempt,
@@ -71,7 +68,6 @@ class SendVote(Transaction[Never]):
             disagree=vote.disagree,
             cannot_fetch=vote.cannot_fetch,
         )
-        return await effects.transact(view, self, call)
 
 
 # --- decisions ---
@@ -87,11 +83,10 @@ def decide_vote(audit: Audit) -> Decision:
     reports = [r for r in view.attempt_reports if not r.reporters >> audit.me & 1]
     if not reports:
         return Decision("vote", "every report is our own or seconded by us")
-    slot, last = view.slot, view.attempt_reports[-1].index
-    asked = Asked(slot.round, slot.attempt, view.state.audit_seed, last)
+    asked = Asked(view.slot, view.state.audit_seed, view.attempt_reports[-1].index)
     signed = audit.state.facts.of(SignVote, asked)
     if signed is not None:
-        return Decision("vote", "signed", (SendVote(slot, asked, signed),))
+        return Decision("vote", "signed", (SendVote(asked, signed),))
     tasks = [] if audit.is_idle else [t for r in reports for t in confirming(audit, r)]
     if tasks and not audit.is_late:
         return Decision("vote", f"looks at {len(reports)} reports", tuple(tasks))

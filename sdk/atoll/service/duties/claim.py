@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Never, TypeVar
+from typing import TypeVar
 
+from atoll.chain.calls import Call, Calls
 from atoll.law.merkle import claims_tree
 from atoll.law.views import JobView
-from atoll.law.words import Digest
-from atoll.service.commands import Done, Transaction
+from atoll.law.words import Address, Digest
+from atoll.service.commands import ContractCall
 from atoll.service.duties.upkeep import is_over
 from atoll.service.machine import Decision, State
-
-if TYPE_CHECKING:
-    from atoll.service.effects import Effects
 
 S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
-class SendClaim(Transaction[Never]):
+class SendClaim(ContractCall):
     """Collect `due` wei: pay up to `cumulative`, proven against the final claims root, and credits.
 
     Without a proof only credits are collected.
     """
 
+    account: Address
     cumulative: int
     due: int
     proof: tuple[Digest, ...]
@@ -33,10 +32,8 @@ class SendClaim(Transaction[Never]):
     def about(self) -> tuple[object, ...]:
         return (self.cumulative, self.due)
 
-    async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
-        me = effects.context.me
-        call = effects.calls.claim(view.job_id, me, self.cumulative, list(self.proof))
-        return await effects.transact_again(view, self, call)
+    def call(self, calls: Calls, view: JobView) -> Call:
+        return calls.claim(view.job_id, self.account, self.cumulative, list(self.proof))
 
 
 # --- decisions ---
@@ -51,7 +48,7 @@ def decide_claim(state: State[S], when: str) -> Decision:
     if when == "never" or (when == "end" and not is_over(view)):
         return Decision("claim", f"{due} wei can be claimed, waiting: {when}")
     earned = view.final_claims.get(state.me, 0)
-    claim = SendClaim(earned, due, _claim_proof(state) if earned else ())
+    claim = SendClaim(state.me, earned, due, _claim_proof(state) if earned else ())
     return Decision("claim", f"{due} wei can be claimed", (claim,))
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Never, TypeVar
 
+from atoll.chain.calls import Call, Calls
 from atoll.errors import InsufficientFunds
 from atoll.law.views import JobView, SettledRound
-from atoll.law.words import Address, JobId, Role
-from atoll.service.commands import Done, Fact, Transaction
+from atoll.law.words import Address, Role
+from atoll.service.commands import ContractCall, Done, Fact, Transaction
 from atoll.service.duties.upkeep import is_over
 from atoll.service.machine import Decision, State
 
@@ -30,40 +31,43 @@ class BondReleased(Fact):
 
 
 @dataclass(frozen=True, slots=True)
-class SendAnnounce(Transaction[Never]):
+class SendAnnounce(ContractCall):
     url: str
 
-    async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
-        return await effects.transact_again(view, self, effects.calls.announce_gateway(self.url))
+    def call(self, calls: Calls, view: JobView) -> Call:
+        return calls.announce_gateway(self.url)
 
 
 @dataclass(frozen=True, slots=True)
-class SendJoin(Transaction[Never]):
+class SendJoin(ContractCall):
     """Deposit what the bond (wei) lacks, then join."""
 
     role: Role
     bond: int
 
+    def call(self, calls: Calls, view: JobView) -> Call:
+        join = {
+            Role.PROVIDER: calls.join_as_provider,
+            Role.VERIFIER: calls.join_as_verifier,
+        }
+        return join[self.role](view.job_id)
+
     async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
         async with effects.staking:
-            await _ensure_stake(effects, view.job_id, self)
-            join = {
-                Role.PROVIDER: effects.calls.join_as_provider,
-                Role.VERIFIER: effects.calls.join_as_verifier,
-            }
-            return await effects.transact_again(view, self, join[self.role](view.job_id))
+            await _ensure_stake(effects, self)
+            return await ContractCall.perform(self, effects, view)
 
 
 @dataclass(frozen=True, slots=True)
-class SendLeave(Transaction[Never]):
+class SendLeave(ContractCall):
     role: Role
 
-    async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
+    def call(self, calls: Calls, view: JobView) -> Call:
         leave = {
-            Role.PROVIDER: effects.calls.leave_as_provider,
-            Role.VERIFIER: effects.calls.leave_as_verifier,
+            Role.PROVIDER: calls.leave_as_provider,
+            Role.VERIFIER: calls.leave_as_verifier,
         }
-        return await effects.transact_again(view, self, leave[self.role](view.job_id))
+        return leave[self.role](view.job_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +84,11 @@ class SendRelease(Transaction[BondReleased]):
 
     async def perform(self, effects: Effects, view: JobView) -> Done[BondReleased]:
         call = effects.calls.release_bond(view.job_id, self.role, effects.context.me)
-        done = await effects.transact_again(view, self, call)
+        done = await effects.transact(view, self, call)
         return Done(BondReleased(self.settled_rounds, self.is_over), done.block)
 
 
-async def _ensure_stake(effects: Effects, job: JobId, join: SendJoin) -> None:
+async def _ensure_stake(effects: Effects, join: SendJoin) -> None:
     """Deposits what the free stake lacks. Keys name the stake found, so none is sent twice."""
     chain, queue, me = effects.context.chain, effects.context.queue, effects.context.me
     stake = await chain.stake(me, join.role)

@@ -8,16 +8,14 @@ there and happens at all while anyone is.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Never, TypeVar
+from typing import TypeVar
 
+from atoll.chain.calls import Call, Calls
 from atoll.law.views import JobView
 from atoll.law.words import Offence, Phase, Role, RoundIndex, SeatIndex, bits
-from atoll.service.commands import Done, Transaction
+from atoll.service.commands import ContractCall
 from atoll.service.config import KeeperConfig
 from atoll.service.machine import Decision, State
-
-if TYPE_CHECKING:
-    from atoll.service.effects import Effects
 
 S = TypeVar("S")
 
@@ -27,45 +25,43 @@ PUNISHMENTS_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
-class SendPoke(Transaction[Never]):
+class SendPoke(ContractCall):
     """Move the job on. `place` names the phase and its deadline or beacon."""
 
     place: str
 
-    async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
-        return await effects.transact_again(view, self, effects.calls.poke(view.job_id))
+    def call(self, calls: Calls, view: JobView) -> Call:
+        return calls.poke(view.job_id)
 
 
 @dataclass(frozen=True, slots=True)
-class SendFinalise(Transaction[Never]):
+class SendFinalise(ContractCall):
     round: int
 
-    async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
-        return await effects.transact_again(view, self, effects.calls.finalise(view.job_id))
+    def call(self, calls: Calls, view: JobView) -> Call:
+        return calls.finalise(view.job_id)
 
 
 @dataclass(frozen=True, slots=True)
-class SendPunish(Transaction[Never]):
+class SendPunish(ContractCall):
     round: int
     offence: Offence
     index: int
 
-    async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
+    def call(self, calls: Calls, view: JobView) -> Call:
         round_ = RoundIndex(self.round)
-        call = effects.calls.punish(view.job_id, round_, self.offence, self.index)
-        return await effects.transact_again(view, self, call)
+        return calls.punish(view.job_id, round_, self.offence, self.index)
 
 
 @dataclass(frozen=True, slots=True)
-class SendCredit(Transaction[Never]):
+class SendCredit(ContractCall):
     round: int
     role: Role
     index: int
 
-    async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
+    def call(self, calls: Calls, view: JobView) -> Call:
         index = SeatIndex(self.index)  # a verifier's index for Role.VERIFIER: a plain number
-        call = effects.calls.credit(view.job_id, RoundIndex(self.round), self.role, index)
-        return await effects.transact_again(view, self, call)
+        return calls.credit(view.job_id, RoundIndex(self.round), self.role, index)
 
 
 # --- decisions ---
