@@ -70,6 +70,7 @@ contract Roster is IRoster, IRosterHooks, Wired {
     error QueueFull(uint256 length, uint256 highest);
     error NoVerifierPlace(uint256 highest);
     error UrlLength(uint256 length, uint256 highest);
+    error UrlByte(uint256 position, bytes1 value);
     error StillBound(uint256 releasableAt, uint256 now_);
     error StillMember(uint256 jobId, Role role, address account);
     error FaultsPending(uint256 count);
@@ -161,8 +162,12 @@ contract Roster is IRoster, IRosterHooks, Wired {
 
     /// @inheritdoc IRoster
     function announceGateway(string calldata url) external {
-        uint256 length = bytes(url).length;
+        bytes calldata text = bytes(url);
+        uint256 length = text.length;
         if (length == 0 || length > MAX_URL_BYTES) revert UrlLength(length, MAX_URL_BYTES);
+        for (uint256 i = 0; i < length; i++) {
+            if (text[i] < 0x21 || text[i] > 0x7e) revert UrlByte(i, text[i]);
+        }
         emit GatewayAnnounced(msg.sender, url);
     }
 

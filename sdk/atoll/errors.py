@@ -50,6 +50,13 @@ class WrongChain(ChainError):
     """The RPC endpoint serves another chain than the deployment names."""
 
 
+class UndecodableLog(ChainError):
+    """A log of one of the contracts that is not the event its topic promises.
+
+    Strangers write into logs: this is an answer about one log, and never a reason to stop.
+    """
+
+
 class InsufficientFunds(ChainError):
     """The account cannot pay for what was asked."""
 

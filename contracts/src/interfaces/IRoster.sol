@@ -27,7 +27,8 @@ interface IRoster {
     function leaveAsVerifier(uint256 jobId) external;
     /// @notice "I hold the manifest and every shard." A quorum of these opens the job.
     function attestReady(uint256 jobId) external;
-    /// @notice Says where the caller serves its blocks; the last one said counts. Nobody checks it.
+    /// @notice Says where the caller serves its blocks; the last one said counts.
+    /// @dev Visible ASCII only (RFC 3986), so that everybody can read the event. Whether it is an address, nobody checks.
     function announceGateway(string calldata url) external;
     /// @notice Unlocks what a party that left, or whose job closed, no longer owes.
     function releaseBond(uint256 jobId, Role role, address account) external;

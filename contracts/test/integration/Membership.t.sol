@@ -233,6 +233,18 @@ contract MembershipTest is Network {
         vm.stopPrank();
     }
 
+    function test_gatewayUrlsAreVisibleAscii() public {
+        roster.announceGateway("http://[2001:db8::1]:4001/!~");
+        for (uint256 value = 0; value < 256; value++) {
+            bytes memory url = "http://x?";
+            url[8] = bytes1(uint8(value));
+            if (value < 0x21 || value > 0x7e) {
+                vm.expectRevert(abi.encodeWithSelector(Roster.UrlByte.selector, 8, url[8]));
+            }
+            roster.announceGateway(string(url));
+        }
+    }
+
     function test_P13_waitingListAndVerifiersAreCapped() public {
         for (uint256 i = 10; i < 74; i++) {
             joinProvider(jobId, i);

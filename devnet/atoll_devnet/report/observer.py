@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from atoll.chain.follower import News
 from atoll.chain.index import Indexed
 from atoll.content.cid import Cid
+from atoll.content.fetch import Fetcher
 from atoll.errors import MalformedTrace, NotFound, StorageError
 from atoll.job.narrate import Names, describe
 from atoll.law.events import Revealed, RoundSettled
@@ -43,6 +44,10 @@ class Watched:
     worker: Worker
     names: Names
     display: Display
+
+    @property
+    def fetcher(self) -> Fetcher:
+        return self.session.fetcher_of(self.job)
 
     @property
     def store_dir(self) -> str:
@@ -91,7 +96,7 @@ class Observer:
 
     async def fetch_state(self, cid: bytes) -> None:
         """Brings a global state into the store. Raises NotFound where nobody serves it."""
-        await self.watched.session.fetcher.fetch(Cid.from_bytes(cid), MAX_STATE_BYTES)
+        await self.watched.fetcher.fetch(Cid.from_bytes(cid), MAX_STATE_BYTES)
 
     def _take(self, news: News) -> None:
         if news.turned is not None:
@@ -127,7 +132,7 @@ class Observer:
     async def _read_trace(self, event: Revealed) -> None:
         what = f"round {event.round}: seat {event.seat}"
         try:
-            data = await self.watched.session.fetcher.get(
+            data = await self.watched.fetcher.get(
                 Cid.from_bytes(event.reveal.trace_cid), MAX_TRACE_BYTES
             )
             last = TraceDocument.from_bytes(data).leaves[-1]

@@ -14,11 +14,10 @@ from functools import cache
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from eth_abi.abi import decode as abi_decode
-from eth_abi.exceptions import DecodingError
 from eth_utils.address import to_checksum_address
 
 from atoll.chain.abi import EventAbi, registry
-from atoll.errors import ChainError
+from atoll.errors import UndecodableLog
 from atoll.law.events import EVENT_TYPES, ContractEvent
 from atoll.law.words import Address
 
@@ -42,7 +41,7 @@ def decode_log(log: RawLog) -> ContractEvent | None:
     """The event a log stands for, or None where it is none of Atoll's (a token's Transfer).
 
     Raises:
-        ChainError: the log does not have the shape its topic promises.
+        UndecodableLog: the log does not have the shape its topic promises; nothing else is raised.
     """
     if not log.topics:
         return None
@@ -52,8 +51,8 @@ def decode_log(log: RawLog) -> ContractEvent | None:
         return None
     try:
         return from_abi(event_type, _log_values(abi, log))
-    except (ValueError, DecodingError, StopIteration) as error:
-        raise ChainError(f"a log of {abi.name} does not decode: {error}") from error
+    except Exception as error:  # the bytes are a stranger's, and eth-abi documents no closed list
+        raise UndecodableLog(f"a log of {abi.name} does not decode: {error!r}"[:300]) from error
 
 
 def event_topics() -> list[bytes]:

@@ -2,7 +2,7 @@
 
 Rule of this file: a view is what the events up to one block make of it, and nothing else. A reorg
 takes back what came after a block; what is up to it is folded anew, so that no view remembers what
-never happened.
+never happened. An event that does not fold is passed over and counted.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import structlog
 
 from atoll.chain.deployment import Deployment
 from atoll.chain.index import EventIndex, Head, Indexed, Rewound
-from atoll.chain.rpc import RpcRefused
 from atoll.errors import RpcUnavailable
 from atoll.law.events import ContractEvent, GatewayAnnounced, JobCreated
 from atoll.law.rounds import apply
@@ -91,7 +90,7 @@ class Follower:
         """What is new; on the first call everything since the deployment. Waits for no block.
 
         Raises:
-            RpcUnavailable, RpcRefused: no endpoint answers; call again.
+            RpcUnavailable: no endpoint answers; call again.
         """
         updates = await self._index.poll()
         turns = [update.to_block for update in updates if isinstance(update, Rewound)]
@@ -112,7 +111,7 @@ class Follower:
         """`poll`, or no news where the chain does not answer."""
         try:
             return await self.poll()
-        except (RpcUnavailable, RpcRefused) as error:
+        except RpcUnavailable as error:
             log.warning("the chain does not answer", cause=str(error))
             return News()
 
@@ -126,20 +125,31 @@ class Follower:
         self._fold.views.update(alone.views)
         return tuple(step for step in past if step.views)
 
-    def gateways(self) -> list[str]:
-        """Every gateway announced for a followed job."""
-        urls = (url for view in self.views.values() for url in view.gateway_urls())
-        return list(dict.fromkeys(urls))
+    @property
+    def undecodable(self) -> int:
+        """Logs of the contracts that are no events, whoever wrote them."""
+        return self._index.undecodable
+
+    @property
+    def rejected(self) -> int:
+        """Events since the last reorg that the law's fold did not accept; they were passed over."""
+        return self._fold.rejected
+
+    def gateways(self, job: JobId) -> tuple[str, ...]:
+        """The gateways of a followed job's members and submitter; none of a job that is not."""
+        view = self.views.get(job)
+        return () if view is None else view.gateway_urls()
 
 
 class _Fold:
-    """Events into views; pure."""
+    """Events into views."""
 
     def __init__(self, deployment: Deployment, only: Collection[int] | None) -> None:
         self._domain, self._jobs = deployment.domain, deployment.addresses["Jobs"]
         self._only = only
         self._gateways: dict[Address, str] = {}
         self.views: dict[JobId, JobView] = {}
+        self.rejected = 0
 
     def take_all(self, items: Iterable[Indexed]) -> tuple[Folded, ...]:
         """Takes events in, oldest first."""
@@ -148,11 +158,26 @@ class _Fold:
     def _take(self, event: ContractEvent, block: BlockRef) -> dict[JobId, JobView]:
         if isinstance(event, GatewayAnnounced):
             self._gateways[event.account] = event.url
-        if isinstance(event, JobCreated) and (self._only is None or event.job_id in self._only):
-            view = JobView.of(self._domain, self._jobs, event.job_id)
-            self.views[event.job_id] = replace(view, gateways=dict(self._gateways))
         job: JobId | None = getattr(event, "job_id", None)
-        touched = self.views.keys() if job is None else {job} & self.views.keys()
-        changed = {each: apply(self.views[each], event, block) for each in touched}
+        changed: dict[JobId, JobView] = {}
+        for each in self.views if job is None else [job]:
+            before = self._view_before(each, event)
+            if before is None:
+                continue
+            # One job's event must not end what follows the others: an event that the law's fold
+            # does not accept leaves that job's view as it was.
+            try:
+                changed[each] = apply(before, event, block)
+            except Exception:
+                self.rejected += 1
+                kind = type(event).__name__
+                log.exception("an event is passed over", job=each, block=block.number, kind=kind)
         self.views.update(changed)
         return changed
+
+    def _view_before(self, job: JobId, event: ContractEvent) -> JobView | None:
+        """What the event applies to; None for a job that is not followed."""
+        if isinstance(event, JobCreated) and (self._only is None or job in self._only):
+            view = JobView.of(self._domain, self._jobs, job)
+            return replace(view, gateways=dict(self._gateways))
+        return self.views.get(job)

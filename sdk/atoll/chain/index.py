@@ -1,7 +1,8 @@
 """The contracts' events in chain order, once each, confirmed; and a rewind when the chain turns.
 
 Rule of this file: nothing is handed out before it is on disk, and what is on disk is what one
-unbroken chain said up to one block, whose hash is remembered.
+unbroken chain said up to one block, whose hash is remembered. What strangers wrote is data: a log
+that does not decode is kept, counted and passed over, and the index goes on behind it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import structlog
 from atoll.chain.contracts import AtollChain
 from atoll.chain.database import Database
 from atoll.chain.decode import RawLog, decode_log
-from atoll.errors import ConfigError
+from atoll.errors import ConfigError, RpcUnavailable, UndecodableLog
 from atoll.law.events import ContractEvent
 from atoll.law.words import Address, BlockRef, Digest
 
@@ -91,6 +92,8 @@ class EventIndex:
         self._from_block = chain.deployment.block if from_block is None else from_block
         self._head: BlockRef | None = None
         self._untold: list[Update] = []
+        self._range = MAX_RANGE
+        self._undecodable: set[tuple[bytes, int]] = set()
         path.parent.mkdir(parents=True, exist_ok=True)
         # What a power cut may take from it, the chain can say again.
         self._db = Database(path, SCHEMA, synchronous="NORMAL")
@@ -108,6 +111,11 @@ class EventIndex:
         tip = self._tip()
         return tip.number if tip is not None else self._from_block - 1
 
+    @property
+    def undecodable(self) -> int:
+        """Logs of the contracts met by this index that are no events, whoever wrote them."""
+        return len(self._undecodable)
+
     def history(self) -> list[Indexed]:
         """Every event given so far that no reorg took back, in chain order."""
         rows = self._db.execute(
@@ -118,7 +126,7 @@ class EventIndex:
         for address, topics, data, index, number, hash_, timestamp in rows:
             words = tuple(topics[at : at + 32] for at in range(0, len(topics), 32))
             raw = RawLog(Address(address), words, data, number, hash_, index)
-            found += _indexed(raw, BlockRef(number, Digest(hash_), timestamp))
+            found += self._indexed(raw, BlockRef(number, Digest(hash_), timestamp))
         return found
 
     async def poll(self) -> list[Update]:
@@ -145,7 +153,12 @@ class EventIndex:
         last = head.number - self._confirmations
         while self.confirmed < last:
             first = self.confirmed + 1
-            batch = await self._scan(first, min(last, first + MAX_RANGE - 1))
+            try:
+                batch = await self._scan(first, min(last, first + self._range - 1))
+            except RpcUnavailable:
+                self._range = max(1, self._range // 2)  # it may have been too much for one answer
+                raise
+            self._range = min(MAX_RANGE, self._range * 2)
             if batch is None:
                 return False
             self._untold += batch
@@ -166,26 +179,31 @@ class EventIndex:
     async def _scan(self, first: int, last: int) -> list[Indexed] | None:
         """Stores and returns the events of a range; None where the chain turned while being read.
 
-        What the range is stored on top of is looked at between two looks at its end: a turn below
-        it since `_rewind` would leave lost events for ever, since `_rewind` starts from the tip.
+        The range has to stand on the tip, header by header: a turn below it since `_rewind` would
+        leave lost events for ever, since `_rewind` starts from the tip.
         """
-        tip, end = self._tip(), await self._chain.block(last)
-        if end is None:
+        tip = self._tip()
+        found = await self._chain.events.read(first, last, None if tip is None else tip.hash)
+        if found is None:
             return None
-        logs = await self._chain.logs(first, last)
-        blocks = {last: end}
-        for number in sorted({raw.block_number for raw in logs} - {last}):
-            block = await self._chain.block(number)
-            if block is None:
-                return None
-            blocks[number] = block
-        unbroken = all(raw.block_hash == blocks[raw.block_number].hash for raw in logs)
-        if tip is not None:
-            unbroken = unbroken and await self._chain.block(tip.number) == tip
-        if not unbroken or await self._chain.block(last) != end:
-            return None
+        headers, logs = found
+        kept = {raw.block_number for raw in logs} | {last}
+        blocks = {item.ref.number: item.ref for item in headers if item.ref.number in kept}
         self._save(blocks, logs)
-        return [item for raw in logs for item in _indexed(raw, blocks[raw.block_number])]
+        return [item for raw in logs for item in self._indexed(raw, blocks[raw.block_number])]
+
+    def _indexed(self, raw: RawLog, block: BlockRef) -> list[Indexed]:
+        """The log's event; nothing for a log that is none."""
+        try:
+            event = decode_log(raw)
+        except UndecodableLog as error:
+            place = (bytes(block.hash), raw.index)
+            if place not in self._undecodable:
+                self._undecodable.add(place)
+                at = {"block": block.number, "log_index": raw.index}
+                log.warning("a log does not decode and is passed over", **at, cause=str(error))
+            return []
+        return [] if event is None else [Indexed(event, block, raw.index)]
 
     def _save(self, blocks: dict[int, BlockRef], logs: list[RawLog]) -> None:
         with self._db.transaction():
@@ -229,8 +247,3 @@ class EventIndex:
                 f"not those of {mine[1]} on chain {mine[0]} from block {mine[2]}",
                 next_step="use a folder of its own for each deployment",
             )
-
-
-def _indexed(raw: RawLog, block: BlockRef) -> list[Indexed]:
-    event = decode_log(raw)
-    return [] if event is None else [Indexed(event, block, raw.index)]

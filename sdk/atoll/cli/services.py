@@ -51,13 +51,8 @@ def write_config(folder: Path, rpc: str, deployment: Path, password_file: Path) 
 
 def run_service(program: str, service: str, config: Path) -> int:
     """Runs a service until it is told to stop; its exit code."""
-    import os
-
     from atoll.service.main import main
 
-    settings = load(config)
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
-    (settings.data_dir / "pid").write_text(str(os.getpid()), encoding="utf-8")
     serve = importlib.import_module(service).serve
     return main(program, serve, ["--config", str(config)])
 
@@ -71,9 +66,10 @@ def drain(config: Path) -> None:
     import os
     import signal
 
-    settings = load(config)
-    pid = find_process(settings.data_dir)
-    if pid is None:
+    from atoll.service.lock import holder_of
+
+    pid = holder_of(load(config).data_dir)
+    if not pid:
         raise ConfigError(
             f"no service of {config} is running", next_step="start it: only it can sign its leave"
         )
@@ -88,26 +84,15 @@ def load(config: Path) -> Any:
     return read_config(ServiceConfig, config).beside(config.parent)
 
 
-def find_process(data_dir: Path) -> int | None:
-    """The pid that the service wrote, where that process is alive."""
-    import os
-
-    try:
-        pid = int((data_dir / "pid").read_text(encoding="utf-8"))
-        os.kill(pid, 0)
-    except (OSError, ValueError):
-        return None
-    return pid
-
-
 def status_of(config: Path) -> dict[str, Any]:
     """What a service has measured, and whether it runs."""
     from atoll.chain.deployment import Deployment
+    from atoll.service.lock import holder_of
     from atoll.service.metrics import read_metrics
 
     settings = load(config)
     known = Deployment.load(settings.deployment)
-    pid = find_process(settings.data_dir)
+    pid = holder_of(settings.data_dir)
     measured = read_metrics(settings.metrics_file)
     return {
         "running": pid is not None,

@@ -57,22 +57,19 @@ class FetchConfig:
     bytes_per_s: float | None = None
 
 
+class _SourceFailed(Exception):
+    """One gateway did not answer usefully."""
+
+
 class Downloader:
     """Connections to gateways, and what is known of each.
 
     Args:
-        gateways: the base URLs known now; called for every block, so the list may grow.
         accept: checks and stores a block, raising CorruptBlock or TooLarge; called in a thread.
         config: the limits.
     """
 
-    def __init__(
-        self,
-        gateways: Callable[[], Sequence[str]],
-        accept: Callable[[Cid, bytes], None],
-        config: FetchConfig,
-    ) -> None:
-        self._gateways = gateways
+    def __init__(self, accept: Callable[[Cid, bytes], None], config: FetchConfig) -> None:
         self._accept = accept
         self._config = config
         self._rate = RateLimit(config.bytes_per_s, time.monotonic)
@@ -86,8 +83,14 @@ class Downloader:
             await self._session.close()
             self._session = None
 
-    async def block(self, cid: Cid, prefer: Sequence[str]) -> bytes:
+    async def block(
+        self, cid: Cid, gateways: Callable[[], Sequence[str]], prefer: Sequence[str]
+    ) -> bytes:
         """Gets one block from whoever has it; it is stored when this returns.
+
+        Args:
+            gateways: the base URLs known now; called for every pass, so the list may grow.
+            prefer: gateways to ask before them.
 
         Raises:
             NotFound: no gateway delivered it; the message says what each answered.
@@ -96,7 +99,7 @@ class Downloader:
         for attempt in range(self._config.passes):
             if attempt:
                 await asyncio.sleep(self._config.pass_pause_s * 2 ** (attempt - 1))
-            candidates = self.sources.ranked(self._gateways(), prefer)
+            candidates = self.sources.ranked(gateways(), prefer)
             block = await self._race(cid, candidates, reasons)
             if block is not None:
                 return block
@@ -133,9 +136,11 @@ class Downloader:
         except (CorruptBlock, TooLarge):
             self.sources.lied(source)
             raise
-        except (aiohttp.ClientError, OSError, ValueError) as error:
+        except NotFound:
+            raise
+        except Exception as error:  # as in `_ask`
             self.sources.failed(source)
-            raise NotFound(f"{gateway} failed to send {cid} as a CAR: {error}") from error
+            raise NotFound(f"{gateway} failed to send {cid} as a CAR: {error!r}"[:300]) from error
 
     async def _race(self, cid: Cid, sources: list[Source], reasons: dict[str, str]) -> bytes | None:
         """Asks source after source, the next when one fails or is slow; the first block wins."""
@@ -181,26 +186,44 @@ class Downloader:
         source.in_flight += 1
         started = self.sources.clock()
         try:
-            async with asyncio.timeout(self._config.block_timeout_s):
-                block = await self._download(cid, source)
+            block = await self._ask(cid, source)
             await asyncio.to_thread(self._accept, cid, block)
         except (CorruptBlock, TooLarge) as error:
             self.sources.lied(source)
             reasons[source.url] = str(error)
         except NotFound as error:
             reasons[source.url] = str(error)
-        except TimeoutError:
+        except _SourceFailed as error:
             self.sources.failed(source)
-            reasons[source.url] = f"no block within {self._config.block_timeout_s} s"
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            self.sources.failed(source)
-            reasons[source.url] = f"{type(error).__name__}: {error}"[:200]
+            reasons[source.url] = str(error)
         else:
             self.sources.delivered(source, len(block), self.sources.clock() - started)
             return block
         finally:
             source.in_flight -= 1
         return None
+
+    async def _ask(self, cid: Cid, source: Source) -> bytes:
+        """One gateway's answer, unchecked.
+
+        The one boundary to strangers' gateways: whatever their address or their answer does to the
+        libraries below is that gateway's failure, and the next one is asked.
+
+        Raises:
+            NotFound: it says that it does not have it.
+            TooLarge: it sent more than any block has.
+            _SourceFailed: anything else.
+        """
+        try:
+            async with asyncio.timeout(self._config.block_timeout_s):
+                return await self._download(cid, source)
+        except (NotFound, TooLarge):
+            raise
+        except TimeoutError as error:
+            message = f"no block within {self._config.block_timeout_s} s"
+            raise _SourceFailed(message) from error
+        except Exception as error:
+            raise _SourceFailed(f"{type(error).__name__}: {error}"[:200]) from error
 
     async def _download(self, cid: Cid, source: Source) -> bytes:
         pieces: list[bytes] = []

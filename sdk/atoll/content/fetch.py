@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
@@ -60,7 +61,8 @@ class Fetcher:
 
     Args:
         store: where blocks go, and where they are looked for first.
-        gateways: the base URLs known now; called for every block, so the list may grow.
+        gateways: the base URLs known now; called for every block, so the list may grow. They are
+            asked for everything: see `among` for sources that belong to one job.
         config: the limits.
         remote: asked for what no gateway delivers.
     """
@@ -76,9 +78,18 @@ class Fetcher:
         self._gateways = gateways
         self._remote = remote
         self._config = config or FetchConfig()
-        self._downloader = Downloader(gateways, self._accept, self._config)
-        self._unsettled: dict[int, bytes] = {}
-        self._settling = asyncio.Lock()
+        self._arrivals = _Arrivals(store)
+        self._downloader = Downloader(self._arrivals.accept, self._config)
+
+    def among(self, gateways: Callable[[], Sequence[str]]) -> Fetcher:
+        """This fetcher, asking these gateways, too: where a job's blocks come from.
+
+        Connections, limits and what is known of each gateway are shared; who else is asked is not,
+        so that whom one job names is never asked for another's blocks. Close the original alone.
+        """
+        other, everywhere = copy.copy(self), self._gateways
+        other._gateways = lambda: [*everywhere(), *gateways()]
+        return other
 
     async def __aenter__(self) -> Self:
         return self
@@ -154,7 +165,7 @@ class Fetcher:
                     stack.extend(tally.children(want, task.result()))
         finally:
             await cancel(running)
-            await self._settle()
+            await self._arrivals.settle()
 
     async def fetch_car(self, cid: Cid, max_bytes: int, gateway: str) -> None:
         """As `fetch`, but asks one gateway for all blocks in one stream; the rest come one by one.
@@ -177,7 +188,7 @@ class Fetcher:
                         raise CorruptBlock(f"{gateway} sent {found}, which nobody asked for")
                     if want is not None:
                         taken.add(found.digest)
-                        await asyncio.to_thread(self._accept, want.cid, block)
+                        await asyncio.to_thread(self._arrivals.accept, want.cid, block)
                         for below in tally.children(want, block):
                             wanted.setdefault(below.cid.digest, below)
         except CorruptBlock:
@@ -221,7 +232,7 @@ class Fetcher:
         try:
             return await self._fetch_block(cid, prefer)
         finally:
-            await self._settle()
+            await self._arrivals.settle()
 
     async def _fetch_block(self, cid: Cid, prefer: Sequence[str]) -> bytes:
         if await asyncio.to_thread(self._store.claim, cid) is not None:
@@ -232,24 +243,13 @@ class Fetcher:
 
     async def _from_others(self, cid: Cid, prefer: Sequence[str]) -> bytes:
         if self._remote is None:
-            return await self._downloader.block(cid, prefer)
+            return await self._downloader.block(cid, self._gateways, prefer)
         if self._gateways() or prefer:
             with suppress(NotFound):
-                return await self._downloader.block(cid, prefer)
+                return await self._downloader.block(cid, self._gateways, prefer)
         block = await self._remote.get_block(cid)
-        await asyncio.to_thread(self._accept, cid, block)
+        await asyncio.to_thread(self._arrivals.accept, cid, block)
         return block
-
-    def _accept(self, cid: Cid, block: bytes) -> None:
-        self._store.put_block(cid, block, settle=False)
-        self._unsettled[cid.digest[0]] = cid.digest
-
-    async def _settle(self) -> None:
-        """Before anyone relies on what came, it survives a power cut; once for many blocks."""
-        async with self._settling:  # another fetch may be settling blocks of this one
-            unsettled, self._unsettled = self._unsettled, {}
-            if unsettled:
-                await asyncio.to_thread(self._store.settle, unsettled.values())
 
     async def _bring(self, want: _Want, prefer: Sequence[str]) -> bytes | None:
         """One block's bytes; None for a leaf that is already here with the right size."""
@@ -261,6 +261,27 @@ class Fetcher:
         if size is None:
             return await self._from_others(want.cid, prefer)
         return await self._fetch_block(want.cid, prefer)
+
+
+class _Arrivals:
+    """Blocks that came and are in the store, but would not survive a power cut yet."""
+
+    def __init__(self, store: LocalStore) -> None:
+        self._store = store
+        self._unsettled: dict[int, bytes] = {}
+        self._settling = asyncio.Lock()
+
+    def accept(self, cid: Cid, block: bytes) -> None:
+        """Checks and stores a block. Raises CorruptBlock, TooLarge, DiskFull."""
+        self._store.put_block(cid, block, settle=False)
+        self._unsettled[cid.digest[0]] = cid.digest
+
+    async def settle(self) -> None:
+        """Before anyone relies on what came, it survives a power cut; once for many blocks."""
+        async with self._settling:  # another fetch may be settling blocks of this one
+            unsettled, self._unsettled = self._unsettled, {}
+            if unsettled:
+                await asyncio.to_thread(self._store.settle, unsettled.values())
 
 
 class _Tally:

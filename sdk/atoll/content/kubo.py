@@ -169,7 +169,7 @@ def kubo_multiaddr(api: str) -> str:
     try:
         url = URL(api)
         host, port = url.host, url.port
-    except ValueError:
+    except (ValueError, IndexError):  # the latter for `http://[::1]@`
         host = port = None
     if not host or not port or url.scheme not in ("http", "https"):
         raise ConfigError(

@@ -1,19 +1,28 @@
 """Who can be asked for blocks, and how they have behaved.
 
-Gateways are announced by strangers. A URL that cannot be used is ignored; a gateway that fails is
-asked later than the others, for longer each time; one that sends wrong bytes is asked only when
-nobody else is left.
+Gateways are announced by strangers. A URL that is not plainly one is ignored when it is read; a
+gateway that fails is asked later than the others, for longer each time; one that sends wrong bytes
+is asked only when nobody else is left.
 """
 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from yarl import URL
 
-MAX_URL = 255
+MAX_URL = 512
+"""The roster contract takes no longer ones."""
+_PLAIN_URL = re.compile(
+    r"https?://"
+    r"(?:\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)"  # an IPv6 address, or a name or IPv4 address
+    r"(?::[0-9]{1,5})?"
+    r"(?:/[0-9A-Za-z._~!$&'()*+,;=:@%/-]*)?"
+)
+"""Scheme, host, port and path of RFC 3986, without user, query and fragment."""
 _FIRST_REST_S = 1.0
 _LONGEST_REST_S = 300.0
 _SLOW_REST_S = 5.0
@@ -113,14 +122,16 @@ class SourceBook:
 
 
 def normalise_gateway(text: str) -> str | None:
-    """The base URL without a trailing slash, or None where it is not a plain HTTP(S) URL."""
-    if len(text) > MAX_URL:
+    """The base URL without a trailing slash, or None where it is not a plain HTTP(S) URL.
+
+    What is one is decided by the pattern, before a library that was made for browsers' addresses
+    takes it apart.
+    """
+    if len(text) > MAX_URL or not _PLAIN_URL.fullmatch(text):
         return None
     try:
         url = URL(text)
-        usable = url.scheme in ("http", "https") and url.host and url.port
+        usable = url.host and url.port
     except ValueError:
         return None
-    if not usable or url.user or url.password or url.query_string or url.fragment:
-        return None
-    return str(url).rstrip("/")
+    return str(url).rstrip("/") if usable else None

@@ -33,7 +33,7 @@ from atoll.content.cid import DAG_CBOR, Cid
 from atoll.content.fetch import Fetcher
 from atoll.content.local import LocalStore
 from atoll.content.storage import StoreConfig
-from atoll.errors import ChainError, ConfigError, InsufficientFunds, NotFound
+from atoll.errors import ChainError, ConfigError, InsufficientFunds, NotFound, UndecodableLog
 from atoll.job.following import JobFollower
 from atoll.job.handle import JobHandle
 from atoll.job.narrate import tokens
@@ -164,10 +164,9 @@ class Client:
     def store(self) -> LocalStore:
         return self.session.store
 
-    @property
-    def fetcher(self) -> Fetcher:
-        """Brings blocks from every gateway of the jobs that are followed."""
-        return self.session.fetcher
+    def fetcher_of(self, job: JobId) -> Fetcher:
+        """Brings a job's blocks, from its gateways. Raises ConfigError outside `async with`."""
+        return self.session.fetcher_of(job)
 
     @property
     def address(self) -> Address:
@@ -297,7 +296,10 @@ class Client:
         if status.block is None:
             raise ChainError("the job's transaction is in no block")
         for raw in await self.chain.logs(status.block, status.block):
-            event = decode_log(raw)
+            try:
+                event = decode_log(raw)
+            except UndecodableLog:
+                continue  # a stranger's, who happens to be in the same block
             if (
                 isinstance(event, JobCreated)
                 and event.spec_digest == manifest.digest()

@@ -77,7 +77,7 @@ class JobHandle:
         """
         view = await self.view()
         cid = Cid.from_bytes(view.spec_cid)
-        data = await self.client.fetcher.get(cid, MAX_MANIFEST_BYTES)
+        data = await self.client.fetcher_of(self.id).get(cid, MAX_MANIFEST_BYTES)
         manifest = Manifest.from_bytes(data)
         if manifest.digest() != view.spec_digest:
             raise ManifestError("the manifest is not the one that the chain names")
@@ -103,7 +103,7 @@ class JobHandle:
             )
         manifest = await self.manifest()
         cids = Cid.from_bytes(snapshot.merged_cid), Cid.from_bytes(manifest.data.tokenizer_cid)
-        await _fetch_model(self.client.fetcher, manifest, *cids)
+        await _fetch_model(self.client.fetcher_of(self.id), manifest, *cids)
         store, digest = self.client.store, snapshot.merged_digest
         await asyncio.to_thread(_export, store, manifest, cids[0], digest, folder)
         return folder

@@ -15,6 +15,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, TypeVar
 
 from atoll.chain.calls import Call, Calls
+from atoll.errors import AtollError
 from atoll.law.views import JobView
 from atoll.law.words import Slot
 
@@ -45,6 +46,18 @@ class Fact:
     @classmethod
     def kind(cls) -> str:
         return f"{cls.__module__}:{cls.__qualname__}"
+
+
+class NotYet(AtollError):
+    """The chain's state says that this is not due, and not that it is done.
+
+    Attributes:
+        due_at: when it will be, unix seconds of the chain; None where the contract named no time.
+    """
+
+    def __init__(self, message: str, due_at: int | None) -> None:
+        super().__init__(message)
+        self.due_at = due_at
 
 
 @dataclass(frozen=True, slots=True)

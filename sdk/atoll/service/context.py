@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, closing
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
 
 from atoll.chain.contracts import AtollChain
@@ -16,9 +16,10 @@ from atoll.content.fetch import Fetcher
 from atoll.content.gateway import Gateway
 from atoll.content.local import LocalStore
 from atoll.content.storage import Storage, StoreConfig
-from atoll.law.words import Address
+from atoll.law.words import Address, JobId
 from atoll.service.config import ServiceConfig
 from atoll.service.journal import Journal
+from atoll.service.lock import hold_folder
 from atoll.service.session import SessionConfig, open_session
 from atoll.service.worker import Worker
 
@@ -33,11 +34,13 @@ class Context:
     Attributes:
         me: the account that signs.
         url: where our gateway is announced.
+        fetcher_of: brings a job's blocks, from that job's gateways only.
     """
 
     config: ServiceConfig
     me: Address
     url: str
+    fetcher_of: Callable[[JobId], Fetcher]
     chain: AtollChain
     queue: TxQueue
     follower: Follower
@@ -52,6 +55,7 @@ class Context:
 
     @property
     def fetcher(self) -> Fetcher:
+        """Brings blocks from nobody in particular; its counters are of all."""
         return self.storage.fetcher
 
 
@@ -65,31 +69,33 @@ async def open_context(
         may_serve: which blocks the gateway gives out; None gives out every block.
 
     Raises:
-        ConfigError, KeystoreError: a file, key or port that cannot be used.
+        ConfigError, KeystoreError: a file, key or port that cannot be used, or another process
+            runs in the folder.
         ChainError: no endpoint answers, or it is another chain.
         StorageError: the folder of blocks, or the Kubo daemon, cannot be used.
     """
     config.data_dir.mkdir(parents=True, exist_ok=True)
-    session_config = _session_config(config)
-    with closing(Journal(config.journal_file)) as journal:
-        async with open_session(session_config) as session:
-            gateway = await session.serve(may_serve)
-            worker = Worker(niceness=config.worker_niceness)
-            try:
-                yield Context(
-                    config=config,
-                    me=session.me,
-                    url=session.url,
-                    chain=session.chain,
-                    queue=session.queue,
-                    follower=session.follower,
-                    storage=session.storage,
-                    gateway=gateway,
-                    worker=worker,
-                    journal=journal,
-                )
-            finally:
-                worker.kill()
+    async with AsyncExitStack() as stack:
+        stack.enter_context(hold_folder(config.data_dir))
+        session_config = _session_config(config)
+        journal = stack.enter_context(closing(Journal(config.journal_file)))
+        session = await stack.enter_async_context(open_session(session_config))
+        gateway = await session.serve(may_serve)
+        worker = Worker(niceness=config.worker_niceness)
+        stack.callback(worker.kill)
+        yield Context(
+            config=config,
+            me=session.me,
+            url=session.url,
+            fetcher_of=session.fetcher_of,
+            chain=session.chain,
+            queue=session.queue,
+            follower=session.follower,
+            storage=session.storage,
+            gateway=gateway,
+            worker=worker,
+            journal=journal,
+        )
 
 
 def _session_config(config: ServiceConfig) -> SessionConfig:

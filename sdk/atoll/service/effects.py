@@ -15,12 +15,14 @@ import structlog
 
 from atoll.chain.calls import Call
 from atoll.content.cid import Cid
-from atoll.errors import StorageError
+from atoll.errors import StorageError, TransactionFailed
 from atoll.law.views import JobView
-from atoll.service.commands import Command, Done, Fact, Transaction
+from atoll.service.commands import Command, Done, Fact, NotYet, Transaction
 from atoll.service.context import Context
 
 F = TypeVar("F", bound=Fact)
+NAMED_TIMES = {"StillBound": 0, "DisputeOpen": 0}
+"""Refusals that name when the call will be due, and which of their fields does (unix seconds)."""
 log = structlog.get_logger("atoll.effects")
 
 
@@ -63,7 +65,22 @@ class Effects:
         if status.block is not None:
             return Done(block=status.block)
         # Someone else was first: that is in the view once it has reached the newest block.
-        return Done(block=(await self.context.chain.head()).number)
+        head = await self.context.chain.head()
+        await self._check_is_moot(call)
+        return Done(block=head.number)
+
+    async def _check_is_moot(self, call: Call) -> None:
+        """What anyone may do was refused: because it is done, or because it is too early?
+
+        Raises:
+            NotYet: the contract names the time from which it will be due.
+        """
+        try:
+            await self.context.chain.simulate(call, self.context.me)
+        except TransactionFailed as refused:
+            field_ = NAMED_TIMES.get(refused.error or "")
+            if field_ is not None:
+                raise NotYet(str(refused), int(str(refused.args_[field_]))) from refused
 
     def _serial(self, key: str, view: JobView) -> str:
         """The key of the last such transaction, or a new one once the view has that one's block."""
@@ -87,7 +104,8 @@ class Effects:
             TooLarge, MalformedDag: it cannot be what it is meant to be.
         """
         await self.keep(view, round_, cid.to_bytes())
-        await self.context.fetcher.fetch(cid, max_bytes, [prefer] if prefer else [])
+        fetcher = self.context.fetcher_of(view.job_id)
+        await fetcher.fetch(cid, max_bytes, [prefer] if prefer else [])
 
     async def keep(self, view: JobView, round_: int | None, *cids: bytes) -> None:
         """Protects files from collection until their round is final, or for the whole job."""

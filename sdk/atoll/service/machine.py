@@ -79,6 +79,8 @@ class Failed:
     """Nobody had the data: what a challenge rests on."""
     missing: bytes = b""
     """SHA-256 of the block that nobody had, where it is known."""
+    due_at: int | None = None
+    """When it will be due, where the chain said so: unix seconds of the chain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,10 +214,13 @@ def _take_in(state: State[S], event: Event) -> State[S]:
                 holds[key] = Hold(until_time=0, until_block=block, failures=0)
             facts = state.facts if fact is None else state.facts.plus(key, fact)
             state = replace(state, facts=facts, holds=holds)
-        case Failed(key, _, not_found, missing):
+        case Failed(key, _, not_found, missing, due_at):
             failures = state.holds[key].failures + 1 if key in state.holds else 1
             pause = min(FIRST_RETRY_SECONDS << min(failures - 1, 8), LONGEST_RETRY_SECONDS)
-            hold = Hold(state.now + pause, 0, failures, not_found, missing)
+            until = state.now + pause
+            if due_at is not None:
+                until = max(due_at, state.now + FIRST_RETRY_SECONDS)
+            hold = Hold(until, 0, failures, not_found, missing)
             state = replace(state, holds={**state.holds, key: hold})
     return replace(state, in_flight={k: c for k, c in state.in_flight.items() if k != key})
 

@@ -18,7 +18,12 @@ NO_ROUND = -1
 
 
 def write_metrics(journal: Journal, path: Path, about: Mapping[str, object]) -> None:
-    """Writes {**about, "jobs": {job: {round: {name: value}}}}, whole or not at all."""
+    """Writes {**about, "jobs": {job: {round: {name: value}}}}, whole or not at all.
+
+    Raises:
+        OSError: the file cannot be written.
+        StorageError: the journal cannot be read.
+    """
     jobs = {
         str(job): {str(round_): names for round_, names in rounds.items()}
         for job, rounds in journal.measures().items()
@@ -30,9 +35,9 @@ def write_metrics(journal: Journal, path: Path, about: Mapping[str, object]) -> 
 
 
 def read_metrics(path: Path) -> dict[str, object]:
-    """What `write_metrics` wrote; an empty mapping where there is nothing yet."""
+    """What `write_metrics` wrote; an empty mapping where there is nothing that can be read."""
     try:
-        data: dict[str, object] = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return {}
-    return data
+    return data if isinstance(data, dict) else {}

@@ -20,6 +20,7 @@ from atoll.content.cid import Cid
 from atoll.errors import AtollError, NotFound
 from atoll.law.views import JobView
 from atoll.law.words import JobId
+from atoll.service.commands import NotYet
 from atoll.service.config import ServiceConfig
 from atoll.service.context import open_context
 from atoll.service.effects import Effects
@@ -66,6 +67,8 @@ class Service(Generic[S]):
     _running: dict[tuple[JobId, str], asyncio.Task[None]] = field(default_factory=dict)
     _bytes_seen: dict[str, int] = field(default_factory=dict)
     _draining: bool = False
+    _defects: dict[JobId, str] = field(default_factory=dict)
+    _metrics_failed: str = ""
 
     async def run(self) -> None:
         """Works until cancelled. Raises what a broken queue or index raises."""
@@ -125,11 +128,21 @@ class Service(Generic[S]):
         while True:
             job, event = await self._events.get()
             before = self._machines[job]
-            state, commands = self.step(before, event)
+            try:
+                state, commands = self.step(before, event)
+            except Exception as error:  # what one job brings about must not stop the others
+                self._note_defect(job, error)
+                continue
             self._machines[job] = state
             self._log_reasons(job, before, state)
             for command in commands:
                 self._start(job, state.view, command)
+
+    def _note_defect(self, job: JobId, error: Exception) -> None:
+        """Tells once of what comes again with every block."""
+        if self._defects.get(job) != repr(error):
+            self._defects[job] = repr(error)
+            log.exception("defect: a job's machine does not step", job=job)
 
     def _log_reasons(self, job: JobId, before: State[S], after: State[S]) -> None:
         for duty, reason in after.reasons.items():
@@ -160,6 +173,9 @@ class Service(Generic[S]):
         except NotFound as error:
             event = Failed(command.key, str(error), not_found=True, missing=error.digest)
             log.info("not found", job=job, command=command.key, cause=str(error))
+        except NotYet as error:
+            event = Failed(command.key, str(error), due_at=error.due_at)
+            log.info("too early", job=job, command=command.key, cause=str(error))
         except AtollError as error:
             event = Failed(command.key, str(error))
             log.warning("failed", job=job, command=command.key, cause=str(error))
@@ -187,14 +203,28 @@ class Service(Generic[S]):
             await asyncio.sleep(METRICS_SECONDS)
 
     def write_metrics(self) -> None:
-        """Adds traffic since the last call to the journal, and writes the metrics file."""
+        """Adds traffic since the last call to the journal, and writes the metrics file.
+
+        Never raises: a full disk, a file table without room or a path that is not ours costs the
+        measures, and not the duties that they are about.
+        """
+        try:
+            self._write_metrics()
+        except Exception as error:
+            if self._metrics_failed != repr(error):
+                log.warning("metrics cannot be written", cause=str(error))
+            self._metrics_failed = repr(error)
+        else:
+            self._metrics_failed = ""
+
+    def _write_metrics(self) -> None:
         context = self.effects.context
         traffic = {"bytes_up": context.gateway.bytes_up, "bytes_down": context.fetcher.bytes_down}
         for name, total in traffic.items():
             delta = total - self._bytes_seen.get(name, 0)
-            self._bytes_seen[name] = total
             if delta:
                 context.journal.measure(0, NO_ROUND, name, delta)
+            self._bytes_seen[name] = total
         gas = {
             label: {
                 "transactions": use.transactions,
@@ -207,7 +237,14 @@ class Service(Generic[S]):
         write_metrics(
             context.journal,
             context.config.metrics_file,
-            {"account": context.me, "role": self.role, "gas": gas},
+            {
+                "account": context.me,
+                "role": self.role,
+                "gas": gas,
+                "undecodable_logs": context.follower.undecodable,
+                "rejected_events": context.follower.rejected,
+                "stuck_jobs": sorted(self._defects),
+            },
         )
 
 

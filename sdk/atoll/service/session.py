@@ -24,7 +24,7 @@ from atoll.content.gateway import Gateway
 from atoll.content.local import LocalStore
 from atoll.content.storage import Storage, StoreConfig, open_storage
 from atoll.errors import ConfigError
-from atoll.law.words import Address
+from atoll.law.words import Address, JobId
 from atoll.service.config import GatewayConfig
 
 
@@ -71,10 +71,9 @@ class Session:
     def store(self) -> LocalStore:
         return self.storage.local
 
-    @property
-    def fetcher(self) -> Fetcher:
-        """Brings blocks from every gateway of the followed jobs."""
-        return self.storage.fetcher
+    def fetcher_of(self, job: JobId) -> Fetcher:
+        """Brings a job's blocks, from the gateways of that job's members and submitter only."""
+        return self.storage.fetcher.among(lambda: self._others(job))
 
     @property
     def queue(self) -> TxQueue:
@@ -119,9 +118,8 @@ class Session:
         if gateway is not None:
             await gateway.stop()
 
-    def others(self) -> list[str]:
-        """Every gateway of the followed jobs but our own."""
-        return [url for url in self.follower.gateways() if url != self.url]
+    def _others(self, job: JobId) -> list[str]:
+        return [url for url in self.follower.gateways(job) if url != self.url]
 
 
 @asynccontextmanager
@@ -142,7 +140,7 @@ async def open_session(config: SessionConfig) -> AsyncIterator[Session]:
         )
         stack.callback(index.close)
         session = Session(config, chain, Follower(index, config.deployment, config.jobs))
-        session.storage = await open_storage(config.store, session.others)
+        session.storage = await open_storage(config.store)
         stack.push_async_callback(session.storage.close)
         if config.account is not None:
             path = config.folder / "transactions.sqlite"

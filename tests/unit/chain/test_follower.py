@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import cast
 
-import pytest
 from tests.unit.law.factories import (
     DOMAIN,
     JOB,
@@ -18,10 +17,9 @@ from tests.unit.law.factories import (
 from atoll.chain.deployment import Deployment
 from atoll.chain.follower import Follower, News
 from atoll.chain.index import EventIndex, Head, Indexed, Rewound, Update
-from atoll.chain.rpc import RpcRefused
 from atoll.errors import RpcUnavailable
 from atoll.law import events as ev
-from atoll.law.words import JobId
+from atoll.law.words import JobId, VerifierIndex
 
 DEPLOYMENT = Deployment(DOMAIN.chain_id, 0, {"Rounds": DOMAIN.rounds, "Jobs": JOBS})
 SUBMITTER = address("submitter")
@@ -91,7 +89,8 @@ async def test_a_gateway_announced_before_the_job_is_known_to_it() -> None:
     index.add(job)
     (step,) = (await follower.poll()).folded
     assert step.views.keys() == {JOB}
-    assert follower.gateways() == ["http://b:1"]
+    assert follower.gateways(JOB) == ("http://b:1",)
+    assert follower.gateways(JobId(8)) == ()
 
 
 async def test_jobs_that_are_not_followed_are_not_there() -> None:
@@ -179,9 +178,21 @@ async def test_a_turn_leaves_the_followed_jobs_followed() -> None:
     assert follower.follow(JobId(8)) == ()
 
 
-@pytest.mark.parametrize("error", [RpcUnavailable("no endpoint"), RpcRefused("eth_getLogs", {})])
-async def test_a_chain_that_does_not_answer_has_no_news(error: Exception) -> None:
-    index = Index(error=error)
+async def test_an_event_that_does_not_fold_is_passed_over() -> None:
+    job, index = running(), Index()
+    index.add(job)
+    broken = ev.VerifierReady(JOB, VerifierIndex(31), address("a stranger"))
+    half = len(index.untold) // 2
+    index.untold.insert(half, Indexed(broken, job.block, 99))
+    follower = following(index)
+    news = await follower.poll()
+    assert news.folded[half].views == {}
+    assert follower.rejected == 1
+    assert follower.views == {JOB: job.view}
+
+
+async def test_a_chain_that_does_not_answer_has_no_news() -> None:
+    index = Index(error=RpcUnavailable("no endpoint"))
     index.add(running())
     follower = following(index)
     assert await follower.poll_patiently() == News()

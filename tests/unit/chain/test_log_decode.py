@@ -11,7 +11,7 @@ from eth_abi.abi import encode
 
 from atoll.chain.abi import EventAbi, load_artifact, registry
 from atoll.chain.decode import RawLog, decode_log, event_topics, from_abi, to_abi
-from atoll.errors import ChainError
+from atoll.errors import UndecodableLog
 from atoll.law import words as types
 from atoll.law.events import (
     EVENT_TYPES,
@@ -135,15 +135,23 @@ def test_a_foreign_log_is_none_of_ours() -> None:
 
 def test_a_truncated_log_is_refused() -> None:
     whole = log_of(JobStatusChanged(JobId(3), JobStatus.OPEN, "Opened"))
-    with pytest.raises(ChainError, match="JobStatusChanged does not decode"):
+    with pytest.raises(UndecodableLog, match="JobStatusChanged does not decode"):
         decode_log(dataclasses.replace(whole, data=whole.data[:-32]))
 
 
 def test_an_unknown_enum_value_is_refused() -> None:
     whole = log_of(JobStatusChanged(JobId(3), JobStatus.OPEN, "Opened"))
     broken = dataclasses.replace(whole, data=(200).to_bytes(32, "big") + whole.data[32:])
-    with pytest.raises(ChainError, match="does not decode"):
+    with pytest.raises(UndecodableLog, match="does not decode"):
         decode_log(broken)
+
+
+@pytest.mark.parametrize("text", [b"http://x\xff", b"\xed\xa0\x80", b"\xf8\x88\x80\x80\x80"])
+def test_text_that_is_no_text_is_refused(text: bytes) -> None:
+    abi = abi_of("GatewayAnnounced")
+    topics = (abi.topic, encode(["address"], [ACCOUNT]))
+    with pytest.raises(UndecodableLog, match="GatewayAnnounced does not decode"):
+        decode_log(RawLog(ACCOUNT, topics, encode(["bytes"], [text]), 7, bytes(32), 0))
 
 
 def test_round_state_has_the_abi_s_width() -> None:

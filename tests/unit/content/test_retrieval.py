@@ -26,7 +26,8 @@ from atoll.content import (
 )
 from atoll.content.car import encode_car, encode_car_header
 from atoll.content.dagpb import Link, Node, encode_node
-from atoll.content.sources import SourceBook, normalise_gateway
+from atoll.content.download import Downloader
+from atoll.content.sources import Source, SourceBook, normalise_gateway
 from atoll.content.unixfs import encode_file_header
 from atoll.errors import NotFound, TooLarge
 
@@ -158,6 +159,55 @@ async def test_one_bad_gateway_among_good_ones_harms_nobody(
         Fetcher(ours, lambda: [bad, good.url], QUICK) as fetcher,
     ):
         assert await fetcher.get(cid, len(data), prefer=[bad]) == data
+
+
+async def test_what_a_library_makes_of_one_gateway_harms_no_other(
+    theirs: LocalStore, ours: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever leaves the libraries for one source, such as yarl's IndexError for an address."""
+    download = Downloader._download
+
+    async def fails_for_the_stranger(self: Downloader, cid: Cid, source: Source) -> bytes:
+        if source.url == "http://stranger":
+            raise IndexError("string index out of range")
+        return await download(self, cid, source)
+
+    monkeypatch.setattr(Downloader, "_download", fails_for_the_stranger)
+    cid = theirs.add_bytes(b"wanted")
+    async with (
+        serving(theirs) as good,
+        Fetcher(ours, lambda: ["http://stranger", good.url], QUICK) as fetcher,
+    ):
+        assert await fetcher.get(cid, 6, prefer=["http://stranger"]) == b"wanted"
+        with pytest.raises(NotFound, match="IndexError"):
+            await fetcher.get(Cid.of(b"nobody has it"), 100)
+
+
+async def test_sources_belong_to_whom_they_were_named_for(
+    theirs: LocalStore, ours: LocalStore
+) -> None:
+    """One job's gateways are not asked for another's blocks, though all share the connections."""
+    asked = 0
+
+    async def counting(request: web.Request) -> web.StreamResponse:
+        nonlocal asked
+        asked += 1
+        return await answers_wrong(request)
+
+    async with (
+        hostile(counting) as stranger,
+        serving(theirs) as good,
+        Fetcher(ours, tuple, QUICK) as fetcher,
+    ):
+        free, paid = fetcher.among(lambda: [stranger]), fetcher.among(lambda: [good.url])
+        with pytest.raises(NotFound):
+            await free.get(theirs.add_bytes(b"free"), 10)
+        before = asked
+        assert await paid.get(theirs.add_bytes(b"paid"), 10) == b"paid"
+        assert (before > 0, asked) == (True, before)
+        assert [source.url for source in paid.sources.bad()] == [stranger]
+        with pytest.raises(NotFound, match="none is known"):
+            await fetcher.get(Cid.of(b"x"), 1)
 
 
 async def test_a_liar_is_remembered(theirs: LocalStore, ours: LocalStore) -> None:
@@ -380,8 +430,15 @@ async def test_the_first_block_of_all_does_not_wait_for_one_gateway_either(
         "http://host?x=1",
         "http://host:99999",
         "http://[::1",
-        "http://" + "a" * 300,
         "javascript:alert(1)",
+        "http://[::1]@",
+        "http://@host",
+        "http://host?",
+        "http://host#",
+        "http://h\u00f6st",
+        "http://ho st",
+        "http://host\\path",
+        "http://" + "a" * 600,
     ],
 )
 def test_unusable_gateway_addresses_are_ignored(text: str) -> None:

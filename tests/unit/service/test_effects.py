@@ -13,9 +13,16 @@ from tests.unit.law.factories import JOB, ScriptedJob, address, digest, make_man
 from atoll.content.cid import DAG_CBOR, Cid
 from atoll.content.local import LocalStore
 from atoll.content.storage import Storage
-from atoll.errors import InsufficientFunds, NotFound, NumericsMismatch, ProtocolError
+from atoll.errors import (
+    InsufficientFunds,
+    NotFound,
+    NumericsMismatch,
+    ProtocolError,
+    TransactionFailed,
+)
 from atoll.law.views import JobView
 from atoll.law.words import Role
+from atoll.service.commands import NotYet
 from atoll.service.context import Context
 from atoll.service.duties.claim import SendClaim
 from atoll.service.duties.material import DoFetchSpec, JobRefused, SpecReady
@@ -70,6 +77,13 @@ class Chain:
         default_factory=lambda: SimpleNamespace(addresses={"Stakes": address("stakes")})
     )
 
+    refusal: TransactionFailed | None = None
+
+    async def simulate(self, call: Any, sender: str) -> bytes:
+        if self.refusal is not None:
+            raise self.refusal
+        return b""
+
     async def head(self) -> Any:
         return SimpleNamespace(number=77)
 
@@ -119,7 +133,8 @@ def context(tmp_path: Path) -> Any:
         queue=Queue(),
         store=store,
         storage=Storage(store, cast(Any, None), None, read_only=False),
-        fetcher=Fetcher(store),
+        fetcher=(fetcher := Fetcher(store)),
+        fetcher_of=lambda job: fetcher,
         worker=Worker(),
         journal=Journal(tmp_path / "journal.sqlite"),
     )
@@ -159,7 +174,43 @@ async def test_a_claim_carries_its_proof(context: Any) -> None:
     assert list(context.queue.calls.values()) == [("claim", JOB, ME, 7, [digest("p")])]
 
 
+NOT_HELD = TransactionFailed("NotMember", error="NotMember", args=(JOB, 0, ME))
+TOO_EARLY = TransactionFailed("StillBound", error="StillBound", args=(1_000, 994))
+RELEASE = SendRelease(Role.PROVIDER, 2, is_over=True)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "due_at"),
+    [
+        (TOO_EARLY, 1_000),
+        (TransactionFailed("FaultsPending", error="FaultsPending", args=(1,)), None),
+        (None, None),
+    ],
+)
+async def test_a_bond_that_is_still_held_is_not_noted_as_released(
+    context: Any, refusal: TransactionFailed | None, due_at: int | None
+) -> None:
+    context.queue.block, context.chain.refusal = None, refusal
+    with pytest.raises(NotYet) as refused:
+        await effects(context).run(view_at(1), RELEASE)
+    assert refused.value.due_at == due_at
+    assert len(context.journal.read(JOB)) == 0
+    context.chain.refusal = NOT_HELD
+    done = await effects(context).run(view_at(1), RELEASE)
+    assert done.fact == BondReleased(2, was_over=True)
+
+
+async def test_what_is_too_early_says_when_it_is_due(context: Any) -> None:
+    context.queue.block = None
+    error = TransactionFailed("DisputeOpen", error="DisputeOpen", args=(500, 490))
+    context.chain.refusal = error
+    with pytest.raises(NotYet) as refused:
+        await effects(context).run(view_at(1), SendPoke("place"))
+    assert refused.value.due_at == 500
+
+
 async def test_a_released_bond_is_remembered(context: Any) -> None:
+    context.chain.refusal = NOT_HELD
     done = await effects(context).run(view_at(1), SendRelease(Role.PROVIDER, 2, is_over=True))
     assert done.fact == BondReleased(2, was_over=True)
     assert len(context.journal.read(JOB)) == 1

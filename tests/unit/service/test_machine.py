@@ -142,3 +142,18 @@ def test_work_nobody_wants_any_more_is_cancelled_and_transactions_are_not() -> N
 def test_asking_to_drain_is_remembered() -> None:
     state, _ = stepping()
     assert moved(state, Drain())[0].draining
+
+
+def test_what_is_too_early_is_given_again_at_the_named_time() -> None:
+    state, _ = stepping(SendWord("a"))
+    state, given = moved(state, Failed(WORD, "too early", due_at=1500))
+    assert given == []
+    state, given = moved(state, HeadAdvanced(Head(200, 1499)))
+    assert given == []
+    state, given = moved(state, HeadAdvanced(Head(201, 1500)))
+    assert given == [SendWord("a")]
+    state, _ = moved(state, Failed(WORD, "too early", due_at=1400))
+    state, given = moved(state, HeadAdvanced(Head(202, 1501)))
+    assert given == []
+    _, given = moved(state, HeadAdvanced(Head(203, 1502)))
+    assert given == [SendWord("a")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -25,16 +25,18 @@ from atoll.chain.deployment import Deployment
 from atoll.chain.follower import Follower, News
 from atoll.chain.index import EventIndex, Indexed, Rewound, Update
 from atoll.chain.index import Head as ChainHead
-from atoll.errors import NotFound, RpcUnavailable
+from atoll.errors import NotFound, RpcUnavailable, StorageError
 from atoll.law import events as ev
 from atoll.law.views import JobView
-from atoll.law.words import Phase, SeatIndex
+from atoll.law.words import JobId, Phase, SeatIndex
+from atoll.service import service as service_module
 from atoll.service.commands import Done
 from atoll.service.duties.material import DataReady, DoFetchData, DoFetchSpec, SpecReady
 from atoll.service.duties.opening import DoPrepareOpening, OpeningReady
 from atoll.service.effects import Effects
 from atoll.service.journal import Journal
-from atoll.service.machine import AnyCommand, Setup
+from atoll.service.machine import AnyCommand, Event, Setup, State
+from atoll.service.metrics import read_metrics
 from atoll.service.service import Service
 from atoll_node.behaviour import ProviderBehaviour
 from atoll_node.duties.commit import SendCommit
@@ -57,6 +59,7 @@ class Index:
     job: ScriptedJob
     updates: list[list[Update]] = field(default_factory=list)
     confirmed: int = 0
+    undecodable: int = 0
 
     async def poll(self) -> list[Update]:
         return self.updates.pop(0) if self.updates else []
@@ -224,6 +227,53 @@ async def test_a_defect_in_one_effect_does_not_end_the_service(tmp_path: Path) -
         running.index.tell_everything()
         await asyncio.sleep(0)
     await running.stop()
+
+
+@pytest.mark.parametrize("fails", [OSError(24, "Too many open files"), StorageError("disk")])
+async def test_metrics_that_cannot_be_written_end_nothing(
+    tmp_path: Path, fails: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures, thrice = 0, asyncio.Event()
+
+    def write(*_: object) -> None:
+        nonlocal failures
+        failures += 1
+        if failures == 3:
+            thrice.set()
+        raise fails
+
+    monkeypatch.setattr(service_module, "write_metrics", write)
+    monkeypatch.setattr(service_module, "METRICS_SECONDS", 0.0)
+    running = start(tmp_path, training_job())
+    await running.effects.committed.wait()
+    await thrice.wait()
+    assert not running.task.done()
+    await running.stop()
+
+
+async def test_a_metrics_path_that_is_a_folder_ends_nothing(tmp_path: Path) -> None:
+    (tmp_path / "metrics.json").mkdir()
+    running = start(tmp_path, training_job())
+    await running.effects.committed.wait()
+    await running.stop()
+    assert read_metrics(tmp_path / "metrics.json") == {}
+
+
+async def test_a_job_whose_machine_does_not_step_leaves_the_others_alone(tmp_path: Path) -> None:
+    job = training_job()
+    running = start(tmp_path, job)
+    stranger = replace(job.view, job_id=JobId(99))
+
+    def fails_for_the_stranger(state: State[Setup[ProviderBehaviour]], event: Event) -> Any:
+        if state.view.job_id == stranger.job_id:
+            raise ZeroDivisionError("a hostile job")
+        return step(state, event)
+
+    running.service.step = fails_for_the_stranger
+    running.effects.context.follower.views[stranger.job_id] = stranger
+    await running.effects.committed.wait()
+    await running.stop()
+    assert '"stuck_jobs": [\n  99\n ]' in (tmp_path / "metrics.json").read_text()
 
 
 async def test_a_reorg_folds_the_view_anew(tmp_path: Path) -> None:

@@ -69,7 +69,8 @@ def context(tmp_path: Path) -> Any:
         chain=SimpleNamespace(calls=None),
         store=store,
         storage=Storage(store, cast(Any, None), None, read_only=False),
-        fetcher=Fetcher(),
+        fetcher=(fetcher := Fetcher()),
+        fetcher_of=lambda job: fetcher,
         worker=Worker(),
         journal=Journal(tmp_path / "journal.sqlite"),
     )

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Never, TypeVar
 
 from atoll.chain.calls import Call, Calls
-from atoll.errors import InsufficientFunds
+from atoll.errors import InsufficientFunds, TransactionFailed
 from atoll.law.views import JobView, SettledRound
 from atoll.law.words import Address, Role
-from atoll.service.commands import ContractCall, Done, Fact, Transaction
+from atoll.service.commands import ContractCall, Done, Fact, NotYet, Transaction
 from atoll.service.duties.upkeep import is_over
 from atoll.service.machine import Decision, State
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
 S = TypeVar("S")
+NOTHING_HELD = "NotMember"
+"""How the roster refuses to release a bond that is not there (any more)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,13 @@ class SendRelease(Transaction[BondReleased]):
     async def perform(self, effects: Effects, view: JobView) -> Done[BondReleased]:
         call = effects.calls.release_bond(view.job_id, self.role, effects.context.me)
         done = await effects.transact(view, self, call)
+        try:
+            await effects.context.chain.simulate(call, effects.context.me)
+        except TransactionFailed as refused:
+            if refused.error != NOTHING_HELD:
+                raise NotYet(f"the bond is still held: {refused}", None) from refused
+        else:
+            raise NotYet("the bond is still held, and can be released now", None)
         return Done(BondReleased(self.settled_rounds, self.is_over), done.block)
 
 
