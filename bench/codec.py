@@ -14,18 +14,21 @@ from collections.abc import Callable
 
 import torch
 
-from atoll.bits.codec.block_steps import SIGN, TWO_BIT
+from atoll.bits.codec.block_steps import SIGN, two_bit
 from atoll.bits.codec.dct import DCT_SPARSE
 from atoll.bits.codec.dense import GRID4, GRID8
+from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.fp32 import FP32
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.sparse import SPARSE
+from atoll.law.words import ZERO_DIGEST
 
 EXPONENTS = {"w": -10}
+_TWO_BIT = two_bit(DitherKey(ZERO_DIGEST, 0))
 CODECS: dict[str, tuple[Callable[..., bytes], Callable[..., object]]] = {
     "int8": (GRID8.encode, GRID8.decode_flat),
     "int4": (GRID4.encode, GRID4.decode_flat),
-    "two_bit": (TWO_BIT.encode, TWO_BIT.decode_flat),
+    "two_bit": (_TWO_BIT.encode, _TWO_BIT.decode_flat),
     "sign": (SIGN.encode, SIGN.decode_flat),
     "sparse": (SPARSE.encode, SPARSE.decode_flat),
     "dct_sparse": (DCT_SPARSE.encode, DCT_SPARSE.decode_flat),

@@ -37,6 +37,7 @@ import torch
 from numpy.typing import NDArray
 
 from atoll.bits.batch import gather_batch
+from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import codec_of
 from atoll.bits.init import initial_global_state
@@ -319,8 +320,10 @@ def train_together(manifest: Manifest, seed: int, tokens: Tokens) -> GlobalState
                 batch = gather_batch(tokens, course.offsets(step), manifest.model.seq)
                 begun = course.begin(last, step)
                 last = inner_step(begun, batch, course.global_step0 + step, recipe).state
-            updates[seat], carried[seat] = close_round(state, last, manifest.codec)
-        state = merge(state, updates, caught=0, manifest=manifest).global_state
+            updates[seat], carried[seat] = close_round(
+                state, last, manifest.codec, DitherKey(data_seed, seat)
+            )
+        state = merge(state, updates, data_seed=data_seed, caught=0, manifest=manifest).global_state
     return state
 
 

@@ -27,12 +27,11 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.adversary.codecs import CODECS, DEFAULT, spec_of
+from tests.adversary.codecs import CODECS, DEFAULT
 from tests.adversary.corpus import Mix
 from tests.adversary.merges import among_friends
 from tests.adversary.run import Run, Setting
 
-from atoll.bits.codec.registry import codec_of
 from atoll.law.checks import (
     GRAVE_ALIGNMENT,
     GRAVE_ALIGNMENT_SPARSE,
@@ -81,9 +80,8 @@ class Sample:
 def grams(mix: Mix, seed: int, rounds: int, kind: str) -> list[Int64Matrix]:
     """The Gram matrix of every round of an honest run with that codec."""
     run = Run(Setting(SEATS, 0, seed, mix, rounds, codec=kind), among_friends)
-    codec = codec_of(spec_of(kind))
     return [
-        gram([codec.row(d, run.layout, r.opening.exponents) for d in r.updates.values()])
+        gram([run.row_of(seat, data, r.opening) for seat, data in r.updates.items()])
         for r in run.play()
     ]
 

@@ -100,8 +100,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         if (given != _seats[jobId][seat].commitment) revert WrongReveal(given, _seats[jobId][seat].commitment);
 
         s.revealed |= Bits.bit(seat);
-        s.revealAccumulator =
-            Hashing.accumulateReveal(s.revealAccumulator, seat, reveal_.traceRoot, reveal_.updateDigest);
+        s.revealAccumulator = Hashing.accumulateReveal(s.revealAccumulator, seat, reveal_.traceRoot, reveal_.updateRoot);
         if (reveal_.steps < j.terms.steps) j.work.shortSeats |= Bits.bit(seat);
         _storeReveal(jobId, s, seat, reveal_);
         emit Revealed(jobId, round, attempt, seat, msg.sender, reveal_);

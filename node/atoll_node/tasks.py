@@ -20,7 +20,7 @@ def run_training(command: DoTrain, store_dir: str) -> Trained:
     done: TrainedRound = resolve(command.function)(_task(command), store_dir, command.extra)
     reveal = Reveal(
         trace_root=done.trace_root,
-        update_digest=done.update_digest,
+        update_root=done.update_root,
         optimiser_root=done.optimiser_root,
         steps=done.steps,
         reset=done.reset,

@@ -15,11 +15,12 @@ from tests.adversary.updates import Rows
 from torch import Tensor
 
 from atoll.bits.codec.base import Exponents, Integers
+from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.feedback import encode_with_feedback
 from atoll.bits.codec.grid import as_tensors
 from atoll.bits.codec.header import CodecId, header
 from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.registry import codec_of
+from atoll.bits.codec.registry import seat_codec
 from atoll.bits.codec.sparse import encode_body
 from atoll.law.manifest import CodecSpec, TensorExponents
 
@@ -66,21 +67,27 @@ def spec_of(kind: str) -> CodecSpec:
 
 
 def write(
-    delta: Mapping[str, Tensor], before: Written | None, spec: CodecSpec, exponents: Exponents
+    delta: Mapping[str, Tensor],
+    before: Written | None,
+    spec: CodecSpec,
+    dither: DitherKey,
+    exponents: Exponents,
 ) -> Written:
     """The update of a seat that wrote `before` the round before."""
-    codec, layout, residual = codec_of(spec), Layout.of_tensors(delta), None
+    codec, layout, residual = seat_codec(spec, dither), Layout.of_tensors(delta), None
     if spec.carries_feedback:
         kept = before.residual if before else None
         kept = kept or {name: torch.zeros_like(value) for name, value in delta.items()}
         data, residual = encode_with_feedback(codec, delta, kept, exponents, float(spec.feedback))
     else:
         data = codec.encode(delta, exponents)
-    return Written(data, codec.row(data, layout, exponents), residual)
+    return Written(data, codec.decode_flat(data, layout, exponents), residual)
 
 
-def write_row(row: Rows, spec: CodecSpec, layout: Layout, exponents: Exponents) -> bytes:
+def write_row(
+    row: Rows, spec: CodecSpec, dither: DitherKey, layout: Layout, exponents: Exponents
+) -> bytes:
     """The bytes of any row, as near to it as the codec can say."""
     if spec.kind == "dct":
         return header(CodecId.DCT_SPARSE, layout, exponents) + encode_body(row.astype(np.float32))
-    return codec_of(spec).encode(as_tensors(row, layout, exponents), exponents)
+    return seat_codec(spec, dither).encode(as_tensors(row, layout, exponents), exponents)

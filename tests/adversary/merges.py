@@ -7,8 +7,9 @@ from dataclasses import replace
 from tests.adversary.run import Arrived, Merge
 from tests.merging import all_standing
 
+from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.registry import codec_of
+from atoll.bits.codec.registry import seat_codec
 from atoll.bits.state import GlobalState
 from atoll.law.manifest import CONTRIBUTOR_MEAN, SPARSE_CODECS
 from atoll.law.merge_inputs import MergeTerms, merge_inputs
@@ -20,18 +21,19 @@ from atoll.merge.rules import Rule
 def default(arrived: Arrived) -> GlobalState:
     """The whole pipeline: whoever is audited in full and lied is caught, then the merge."""
     state, updates, manifest = arrived.state, arrived.updates, arrived.manifest
+    seed = arrived.data_seed
     facts = all_standing(updates, manifest, arrived.caught)
-    inputs = named_inputs(state, updates, facts=facts, manifest=manifest)
+    inputs = named_inputs(state, updates, facts=facts, data_seed=seed, manifest=manifest)
     found = to_bitmap(arrived.colluders & set(inputs.in_full))
     facts = replace(facts, rejected=found, caught=facts.caught + found.bit_count())
-    return merge(state, updates, facts=facts, manifest=manifest).global_state
+    return merge(state, updates, facts=facts, data_seed=seed, manifest=manifest).global_state
 
 
 def unaudited(arrived: Arrived) -> GlobalState:
     """The pipeline without audits: what the checks leave out and the rule bears, no more."""
-    manifest = arrived.manifest
-    facts = all_standing(arrived.updates, manifest, arrived.caught)
-    return merge(arrived.state, arrived.updates, facts=facts, manifest=manifest).global_state
+    state, updates, manifest = arrived.state, arrived.updates, arrived.manifest
+    seed, facts = arrived.data_seed, all_standing(updates, manifest, arrived.caught)
+    return merge(state, updates, facts=facts, data_seed=seed, manifest=manifest).global_state
 
 
 def by_rule(name: str) -> Merge:
@@ -40,15 +42,14 @@ def by_rule(name: str) -> Merge:
     def merged(arrived: Arrived) -> GlobalState:
         robust = arrived.manifest.robust.model_copy(update={"rule": name})
         manifest = arrived.manifest.model_copy(update={"robust": robust})
-        part, row = arrived.state.sent_part(manifest.codec), codec_of(manifest.codec).row
-        layout = Layout.of_tensors(part.params)
-        rows = {
-            SeatIndex(seat): row(data, layout, part.exponents)
-            for seat, data in sorted(arrived.updates.items())
-        }
+        state, layout = arrived.state, Layout.of_tensors(arrived.state.params)
+        rows = {}
+        for seat, data in sorted(arrived.updates.items()):
+            codec = seat_codec(manifest.codec, DitherKey(arrived.data_seed, seat))
+            rows[SeatIndex(seat)] = codec.decode_flat(data, layout, state.exponents)
         facts = all_standing(rows, manifest, arrived.caught)
         nobody_named = merge_inputs(facts, list(rows), None, MergeTerms.of(manifest))
-        return combine(arrived.state, rows, nobody_named, manifest).global_state
+        return combine(state, rows, nobody_named, manifest).global_state
 
     return merged
 

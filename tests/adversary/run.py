@@ -22,8 +22,9 @@ from torch import Tensor
 
 from atoll.bits.batch import gather_batch
 from atoll.bits.codec.base import Integers
+from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.registry import codec_of
+from atoll.bits.codec.registry import seat_codec
 from atoll.bits.init import initial_global_state
 from atoll.bits.layout import param_shapes
 from atoll.bits.model import forward
@@ -95,6 +96,7 @@ class Arrived:
     updates: Mapping[int, bytes]
     caught: int
     colluders: frozenset[int]
+    data_seed: Digest
     manifest: Manifest
 
 
@@ -225,8 +227,7 @@ class Run:
     def _trained(
         self, seats: range, index: int, state: GlobalState, previous: Trained | None
     ) -> Trained:
-        setting = self.setting
-        seed = Digest(sha256(f"{setting.seed}:{index}".encode()).digest())
+        setting, seed = self.setting, self.seed_of(index)
 
         def batches(step: int) -> tuple[Tensor, Tensor]:
             drawn = [self._batch(seat, seed, step) for seat in seats]
@@ -239,12 +240,13 @@ class Run:
         stack = train_seats(opening, batches, index * setting.steps, self.layout, recipe)
         before = previous.written if previous else (None,) * len(seats)
         written = []
-        for last_d, own in zip(stack.params, before, strict=True):
+        for seat, last_d, own in zip(seats, stack.params, before, strict=True):
             delta = {
                 name: state.params[name] - last_d[span].view(shape)
                 for name, shape, span in self.layout.spans()
             }
-            written.append(write(delta, own, self.manifest.codec, state.exponents))
+            dither = DitherKey(seed, seat)
+            written.append(write(delta, own, self.manifest.codec, dither, state.exponents))
         return Trained(stack, tuple(written))
 
     def _batch(self, seat: int, seed: Digest, step: int) -> tuple[Tensor, Tensor]:
@@ -272,7 +274,7 @@ class Run:
 
         def with_rows(bad: Rows) -> dict[int, bytes]:
             sent = zip(setting.colluders, bad, strict=True)
-            return {seat: self._bytes_of(row, state) for seat, row in sent} | updates
+            return {seat: self._bytes_of(seat, row, state) for seat, row in sent} | updates
 
         known = Knowledge(
             round=index,
@@ -281,7 +283,9 @@ class Run:
             codec=setting.codec,
             honest=honest.rows,
             trained=colluding.rows if colluding else np.empty((0, honest.rows.shape[1])),
-            arrives=lambda rows: np.array([self._arriving(row, state) for row in rows], float),
+            arrives=lambda rows: np.array(
+                [self._arriving(seat, row, state) for seat, row in enumerate(rows)], float
+            ),
             damage=lambda bad: loss_of(self._merged(state, with_rows(bad)), setting, JUDGED),
             rng=rng,
         )
@@ -293,23 +297,33 @@ class Run:
             for seat, data in with_rows(bad).items()
         }
 
-    def _bytes_of(self, row: Rows, state: GlobalState) -> bytes:
-        return write_row(row, self.manifest.codec, self.layout, state.exponents)
+    def seed_of(self, round: int) -> Digest:
+        """The round's data seed."""
+        return Digest(sha256(f"{self.setting.seed}:{round}".encode()).digest())
 
-    def _arriving(self, row: Rows, state: GlobalState) -> Integers:
-        codec = codec_of(self.manifest.codec)
-        return codec.row(self._bytes_of(row, state), self.layout, state.exponents)
+    def row_of(self, seat: int, data: bytes, state: GlobalState) -> Integers:
+        """What a seat's bytes say. Raises MalformedUpdate."""
+        codec = seat_codec(self.manifest.codec, DitherKey(self.seed_of(state.round), seat))
+        return codec.decode_flat(data, self.layout, state.exponents)
+
+    def _bytes_of(self, seat: int, row: Rows, state: GlobalState) -> bytes:
+        dither = DitherKey(self.seed_of(state.round), seat)
+        return write_row(row, self.manifest.codec, dither, self.layout, state.exponents)
+
+    def _arriving(self, seat: int, row: Rows, state: GlobalState) -> Integers:
+        return self.row_of(seat, self._bytes_of(seat, row, state), state)
 
     def _merged(self, state: GlobalState, updates: Mapping[int, bytes]) -> GlobalState:
         """The merge of what is well-formed; whoever sent anything else is caught."""
-        sound = {s: data for s, data in updates.items() if self._is_sound(data, state)}
+        sound = {s: data for s, data in updates.items() if self._is_sound(s, data, state)}
         caught = len(updates) - len(sound)
         colluders = frozenset(self.setting.colluders)
-        return self.merge(Arrived(state, sound, caught, colluders, self.manifest))
+        seed = self.seed_of(state.round)
+        return self.merge(Arrived(state, sound, caught, colluders, seed, self.manifest))
 
-    def _is_sound(self, data: bytes, state: GlobalState) -> bool:
+    def _is_sound(self, seat: int, data: bytes, state: GlobalState) -> bool:
         try:
-            codec_of(self.manifest.codec).row(data, self.layout, state.exponents)
+            self.row_of(seat, data, state)
         except MalformedUpdate:
             return False
         return True

@@ -12,6 +12,7 @@ from tests.adversary.merges import among_friends, default, rule_alone
 from tests.adversary.run import Adversary, Arrived, Knowledge, Memo, Run, Setting
 from tests.adversary.updates import where_few_send, where_nobody_sends
 
+from atoll.bits.codec.dither import DitherKey
 from atoll.bits.state import GlobalState
 from atoll.law.manifest import SPARSE_CODECS, Manifest
 from atoll.train.probe import configure_native
@@ -56,19 +57,19 @@ def test_malformed_bytes_are_refused_and_count_as_caught(codec: str):
 def test_what_a_codec_left_out_comes_the_round_after(codec: str):
     run = Run(Setting(n=2, f=0, codec=codec), among_friends)
     state = next(run.play()).opening
-    spec, rng = spec_of(codec), np.random.default_rng(1)
+    spec, dither, rng = spec_of(codec), DitherKey(run.seed_of(0), 0), np.random.default_rng(1)
     noise = rng.normal(0, 2.0**-9, run.layout.total)
     tensors = {
         name: state.params[name].new_tensor(noise[span]).view(shape)
         for name, shape, span in run.layout.spans()
     }
-    first = write(tensors, None, spec, state.exponents)
+    first = write(tensors, None, spec, dither, state.exponents)
     nothing = {name: value * 0 for name, value in tensors.items()}
-    second = write(nothing, first, spec, state.exponents)
+    second = write(nothing, first, spec, dither, state.exponents)
     assert first.residual is not None
     kept = {name: value * float(spec.feedback) for name, value in first.residual.items()}
-    assert second.data == write(kept, None, spec, state.exponents).data
-    assert second.data != write(nothing, None, spec, state.exponents).data
+    assert second.data == write(kept, None, spec, dither, state.exponents).data
+    assert second.data != write(nothing, None, spec, dither, state.exponents).data
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -111,7 +111,10 @@ def test_slow_drift_is_honest_training_less_a_shift_that_no_check_names(memo: Me
     run = Run(SETTING, default, Adversary(watched, targets=drift.targets), memo)
     for record in run.play():
         facts = all_standing(record.updates, run.manifest)
-        inputs = named_inputs(record.opening, record.updates, facts=facts, manifest=run.manifest)
+        seed = run.seed_of(record.opening.round)
+        inputs = named_inputs(
+            record.opening, record.updates, facts=facts, data_seed=seed, manifest=run.manifest
+        )
         assert 0 not in inputs.in_full
     assert max(against) > 0.05
 

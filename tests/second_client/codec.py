@@ -7,6 +7,7 @@ coordinate in grid steps is its fp32 product with 2^−e.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -140,12 +141,18 @@ def dither(steps: Integers, seat: Seat, section: int) -> Integers:
     data_seed, index = seat
     drawn = b""
     for piece in range(-(-len(steps) // PIECE)):
-        key = keccak(data_seed + u16(index) + bytes([section]) + u32(piece))
+        key = data_seed + u16(index) + bytes([section]) + u32(piece)
         size = min(PIECE, len(steps) - piece * PIECE)
-        blocks = range(-(-size // 32))
-        drawn += b"".join(keccak_each([key + u32(block) for block in blocks]))[:size]
+        drawn += _noise(key, -(-size // 32))[:size]
     noise = np.frombuffer(drawn, np.uint8).astype(np.int64)
     return (((2 * noise + 1) * steps + 128) >> 8) - steps
+
+
+@lru_cache(maxsize=4096)
+def _noise(key: bytes, blocks: int) -> bytes:
+    """So many blocks of 32 bytes under the keccak of a key."""
+    hashed_key = keccak(key)
+    return b"".join(keccak_each([hashed_key + u32(block) for block in range(blocks)]))
 
 
 def packed(codes: Integers, width: int) -> bytes:

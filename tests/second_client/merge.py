@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tests.second_client import sparse
 from tests.second_client.codec import BLOCK, Seat, header, merged_integers
 from tests.second_client.documents import Manifest, is_sent
 from tests.second_client.state import State
@@ -23,6 +24,7 @@ Gram = Sequence[Sequence[int]]
 Merged = tuple[list[int], int]
 """Numerators of every coordinate, and their denominator."""
 UNIT = 1 << 16
+SPARSE = ("sparse", "dct")
 
 # -------------------------------------------------------------------------- reading (chapters 1, 2)
 
@@ -30,8 +32,10 @@ UNIT = 1 << 16
 def body_size(kind: str, count: int) -> int:
     """Bytes after the header of any update of so many coordinates."""
     if kind in ("two_bit", "sign"):
-        width = 2 if kind == "two_bit" else 1
-        return -(-(-(-count // BLOCK)) // 2) + -(-count * width // 8)
+        blocks, width = -(-count // BLOCK), 2 if kind == "two_bit" else 1
+        return -(-blocks // 2) + -(-count * width // 8)
+    if kind in SPARSE:
+        return sum(sparse.section_sizes(sparse.places(kind, count)))
     return {"grid8": count, "grid4": -(-count // 2), "fp32": 4 * count}[kind]
 
 
@@ -48,6 +52,8 @@ def read_row(
     body = data[len(start) :]
     if data[: len(start)] != start or len(body) != body_size(kind, count):
         raise ValueError("another header or size than this round's")
+    if kind in SPARSE:
+        return sparse.read(body, sparse.places(kind, count))
     if kind == "fp32":
         values = np.frombuffer(body, "<f4")
         if not np.isfinite(values).all() or np.signbit(values[values == 0]).any():
@@ -281,7 +287,7 @@ TARGETS = {
 def vote(kind: str, values: Row) -> int:
     """What one update says about one tensor's exponent."""
     share, fine, coarse = TARGETS[kind]
-    size = np.count_nonzero(values) if kind in ("sparse", "dct") else len(values)
+    size = np.count_nonzero(values) if kind in SPARSE else len(values)
     if np.count_nonzero(abs(values) > fine) * share > size:
         return 1
     return 0 if np.count_nonzero(abs(values) > coarse) * share > size else -1
@@ -399,15 +405,13 @@ def merge(
     names = sorted(name for name in model["params"] if is_sent(name, codec, number))
     shapes = {name: model["params"][name].shape for name in names}
     exponents = {name: model["exponents"][name] for name in names}
-    rows = {}
+    kind, rows = codec["kind"], {}
     for seat in sorted(updates):
         try:
-            rows[seat] = read_row(
-                codec["kind"], updates[seat], shapes, exponents, (data_seed, seat)
-            )
+            rows[seat] = read_row(kind, updates[seat], shapes, exponents, (data_seed, seat))
         except ValueError:
             continue
-    gram = None if codec["kind"] == "fp32" else inner_products(list(rows.values()))
+    gram = None if kind == "fp32" else inner_products(list(rows.values()))
     terms = {
         "steps": manifest["inner"]["steps"],
         "minProviders": manifest["terms"]["min_providers"],
@@ -417,7 +421,10 @@ def merge(
         return model | {"round": number + 1}, inputs
     chosen = [rows[seat] for seat in inputs["merged"]]
     rule = manifest["robust"]["rule"]
-    numerators, denominator = combined(codec["kind"], rule, chosen, inputs["fPrime"])
+    numerators, denominator = combined(kind, rule, chosen, inputs["fPrime"])
+    if kind == "dct":
+        count = sum(int(np.prod(shape)) for shape in shapes.values())
+        numerators = sparse.coordinates(numerators, denominator, count)
     moved = next_exponents(codec, exponents, shapes, chosen)
     params, at = dict(model["params"]), 0
     outer = {slot: dict(tensors) for slot, tensors in model["outer"].items()}

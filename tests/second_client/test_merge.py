@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from tests.second_client import merge as second
+from tests.second_client import sparse
 from tests.second_client.codec import STEPS, header, packed
 from tests.second_client.state import global_bytes, global_digest
 from tests.unit.merge.test_merge_round import make_manifest
@@ -19,12 +20,13 @@ from atoll.bits.layout import OUTER_SLOTS
 from atoll.bits.state import GlobalState
 from atoll.law.manifest import Manifest
 from atoll.law.merge_inputs import MergeFacts
-from atoll.law.words import Bitmap, SeatIndex
+from atoll.law.words import Bitmap, Digest, SeatIndex
 from atoll.merge.round import MergeResult, merge
 
 CHUNKS, CASES = 20, 500
 """Together 10,000 merges."""
 DENSE = ("grid8", "grid4", "two_bit", "sign", "fp32")
+SPARSE = ("sparse", "dct")
 BASES = (
     "mean",
     "median",
@@ -78,7 +80,8 @@ class Round:
             facts["caught"],
             {SeatIndex(seat): steps for seat, steps in facts["steps"].items()},
         )
-        return merge(state, self.updates, facts=told, manifest=self.manifest)
+        seed = Digest(self.data_seed)
+        return merge(state, self.updates, facts=told, data_seed=seed, manifest=self.manifest)
 
     def by_the_second_client(self) -> tuple[dict[str, Any], dict[str, Any]]:
         return second.merge(self.plain, self.model, self.facts, self.updates, self.data_seed)
@@ -95,10 +98,11 @@ def rounds(seed: int, count: int) -> Iterator[Round]:
 
 
 def random_round(rng: Rng) -> Round:
-    kind = pick(rng, DENSE)
+    kind = pick(rng, (*DENSE, pick(rng, SPARSE)))
+    rule = "mean" if kind == "fp32" else pick(rng, RULES)
     manifest, plain = manifests(
         kind,
-        "mean" if kind == "fp32" else pick(rng, RULES),
+        "contributor_mean" if kind in SPARSE else rule,
         int(rng.integers(4)),
         pick(rng, KAPPAS),
         pick(rng, OUTERS),
@@ -155,13 +159,10 @@ def random_model(rng: Rng, plain: dict[str, Any]) -> dict[str, Any]:
     scale = 2.0 ** rng.integers(-12, 3)
     params = {name: rng.normal(0, scale, s).astype(np.float32) for name, s in shapes.items()}
     params[NAMES[0]].flat[0] = pick(rng, (0.0, -0.0, 1e30))
-    limit = 1 << int(rng.integers(1, 53))
+    kind = plain["outer"]["kind"]
     outer = {
-        slot: {
-            name: rng.integers(0 if slot == "second" else -limit, limit + 1, shape)
-            for name, shape in shapes.items()
-        }
-        for slot in OUTER_SLOTS[plain["outer"]["kind"]]
+        slot: {name: random_slot(rng, kind, slot, shape) for name, shape in shapes.items()}
+        for slot in OUTER_SLOTS[kind]
     }
     codec = plain["codec"]
     exponents = {
@@ -169,6 +170,13 @@ def random_model(rng: Rng, plain: dict[str, Any]) -> dict[str, Any]:
     }
     number = int(rng.integers(9))
     return {"round": number, "params": params, "outer": outer, "exponents": exponents}
+
+
+def random_slot(rng: Rng, kind: str, slot: str, shape: tuple[int, ...]) -> Any:
+    """Whatever a slot can hold: second moments are positive, adam's first stay below 2^47."""
+    bits = 63 if slot == "second" else 48 if kind == "adam" else 53
+    limit = 1 << int(rng.integers(bits))
+    return rng.integers(0 if slot == "second" else -limit, limit, shape, endpoint=True)
 
 
 def random_facts(rng: Rng, n: int, steps: int) -> dict[str, Any]:
@@ -218,14 +226,32 @@ def body_of_fp32(rng: Rng, values: Any) -> bytes:
     return (values * scale + np.float32(0)).astype("<f4").tobytes()
 
 
+def body_of_sparse(kind: str) -> Callable[[Rng, Any], bytes]:
+    def body(_rng: Rng, values: Any) -> bytes:
+        x = (values * 20).astype(np.float32)
+        return sparse.write(x if kind == "sparse" else sparse.coefficients(x))
+
+    return body
+
+
 BODIES: dict[str, Callable[[Rng, Any], bytes]] = {
     "grid8": body_of_grid8,
     "grid4": body_of_grid4,
     "two_bit": body_of_blocks(2),
     "sign": body_of_blocks(1),
     "fp32": body_of_fp32,
+    "sparse": body_of_sparse("sparse"),
+    "dct": body_of_sparse("dct"),
 }
-WRONG_BYTE = {"grid8": 0x80, "grid4": 0xFF, "two_bit": 0xFF, "sign": 0xFF, "fp32": 0xFF}
+WRONG_BYTE = {
+    "grid8": 0x80,
+    "grid4": 0xFF,
+    "two_bit": 0xFF,
+    "sign": 0xFF,
+    "fp32": 0xFF,
+    "sparse": 0xFF,
+    "dct": 0xFF,
+}
 
 
 def spoiled(rng: Rng, kind: str, data: bytes, count: int) -> bytes:

@@ -69,7 +69,7 @@ DOMAIN = Domain(CHAIN_ID, address("rounds"))
 SLOT = Slot(DOMAIN, JobId(7), RoundIndex(3), Attempt(1))
 REVEAL = Reveal(
     trace_root=digest("trace root"),
-    update_digest=digest("update"),
+    update_root=digest("update"),
     optimiser_root=digest("optimiser"),
     steps=40,
     reset=True,
@@ -138,7 +138,7 @@ def accumulators() -> Json:
         "seats": seats,
         "commitments": texts([c for c, _, _ in names]),
         "traceRoots": texts([t for _, t, _ in names]),
-        "updateDigests": texts([u for _, _, u in names]),
+        "updateRoots": texts([u for _, _, u in names]),
         "commitAccumulators": texts(commits[1:]),
         "revealAccumulators": texts(reveals[1:]),
     }

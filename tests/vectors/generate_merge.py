@@ -8,12 +8,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import shake_128
+from math import prod
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from atoll.law.manifest import RobustSpec
+import torch
+
+from atoll.bits.codec.dither import DitherKey
+from atoll.bits.codec.registry import seat_codec
+from atoll.bits.layout import OUTER_SLOTS
+from atoll.bits.state import GlobalState
+from atoll.job.spec import Choices, Found, build_manifest
+from atoll.law.canonical import dag_cbor_cid
+from atoll.law.hashing import sha256
+from atoll.law.manifest import (
+    CodecSpec,
+    DataSpec,
+    Manifest,
+    NumericsSpec,
+    OuterSpec,
+    RobustSpec,
+    TensorExponents,
+)
 from atoll.law.merge_inputs import MergeFacts, MergeTerms, merge_inputs
 from atoll.law.words import Bitmap, SeatIndex
+from atoll.merge.round import merge
 
 HERE = Path(__file__).parent
 Json: TypeAlias = Any
@@ -175,7 +195,186 @@ def merge_input_cases() -> Json:
     return {"cases": [*threshold_cases(), *order_cases(), *fact_cases()]}
 
 
-FILES: Mapping[str, Callable[[], Json]] = {"merge_inputs.json": merge_input_cases}
+# --- merge.json ---
+
+SHAPES = {"lm_head.weight": (3, 4), "model.layers.0.w": (5, 7), "model.layers.1.norm": (6,)}
+RULES = (
+    "mean",
+    "median",
+    "trimmed_mean",
+    "geometric_median",
+    "krum",
+    "multi_krum",
+    "centred_clip",
+    "minimum_diameter",
+    "norm_clip",
+)
+DECAYS = {"momentum": "0", "beta2": "0", "eps": "0", "period": 0}
+OUTERS: Mapping[str, Mapping[str, Json]] = {
+    "sgd": {},
+    "nesterov": {"momentum": "0.9"},
+    "adam": {"momentum": "0.9", "beta2": "0.99", "eps": "0.001"},
+    "sign": {},
+    "delayed_nesterov": {"momentum": "0.9", "period": 3},
+}
+DATA_SEED = sha256(b"data seed")
+
+
+def numbers(name: str, count: int, limit: int) -> list[int]:
+    """Integers of at most `limit` in magnitude that nobody chose."""
+    raw = shake_128(name.encode()).digest(8 * count)
+    words = (int.from_bytes(raw[8 * i : 8 * i + 8], "big") for i in range(count))
+    return [word % (2 * limit + 1) - limit for word in words]
+
+
+def manifest_of(kind: str, rule: str, outer: str, **given: Json) -> Manifest:
+    """The demo's manifest with another codec, rule and outer optimiser."""
+    low, high, start = (-40, -40, -40) if kind == "fp32" else (-16, -4, -10)
+    base = build_manifest(
+        Choices(),
+        Found(
+            data=DataSpec(
+                cid=dag_cbor_cid(sha256(b"data")),
+                dtype="uint8",
+                train_tokens=1_000_000,
+                eval_cid=None,
+                eval_batches=0,
+                tokenizer_cid=dag_cbor_cid(sha256(b"tokenizer")),
+            ),
+            numerics=NumericsSpec(
+                mode="exact",
+                software_class=None,
+                code_digest=sha256(b"code"),
+                probe_digest=sha256(b"probe"),
+                tolerance=None,
+            ),
+            expiry=4_000_000_000,
+        ),
+    )
+    grid = {"min_exponent": low, "max_exponent": high, "feedback": "0", "overlap": 0}
+    grid |= {"exponents": TensorExponents(embedding=start, matrix=start, vector=start)}
+    grid |= {"fragments": given.get("fragments", 1), "mixing": "0", "kind": kind}
+    parts = {
+        "codec": CodecSpec(**grid),
+        "outer": OuterSpec(**DECAYS | {"kind": outer, "lr": "0.7"} | OUTERS[outer]),
+        "robust": RobustSpec(rule=rule, f=given.get("f", 1), kappa="1.5"),
+    }
+    return base.model_copy(update=parts)
+
+
+def model_of(manifest: Manifest, number: int) -> GlobalState:
+    """A model in the middle of its job."""
+    params, outer = {}, {slot: {} for slot in OUTER_SLOTS[manifest.outer.kind]}
+    for name, shape in SHAPES.items():
+        count = prod(shape)
+        values = torch.tensor(numbers(name, count, 1 << 20), dtype=torch.float64)
+        params[name] = (values * 2.0**-20).to(torch.float32).reshape(shape)
+        for slot, tensors in outer.items():
+            kept = numbers(f"{slot}/{name}", count, 1 << 35)
+            kept = [abs(value) for value in kept] if slot == "second" else kept
+            tensors[name] = torch.tensor(kept).reshape(shape)
+    exponents = {name: manifest.codec.exponent_of(name) for name in SHAPES}
+    return GlobalState(number, params, outer, exponents)
+
+
+def updates_of(manifest: Manifest, model: GlobalState, odd: Mapping[int, int]) -> dict[int, bytes]:
+    """Updates of seats 0 to 6 with something in common; `odd` ones are so many times that."""
+    part = model.sent_part(manifest.codec)
+    step = 2.0 ** (-20 if manifest.codec.kind == "fp32" else -10 - 2)
+    updates = {}
+    for seat in range(7):
+        delta = {}
+        for name, tensor in part.params.items():
+            common = numbers(f"common {name}", tensor.numel(), 60)
+            own = numbers(f"own {seat} {name}", tensor.numel(), 30)
+            values = [odd.get(seat, 1) * a + b for a, b in zip(common, own, strict=True)]
+            delta[name] = (torch.tensor(values, dtype=torch.float32) * step).reshape(tensor.shape)
+        codec = seat_codec(manifest.codec, DitherKey(DATA_SEED, seat))
+        updates[seat] = codec.encode(delta, part.exponents)
+    return updates
+
+
+def merge_case(name: str, manifest: Manifest, number: int = 4, **given: Json) -> Json:
+    """A whole merge: what it is made from, and the digest of what it makes."""
+    model = model_of(manifest, number)
+    updates = updates_of(manifest, model, given.get("odd", {}))
+    if "broken" in given:
+        updates[given["broken"]] = updates[given["broken"]][:-1]
+    steps = {SeatIndex(seat): manifest.inner.steps for seat in updates}
+    facts = MergeFacts(
+        Bitmap(0b1111111),
+        Bitmap(given.get("rejected", 0)),
+        Bitmap(0),
+        given.get("caught", 0),
+        steps,
+    )
+    merged = merge(model, updates, facts=facts, data_seed=DATA_SEED, manifest=manifest)
+    codec, inputs = manifest.codec, merged.inputs
+    return {
+        "dataSeed": hexed(DATA_SEED),
+        "digest": hexed(merged.global_state.digest()),
+        "facts": {
+            "caught": facts.caught,
+            "rejected": hex(facts.rejected),
+            "revealed": hex(facts.revealed),
+            "unresolved": hex(facts.unresolved),
+        },
+        "fPrime": inputs.f_prime,
+        "leftOut": list(inputs.left_out),
+        "manifest": {
+            "codec": {
+                "fragments": codec.fragments,
+                "kind": codec.kind,
+                "max_exponent": codec.max_exponent,
+                "min_exponent": codec.min_exponent,
+            },
+            "outer": manifest.outer.model_dump(),
+            "robust": manifest.robust.model_dump(),
+            "steps": manifest.inner.steps,
+            "minProviders": manifest.terms.min_providers,
+        },
+        "merged": list(inputs.merged),
+        "model": hexed(model.to_bytes()),
+        "name": name,
+        "named": [f"{found.check} {found.seat}" for found in inputs.named],
+        "updates": [hexed(updates[seat]) for seat in sorted(updates)],
+    }
+
+
+def hexed(data: bytes) -> str:
+    return "0x" + data.hex()
+
+
+def merge_cases() -> Json:
+    """Every dense codec, every rule, every outer optimiser, and who may be missing."""
+    of = manifest_of
+    default = of("grid8", "nnm_trimmed_mean", "nesterov")
+    kinds = ("grid8", "grid4", "two_bit", "sign")
+    rules = [mixing + rule for mixing in ("", "nnm_") for rule in RULES]
+    return {
+        "cases": [
+            *(merge_case(k, of(k, "nnm_trimmed_mean", "nesterov")) for k in kinds),
+            merge_case("fp32", of("fp32", "mean", "sgd")),
+            *(merge_case(rule, of("grid8", rule, "sgd")) for rule in rules),
+            *(merge_case(kind, of("grid4", "median", kind)) for kind in OUTERS),
+            merge_case("delayed_nesterov renews", of("grid4", "median", "delayed_nesterov"), 5),
+            merge_case("a fragment", of("grid8", "median", "nesterov", fragments=2), 5),
+            merge_case("a flip is left out", default, odd={3: -2}),
+            merge_case("two that stand out", of("grid8", "median", "sgd", f=2), odd={3: -2, 5: 9}),
+            merge_case(
+                "one is rejected and caught", default, rejected=0b1000, caught=1, odd={3: 9}
+            ),
+            merge_case("one is not canonical", default, broken=2),
+            merge_case("two are left", default, rejected=0b1111100),
+            merge_case("too few", default, rejected=0b1111110),
+        ]
+    }
+
+
+FILES: Mapping[str, Callable[[], Json]] = {
+    "merge_inputs.json": merge_input_cases,
+    "merge.json": merge_cases,
+}
 
 
 def render(build: Callable[[], Json]) -> str:

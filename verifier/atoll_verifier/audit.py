@@ -12,10 +12,10 @@ from functools import cached_property
 
 import numpy as np
 
-from atoll.law.duties import duties_of, supplement_of
+from atoll.law.duties import duties_of, merge_facts, supplement_of
 from atoll.law.hashing import hash_fields, sha256, tag
 from atoll.law.manifest import Manifest
-from atoll.law.merge_inputs import MergeFacts, MergeTerms, candidates
+from atoll.law.merge_inputs import MergeTerms, candidates
 from atoll.law.merkle import merkle_root
 from atoll.law.sampling import NO_DUTY, SeatDuty
 from atoll.law.trace import leaf_count
@@ -130,20 +130,15 @@ class Audit:
     def revealed(self) -> list[SeatIndex]:
         return [SeatIndex(seat) for seat in bits(self.view.state.revealed)]
 
-    @property
-    def merge_facts(self) -> MergeFacts:
-        """What the chain says by now about whose update may be merged."""
-        return MergeFacts.of(self.view)
-
     @cached_property
     def candidates(self) -> tuple[SeatIndex, ...]:
         """Seats whose update counts if its bytes are there and canonical."""
-        return candidates(self.merge_facts, MergeTerms.of(self.manifest))
+        return candidates(merge_facts(self.view), MergeTerms.of(self.manifest))
 
     def updates(self, seats: Iterable[SeatIndex]) -> tuple[RevealedUpdate, ...]:
         """Where these seats' updates are."""
         reveals = ((seat, self.view.reveals[seat].reveal) for seat in seats)
-        return tuple(RevealedUpdate(seat, r.update_cid, r.update_digest) for seat, r in reveals)
+        return tuple(RevealedUpdate(seat, r.update_cid, r.update_root) for seat, r in reveals)
 
     @cached_property
     def scoring(self) -> DoScore | None:
@@ -159,8 +154,8 @@ class Audit:
         if next(waiting, None) is not None:
             return None
         sound = (s for s in self.candidates if (c := self.checked(s)) is not None and not c.fault)
-        slot, facts, updates = self.view.train_slot, self.merge_facts, self.updates(sound)
-        return DoScore(slot, self.spec, self.opening.cid, facts, updates)
+        slot, seed, facts = self.view.train_slot, self.view.state.data_seed, merge_facts(self.view)
+        return DoScore(slot, self.spec, self.opening.cid, facts, seed, self.updates(sound))
 
     @cached_property
     def in_full(self) -> tuple[SeatIndex, ...] | None:

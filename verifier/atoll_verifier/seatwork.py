@@ -57,4 +57,4 @@ class SeatWork:
 
 def about_seat(train_slot: Slot, seat: int, reveal: Reveal) -> tuple[object, ...]:
     """Names a seat's revealed work; another reveal after a reorg is other work."""
-    return (train_slot, seat, reveal.trace_root, reveal.update_digest)
+    return (train_slot, seat, reveal.trace_root, reveal.update_root)

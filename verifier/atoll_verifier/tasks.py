@@ -7,11 +7,12 @@ machine could not do the work, and nothing may be reported on its account.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import sha256
 
+from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.registry import codec_of
+from atoll.bits.codec.registry import seat_codec
 from atoll.bits.layout import max_state_bytes
+from atoll.bits.pieces import root_of_update
 from atoll.content.cid import Cid
 from atoll.content.errors import MalformedDag
 from atoll.content.local import LocalStore
@@ -21,7 +22,14 @@ from atoll.law.trace import MAX_TRACE_BYTES, TraceDocument
 from atoll.law.words import Digest, SeatIndex
 from atoll.merge.round import merge, named_inputs
 from atoll.train.probe import configure_native
-from atoll.train.replay import ReplayTask, check_link, opening_digest, opening_roots, replay_segment
+from atoll.train.replay import (
+    ReplayTask,
+    Sent,
+    check_link,
+    opening_digest,
+    opening_roots,
+    replay_segment,
+)
 from atoll.train.round import read_global_state
 from atoll_verifier.duties.merge import DoMerge, RoundMerged
 from atoll_verifier.duties.replay import SegmentReplayed, disproved
@@ -98,8 +106,7 @@ def link(work: SeatWork, store_dir: str) -> str:
             model,
             document.leaves[-1],
             blob,
-            update=update,
-            optimiser_root=work.reveal.optimiser_root,
+            Sent(update, work.reveal.optimiser_root, DitherKey(work.data_seed, work.seat)),
         )
     except MalformedTrace as error:
         return str(error)
@@ -112,7 +119,9 @@ def score(command: DoScore, store_dir: str) -> RoundScored:
     manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
     state = read_global_state(manifest, command.opening, store)
     updates = _updates(command.updates, manifest, store)
-    inputs = named_inputs(state, updates, facts=command.facts, manifest=manifest)
+    inputs = named_inputs(
+        state, updates, facts=command.facts, data_seed=command.data_seed, manifest=manifest
+    )
     return RoundScored(inputs.in_full)
 
 
@@ -122,7 +131,9 @@ def merge_round(command: DoMerge, store_dir: str) -> RoundMerged:
     manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
     state = read_global_state(manifest, command.opening, store)
     updates = _updates(command.updates, manifest, store)
-    merged = merge(state, updates, facts=command.facts, manifest=manifest).global_state
+    merged = merge(
+        state, updates, facts=command.facts, data_seed=command.data_seed, manifest=manifest
+    ).global_state
     cid = store.add_bytes(merged.to_bytes())
     return RoundMerged(cid.to_bytes(), merged.digest())
 
@@ -130,11 +141,11 @@ def merge_round(command: DoMerge, store_dir: str) -> RoundMerged:
 def _check_update(work: SeatWork, manifest: Manifest, store: LocalStore) -> None:
     limit = max_update_bytes(manifest)
     update = store.read_bytes(Cid.from_bytes(work.reveal.update_cid), limit)
-    if sha256(update).digest() != work.reveal.update_digest:
+    if root_of_update(update) != work.reveal.update_root:
         raise MalformedUpdate("the bytes served do not hash to the revealed digest")
     part = read_global_state(manifest, work.opening, store).sent_part(manifest.codec)
-    row = codec_of(manifest.codec).row
-    row(update, Layout.of_tensors(part.params), part.exponents)
+    codec = seat_codec(manifest.codec, DitherKey(work.data_seed, work.seat))
+    codec.decode_flat(update, Layout.of_tensors(part.params), part.exponents)
 
 
 def _opening(work: SeatWork, manifest: Manifest, store: LocalStore) -> tuple[Digest, Digest]:
@@ -167,6 +178,6 @@ def _updates(
             data = store.read_bytes(Cid.from_bytes(one.cid), limit)
         except UNFETCHABLE_CONTENT:
             continue
-        if sha256(data).digest() == one.digest:
+        if root_of_update(data) == one.root:
             updates[one.seat] = data
     return updates

@@ -35,7 +35,7 @@ library Hashing {
             bytes.concat(
                 abi.encode(COMMIT),
                 encodeSlot(slot),
-                abi.encode(seat, sender, reveal_.traceRoot, reveal_.updateDigest, reveal_.optimiserRoot),
+                abi.encode(seat, sender, reveal_.traceRoot, reveal_.updateRoot, reveal_.optimiserRoot),
                 abi.encode(
                     reveal_.steps,
                     reveal_.reset,
@@ -51,12 +51,12 @@ library Hashing {
         return keccak256(abi.encode(accumulator, seat, commitment_));
     }
 
-    function accumulateReveal(bytes32 accumulator, uint16 seat, bytes32 traceRoot, bytes32 updateDigest)
+    function accumulateReveal(bytes32 accumulator, uint16 seat, bytes32 traceRoot, bytes32 updateRoot)
         internal
         pure
         returns (bytes32)
     {
-        return keccak256(abi.encode(accumulator, seat, traceRoot, updateDigest));
+        return keccak256(abi.encode(accumulator, seat, traceRoot, updateRoot));
     }
 
     function auditSeed(Slot memory slot, bytes32 commits, bytes32 reveals, bytes32 beacon)

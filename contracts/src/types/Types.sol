@@ -89,7 +89,7 @@ struct Terms {
 
 struct Reveal {
     bytes32 traceRoot;
-    bytes32 updateDigest; // SHA-256 of the update's bytes
+    bytes32 updateRoot; // of the tree over the update's pieces, and its size; zero for none
     bytes32 optimiserRoot; // optimiser part of the last state's digest
     uint32 steps; // steps done: fewer than Terms.steps only after divergence
     bool reset; // opened with zero optimiser state

@@ -89,7 +89,7 @@ contract EventFold {
     function _revealed(bytes calldata data) private {
         (,, uint16 seat,, Reveal memory r) = abi.decode(data, (uint32, uint16, uint16, address, Reveal));
         s.revealed |= Bits.bit(seat);
-        s.revealAccumulator = Hashing.accumulateReveal(s.revealAccumulator, seat, r.traceRoot, r.updateDigest);
+        s.revealAccumulator = Hashing.accumulateReveal(s.revealAccumulator, seat, r.traceRoot, r.updateRoot);
     }
 
     function _armed(bytes calldata data) private {

@@ -194,11 +194,11 @@ abstract contract Network is Check {
         RoundState memory s = rounds.state(jobId);
         bytes32 seed = keccak256(abi.encode(jobId, s.round, s.trainAttempt, seat));
         r.traceRoot = keccak256(abi.encode(seed, "trace"));
-        r.updateDigest = keccak256(abi.encode(seed, "update"));
+        r.updateRoot = keccak256(abi.encode(seed, "update"));
         r.optimiserRoot = keccak256(abi.encode(seed, "optimiser"));
         r.steps = STEPS;
         r.salt = keccak256(abi.encode(seed, "salt"));
-        r.updateCid = abi.encodePacked(hex"01551220", r.updateDigest);
+        r.updateCid = abi.encodePacked(hex"01551220", r.updateRoot);
         r.traceCid = abi.encodePacked(hex"01711220", r.traceRoot);
     }
 

@@ -52,7 +52,7 @@ contract CommitRevealTest is Network {
         bytes32 flip = bytes32(uint256(1) << bit);
         uint256 which = field % 8;
         if (which == 0) r.traceRoot ^= flip;
-        if (which == 1) r.updateDigest ^= flip;
+        if (which == 1) r.updateRoot ^= flip;
         if (which == 2) r.optimiserRoot ^= flip;
         if (which == 3) r.steps ^= uint32(1) << (bit % 32);
         if (which == 4) r.reset = !r.reset;

@@ -81,7 +81,7 @@ contract VectorsTest is Check {
         Hashing.Slot memory s = slot();
         Reveal memory r;
         r.traceRoot = word(".commit.reveal.traceRoot");
-        r.updateDigest = word(".commit.reveal.updateDigest");
+        r.updateRoot = word(".commit.reveal.updateRoot");
         r.optimiserRoot = word(".commit.reveal.optimiserRoot");
         r.steps = uint32(number(".commit.reveal.steps"));
         r.reset = vm.parseJsonBool(json, ".commit.reveal.reset");
@@ -98,7 +98,7 @@ contract VectorsTest is Check {
         uint256[] memory seats = vm.parseJsonUintArray(json, ".accumulators.seats");
         bytes32[] memory commitments = vm.parseJsonBytes32Array(json, ".accumulators.commitments");
         bytes32[] memory traces = vm.parseJsonBytes32Array(json, ".accumulators.traceRoots");
-        bytes32[] memory updates = vm.parseJsonBytes32Array(json, ".accumulators.updateDigests");
+        bytes32[] memory updates = vm.parseJsonBytes32Array(json, ".accumulators.updateRoots");
         bytes32[] memory afterCommits = vm.parseJsonBytes32Array(json, ".accumulators.commitAccumulators");
         bytes32[] memory afterReveals = vm.parseJsonBytes32Array(json, ".accumulators.revealAccumulators");
         bytes32 commits;

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from atoll.bits.codec.header import header_length
 from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.registry import codec_of
+from atoll.bits.codec.registry import seat_codec
 from atoll.bits.init import initial_global_state
 from atoll.bits.layout import seat_layout
 from atoll.bits.segment import Course, SegmentRun, run_segment
@@ -114,7 +114,7 @@ def garbage_shapes(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRoun
     kept = sorted(part.params)[1:]
     delta = {name: part.params[name] * 0 for name in kept}
     exponents = {name: part.exponents[name] for name in kept}
-    update = codec_of(task.manifest.codec).encode(delta, exponents)
+    update = seat_codec(task.manifest.codec, task.dither).encode(delta, exponents)
     return _with_update(honest, update, store)
 
 
@@ -201,7 +201,7 @@ def _with_scaled_update(task: TrainTask, store_dir: str, factor: float) -> Train
     part = _sent_part(task, store)
     last = read_seat_state(task.manifest, honest.document.states[-1], store)
     delta = {name: (p - last.params[name]) * factor for name, p in part.params.items()}
-    update = codec_of(task.manifest.codec).encode(delta, part.exponents)
+    update = seat_codec(task.manifest.codec, task.dither).encode(delta, part.exponents)
     return _with_update(honest, update, store)
 
 

@@ -93,7 +93,7 @@ class DoTrain(Work[Trained]):
             trace = context.store.read_bytes(Cid.from_bytes(trace_cid), MAX_TRACE_BYTES)
             states = TraceDocument.from_bytes(trace).states
             served = (trace_cid, update_cid, *states, trained.carried_state)
-            await effects.keep(view, round_, *served)
+            await effects.keep(view, round_, *filter(None, served))  # who diverged has no update
         context.journal.measure(view.job_id, round_, "train_seconds", trained.seconds)
         context.journal.measure(view.job_id, round_, "trained_steps", trained.reveal.steps)
         return Done(trained)

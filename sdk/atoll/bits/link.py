@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.feedback import encode_with_feedback
-from atoll.bits.codec.registry import codec_of
+from atoll.bits.codec.registry import seat_codec
 from atoll.bits.state import GlobalState, SeatState
 from atoll.law.manifest import CodecSpec
 
 
-def close_round(model: GlobalState, last: SeatState, spec: CodecSpec) -> tuple[bytes, SeatState]:
+def close_round(
+    model: GlobalState, last: SeatState, spec: CodecSpec, dither: DitherKey
+) -> tuple[bytes, SeatState]:
     """The link: the update's canonical bytes, and the state that the seat carries on.
 
     The update is the codec's of global − last, plus the decayed feedback where the codec has it;
-    then the carried state's feedback is what the bytes lack of that sum.
+    then the carried state's feedback is what the bytes lack of that sum. `dither` is the seat's in
+    the round.
+
+    Raises:
+        NonFiniteDeltaError: what would be sent has a value that is not finite.
     """
-    codec, part = codec_of(spec), model.sent_part(spec)
+    codec, part = seat_codec(spec, dither), model.sent_part(spec)
     delta = {name: p - last.params[name] for name, p in part.params.items()}
     local = frozenset(name for name in model.params if spec.is_local(name, model.round + 1))
     carried = replace(last, local=local)

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from atoll.law.manifest import Manifest
+from atoll.law.merge_inputs import MergeFacts
 from atoll.law.sampling import (
     NO_DUTY,
     AuditPlan,
@@ -20,7 +21,15 @@ from atoll.law.sampling import (
 )
 from atoll.law.trace import leaf_count
 from atoll.law.views import JobView
-from atoll.law.words import SeatIndex, VerifierIndex, bits, to_bitmap
+from atoll.law.words import Bitmap, Phase, SeatIndex, VerifierIndex, bits, to_bitmap
+
+
+def merge_facts(view: JobView) -> MergeFacts:
+    """What the chain says by now about whose update may be merged in the running round."""
+    state = view.state
+    unresolved = state.unresolved if state.phase is Phase.ATTEST else Bitmap(0)
+    caught = state.caught.bit_count()
+    return MergeFacts(state.revealed, state.rejected, unresolved, caught, view.steps)
 
 
 def seat_plan(

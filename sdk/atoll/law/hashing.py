@@ -79,7 +79,7 @@ def commitment(slot: Slot, seat: SeatIndex, sender: Address, reveal: Reveal) -> 
         seat,
         sender,
         reveal.trace_root,
-        reveal.update_digest,
+        reveal.update_root,
         reveal.optimiser_root,
         reveal.steps,
         reveal.reset,
@@ -95,17 +95,23 @@ def accumulate_commit(accumulator: Digest, seat: SeatIndex, commitment_: Digest)
 
 
 def accumulate_reveal(
-    accumulator: Digest, seat: SeatIndex, trace_root: Digest, update_digest: Digest
+    accumulator: Digest, seat: SeatIndex, trace_root: Digest, update: Digest
 ) -> Digest:
-    """The running hash of a round's reveals after one more; it starts at zero."""
+    """The running hash of a round's reveals after one more, `update` the root of its update."""
     return hash_fields(
-        ("bytes32", "uint16", "bytes32", "bytes32"), (accumulator, seat, trace_root, update_digest)
+        ("bytes32", "uint16", "bytes32", "bytes32"), (accumulator, seat, trace_root, update)
     )
 
 
 def update_root(size: int, piece_root: Digest) -> Digest:
     """What is committed of an update of so many bytes; `bits.pieces` has the root over them."""
     return hash_fields(("bytes32", "uint64", "bytes32"), (tag("atoll.update.v1"), size, piece_root))
+
+
+def dither_key(data_seed: Digest, seat: int, section: int, piece: int) -> Digest:
+    """The key of one piece's dither in a seat's update; section 0 is the pseudo-gradient."""
+    place = seat.to_bytes(2, "big") + section.to_bytes(1, "big") + piece.to_bytes(4, "big")
+    return keccak256(data_seed + place)
 
 
 def audit_seed(

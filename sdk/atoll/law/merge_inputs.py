@@ -19,8 +19,7 @@ from atoll.law.checks import (
     name_odd,
 )
 from atoll.law.manifest import CONTRIBUTOR_MEAN, Manifest, RobustSpec
-from atoll.law.views import JobView
-from atoll.law.words import Bitmap, Phase, SeatIndex, bits
+from atoll.law.words import Bitmap, SeatIndex, bits
 
 FEW_UPDATES: Final = 2
 """With this many updates or fewer no rule can outvote anyone: each is audited in full."""
@@ -42,14 +41,6 @@ class MergeFacts:
     unresolved: Bitmap
     caught: int
     steps: Mapping[SeatIndex, int] = field(hash=False)
-
-    @classmethod
-    def of(cls, view: JobView) -> Self:
-        """The facts of the running round."""
-        state = view.state
-        unresolved = state.unresolved if state.phase is Phase.ATTEST else Bitmap(0)
-        caught = state.caught.bit_count()
-        return cls(state.revealed, state.rejected, unresolved, caught, view.steps)
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,7 @@ def _reveal_started(view: JobView, event: ev.RevealStarted, block: BlockRef) -> 
 def _revealed(view: JobView, event: ev.Revealed, block: BlockRef) -> JobView:
     before, reveal = view.state, event.reveal
     accumulator = accumulate_reveal(
-        before.reveal_accumulator, event.seat, reveal.trace_root, reveal.update_digest
+        before.reveal_accumulator, event.seat, reveal.trace_root, reveal.update_root
     )
     return _with(
         view,

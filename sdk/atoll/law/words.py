@@ -156,7 +156,7 @@ class Terms:
 @dataclass(frozen=True, slots=True)
 class Reveal:
     trace_root: Digest
-    update_digest: Digest
+    update_root: Digest
     optimiser_root: Digest
     steps: int
     reset: bool

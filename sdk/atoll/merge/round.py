@@ -15,8 +15,9 @@ import numpy as np
 import torch
 
 from atoll.bits.codec.base import Integers
+from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.registry import codec_of
+from atoll.bits.codec.registry import codec_of, seat_codec
 from atoll.bits.outer import outer_step
 from atoll.bits.state import GlobalState
 from atoll.errors import MalformedUpdate
@@ -29,7 +30,7 @@ from atoll.law.merge_inputs import (
     candidates,
     merge_inputs,
 )
-from atoll.law.words import SeatIndex
+from atoll.law.words import Digest, SeatIndex
 from atoll.merge.contributors import contributor_mean
 from atoll.merge.exponents import next_exponents
 from atoll.merge.gram import Int64Matrix
@@ -61,7 +62,12 @@ class MergeResult:
 
 
 def merge(
-    state: GlobalState, updates: Mapping[int, bytes], *, facts: MergeFacts, manifest: Manifest
+    state: GlobalState,
+    updates: Mapping[int, bytes],
+    *,
+    facts: MergeFacts,
+    data_seed: Digest,
+    manifest: Manifest,
 ) -> MergeResult:
     """Merges the updates of a round into the next global state.
 
@@ -69,19 +75,27 @@ def merge(
         state: the global state the round started from.
         updates: bytes by seat, of every candidate at least; those that are not canonical count as
             if they had not come.
+        data_seed: of the round's training; updates are dithered under it.
         manifest: its robust rule, outer optimiser, grid bounds and minimum of providers.
     """
-    rows = _decode(state, updates, facts, manifest)
+    sent = _candidates_of(updates, facts, manifest)
+    rows = _decode(state, sent, data_seed, manifest)
     gram_nn = _gram(list(rows.values()), manifest)
     inputs = _inputs(list(rows), gram_nn, facts, manifest)
     return combine(state, rows, inputs, manifest, gram_nn)
 
 
 def named_inputs(
-    state: GlobalState, updates: Mapping[int, bytes], *, facts: MergeFacts, manifest: Manifest
+    state: GlobalState,
+    updates: Mapping[int, bytes],
+    *,
+    facts: MergeFacts,
+    data_seed: Digest,
+    manifest: Manifest,
 ) -> MergeInputs:
     """Who would be merged as things stand, and who is audited in full; arguments as `merge`."""
-    rows = _decode(state, updates, facts, manifest)
+    sent = _candidates_of(updates, facts, manifest)
+    rows = _decode(state, sent, data_seed, manifest)
     return _inputs(list(rows), _gram(list(rows.values()), manifest), facts, manifest)
 
 
@@ -110,18 +124,26 @@ def combine(
     return MergeResult(state.with_part(_step(part, found, chosen, manifest)), inputs, weights)
 
 
+def _candidates_of(
+    updates: Mapping[int, bytes], facts: MergeFacts, manifest: Manifest
+) -> dict[SeatIndex, bytes]:
+    """What candidates sent, in ascending order of seat."""
+    seats = candidates(facts, MergeTerms.of(manifest))
+    return {seat: updates[seat] for seat in seats if seat in updates}
+
+
 def _decode(
-    state: GlobalState, updates: Mapping[int, bytes], facts: MergeFacts, manifest: Manifest
+    state: GlobalState, sent: Mapping[SeatIndex, bytes], data_seed: Digest, manifest: Manifest
 ) -> Rows:
-    """The integers of every candidate whose bytes are canonical, in ascending order of seat."""
-    part, row = state.sent_part(manifest.codec), codec_of(manifest.codec).row
+    """The integers of every update whose bytes are canonical."""
+    part = state.sent_part(manifest.codec)
     layout, rows = Layout.of_tensors(part.params), Rows()
-    for seat in candidates(facts, MergeTerms.of(manifest)):
-        if seat in updates:
-            try:
-                rows[seat] = row(updates[seat], layout, part.exponents)
-            except MalformedUpdate:
-                continue
+    for seat, data in sent.items():
+        codec = seat_codec(manifest.codec, DitherKey(data_seed, seat))
+        try:
+            rows[seat] = codec.decode_flat(data, layout, part.exponents)
+        except MalformedUpdate:
+            continue
     return rows
 
 

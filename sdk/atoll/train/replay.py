@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from atoll.bits.codec.dither import DitherKey
+from atoll.bits.codec.grid import NonFiniteDeltaError
 from atoll.bits.errors import MalformedState
 from atoll.bits.layout import seat_layout
 from atoll.bits.link import close_round
@@ -191,26 +193,34 @@ def _differences(leaf: TraceLeaf, done: SegmentRun) -> tuple[str, ...]:
     return tuple(name for name, value in found.items() if getattr(leaf, name) != value)
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a seat sent at the end of a round.
+
+    Attributes:
+        optimiser_root: the revealed one.
+        dither: the seat's in the round.
+    """
+
+    update: bytes
+    optimiser_root: Digest
+    dither: DitherKey
+
+
 def check_link(
-    manifest: Manifest,
-    model: GlobalState,
-    last_leaf: TraceLeaf,
-    last_blob: bytes,
-    *,
-    update: bytes,
-    optimiser_root: Digest,
+    manifest: Manifest, model: GlobalState, last_leaf: TraceLeaf, last_blob: bytes, sent: Sent
 ) -> bool:
     """Whether update and carried optimiser follow from the global model and the last state.
-
-    Args:
-        optimiser_root: the revealed one.
 
     Raises:
         MalformedTrace: the blob is not the last leaf's state: the provider's fault.
     """
     last = _committed_state(manifest, model.round, last_blob, last_leaf.state_digest)
-    expected, carried = close_round(model, last, manifest.codec)
-    return expected == update and carried.optimiser_root() == optimiser_root
+    try:
+        expected, carried = close_round(model, last, manifest.codec, sent.dither)
+    except NonFiniteDeltaError:  # a forged residual: nothing follows from it
+        return False
+    return expected == sent.update and carried.optimiser_root() == sent.optimiser_root
 
 
 def _committed_state(manifest: Manifest, round: int, blob: bytes, digest: Digest) -> SeatState:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from hashlib import sha256
 
+from atoll.bits.codec.dither import DitherKey
 from atoll.bits.layout import max_state_bytes, param_shapes, seat_layout
 from atoll.bits.link import close_round
+from atoll.bits.pieces import root_of_update
 from atoll.bits.segment import Course, SegmentRun, run_segment
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import state_roots
@@ -50,6 +51,11 @@ class TrainTask:
     global_step0: int
     begun: bytes = b""
 
+    @property
+    def dither(self) -> DitherKey:
+        """Of the seat's update of this round."""
+        return DitherKey(self.data_seed, self.seat)
+
 
 @dataclass(frozen=True, slots=True)
 class RoundProgress:
@@ -77,7 +83,8 @@ class TrainedRound:
             settled, in the store under `carried_cid`; the last one, with what the codec left out.
         steps: finite steps done; fewer than the manifest's H when it diverged.
         reset: whether the optimiser started from zero.
-        update: the encoded pseudo-gradient, in the store under `update_cid`.
+        update: the encoded pseudo-gradient, in the store under `update_cid`; empty, as its CID
+            is, where the round diverged.
         losses: of the steps run by this call (none of segments that were resumed), nats a token.
         seconds_in_steps: wall time of this call's steps.
     """
@@ -98,9 +105,9 @@ class TrainedRound:
         return self.document.trace_root
 
     @property
-    def update_digest(self) -> Digest:
-        """SHA-256 of the update's bytes."""
-        return Digest(sha256(self.update).digest())
+    def update_root(self) -> Digest:
+        """Binds the update's bytes, piece by piece, and their number."""
+        return root_of_update(self.update)
 
     @property
     def optimiser_root(self) -> Digest:
@@ -155,14 +162,15 @@ def train_round(
         losses.extend(done.losses)
         seconds += done.seconds
         progress(_progress(document, done))
-    update, carried = close_round(model, state, manifest.codec)
     if document.leaves[-1].kind is LeafKind.DIVERGED:
-        carried = state  # nothing of it is sent, so nothing was left out
+        update, carried = b"", state  # nothing of it is sent, so nothing was left out
+    else:
+        update, carried = close_round(model, state, manifest.codec, task.dither)
     return TrainedRound(
         document=document,
         trace_cid=store.add_block(document.to_bytes(), DAG_CBOR).to_bytes(),
         update=update,
-        update_cid=store.add_bytes(update).to_bytes(),
+        update_cid=store.add_bytes(update).to_bytes() if update else b"",
         carried=state_roots(carried),
         carried_cid=store.add_bytes(carried.to_bytes()).to_bytes(),
         steps=_finite_steps(document),

@@ -66,7 +66,7 @@ class OneRound:
         await self.poke_until(Phase.TRAIN)
         reveal = Reveal(
             trace_root=hashing.sha256(b"trace"),
-            update_digest=hashing.sha256(b"update"),
+            update_root=hashing.sha256(b"update"),
             optimiser_root=hashing.sha256(b"optimiser"),
             steps=terms.steps,
             reset=True,

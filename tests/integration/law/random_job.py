@@ -250,7 +250,7 @@ class RandomJob:
         name = f"reveal {self.tick}"
         return Reveal(
             trace_root=digest(name + "t"),
-            update_digest=digest(name + "u"),
+            update_root=digest(name + "u"),
             optimiser_root=digest(name + "o"),
             steps=steps,
             reset=self.chance(0.1),

@@ -32,7 +32,7 @@ def main() -> None:
     done = train_round(task, LocalStore(store, sync=False), run=WORK[work])
     revealed = {
         "trace_root": done.trace_root,
-        "update_digest": done.update_digest,
+        "update_root": done.update_root,
         "optimiser_root": done.optimiser_root,
         "update_cid": done.update_cid,
         "trace_cid": done.trace_cid,

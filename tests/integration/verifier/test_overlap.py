@@ -107,7 +107,7 @@ async def test_training_ahead_leads_to_the_same_round_and_verifiers_agree(
 
     expected = reveal_of(train_round(seat.task, seat.store))
     assert trained.reveal.trace_root == expected.trace_root
-    assert trained.reveal.update_digest == expected.update_digest
+    assert trained.reveal.update_root == expected.update_root
     assert trained.reveal.optimiser_root == expected.optimiser_root
 
     work, store = work_of(seat, trained, run.roots[SEAT]), str(seat.store.root)

@@ -76,7 +76,7 @@ def test_every_event_of_the_abi_has_its_class() -> None:
 def test_tuples_become_dataclasses_and_ints_become_enums() -> None:
     reveal = Reveal(
         trace_root=Digest(b"\x01" * 32),
-        update_digest=Digest(b"\x02" * 32),
+        update_root=Digest(b"\x02" * 32),
         optimiser_root=Digest(b"\x03" * 32),
         steps=16,
         reset=True,

@@ -87,7 +87,7 @@ def make_manifest(members: Members | None = None, **changes: object) -> Manifest
 def make_reveal(name: object = 0, steps: int = 40, reset: bool = False) -> Reveal:
     return Reveal(
         trace_root=digest(f"trace {name}"),
-        update_digest=digest(f"update {name}"),
+        update_root=digest(f"update {name}"),
         optimiser_root=digest(f"optimiser {name}"),
         steps=steps,
         reset=reset,

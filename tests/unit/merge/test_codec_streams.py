@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from atoll.bits.codec.base import PIECE
+from atoll.bits.codec.base import PIECE, UpdateCodec
+from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.grid import NonFiniteDeltaError
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import CODECS
 from atoll.errors import MalformedUpdate
+from atoll.law.words import ZERO_DIGEST
 
 SHAPES = [
     {"w": (1,)},
@@ -20,6 +22,10 @@ SHAPES = [
     {"a": (PIECE - 1,), "b": (3, 5), "c": (2 * PIECE + 4097,)},
 ]
 EVERY = pytest.mark.parametrize("kind", CODECS)
+
+
+def codec_named(kind: str) -> UpdateCodec:
+    return CODECS[kind].under(DitherKey(ZERO_DIGEST, 3))
 
 
 def delta_of(shapes: dict[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
@@ -40,20 +46,20 @@ def in_pieces(data: bytes, size: int) -> Iterator[bytes]:
 @EVERY
 @pytest.mark.parametrize("shapes", SHAPES)
 def test_streams_are_what_is_written_and_read_whole(kind: str, shapes: dict[str, tuple[int, ...]]):
-    delta, codec = delta_of(shapes), CODECS[kind]
+    delta, codec = delta_of(shapes), codec_named(kind)
     layout, exponents = Layout.of_tensors(delta), exponents_of(kind, iter(delta))
     data = b"".join(codec.encode_stream(delta, exponents))
     assert data == codec.encode(delta, exponents)
     assert len(data) == codec.encoded_length(layout)
-    whole = codec.row(data, layout, exponents)
+    whole = codec.decode_flat(data, layout, exponents)
     for size in (1000, len(data)):
-        read = list(codec.row_stream(in_pieces(data, size), layout, exponents))
+        read = list(codec.decode_stream(in_pieces(data, size), layout, exponents))
         assert np.array_equal(np.concatenate(read), whole)
 
 
 @EVERY
 def test_what_is_cut_off_or_added_is_refused(kind: str):
-    delta, codec = delta_of(SHAPES[-1]), CODECS[kind]
+    delta, codec = delta_of(SHAPES[-1]), codec_named(kind)
     layout, exponents = Layout.of_tensors(delta), exponents_of(kind, iter(delta))
     data = codec.encode(delta, exponents)
     for wrong, message in (
@@ -64,7 +70,7 @@ def test_what_is_cut_off_or_added_is_refused(kind: str):
         (b"x" + data[1:], "magic"),
     ):
         with pytest.raises(MalformedUpdate, match=message):
-            for _ in codec.row_stream(in_pieces(wrong, 5000), layout, exponents):
+            for _ in codec.decode_stream(in_pieces(wrong, 5000), layout, exponents):
                 pass
 
 
@@ -73,14 +79,14 @@ def test_a_value_that_is_not_finite_ends_the_stream(kind: str):
     delta = delta_of(SHAPES[-1])
     delta["c"][-1] = torch.nan
     with pytest.raises(NonFiniteDeltaError, match="tensor c"):
-        for _ in CODECS[kind].encode_stream(delta, exponents_of(kind, iter(delta))):
+        for _ in codec_named(kind).encode_stream(delta, exponents_of(kind, iter(delta))):
             pass
 
 
 @pytest.mark.parametrize(("kind", "share"), [("grid8", 0), ("grid4", 0), ("two_bit", 0.25)])
 def test_memory_does_not_grow_with_the_model(kind: str, share: float):
     """Beyond a few pieces there is only what waits: of two bits, the codes behind the steps."""
-    delta, codec = {"w": torch.zeros(40 * PIECE)}, CODECS[kind]
+    delta, codec = {"w": torch.zeros(40 * PIECE)}, codec_named(kind)
     tracemalloc.start()
     try:
         for _ in codec.encode_stream(delta, {"w": -4}):

@@ -1,6 +1,6 @@
 """int4, 2-bit, sign and fp32 updates: values, canonical bytes, feedback, refusals."""
 
-from hashlib import shake_128
+from dataclasses import replace
 from math import floor
 
 import numpy as np
@@ -8,19 +8,23 @@ import pytest
 import torch
 
 from atoll.bits.codec.base import PIECE, UpdateCodec
-from atoll.bits.codec.block_steps import SIGN, STEPS, TWO_BIT
+from atoll.bits.codec.block_steps import SIGN, STEPS, two_bit
 from atoll.bits.codec.dense import GRID4
+from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.feedback import encode_with_feedback
 from atoll.bits.codec.fp32 import FP32
 from atoll.bits.codec.grid import NonFiniteDeltaError
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.packing import pack, packed_length, unpack
 from atoll.errors import ConfigError, MalformedUpdate
+from atoll.law.hashing import keccak256, sha256
 
 EXPONENTS = {"w": -1}
 VALUES = [0.0, 0.25, -0.75, 1.0, -1.0, 100.0, -100.0]
 DELTA = {"w": torch.tensor(VALUES)}
 LAYOUT = Layout.of_tensors(DELTA)
+DITHER = DitherKey(sha256(b"data seed"), 5)
+TWO_BIT = two_bit(DITHER)
 CODECS = [GRID4, TWO_BIT, SIGN]
 BLOCKWISE = [(TWO_BIT, 2, 3, 16), (SIGN, 1, 2, 5)]
 """Codecs, their levels, reach and share."""
@@ -31,7 +35,7 @@ BLOCKWISE = [(TWO_BIT, 2, 3, 16), (SIGN, 1, 2, 5)]
     [
         (GRID4, [0, 0, -2, 2, -2, 7, -7]),
         # Two of seven are far out; none may saturate at two bits, one with a sign.
-        (TWO_BIT, [25, -6, 16, -24, 1, 87, -110]),
+        (TWO_BIT, [-23, 20, 2, 2, -24, 88, -87]),
         (SIGN, [28, 28, -28, 28, -28, 28, -28]),
     ],
 )
@@ -42,7 +46,7 @@ def test_values(codec: UpdateCodec, expected: list[int]):
 
 
 @pytest.mark.parametrize(
-    ("codec", "body"), [(GRID4, "7795e500"), (TWO_BIT, "08660e"), (SIGN, "082b")]
+    ("codec", "body"), [(GRID4, "7795e500"), (TWO_BIT, "08a90d"), (SIGN, "082b")]
 )
 def test_bytes_are_pinned(codec: UpdateCodec, body: str):
     assert codec.encode(DELTA, EXPONENTS)[42:].hex() == body
@@ -62,16 +66,24 @@ def plain_step(block: list[float], reach: int, share: int) -> int:
     return next(fits, len(STEPS_BY_SPEC) - 1)
 
 
-def plain_piece(values: list[float], levels: int, reach: int, share: int) -> list[int]:
+def plain_noise(piece: int, count: int) -> bytes:
+    """Keccak in counter mode by the same section."""
+    place = DITHER.seat.to_bytes(2, "big") + b"\0" + piece.to_bytes(4, "big")
+    key = keccak256(DITHER.data_seed + place)
+    blocks = (keccak256(key + i.to_bytes(4, "big")) for i in range(count // 32 + 1))
+    return b"".join(blocks)[:count]
+
+
+def plain_piece(piece: int, values: list[float], levels: int, reach: int, share: int) -> list[int]:
     """The values of at most 65536 coordinates by the same definition; dithered with two levels."""
+    noise, sent = plain_noise(piece, len(values)), []
     chosen = [plain_step(values[at : at + 32], reach, share) for at in range(0, len(values), 32)]
-    evens, odds = chosen[::2], [*chosen[1::2], 0]
-    packed = bytes(even | odd << 4 for even, odd in zip(evens, odds, strict=False))
-    noise, limit, sent = shake_128(packed).digest(len(values)), 2 * levels - 1, []
     for at, (x, b) in enumerate(zip(values, noise, strict=True)):
         s = STEPS_BY_SPEC[chosen[at // 32]]
-        d = floor(s * ((2 * b + 1) / 256 - 1) + 0.5) if levels == 2 else 0
-        sent.append(s * max(-limit, min(limit, 2 * floor((x + d) / s / 2) + 1)) - d)
+        d = ((2 * b + 1) * s + 128) // 256 - s if levels == 2 else 0
+        y = (np.float32(x) + np.float32(d)) / np.float32(s)
+        code = floor(max(-2.0 * levels, min(2.0 * levels - 1, float(y))) / 2) + levels
+        sent.append((2 * code - 2 * levels + 1) * s - d)
     return sent
 
 
@@ -91,7 +103,9 @@ def test_blocks_choose_their_scale(
     values = codec.decode_flat(data, layout, {"w": 0})
     pieces = [finite[at : at + PIECE].tolist() for at in range(0, size, PIECE)]
     assert values.tolist() == [
-        v for piece in pieces for v in plain_piece(piece, levels, reach, share)
+        v
+        for piece, part in enumerate(pieces)
+        for v in plain_piece(piece, part, levels, reach, share)
     ]
 
 
@@ -133,6 +147,17 @@ def test_dither_leaves_no_pattern_in_the_error():
     sent = TWO_BIT.decode_flat(TWO_BIT.encode(delta, {"w": 0}), layout, {"w": 0})
     error = sent.reshape(256, 256) - update
     assert np.linalg.norm(error, 2) < 0.2 * np.linalg.norm(error)
+
+
+def test_the_dither_is_of_the_seat_the_round_and_the_piece():
+    """Read under another key, an update says something else; two pieces alike do not."""
+    layout, delta = Layout.of({"w": (2 * PIECE,)}), {"w": torch.zeros(2 * PIECE)}
+    data = TWO_BIT.encode(delta, {"w": 0})
+    own = TWO_BIT.decode_flat(data, layout, {"w": 0})
+    assert (own[:PIECE] != own[PIECE:]).any()
+    for other in (replace(DITHER, seat=6), replace(DITHER, data_seed=sha256(b"next"))):
+        assert (two_bit(other).decode_flat(data, layout, {"w": 0}) != own).any()
+        assert two_bit(other).encode(delta, {"w": 0}) != data
 
 
 def test_values_of_different_steps_are_different_integers():

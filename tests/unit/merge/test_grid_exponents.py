@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import (
     CODECS,
@@ -14,6 +15,7 @@ from atoll.bits.codec.registry import (
     TWO_BIT_TARGET,
     Target,
 )
+from atoll.law.words import ZERO_DIGEST
 from atoll.merge.exponents import next_exponents, vote
 
 
@@ -70,16 +72,17 @@ def test_a_grid_settles_whatever_the_updates_tails_are(name: str, shape: str):
         "laplace": lambda n: rng.laplace(size=n),
         "student": lambda n: rng.standard_t(4, size=n),
     }[shape]
-    codec, values = CODECS[name], draw(1 << 13).astype(np.float32)
-    assert codec.target is not None
+    codec, target = CODECS[name].under(DitherKey(ZERO_DIGEST, 0)), CODECS[name].target
+    values = draw(1 << 13).astype(np.float32)
+    assert target is not None
     layout = Layout.of({"w": (len(values),)})
     for spread in np.exp2(np.linspace(0, 1, 9)):
         delta = {"w": torch.from_numpy(values * np.float32(spread))}
         for start in (-12, 12):
             moves, exponents = [], {"w": start}
             for _ in range(30):
-                row = codec.row(codec.encode(delta, exponents), layout, exponents)
-                moves.append(vote(row, codec.target))
+                row = codec.decode_flat(codec.encode(delta, exponents), layout, exponents)
+                moves.append(vote(row, target))
                 exponents = {"w": exponents["w"] + moves[-1]}
             assert moves[-1] == 0, (spread, start, moves)
 

@@ -9,8 +9,9 @@ import torch
 from tests.merging import all_standing
 
 from atoll.bits.codec.dense import GRID8
+from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.registry import codec_of
+from atoll.bits.codec.registry import seat_codec
 from atoll.bits.state import GlobalState
 from atoll.job.spec import Choices, Found, Members, build_manifest
 from atoll.law.canonical import dag_cbor_cid
@@ -21,6 +22,7 @@ from atoll.merge.round import MergeResult, merge, named_inputs
 from atoll.merge.rules import Rule, aggregate
 
 EXPONENT = -10
+SEED = sha256(b"data seed")
 
 
 def make_manifest(seats: int = 8, min_providers: int = 2, f: int = 2) -> Manifest:
@@ -76,7 +78,7 @@ def merged_of(
     state: GlobalState, updates: dict[int, bytes], manifest: Manifest, caught: int = 0
 ) -> MergeResult:
     facts = all_standing(updates, manifest, caught)
-    return merge(state, updates, facts=facts, manifest=manifest)
+    return merge(state, updates, facts=facts, data_seed=SEED, manifest=manifest)
 
 
 def test_the_digest_does_not_depend_on_seat_order_or_threads():
@@ -157,7 +159,7 @@ def test_who_stands_out_has_weight_zero_and_is_audited_in_full():
     manifest = make_manifest()
     updates = make_updates(state, range(6)) | {6: flipped(state, 3)}
     facts = all_standing(updates, manifest)
-    inputs = named_inputs(state, updates, facts=facts, manifest=manifest)
+    inputs = named_inputs(state, updates, facts=facts, data_seed=SEED, manifest=manifest)
     assert inputs.in_full == inputs.left_out == (6,)
     result = merged_of(state, updates, manifest)
     assert result.inputs == inputs
@@ -171,7 +173,9 @@ def test_malformed_bytes_count_as_if_they_had_not_come():
     state, manifest = make_state(), make_manifest()
     updates = make_updates(state, range(4))
     facts = all_standing(updates, manifest)
-    broken = merge(state, updates | {3: updates[3][:-1]}, facts=facts, manifest=manifest)
+    broken = merge(
+        state, updates | {3: updates[3][:-1]}, facts=facts, data_seed=SEED, manifest=manifest
+    )
     absent = merged_of(state, make_updates(state, range(3)), manifest)
     assert broken.inputs.available == (0, 1, 2)
     assert broken.global_state.digest() == absent.global_state.digest()
@@ -183,10 +187,12 @@ def test_who_does_not_stand_is_not_even_scored(fact: str):
     state, manifest = make_state(), make_manifest()
     updates = make_updates(state, range(6))
     facts = replace(all_standing(range(7), manifest), **{fact: 1 << 6})
-    result = merge(state, updates, facts=facts, manifest=manifest)
+    result = merge(state, updates, facts=facts, data_seed=SEED, manifest=manifest)
     alone = merged_of(state, updates, manifest)
     assert result.global_state.digest() == alone.global_state.digest()
-    served = merge(state, updates | {6: flipped(state, 3)}, facts=facts, manifest=manifest)
+    served = merge(
+        state, updates | {6: flipped(state, 3)}, facts=facts, data_seed=SEED, manifest=manifest
+    )
     assert served.inputs == result.inputs
 
 
@@ -195,7 +201,9 @@ def test_a_seat_that_diverged_is_not_merged():
     updates = make_updates(state, range(5))
     facts = all_standing(updates, manifest)
     short = replace(facts, steps=facts.steps | {SeatIndex(4): manifest.inner.steps - 1})
-    assert merge(state, updates, facts=short, manifest=manifest).inputs.available == (0, 1, 2, 3)
+    assert merge(
+        state, updates, facts=short, data_seed=SEED, manifest=manifest
+    ).inputs.available == (0, 1, 2, 3)
 
 
 def with_choice(manifest: Manifest, rule: str, kind: str = "grid8") -> Manifest:
@@ -245,15 +253,17 @@ def test_every_codec_is_merged(kind: str):
     state = make_state()
     if kind == "fp32":
         state = replace(state, exponents=dict.fromkeys(state.params, -40))
-    codec, layout = codec_of(manifest.codec), Layout.of_tensors(state.params)
     generator = torch.Generator().manual_seed(3)
     delta = {n: torch.randn(p.shape, generator=generator) / 50 for n, p in state.params.items()}
-    update = codec.encode(delta, state.exponents)
-    result = merged_of(state, {0: update, 5: update}, manifest)
-    sent = codec.decode(update, layout, state.exponents)
+    codecs = {seat: seat_codec(manifest.codec, DitherKey(SEED, seat)) for seat in (0, 5)}
+    updates = {seat: codec.encode(delta, state.exponents) for seat, codec in codecs.items()}
+    result = merged_of(state, updates, manifest)
+    layout = Layout.of_tensors(state.params)
+    sent = [codecs[s].decode(update, layout, state.exponents) for s, update in updates.items()]
     for name, p in result.global_state.params.items():
-        expected = state.params[name] - sent[name]
+        expected = state.params[name] - (sent[0][name] + sent[1][name]) / 2
         torch.testing.assert_close(p, expected, atol=2.0**EXPONENT / 256, rtol=1e-6)
     named = [found.seat for found in result.inputs.named]
-    assert named == ([] if kind == "fp32" else [0, 5])  # copies; of fp32 nothing is scored
+    # Copies, but where dithers of their own part them; of fp32 nothing is scored.
+    assert named == ([] if kind in ("fp32", "two_bit") else [0, 5])
     assert result.inputs.in_full == (0, 5)  # as every update of two

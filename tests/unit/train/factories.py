@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from atoll.bits.codec.dither import DitherKey
 from atoll.bits.init import initial_global_state
 from atoll.bits.layout import SeatLayout, Shapes
 from atoll.bits.state import GlobalState, SeatState
@@ -30,6 +31,7 @@ from atoll.train.probe import numerics_spec
 from atoll.train.replay import (
     ReplayTask,
     SegmentReplay,
+    Sent,
     check_link,
     opening_digest,
     replay_segment,
@@ -41,6 +43,9 @@ SMALL_LAYOUT = SeatLayout(
     SMALL_SHAPES, m=SMALL_SHAPES, v={"b.weight": (4,)}, feedback={"a.weight": (3, 5)}
 )
 """Slots as no optimiser has them all: v of one tensor, feedback of the other."""
+DATA_SEED = Digest(b"\x05" * 32)
+DITHER = DitherKey(DATA_SEED, 2)
+"""Of the seat that jobs here have."""
 TEXT = "".join(f"line {i}: the quick brown fox jumps over {i * i} lazy dogs\n" for i in range(300))
 
 
@@ -117,8 +122,7 @@ class Job:
             self.model,
             trained.document.leaves[-1],
             self.blob(trained.document.states[-1]),
-            update=update,
-            optimiser_root=trained.optimiser_root if root is None else root,
+            Sent(update, trained.optimiser_root if root is None else root, self.task.dither),
         )
 
     def replay(
@@ -134,7 +138,7 @@ def reveal_of(trained: TrainedRound) -> Reveal:
     """What its provider would reveal."""
     return Reveal(
         trace_root=trained.trace_root,
-        update_digest=trained.update_digest,
+        update_root=trained.update_root,
         optimiser_root=trained.optimiser_root,
         steps=trained.steps,
         reset=trained.reset,
@@ -164,7 +168,7 @@ def task_of(manifest: Manifest, opening: bytes) -> TrainTask:
         manifest=manifest,
         slot=slot,
         seat=SeatIndex(2),
-        data_seed=Digest(b"\x05" * 32),
+        data_seed=DATA_SEED,
         global_state_cid=opening,
         opening_optimiser=None,
         global_step0=0,

@@ -8,14 +8,16 @@ from fractions import Fraction
 
 import pytest
 import torch
-from tests.unit.train.factories import Job, reveal_of
+from tests.unit.train.factories import DATA_SEED, DITHER, Job, reveal_of
 
 from atoll.bits.link import close_round
 from atoll.bits.state import GlobalState, SeatState
+from atoll.bits.step import state_roots
 from atoll.errors import MalformedTrace
 from atoll.law.manifest import CodecSpec, TensorExponents
 from atoll.law.words import ZERO_DIGEST, Digest
 from atoll.merge.round import merge
+from atoll.train.replay import Sent, check_link
 from atoll.train.round import read_seat_state, train_round
 
 SPEC = CodecSpec(
@@ -49,7 +51,7 @@ def test_golden_feedback() -> None:
     found = []
     for _ in range(3):
         last = SeatState({"w": torch.tensor([-1.0, 0.125])}, {}, {}, {"w": left}, 1, 1)
-        _, carried = close_round(model, last, SIGNS)
+        _, carried = close_round(model, last, SIGNS, DITHER)
         left = carried.feedback["w"]
         found.append([Fraction(value) for value in left.tolist()])
     assert found == [
@@ -130,9 +132,9 @@ def test_golden_sparseloco(job: Job) -> None:
         for seat, move in wanted.items():
             params = {"w": model.params["w"] - move * (round == 0)}
             last = SeatState(params, {}, {}, left[seat], 1, 1)
-            updates[seat], carried = close_round(model, last, spec)
+            updates[seat], carried = close_round(model, last, spec, DITHER)
             left[seat] = carried.feedback
-        model = merge(model, updates, caught=0, manifest=manifest).global_state
+        model = merge(model, updates, data_seed=DATA_SEED, caught=0, manifest=manifest).global_state
         found.append(model.params["w"].tolist())
     assert found == [[-0.75, 0.75, 0.0], [-1.0, 1.0, 0.0]]
 
@@ -154,10 +156,26 @@ def test_golden_demo(job: Job) -> None:
     manifest = job.manifest.model_copy(update={"codec": spec, "robust": robust, "outer": outer})
     model = GlobalState(0, {"w": torch.zeros(64)}, {}, {"w": -2})
     last = SeatState({"w": torch.full((64,), -0.25)}, {}, {}, {"w": torch.zeros(64)}, 1, 1)
-    update, carried = close_round(model, last, spec)
+    update, carried = close_round(model, last, spec, DITHER)
     angles = torch.arange(1, 128, 2) * math.pi / 128
     cosines = sum(torch.cos(angles * k) for k in (1, 2, 3))
     left = 0.25 - 0.25 * (6 / 8 + 2 * math.sqrt(2 / 64) * cosines)
     torch.testing.assert_close(carried.feedback["w"], left, atol=1e-3, rtol=0)
-    after = merge(model, {0: update, 1: update}, caught=0, manifest=manifest).global_state
+    after = merge(
+        model, {0: update, 1: update}, data_seed=DATA_SEED, caught=0, manifest=manifest
+    ).global_state
     assert after.params["w"].unique().tolist() == [-0.0625]
+
+
+def test_nothing_follows_from_a_residual_that_is_not_finite(stateful: Job) -> None:
+    """A forged state may hold one: the link is wrong then, and nobody's check of it ends."""
+    trained = train_round(stateful.task, stateful.store)
+    last = read_seat_state(stateful.manifest, trained.document.states[-1], stateful.store)
+    name = next(iter(last.feedback))
+    residual = last.feedback | {name: last.feedback[name].clone().fill_(math.inf)}
+    forged = replace(last, feedback=residual)
+    sent = Sent(trained.update, trained.optimiser_root, DITHER)
+    for state, follows in ((last, True), (forged, False)):
+        leaf = replace(trained.document.leaves[-1], state_digest=state_roots(state).digest())
+        found = check_link(stateful.manifest, stateful.model, leaf, state.to_bytes(), sent)
+        assert found is follows

@@ -10,13 +10,17 @@ import torch
 from tests.unit.train.factories import Job
 from tests.unit.train.test_methods import manifest_for
 
+from atoll.bits.codec.dither import DitherKey
 from atoll.bits.link import close_round
 from atoll.bits.schedule import Recipe
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import inner_step
 from atoll.job.methods import METHODS
 from atoll.law.manifest import Manifest
+from atoll.law.words import Digest
 from atoll.merge.round import merge
+
+SEED = Digest((287).to_bytes(32, "big"))
 
 
 @pytest.fixture
@@ -45,8 +49,8 @@ def test_golden_muloco(job: Job, gradients: dict[str, torch.Tensor]) -> None:
 
     Muon: the gradient over its norm is diag(0.6, 0.8), and five iterations bring both to between
     0.68 and 1.14 (to 0.7229 and 1.1192). Times 0.2·√2 that is a move d of 0.19 to 0.33.
-    Dither: SHAKE-128 of a zero byte, the four values' step, begins 0b 78 44 69; that is -1 step for
-    the first value and 0 for the others.
+    Dither: under this data seed the noise of seat 0 begins 16 a9 bc 62, that of seat 1 19 9b 79 59;
+    below 40 that is -1 step, from 40 to bf it is 0: -1 for the first value, 0 for the others.
     Round 0: d is below 2 steps. The first is below 1, less 1 sent as -1, plus 1 read as 0; the last
     is sent as 1/4, and so are the zeros. Left are d, d − 1/4, and −1/4 of the zeros.
     Outer rate 1/2, momentum 1/2: m = g = 0 or 1/4, x = −1/2 · (m/2 + g) = 0 or −3/16.
@@ -72,8 +76,11 @@ def test_golden_muloco(job: Job, gradients: dict[str, torch.Tensor]) -> None:
         last = trained(opening, manifest)
         moved = (model.params["w"] - last.params["w"]).diagonal() / (0.2 * 2**0.5)
         torch.testing.assert_close(moved, torch.tensor([0.7229, 1.1192]), atol=1e-3, rtol=0)
-        update, seat = close_round(model, last, manifest.codec)
-        model = merge(model, {0: update, 1: update}, caught=0, manifest=manifest).global_state
+        updates = {}
+        for place in (0, 1):
+            dither = DitherKey(SEED, place)
+            updates[place], seat = close_round(model, last, manifest.codec, dither)
+        model = merge(model, updates, data_seed=SEED, caught=0, manifest=manifest).global_state
         found.append(model.params["w"].flatten().tolist())
     assert found == [[0.0, *[-3 / 16] * 3], [-3 / 8, -1 / 32, -1 / 32, -13 / 32]]
 
@@ -95,7 +102,7 @@ def test_golden_lo_fi(job: Job, gradients: dict[str, torch.Tensor]) -> None:
     for seat, gradient in enumerate(([1 / 32, -1 / 64], [0.0, 1 / 64])):
         gradients["w"] = torch.tensor(gradient)
         last = trained(SeatState(model.params, {}, {}, {}, 0, 0), manifest)
-        updates[seat], _ = close_round(model, last, manifest.codec)
-    merged = merge(model, updates, caught=0, manifest=manifest).global_state
+        updates[seat], _ = close_round(model, last, manifest.codec, DitherKey(SEED, seat))
+    merged = merge(model, updates, data_seed=SEED, caught=0, manifest=manifest).global_state
     assert merged.params["w"].tolist() == [-1 / 64, 0.0]
     assert merged.round == manifest.terms.rounds

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 import torch
 from tests.merging import all_standing
-from tests.unit.train.factories import Job, make_job, small_model
+from tests.unit.train.factories import DATA_SEED, DITHER, Job, make_job, small_model
 
 from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.registry import codec_of
+from atoll.bits.codec.registry import seat_codec
 from atoll.bits.layout import OUTER_SLOTS
 from atoll.errors import MalformedUpdate, ManifestError
 from atoll.job.methods import METHODS, method_of
@@ -99,11 +99,11 @@ class Run:
         for seat, trained in done.items():
             self.verify(seat, trained)
         updates = {seat: trained.update for seat, trained in done.items()}
-        manifest = self.job.manifest
+        manifest, seed = self.job.manifest, self.job.task.data_seed
         facts = all_standing(updates, manifest)
-        merged = merge(self.job.model, updates, facts=facts, manifest=manifest)
+        merged = merge(self.job.model, updates, facts=facts, data_seed=seed, manifest=manifest)
         turned = dict(reversed(updates.items()))
-        backwards = merge(self.job.model, turned, facts=facts, manifest=manifest)
+        backwards = merge(self.job.model, turned, facts=facts, data_seed=seed, manifest=manifest)
         assert merged.merged
         assert merged.global_state.digest() == backwards.global_state.digest()
         self.job = replace(self.job, model=merged.global_state)
@@ -132,15 +132,17 @@ def test_a_method_trains_replays_links_and_merges(method: str, data: Job) -> Non
 def test_a_methods_updates_are_refused_when_broken(method: str, data: Job) -> None:
     """Hostile bytes are a typed error whatever the codec: truncated, padded, of another codec."""
     job = data.of(manifest_for(data, method))
-    part, codec = job.model.sent_part(job.manifest.codec), codec_of(job.manifest.codec)
+    part, codec = job.model.sent_part(job.manifest.codec), seat_codec(job.manifest.codec, DITHER)
     layout = Layout.of_tensors(part.params)
     good = codec.encode({name: p / 50 for name, p in part.params.items()}, part.exponents)
     assert len(good) == codec.encoded_length(layout)
     for bad in (b"", good[:-1], good + b"\0", b"X" + good[1:], good[:5] + b"\x09" + good[6:]):
         with pytest.raises(MalformedUpdate):
-            codec.row(bad, layout, part.exponents)
+            codec.decode_flat(bad, layout, part.exponents)
         facts = all_standing([0, 1], job.manifest)
-        merged = merge(job.model, {0: good, 1: bad}, facts=facts, manifest=job.manifest)
+        merged = merge(
+            job.model, {0: good, 1: bad}, facts=facts, data_seed=DATA_SEED, manifest=job.manifest
+        )
         assert merged.inputs.available == (0,)
 
 

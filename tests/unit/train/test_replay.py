@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.unit.train.factories import Job
+from tests.unit.train.factories import DITHER, Job
 
 from atoll.bits.layout import seat_layout
 from atoll.bits.link import close_round
@@ -18,7 +18,7 @@ from atoll.content.cid import Cid
 from atoll.errors import MalformedTrace
 from atoll.law.trace import LeafKind, TraceLeaf
 from atoll.law.words import Digest
-from atoll.train.replay import check_link, replay_segment
+from atoll.train.replay import Sent, check_link, replay_segment
 from atoll.train.round import TrainedRound, read_seat_state, train_round
 
 
@@ -154,13 +154,13 @@ def test_the_link_is_checked(job: Job, trained: TrainedRound) -> None:
     leaf, early = trained.document.leaves[-1], job.blob(trained.document.states[1])
     root = trained.optimiser_root
     with pytest.raises(MalformedTrace):
-        check_link(job.manifest, job.model, leaf, early, update=trained.update, optimiser_root=root)
+        check_link(job.manifest, job.model, leaf, early, Sent(trained.update, root, DITHER))
 
 
 def test_a_poisoned_update_breaks_the_link(job: Job, trained: TrainedRound) -> None:
     last = read_seat_state(job.manifest, trained.document.states[-1], job.store)
     moved = {n: p + (p - last.params[n]) for n, p in job.model.params.items()}
-    flipped, _ = close_round(job.model, replace(last, params=moved), job.manifest.codec)
+    flipped, _ = close_round(job.model, replace(last, params=moved), job.manifest.codec, DITHER)
     assert len(flipped) == len(trained.update)
     assert not job.link(trained, flipped)
 

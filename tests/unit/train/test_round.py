@@ -158,6 +158,7 @@ def test_a_diverging_round_ends_with_a_diverged_leaf(job: Job) -> None:
     assert all(torch.isfinite(p).all() for p in state.params.values())
     resumed = train_round(replace(wild.task, begun=trained.document.to_bytes()), wild.store)
     assert resumed.document == trained.document
+    assert (trained.update, trained.update_cid, trained.update_root) == (b"", b"", ZERO_DIGEST)
 
 
 def manifest_with(job: Job, **changes: object) -> Manifest:

@@ -18,10 +18,9 @@ from tests.unit.law.factories import (
 
 from atoll.job.spec import Members
 from atoll.law import events as ev
-from atoll.law.duties import duties_of
+from atoll.law.duties import duties_of, merge_facts
 from atoll.law.hashing import verdict_hash
 from atoll.law.manifest import Manifest
-from atoll.law.merge_inputs import MergeFacts
 from atoll.law.sampling import SeatDuty
 from atoll.law.settlement import build_verdict
 from atoll.law.views import SPARE_CHALLENGES, JobView
@@ -644,7 +643,7 @@ def test_the_verdict_follows_from_the_evidence_and_the_merge() -> None:
     (merge,) = looker.of(DoMerge)
     assert isinstance(merge, DoMerge)
     assert [update.seat for update in merge.updates] == [0, 1, 2, 3]
-    assert merge.facts == MergeFacts.of(job.view)
+    assert merge.facts == merge_facts(job.view)
     verdict = build_verdict(job.view, MANIFEST, digest("merged"), cid("merged"))
     (attest,) = sent(state, SendAttest)
     assert isinstance(attest, SendAttest)

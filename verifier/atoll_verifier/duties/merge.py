@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from atoll.content.cid import Cid
+from atoll.law.duties import merge_facts
 from atoll.law.manifest import Manifest
 from atoll.law.merge_inputs import MergeFacts
 from atoll.law.views import JobView
@@ -36,6 +37,7 @@ class DoMerge(Work[RoundMerged]):
     manifest: bytes
     opening: bytes
     facts: MergeFacts
+    data_seed: Digest
     updates: tuple[RevealedUpdate, ...]
 
     @property
@@ -58,6 +60,6 @@ class DoMerge(Work[RoundMerged]):
 
 def merging(audit: Audit) -> DoMerge:
     """The merge of the running round."""
-    updates = audit.updates(audit.candidates)
-    slot, facts = audit.view.train_slot, audit.merge_facts
-    return DoMerge(slot, audit.spec, audit.opening.cid, facts, updates)
+    view, updates = audit.view, audit.updates(audit.candidates)
+    facts, seed = merge_facts(view), view.state.data_seed
+    return DoMerge(view.train_slot, audit.spec, audit.opening.cid, facts, seed, updates)

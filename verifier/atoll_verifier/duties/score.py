@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from atoll.law.hashing import sha256
 from atoll.law.merge_inputs import MergeFacts
 from atoll.law.views import JobView
-from atoll.law.words import Slot, to_bitmap
+from atoll.law.words import Digest, Slot, to_bitmap
 from atoll.service.commands import Done, Fact, Work
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ class RevealedUpdate:
 
     seat: int
     cid: bytes
-    digest: bytes
+    root: Digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,7 @@ class DoScore(Work[RoundScored]):
     manifest: bytes
     opening: bytes
     facts: MergeFacts
+    data_seed: Digest
     updates: tuple[RevealedUpdate, ...]
 
     @property
@@ -51,5 +52,5 @@ class DoScore(Work[RoundScored]):
 
 def about_updates(updates: tuple[RevealedUpdate, ...]) -> tuple[object, ...]:
     """Names a set of updates: whose they are, and a digest of where and what."""
-    what = b"".join(update.cid + update.digest for update in updates)
+    what = b"".join(update.cid + update.root for update in updates)
     return (f"{to_bitmap(update.seat for update in updates):x}", sha256(what))

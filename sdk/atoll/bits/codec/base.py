@@ -36,7 +36,10 @@ Integers: TypeAlias = npt.NDArray[Any]
 
 
 class Body(Protocol):
-    """How a codec writes a vector; a vector of a multiple of PIECE is its pieces, one by one."""
+    """How a codec writes a vector; a vector of a multiple of PIECE is its pieces, one by one.
+
+    `piece` is the index of the (first) piece in the whole vector; only dither depends on it.
+    """
 
     @property
     def codec(self) -> CodecId:
@@ -45,10 +48,10 @@ class Body(Protocol):
     def sections(self, length: int, /) -> tuple[int, ...]:
         """Bytes of each section for a vector of that length."""
 
-    def encode(self, scaled: Float32Vector, /) -> bytes:
+    def encode(self, scaled: Float32Vector, piece: int, /) -> bytes:
         """All sections of a vector in grid steps, which may be infinite; overwrites it."""
 
-    def decode(self, body: memoryview, length: int, /) -> Integers:
+    def decode(self, body: memoryview, length: int, piece: int, /) -> Integers:
         """The integers that are merged.
 
         Raises:
@@ -91,9 +94,9 @@ class UpdateCodec:
         """
         yield header(self._body.codec, Layout.of_tensors(delta), exponents)
         waiting: list[list[bytes]] = []
-        for scaled in self._pieces(delta, exponents):
+        for piece, scaled in enumerate(self._pieces(delta, exponents)):
             lengths = self._body.sections(len(scaled))
-            first, *others = _cut(self._body.encode(scaled), lengths)
+            first, *others = _cut(self._body.encode(scaled, piece), lengths)
             yield first
             waiting = waiting or [[] for _ in others]
             for section, part in zip(waiting, others, strict=True):
@@ -109,7 +112,7 @@ class UpdateCodec:
         """
         head = header(self._body.codec, layout, exponents)
         body = body_of(data, head, sum(self._body.sections(layout.total)))
-        return self._body.decode(body, layout.total)
+        return self._body.decode(body, layout.total, 0)
 
     def decode_stream(
         self, data: Iterable[bytes], layout: Layout, exponents: Exponents
@@ -130,7 +133,8 @@ class UpdateCodec:
             *sizes, last = self._body.sections(length)
             parts = [section[:size] for section, size in zip(sections, sizes, strict=True)]
             sections = [section[size:] for section, size in zip(sections, sizes, strict=True)]
-            yield self._body.decode(memoryview(b"".join([*parts, incoming.take(last)])), length)
+            body = memoryview(b"".join([*parts, incoming.take(last)]))
+            yield self._body.decode(body, length, start // PIECE)
         incoming.end()
 
     def decode(self, data: bytes, layout: Layout, exponents: Exponents) -> dict[str, Tensor]:

@@ -18,8 +18,7 @@ Two-bit values are dithered: to each, an integer between minus one step and one 
 it is rounded, and taken away again when it is read (Roberts 1962; Gray and Stockham 1993). An
 update of a matrix has few strong directions, and what rounding does to it has them, too: such an
 error costs the model more than noise of the same size, which is what dither makes of it
-(docs/methods.md). The integers are SHAKE-128 of the piece's steps, so that they are another seat's
-and another round's by themselves.
+(docs/methods.md). The integers follow from bytes that everybody can work out (`dither`).
 
 Body: the indices of the steps, 4 bits each, then the codes, both in coordinate order and packed
 (`packing`).
@@ -27,13 +26,14 @@ Body: the indices of the steps, 4 bits each, then the codes, both in coordinate 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from hashlib import shake_128
 
 import numpy as np
 import numpy.typing as npt
 
 from atoll.bits.codec.base import PIECE, UpdateCodec
+from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.grid import Float32Vector, Int8Vector, to_odd
 from atoll.bits.codec.header import CodecId
 from atoll.bits.codec.packing import pack, packed_length, unpack
@@ -115,48 +115,51 @@ def unpack_steps(data: memoryview, count: int) -> Indices:
 
 @dataclass(frozen=True)
 class BlockStepBody:
-    """Blocks of BLOCK values with a step each."""
+    """Blocks of BLOCK values with a step each, dithered where there is a key."""
 
     codec: CodecId
     levels: Levels
-    dithered: bool
+    dither: DitherKey | None = None
 
     def sections(self, length: int) -> tuple[int, ...]:
         """The steps, and the codes."""
         steps = packed_length(_blocks(length), STEP_BITS)
         return steps, packed_length(length, self.levels.width)
 
-    def encode(self, scaled: Float32Vector) -> bytes:
+    def encode(self, scaled: Float32Vector, piece: int) -> bytes:
         """As `Body.encode`."""
         steps = self.levels.steps(scaled, BLOCK)
-        packed = pack(steps, STEP_BITS)
-        if self.dithered:
-            scaled += _dither(packed, steps, len(scaled))
+        for at, dither in self._dithers(steps, len(scaled), piece):
+            scaled[at : at + PIECE] += dither
         codes = self.levels.codes(scaled, steps, BLOCK)
-        return packed + pack(codes, self.levels.width)
+        return pack(steps, STEP_BITS) + pack(codes, self.levels.width)
 
-    def decode(self, body: memoryview, length: int) -> Int8Vector:
+    def decode(self, body: memoryview, length: int, piece: int) -> Int8Vector:
         """As `Body.decode`."""
         at = packed_length(_blocks(length), STEP_BITS)
         steps = unpack_steps(body[:at], _blocks(length))
         codes = unpack(body[at:], length, self.levels.width)
         values = self.levels.values(codes, steps, BLOCK)
-        if self.dithered:
-            values -= _dither(body[:at], steps, length)
+        for start, dither in self._dithers(steps, length, piece):
+            values[start : start + PIECE] -= dither
         return values
 
+    def _dithers(self, steps: Indices, length: int, piece: int) -> Iterator[tuple[int, Int8Vector]]:
+        """Each piece's first place, and its integers; none without a key."""
+        if self.dither is None:
+            return
+        for at in range(0, length, PIECE):
+            count = min(PIECE, length - at)
+            own = steps[at // BLOCK : (at + count + BLOCK - 1) // BLOCK]
+            yield at, dither_of(self.dither.noise(piece + at // PIECE, count), own)
 
-def _dither(packed: bytes | memoryview, steps: Indices, length: int) -> Int8Vector:
-    """Integers from −step to step, one a value: round(step · ((2b + 1)/256 − 1)), halves up."""
-    piece = packed_length(PIECE // BLOCK, STEP_BITS)
-    noise = bytearray()
-    for at in range(0, len(packed), piece):
-        count = min(PIECE, length - len(noise))
-        noise += shake_128(packed[at : at + piece]).digest(count)
-    dither = np.frombuffer(noise, dtype=np.uint8).astype(np.int16)
+
+def dither_of(noise: Indices, steps: Indices) -> Int8Vector:
+    """Integers from −step to step, one a byte: round(step · ((2b + 1)/256 − 1)), halves up."""
+    dither = noise.astype(np.int16)
     dither *= 2
     dither += 1
-    wide = STEPS.astype(np.int16)[steps].repeat(BLOCK)[:length]
+    wide = STEPS.astype(np.int16)[steps].repeat(BLOCK)[: len(noise)]
     dither *= wide
     dither += 128
     dither >>= 8
@@ -170,5 +173,9 @@ def _blocks(total: int) -> int:
 
 # Signs are near the least squared error for normal and Laplace-distributed values alike; for two
 # bits that would be a reach of 4, but cutting off costs more than noise does.
-TWO_BIT = UpdateCodec(BlockStepBody(CodecId.TWO_BIT, Levels(2, 3, 16), dithered=True))
-SIGN = UpdateCodec(BlockStepBody(CodecId.SIGN, Levels(1, 2, 5), dithered=False))
+SIGN = UpdateCodec(BlockStepBody(CodecId.SIGN, Levels(1, 2, 5)))
+
+
+def two_bit(dither: DitherKey) -> UpdateCodec:
+    """Two bits, as a seat writes them in a round."""
+    return UpdateCodec(BlockStepBody(CodecId.TWO_BIT, Levels(2, 3, 16), dither))

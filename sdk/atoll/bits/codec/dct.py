@@ -88,11 +88,11 @@ class DctBody:
         """As `sparse` has them, of the coefficients."""
         return section_lengths(coefficients_of(length))
 
-    def encode(self, scaled: Float32Vector) -> bytes:
+    def encode(self, scaled: Float32Vector, _piece: int) -> bytes:
         """As `Body.encode`."""
         return encode_body(forward(scaled))
 
-    def decode(self, body: memoryview, length: int) -> Int8Vector:
+    def decode(self, body: memoryview, length: int, _piece: int) -> Int8Vector:
         """As `Body.decode`: coefficients in grid steps, 0 where nothing was sent."""
         return decode_body(body, coefficients_of(length))
 

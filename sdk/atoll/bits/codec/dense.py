@@ -32,11 +32,11 @@ class Grid8Body:
         """One byte a value."""
         return (length,)
 
-    def encode(self, scaled: Float32Vector) -> bytes:
+    def encode(self, scaled: Float32Vector, _piece: int) -> bytes:
         """As `Body.encode`."""
         return _to_int8(scaled).astype(np.int8).tobytes()
 
-    def decode(self, body: memoryview, _length: int) -> Int8Vector:
+    def decode(self, body: memoryview, _length: int, _piece: int) -> Int8Vector:
         """As `Body.decode`: a read-only view of the body."""
         values = np.frombuffer(body, dtype=np.int8)
         if values.size and int(values.min()) < -LIMIT:
@@ -53,13 +53,13 @@ class Grid4Body:
         """Half a byte a value."""
         return (packed_length(length, _WIDTH4),)
 
-    def encode(self, scaled: Float32Vector) -> bytes:
+    def encode(self, scaled: Float32Vector, _piece: int) -> bytes:
         """As `Body.encode`."""
         values = _to_int4(scaled).astype(np.int8)
         values += LIMIT4
         return pack(values.view(np.uint8), _WIDTH4)
 
-    def decode(self, body: memoryview, length: int) -> Int8Vector:
+    def decode(self, body: memoryview, length: int, _piece: int) -> Int8Vector:
         """As `Body.decode`."""
         codes = unpack(body, length, _WIDTH4)
         if codes.size and codes.max() > 2 * LIMIT4:

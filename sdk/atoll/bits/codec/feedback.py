@@ -7,10 +7,11 @@ the optimiser's moments (Seide et al. 2014; Karimireddy et al. 2019, arXiv:1901.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import torch
 
+from atoll.bits.codec.base import UpdateCodec
 from atoll.bits.codec.layout import Layout
 from atoll.errors import ConfigError
 
@@ -18,18 +19,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class FeedbackCodec(Protocol):
-    """A codec that can say in floats what it sent."""
-
-    def encode(self, delta: Mapping[str, Tensor], exponents: Mapping[str, int], /) -> bytes: ...
-
-    def decode(
-        self, data: bytes, layout: Layout, exponents: Mapping[str, int], /
-    ) -> dict[str, Tensor]: ...
-
-
 def encode_with_feedback(
-    codec: FeedbackCodec,
+    codec: UpdateCodec,
     delta: Mapping[str, Tensor],
     residual: Mapping[str, Tensor],
     exponents: Mapping[str, int],

@@ -39,12 +39,12 @@ class Fp32Body:
         """Four bytes a value."""
         return (4 * length,)
 
-    def encode(self, values: Float32Vector) -> bytes:
+    def encode(self, values: Float32Vector, _piece: int) -> bytes:
         """As `Body.encode`; minus zero is written as zero."""
         values += np.float32(0)
         return values.astype("<f4").tobytes()
 
-    def decode(self, body: memoryview, _length: int) -> Int64Vector:
+    def decode(self, body: memoryview, _length: int, _piece: int) -> Int64Vector:
         """As `Body.decode`: units of 2^-40, rounded half to even and clamped to ±128."""
         units = np.rint(_values(body).astype(np.float64) * 2.0**UNIT_BITS)
         return np.clip(units, -LIMIT, LIMIT).astype(np.int64)

@@ -1,27 +1,25 @@
 """The update codecs that a manifest can name, behind one interface.
 
-Rule of this file: whoever writes, reads, checks or merges an update goes through `codec_of`, so a
-kind added here is there for provider and verifier alike.
+Rule of this file: whoever writes, reads, checks or merges an update goes through `seat_codec`,
+so a kind added here is there for provider and verifier alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING
 
-from atoll.bits.codec.base import Exponents, Integers, UpdateCodec
-from atoll.bits.codec.block_steps import SIGN, TWO_BIT
+from atoll.bits.codec.base import Integers, UpdateCodec
+from atoll.bits.codec.block_steps import SIGN, two_bit
 from atoll.bits.codec.dct import DCT_SPARSE, merged_coordinates
 from atoll.bits.codec.dense import GRID4, GRID8
+from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.fp32 import FP32
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.sparse import SPARSE
 from atoll.law.manifest import CodecSpec
-
-if TYPE_CHECKING:
-    from torch import Tensor
+from atoll.law.words import ZERO_DIGEST
 
 
 def _as_they_are(numerators: Integers, _denominator: int, _length: int) -> Integers:
@@ -48,41 +46,27 @@ class Codec:
     """One codec; `Layout` and the round's exponents say everything that its bytes do not.
 
     Attributes:
-        encoded_length: bytes of any update of a layout.
-        encode: canonical bytes of fp32 tensors by name. Raises NonFiniteDeltaError.
-        decode: what the bytes say, fp32 tensors by name. Raises MalformedUpdate.
-        row: the integers that are merged, one flat vector. Raises MalformedUpdate.
-        encode_stream, row_stream: the same bytes and integers in pieces, in the memory of a few.
+        under: the codec as a seat uses it in a round; the key is that of its dither.
         target: where its grid is kept; None where it never moves.
-        coordinates: merged numerators over their denominator, of a layout's total length, as
-            coordinates in grid steps over the same denominator.
+        coordinates: merged rows over their denominator, of a layout's total length, as coordinates
+            in grid steps over the same.
     """
 
-    encoded_length: Callable[[Layout], int]
-    encode: Callable[[Mapping[str, Tensor], Exponents], bytes]
-    encode_stream: Callable[[Mapping[str, Tensor], Exponents], Iterator[bytes]]
-    decode: Callable[[bytes, Layout, Exponents], dict[str, Tensor]]
-    row: Callable[[bytes, Layout, Exponents], Integers]
-    row_stream: Callable[[Iterable[bytes], Layout, Exponents], Iterator[Integers]]
-    target: Target | None
-    coordinates: Callable[[Integers, int, int], Integers]
+    under: Callable[[DitherKey], UpdateCodec]
+    target: Target | None = None
+    coordinates: Callable[[Integers, int, int], Integers] = _as_they_are
+
+    def encoded_length(self, layout: Layout) -> int:
+        """Bytes of any update of a layout, whoever wrote it."""
+        return self.under(_ANYBODY).encoded_length(layout)
 
 
-def _named(
-    codec: UpdateCodec,
-    target: Target | None = None,
-    coordinates: Callable[[Integers, int, int], Integers] = _as_they_are,
-) -> Codec:
-    return Codec(
-        codec.encoded_length,
-        codec.encode,
-        codec.encode_stream,
-        codec.decode,
-        codec.decode_flat,
-        codec.decode_stream,
-        target,
-        coordinates,
-    )
+_ANYBODY = DitherKey(ZERO_DIGEST, 0)
+
+
+def _always(codec: UpdateCodec) -> Callable[[DitherKey], UpdateCodec]:
+    """A codec without dither is everybody's."""
+    return lambda _: codec
 
 
 GRID8_TARGET = Target(64, Fraction(1, 256), 24, Fraction(1, 256))
@@ -93,16 +77,21 @@ SIGN_TARGET = Target(16, Fraction(1, 16), 4, Fraction(1, 16))
 SPARSE_TARGET = replace(TWO_BIT_TARGET, of_sent=True)
 
 CODECS: dict[str, Codec] = {
-    "grid8": _named(GRID8, GRID8_TARGET),
-    "grid4": _named(GRID4, GRID4_TARGET),
-    "two_bit": _named(TWO_BIT, TWO_BIT_TARGET),
-    "sign": _named(SIGN, SIGN_TARGET),
-    "sparse": _named(SPARSE, SPARSE_TARGET),
-    "dct": _named(DCT_SPARSE, SPARSE_TARGET, merged_coordinates),
-    "fp32": _named(FP32),
+    "grid8": Codec(_always(GRID8), GRID8_TARGET),
+    "grid4": Codec(_always(GRID4), GRID4_TARGET),
+    "two_bit": Codec(two_bit, TWO_BIT_TARGET),
+    "sign": Codec(_always(SIGN), SIGN_TARGET),
+    "sparse": Codec(_always(SPARSE), SPARSE_TARGET),
+    "dct": Codec(_always(DCT_SPARSE), SPARSE_TARGET, merged_coordinates),
+    "fp32": Codec(_always(FP32)),
 }
 
 
 def codec_of(spec: CodecSpec) -> Codec:
     """The codec that a manifest names."""
     return CODECS[spec.kind]
+
+
+def seat_codec(spec: CodecSpec, dither: DitherKey) -> UpdateCodec:
+    """What a seat's update of a round is written and read with."""
+    return codec_of(spec).under(dither)

@@ -89,11 +89,11 @@ class SparseBody:
         """The steps, lower bits, counts and codes."""
         return section_lengths(length)
 
-    def encode(self, scaled: Float32Vector) -> bytes:
+    def encode(self, scaled: Float32Vector, _piece: int) -> bytes:
         """As `Body.encode`."""
         return encode_body(scaled)
 
-    def decode(self, body: memoryview, length: int) -> Int8Vector:
+    def decode(self, body: memoryview, length: int, _piece: int) -> Int8Vector:
         """As `Body.decode`; 0 where nothing was sent."""
         return decode_body(body, length)
 
