@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (PyTorch's own convention)
 from torch import Tensor
 
+from atoll.bits.kernels.engine import default_engine
 from atoll.bits.kernels.exact import ExactOps
 from atoll.bits.kernels.interface import AdamFactors
 from atoll.bits.kernels.muon import COEFFICIENTS, ITERATIONS, LEAST_NORM
@@ -152,4 +153,4 @@ class NativeOps:
 
 def operations(mode: NumericsMode) -> Ops:
     """The implementation that a manifest's numerics mode names."""
-    return ExactOps() if mode == "exact" else NativeOps()
+    return ExactOps(default_engine()) if mode == "exact" else NativeOps()

@@ -21,10 +21,11 @@ import torch
 from torch import Tensor
 
 from atoll.bits.batch import gather_batch
-from atoll.bits.init import initial_params, philox4x32
+from atoll.bits.init import initial_params
 from atoll.bits.kernels.engine import make_engine
 from atoll.bits.kernels.exact import ExactOps
 from atoll.bits.kernels.gemm import FP32_SPLIT_K, fp32_route
+from atoll.bits.kernels.philox import LOW32, philox4x32
 from atoll.bits.layout import optimiser_layout, param_shapes
 from atoll.bits.schedule import Recipe
 from atoll.bits.state import GlobalState, SeatState
@@ -155,11 +156,11 @@ def instruction_set() -> str:
 
 def lab_tokens(seed: int, count: int = 1 << 14) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
     """A walk over the bytes in steps of 0 to 3: something to learn, from Philox integers."""
-    blocks = np.arange(count, dtype=np.uint64)
-    zeros = np.zeros_like(blocks)
-    words = philox4x32(np.stack([blocks, zeros, zeros, zeros]), (seed & 0xFFFFFFFF, 0x1AB))
-    walk: np.ndarray[tuple[int], np.dtype[np.uint64]] = np.cumsum(words[0] >> np.uint64(30))
-    return walk.astype(np.uint8)
+    blocks = torch.arange(count)
+    zeros = torch.zeros_like(blocks)
+    word, *_ = philox4x32((blocks, zeros, zeros, zeros), (seed & LOW32, 0x1AB))
+    walk: np.ndarray[tuple[int], np.dtype[np.uint8]] = (word >> 30).cumsum(0).byte().numpy()
+    return walk
 
 
 def _opening(what: LabRun, device: str) -> SeatState:

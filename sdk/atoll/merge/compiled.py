@@ -1,18 +1,13 @@
 """The compiled passes of `kernels.c`, where this machine has a C compiler.
 
-The source is compiled once into the user's cache, and used only after it has agreed with the numpy
-path on extreme and on mixed values. Without a compiler, or where anything differs, `kernels()` is
-None and the numpy path runs: slower, the same bits.
+The source is compiled once into the user's cache (`kernels.build`), and used only after it has
+agreed with the numpy path on extreme and on mixed values. Without a compiler, or where anything
+differs, `kernels()` is None and the numpy path runs: slower, the same bits.
 """
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -20,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from atoll.bits.kernels.build import BuildFailed, load_library
 from atoll.merge.chunks import Plan
 from atoll.merge.coordinatewise import (
     BoolMatrix,
@@ -30,11 +26,8 @@ from atoll.merge.coordinatewise import (
 from atoll.merge.gram import Int8Vector, Int64Matrix, gram_numpy
 from atoll.merge.networks import middle_network
 
-FLAGS = ("-O3", "-shared", "-fPIC")
-COMPILE_SECONDS = 120
 MAX_ROWS = 256
-
-_SOURCE = Path(__file__).with_name("kernels.c")
+SOURCE = Path(__file__).with_name("kernels.c")
 
 
 class _Network(ctypes.Structure):
@@ -105,44 +98,11 @@ class Kernels:
 @lru_cache(maxsize=1)
 def kernels() -> Kernels | None:
     """The compiled passes, or None where they cannot be had or do not agree."""
-    path = _built()
-    if path is None:
-        return None
     try:
-        found = Kernels(ctypes.CDLL(str(path)))
-    except OSError:  # built for another kind of machine
+        found = Kernels(load_library(SOURCE))
+    except BuildFailed:  # no compiler, no home, no room, no headers: numpy does the same work
         return None
     return found if _agrees(found) else None
-
-
-def _built() -> Path | None:
-    """The compiled library in the user's cache, compiled now if it is not there yet."""
-    compiler = shutil.which("cc")
-    if compiler is None:
-        return None
-    name = hashlib.sha256(_SOURCE.read_bytes() + " ".join(FLAGS).encode()).hexdigest()[:16]
-    try:
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "atoll"
-        target = cache / f"aggregate-{name}.so"
-        if not target.is_file():
-            cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _compile(compiler, target)
-    except (OSError, RuntimeError, subprocess.SubprocessError):
-        return None  # no home, no room, no headers: numpy does the same work
-    return target
-
-
-def _compile(compiler: str, target: Path) -> None:
-    """Whole or not at all, also when several processes do it at once."""
-    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
-        fresh = Path(scratch) / target.name
-        subprocess.run(  # noqa: S603 (a fixed command on this package's own source)
-            [compiler, *FLAGS, "-o", str(fresh), str(_SOURCE)],
-            check=True,
-            capture_output=True,
-            timeout=COMPILE_SECONDS,
-        )
-        fresh.replace(target)
 
 
 def _agrees(found: Kernels) -> bool:

@@ -9,12 +9,6 @@
 #define BLOCK 256
 #define MAX_ROWS 256
 
-#if defined(__x86_64__) && defined(__linux__)
-#define ANY_CPU __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define ANY_CPU
-#endif
-
 typedef int16_t lane_t[BLOCK];
 
 static inline void widen(const int8_t *restrict from, int16_t *restrict to, int width)
@@ -34,7 +28,7 @@ static inline int32_t dot(const int16_t *restrict a, const int16_t *restrict b)
 }
 
 /* Adds to out (n x n, upper triangle) the inner products of all pairs. */
-ANY_CPU void atoll_gram(const int8_t *const *rows, int n, int64_t start, int64_t stop, int64_t *out)
+void atoll_gram(const int8_t *const *rows, int n, int64_t start, int64_t stop, int64_t *out)
 {
     static _Thread_local lane_t lanes[MAX_ROWS];
     for (int64_t at = start; at < stop; at += BLOCK) {
@@ -95,7 +89,7 @@ struct network {
 };
 
 /* out[k] = sum of the middle lanes after the network; ends == 0 skips the mixing. */
-ANY_CPU void atoll_trimmed(const int8_t *const *rows, int n, int64_t start, int64_t stop,
+void atoll_trimmed(const int8_t *const *rows, int n, int64_t start, int64_t stop,
                            const int32_t *ends, const int32_t *left_out,
                            const struct network *network, int32_t *out)
 {
@@ -121,7 +115,7 @@ ANY_CPU void atoll_trimmed(const int8_t *const *rows, int n, int64_t start, int6
 }
 
 /* out[k] = sum of weights[i] * rows[i][k]; the weights' magnitudes add to at most 2^24. */
-ANY_CPU void atoll_weighted(const int8_t *const *rows, int n, int64_t start, int64_t stop,
+void atoll_weighted(const int8_t *const *rows, int n, int64_t start, int64_t stop,
                             const int32_t *weights, int32_t *out)
 {
     for (int64_t at = start; at < stop; at += BLOCK) {

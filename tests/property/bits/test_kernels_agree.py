@@ -11,12 +11,12 @@ from atoll.bits.kernels.acceptance import differences
 from atoll.bits.kernels.build import load_library
 from atoll.bits.kernels.compiled import CompiledKernels
 from atoll.bits.kernels.elementary import exp, log, rsqrt, sigmoid
-from atoll.bits.kernels.engine import make_engine
+from atoll.bits.kernels.engine import default_engine, make_engine
 from atoll.bits.kernels.exact import ExactOps
 from atoll.bits.kernels.reference import TorchKernels
 
 COMPILED, PLAIN = CompiledKernels(load_library()), TorchKernels()
-FAST, SLOW = ExactOps(), ExactOps(make_engine(route="fp64", kernels="eager"))
+FAST, SLOW = ExactOps(default_engine()), ExactOps(make_engine(route="fp64", kernels="eager"))
 finite = st.floats(-(2.0**90), 2.0**90, width=32)
 
 

@@ -52,7 +52,9 @@ def manifests(draw: st.DrawFn) -> Manifest:
     segment, count = draw(st.integers(1, 20)), draw(st.integers(1, 64))
     return make_manifest(
         members=members,
-        money=Money(*(draw(amounts) for _ in range(5))),
+        money=Money(
+            *(draw(amounts) for _ in range(4)), report_bond=draw(st.integers(1, 2**128 - 1))
+        ),
         windows=Windows(*(draw(st.integers(1, 2**32 - 1)) for _ in range(6))),
         steps=segment * count,
         segment=segment,

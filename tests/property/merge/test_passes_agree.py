@@ -68,7 +68,7 @@ def test_memory_maps_are_read_in_place(tmp_path: Path):
 
 
 def test_without_a_compiler_numpy_does_the_work(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(native.shutil, "which", lambda _: None)
+    monkeypatch.setenv("CC", "no-such-compiler")
     native.kernels.cache_clear()
     try:
         assert native.kernels() is None
@@ -78,13 +78,16 @@ def test_without_a_compiler_numpy_does_the_work(monkeypatch: pytest.MonkeyPatch)
         native.kernels.cache_clear()
 
 
-@pytest.mark.parametrize("compiler", ["#!/bin/sh\nexit 1\n", "#!/bin/sh\necho junk > $5\n"])
+JUNK = '#!/bin/sh\nfor word; do [ "$last" = -o ] && echo junk > "$word"; last=$word; done\n'
+
+
+@pytest.mark.parametrize("compiler", ["#!/bin/sh\nexit 1\n", JUNK])
 def test_a_broken_compiler_is_not_believed(
     compiler: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     (tmp_path / "cc").write_text(compiler)
     (tmp_path / "cc").chmod(0o755)
-    monkeypatch.setattr(native.shutil, "which", lambda _: str(tmp_path / "cc"))
+    monkeypatch.setenv("CC", str(tmp_path / "cc"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     native.kernels.cache_clear()
     try:

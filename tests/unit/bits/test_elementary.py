@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable
 
 import mpmath
@@ -120,3 +121,15 @@ def test_roots_of_subnormals() -> None:
     x = torch.tensor([2.0**-149, 2.0**-140, 1.1754942e-38])
     assert worst_ulp(elementary.sqrt(x), mpmath.sqrt, x) <= 0.5
     assert elementary.rsqrt(torch.zeros(1)).isinf().all()
+
+
+def test_pythons_root_is_the_correctly_rounded_one() -> None:
+    """Norms are rooted by it. PyTorch's binary64 root is not, and only ever narrowed."""
+    generator = random.Random(4)
+    for _ in range(2000):
+        x = generator.randrange(1 << 52, 1 << 53) << generator.randrange(2)
+        root = math.isqrt(x << 66)
+        down = root.bit_length() - 53
+        rounded, rest = root >> down, root & ((1 << down) - 1)
+        half = 1 << (down - 1)  # an irrational root is never at a half, a rational one is whole
+        assert math.sqrt(x) == math.ldexp(rounded + (rest >= half), down - 33)

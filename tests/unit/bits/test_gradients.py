@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (PyTorch's own convention)
 from torch import Tensor
 
-from atoll.bits.kernels.engine import make_engine
+from atoll.bits.kernels.engine import default_engine, make_engine
 from atoll.bits.kernels.exact import ExactOps
 
-OPS = ExactOps()
+OPS = ExactOps(default_engine())
 REFERENCE = ExactOps(make_engine(route="fp64", kernels="eager"))
 B, T, D, H, K = 2, 150, 32, 4, 2
 

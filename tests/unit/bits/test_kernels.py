@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from atoll.bits.kernels.compiled import CompiledKernels
 from atoll.bits.kernels.engine import choose_kernels, default_engine, make_engine
 from atoll.bits.kernels.reference import TorchKernels
 from atoll.errors import ConfigError
+from atoll.merge import compiled as merging
 
 
 class Rounder(TorchKernels):
@@ -80,6 +82,46 @@ def test_the_build_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     stamp = built.stat().st_mtime_ns
     load_library()
     assert built.stat().st_mtime_ns == stamp
+
+
+def test_flags_that_a_compiler_refuses_are_left_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(build, "MACHINE_FLAGS", {platform.machine(): ("-march=no-such-machine",)})
+    assert differences(CompiledKernels(load_library()), TorchKernels()) == []
+
+
+def test_other_machines_get_flags_that_their_compilers_know(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """-mprefer-vector-width is of x86 alone: elsewhere it had every other flag refused with it."""
+    used: list[tuple[str, ...]] = []
+
+    def refused(source: Path, compiler: str, flags: tuple[str, ...]) -> Path:
+        used.append(flags)
+        raise BuildFailed("not built")
+
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr(build, "_built", refused)
+    with pytest.raises(BuildFailed, match="not built"):
+        load_library()
+    assert used == [(*build.FLAGS, "-march=native"), build.FLAGS]
+
+
+def test_the_merges_passes_are_built_by_the_same_means(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    merging.kernels.cache_clear()
+    try:
+        assert merging.kernels() is not None
+        assert len(list(build.cache_folder().glob("*.so"))) == 1
+        merging.kernels.cache_clear()
+        build.cache_folder().chmod(0o777)
+        assert merging.kernels() is None
+    finally:
+        merging.kernels.cache_clear()
 
 
 def test_engines_are_named() -> None:

@@ -9,7 +9,7 @@ import torch
 from tests.merging import all_standing
 from tests.unit.train.factories import Job, small_model
 
-from atoll.bits.kernels import exact
+from atoll.bits import ops
 from atoll.bits.kernels.engine import make_engine
 from atoll.job.spec import Choices, Found, Members, build_manifest
 from atoll.law.words import Digest, RoundIndex, SeatIndex
@@ -71,7 +71,7 @@ def test_the_global_model_is_the_same_on_any_route_and_thread_count(
     found = []
     for route, kernels, threads in COMPUTATIONS:
         engine = make_engine(route, kernels)
-        monkeypatch.setattr(exact, "default_engine", lambda engine=engine: engine)
+        monkeypatch.setattr(ops, "default_engine", lambda engine=engine: engine)
         torch.set_num_threads(threads)
         try:
             found.append(global_digests(ready))

@@ -2,10 +2,10 @@
 
 After Vaswani et al. 2017, in tiles of `TILE` queries by `TILE` keys as in FlashAttention (Dao et
 al. 2022), with scores computed again for the gradient. Every product is of integers small enough
-that fp32 holds each partial sum: products contract over d or over a tile, any two operands may meet,
-and so all have one number of levels, of which max(d, tile) squares stay within 2^24. A grid belongs
-to one tile and tiles are added in one order, so nothing depends on how many slices are worked on at a
-time. The steps of keys and values are folded into the other operand, as in `linear`.
+that fp32 holds each partial sum: products contract over d or over a tile, any two operands may
+meet, and so all have one number of levels, of which max(d, tile) squares stay within 2^24. A grid
+belongs to one tile and tiles are added in one order, so nothing depends on how many slices are
+worked on at a time. The steps of keys and values are folded into the other operand, as in `linear`.
 
 Shapes: G slices (batch × query heads), T positions, d head width, t queries and s keys of a tile.
 """

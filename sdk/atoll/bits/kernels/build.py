@@ -1,8 +1,8 @@
-"""Builds a C source of this package once a machine and loads it.
+"""Builds a C source of this package once a machine, and loads it.
 
 The library lies in the user's cache under a name made of source, flags, compiler and processor, so
-an update or another machine on the same home builds its own. Nothing here decides a bit: a library
-is used only after it was compared with its reference in this process (`acceptance`, `keccak`).
+an update or another machine on the same home builds its own. Nothing here decides a bit: whoever
+loads a library compares it with its plain path in this process before it is used.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from hashlib import sha256
 from pathlib import Path
 
 FLAGS = (
-    "-std=c11", "-O3", "-march=native", "-mprefer-vector-width=512", "-ffp-contract=off",
-    "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing", "-shared", "-fPIC",
+    "-std=c11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
+    "-fno-strict-aliasing", "-shared", "-fPIC",
 )  # fmt: skip
 """No flag lets the compiler change a value: products are not contracted, sums not reordered."""
-PORTABLE_FLAGS = tuple(f for f in FLAGS if not f.startswith("-m"))
+MACHINE_FLAGS = {"x86_64": ("-march=native", "-mprefer-vector-width=512")}
+"""By processor, where it is more than to use every instruction of this one."""
 SOURCE = Path(__file__).with_name("kernels.c")
 BUILD_SECONDS = 120
 
@@ -31,7 +32,9 @@ class BuildFailed(Exception):
 
 
 def load_library(source: Path = SOURCE) -> ctypes.CDLL:
-    """The source's library for this machine, built if it is not in the cache.
+    """The library for this machine, built if it is not in the cache.
+
+    Where the compiler or the loader refuses the machine's own flags, it is built without them.
 
     Raises:
         BuildFailed: with the compiler's own words.
@@ -40,9 +43,9 @@ def load_library(source: Path = SOURCE) -> ctypes.CDLL:
     if compiler is None:
         raise BuildFailed("no C compiler found (cc, or what CC names)")
     errors = []
-    for flags in (FLAGS, PORTABLE_FLAGS):
+    for extra in (MACHINE_FLAGS.get(platform.machine(), ("-march=native",)), ()):
         try:
-            return ctypes.CDLL(str(_built(compiler, flags, source)))
+            return ctypes.CDLL(str(_built(source, compiler, (*FLAGS, *extra))))
         except (BuildFailed, OSError) as error:
             errors.append(str(error))
     raise BuildFailed("; ".join(errors))
@@ -63,19 +66,19 @@ def cache_folder() -> Path:
     return folder
 
 
-def _built(compiler: str, flags: tuple[str, ...], source: Path) -> Path:
+def _built(source: Path, compiler: str, flags: tuple[str, ...]) -> Path:
     try:
-        path = cache_folder() / f"{_key(compiler, flags, source)}.so"
+        path = cache_folder() / f"{_key(source, compiler, flags)}.so"
         with path.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # of several processes, one builds
             if not path.exists():
-                _compile(compiler, flags, source, path)
+                _compile(source, compiler, flags, path)
     except OSError as error:
         raise BuildFailed(f"cannot use the cache: {error}") from error
     return path
 
 
-def _compile(compiler: str, flags: tuple[str, ...], source: Path, path: Path) -> None:
+def _compile(source: Path, compiler: str, flags: tuple[str, ...], path: Path) -> None:
     partial = path.with_suffix(".part")
     command = [compiler, *flags, str(source), "-o", str(partial), "-lm"]
     try:
@@ -89,7 +92,7 @@ def _compile(compiler: str, flags: tuple[str, ...], source: Path, path: Path) ->
     partial.rename(path)
 
 
-def _key(compiler: str, flags: tuple[str, ...], source: Path) -> str:
+def _key(source: Path, compiler: str, flags: tuple[str, ...]) -> str:
     status = Path(compiler).resolve().stat()
     parts = (
         source.read_bytes(),

@@ -15,7 +15,8 @@ from atoll.bits.kernels.gemm import batched_product, choose_route
 from atoll.bits.kernels.interface import Engine, Kernels
 from atoll.bits.kernels.memory import keep_freed_memory
 from atoll.bits.kernels.reference import TorchKernels
-from atoll.errors import ConfigError
+from atoll.bits.kernels.startup import first_difference
+from atoll.errors import ConfigError, NumericsMismatch
 
 KERNELS_VARIABLE = "ATOLL_KERNELS"
 ROUTE_VARIABLE = "ATOLL_ROUTE"
@@ -30,7 +31,7 @@ def default_engine() -> Engine:
     ATOLL_KERNELS (auto, compiled, eager) and ATOLL_ROUTE (auto, int8, fp32, fp64) override it.
 
     Raises:
-        ConfigError: as `make_engine`.
+        ConfigError, NumericsMismatch: as `make_engine`.
     """
     return make_engine(
         os.environ.get(ROUTE_VARIABLE, "auto"), os.environ.get(KERNELS_VARIABLE, "auto")
@@ -44,6 +45,7 @@ def make_engine(
 
     Raises:
         ConfigError: a name is unknown, or what it names is not exact or not to be had here.
+        NumericsMismatch: the engine's start-up step does not give the bits that everybody has.
     """
     try:
         chosen = choose_route(route, device)
@@ -51,8 +53,21 @@ def make_engine(
         raise ConfigError(str(error), next_step="use route auto") from error
     keep_freed_memory()
     engine = Engine(chosen, choose_kernels(kernels, device), batched_product(chosen, device))
+    _check(engine, device)
     _log.info("exact numerics", route=chosen.name, kernels=engine.kernels.name, device=str(device))
     return engine
+
+
+def _check(engine: Engine, device: torch.device | str) -> None:
+    parted = first_difference(engine, device)
+    if parted is not None:
+        arithmetic = f"{engine.route.name} products and {engine.kernels.name} kernels"
+        raise NumericsMismatch(
+            f"the start-up step's {parted} has other bits on this machine with {arithmetic}",
+            next_step="unset what changes the arithmetic of PyTorch's libraries (DNNL_, ONEDNN_, "
+            "MKL_, ATEN_, OMP_ variables such as DNNL_DEFAULT_FPMATH_MODE); if it stays, try "
+            f"{ROUTE_VARIABLE}=fp64 {KERNELS_VARIABLE}=eager and report both",
+        )
 
 
 def choose_kernels(name: str = "auto", device: torch.device | str = "cpu") -> Kernels:

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from atoll.bits.kernels.attention import Attention
-from atoll.bits.kernels.engine import default_engine
 from atoll.bits.kernels.interface import AdamFactors, Engine
 from atoll.bits.kernels.linear import Int8Linear, SplitLinear
 from atoll.bits.kernels.muon import orthogonalise
@@ -37,8 +36,8 @@ def _apply(function: type[torch.autograd.Function], *arguments: object) -> Tenso
 class ExactOps:
     """Shapes as in `atoll.bits.ops.Ops`."""
 
-    def __init__(self, engine: Engine | None = None) -> None:
-        self.engine = engine or default_engine()
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
 
     def embedding(self, ids_BT: Tensor, table_VD: Tensor) -> Tensor:
         rows = _apply(Embedding, self.engine, ids_BT.flatten(), table_VD)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -91,6 +91,17 @@ def matmul_reference(x_MK: Tensor, w_KN: Tensor) -> Tensor:
     return (x_MK.long().unsqueeze(2) * w_KN.long().unsqueeze(0)).sum(1).to(torch.int32)
 
 
+def layouts(x: Tensor) -> Iterator[Tensor]:
+    """x [..., a, b] itself, transposed in memory, and both as a part of a larger tensor.
+
+    Libraries choose their kernels, and apply their settings, by an operand's layout.
+    """
+    yield x
+    yield x.mT.contiguous().mT
+    yield torch.nn.functional.pad(x, (3, 5, 2, 1))[..., 2:-1, 3:-5]
+    yield torch.nn.functional.pad(x.mT, (3, 5, 2, 1))[..., 2:-1, 3:-5].mT
+
+
 def is_exact(route: Route, device: torch.device | str = "cpu") -> bool:
     """Whether a route gives the integers' own product here, on extreme and on random operands."""
     generator = torch.Generator().manual_seed(5)
@@ -103,15 +114,21 @@ def is_exact(route: Route, device: torch.device | str = "cpu") -> bool:
         )
         for left, right in ((x, w), extreme):
             expected = (left.double() @ right.double()).to(torch.int32)
-            for a in (left, left.t().contiguous().t()):
-                for b in (right, right.t().contiguous().t()):
-                    try:
-                        got = route.matmul(a.to(device), b.to(device)).cpu()
-                    except RuntimeError:  # this build or device lacks the kernel
-                        return False
-                    if not torch.equal(got, expected):
-                        return False
+            try:
+                if not _gives(route.matmul, (left.to(device), right.to(device)), expected):
+                    return False
+            except RuntimeError:  # this build or device lacks the kernel
+                return False
     return True
+
+
+def _gives(
+    product: Callable[[Tensor, Tensor], Tensor], operands: tuple[Tensor, Tensor], expected: Tensor
+) -> bool:
+    left, right = operands
+    return all(
+        torch.equal(product(a, b).cpu(), expected) for a in layouts(left) for b in layouts(right)
+    )
 
 
 def _seconds(route: Route, device: torch.device | str) -> float:
@@ -169,7 +186,7 @@ def _is_batched_exact(
             for shape in shapes
         )
         for left, right in ((x, y), (x.sign() * largest, y.sign() * largest)):
-            got = product(left.to(device), right.to(device)).cpu()
-            if not torch.equal(got, _batched_fp64(left, right)):
+            operands = left.to(device), right.to(device)
+            if not _gives(product, operands, _batched_fp64(left, right)):
                 return False
     return True

@@ -1,7 +1,8 @@
 """Random integers by counter, in tensor arithmetic that every device does alike.
 
-Philox4x32-10 (Salmon et al., SC 2011), as `train.init` has it in NumPy: the words are a function of
-key and counter, so a mask needs no state and is the same wherever and however it is worked out.
+Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): the words are
+a function of key and counter, so a mask needs no state and is the same wherever and however it is
+worked out. First weights and masks are drawn with it; kernels.c has it for masks.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from torch import Tensor
 ROUNDS: Final = 10
 _MULTIPLIERS: Final = (0xD2511F53, 0xCD9E8D57)
 _WEYL: Final = (0x9E3779B9, 0xBB67AE85)
-_LOW32: Final = 0xFFFFFFFF
+LOW32: Final = 0xFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +54,16 @@ class Mask:
 
 def kept(mask: Mask, count: int, device: torch.device) -> Tensor:
     """Whether each of `count` elements stays: [count] bool."""
+    return words(mask, count, device) >= mask.threshold
+
+
+def words(mask: Mask, count: int, device: torch.device) -> Tensor:
+    """Each of `count` elements' word: [count] int64."""
     start, stop = mask.first // 4, (mask.first + count + 3) // 4
     blocks = torch.arange(start, stop, dtype=torch.int64, device=device)
     step, site = (torch.full_like(blocks, word) for word in (mask.step, mask.site))
-    words = philox4x32((blocks & _LOW32, blocks >> 32, step, site), mask.key)
-    flat = torch.stack(words, dim=1).flatten()[mask.first - 4 * start :][:count]
-    return flat >= mask.threshold
+    drawn = philox4x32((blocks & LOW32, blocks >> 32, step, site), mask.key)
+    return torch.stack(drawn, dim=1).flatten()[mask.first - 4 * start :][:count]
 
 
 def philox4x32(
@@ -71,7 +76,7 @@ def philox4x32(
         high0, low0 = _product(c0, _MULTIPLIERS[0])
         high2, low2 = _product(c2, _MULTIPLIERS[1])
         c0, c1, c2, c3 = high2 ^ c1 ^ k0, low2, high0 ^ c3 ^ k1, low0
-        k0, k1 = (k0 + _WEYL[0]) & _LOW32, (k1 + _WEYL[1]) & _LOW32
+        k0, k1 = (k0 + _WEYL[0]) & LOW32, (k1 + _WEYL[1]) & LOW32
     return c0, c1, c2, c3
 
 
