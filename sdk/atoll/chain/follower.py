@@ -74,7 +74,7 @@ class Follower:
         self._index = index
         self._deployment = deployment
         self._only = None if only is None else set(only)
-        self._fold = _Fold(deployment, self._only)
+        self._fold = Fold(deployment, self._only)
 
     @property
     def views(self) -> Mapping[JobId, JobView]:
@@ -102,7 +102,7 @@ class Follower:
             to_block, history = min(turns), self._index.history()
             kept = tuple(item for item in history if item.block.number <= to_block)
             items = history[len(kept) :]
-            self._fold = _Fold(self._deployment, self._only)
+            self._fold = Fold(self._deployment, self._only)
             self._fold.take_all(kept)
             turned = TurnedBack(to_block, kept, dict(self.views))
         return News(turned, self._fold.take_all(items), heads[-1] if heads else None)
@@ -120,7 +120,7 @@ class Follower:
         if self._only is None or job in self._only:
             return ()
         self._only.add(job)
-        alone = _Fold(self._deployment, {job})
+        alone = Fold(self._deployment, {job})
         past = alone.take_all(self._index.history())
         self._fold.views.update(alone.views)
         return tuple(step for step in past if step.views)
@@ -141,8 +141,12 @@ class Follower:
         return () if view is None else view.gateway_urls()
 
 
-class _Fold:
-    """Events into views."""
+class Fold:
+    """Events into views, without a chain.
+
+    Attributes:
+        rejected: events that the law's fold did not accept; they were passed over.
+    """
 
     def __init__(self, deployment: Deployment, only: Collection[int] | None) -> None:
         self._domain, self._jobs = deployment.domain, deployment.addresses["Jobs"]
