@@ -17,12 +17,14 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from atoll.bits.tables import tables_root
 from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
 from atoll.errors import ConfigError, ManifestError
 from atoll.job.methods import Method, method_of
 from atoll.law.manifest import (
     MANIFEST_VERSION,
+    MAX_STEPS,
     AuditSpec,
     CodecSpec,
     DataSpec,
@@ -33,7 +35,7 @@ from atoll.law.manifest import (
     NumericsSpec,
     RobustSpec,
 )
-from atoll.law.words import TOKEN, NumericsMode, Terms
+from atoll.law.words import TOKEN, Digest, NumericsMode, Terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +155,7 @@ def prepare_data(request: JobRequest, store: LocalStore) -> DataSpec:
         store.pin(Cid.from_bytes(cid), "data")
     return DataSpec(
         cid=prepared.train_cid,
+        root=prepared.train_root,
         dtype=prepared.dtype,  # type: ignore[arg-type]  # one of the three, by construction
         train_tokens=prepared.train_tokens,
         eval_cid=prepared.eval_cid,
@@ -232,6 +235,7 @@ def draws_for_coverage(coverage: float, segments: int, auditors: int) -> int:
 def _build(choices: Choices, found: Found, method: Method) -> Manifest:
     model = choices.model or demo_model()
     segments = choices.steps // choices.segment
+    inner = _inner(choices, method)
     return Manifest(
         version=MANIFEST_VERSION,
         name=choices.name,
@@ -240,7 +244,7 @@ def _build(choices: Choices, found: Found, method: Method) -> Manifest:
         numerics=found.numerics,
         init=InitSpec(seed=choices.seed),
         data=found.data,
-        inner=_inner(choices, method),
+        inner=inner,
         outer=method.outer,
         codec=_codec(choices, method),
         robust=RobustSpec(
@@ -253,8 +257,15 @@ def _build(choices: Choices, found: Found, method: Method) -> Manifest:
             overlap="0.5",
             coverage_last_round="1",
         ),
+        tables=_tables(model, inner, choices),
         terms=_terms(choices, choices.batch * model.seq, found.expiry),
     )
+
+
+def _tables(model: ModelSpec, inner: InnerSpec, choices: Choices) -> Digest:
+    steps = choices.rounds * choices.steps
+    # A job too long to have tables is refused by its manifest, in words.
+    return tables_root(model, inner, min(steps, MAX_STEPS))
 
 
 def robust_f(seats: int) -> int:

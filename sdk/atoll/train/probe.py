@@ -14,6 +14,7 @@ from atoll.bits.ops import operations
 from atoll.bits.schedule import Recipe
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import inner_step, state_roots
+from atoll.bits.tables import check_tables
 from atoll.errors import NumericsMismatch
 from atoll.law.draws import batch_offsets
 from atoll.law.manifest import (
@@ -101,7 +102,13 @@ def numerics_spec(mode: NumericsMode = "exact") -> NumericsSpec:
 
 
 def check_environment(manifest: Manifest) -> None:
-    """Raises NumericsMismatch unless this machine gives what the manifest's numerics ask for."""
+    """Holds the manifest against what this machine works out.
+
+    Raises:
+        ManifestError: its tables are not those of its choices.
+        NumericsMismatch: this machine does not give what its numerics ask for.
+    """
+    check_tables(manifest)
     wanted = manifest.numerics
     if wanted.mode == "native" and wanted.software_class != software_class():
         raise NumericsMismatch(

@@ -36,6 +36,7 @@ def make_manifest(seats: int = 8, min_providers: int = 2, f: int = 2) -> Manifes
     )
     data = DataSpec(
         cid=cid,
+        root=SEED,
         dtype="uint8",
         train_tokens=10_000,
         eval_cid=None,
