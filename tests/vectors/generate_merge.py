@@ -235,6 +235,7 @@ def manifest_of(kind: str, rule: str, outer: str, **given: Json) -> Manifest:
         Found(
             data=DataSpec(
                 cid=dag_cbor_cid(sha256(b"data")),
+                root=sha256(b"tokens"),
                 dtype="uint8",
                 train_tokens=1_000_000,
                 eval_cid=None,
