@@ -36,9 +36,10 @@ from atoll.bits.kernels.memory import keep_freed_memory
 from atoll.bits.layout import optimiser_layout, param_shapes
 from atoll.bits.model import forward
 from atoll.bits.ops import NativeOps, Ops
-from atoll.bits.schedule import Recipe, learning_rate
+from atoll.bits.schedule import Recipe
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import inner_step
+from atoll.bits.tables import schedule_of
 from atoll.law.manifest import InnerSpec, ModelSpec
 
 MODES = ("native", "native-bf16", "exact", "exact-eager")
@@ -218,7 +219,7 @@ def _native(
 
     def step(batch: torch.Tensor, index: int) -> float:
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(index, inner, inner.steps)
+            group["lr"] = schedule_of(inner, inner.steps).rates[index]
         loss = loss_of(batch)
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]

@@ -32,9 +32,17 @@ from tests.adversary.corpus import Mix
 from tests.adversary.merges import among_friends
 from tests.adversary.run import Run, Setting
 
-from atoll.merge.checks import Suspicion, find_suspects
-from atoll.merge.gram import Int64Matrix, squared_distances
-from atoll.merge.outliers import find_outliers, lower_median
+from atoll.law.checks import (
+    GRAVE_ALIGNMENT,
+    GRAVE_ALIGNMENT_SPARSE,
+    Check,
+    distance_scores,
+    lower_median,
+    name_odd,
+)
+from atoll.law.manifest import SPARSE_CODECS
+from atoll.law.words import SeatIndex
+from atoll.merge.gram import Int64Matrix
 from atoll.merge.passes import gram
 from atoll.train.probe import configure_native
 
@@ -50,18 +58,23 @@ class Sample:
 
     n: int
     turbulent: bool
+    kind: str
     gram_nn: Int64Matrix
 
     def named(self, kappa: str) -> dict[str, int]:
-        """Seats that each check names, without the cap."""
-        found = find_suspects(range(self.n), self.gram_nn, kappa=kappa, f=self.n)
-        return {str(kind): sum(s.suspicion is kind for s in found) for kind in Suspicion}
+        """Seats that each check names, and whose finding is grave, without the cap."""
+        seats = [SeatIndex(seat) for seat in range(self.n)]
+        grave = GRAVE_ALIGNMENT_SPARSE if self.kind in SPARSE_CODECS else GRAVE_ALIGNMENT
+        gram_nn = self.gram_nn.tolist()
+        found = name_odd(seats, gram_nn, kappa=kappa, f=self.n, grave_alignment=grave)
+        counts = {str(check): sum(named.check is check for named in found) for check in Check}
+        return counts | {"grave": len({named.seat for named in found if named.grave})}
 
     def ratios(self) -> list[float]:
         """Each seat's score over the median score, as a κ that would just not name it."""
-        scores = find_outliers(range(self.n), squared_distances(self.gram_nn), "1", 0).scores
-        middle = lower_median(list(scores.values()))
-        return [(score / middle) ** 0.5 for score in scores.values()]
+        scores = distance_scores(self.gram_nn.tolist())
+        middle = lower_median(scores)
+        return [(score / middle) ** 0.5 for score in scores]
 
 
 def grams(mix: Mix, seed: int, rounds: int, kind: str) -> list[Int64Matrix]:
@@ -79,7 +92,7 @@ def mean_cosine(gram_nn: Int64Matrix) -> float:
     return float((unit.sum() - len(unit)) / (unit.size - len(unit)))
 
 
-def samples(rounds: Sequence[Int64Matrix], draws: int, seed: int) -> Iterator[Sample]:
+def samples(rounds: Sequence[Int64Matrix], draws: int, seed: int, kind: str) -> Iterator[Sample]:
     """About `draws` seats of every size from every round, each subset without replacement."""
     rng = np.random.default_rng(seed)
     calmest_first = sorted(range(len(rounds)), key=lambda i: -mean_cosine(rounds[i]))
@@ -87,16 +100,16 @@ def samples(rounds: Sequence[Int64Matrix], draws: int, seed: int) -> Iterator[Sa
         for n in SIZES:
             for _ in range(1 if n == SEATS else -(-draws // n)):
                 chosen = np.sort(rng.choice(SEATS, n, replace=False))
-                yield Sample(n, i == calmest_first[-1], gram_nn[np.ix_(chosen, chosen)])
+                turbulent = i == calmest_first[-1]
+                yield Sample(n, turbulent, kind, gram_nn[np.ix_(chosen, chosen)])
 
 
 def rates(taken: Sequence[Sample], kappa: str) -> dict[str, float]:
     """Share of honest seat-rounds that each check names, in percent."""
     seats = sum(sample.n for sample in taken)
     named = [sample.named(kappa) for sample in taken]
-    return {
-        kind: round(100 * sum(n[kind] for n in named) / seats, 3) for kind in map(str, Suspicion)
-    }
+    kinds = (*map(str, Check), "grave")
+    return {kind: round(100 * sum(n[kind] for n in named) / seats, 3) for kind in kinds}
 
 
 def kappa_of(ratios: Sequence[float], target: str) -> str:
@@ -124,7 +137,11 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
     kappa: dict[str, dict[int, str]] = {}
     for mix in Mix:
         runs = [grams(mix, seed, args.rounds, args.codec) for seed in range(args.seeds)]
-        taken = [s for seed, run in enumerate(runs) for s in samples(run, args.draws, seed)]
+        taken = [
+            sample
+            for seed, run in enumerate(runs)
+            for sample in samples(run, args.draws, seed, args.codec)
+        ]
         by_n = {n: [sample for sample in taken if sample.n == n] for n in SIZES}
         percent = {
             n: {

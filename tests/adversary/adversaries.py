@@ -25,8 +25,9 @@ from tests.adversary.updates import (
 from torch import Tensor
 
 from atoll.job.presets import kappa_for
+from atoll.law.checks import name_odd
 from atoll.law.manifest import SPARSE_CODECS
-from atoll.merge.checks import full_replays
+from atoll.law.words import SeatIndex
 
 SCALES = (0.08, 0.2, 0.5, 1.2, 3.0)
 """From just inside the alignment limit to far outside every limit."""
@@ -139,9 +140,9 @@ def _named(bad: Rows, honest: Rows) -> bool:
     """Whether a check names one of these, which hold the lowest seats."""
     rows = np.concatenate([bad, honest])
     gram_nn = (rows @ rows.T).astype(np.int64)
-    seats = range(len(rows))
-    found = full_replays(seats, gram_nn, kappa=kappa_for(len(rows)), f=len(bad))
-    return any(seat < len(bad) for seat in found)
+    seats = [SeatIndex(seat) for seat in range(len(rows))]
+    found = name_odd(seats, gram_nn.tolist(), kappa=kappa_for(len(rows)), f=len(bad))
+    return any(named.seat < len(bad) for named in found)
 
 
 def late_sybil() -> Adversary:

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-from tests.adversary.run import Arrived, Merge
+from dataclasses import replace
 
+from tests.adversary.run import Arrived, Merge
+from tests.merging import all_standing
+
+from atoll.bits.codec.dither import DitherKey
+from atoll.bits.codec.layout import Layout
+from atoll.bits.codec.registry import seat_codec
 from atoll.bits.state import GlobalState
 from atoll.law.manifest import CONTRIBUTOR_MEAN, SPARSE_CODECS
-from atoll.merge.round import merge, seats_to_replay
+from atoll.law.merge_inputs import MergeTerms, merge_inputs
+from atoll.law.words import SeatIndex, to_bitmap
+from atoll.merge.round import combine, merge, named_inputs
 from atoll.merge.rules import Rule
 
 
 def default(arrived: Arrived) -> GlobalState:
-    """The whole pipeline: whoever is on the full-replay list and lied is caught, then the rule."""
-    replayed = seats_to_replay(arrived.state, arrived.updates, arrived.data_seed, arrived.manifest)
-    found = arrived.colluders & set(replayed)
-    return merge(
-        arrived.state,
-        {seat: data for seat, data in arrived.updates.items() if seat not in found},
-        data_seed=arrived.data_seed,
-        caught=arrived.caught + len(found),
-        manifest=arrived.manifest,
-        replayed_in_full=replayed,
-    ).global_state
+    """The whole pipeline: whoever is audited in full and lied is caught, then the merge."""
+    state, updates, manifest = arrived.state, arrived.updates, arrived.manifest
+    seed = arrived.data_seed
+    facts = all_standing(updates, manifest, arrived.caught)
+    inputs = named_inputs(state, updates, facts=facts, data_seed=seed, manifest=manifest)
+    found = to_bitmap(arrived.colluders & set(inputs.in_full))
+    facts = replace(facts, rejected=found, caught=facts.caught + found.bit_count())
+    return merge(state, updates, facts=facts, data_seed=seed, manifest=manifest).global_state
+
+
+def unaudited(arrived: Arrived) -> GlobalState:
+    """The pipeline without audits: what the checks leave out and the rule bears, no more."""
+    state, updates, manifest = arrived.state, arrived.updates, arrived.manifest
+    seed, facts = arrived.data_seed, all_standing(updates, manifest, arrived.caught)
+    return merge(state, updates, facts=facts, data_seed=seed, manifest=manifest).global_state
 
 
 def by_rule(name: str) -> Merge:
@@ -29,14 +41,15 @@ def by_rule(name: str) -> Merge:
 
     def merged(arrived: Arrived) -> GlobalState:
         robust = arrived.manifest.robust.model_copy(update={"rule": name})
-        return merge(
-            arrived.state,
-            arrived.updates,
-            data_seed=arrived.data_seed,
-            caught=arrived.caught,
-            manifest=arrived.manifest.model_copy(update={"robust": robust}),
-            replayed_in_full=arrived.updates,
-        ).global_state
+        manifest = arrived.manifest.model_copy(update={"robust": robust})
+        state, layout = arrived.state, Layout.of_tensors(arrived.state.params)
+        rows = {}
+        for seat, data in sorted(arrived.updates.items()):
+            codec = seat_codec(manifest.codec, DitherKey(arrived.data_seed, seat))
+            rows[SeatIndex(seat)] = codec.decode_flat(data, layout, state.exponents)
+        facts = all_standing(rows, manifest, arrived.caught)
+        nobody_named = merge_inputs(facts, list(rows), None, MergeTerms.of(manifest))
+        return combine(state, rows, nobody_named, manifest).global_state
 
     return merged
 
@@ -52,7 +65,11 @@ def among_friends(arrived: Arrived) -> GlobalState:
     return by_rule(CONTRIBUTOR_MEAN if sparse else Rule.MEAN)(arrived)
 
 
-OF_ANY_CODEC: dict[str, Merge] = {"default": default, "rule_alone": rule_alone}
+OF_ANY_CODEC: dict[str, Merge] = {
+    "default": default,
+    "unaudited": unaudited,
+    "rule_alone": rule_alone,
+}
 OF_DENSE_CODECS: dict[str, Merge] = {
     name: by_rule(name) for rule in Rule for name in (str(rule), f"nnm_{rule}")
 }

@@ -17,12 +17,9 @@ import torch.nn.functional as F  # noqa: N812 (PyTorch's own convention)
 from torch import Tensor
 
 from atoll.bits.codec.layout import Layout
-from atoll.bits.decimals import one_minus_power
-from atoll.bits.kernels.interface import AdamFactors
 from atoll.bits.model import forward
 from atoll.bits.ops import NativeOps
-from atoll.bits.schedule import Recipe, learning_rate
-from atoll.law.manifest import InnerSpec
+from atoll.bits.schedule import Recipe, adam_factors
 
 
 class SeatOps(NativeOps):
@@ -99,8 +96,8 @@ def train_seats(
         ops = SeatOps(seats)
         losses = ops.cross_entropy(forward(named, inputs, recipe.model, ops), targets)
         (gradients,) = torch.autograd.grad(losses.sum(), params)
-        rate = learning_rate(global_step0 + step, recipe.inner, recipe.total_steps)
-        stack = _adamw(stack, gradients, rate, decays_d, recipe.inner)
+        rate = float(recipe.schedule.rates[global_step0 + step])
+        stack = _adamw(stack, gradients, rate, decays_d, recipe)
     if not torch.isfinite(stack.params).all():
         raise FloatingPointError("an honest seat diverged: the setting trains too fast")
     return stack
@@ -118,22 +115,11 @@ def _views(params_nd: Tensor, layout: Layout) -> dict[str, Tensor]:
     }
 
 
-def _adamw(
-    stack: Stack, gradients: Tensor, rate: float, decays_d: Tensor, inner: InnerSpec
-) -> Stack:
+def _adamw(stack: Stack, gradients: Tensor, rate: float, decays_d: Tensor, recipe: Recipe) -> Stack:
     norms = gradients.double().square().sum(dim=1, keepdim=True).sqrt()
-    scales = (float(inner.clip) / norms).clamp(max=1.0).float()
+    scales = (float(recipe.inner.clip) / norms).clamp(max=1.0).float()
     count = stack.count + 1
-    factors = AdamFactors(
-        scale=1.0,
-        beta1=float(inner.beta1),
-        beta2=float(inner.beta2),
-        correct1=1.0 / one_minus_power(inner.beta1, count),
-        correct2=1.0 / one_minus_power(inner.beta2, count),
-        eps=float(inner.eps),
-        decay=0.0,
-        rate=rate,
-    )
+    factors = adam_factors(recipe, count, 1.0, rate, decay=0.0)
     params, m, v = NativeOps().adamw(stack.params, stack.m, stack.v, gradients * scales, factors)
-    decay = decays_d * (rate * float(inner.weight_decay))
+    decay = decays_d * (rate * float(recipe.inner.weight_decay))
     return Stack(params - stack.params * decay, m, v, count)

@@ -13,8 +13,9 @@ from tests.adversary.adversaries import ADVERSARIES, adaptive, label_flip, late_
 from tests.adversary.corpus import Mix
 from tests.adversary.merges import MERGES, by_rule, default
 from tests.adversary.run import Adversary, Arrived, Memo, Merge, Run, Setting
+from tests.merging import all_standing
 
-from atoll.merge.round import seats_to_replay
+from atoll.merge.round import named_inputs
 from atoll.train.probe import configure_native
 
 configure_native()
@@ -109,8 +110,12 @@ def test_slow_drift_is_honest_training_less_a_shift_that_no_check_names(memo: Me
 
     run = Run(SETTING, default, Adversary(watched, targets=drift.targets), memo)
     for record in run.play():
+        facts = all_standing(record.updates, run.manifest)
         seed = run.seed_of(record.opening.round)
-        assert 0 not in seats_to_replay(record.opening, record.updates, seed, run.manifest)
+        inputs = named_inputs(
+            record.opening, record.updates, facts=facts, data_seed=seed, manifest=run.manifest
+        )
+        assert 0 not in inputs.in_full
     assert max(against) > 0.05
 
 

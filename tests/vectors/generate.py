@@ -13,16 +13,23 @@ from dataclasses import astuple, fields
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from eth_utils.address import to_checksum_address
 from torch import Tensor
 
+from atoll.bits import decimals, tables
+from atoll.bits.codec.dither import DitherKey
+from atoll.bits.codec.layout import Layout
+from atoll.bits.codec.registry import CODECS
 from atoll.bits.kernels import elementary
 from atoll.bits.kernels.grid import one_nan, steps
 from atoll.bits.kernels.philox import Mask, philox4x32
 from atoll.bits.kernels.philox import words as kernels_words
 from atoll.bits.kernels.reference import TorchKernels
-from atoll.job.presets import DemoConfig, demo_manifest
+from atoll.bits.pieces import piece_root, root_of_update
+from atoll.bits.tensors import tree_root
+from atoll.job.presets import DemoConfig, demo_manifest, demo_model
 from atoll.law import draws as prf
 from atoll.law import hashing, merkle, sampling, trace
 from atoll.law.canonical import dag_cbor_cid
@@ -295,7 +302,7 @@ def segments() -> list[Json]:
     seed, verifiers = digest("seed 2"), Bitmap(0b1011011)
     result = []
     for leaves, draws, overlapped, outlier in ((8, 4, 2, False), (8, 8, 4, False), (5, 2, 0, True)):
-        plan = sampling.AuditPlan(leaves, draws, overlapped, auditors=2, outlier=outlier)
+        plan = sampling.AuditPlan(leaves, draws, overlapped, auditors=2, in_full=outlier)
         duties = sampling.assign_seat(seed, SeatIndex(1), verifiers, plan)
         owners = [
             {
@@ -396,24 +403,27 @@ def leaf_record(leaf: trace.TraceLeaf) -> Json:
     return {name: value for name, value in values.items() if name != "slot"}
 
 
+DATA = DataSpec(
+    cid=cid("data"),
+    root=digest("tokens"),
+    dtype="uint8",
+    train_tokens=1_000_000,
+    eval_cid=cid("eval"),
+    eval_batches=8,
+    tokenizer_cid=cid("tokenizer"),
+)
+NUMERICS = NumericsSpec(
+    mode="native",
+    software_class="vectors",
+    code_digest=digest("code"),
+    probe_digest=digest("probe"),
+    tolerance=None,
+)
+
+
 def manifests() -> Json:
     """manifest.json: the demo's manifest over data that does not exist."""
-    data = DataSpec(
-        cid=cid("data"),
-        dtype="uint8",
-        train_tokens=1_000_000,
-        eval_cid=cid("eval"),
-        eval_batches=8,
-        tokenizer_cid=cid("tokenizer"),
-    )
-    numerics = NumericsSpec(
-        mode="native",
-        software_class="vectors",
-        code_digest=digest("code"),
-        probe_digest=digest("probe"),
-        tolerance=None,
-    )
-    manifest = demo_manifest(DemoConfig(data=data, numerics=numerics, expiry=4_000_000_000))
+    manifest = demo_manifest(DemoConfig(data=DATA, numerics=NUMERICS, expiry=4_000_000_000))
     return {
         "bytes": text(manifest.to_bytes()),
         "cid": text(manifest.cid()),
@@ -517,6 +527,138 @@ def grid(levels: int, i: int) -> Json:
     }
 
 
+def stream(name: str, length: int) -> bytes:
+    """Bytes that nobody chose: SHA-256 of the name and a counter."""
+    return b"".join(digest(f"{name} {i}") for i in range(length // 32 + 1))[:length]
+
+
+def pieces() -> Json:
+    """pieces.json: byte strings, their piece roots with one piece opened, and update roots."""
+    result = []
+    for length in (1, 1024, 1025, 5000):
+        data = stream("piece", length)
+        leaves = [hashing.keccak256(data[at : at + 1024]) for at in range(0, length, 1024)]
+        index = len(leaves) // 2
+        result.append(
+            {
+                "count": len(leaves),
+                "data": text(data),
+                "index": index,
+                "piece": text(data[1024 * index : 1024 * (index + 1)]),
+                "proof": texts(merkle.merkle_proof(leaves, index)),
+                "root": text(piece_root(data)),
+                "size": length,
+                "updateRoot": text(root_of_update(data)),
+            }
+        )
+    return {"strings": result, "tag": text(hashing.tag("atoll.update.v1"))}
+
+
+def dithers() -> Json:
+    """dither.json: keys, and the noise that pieces begin with."""
+    result = []
+    for seat, section, piece in ((0, 0, 0), (5, 0, 1), (255, 2, 70_000)):
+        key = DitherKey(digest("data seed"), seat, section)
+        result.append(
+            {
+                "key": text(hashing.dither_key(key.data_seed, seat, section, piece)),
+                "noise": text(key.noise(piece, 96).tobytes()),
+                "piece": piece,
+                "seat": seat,
+                "section": section,
+            }
+        )
+    return {"dataSeed": text(digest("data seed")), "dithers": result}
+
+
+SEEDED = np.random.default_rng(0).standard_normal(101).astype(np.float32)
+DELTA = SEEDED * np.exp2(np.arange(101) % 13 - 6, dtype=np.float32)
+DELTA[:12] = [0, -0.0, 0.5, -0.5, 1.5, -1.5, 2.5, 1e-45, -1e-45, 3e38, -3e38, 127.5]
+
+
+def updates() -> Json:
+    """updates.json: fp32 values, their bytes by each dense codec, and the integers merged."""
+    delta = {"a": torch.from_numpy(DELTA[:60]).reshape(6, 10), "b": torch.from_numpy(DELTA[60:])}
+    layout, dither, cases = Layout.of_tensors(delta), DitherKey(digest("data seed"), 3), []
+    for kind in ("grid8", "grid4", "two_bit", "sign", "fp32"):
+        codec = CODECS[kind].under(dither)
+        exponents = dict.fromkeys(delta, -40) if kind == "fp32" else {"a": 0, "b": -3}
+        data = codec.encode(delta, exponents)
+        row = codec.decode_flat(data, layout, exponents).tolist()
+        cases.append(
+            {
+                "bytes": text(data),
+                "codec": kind,
+                "exponents": exponents,
+                "row": [str(value) for value in row] if kind == "fp32" else row,
+            }
+        )
+    return {
+        "cases": cases,
+        "dataSeed": text(dither.data_seed),
+        "delta": text(DELTA.astype(">f4").tobytes()),
+        "seat": dither.seat,
+        "shapes": {"a": [6, 10], "b": [41]},
+    }
+
+
+def state_trees() -> Json:
+    """states.json: tensors, little-endian, and the roots of their trees."""
+    floats = np.frombuffer(stream("floats", 4 * 2100), dtype="<f4").reshape(30, 70)
+    whole = np.frombuffer(stream("integers", 8 * 7), dtype="<i8")
+    tensors = {"m/b": floats, "m/a": np.float32([[-0.0, 0.0]]), "count": whole[:1].reshape(())}
+    return {
+        "roots": [
+            {
+                "root": text(tree_root({n: torch.from_numpy(t.copy()) for n, t in part.items()})),
+                "tensors": [
+                    {
+                        "data": text(tensor.tobytes()),
+                        "dtype": str(tensor.dtype),
+                        "name": name,
+                        "shape": list(tensor.shape),
+                    }
+                    for name, tensor in part.items()
+                ],
+            }
+            for part in (tensors, {"w": whole})
+        ]
+    }
+
+
+def job_tables() -> Json:
+    """tables.json: schedules and models, every number of their tables, and the root."""
+    manifest = demo_manifest(
+        DemoConfig(
+            data=DATA,
+            numerics=NUMERICS,
+            expiry=4_000_000_000,
+            rounds=3,
+            model=demo_model().model_copy(update={"seq": 5}),
+        )
+    )
+    adamw = manifest.inner.model_copy(update={"warmup_steps": 3})
+    cosine = adamw.model_copy(update={"schedule": "cosine"})
+    unused = dict.fromkeys(("beta1", "beta2", "eps"), "0")
+    sgd = adamw.model_copy(update={"optimizer": "sgd", **unused})
+    model, result = manifest.model, []
+    for inner, count in ((adamw, 4), (cosine, 130), (sgd, 2)):
+        schedule = tables.schedule_of(inner, count)
+        rotary = decimals.rotary_tables(model.seq, model.width // model.heads, model.rope_base)
+        result.append(
+            {
+                "corrections": text(schedule.corrections.astype(">f8").tobytes()),
+                "inner": inner.model_dump(),
+                "model": model.model_dump(),
+                "rates": text(schedule.rates.astype(">f8").tobytes()),
+                "root": text(tables.tables_root(model, inner, count)),
+                "rotary": text(np.stack(rotary, axis=-1).astype(">f4").tobytes()),
+                "steps": count,
+            }
+        )
+    return {"tables": result}
+
+
 FILES: Mapping[str, Callable[[], Json]] = {
     "hashing.json": hashes,
     "merkle.json": merkle_trees,
@@ -525,6 +667,11 @@ FILES: Mapping[str, Callable[[], Json]] = {
     "trace.json": traces,
     "manifest.json": manifests,
     "exact.json": exact,
+    "pieces.json": pieces,
+    "dither.json": dithers,
+    "updates.json": updates,
+    "states.json": state_trees,
+    "tables.json": job_tables,
 }
 
 

@@ -13,9 +13,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from atoll.law.duties import duties_of, supplement_of
+from atoll.law.duties import duties_of, merge_facts, supplement_of
 from atoll.law.hashing import hash_fields, sha256, tag
 from atoll.law.manifest import Manifest
+from atoll.law.merge_inputs import MergeTerms, candidates
 from atoll.law.merkle import merkle_root
 from atoll.law.sampling import NO_DUTY, SeatDuty
 from atoll.law.trace import leaf_count
@@ -39,7 +40,7 @@ from atoll.service.machine import Command, State
 from atoll.service.membership import opening_of
 from atoll.train.coherence import coherence
 from atoll_verifier.behaviour import VerifierBehaviour
-from atoll_verifier.commands import DoCheck, DoLink, DoReplay, DoScore, SeatWork
+from atoll_verifier.commands import DoCheck, DoLink, DoReplay, DoScore, RevealedUpdate, SeatWork
 from atoll_verifier.facts import (
     LinkChecked,
     ResidualSeen,
@@ -140,24 +141,31 @@ class Audit:
         return leaf_count(self.view.steps[seat], inner.steps, inner.segment)
 
     def is_whole(self, seat: SeatIndex) -> bool:
-        """Whether the seat finished its round: the update of one that diverged is never used."""
+        """Whether the seat finished its round: one that diverged has no update to hold to."""
         return self.view.steps[seat] == self.manifest.inner.steps
 
-    # --- outliers and duties ---
+    # --- updates and duties ---
 
     @property
     def revealed(self) -> list[SeatIndex]:
         return [SeatIndex(seat) for seat in bits(self.view.state.revealed)]
 
     @cached_property
-    def available(self) -> list[SeatIndex]:
-        """Seats whose update is here, well-formed, and of a whole round."""
-        whole = [seat for seat in self.revealed if self.is_whole(seat)]
-        return [s for s in whole if (c := self.checked(s)) is not None and not c.fault]
+    def candidates(self) -> tuple[SeatIndex, ...]:
+        """Seats whose update counts if its bytes are there and canonical."""
+        return candidates(merge_facts(self.view), MergeTerms.of(self.manifest))
+
+    def updates(self, seats: Iterable[SeatIndex]) -> tuple[RevealedUpdate, ...]:
+        """Where these seats' updates are."""
+        reveals = ((seat, self.view.reveals[seat].reveal) for seat in seats)
+        return tuple(RevealedUpdate(seat, r.update_cid, r.update_root) for seat, r in reveals)
 
     @cached_property
     def scoring(self) -> DoScore | None:
-        """The scoring that fits the updates at hand; None while some check is still to come."""
+        """The scoring that fits the updates at hand; None while some check is still to come.
+
+        A seat whose bytes we found wrong is left aside, as it will be once it is rejected for it.
+        """
         waiting = (
             seat
             for seat in self.revealed
@@ -165,30 +173,29 @@ class Audit:
         )
         if next(waiting, None) is not None:
             return None
-        seats = self.available
-        updates = tuple((int(s), self.view.reveals[s].reveal.update_cid) for s in seats)
-        slot, cids = self.view.train_slot, b"".join(cid for _, cid in updates)
-        at = f"{slot.round}:{slot.attempt}:{to_bitmap(seats):x}:{sha256(cids).hex()[:12]}"
-        return DoScore(
-            at, slot.round, self.spec, self.opening.cid, updates, self.view.state.data_seed
-        )
+        sound = (s for s in self.candidates if (c := self.checked(s)) is not None and not c.fault)
+        updates, slot, facts = self.updates(sound), self.view.train_slot, merge_facts(self.view)
+        seats, cids = to_bitmap(u.seat for u in updates), b"".join(u.cid for u in updates)
+        at = f"{slot.round}:{slot.attempt}:{seats:x}:{sha256(cids).hex()[:12]}"
+        seed, opening = self.view.state.data_seed, self.opening.cid
+        return DoScore(at, slot.round, self.spec, opening, facts, seed, updates)
 
     @cached_property
-    def outliers(self) -> tuple[SeatIndex, ...] | None:
-        """Seats to replay in full; None until scored."""
+    def in_full(self) -> tuple[SeatIndex, ...] | None:
+        """Seats to audit in full; None until scored."""
         scoring = self.scoring
         scored = None if scoring is None else self.state.facts.get(RoundScored, scoring.key)
-        return None if scored is None else tuple(map(SeatIndex, scored.flagged))
+        return None if scored is None else tuple(map(SeatIndex, scored.in_full))
 
     @cached_property
     def duties(self) -> dict[SeatIndex, SeatDuty]:
-        """Our own assignments; outliers are added once they are known."""
-        return duties_of(self.view, self.manifest, self.me, self.outliers or ())
+        """Our own assignments; full audits are added once they are known."""
+        return duties_of(self.view, self.manifest, self.me, self.in_full or ())
 
     @cached_property
     def fallback(self) -> dict[SeatIndex, SeatDuty]:
         """From half time: what falls to us because others have not balloted."""
-        return supplement_of(self.view, self.manifest, self.me, self.outliers or ())
+        return supplement_of(self.view, self.manifest, self.me, self.in_full or ())
 
     # --- what is known ---
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from atoll.law.merge_inputs import MergeFacts
 from atoll.law.words import Address, Digest, Finding, Report, Reveal, Slot, Verdict
 from atoll.service.commands import Transaction, Work
 from atoll.service.journal import Fact
@@ -71,15 +72,25 @@ class DoLink(Work):
 
 
 @dataclass(frozen=True, slots=True)
+class RevealedUpdate:
+    """Where a candidate's update is, and what its bytes must hash to."""
+
+    seat: int
+    cid: bytes
+    root: Digest
+
+
+@dataclass(frozen=True, slots=True)
 class DoScore(Work):
-    """Find the updates that stand out. `updates` are (seat, CID) pairs."""
+    """Find who is audited in full, of the updates at hand."""
 
     what: str
     round: int
     manifest: bytes
     opening: bytes
-    updates: tuple[tuple[int, bytes], ...]
+    facts: MergeFacts
     data_seed: Digest
+    updates: tuple[RevealedUpdate, ...]
 
     @property
     def key(self) -> str:
@@ -88,16 +99,15 @@ class DoScore(Work):
 
 @dataclass(frozen=True, slots=True)
 class DoMerge(Work):
-    """Merge the accepted updates; outliers are scored over the available ones."""
+    """Merge what the evidence prescribes; `updates` are those of every candidate."""
 
     what: str
     round: int
     manifest: bytes
     opening: bytes
-    accepted: tuple[tuple[int, bytes], ...]
-    available: tuple[tuple[int, bytes], ...]
-    caught: int
+    facts: MergeFacts
     data_seed: Digest
+    updates: tuple[RevealedUpdate, ...]
 
     @property
     def key(self) -> str:

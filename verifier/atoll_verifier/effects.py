@@ -7,11 +7,11 @@ has come; data that cannot be what it claims is a fault, at once.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from atoll.bits.layout import max_state_bytes
 from atoll.content.cid import RAW, Cid
-from atoll.content.errors import MalformedDag
-from atoll.errors import MalformedTrace, TooLarge
+from atoll.errors import MalformedTrace
 from atoll.law.manifest import Manifest
 from atoll.law.trace import MAX_TRACE_BYTES, TraceDocument
 from atoll.law.views import JobView
@@ -44,11 +44,9 @@ from atoll_verifier.facts import (
     SeatChecked,
     SegmentReplayed,
 )
-from atoll_verifier.limits import max_update_bytes, states_needed
+from atoll_verifier.limits import UNFETCHABLE_CONTENT, max_update_bytes, states_needed
 
 TASKS = "atoll_verifier.tasks"
-UNFETCHABLE_CONTENT = (ValueError, TooLarge, MalformedDag)
-"""Not a CID, more bytes than allowed, or blocks that are not a file: no other source can help."""
 
 
 class VerifierEffects(Effects):
@@ -129,13 +127,14 @@ class VerifierEffects(Effects):
         return Done((LinkChecked(command.work.what, fault),))
 
     async def _score(self, view: JobView, command: DoScore) -> Done:
-        flagged = await self.context.worker.run(f"{TASKS}:score", command, self.store_dir)
-        return Done((RoundScored(command.what, flagged),))
+        in_full = await self.context.worker.run(f"{TASKS}:score", command, self.store_dir)
+        return Done((RoundScored(command.what, in_full),))
 
     async def _merge(self, view: JobView, command: DoMerge) -> Done:
         limit = max_update_bytes(Manifest.from_bytes(command.manifest))
-        for _, cid in (*command.accepted, *command.available):
-            await self.fetch(view, command.round, Cid.from_bytes(cid), limit)
+        for update in command.updates:
+            with suppress(*UNFETCHABLE_CONTENT):  # no update then, for everyone alike
+                await self.fetch(view, command.round, Cid.from_bytes(update.cid), limit)
         with self.context.store.holding():  # what the worker leaves is not pinned yet
             merged = await self.context.worker.run(f"{TASKS}:merge_round", command, self.store_dir)
             await self.keep(view, command.round + 1, merged.cid)

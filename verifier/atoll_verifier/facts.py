@@ -78,10 +78,10 @@ class LinkChecked(Fact):
 
 @dataclass(frozen=True, slots=True)
 class RoundScored(Fact):
-    """Which of the available updates stand out so far that they are replayed in full."""
+    """Which seats are audited in full, as far as the updates at hand tell."""
 
     what: str
-    flagged: tuple[int, ...]
+    in_full: tuple[int, ...]
 
     @property
     def key(self) -> str:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from atoll.bits.layout import param_count
+from atoll.content.errors import MalformedDag
+from atoll.errors import TooLarge
 from atoll.law.manifest import Manifest
 
+UNFETCHABLE_CONTENT = (ValueError, TooLarge, MalformedDag)
+"""Not a CID, more bytes than allowed, or blocks that are not a file: no other source can help."""
 HEADER_BYTES = 1 << 20
 """More than any update's header."""
 

@@ -7,16 +7,14 @@ from there, so that a restart says the same again and never anything else.
 from __future__ import annotations
 
 from atoll.errors import ProtocolError
+from atoll.law.duties import merge_facts
 from atoll.law.hashing import verdict_hash
 from atoll.law.sampling import NO_DUTY, SeatDuty
-from atoll.law.settlement import build_verdict, mergeable_seats
+from atoll.law.settlement import build_verdict
 from atoll.law.terms import is_quorum
 from atoll.law.views import ReportRecord
 from atoll.law.words import (
-    Bitmap,
-    Fault,
     Finding,
-    Outcome,
     Phase,
     SeatIndex,
     bits,
@@ -199,7 +197,7 @@ def _unfinished(audit: Audit, duties: Duties) -> list[int]:
         return []
     seats = [SeatIndex(s) for s in bits(audit.view.state.audit_set)]
     waiting: list[int] = [s for s in seats if not audit.is_done(s, duty_of(duties, s))]
-    if not waiting and audit.outliers is None:
+    if not waiting and audit.in_full is None:
         return list(seats)
     return waiting
 
@@ -252,34 +250,19 @@ def _decide_verdict(audit: Audit) -> Decision:
 
 def _merging(audit: Audit) -> DoMerge:
     """The merge that the evidence prescribes: all of it is on chain, or named by it."""
-    view = audit.view
-    accepted = mergeable_seats(view.state.accepted, view.steps, audit.manifest.terms)
-    unsound = to_bitmap(r.report.seat for r in view.reports if r.stands and _hides_update(r))
-    scored = Bitmap((view.state.accepted | view.state.rejected) & ~unsound)
-    available = mergeable_seats(scored, view.steps, audit.manifest.terms)
-    caught = view.state.caught.bit_count()
+    view, facts, seats = audit.view, merge_facts(audit.view), audit.candidates
     slot = view.train_slot
-    what = f"{slot.round}:{slot.attempt}:{accepted:x}:{available:x}:{caught}"
+    what = f"{slot.round}:{slot.attempt}:{to_bitmap(seats):x}:{facts.caught}"
     what += f":{audit.opening.digest.hex()[:12]}:{view.state.reveal_accumulator.hex()[:12]}"
-    named = {
-        seat: view.reveals[SeatIndex(seat)].reveal.update_cid for seat in bits(accepted | available)
-    }
     return DoMerge(
         what=what,
         round=slot.round,
         manifest=audit.spec,
         opening=audit.opening.cid,
-        accepted=tuple((seat, named[seat]) for seat in bits(accepted)),
-        available=tuple((seat, named[seat]) for seat in bits(available)),
-        caught=caught,
+        facts=facts,
         data_seed=view.state.data_seed,
+        updates=audit.updates(seats),
     )
-
-
-def _hides_update(record: ReportRecord) -> bool:
-    """Whether a standing report means that the seat's update is not there to be scored."""
-    hidden = record.report.fault in {Fault.WITHHELD, Fault.MALFORMED}
-    return hidden or record.outcome is Outcome.UNFETCHABLE
 
 
 def _cut_name(audit: Audit) -> str:

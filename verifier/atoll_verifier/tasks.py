@@ -6,12 +6,13 @@ machine could not do the work, and nothing may be reported on its account.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import seat_codec
 from atoll.bits.layout import max_state_bytes
 from atoll.bits.pieces import root_of_update
-from atoll.bits.state import GlobalState
 from atoll.content.cid import Cid
 from atoll.content.errors import MalformedDag
 from atoll.content.local import LocalStore
@@ -19,7 +20,7 @@ from atoll.errors import MalformedTrace, MalformedUpdate, TooLarge
 from atoll.law.manifest import Manifest
 from atoll.law.trace import MAX_TRACE_BYTES, TraceDocument
 from atoll.law.words import ZERO_DIGEST, Digest, SeatIndex
-from atoll.merge.round import merge, seats_to_replay
+from atoll.merge.round import merge, named_inputs
 from atoll.train.probe import configure_native
 from atoll.train.replay import (
     ReplayTask,
@@ -30,11 +31,9 @@ from atoll.train.replay import (
     replay_segment,
 )
 from atoll.train.round import read_global_state
-from atoll_verifier.commands import DoMerge, DoScore, SeatWork
-from atoll_verifier.limits import max_update_bytes, states_needed
+from atoll_verifier.commands import DoMerge, DoScore, RevealedUpdate, SeatWork
+from atoll_verifier.limits import UNFETCHABLE_CONTENT, max_update_bytes, states_needed
 from atoll_verifier.outcomes import MergeOutcome, ReplayOutcome
-
-Named = tuple[tuple[int, bytes], ...]
 
 
 def check_seat(work: SeatWork, store_dir: str) -> str:
@@ -112,54 +111,34 @@ def link(work: SeatWork, store_dir: str) -> str:
 
 
 def score(command: DoScore, store_dir: str) -> tuple[int, ...]:
-    """Seats that stand out so far that they are replayed in full."""
+    """Seats that are audited in full, as far as the updates at hand tell."""
     configure_native()
     manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
     state = read_global_state(manifest, command.opening, store)
     updates = _updates(command.updates, manifest, store)
-    return _flagged(updates, state, command.data_seed, manifest)
+    return named_inputs(
+        state, updates, facts=command.facts, data_seed=command.data_seed, manifest=manifest
+    ).in_full
 
 
 def merge_round(command: DoMerge, store_dir: str) -> MergeOutcome:
-    """Merges the accepted updates and stores the next global state."""
+    """Merges what the evidence prescribes and stores the next global state."""
     configure_native()
     manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
     state = read_global_state(manifest, command.opening, store)
-    available = _updates(command.available, manifest, store)
+    updates = _updates(command.updates, manifest, store)
     merged = merge(
-        state,
-        _updates(command.accepted, manifest, store),
-        data_seed=command.data_seed,
-        caught=command.caught,
-        manifest=manifest,
-        replayed_in_full=_flagged(available, state, command.data_seed, manifest),
+        state, updates, facts=command.facts, data_seed=command.data_seed, manifest=manifest
     ).global_state
     cid = store.add_bytes(merged.to_bytes())
     return MergeOutcome(cid.to_bytes(), merged.digest())
-
-
-def _flagged(
-    updates: dict[int, bytes], state: GlobalState, data_seed: Digest, manifest: Manifest
-) -> tuple[int, ...]:
-    """The full-replay list over what is well-formed: which that is follows from the bytes alone."""
-    part = state.sent_part(manifest.codec)
-    layout = Layout.of_tensors(part.params)
-    sound: dict[int, bytes] = {}
-    for seat, update in updates.items():
-        try:
-            codec = seat_codec(manifest.codec, DitherKey(data_seed, seat))
-            codec.decode_flat(update, layout, part.exponents)
-        except MalformedUpdate:
-            continue
-        sound[seat] = update
-    return seats_to_replay(state, sound, data_seed, manifest) if sound else ()
 
 
 def _check_update(work: SeatWork, manifest: Manifest, store: LocalStore) -> None:
     limit = max_update_bytes(manifest)
     update = store.read_bytes(Cid.from_bytes(work.reveal.update_cid), limit)
     if root_of_update(update) != work.reveal.update_root:
-        raise MalformedUpdate("the bytes served do not hash to the revealed digest")
+        raise MalformedUpdate("the bytes served do not have the revealed root")
     part = read_global_state(manifest, work.opening, store).sent_part(manifest.codec)
     codec = seat_codec(manifest.codec, DitherKey(work.data_seed, work.seat))
     codec.decode_flat(update, Layout.of_tensors(part.params), part.exponents)
@@ -185,6 +164,16 @@ def _state_blob(cid: bytes, manifest: Manifest, store: LocalStore) -> bytes:
         raise MalformedTrace(f"a state cannot be one of this model: {error}") from error
 
 
-def _updates(named: Named, manifest: Manifest, store: LocalStore) -> dict[int, bytes]:
-    limit = max_update_bytes(manifest)
-    return {seat: store.read_bytes(Cid.from_bytes(cid), limit) for seat, cid in named}
+def _updates(
+    revealed: Sequence[RevealedUpdate], manifest: Manifest, store: LocalStore
+) -> dict[int, bytes]:
+    """The updates that are what was revealed; who revealed something else has none."""
+    limit, updates = max_update_bytes(manifest), {}
+    for one in revealed:
+        try:
+            data = store.read_bytes(Cid.from_bytes(one.cid), limit)
+        except UNFETCHABLE_CONTENT:
+            continue
+        if root_of_update(data) == one.root:
+            updates[one.seat] = data
+    return updates

@@ -111,6 +111,42 @@ contract VectorsTest is Check {
         }
     }
 
+    function test_piecesOpenAgainstTheirRoots() public {
+        load("pieces");
+        uint256 i;
+        for (; exists(item("strings", i, ".root")); i++) {
+            bytes32 root = word(item("strings", i, ".root"));
+            uint256 index = number(item("strings", i, ".index"));
+            uint256 count = number(item("strings", i, ".count"));
+            bytes32 leaf = keccak256(vm.parseJsonBytes(json, item("strings", i, ".piece")));
+            bytes32[] memory proof = vm.parseJsonBytes32Array(json, item("strings", i, ".proof"));
+            check(this.verify(root, leaf, index, count, proof), "piece");
+            check(!this.verify(root, ~leaf, index, count, proof), "another piece");
+            bytes32 update = keccak256(abi.encode(word(".tag"), uint64(number(item("strings", i, ".size"))), root));
+            same(update, word(item("strings", i, ".updateRoot")), "update root");
+        }
+        check(i == 4, "strings in the file");
+    }
+
+    function test_ditherAgreesWithPython() public {
+        load("dither");
+        uint256 i;
+        for (; exists(item("dithers", i, ".key")); i++) {
+            uint16 seat = uint16(number(item("dithers", i, ".seat")));
+            uint8 section = uint8(number(item("dithers", i, ".section")));
+            uint32 piece = uint32(number(item("dithers", i, ".piece")));
+            bytes32 key = keccak256(abi.encodePacked(word(".dataSeed"), seat, section, piece));
+            same(key, word(item("dithers", i, ".key")), "key");
+            bytes memory noise;
+            for (uint32 j = 0; j < 3; j++) {
+                noise = bytes.concat(noise, keccak256(abi.encodePacked(key, j)));
+            }
+            bytes32 found = keccak256(vm.parseJsonBytes(json, item("dithers", i, ".noise")));
+            same(keccak256(noise), found, "noise");
+        }
+        check(i == 3, "dithers in the file");
+    }
+
     function test_P19_seedsAgreeWithPython() public {
         Hashing.Slot memory s = slot();
         bytes32 beacon = word(".seeds.beaconHash");

@@ -30,6 +30,7 @@ def make_manifest(task: ManifestTask) -> bytes:
     data = prepare_dataset(task.paths, store, max_tokens=job.max_tokens)
     spec = DataSpec(
         cid=data.train_cid,
+        root=data.train_root,
         dtype=cast(Literal["uint8", "uint16", "uint32"], data.dtype),
         train_tokens=data.train_tokens,
         eval_cid=data.eval_cid,

@@ -84,5 +84,7 @@ def ratio(units: Tensor, divisor: Tensor) -> Tensor:
     whole = units // divisor
     part = ((units - whole * divisor) << RATE_BITS) + divisor // 2
     limit = RATIO_LIMIT << UNIT_BITS
-    room = whole.clamp(-(limit >> RATE_BITS), limit >> RATE_BITS)
-    return ((room << RATE_BITS) + part // divisor).clamp(-limit, limit)
+    most = limit >> RATE_BITS
+    found = (whole.clamp(-most, most) << RATE_BITS) + part // divisor
+    # Below the limit what is left of the quotient must not be added to the limit.
+    return found.clamp(-limit, limit).where(whole >= -most, -limit)

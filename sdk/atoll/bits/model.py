@@ -8,8 +8,10 @@ K key heads, d head width.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import TypeAlias
 
+import torch
 from torch import Tensor
 
 from atoll.bits.decimals import rotary_tables
@@ -55,8 +57,7 @@ def _layer_weights(params: Mapping[str, Tensor], layer: int) -> dict[str, Tensor
 def _attention(x_BTD: Tensor, weights: Mapping[str, Tensor], spec: ModelSpec, ops: Ops) -> Tensor:
     B, T, _ = x_BTD.shape
     d = spec.width // spec.heads
-    tables = rotary_tables(spec.seq, d, int(spec.rope_base))
-    cos_Td, sin_Td = (table[:T].to(x_BTD.device) for table in tables)
+    cos_Td, sin_Td = (table[:T].to(x_BTD.device) for table in _rotary(spec.seq, d, spec.rope_base))
 
     names = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
     projected = ops.linears(x_BTD, [weights[name] for name in names])
@@ -65,6 +66,12 @@ def _attention(x_BTD: Tensor, weights: Mapping[str, Tensor], spec: ModelSpec, op
     mixed_BHTd = ops.attention(q_BHTd, k_BKTd, v_BKTd)
     mixed_BTD = mixed_BHTd.transpose(1, 2).reshape(B, T, spec.heads * d)
     return ops.linear(mixed_BTD, weights["self_attn.o_proj"])
+
+
+@lru_cache(maxsize=8)
+def _rotary(seq: int, head_dim: int, base: int) -> tuple[Tensor, Tensor]:
+    cos_Td, sin_Td = (torch.tensor(table) for table in rotary_tables(seq, head_dim, base))
+    return cos_Td, sin_Td
 
 
 def _mlp(x_BTD: Tensor, weights: Mapping[str, Tensor], spec: ModelSpec, ops: Ops) -> Tensor:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from atoll.bits.decimals import cosine_fraction, one_minus_power
 from atoll.bits.kernels.interface import AdamFactors
 from atoll.bits.kernels.philox import Mask
 from atoll.bits.model import Dropper, keep_all
 from atoll.bits.ops import Ops, operations
+from atoll.bits.tables import Schedule, schedule_of
 from atoll.law.manifest import InnerSpec, Manifest, ModelSpec
 
 
@@ -35,16 +35,10 @@ class Recipe:
         total_steps = manifest.terms.rounds * manifest.inner.steps
         return cls(manifest.model, manifest.inner, total_steps, operations(manifest.numerics.mode))
 
-
-def learning_rate(global_step: int, inner: InnerSpec, total_steps: int) -> float:
-    """Linear warm-up, then constant, or a half cosine that reaches zero at the job's end."""
-    peak = float(inner.lr)
-    if global_step < inner.warmup_steps:
-        return peak * ((global_step + 1) / inner.warmup_steps)
-    if inner.schedule == "constant":
-        return peak
-    done, span = global_step - inner.warmup_steps, max(1, total_steps - inner.warmup_steps)
-    return peak * cosine_fraction(min(done, span), span)
+    @property
+    def schedule(self) -> Schedule:
+        """Rates and bias corrections of the job's steps."""
+        return schedule_of(self.inner, self.total_steps)
 
 
 def clip_scale(norm: float, limit: float) -> float:
@@ -58,16 +52,17 @@ def decay_of(p: Tensor, inner: InnerSpec) -> float:
 
 
 def adam_factors(
-    inner: InnerSpec, count: int, scale: float, rate: float, decay: float
+    recipe: Recipe, count: int, scale: float, rate: float, decay: float
 ) -> AdamFactors:
     """The scalars of AdamW's step `count`, which counts from 1."""
+    correct1, correct2 = recipe.schedule.correction(count)
     return AdamFactors(
         scale=scale,
-        beta1=float(inner.beta1),
-        beta2=float(inner.beta2),
-        correct1=1.0 / one_minus_power(inner.beta1, count),
-        correct2=1.0 / one_minus_power(inner.beta2, count),
-        eps=float(inner.eps),
+        beta1=float(recipe.inner.beta1),
+        beta2=float(recipe.inner.beta2),
+        correct1=correct1,
+        correct2=correct2,
+        eps=float(recipe.inner.eps),
         decay=decay,
         rate=rate,
     )

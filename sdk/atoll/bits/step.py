@@ -18,7 +18,7 @@ from torch import Tensor
 from atoll.bits.kernels.philox import Mask
 from atoll.bits.layout import optimiser_of
 from atoll.bits.model import forward
-from atoll.bits.schedule import Recipe, adam_factors, clip_scale, decay_of, dropper, learning_rate
+from atoll.bits.schedule import Recipe, adam_factors, clip_scale, decay_of, dropper
 from atoll.bits.state import GlobalState, SeatState, Tensors, rng_digest
 from atoll.law.manifest import CodecSpec
 from atoll.law.trace import StateRoots, StepWork
@@ -60,7 +60,7 @@ def inner_step(
     if not (math.isfinite(loss) and math.isfinite(norm)):
         return StepOutcome(state, loss, work, diverged=True)
     scale = clip_scale(norm, float(recipe.inner.clip))
-    rate = learning_rate(global_step, recipe.inner, recipe.total_steps)
+    rate = float(recipe.schedule.rates[global_step])
     after = _optimised(state, gradients, scale, rate, recipe)
     if not all(_is_bounded(p) for p in after.params.values()):
         return StepOutcome(state, loss, work, diverged=True)
@@ -122,7 +122,7 @@ def _optimised(
     for name, p in state.params.items():
         g, kind = gradients[name], optimiser_of(name, p.shape, inner)
         if kind == "adamw":
-            factors = adam_factors(inner, count, scale, rate, decay_of(p, inner))
+            factors = adam_factors(recipe, count, scale, rate, decay_of(p, inner))
             after = ops.adamw(p, state.m[name], state.v[name], g, factors)
             params[name], ms[name], vs[name] = after
         elif kind == "muon":

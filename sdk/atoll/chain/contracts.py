@@ -5,25 +5,22 @@ Rule of this file: every read is one question to the chain; nothing is remembere
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeVar
 
 from eth_abi.abi import decode as abi_decode
 from eth_abi.abi import encode as abi_encode
-from eth_typing import ChecksumAddress, HexStr
-from eth_utils.address import to_checksum_address
-from web3 import AsyncWeb3
-from web3.exceptions import BlockNotFound
-from web3.types import BlockData
 
-from atoll.chain.abi import registry
+from atoll.chain import answers
+from atoll.chain.abi import Function, registry
 from atoll.chain.calls import Call, Calls
-from atoll.chain.decode import RawLog, event_topics, from_abi, to_abi
+from atoll.chain.decode import RawLog, from_abi, to_abi
 from atoll.chain.deployment import Deployment
+from atoll.chain.logs import LogReader
 from atoll.chain.revert import reason_of
-from atoll.chain.rpc import FailoverProvider, RpcRefused, request
-from atoll.errors import ChainError, TransactionFailed
+from atoll.chain.rpc import FailoverProvider, RpcRefused
+from atoll.errors import ChainError, RpcUnavailable, TransactionFailed
 from atoll.law.views import RoundState
 from atoll.law.words import (
     Address,
@@ -41,6 +38,7 @@ from atoll.law.words import (
     VerifierIndex,
 )
 
+T = TypeVar("T")
 LATEST = "latest"
 
 
@@ -79,7 +77,7 @@ class AtollChain:
         calls: builds what can be sent.
         deployment: where the contracts are.
         provider: the endpoints, for raw JSON-RPC.
-        web3: the same endpoints as web3.py's client.
+        events: reads the contracts' logs, and blocks.
     """
 
     def __init__(self, rpc: str | Sequence[str], deployment: Deployment) -> None:
@@ -87,7 +85,8 @@ class AtollChain:
         self.deployment = deployment
         self.calls = Calls(deployment)
         self.provider = FailoverProvider(urls, deployment.chain_id)
-        self.web3: AsyncWeb3[Any] = AsyncWeb3(self.provider, middleware=[])
+        watched = [a for name, a in deployment.addresses.items() if name != "AtollToken"]
+        self.events = LogReader(self.provider, watched)
 
     @classmethod
     async def connect(cls, rpc: str | Sequence[str], deployment: Deployment) -> AtollChain:
@@ -102,7 +101,7 @@ class AtollChain:
         try:
             await chain.provider.check_all()
             address = deployment.addresses["Rounds"]
-            if not await chain.web3.eth.get_code(_checksum(address)):
+            if not await chain.provider.ask("eth_getCode", [address, LATEST], answers.data):
                 raise ChainError(
                     f"no contract at {address} on chain {deployment.chain_id}",
                     next_step="check the deployment file: was the chain started afresh?",
@@ -120,43 +119,55 @@ class AtollChain:
 
     async def head(self) -> BlockRef:
         """The newest block."""
-        return _block_ref(await self.web3.eth.get_block("latest"))
+        return (await self.events.newest()).ref
+
+    async def base_fee(self) -> int:
+        """Wei a gas that the newest block burns; 0 on a chain that burns none."""
+        return (await self.events.newest()).base_fee
 
     async def block(self, number: int) -> BlockRef | None:
-        """The block of that height on the node's chain, or None where it has none."""
-        try:
-            return _block_ref(await self.web3.eth.get_block(number))
-        except BlockNotFound:
-            return None
+        """The block of that height, or None where the chain does not reach up to it."""
+        found = await self.events.header(number)
+        return None if found is None else found.ref
 
     async def logs(self, first: int, last: int) -> list[RawLog]:
-        """Logs of Atoll's events in the blocks first…last, in chain order.
+        """Logs of Atoll's events in the blocks first…last, all of them, in chain order.
 
         Raises:
-            RpcRefused: among others where the node finds the range too long.
+            RpcUnavailable: among others where the chain turned while it was read.
         """
-        where = [a for name, a in self.deployment.addresses.items() if name != "AtollToken"]
-        query = {
-            "fromBlock": hex(first),
-            "toBlock": hex(last),
-            "address": where,
-            "topics": [[f"0x{topic.hex()}" for topic in event_topics()]],
-        }
-        found = await request(self.provider, "eth_getLogs", [query])
-        return sorted(
-            (_raw_log(log) for log in found), key=lambda log: (log.block_number, log.index)
+        found = await self.events.read(first, last, None)
+        if found is None:
+            raise RpcUnavailable(f"the chain turned while blocks {first} to {last} were read")
+        return found[1]
+
+    async def nonce(self, account: Address) -> int:
+        """How many transactions of the account are in blocks."""
+        return await self.provider.ask(
+            "eth_getTransactionCount", [account, LATEST], answers.quantity
         )
+
+    async def receipt(self, tx_hash: str) -> answers.TxReceipt | None:
+        """What became of a transaction; None while no block has it."""
+
+        def of_this_one(value: Any) -> answers.TxReceipt | None:
+            found = answers.receipt(value)
+            if found is not None and found.tx_hash != tx_hash.lower():
+                raise ValueError(f"the receipt of {found.tx_hash}")
+            return found
+
+        return await self.provider.ask("eth_getTransactionReceipt", [tx_hash], of_this_one)
 
     # Jobs
 
     async def state(self, job: JobId) -> RoundState:
-        return from_abi(RoundState, (await self._read("state", job))[0])
+        return await self._read_as(lambda out: from_abi(RoundState, out[0]), "state", job)
 
     async def terms(self, job: JobId) -> Terms:
-        return from_abi(Terms, (await self._read("termsOf", job))[0])
+        return await self._read_as(lambda out: from_abi(Terms, out[0]), "termsOf", job)
 
     async def job_status(self, job: JobId) -> JobStatus:
-        return JobStatus((await self._read("statusOf", job))[0])
+        return await self._read_as(lambda out: JobStatus(out[0]), "statusOf", job)
 
     async def escrow(self, job: JobId) -> Escrow:
         return Escrow(*await self._read("escrowOf", job))
@@ -220,7 +231,7 @@ class AtollChain:
 
     async def native_balance(self, account: Address) -> int:
         """Wei for gas."""
-        return int(await self.web3.eth.get_balance(_checksum(account)))
+        return await self.provider.ask("eth_getBalance", [account, LATEST], answers.quantity)
 
     # Anything
 
@@ -239,23 +250,38 @@ class AtollChain:
             TransactionFailed: it would revert; the message has the reason.
         """
         query = {"from": sender, "to": call.to, "data": f"0x{call.data.hex()}"}
-        return await self._eth_call(query, call.label, block)
+        return await self._eth_call(query, call.label, block, bytes)
 
     async def _read(self, name: str, *args: Any, contract: str | None = None) -> tuple[Any, ...]:
+        return await self._read_as(tuple, name, *args, contract=contract)
+
+    async def _read_as(
+        self,
+        to: Callable[[tuple[Any, ...]], T],
+        name: str,
+        *args: Any,
+        contract: str | None = None,
+    ) -> T:
+        """One view function; `to` makes its outputs into what is wanted, or raises."""
         function = registry().function(name, contract)
         data = function.selector + abi_encode(function.inputs, [to_abi(value) for value in args])
         address = self.deployment.addresses[function.contract]
-        returned = await self._eth_call({"to": address, "data": f"0x{data.hex()}"}, name, LATEST)
-        if not returned and function.outputs:
+        query = {"to": address, "data": f"0x{data.hex()}"}
+        found = await self._eth_call(query, name, LATEST, lambda raw: _outputs(function, raw, to))
+        if found is None:
             raise ChainError(
                 f"{function.contract} at {address} has no code",
                 next_step="check the deployment file: was the chain started afresh?",
             )
-        return abi_decode(function.outputs, returned)
+        return found
 
-    async def _eth_call(self, query: dict[str, str], label: str, block: str) -> bytes:
+    async def _eth_call(
+        self, query: dict[str, str], label: str, block: str, read: Callable[[bytes], T]
+    ) -> T:
         try:
-            returned = await request(self.provider, "eth_call", [query, block])
+            return await self.provider.ask(
+                "eth_call", [query, block], lambda value: read(answers.data(value))
+            )
         except RpcRefused as refused:
             reason = reason_of(refused)
             if reason is None:
@@ -263,27 +289,10 @@ class AtollChain:
             raise TransactionFailed(
                 f"{label} reverted: {reason}", error=reason.name, args=reason.args
             ) from refused
-        return bytes.fromhex(returned.removeprefix("0x"))
 
 
-def _checksum(address: Address) -> ChecksumAddress:
-    return cast(ChecksumAddress, address)
-
-
-def _block_ref(block: BlockData) -> BlockRef:
-    return BlockRef(block["number"], Digest(bytes(block["hash"])), block["timestamp"])
-
-
-def _raw_log(log: dict[str, Any]) -> RawLog:
-    return RawLog(
-        address=Address(to_checksum_address(log["address"])),
-        topics=tuple(_unhex(topic) for topic in log["topics"]),
-        data=_unhex(log["data"]),
-        block_number=int(log["blockNumber"], 16),
-        block_hash=_unhex(log["blockHash"]),
-        index=int(log["logIndex"], 16),
-    )
-
-
-def _unhex(text: HexStr | str) -> bytes:
-    return bytes.fromhex(text.removeprefix("0x"))
+def _outputs(function: Function, returned: bytes, to: Callable[[tuple[Any, ...]], T]) -> T | None:
+    """What a view returned; None where there is no contract. Raises where it does not decode."""
+    if not returned and function.outputs:
+        return None
+    return to(abi_decode(function.outputs, returned))

@@ -7,24 +7,25 @@ then checked, contract by contract.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeVar
 
+import rlp  # type: ignore[import-untyped]  # it ships no annotations
 from eth_abi.abi import encode as abi_encode
 from eth_account.signers.local import LocalAccount
-from eth_typing import HexAddress
 from eth_utils.address import to_checksum_address
-from web3.types import Nonce
-from web3.utils import get_create_address
+from eth_utils.crypto import keccak
 
 from atoll.chain.abi import input_types, load_artifact, registry
+from atoll.chain.answers import header, quantity, receipt, tx_hash
 from atoll.chain.deployment import Deployment
-from atoll.chain.rpc import FailoverProvider, RpcRefused, request
+from atoll.chain.rpc import FailoverProvider, RpcRefused
 from atoll.errors import ChainError, InsufficientFunds, RpcUnavailable, TransactionFailed
 from atoll.law.words import Address
 
+T = TypeVar("T")
 ETHER = 10**18
 DAY = 24 * 60 * 60
 WIRE_GAS = 150_000
@@ -110,12 +111,12 @@ class _Deployer:
         self._first_nonce = 0
 
     async def deploy(self) -> Deployment:
-        self._first_nonce = int(
-            await self._ask("eth_getTransactionCount", self._sender, "latest"), 16
+        self._first_nonce = await self._ask(
+            quantity, "eth_getTransactionCount", self._sender, "latest"
         )
         self._plan()
-        head = await self._ask("eth_getBlockByNumber", "latest", False)
-        fee = 2 * int(head.get("baseFeePerGas", "0x0"), 16) + 10**9
+        head = await self._ask(header, "eth_getBlockByNumber", "latest", False)
+        fee = 2 * head.base_fee + 10**9
         await self._check_money(fee)
         hashes = [
             await self._send(step, self._first_nonce + position, fee)
@@ -181,12 +182,13 @@ class _Deployer:
         self._steps.append(_Step(f"wiring {name}", self._addresses[name], data, WIRE_GAS))
 
     def _address_at(self, nonce: int) -> Address:
-        """Where a contract goes that the sender creates under this nonce."""
-        return Address(get_create_address(cast(HexAddress, self._sender), Nonce(nonce)))
+        """Where a contract goes that the sender creates under this nonce (Yellow Paper 7)."""
+        sender = bytes.fromhex(self._sender.removeprefix("0x"))
+        return Address(to_checksum_address(keccak(rlp.encode([sender, nonce]))[12:]))
 
     async def _check_money(self, fee: int) -> None:
         cost = fee * sum(step.gas for step in self._steps)
-        balance = int(await self._ask("eth_getBalance", self._sender, "latest"), 16)
+        balance = await self._ask(quantity, "eth_getBalance", self._sender, "latest")
         if balance < cost:
             raise InsufficientFunds(
                 f"{self._sender} has {balance} wei, and deploying may take {cost} wei of gas",
@@ -208,24 +210,22 @@ class _Deployer:
             transaction["to"] = step.to
         raw = self._account.sign_transaction(transaction)
         try:
-            sent = await self._ask(
-                "eth_sendRawTransaction", f"0x{bytes(raw.raw_transaction).hex()}"
-            )
+            shown = f"0x{bytes(raw.raw_transaction).hex()}"
+            return await self._ask(tx_hash, "eth_sendRawTransaction", shown)
         except RpcRefused as refused:
             raise TransactionFailed(f"{step.what} was refused: {refused.text}") from refused
-        return str(sent)
 
-    async def _mined(self, step: _Step, tx_hash: str) -> int:
+    async def _mined(self, step: _Step, sent: str) -> int:
         while True:
-            receipt = None
+            found = None
             with suppress(RpcUnavailable):  # busy for a moment; the deployment's timeout bounds it
-                receipt = await self._ask("eth_getTransactionReceipt", tx_hash)
-            if receipt is not None and receipt.get("blockNumber") is not None:
+                found = await self._ask(receipt, "eth_getTransactionReceipt", sent)
+            if found is not None:
                 break
             await asyncio.sleep(POLL_SECONDS)
-        if int(receipt["status"], 16) != 1:
-            raise TransactionFailed(f"{step.what} reverted (transaction {tx_hash})")
-        return int(receipt["blockNumber"], 16)
+        if not found.succeeded:
+            raise TransactionFailed(f"{step.what} reverted (transaction {sent})")
+        return found.block_number
 
-    async def _ask(self, method: str, *params: Any) -> Any:
-        return await request(self._provider, method, params)
+    async def _ask(self, read: Callable[[Any], T], method: str, *params: Any) -> T:
+        return await self._provider.ask(method, params, read)

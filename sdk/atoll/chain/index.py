@@ -17,7 +17,6 @@ import structlog
 from atoll.chain.contracts import AtollChain
 from atoll.chain.database import Database
 from atoll.chain.decode import RawLog, decode_log
-from atoll.chain.rpc import RpcRefused
 from atoll.errors import ConfigError, RpcUnavailable, UndecodableLog
 from atoll.law.events import ContractEvent
 from atoll.law.words import Address, BlockRef, Digest
@@ -97,6 +96,7 @@ class EventIndex:
         self._poll_seconds = poll_seconds
         self._head: BlockRef | None = None
         self._untold: list[Update] = []
+        self._range = MAX_RANGE
         self._undecodable: set[tuple[bytes, int]] = set()
         path.parent.mkdir(parents=True, exist_ok=True)
         # What a power cut may take from it, the chain can say again.
@@ -153,7 +153,7 @@ class EventIndex:
         while True:
             try:
                 updates = await self.poll()
-            except (RpcUnavailable, RpcRefused) as error:
+            except RpcUnavailable as error:
                 log.warning("events wait for the chain", cause=str(error))
                 updates = []
             for update in updates:
@@ -170,7 +170,12 @@ class EventIndex:
         last = head.number - self._confirmations
         while self.confirmed < last:
             first = self.confirmed + 1
-            batch = await self._scan(first, min(last, first + MAX_RANGE - 1))
+            try:
+                batch = await self._scan(first, min(last, first + self._range - 1))
+            except RpcUnavailable:
+                self._range = max(1, self._range // 2)  # it may have been too much for one answer
+                raise
+            self._range = min(MAX_RANGE, self._range * 2)
             if batch is None:
                 return False
             self._untold += batch
@@ -191,24 +196,16 @@ class EventIndex:
     async def _scan(self, first: int, last: int) -> list[Indexed] | None:
         """Stores and returns the events of a range; None where the chain turned while being read.
 
-        What the range is stored on top of is looked at between two looks at its end: a turn below
-        it since `_rewind` would leave lost events for ever, since `_rewind` starts from the tip.
+        The range has to stand on the tip, header by header: a turn below it since `_rewind` would
+        leave lost events for ever, since `_rewind` starts from the tip.
         """
-        tip, end = self._tip(), await self._chain.block(last)
-        if end is None:
+        tip = self._tip()
+        found = await self._chain.events.read(first, last, None if tip is None else tip.hash)
+        if found is None:
             return None
-        logs = await self._chain.logs(first, last)
-        blocks = {last: end}
-        for number in sorted({raw.block_number for raw in logs} - {last}):
-            block = await self._chain.block(number)
-            if block is None:
-                return None
-            blocks[number] = block
-        unbroken = all(raw.block_hash == blocks[raw.block_number].hash for raw in logs)
-        if tip is not None:
-            unbroken = unbroken and await self._chain.block(tip.number) == tip
-        if not unbroken or await self._chain.block(last) != end:
-            return None
+        headers, logs = found
+        kept = {raw.block_number for raw in logs} | {last}
+        blocks = {item.ref.number: item.ref for item in headers if item.ref.number in kept}
         self._save(blocks, logs)
         return [item for raw in logs for item in self._indexed(raw, blocks[raw.block_number])]
 

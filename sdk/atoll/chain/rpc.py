@@ -1,44 +1,67 @@
 """JSON-RPC over HTTP to one chain through several endpoints.
 
-Rule of this file: an endpoint that does not answer is passed over, an endpoint of another chain is
-never used, and a node's refusal (a revert, a nonce) goes to the caller untouched.
+Rule of this file: it is the one boundary to endpoints. Whatever an endpoint says that is not the
+answer asked for (an error, a null, HTML, half of a document, a block without a number) means that
+this endpoint did not answer usefully, and the next one is asked. Only what a node says about a call
+or a transaction itself (a revert, a nonce) goes to the caller, and an endpoint of another chain is
+never used.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
-from web3.providers.async_base import AsyncJSONBaseProvider
-from web3.types import RPCEndpoint, RPCResponse
 
+from atoll.chain.answers import quantity
 from atoll.errors import ChainError, ConfigError, RpcUnavailable, WrongChain
+
+T = TypeVar("T")
+Read = Callable[[Any], T]
+"""Makes a JSON value into what was asked for, and raises anything where it is not that."""
 
 REQUEST_SECONDS = 10.0
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
-LIMIT_EXCEEDED = -32005
-"""EIP-1474: this endpoint is busy with us; another may not be."""
+TRIES: Final = 3
+"""Of an endpoint that answers, but not usefully, before the question counts as unanswered."""
+TRY_PAUSE_SECONDS = 0.1
+MAX_ANSWER_BYTES: Final = 1 << 27
+"""More than any block's receipts; an endless answer ends here."""
+JUDGED: Final = frozenset({"eth_call", "eth_estimateGas", "eth_sendRawTransaction"})
+"""Questions to which an error can be the answer."""
+NO_JUDGEMENT: Final = frozenset({429, -32002, -32005, -32029, -32600, -32601, -32603, -32700})
+"""Error codes of EIP-1474 and of common endpoints that speak of the endpoint: busy, broken, unable.
+"""
+UNSUPPORTED: Final = frozenset({-32601, -32004})
 
 
 class RpcRefused(ChainError):
-    """A node understood a request and refused it.
+    """A node understood a call or a transaction and refused it.
 
     Attributes:
-        code: JSON-RPC error code.
+        code: JSON-RPC error code; 0 where the node gave none.
         data: what the node attached, as it came (revert data hides in here).
     """
 
-    def __init__(self, method: str, error: dict[str, Any]) -> None:
-        self.code = int(error.get("code", 0))
-        self.data: Any = error.get("data")
-        self.text = str(error.get("message", ""))
+    def __init__(self, method: str, error: Any) -> None:
+        known = error if isinstance(error, dict) else {"message": error}
+        code = known.get("code")
+        self.code = code if isinstance(code, int) else 0
+        self.data: Any = known.get("data")
+        self.text = str(known.get("message", ""))[:1000]
         super().__init__(f"{method} was refused: {self.text} (code {self.code})")
+
+    @property
+    def is_judgement(self) -> bool:
+        """Whether it speaks of the call, and not of the endpoint that was to judge it."""
+        return self.code not in NO_JUDGEMENT or "revert" in self.text.lower()
 
 
 @dataclass(slots=True)
@@ -50,19 +73,33 @@ class _Endpoint:
     paused_until: float = 0.0  # event loop time, seconds
     last_error: str = ""
 
-    def pause(self, error: str, now: float) -> None:
-        pause = min(FIRST_PAUSE_SECONDS * 2**self.failures, LONGEST_PAUSE_SECONDS)
+    def pause(self, now: float) -> None:
+        pause = min(FIRST_PAUSE_SECONDS * 2.0 ** min(self.failures, 16), LONGEST_PAUSE_SECONDS)
         self.failures += 1
         self.paused_until = now + pause
-        self.last_error = error
 
 
 class _NoAnswer(Exception):
-    """One endpoint did not answer usefully."""
+    """One endpoint did not answer usefully.
+
+    Attributes:
+        silent: it did not answer at all.
+        code: of the JSON-RPC error that it answered with, if it did.
+    """
+
+    def __init__(self, message: str, *, silent: bool = False, code: int = 0) -> None:
+        super().__init__(message)
+        self.silent = silent
+        self.code = code
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether there is no use in asking again at once."""
+        return self.silent or self.code in UNSUPPORTED
 
 
-class FailoverProvider(AsyncJSONBaseProvider):
-    """A web3 provider that asks the first endpoint that works, in the order given.
+class FailoverProvider:
+    """Asks the first endpoint that answers usefully, in the order given.
 
     Args:
         urls: http(s) endpoints, the preferred one first.
@@ -70,47 +107,61 @@ class FailoverProvider(AsyncJSONBaseProvider):
             chain of whichever endpoint answers first.
     Raises:
         ConfigError: no endpoint, or one that is not http(s).
+
+    Attributes:
+        useless_answers: how often an endpoint did not answer usefully.
     """
 
     def __init__(
         self, urls: Sequence[str], chain_id: int | None, *, request_seconds: float = REQUEST_SECONDS
     ) -> None:
-        super().__init__()
         if not urls:
             raise ConfigError("no RPC endpoint is configured", next_step="set an RPC URL")
         for url in urls:
             if urlsplit(url).scheme not in {"http", "https"}:
                 raise ConfigError(f"RPC endpoint {redact(url)!r} is not an http(s) URL")
         self.chain_id = chain_id
+        self.useless_answers = 0
         self._endpoints = [_Endpoint(url) for url in urls]
         self._timeout = aiohttp.ClientTimeout(total=request_seconds)
         self._session: aiohttp.ClientSession | None = None
+        self._ids = itertools.count(1)
 
     @property
     def urls(self) -> list[str]:
         """The endpoints, the preferred one first."""
         return [endpoint.url for endpoint in self._endpoints]
 
-    async def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
-        """The first answer of any endpoint, be it a result or a refusal.
+    async def ask(self, method: str, params: Sequence[Any], read: Read[T]) -> T:
+        """The first useful answer of any endpoint.
+
+        Args:
+            read: makes the answer's `result` into what was asked for; where it raises, the answer
+                is of no use.
 
         Raises:
-            RpcUnavailable: no endpoint answered; the message names each one's cause.
+            RpcRefused: a node judged the call or the transaction (only for `JUDGED` methods).
+            RpcUnavailable: no endpoint answered usefully; the message names each one's cause.
             WrongChain: every endpoint that answered serves another chain.
         """
+        _, answer = await self._first(method, params, read)
+        return answer
+
+    async def ask_two(self, method: str, params: Sequence[Any], read: Read[T]) -> list[T]:
+        """As `ask`, and what another endpoint says, where one is at hand that answers."""
+        first, answer = await self._first(method, params, read)
         now = asyncio.get_running_loop().time()
-        in_order = sorted(self._usable(), key=lambda endpoint: endpoint.paused_until > now)
-        for endpoint in in_order:
-            try:
-                if not await self._serves_this_chain(endpoint):
-                    continue
-                response = await self._post(endpoint, method, params)
-            except _NoAnswer as error:
-                endpoint.pause(str(error), now)
+        for other in self._usable():
+            if other is first or other.paused_until > now:
                 continue
-            endpoint.failures, endpoint.paused_until = 0, 0.0
-            return response
-        raise self._nobody_answered()
+            try:
+                second = await self._ask_one(other, method, params, read)
+            except _NoAnswer as error:
+                self._note(other, error)
+            else:
+                if second is not None:
+                    return [answer, second[0]]
+        return [answer]
 
     async def check_all(self) -> None:
         """Looks at every endpoint now, so that a wrong one is found at start and not in need.
@@ -119,16 +170,13 @@ class FailoverProvider(AsyncJSONBaseProvider):
             WrongChain: some endpoint serves another chain.
             RpcUnavailable: none answers.
         """
-        answered = 0
+        await self.ask("eth_chainId", [], quantity)
         for endpoint in self._endpoints:
             try:
                 if not await self._serves_this_chain(endpoint):
                     raise self._wrong_chain(endpoint)
-                answered += 1
             except _NoAnswer as error:
-                endpoint.pause(str(error), asyncio.get_running_loop().time())
-        if not answered:
-            raise self._nobody_answered()
+                self._note(endpoint, error)
 
     async def disconnect(self) -> None:
         """Closes the connections; the provider may be used again afterwards."""
@@ -139,38 +187,93 @@ class FailoverProvider(AsyncJSONBaseProvider):
     def _usable(self) -> list[_Endpoint]:
         return [endpoint for endpoint in self._endpoints if endpoint.wrong_chain is None]
 
+    async def _first(
+        self, method: str, params: Sequence[Any], read: Read[T]
+    ) -> tuple[_Endpoint, T]:
+        """The first useful answer and whose it is; raises as `ask`.
+
+        An error that is no judgement is given to the caller where nobody has a better word, so that
+        one call that every node chokes on does not look like a chain that is away.
+        """
+        now = asyncio.get_running_loop().time()
+        left = sorted(self._usable(), key=lambda endpoint: endpoint.paused_until > now)
+        refusal: RpcRefused | None = None
+        for attempt in range(TRIES):
+            if attempt and left:
+                await asyncio.sleep(TRY_PAUSE_SECONDS * 2 ** (attempt - 1))
+            for endpoint in list(left):
+                try:
+                    answer = await self._ask_one(endpoint, method, params, read)
+                except RpcRefused as error:
+                    if error.is_judgement:
+                        raise
+                    refusal = error
+                except _NoAnswer as error:
+                    self._note(endpoint, error)
+                    if error.is_lasting:
+                        left.remove(endpoint)
+                else:
+                    if answer is not None:
+                        return endpoint, answer[0]
+                    left.remove(endpoint)
+        raise refusal if refusal is not None else self._nobody_answered()
+
+    def _note(self, endpoint: _Endpoint, error: _NoAnswer) -> None:
+        self.useless_answers += 1
+        endpoint.last_error = str(error)
+        if error.code not in UNSUPPORTED:
+            endpoint.pause(asyncio.get_running_loop().time())
+
+    async def _ask_one(
+        self, endpoint: _Endpoint, method: str, params: Sequence[Any], read: Read[T]
+    ) -> tuple[T] | None:
+        """One endpoint's answer; None where it serves another chain.
+
+        Raises:
+            RpcRefused, _NoAnswer.
+        """
+        if not await self._serves_this_chain(endpoint):
+            return None
+        result = await self._post(endpoint, method, params)
+        answer = _useful(read, result, method)
+        endpoint.failures, endpoint.paused_until = 0, 0.0
+        return (answer,)
+
     async def _serves_this_chain(self, endpoint: _Endpoint) -> bool:
         if not endpoint.checked:
-            response = await self._post(endpoint, RPCEndpoint("eth_chainId"), [])
-            try:
-                served = int(str(response["result"]), 16)
-            except (KeyError, ValueError) as error:
-                raise _NoAnswer(f"no chain id in {response}") from error
+            served = await self._chain_of(endpoint)
+            if self.chain_id not in (None, served):
+                # It costs the endpoint its place, so it has to say so twice.
+                if await self._chain_of(endpoint) != served:
+                    raise _NoAnswer("it names one chain and then another")
+                endpoint.wrong_chain = served
             self.chain_id = served if self.chain_id is None else self.chain_id
             endpoint.checked = True
-            endpoint.wrong_chain = None if served == self.chain_id else served
         return endpoint.wrong_chain is None
 
-    async def _post(self, endpoint: _Endpoint, method: RPCEndpoint, params: Any) -> RPCResponse:
+    async def _chain_of(self, endpoint: _Endpoint) -> int:
+        return _useful(quantity, await self._post(endpoint, "eth_chainId", []), "eth_chainId")
+
+    async def _post(self, endpoint: _Endpoint, method: str, params: Sequence[Any]) -> Any:
+        """The `result` of one answer.
+
+        Raises:
+            RpcRefused: an error, to a question that an error can answer.
+            _NoAnswer: anything else.
+        """
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=self._timeout)
-        body = self.encode_rpc_request(method, params)
-        headers = {"Content-Type": "application/json"}
+        body = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": list(params)}
         try:
-            async with self._session.post(endpoint.url, data=body, headers=headers) as reply:
+            async with self._session.post(endpoint.url, json=body) as reply:
                 if reply.status == 429 or reply.status >= 500:
                     raise _NoAnswer(f"HTTP {reply.status}")
-                response = json.loads(await reply.read())
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise _NoAnswer(str(error) or type(error).__name__) from error
-        except ValueError as error:
-            raise _NoAnswer("the answer is not JSON") from error
-        if not isinstance(response, dict) or not ("result" in response or "error" in response):
-            raise _NoAnswer("the answer is not a JSON-RPC response")
-        refusal = response.get("error")
-        if isinstance(refusal, dict) and refusal.get("code") == LIMIT_EXCEEDED:
-            raise _NoAnswer(str(refusal.get("message", "limit exceeded")))
-        return response  # type: ignore[return-value]  # checked above, field by field
+                text = await _read_whole(reply.content)
+        except (aiohttp.ClientConnectionError, TimeoutError) as error:
+            raise _NoAnswer(str(error) or type(error).__name__, silent=True) from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise _NoAnswer(f"{type(error).__name__}: {error}"[:200]) from error
+        return _result_of(text, method)
 
     def _nobody_answered(self) -> ChainError:
         if not self._usable():
@@ -192,21 +295,43 @@ class FailoverProvider(AsyncJSONBaseProvider):
         )
 
 
+async def _read_whole(stream: aiohttp.StreamReader) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    async for piece in stream.iter_any():
+        pieces.append(piece)
+        size += len(piece)
+        if size > MAX_ANSWER_BYTES:
+            raise _NoAnswer(f"it sent more than {MAX_ANSWER_BYTES} bytes")
+    return b"".join(pieces)
+
+
+def _result_of(text: bytes, method: str) -> Any:
+    """The `result` of a JSON-RPC response. Raises RpcRefused, _NoAnswer."""
+    try:
+        response = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _NoAnswer("the answer is not JSON") from error
+    if not isinstance(response, dict):
+        raise _NoAnswer("the answer is not a JSON-RPC response")
+    if response.get("error") is not None:
+        refused = RpcRefused(method, response["error"])
+        if method in JUDGED:
+            raise refused
+        raise _NoAnswer(str(refused), code=refused.code)
+    if "result" not in response:
+        raise _NoAnswer("the answer is not a JSON-RPC response")
+    return response["result"]
+
+
+def _useful(read: Read[T], result: Any, method: str) -> T:
+    try:
+        return read(result)
+    except Exception as error:  # the value is an endpoint's, and may be anything
+        raise _NoAnswer(f"it does not answer {method}: {error!r}"[:300]) from error
+
+
 def redact(url: str) -> str:
     """The URL without what may be a secret: user, password, path and query."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], "", "", ""))
-
-
-async def request(provider: AsyncJSONBaseProvider, method: str, params: Sequence[Any]) -> Any:
-    """One call, its result.
-
-    Raises:
-        RpcRefused: the node refused.
-        RpcUnavailable, WrongChain: as `FailoverProvider.make_request`.
-    """
-    response = await provider.make_request(RPCEndpoint(method), list(params))
-    if response.get("error"):
-        error: Any = response["error"]
-        raise RpcRefused(method, error if isinstance(error, dict) else {"message": str(error)})
-    return response["result"]

@@ -19,11 +19,12 @@ import structlog
 from eth_account.signers.local import LocalAccount
 from eth_utils.address import to_checksum_address
 
+from atoll.chain.answers import quantity, tx_hash
 from atoll.chain.calls import Call
 from atoll.chain.contracts import AtollChain
 from atoll.chain.fees import Fees, bid, raise_bid
 from atoll.chain.revert import reason_of
-from atoll.chain.rpc import RpcRefused, request
+from atoll.chain.rpc import RpcRefused
 from atoll.chain.txstore import (
     ENDED_WITHOUT_EFFECT,
     GasUse,
@@ -40,6 +41,9 @@ log = structlog.get_logger("atoll.chain.txqueue")
 
 GWEI = 10**9
 TRANSFER_GAS = 21_000
+UNCLEAR_REFUSALS = 5
+"""How often an estimate may be refused for no reason that a contract would give."""
+ABSENT_LOOKS = 3
 NO_MONEY = "InsufficientFundsForGas"
 """Not a contract's error: the account cannot pay for gas and value."""
 
@@ -121,8 +125,10 @@ class TxQueue:
         self._clock = clock
         self._store = TxStore(path, self.address, chain.deployment.chain_id)
         self._head: BlockRef | None = None
+        self._reconciled: BlockRef | None = None
         self._shown_at: dict[str, float] = {}
         self._foreign_since: dict[int, int] = {}
+        self._unclear: dict[int, int] = {}
         self._pumping = asyncio.Lock()
         self._moved = asyncio.Condition()
         self._wake = asyncio.Event()
@@ -266,17 +272,20 @@ class TxQueue:
     # What the chain did
 
     async def _reconcile(self, head: BlockRef) -> None:
-        previous, self._head = self._head, head
-        if previous is not None and previous.hash == head.hash:
+        self._head = head
+        if self._reconciled == head:
             return
-        if not await self._extends(previous):
+        if not await self._extends(self._reconciled):
             await self._recheck_mined(head)
-        waiting = self._store.in_state(TxState.SENT)
+        waiting, is_clear = self._store.in_state(TxState.SENT), True
         if waiting:
-            used = await self._chain.web3.eth.get_transaction_count(_web3_address(self.address))
+            used = await self._chain.nonce(self.address)
             for intent in waiting:
-                await self._look_for(intent, used, head)
+                is_clear = await self._look_for(intent, used, head) and is_clear
         self._store.finalise(head.number - self.config.final_blocks)
+        # What failed or was not clear is looked at again, even if no block comes after this one.
+        if is_clear:
+            self._reconciled = head
 
     async def _extends(self, previous: BlockRef | None) -> bool:
         """Whether the head seen last is still in the chain; unknown counts as no."""
@@ -295,7 +304,8 @@ class TxQueue:
             elif receipt.block_hash != intent.block_hash:
                 await self._record(intent, receipt)
 
-    async def _look_for(self, intent: Intent, used_nonces: int, head: BlockRef) -> None:
+    async def _look_for(self, intent: Intent, used_nonces: int, head: BlockRef) -> bool:
+        """Whether the nonce and what is known of the transaction fit together."""
         receipt = await self._any_receipt(intent)
         is_used = intent.nonce is not None and used_nonces > intent.nonce
         if receipt is not None or not is_used:
@@ -308,10 +318,21 @@ class TxQueue:
             # Either the receipt is late or another program used the key: tell them apart by
             # letting the chain grow.
             since = self._foreign_since.setdefault(intent.id, head.number)
-            if head.number >= since + 2:
+            if head.number >= since + 2 and await self._is_absent(intent):
                 log.warning("another program used this key's nonce", nonce=intent.nonce)
                 del self._foreign_since[intent.id]
                 self._store.requeue(intent)
+        return receipt is not None or not is_used
+
+    async def _is_absent(self, intent: Intent) -> bool:
+        """Whether no node knows of the transaction, however often it is asked.
+
+        One false null too many would send the intent a second time under another nonce.
+        """
+        for _ in range(ABSENT_LOOKS):
+            if await self._any_receipt(intent) is not None:
+                return False
+        return True
 
     async def _any_receipt(self, intent: Intent) -> Receipt | None:
         for signed in self._store.signed(intent):
@@ -321,17 +342,16 @@ class TxQueue:
         return None
 
     async def _receipt(self, tx_hash: str) -> Receipt | None:
-        found = await request(self._chain.provider, "eth_getTransactionReceipt", [tx_hash])
-        if found is None or found.get("blockNumber") is None:
+        found = await self._chain.receipt(tx_hash)
+        if found is None:
             return None
-        gas_used = int(found["gasUsed"], 16)
         return Receipt(
             tx_hash=tx_hash,
-            succeeded=int(found["status"], 16) == 1,
-            block_number=int(found["blockNumber"], 16),
-            block_hash=bytes.fromhex(found["blockHash"].removeprefix("0x")),
-            gas_used=gas_used,
-            fee_wei=gas_used * int(found["effectiveGasPrice"], 16),
+            succeeded=found.succeeded,
+            block_number=found.block_number,
+            block_hash=found.block_hash,
+            gas_used=found.gas_used,
+            fee_wei=found.gas_used * found.fee_price,
         )
 
     async def _record(self, intent: Intent, receipt: Receipt) -> None:
@@ -360,6 +380,8 @@ class TxQueue:
             await self._chain.simulate(intent.call, self.address, hex(receipt.block_number))
         except TransactionFailed as failed:
             return str(failed), failed.error
+        except RpcRefused as refused:  # the state may be gone, and the transaction is not
+            return f"{label} reverted in block {receipt.block_number}; {refused}", None
         return f"{label} reverted in block {receipt.block_number}; it would succeed now", None
 
     # What is stuck
@@ -384,13 +406,15 @@ class TxQueue:
             await self._chain.simulate(intent.call, self.address)
         except TransactionFailed as failed:
             return str(failed), failed.error
+        except RpcRefused:
+            return None  # nobody can say
         return None
 
     async def _replace(
         self, intent: Intent, *, cancel_reason: tuple[str, str | None] | None, forced: bool = False
     ) -> None:
         newest = self._store.signed(intent)[0]
-        base_fee = await self._base_fee()
+        base_fee = await self._chain.base_fee()
         old = Fees(newest.max_fee, newest.priority_fee)
         fees = raise_bid(old, base_fee, self.config.priority_fee, self.config.fee_cap)
         if fees is None:
@@ -419,7 +443,7 @@ class TxQueue:
 
     async def _send_queued(self) -> None:
         for intent in self._store.in_state(TxState.QUEUED):
-            fees = bid(await self._base_fee(), self.config.priority_fee, self.config.fee_cap)
+            fees = bid(await self._chain.base_fee(), self.config.priority_fee, self.config.fee_cap)
             if fees is None:
                 self._store.note(intent, "waits: the base fee is above the fee cap")
                 return
@@ -439,11 +463,11 @@ class TxQueue:
             "value": hex(intent.value),
         }
         try:
-            gas = int(
-                await request(self._chain.provider, "eth_estimateGas", [query, "pending"]), 16
-            )
+            gas = await self._chain.provider.ask("eth_estimateGas", [query, "pending"], quantity)
         except RpcRefused as refused:
             reason = reason_of(refused)
+            if reason is None and self._may_pass(intent, refused):
+                return None
             moot = reason is not None and call.permissionless
             self._store.end(
                 intent,
@@ -452,7 +476,17 @@ class TxQueue:
                 reason.name if reason else _known_refusal(refused),
             )
             return None
+        self._unclear.pop(intent.id, None)
         return gas + gas * self.config.gas_margin_percent // 100
+
+    def _may_pass(self, intent: Intent, refused: RpcRefused) -> bool:
+        """Whether to ask again later: a refusal that names no reason may be about the node."""
+        times = self._unclear.get(intent.id, 0) + 1
+        if _known_refusal(refused) is not None or times > UNCLEAR_REFUSALS:
+            return False
+        self._unclear[intent.id] = times
+        self._store.note(intent, f"waits: {refused.text}")
+        return True
 
     async def _can_pay(self, intent: Intent, gas_limit: int, fees: Fees) -> bool:
         cost = intent.value + gas_limit * fees.max_fee
@@ -467,15 +501,11 @@ class TxQueue:
 
     async def _next_nonce(self) -> int:
         """The lowest nonce that neither the chain nor one of our own transactions has."""
-        nonce = int(await self._chain.web3.eth.get_transaction_count(_web3_address(self.address)))
+        nonce = await self._chain.nonce(self.address)
         taken = {intent.nonce for intent in self._store.in_state(*TxState)}
         while nonce in taken:
             nonce += 1
         return nonce
-
-    async def _base_fee(self) -> int:
-        block = await self._chain.web3.eth.get_block("latest")
-        return int(block.get("baseFeePerGas", 0))
 
     async def _sign_and_show(
         self, intent: Intent, nonce: int, gas_limit: int, fees: Fees, *, cancels: bool = False
@@ -508,7 +538,8 @@ class TxQueue:
         """Broadcasts. A refusal changes nothing: what is signed stays until the chain decides."""
         self._shown_at[signed.tx_hash] = self._clock()
         try:
-            await request(self._chain.provider, "eth_sendRawTransaction", [f"0x{signed.raw.hex()}"])
+            raw = f"0x{signed.raw.hex()}"
+            await self._chain.provider.ask("eth_sendRawTransaction", [raw], tx_hash)
         except RpcRefused as refused:
             if "known" not in refused.text.lower() and "imported" not in refused.text.lower():
                 log.warning("a node refused a transaction", tx=signed.tx_hash, cause=refused.text)
@@ -541,8 +572,3 @@ def _failure(status: TxStatus) -> ChainError:
 
 def _known_refusal(refused: RpcRefused) -> str | None:
     return NO_MONEY if "insufficient funds" in refused.text.lower() else None
-
-
-def _web3_address(address: Address) -> Any:
-    """web3.py's own NewType for what `Address` already is."""
-    return address

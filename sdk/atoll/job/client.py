@@ -388,6 +388,7 @@ class Client:
             self.store.pin(Cid.from_bytes(cid), "data")
         return DataSpec(
             cid=prepared.train_cid,
+            root=prepared.train_root,
             dtype=prepared.dtype,  # type: ignore[arg-type]  # one of the three, by construction
             train_tokens=prepared.train_tokens,
             eval_cid=prepared.eval_cid,

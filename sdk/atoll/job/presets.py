@@ -11,10 +11,12 @@ from math import ceil
 
 from pydantic import ValidationError
 
+from atoll.bits.tables import tables_root
 from atoll.errors import ManifestError
 from atoll.job.methods import Method, method_of
 from atoll.law.manifest import (
     MANIFEST_VERSION,
+    MAX_STEPS,
     AuditSpec,
     CodecSpec,
     DataSpec,
@@ -25,7 +27,7 @@ from atoll.law.manifest import (
     NumericsSpec,
     RobustSpec,
 )
-from atoll.law.words import Terms
+from atoll.law.words import Digest, Terms
 
 _ETHER = 10**18
 
@@ -141,6 +143,7 @@ def draws_for_coverage(coverage: float, segments: int, auditors: int) -> int:
 def _build(config: DemoConfig, method: Method) -> Manifest:
     model = config.model or demo_model()
     segments = config.steps // config.segment
+    inner = _inner(config, method)
     return Manifest(
         version=MANIFEST_VERSION,
         name=config.name,
@@ -149,7 +152,7 @@ def _build(config: DemoConfig, method: Method) -> Manifest:
         numerics=config.numerics,
         init=InitSpec(seed=config.seed),
         data=config.data,
-        inner=_inner(config, method),
+        inner=inner,
         outer=method.outer,
         codec=_codec(config, method),
         robust=RobustSpec(
@@ -162,8 +165,15 @@ def _build(config: DemoConfig, method: Method) -> Manifest:
             overlap="0.5",
             coverage_last_round="1",
         ),
+        tables=_tables(model, inner, config),
         terms=_terms(config, config.batch * model.seq),
     )
+
+
+def _tables(model: ModelSpec, inner: InnerSpec, config: DemoConfig) -> Digest:
+    steps = config.rounds * config.steps
+    # A job too long to have tables is refused by its manifest, in words.
+    return tables_root(model, inner, min(steps, MAX_STEPS))
 
 
 def robust_f(seats: int) -> int:

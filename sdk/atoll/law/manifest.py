@@ -44,6 +44,10 @@ the sum of. It bounds whatever an exact product contracts over: features, tokens
 vocabulary, and the outputs of the weights that one product stacks."""
 ELEMENTS_LIMIT: Final = 2**31 - 1
 """The most elements of a tensor: their squares, each at most 2³², are summed in int64."""
+MAX_STEPS: Final = 1 << 20
+"""Global steps of a job: everybody works out a table of their rates."""
+MAX_ROTARY: Final = 1 << 24
+"""Positions times head size; of as many numbers is the table of a model's rotary positions."""
 _NEXT_STEP = "correct the manifest, or build it from a preset of atoll.job.presets"
 
 
@@ -112,6 +116,8 @@ class ModelSpec(_Spec):
             raise ValueError("heads must divide width, and kv_heads heads")
         if self.width // self.heads % 2:
             raise ValueError("rotary positions need an even head size")
+        if self.width // self.heads * self.seq > MAX_ROTARY:
+            raise ValueError(f"more than {MAX_ROTARY} rotary cosines and sines")
         return self
 
     @model_validator(mode="after")
@@ -174,9 +180,13 @@ class InitSpec(_Spec):
 
 
 class DataSpec(_Spec):
-    """The tokens; every CID is binary. `train_tokens` counts tokens, `eval_batches` batches."""
+    """The tokens; every CID is binary. `train_tokens` counts tokens, `eval_batches` batches.
+
+    `root` is the piece root of the training tokens' raw bytes: what a contract is shown one by.
+    """
 
     cid: CidBytes
+    root: DigestBytes
     dtype: Literal["uint8", "uint16", "uint32"]
     train_tokens: Annotated[int, Field(ge=2, lt=1 << 63)]
     eval_cid: CidBytes | None
@@ -429,7 +439,8 @@ def _check_terms(terms: Terms) -> Terms:
 class Manifest(_Spec):
     """A job, whole. Build it from a preset or `from_bytes`; constructing it raises ValidationError.
 
-    `created` is unix seconds and distinguishes two jobs that are otherwise the same.
+    `created` is unix seconds and distinguishes two jobs that are otherwise the same. `tables` is
+    the root over what its steps read of schedule and positions (`bits.tables`).
     """
 
     version: Literal[1]
@@ -444,6 +455,7 @@ class Manifest(_Spec):
     codec: CodecSpec
     robust: RobustSpec
     audit: AuditSpec
+    tables: DigestBytes
     terms: Annotated[
         Terms,
         BeforeValidator(_parse_terms),
@@ -465,6 +477,8 @@ class Manifest(_Spec):
             )
         if self.codec.overlap >= inner.steps:
             raise ValueError(f"an overlap of {self.codec.overlap} in rounds of {inner.steps} steps")
+        if terms.rounds * inner.steps > MAX_STEPS:
+            raise ValueError(f"more than {MAX_STEPS} steps, each of which has its rate in a table")
         self.robust.check_seats(terms.seats)
         self._check_rule_of_codec()
         if self.data.train_tokens <= self.model.seq:

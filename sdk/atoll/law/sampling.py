@@ -23,9 +23,6 @@ from atoll.law.words import (
     bits,
 )
 
-SPARSE_UPDATES: Final = 2
-"""With this many updates or fewer the merge cannot outvote anyone: everything is replayed."""
-
 
 @dataclass(frozen=True, slots=True)
 class AuditPlan:
@@ -36,7 +33,7 @@ class AuditPlan:
         draws: distinct segments drawn, at most `leaves`.
         overlapped: how many of the drawn get a second owner.
         auditors: verifiers assigned to the seat.
-        outlier: the update stands out, so every remaining segment is replayed too.
+        in_full: every remaining segment is replayed too (`merge_inputs`).
         has_update: False for a seat that diverged: there is no link to check.
     """
 
@@ -44,7 +41,7 @@ class AuditPlan:
     draws: int
     overlapped: int
     auditors: int
-    outlier: bool = False
+    in_full: bool = False
     has_update: bool = True
 
 
@@ -68,16 +65,9 @@ def auditors_for(terms_auditors: int, attempt: int, verifiers: Bitmap) -> int:
     return min(verifiers.bit_count(), terms_auditors + attempt)
 
 
-def audit_plan(
-    manifest: Manifest, round: RoundIndex, auditors: int, leaves: int, available: int
-) -> AuditPlan:
-    """The plan of a seat whose trace has `leaves`, with `available` updates in the round.
-
-    The last round, and one with at most two updates, is replayed whole.
-    """
+def audit_plan(manifest: Manifest, round: RoundIndex, auditors: int, leaves: int) -> AuditPlan:
+    """The plan of a seat whose trace has `leaves`; the last round is replayed whole."""
     draws = min(leaves, manifest.draws_for(round, auditors))
-    if available <= SPARSE_UPDATES:
-        draws = leaves
     return AuditPlan(leaves, draws, manifest.overlapped(draws), auditors)
 
 
@@ -98,7 +88,9 @@ def assign_seat(audit_seed: Digest, seat: SeatIndex, verifiers: Bitmap, plan: Au
     """What each assigned verifier owes the seat; keys are the assigned, in the seat's order.
 
     Drawn segment i belongs to position i mod c and, for the first `overlapped`, to the position
-    after it too. The last segment is always among them; who owns it also checks the link.
+    after it too. The last segment is always among them; who owns it also checks the link. It is
+    known before any update is there, so being audited in full later does not move it: only what is
+    neither drawn nor last is added then, segment j to position j mod c.
     """
     assigned = verifier_order(audit_seed, seat, verifiers)[: plan.auditors]
     if not assigned:
@@ -113,7 +105,7 @@ def assign_seat(audit_seed: Digest, seat: SeatIndex, verifiers: Bitmap, plan: Au
     last = SegmentIndex(plan.leaves - 1)
     if last not in drawn:
         owned[0].add(last)
-    if plan.outlier:
+    if plan.in_full:
         for j in set(range(plan.leaves)) - set(drawn) - {last}:
             owned[j % count].add(SegmentIndex(j))
     return {

@@ -32,17 +32,6 @@ DIVERGING_SHARE: Final = 4
 """A job halts when at least one revealed seat in this many diverged and was verified."""
 
 
-def f_prime(f: int, caught: int, available: int) -> int:
-    """Bad seats the merge of `available` updates must bear: min(max(f − caught, 1), ⌊(n′−1)/2⌋).
-
-    0 for two updates or fewer, which are replayed whole. `caught` counts only seats that were
-    confirmed to have replayed wrongly or sent malformed bytes.
-    """
-    if available <= 2:
-        return 0
-    return min(max(f - caught, 1), (available - 1) // 2)
-
-
 @dataclass(frozen=True, slots=True)
 class RoundEvidence:
     """What pay depends on: who was accepted with how many steps, and which verifiers did it all.
@@ -104,11 +93,6 @@ def compute_settlement(
 def diverged_seats(steps: Mapping[SeatIndex, int], terms: Terms) -> Bitmap:
     """Seats whose training stopped being finite before the round's last step."""
     return to_bitmap(seat for seat, done in steps.items() if done < terms.steps)
-
-
-def mergeable_seats(accepted: Bitmap, steps: Mapping[SeatIndex, int], terms: Terms) -> Bitmap:
-    """Accepted seats whose update is merged: those that did not diverge."""
-    return Bitmap(accepted & ~diverged_seats(steps, terms))
 
 
 def is_diverging(

@@ -13,9 +13,9 @@ from math import isqrt
 
 import numpy as np
 
+from atoll.law.checks import lower_median
 from atoll.merge.chunks import Plan
 from atoll.merge.gram import Int8Vector
-from atoll.merge.outliers import lower_median
 from atoll.merge.rules import Aggregate
 
 DENOMINATOR = 1 << 12

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import Target
-from atoll.merge.outliers import lower_median
+from atoll.law.checks import lower_median
 
 Row = npt.NDArray[np.int8]
 

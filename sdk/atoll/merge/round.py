@@ -1,13 +1,13 @@
-"""The merge of a settled round: accepted updates in, the next global model out.
+"""The merge of a settled round: what the chain says and the updates in, the next global model out.
 
-Rule of this file: the result is a function of (global state, accepted bytes, caught, manifest,
-which seats were replayed in full). Seats are taken in ascending order whatever order they come in,
-everything is integers until the outer step, and so every verifier has the same digest.
+Rule of this file: the result is a function of (global state, facts of the chain, bytes, manifest).
+Who takes part is `merge_inputs`' to say. Seats are taken in ascending order whatever order they
+come in, everything is integers until the outer step, and so every verifier has the same digest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -20,16 +20,24 @@ from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import codec_of, seat_codec
 from atoll.bits.outer import outer_step
 from atoll.bits.state import GlobalState
-from atoll.law.manifest import CONTRIBUTOR_MEAN, Manifest, RobustSpec
-from atoll.law.settlement import f_prime
-from atoll.law.words import Digest
-from atoll.merge.checks import full_replays
+from atoll.errors import MalformedUpdate
+from atoll.law.manifest import CONTRIBUTOR_MEAN, Manifest
+from atoll.law.merge_inputs import (
+    FEW_UPDATES,
+    MergeFacts,
+    MergeInputs,
+    MergeTerms,
+    candidates,
+    merge_inputs,
+)
+from atoll.law.words import Digest, SeatIndex
 from atoll.merge.contributors import contributor_mean
 from atoll.merge.exponents import next_exponents
-from atoll.merge.gram import Int64Matrix, squared_distances
-from atoll.merge.outliers import find_outliers
+from atoll.merge.gram import Int64Matrix
 from atoll.merge.passes import gram
-from atoll.merge.rules import Aggregate, Rule, aggregate, most_faults
+from atoll.merge.rules import Aggregate, Rule, aggregate
+
+Rows = dict[SeatIndex, Integers]
 
 
 @dataclass(frozen=True)
@@ -38,96 +46,104 @@ class MergeResult:
 
     Attributes:
         global_state: the state the next round starts from.
-        merged: False where too few updates were accepted and the model was carried over.
-        f_prime: faults the rule bore.
-        weights: each accepted seat's exact share; 0 for `left_out`; they sum to 1 if merged.
-        left_out: seats that stood out only after the removals, the f' furthest at most.
+        inputs: who took part; where it merged nobody, the model was carried over.
+        weights: each available seat's exact share, 0 of who was left out; they sum to 1 if merged,
+            or to less where a rule clips.
     """
 
     global_state: GlobalState
-    merged: bool
-    f_prime: int
+    inputs: MergeInputs
     weights: dict[int, Fraction]
-    left_out: tuple[int, ...]
+
+    @property
+    def merged(self) -> bool:
+        """Whether the model moved at all."""
+        return bool(self.inputs.merged)
 
 
 def merge(
     state: GlobalState,
     updates: Mapping[int, bytes],
     *,
+    facts: MergeFacts,
     data_seed: Digest,
-    caught: int,
     manifest: Manifest,
-    replayed_in_full: Collection[int] = (),
 ) -> MergeResult:
-    """Merges the accepted updates of a round into the next global state.
+    """Merges the updates of a round into the next global state.
 
     Args:
         state: the global state the round started from.
-        updates: canonical update bytes of every accepted seat, none of them diverged.
+        updates: bytes by seat, of every candidate at least; those that are not canonical count as
+            if they had not come.
         data_seed: of the round's training; updates are dithered under it.
-        caught: seats removed for confirmed wrong replay, wrong link or malformed bytes.
         manifest: its robust rule, outer optimiser, grid bounds and minimum of providers.
-        replayed_in_full: seats of the full-replay list (`seats_to_replay` over all available
-            updates): verified as they are, they keep their weight even if they stand out.
-
-    Raises:
-        MalformedUpdate: bytes that are not canonical for this state's layout and grid.
     """
-    part = state.sent_part(manifest.codec)
-    rows = _decode_all(part, updates, data_seed, manifest)
-    if len(rows) < manifest.terms.min_providers:
-        carried = replace(state, round=state.round + 1)
-        return MergeResult(carried, False, 0, {seat: Fraction(0) for seat in rows}, ())
-    seats, gram_nn = list(rows), _gram(list(rows.values()), manifest)
-    robust = manifest.robust
-    late: list[int] = []
-    if gram_nn is not None:
-        report = find_outliers(seats, squared_distances(gram_nn), robust.kappa, len(seats))
-        furthest = [seat for seat in report.flagged if seat not in replayed_in_full]
-        late = furthest[: f_prime(robust.f, caught, len(seats))]
-    kept = [i for i, seat in enumerate(seats) if seat not in late]
-    chosen = [rows[seats[i]] for i in kept]
-    if gram_nn is not None:
-        gram_nn = gram_nn[np.ix_(kept, kept)]
-    f = f_prime(robust.f, caught, len(kept))
-    found = _combine(chosen, robust, f, gram_nn)
-    weights = dict.fromkeys(rows, Fraction(0)) | dict(
-        zip((seats[i] for i in kept), found.weights, strict=True)
-    )
-    stepped = state.with_part(_step(part, found, chosen, manifest))
-    return MergeResult(stepped, True, f, weights, tuple(sorted(late)))
+    sent = _candidates_of(updates, facts, manifest)
+    rows = _decode(state, sent, data_seed, manifest)
+    gram_nn = _gram(list(rows.values()), manifest)
+    inputs = _inputs(list(rows), gram_nn, facts, manifest)
+    return combine(state, rows, inputs, manifest, gram_nn)
 
 
-def seats_to_replay(
-    state: GlobalState, updates: Mapping[int, bytes], data_seed: Digest, manifest: Manifest
-) -> tuple[int, ...]:
-    """Seats that are replayed in full before they are paid, most conspicuous first.
+def named_inputs(
+    state: GlobalState,
+    updates: Mapping[int, bytes],
+    *,
+    facts: MergeFacts,
+    data_seed: Digest,
+    manifest: Manifest,
+) -> MergeInputs:
+    """Who would be merged as things stand, and who is audited in full; arguments as `merge`."""
+    sent = _candidates_of(updates, facts, manifest)
+    rows = _decode(state, sent, data_seed, manifest)
+    return _inputs(list(rows), _gram(list(rows.values()), manifest), facts, manifest)
 
-    Of fp32 updates, which have no Gram matrix, none are.
+
+def combine(
+    state: GlobalState,
+    rows: Mapping[SeatIndex, Integers],
+    inputs: MergeInputs,
+    manifest: Manifest,
+    gram_nn: Int64Matrix | None = None,
+) -> MergeResult:
+    """Merges the rows that `inputs` names, by the manifest's rule.
 
     Args:
-        updates: all available, well-formed updates of the round, before any removal.
-
-    Raises:
-        MalformedUpdate: bytes that are not canonical; leave such a seat out and report it.
+        gram_nn: inner products of all of `rows`, where the caller has them; it saves a pass.
     """
-    robust = manifest.robust
-    rows = _decode_all(state.sent_part(manifest.codec), updates, data_seed, manifest)
-    gram_nn = _gram(list(rows.values()), manifest)
-    if gram_nn is None:
-        return ()
-    return full_replays(list(rows), gram_nn, kappa=robust.kappa, f=robust.f)
+    weights = dict.fromkeys(map(int, inputs.available), Fraction(0))
+    if not inputs.merged:
+        return MergeResult(replace(state, round=state.round + 1), inputs, weights)
+    part = state.sent_part(manifest.codec)
+    chosen = [rows[seat] for seat in inputs.merged]
+    if gram_nn is not None:
+        kept = [i for i, seat in enumerate(rows) if seat in inputs.merged]
+        gram_nn = gram_nn[np.ix_(kept, kept)]
+    found = _combine(chosen, manifest, inputs.f_prime, gram_nn)
+    weights |= zip(map(int, inputs.merged), found.weights, strict=True)
+    return MergeResult(state.with_part(_step(part, found, chosen, manifest)), inputs, weights)
 
 
-def _decode_all(
-    state: GlobalState, updates: Mapping[int, bytes], data_seed: Digest, manifest: Manifest
-) -> dict[int, Integers]:
-    layout = Layout.of_tensors(state.params)
-    rows = {}
-    for seat in sorted(updates):
+def _candidates_of(
+    updates: Mapping[int, bytes], facts: MergeFacts, manifest: Manifest
+) -> dict[SeatIndex, bytes]:
+    """What candidates sent, in ascending order of seat."""
+    seats = candidates(facts, MergeTerms.of(manifest))
+    return {seat: updates[seat] for seat in seats if seat in updates}
+
+
+def _decode(
+    state: GlobalState, sent: Mapping[SeatIndex, bytes], data_seed: Digest, manifest: Manifest
+) -> Rows:
+    """The integers of every update whose bytes are canonical."""
+    part = state.sent_part(manifest.codec)
+    layout, rows = Layout.of_tensors(part.params), Rows()
+    for seat, data in sent.items():
         codec = seat_codec(manifest.codec, DitherKey(data_seed, seat))
-        rows[seat] = codec.decode_flat(updates[seat], layout, state.exponents)
+        try:
+            rows[seat] = codec.decode_flat(data, layout, part.exponents)
+        except MalformedUpdate:
+            continue
     return rows
 
 
@@ -136,19 +152,28 @@ def _gram(rows: Sequence[Integers], manifest: Manifest) -> Int64Matrix | None:
     return None if manifest.codec.kind == "fp32" else gram(rows)
 
 
+def _inputs(
+    seats: Sequence[SeatIndex],
+    gram_nn: Int64Matrix | None,
+    facts: MergeFacts,
+    manifest: Manifest,
+) -> MergeInputs:
+    plain = None if gram_nn is None else gram_nn.tolist()
+    return merge_inputs(facts, seats, plain, MergeTerms.of(manifest))
+
+
 def _combine(
-    rows: Sequence[Integers], robust: RobustSpec, f: int, gram_nn: Int64Matrix | None
+    rows: Sequence[Integers], manifest: Manifest, f: int, gram_nn: Int64Matrix | None
 ) -> Aggregate:
     """Merges by the manifest's rule; one update or two by their mean, as no rule can do better."""
+    robust = manifest.robust
     if robust.rule == CONTRIBUTOR_MEAN:
         return contributor_mean(rows)
-    if gram_nn is None:
+    if manifest.codec.kind == "fp32":
         return _plain_mean(rows)
-    if len(rows) <= 2:
+    if len(rows) <= FEW_UPDATES:
         return aggregate(Rule.MEAN, rows, 0)
-    rule = Rule(robust.base)
-    borne = min(f, most_faults(rule, len(rows)))
-    return aggregate(rule, rows, borne, nnm=robust.mixes, gram_nn=gram_nn)
+    return aggregate(Rule(robust.base), rows, f, nnm=robust.mixes, gram_nn=gram_nn)
 
 
 def _plain_mean(rows: Sequence[Integers]) -> Aggregate:

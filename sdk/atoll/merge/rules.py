@@ -129,11 +129,6 @@ def check_counts(n: int, f: int) -> None:
         raise ConfigError(f"a rule that bears f = {f} faults needs more than {2 * f} updates: {n}")
 
 
-def most_faults(rule: Rule, n: int) -> int:
-    """The most faults that the rule's condition admits among n updates."""
-    return max(0, (n - (3 if rule in (Rule.KRUM, Rule.MULTI_KRUM) else 1)) // 2)
-
-
 def neighbours(distances_nn: Int64Matrix, f: int) -> BoolMatrix:
     """(n, n) mask: row i marks the n−f updates nearest to i, ties by row order."""
     n = len(distances_nn)

@@ -13,9 +13,9 @@ from itertools import combinations
 from math import comb, isqrt
 
 from atoll.errors import ConfigError
+from atoll.law.checks import lower_median
 from atoll.law.manifest import MDA_SUBSETS
 from atoll.merge.gram import Int64Matrix, squared_distances
-from atoll.merge.outliers import lower_median
 
 GEOMETRIC_MEDIAN_STEPS = 8
 CENTRED_CLIP_STEPS = 5

@@ -16,7 +16,6 @@ import structlog
 
 from atoll.chain.index import Head as ChainHead
 from atoll.chain.index import Indexed, Rewound, Update
-from atoll.chain.rpc import RpcRefused
 from atoll.errors import AtollError, NotFound, RpcUnavailable
 from atoll.law.views import JobView
 from atoll.law.words import JobId
@@ -100,7 +99,7 @@ class Service(Generic[S]):
         while True:
             try:
                 self._take_updates(await context.index.poll())
-            except (RpcUnavailable, RpcRefused) as error:
+            except RpcUnavailable as error:
                 log.warning("the chain does not answer", cause=str(error))
             await asyncio.sleep(context.config.poll_interval_s)
 
@@ -253,6 +252,8 @@ class Service(Generic[S]):
                 "account": context.me,
                 "role": self.role.name,
                 "gas": gas,
+                "useless_answers": context.chain.provider.useless_answers,
+                "left_out_logs": context.chain.events.left_out,
                 "undecodable_logs": context.index.undecodable,
                 "rejected_events": context.mirror.rejected,
                 "stuck_jobs": sorted(self._defects),

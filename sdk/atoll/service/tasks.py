@@ -10,13 +10,14 @@ from atoll.bits.init import initial_global_state
 from atoll.content.local import LocalStore
 from atoll.law.manifest import Manifest
 from atoll.service.outcomes import OpenedState
+from atoll.train.course import open_training_tokens
 from atoll.train.data import Dataset, open_tokenizer
 from atoll.train.probe import check_environment, configure_native
 from atoll.train.round import read_global_state
 
 
 def check_machine(manifest: bytes) -> None:
-    """Raises NumericsMismatch unless this machine reproduces the manifest's probe."""
+    """Raises NumericsMismatch or ManifestError unless this machine comes to the manifest's bits."""
     configure_native()
     check_environment(Manifest.from_bytes(manifest))
 
@@ -28,9 +29,9 @@ def check_data(manifest: bytes, store_dir: str) -> None:
         MalformedDataset: it is not what the manifest says.
         NotFound, CorruptBlock: a block is missing or damaged.
     """
-    data = Manifest.from_bytes(manifest).data
-    store = LocalStore(store_dir)
-    Dataset.open(store, data.cid)
+    job, store = Manifest.from_bytes(manifest), LocalStore(store_dir)
+    open_training_tokens(job, store)
+    data = job.data
     if data.eval_cid is not None:
         Dataset.open(store, data.eval_cid)
     open_tokenizer(store, data.tokenizer_cid)

@@ -10,7 +10,7 @@ from atoll.bits.tokens import Tokens
 from atoll.content.local import LocalStore
 from atoll.law.manifest import Manifest
 from atoll.law.words import Digest, SeatIndex
-from atoll.train.data import Dataset
+from atoll.train.data import Dataset, root_of
 
 
 def open_course(
@@ -28,13 +28,27 @@ def open_course(
         NotFound, CorruptBlock: a block is missing or damaged.
         MalformedDataset: the dataset is not what the manifest says.
     """
-    tokens = open_tokens(manifest.data.cid, manifest, store)
-    if len(tokens) != manifest.data.train_tokens:
-        raise MalformedDataset(
-            f"{len(tokens)} training tokens, the manifest says {manifest.data.train_tokens}"
-        )
-    recipe = Recipe.of(manifest)
+    tokens, recipe = open_training_tokens(manifest, store), Recipe.of(manifest)
     return Course(manifest, recipe, tokens, data_seed, seat, global_step0, model)
+
+
+def open_training_tokens(manifest: Manifest, store: LocalStore) -> Tokens:
+    """The tokens to train on, as many as the manifest says and with its root. Raises as above."""
+    data = manifest.data
+    tokens = open_tokens(data.cid, manifest, store)
+    if len(tokens) != data.train_tokens:
+        raise MalformedDataset(
+            f"{len(tokens)} training tokens, the manifest says {data.train_tokens}"
+        )
+    if data.cid not in _ROOTS:
+        _ROOTS[data.cid] = root_of(tokens)
+    if _ROOTS[data.cid] != data.root:
+        raise MalformedDataset("the training tokens have another root than the manifest says")
+    return tokens
+
+
+_ROOTS: dict[bytes, Digest] = {}
+"""A CID names the same tokens for ever, so their root is worked out once a process."""
 
 
 def open_tokens(cid: bytes, manifest: Manifest, store: LocalStore) -> Tokens:

@@ -15,10 +15,12 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from atoll.bits.errors import DataUnusable, MalformedDataset
+from atoll.bits.pieces import piece_root
 from atoll.bits.tokens import DTYPES, Tokens
 from atoll.content.cid import DAG_CBOR, Cid
 from atoll.content.local import LocalStore
 from atoll.law.canonical import decode, encode
+from atoll.law.words import Digest
 
 SHARD_BYTES = 1 << 20
 MAX_DOCUMENT_BYTES = 1 << 20
@@ -30,6 +32,7 @@ class PreparedData:
     """A prepared dataset, in the terms of the manifest's data section. CIDs are binary."""
 
     train_cid: bytes
+    train_root: Digest
     eval_cid: bytes
     tokenizer_cid: bytes
     dtype: str
@@ -101,6 +104,7 @@ def prepare_dataset(
     train, evaluation = tokens[:-held_out], tokens[-held_out:]
     return PreparedData(
         train_cid=write_dataset(train, dtype, store).to_bytes(),
+        train_root=root_of(train),
         eval_cid=write_dataset(evaluation, dtype, store).to_bytes(),
         tokenizer_cid=store.add_bytes(encoder.to_str().encode()).to_bytes(),
         dtype=dtype,
@@ -136,6 +140,11 @@ def _file_tokens(path: Path, tokenizer: Tokenizer | None) -> Tokens:
         raise DataUnusable(
             f"cannot read {path}: {error}", next_step="leave the file out"
         ) from error
+
+
+def root_of(tokens: Tokens) -> Digest:
+    """The piece root of the tokens' raw bytes; reads them where they lie."""
+    return piece_root(tokens.data)
 
 
 def write_dataset(tokens: Tokens, dtype: str, store: LocalStore) -> Cid:

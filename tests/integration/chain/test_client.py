@@ -46,6 +46,7 @@ NUMERICS = NumericsSpec(
     tolerance=None,
 )
 PLACEHOLDER = DataSpec(
+    root=Digest(bytes(32)),
     cid=bytes.fromhex("01551220") + bytes(32),
     dtype="uint8",
     train_tokens=1000,

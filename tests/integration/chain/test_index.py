@@ -14,6 +14,7 @@ from tests.integration.chain.local_anvil import Anvil
 from atoll.chain import index as index_module
 from atoll.chain.contracts import AtollChain
 from atoll.chain.index import EventIndex, Head, Indexed, Rewound, Update
+from atoll.chain.logs import LogReader
 from atoll.errors import ConfigError, RpcUnavailable
 from atoll.law.events import GatewayAnnounced
 from atoll.law.words import Address
@@ -69,8 +70,9 @@ async def index(chain: AtollChain, tmp_path: Path) -> AsyncIterator[EventIndex]:
     opened.close()
 
 
-MOMENTS = 6
-"""Questions of a poll that finds one block: the head, the tip twice, the block twice, its logs."""
+MOMENTS = 5
+"""Questions of a poll that finds one block: the head, the tip, the block, its logs, its receipts.
+"""
 
 
 class Turns:
@@ -78,11 +80,12 @@ class Turns:
 
     def __init__(self, chain: AtollChain, anvil: Anvil, monkeypatch: pytest.MonkeyPatch) -> None:
         self._anvil, self._left = anvil, 0
-        for name in ("head", "block", "logs"):
-            monkeypatch.setattr(chain, name, self._counted(getattr(chain, name)))
+        for name in ("ask", "ask_two"):
+            counted = self._counted(getattr(chain.provider, name))
+            monkeypatch.setattr(chain.provider, name, counted)
 
     def _counted(self, ask: Callable[..., Any]) -> Callable[..., Any]:
-        async def counted(*args: int) -> Any:
+        async def counted(*args: Any) -> Any:
             if not self.happened:
                 self._left -= 1
                 if self.happened:
@@ -260,13 +263,13 @@ async def test_ranges_are_bounded(
 ) -> None:
     monkeypatch.setattr(index_module, "MAX_RANGE", 3)
     asked: list[tuple[int, int]] = []
-    logs = AtollChain.logs
+    read = LogReader.read
 
-    async def watched(self: AtollChain, first: int, last: int) -> Any:
+    async def watched(self: LogReader, first: int, last: int, parent: Any) -> Any:
         asked.append((first, last))
-        return await logs(self, first, last)
+        return await read(self, first, last, parent)
 
-    monkeypatch.setattr(AtollChain, "logs", watched)
+    monkeypatch.setattr(LogReader, "read", watched)
     announcer.say("a")
     anvil.mine(10)
     announcer.say("b")
@@ -283,15 +286,15 @@ async def test_a_failure_half_way_loses_no_event(
     monkeypatch.setattr(index_module, "MAX_RANGE", 1)
     announcer.say("a", "b", "c")
     index = EventIndex(chain, confirmations=0, path=tmp_path / "index.sqlite")
-    logs = AtollChain.logs
+    read = LogReader.read
     with monkeypatch.context() as patch:
 
-        async def fails_at_the_end(self: AtollChain, first: int, last: int) -> Any:
+        async def fails_at_the_end(self: LogReader, first: int, last: int, parent: Any) -> Any:
             if last == anvil.height():
                 raise RpcUnavailable("nobody answers")
-            return await logs(self, first, last)
+            return await read(self, first, last, parent)
 
-        patch.setattr(AtollChain, "logs", fails_at_the_end)
+        patch.setattr(LogReader, "read", fails_at_the_end)
         with pytest.raises(RpcUnavailable):
             await index.poll()
     assert urls(await index.poll()) == ["a", "b", "c"]

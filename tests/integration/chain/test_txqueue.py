@@ -50,14 +50,14 @@ class PowerCut(Exception):
 
 def cut_power_before_sending(chain: AtollChain, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets nothing out: a signed transaction is on disk and nowhere else."""
-    make_request = FailoverProvider.make_request
+    ask = FailoverProvider.ask
 
-    async def cut(self: FailoverProvider, method: Any, params: Any) -> Any:
+    async def cut(self: FailoverProvider, method: str, params: Any, read: Any) -> Any:
         if method == "eth_sendRawTransaction":
             raise PowerCut
-        return await make_request(self, method, params)
+        return await ask(self, method, params, read)
 
-    monkeypatch.setattr(FailoverProvider, "make_request", cut)
+    monkeypatch.setattr(FailoverProvider, "ask", cut)
 
 
 @asynccontextmanager
@@ -81,7 +81,7 @@ async def queue(
 
 
 async def nonce_of(chain: AtollChain, account: LocalAccount) -> int:
-    return int(await chain.web3.eth.get_transaction_count(account.address))
+    return await chain.nonce(Address(account.address))
 
 
 async def test_a_transaction_is_mined_and_its_gas_is_counted(
@@ -496,7 +496,7 @@ async def test_a_chain_that_goes_away_is_waited_for(
                 asked.set()
                 raise RpcUnavailable("nobody answers")
 
-            patch.setattr(FailoverProvider, "make_request", unreachable)
+            patch.setattr(FailoverProvider, "ask", unreachable)
             await queue.submit("pay", chain.calls.transfer(SOMEONE, 5))
             await asked.wait()
         assert (await queue.wait("pay")).has_effect

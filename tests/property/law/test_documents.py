@@ -44,7 +44,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
         windows=Windows(*(draw(st.integers(1, 2**32 - 1)) for _ in range(6))),
         steps=segment * count,
         segment=segment,
-        rounds=draw(st.integers(1, 2**32 - 2)),
+        rounds=draw(st.integers(1, 4096 // (segment * count) + 1)),
         seed=draw(st.integers(0, 2**64 - 1)),
         name=draw(st.text(min_size=1, max_size=64).filter(lambda name: name.isprintable())),
         coverage=draw(st.floats(0, 1)),

@@ -36,7 +36,7 @@ def plans(draw: st.DrawFn) -> AuditPlan:
         draws=draws,
         overlapped=draw(st.integers(0, draws)),
         auditors=draw(st.integers(1, 32)),
-        outlier=draw(st.booleans()),
+        in_full=draw(st.booleans()),
     )
 
 
@@ -97,7 +97,7 @@ def test_an_order_is_of_exactly_the_snapshot(seed: Digest, seat: SeatIndex, v: B
 
 
 @given(SEEDS, SEATS, VERIFIERS, plans())
-def test_duties_cover_the_drawn_the_last_and_of_outliers_all(
+def test_duties_cover_the_drawn_the_last_and_of_full_audits_all(
     seed: Digest, seat: SeatIndex, verifiers: Bitmap, plan: AuditPlan
 ) -> None:
     duties = assign_seat(seed, seat, verifiers, plan)
@@ -105,7 +105,7 @@ def test_duties_cover_the_drawn_the_last_and_of_outliers_all(
     assert plan.leaves - 1 in covered
     assert len(duties) == min(plan.auditors, verifiers.bit_count())
     assert sum(duty.link for duty in duties.values()) >= 1
-    if plan.outlier:
+    if plan.in_full:
         assert covered == set(range(plan.leaves))
     else:
         assert plan.draws <= len(covered) <= plan.draws + 1

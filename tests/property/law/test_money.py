@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.unit.law.factories import address, make_manifest
 
 from atoll.job.presets import Members
-from atoll.law.settlement import RoundEvidence, compute_settlement, f_prime, is_diverging
+from atoll.law.settlement import RoundEvidence, compute_settlement, is_diverging
 from atoll.law.terms import budget, is_quorum
 from atoll.law.words import Address, Bitmap, SeatIndex, VerifierIndex, bits
 
@@ -69,14 +69,6 @@ def test_rejecting_a_rival_earns_nobody_anything(round_: RoundEvidence, seat: in
 
 def _accepting(round_: RoundEvidence, accepted: Bitmap) -> RoundEvidence:
     return RoundEvidence(accepted, round_.dutiful, round_.steps, round_.providers, round_.verifiers)
-
-
-@given(st.integers(0, 127), st.integers(0, 256), st.integers(0, 256))
-def test_f_prime_leaves_the_rule_enough_updates(f: int, caught: int, available: int) -> None:
-    borne = f_prime(f, caught, available)
-    assert 2 * borne < max(available, 1)
-    assert (borne >= 1) == (available >= 3)
-    assert borne <= max(f, 1)
 
 
 @given(st.integers(0, 2**16), st.integers(1, 2**16), st.integers(1, 2**16 - 1), st.data())

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.adversary.updates import ATTACKS, Attack, on_grid
 
-from atoll.merge.gram import squared_distances
-from atoll.merge.outliers import find_outliers
+from atoll.law.checks import Check, name_odd
+from atoll.law.words import SeatIndex
 from atoll.merge.passes import gram
 from atoll.merge.rules import Rule, aggregate, nnm_trimmed_mean
 
@@ -34,6 +34,13 @@ def attacked(attack: Attack, n: int, f: int, seed: int) -> tuple[np.ndarray, lis
     bad = on_grid(attack(honest.astype(float), f, np.random.default_rng(seed)))
     rows = np.concatenate([honest, bad])
     return honest, list(rows[np.random.default_rng(seed + 1).permutation(n)])
+
+
+def distant(rows: list[np.ndarray], f: int) -> list[int]:
+    """Who is named for its distance with the presets' κ."""
+    seats = [SeatIndex(seat) for seat in range(len(rows))]
+    named = name_odd(seats, gram(rows).tolist(), kappa="1.5", f=f)
+    return [found.seat for found in named if found.check is Check.DISTANT]
 
 
 def error_and_spread(merged: np.ndarray, honest: np.ndarray) -> tuple[float, float]:
@@ -84,12 +91,10 @@ def test_what_moves_a_plain_mean_far_is_flagged_for_replay(name: str, n: int):
     f = n // 4
     honest = honest_rows(n - f, seed=n)
     bad = on_grid(ATTACKS[name](honest.astype(float), f, np.random.default_rng(n)))
-    distances_nn = squared_distances(gram([*honest, *bad]))
-    assert set(find_outliers(range(n), distances_nn, "1.5", f).flagged) == set(range(n - f, n))
+    assert set(distant([*honest, *bad], f)) == set(range(n - f, n))
 
 
 @pytest.mark.parametrize("n", [3, 4, 8, 16, 64])
 def test_honest_updates_of_one_kind_are_not_flagged(n: int):
     for seed in range(20):
-        distances_nn = squared_distances(gram(list(honest_rows(n, seed))))
-        assert find_outliers(range(n), distances_nn, "1.5", n).flagged == ()
+        assert distant(list(honest_rows(n, seed)), n) == []

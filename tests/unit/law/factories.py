@@ -66,6 +66,7 @@ SEAT = SeatIndex(2)
 def make_manifest(members: Members | None = None, **changes: object) -> Manifest:
     """The demo's manifest; `changes` are fields of DemoConfig."""
     data = DataSpec(
+        root=digest("tokens"),
         cid=cid("data"),
         dtype="uint8",
         train_tokens=1_000_000,

@@ -740,7 +740,7 @@ def test_an_outlier_and_a_diverged_seat_change_only_their_own_duties() -> None:
     job.until_audit(reveals={1: make_reveal("short", steps=12)})
     plain = [duties_of(job.view, job.manifest, VerifierIndex(v)) for v in range(3)]
     marked = [
-        duties_of(job.view, job.manifest, VerifierIndex(v), outliers=[SeatIndex(3)])
+        duties_of(job.view, job.manifest, VerifierIndex(v), in_full=[SeatIndex(3)])
         for v in range(3)
     ]
     for before, after in zip(plain, marked, strict=True):

@@ -107,6 +107,13 @@ BROKEN: dict[str, Callable[[Plain], object]] = {
     "a CID that is too short": put("data", "cid", value=cid("x")[:-1]),
     "a digest that is too long": put("numerics", "code_digest", value=bytes(33)),
     "a vocabulary that its dtype cannot hold": put("model", "vocab", value=257),
+    "a data root that is too short": put("data", "root", value=bytes(31)),
+    "tables that are none": put("tables", value=None),
+    "more steps than tables have rates": put("terms", "rounds", value=(1 << 20) // 40 + 1),
+    "more positions than tables hold": lambda plain: (
+        plain["model"].update(seq=1 << 17, width=512, heads=1, kv_heads=1),
+        plain["terms"].update(tokens_per_step=8 << 17),
+    ),
     "less data than one sequence": put("data", "train_tokens", value=64),
     "a vocabulary beyond int32's sums": lambda plain: (
         plain["data"].update(dtype="uint32"),

@@ -56,8 +56,8 @@ def test_a_seat_that_diverged_has_no_link_to_check() -> None:
     assert owners(duties, 7) >= 1
 
 
-def test_an_outlier_is_replayed_whole_by_its_assigned_verifiers() -> None:
-    duties = assign_seat(SEED, SEAT, SEVEN, replace(PLAN, outlier=True))
+def test_a_seat_audited_in_full_is_replayed_whole_by_its_assigned_verifiers() -> None:
+    duties = assign_seat(SEED, SEAT, SEVEN, replace(PLAN, in_full=True))
     assert all(owners(duties, segment) >= 1 for segment in range(8))
     assert len(duties) == 2
 
@@ -106,12 +106,22 @@ def test_nobody_silent_means_no_substitutes() -> None:
     assert fallback(SEED, SEAT, SEVEN, PLAN, SEVEN) == {}
 
 
-def test_a_plan_covers_all_in_the_last_round_and_where_few_updates_are() -> None:
+def test_being_audited_in_full_adds_segments_and_moves_none() -> None:
+    for seat in map(SeatIndex, range(50)):
+        before = assign_seat(SEED, seat, SEVEN, PLAN)
+        after = assign_seat(SEED, seat, SEVEN, replace(PLAN, in_full=True))
+        drawn = set(draw_segments(SEED, seat, 8)[:4])
+        for position, (verifier, duty) in enumerate(before.items()):
+            added = after[verifier].segments - duty.segments
+            assert duty.segments <= after[verifier].segments
+            assert added == {j for j in set(range(7)) - drawn if j % 2 == position}
+
+
+def test_a_plan_covers_all_in_the_last_round() -> None:
     manifest = make_manifest()
-    assert audit_plan(manifest, RoundIndex(0), 2, 8, available=4) == PLAN
-    assert audit_plan(manifest, RoundIndex(0), 2, 8, available=2).draws == 8
-    assert audit_plan(manifest, RoundIndex(3), 2, 8, available=4).draws == 8
-    assert audit_plan(manifest, RoundIndex(0), 2, 3, available=4).draws == 3
+    assert audit_plan(manifest, RoundIndex(0), 2, 8) == PLAN
+    assert audit_plan(manifest, RoundIndex(3), 2, 8).draws == 8
+    assert audit_plan(manifest, RoundIndex(0), 2, 3).draws == 3
 
 
 def test_each_further_attempt_adds_an_auditor_up_to_all() -> None:

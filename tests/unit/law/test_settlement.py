@@ -25,9 +25,7 @@ from atoll.law.settlement import (
     build_verdict,
     compute_settlement,
     diverged_seats,
-    f_prime,
     is_diverging,
-    mergeable_seats,
 )
 from atoll.law.words import Bitmap, SeatIndex, VerifierIndex
 
@@ -69,29 +67,9 @@ def test_one_account_in_two_roles_has_one_claim() -> None:
     assert settlement.claims[address("p0")] == tokens + 2 * TERMS.verifier_fee
 
 
-@pytest.mark.parametrize(
-    ("f", "caught", "available", "expected"),
-    [
-        (1, 0, 4, 1),
-        (1, 1, 3, 1),
-        (2, 1, 7, 1),
-        (3, 1, 12, 2),
-        (4, 0, 16, 4),
-        (4, 0, 5, 2),
-        (1, 0, 3, 1),
-        (1, 0, 2, 0),
-        (1, 0, 0, 0),
-        (0, 0, 3, 1),
-    ],
-)
-def test_f_prime(f: int, caught: int, available: int, expected: int) -> None:
-    assert f_prime(f, caught, available) == expected
-
-
 def test_a_quarter_of_the_revealed_seats_diverging_halts_the_job() -> None:
     steps = dict(EVIDENCE.steps)
     assert diverged_seats(steps, TERMS) == 0b1000
-    assert mergeable_seats(EVIDENCE.accepted, steps, TERMS) == 0b0011
     assert is_diverging(Bitmap(0b1111), Bitmap(0b1111), steps, TERMS)
     assert not is_diverging(Bitmap(0b11111), Bitmap(0b1111), steps, TERMS)
     assert not is_diverging(Bitmap(0b1111), Bitmap(0b0111), steps, TERMS)

@@ -18,24 +18,25 @@ from atoll.law.words import Digest
 VECTORS = Path(__file__).parents[2] / "vectors"
 
 
-def _generator() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("generate_vectors", VECTORS / "generate.py")
+def _generator(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"vectors_{name}", VECTORS / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-GENERATOR = _generator()
+GENERATORS = [_generator("generate"), _generator("generate_merge")]
+FILES = [(module, name) for module in GENERATORS for name in sorted(module.FILES)]
 
 
 def _load(name: str) -> Any:
     return json.loads((VECTORS / name).read_text())
 
 
-@pytest.mark.parametrize("name", sorted(GENERATOR.FILES))
-def test_running_the_generator_again_writes_the_same_file(name: str) -> None:
-    assert GENERATOR.render(GENERATOR.FILES[name]) == (VECTORS / name).read_text()
+@pytest.mark.parametrize(("generator", "name"), FILES, ids=[name for _, name in FILES])
+def test_running_the_generator_again_writes_the_same_file(generator: ModuleType, name: str) -> None:
+    assert generator.render(generator.FILES[name]) == (VECTORS / name).read_text()
 
 
 def test_every_proof_in_the_vectors_verifies() -> None:

@@ -6,19 +6,19 @@ from fractions import Fraction
 
 import pytest
 import torch
+from tests.merging import all_standing
 
 from atoll.bits.codec.dense import GRID8
 from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import seat_codec
 from atoll.bits.state import GlobalState
-from atoll.errors import MalformedUpdate
 from atoll.job.presets import DemoConfig, Members, demo_manifest
 from atoll.law.canonical import dag_cbor_cid
 from atoll.law.hashing import sha256
 from atoll.law.manifest import SPARSE_CODECS, DataSpec, Manifest, NumericsSpec
-from atoll.law.words import Digest
-from atoll.merge.round import merge, seats_to_replay
+from atoll.law.words import Digest, SeatIndex
+from atoll.merge.round import MergeResult, merge, named_inputs
 from atoll.merge.rules import Rule, aggregate
 
 EXPONENT = -10
@@ -36,6 +36,7 @@ def make_manifest(seats: int = 8, min_providers: int = 2, f: int = 2) -> Manifes
     )
     data = DataSpec(
         cid=cid,
+        root=SEED,
         dtype="uint8",
         train_tokens=10_000,
         eval_cid=None,
@@ -73,17 +74,22 @@ def flipped(state: GlobalState, factor: float) -> bytes:
     return GRID8.encode({n: -factor * s for n, s in signal.items()}, state.exponents)
 
 
+def merged_of(
+    state: GlobalState, updates: dict[int, bytes], manifest: Manifest, caught: int = 0
+) -> MergeResult:
+    facts = all_standing(updates, manifest, caught)
+    return merge(state, updates, facts=facts, data_seed=SEED, manifest=manifest)
+
+
 def test_the_digest_does_not_depend_on_seat_order_or_threads():
     state = make_state()
     updates = make_updates(state, range(7))
-    digest = merge(
-        state, updates, data_seed=SEED, caught=1, manifest=make_manifest()
-    ).global_state.digest()
+    digest = merged_of(state, updates, make_manifest(), 1).global_state.digest()
     backwards = dict(reversed(updates.items()))
     threads = torch.get_num_threads()
     try:
         torch.set_num_threads(2 if threads == 1 else 1)
-        again = merge(state, backwards, data_seed=SEED, caught=1, manifest=make_manifest())
+        again = merged_of(state, backwards, make_manifest(), 1)
     finally:
         torch.set_num_threads(threads)
     assert again.global_state.digest() == digest
@@ -95,9 +101,7 @@ def test_equal_updates_move_the_model_by_exactly_that_update():
     step = 2.0**EXPONENT
     delta = {name: torch.full_like(p, 30 * step) for name, p in state.params.items()}
     update = GRID8.encode(delta, state.exponents)
-    result = merge(
-        state, dict.fromkeys(range(5), update), data_seed=SEED, caught=0, manifest=make_manifest()
-    )
+    result = merged_of(state, dict.fromkeys(range(5), update), make_manifest())
     for name, p in state.params.items():
         expected = (p.double() - 30 * step).float()
         assert torch.equal(result.global_state.params[name], expected)
@@ -111,9 +115,7 @@ def test_zero_updates_change_nothing_but_refine_the_grid():
     update = GRID8.encode(
         {n: torch.zeros_like(p) for n, p in state.params.items()}, state.exponents
     )
-    result = merge(
-        state, dict.fromkeys(range(3), update), data_seed=SEED, caught=0, manifest=make_manifest()
-    )
+    result = merged_of(state, dict.fromkeys(range(3), update), make_manifest())
     assert all(torch.equal(result.global_state.params[n], p) for n, p in state.params.items())
     assert result.global_state.exponents == dict.fromkeys(state.params, EXPONENT - 1)
 
@@ -121,9 +123,7 @@ def test_zero_updates_change_nothing_but_refine_the_grid():
 def test_below_the_minimum_the_model_is_carried_with_its_exponents():
     state = make_state()
     manifest = make_manifest(min_providers=4)
-    result = merge(
-        state, make_updates(state, [1, 2, 6]), data_seed=SEED, caught=0, manifest=manifest
-    )
+    result = merged_of(state, make_updates(state, [1, 2, 6]), manifest)
     assert not result.merged
     assert set(result.weights.values()) == {0}
     carried = GlobalState(6, state.params, state.outer, state.exponents)
@@ -137,62 +137,73 @@ def test_below_the_minimum_the_model_is_carried_with_its_exponents():
 def test_faults_borne(accepted: int, caught: int, expected: int):
     state = make_state()
     manifest = make_manifest(min_providers=1)
-    result = merge(
-        state,
-        make_updates(state, range(accepted)),
-        data_seed=SEED,
-        caught=caught,
-        manifest=manifest,
-    )
+    result = merged_of(state, make_updates(state, range(accepted)), manifest, caught)
     assert result.merged
-    assert result.f_prime == expected
+    assert result.inputs.f_prime == expected
 
 
 def test_one_undetected_flip_is_borne_after_a_catch():
     state = make_state()
     manifest = make_manifest(seats=4, f=1)
     honest = make_updates(state, [0, 1])
-    attacked = merge(
-        state, honest | {3: flipped(state, 3)}, data_seed=SEED, caught=1, manifest=manifest
-    )
-    clean = merge(state, honest, data_seed=SEED, caught=0, manifest=manifest)
+    attacked = merged_of(state, honest | {3: flipped(state, 3)}, manifest, 1)
+    clean = merged_of(state, honest, manifest)
     for name, p in state.params.items():
         wanted = clean.global_state.params[name] - p
         found = attacked.global_state.params[name] - p
         assert torch.dot(wanted.flatten(), found.flatten()) > 0.5 * wanted.norm() ** 2
 
 
-def test_standing_out_only_after_removals_means_weight_zero():
+def test_who_stands_out_has_weight_zero_and_is_audited_in_full():
     state = make_state()
     manifest = make_manifest()
     updates = make_updates(state, range(6)) | {6: flipped(state, 3)}
-    assert seats_to_replay(state, updates, SEED, manifest) == (6,)
-    late = merge(state, updates, data_seed=SEED, caught=0, manifest=manifest)
-    assert late.left_out == (6,)
-    assert late.weights[6] == 0
-    assert sum(late.weights.values()) == 1
-    verified = merge(
-        state, updates, data_seed=SEED, caught=0, manifest=manifest, replayed_in_full={6}
-    )
-    assert verified.left_out == ()
-    assert verified.weights[6] > 0
-    without = merge(
-        state, make_updates(state, range(6)), data_seed=SEED, caught=0, manifest=manifest
-    )
-    assert late.global_state.digest() == without.global_state.digest()
+    facts = all_standing(updates, manifest)
+    inputs = named_inputs(state, updates, facts=facts, data_seed=SEED, manifest=manifest)
+    assert inputs.in_full == inputs.left_out == (6,)
+    result = merged_of(state, updates, manifest)
+    assert result.inputs == inputs
+    assert result.weights[6] == 0
+    assert sum(result.weights.values()) == 1
+    without = merged_of(state, make_updates(state, range(6)), manifest)
+    assert result.global_state.digest() == without.global_state.digest()
 
 
-def test_malformed_bytes_never_reach_the_merge():
-    state = make_state()
-    updates = make_updates(state, range(3))
-    with pytest.raises(MalformedUpdate):
-        merge(
-            state,
-            updates | {3: updates[0][:-1]},
-            data_seed=SEED,
-            caught=0,
-            manifest=make_manifest(),
-        )
+def test_malformed_bytes_count_as_if_they_had_not_come():
+    state, manifest = make_state(), make_manifest()
+    updates = make_updates(state, range(4))
+    facts = all_standing(updates, manifest)
+    broken = merge(
+        state, updates | {3: updates[3][:-1]}, facts=facts, data_seed=SEED, manifest=manifest
+    )
+    absent = merged_of(state, make_updates(state, range(3)), manifest)
+    assert broken.inputs.available == (0, 1, 2)
+    assert broken.global_state.digest() == absent.global_state.digest()
+
+
+@pytest.mark.parametrize("fact", ["rejected", "unresolved"])
+def test_who_does_not_stand_is_not_even_scored(fact: str):
+    """Its bytes need not be there: a seat that was found out cannot hold the merge up."""
+    state, manifest = make_state(), make_manifest()
+    updates = make_updates(state, range(6))
+    facts = replace(all_standing(range(7), manifest), **{fact: 1 << 6})
+    result = merge(state, updates, facts=facts, data_seed=SEED, manifest=manifest)
+    alone = merged_of(state, updates, manifest)
+    assert result.global_state.digest() == alone.global_state.digest()
+    served = merge(
+        state, updates | {6: flipped(state, 3)}, facts=facts, data_seed=SEED, manifest=manifest
+    )
+    assert served.inputs == result.inputs
+
+
+def test_a_seat_that_diverged_is_not_merged():
+    state, manifest = make_state(), make_manifest()
+    updates = make_updates(state, range(5))
+    facts = all_standing(updates, manifest)
+    short = replace(facts, steps=facts.steps | {SeatIndex(4): manifest.inner.steps - 1})
+    assert merge(
+        state, updates, facts=short, data_seed=SEED, manifest=manifest
+    ).inputs.available == (0, 1, 2, 3)
 
 
 def with_choice(manifest: Manifest, rule: str, kind: str = "grid8") -> Manifest:
@@ -208,7 +219,7 @@ def test_every_rule_can_be_the_manifests(rule: Rule, mixing: str):
     state = make_state()
     updates = make_updates(state, range(7))
     manifest = with_choice(make_manifest(f=2, seats=8), mixing + rule)
-    result = merge(state, updates, data_seed=SEED, caught=0, manifest=manifest)
+    result = merged_of(state, updates, manifest)
     rows = [GRID8.decode_flat(updates[seat], Layout.of_tensors(state.params), state.exponents)
             for seat in range(7)]  # fmt: skip
     expected = aggregate(rule, rows, 2, nnm=bool(mixing))
@@ -228,7 +239,7 @@ def test_every_rule_merges_however_few_are_left(rule: Rule, accepted: int):
     manifest = with_choice(make_manifest(min_providers=1), f"nnm_{rule}")
     state = make_state()
     updates = make_updates(state, range(accepted))
-    result = merge(state, updates, data_seed=SEED, caught=0, manifest=manifest)
+    result = merged_of(state, updates, manifest)
     assert result.merged
     if accepted <= 2:
         assert set(result.weights.values()) == {Fraction(1, accepted)}
@@ -246,12 +257,13 @@ def test_every_codec_is_merged(kind: str):
     delta = {n: torch.randn(p.shape, generator=generator) / 50 for n, p in state.params.items()}
     codecs = {seat: seat_codec(manifest.codec, DitherKey(SEED, seat)) for seat in (0, 5)}
     updates = {seat: codec.encode(delta, state.exponents) for seat, codec in codecs.items()}
-    result = merge(state, updates, data_seed=SEED, caught=0, manifest=manifest)
+    result = merged_of(state, updates, manifest)
     layout = Layout.of_tensors(state.params)
     sent = [codecs[s].decode(update, layout, state.exponents) for s, update in updates.items()]
     for name, p in result.global_state.params.items():
         expected = state.params[name] - (sent[0][name] + sent[1][name]) / 2
         torch.testing.assert_close(p, expected, atol=2.0**EXPONENT / 256, rtol=1e-6)
-    named = seats_to_replay(state, updates, SEED, manifest)
+    named = [found.seat for found in result.inputs.named]
     # Copies, but where dithers of their own part them; of fp32 nothing is scored.
-    assert named == (() if kind in ("fp32", "two_bit") else (0, 5))
+    assert named == ([] if kind in ("fp32", "two_bit") else [0, 5])
+    assert result.inputs.in_full == (0, 5)  # as every update of two

@@ -159,6 +159,7 @@ def make_job(folder: Path) -> Job:
         DemoConfig(
             data=DataSpec(
                 cid=data.train_cid,
+                root=data.train_root,
                 dtype="uint8",
                 train_tokens=data.train_tokens,
                 eval_cid=data.eval_cid,

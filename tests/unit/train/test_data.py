@@ -9,6 +9,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from atoll.bits.errors import DataUnusable, MalformedDataset
+from atoll.bits.pieces import piece_root
 from atoll.content.cid import DAG_CBOR, Cid
 from atoll.content.local import LocalStore
 from atoll.errors import CorruptBlock, NotFound
@@ -46,6 +47,7 @@ def test_files_become_training_and_evaluation_tokens(tmp_path: Path, store: Loca
     train, held_out = Dataset.open(store, data.train_cid), Dataset.open(store, data.eval_cid)
     assert train.tokens.tobytes() + held_out.tokens.tobytes() == raw
     assert (len(train), len(held_out)) == (data.train_tokens, data.eval_tokens)
+    assert data.train_root == piece_root(raw[: data.train_tokens])
     assert (data.dtype, data.vocab) == ("uint8", 256)
     assert open_tokenizer(store, data.tokenizer_cid).encode("ab").ids == [97, 98]
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.merging import all_standing
 from tests.unit.train.factories import Job, small_model
 
 from atoll.bits import ops
@@ -54,14 +55,8 @@ def global_digests(job: Job) -> list[Digest]:
             )
             trained = train_round(task, job.store)
             updates[seat], carried[seat] = trained.update, trained.carried_cid
-        merged = merge(
-            model,
-            updates,
-            data_seed=Digest(bytes([number]) * 32),
-            caught=0,
-            manifest=job.manifest,
-            replayed_in_full=updates,
-        )
+        facts, seed = all_standing(updates, job.manifest), Digest(bytes([number]) * 32)
+        merged = merge(model, updates, facts=facts, data_seed=seed, manifest=job.manifest)
         assert merged.merged
         model = merged.global_state
         digests.append(model.digest())

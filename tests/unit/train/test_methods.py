@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.merging import all_standing
 from tests.unit.train.factories import DATA_SEED, DITHER, Job, make_job, small_model
 
 from atoll.bits.codec.layout import Layout
@@ -16,7 +17,7 @@ from atoll.job.methods import METHODS, method_of
 from atoll.job.presets import DemoConfig, Members, demo_manifest
 from atoll.law.manifest import Manifest
 from atoll.law.words import ZERO_DIGEST, Digest, RoundIndex, SeatIndex
-from atoll.merge.round import merge, seats_to_replay
+from atoll.merge.round import merge
 from atoll.train.replay import SegmentReplay, opening_digest, opening_roots, replay_segment
 from atoll.train.round import TrainedRound, train_round
 
@@ -101,23 +102,10 @@ class Run:
             self.verify(seat, trained)
         updates = {seat: trained.update for seat, trained in done.items()}
         manifest, seed = self.job.manifest, self.job.task.data_seed
-        flagged = seats_to_replay(self.job.model, updates, seed, manifest)
-        merged = merge(
-            self.job.model,
-            updates,
-            data_seed=seed,
-            caught=0,
-            manifest=manifest,
-            replayed_in_full=flagged,
-        )
-        backwards = merge(
-            self.job.model,
-            dict(reversed(updates.items())),
-            data_seed=seed,
-            caught=0,
-            manifest=manifest,
-            replayed_in_full=flagged,
-        )
+        facts = all_standing(updates, manifest)
+        merged = merge(self.job.model, updates, facts=facts, data_seed=seed, manifest=manifest)
+        turned = dict(reversed(updates.items()))
+        backwards = merge(self.job.model, turned, facts=facts, data_seed=seed, manifest=manifest)
         assert merged.merged
         assert merged.global_state.digest() == backwards.global_state.digest()
         self.job = replace(self.job, model=merged.global_state)
@@ -153,14 +141,11 @@ def test_a_methods_updates_are_refused_when_broken(method: str, data: Job) -> No
     for bad in (b"", good[:-1], good + b"\0", b"X" + good[1:], good[:5] + b"\x09" + good[6:]):
         with pytest.raises(MalformedUpdate):
             codec.decode_flat(bad, layout, part.exponents)
-        with pytest.raises(MalformedUpdate):
-            merge(
-                job.model,
-                {0: good, 1: bad},
-                data_seed=DATA_SEED,
-                caught=0,
-                manifest=job.manifest,
-            )
+        facts = all_standing([0, 1], job.manifest)
+        merged = merge(
+            job.model, {0: good, 1: bad}, facts=facts, data_seed=DATA_SEED, manifest=job.manifest
+        )
+        assert merged.inputs.available == (0,)
 
 
 def test_methods_that_are_one_step_or_one_round_say_so_in_the_terms(data: Job) -> None:

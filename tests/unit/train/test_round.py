@@ -170,6 +170,7 @@ def test_data_that_is_not_the_manifests_is_refused(job: Job) -> None:
     for changes, message in (
         ({"train_tokens": 100}, "training tokens"),
         ({"dtype": "uint16"}, "uint8, not uint16"),
+        ({"root": bytes(32)}, "another root"),
     ):
         task = replace(job.task, manifest=manifest_with(job, **changes))
         with pytest.raises(MalformedDataset, match=message):

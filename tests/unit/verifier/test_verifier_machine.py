@@ -17,7 +17,7 @@ from tests.unit.law.factories import (
 
 from atoll.job.presets import Members
 from atoll.law import events as ev
-from atoll.law.duties import duties_of
+from atoll.law.duties import duties_of, merge_facts
 from atoll.law.hashing import verdict_hash
 from atoll.law.manifest import Manifest
 from atoll.law.sampling import SeatDuty
@@ -440,7 +440,7 @@ def test_a_signed_ballot_is_sent_again_after_a_restart_whatever_is_known_now() -
     assert (ballot.findings, ballot.reports) == (signed.findings, signed.reports)
 
 
-def test_outliers_are_replayed_whole() -> None:
+def test_who_stands_out_is_replayed_whole() -> None:
     job = auditing()
     state, commands = given(verifier(job), job)
     seat = my_seat(job)
@@ -642,7 +642,8 @@ def test_the_verdict_follows_from_the_evidence_and_the_merge() -> None:
     state = looked(job, looker)
     (merge,) = looker.of(DoMerge)
     assert isinstance(merge, DoMerge)
-    assert [seat for seat, _ in merge.accepted] == [0, 1, 2, 3]
+    assert [update.seat for update in merge.updates] == [0, 1, 2, 3]
+    assert merge.facts == merge_facts(job.view)
     verdict = build_verdict(job.view, MANIFEST, digest("merged"), cid("merged"))
     (attest,) = sent(state, SendAttest)
     assert isinstance(attest, SendAttest)
@@ -689,7 +690,7 @@ def test_the_signed_verdict_of_a_cut_is_kept() -> None:
     assert attest.verdict_hash == signed.verdict_hash == signed.content()
 
 
-def test_caught_seats_are_left_out_of_the_merge_but_scored() -> None:
+def test_the_merge_needs_nothing_of_a_caught_seat() -> None:
     job = auditing()
     index = job.report(1, seat=3)
     job.second(2, index)
@@ -701,9 +702,8 @@ def test_caught_seats_are_left_out_of_the_merge_but_scored() -> None:
     looked(job, looker)
     (merge,) = looker.of(DoMerge)
     assert isinstance(merge, DoMerge)
-    assert [seat for seat, _ in merge.accepted] == [0, 1, 2]
-    assert [seat for seat, _ in merge.available] == [0, 1, 2, 3]
-    assert merge.caught == 1
+    assert [update.seat for update in merge.updates] == [0, 1, 2]
+    assert merge.facts.caught == 1
 
 
 def test_a_round_needs_the_model_it_starts_from() -> None:

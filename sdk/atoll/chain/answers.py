@@ -1,0 +1,176 @@
+"""What a node's answers must look like: JSON values to typed ones, by the Ethereum execution API.
+
+Source: https://ethereum.github.io/execution-apis/. Rule of this file: a value that is not exactly
+of its kind raises `ValueError`, `TypeError` or `KeyError`; `FailoverProvider.ask` makes these mean
+that the endpoint did not answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from eth_utils.address import to_checksum_address
+
+from atoll.chain.decode import RawLog
+from atoll.law.words import Address, BlockRef, Digest
+
+T = TypeVar("T")
+
+_QUANTITY = re.compile(r"0x[0-9a-fA-F]{1,64}")
+_DATA = re.compile(r"0x(?:[0-9a-fA-F]{2})*")
+BLOOM_BYTES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What is needed of a block.
+
+    Attributes:
+        parent: hash of the block before it.
+        bloom: its `logsBloom` as a number of 2048 bits.
+        transactions: hashes, in order.
+    """
+
+    ref: BlockRef
+    parent: Digest
+    bloom: int
+    transactions: tuple[str, ...]
+    base_fee: int
+
+
+@dataclass(frozen=True, slots=True)
+class TxReceipt:
+    """What became of one transaction; `fee_price` in wei a gas."""
+
+    tx_hash: str
+    succeeded: bool
+    block_number: int
+    block_hash: bytes
+    gas_used: int
+    fee_price: int
+    logs: tuple[RawLog, ...]
+
+
+def quantity(value: Any) -> int:
+    """A number of up to 256 bits."""
+    if not isinstance(value, str) or not _QUANTITY.fullmatch(value):
+        raise ValueError(f"not a quantity: {value!r:.80}")
+    return int(value, 16)
+
+
+def data(value: Any) -> bytes:
+    """Bytes."""
+    if not isinstance(value, str) or not _DATA.fullmatch(value):
+        raise ValueError(f"not data: {value!r:.80}")
+    return bytes.fromhex(value[2:])
+
+
+def word(value: Any) -> Digest:
+    """32 bytes."""
+    found = data(value)
+    if len(found) != 32:
+        raise ValueError(f"not 32 bytes: {value!r:.80}")
+    return Digest(found)
+
+
+def tx_hash(value: Any) -> str:
+    """A transaction's hash, as 0x and 64 lower-case digits."""
+    return f"0x{word(value).hex()}"
+
+
+def optional(read: Callable[[Any], T]) -> Callable[[Any], T | None]:
+    """A reader that takes null for None."""
+    return lambda value: None if value is None else read(value)
+
+
+def header(value: Any) -> Header:
+    """A block without its transactions' bodies; one that is still pending is none."""
+    fields = _fields(value)
+    bloom = data(fields["logsBloom"])
+    if len(bloom) != BLOOM_BYTES:
+        raise ValueError(f"a bloom of {len(bloom)} bytes")
+    # Before EIP-1559 a block names no base fee.
+    base_fee = quantity(fields["baseFeePerGas"]) if "baseFeePerGas" in fields else 0
+    number, timestamp = quantity(fields["number"]), quantity(fields["timestamp"])
+    return Header(
+        ref=BlockRef(number, word(fields["hash"]), timestamp),
+        parent=word(fields["parentHash"]),
+        bloom=int.from_bytes(bloom, "big"),
+        transactions=tuple(map(tx_hash, _items(fields["transactions"]))),
+        base_fee=base_fee,
+    )
+
+
+def raw_log(value: Any) -> RawLog:
+    """A log that is in a block."""
+    fields = _fields(value)
+    if fields.get("removed"):
+        raise ValueError("a log that a reorg took back")
+    account = data(fields["address"])
+    if len(account) != 20:
+        raise ValueError(f"an address of {len(account)} bytes")
+    topics = tuple(bytes(word(topic)) for topic in _items(fields["topics"]))
+    if len(topics) > 4:
+        raise ValueError(f"{len(topics)} topics")
+    return RawLog(
+        address=Address(to_checksum_address(account)),
+        topics=topics,
+        data=data(fields["data"]),
+        block_number=quantity(fields["blockNumber"]),
+        block_hash=bytes(word(fields["blockHash"])),
+        index=quantity(fields["logIndex"]),
+    )
+
+
+def raw_logs(value: Any) -> list[RawLog]:
+    """Logs in chain order, each once."""
+    found = [raw_log(item) for item in _items(value)]
+    found.sort(key=lambda log: (log.block_number, log.index))
+    places = {(log.block_number, log.index) for log in found}
+    if len(places) != len(found):
+        raise ValueError("two logs in one place")
+    return found
+
+
+def receipt(value: Any) -> TxReceipt | None:
+    """A receipt; None for a transaction that no block has."""
+    if value is None:
+        return None
+    fields = _fields(value)
+    if fields["blockNumber"] is None:
+        return None
+    return mined_receipt(fields)
+
+
+def mined_receipt(value: Any) -> TxReceipt:
+    """The receipt of a transaction in a block."""
+    fields = _fields(value)
+    return TxReceipt(
+        tx_hash=tx_hash(fields["transactionHash"]),
+        succeeded=quantity(fields["status"]) == 1,
+        block_number=quantity(fields["blockNumber"]),
+        block_hash=bytes(word(fields["blockHash"])),
+        gas_used=quantity(fields["gasUsed"]),
+        fee_price=quantity(fields["effectiveGasPrice"]),
+        logs=tuple(raw_logs(fields["logs"])),
+    )
+
+
+def block_receipts(value: Any) -> list[TxReceipt]:
+    """The receipts of a whole block."""
+    return [mined_receipt(item) for item in _items(value)]
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"not an object: {value!r:.80}")
+    return value
+
+
+def _items(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"not a list: {value!r:.80}")
+    return value

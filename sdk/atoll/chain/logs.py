@@ -1,0 +1,244 @@
+"""The logs of a range of blocks, known to be all there are.
+
+`eth_getLogs` reads an index beside the chain, which lags behind blocks, is rebuilt, and answers
+`[]` for what it does not have: an answer that nothing tells from "nothing happened". So it is held
+against what cannot lag, the blocks themselves:
+
+1. Every header of the range is read; each names the one before it, the first the block that the
+   caller stands on. So the range is one piece of one chain.
+2. A header's bloom has three bits for the address and three for each topic of every log (Yellow
+   Paper 4.4.3). Where the bits of our contracts and events are missing, the block has none of our
+   logs: proven. That is nearly every block.
+3. A block that has our logs, or whose bloom says that it may (other logs can set the same bits),
+   needs a second witness: another endpoint that gives the same logs for the whole range, or the
+   block's receipts, one for each transaction of its header, whose logs set every bit of its bloom.
+   Receipts decide. A bloom that was only alike is settled by them like any other, so that it costs
+   a question and never holds the index up.
+
+Receipts that leave something out are no answer: the next endpoint is asked, and if none has them,
+`RpcUnavailable` says so and the caller waits. This guards against endpoints that fail, not against
+one that makes up headers: who must not trust any asks a node of his own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from functools import cache
+from typing import Any, TypeVar
+
+import structlog
+from eth_utils.crypto import keccak
+
+from atoll.chain.answers import (
+    Header,
+    TxReceipt,
+    block_receipts,
+    header,
+    mined_receipt,
+    optional,
+    raw_logs,
+)
+from atoll.chain.decode import RawLog, event_topics
+from atoll.chain.rpc import FailoverProvider
+from atoll.errors import RpcUnavailable
+from atoll.law.words import Address, Digest
+
+log = structlog.get_logger("atoll.chain.logs")
+
+T = TypeVar("T")
+U = TypeVar("U")
+PARALLEL = 16
+"""Questions about single blocks that are asked at once."""
+LOOKS = 3
+
+
+def bloom_of(items: Iterable[bytes]) -> int:
+    """The 2048 bits that logs with these addresses and topics set (Yellow Paper 4.4.3)."""
+    bloom = 0
+    for item in items:
+        bloom |= _bits_of(bytes(item))
+    return bloom
+
+
+@cache
+def _bits_of(item: bytes) -> int:
+    digest = keccak(item)
+    places = (int.from_bytes(digest[at : at + 2], "big") & 0x7FF for at in (0, 2, 4))
+    bits = 0
+    for place in places:
+        bits |= 1 << place
+    return bits
+
+
+class LogReader:
+    """Reads the logs of some contracts.
+
+    Attributes:
+        left_out: logs that `eth_getLogs` did not have and the blocks' receipts did.
+    """
+
+    def __init__(self, provider: FailoverProvider, contracts: Collection[Address]) -> None:
+        self._provider = provider
+        self._contracts = tuple(contracts)
+        self._topics = frozenset(event_topics())
+        self._contract_bits = [_bits_of(bytes.fromhex(a.removeprefix("0x"))) for a in contracts]
+        self._topic_bits = [_bits_of(topic) for topic in self._topics]
+        self.left_out = 0
+
+    async def header(self, number: int) -> Header | None:
+        """The block of that height, or None where the chain does not reach up to it.
+
+        Null is believed of an endpoint only whose newest block is lower: what it knows of the chain
+        then fits together.
+
+        Raises:
+            RpcUnavailable: no endpoint answers, or each contradicts itself.
+        """
+
+        def this_one(value: Any) -> Header:
+            found = header(value)
+            if found.ref.number != number:
+                raise ValueError(f"block {found.ref.number} for block {number}")
+            return found
+
+        for _ in range(LOOKS):
+            question = ("eth_getBlockByNumber", [hex(number), False])
+            found = await self._provider.ask(*question, optional(this_one))
+            if found is not None or (await self.newest()).ref.number < number:
+                return found
+        raise RpcUnavailable(
+            f"the RPC endpoint says that it has no block {number}, and has later ones",
+            next_step="use another RPC endpoint: this one answers from nodes that disagree",
+        )
+
+    async def newest(self) -> Header:
+        """The newest block. Raises RpcUnavailable."""
+        return await self._provider.ask("eth_getBlockByNumber", ["latest", False], header)
+
+    async def read(
+        self, first: int, last: int, parent: Digest | None
+    ) -> tuple[list[Header], list[RawLog]] | None:
+        """Headers and logs of the blocks first…last; None where the chain turned in the meantime.
+
+        Args:
+            parent: hash of the block before `first`, where the caller knows it.
+
+        Raises:
+            RpcUnavailable: no endpoint answers, or none has what the headers promise.
+        """
+        headers = await self._headers(first, last, parent)
+        if headers is None:
+            return None
+        hashes = {item.ref.number: bytes(item.ref.hash) for item in headers}
+
+        def in_range(value: Any) -> list[RawLog]:
+            found = raw_logs(value)
+            if any(raw.block_number not in hashes or not self._is_ours(raw) for raw in found):
+                raise ValueError("logs that were not asked for")
+            return found
+
+        told = await self._provider.ask_two("eth_getLogs", [self._query(first, last)], in_range)
+        if any(hashes.get(raw.block_number) != raw.block_hash for raw in told[0]):
+            return None
+        if len(told) == 2 and told[0] == told[1]:
+            return headers, told[0]
+        named = {raw.block_number for answer in told for raw in answer}
+        doubtful = [h for h in headers if h.ref.number in named or self.may_hold(h.bloom)]
+        try:
+            witnessed = await _each(doubtful, self._witnessed)
+        except RpcUnavailable:
+            end = await self.header(last)
+            if end is None or end.ref != headers[-1].ref:
+                return None
+            raise
+        logs = [raw for block in witnessed for raw in block]
+        missing = len(set(logs) - set(told[0]))
+        if missing:
+            self.left_out += missing
+            log.warning("eth_getLogs left logs out", first=first, last=last, logs=missing)
+        return headers, logs
+
+    def may_hold(self, bloom: int) -> bool:
+        """Whether a block with this bloom may have one of our logs."""
+        has_contract = any(bits & ~bloom == 0 for bits in self._contract_bits)
+        return has_contract and any(bits & ~bloom == 0 for bits in self._topic_bits)
+
+    async def _headers(self, first: int, last: int, parent: Digest | None) -> list[Header] | None:
+        found = await _each(range(first, last + 1), self.header)
+        headers = [item for item in found if item is not None]
+        if len(headers) != len(found):
+            return None
+        parents = [parent, *(item.ref.hash for item in headers)]
+        linked = (
+            before in (None, item.parent) for before, item in zip(parents, headers, strict=False)
+        )
+        return headers if all(linked) else None
+
+    def _query(self, first: int, last: int) -> dict[str, Any]:
+        return {
+            "fromBlock": hex(first),
+            "toBlock": hex(last),
+            "address": list(self._contracts),
+            "topics": [[f"0x{topic.hex()}" for topic in sorted(self._topics)]],
+        }
+
+    def _is_ours(self, raw: RawLog) -> bool:
+        return raw.address in self._contracts and self._topics.issuperset(raw.topics[:1])
+
+    async def _witnessed(self, block: Header) -> list[RawLog]:
+        """Our logs of one block, from its receipts."""
+        if not block.transactions:
+            return []  # what sets a bloom without a transaction is no contract of ours
+        receipts = await self._receipts(block)
+        logs = (raw for item in receipts for raw in item.logs if self._is_ours(raw))
+        return sorted(logs, key=lambda raw: raw.index)
+
+    async def _receipts(self, block: Header) -> list[TxReceipt]:
+        number = [hex(block.ref.number)]
+        try:
+            return await self._provider.ask(
+                "eth_getBlockReceipts", number, lambda value: _all_of(block, block_receipts(value))
+            )
+        except RpcUnavailable:
+            # Ganache, among others, gives them one by one.
+            found = await _each(block.transactions, self._receipt)
+            try:
+                return _all_of(block, found)
+            except ValueError as error:
+                raise RpcUnavailable(
+                    f"no RPC endpoint has the receipts of block {block.ref.number}: {error}",
+                    next_step="wait, or use another RPC endpoint",
+                ) from error
+
+    async def _receipt(self, tx_hash: str) -> TxReceipt:
+        return await self._provider.ask("eth_getTransactionReceipt", [tx_hash], mined_receipt)
+
+
+def _all_of(block: Header, receipts: list[TxReceipt]) -> list[TxReceipt]:
+    """The same receipts, if they leave nothing of the block out. Raises ValueError."""
+    if any(item.block_hash != bytes(block.ref.hash) for item in receipts):
+        raise ValueError("receipts of another block")
+    if not {item.tx_hash for item in receipts} >= set(block.transactions):
+        raise ValueError(f"{len(receipts)} receipts of {len(block.transactions)} transactions")
+    logs = [raw for item in receipts for raw in item.logs]
+    made = bloom_of(item for raw in logs for item in (bytes.fromhex(raw.address[2:]), *raw.topics))
+    if block.bloom & ~made:
+        raise ValueError("receipts without some of the block's logs")
+    return receipts
+
+
+async def _each(items: Sequence[U], ask: Callable[[U], Awaitable[T]]) -> list[T]:
+    """Asks about every item, some at once; the answers in order. The first error ends the rest."""
+    gate = asyncio.Semaphore(PARALLEL)
+
+    async def one(item: U) -> T:
+        async with gate:
+            return await ask(item)
+
+    tasks = [asyncio.ensure_future(one(item)) for item in items]
+    try:
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -1,0 +1,172 @@
+"""Which updates stand out, and how: five exact checks on the Gram matrix of a round's updates.
+
+Rule of this file: plain integers and exact fractions only, so that every party names the same
+seats. Honest work can look like this too (two seats with nearly the same data, a turbulent round):
+being named is no fault. Who is named is audited in full, and a grave finding costs the round's
+weight (`merge_inputs`). How often honest seats are named, and what slips under each limit, is
+measured in docs/attacks.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from typing import Final, TypeAlias
+
+from atoll.law.words import SeatIndex
+
+Gram: TypeAlias = Sequence[Sequence[int]]
+"""Inner products of all pairs of updates, symmetric, in Python integers, which do not overflow."""
+
+NORM_CAP: Final = Fraction(3)
+"""Times the lower median norm; honest updates of one round stay within 2.3."""
+COPY_COSINE: Final = Fraction(99, 100)
+"""Above the highest cosine of two honest updates, 0.965, which warm-up brings."""
+ALIGNMENT: Final = Fraction(9, 10)
+"""Of the median alignment (`alignments`): below it an update is misaligned."""
+GRAVE_ALIGNMENT: Final = Fraction(3, 4)
+"""Below this share being misaligned costs weight: one honest update in a thousand is."""
+GRAVE_ALIGNMENT_SPARSE: Final = Fraction(3, 5)
+"""The same for sparse codecs, whose updates have fewer coordinates in common."""
+
+
+class Check(StrEnum):
+    """What is odd about an update; their order is the order in which weight is lost."""
+
+    DISTANT = "distant"
+    LOUD = "loud"
+    SILENT = "silent"
+    COPY = "copy"
+    MISALIGNED = "misaligned"
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """One finding.
+
+    Attributes:
+        reason: the numbers in one line; for people, no party has to agree on it.
+        grave: whether it costs weight, beyond a full audit.
+    """
+
+    seat: SeatIndex
+    check: Check
+    reason: str
+    grave: bool = True
+
+
+def lower_median(values: Sequence[int]) -> int:
+    """The middle value; of an even count the lower of the two middle ones; 0 of none."""
+    return sorted(values)[(len(values) - 1) // 2] if values else 0
+
+
+def name_odd(
+    seats: Sequence[SeatIndex],
+    gram: Gram,
+    *,
+    kappa: str,
+    f: int,
+    grave_alignment: Fraction = GRAVE_ALIGNMENT,
+) -> tuple[Named, ...]:
+    """Findings check by check in the order of `Check`, at most f of each, the most odd first.
+
+    Args:
+        seats: seat of each row, ascending.
+        gram: inner products, n rows of n.
+        kappa: decimal string, compared exactly.
+        f: faulty updates that the merge bears.
+        grave_alignment: share of the median below which being misaligned costs weight.
+    """
+    checks = (
+        _distant(seats, gram, kappa),
+        _loud(seats, gram),
+        _silent(seats, gram),
+        _copies(seats, gram),
+        _misaligned(seats, gram, grave_alignment),
+    )
+    return tuple(found for check in checks for found in check[:f])
+
+
+def distance_scores(gram: Gram) -> list[int]:
+    """Each update's lower median squared distance to the others."""
+    rows = range(len(gram))
+    return [
+        lower_median([gram[i][i] + gram[j][j] - 2 * gram[i][j] for j in rows if j != i])
+        for i in rows
+    ]
+
+
+def alignments(gram: Gram) -> list[int]:
+    """Each update's upper median inner product with the others; 0 where there are none.
+
+    In many dimensions honest noise is nearly orthogonal to everything, so for honest seats this is
+    the squared length of what they have in common. An update made to slow the merge down has to
+    have less of it, even where its distance to the others is that of an honest one.
+    """
+    n = len(gram)
+    return [
+        sorted(gram[i][j] for j in range(n) if j != i)[(n - 1) // 2] if n > 1 else 0
+        for i in range(n)
+    ]
+
+
+def _distant(seats: Sequence[SeatIndex], gram: Gram, kappa: str) -> list[Named]:
+    scores = distance_scores(gram)
+    limit = Fraction(kappa) ** 2 * lower_median(scores)
+    far = sorted((-score, seat) for score, seat in zip(scores, seats, strict=True) if score > limit)
+    reason = f"is above {float(limit):.6g}"
+    return [Named(seat, Check.DISTANT, f"score {-score} {reason}") for score, seat in far]
+
+
+def _loud(seats: Sequence[SeatIndex], gram: Gram) -> list[Named]:
+    squares = _squares(gram)
+    cap = NORM_CAP**2 * lower_median(squares)
+    loud = sorted((-s, seat) for s, seat in zip(squares, seats, strict=True) if s > cap)
+    reason = f"is above {float(cap):.6g}"
+    return [Named(seat, Check.LOUD, f"squared norm {-s} {reason}") for s, seat in loud]
+
+
+def _silent(seats: Sequence[SeatIndex], gram: Gram) -> list[Named]:
+    silent = (seat for seat, square in zip(seats, _squares(gram), strict=True) if square == 0)
+    return [Named(seat, Check.SILENT, "every value is zero") for seat in silent]
+
+
+def _copies(seats: Sequence[SeatIndex], gram: Gram) -> list[Named]:
+    """Of two alike both are named: which came first is not in the bytes."""
+    found = []
+    for row, seat in enumerate(seats):
+        twins = _twins(row, gram)
+        if twins:
+            names = ", ".join(str(seats[twin]) for twin in twins)
+            reason = f"cosine above {float(COPY_COSINE)} with seat {names}"
+            found.append((-len(twins), seat, reason))
+    return [Named(seat, Check.COPY, reason) for _, seat, reason in sorted(found)]
+
+
+def _twins(row: int, gram: Gram) -> list[int]:
+    """Rows whose cosine with `row` is above the limit: products compared squared, as integers."""
+    limit, squares = COPY_COSINE**2, _squares(gram)
+    return [
+        other
+        for other, product in enumerate(gram[row])
+        if other != row and product > 0 and product**2 > limit * squares[row] * squares[other]
+    ]
+
+
+def _misaligned(seats: Sequence[SeatIndex], gram: Gram, grave: Fraction) -> list[Named]:
+    found = alignments(gram)
+    middle = lower_median(found)
+    if middle <= 0:  # nothing in common: no direction to be misaligned with
+        return []
+    low = sorted((v, seat) for v, seat in zip(found, seats, strict=True) if v < ALIGNMENT * middle)
+    below = f"is below {float(ALIGNMENT * middle):.6g}"
+    return [
+        Named(seat, Check.MISALIGNED, f"alignment {value} {below}", value < grave * middle)
+        for value, seat in low
+    ]
+
+
+def _squares(gram: Gram) -> list[int]:
+    return [gram[row][row] for row in range(len(gram))]

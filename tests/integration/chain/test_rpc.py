@@ -1,0 +1,186 @@
+"""One boundary to endpoints: what is not an answer is nobody's problem but the endpoint's."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from eth_account.signers.local import LocalAccount
+from tests.integration.chain.faulty_rpc import BUSY, FAULTS, faulty_rpc
+from tests.integration.chain.local_anvil import Anvil
+
+from atoll.chain import rpc as rpc_module
+from atoll.chain.contracts import AtollChain
+from atoll.chain.deployment import Deployment
+from atoll.chain.index import EventIndex, Indexed
+from atoll.chain.txqueue import QueueConfig, TxQueue
+from atoll.errors import RpcUnavailable
+from atoll.law.events import GatewayAnnounced
+from atoll.law.words import Address, Role
+
+QUEUE = QueueConfig(poll_seconds=0.02)
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rpc_module, "TRY_PAUSE_SECONDS", 0.0)
+
+
+def announced(items: list[Any]) -> list[str]:
+    events = (item.event for item in items if isinstance(item, Indexed))
+    return [event.url for event in events if isinstance(event, GatewayAnnounced)]
+
+
+async def announce(anvil: Anvil, deployment: Deployment, *senders: LocalAccount) -> list[str]:
+    """Makes one block for each announcement, and empty ones between them."""
+    chain = await AtollChain.connect(anvil.url, deployment)
+    urls = [f"http://{number}" for number in range(len(senders))]
+    for url, sender in zip(urls, senders, strict=True):
+        call = chain.calls.announce_gateway(url)
+        order = {"from": sender.address, "to": call.to, "data": f"0x{call.data.hex()}"}
+        sent = anvil.ask("eth_sendTransaction", order)
+        while anvil.ask("eth_getTransactionReceipt", sent) is None:
+            continue
+        anvil.mine(2)
+    await chain.close()
+    return urls
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, BUSY])
+async def test_an_endpoint_that_answers_uselessly_is_passed_over(
+    anvil: Anvil, deployment: Deployment, accounts: list[LocalAccount], fault: str, tmp_path: Path
+) -> None:
+    """Everything that a service asks, of an endpoint that is of no use for any of it."""
+    urls = await announce(anvil, deployment, accounts[1])
+    async with faulty_rpc(anvil.url, 0) as proxy:
+        chain = await AtollChain.connect([proxy.url, anvil.url], deployment)
+        proxy.rate, proxy.only = 1.0, (fault,)
+        index = EventIndex(chain, confirmations=0, path=tmp_path / "index")
+        assert announced(await index.poll()) == urls
+        index.close()
+        owner = Address(accounts[0].address)
+        assert await chain.nonce(owner) > 0
+        assert await chain.native_balance(owner) > 0
+        assert (await chain.stake(owner, Role.PROVIDER)).active == 0
+        await chain.simulate(chain.calls.transfer(owner, 1), owner)
+        await chain.close()
+    assert proxy.told.total() > 0
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, BUSY])
+async def test_a_single_endpoint_s_useless_answers_are_one_error(
+    anvil: Anvil, deployment: Deployment, fault: str
+) -> None:
+    async with faulty_rpc(anvil.url, 0) as proxy:
+        chain = await AtollChain.connect(proxy.url, deployment)
+        proxy.rate, proxy.only = 1.0, (fault,)
+        with pytest.raises(RpcUnavailable):
+            await chain.head()
+        proxy.rate = 0.0
+        assert (await chain.head()).number == anvil.height()
+        assert chain.provider.useless_answers == rpc_module.TRIES
+        await chain.close()
+
+
+async def test_a_null_block_is_believed_of_a_shorter_chain_only(
+    anvil: Anvil, deployment: Deployment
+) -> None:
+    height = anvil.height()
+    async with faulty_rpc(anvil.url, 0, only=("null",)) as proxy:
+        chain = await AtollChain.connect(proxy.url, deployment)
+        assert await chain.block(height + 1) is None
+        real_draw = proxy._draw
+        proxy._draw = lambda method: "null" if proxy.asked[method] % 2 else None  # type: ignore[method-assign]
+        proxy.asked.clear()
+        with pytest.raises(RpcUnavailable, match=f"it has no block {height}, and has later ones"):
+            await chain.block(height)
+        proxy._draw = real_draw  # type: ignore[method-assign]
+        found = await chain.block(height)
+        assert found is not None and found.number == height
+        await chain.close()
+
+
+@pytest.mark.parametrize("extra", [False, True])
+async def test_one_empty_answer_about_logs_loses_no_event(
+    anvil: Anvil, deployment: Deployment, accounts: list[LocalAccount], extra: bool, tmp_path: Path
+) -> None:
+    urls = await announce(anvil, deployment, *accounts)
+    async with faulty_rpc(
+        anvil.url, 0, rate=1.0, only=("empty",), methods=("eth_getLogs",)
+    ) as proxy:
+        endpoints = [proxy.url, anvil.url] if extra else [proxy.url]
+        chain = await AtollChain.connect(endpoints, deployment)
+        index = EventIndex(chain, confirmations=0, path=tmp_path / "index")
+        assert announced(await index.poll()) == urls
+        assert chain.events.left_out >= len(urls)
+        index.close()
+        await chain.close()
+
+
+async def test_receipts_that_leave_logs_out_are_no_witness(
+    anvil: Anvil, deployment: Deployment, accounts: list[LocalAccount], tmp_path: Path
+) -> None:
+    """The index waits, and has everything once an endpoint answers."""
+    urls = await announce(anvil, deployment, *accounts)
+    methods = ("eth_getLogs", "eth_getBlockReceipts", "eth_getTransactionReceipt")
+    async with faulty_rpc(anvil.url, 0, rate=1.0, only=("empty",), methods=methods) as proxy:
+        chain = await AtollChain.connect(proxy.url, deployment)
+        index = EventIndex(chain, confirmations=0, path=tmp_path / "index")
+        with pytest.raises(RpcUnavailable):
+            await index.poll()
+        assert announced(index.history()) == []
+        proxy.rate = 0.0
+        assert announced(await index.poll()) == urls
+        index.close()
+        await chain.close()
+
+
+async def test_a_bloom_that_is_only_alike_holds_nothing_up(
+    anvil: Anvil, deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if every block's bloom said that it may have one of our logs."""
+    chain = await AtollChain.connect(anvil.url, deployment)
+    monkeypatch.setattr(chain.events, "may_hold", lambda bloom: True)
+    anvil.mine(5)
+    index = EventIndex(chain, confirmations=0, path=tmp_path / "index")
+    await index.poll()
+    assert index.confirmed == anvil.height()
+    assert chain.events.left_out == 0
+    index.close()
+    await chain.close()
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_queue_and_index_live_with_a_faulty_endpoint(
+    anvil: Anvil, deployment: Deployment, accounts: list[LocalAccount], seed: int, tmp_path: Path
+) -> None:
+    """A fifth of all answers are faults: every transaction happens once, no event is lost."""
+    account = accounts[2]
+    async with faulty_rpc(anvil.url, seed) as proxy:
+        chain = await AtollChain.connect(proxy.url, deployment)
+        proxy.rate = 0.2
+        before = anvil.ask("eth_getTransactionCount", account.address, "latest")
+        queue = TxQueue(chain, account, tmp_path / "tx", QUEUE)
+        running = asyncio.create_task(queue.run())
+        index = EventIndex(chain, confirmations=0, path=tmp_path / "index", poll_seconds=0.01)
+        urls = [f"http://{number}" for number in range(10)]
+        for url in urls:
+            await queue.execute(url, chain.calls.announce_gateway(url))
+        told: list[str] = []
+        async for update in index.follow():
+            told += announced([update])
+            if len(told) == len(urls):
+                break
+        assert told == urls
+        assert announced(index.history()) == urls
+        after = anvil.ask("eth_getTransactionCount", account.address, "latest")
+        assert int(after, 16) - int(before, 16) == len(urls)
+        assert not running.done()
+        running.cancel()
+        await asyncio.wait([running])
+        queue.close()
+        index.close()
+        await chain.close()
+    assert len(proxy.told) > 5

@@ -1,0 +1,171 @@
+"""Updates as bytes: the dense codecs of SPEC.md, section 12.
+
+An update is a vector, the tensors that are sent one after another in ascending order of name. A
+coordinate in grid steps is its fp32 product with 2^−e.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tests.second_client.numbers import Array
+from tests.second_client.words import hashed, keccak, keccak_each, piece_root, sha256, u16, u32, u64
+
+CODECS = {"grid8": 0, "grid4": 1, "two_bit": 2, "sign": 3, "sparse": 4, "dct": 5, "fp32": 6}
+STEPS = (1, 2, 4, 5, 7, 10, 14, 20, 28)
+BLOCK = 32
+PIECE = 1 << 16
+REACH = {"two_bit": (3, 16), "sign": (2, 5)}
+"""In steps, and one value in how many may exceed it."""
+
+Integers = NDArray[np.int64]
+Seat = tuple[bytes, int]
+"""The data seed and the seat, under which two_bit's dither is drawn."""
+
+
+def update_root(update: bytes) -> bytes:
+    """What a provider reveals of its update."""
+    return hashed("atoll.update.v1", len(update), piece_root(update))
+
+
+def header(kind: str, shapes: Mapping[str, tuple[int, ...]], exponents: Mapping[str, int]) -> bytes:
+    """Everything of an update that follows from the round."""
+    names = sorted(shapes)
+    layout = b"atoll.layout.v1"
+    for name in names:
+        sides = b"".join(u64(side) for side in shapes[name])
+        layout += u16(len(name)) + name.encode() + bytes([len(shapes[name])]) + sides
+    start = b"ATUP" + bytes([1, CODECS[kind]]) + u16(len(names)) + sha256(layout)
+    return start + b"".join(exponents[n].to_bytes(2, "big", signed=True) for n in names)
+
+
+def encode(
+    kind: str, delta: Mapping[str, Array], exponents: Mapping[str, int], seat: Seat
+) -> bytes:
+    """The bytes of an update. Raises ValueError where a value is not finite: there is none."""
+    shapes = {name: values.shape for name, values in delta.items()}
+    names = sorted(delta)
+    values = np.concatenate([delta[name].reshape(-1) for name in names])
+    if not np.isfinite(values).all():
+        raise ValueError("a value that is not finite has no update")
+    start = header(kind, shapes, exponents)
+    if kind == "fp32":
+        return start + (values + np.float32(0.0)).astype("<f4").tobytes()
+    scale = np.repeat(
+        np.array([2.0 ** -exponents[name] for name in names], np.float32),
+        [delta[name].size for name in names],
+    )
+    with np.errstate(over="ignore"):
+        x = values * scale
+    if kind == "grid8":
+        return start + np.clip(np.rint(x), -127, 127).astype(np.int8).tobytes()
+    if kind == "grid4":
+        return start + packed(np.clip(np.rint(x), -7, 7).astype(np.int64) + 7, 4)
+    return start + _block_steps(kind, x, seat)
+
+
+def decode(
+    kind: str,
+    data: bytes,
+    shapes: Mapping[str, tuple[int, ...]],
+    exponents: Mapping[str, int],
+    seat: Seat,
+) -> dict[str, Array]:
+    """What the bytes of an update say, as tensors."""
+    start = header(kind, shapes, exponents)
+    count = sum(int(np.prod(shape)) for shape in shapes.values())
+    values: Any = (
+        np.frombuffer(data[len(start) :], "<f4")
+        if kind == "fp32"
+        else merged_integers(kind, data[len(start) :], count, seat).astype(np.float32)
+    )
+    tensors, at = {}, 0
+    for name in sorted(shapes):
+        size = int(np.prod(shapes[name]))
+        step = np.float32(1.0 if kind == "fp32" else 2.0 ** exponents[name])
+        tensors[name] = (values[at : at + size] * step).reshape(shapes[name])
+        at += size
+    return tensors
+
+
+def merged_integers(kind: str, body: bytes, count: int, seat: Seat) -> Integers:
+    """The integers that an update's body adds to a merge, of so many coordinates."""
+    if kind == "fp32":
+        units = np.rint(np.frombuffer(body, "<f4").astype(np.float64) * 2.0**40)
+        return np.clip(units, -(1 << 47), 1 << 47).astype(np.int64)
+    if kind == "grid8":
+        return np.frombuffer(body, np.int8).astype(np.int64)
+    if kind == "grid4":
+        return unpacked(body, count, 4) - 7
+    blocks = -(-count // BLOCK)
+    cut = -(-blocks // 2)
+    steps = np.array(STEPS)[unpacked(body[:cut], blocks, 4)].repeat(BLOCK)[:count]
+    if kind == "sign":
+        return (2 * unpacked(body[cut:], count, 1) - 1) * steps
+    return (2 * unpacked(body[cut:], count, 2) - 3) * steps - dither(steps, seat, 0)
+
+
+def _block_steps(kind: str, x: Array, seat: Seat) -> bytes:
+    """A step for every block of 32, then a code of one or two bits for every coordinate."""
+    indices = block_steps(x, *REACH[kind])
+    steps = np.array(STEPS)[indices].repeat(BLOCK)[: len(x)]
+    if kind == "two_bit":
+        x = x + dither(steps, seat, 0).astype(np.float32)
+    levels = 2 if kind == "two_bit" else 1
+    y = np.clip(x / steps.astype(np.float32), -2 * levels, 2 * levels - 1)
+    codes = (np.floor(y / 2) + levels).astype(np.int64)
+    return packed(indices, 4) + packed(codes, levels)
+
+
+def block_steps(x: Array, reach: int, share: int) -> Integers:
+    """For every block, the index of the smallest step that cuts off few and none by far."""
+    found = []
+    for at in range(0, len(x), BLOCK):
+        magnitudes = np.abs(x[at : at + BLOCK])
+        fits = (
+            i
+            for i, step in enumerate(STEPS)
+            if (magnitudes > reach * step).sum() <= len(magnitudes) // share
+            and not (magnitudes > 2 * reach * step).any()
+        )
+        found.append(next(fits, len(STEPS) - 1))
+    return np.array(found)
+
+
+def dither(steps: Integers, seat: Seat, section: int) -> Integers:
+    """An integer between −s and s for every coordinate whose step is s, drawn by keccak."""
+    data_seed, index = seat
+    drawn = b""
+    for piece in range(-(-len(steps) // PIECE)):
+        key = data_seed + u16(index) + bytes([section]) + u32(piece)
+        size = min(PIECE, len(steps) - piece * PIECE)
+        drawn += _noise(key, -(-size // 32))[:size]
+    noise = np.frombuffer(drawn, np.uint8).astype(np.int64)
+    return (((2 * noise + 1) * steps + 128) >> 8) - steps
+
+
+@lru_cache(maxsize=4096)
+def _noise(key: bytes, blocks: int) -> bytes:
+    """So many blocks of 32 bytes under the keccak of a key."""
+    hashed_key = keccak(key)
+    return b"".join(keccak_each([hashed_key + u32(block) for block in range(blocks)]))
+
+
+def packed(codes: Integers, width: int) -> bytes:
+    """Codes of 1, 2 or 4 bits, the first in the lowest bits of a byte; the rest of it is zero."""
+    lanes = 8 // width
+    full = np.concatenate([codes, np.zeros(-len(codes) % lanes, np.int64)]).reshape(-1, lanes)
+    return (full << (np.arange(lanes) * width)).sum(axis=1).astype(np.uint8).tobytes()
+
+
+def unpacked(data: bytes, count: int, width: int) -> Integers:
+    """The first `count` codes. Raises ValueError where bits after them are set."""
+    shifts = np.arange(8 // width) * width
+    codes = np.frombuffer(data, np.uint8).astype(np.int64)[:, None] >> shifts & ((1 << width) - 1)
+    if codes.reshape(-1)[count:].any():
+        raise ValueError("bits after the last code are set")
+    return codes.reshape(-1)[:count]

@@ -1,0 +1,115 @@
+"""What a job fixes before it starts: initial weights and tables. SPEC-STEP.md, 16 and 17.
+
+The tables are worked out in decimal arithmetic of 40 digits, so that one rounding to binary decides
+every bit, and hashed into the root that the manifest names (SPEC.md section 6).
+"""
+
+from __future__ import annotations
+
+from decimal import Context, Decimal, localcontext
+from typing import Any
+
+import numpy as np
+from tests.second_client.documents import Manifest, head_size, shapes_of
+from tests.second_client.numbers import Array, narrow, philox
+from tests.second_client.words import piece_root
+
+_DIGITS = Context(prec=40)
+_PI = Decimal("3.141592653589793238462643383279502884197")
+_DEVIATION = 0.02 * 1.7320508075688772 / 2.0**21
+
+
+def initial_params(model: dict[str, Any], seed: int) -> dict[str, Array]:
+    """Ones for vectors; bell-shaped numbers of deviation 0.02 for matrices."""
+    params = {}
+    for index, (name, shape) in enumerate(shapes_of(model).items()):
+        if len(shape) == 1:
+            params[name] = np.ones(shape, np.float32)
+            continue
+        element = np.arange(shape[0] * shape[1], dtype=np.uint64)
+        zero = np.zeros_like(element)
+        counter = element % (1 << 32), element >> np.uint64(32), zero + np.uint64(index), zero
+        words = philox(counter, (seed % (1 << 32), seed >> 32))
+        integers = sum((word >> np.uint64(11)).astype(np.int64) - (1 << 20) for word in words)
+        params[name] = narrow(integers * _DEVIATION).reshape(shape)
+    return params
+
+
+def total_steps(manifest: Manifest) -> int:
+    """S: the job's global steps."""
+    steps: int = manifest["terms"]["rounds"] * manifest["inner"]["steps"]
+    return steps
+
+
+def rate(manifest: Manifest, step: int) -> float:
+    """The learning rate of a global step: table 1."""
+    inner = manifest["inner"]
+    peak, warm_up = float(inner["lr"]), inner["warmup_steps"]
+    if step < warm_up:
+        return peak * ((step + 1) / warm_up)
+    if inner["schedule"] == "constant":
+        return peak
+    span = max(1, total_steps(manifest) - warm_up)
+    with localcontext(_DIGITS):
+        cosine, _ = _cos_sin(_PI * min(step - warm_up, span) / span)
+        return peak * float((1 + cosine) / 2)
+
+
+def corrections(manifest: Manifest, count: int) -> tuple[float, float]:
+    """1 / (1 − β₁^count) and 1 / (1 − β₂^count): table 2; its last entry for counts beyond it."""
+    count = min(count, total_steps(manifest))
+    with localcontext(_DIGITS):
+        betas = (Decimal(manifest["inner"][name]) for name in ("beta1", "beta2"))
+        first, second = (1.0 / float(1 - beta**count) for beta in betas)
+    return first, second
+
+
+def rotary(model: dict[str, Any]) -> tuple[Array, Array]:
+    """Cosines and sines [seq, head size / 2] of position · base^(−2i / head size): table 3."""
+    size = head_size(model)
+    with localcontext(_DIGITS):
+        columns = [
+            _turns(Decimal(model["rope_base"]) ** (Decimal(-2 * i) / size), model["seq"])
+            for i in range(size // 2)
+        ]
+    table = narrow(np.array(columns, np.float64))  # [size / 2, seq, 2]
+    return np.ascontiguousarray(table[:, :, 0].T), np.ascontiguousarray(table[:, :, 1].T)
+
+
+def _turns(angle: Decimal, count: int) -> list[tuple[float, float]]:
+    """Cosine and sine of 0, 1, 2 … times an angle, each from the one before."""
+    step_cosine, step_sine = _cos_sin(angle)
+    cosine, sine, found = Decimal(1), Decimal(0), []
+    for _ in range(count):
+        found.append((float(cosine), float(sine)))
+        cosine, sine = (
+            cosine * step_cosine - sine * step_sine,
+            sine * step_cosine + cosine * step_sine,
+        )
+    return found
+
+
+def _cos_sin(angle: Decimal) -> tuple[Decimal, Decimal]:
+    """By Taylor's series, for angles between 0 and π."""
+    cosine, sine, term, power = Decimal(0), Decimal(0), Decimal(1), 0
+    while abs(term) > Decimal("1e-45"):
+        sign = -1 if power % 4 in (2, 3) else 1
+        if power % 2:
+            sine += sign * term
+        else:
+            cosine += sign * term
+        power += 1
+        term = term * angle / power
+    return cosine, sine
+
+
+def tables_root(manifest: Manifest) -> bytes:
+    """The root of all three tables, each filled up to whole pieces."""
+    steps = total_steps(manifest)
+    rates = np.array([rate(manifest, step) for step in range(steps)], ">f8")
+    parts = [rates.tobytes()]
+    if manifest["inner"]["optimizer"] != "sgd":
+        pairs = [corrections(manifest, count) for count in range(1, steps + 1)]
+        parts.append(np.array(pairs, ">f8").tobytes())
+    parts.append(np.stack(rotary(manifest["model"]), axis=-1).astype(">f4").tobytes())
+    return piece_root(b"".join(part + bytes(-len(part) % 1024) for part in parts))

@@ -1,0 +1,108 @@
+"""What follows from a manifest alone: SPEC.md section 6 and the fragments of section 9.
+
+A manifest is the plain dict that its canonical DAG-CBOR decodes to. Fractions stay the decimal
+strings that they are until a line of the law rounds them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.second_client.words import decode_cbor
+
+Manifest = dict[str, Any]
+Shape = tuple[int, ...]
+
+EMBEDDING = "model.embed_tokens.weight"
+HEAD = "lm_head.weight"
+OUTER_SLOTS = {
+    "sgd": (),
+    "nesterov": ("momentum",),
+    "adam": ("momentum", "second"),
+    "sign": (),
+    "delayed_nesterov": ("buffer", "momentum"),
+}
+
+
+def read_manifest(data: bytes) -> Manifest:
+    """Raises ValueError unless the bytes are canonical."""
+    manifest: Manifest = decode_cbor(data)
+    return manifest
+
+
+def head_size(model: dict[str, Any]) -> int:
+    size: int = model["width"] // model["heads"]
+    return size
+
+
+def shapes_of(model: dict[str, Any]) -> dict[str, Shape]:
+    """Every parameter's shape by its name, names ascending; matrices are [out, in]."""
+    width, ffn = model["width"], model["ffn"]
+    keys = model["kv_heads"] * head_size(model)
+    shapes: dict[str, Shape] = {EMBEDDING: (model["vocab"], width), "model.norm.weight": (width,)}
+    if not model["tied"]:
+        shapes[HEAD] = (model["vocab"], width)
+    for layer in range(model["layers"]):
+        at = f"model.layers.{layer}."
+        shapes[at + "input_layernorm.weight"] = (width,)
+        shapes[at + "self_attn.q_proj.weight"] = (width, width)
+        shapes[at + "self_attn.k_proj.weight"] = (keys, width)
+        shapes[at + "self_attn.v_proj.weight"] = (keys, width)
+        shapes[at + "self_attn.o_proj.weight"] = (width, width)
+        shapes[at + "post_attention_layernorm.weight"] = (width,)
+        shapes[at + "mlp.up_proj.weight"] = (ffn, width)
+        shapes[at + "mlp.down_proj.weight"] = (width, ffn)
+        if model["mlp"] == "swiglu":
+            shapes[at + "mlp.gate_proj.weight"] = (ffn, width)
+    return {name: shapes[name] for name in sorted(shapes)}
+
+
+def optimiser_of(name: str, shape: Shape, inner: dict[str, Any]) -> str:
+    """Muon steps the matrices between embedding and head, and leaves the rest to AdamW."""
+    if inner["optimizer"] == "muon" and (name in (EMBEDDING, HEAD) or len(shape) == 1):
+        return "adamw"
+    kind: str = inner["optimizer"]
+    return kind
+
+
+def moments_of(manifest: Manifest) -> tuple[list[str], list[str]]:
+    """The parameters that have a first moment, and those that have a second."""
+    inner = manifest["inner"]
+    kinds = {n: optimiser_of(n, s, inner) for n, s in shapes_of(manifest["model"]).items()}
+    first = [n for n, kind in kinds.items() if kind != "sgd" or inner["momentum"] != "0"]
+    return first, [n for n, kind in kinds.items() if kind == "adamw"]
+
+
+def exponent_of(name: str, codec: dict[str, Any]) -> int:
+    """The grid exponent of a tensor in round 0."""
+    kind = "vector" if "norm" in name else "matrix"
+    if name in (EMBEDDING, HEAD):
+        kind = "embedding"
+    exponent: int = codec["exponents"][kind]
+    return exponent
+
+
+def fragment_of(name: str, codec: dict[str, Any]) -> int:
+    """Layer i is of fragment i mod P; what is of no layer, of fragment 0."""
+    parts = name.split(".")
+    layer = int(parts[2]) if parts[1] == "layers" else 0
+    return layer % int(codec["fragments"])
+
+
+def is_sent(name: str, codec: dict[str, Any], round: int) -> bool:
+    """Whether the update of that round has the tensor."""
+    return fragment_of(name, codec) == round % int(codec["fragments"])
+
+
+def is_delayed(codec: dict[str, Any]) -> bool:
+    """Whether what a round merged comes in during the next round, not at its opening."""
+    return codec["overlap"] > 0 or codec["mixing"] != "0"
+
+
+def local_names(manifest: Manifest, round: int) -> frozenset[str]:
+    """The parameters with which a seat opens that round as its own, not the global model's."""
+    codec = manifest["codec"]
+    if round == 0:
+        return frozenset()
+    names = shapes_of(manifest["model"])
+    return frozenset(n for n in names if is_delayed(codec) or not is_sent(n, codec, round - 1))

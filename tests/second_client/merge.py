@@ -1,0 +1,440 @@
+"""From what the chain says and the updates' bytes to the next global state: SPEC-MERGE.md.
+
+Everything is integers: an update is a row of them, the merged update a row over one denominator.
+Python's integers do not overflow; NumPy's int64 are used where the text bounds a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from itertools import combinations
+from math import isqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tests.second_client import sparse
+from tests.second_client.codec import BLOCK, Seat, header, merged_integers
+from tests.second_client.documents import Manifest, is_sent
+from tests.second_client.state import State
+
+Row = NDArray[np.int64]
+Gram = Sequence[Sequence[int]]
+Merged = tuple[list[int], int]
+"""Numerators of every coordinate, and their denominator."""
+UNIT = 1 << 16
+SPARSE = ("sparse", "dct")
+
+# -------------------------------------------------------------------------- reading (chapters 1, 2)
+
+
+def body_size(kind: str, count: int) -> int:
+    """Bytes after the header of any update of so many coordinates."""
+    if kind in ("two_bit", "sign"):
+        blocks, width = -(-count // BLOCK), 2 if kind == "two_bit" else 1
+        return -(-blocks // 2) + -(-count * width // 8)
+    if kind in SPARSE:
+        return sum(sparse.section_sizes(sparse.places(kind, count)))
+    return {"grid8": count, "grid4": -(-count // 2), "fp32": 4 * count}[kind]
+
+
+def read_row(
+    kind: str,
+    data: bytes,
+    shapes: Mapping[str, tuple[int, ...]],
+    exponents: Mapping[str, int],
+    seat: Seat,
+) -> Row:
+    """The integers of a canonical update. Raises ValueError for any other bytes."""
+    count = sum(int(np.prod(shape)) for shape in shapes.values())
+    start = header(kind, shapes, exponents)
+    body = data[len(start) :]
+    if data[: len(start)] != start or len(body) != body_size(kind, count):
+        raise ValueError("another header or size than this round's")
+    if kind in SPARSE:
+        return sparse.read(body, sparse.places(kind, count))
+    if kind == "fp32":
+        values = np.frombuffer(body, "<f4")
+        if not np.isfinite(values).all() or np.signbit(values[values == 0]).any():
+            raise ValueError("a value is minus zero or not finite")
+    try:
+        row = merged_integers(kind, body, count, seat)
+    except IndexError as error:
+        raise ValueError("a step is none of the nine") from error
+    if kind == "grid8" and (row == -128).any():
+        raise ValueError("-128 is not on the grid")
+    if kind == "grid4" and (row > 7).any():
+        raise ValueError("a code above 14 is not on the grid")
+    return row
+
+
+def inner_products(rows: Sequence[Row]) -> list[list[int]]:
+    """G, of rows of at most 128 in magnitude (chapter 3)."""
+    return [[int(a @ b) for b in rows] for a in rows]
+
+
+# --------------------------------------------------------------------- merge inputs (SPEC.md, 12.1)
+
+
+def lower_median(values: Sequence[int]) -> int:
+    return sorted(values)[-(-len(values) // 2) - 1] if values else 0
+
+
+def upper_median(values: Sequence[int]) -> int:
+    return sorted(values)[len(values) // 2] if values else 0
+
+
+def named(G: Gram, kappa: str, f: int, grave_below: Fraction) -> list[tuple[str, int, bool]]:
+    """(check, row, grave) of the five checks, in their order."""
+    rows = range(len(G))
+    others = {i: [j for j in rows if j != i] for i in rows}
+    D = [lower_median([G[i][i] + G[j][j] - 2 * G[i][j] for j in others[i]]) for i in rows]
+    A = [upper_median([G[i][j] for j in others[i]]) for i in rows]
+    twins = [
+        sum(G[i][j] > 0 and 10000 * G[i][j] ** 2 > 9801 * G[i][i] * G[j][j] for j in others[i])
+        for i in rows
+    ]
+    far, loud = Fraction(kappa) ** 2 * lower_median(D), 9 * lower_median([G[i][i] for i in rows])
+    middle = lower_median(A)
+    found = {
+        "distant": [(-D[i], i) for i in rows if D[i] > far],
+        "loud": [(-G[i][i], i) for i in rows if G[i][i] > loud],
+        "silent": [(i, i) for i in rows if G[i][i] == 0],
+        "copy": [(-twins[i], i) for i in rows if twins[i]],
+        "misaligned": [(A[i], i) for i in rows if middle > 0 and 10 * A[i] < 9 * middle],
+    }
+    return [
+        (check, i, check != "misaligned" or A[i] < grave_below * middle)
+        for check, odd in found.items()
+        for _, i in sorted(odd)[:f]
+    ]
+
+
+def merge_inputs(
+    facts: Mapping[str, Any], decoded: Sequence[int], gram: Gram | None, terms: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Who is available, named, audited in full, left out and merged.
+
+    `facts` has the bitmaps revealed, rejected and unresolved, the number caught, and steps by seat;
+    `terms` the manifest's rule, f, kappa, steps and minProviders. A row of `gram` is a seat of
+    `decoded`, whose updates are canonical.
+    """
+    stands = facts["revealed"] & ~facts["rejected"] & ~facts["unresolved"]
+    rows = [
+        i
+        for i, seat in enumerate(decoded)
+        if stands >> seat & 1 and facts["steps"][seat] == terms["steps"]
+    ]
+    available = [decoded[i] for i in rows]
+    rule, f, odd = terms["rule"].removeprefix("nnm_"), terms["f"], []
+    if gram is not None:
+        grave_below = Fraction(3, 5) if rule == "contributor_mean" else Fraction(3, 4)
+        G = [[gram[i][j] for j in rows] for i in rows]
+        odd = [(c, available[i], g) for c, i, g in named(G, terms["kappa"], f, grave_below)]
+    n, conspicuous = len(available), {seat for _, seat, _ in odd}
+    found: dict[str, Any] = {
+        "available": available,
+        "named": [{"check": c, "seat": seat, "grave": grave} for c, seat, grave in odd],
+        "inFull": [seat for seat in available if n <= 2 or seat in conspicuous],
+        "leftOut": [],
+        "merged": [],
+        "fPrime": 0,
+    }
+    if n < terms["minProviders"]:
+        return found
+    b, s = max(f - facts["caught"], 1), 3 if rule in ("krum", "multi_krum") else 1
+    grave_seats = list(dict.fromkeys(seat for _, seat, grave in odd if grave))
+    left_out = grave_seats[: max(0, min(b, n - 2 * b - s))]
+    merged = [seat for seat in available if seat not in left_out]
+    borne = max(0, min(b, (len(merged) - s) // 2)) if len(merged) > 2 else 0
+    return found | {"leftOut": left_out, "merged": merged, "fPrime": borne}
+
+
+# ------------------------------------------------------------------------------- rules (chapter 4)
+
+
+def combined(kind: str, rule: str, rows: Sequence[Row], f: int) -> Merged:
+    """The merged update of at least one row."""
+    if rule == "contributor_mean":
+        return contributor_mean(rows)
+    if kind == "fp32" or len(rows) <= 2:
+        return _weighted(rows, [1] * len(rows), len(rows))
+    n, G, base = len(rows), inner_products(rows), rule.removeprefix("nnm_")
+    count = n - f if rule != base else 1
+    near = [sorted(range(n), key=lambda j: (_distance(G, i, j), j)) for i in range(n)]
+    groups = [near[i][:count] for i in range(n)] if rule != base else [[i] for i in range(n)]
+    if base in ("trimmed_mean", "median"):
+        trim = f if base == "trimmed_mean" else (n - 1) // 2
+        values = np.sort([np.sum([rows[j] for j in group], axis=0) for group in groups], axis=0)
+        return values[trim : n - trim].sum(axis=0).tolist(), count * (n - 2 * trim)
+    mixed = [[sum(G[a][b] for a in x for b in y) for y in groups] for x in groups]
+    weights, total = WEIGHTS[base](mixed, f)
+    shares = [sum(w for w, group in zip(weights, groups, strict=True) if j in group)
+              for j in range(n)]  # fmt: skip
+    if total * count > UNIT:
+        return _weighted(rows, [share * UNIT // (total * count) for share in shares], UNIT)
+    return _weighted(rows, shares, total * count)
+
+
+def _weighted(rows: Sequence[Row], weights: Sequence[int], total: int) -> Merged:
+    products = [row * weight for row, weight in zip(rows, weights, strict=True)]
+    return np.sum(products, axis=0).tolist(), total
+
+
+def _distance(G: Gram, i: int, j: int) -> int:
+    return G[i][i] + G[j][j] - 2 * G[i][j]
+
+
+def _only(chosen: Sequence[int], n: int) -> tuple[list[int], int]:
+    return [int(i in chosen) for i in range(n)], len(chosen)
+
+
+def _mean(G: Gram, _f: int) -> tuple[list[int], int]:
+    return _only(range(len(G)), len(G))
+
+
+def _krum_order(G: Gram, f: int) -> list[int]:
+    n = len(G)
+    scores = [sum(sorted(_distance(G, i, j) for j in range(n))[: n - f - 1]) for i in range(n)]
+    return sorted(range(n), key=lambda i: (scores[i], i))
+
+
+def _krum(G: Gram, f: int) -> tuple[list[int], int]:
+    return _only(_krum_order(G, f)[:1], len(G))
+
+
+def _multi_krum(G: Gram, f: int) -> tuple[list[int], int]:
+    return _only(_krum_order(G, f)[: len(G) - f], len(G))
+
+
+def _minimum_diameter(G: Gram, f: int) -> tuple[list[int], int]:
+    n = len(G)
+
+    def diameter(chosen: tuple[int, ...]) -> int:
+        return max(_distance(G, i, j) for i in chosen for j in chosen)
+
+    return _only(min(combinations(range(n), n - f), key=diameter), n)  # the first of equals
+
+
+def _to_centre(G: Gram, weights: Sequence[int], total: int) -> list[int]:
+    """⌊total · distance of row i to Σ w x / total⌋."""
+    rows = range(len(G))
+    cross = [sum(weights[j] * G[i][j] for j in rows) for i in rows]
+    centre = sum(weights[i] * cross[i] for i in rows)
+    return [isqrt(total * total * G[i][i] - 2 * total * cross[i] + centre) for i in rows]
+
+
+def _clipped(lengths: Sequence[int], unit: int) -> list[int]:
+    radius = lower_median(lengths)
+    return [unit if length <= radius else unit * radius // length for length in lengths]
+
+
+def _geometric_median(G: Gram, _f: int) -> tuple[list[int], int]:
+    weights = [UNIT // len(G)] * len(G)
+    for _ in range(8):
+        total = sum(weights)
+        inverse = [(UNIT << 40) // max(d, total) for d in _to_centre(G, weights, total)]
+        weights = [UNIT * value // sum(inverse) for value in inverse]
+    return weights, sum(weights)
+
+
+def _centred_clip(G: Gram, _f: int) -> tuple[list[int], int]:
+    n, weights = len(G), [0] * len(G)
+    for _ in range(5):
+        kept = _clipped(_to_centre(G, weights, UNIT), UNIT)
+        stays = n * UNIT - sum(kept)
+        weights = [(w * stays + UNIT * k) // (n * UNIT) for w, k in zip(weights, kept, strict=True)]
+    return weights, UNIT
+
+
+def _norm_clip(G: Gram, _f: int) -> tuple[list[int], int]:
+    unit = UNIT // len(G)
+    return _clipped([isqrt(G[i][i]) for i in range(len(G))], unit), len(G) * unit
+
+
+WEIGHTS = {
+    "mean": _mean,
+    "krum": _krum,
+    "multi_krum": _multi_krum,
+    "minimum_diameter": _minimum_diameter,
+    "geometric_median": _geometric_median,
+    "centred_clip": _centred_clip,
+    "norm_clip": _norm_clip,
+}
+
+
+def contributor_mean(rows: Sequence[Row]) -> Merged:
+    """Of sparse updates: clipped to the lower median norm, a mean over who sent the coordinate."""
+    factors = _clipped([isqrt(int(row @ row)) for row in rows], UNIT)
+    sums = np.sum([row * factor for row, factor in zip(rows, factors, strict=True)], axis=0)
+    senders = np.maximum(np.count_nonzero(rows, axis=0), 1) * 16
+    return ((2 * sums + senders) // (2 * senders)).tolist(), 4096
+
+
+# ------------------------------------------------------------------------------- votes (chapter 5)
+
+TARGETS = {
+    "grid8": (256, 64, 24),
+    "grid4": (16, 6, 2),
+    "two_bit": (16, 48, 12),
+    "sparse": (16, 48, 12),
+    "dct": (16, 48, 12),
+    "sign": (16, 16, 4),
+}
+
+
+def vote(kind: str, values: Row) -> int:
+    """What one update says about one tensor's exponent."""
+    share, fine, coarse = TARGETS[kind]
+    size = np.count_nonzero(values) if kind in SPARSE else len(values)
+    if np.count_nonzero(abs(values) > fine) * share > size:
+        return 1
+    return 0 if np.count_nonzero(abs(values) > coarse) * share > size else -1
+
+
+def next_exponents(
+    codec: Mapping[str, Any],
+    exponents: Mapping[str, int],
+    shapes: Mapping[str, tuple[int, ...]],
+    rows: Sequence[Row],
+) -> dict[str, int]:
+    """The next round's exponents of the tensors that were sent."""
+    if codec["kind"] == "fp32":
+        return dict(exponents)
+    moved, at = {}, 0
+    for name in sorted(shapes):
+        end = at + int(np.prod(shapes[name]))
+        move = lower_median([vote(codec["kind"], row[at:end]) for row in rows])
+        moved[name] = min(max(exponents[name] + move, codec["min_exponent"]), codec["max_exponent"])
+        at = end
+    return moved
+
+
+# -------------------------------------------------------------------------- outer step (chapter 6)
+
+MOMENTUM_LIMIT = 1 << 52
+
+
+def rounded(numerator: int, denominator: int) -> int:
+    """The nearest integer to a quotient, halves up."""
+    return (2 * numerator + denominator) // (2 * denominator)
+
+
+def clamped(value: int, limit: int) -> int:
+    return min(max(value, -limit), limit)
+
+
+def rate(text: str) -> int:
+    """A decimal in units of 2^-24, half to even."""
+    return round(Fraction(text) * (1 << 24))
+
+
+def times(value: int, factor: int) -> int:
+    """A product by a rate in units of 2^-24, halves up."""
+    return rounded(value * factor, 1 << 24)
+
+
+def change_of(numerator: int, denominator: int, exponent: int) -> int:
+    """The merged update of a coordinate in units of 2^-40."""
+    shift = exponent + 40
+    return rounded(numerator << max(shift, 0), denominator << max(-shift, 0))
+
+
+def outer_step(
+    outer: Mapping[str, Any], g: int, slots: Mapping[str, int], round: int
+) -> tuple[int, dict[str, int]]:
+    """A coordinate's step and what is kept of it."""
+    mu, one = rate(outer["momentum"]), 1 << 24
+    match outer["kind"]:
+        case "sgd":
+            return g, {}
+        case "sign":
+            return ((g > 0) - (g < 0)) << 40, {}
+        case "nesterov":
+            m = clamped(times(slots["momentum"], mu) + g, MOMENTUM_LIMIT)
+            return times(m, mu) + g, {"momentum": m}
+        case "adam":
+            m = times(slots["momentum"], mu) + times(g, one - mu)
+            coarse = clamped(rounded(g, 1 << 16), (1 << 31) - 1)
+            beta = rate(outer["beta2"])
+            v = times(slots["second"], beta) + times(coarse * coarse, one - beta)
+            quotient = rounded(m << 24, isqrt(v) + rate(outer["eps"]))
+            return clamped(quotient, 4096 << 40), {"momentum": m, "second": v}
+        case "delayed_nesterov":
+            period = outer["period"]
+            share, b = rounded(g, period), clamped(slots["buffer"] + g, MOMENTUM_LIMIT)
+            if (round + 1) % period:
+                return share, {"momentum": slots["momentum"], "buffer": b}
+            mean = rounded(b, period)
+            m = clamped(times(slots["momentum"], mu) + mean, MOMENTUM_LIMIT)
+            return times(m, mu) + share, {"momentum": m, "buffer": 0}
+    raise ValueError(f"no outer optimiser is called {outer['kind']}")
+
+
+def stepped(
+    outer: Mapping[str, Any], p: Any, changes: Sequence[int], slots: Mapping[str, Any], round: int
+) -> tuple[Any, dict[str, Any]]:
+    """A tensor of parameters after the outer step, and its slots."""
+    before = {name: tensor.reshape(-1).tolist() for name, tensor in slots.items()}
+    steps, after = [], {name: [] for name in slots}
+    for i, g in enumerate(changes):
+        step, kept = outer_step(outer, g, {name: before[name][i] for name in before}, round)
+        steps.append(times(step, rate(outer["lr"])))
+        for name, value in kept.items():
+            after[name].append(value)
+    moves = np.array(steps, np.int64).astype(np.float64) * 2.0**-40
+    with np.errstate(over="ignore"):
+        params = (p.reshape(-1).astype(np.float64) - moves).astype(np.float32)
+    kept_slots = {name: np.array(v, np.int64).reshape(p.shape) for name, v in after.items()}
+    return params.reshape(p.shape), kept_slots
+
+
+# ------------------------------------------------------------------------- the merge (chapter 7)
+
+
+def merge(
+    manifest: Manifest,
+    model: State,
+    facts: Mapping[str, Any],
+    updates: Mapping[int, bytes],
+    data_seed: bytes,
+) -> tuple[State, dict[str, Any]]:
+    """The global state that the next round opens with, and the merge inputs."""
+    codec, number = manifest["codec"], model["round"]
+    names = sorted(name for name in model["params"] if is_sent(name, codec, number))
+    shapes = {name: model["params"][name].shape for name in names}
+    exponents = {name: model["exponents"][name] for name in names}
+    kind, rows = codec["kind"], {}
+    for seat in sorted(updates):
+        try:
+            rows[seat] = read_row(kind, updates[seat], shapes, exponents, (data_seed, seat))
+        except ValueError:
+            continue
+    gram = None if kind == "fp32" else inner_products(list(rows.values()))
+    terms = {
+        "steps": manifest["inner"]["steps"],
+        "minProviders": manifest["terms"]["min_providers"],
+    }
+    inputs = merge_inputs(facts, list(rows), gram, manifest["robust"] | terms)
+    if not inputs["merged"]:
+        return model | {"round": number + 1}, inputs
+    chosen = [rows[seat] for seat in inputs["merged"]]
+    rule = manifest["robust"]["rule"]
+    numerators, denominator = combined(kind, rule, chosen, inputs["fPrime"])
+    if kind == "dct":
+        count = sum(int(np.prod(shape)) for shape in shapes.values())
+        numerators = sparse.coordinates(numerators, denominator, count)
+    moved = next_exponents(codec, exponents, shapes, chosen)
+    params, at = dict(model["params"]), 0
+    outer = {slot: dict(tensors) for slot, tensors in model["outer"].items()}
+    for name in names:
+        end = at + int(np.prod(shapes[name]))
+        changes = [change_of(x, denominator, exponents[name]) for x in numerators[at:end]]
+        slots = {slot: tensors[name] for slot, tensors in outer.items()}
+        params[name], kept = stepped(manifest["outer"], params[name], changes, slots, number)
+        for slot, tensor in kept.items():
+            outer[slot][name] = tensor
+        at = end
+    state = {"round": number + 1, "params": params, "outer": outer}
+    return state | {"exponents": model["exponents"] | moved}, inputs

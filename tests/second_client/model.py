@@ -1,0 +1,154 @@
+"""The model, forward and back: SPEC-STEP.md, chapter 13.
+
+Activations are [N, D], tokens in the order of sequences and then positions. `drop(x, site)` is the
+step's dropout; it drops the same elements of a gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from tests.second_client import kernels
+from tests.second_client.documents import EMBEDDING, HEAD, head_size
+from tests.second_client.kernels import Ids, Saved
+from tests.second_client.numbers import Array
+
+Params = dict[str, Array]
+Tables = tuple[Array, Array]
+Drop = Callable[[Array, int], Array]
+NORM = "model.norm.weight"
+
+
+def loss_and_gradients(
+    params: Params, ids_BT1: Ids, model: dict[str, Any], tables: Tables, drop: Drop, c: np.float32
+) -> tuple[np.float32, Params]:
+    """The mean loss of a micro-batch, and the gradients of c times it.
+
+    Args:
+        ids_BT1: token ids, T inputs and T targets one further.
+        tables: cosines and sines of as many positions.
+    """
+    ids, targets = ids_BT1[:, :-1], ids_BT1[:, 1:].reshape(-1)
+    top, output = HEAD if HEAD in params else EMBEDDING, params.get(HEAD, params[EMBEDDING])
+    x = drop(kernels.embedding(ids.reshape(-1), params[EMBEDDING]), 0)
+    saved_layers = []
+    for layer in range(model["layers"]):
+        x, saved = _layer(x, _weights(params, layer), (model, tables, len(ids)), drop, layer)
+        saved_layers.append(saved)
+    normed, saved_norm = kernels.rms_norm(x, params[NORM], float(model["norm_eps"]))
+    logits, saved_head = kernels.head(normed, output)
+    loss, saved_loss = kernels.cross_entropy(logits, targets)
+
+    found: Params = {}
+    g = kernels.cross_entropy_gradient(c, saved_loss)
+    g, found[top] = kernels.head_gradient(g, saved_head)
+    g, found[NORM] = kernels.rms_norm_gradient(g, saved_norm)
+    for layer in reversed(range(model["layers"])):
+        g, gradients = _layer_gradient(g, saved_layers[layer], drop, layer)
+        found |= {f"model.layers.{layer}.{n}.weight": value for n, value in gradients.items()}
+    looked_up = kernels.embedding_gradient(drop(g, 0), ids.reshape(-1), model["vocab"])
+    found[EMBEDDING] = found[EMBEDDING] + looked_up if top == EMBEDDING else looked_up
+    return loss, {name: found[name] for name in params}
+
+
+def _weights(params: Params, layer: int) -> Params:
+    start = f"model.layers.{layer}."
+    return {n[len(start) : -len(".weight")]: p for n, p in params.items() if n.startswith(start)}
+
+
+def _layer(x: Array, weights: Params, setting: Any, drop: Drop, layer: int) -> tuple[Array, Saved]:
+    eps = float(setting[0]["norm_eps"])
+    normed, saved_1 = kernels.rms_norm(x, weights["input_layernorm"], eps)
+    added, saved_2 = _attention(normed, weights, setting)
+    x = x + drop(added, 2 * layer + 1)
+    normed, saved_3 = kernels.rms_norm(x, weights["post_attention_layernorm"], eps)
+    added, saved_4 = _mlp(normed, weights)
+    return x + drop(added, 2 * layer + 2), (saved_1, saved_2, saved_3, saved_4)
+
+
+def _layer_gradient(g: Array, saved: Saved, drop: Drop, layer: int) -> tuple[Array, Params]:
+    back, found = _mlp_gradient(drop(g, 2 * layer + 2), saved[3])
+    back, found["post_attention_layernorm"] = kernels.rms_norm_gradient(back, saved[2])
+    g = g + back
+    back, others = _attention_gradient(drop(g, 2 * layer + 1), saved[1])
+    back, found["input_layernorm"] = kernels.rms_norm_gradient(back, saved[0])
+    return g + back, found | others
+
+
+# -------------------------------------------------------------------------------- attention
+
+_QKV = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+_OUT = "self_attn.o_proj"
+
+
+def _attention(x: Array, weights: Params, setting: Any) -> tuple[Array, Saved]:
+    model, (cos_Td, sin_Td), sequences = setting
+    projected, saved_qkv = kernels.linear(x, np.concatenate([weights[n] for n in _QKV]))
+    heads = (model["heads"], model["kv_heads"], model["kv_heads"])
+    q, k, v = (_heads(t, sequences, head_size(model)) for t in _cut(projected, heads))
+    q, k = (kernels.rotate(t, cos_Td, sin_Td) for t in (q, k))
+    mixed, saved_attention = kernels.attention(q, k, v)
+    y, saved_out = kernels.linear(_tokens(mixed), weights[_OUT])
+    return y, (saved_qkv, heads, (cos_Td, sin_Td), saved_attention, saved_out)
+
+
+def _attention_gradient(g: Array, saved: Saved) -> tuple[Array, Params]:
+    saved_qkv, heads, (cos_Td, sin_Td), saved_attention, saved_out = saved
+    g, d_out = kernels.linear_gradient(g, saved_out)
+    size, sequences = 2 * cos_Td.shape[1], len(g) // len(cos_Td)
+    dq, dk, dv = kernels.attention_gradient(_heads(g, sequences, size), saved_attention)
+    dq, dk = (kernels.rotate(t, cos_Td, -sin_Td) for t in (dq, dk))
+    back = np.concatenate([_tokens(t) for t in (dq, dk, dv)], axis=1)
+    dx, dw = kernels.linear_gradient(back, saved_qkv)
+    found = dict(zip(_QKV, (part.T for part in _cut(dw.T, heads)), strict=True))
+    return dx, found | {_OUT: d_out}
+
+
+def _cut(x: Array, heads: tuple[int, ...]) -> list[Array]:
+    """Columns of as many heads each."""
+    size = x.shape[1] // sum(heads)
+    return np.split(x, [heads[0] * size, (heads[0] + heads[1]) * size], axis=1)
+
+
+def _heads(x_ND: Array, sequences: int, size: int) -> Array:
+    """[N, heads · d] as [B, heads, T, d]."""
+    return x_ND.reshape(sequences, -1, x_ND.shape[1] // size, size).transpose(0, 2, 1, 3)
+
+
+def _tokens(x_BHTd: Array) -> Array:
+    """[B, heads, T, d] as [N, heads · d]."""
+    batch, heads, length, size = x_BHTd.shape
+    return x_BHTd.transpose(0, 2, 1, 3).reshape(batch * length, heads * size)
+
+
+# -------------------------------------------------------------------------------------- MLP
+
+_GATE, _UP, _DOWN = "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"
+
+
+def _mlp(x: Array, weights: Params) -> tuple[Array, Saved]:
+    gated = _GATE in weights
+    first = np.concatenate([weights[_GATE], weights[_UP]]) if gated else weights[_UP]
+    wide, saved_first = kernels.linear(x, first)
+    parts = np.split(wide, 2, axis=1) if gated else [wide]
+    hidden = kernels.swiglu(*parts) if gated else kernels.squared_relu(wide)
+    y, saved_down = kernels.linear(hidden, weights[_DOWN])
+    return y, (saved_first, parts, saved_down)
+
+
+def _mlp_gradient(g: Array, saved: Saved) -> tuple[Array, Params]:
+    saved_first, parts, saved_down = saved
+    g, d_down = kernels.linear_gradient(g, saved_down)
+    if len(parts) == 2:
+        g = np.concatenate(kernels.swiglu_gradient(g, *parts), axis=1)
+    else:
+        g = kernels.squared_relu_gradient(g, parts[0])
+    dx, dw = kernels.linear_gradient(g, saved_first)
+    found = {_DOWN: d_down}
+    if len(parts) == 2:
+        found[_GATE], found[_UP] = np.split(dw, 2)
+    else:
+        found[_UP] = dw
+    return dx, found

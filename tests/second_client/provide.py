@@ -1,0 +1,280 @@
+"""A seat's round, from manifest and data to the trace root and the update: SPEC.md, section 9.
+
+`provide` is what a provider does; a verifier runs `segment` of it from a state that it was served.
+A job is the manifest and its tokens; a seat is the data seed of the round and the seat's index.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from tests.second_client import codec, optimisers
+from tests.second_client.constants import corrections, rate, rotary, tables_root
+from tests.second_client.documents import Manifest, is_sent, local_names, optimiser_of
+from tests.second_client.kernels import Ids, drop
+from tests.second_client.model import Drop, Params, Tables, loss_and_gradients
+from tests.second_client.numbers import Array, dropout_scale, kept, quiet
+from tests.second_client.state import (
+    State,
+    opening_state,
+    state_digest,
+    state_roots,
+    take_in,
+    takes_in,
+)
+from tests.second_client.words import (
+    ZERO,
+    batch_digest,
+    batch_offsets,
+    dropout_key,
+    hashed,
+    keccak,
+    piece_root,
+    root,
+)
+
+Slot = tuple[int, bytes, int, int, int]
+"""Chain id, address of the rounds contract, job, round, attempt."""
+OK, DIVERGED = 0, 1
+NAN_BITS = 0x7FC00000
+LIMIT = np.float32(2.0**64)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every seat of a job works from; `tokens` are all training tokens as integers."""
+
+    manifest: Manifest
+    tokens: Any
+    tables: Tables
+
+
+def open_job(manifest: Manifest, tokens: Any) -> Job:
+    """Raises ValueError unless data and tables are those that the manifest names."""
+    if piece_root(tokens.astype(_token_type(manifest)).tobytes()) != manifest["data"]["root"]:
+        raise ValueError("these are not the manifest's tokens")
+    if tables_root(manifest) != manifest["tables"]:
+        raise ValueError("these tables are not the manifest's")
+    return Job(manifest, tokens, rotary(manifest["model"]))
+
+
+def _token_type(manifest: Manifest) -> np.dtype[Any]:
+    width = {"uint8": "<u1", "uint16": "<u2", "uint32": "<u4"}
+    return np.dtype(width[manifest["data"]["dtype"]])
+
+
+# ---------------------------------------------------------------------------------- one step
+
+
+@quiet
+def step(state: State, ids_BT1: Ids, index: int, job: Job, key: tuple[int, int]) -> State:
+    """The state after a step, `index` counting over the whole job.
+
+    In the result stand besides: `loss`, the batch's; `losses`, the micro-batches'; `norm`, the
+    gradient's; and `diverged`, with which everything else is as before the step.
+    """
+    inner = job.manifest["inner"]
+    losses, gradients = _gradients(state["params"], ids_BT1, index, job, key)
+    share = 1.0 / len(losses)
+    loss = math.fsum(float(one) * share for one in losses)
+    norm = optimisers.global_norm(gradients[name] for name in sorted(gradients))
+    seen = {"loss": loss, "losses": losses, "norm": norm}
+    if not (math.isfinite(loss) and math.isfinite(norm)):
+        return state | seen | {"diverged": True}
+    scale = optimisers.clip_scale(norm, float(inner["clip"]))
+    after = _optimised(state, gradients, (scale, rate(job.manifest, index)), job.manifest)
+    bounded = all(bool((np.abs(p) < LIMIT).all()) for p in after["params"].values())
+    return (after if bounded else state) | seen | {"diverged": not bounded}
+
+
+def _gradients(
+    params: Params, ids_BT1: Ids, index: int, job: Job, key: tuple[int, int]
+) -> tuple[list[np.float32], Params]:
+    """Every micro-batch's loss, and the gradients summed over them in order."""
+    size, model = job.manifest["inner"]["micro_batch"], job.manifest["model"]
+    pieces = [ids_BT1[at : at + size] for at in range(0, len(ids_BT1), size)]
+    share = np.float32(1.0 / len(pieces))
+    losses: list[np.float32] = []
+    sums: Params = {}
+    for piece, ids in enumerate(pieces):
+        dropped = _dropper(job.manifest, index, key, piece * size * model["seq"])
+        loss, found = loss_and_gradients(params, ids, model, job.tables, dropped, share)
+        losses.append(loss)
+        sums = {name: sums[name] + g for name, g in found.items()} if sums else found
+    return losses, sums
+
+
+def _dropper(manifest: Manifest, index: int, key: tuple[int, int], tokens_before: int) -> Drop:
+    """Dropout of a micro-batch with so many tokens of the batch before it."""
+    share = manifest["inner"]["dropout"]
+
+    def dropped(x_ND: Array, site: int) -> Array:
+        if share == "0":
+            return x_ND
+        first = tokens_before * x_ND.shape[1]
+        span = range(first, first + x_ND.size)
+        return drop(x_ND, kept(share, key, index, site, span), dropout_scale(share))
+
+    return dropped
+
+
+def _optimised(
+    state: State, gradients: Params, scalars: tuple[float, float], manifest: Manifest
+) -> State:
+    """The state after every parameter's optimiser; `scalars`: clipping factor and rate."""
+    inner, count = manifest["inner"], state["count"] + 1
+    params, ms, vs = {}, dict(state["m"]), dict(state["v"])
+    for name, p in state["params"].items():
+        g, kind = gradients[name], optimiser_of(name, p.shape, inner)
+        if kind == "adamw":
+            four = (*scalars, *corrections(manifest, count))
+            params[name], ms[name], vs[name] = optimisers.adamw(
+                p, ms[name], vs[name], g, four, inner
+            )
+        elif kind == "muon":
+            params[name], ms[name] = optimisers.muon(p, ms[name], g, scalars, inner)
+        else:
+            params[name], m = optimisers.sgd(p, ms.get(name), g, scalars, inner)
+            if m is not None:
+                ms[name] = m
+    return state | {
+        "params": params,
+        "m": ms,
+        "v": vs,
+        "count": count,
+        "batches": state["batches"] + 1,
+    }
+
+
+# ------------------------------------------------------------------------------- one segment
+
+
+def segment(
+    state: State, index: int, job: Job, model: State, seat: codec.Seat
+) -> tuple[State, dict[str, Any]]:
+    """The state after a segment of the model's round, and what its leaf says of it."""
+    inner, round = job.manifest["inner"], model["round"]
+    key = dropout_key(*seat)
+    first = index * inner["segment"]
+    offsets: list[list[int]] = []
+    losses: list[float] = []
+    work, kind = b"", OK
+    for at in range(first, first + inner["segment"]):
+        offsets.append(_offsets(job, seat, at))
+        begun = take_in(state, model, job.manifest["codec"]) if _comes_in(job, round, at) else state
+        done = step(begun, _batch(job, offsets[-1]), round * inner["steps"] + at, job, key)
+        losses.append(done["loss"])
+        work += _float_bytes(done["norm"], ">d") + b"".join(
+            _float_bytes(float(loss), ">f") for loss in done["losses"]
+        )
+        if done["diverged"]:
+            kind = DIVERGED
+            break
+        state = {name: done[name] for name in state}
+    mean = math.fsum(losses) / len(losses) if kind == OK else math.nan
+    return state, {
+        "first_step": first,
+        "last_step": first + len(offsets) - 1,
+        "kind": kind,
+        "state_digest": state_digest(state_roots(state)),
+        "batch_digest": batch_digest(offsets),
+        "loss_bits": int.from_bytes(_float_bytes(mean, ">f"), "big"),
+        "work_word": keccak(work),
+    }
+
+
+def _comes_in(job: Job, round: int, at: int) -> bool:
+    return takes_in(job.manifest, round, at)
+
+
+def _offsets(job: Job, seat: codec.Seat, at: int) -> list[int]:
+    below = job.manifest["data"]["train_tokens"] - job.manifest["model"]["seq"]
+    return batch_offsets(*seat, at, job.manifest["inner"]["batch"], below)
+
+
+def _batch(job: Job, offsets: list[int]) -> Ids:
+    """Token ids [B, T + 1]: a sequence and the token after it from each offset."""
+    length = job.manifest["model"]["seq"] + 1
+    return np.stack([job.tokens[start : start + length] for start in offsets]).astype(np.int64)
+
+
+def _float_bytes(x: float, form: str) -> bytes:
+    """A float's big-endian bytes; a NaN is the one NaN."""
+    return struct.pack(form, x if x == x else math.nan)
+
+
+# --------------------------------------------------------------------------------- one round
+
+
+def provide(job: Job, model: State, brought: State | None, slot: Slot, seat: codec.Seat) -> State:
+    """A seat's round.
+
+    Args:
+        model: the global state that the round starts from.
+        brought: the state that the seat carries on from its last accepted round; None for none.
+
+    Returns:
+        `leaves`; `trace_root`; `states`, the opening one and that after every segment; `steps`
+        done; `update` (empty where it diverged) and `update_root`; `carried` and `optimiser_root`.
+    """
+    states, leaves = [opening_state(job.manifest, model, brought)], []
+    for leaf, state in _segments(states[0], job, model, seat):
+        states.append(state)
+        leaves.append(leaf)
+    hashes = leaf_hashes(leaves, slot, seat[1])
+    diverged = leaves[-1]["kind"] == DIVERGED
+    update, carried = (b"", states[-1]) if diverged else link(job.manifest, model, states[-1], seat)
+    return {
+        "leaves": leaves,
+        "states": states,
+        "trace_root": root(hashes),
+        "steps": leaves[-1]["last_step"] + (not diverged),
+        "update": update,
+        "update_root": codec.update_root(update) if update else ZERO,
+        "carried": carried,
+        "optimiser_root": state_roots(carried)[1],
+    }
+
+
+def _segments(
+    state: State, job: Job, model: State, seat: codec.Seat
+) -> Iterator[tuple[dict[str, Any], State]]:
+    inner = job.manifest["inner"]
+    for index in range(inner["steps"] // inner["segment"]):
+        state, leaf = segment(state, index, job, model, seat)
+        yield leaf, state
+        if leaf["kind"] == DIVERGED:
+            return
+
+
+def leaf_hashes(leaves: list[dict[str, Any]], slot: Slot, seat: int) -> list[bytes]:
+    """The hashes that a trace's tree stands over; each leaf names the one before it."""
+    fields = ("first_step", "last_step", "kind", "state_digest", "batch_digest", "loss_bits")
+    hashes = [ZERO]
+    for index, leaf in enumerate(leaves):
+        values = [leaf[name] for name in (*fields, "work_word")]
+        hashes.append(hashed("atoll.leaf.v1", *slot, seat, index, *values, hashes[-1]))
+    return hashes[1:]
+
+
+def link(manifest: Manifest, model: State, last: State, seat: codec.Seat) -> tuple[bytes, State]:
+    """The update's bytes, and the state that the seat carries on."""
+    spec, round = manifest["codec"], model["round"]
+    names = [name for name in model["params"] if is_sent(name, spec, round)]
+    exponents = {name: model["exponents"][name] for name in names}
+    wanted = {name: model["params"][name] - last["params"][name] for name in names}
+    carried = last | {"local": local_names(manifest, round + 1)}
+    if spec["feedback"] == "0":
+        return codec.encode(spec["kind"], wanted, exponents, seat), carried
+    decay = np.float32(float(spec["feedback"]))
+    wanted = {name: w + last["feedback"][name] * decay for name, w in wanted.items()}
+    update = codec.encode(spec["kind"], wanted, exponents, seat)
+    shapes = {name: w.shape for name, w in wanted.items()}
+    said = codec.decode(spec["kind"], update, shapes, exponents, seat)
+    left = {name: w - said[name] for name, w in wanted.items()}
+    return update, carried | {"feedback": last["feedback"] | left}

@@ -1,0 +1,236 @@
+"""Every exact operation, forward and gradient: the second client's bits are atoll's.
+
+A thousand random tensors an operation, of all magnitudes, with zeros, signed zeros, subnormals,
+ties and lines that are constant or have one large number. Sides of products are at least 2, as in
+every valid model: PyTorch's int8 product over one term returns memory that nobody wrote.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.second_client import kernels, numbers, optimisers
+
+from atoll.bits.kernels.exact import ExactOps
+from atoll.bits.kernels.interface import AdamFactors
+from atoll.bits.kernels.philox import Mask
+
+CASES = 1000
+OPS = ExactOps()
+Random = np.random.Generator
+Case = Callable[[Random], tuple[list[Any], list[Any]]]
+
+
+def tensor(random: Random, *shape: int) -> Any:
+    """float32 numbers of a kind that is drawn."""
+    x = random.standard_normal(shape)
+    kind = random.integers(7)
+    if kind == 1:
+        x = x * 2.0 ** random.integers(-30, 30)
+    elif kind == 2:  # a magnitude for every row
+        x = x * 2.0 ** random.integers(-20, 20, (shape[0], *[1] * (len(shape) - 1)))
+    elif kind == 3:  # few levels: ties and signed zeros
+        x = np.rint(x * 2) / 4 * random.choice([-1.0, 1.0], shape)
+    elif kind == 4:  # mostly zero
+        x = np.where(random.random(shape) < 0.8, 0.0, x)
+    elif kind == 5:  # subnormal, or nearly
+        x = x * 2.0 ** random.integers(-149, -120)
+    elif kind == 6:  # one number alone
+        x = np.zeros(shape) - 0.0 * x
+        x.reshape(-1)[random.integers(x.size)] = random.standard_normal() * 2.0**10
+    return x.astype(np.float32)
+
+
+def of_atoll(function: Callable[..., Any], inputs: Sequence[Any], *gradients: Any) -> list[Any]:
+    """Results and gradients of an operation of atoll."""
+    leaves = [torch.from_numpy(x.copy()).requires_grad_() for x in inputs]
+    results = function(*leaves)
+    results = results if isinstance(results, tuple) else (results,)
+    found = torch.autograd.grad(results, leaves, [torch.from_numpy(g.copy()) for g in gradients])
+    return [t.detach().numpy() for t in (*results, *found)]
+
+
+def embedding(random: Random) -> tuple[list[Any], list[Any]]:
+    tokens, vocabulary, width = random.integers(1, [30, 20, 12])
+    ids = random.integers(0, vocabulary, (1, tokens))
+    table, g = tensor(random, vocabulary, width), tensor(random, tokens, width)
+    mine = [kernels.embedding(ids[0], table), kernels.embedding_gradient(g, ids[0], vocabulary)]
+    theirs = of_atoll(lambda t: OPS.embedding(torch.from_numpy(ids), t)[0], [table], g)
+    return mine, theirs
+
+
+def linear(random: Random) -> tuple[list[Any], list[Any]]:
+    tokens, inputs, *outputs = random.integers(2, [24, 20, 9, 9, 9])
+    x = tensor(random, tokens, inputs)
+    weights = [tensor(random, width, inputs) for width in outputs[: random.integers(1, 4)]]
+    gradients = [tensor(random, tokens, len(weight)) for weight in weights]
+    cuts = np.cumsum([len(weight) for weight in weights])[:-1]
+    y, saved = kernels.linear(x, np.concatenate(weights))
+    dx, dw = kernels.linear_gradient(np.concatenate(gradients, axis=1), saved)
+    mine = [*np.split(y, cuts, axis=1), dx, *np.split(dw, cuts)]
+
+    def linears(x: Any, *weights: Any) -> tuple[Any, ...]:
+        one = len(weights) == 1
+        results = (OPS.linear(x[None], *weights),) if one else OPS.linears(x[None], weights)
+        return tuple(y[0] for y in results)
+
+    return mine, of_atoll(linears, [x, *weights], *gradients)
+
+
+def head(random: Random) -> tuple[list[Any], list[Any]]:
+    tokens, inputs, outputs = random.integers(2, [24, 20, 24])
+    x, weight = tensor(random, tokens, inputs), tensor(random, outputs, inputs)
+    g = tensor(random, tokens, outputs)
+    y, saved = kernels.head(x, weight)
+    mine = [y, *kernels.head_gradient(g, saved)]
+    return mine, of_atoll(lambda x, w: OPS.head(x[None], w)[0], [x, weight], g)
+
+
+def rms_norm(random: Random) -> tuple[list[Any], list[Any]]:
+    tokens, inputs = random.integers(1, [24, 40])
+    x, gain, g = (
+        tensor(random, tokens, inputs),
+        tensor(random, inputs),
+        tensor(random, tokens, inputs),
+    )
+    eps = float(random.choice(["0.00001", "0.000001", "0.1"]))
+    y, saved = kernels.rms_norm(x, gain, eps)
+    mine = [y, *kernels.rms_norm_gradient(g, saved)]
+    return mine, of_atoll(lambda x, gain: OPS.rms_norm(x[None], gain, eps)[0], [x, gain], g)
+
+
+def rotary(random: Random) -> tuple[list[Any], list[Any]]:
+    batch, heads, length, half = random.integers(1, [3, 4, 12, 6])
+    x, g = (tensor(random, batch, heads, length, 2 * half) for _ in range(2))
+    cosines, sines = (tensor(random, length, half) for _ in range(2))
+    mine = [kernels.rotate(x, cosines, sines), kernels.rotate(g, cosines, -sines)]
+    tables = [torch.from_numpy(t) for t in (cosines, sines)]
+    return mine, of_atoll(lambda x: OPS.rotary(x, *tables), [x], g)
+
+
+def attention(random: Random) -> tuple[list[Any], list[Any]]:
+    batch, keys, group, half = random.integers(1, [3, 3, 4, 9])
+    long = random.random() < 0.03
+    length = int(random.choice([127, 128, 129, 260])) if long else int(random.integers(1, 40))
+    q, g = (tensor(random, batch, keys * group, length, 2 * half) for _ in range(2))
+    k, v = (tensor(random, batch, keys, length, 2 * half) for _ in range(2))
+    y, saved = kernels.attention(q, k, v)
+    return [y, *kernels.attention_gradient(g, saved)], of_atoll(OPS.attention, [q, k, v], g)
+
+
+def swiglu(random: Random) -> tuple[list[Any], list[Any]]:
+    shape = random.integers(1, [9, 30])
+    gate, up, g = (tensor(random, *shape) for _ in range(3))
+    mine = [kernels.swiglu(gate, up), *kernels.swiglu_gradient(g, gate, up)]
+    return mine, of_atoll(lambda a, b: OPS.swiglu(a[None], b[None])[0], [gate, up], g)
+
+
+def squared_relu(random: Random) -> tuple[list[Any], list[Any]]:
+    shape = random.integers(1, [9, 30])
+    x, g = (tensor(random, *shape) for _ in range(2))
+    mine = [kernels.squared_relu(x), kernels.squared_relu_gradient(g, x)]
+    return mine, of_atoll(OPS.squared_relu, [x], g)
+
+
+def dropout(random: Random) -> tuple[list[Any], list[Any]]:
+    shape = random.integers(1, [9, 30])
+    x, g = (tensor(random, *shape) for _ in range(2))
+    share = str(random.choice(["0.1", "0.5", "0.9", "0.333333333333333333", "0.000000001"]))
+    key = tuple(int(word) for word in random.integers(0, 1 << 32, 2))
+    first = int(random.integers(0, 1 << 40)) if random.random() < 0.3 else int(random.integers(99))
+    step, site = int(random.integers(0, 1 << 32)), int(random.integers(0, 99))
+    keep = numbers.kept(share, key, step, site, range(first, first + x.size))
+    scale = numbers.dropout_scale(share)
+    mask = Mask(share, key, step, site, first)
+    mine = [kernels.drop(x, keep, scale), kernels.drop(g, keep, scale)]
+    return mine, of_atoll(lambda x: OPS.dropout(x, mask), [x], g)
+
+
+def cross_entropy(random: Random) -> tuple[list[Any], list[Any]]:
+    tokens, vocabulary = random.integers(1, [24, 40])
+    logits, c = tensor(random, tokens, vocabulary), tensor(random, 1)[0]
+    targets = random.integers(0, vocabulary, tokens)
+    loss, saved = kernels.cross_entropy(logits, targets)
+    labels = torch.from_numpy(targets)[None]
+    theirs = of_atoll(lambda x: OPS.cross_entropy(x[None], labels), [logits], np.array(c))
+    return [np.array(loss), kernels.cross_entropy_gradient(c, saved)], theirs
+
+
+def global_norm(random: Random) -> tuple[list[Any], list[Any]]:
+    shapes = [random.integers(1, 30, random.integers(1, 3)) for _ in range(random.integers(1, 5))]
+    gradients = [tensor(random, *shape) for shape in shapes]
+    mine = optimisers.global_norm(gradients)
+    theirs = OPS.global_norm([torch.from_numpy(g) for g in gradients])
+    return [np.array(mine)], [np.array(theirs)]
+
+
+def adamw(random: Random) -> tuple[list[Any], list[Any]]:
+    shape = random.integers(1, [9, 30])
+    p, m, v, g = (tensor(random, *shape) for _ in range(4))
+    v = np.abs(v)
+    inner = {
+        "beta1": str(random.choice(["0", "0.9", "0.95"])),
+        "beta2": str(random.choice(["0.95", "0.999", "0.999999"])),
+        "eps": str(random.choice(["0.00000001", "0.000001", "0.1"])),
+        "weight_decay": str(random.choice(["0", "0.1", "0.013"])),
+    }
+    scale, rate, first, second = random.random(4) * [1.0, 0.01, 1.0, 1.0] + [0.0, 0.0, 1.0, 1.0]
+    mine = optimisers.adamw(p, m, v, g, (scale, rate, first, second), inner)
+    betas, eps = (float(inner["beta1"]), float(inner["beta2"])), float(inner["eps"])
+    factors = AdamFactors(scale, *betas, first, second, eps, float(inner["weight_decay"]), rate)
+    theirs = OPS.adamw(*(torch.from_numpy(x) for x in (p, m, v, g)), factors)
+    return list(mine), [t.numpy() for t in theirs]
+
+
+def momentum(random: Random) -> tuple[list[Any], list[Any]]:
+    shape = random.integers(1, [9, 30])
+    m, g = (tensor(random, *shape) for _ in range(2))
+    keep = float(random.choice(["0.9", "0.95", "0.1"]))
+    mine = optimisers.flushed(m * np.float32(keep) + g * np.float32(1.0 - keep))
+    theirs = OPS.momentum(torch.from_numpy(m), torch.from_numpy(g), keep, 1.0 - keep)
+    return [mine], [theirs.numpy()]
+
+
+def orthogonalise(random: Random) -> tuple[list[Any], list[Any]]:
+    matrix = tensor(random, *random.integers(2, 24, 2))
+    return [optimisers.orthogonalised(matrix)], [
+        OPS.orthogonalise(torch.from_numpy(matrix)).numpy()
+    ]
+
+
+CASE_OF: dict[str, Case] = {
+    case.__name__: case
+    for case in (
+        embedding, linear, head, rms_norm, rotary, attention, swiglu, squared_relu, dropout,
+        cross_entropy, global_norm, adamw, momentum, orthogonalise,
+    )
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASE_OF)
+def test_no_bit_differs(name: str) -> None:
+    for seed in range(CASES):
+        mine, theirs = CASE_OF[name](np.random.default_rng([seed, len(name)]))
+        assert len(mine) == len(theirs)
+        for index, (ours, expected) in enumerate(zip(mine, theirs, strict=True)):
+            assert ours.dtype == expected.dtype and ours.shape == expected.shape
+            assert ours.tobytes() == np.ascontiguousarray(expected).tobytes(), (seed, index)
+
+
+def test_elementary_functions_are_atolls_on_every_exponent() -> None:
+    from atoll.bits.kernels import elementary
+
+    words = np.random.default_rng(3).integers(0, 1 << 32, 1 << 18, dtype=np.uint64)
+    x = words.astype(np.uint32).view(np.float32)
+    x = x[np.isfinite(x)]
+    t = torch.from_numpy(x)
+    assert numbers.exp(x).tobytes() == elementary.exp(t).numpy().tobytes()
+    assert numbers.sigmoid(x).tobytes() == elementary.sigmoid(t).numpy().tobytes()
+    normal = np.abs(x[np.abs(x) >= 2.0**-126])
+    t = torch.from_numpy(normal)
+    assert numbers.ln(normal).tobytes() == elementary.log(t).numpy().tobytes()
+    assert numbers.root(normal).tobytes() == elementary.sqrt(t).numpy().tobytes()

@@ -1,0 +1,167 @@
+"""Each check finds its own kind of odd update and leaves honest ones alone."""
+
+import numpy as np
+import pytest
+
+from atoll.law.checks import Check, Gram, alignments, distance_scores, lower_median, name_odd
+from atoll.law.words import SeatIndex
+
+Rows = dict[int, np.ndarray]
+
+
+def gram_of(rows: Rows) -> Gram:
+    wide = np.array(list(rows.values()), dtype=np.int64)
+    return (wide @ wide.T).tolist()
+
+
+def suspects(rows: Rows, f: int = 9) -> dict[int, set[Check]]:
+    found = name_odd([SeatIndex(s) for s in rows], gram_of(rows), kappa="3", f=f)
+    result: dict[int, set[Check]] = {}
+    for named in found:
+        assert named.reason
+        assert named.check not in result.setdefault(named.seat, set())
+        result[named.seat].add(named.check)
+    return result
+
+
+def honest(seats: range, seed: int = 4) -> Rows:
+    rng = np.random.default_rng(seed)
+    common = rng.integers(-20, 21, 4000, dtype=np.int8)
+    return {seat: common + rng.integers(-9, 10, 4000, dtype=np.int8) for seat in seats}
+
+
+def slowed(rows: Rows, share: float) -> np.ndarray:
+    """An update that has the honest noise but less of what the honest have in common."""
+    common = np.mean(list(rows.values()), axis=0)
+    return np.rint(honest(range(1), seed=4)[0] - share * common).astype(np.int8)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 6, 16])
+def test_honest_updates_are_not_suspected(n: int):
+    assert suspects(honest(range(n))) == {}
+
+
+def test_each_check_finds_what_it_is_for():
+    rows = honest(range(2, 8))
+    copy = rows[2].copy()
+    copy[0] += 1
+    loud = np.clip(rows[3].astype(int) * 4, -127, 127).astype(np.int8)
+    odd = {8: np.zeros(4000, dtype=np.int8), 9: loud, 10: copy, 11: slowed(rows, 0.3)}
+    found = suspects(rows | odd)
+    assert found == {
+        2: {Check.COPY},
+        3: {Check.COPY},
+        8: {Check.SILENT, Check.MISALIGNED},
+        9: {Check.DISTANT, Check.LOUD, Check.COPY},
+        10: {Check.COPY},
+        11: {Check.MISALIGNED},
+    }
+
+
+def test_the_opposite_of_an_update_is_not_its_copy():
+    rows = honest(range(5))
+    assert suspects(rows | {5: -rows[0]}) == {5: {Check.DISTANT, Check.MISALIGNED}}
+
+
+def test_every_check_names_at_most_f_and_the_worst_first():
+    rows = honest(range(8))
+    odd = {8: slowed(rows, 0.3), 9: slowed(rows, 0.9), 10: np.zeros(4000, dtype=np.int8)}
+    gram_nn = gram_of(rows | odd)
+
+    def seats(f: int) -> tuple[int, ...]:
+        named = name_odd([SeatIndex(s) for s in range(11)], gram_nn, kappa="3", f=f)
+        return tuple(dict.fromkeys(found.seat for found in named))
+
+    assert seats(9) == (10, 9, 8)
+    assert seats(1) == (10,)  # the silent one is also the one least aligned
+    assert seats(0) == ()
+
+
+@pytest.mark.parametrize("n", [3, 4, 5, 8])
+def test_colluders_alike_do_not_vouch_for_each_other(n: int):
+    f = max(1, n // 4)
+    rows = honest(range(f, n))
+    bad = slowed(rows, 0.4)
+    named = suspects(dict.fromkeys(range(f), bad) | rows)
+    assert {seat for seat, kinds in named.items() if Check.MISALIGNED in kinds} == set(range(f))
+
+
+def test_alignment_is_the_upper_median_product_with_the_others():
+    rows = [np.array(row, dtype=np.int8) for row in ([3, 0], [2, 1], [1, 1], [0, 4])]
+    # products: 01 6, 02 3, 03 0, 12 3, 13 4, 23 4
+    assert alignments(gram_of(dict(enumerate(rows)))) == [3, 4, 3, 4]
+    assert alignments(gram_of({0: rows[0]})) == [0]
+
+
+def test_limits_are_strict():
+    axes = {i: np.array([10 * (i == j) for j in range(5)], dtype=np.int8) for i in range(4)}
+    assert suspects(axes | {4: np.array([0, 0, 0, 0, 30], dtype=np.int8)}) == {}
+    loud = suspects(axes | {4: np.array([0, 0, 0, 0, 31], dtype=np.int8)})
+    assert loud == {4: {Check.LOUD}}
+
+
+def test_without_a_common_direction_nobody_is_misaligned():
+    axes = {i: np.array([10 * (i == j) for j in range(4)], dtype=np.int8) for i in range(4)}
+    assert suspects(axes) == {}
+
+
+def line(points: dict[int, list[int]]) -> Gram:
+    return gram_of({seat: np.array(point) for seat, point in points.items()})
+
+
+def distant(points: dict[int, list[int]], kappa: str, f: int) -> tuple[int, ...]:
+    named = name_odd([SeatIndex(s) for s in points], line(points), kappa=kappa, f=f)
+    return tuple(found.seat for found in named if found.check is Check.DISTANT)
+
+
+def test_the_median_of_an_even_count_is_the_lower_one():
+    assert lower_median([4, 1, 3, 2]) == 2
+    assert lower_median([5, 1, 3]) == 3
+    assert lower_median([]) == 0
+
+
+def test_scores_are_medians_of_squared_distances_to_the_others():
+    points = {0: [0], 1: [1], 4: [3], 9: [100]}
+    # sorted distances²: 0: 1, 9, 10000; 1: 1, 4, 9801; 4: 4, 9, 9409; 9: 9409, 9801, 10000
+    assert distance_scores(line(points)) == [9, 4, 9, 9801]
+    assert distant(points, "2", 2) == (9,)
+
+
+def test_the_distance_threshold_is_exact_and_strict():
+    points = {0: [0, 0], 1: [0, 0], 2: [10, 0], 3: [10, 0], 4: [10, 0]}
+    # scores: 100, 100, 0, 0, 0 have median 0: anything positive is above
+    assert distant(points, "1000", 5) == (0, 1)
+    spread = {0: [0], 1: [10], 2: [20], 3: [33]}
+    # scores 400, 100, 169, 529; lower median 169
+    assert distance_scores(line(spread)) == [400, 100, 169, 529]
+    assert distant(spread, "1.5384615384615384615384615384615", 4) == (3, 0)
+    assert distant({0: [0], 1: [3], 2: [5]}, "1", 3) == (0,)
+    assert distant({0: [0], 1: [3], 2: [5]}, "1.5", 3) == ()  # 9 = 1.5² · 4, not above
+
+
+def test_the_distant_are_ranked_by_score_then_seat_and_cut_at_f():
+    points = {1: [50], 2: [0], 3: [0], 5: [0], 7: [0], 8: [-100], 9: [100]}
+    assert distant(points, "2", 7) == (8, 9, 1)
+    assert distant(points, "2", 1) == (8,)
+    assert distant(points, "2", 0) == ()
+
+
+@pytest.mark.parametrize("points", [{3: [5]}, {3: [5], 4: [-5]}])
+def test_of_fewer_than_three_nobody_is_distant(points: dict[int, list[int]]):
+    assert distant(points, "1", 3) == ()
+
+
+def test_of_no_updates_nobody_is_named():
+    assert name_odd([], [], kappa="1", f=3) == ()
+
+
+@pytest.mark.parametrize(
+    ("product", "named", "grave"), [(90, 0, 0), (89, 1, 0), (75, 1, 0), (74, 1, 1)]
+)
+def test_misalignment_costs_weight_only_far_below_the_median(product: int, named: int, grave: int):
+    gram_nn = [[1000 if i == j else 100 for j in range(5)] for i in range(5)]
+    for other in range(1, 5):
+        gram_nn[0][other] = gram_nn[other][0] = product
+    found = name_odd([SeatIndex(s) for s in range(5)], gram_nn, kappa="9", f=9)
+    assert [one.seat for one in found] == [0] * named
+    assert sum(one.grave for one in found) == grave
