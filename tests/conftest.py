@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).parent
 NETWORKS = "e2e"
-LONGEST_FIRST = (NETWORKS, "integration", "unit/numerics", "unit/train", "property", "adversary")
+LONGEST_FIRST = (NETWORKS, "integration", "adversary", "unit/train", "unit/bits", "property")
 
 settings.register_profile(
     "atoll", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True

@@ -433,6 +433,100 @@ def manifests() -> Json:
     }
 
 
+def exact() -> Json:
+    """exact.json: words of binary32, as unsigned integers, of small exact operations."""
+    return {
+        "philox": [philox_case(i) for i in range(4)],
+        "dropped": [dropped(share, first) for share in ("0.1", "0.41", "0.9") for first in (0, 6)],
+        "grids": [grid(levels, i) for levels in (127, 362, 32384, 1 << 22) for i in range(3)],
+        "elementwise": [
+            {"name": name, "x": bits(x), "y": bits(function(x))}
+            for name, function, x in (
+                ("exp", elementary.exp, EDGES),
+                ("log", elementary.log, EDGES.abs()),
+                ("sigmoid", elementary.sigmoid, EDGES),
+                ("root", elementary.sqrt, EDGES.abs()),
+                ("reciprocalRoot", elementary.rsqrt, EDGES.abs()),
+                ("squaredRelu", TorchKernels().squared_relu, EDGES),
+            )
+        ],
+    }
+
+
+def some_words(name: str, count: int) -> list[int]:
+    """Words below 2^32 that nobody chose."""
+    stream = b"".join(digest(f"{name} {i}") for i in range(-(-count // 8)))
+    return [int.from_bytes(stream[4 * i : 4 * i + 4], "big") for i in range(count)]
+
+
+def values(words: list[int]) -> Tensor:
+    return torch.tensor(words, dtype=torch.int64).to(torch.int32).view(torch.float32)
+
+
+def bits(x: Tensor) -> list[int]:
+    """With the law's one NaN, which kernels write; elementary functions are parts of them."""
+    return [w & 0xFFFFFFFF for w in one_nan(x.clone()).contiguous().view(torch.int32).tolist()]
+
+
+EDGES = torch.cat(
+    (
+        torch.tensor(
+            [0.0, -0.0, 1.0, -1.0, 0.5, -86.0, -86.00001, 88.72283, 88.72284, 1e30, -1e30]
+        ),
+        torch.tensor([torch.inf, -torch.inf, torch.nan, 2.0**-126, 2.0**-149, 3.4e38, 2.0**-100]),
+        values([(w & 0x807FFFFF) | 0x3F000000 for w in some_words("edges", 14)]) * 9.0,
+    )
+)
+
+
+def philox_case(i: int) -> Json:
+    counter, key = some_words(f"counter {i}", 4), some_words(f"key {i}", 2)
+    if i == 0:
+        counter, key = [0] * 4, [0] * 2
+    c0, c1, c2, c3 = (torch.tensor([word]) for word in counter)
+    words = philox4x32((c0, c1, c2, c3), (key[0], key[1]))
+    return {"counter": counter, "key": key, "words": [int(word) for word in words]}
+
+
+def dropped(share: str, first: int) -> Json:
+    """Normal values, one ∞ and one NaN; element i is number first + i of its batch."""
+    key = some_words("dropout", 2)
+    mask = Mask(share, (key[0], key[1]), step=7, site=3, first=first)
+    x = values([(w & 0x807FFFFF) | 0x3F800000 for w in some_words("dropped", 14)])
+    x = torch.cat((x, torch.tensor([torch.inf, torch.nan])))
+    return {
+        "share": share,
+        "threshold": mask.threshold,
+        "scale": bits(torch.tensor([mask.scale]))[0],
+        "key": key,
+        "step": mask.step,
+        "site": mask.site,
+        "first": first,
+        "x": bits(x),
+        "words": kernels_words(mask, len(x), x.device).tolist(),
+        "y": bits(TorchKernels().drop(x, mask)),
+    }
+
+
+def grid(levels: int, i: int) -> Json:
+    """A row of values next to k + ½ steps; the second has an ∞ in it, the third a NaN."""
+    peak = torch.tensor(0.7)
+    multiplier = steps(peak, levels)[0].double()
+    words = torch.tensor(some_words("grid", 23))
+    x = ((words % (2 * levels) - levels + 0.5) / multiplier).float()
+    aside = torch.where(words % 3 == 0, torch.nextafter(x, x * 2), torch.nextafter(x, x * 0.5))
+    x = torch.cat((peak.view(1), torch.where(words % 3 == 1, x, aside))).clamp(-peak, peak)[None]
+    if i:
+        x[0, 5] = (torch.inf, torch.nan)[i - 1]
+    integers, step = TorchKernels().quantise_levels(x, levels)
+    return {
+        "levels": levels,
+        "x": bits(x[0]),
+        "integers": [int(n) for n in integers[0].tolist()],
+        "step": bits(step[0])[0],
+    }
+
+
 def stream(name: str, length: int) -> bytes:
     """Bytes that nobody chose: SHA-256 of the name and a counter."""
     return b"".join(digest(f"{name} {i}") for i in range(length // 32 + 1))[:length]
@@ -543,8 +637,8 @@ def job_tables() -> Json:
     unused = dict.fromkeys(("beta1", "beta2", "eps"), "0")
     sgd = adamw.model_copy(update={"optimizer": "sgd", **unused})
     model, result = manifest.model, []
-    for inner, total in ((adamw, 4), (cosine, 130), (sgd, 2)):
-        schedule = tables.schedule_of(inner, total)
+    for inner, count in ((adamw, 4), (cosine, 130), (sgd, 2)):
+        schedule = tables.schedule_of(inner, count)
         rotary = decimals.rotary_tables(model.seq, model.width // model.heads, model.rope_base)
         result.append(
             {
@@ -552,106 +646,12 @@ def job_tables() -> Json:
                 "inner": inner.model_dump(),
                 "model": model.model_dump(),
                 "rates": text(schedule.rates.astype(">f8").tobytes()),
-                "root": text(tables.tables_root(model, inner, total)),
+                "root": text(tables.tables_root(model, inner, count)),
                 "rotary": text(np.stack(rotary, axis=-1).astype(">f4").tobytes()),
-                "steps": total,
+                "steps": count,
             }
         )
     return {"tables": result}
-
-
-def exact() -> Json:
-    """exact.json: words of binary32, as unsigned integers, of small exact operations."""
-    return {
-        "philox": [philox_case(i) for i in range(4)],
-        "dropped": [dropped(share, first) for share in ("0.1", "0.41", "0.9") for first in (0, 6)],
-        "grids": [grid(levels, i) for levels in (127, 362, 32384, 1 << 22) for i in range(3)],
-        "elementwise": [
-            {"name": name, "x": bits(x), "y": bits(function(x))}
-            for name, function, x in (
-                ("exp", elementary.exp, EDGES),
-                ("log", elementary.log, EDGES.abs()),
-                ("sigmoid", elementary.sigmoid, EDGES),
-                ("root", elementary.sqrt, EDGES.abs()),
-                ("reciprocalRoot", elementary.rsqrt, EDGES.abs()),
-                ("squaredRelu", TorchKernels().squared_relu, EDGES),
-            )
-        ],
-    }
-
-
-def some_words(name: str, count: int) -> list[int]:
-    """Words below 2^32 that nobody chose."""
-    stream = b"".join(digest(f"{name} {i}") for i in range(-(-count // 8)))
-    return [int.from_bytes(stream[4 * i : 4 * i + 4], "big") for i in range(count)]
-
-
-def values(words: list[int]) -> Tensor:
-    return torch.tensor(words, dtype=torch.int64).to(torch.int32).view(torch.float32)
-
-
-def bits(x: Tensor) -> list[int]:
-    """With the law's one NaN, which kernels write; elementary functions are parts of them."""
-    return [w & 0xFFFFFFFF for w in one_nan(x.clone()).contiguous().view(torch.int32).tolist()]
-
-
-EDGES = torch.cat(
-    (
-        torch.tensor(
-            [0.0, -0.0, 1.0, -1.0, 0.5, -86.0, -86.00001, 88.72283, 88.72284, 1e30, -1e30]
-        ),
-        torch.tensor([torch.inf, -torch.inf, torch.nan, 2.0**-126, 2.0**-149, 3.4e38, 2.0**-100]),
-        values([(w & 0x807FFFFF) | 0x3F000000 for w in some_words("edges", 14)]) * 9.0,
-    )
-)
-
-
-def philox_case(i: int) -> Json:
-    counter, key = some_words(f"counter {i}", 4), some_words(f"key {i}", 2)
-    if i == 0:
-        counter, key = [0] * 4, [0] * 2
-    c0, c1, c2, c3 = (torch.tensor([word]) for word in counter)
-    words = philox4x32((c0, c1, c2, c3), (key[0], key[1]))
-    return {"counter": counter, "key": key, "words": [int(word) for word in words]}
-
-
-def dropped(share: str, first: int) -> Json:
-    """Normal values, one ∞ and one NaN; element i is number first + i of its batch."""
-    key = some_words("dropout", 2)
-    mask = Mask(share, (key[0], key[1]), step=7, site=3, first=first)
-    x = values([(w & 0x807FFFFF) | 0x3F800000 for w in some_words("dropped", 14)])
-    x = torch.cat((x, torch.tensor([torch.inf, torch.nan])))
-    return {
-        "share": share,
-        "threshold": mask.threshold,
-        "scale": bits(torch.tensor([mask.scale]))[0],
-        "key": key,
-        "step": mask.step,
-        "site": mask.site,
-        "first": first,
-        "x": bits(x),
-        "words": kernels_words(mask, len(x), x.device).tolist(),
-        "y": bits(TorchKernels().drop(x, mask)),
-    }
-
-
-def grid(levels: int, i: int) -> Json:
-    """A row of values next to k + ½ steps; the second has an ∞ in it, the third a NaN."""
-    peak = torch.tensor(0.7)
-    multiplier = steps(peak, levels)[0].double()
-    words = torch.tensor(some_words("grid", 23))
-    x = ((words % (2 * levels) - levels + 0.5) / multiplier).float()
-    aside = torch.where(words % 3 == 0, torch.nextafter(x, x * 2), torch.nextafter(x, x * 0.5))
-    x = torch.cat((peak.view(1), torch.where(words % 3 == 1, x, aside))).clamp(-peak, peak)[None]
-    if i:
-        x[0, 5] = (torch.inf, torch.nan)[i - 1]
-    integers, step = TorchKernels().quantise_levels(x, levels)
-    return {
-        "levels": levels,
-        "x": bits(x[0]),
-        "integers": [int(n) for n in integers[0].tolist()],
-        "step": bits(step[0])[0],
-    }
 
 
 FILES: Mapping[str, Callable[[], Json]] = {
@@ -661,12 +661,12 @@ FILES: Mapping[str, Callable[[], Json]] = {
     "sampling.json": sampling_cases,
     "trace.json": traces,
     "manifest.json": manifests,
+    "exact.json": exact,
     "pieces.json": pieces,
     "dither.json": dithers,
     "updates.json": updates,
     "states.json": state_trees,
     "tables.json": job_tables,
-    "exact.json": exact,
 }
 
 

@@ -175,8 +175,11 @@ def _read_layout(kind: str, layout: object) -> list[tuple[str, str, Shape]]:
 def _read_entry(kind: str, entry: object) -> tuple[str, str, Shape]:
     if isinstance(entry, list) and len(entry) == 3:
         name, dtype, shape = entry
-        if isinstance(name, str) and _NAME.fullmatch(name) and dtype in DTYPES and _is_shape(shape):
-            return name, str(dtype), tuple(shape)
+        is_named = isinstance(name, str) and _NAME.fullmatch(name) is not None
+        # A list cannot be looked up among the types: ask for text first.
+        is_typed = isinstance(dtype, str) and dtype in DTYPES
+        if is_named and is_typed and _is_shape(shape):
+            return str(name), str(dtype), tuple(shape)
     raise MalformedState(f"{kind}: a tensor entry is not [name, dtype, shape]")
 
 

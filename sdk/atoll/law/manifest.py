@@ -38,16 +38,16 @@ MANIFEST_VERSION: Final = 1
 MAX_MANIFEST_BYTES: Final = 16 * 1024
 MAX_SEGMENTS: Final = 64
 """A finding is a 64-bit map of segments."""
-MAX_STEPS: Final = 1 << 20
-"""Global steps of a job: everybody works out a table of their rates."""
-MAX_ROTARY: Final = 1 << 24
-"""Positions times head size; of as many numbers is the table of a model's rotary positions."""
 INNER_LIMIT: Final = (2**31 - 1) // 127**2
 """133,144: the most products of two int8 integers, each at most 127² in magnitude, that int32 holds
 the sum of. It bounds whatever an exact product contracts over: features, tokens of a micro-batch,
 vocabulary, and the outputs of the weights that one product stacks."""
 ELEMENTS_LIMIT: Final = 2**31 - 1
 """The most elements of a tensor: their squares, each at most 2³², are summed in int64."""
+MAX_STEPS: Final = 1 << 20
+"""Global steps of a job: everybody works out a table of their rates."""
+MAX_ROTARY: Final = 1 << 24
+"""Positions times head size; of as many numbers is the table of a model's rotary positions."""
 _NEXT_STEP = "correct the manifest, or build it with atoll.job.spec"
 
 

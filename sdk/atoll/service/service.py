@@ -241,6 +241,8 @@ class Service(Generic[S]):
                 "account": context.me,
                 "role": self.role,
                 "gas": gas,
+                "useless_answers": context.chain.provider.useless_answers,
+                "left_out_logs": context.chain.events.left_out,
                 "undecodable_logs": context.follower.undecodable,
                 "rejected_events": context.follower.rejected,
                 "stuck_jobs": sorted(self._defects),

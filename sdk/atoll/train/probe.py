@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-from functools import lru_cache
 
 import torch
 
@@ -13,7 +12,7 @@ from atoll.bits.layout import optimiser_layout, param_shapes
 from atoll.bits.ops import operations
 from atoll.bits.schedule import Recipe
 from atoll.bits.state import GlobalState, SeatState
-from atoll.bits.step import inner_step, state_roots
+from atoll.bits.step import inner_step
 from atoll.bits.tables import check_tables
 from atoll.errors import NumericsMismatch
 from atoll.law.draws import batch_offsets
@@ -27,6 +26,7 @@ from atoll.law.manifest import (
 from atoll.law.words import Digest, NumericsMode, SeatIndex
 from atoll.train.code import code_digest
 from atoll.train.coherence import CLEARLY_WITHIN
+from atoll.train.probe_job import probe_digest
 from atoll.train.tolerance import Replayed, default_tolerance, distances, excess
 
 _MODEL = ModelSpec(
@@ -56,22 +56,16 @@ def software_class() -> str:
     return f"torch {torch.__version__}; {machine} {capability}; threads {torch.get_num_threads()}"
 
 
-@lru_cache(maxsize=2)
-def probe_digest(mode: NumericsMode) -> Digest:
-    """The state digest after two steps of a fixed micro-model."""
-    return state_roots(_probe(mode, torch.float32)[1]).digest()
-
-
 def probe_excess(limits: ToleranceSpec) -> float:
     """How far this machine's fp32 probe lies from its fp64 one, as a share of what is allowed."""
-    opening, claimed = _probe("tolerant", torch.float32)
-    _, closing = _probe("tolerant", torch.float64)
+    opening, claimed = _two_steps(torch.float32)
+    _, closing = _two_steps(torch.float64)
     segment = Replayed(opening, claimed, closing, _INNER.steps)
     return excess(distances(segment), (0.0, 0.0), limits)
 
 
-def _probe(mode: NumericsMode, dtype: torch.dtype) -> tuple[SeatState, SeatState]:
-    """The micro-model's state before and after two steps."""
+def _two_steps(dtype: torch.dtype) -> tuple[SeatState, SeatState]:
+    """A micro-model's state before and after two steps of PyTorch's own arithmetic."""
     shapes = param_shapes(_MODEL)
     params = {name: p.to(dtype) for name, p in initial_params(shapes, seed=0).items()}
     model = GlobalState(0, params, {}, {})
@@ -79,7 +73,7 @@ def _probe(mode: NumericsMode, dtype: torch.dtype) -> tuple[SeatState, SeatState
     tokens = (
         torch.arange(1 << 12).mul(2654435761).remainder(1 << 32).div(1 << 24, rounding_mode="floor")
     )
-    recipe = Recipe(_MODEL, _INNER, total_steps=2, ops=operations(mode))
+    recipe = Recipe(_MODEL, _INNER, total_steps=2, ops=operations("tolerant"))
     for step in range(_INNER.steps):
         offsets = batch_offsets(Digest(bytes(32)), SeatIndex(0), step, _INNER.batch, 4000)
         batch = gather_batch(tokens.numpy().astype("u1"), offsets, _MODEL.seq)
@@ -135,6 +129,6 @@ def _check_probe(wanted: NumericsSpec) -> None:
     elif wanted.probe_digest != probe_digest(wanted.mode):
         here, there = probe_digest(wanted.mode), wanted.probe_digest or b""
         raise NumericsMismatch(
-            f"two probe steps give {here.hex()[:16]} here, the job needs {there.hex()[:16]}",
+            f"the probe gives {here.hex()[:16]} here, the job needs {there.hex()[:16]}",
             next_step="check OMP, MKL and ATEN variables, or take another job",
         )

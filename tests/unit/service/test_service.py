@@ -154,6 +154,9 @@ def start(tmp_path: Path, job: ScriptedJob, crash: tuple[type, str] | None = Non
         url=URL,
         config=SimpleNamespace(poll_interval_s=0.001, metrics_file=tmp_path / "metrics.json"),
         journal=journal,
+        chain=SimpleNamespace(
+            provider=SimpleNamespace(useless_answers=0), events=SimpleNamespace(left_out=0)
+        ),
         follower=Follower(cast(EventIndex, index), DEPLOYMENT),
         queue=SimpleNamespace(run=idle, gas_by_label=dict),
         gateway=SimpleNamespace(bytes_up=0),

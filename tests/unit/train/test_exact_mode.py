@@ -95,5 +95,5 @@ def test_thread_count_is_no_part_of_exact_numerics(job: Job) -> None:
 
 def test_a_machine_with_other_bits_is_refused(job: Job) -> None:
     numerics = probe.numerics_spec("exact").model_copy(update={"probe_digest": bytes(32)})
-    with pytest.raises(NumericsMismatch, match="probe steps"):
+    with pytest.raises(NumericsMismatch, match="the probe gives"):
         probe.check_environment(job.with_numerics(numerics).manifest)

@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import pytest
 import torch
+from tests.merging import all_standing
 from tests.unit.train.factories import DATA_SEED, DITHER, Job, reveal_of
 
 from atoll.bits.link import close_round
@@ -134,7 +135,10 @@ def test_golden_sparseloco(job: Job) -> None:
             last = SeatState(params, {}, {}, left[seat], 1, 1)
             updates[seat], carried = close_round(model, last, spec, DITHER)
             left[seat] = carried.feedback
-        model = merge(model, updates, data_seed=DATA_SEED, caught=0, manifest=manifest).global_state
+        facts = all_standing(updates, manifest)
+        model = merge(
+            model, updates, facts=facts, data_seed=DATA_SEED, manifest=manifest
+        ).global_state
         found.append(model.params["w"].tolist())
     assert found == [[-0.75, 0.75, 0.0], [-1.0, 1.0, 0.0]]
 
@@ -161,8 +165,9 @@ def test_golden_demo(job: Job) -> None:
     cosines = sum(torch.cos(angles * k) for k in (1, 2, 3))
     left = 0.25 - 0.25 * (6 / 8 + 2 * math.sqrt(2 / 64) * cosines)
     torch.testing.assert_close(carried.feedback["w"], left, atol=1e-3, rtol=0)
+    facts = all_standing([0, 1], manifest)
     after = merge(
-        model, {0: update, 1: update}, data_seed=DATA_SEED, caught=0, manifest=manifest
+        model, {0: update, 1: update}, facts=facts, data_seed=DATA_SEED, manifest=manifest
     ).global_state
     assert after.params["w"].unique().tolist() == [-0.0625]
 

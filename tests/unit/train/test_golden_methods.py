@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.merging import all_standing
 from tests.unit.train.factories import Job
 from tests.unit.train.test_methods import manifest_for
 
@@ -80,7 +81,8 @@ def test_golden_muloco(job: Job, gradients: dict[str, torch.Tensor]) -> None:
         for place in (0, 1):
             dither = DitherKey(SEED, place)
             updates[place], seat = close_round(model, last, manifest.codec, dither)
-        model = merge(model, updates, data_seed=SEED, caught=0, manifest=manifest).global_state
+        facts = all_standing(updates, manifest)
+        model = merge(model, updates, facts=facts, data_seed=SEED, manifest=manifest).global_state
         found.append(model.params["w"].flatten().tolist())
     assert found == [[0.0, *[-3 / 16] * 3], [-3 / 8, -1 / 32, -1 / 32, -13 / 32]]
 
@@ -103,6 +105,7 @@ def test_golden_lo_fi(job: Job, gradients: dict[str, torch.Tensor]) -> None:
         gradients["w"] = torch.tensor(gradient)
         last = trained(SeatState(model.params, {}, {}, {}, 0, 0), manifest)
         updates[seat], _ = close_round(model, last, manifest.codec, DitherKey(SEED, seat))
-    merged = merge(model, updates, data_seed=SEED, caught=0, manifest=manifest).global_state
+    facts = all_standing(updates, manifest)
+    merged = merge(model, updates, facts=facts, data_seed=SEED, manifest=manifest).global_state
     assert merged.params["w"].tolist() == [-1 / 64, 0.0]
     assert merged.round == manifest.terms.rounds

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
+from tests.merging import all_standing
 from tests.unit.train.factories import DATA_SEED, DITHER, Job
 from tests.unit.train.test_methods import Run, manifest_for, replays
 from tests.unit.train.test_streaming import HALVES, SHAPES, A, B, moved, values
@@ -79,7 +80,10 @@ def test_golden_overlap(job: Job) -> None:
                 state = moved(course.begin(state, step), by)
             closings.append(values(state.params))
             updates[seat], carried[seat] = close_round(model, state, codec, DITHER)
-        model = merge(model, updates, data_seed=DATA_SEED, caught=0, manifest=manifest).global_state
+        facts = all_standing(updates, manifest)
+        model = merge(
+            model, updates, facts=facts, data_seed=DATA_SEED, manifest=manifest
+        ).global_state
         merged.append(values(model.params))
     assert closings == ["-2 -2", "-4 -1", "-4 -4", "-13/2 -2", "-6 -5", "-21/2 -13/4"]
     assert merged == ["-3 0", "-3 -3", "-33/4 -3"]
@@ -243,7 +247,8 @@ def test_a_round_that_merged_nothing_gives_its_old_fragment_back(job: Job) -> No
     """The global state is the same but for its round, and is mixed in like any other."""
     run = started(job, overlap=1)
     trained = {seat: train_round(run.seat(seat).task, run.job.store) for seat in range(3)}
-    nothing = merge(run.job.model, {}, data_seed=DATA_SEED, caught=0, manifest=run.job.manifest)
+    manifest, facts = run.job.manifest, all_standing([], run.job.manifest)
+    nothing = merge(run.job.model, {}, facts=facts, data_seed=DATA_SEED, manifest=manifest)
     assert not nothing.merged
     assert nothing.global_state.params_root() == run.job.model.params_root()
     run.job = replace(run.job, model=nothing.global_state)

@@ -79,7 +79,7 @@ def test_this_machine_reproduces_its_own_manifest(job: Job) -> None:
     [
         ("software_class", "torch 1.0; sparc", "sparc"),
         ("code_digest", bytes(32), "training code"),
-        ("probe_digest", bytes(32), "probe steps"),
+        ("probe_digest", bytes(32), "the probe gives"),
     ],
 )
 def test_another_machine_is_refused(job: Job, field: str, value: object, message: str) -> None:

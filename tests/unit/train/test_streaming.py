@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import pytest
 import torch
+from tests.merging import all_standing
 from tests.unit.train.factories import DATA_SEED, DITHER, Job
 from tests.unit.train.test_methods import Run, manifest_for
 
@@ -66,7 +67,10 @@ def test_golden_streaming(job: Job) -> None:
             state = SeatState.opening(model, carried[seat], layout)
             openings.append(values(state.params))
             updates[seat], carried[seat] = close_round(model, moved(state, by), HALVES, DITHER)
-        model = merge(model, updates, data_seed=DATA_SEED, caught=0, manifest=manifest).global_state
+        facts = all_standing(updates, manifest)
+        model = merge(
+            model, updates, facts=facts, data_seed=DATA_SEED, manifest=manifest
+        ).global_state
         merged.append(values(model.params))
     assert openings == ["0 0", "0 0", "-3/2 -1", "-3/2 -1/2", "-5/2 -3/2", "-7/2 -3/2"]
     assert merged == ["-3/2 0", "-3/2 -3/2", "-9/2 -3/2"]

@@ -1,0 +1,152 @@
+"""Runs every test, keeping every core busy, and ends with one line: `tests: N passed, N failed`.
+
+    .venv/bin/python .ci/tests.py             all of it, as `make test` does
+    .venv/bin/python .ci/tests.py contracts   this part only
+
+What waits (whole networks, real chains and nodes) has more processes than there are cores and goes
+first on each of them; what computes has as many as there are cores and takes what is left. A part's
+output is printed whole, when it ends.
+"""
+# ruff: noqa: S603, T201 -- fixed commands; it prints
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTHON = str(ROOT / ".venv" / "bin" / "python")
+CORES = os.cpu_count() or 1
+WAITING = ("tests/e2e", "tests/integration")
+PYTEST = (PYTHON, "-m", "pytest", "--dist=loadgroup", "--no-loadscope-reorder", "--durations=10")
+NICE = 10
+COUNTS = re.compile(r"(\d+)(?: tests)? (passed|failed|errors?)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One command; its last line with counts says how many tests passed and failed.
+
+    Attributes:
+        after: the part that must have ended first, because both want every core.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    nice: int = NICE
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a part came to; `code` is its exit code."""
+
+    code: int
+    passed: int
+    failed: int
+
+
+def parts(commit: str) -> tuple[Part, ...]:
+    """All, the longest first."""
+    seed = str(int(commit[:8], 16))
+    elsewhere = [f"--ignore={folder}" for folder in WAITING]
+    networks = (*PYTEST, f"-n{min(2 * CORES, 8)}", *WAITING)
+    computing = (*PYTEST, f"-n{CORES}", f"--hypothesis-seed={seed}", *elsewhere, "tests")
+    return (
+        Part("networks", networks, nice=0),
+        Part("contracts", ("contracts/tools/forge", "test")),
+        Part("computing", computing),
+        Part("mutants", (PYTHON, "-m", "tests.mutants", "--seed", commit), after="computing"),
+    )
+
+
+class Run:
+    """All parts as processes of this one, each followed by a thread of its own."""
+
+    def __init__(self, chosen: tuple[Part, ...]) -> None:
+        self._ended = {part.name: threading.Event() for part in chosen}
+        self._threads = [threading.Thread(target=self._follow, args=(p,)) for p in chosen]
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._printing = threading.Lock()
+        self.outcomes: dict[str, Outcome] = {}
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def wait(self) -> None:
+        for thread in self._threads:
+            thread.join()
+
+    def end(self, *_: object) -> NoReturn:
+        """On a signal: nothing is left behind."""
+        for process in self._processes:
+            process.terminate()
+        os._exit(130)
+
+    def _follow(self, part: Part) -> None:
+        if part.after in self._ended:
+            self._ended[part.after].wait()
+        started = time.monotonic()
+        with tempfile.TemporaryFile() as output:
+            command = ("nice", "-n", str(part.nice), *part.command)
+            process = subprocess.Popen(
+                command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+            )
+            self._processes.append(process)
+            code = process.wait()
+            output.seek(0)
+            text = output.read().decode("utf-8", "replace")
+        seconds = time.monotonic() - started
+        with self._printing:
+            print(f"=== {part.name}: {seconds:.0f} s, exit code {code}\n{text}", flush=True)
+        self.outcomes[part.name] = outcome(part.name, code, text)
+        self._ended[part.name].set()
+
+
+def outcome(name: str, code: int, text: str) -> Outcome:
+    """Counts from the last line that has any; a part that failed without one failed once."""
+    if name == "mutants":
+        return Outcome(code, int(code == 0), int(code != 0))
+    counted = next(
+        (found for line in reversed(text.splitlines()) if (found := COUNTS.findall(line))), []
+    )
+    counts = {word.rstrip("s") if word.startswith("error") else word: int(n) for n, word in counted}
+    failed = counts.get("failed", 0) + counts.get("error", 0)
+    return Outcome(code, counts.get("passed", 0), failed or int(code != 0))
+
+
+def newest_commit() -> str:
+    """Seeds what is drawn at random, so that a run can be repeated."""
+    git = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
+    done = subprocess.run(git, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "0" * 40
+
+
+def main(names: list[str]) -> int:
+    commit, started = newest_commit(), time.monotonic()
+    chosen = tuple(part for part in parts(commit) if not names or part.name in names)
+    print(f"tests: {', '.join(p.name for p in chosen)}; seeded by commit {commit}", flush=True)
+    run = Run(chosen)
+    signal.signal(signal.SIGTERM, run.end)
+    signal.signal(signal.SIGINT, run.end)
+    run.start()
+    run.wait()
+    passed = sum(outcome.passed for outcome in run.outcomes.values())
+    failed = sum(outcome.failed for outcome in run.outcomes.values())
+    print(f"=== all: {time.monotonic() - started:.0f} s")
+    print(f"tests: {passed} passed, {failed} failed", flush=True)
+    return int(failed > 0 or len(run.outcomes) < len(chosen))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,136 @@
+"""The job that the probe runs: small, and with one of everything that decides a bit in a job.
+
+Two fragments, a mixture that comes in at a step, dropout, micro-batches, fewer key heads than
+heads, a head of its own, Muon beside AdamW, clipping, a dithered two-bit codec with feedback, a
+robust rule with neighbours, and momentum outside.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from hashlib import sha256
+from typing import Final
+
+import numpy as np
+
+from atoll.bits.codec.dither import DitherKey
+from atoll.bits.init import initial_global_state
+from atoll.bits.layout import seat_layout
+from atoll.bits.link import close_round
+from atoll.bits.pieces import root_of_update
+from atoll.bits.schedule import Recipe
+from atoll.bits.segment import Course, run_segment
+from atoll.bits.state import GlobalState, SeatState
+from atoll.bits.tokens import Tokens
+from atoll.law.manifest import Manifest
+from atoll.law.merge_inputs import MergeFacts
+from atoll.law.words import Bitmap, Digest, NumericsMode, SeatIndex, to_bitmap
+from atoll.merge.round import merge
+
+SEATS: Final = tuple(SeatIndex(seat) for seat in range(3))
+TOKENS: Final = 1 << 12
+_ZERO, _NOBODY = bytes(32), Bitmap(0)
+_CID = bytes((0x01, 0x55, 0x12, 0x20)) + _ZERO
+"""Of a block that nobody has: the tokens are made here."""
+
+
+@lru_cache(maxsize=2)
+def probe_digest(mode: NumericsMode) -> Digest:
+    """SHA-256 over state digest and work word of every segment, update roots and merged digests."""
+    manifest, parts = probe_manifest(mode), sha256()
+    model = initial_global_state(manifest)
+    carried: dict[SeatIndex, SeatState] = {}
+    for round in range(manifest.terms.rounds):
+        updates: dict[int, bytes] = {}
+        seed = Digest(sha256(bytes([round])).digest())
+        for seat in SEATS:
+            course = _course(manifest, model, seed, seat)
+            layout = seat_layout(manifest, round)
+            state = SeatState.opening(model, carried.get(seat), layout)
+            for segment in range(manifest.inner.steps // manifest.inner.segment):
+                done = run_segment(state, segment, course)
+                parts.update(done.roots.digest() + done.work_word)
+                state = done.state
+            updates[seat], carried[seat] = close_round(
+                model, state, manifest.codec, DitherKey(seed, seat)
+            )
+            parts.update(root_of_update(updates[seat]))
+        facts = MergeFacts(to_bitmap(SEATS), _NOBODY, _NOBODY, 0, dict.fromkeys(SEATS, 2))
+        merged = merge(model, updates, facts=facts, data_seed=seed, manifest=manifest)
+        model = merged.global_state
+        parts.update(model.digest())
+    return Digest(parts.digest())
+
+
+def probe_manifest(mode: NumericsMode) -> Manifest:
+    """The probe's job: valid but for its digests, which nothing here compares."""
+    return Manifest.model_validate(
+        {
+            "version": 1,
+            "name": "probe",
+            "created": 0,
+            "model": _MODEL,
+            "numerics": _numerics(mode),
+            "init": {"seed": 0},
+            "data": _DATA,
+            "inner": _INNER,
+            "outer": _OUTER,
+            "codec": _CODEC,
+            "robust": {"rule": "nnm_trimmed_mean", "f": 1, "kappa": "1.5"},
+            "audit": {"draws": 1, "overlap": "0", "coverage_last_round": "1"},
+            "tables": _ZERO,
+            "terms": _TERMS,
+        }
+    )
+
+
+def _course(manifest: Manifest, model: GlobalState, seed: Digest, seat: SeatIndex) -> Course:
+    first = model.round * manifest.inner.steps
+    return Course(manifest, Recipe.of(manifest), _tokens(), seed, seat, first, model)
+
+
+def _tokens() -> Tokens:
+    """Bytes that repeat nowhere near: the top eight bits of multiples of Knuth's constant."""
+    return (np.arange(TOKENS, dtype=np.uint64) * 2654435761 % (1 << 32) >> 24).astype("u1")
+
+
+def _numerics(mode: NumericsMode) -> dict[str, object]:
+    return {
+        "mode": mode,
+        "code_digest": _ZERO,
+        "software_class": "probe" if mode == "native" else None,
+        "probe_digest": _ZERO,
+        "tolerance": None,
+    }
+
+
+_MODEL: Final = {
+    "kind": "llama", "vocab": 256, "width": 64, "layers": 2, "heads": 4, "kv_heads": 2,
+    "mlp": "swiglu", "ffn": 176, "seq": 64, "tied": False, "norm_eps": "0.00001",
+    "rope_base": 10000,
+}  # fmt: skip
+_DATA: Final = {
+    "cid": _CID, "root": _ZERO, "dtype": "uint8", "train_tokens": TOKENS, "eval_cid": None,
+    "eval_batches": 0, "tokenizer_cid": _CID,
+}  # fmt: skip
+_INNER: Final = {
+    "optimizer": "muon", "lr": "0.01", "momentum": "0.95", "beta1": "0.9", "beta2": "0.99",
+    "eps": "0.00000001", "weight_decay": "0.1", "dropout": "0.1", "clip": "1",
+    "schedule": "cosine", "warmup_steps": 1, "steps": 2, "batch": 4, "segment": 1, "micro_batch": 2,
+}  # fmt: skip
+_OUTER: Final = {
+    "kind": "nesterov", "lr": "0.7", "momentum": "0.9", "beta2": "0", "eps": "0", "period": 0,
+}  # fmt: skip
+_CODEC: Final = {
+    "kind": "two_bit", "exponents": {"embedding": -10, "matrix": -10, "vector": -10},
+    "min_exponent": -30, "max_exponent": -4, "feedback": "0.9", "fragments": 2, "overlap": 1,
+    "mixing": "0.5",
+}  # fmt: skip
+_TERMS: Final = {
+    "rounds": 2, "seats": 3, "min_providers": 1, "min_verifiers": 1, "max_verifiers": 1,
+    "quorum_numerator": 1, "quorum_denominator": 1, "attempts": 1, "auditors": 1,
+    "beacon_delay": 1, "train_seconds": 1, "reveal_seconds": 1, "report_seconds": 1,
+    "confirm_seconds": 1, "attest_seconds": 1, "dispute_seconds": 1, "expiry": 1, "steps": 2,
+    "tokens_per_step": 256, "price_per_token": "0", "verifier_fee": "0", "provider_bond": "0",
+    "verifier_bond": "0", "report_bond": "1",
+}  # fmt: skip

@@ -1,0 +1,192 @@
+"""Runs the tests once with their coverage, then each mutant in a fork of that warm process.
+
+Rule of this file: a mutant is killed by a failed test or by its time limit; one that no test
+covers, or that every chosen test passes, survived.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import coverage
+import pytest
+from hypothesis import Phase, settings
+from tests.mutants.apply import Functions, import_anew
+from tests.mutants.forks import Ended, Forks
+from tests.mutants.operators import Mutant
+
+Fate = Literal["killed", "too long", "survived", "not covered"]
+SURVIVED, KILLED = 0, 1
+ENOUGH_SECONDS = 6.0
+"""Of tests for one mutant, as long as they took without it, cheapest first."""
+EXAMPLES = 30
+PATIENCE = 5.0
+GRACE_SECONDS = 10.0
+"""A mutant may take this many times as long, and this much more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a mutant; `tests` were chosen for it, `by` is the first that failed."""
+
+    mutant: Mutant
+    fate: Fate
+    tests: int
+    by: str
+    seconds: float
+
+
+@dataclass
+class Evaluation:
+    """A pytest plugin: takes the place of the test loop.
+
+    Attributes:
+        root: of the repository; tests are run from there.
+        files: what mutants are of; coverage is recorded of these.
+        jobs: mutants at once.
+    """
+
+    root: Path
+    files: Sequence[str]
+    mutants: Sequence[Mutant]
+    jobs: int
+    arguments: Sequence[str]
+    verdicts: list[Verdict] = field(default_factory=list)
+    baseline_seconds: float = 0.0
+    _items: dict[str, pytest.Item] = field(default_factory=dict)
+    _seconds: dict[str, float] = field(default_factory=dict)
+    _covering: dict[tuple[str, int], set[str]] = field(default_factory=lambda: defaultdict(set))
+    _failed: list[str] = field(default_factory=list)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        if session.testsfailed:
+            raise session.Interrupted("tests cannot be collected")
+        session.config.pluginmanager.unregister(name="terminalreporter")
+        self._items = {item.nodeid: item for item in session.items}
+        for item in session.items:
+            _make_brief(item)
+        self._record(session)
+        if self._failed:
+            raise session.Interrupted(f"without any mutant: {', '.join(self._failed)}")
+        functions = Functions(self.root, self.files)
+        forks: Forks[tuple[Mutant, int]] = Forks(self.jobs)
+        for mutant in self.mutants:
+            tests = self._tests_of(mutant)
+            if not tests:
+                self.verdicts.append(Verdict(mutant, "not covered", 0, "", 0.0))
+                continue
+            limit = GRACE_SECONDS + PATIENCE * sum(self._seconds[test] for test in tests)
+            self._note(forks.wait())
+            live = partial(self._live, functions, mutant, tests)
+            forks.start((mutant, len(tests)), limit, live)
+        self._note(forks.wait(for_all=True))
+        return True
+
+    def _note(self, ended: list[Ended[tuple[Mutant, int]]]) -> None:
+        for one in ended:
+            mutant, tests = one.what
+            fate: Fate = "survived" if one.code == SURVIVED else "killed"
+            if one.code is None:
+                fate = "too long"
+            self.verdicts.append(Verdict(mutant, fate, tests, one.said, one.seconds))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._failed.append(report.nodeid)
+            sys.stderr.write(f"{report.longreprtext}\n")
+
+    def _record(self, session: pytest.Session) -> None:
+        """Runs every test; what it covers and how long it takes."""
+        started = time.perf_counter()
+        include = [str(self.root / file) for file in self.files]
+        cov = coverage.Coverage(data_file=None, config_file=False, include=include)
+        cov.start()
+        # After the last comes the first, as far as pytest knows: what lives for the session stays.
+        for item, following in zip(
+            session.items, [*session.items[1:], session.items[0]], strict=True
+        ):
+            cov.switch_context(item.nodeid)
+            begun = time.perf_counter()
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            self._seconds[item.nodeid] = time.perf_counter() - begun
+        cov.stop()
+        data = cov.get_data()
+        for file in self.files:
+            for line, contexts in data.contexts_by_lineno(str(self.root / file)).items():
+                self._covering[file, line] |= set(contexts) - {""}
+        self.baseline_seconds = time.perf_counter() - started
+
+    def _tests_of(self, mutant: Mutant) -> list[str]:
+        """Cheapest first: those that run the line, or use the file where only an import runs it."""
+        if mutant.inside:
+            names = self._covering[mutant.file, mutant.line]
+        else:
+            lines = [tests for (file, _), tests in self._covering.items() if file == mutant.file]
+            names = set().union(*lines) or set(self._items)
+        chosen, total = [], 0.0
+        for name in sorted(names, key=lambda name: self._seconds[name]):
+            total += self._seconds[name]
+            if chosen and total > ENOUGH_SECONDS:
+                break
+            chosen.append(name)
+        return chosen
+
+    def _live(self, functions: Functions, mutant: Mutant, tests: list[str], home: Path) -> int:
+        """In the fork: the mutant's life; the test that ends it is named in `home`."""
+        if mutant.inside and functions.apply(mutant):
+            return self._run_here(tests, home)
+        import_anew(self.root, mutant)
+        options = ["-x", f"--basetemp={home / 'tmp'}", *self.arguments, *_functions_of(tests)]
+        code = pytest.main(options, plugins=[_Reporter(home)])
+        return SURVIVED if code == pytest.ExitCode.OK else KILLED
+
+    def _run_here(self, tests: list[str], home: Path) -> int:
+        self._failed.clear()
+        items = [self._items[name] for name in tests]
+        session = items[0].session
+        session.config._tmp_path_factory._basetemp = home  # type: ignore[attr-defined]
+        session._setupstate.teardown_exact(items[0])
+        for item, following in zip(items, [*items[1:], items[0]], strict=True):
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if self._failed:
+                (home / "by").write_text(item.nodeid, "utf-8")
+                return KILLED
+        return SURVIVED
+
+
+@dataclass(frozen=True, slots=True)
+class _Reporter:
+    """Names the first test that fails of a session of its own."""
+
+    home: Path
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            (self.home / "by").write_text(report.nodeid, "utf-8")
+
+
+def _functions_of(tests: Sequence[str]) -> list[str]:
+    """Without their parameters, which a mutant may change the names of."""
+    return list(dict.fromkeys(test.partition("[")[0] for test in tests))
+
+
+def _make_brief(item: pytest.Item) -> None:
+    """Hypothesis tries the same few examples every time, and stops at the first failure."""
+    function = getattr(item, "obj", None)
+    used = getattr(function, "_hypothesis_internal_use_settings", None)
+    if used is not None and function is not None:
+        function._hypothesis_internal_use_settings = settings(
+            used,
+            max_examples=min(used.max_examples, EXAMPLES),
+            phases=(Phase.explicit, Phase.generate),
+            database=None,
+            derandomize=True,
+        )
