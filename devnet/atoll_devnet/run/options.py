@@ -60,6 +60,7 @@ class RunOptions:
         cheats, verifier_cheats: names by seat and by verifier index.
         report: where report.json is also written; it is always in `folder`.
         store: everyone's storage backend, `embedded` or `kubo:URL`.
+        beginning: see `ClusterConfig`.
         skip_windows: move the chain's clock on once everyone who will act in a window has acted.
     """
 
@@ -73,6 +74,7 @@ class RunOptions:
     report: Path | None = None
     skip_windows: bool = False
     store: str = "embedded"
+    beginning: Path | None = None
     job: JobOptions = field(default_factory=JobOptions)
 
     def request(self, numerics: NumericsSpec) -> JobRequest:

@@ -264,6 +264,7 @@ def _cluster_config(options: RunOptions) -> ClusterConfig:
         backend=options.backend,
         block_seconds=options.block_seconds,
         store=options.store,
+        beginning=options.beginning,
     )
 
 

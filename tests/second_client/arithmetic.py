@@ -144,9 +144,11 @@ def _near(x: Wide) -> Wide:
     return wide(narrow(x))
 
 
+@quiet
 def ln(x: Array) -> Array:
-    """The natural logarithm of positive normal numbers, and −∞ of 0."""
-    mantissa, exponent = np.frexp(np.where(x == 0, 1.0, wide(x)))
+    """The natural logarithm; −∞ of zeros and subnormals, NaN below."""
+    normal = (x >= np.float32(2.0**-126)) & (x < np.inf)
+    mantissa, exponent = np.frexp(np.where(normal, wide(x), 1.0))
     low = mantissa < 0.7071067811865476
     mantissa = np.where(low, mantissa * 2.0, mantissa)
     exponent = wide(exponent - low)
@@ -159,7 +161,9 @@ def ln(x: Array) -> Array:
     tail = _near(y * square)
     series = 2.0 * z + 2.0 * a * tail
     found = narrow(exponent * _LN2_HIGH + (exponent * _LN2_LOW + series))
-    return np.where(x == 0, np.float32(-np.inf), found)
+    odd = np.where(x == np.inf, np.float32(np.inf), np.float32(-np.inf))
+    odd = np.where((x < 0) | np.isnan(x), np.float32(np.nan), odd)
+    return np.where(normal, found, odd)
 
 
 # ------------------------------------------------------------------------------- random words
