@@ -6,9 +6,12 @@ in the same way. Overriding one can cost the bond: see PROVIDER.md for what is e
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from atoll.content.cid import Cid
 from atoll.law.views import JobView, ReportRecord
 from atoll.law.words import Digest
+from atoll.service.machine import Setup, State
 
 
 class ProviderBehaviour:
@@ -57,3 +60,6 @@ class ProviderBehaviour:
     def skips_reveal(self, view: JobView) -> bool:
         """Whether a commitment of this round is never revealed."""
         return False
+
+
+ProviderState: TypeAlias = State[Setup[ProviderBehaviour]]

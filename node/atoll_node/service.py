@@ -1,49 +1,18 @@
-"""The provider's service: its machine, its effects, and the loop that joins them."""
+"""The provider's service: its machine in the loop that both roles share."""
 
 from __future__ import annotations
 
-import asyncio
-import signal
-
 from atoll.service.config import ServiceConfig
-from atoll.service.context import open_context
-from atoll.service.service import Role, Service
+from atoll.service.service import run_role
 from atoll_node.behaviour import ProviderBehaviour
-from atoll_node.effects import ProviderEffects
-from atoll_node.facts import KINDS
-from atoll_node.machine import ProviderSetup, step
+from atoll_node.machine import step
 
 
-class ProviderService:
-    """One account that trains in every job its config names.
+async def serve(config: ServiceConfig, behaviour: ProviderBehaviour | None = None) -> None:
+    """Runs a provider until cancelled, an honest one where no behaviour is given.
 
-    Args:
-        config: paths, endpoints and limits.
-        behaviour: where to depart from honesty, for tests; honest by default.
+    Raises:
+        ConfigError, KeystoreError, ChainError: it cannot start; nothing was sent.
     """
-
-    def __init__(self, config: ServiceConfig, behaviour: ProviderBehaviour | None = None) -> None:
-        self.config = config
-        self.behaviour = behaviour or ProviderBehaviour()
-
-    async def run(self) -> None:
-        """Serves until cancelled. SIGUSR1 finishes the running round and gives the seat up.
-
-        Raises:
-            ConfigError, KeystoreError, ChainError: it cannot start; nothing was sent.
-        """
-        async with open_context(self.config, KINDS, self.behaviour.may_serve) as context:
-            setup = ProviderSetup(
-                gateway_url=context.url,
-                keeper=self.config.keeper,
-                auto_claim=self.config.auto_claim,
-                behaviour=self.behaviour,
-            )
-            service = Service(Role("provider", setup, step, ProviderEffects(context)))
-            asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, service.drain)
-            await service.run()
-
-
-async def serve(config: ServiceConfig) -> None:
-    """Runs an honest provider until cancelled."""
-    await ProviderService(config).run()
+    chosen = behaviour or ProviderBehaviour()
+    await run_role("provider", config, chosen, step, chosen.may_serve)

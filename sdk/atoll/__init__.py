@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from atoll.chain.deployment import Deployment
     from atoll.errors import AtollError
-    from atoll.job.client import Client, ClientConfig, Estimate, JobRequest, run
+    from atoll.job.client import Client, ClientConfig, Estimate, run
     from atoll.job.handle import JobHandle
     from atoll.job.narrate import JobSnapshot, JobUpdate
+    from atoll.job.spec import JobRequest
     from atoll.law.manifest import Manifest
 
 __all__ = [
@@ -37,6 +38,7 @@ _HOMES = {
     "AtollError": "atoll.errors",
     "Deployment": "atoll.chain.deployment",
     "JobHandle": "atoll.job.handle",
+    "JobRequest": "atoll.job.spec",
     "JobSnapshot": "atoll.job.narrate",
     "JobUpdate": "atoll.job.narrate",
     "Manifest": "atoll.law.manifest",

@@ -24,7 +24,7 @@ from tests.adversary.updates import (
 )
 from torch import Tensor
 
-from atoll.job.presets import kappa_for
+from atoll.job.spec import kappa_for
 from atoll.law.checks import name_odd
 from atoll.law.manifest import SPARSE_CODECS
 from atoll.law.words import SeatIndex

@@ -32,7 +32,7 @@ from atoll.bits.ops import NativeOps
 from atoll.bits.schedule import Recipe
 from atoll.bits.state import GlobalState
 from atoll.errors import MalformedUpdate
-from atoll.job.presets import DemoConfig, Members, demo_manifest
+from atoll.job.spec import Choices, Found, Members, build_manifest
 from atoll.law.canonical import dag_cbor_cid
 from atoll.law.draws import batch_offsets
 from atoll.law.hashing import sha256 as sha256_of
@@ -348,11 +348,8 @@ def manifest_of(setting: Setting) -> Manifest:
         eval_cid=None, eval_batches=0, tokenizer_cid=cid,
     )  # fmt: skip
     method = "sparseloco" if setting.codec in SPARSE_CODECS else "fedavg"
-    demo = demo_manifest(
-        DemoConfig(
-            data=data,
-            numerics=numerics_spec("native"),
-            expiry=1 << 40,
+    demo = build_manifest(
+        Choices(
             seed=setting.seed,
             rounds=setting.rounds,
             method=method,
@@ -362,6 +359,7 @@ def manifest_of(setting: Setting) -> Manifest:
             micro_batch=BATCH,
             model=MODEL,
             members=Members(seats=setting.n),
-        )
+        ),
+        Found(data=data, numerics=numerics_spec("native"), expiry=1 << 40),
     )
     return demo.model_copy(update={"codec": spec_of(setting.codec)})

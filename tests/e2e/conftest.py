@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from atoll.job.presets import Windows
+from atoll.job.spec import Windows
 from atoll_devnet.processes.cluster import prepare_beginning
 from atoll_devnet.report.live import Display
 from atoll_devnet.run.options import JobOptions, RunOptions, tiny_model

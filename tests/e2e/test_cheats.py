@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from atoll.job.presets import Windows
+from atoll.job.spec import Windows
 from atoll_devnet.cheats import PROVIDER_CHEATS, VERIFIER_CHEATS
 from atoll_devnet.run.options import RunOptions
 

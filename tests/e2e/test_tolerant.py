@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from atoll.job.presets import Members
+from atoll.job.spec import Members
 from atoll_devnet.run.options import RunOptions
 
 from .conftest import Runner, faults, provider

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from atoll.job.presets import Members
+from atoll.job.spec import Members
 from atoll.law.words import Phase
 from atoll_devnet.report.live import Display
 from atoll_devnet.report.observer import Observer

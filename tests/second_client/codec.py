@@ -1,4 +1,4 @@
-"""Updates as bytes: the dense codecs of SPEC.md, section 12.
+"""Updates as bytes: SPEC-MERGE.md, chapters 1 and 2.
 
 An update is a vector, the tensors that are sent one after another in ascending order of name. A
 coordinate in grid steps is its fp32 product with 2^−e.
@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tests.second_client.numbers import Array
+from tests.second_client import sparse
+from tests.second_client.arithmetic import Array
+from tests.second_client.packing import STEPS, block_steps, packed, unpacked
 from tests.second_client.words import hashed, keccak, keccak_each, piece_root, sha256, u16, u32, u64
 
 CODECS = {"grid8": 0, "grid4": 1, "two_bit": 2, "sign": 3, "sparse": 4, "dct": 5, "fp32": 6}
-STEPS = (1, 2, 4, 5, 7, 10, 14, 20, 28)
 BLOCK = 32
 PIECE = 1 << 16
 REACH = {"two_bit": (3, 16), "sign": (2, 5)}
@@ -65,6 +65,8 @@ def encode(
         return start + np.clip(np.rint(x), -127, 127).astype(np.int8).tobytes()
     if kind == "grid4":
         return start + packed(np.clip(np.rint(x), -7, 7).astype(np.int64) + 7, 4)
+    if kind in ("sparse", "dct"):
+        return start + sparse.write(x if kind == "sparse" else sparse.coefficients(x))
     return start + _block_steps(kind, x, seat)
 
 
@@ -77,23 +79,36 @@ def decode(
 ) -> dict[str, Array]:
     """What the bytes of an update say, as tensors."""
     start = header(kind, shapes, exponents)
-    count = sum(int(np.prod(shape)) for shape in shapes.values())
-    values: Any = (
-        np.frombuffer(data[len(start) :], "<f4")
-        if kind == "fp32"
-        else merged_integers(kind, data[len(start) :], count, seat).astype(np.float32)
-    )
+    if data[: len(start)] != start:
+        raise ValueError("an update of another round or model")
+    body, count = data[len(start) :], sum(int(np.prod(shape)) for shape in shapes.values())
+    values, finer = _values(kind, body, count, seat)
     tensors, at = {}, 0
     for name in sorted(shapes):
         size = int(np.prod(shapes[name]))
-        step = np.float32(1.0 if kind == "fp32" else 2.0 ** exponents[name])
+        step = np.float32(1.0 if kind == "fp32" else 2.0 ** (exponents[name] - finer))
         tensors[name] = (values[at : at + size] * step).reshape(shapes[name])
         at += size
     return tensors
 
 
+def _values(kind: str, body: bytes, count: int, seat: Seat) -> tuple[Array, int]:
+    """The numbers that a body says, and by how many bits their unit is finer than a grid step."""
+    if kind == "fp32":
+        return np.frombuffer(body, "<f4"), 0
+    integers = merged_integers(kind, body, count, seat)
+    if kind == "dct":
+        return sparse.fine_coordinates(integers, count), 8
+    return integers.astype(np.float32), 0
+
+
 def merged_integers(kind: str, body: bytes, count: int, seat: Seat) -> Integers:
-    """The integers that an update's body adds to a merge, of so many coordinates."""
+    """The integers that an update's body adds to a merge, of so many coordinates.
+
+    Those of `dct` are coefficients, of whole blocks.
+    """
+    if kind in ("sparse", "dct"):
+        return sparse.read(body, sparse.places(kind, count))
     if kind == "fp32":
         units = np.rint(np.frombuffer(body, "<f4").astype(np.float64) * 2.0**40)
         return np.clip(units, -(1 << 47), 1 << 47).astype(np.int64)
@@ -111,7 +126,7 @@ def merged_integers(kind: str, body: bytes, count: int, seat: Seat) -> Integers:
 
 def _block_steps(kind: str, x: Array, seat: Seat) -> bytes:
     """A step for every block of 32, then a code of one or two bits for every coordinate."""
-    indices = block_steps(x, *REACH[kind])
+    indices = block_steps(x, BLOCK, *REACH[kind])
     steps = np.array(STEPS)[indices].repeat(BLOCK)[: len(x)]
     if kind == "two_bit":
         x = x + dither(steps, seat, 0).astype(np.float32)
@@ -121,51 +136,23 @@ def _block_steps(kind: str, x: Array, seat: Seat) -> bytes:
     return packed(indices, 4) + packed(codes, levels)
 
 
-def block_steps(x: Array, reach: int, share: int) -> Integers:
-    """For every block, the index of the smallest step that cuts off few and none by far."""
-    found = []
-    for at in range(0, len(x), BLOCK):
-        magnitudes = np.abs(x[at : at + BLOCK])
-        fits = (
-            i
-            for i, step in enumerate(STEPS)
-            if (magnitudes > reach * step).sum() <= len(magnitudes) // share
-            and not (magnitudes > 2 * reach * step).any()
-        )
-        found.append(next(fits, len(STEPS) - 1))
-    return np.array(found)
-
-
 def dither(steps: Integers, seat: Seat, section: int) -> Integers:
     """An integer between −s and s for every coordinate whose step is s, drawn by keccak."""
-    data_seed, index = seat
-    drawn = b""
-    for piece in range(-(-len(steps) // PIECE)):
-        key = data_seed + u16(index) + bytes([section]) + u32(piece)
-        size = min(PIECE, len(steps) - piece * PIECE)
-        drawn += _noise(key, -(-size // 32))[:size]
-    noise = np.frombuffer(drawn, np.uint8).astype(np.int64)
-    return (((2 * noise + 1) * steps + 128) >> 8) - steps
+    sizes = [min(PIECE, len(steps) - at) for at in range(0, len(steps), PIECE)]
+    drawn = b"".join(noise(seat, section, piece, size) for piece, size in enumerate(sizes))
+    bytes_ = np.frombuffer(drawn, np.uint8).astype(np.int64)
+    return (((2 * bytes_ + 1) * steps + 128) >> 8) - steps
 
 
 @lru_cache(maxsize=4096)
-def _noise(key: bytes, blocks: int) -> bytes:
-    """So many blocks of 32 bytes under the keccak of a key."""
-    hashed_key = keccak(key)
-    return b"".join(keccak_each([hashed_key + u32(block) for block in range(blocks)]))
+def noise(seat: Seat, section: int, piece: int, size: int) -> bytes:
+    """The first bytes that a piece's dither follows from."""
+    key = dither_key(seat, section, piece)
+    blocks = range(-(-size // 32))
+    return b"".join(keccak_each([key + u32(block) for block in blocks]))[:size]
 
 
-def packed(codes: Integers, width: int) -> bytes:
-    """Codes of 1, 2 or 4 bits, the first in the lowest bits of a byte; the rest of it is zero."""
-    lanes = 8 // width
-    full = np.concatenate([codes, np.zeros(-len(codes) % lanes, np.int64)]).reshape(-1, lanes)
-    return (full << (np.arange(lanes) * width)).sum(axis=1).astype(np.uint8).tobytes()
-
-
-def unpacked(data: bytes, count: int, width: int) -> Integers:
-    """The first `count` codes. Raises ValueError where bits after them are set."""
-    shifts = np.arange(8 // width) * width
-    codes = np.frombuffer(data, np.uint8).astype(np.int64)[:, None] >> shifts & ((1 << width) - 1)
-    if codes.reshape(-1)[count:].any():
-        raise ValueError("bits after the last code are set")
-    return codes.reshape(-1)[:count]
+def dither_key(seat: Seat, section: int, piece: int) -> bytes:
+    """Everybody can work it out: nobody chose it, and every seat, round and piece has another."""
+    data_seed, index = seat
+    return keccak(data_seed + u16(index) + bytes([section]) + u32(piece))

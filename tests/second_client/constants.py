@@ -1,7 +1,8 @@
 """What a job fixes before it starts: initial weights and tables. SPEC-STEP.md, 16 and 17.
 
-The tables are worked out in decimal arithmetic of 40 digits, so that one rounding to binary decides
-every bit, and hashed into the root that the manifest names (SPEC.md section 6).
+The tables are worked out in decimal arithmetic of 90 digits, so that one rounding to binary decides
+every bit (1 − 0.5^54 is a tie that 54 digits show and 53 do not), and hashed into the root that the
+manifest names (SPEC.md section 6).
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ from decimal import Context, Decimal, localcontext
 from typing import Any
 
 import numpy as np
+from tests.second_client.arithmetic import Array, narrow, philox
 from tests.second_client.documents import Manifest, head_size, shapes_of
-from tests.second_client.numbers import Array, narrow, philox
 from tests.second_client.words import piece_root
 
-_DIGITS = Context(prec=40)
-_PI = Decimal("3.141592653589793238462643383279502884197")
+_DIGITS = Context(prec=90)
+_PI = Decimal(
+    "3.14159265358979323846264338327950288419716939937510"
+    "5820974944592307816406286208998628034825342117067982"
+)
 _DEVIATION = 0.02 * 1.7320508075688772 / 2.0**21
 
 
@@ -92,7 +96,7 @@ def _turns(angle: Decimal, count: int) -> list[tuple[float, float]]:
 def _cos_sin(angle: Decimal) -> tuple[Decimal, Decimal]:
     """By Taylor's series, for angles between 0 and π."""
     cosine, sine, term, power = Decimal(0), Decimal(0), Decimal(1), 0
-    while abs(term) > Decimal("1e-45"):
+    while abs(term) > Decimal("1e-95"):
         sign = -1 if power % 4 in (2, 3) else 1
         if power % 2:
             sine += sign * term

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tests.second_client.numbers import (
+from tests.second_client.arithmetic import (
     BASE,
     INT8,
     NORM,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from functools import lru_cache
 from itertools import combinations
 from math import isqrt
 from typing import Any
@@ -325,6 +326,7 @@ def clamped(value: int, limit: int) -> int:
     return min(max(value, -limit), limit)
 
 
+@lru_cache(maxsize=64)
 def rate(text: str) -> int:
     """A decimal in units of 2^-24, half to even."""
     return round(Fraction(text) * (1 << 24))

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 from tests.second_client import kernels
+from tests.second_client.arithmetic import Array
 from tests.second_client.documents import EMBEDDING, HEAD, head_size
 from tests.second_client.kernels import Ids, Saved
-from tests.second_client.numbers import Array
 
 Params = dict[str, Array]
 Tables = tuple[Array, Array]

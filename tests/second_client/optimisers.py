@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from tests.second_client.numbers import (
+from tests.second_client.arithmetic import (
     INT8,
     Array,
     Wide,

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from tests.second_client import codec, optimisers
+from tests.second_client.arithmetic import Array, dropout_scale, kept, quiet
 from tests.second_client.constants import corrections, rate, rotary, tables_root
 from tests.second_client.documents import Manifest, is_sent, local_names, optimiser_of
 from tests.second_client.kernels import Ids, drop
 from tests.second_client.model import Drop, Params, Tables, loss_and_gradients
-from tests.second_client.numbers import Array, dropout_scale, kept, quiet
 from tests.second_client.state import (
     State,
     opening_state,
@@ -128,13 +128,13 @@ def _optimised(
 ) -> State:
     """The state after every parameter's optimiser; `scalars`: clipping factor and rate."""
     inner, count = manifest["inner"], state["count"] + 1
+    pair = corrections(manifest, count) if inner["optimizer"] != "sgd" else ()
     params, ms, vs = {}, dict(state["m"]), dict(state["v"])
     for name, p in state["params"].items():
         g, kind = gradients[name], optimiser_of(name, p.shape, inner)
         if kind == "adamw":
-            four = (*scalars, *corrections(manifest, count))
             params[name], ms[name], vs[name] = optimisers.adamw(
-                p, ms[name], vs[name], g, four, inner
+                p, ms[name], vs[name], g, (*scalars, *pair), inner
             )
         elif kind == "muon":
             params[name], ms[name] = optimisers.muon(p, ms[name], g, scalars, inner)
@@ -165,13 +165,11 @@ def segment(
     losses: list[float] = []
     work, kind = b"", OK
     for at in range(first, first + inner["segment"]):
-        offsets.append(_offsets(job, seat, at))
+        offsets.append(offsets_of(job, seat, at))
         begun = take_in(state, model, job.manifest["codec"]) if _comes_in(job, round, at) else state
-        done = step(begun, _batch(job, offsets[-1]), round * inner["steps"] + at, job, key)
+        done = step(begun, batch_of(job, offsets[-1]), round * inner["steps"] + at, job, key)
         losses.append(done["loss"])
-        work += _float_bytes(done["norm"], ">d") + b"".join(
-            _float_bytes(float(loss), ">f") for loss in done["losses"]
-        )
+        work += work_of(done["norm"], done["losses"])
         if done["diverged"]:
             kind = DIVERGED
             break
@@ -192,15 +190,22 @@ def _comes_in(job: Job, round: int, at: int) -> bool:
     return takes_in(job.manifest, round, at)
 
 
-def _offsets(job: Job, seat: codec.Seat, at: int) -> list[int]:
+def offsets_of(job: Job, seat: codec.Seat, at: int) -> list[int]:
+    """Where the sequences of a step of a round begin."""
     below = job.manifest["data"]["train_tokens"] - job.manifest["model"]["seq"]
     return batch_offsets(*seat, at, job.manifest["inner"]["batch"], below)
 
 
-def _batch(job: Job, offsets: list[int]) -> Ids:
+def batch_of(job: Job, offsets: list[int]) -> Ids:
     """Token ids [B, T + 1]: a sequence and the token after it from each offset."""
     length = job.manifest["model"]["seq"] + 1
     return np.stack([job.tokens[start : start + length] for start in offsets]).astype(np.int64)
+
+
+def work_of(norm: float, losses: Iterable[Any]) -> bytes:
+    """What the work word takes in of a step."""
+    words = (_float_bytes(float(loss), ">f") for loss in losses)
+    return _float_bytes(norm, ">d") + b"".join(words)
 
 
 def _float_bytes(x: float, form: str) -> bytes:

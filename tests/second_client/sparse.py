@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tests.second_client.codec import STEPS, packed, unpacked
-from tests.second_client.numbers import Array
+from tests.second_client.arithmetic import Array
+from tests.second_client.packing import STEPS, block_steps, packed, unpacked
 
 Integers = NDArray[np.int64]
 CHUNK, KEPT, BLOCK = 4096, 224, 64
@@ -61,7 +61,7 @@ def write(x: Array) -> bytes:
         largest = np.argsort(-np.abs(chunk), kind="stable")[: kept_of(len(chunk))]
         indices = np.sort(largest)
         values = chunk[indices]
-        index = _step(np.abs(values))
+        (index,) = block_steps(values, len(values), reach=4, share=8)
         y = np.clip(values / np.float32(STEPS[index]), -4, 3)
         steps.append(index)
         at += (start + indices).tolist()
@@ -70,14 +70,6 @@ def write(x: Array) -> bytes:
     counts[np.array(at) // 16 + np.arange(len(at))] = 1
     parts = ((steps, 4), (np.array(at) % 16, 4), (counts, 1), (codes, 2))
     return b"".join(packed(np.array(part, np.int64), width) for part, width in parts)
-
-
-def _step(magnitudes: Array) -> int:
-    for index, step in enumerate(STEPS):
-        beyond = (magnitudes > 4 * step).sum()
-        if beyond <= len(magnitudes) // 8 and not (magnitudes > 8 * step).any():
-            return index
-    return len(STEPS) - 1
 
 
 @cache
@@ -116,3 +108,9 @@ def coordinates(numerators: list[int], denominator: int, count: int) -> list[int
     products = np.array(numerators, np.int64).reshape(-1, BLOCK) @ cosines()
     limit = 127 * denominator
     return np.clip((2 * products + (1 << 14)) >> 15, -limit, limit).reshape(-1)[:count].tolist()
+
+
+def fine_coordinates(row: Integers, count: int) -> Array:
+    """What a row of coefficients says to the codec's feedback: 256ths of a grid step, halves up."""
+    products = (256 * row).reshape(-1, BLOCK) @ cosines()
+    return ((2 * products + (1 << 14)) >> 15).reshape(-1)[:count].astype(np.float32)

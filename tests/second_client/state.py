@@ -14,6 +14,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from tests.second_client.arithmetic import Array
 from tests.second_client.constants import initial_params
 from tests.second_client.documents import (
     OUTER_SLOTS,
@@ -25,7 +26,6 @@ from tests.second_client.documents import (
     moments_of,
     shapes_of,
 )
-from tests.second_client.numbers import Array
 from tests.second_client.words import ZERO, decode_cbor, encode_cbor, root, sha256, u64
 
 State = dict[str, Any]

@@ -146,12 +146,17 @@ def manifests(
         "outer": {"kind": outer, **numbers},
         "robust": {"rule": rule, "f": f, "kappa": kappa},
     }
-    base = make_manifest(min_providers=min_providers)
+    base = base_manifest(min_providers)
     made = base.model_copy(
         update={name: getattr(base, name).model_copy(update=part) for name, part in chosen.items()}
     )
     terms = {"min_providers": min_providers}
     return made, {**chosen, "inner": {"steps": base.inner.steps}, "terms": terms}
+
+
+@cache
+def base_manifest(min_providers: int) -> Manifest:
+    return make_manifest(min_providers=min_providers)
 
 
 def random_model(rng: Rng, plain: dict[str, Any]) -> dict[str, Any]:

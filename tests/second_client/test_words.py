@@ -12,8 +12,12 @@ import pytest
 from eth_hash.auto import keccak as reference_keccak
 from tests.second_client import words
 
+from atoll.law import draws, sampling
+from atoll.law.words import Bitmap, Digest, SeatIndex
+
 VECTORS = Path(__file__).parents[1] / "vectors"
 ROLL = random.Random(12)
+CASES = 10_000
 
 
 def _unhex(text: str) -> bytes:
@@ -43,8 +47,8 @@ def test_trees_are_those_of_the_vectors() -> None:
 
 
 def test_a_proof_holds_for_its_leaf_only() -> None:
-    leaves = [ROLL.randbytes(32) for _ in range(21)]
-    for size in range(1, 22):
+    leaves = [ROLL.randbytes(32) for _ in range(12)]
+    for size in (1, 2, 3, 7, 12):
         top = words.root(leaves[:size])
         for index in range(size):
             siblings = words.proof(leaves[:size], index)
@@ -71,7 +75,7 @@ def _item(depth: int) -> object:
 
 
 def test_documents_are_written_and_read_as_dag_cbor() -> None:
-    for _ in range(2000):
+    for _ in range(CASES):
         item = _item(3)
         data = dag_cbor.encode(item)
         assert words.encode_cbor(item) == data
@@ -117,6 +121,26 @@ def test_draws_are_those_of_the_vectors() -> None:
     for case in vectors["dropoutKeys"]:
         key = words.dropout_key(_unhex(case["dataSeed"]), case["seat"])
         assert list(key) == [int(word) for word in case["key"]]
+
+
+def test_draws_are_atolls_for_any_seed() -> None:
+    for _ in range(CASES):
+        seed, seat, step = ROLL.randbytes(32), ROLL.randrange(1 << 16), ROLL.randrange(1 << 32)
+        below, snapshot = ROLL.randrange(1, 1 << ROLL.randrange(1, 64)), ROLL.getrandbits(12) or 1
+        assert words.batch_offsets(seed, seat, step, 3, below) == draws.batch_offsets(
+            Digest(seed), SeatIndex(seat), step, 3, below
+        )
+        assert words.dropout_key(seed, seat) == draws.dropout_key(Digest(seed), SeatIndex(seat))
+        assert words.order_of_verifiers(seed, seat, snapshot) == sampling.verifier_order(
+            Digest(seed), SeatIndex(seat), Bitmap(snapshot)
+        )
+
+
+def test_keccak_of_ten_thousand_messages() -> None:
+    for size in range(0, 500, 5):
+        messages = [ROLL.randbytes(size) for _ in range(CASES // 100)]
+        expected = [bytes(reference_keccak(message)) for message in messages]
+        assert words.keccak_each(messages) == expected
 
 
 def test_the_package_never_imports_atoll_or_torch() -> None:

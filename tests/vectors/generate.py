@@ -29,7 +29,7 @@ from atoll.bits.kernels.philox import words as kernels_words
 from atoll.bits.kernels.reference import TorchKernels
 from atoll.bits.pieces import piece_root, root_of_update
 from atoll.bits.tensors import tree_root
-from atoll.job.presets import DemoConfig, demo_manifest, demo_model
+from atoll.job.spec import Choices, Found, build_manifest, demo_model
 from atoll.law import draws as prf
 from atoll.law import hashing, merkle, sampling, trace
 from atoll.law.canonical import dag_cbor_cid
@@ -423,7 +423,7 @@ NUMERICS = NumericsSpec(
 
 def manifests() -> Json:
     """manifest.json: the demo's manifest over data that does not exist."""
-    manifest = demo_manifest(DemoConfig(data=DATA, numerics=NUMERICS, expiry=4_000_000_000))
+    manifest = build_manifest(Choices(), Found(data=DATA, numerics=NUMERICS, expiry=4_000_000_000))
     return {
         "bytes": text(manifest.to_bytes()),
         "cid": text(manifest.cid()),
@@ -628,14 +628,9 @@ def state_trees() -> Json:
 
 def job_tables() -> Json:
     """tables.json: schedules and models, every number of their tables, and the root."""
-    manifest = demo_manifest(
-        DemoConfig(
-            data=DATA,
-            numerics=NUMERICS,
-            expiry=4_000_000_000,
-            rounds=3,
-            model=demo_model().model_copy(update={"seq": 5}),
-        )
+    manifest = build_manifest(
+        Choices(rounds=3, model=demo_model().model_copy(update={"seq": 5})),
+        Found(data=DATA, numerics=NUMERICS, expiry=4_000_000_000),
     )
     adamw = manifest.inner.model_copy(update={"warmup_steps": 3})
     cosine = adamw.model_copy(update={"schedule": "cosine"})

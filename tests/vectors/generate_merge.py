@@ -19,7 +19,7 @@ from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.registry import seat_codec
 from atoll.bits.layout import OUTER_SLOTS
 from atoll.bits.state import GlobalState
-from atoll.job.presets import DemoConfig, demo_manifest
+from atoll.job.spec import Choices, Found, build_manifest
 from atoll.law.canonical import dag_cbor_cid
 from atoll.law.hashing import sha256
 from atoll.law.manifest import (
@@ -230,8 +230,9 @@ def numbers(name: str, count: int, limit: int) -> list[int]:
 def manifest_of(kind: str, rule: str, outer: str, **given: Json) -> Manifest:
     """The demo's manifest with another codec, rule and outer optimiser."""
     low, high, start = (-40, -40, -40) if kind == "fp32" else (-16, -4, -10)
-    base = demo_manifest(
-        DemoConfig(
+    base = build_manifest(
+        Choices(),
+        Found(
             data=DataSpec(
                 cid=dag_cbor_cid(sha256(b"data")),
                 root=sha256(b"tokens"),
@@ -249,7 +250,7 @@ def manifest_of(kind: str, rule: str, outer: str, **given: Json) -> Manifest:
                 tolerance=None,
             ),
             expiry=4_000_000_000,
-        )
+        ),
     )
     grid = {"min_exponent": low, "max_exponent": high, "feedback": "0", "overlap": 0}
     grid |= {"exponents": TensorExponents(embedding=start, matrix=start, vector=start)}

@@ -7,9 +7,8 @@ missing data is one only when the time to wait for it is over.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
 
 import numpy as np
 
@@ -34,43 +33,19 @@ from atoll.law.words import (
     bits,
     to_bitmap,
 )
-from atoll.service.config import KeeperConfig
-from atoll.service.facts import OpeningReady, SpecReady, manifest_of
-from atoll.service.machine import Command, State
-from atoll.service.membership import opening_of
+from atoll.service.duties.material import manifest_of, spec_of
+from atoll.service.duties.opening import OpeningReady, opening_of
+from atoll.service.machine import AnyCommand
 from atoll.train.coherence import coherence
-from atoll_verifier.behaviour import VerifierBehaviour
-from atoll_verifier.commands import DoCheck, DoLink, DoReplay, DoScore, RevealedUpdate, SeatWork
-from atoll_verifier.facts import (
-    LinkChecked,
-    ResidualSeen,
-    RoundScored,
-    SeatChecked,
-    SegmentReplayed,
-    seat_work,
-)
+from atoll_verifier.behaviour import VerifierState
+from atoll_verifier.duties.check import DoCheck, SeatChecked
+from atoll_verifier.duties.replay import DoLink, DoReplay, LinkChecked, SegmentReplayed
+from atoll_verifier.duties.score import DoScore, RevealedUpdate
+from atoll_verifier.seatwork import SeatWork, about_seat
 
 WITHHELD_MARGIN = 5
 """The last 1/5 of a window is kept for saying what was found: until then missing data is asked for
 again."""
-
-
-@dataclass(frozen=True, slots=True)
-class VerifierSetup:
-    """What does not change while the service runs.
-
-    Attributes:
-        gateway_url: what is announced on chain.
-        auto_claim: `never`, `each` or `end`.
-    """
-
-    gateway_url: str
-    keeper: KeeperConfig = field(default_factory=KeeperConfig)
-    auto_claim: str = "end"
-    behaviour: VerifierBehaviour = field(default_factory=VerifierBehaviour)
-
-
-VerifierState: TypeAlias = State[VerifierSetup]
 
 
 @dataclass(frozen=True)
@@ -88,14 +63,19 @@ class Audit:
         """None where we are not in the round's snapshot, or lack what every check needs."""
         me = state.view.active_verifier_of(state.me)
         manifest, opening = manifest_of(state.facts), opening_of(state)
-        spec = state.facts.get(SpecReady, "spec")
+        spec = spec_of(state.facts)
         if me is None or manifest is None or spec is None or opening is None:
             return None
-        return cls(state, me, manifest, spec.manifest, opening)
+        return cls(state, me, manifest, spec, opening)
 
     @property
     def view(self) -> JobView:
         return self.state.view
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether the behaviour claims every duty without looking."""
+        return self.state.setup.behaviour.skips_replays(self.view)
 
     @property
     def is_late(self) -> bool:
@@ -107,14 +87,14 @@ class Audit:
 
     # --- a seat's work ---
 
-    def name(self, seat: SeatIndex) -> str:
-        return seat_work(self.view.train_slot, seat, self.view.reveals[seat])
+    def about(self, seat: SeatIndex) -> tuple[object, ...]:
+        """What names a revealed seat's work."""
+        return about_seat(self.view.train_slot, seat, self.view.reveals[seat].reveal)
 
     def work(self, seat: SeatIndex) -> SeatWork:
         """What every check of a revealed seat is made from."""
         view, revealed = self.view, self.view.reveals[seat]
         return SeatWork(
-            what=self.name(seat),
             slot=view.train_slot,
             seat=seat,
             reveal=revealed.reveal,
@@ -128,13 +108,13 @@ class Audit:
         )
 
     def checked(self, seat: SeatIndex) -> SeatChecked | None:
-        return self.state.facts.get(SeatChecked, f"check:{self.name(seat)}")
+        return self.state.facts.of(DoCheck, *self.about(seat))
 
     def replayed(self, seat: SeatIndex, segment: int) -> SegmentReplayed | None:
-        return self.state.facts.get(SegmentReplayed, f"replay:{self.name(seat)}:{segment}")
+        return self.state.facts.of(DoReplay, *self.about(seat), segment)
 
     def linked(self, seat: SeatIndex) -> LinkChecked | None:
-        return self.state.facts.get(LinkChecked, f"link:{self.name(seat)}")
+        return self.state.facts.of(DoLink, *self.about(seat))
 
     def leaves(self, seat: SeatIndex) -> int:
         inner = self.manifest.inner
@@ -169,22 +149,19 @@ class Audit:
         waiting = (
             seat
             for seat in self.revealed
-            if self.checked(seat) is None and not self.state.is_missing(f"check:{self.name(seat)}")
+            if self.checked(seat) is None and not self.state.is_missing(DoCheck, *self.about(seat))
         )
         if next(waiting, None) is not None:
             return None
         sound = (s for s in self.candidates if (c := self.checked(s)) is not None and not c.fault)
-        updates, slot, facts = self.updates(sound), self.view.train_slot, merge_facts(self.view)
-        seats, cids = to_bitmap(u.seat for u in updates), b"".join(u.cid for u in updates)
-        at = f"{slot.round}:{slot.attempt}:{seats:x}:{sha256(cids).hex()[:12]}"
-        seed, opening = self.view.state.data_seed, self.opening.cid
-        return DoScore(at, slot.round, self.spec, opening, facts, seed, updates)
+        slot, seed, facts = self.view.train_slot, self.view.state.data_seed, merge_facts(self.view)
+        return DoScore(slot, self.spec, self.opening.cid, facts, seed, self.updates(sound))
 
     @cached_property
     def in_full(self) -> tuple[SeatIndex, ...] | None:
         """Seats to audit in full; None until scored."""
         scoring = self.scoring
-        scored = None if scoring is None else self.state.facts.get(RoundScored, scoring.key)
+        scored = None if scoring is None else self.state.facts.of(DoScore, *scoring.about)
         return None if scored is None else tuple(map(SeatIndex, scored.in_full))
 
     @cached_property
@@ -196,6 +173,15 @@ class Audit:
     def fallback(self) -> dict[SeatIndex, SeatDuty]:
         """From half time: what falls to us because others have not balloted."""
         return supplement_of(self.view, self.manifest, self.me, self.in_full or ())
+
+    @cached_property
+    def all_duties(self) -> dict[SeatIndex, SeatDuty]:
+        """Our own, and from half time on, once we balloted, what others left undone."""
+        duties = dict(self.duties)
+        if self.state.now >= self.view.half_time and self.me in self.view.ballots:
+            for seat, duty in self.fallback.items():
+                duties[seat] = duty_of(duties, seat) | duty
+        return duties
 
     # --- what is known ---
 
@@ -225,8 +211,8 @@ class Audit:
         if limits is None:
             return False
         account = self.view.reveals[seat].account
-        seen = [r for r in self.state.facts.all_of(ResidualSeen) if r.account == account]
-        sketches = [np.frombuffer(r.sketch, dtype="<f4") for r in seen]
+        seen = [r for r in self.state.facts.all_of(SegmentReplayed) if r.account == account]
+        sketches = [np.frombuffer(r.residual, dtype="<f4") for r in seen if r.residual]
         return coherence(sketches).exceeds(float(limits.coherence))
 
     def missing(self, seat: SeatIndex, duty: SeatDuty) -> Report | None:
@@ -235,22 +221,25 @@ class Audit:
         Its segment names what auditing that segment needs: for the last, also the last state. Its
         evidence is empty where it is not known which block is missing.
         """
+        about = self.about(seat)
         if self.checked(seat) is None:
-            return self._gone(f"check:{self.name(seat)}", seat, NO_SEGMENT)
+            gone = self._missing_block(DoCheck, *about)
+            return None if gone is None else Report(seat, NO_SEGMENT, Fault.WITHHELD, gone)
         for segment in sorted(duty.segments):
             if self.replayed(seat, segment) is None:
-                gone = self._gone(f"replay:{self.name(seat)}:{segment}", seat, segment)
+                gone = self._missing_block(DoReplay, *about, segment)
                 if gone is not None:
-                    return gone
+                    return Report(seat, segment, Fault.WITHHELD, gone)
         if duty.link and self.linked(seat) is None:
-            last = SegmentIndex(self.leaves(seat) - 1)
-            return self._gone(f"link:{self.name(seat)}", seat, last)
+            last, gone = SegmentIndex(self.leaves(seat) - 1), self._missing_block(DoLink, *about)
+            return None if gone is None else Report(seat, last, Fault.WITHHELD, gone)
         return None
 
-    def _gone(self, key: str, seat: SeatIndex, segment: SegmentIndex) -> Report | None:
-        if not self.state.is_missing(key):
+    def _missing_block(self, kind: type[AnyCommand], *about: object) -> Digest | None:
+        """The block that nobody had, empty where it is not known; None where none is missing."""
+        if not self.state.is_missing(kind, *about):
             return None
-        return Report(seat, segment, Fault.WITHHELD, Digest(self.state.missing_block(key)))
+        return Digest(self.state.missing_block(kind, *about))
 
     def is_done(self, seat: SeatIndex, duty: SeatDuty) -> bool:
         """Whether nothing more needs to be looked at before saying something about the seat."""
@@ -267,12 +256,12 @@ class Audit:
 
     # --- what to do ---
 
-    def tasks(self, seat: SeatIndex, duty: SeatDuty) -> Iterable[Command]:
+    def tasks(self, seat: SeatIndex, duty: SeatDuty) -> Iterable[AnyCommand]:
         """The work that a ballot still needs of a seat; none once a fault is known."""
         if self.fault(seat) is None:
             yield from self.undone(seat, duty)
 
-    def undone(self, seat: SeatIndex, duty: SeatDuty) -> Iterable[Command]:
+    def undone(self, seat: SeatIndex, duty: SeatDuty) -> Iterable[AnyCommand]:
         """What has not been looked at yet, cheapest first.
 
         Replays come one at a time, since a fault found by one often saves the rest.
@@ -285,7 +274,7 @@ class Audit:
             if self.replayed(seat, segment) is None:
                 task = DoReplay(work, segment)
                 yield task
-                if not self.state.is_missing(task.key):
+                if not self.state.is_missing(DoReplay, *task.about):
                     return
         if duty.link and self.linked(seat) is None:
             yield DoLink(work)

@@ -7,9 +7,11 @@ in the same way. Overriding one can cost the fee and the bond: see VERIFIER.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from atoll.law.views import JobView
 from atoll.law.words import Finding, Report
+from atoll.service.machine import Setup, State
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +59,6 @@ class VerifierBehaviour:
     def vote_override(self, view: JobView, votes: Votes) -> Votes:
         """What is voted instead of what was found."""
         return votes
+
+
+VerifierState: TypeAlias = State[Setup[VerifierBehaviour]]

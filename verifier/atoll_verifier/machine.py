@@ -1,51 +1,39 @@
 """The verifier's machine: what a verifier does now, from the chain's mirror and its journal.
 
-Rule of this file: pure. The duties of a round are in `rounds`, what is known about seats is in
-`audit`; here they meet those outside of rounds. VERIFIER.md says what is expected.
+Rule of this file: pure, and only a list: the duties of VERIFIER.md, the urgent ones first.
 """
 
 from __future__ import annotations
 
-from atoll.law.views import SPARE_CHALLENGES
-from atoll.law.words import JobStatus, Phase, Role
-from atoll.service.commands import SendJoin, SendLeave
-from atoll.service.facts import manifest_of
-from atoll.service.machine import Command, Decision, Event, advance
-from atoll.service.membership import (
-    CLOSED_STATUSES,
-    decide_announce,
-    decide_material,
-    decide_opening,
-    has_material,
-)
-from atoll.service.upkeep import (
-    awaits_release,
-    decide_claim,
+from atoll.law.words import Phase, Role
+from atoll.service.duties.claim import decide_claim
+from atoll.service.duties.material import decide_material
+from atoll.service.duties.membership import decide_announce, decide_release
+from atoll.service.duties.opening import decide_opening
+from atoll.service.duties.unpin import decide_unpin
+from atoll.service.duties.upkeep import (
     decide_finalise,
     decide_poke,
     decide_punish,
-    decide_release,
-    decide_unpin,
     place_in_line,
 )
-from atoll_verifier.audit import Audit, VerifierSetup, VerifierState
-from atoll_verifier.challenges import decide_challenges, decide_notes, decide_take
-from atoll_verifier.commands import SendReady
-from atoll_verifier.rounds import (
-    all_duties,
-    decide_attest,
-    decide_ballot,
-    decide_checks,
-    decide_replays,
-    decide_settle,
-    decide_supplement,
-    decide_vote,
-)
+from atoll.service.machine import Decision, Event, Order, advance
+from atoll_verifier.audit import Audit
+from atoll_verifier.behaviour import VerifierState
+from atoll_verifier.duties.attest import decide_attest
+from atoll_verifier.duties.ballot import decide_ballot, decide_supplement
+from atoll_verifier.duties.challenge import decide_challenges, helping
+from atoll_verifier.duties.check import decide_checks
+from atoll_verifier.duties.note import decide_notes
+from atoll_verifier.duties.place import decide_membership
+from atoll_verifier.duties.ready import decide_ready
+from atoll_verifier.duties.replay import decide_replays
+from atoll_verifier.duties.settle import decide_settle
+from atoll_verifier.duties.take import decide_take
+from atoll_verifier.duties.vote import decide_vote
 
-__all__ = ["VerifierSetup", "VerifierState", "decide", "step"]
 
-
-def step(state: VerifierState, event: Event) -> tuple[VerifierState, list[Command]]:
+def step(state: VerifierState, event: Event) -> tuple[VerifierState, list[Order]]:
     """Takes an event in and says what to start now."""
     return advance(state, event, decide)
 
@@ -78,13 +66,13 @@ def _decide_round(state: VerifierState, line: int) -> list[Decision]:
         decide_settle(audit, line),
         decide_attest(audit),
         decide_take(audit),
-        decide_challenges(audit, all_duties(audit)),
+        decide_challenges(audit),
         decide_notes(audit),
         decide_ballot(audit),
         decide_supplement(audit),
         decide_vote(audit),
         decide_checks(audit),
-        decide_replays(audit),
+        decide_replays(audit, helping),
     ]
 
 
@@ -92,58 +80,6 @@ def _decide_joining(state: VerifierState) -> list[Decision]:
     return [
         decide_material(state),
         decide_announce(state, state.setup.gateway_url),
-        _decide_membership(state),
-        _decide_ready(state),
+        decide_membership(state),
+        decide_ready(state),
     ]
-
-
-def _decide_membership(state: VerifierState) -> Decision:
-    """Joins with a bond once the data is here; leaves when asked to."""
-    view, verifier = state.view, state.view.verifier_of(state.me)
-    if view.state.status in CLOSED_STATUSES or view.state.status is JobStatus.NONE:
-        return Decision("membership", f"the job is {view.state.status.name}")
-    if state.draining and verifier is not None and not view.verifiers[verifier].leaving:
-        return Decision("membership", "asked to leave", (SendLeave(Role.VERIFIER),))
-    if state.draining or verifier is not None:
-        return Decision("membership", f"is verifier {verifier}, draining: {state.draining}")
-    obstacle = _obstacle(state)
-    if obstacle:
-        return Decision("membership", obstacle)
-    return Decision("membership", "joins", (SendJoin(Role.VERIFIER, _stake(state)),))
-
-
-def _obstacle(state: VerifierState) -> str:
-    """Why we do not join now; empty where we do."""
-    if not has_material(state):
-        return "joins once manifest and data are here"
-    if awaits_release(state, Role.VERIFIER):
-        return "joins again once the earlier bond is released"
-    if not state.setup.behaviour.may_join(state.view):
-        return "waits with joining, as its behaviour says"
-    return ""
-
-
-def _stake(state: VerifierState) -> int:
-    """Wei: the bond, and what one audit's reports and challenges may lock.
-
-    In a tolerant job a seat may be reported again in each attempt.
-    """
-    terms, manifest = state.view.require_terms(), manifest_of(state.facts)
-    again = manifest is not None and manifest.numerics.mode == "tolerant"
-    reports = terms.seats * (terms.attempts if again else 1)
-    challenges = terms.seats + SPARE_CHALLENGES
-    return terms.verifier_bond + (reports + challenges) * terms.report_bond
-
-
-def _decide_ready(state: VerifierState) -> Decision:
-    """Attests that the manifest and every shard are here, which opens the job."""
-    verifier = state.view.verifier_of(state.me)
-    if verifier is None or not has_material(state):
-        return Decision("ready", "not a verifier, or the data is not here")
-    if state.view.verifiers[verifier].ready:
-        return Decision("ready", "attested that the data is here")
-    if state.view.state.status in CLOSED_STATUSES:
-        return Decision("ready", "the job is closed")
-    if not state.setup.behaviour.may_attest_ready(state.view):
-        return Decision("ready", "waits, as its behaviour says")
-    return Decision("ready", "the data is here", (SendReady(verifier),))

@@ -5,24 +5,13 @@ Rule of this file: pure. Not knowing is no opinion.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
-
 from atoll.law.sampling import NO_DUTY, SeatDuty
 from atoll.law.views import ReportRecord
-from atoll.law.words import NO_SEGMENT, Fault, SegmentIndex, to_bitmap
-from atoll.service.machine import Command
+from atoll.law.words import NO_SEGMENT, Fault, SegmentIndex
+from atoll.service.machine import AnyCommand
 from atoll.train.coherence import CLEARLY_WITHIN
 from atoll_verifier.audit import Audit
-from atoll_verifier.behaviour import Votes
-from atoll_verifier.facts import (
-    BlockTaken,
-    OutOfReach,
-    SegmentReplayed,
-    challenge_name,
-    taken_key,
-)
-
-_Side: TypeAlias = Literal["agree", "disagree", "cannot fetch"]
+from atoll_verifier.duties.replay import SegmentReplayed
 
 
 def confirming_duty(audit: Audit, record: ReportRecord) -> SeatDuty:
@@ -37,7 +26,7 @@ def confirming_duty(audit: Audit, record: ReportRecord) -> SeatDuty:
     return SeatDuty(frozenset({SegmentIndex(segment)}), needs_link)
 
 
-def confirming(audit: Audit, record: ReportRecord) -> list[Command]:
+def confirming(audit: Audit, record: ReportRecord) -> list[AnyCommand]:
     """The work that an opinion on a report still needs."""
     if opinion(audit, record) is not None:
         return []
@@ -84,40 +73,6 @@ def _is_out_of_tolerance(replays: list[SegmentReplayed]) -> bool | None:
     return None if all(done.matches for done in replays) else True
 
 
-def votes_on(audit: Audit, records: list[ReportRecord]) -> Votes:
-    """What we say when the time to look is over; nothing about what we do not know."""
-    said: dict[_Side, list[int]] = {"agree": [], "disagree": [], "cannot fetch": []}
-    for record in records:
-        side = _side(audit, record)
-        if side is not None:
-            said[side].append(record.index)
-    return Votes(
-        agree=to_bitmap(said["agree"]),
-        disagree=to_bitmap(said["disagree"]),
-        cannot_fetch=to_bitmap(said["cannot fetch"]),
-    )
-
-
-def _side(audit: Audit, record: ReportRecord) -> _Side | None:
-    """An answered challenge was right if only the chain had the block; the seat is still at fault
-    if something else is out of reach. What was served when it was too late counts as not served.
-    """
-    seen = opinion(audit, record)
-    if seen:
-        return "agree"
-    if seen is None:
-        gone = audit.missing(record.report.seat, confirming_duty(audit, record)) is not None
-        if not gone:
-            return None
-        return "agree" if record.is_answered else "cannot fetch"
-    in_vain = _needed_the_chain if record.is_answered else _came_too_late
-    return "cannot fetch" if in_vain(audit, record) else "disagree"
-
-
-def _needed_the_chain(audit: Audit, record: ReportRecord) -> bool:
-    taken = audit.state.facts.get(BlockTaken, taken_key(record.report.evidence))
-    return taken is not None and not taken.was_here
-
-
-def _came_too_late(audit: Audit, record: ReportRecord) -> bool:
-    return OutOfReach(challenge_name(audit.view.slot, record.report)).key in audit.state.facts
+def challenges(audit: Audit) -> list[ReportRecord]:
+    """This attempt's challenges, but for those that everyone took back."""
+    return [r for r in audit.view.attempt_reports if r.report.fault is Fault.WITHHELD]

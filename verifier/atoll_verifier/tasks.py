@@ -19,7 +19,7 @@ from atoll.content.local import LocalStore
 from atoll.errors import MalformedTrace, MalformedUpdate, TooLarge
 from atoll.law.manifest import Manifest
 from atoll.law.trace import MAX_TRACE_BYTES, TraceDocument
-from atoll.law.words import ZERO_DIGEST, Digest, SeatIndex
+from atoll.law.words import Digest, SeatIndex
 from atoll.merge.round import merge, named_inputs
 from atoll.train.probe import configure_native
 from atoll.train.replay import (
@@ -31,9 +31,11 @@ from atoll.train.replay import (
     replay_segment,
 )
 from atoll.train.round import read_global_state
-from atoll_verifier.commands import DoMerge, DoScore, RevealedUpdate, SeatWork
+from atoll_verifier.duties.merge import DoMerge, RoundMerged
+from atoll_verifier.duties.replay import SegmentReplayed, disproved
+from atoll_verifier.duties.score import DoScore, RevealedUpdate, RoundScored
 from atoll_verifier.limits import UNFETCHABLE_CONTENT, max_update_bytes, states_needed
-from atoll_verifier.outcomes import MergeOutcome, ReplayOutcome
+from atoll_verifier.seatwork import SeatWork
 
 
 def check_seat(work: SeatWork, store_dir: str) -> str:
@@ -56,7 +58,7 @@ def check_seat(work: SeatWork, store_dir: str) -> str:
     return ""
 
 
-def replay(work: SeatWork, segment: int, store_dir: str, sketch_key: int) -> ReplayOutcome:
+def replay(work: SeatWork, segment: int, store_dir: str, sketch_key: int) -> SegmentReplayed:
     """Trains one segment again from the state the provider serves."""
     configure_native()
     manifest, store = Manifest.from_bytes(work.manifest), LocalStore(store_dir)
@@ -77,8 +79,9 @@ def replay(work: SeatWork, segment: int, store_dir: str, sketch_key: int) -> Rep
         opening, *closing = (_state_blob(cid, manifest, store) for cid in needed)
         done = replay_segment(task, opening, document.leaves[segment], store, *closing)
     except MalformedTrace as error:
-        return ReplayOutcome(str(error), ZERO_DIGEST, ZERO_DIGEST, 0, 0.0)
-    return ReplayOutcome(
+        return disproved(work, str(error))
+    return SegmentReplayed(
+        account=work.account,
         differs=", ".join(done.differs),
         computed=done.state_digest,
         work_word=done.work_word,
@@ -110,18 +113,19 @@ def link(work: SeatWork, store_dir: str) -> str:
     return "" if same else "update or carried optimiser do not follow from the last state"
 
 
-def score(command: DoScore, store_dir: str) -> tuple[int, ...]:
+def score(command: DoScore, store_dir: str) -> RoundScored:
     """Seats that are audited in full, as far as the updates at hand tell."""
     configure_native()
     manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
     state = read_global_state(manifest, command.opening, store)
     updates = _updates(command.updates, manifest, store)
-    return named_inputs(
+    inputs = named_inputs(
         state, updates, facts=command.facts, data_seed=command.data_seed, manifest=manifest
-    ).in_full
+    )
+    return RoundScored(inputs.in_full)
 
 
-def merge_round(command: DoMerge, store_dir: str) -> MergeOutcome:
+def merge_round(command: DoMerge, store_dir: str) -> RoundMerged:
     """Merges what the evidence prescribes and stores the next global state."""
     configure_native()
     manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
@@ -131,7 +135,7 @@ def merge_round(command: DoMerge, store_dir: str) -> MergeOutcome:
         state, updates, facts=command.facts, data_seed=command.data_seed, manifest=manifest
     ).global_state
     cid = store.add_bytes(merged.to_bytes())
-    return MergeOutcome(cid.to_bytes(), merged.digest())
+    return RoundMerged(cid.to_bytes(), merged.digest())
 
 
 def _check_update(work: SeatWork, manifest: Manifest, store: LocalStore) -> None:

@@ -34,7 +34,6 @@ from atoll.train.round import (
     read_seat_state,
     train_round,
 )
-from atoll_node.tasks import TrainOutcome, outcome_of
 
 PLANTED = b"Trust the atoll. "
 SCALE = 10.0
@@ -45,13 +44,13 @@ UPDATE_LIMIT = 1 << 30
 Extra = tuple[bytes, ...]
 
 
-def lazy(task: TrainTask, store_dir: str, extra: Extra) -> TrainOutcome:
+def lazy(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """Trains segments 1, 3, 5…; where the others end is guessed from the moments."""
     del extra
-    return outcome_of(_train(task, store_dir, _Guesser(trains_odd=True)))
+    return _train(task, store_dir, _Guesser(trains_odd=True))
 
 
-def poison_segment(task: TrainTask, store_dir: str, extra: Extra) -> TrainOutcome:
+def poison_segment(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """Trains one segment of the round on planted text; which one changes with the round."""
     del extra
     # Never the last: every auditor replays that one.
@@ -63,10 +62,10 @@ def poison_segment(task: TrainTask, store_dir: str, extra: Extra) -> TrainOutcom
             course = replace(course, tokens=np.resize(planted, len(course.tokens)))
         return run_segment(state, segment, course)
 
-    return outcome_of(_train(task, store_dir, run))
+    return _train(task, store_dir, run)
 
 
-def wrong_data(task: TrainTask, store_dir: str, extra: Extra) -> TrainOutcome:
+def wrong_data(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """Names the drawn batches and trains on what lies half the data set further on."""
     del extra
 
@@ -74,22 +73,22 @@ def wrong_data(task: TrainTask, store_dir: str, extra: Extra) -> TrainOutcome:
         shifted = np.roll(course.tokens, len(course.tokens) // 2)
         return run_segment(state, segment, replace(course, tokens=shifted))
 
-    return outcome_of(_train(task, store_dir, run))
+    return _train(task, store_dir, run)
 
 
-def sign_flip(task: TrainTask, store_dir: str, extra: Extra) -> TrainOutcome:
+def sign_flip(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """An honest round with the update negated."""
     del extra
     return _with_scaled_update(task, store_dir, -1.0)
 
 
-def scale(task: TrainTask, store_dir: str, extra: Extra) -> TrainOutcome:
+def scale(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """An honest round with the update ten times as large."""
     del extra
     return _with_scaled_update(task, store_dir, SCALE)
 
 
-def garbage_bytes(task: TrainTask, store_dir: str, extra: Extra) -> TrainOutcome:
+def garbage_bytes(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """An honest trace with an update of noise."""
     del extra
     honest = _train(task, store_dir)
@@ -97,7 +96,7 @@ def garbage_bytes(task: TrainTask, store_dir: str, extra: Extra) -> TrainOutcome
     return _with_update(honest, noise, LocalStore(store_dir))
 
 
-def garbage_nan(task: TrainTask, store_dir: str, extra: Extra) -> TrainOutcome:
+def garbage_nan(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """An honest header followed by as many fp32 NaNs as fit."""
     del extra
     honest, store = _train(task, store_dir), LocalStore(store_dir)
@@ -107,7 +106,7 @@ def garbage_nan(task: TrainTask, store_dir: str, extra: Extra) -> TrainOutcome:
     return _with_update(honest, head + nans, store)
 
 
-def garbage_shapes(task: TrainTask, store_dir: str, extra: Extra) -> TrainOutcome:
+def garbage_shapes(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """The canonical update of a model with one tensor fewer."""
     del extra
     honest, store = _train(task, store_dir), LocalStore(store_dir)
@@ -119,28 +118,28 @@ def garbage_shapes(task: TrainTask, store_dir: str, extra: Extra) -> TrainOutcom
     return _with_update(honest, update, store)
 
 
-def stale_model(task: TrainTask, store_dir: str, extra: Extra) -> TrainOutcome:
+def stale_model(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """Trains from the model of the round before and claims to have opened with the current one.
 
     `extra` is that model's CID from round 2 on; round 1's is the initial model.
     """
     configure_native()
     if task.slot.round == 0:
-        return outcome_of(_train(task, store_dir))
+        return _train(task, store_dir)
     store = LocalStore(store_dir)
     if extra:
         stale = extra[0]
     else:
         stale = store.add_bytes(initial_global_state(task.manifest).to_bytes()).to_bytes()
     trained = _train(replace(task, global_state_cid=stale), store_dir)
-    return outcome_of(_with_opening(trained, _claimed_opening(task, store), store))
+    return _with_opening(trained, _claimed_opening(task, store), store)
 
 
-def copied(task: TrainTask, store_dir: str, extra: Extra) -> TrainOutcome:
+def copied(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """No training at all: a made-up trace, and the update in `extra` where there is one."""
     made_up, store = _train(task, store_dir, _Guesser(trains_odd=False)), LocalStore(store_dir)
     if not extra:
-        return outcome_of(made_up)
+        return made_up
     head = _header(made_up.update, task, store)
     other = store.read_bytes(Cid.from_bytes(extra[0]), UPDATE_LIMIT)
     # The header names the round's grid; the values are the other seat's.
@@ -197,7 +196,7 @@ def _train(task: TrainTask, store_dir: str, run: SegmentRunner = run_segment) ->
     return train_round(task, LocalStore(store_dir), run=run)
 
 
-def _with_scaled_update(task: TrainTask, store_dir: str, factor: float) -> TrainOutcome:
+def _with_scaled_update(task: TrainTask, store_dir: str, factor: float) -> TrainedRound:
     honest, store = _train(task, store_dir), LocalStore(store_dir)
     part = _sent_part(task, store)
     last = read_seat_state(task.manifest, honest.document.states[-1], store)
@@ -206,9 +205,9 @@ def _with_scaled_update(task: TrainTask, store_dir: str, factor: float) -> Train
     return _with_update(honest, update, store)
 
 
-def _with_update(honest: TrainedRound, update: bytes, store: LocalStore) -> TrainOutcome:
+def _with_update(honest: TrainedRound, update: bytes, store: LocalStore) -> TrainedRound:
     cid = store.add_bytes(update).to_bytes()
-    return outcome_of(replace(honest, update=update, update_cid=cid))
+    return replace(honest, update=update, update_cid=cid)
 
 
 def _with_opening(trained: TrainedRound, opening: SeatState, store: LocalStore) -> TrainedRound:

@@ -21,15 +21,15 @@ from atoll.chain.deploy import DeployConfig
 from atoll.chain.deployment import Deployment
 from atoll.chain.keys import create_key, list_keys, load_key
 from atoll.errors import ConfigError
-from atoll.law.words import Address, Role
+from atoll.law.words import TOKEN, Address, Role
 from atoll_devnet.cheats.catalogue import check_provider_cheat, check_verifier_cheat
 from atoll_devnet.processes.chain import Backend, ChainConfig, LocalChain
-from atoll_devnet.processes.funding import ETHER, Grant, deploy_contracts, fund
+from atoll_devnet.processes.funding import Grant, deploy_contracts, fund
 from atoll_devnet.processes.process import free_port
 from atoll_devnet.processes.warm import MemberProcess
 
-STAKE_TOKENS = 10_000 * ETHER
-SUBMITTER_TOKENS = 10_000_000 * ETHER
+STAKE_TOKENS = 10_000 * TOKEN
+SUBMITTER_TOKENS = 10_000_000 * TOKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,13 +236,13 @@ class Cluster:
         self.deployment.save(folder / "deployment.json")
         config_file = folder / "config.toml"
         config_file.write_text(self._config_text(key, port), encoding="utf-8")
-        arguments = ["--config", str(config_file)]
+        arguments = [role.name.lower(), "--config", str(config_file)]
         if self.config.in_order:
             place = (index, self.config.providers, self.config.verifiers)
             arguments += ["--place", *map(str, place)]
         arguments += ["--cheat", cheat] if cheat else []
-        name, module = f"{role.name.lower()} {index}", f"atoll_devnet.processes.{role.name.lower()}"
-        process = MemberProcess(name, module, arguments, folder / "log")
+        name = f"{role.name.lower()} {index}"
+        process = MemberProcess(name, "atoll_devnet.processes.member", arguments, folder / "log")
         return Member(role, index, cheat, key.account, folder, port, process)
 
     def _make_key(self, folder: Path) -> _Key:

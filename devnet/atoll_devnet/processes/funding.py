@@ -14,11 +14,10 @@ from atoll.chain.calls import Calls
 from atoll.chain.deploy import DeployConfig, deploy
 from atoll.chain.deployment import Deployment
 from atoll.errors import TransactionFailed
-from atoll.law.words import Address
+from atoll.law.words import TOKEN, Address
 from atoll_devnet.processes.chain import FAUCET_KEY, Endpoint
 
-ETHER = 10**18
-GAS_MONEY = 100 * ETHER
+GAS_MONEY = 100 * TOKEN
 TRANSFER_GAS = 21_000
 TOKEN_GAS = 100_000
 FEE = 100 * 10**9

@@ -11,7 +11,7 @@ from importlib import import_module
 from atoll.service.worker import THREAD_VARIABLES
 
 MODULES = (
-    *("atoll_devnet.processes.provider", "atoll_devnet.processes.verifier"),
+    "atoll_devnet.processes.member",
     *("atoll_devnet.cheats.providers", "atoll_devnet.cheats.verifiers"),
     *("atoll_node.tasks", "atoll_verifier.tasks", "atoll_devnet.cheats.training"),
     "atoll_devnet.run.evaluation",

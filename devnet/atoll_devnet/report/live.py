@@ -11,13 +11,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from atoll.job.narrate import numbers
 from atoll.law.views import JobView
 from atoll.law.words import JobStatus
-from atoll_devnet.report.story import seats
 
 _COLOURS = (
-    ("slashed", "red"),
-    ("punished", "red"),
+    ("loses", "red"),
     ("reports", "yellow"),
     ("confirmed", "yellow"),
     ("paid", "green"),
@@ -70,10 +69,10 @@ def _round_table(view: JobView, now: int, losses: dict[int, float]) -> Table:
     window = "" if left is None else f"  {left} s left"
     phase = state.phase.name if state.status is JobStatus.ACTIVE else state.status.name
     table.add_row("round", f"{state.round + 1} of {rounds}  {phase}{window}")
-    table.add_row("committed", f"{seats(state.committed)} of {seats(state.seated)}")
-    table.add_row("revealed", seats(state.revealed))
+    table.add_row("committed", f"{numbers(state.committed)} of {numbers(state.seated)}")
+    table.add_row("revealed", numbers(state.revealed))
     voices = ", ".join(str(v) for v in sorted(view.ballots)) or "none"
-    table.add_row("balloted", f"{voices} of {seats(state.verifiers)}")
+    table.add_row("balloted", f"{voices} of {numbers(state.verifiers)}")
     falls = " → ".join(f"{losses[r]:.3f}" for r in sorted(losses))
     table.add_row("loss", falls or "-")
     return table

@@ -6,27 +6,26 @@ import asyncio
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from atoll.chain.contracts import AtollChain
-from atoll.chain.index import EventIndex, Head, Indexed, Rewound
-from atoll.chain.mirror import Mirror
+from atoll.chain.follower import News
+from atoll.chain.index import Indexed
 from atoll.content.cid import Cid
 from atoll.content.fetch import Fetcher
-from atoll.content.local import LocalStore
-from atoll.errors import MalformedTrace, NotFound, RpcUnavailable, StorageError
-from atoll.law.events import ContractEvent, Revealed, RoundSettled
+from atoll.errors import MalformedTrace, NotFound, StorageError
+from atoll.job.narrate import Names, describe
+from atoll.law.events import Revealed, RoundSettled
 from atoll.law.trace import DIVERGED_LOSS_BITS, MAX_TRACE_BYTES, TraceDocument
 from atoll.law.views import JobView
-from atoll.law.words import BlockRef, JobId
+from atoll.law.words import JobId
+from atoll.service.session import Session
 from atoll.service.worker import Worker
 from atoll_devnet.report.history import History
 from atoll_devnet.report.live import Display
-from atoll_devnet.report.story import Names, tell
 
 INITIAL = -1
 """The round under which the untrained model's loss is kept."""
 MAX_STATE_BYTES = 1 << 32
+POLL_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
@@ -34,18 +33,25 @@ class Watched:
     """What the observer looks at and with.
 
     Attributes:
+        session: follows the job, and has its data in the store.
         manifest: the job's, in bytes.
         names: accounts as the network calls them.
     """
 
-    chain: AtollChain
+    session: Session
     job: JobId
     manifest: bytes
-    store: LocalStore
-    store_dir: str
     worker: Worker
     names: Names
     display: Display
+
+    @property
+    def fetcher(self) -> Fetcher:
+        return self.session.fetcher_of(self.job)
+
+    @property
+    def store_dir(self) -> str:
+        return str(self.session.store.root)
 
 
 @dataclass
@@ -54,31 +60,24 @@ class Observer:
 
     Attributes:
         losses: on the held-out text after each settled round; `INITIAL` before the first.
+        now: the chain's clock, unix seconds.
     """
 
     watched: Watched
-    index_file: Path
     history: History = field(init=False)
     losses: dict[int, float] = field(default_factory=dict)
     now: int = 0
     quiet_since: float = 0.0
-    _mirror: Mirror = field(init=False)
-    _index: EventIndex = field(init=False)
-    _fetcher: Fetcher = field(init=False)
     _side_work: set[asyncio.Task[None]] = field(default_factory=set)
     _told: set[tuple[bytes, int]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        deployment = self.watched.chain.deployment
         self.history = History(self.watched.job)
-        self._mirror = Mirror(deployment.domain, deployment.addresses["Jobs"], (self.watched.job,))
-        self._index = EventIndex(self.watched.chain, confirmations=0, path=self.index_file)
-        self._fetcher = Fetcher(self.watched.store, self._gateways)
 
     @property
     def view(self) -> JobView | None:
         """The job as its events tell it; None before its first."""
-        return self._mirror.views.get(self.watched.job)
+        return self.watched.session.follower.views.get(self.watched.job)
 
     async def run(self, until: Callable[[Observer], bool]) -> None:
         """Follows the job until `until` says so, and finishes what it is evaluating."""
@@ -86,41 +85,29 @@ class Observer:
             self._start(self._evaluate(INITIAL, None))
         try:
             while not until(self):
-                self._take(await _poll(self._index))
+                self._take(await self.watched.session.follower.poll_patiently())
                 if self.view is not None:
                     self.watched.display.show(self.view, self.now, self.losses)
-                await asyncio.sleep(0.25)
+                await asyncio.sleep(POLL_SECONDS)
             await asyncio.gather(*self._side_work)
         finally:
             for task in self._side_work:
                 task.cancel()
 
-    async def close(self) -> None:
-        """Lets go of the index's file and the connections."""
-        self._index.close()
-        await self._fetcher.close()
-
     async def fetch_state(self, cid: bytes) -> None:
         """Brings a global state into the store. Raises NotFound where nobody serves it."""
-        await self._fetcher.fetch(Cid.from_bytes(cid), MAX_STATE_BYTES)
+        await self.watched.fetcher.fetch(Cid.from_bytes(cid), MAX_STATE_BYTES)
 
-    def _take(self, updates: list[Indexed | Rewound | Head]) -> None:
-        for update in updates:
-            if isinstance(update, Rewound):
-                self._mirror.clear()
-                self.history = History(self.watched.job)
-                for past in self._index.history():
-                    self._see(past.event, past.block)
-                return
-            if isinstance(update, Head):
-                self.now = update.block.timestamp
-            else:
-                self._see(update.event, update.block)
-                self._tell(update)
-
-    def _see(self, event: ContractEvent, block: BlockRef) -> None:
-        self._mirror.fold([(event, block)])
-        self.history.fold(event, block)
+    def _take(self, news: News) -> None:
+        if news.turned is not None:
+            self.history = History(self.watched.job)
+            for item in news.turned.kept:
+                self.history.fold(item.event, item.block)
+        for step in news.folded:
+            self.history.fold(step.item.event, step.item.block)
+            self._tell(step.item)
+        if news.head is not None:
+            self.now = news.head.timestamp
 
     def _tell(self, item: Indexed) -> None:
         key = (item.block.hash, item.log_index)
@@ -129,7 +116,7 @@ class Observer:
         self._told.add(key)
         self.quiet_since = asyncio.get_running_loop().time()
         event = item.event
-        line = tell(event, self.watched.names)
+        line = describe(event, self.watched.names)
         if line is not None and getattr(event, "job_id", self.watched.job) == self.watched.job:
             self.watched.display.line(line)
         if isinstance(event, Revealed) and event.job_id == self.watched.job:
@@ -143,19 +130,21 @@ class Observer:
         task.add_done_callback(self._side_work.discard)
 
     async def _read_trace(self, event: Revealed) -> None:
-        what = f"round {event.round}: seat {event.seat} revealed"
+        what = f"round {event.round}: seat {event.seat}"
         try:
-            data = await self._fetcher.get(Cid.from_bytes(event.reveal.trace_cid), MAX_TRACE_BYTES)
+            data = await self.watched.fetcher.get(
+                Cid.from_bytes(event.reveal.trace_cid), MAX_TRACE_BYTES
+            )
             last = TraceDocument.from_bytes(data).leaves[-1]
         except StorageError:
-            self.watched.display.line(f"{what}; nobody serves its trace")
+            self.watched.display.line(f"{what}: nobody serves its trace")
             return
         except MalformedTrace as error:
-            self.watched.display.line(f"{what}; {error}")
+            self.watched.display.line(f"{what}: {error}")
             return
         diverged = last.loss_bits == DIVERGED_LOSS_BITS
         loss = "it diverged" if diverged else f"its loss {_float(last.loss_bits):.3f}"
-        self.watched.display.line(f"{what}; {loss}")
+        self.watched.display.line(f"{what}: {loss}")
 
     async def _evaluate(self, round_: int, merged: bytes | None) -> None:
         watched = self.watched
@@ -171,16 +160,6 @@ class Observer:
         self.losses[round_] = loss
         when = "before training" if merged is None else f"after round {round_}"
         watched.display.line(f"loss on held-out text {when}: {loss:.4f}")
-
-    def _gateways(self) -> list[str]:
-        return [] if self.view is None else list(self.view.gateway_urls())
-
-
-async def _poll(index: EventIndex) -> list[Indexed | Rewound | Head]:
-    try:
-        return await index.poll()
-    except RpcUnavailable:
-        return []
 
 
 def _float(bits: int) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from atoll_devnet.report.story import coins
+from atoll.job.narrate import tokens
 
 
 def summary(report: Mapping[str, Any], sample: str, folder: Path, *, width: int = 100) -> str:
@@ -21,7 +21,7 @@ def summary(report: Mapping[str, Any], sample: str, folder: Path, *, width: int 
     console.print(_rounds(report))
     for cheat in report["cheats"]:
         console.print(_cheat(cheat))
-    escrow = {name: coins(int(value)) for name, value in report["escrow"].items()}
+    escrow = {name: tokens(int(value)) for name, value in report["escrow"].items()}
     console.print(
         f"escrow: {escrow['funded_wei']} funded = {escrow['paid_wei']} paid"
         f" + {escrow['refunded_wei']} refunded + {escrow['balance_wei']} left"
@@ -42,16 +42,16 @@ def _members(report: Mapping[str, Any]) -> Table:
             f"provider {item['seat']}",
             item["cheat"] or "",
             f"{item['accepted_rounds']} accepted",
-            coins(int(item["paid_wei"])),
-            coins(int(item["slashed_wei"])),
+            tokens(int(item["paid_wei"])),
+            tokens(int(item["slashed_wei"])),
         )
     for item in report["verifiers"]:
         table.add_row(
             f"verifier {item['index']}",
             item["cheat"] or "",
             f"{item['attested_rounds']} attested",
-            coins(int(item["paid_wei"])),
-            coins(int(item["slashed_wei"])),
+            tokens(int(item["paid_wei"])),
+            tokens(int(item["slashed_wei"])),
         )
     return table
 
@@ -75,7 +75,7 @@ def _rounds(report: Mapping[str, Any]) -> Table:
 def _cheat(cheat: Mapping[str, Any]) -> str:
     if not cheat["caught"]:
         return f"{cheat['who']}, {cheat['cheat']}: not caught"
-    slashed = coins(int(cheat["slashed_wei"]))
+    slashed = tokens(int(cheat["slashed_wei"]))
     found = f"caught in round {cheat['round']} by {cheat['by']}"
     return f"{cheat['who']}, {cheat['cheat']}: {found}; slashed {slashed}"
 

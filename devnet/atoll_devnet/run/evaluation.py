@@ -1,66 +1,27 @@
-"""What the submitter computes in its worker process: manifest, losses, a sample of text."""
+"""What the submitter computes in its worker process: numerics, losses, a sample of text."""
 
 from __future__ import annotations
-
-import time
-from typing import Literal, cast
 
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import codec_of
 from atoll.bits.init import initial_global_state
-from atoll.content.cid import DAG_CBOR
 from atoll.content.local import LocalStore
-from atoll.job.presets import DemoConfig, demo_manifest
-from atoll.law.manifest import DataSpec, Manifest
-from atoll.train.data import open_tokenizer, prepare_dataset
+from atoll.law.manifest import Manifest, NumericsSpec
+from atoll.law.words import NumericsMode
+from atoll.train.data import open_tokenizer
 from atoll.train.evaluate import evaluate
 from atoll.train.generate import Sampling, generate
 from atoll.train.probe import configure_native, numerics_spec
 from atoll.train.round import read_global_state
-from atoll_devnet.run.options import SEGMENTS, ManifestTask
 
 PROMPT = "def "
 SAMPLE_TOKENS = 240
 
 
-def make_manifest(task: ManifestTask) -> bytes:
-    """Prepares the dataset in the store; the manifest's bytes, stored too."""
+def machine_numerics(mode: NumericsMode) -> NumericsSpec:
+    """What this machine reproduces, from a process that has torch already."""
     configure_native()
-    job, store, now = task.job, LocalStore(task.store_dir), int(time.time())
-    data = prepare_dataset(task.paths, store, max_tokens=job.max_tokens)
-    spec = DataSpec(
-        cid=data.train_cid,
-        root=data.train_root,
-        dtype=cast(Literal["uint8", "uint16", "uint32"], data.dtype),
-        train_tokens=data.train_tokens,
-        eval_cid=data.eval_cid,
-        eval_batches=job.eval_batches,
-        tokenizer_cid=data.tokenizer_cid,
-    )
-    manifest = demo_manifest(
-        DemoConfig(
-            data=spec,
-            numerics=numerics_spec(job.numerics),
-            expiry=now + job.expires_in,
-            created=now,
-            name="devnet",
-            seed=job.seed,
-            rounds=job.rounds,
-            coverage=job.coverage,
-            method=job.method,
-            lr=job.lr,
-            steps=job.segment * SEGMENTS,
-            segment=job.segment,
-            batch=job.batch,
-            micro_batch=job.batch,
-            model=job.model,
-            members=task.members,
-            windows=job.windows,
-            money=job.money,
-        )
-    )
-    store.add_block(manifest.to_bytes(), DAG_CBOR)
-    return manifest.to_bytes()
+    return numerics_spec(mode)
 
 
 def eval_loss(manifest: bytes, merged: bytes | None, store_dir: str) -> float:

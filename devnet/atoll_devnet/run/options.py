@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from atoll.errors import ConfigError
-from atoll.job.presets import Members, Money, Windows
-from atoll.law.manifest import ModelSpec
+from atoll.job.spec import Choices, JobRequest, Members, Money, Windows
+from atoll.law.manifest import ModelSpec, NumericsSpec
 from atoll.law.words import NumericsMode
 from atoll_devnet.processes.chain import Backend
 
 SEGMENTS = 8
-ETHER = 10**18
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +77,33 @@ class RunOptions:
     beginning: Path | None = None
     job: JobOptions = field(default_factory=JobOptions)
 
+    def request(self, numerics: NumericsSpec) -> JobRequest:
+        """The job, as it is submitted."""
+        job = self.job
+        return JobRequest(
+            data=tuple(text_paths(job.data)),
+            lifetime_s=job.expires_in,
+            choices=Choices(
+                name="devnet",
+                seed=job.seed,
+                rounds=job.rounds,
+                coverage=job.coverage,
+                method=job.method,
+                lr=job.lr,
+                steps=job.segment * SEGMENTS,
+                segment=job.segment,
+                batch=job.batch,
+                micro_batch=job.batch,
+                model=job.model,
+                members=self.members(),
+                windows=job.windows,
+                money=job.money,
+            ),
+            max_tokens=job.max_tokens,
+            eval_batches=job.eval_batches,
+            numerics=numerics,
+        )
+
     def members(self) -> Members:
         """Seats for all; enough of a minimum that the honest can go on when cheats are removed."""
         if self.job.members is not None:
@@ -90,16 +116,6 @@ class RunOptions:
             max_verifiers=max(self.verifiers, 1),
             auditors=min(2, self.verifiers),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class ManifestTask:
-    """What a job's manifest is made from."""
-
-    job: JobOptions
-    members: Members
-    paths: tuple[Path, ...]
-    store_dir: str
 
 
 def tiny_model() -> ModelSpec:

@@ -14,17 +14,17 @@ from atoll.job.client import Client, ClientConfig
 from atoll.job.handle import JobHandle
 from atoll.law.manifest import Manifest
 from atoll.law.views import JobView
-from atoll.law.words import Address, JobStatus
+from atoll.law.words import Address, JobId, JobStatus
+from atoll.service.session import SessionConfig, open_session
 from atoll.service.worker import Worker
 from atoll_devnet.processes.cluster import SUBMITTER_TOKENS, Cluster, ClusterConfig
 from atoll_devnet.processes.warm import warm_context
 from atoll_devnet.report.document import Outcome, build_report, slashed_honest, write_report
 from atoll_devnet.report.live import Display
 from atoll_devnet.report.observer import Observer, Watched
-from atoll_devnet.run.options import ManifestTask, RunOptions, text_paths
+from atoll_devnet.run.options import RunOptions, text_paths
 from atoll_devnet.run.skipping import skip_windows
 
-CLOSED = frozenset({JobStatus.DONE, JobStatus.CANCELLED, JobStatus.EXPIRED})
 START_SECONDS = 300.0
 """A job that has not opened by then will not: its members refuse it, and their logs say why."""
 QUIET_SECONDS = 30.0
@@ -81,7 +81,7 @@ async def run(options: RunOptions, display: Display | None = None) -> Result:
 @asynccontextmanager
 async def start(options: RunOptions, display: Display) -> AsyncIterator[Running]:
     """A network with a submitted job; everything ends with the context."""
-    paths = tuple(text_paths(options.job.data))
+    text_paths(options.job.data)  # a wrong path is said before anything is started
     if options.folder.exists():
         raise ConfigError(
             f"{options.folder} exists", next_step="name another folder, or remove that one"
@@ -96,29 +96,18 @@ async def start(options: RunOptions, display: Display) -> AsyncIterator[Running]
             who = f"{options.providers} providers and {options.verifiers} verifiers"
             display.line(f"contracts deployed; {who} start, each a process of its own")
             async with _client(cluster) as client:
-                store_dir = str(client.config.home / "store")
-                task = ManifestTask(options.job, options.members(), paths, store_dir)
-                manifest: bytes = await worker.run(f"{_TASKS}:make_manifest", task)
-                job = await client.submit(Manifest.from_bytes(manifest), max_spend=MAX_SPEND)
+                numerics = await worker.run(f"{_TASKS}:machine_numerics", options.job.numerics)
+                manifest = await client.prepare(options.request(numerics))
+                job = await client.submit(manifest, max_spend=MAX_SPEND)
                 display.line(f"job {job.id} submitted: {options.job.rounds} rounds")
-                observer = Observer(
-                    Watched(
-                        chain=client.chain,
-                        job=job.id,
-                        manifest=manifest,
-                        store=client.store,
-                        store_dir=store_dir,
-                        worker=worker,
-                        names=_names(cluster),
-                        display=display,
-                    ),
-                    cluster.submitter_folder / "observer.sqlite",
-                )
-                try:
+                async with open_session(_watching(client, job.id)) as session:
+                    observer = Observer(
+                        Watched(
+                            session, job.id, manifest.to_bytes(), worker, _names(cluster), display
+                        )
+                    )
                     async with _skipping(options, cluster, observer):
                         yield Running(cluster, client, job, observer, worker)
-                finally:
-                    await observer.close()
     finally:
         worker.kill()
         cluster.stop()
@@ -144,7 +133,7 @@ async def _skipping(
 def is_over(observer: Observer) -> bool:
     """Whether the job has closed, and every slash and claim that is due has been seen."""
     view = observer.view
-    if view is None or view.state.status not in CLOSED:
+    if view is None or not view.state.status.is_closed:
         return False
     if not view.due_faults and not view.due_credits and _all_claimed(view):
         return True
@@ -237,6 +226,19 @@ def _all_claimed(view: JobView) -> bool:
     if view.final_rounds < len(view.settled):
         return False  # what the last rounds pay can only be claimed once they are final
     return all(view.claimed.get(who, 0) >= amount for who, amount in view.final_claims.items())
+
+
+def _watching(client: Client, job: JobId) -> SessionConfig:
+    """A session that sees every block at once, as a person who watches wants it."""
+    submitting = client.session.config
+    return SessionConfig(
+        rpc_urls=submitting.rpc_urls,
+        deployment=submitting.deployment,
+        folder=client.config.home / "observer",
+        store=submitting.store,
+        jobs=frozenset({job}),
+        confirmations=0,
+    )
 
 
 def _client(cluster: Cluster) -> Client:

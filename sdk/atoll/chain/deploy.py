@@ -23,10 +23,9 @@ from atoll.chain.answers import header, quantity, receipt, tx_hash
 from atoll.chain.deployment import Deployment
 from atoll.chain.rpc import FailoverProvider, RpcRefused
 from atoll.errors import ChainError, InsufficientFunds, RpcUnavailable, TransactionFailed
-from atoll.law.words import Address
+from atoll.law.words import TOKEN, Address
 
 T = TypeVar("T")
-ETHER = 10**18
 DAY = 24 * 60 * 60
 WIRE_GAS = 150_000
 CREATE_MARGIN_GAS = 1_500_000
@@ -45,8 +44,8 @@ class Params:
     verifier_cut_bps: int = 100
     finder_share_bps: int = 3000
     accused_share_bps: int = 5000
-    min_provider_bond: int = ETHER
-    min_verifier_bond: int = ETHER
+    min_provider_bond: int = TOKEN
+    min_verifier_bond: int = TOKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ class DeployConfig:
     """
 
     token: Address | None = None
-    supply: int = 10**9 * ETHER
+    supply: int = 10**9 * TOKEN
     owner: Address | None = None
     params: Params = field(default_factory=Params)
     unbonding_delay: int = 7 * DAY

@@ -7,8 +7,6 @@ that does not decode is kept, counted and passed over, and the index goes on beh
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,12 +86,10 @@ class EventIndex:
         confirmations: int,
         path: Path,
         from_block: int | None = None,
-        poll_seconds: float = 0.5,
     ) -> None:
         self._chain = chain
         self._confirmations = confirmations
         self._from_block = chain.deployment.block if from_block is None else from_block
-        self._poll_seconds = poll_seconds
         self._head: BlockRef | None = None
         self._untold: list[Update] = []
         self._range = MAX_RANGE
@@ -147,19 +143,6 @@ class EventIndex:
             self._untold.append(Head(head, self.confirmed))
         updates, self._untold = self._untold, []
         return updates
-
-    async def follow(self) -> AsyncIterator[Update]:
-        """`poll` for ever; an unreachable chain is waited for."""
-        while True:
-            try:
-                updates = await self.poll()
-            except RpcUnavailable as error:
-                log.warning("events wait for the chain", cause=str(error))
-                updates = []
-            for update in updates:
-                yield update
-            if not updates:
-                await asyncio.sleep(self._poll_seconds)
 
     async def _catch_up(self, head: BlockRef) -> bool:
         """Reads up to the last confirmed block; False where the chain moved in the meantime.

@@ -22,19 +22,17 @@ from atoll.cli.network import (
 )
 from atoll.cli.output import Json, Method, Numerics, emit, say
 from atoll.errors import ConfigError
+from atoll.law.words import TOKEN
 
 if TYPE_CHECKING:
-    from atoll.job.client import JobRequest
     from atoll.job.handle import JobHandle
     from atoll.job.narrate import JobSnapshot, JobUpdate
-    from atoll.job.presets import DemoConfig
+    from atoll.job.spec import Choices, JobRequest
     from atoll.law.manifest import Manifest
-    from atoll.law.words import NumericsMode
 
 app = typer.Typer(no_args_is_help=True, help="Submit, follow and collect training jobs.")
 
 Job = Annotated[int, typer.Argument(metavar="JOB", help="The job's number.", min=1)]
-ETHER = 10**18
 
 
 @app.command()
@@ -62,6 +60,8 @@ def submit(
     json: Json = False,
 ) -> None:
     """Pay for a job and open it. Stays to serve the data, unless told to detach."""
+    from atoll.job.spec import JobRequest
+
     network = Network(rpc, deployment, home, keystore, password_file)
     if (manifest is None) == (not data):
         raise ConfigError(
@@ -74,9 +74,13 @@ def submit(
             if manifest is not None:
                 wanted: Manifest | JobRequest = _read_manifest(manifest)
             else:
-                recipe = _recipe(rounds, seats, coverage, seed, method)
-                wanted = _request(tuple(data or ()), hours, recipe, numerics)
-            job = await client.submit(wanted, max_spend=int(max_spend * ETHER))
+                wanted = JobRequest(
+                    data=tuple(data or ()),
+                    lifetime_s=int(hours * 3600),
+                    choices=_choices(rounds, seats, coverage, seed, method),
+                    numerics=numerics,
+                )
+            job = await client.submit(wanted, max_spend=int(max_spend * TOKEN))
             emit({"job": job.id, "handle": job.to_json()}, f"job {job.id}", as_json=json)
             if not detach:
                 say("serving the data and watching; Ctrl-C stops both")
@@ -191,28 +195,11 @@ async def _watch(job: JobHandle, *, as_json: bool) -> None:
         emit(_update(update), update.text, as_json=as_json)
 
 
-def _request(
-    data: tuple[Path, ...], hours: float, recipe: DemoConfig, numerics: NumericsMode
-) -> JobRequest:
-    from atoll.job.client import JobRequest
+def _choices(rounds: int, seats: int, coverage: float, seed: int, method: str) -> Choices:
+    from atoll.job.spec import Choices, Members
 
-    return JobRequest(data=data, lifetime_s=int(hours * 3600), recipe=recipe, numerics=numerics)
-
-
-def _recipe(rounds: int, seats: int, coverage: float, seed: int, method: str) -> DemoConfig:
-    from atoll.job.presets import DemoConfig, Members
-    from atoll.law.manifest import DataSpec, NumericsSpec
-
-    return DemoConfig(
-        data=DataSpec.model_construct(),  # filled in once the text has been read
-        numerics=NumericsSpec.model_construct(),
-        expiry=0,
-        rounds=rounds,
-        coverage=coverage,
-        seed=seed,
-        method=method,
-        members=Members(seats=seats, min_providers=min(2, seats)),
-    )
+    members = Members(seats=seats, min_providers=min(2, seats))
+    return Choices(rounds=rounds, coverage=coverage, seed=seed, method=method, members=members)
 
 
 def _read_manifest(path: Path) -> Manifest:

@@ -14,11 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import Coroutine, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -29,22 +27,22 @@ from atoll.chain.calls import Call
 from atoll.chain.contracts import AtollChain
 from atoll.chain.decode import decode_log
 from atoll.chain.deployment import Deployment
-from atoll.chain.index import EventIndex
 from atoll.chain.keys import load_key, read_password
-from atoll.chain.txqueue import QueueConfig, TxQueue, TxStatus
+from atoll.chain.txqueue import QueueConfig, TxStatus
 from atoll.content.cid import DAG_CBOR, Cid
 from atoll.content.fetch import Fetcher
-from atoll.content.gateway import Gateway
 from atoll.content.local import LocalStore
-from atoll.content.storage import Storage, StoreConfig, open_storage
+from atoll.content.storage import StoreConfig
 from atoll.errors import ChainError, ConfigError, InsufficientFunds, NotFound, UndecodableLog
 from atoll.job.following import JobFollower
-from atoll.job.handle import JobHandle, missing_extra
+from atoll.job.handle import JobHandle
 from atoll.job.narrate import tokens
-from atoll.job.presets import DemoConfig, demo_manifest
+from atoll.job.spec import Found, JobRequest, build_manifest, machine_numerics, prepare_data
 from atoll.law.events import JobCreated
-from atoll.law.manifest import DataSpec, Manifest, NumericsSpec
-from atoll.law.words import Address, JobId, NumericsMode
+from atoll.law.manifest import Manifest, NumericsSpec
+from atoll.law.words import Address, JobId
+from atoll.service.config import GatewayConfig
+from atoll.service.session import Session, SessionConfig, open_session
 
 T = TypeVar("T")
 
@@ -72,28 +70,6 @@ class ClientConfig:
     confirmations: int = 1
     poll_seconds: float = 0.5
     queue: QueueConfig = field(default_factory=QueueConfig)
-
-
-@dataclass(frozen=True, slots=True)
-class JobRequest:
-    """A job in a few words: text files, and the choices of `DemoConfig`.
-
-    Attributes:
-        data: text files and folders.
-        lifetime_s: seconds until the job may be closed whatever happens.
-        recipe: every other choice; its `data`, `numerics`, `expiry` and `created` are filled in.
-        suffixes: of the files taken from folders; None takes all.
-        max_tokens: reads no further once it has that many.
-        numerics: how replays compare; a mode's name asks this machine, which needs torch.
-    """
-
-    data: tuple[Path, ...]
-    lifetime_s: int = 24 * 60 * 60
-    recipe: DemoConfig | None = None
-    suffixes: frozenset[str] | None = None
-    max_tokens: int | None = None
-    eval_batches: int = 8
-    numerics: NumericsSpec | NumericsMode = "exact"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +101,11 @@ class Client:
             deployment = Deployment.load(deployment)
         self.deployment = deployment
         self.config = config or ClientConfig()
-        self.chain = AtollChain(rpc, self.deployment)
-        self.store = LocalStore(self.config.home / "store")
+        self._rpc_urls = (rpc,) if isinstance(rpc, str) else tuple(rpc)
         self._account = account
-        self._queue: TxQueue | None = None
-        self._index: EventIndex | None = None
-        self._gateway: Gateway | None = None
-        self._storage: Storage | None = None
+        self._opened = AsyncExitStack()
+        self._session: Session | None = None
         self._follower: JobFollower | None = None
-        self._tasks: list[asyncio.Task[None]] = []
         self._submitting = asyncio.Lock()
 
     @classmethod
@@ -150,26 +122,11 @@ class Client:
 
     async def __aenter__(self) -> Self:
         """Connects. Raises RpcUnavailable, WrongChain, or ConfigError where `home` is in use."""
-        config = self.config
-        try:
-            self.chain = await AtollChain.connect(self.chain.provider.urls, self.deployment)
-            self._index = EventIndex(
-                self.chain,
-                confirmations=config.confirmations,
-                path=config.home / "events.sqlite",
-                poll_seconds=config.poll_seconds,
-            )
-            self._follower = JobFollower(self._index, self.deployment)
-            where = StoreConfig(config.home / "store", config.store)
-            self._storage = await open_storage(where)
-            if self._account is not None:
-                path = config.home / "transactions.sqlite"
-                queue_config = replace(config.queue, poll_seconds=config.poll_seconds)
-                self._queue = TxQueue(self.chain, self._account, path, queue_config)
-                self._tasks.append(asyncio.create_task(self._queue.run()))
-        except BaseException:
-            await self.close()
-            raise
+        session = await self._opened.enter_async_context(open_session(self._session_config()))
+        self._session, self._follower = session, JobFollower(session.follower)
+        if self._account is not None:
+            sending = asyncio.create_task(session.queue.run())
+            self._opened.push_async_callback(_end, sending)
         return self
 
     async def __aexit__(
@@ -182,19 +139,15 @@ class Client:
 
     async def close(self) -> None:
         """Stops serving and lets go of the files; transactions under way go on next time."""
-        for task in self._tasks:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-        self._tasks.clear()
-        if self._gateway is not None:
-            await self._gateway.stop()
-        if self._storage is not None:
-            await self._storage.close()
-        for opened in (self._queue, self._index):
-            if opened is not None:
-                opened.close()
-        await self.chain.close()
+        self._session = self._follower = None
+        await self._opened.aclose()
+
+    @property
+    def session(self) -> Session:
+        """Chain, blocks and transactions. Raises ConfigError outside `async with`."""
+        if self._session is None:
+            raise _not_open()
+        return self._session
 
     @property
     def follower(self) -> JobFollower:
@@ -203,21 +156,22 @@ class Client:
             raise _not_open()
         return self._follower
 
+    @property
+    def chain(self) -> AtollChain:
+        return self.session.chain
+
+    @property
+    def store(self) -> LocalStore:
+        return self.session.store
+
     def fetcher_of(self, job: JobId) -> Fetcher:
         """Brings a job's blocks, from its gateways. Raises ConfigError outside `async with`."""
-        if self._storage is None:
-            raise _not_open()
-        return self._storage.fetcher.among(lambda: self._gateways(job))
+        return self.session.fetcher_of(job)
 
     @property
     def address(self) -> Address:
         """Who signs. Raises ConfigError for a client that only watches."""
-        return self._signer().address
-
-    @property
-    def transactions(self) -> TxQueue:
-        """Every transaction of this account. Raises ConfigError for a client that only watches."""
-        return self._signer()
+        return self.session.me
 
     # Submitting
 
@@ -228,19 +182,13 @@ class Client:
             ManifestError: the choices do not fit together.
             StorageError, ConfigError: the data cannot be used; the train extra is missing.
         """
-        data = await asyncio.to_thread(self._prepare_data, request)
+        data = await asyncio.to_thread(prepare_data, request, self.store)
         numerics = request.numerics
         if not isinstance(numerics, NumericsSpec):
-            numerics = await _machine_numerics(numerics)
+            numerics = await machine_numerics(numerics)
         now = (await self.chain.head()).timestamp
-        expiry = now + request.lifetime_s
-        if request.recipe is not None:
-            recipe = replace(
-                request.recipe, data=data, numerics=numerics, expiry=expiry, created=now
-            )
-        else:
-            recipe = DemoConfig(data=data, numerics=numerics, expiry=expiry, created=now)
-        return demo_manifest(recipe)
+        found = Found(data, numerics, expiry=now + request.lifetime_s, created=now)
+        return build_manifest(request.choices, found)
 
     async def estimate(self, manifest: Manifest) -> Estimate:
         """The most a job can cost, by the contract's own arithmetic, and what is there."""
@@ -267,7 +215,7 @@ class Client:
             StorageError: the Kubo daemon does not take the data.
             TransactionFailed: the contract refused; the message has its reason.
         """
-        queue = self._signer()
+        queue = self.session.queue
         manifest = await self.prepare(job) if isinstance(job, JobRequest) else job
         self._check_data(manifest)
         cid = self.store.add_block(manifest.to_bytes(), DAG_CBOR)
@@ -289,12 +237,9 @@ class Client:
         Raises:
             ConfigError: the port is in use.
         """
-        queue = self._signer()
-        if self._gateway is None:
-            gateway = Gateway(self.store, self.config.host, self.config.port)
-            await gateway.start()
-            self._gateway = gateway
-        url = self.config.public_url or self._gateway.url
+        queue = self.session.queue
+        await self.session.serve()
+        url = self.session.url
         # Another URL may have been announced in between, so the key counts the changes.
         told = [tx.key for tx in queue.transactions() if tx.label == "announceGateway"]
         if not told or not told[-1].endswith(f":{url}"):
@@ -376,24 +321,8 @@ class Client:
     async def _mirror(self, cid: Cid, manifest: Manifest) -> None:
         data = manifest.data
         needed = (data.cid, data.eval_cid, data.tokenizer_cid)
-        assert self._storage is not None, "submitting needs the queue, which opens after it"
-        await self._storage.mirror([cid, *(Cid.from_bytes(c) for c in needed if c is not None)])
-
-    def _prepare_data(self, request: JobRequest) -> DataSpec:
-        from atoll.train.data import find_text_files, prepare_dataset  # noqa: PLC0415
-
-        files = find_text_files(request.data, request.suffixes)
-        prepared = prepare_dataset(files, self.store, max_tokens=request.max_tokens)
-        for cid in (prepared.train_cid, prepared.eval_cid, prepared.tokenizer_cid):
-            self.store.pin(Cid.from_bytes(cid), "data")
-        return DataSpec(
-            cid=prepared.train_cid,
-            root=prepared.train_root,
-            dtype=prepared.dtype,  # type: ignore[arg-type]  # one of the three, by construction
-            train_tokens=prepared.train_tokens,
-            eval_cid=prepared.eval_cid,
-            eval_batches=request.eval_batches,
-            tokenizer_cid=prepared.tokenizer_cid,
+        await self.session.storage.mirror(
+            [cid, *(Cid.from_bytes(c) for c in needed if c is not None)]
         )
 
     async def transact(self, key: str, call: Call) -> TxStatus:
@@ -402,22 +331,29 @@ class Client:
         Raises:
             TransactionFailed: the contract refused; the message has its reason.
         """
-        queue = self._signer()
+        queue = self.session.queue
         await queue.submit(key, call, retry_failed=True)
         return await queue.wait(key)
 
-    def _signer(self) -> TxQueue:
-        if self._queue is not None:
-            return self._queue
-        if self._account is not None:
-            raise _not_open()
-        raise ConfigError(
-            "this client has no key and can only watch", next_step="open it with an account"
+    def _session_config(self) -> SessionConfig:
+        config = self.config
+        return SessionConfig(
+            rpc_urls=self._rpc_urls,
+            deployment=self.deployment,
+            folder=config.home,
+            store=StoreConfig(config.home / "store", config.store),
+            account=self._account,
+            jobs=frozenset(),
+            confirmations=config.confirmations,
+            gateway=GatewayConfig(host=config.host, port=config.port, public_url=config.public_url),
+            queue=replace(config.queue, poll_seconds=config.poll_seconds),
         )
 
-    def _gateways(self, job: JobId) -> list[str]:
-        own = self._gateway.url if self._gateway is not None else None
-        return [url for url in self.follower.gateways(job) if url != own]
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
@@ -427,22 +363,3 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 def _not_open() -> ConfigError:
     return ConfigError("the client is not open", next_step="use it inside `async with`")
-
-
-async def _machine_numerics(mode: NumericsMode) -> NumericsSpec:
-    if find_spec("torch") is None:
-        raise missing_extra("writing a manifest")
-    program = (sys.executable, "-m", "atoll.train.describe", mode)
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*program, stdout=pipe, stderr=pipe)
-    printed, complaint = await process.communicate()
-    if process.returncode != 0:
-        last = complaint.decode(errors="replace").strip().rpartition("\n")[2]
-        raise ConfigError(
-            f"this machine's numerics could not be probed: {last}",
-            next_step=f"run {' '.join(program)} to see why",
-        )
-    document = json.loads(printed)
-    for name in ("code_digest", "probe_digest"):
-        document[name] = None if document[name] is None else bytes.fromhex(document[name])
-    return NumericsSpec(**document)

@@ -17,6 +17,7 @@ from atoll.content.fetch import Fetcher
 from atoll.content.local import LocalStore
 from atoll.errors import ConfigError, ManifestError, ProtocolError
 from atoll.job.narrate import JobSnapshot, JobUpdate
+from atoll.job.spec import missing_extra
 from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
 from atoll.law.merkle import claims_tree
 from atoll.law.views import JobView
@@ -173,10 +174,3 @@ def _export(
         raise ProtocolError(f"the model {model} is not the one that the verifiers signed")
     tokenizer = open_tokenizer(store, manifest.data.tokenizer_cid)
     export_model(state.params, manifest.model, tokenizer, folder)
-
-
-def missing_extra(what: str) -> ConfigError:
-    """What to raise where torch would be needed."""
-    return ConfigError(
-        f"{what} needs torch, which is not installed", next_step="pip install 'atoll[train]'"
-    )

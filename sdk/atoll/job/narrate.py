@@ -5,8 +5,9 @@ Rule of this file: pure; words and numbers out of `atoll.law`'s views and events
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 from atoll.law import events as ev
@@ -14,6 +15,8 @@ from atoll.law.events import ContractEvent
 from atoll.law.views import JobView
 from atoll.law.words import (
     NO_SEGMENT,
+    TOKEN,
+    Address,
     BlockRef,
     Digest,
     JobId,
@@ -23,9 +26,6 @@ from atoll.law.words import (
     Phase,
     bits,
 )
-
-ENDED = frozenset({JobStatus.DONE, JobStatus.CANCELLED, JobStatus.EXPIRED})
-TOKEN = 10**18
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class JobSnapshot:
     @property
     def has_ended(self) -> bool:
         """Whether nothing more will be trained."""
-        return self.status in ENDED
+        return self.status.is_closed
 
     @classmethod
     def of(cls, view: JobView) -> JobSnapshot:
@@ -109,83 +109,134 @@ class JobUpdate:
     snapshot: JobSnapshot
 
 
-def describe(event: ContractEvent) -> str | None:
+Names = Callable[[Address], str]
+"""What an account is called."""
+
+
+def describe(event: ContractEvent, name: Names = str) -> str | None:
     """A sentence about an event of a job; None for events that only machines care about."""
     describer = _DESCRIBERS.get(type(event))
-    return describer(event) if describer else None
+    return describer(event, name) if describer else None
 
 
 def tokens(wei: int) -> str:
     """An amount in whole tokens, exact to six places, for reading only."""
     whole, part = divmod(wei, TOKEN)
-    fraction = f"{part // 10**12:06d}".rstrip("0")
-    return f"{whole}.{fraction}" if fraction else str(whole)
+    fraction = f"{part * 10**6 // TOKEN:06d}".rstrip("0")
+    return f"{whole:,}.{fraction}" if fraction else f"{whole:,}"
 
 
-def _numbers(bitmap: int) -> str:
-    return ", ".join(str(index) for index in bits(bitmap)) or "none"
+def numbers(bitmap: int) -> str:
+    """The seats, segments or members of a bitmap."""
+    return ", ".join(map(str, bits(bitmap))) or "none"
 
 
-def _reported(event: ev.Reported) -> str:
+def words(member: IntEnum) -> str:
+    """`WRONG_REPLAY` as `wrong replay`."""
+    return member.name.lower().replace("_", " ")
+
+
+OFFENCES: Mapping[Offence, str] = {
+    Offence.SEAT_MISSED: "a missing commit or reveal",
+    Offence.REPORT: "a decided report",
+    Offence.VERIFIER_MISSED: "a verifier's absence",
+    Offence.VERIFIER_CONTRADICTED: "a verdict or vote that the others contradict",
+}
+"""What a punishment is for."""
+
+
+def _round(event: Any) -> str:
+    again = f" (attempt {event.attempt + 1})" if event.attempt else ""
+    return f"round {event.round}{again}"
+
+
+def _status(event: ev.JobStatusChanged, name: Names) -> str:
+    reason = f" ({event.reason})" if event.reason else ""
+    return f"the job is {words(event.status)}{reason}"
+
+
+def _balloted(event: ev.Balloted, name: Names) -> str:
+    parts = [f"{item.seat}: {numbers(item.segments)}" for item in event.findings]
+    what = f"these segments match: {'; '.join(parts)}" if parts else "nothing that matches"
+    return f"{_round(event)}: {name(event.account)} has audited; {what}"
+
+
+def _reported(event: ev.Reported, name: Names) -> str:
     report = event.report
     place = "" if report.segment == NO_SEGMENT else f" in segment {report.segment}"
-    fault = report.fault.name.lower().replace("_", " ")
-    return f"verifier {event.verifier} reports seat {report.seat}: {fault}{place}"
+    what = f"seat {report.seat}: {words(report.fault)}{place}"
+    return f"{_round(event)}: verifier {event.verifier} reports {what}"
 
 
-def _resolved(event: ev.ReportResolved) -> str:
+def _resolved(event: ev.ReportResolved, name: Names) -> str:
     meaning = {
         Outcome.OPEN: "is open",
         Outcome.CONFIRMED: "is confirmed",
         Outcome.REFUTED: "is refuted",
         Outcome.UNRESOLVED: "stays unresolved",
         Outcome.UNFETCHABLE: "is confirmed: the data was withheld",
-        Outcome.ANSWERED: "was answered on the chain",
+        Outcome.ANSWERED: "was answered on the chain, and the segment is sound",
         Outcome.WITHDRAWN: "was taken back",
     }
-    return f"report {event.index} {meaning[event.outcome]}"
+    return f"{_round(event)}: report {event.index} {meaning[event.outcome]}"
 
 
-def _punished(event: ev.Punished) -> str:
-    cause = {
-        Offence.SEAT_MISSED: "missing a commit or reveal",
-        Offence.REPORT: "a decided report",
-        Offence.VERIFIER_MISSED: "an absent verifier",
-        Offence.VERIFIER_CONTRADICTED: "a contradicted verifier",
-    }[event.offence]
-    return f"{event.account} loses {tokens(event.amount)} for {cause} in round {event.round}"
+def _attesting(event: ev.AttestStarted, name: Names) -> str:
+    rest = f"; unresolved {numbers(event.unresolved)}" if event.unresolved else ""
+    sides = f"accepted {numbers(event.accepted)}; rejected {numbers(event.rejected)}"
+    return f"{_round(event)}: {sides}{rest}"
 
 
-_DESCRIBERS: dict[type[Any], Callable[[Any], str]] = {
-    ev.JobCreated: lambda e: f"created with {tokens(e.funded)} tokens for {e.terms.rounds} rounds",
-    ev.JobFunded: lambda e: f"{e.funder} adds {tokens(e.amount)} tokens",
-    ev.JobStatusChanged: lambda e: f"the job is {e.status.name.lower()} ({e.reason})",
-    ev.CancelRequested: lambda e: "cancelled by its submitter, from the next round on",
-    ev.ProviderSeated: lambda e: f"{e.account} takes seat {e.seat}",
-    ev.ProviderQueued: lambda e: f"{e.account} waits for a seat",
-    ev.ProviderUnseated: lambda e: f"{e.account} leaves seat {e.seat} ({e.reason})",
-    ev.VerifierJoined: lambda e: f"{e.account} joins as verifier {e.verifier}",
-    ev.VerifierReady: lambda e: f"verifier {e.verifier} holds the data",
-    ev.VerifierLeft: lambda e: f"verifier {e.verifier} leaves ({e.reason})",
-    ev.TrainStarted: lambda e: f"round {e.round}: seats {_numbers(e.seated)} train",
-    ev.Committed: lambda e: f"round {e.round}: seat {e.seat} has trained",
-    ev.RevealStarted: lambda e: f"round {e.round}: training ends",
-    ev.Revealed: lambda e: f"round {e.round}: seat {e.seat} reveals {e.reveal.steps} steps",
-    ev.AuditStarted: lambda e: f"round {e.round}: seats {_numbers(e.audit_set)} are audited",
-    ev.Balloted: lambda e: f"round {e.round}: verifier {e.verifier} has audited",
-    ev.Reported: _reported,
-    ev.ChallengeWithdrawn: lambda e: f"verifier {e.verifier} has the block of report {e.index} now",
-    ev.ChallengeAnswered: lambda e: f"{e.account} puts the block of report {e.index} on the chain",
-    ev.ReportResolved: _resolved,
-    ev.AttestStarted: lambda e: (
-        f"round {e.round}: accepted {_numbers(e.accepted)}; rejected {_numbers(e.rejected)}"
+def _settled(event: ev.RoundSettled, name: Names) -> str:
+    verdict = event.verdict
+    model = verdict.merged_digest.hex()[:12]
+    return f"{_round(event)} is settled: {verdict.tokens_total:,} tokens of text, model {model}"
+
+
+def _punished(event: ev.Punished, name: Names) -> str:
+    cost = f"{name(event.account)} loses {tokens(event.amount)}"
+    return f"{cost} for {OFFENCES[event.offence]} in round {event.round}"
+
+
+_DESCRIBERS: dict[type[Any], Callable[[Any, Names], str]] = {
+    ev.JobCreated: lambda e, n: (
+        f"created with {tokens(e.funded)} tokens for {e.terms.rounds} rounds"
     ),
-    ev.RoundSettled: lambda e: f"round {e.round} is settled: {e.verdict.tokens_total} tokens",
-    ev.RoundVoided: lambda e: f"round {e.round}, attempt {e.attempt} is void ({e.reason})",
-    ev.CircuitBroken: lambda e: f"halted: seats {_numbers(e.rejected)} all look wrong",
-    ev.RoundFinalised: lambda e: f"round {e.round} is final and its pay can be claimed",
+    ev.JobFunded: lambda e, n: f"{n(e.funder)} adds {tokens(e.amount)} tokens",
+    ev.JobStatusChanged: _status,
+    ev.CancelRequested: lambda e, n: "cancelled by its submitter, from the next round on",
+    ev.ProviderSeated: lambda e, n: f"{n(e.account)} takes seat {e.seat}",
+    ev.ProviderQueued: lambda e, n: f"{n(e.account)} waits for a seat",
+    ev.ProviderUnseated: lambda e, n: f"{n(e.account)} leaves seat {e.seat} ({e.reason})",
+    ev.VerifierJoined: lambda e, n: f"{n(e.account)} joins as verifier {e.verifier}",
+    ev.VerifierReady: lambda e, n: f"{n(e.account)} holds the data and is ready",
+    ev.VerifierLeft: lambda e, n: f"{n(e.account)} leaves ({e.reason})",
+    ev.TrainStarted: lambda e, n: f"{_round(e)}: seats {numbers(e.seated)} train",
+    ev.Committed: lambda e, n: f"{_round(e)}: seat {e.seat} has trained",
+    ev.RevealStarted: lambda e, n: (
+        f"{_round(e)}: seats {numbers(e.committed)} committed; now they reveal"
+    ),
+    ev.Revealed: lambda e, n: f"{_round(e)}: seat {e.seat} reveals {e.reveal.steps} steps",
+    ev.AuditStarted: lambda e, n: (
+        f"{_round(e)}: seats {numbers(e.audit_set)} are audited, each by {e.auditors} verifiers"
+    ),
+    ev.Balloted: _balloted,
+    ev.Reported: _reported,
+    ev.ChallengeWithdrawn: lambda e, n: (
+        f"{_round(e)}: verifier {e.verifier} has the block of report {e.index} now"
+    ),
+    ev.ChallengeAnswered: lambda e, n: (
+        f"{_round(e)}: {n(e.account)} puts the block of report {e.index} on the chain"
+    ),
+    ev.ConfirmStarted: lambda e, n: f"{_round(e)}: everyone replays what was reported",
+    ev.ReportResolved: _resolved,
+    ev.AttestStarted: _attesting,
+    ev.RoundSettled: _settled,
+    ev.RoundVoided: lambda e, n: f"{_round(e)} is void ({e.reason})",
+    ev.CircuitBroken: lambda e, n: f"{_round(e)}: halted, {numbers(e.rejected)} all look wrong",
+    ev.RoundFinalised: lambda e, n: f"round {e.round} is final and its pay can be claimed",
     ev.Punished: _punished,
-    ev.Credited: lambda e: f"{e.account} is credited {tokens(e.amount)}",
-    ev.Claimed: lambda e: f"{e.account} is paid {tokens(e.amount)}",
-    ev.Refunded: lambda e: f"{tokens(e.amount)} unearned tokens go back to {e.to}",
+    ev.Credited: lambda e, n: f"{n(e.account)} is credited {tokens(e.amount)}",
+    ev.Claimed: lambda e, n: f"{n(e.account)} is paid {tokens(e.amount)}",
+    ev.Refunded: lambda e, n: f"{tokens(e.amount)} unearned tokens go back to {n(e.to)}",
 }

@@ -48,7 +48,7 @@ MAX_STEPS: Final = 1 << 20
 """Global steps of a job: everybody works out a table of their rates."""
 MAX_ROTARY: Final = 1 << 24
 """Positions times head size; of as many numbers is the table of a model's rotary positions."""
-_NEXT_STEP = "correct the manifest, or build it from a preset of atoll.job.presets"
+_NEXT_STEP = "correct the manifest, or build it with atoll.job.spec"
 
 
 def _decimal(low: str, high: str, *, open_low: bool = False) -> Callable[[str], str]:

@@ -27,6 +27,8 @@ Wei = NewType("Wei", int)
 NumericsMode: TypeAlias = Literal["exact", "native", "tolerant"]
 """How a replay is compared with its trace."""
 
+TOKEN = 10**18
+"""One whole token, or one coin of the chain, in wei."""
 ZERO_DIGEST = Digest(bytes(32))
 NO_SEGMENT = SegmentIndex(0xFFFF)
 """The segment of a report that is not about one segment."""
@@ -45,6 +47,11 @@ class JobStatus(IntEnum):
     DONE = 4
     CANCELLED = 5
     EXPIRED = 6
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no round will run any more: what is owed is still paid."""
+        return self in {JobStatus.DONE, JobStatus.CANCELLED, JobStatus.EXPIRED}
 
 
 class Phase(IntEnum):

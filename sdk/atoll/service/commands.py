@@ -1,186 +1,180 @@
-"""Effects that both roles ask for. `Do…` is work on this machine, `Send…` is a transaction.
+"""What a machine asks for, and what that leaves: commands, facts, and the one key they share.
 
-Rule of this file: a command carries everything its effect needs, and its key names the effect:
-doing it twice under one key is doing it once.
+Rule of this file: pure. A command carries everything its effect needs and says what names it; doing
+it twice under one key is doing it once. What it leaves in the journal lies under the same key, so
+that whoever can name the work finds its result, and nobody writes a key down.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, TypeVar
 
-from atoll.law.words import Digest, Offence, Role
-from atoll.service.facts import opening_key
+from atoll.chain.calls import Call, Calls
+from atoll.errors import AtollError
+from atoll.law.views import JobView
+from atoll.law.words import Slot
+
+if TYPE_CHECKING:
+    from atoll.service.effects import Effects
+
+F = TypeVar("F", bound="Fact")
+R_co = TypeVar("R_co", bound="Fact", covariant=True)
 
 
-class Work:
+class Fact:
+    """Base of what finished commands leave in the journal; subclasses are frozen dataclasses.
+
+    Attributes:
+        unblocks: whether it brings data, so that what lacked some is tried again at once.
+        outlives_start: whether a restart (with another version, say) still believes it.
+    """
+
+    __slots__ = ()
+    unblocks: ClassVar[bool] = False
+    outlives_start: ClassVar[bool] = True
+    kinds: ClassVar[dict[str, type[Fact]]] = {}
+    """Every kind there is, by the name it has in a journal."""
+
+    def __init_subclass__(cls) -> None:
+        Fact.kinds[cls.kind()] = cls
+
+    @classmethod
+    def kind(cls) -> str:
+        return f"{cls.__module__}:{cls.__qualname__}"
+
+
+class NotYet(AtollError):
+    """The chain's state says that this is not due, and not that it is done.
+
+    Attributes:
+        due_at: when it will be, unix seconds of the chain; None where the contract named no time.
+    """
+
+    def __init__(self, message: str, due_at: int | None) -> None:
+        super().__init__(message)
+        self.due_at = due_at
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Generic[R_co]):
+    """What an effect left: a fact, and the block of its transaction (0 for work)."""
+
+    fact: R_co | None = None
+    block: int = 0
+
+
+class Command(ABC, Generic[R_co]):
+    """One effect as data; `R_co` is the fact that it leaves, `Never` where it leaves none.
+
+    Subclasses are frozen dataclasses.
+
+    Attributes:
+        is_work: whether it may be cancelled once no longer wanted.
+    """
+
+    __slots__ = ()
+    is_work: ClassVar[bool]
+
+    @property
+    def about(self) -> tuple[object, ...]:
+        """What names the effect among those of its kind; by default every field."""
+        return tuple(getattr(self, f.name) for f in dataclasses.fields(self))  # type: ignore[arg-type]
+
+    @property
+    def key(self) -> str:
+        """Kind and `about`, as text; unique within a job."""
+        return key_of(type(self), *self.about)
+
+    @abstractmethod
+    async def perform(self, effects: Effects, view: JobView) -> Done[R_co]:
+        """Carries it out. Asked for again, it takes up where it was.
+
+        Raises:
+            AtollError: it did not take place; it may be asked for again.
+        """
+
+
+class Work(Command[R_co]):
     """May be cancelled when the view changes, and done again."""
 
     __slots__ = ()
-
-    @property
-    def is_work(self) -> bool:
-        return True
+    is_work = True
 
 
-class Transaction:
-    """Goes through the transaction queue; never taken back by the machine."""
+class Transaction(Command[R_co]):
+    """Goes through the transaction queue; never taken back by the machine.
+
+    Attributes:
+        once: whether it can take effect once only. What may be due again (a place lost since, say)
+            is asked for again where the view has the last one's block and lacks its effect.
+    """
+
+    __slots__ = ()
+    is_work = False
+    once: ClassVar[bool] = False
+
+
+class ContractCall(Transaction[Never]):
+    """A transaction that is a call of a contract and nothing else."""
 
     __slots__ = ()
 
-    @property
-    def is_work(self) -> bool:
-        return False
+    @abstractmethod
+    def call(self, calls: Calls, view: JobView) -> Call:
+        """The call; pure."""
+
+    async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
+        return await effects.transact(view, self, self.call(effects.calls, view))
 
 
-@dataclass(frozen=True, slots=True)
-class DoFetchSpec(Work):
-    """Fetch the manifest, hold it against the chain, and try the job's probe."""
-
-    spec_cid: bytes
-    terms_hash: Digest
-
-    @property
-    def key(self) -> str:
-        return "spec"
+def key_of(kind: type[Command[Any]], *about: object) -> str:
+    """The key of a command of that kind with that `about`."""
+    return ":".join([kind.__name__, *map(_text, about)])
 
 
-@dataclass(frozen=True, slots=True)
-class DoFetchData(Work):
-    """Fetch every shard of the dataset, the evaluation text and the tokeniser."""
-
-    manifest: bytes
-
-    @property
-    def key(self) -> str:
-        return "data"
-
-
-@dataclass(frozen=True, slots=True)
-class DoPrepareOpening(Work):
-    """Bring a round's opening global state into the store and check it.
-
-    `cid` and `digest` come from the parent verdict; None for round 0, whose state follows from the
-    manifest.
-    """
-
-    round: int
-    manifest: bytes
-    cid: bytes | None
-    digest: Digest | None
-
-    @property
-    def key(self) -> str:
-        return opening_key(self.round, self.digest)
+def _text(value: object) -> str:
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, Enum):
+        return value.name.lower()
+    if isinstance(value, Slot):
+        return f"{value.round}:{value.attempt}"  # the rest of it is the same in all of a journal
+    if isinstance(value, tuple):
+        return ",".join(map(_text, value))
+    if dataclasses.is_dataclass(value):
+        return ":".join(_text(getattr(value, f.name)) for f in dataclasses.fields(value))
+    return str(value)
 
 
-@dataclass(frozen=True, slots=True)
-class DoUnpin(Work):
-    """Let go of the blocks of rounds from `first` up to, not including, `below`."""
+class Facts:
+    """An immutable set of facts, by the keys of the commands that left them."""
 
-    first: int
-    below: int
+    __slots__ = ("_by_key",)
 
-    @property
-    def key(self) -> str:
-        return f"unpin:{self.below}"
+    def __init__(self, by_key: Mapping[str, Fact] | None = None) -> None:
+        self._by_key = dict(by_key or {})
 
+    def of(self, kind: type[Command[F]], *about: object) -> F | None:
+        """What the command of that kind with that `about` left, or None."""
+        found: Any = self._by_key.get(key_of(kind, *about))
+        return found  # type: ignore[no-any-return]  # a key belongs to one kind, a kind to one F
 
-@dataclass(frozen=True, slots=True)
-class SendAnnounce(Transaction):
-    url: str
+    def all_of(self, cls: type[F]) -> list[F]:
+        """Every fact of a kind, in the order of their keys."""
+        return [fact for _, fact in sorted(self._by_key.items()) if isinstance(fact, cls)]
 
-    @property
-    def key(self) -> str:
-        return f"announce:{self.url}"
+    def __len__(self) -> int:
+        return len(self._by_key)
 
+    def plus(self, key: str, fact: Fact) -> Facts:
+        """These facts and one more, which replaces what lay under its key."""
+        return Facts({**self._by_key, key: fact})
 
-@dataclass(frozen=True, slots=True)
-class SendJoin(Transaction):
-    """Deposit what the bond (wei) lacks, then join."""
-
-    role: Role
-    bond: int
-
-    @property
-    def key(self) -> str:
-        return f"join:{self.role.name.lower()}"
-
-
-@dataclass(frozen=True, slots=True)
-class SendLeave(Transaction):
-    role: Role
-
-    @property
-    def key(self) -> str:
-        return f"leave:{self.role.name.lower()}"
-
-
-@dataclass(frozen=True, slots=True)
-class SendRelease(Transaction):
-    """Unlock what this account no longer owes the job."""
-
-    role: Role
-    settled_rounds: int
-    is_over: bool
-
-    @property
-    def key(self) -> str:
-        return f"release:{self.role.name.lower()}"
-
-
-@dataclass(frozen=True, slots=True)
-class SendPoke(Transaction):
-    """Move the job on. `place` names the phase and its deadline or beacon."""
-
-    place: str
-
-    @property
-    def key(self) -> str:
-        return f"poke:{self.place}"
-
-
-@dataclass(frozen=True, slots=True)
-class SendFinalise(Transaction):
-    round: int
-
-    @property
-    def key(self) -> str:
-        return f"finalise:{self.round}"
-
-
-@dataclass(frozen=True, slots=True)
-class SendPunish(Transaction):
-    round: int
-    offence: Offence
-    index: int
-
-    @property
-    def key(self) -> str:
-        return f"punish:{self.round}:{self.offence.name.lower()}:{self.index}"
-
-
-@dataclass(frozen=True, slots=True)
-class SendCredit(Transaction):
-    round: int
-    role: Role
-    index: int
-
-    @property
-    def key(self) -> str:
-        return f"credit:{self.round}:{self.role.name.lower()}:{self.index}"
-
-
-@dataclass(frozen=True, slots=True)
-class SendClaim(Transaction):
-    """Collect `due` wei: pay up to `cumulative`, proven against the final claims root, and credits.
-
-    Without a proof only credits are collected.
-    """
-
-    cumulative: int
-    due: int
-    proof: tuple[Digest, ...]
-
-    @property
-    def key(self) -> str:
-        return f"claim:{self.cumulative}:{self.due}"
+    def after_restart(self) -> Facts:
+        """Those that a restart still believes."""
+        return Facts({key: fact for key, fact in self._by_key.items() if fact.outlives_start})

@@ -1,32 +1,26 @@
-"""What a running service holds: chain, queue, store, gateway, worker, journal; opened and closed.
-
-Rule of this file: what is opened is closed in reverse order however the service ends, and a config
-that cannot work fails here, before anything is sent.
-"""
+"""What a running service holds: a session that signs and serves, a worker, a journal."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass
-
-from eth_account.signers.local import LocalAccount
 
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
-from atoll.chain.index import EventIndex
+from atoll.chain.follower import Follower
 from atoll.chain.keys import load_key, read_password
-from atoll.chain.mirror import Mirror
 from atoll.chain.txqueue import GWEI, QueueConfig, TxQueue
 from atoll.content.cid import Cid
 from atoll.content.fetch import Fetcher
 from atoll.content.gateway import Gateway
 from atoll.content.local import LocalStore
-from atoll.content.storage import Storage, StoreConfig, open_storage
+from atoll.content.storage import Storage, StoreConfig
 from atoll.law.words import Address, JobId
 from atoll.service.config import ServiceConfig
-from atoll.service.journal import Fact, Journal
+from atoll.service.journal import Journal
 from atoll.service.lock import hold_folder
+from atoll.service.session import SessionConfig, open_session
 from atoll.service.worker import Worker
 
 GAS_MARGIN_PERCENT = 200
@@ -40,14 +34,16 @@ class Context:
     Attributes:
         me: the account that signs.
         url: where our gateway is announced.
+        fetcher_of: brings a job's blocks, from that job's gateways only.
     """
 
     config: ServiceConfig
     me: Address
+    url: str
+    fetcher_of: Callable[[JobId], Fetcher]
     chain: AtollChain
     queue: TxQueue
-    index: EventIndex
-    mirror: Mirror
+    follower: Follower
     storage: Storage
     gateway: Gateway
     worker: Worker
@@ -59,30 +55,18 @@ class Context:
 
     @property
     def fetcher(self) -> Fetcher:
+        """Brings blocks from nobody in particular; its counters are of all."""
         return self.storage.fetcher
-
-    @property
-    def url(self) -> str:
-        return self.config.gateway.public_url or self.gateway.url
-
-    def fetcher_of(self, job: JobId) -> Fetcher:
-        """Brings a job's blocks, from the gateways of that job's members and submitter only."""
-        return self.fetcher.among(lambda: self._gateways_of(job))
-
-    def _gateways_of(self, job: JobId) -> list[str]:
-        view = self.mirror.views.get(job)
-        return [] if view is None else [url for url in view.gateway_urls() if url != self.url]
 
 
 @asynccontextmanager
 async def open_context(
-    config: ServiceConfig, kinds: tuple[type[Fact], ...], may_serve: Callable[[Cid], bool]
+    config: ServiceConfig, may_serve: Callable[[Cid], bool] | None
 ) -> AsyncIterator[Context]:
     """Opens everything; the gateway listens when this returns.
 
     Args:
-        kinds: every kind of fact the role's journal may hold.
-        may_serve: which blocks the gateway gives out.
+        may_serve: which blocks the gateway gives out; None gives out every block.
 
     Raises:
         ConfigError, KeystoreError: a file, key or port that cannot be used, or another process
@@ -93,50 +77,38 @@ async def open_context(
     config.data_dir.mkdir(parents=True, exist_ok=True)
     async with AsyncExitStack() as stack:
         stack.enter_context(hold_folder(config.data_dir))
-        account = load_key(config.keystore, read_password(config.password_file))
-        deployment = Deployment.load(config.deployment)
-        journal = Journal(config.journal_file, kinds)
-        stack.callback(journal.close)
-        chain = await AtollChain.connect(config.rpc_urls, deployment)
-        stack.push_async_callback(chain.close)
-        queue = _open_queue(config, chain, account)
-        stack.callback(queue.close)
-        index = EventIndex(
-            chain, confirmations=config.confirmations, path=config.data_dir / "events.sqlite"
-        )
-        stack.callback(index.close)
-        only = None if config.jobs == "any" else frozenset(config.jobs)
-        mirror = Mirror(deployment.domain, deployment.addresses["Jobs"], only)
-        storage = await open_storage(
-            StoreConfig(config.store_dir, config.store.backend, config.store.quota_bytes)
-        )
-        stack.push_async_callback(storage.close)
-        listen = config.gateway
-        gateway = Gateway(storage.local, listen.host, listen.port, allow=may_serve)
-        await gateway.start()
-        stack.push_async_callback(gateway.stop)
+        session_config = _session_config(config)
+        journal = stack.enter_context(closing(Journal(config.journal_file)))
+        session = await stack.enter_async_context(open_session(session_config))
+        gateway = await session.serve(may_serve)
         worker = Worker(niceness=config.worker_niceness)
         stack.callback(worker.kill)
         yield Context(
             config=config,
-            me=Address(account.address),
-            chain=chain,
-            queue=queue,
-            index=index,
-            mirror=mirror,
-            storage=storage,
+            me=session.me,
+            url=session.url,
+            fetcher_of=session.fetcher_of,
+            chain=session.chain,
+            queue=session.queue,
+            follower=session.follower,
+            storage=session.storage,
             gateway=gateway,
             worker=worker,
             journal=journal,
         )
 
 
-def _open_queue(config: ServiceConfig, chain: AtollChain, account: LocalAccount) -> TxQueue:
-    return TxQueue(
-        chain,
-        account,
-        config.data_dir / "transactions.sqlite",
-        QueueConfig(
+def _session_config(config: ServiceConfig) -> SessionConfig:
+    return SessionConfig(
+        rpc_urls=config.rpc_urls,
+        deployment=Deployment.load(config.deployment),
+        folder=config.data_dir,
+        store=StoreConfig(config.store_dir, config.store.backend, config.store.quota_bytes),
+        account=load_key(config.keystore, read_password(config.password_file)),
+        jobs=None if config.jobs == "any" else frozenset(config.jobs),
+        confirmations=config.confirmations,
+        gateway=config.gateway,
+        queue=QueueConfig(
             fee_cap=config.fees.max_fee_gwei * GWEI,
             poll_seconds=config.poll_interval_s,
             gas_margin_percent=GAS_MARGIN_PERCENT,

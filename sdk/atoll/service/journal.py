@@ -8,15 +8,12 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, TypeVar
 
 from atoll.chain.database import Database
 from atoll.errors import ProtocolError
+from atoll.service.commands import Fact, Facts
 from atoll.service.plain import JournalError, from_json, to_json
-
-F = TypeVar("F", bound="Fact")
 
 SCHEMA_VERSION = 1
 SCHEMA = """
@@ -36,64 +33,11 @@ class AlreadySigned(ProtocolError):
     """Something else was signed for this slot before: signing this would be equivocation."""
 
 
-class Fact:
-    """Base of everything a finished command leaves behind; subclasses are frozen dataclasses.
-
-    A fact is found again by `key`: a second fact of the same key replaces the first.
-
-    Attributes:
-        unblocks: whether it brings data, so that what lacked some is tried again at once.
-    """
-
-    __slots__ = ()
-    unblocks: ClassVar[bool] = False
-
-    @property
-    def key(self) -> str:
-        """Kind and slot, as text; unique within a job."""
-        raise TypeError(f"{type(self).__name__} does not say what it is about")
-
-
-class Facts:
-    """An immutable set of facts, by key."""
-
-    __slots__ = ("_by_key",)
-
-    def __init__(self, by_key: Mapping[str, Fact] | None = None) -> None:
-        self._by_key = dict(by_key or {})
-
-    def get(self, cls: type[F], key: str) -> F | None:
-        """The fact of that key, or None; a fact of another kind under the key is an error."""
-        found = self._by_key.get(key)
-        if found is not None and not isinstance(found, cls):
-            raise JournalError(f"{key} is a {type(found).__name__}, not a {cls.__name__}")
-        return found
-
-    def all_of(self, cls: type[F]) -> list[F]:
-        """Every fact of a kind, in the order of their keys."""
-        return [fact for _, fact in sorted(self._by_key.items()) if isinstance(fact, cls)]
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._by_key
-
-    def __len__(self) -> int:
-        return len(self._by_key)
-
-    def plus(self, *facts: Fact) -> Facts:
-        """These facts added; a fact of the same key is replaced."""
-        return Facts({**self._by_key, **{fact.key: fact for fact in facts}})
-
-    def minus(self, keys: frozenset[str]) -> Facts:
-        """The facts without these keys."""
-        return Facts({key: fact for key, fact in self._by_key.items() if key not in keys})
-
-
 class Journal:
     """One SQLite file of one service.
 
     Args:
         path: the file; its folder must exist.
-        kinds: every kind of fact that may be read back.
 
     Raises:
         JournalError: the file is of another schema version.
@@ -101,34 +45,24 @@ class Journal:
 
     """
 
-    def __init__(self, path: Path, kinds: tuple[type[Fact], ...]) -> None:
-        self._kinds = {kind.__name__: kind for kind in kinds}
+    def __init__(self, path: Path) -> None:
         self._db = Database(path, SCHEMA)
         self._check_version()
 
     def close(self) -> None:
         self._db.close()
 
-    def write(self, job: int, *facts: Fact) -> None:
-        """Stores facts, all or none; one of the same key is replaced."""
-        with self._db.transaction():
-            for fact in facts:
-                self._db.execute(
-                    "INSERT OR REPLACE INTO facts VALUES (?, ?, ?, ?, ?)",
-                    (job, fact.key, type(fact).__name__, to_json(fact), time.time()),
-                )
+    def write(self, job: int, key: str, fact: Fact) -> None:
+        """Stores a fact under the key of the command that left it; replaces what lay there."""
+        self._db.execute(
+            "INSERT OR REPLACE INTO facts VALUES (?, ?, ?, ?, ?)",
+            (job, key, fact.kind(), to_json(fact), time.time()),
+        )
 
     def read(self, job: int) -> Facts:
         """Every fact of a job."""
         rows = self._db.execute("SELECT key, kind, body FROM facts WHERE job = ?", (job,))
         return Facts({key: self._revive(kind, body) for key, kind, body in rows})
-
-    def forget(self, job: int, keys: frozenset[str]) -> None:
-        """Removes facts that nothing will ask for again; what was signed is never removed."""
-        with self._db.transaction():
-            self._db.executemany(
-                "DELETE FROM facts WHERE job = ? AND key = ?", [(job, key) for key in sorted(keys)]
-            )
 
     def sign_once(self, slot: str, content: bytes) -> None:
         """Claims a slot for one content, before it is signed or sent.
@@ -179,10 +113,10 @@ class Journal:
 
     def _revive(self, kind: str, body: str) -> Fact:
         try:
-            return from_json(self._kinds[kind], body)
+            return from_json(Fact.kinds[kind], body)
         except KeyError:
             raise JournalError(
-                f"the journal holds a {kind}, which this version does not know",
+                f"the journal holds {kind}, which this version does not know",
                 next_step="run the version of atoll that wrote this data folder, or a newer one",
             ) from None
 

@@ -10,29 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from atoll.law.views import JobView
 from atoll.law.words import Address
-from atoll.service.journal import Fact, Facts
+from atoll.service.commands import Command, Fact, Facts, key_of
+from atoll.service.config import KeeperConfig
 
 FIRST_RETRY_SECONDS = 2
 LONGEST_RETRY_SECONDS = 60
+AnyCommand: TypeAlias = Command[Fact]
 
 
-class Command(Protocol):
-    """One effect as data. Two commands with the same key are the same effect."""
-
-    @property
-    def key(self) -> str: ...
-
-    @property
-    def is_work(self) -> bool:
-        """Whether it may be cancelled once no longer wanted: work may, a transaction may not."""
-        ...
-
-
-C = TypeVar("C", bound=Command)
+B = TypeVar("B")
 S = TypeVar("S")
 
 
@@ -42,9 +32,9 @@ class Cancel:
 
     key: str
 
-    @property
-    def is_work(self) -> bool:
-        return False
+
+Order: TypeAlias = AnyCommand | Cancel
+"""What a step gives out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +60,10 @@ class HeadAdvanced:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A command's effect took place; its facts are in the journal already."""
+    """A command's effect took place; the fact that it left is in the journal already."""
 
     key: str
-    facts: tuple[Fact, ...] = ()
+    fact: Fact | None = None
     block: int = 0
     """Block in which a transaction was mined; 0 for work. Until the view has reached that block,
     the same command is not given again."""
@@ -107,7 +97,7 @@ class Decision:
 
     duty: str
     reason: str
-    commands: tuple[Command, ...] = ()
+    commands: tuple[AnyCommand, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +130,7 @@ class State(Generic[S]):
     head: Head
     block: int = 0
     facts: Facts = field(default_factory=Facts)
-    in_flight: Mapping[str, Command] = field(default_factory=dict)
+    in_flight: Mapping[str, AnyCommand] = field(default_factory=dict)
     holds: Mapping[str, Hold] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
     draining: bool = False
@@ -150,19 +140,42 @@ class State(Generic[S]):
         """Chain time, unix seconds."""
         return self.head.time
 
-    def is_missing(self, key: str) -> bool:
+    def is_missing(self, kind: type[AnyCommand], *about: object) -> bool:
         """Whether the last try of a command found that nobody had the data."""
-        return key in self.holds and self.holds[key].not_found
+        hold = self.holds.get(key_of(kind, *about))
+        return hold is not None and hold.not_found
 
-    def missing_block(self, key: str) -> bytes:
+    def is_under_way(self, kind: type[AnyCommand], *about: object) -> bool:
+        """Whether a command was given and has neither finished nor failed."""
+        return key_of(kind, *about) in self.in_flight
+
+    def missing_block(self, kind: type[AnyCommand], *about: object) -> bytes:
         """SHA-256 of the block that the last try of a command lacked; empty where none is known."""
-        return self.holds[key].missing if key in self.holds else b""
+        hold = self.holds.get(key_of(kind, *about))
+        return b"" if hold is None else hold.missing
+
+
+@dataclass(frozen=True, slots=True)
+class Setup(Generic[B]):
+    """A role's constants.
+
+    Attributes:
+        gateway_url: what is announced on chain.
+        behaviour: where the role decides for itself.
+        auto_claim: `never`, `each` or `end`.
+    """
+
+    gateway_url: str
+    behaviour: B
+    keeper: KeeperConfig = field(default_factory=KeeperConfig)
+    auto_claim: str = "end"
 
 
 Decide = Callable[[State[S]], list[Decision]]
+Step = Callable[[State[S], Event], tuple[State[S], list[Order]]]
 
 
-def advance(state: State[S], event: Event, decide: Decide[S]) -> tuple[State[S], list[Command]]:
+def advance(state: State[S], event: Event, decide: Decide[S]) -> tuple[State[S], list[Order]]:
     """One step: take the event in, derive what is wanted, give what is not under way.
 
     Returns:
@@ -170,7 +183,7 @@ def advance(state: State[S], event: Event, decide: Decide[S]) -> tuple[State[S],
     """
     state = _take_in(state, event)
     decisions = decide(state)
-    wanted: dict[str, Command] = {}
+    wanted: dict[str, AnyCommand] = {}
     for decision in decisions:
         for command in decision.commands:
             wanted.setdefault(command.key, command)
@@ -191,15 +204,16 @@ def _take_in(state: State[S], event: Event) -> State[S]:
             return replace(state, head=head)
         case Drain():
             return replace(state, draining=True)
-        case Finished(key, facts, block):
+        case Finished(key, fact, block):
             holds = {k: h for k, h in state.holds.items() if k != key}
-            if any(fact.unblocks for fact in facts):
+            if fact is not None and fact.unblocks:
                 holds = {
                     k: replace(h, until_time=0) if h.not_found else h for k, h in holds.items()
                 }
             if block:
                 holds[key] = Hold(until_time=0, until_block=block, failures=0)
-            state = replace(state, facts=state.facts.plus(*facts), holds=holds)
+            facts = state.facts if fact is None else state.facts.plus(key, fact)
+            state = replace(state, facts=facts, holds=holds)
         case Failed(key, _, not_found, missing, due_at):
             failures = state.holds[key].failures + 1 if key in state.holds else 1
             pause = min(FIRST_RETRY_SECONDS << min(failures - 1, 8), LONGEST_RETRY_SECONDS)

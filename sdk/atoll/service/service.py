@@ -7,6 +7,7 @@ events. Nothing here decides anything.
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,54 +15,53 @@ from typing import Generic, TypeVar
 
 import structlog
 
-from atoll.chain.index import Head as ChainHead
-from atoll.chain.index import Indexed, Rewound, Update
-from atoll.errors import AtollError, NotFound, RpcUnavailable
+from atoll.chain.follower import News
+from atoll.content.cid import Cid
+from atoll.errors import AtollError, NotFound
 from atoll.law.views import JobView
 from atoll.law.words import JobId
-from atoll.service.effects import Effects, NotYet
-from atoll.service.facts import PER_START
+from atoll.service.commands import NotYet
+from atoll.service.config import ServiceConfig
+from atoll.service.context import open_context
+from atoll.service.effects import Effects
 from atoll.service.machine import (
+    AnyCommand,
     Cancel,
-    Command,
     Drain,
     Event,
     Failed,
     Finished,
     Head,
     HeadAdvanced,
+    Order,
+    Setup,
     State,
+    Step,
     ViewChanged,
 )
 from atoll.service.metrics import NO_ROUND, write_metrics
 
+B = TypeVar("B")
 S = TypeVar("S")
 METRICS_SECONDS = 2.0
 log = structlog.get_logger("atoll.service")
 
 
-@dataclass(frozen=True)
-class Role(Generic[S]):
-    """What makes a service a provider's or a verifier's.
+@dataclass
+class Service(Generic[S]):
+    """Runs one role's machines, one a job, until cancelled.
 
     Attributes:
-        name: `provider` or `verifier`.
-        setup: the machine's constants, given the announced gateway URL.
+        role: `provider` or `verifier`.
+        setup: the machine's constants.
         step: the machine.
         effects: carries out its commands.
     """
 
-    name: str
+    role: str
     setup: S
-    step: Callable[[State[S], Event], tuple[State[S], list[Command]]]
+    step: Step[S]
     effects: Effects
-
-
-@dataclass
-class Service(Generic[S]):
-    """Runs one role's machines, one a job, until cancelled."""
-
-    role: Role[S]
     _machines: dict[JobId, State[S]] = field(default_factory=dict)
     _events: asyncio.Queue[tuple[JobId, Event]] = field(default_factory=asyncio.Queue)
     _running: dict[tuple[JobId, str], asyncio.Task[None]] = field(default_factory=dict)
@@ -72,8 +72,8 @@ class Service(Generic[S]):
 
     async def run(self) -> None:
         """Works until cancelled. Raises what a broken queue or index raises."""
-        context = self.role.effects.context
-        log.info("started", role=self.role.name, account=context.me, gateway=context.url)
+        context = self.effects.context
+        log.info("started", role=self.role, account=context.me, gateway=context.url)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(context.queue.run())
@@ -83,7 +83,7 @@ class Service(Generic[S]):
         finally:
             await self._stop_effects()
             self.write_metrics()
-            log.info("stopped", role=self.role.name)
+            log.info("stopped", role=self.role)
 
     def drain(self) -> None:
         """Asks every machine to finish its round and to leave."""
@@ -94,42 +94,31 @@ class Service(Generic[S]):
     # --- events in ---
 
     async def _follow(self) -> None:
-        """Polls the index; an unreachable chain is waited for."""
-        context = self.role.effects.context
+        context = self.effects.context
         while True:
-            try:
-                self._take_updates(await context.index.poll())
-            except RpcUnavailable as error:
-                log.warning("the chain does not answer", cause=str(error))
+            self._take_news(await context.follower.poll_patiently())
             await asyncio.sleep(context.config.poll_interval_s)
 
-    def _take_updates(self, updates: list[Update]) -> None:
-        context = self.role.effects.context
-        mirror, index = context.mirror, context.index
-        items = [update for update in updates if isinstance(update, Indexed)]
-        changed: set[JobId] = set()
-        if any(isinstance(update, Rewound) for update in updates):
-            mirror.clear()
-            items, changed = index.history(), set(self._machines)
-        changed |= mirror.fold((item.event, item.block) for item in items)
-        heads = [update.block for update in updates if isinstance(update, ChainHead)]
-        for job, view in mirror.views.items():
+    def _take_news(self, news: News) -> None:
+        follower = self.effects.context.follower
+        changed = {job for step in news.folded for job in step.views}
+        for job, view in follower.views.items():
             self._machine(job, view)
-            if job in changed or heads:
-                self._events.put_nowait((job, ViewChanged(view, index.confirmed)))
-            if heads:
-                head = Head(heads[-1].number, heads[-1].timestamp)
+            if job in changed or news.turned or news.head:
+                self._events.put_nowait((job, ViewChanged(view, follower.confirmed)))
+            if news.head:
+                head = Head(news.head.number, news.head.timestamp)
                 self._events.put_nowait((job, HeadAdvanced(head)))
 
     def _machine(self, job: JobId, view: JobView) -> State[S]:
         if job not in self._machines:
-            context = self.role.effects.context
+            context = self.effects.context
             self._machines[job] = State(
                 me=context.me,
-                setup=self.role.setup,
+                setup=self.setup,
                 view=view,
                 head=Head(view.block.number, view.block.timestamp),
-                facts=context.journal.read(job).minus(PER_START),
+                facts=context.journal.read(job).after_restart(),
                 draining=self._draining,
             )
             log.info("follows a job", job=job)
@@ -140,7 +129,7 @@ class Service(Generic[S]):
             job, event = await self._events.get()
             before = self._machines[job]
             try:
-                state, commands = self.role.step(before, event)
+                state, commands = self.step(before, event)
             except Exception as error:  # what one job brings about must not stop the others
                 self._note_defect(job, error)
                 continue
@@ -162,7 +151,7 @@ class Service(Generic[S]):
 
     # --- commands out ---
 
-    def _start(self, job: JobId, view: JobView, command: Command) -> None:
+    def _start(self, job: JobId, view: JobView, command: Order) -> None:
         if isinstance(command, Cancel):
             task = self._running.pop((job, command.key), None)
             if task is not None:
@@ -173,11 +162,11 @@ class Service(Generic[S]):
         task = asyncio.create_task(self._perform(job, view, command))
         self._running[(job, command.key)] = task
 
-    async def _perform(self, job: JobId, view: JobView, command: Command) -> None:
+    async def _perform(self, job: JobId, view: JobView, command: AnyCommand) -> None:
         event: Event
         try:
-            done = await self.role.effects.run(view, command)
-            event = Finished(command.key, done.facts, done.block)
+            done = await self.effects.run(view, command)
+            event = Finished(command.key, done.fact, done.block)
             log.info("finished", job=job, command=command.key)
         except asyncio.CancelledError:
             raise
@@ -229,7 +218,7 @@ class Service(Generic[S]):
             self._metrics_failed = ""
 
     def _write_metrics(self) -> None:
-        context = self.role.effects.context
+        context = self.effects.context
         traffic = {"bytes_up": context.gateway.bytes_up, "bytes_down": context.fetcher.bytes_down}
         for name, total in traffic.items():
             delta = total - self._bytes_seen.get(name, 0)
@@ -250,12 +239,34 @@ class Service(Generic[S]):
             context.config.metrics_file,
             {
                 "account": context.me,
-                "role": self.role.name,
+                "role": self.role,
                 "gas": gas,
                 "useless_answers": context.chain.provider.useless_answers,
                 "left_out_logs": context.chain.events.left_out,
-                "undecodable_logs": context.index.undecodable,
-                "rejected_events": context.mirror.rejected,
+                "undecodable_logs": context.follower.undecodable,
+                "rejected_events": context.follower.rejected,
                 "stuck_jobs": sorted(self._defects),
             },
         )
+
+
+async def run_role(
+    role: str,
+    config: ServiceConfig,
+    behaviour: B,
+    step: Step[Setup[B]],
+    may_serve: Callable[[Cid], bool] | None = None,
+) -> None:
+    """Serves until cancelled. SIGUSR1 finishes the running round and gives the place up.
+
+    Args:
+        may_serve: which blocks the gateway gives out; None gives out every block.
+
+    Raises:
+        ConfigError, KeystoreError, ChainError: it cannot start; nothing was sent.
+    """
+    async with open_context(config, may_serve) as context:
+        setup = Setup(context.url, behaviour, config.keeper, config.auto_claim)
+        service = Service(role, setup, step, Effects(context))
+        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, service.drain)
+        await service.run()

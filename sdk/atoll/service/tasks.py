@@ -9,7 +9,7 @@ from __future__ import annotations
 from atoll.bits.init import initial_global_state
 from atoll.content.local import LocalStore
 from atoll.law.manifest import Manifest
-from atoll.service.outcomes import OpenedState
+from atoll.service.duties.opening import OpeningReady
 from atoll.train.course import open_training_tokens
 from atoll.train.data import Dataset, open_tokenizer
 from atoll.train.probe import check_environment, configure_native
@@ -37,16 +37,16 @@ def check_data(manifest: bytes, store_dir: str) -> None:
     open_tokenizer(store, data.tokenizer_cid)
 
 
-def make_initial_state(manifest: bytes, store_dir: str) -> OpenedState:
+def make_initial_state(manifest: bytes, store_dir: str) -> OpeningReady:
     """Writes round 0's global state, which follows from the manifest alone."""
     configure_native()
     state = initial_global_state(Manifest.from_bytes(manifest))
     cid = LocalStore(store_dir).add_bytes(state.to_bytes())
-    return OpenedState(cid.to_bytes(), state.digest(), state.params_root())
+    return OpeningReady(cid.to_bytes(), state.digest(), state.params_root())
 
 
-def inspect_state(manifest: bytes, cid: bytes, store_dir: str) -> OpenedState:
+def inspect_state(manifest: bytes, cid: bytes, store_dir: str) -> OpeningReady:
     """The digests of a global state in the store. Raises MalformedState where it is none."""
     configure_native()
     state = read_global_state(Manifest.from_bytes(manifest), cid, LocalStore(store_dir))
-    return OpenedState(cid, state.digest(), state.params_root())
+    return OpeningReady(cid, state.digest(), state.params_root())

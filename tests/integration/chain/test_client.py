@@ -32,8 +32,8 @@ from atoll.errors import (
     RpcUnavailable,
     TransactionFailed,
 )
-from atoll.job.presets import DemoConfig, Members, Windows
-from atoll.law.manifest import DataSpec, Manifest, NumericsSpec
+from atoll.job.spec import Choices, Members, Windows
+from atoll.law.manifest import Manifest, NumericsSpec
 from atoll.law.words import Address, Digest, JobId, JobStatus
 from atoll.train.export import FILES
 
@@ -45,19 +45,7 @@ NUMERICS = NumericsSpec(
     probe_digest=Digest(bytes(32)),
     tolerance=None,
 )
-PLACEHOLDER = DataSpec(
-    root=Digest(bytes(32)),
-    cid=bytes.fromhex("01551220") + bytes(32),
-    dtype="uint8",
-    train_tokens=1000,
-    eval_cid=None,
-    eval_batches=0,
-    tokenizer_cid=bytes.fromhex("01551220") + bytes(32),
-)
-RECIPE = DemoConfig(
-    data=PLACEHOLDER,
-    numerics=NUMERICS,
-    expiry=0,
+CHOICES = Choices(
     rounds=1,
     beacon_delay=1,
     members=Members(seats=1, min_providers=1, min_verifiers=1, max_verifiers=1, auditors=1),
@@ -78,7 +66,7 @@ class Bench:
 
     @property
     def request(self) -> JobRequest:
-        return JobRequest(data=(self.folder / "text",), recipe=RECIPE, numerics=NUMERICS)
+        return JobRequest(data=(self.folder / "text",), choices=CHOICES, numerics=NUMERICS)
 
     def members(self, job: int) -> OneRound:
         provider, verifier = (Address(account.address) for account in self.accounts[1:3])
@@ -123,7 +111,7 @@ async def test_the_same_manifest_is_the_same_job(bench: Bench) -> None:
     balance = await bench.chain.token_balance(bench.client.address)
     assert (await bench.client.submit(manifest, max_spend=PLENTY)).id == first.id
     assert await bench.chain.token_balance(bench.client.address) == balance
-    other = replace(bench.request, recipe=replace(RECIPE, seed=1))
+    other = replace(bench.request, choices=replace(CHOICES, seed=1))
     assert (await bench.client.submit(other, max_spend=PLENTY)).id != first.id
 
 
@@ -173,9 +161,9 @@ async def test_data_that_is_not_here_is_refused_before_paying(bench: Bench) -> N
 
 
 async def test_a_contract_s_refusal_reaches_the_submitter(bench: Bench) -> None:
-    stale = replace(RECIPE, windows=Windows(train=10**9))
+    stale = replace(CHOICES, windows=Windows(train=10**9))
     with pytest.raises(TransactionFailed, match="create reverted"):
-        await bench.client.submit(replace(bench.request, recipe=stale), max_spend=PLENTY)
+        await bench.client.submit(replace(bench.request, choices=stale), max_spend=PLENTY)
 
 
 async def test_a_waiting_job_can_be_cancelled_and_refunded(bench: Bench) -> None:
@@ -327,9 +315,9 @@ async def test_a_chain_out_of_reach_is_said_when_opening(bench: Bench) -> None:
 async def test_missing_torch_is_said_with_the_next_command(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("atoll.job.client.find_spec", lambda name: None)
+    monkeypatch.setattr("atoll.job.spec.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="needs torch") as caught:
-        await bench.client.prepare(replace(bench.request, numerics=None))
+        await bench.client.prepare(replace(bench.request, numerics="exact"))
     assert caught.value.next_step == "pip install 'atoll[train]'"
 
 

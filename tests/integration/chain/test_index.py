@@ -301,21 +301,6 @@ async def test_a_failure_half_way_loses_no_event(
     index.close()
 
 
-async def test_following_waits_for_new_blocks(
-    announcer: Announcer, anvil: Anvil, chain: AtollChain, tmp_path: Path
-) -> None:
-    index = EventIndex(chain, confirmations=0, path=tmp_path / "i.sqlite", poll_seconds=0.01)
-    told: list[Update] = []
-    async for update in index.follow():
-        told.append(update)
-        if isinstance(update, Head):
-            if len(urls(told)) == 2:
-                break
-            announcer.say("a" if not urls(told) else "b")
-    assert urls(told) == ["a", "b"]
-    index.close()
-
-
 async def test_a_file_belongs_to_one_deployment(chain: AtollChain, tmp_path: Path) -> None:
     path = tmp_path / "index.sqlite"
     EventIndex(chain, confirmations=0, path=path).close()

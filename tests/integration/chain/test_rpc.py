@@ -14,6 +14,7 @@ from tests.integration.chain.local_anvil import Anvil
 from atoll.chain import rpc as rpc_module
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
+from atoll.chain.follower import Follower
 from atoll.chain.index import EventIndex, Indexed
 from atoll.chain.txqueue import QueueConfig, TxQueue
 from atoll.errors import RpcUnavailable
@@ -164,15 +165,13 @@ async def test_queue_and_index_live_with_a_faulty_endpoint(
         before = anvil.ask("eth_getTransactionCount", account.address, "latest")
         queue = TxQueue(chain, account, tmp_path / "tx", QUEUE)
         running = asyncio.create_task(queue.run())
-        index = EventIndex(chain, confirmations=0, path=tmp_path / "index", poll_seconds=0.01)
+        index = EventIndex(chain, confirmations=0, path=tmp_path / "index")
         urls = [f"http://{number}" for number in range(10)]
         for url in urls:
             await queue.execute(url, chain.calls.announce_gateway(url))
-        told: list[str] = []
-        async for update in index.follow():
-            told += announced([update])
-            if len(told) == len(urls):
-                break
+        follower, told = Follower(index, deployment), list[str]()
+        while len(told) < len(urls):
+            told += announced([step.item for step in (await follower.poll_patiently()).folded])
         assert told == urls
         assert announced(index.history()) == urls
         after = anvil.ask("eth_getTransactionCount", account.address, "latest")

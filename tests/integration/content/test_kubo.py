@@ -16,7 +16,7 @@ from atoll.content import Cid, Gateway, LocalStore, Storage, StoreConfig, open_s
 from atoll.content.cid import CODEC_NAMES
 from atoll.content.kubo import KuboRemote
 from atoll.errors import ConfigError, CorruptBlock, NotFound, StorageError
-from atoll.service.commands import DoUnpin
+from atoll.service.duties.unpin import DoUnpin
 from atoll.service.effects import Effects
 
 MIB = 1 << 20
@@ -137,7 +137,7 @@ async def test_a_failing_daemon_costs_a_service_its_copy_only(
         assert {pin.cid for pin in storage.local.pins()} == {kept, lost}
         assert fake.pins == {str(kept)}
         fake.broken = False
-        await effects.handlers()[DoUnpin](view, DoUnpin(1, 2))
+        await DoUnpin(1, 2).perform(effects, view)
         assert (storage.local.pins(), fake.pins) == ([], set())
 
 

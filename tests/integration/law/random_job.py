@@ -16,12 +16,13 @@ from tests.unit.law.factories import address, cid, digest, make_manifest
 
 from atoll.chain.contracts import AtollChain
 from atoll.chain.decode import RawLog, decode_log
-from atoll.job.presets import Members, Money, Windows
+from atoll.job.spec import Members, Money, Windows
 from atoll.law import hashing
 from atoll.law.merkle import claims_tree
 from atoll.law.rounds import JobView, apply
 from atoll.law.settlement import build_verdict
 from atoll.law.words import (
+    TOKEN,
     Address,
     BlockRef,
     Digest,
@@ -41,7 +42,6 @@ from atoll.law.words import (
     bits,
 )
 
-ETHER = 10**18
 JOB = JobId(1)
 PROVIDERS = [address(f"random provider {i}") for i in range(7)]
 VERIFIERS = [address(f"random verifier {i}") for i in range(6)]
@@ -49,7 +49,7 @@ SUBMITTER = address("random submitter")
 BLOCKS = [f"block {i}".encode() for i in range(4)]
 MANIFEST = make_manifest(
     members=Members(seats=5, min_providers=2, min_verifiers=2, max_verifiers=5, attempts=3),
-    money=Money(provider_bond=2 * ETHER, verifier_bond=2 * ETHER, report_bond=ETHER),
+    money=Money(provider_bond=2 * TOKEN, verifier_bond=2 * TOKEN, report_bond=TOKEN),
     windows=Windows(train=500, reveal=500, report=500, confirm=500, attest=2000, dispute=700),
     rounds=3,
 )
@@ -162,17 +162,17 @@ class RandomJob:
         everyone = [*PROVIDERS, *VERIFIERS, SUBMITTER]
         addresses = self.chain.deployment.addresses
         for account in (*everyone, self.owner):
-            self.anvil.ask("anvil_setBalance", account, hex(ETHER))
+            self.anvil.ask("anvil_setBalance", account, hex(TOKEN))
         for account in everyone:
-            amount = 10**6 * ETHER
+            amount = 10**6 * TOKEN
             await self.send(self.owner, "transfer", account, amount, contract="AtollToken")
             spender = addresses["Jobs" if account == SUBMITTER else "Stakes"]
             await self.send(account, "approve", spender, amount, contract="AtollToken")
         for account in (*PROVIDERS, *VERIFIERS):
             role = Role.PROVIDER if account in PROVIDERS else Role.VERIFIER
-            assert await self.send(account, "deposit", role, 1000 * ETHER, contract="Stakes")
+            assert await self.send(account, "deposit", role, 1000 * TOKEN, contract="Stakes")
         policy = addresses["CountingPolicy"]
-        spec = (MANIFEST.digest(), MANIFEST.cid(), MANIFEST.terms, policy, 10**5 * ETHER)
+        spec = (MANIFEST.digest(), MANIFEST.cid(), MANIFEST.terms, policy, 10**5 * TOKEN)
         assert await self.send(SUBMITTER, "create", *spec, contract="Jobs")
         for account in PROVIDERS[: self.rng.randint(2, 7)]:
             await self.send(account, "joinAsProvider", JOB, contract="Roster")

@@ -14,16 +14,16 @@ from tests.unit.train.test_methods import Run, manifest_for
 from atoll.content.cid import Cid
 from atoll.content.storage import Storage
 from atoll.law.words import Address, Digest, SeatIndex
+from atoll.service.commands import Fact
 from atoll.service.context import Context
-from atoll.service.journal import Fact, Journal
+from atoll.service.effects import Effects
+from atoll.service.journal import Journal
 from atoll.service.worker import resolve
 from atoll.train.probe import configure_native
 from atoll.train.round import train_round
-from atoll_node.commands import DoTrain, DoTrainAhead
-from atoll_node.effects import ProviderEffects
-from atoll_node.facts import KINDS, Trained, TrainedAhead, trained_key
+from atoll_node.duties.train import DoTrain, DoTrainAhead, Trained, TrainedAhead
 from atoll_verifier import tasks
-from atoll_verifier.commands import SeatWork
+from atoll_verifier.seatwork import SeatWork
 
 SEAT = SeatIndex(0)
 NOT_HERE = Cid.of(b"the merged model, before it is here").to_bytes()
@@ -47,7 +47,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.fixture
-def effects(run: Run, tmp_path: Path) -> ProviderEffects:
+def effects(run: Run, tmp_path: Path) -> Effects:
     store = run.job.store
     context = SimpleNamespace(
         config=SimpleNamespace(store_dir=store.root),
@@ -55,9 +55,9 @@ def effects(run: Run, tmp_path: Path) -> ProviderEffects:
         store=store,
         storage=Storage(store, cast(Any, None), None, read_only=False),
         worker=Worker(),
-        journal=Journal(tmp_path / "journal.sqlite", KINDS),
+        journal=Journal(tmp_path / "journal.sqlite"),
     )
-    return ProviderEffects(cast(Context, context))
+    return Effects(cast(Context, context))
 
 
 def training(seat: Job, opening: bytes, ahead: TrainedAhead | None = None) -> DoTrain:
@@ -73,15 +73,13 @@ def training(seat: Job, opening: bytes, ahead: TrainedAhead | None = None) -> Do
         optimiser=task.opening_optimiser,
         function="atoll_node.tasks:train",
         extra=(),
-        key=trained_key(task.slot.round, task.slot.attempt, task.seat, task.data_seed, digest),
-        begun=ahead.trace if ahead else b"",
+        begun=ahead,
     )
 
 
 def work_of(seat: Job, trained: Trained, accepted: Digest) -> SeatWork:
     """What a verifier is asked about it."""
     return SeatWork(
-        what="1:0:0:x",
         slot=seat.task.slot,
         seat=SEAT,
         reveal=trained.reveal,
@@ -96,16 +94,16 @@ def work_of(seat: Job, trained: Trained, accepted: Digest) -> SeatWork:
 
 
 async def test_training_ahead_leads_to_the_same_round_and_verifiers_agree(
-    run: Run, effects: ProviderEffects
+    run: Run, effects: Effects
 ) -> None:
     seat, view = run.seat(SEAT), ScriptedJob(make_manifest()).view
     begun = await effects.run(view, DoTrainAhead(training(seat, NOT_HERE)))
-    (ahead,) = begun.facts
-    assert isinstance(ahead, TrainedAhead)
+    ahead = begun.fact
+    assert ahead is not None
     done = await effects.run(view, training(seat, seat.task.global_state_cid, ahead))
-    (trained,) = done.facts
-    assert isinstance(trained, Trained)
-    assert effects.context.journal.read(JOB).all_of(Fact) == [ahead, trained]
+    trained = done.fact
+    assert trained is not None
+    assert effects.context.journal.read(JOB).all_of(Fact) == [trained, ahead]
 
     expected = reveal_of(train_round(seat.task, seat.store))
     assert trained.reveal.trace_root == expected.trace_root

@@ -15,7 +15,7 @@ from atoll.law.trace import TraceDocument
 from atoll.law.words import ZERO_DIGEST, Address, Reveal
 from atoll.train.probe import configure_native, numerics_spec
 from atoll_verifier import tasks
-from atoll_verifier.commands import SeatWork
+from atoll_verifier.seatwork import SeatWork
 
 ELSEWHERE = {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "default"}
 SEGMENTS = range(4)
@@ -44,7 +44,6 @@ def provided(job: Job, work: str, threads: int, caps: dict[str, str]) -> SeatWor
     revealed = {name: bytes.fromhex(value) for name, value in json.loads(done.stdout).items()}
     steps = job.manifest.inner.steps
     return SeatWork(
-        what="0:0:2:x",
         slot=task.slot,
         seat=task.seat,
         reveal=Reveal(**revealed, steps=steps, reset=False, salt=ZERO_DIGEST),  # type: ignore[arg-type]

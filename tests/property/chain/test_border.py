@@ -20,7 +20,9 @@ from tests.unit.law.factories import DOMAIN, JOB, JOBS, ScriptedJob, address, ma
 from atoll.chain import answers, rpc
 from atoll.chain.abi import EventAbi, registry
 from atoll.chain.decode import RawLog, decode_log
-from atoll.chain.mirror import Mirror
+from atoll.chain.deployment import Deployment
+from atoll.chain.follower import Fold
+from atoll.chain.index import Indexed
 from atoll.chain.rpc import FailoverProvider, RpcRefused
 from atoll.content.sources import normalise_gateway
 from atoll.errors import RpcUnavailable, UndecodableLog
@@ -90,36 +92,37 @@ def _well_formed(draw: st.DrawFn) -> RawLog:
 
 
 @pytest.fixture(scope="module")
-def mirror() -> Mirror:
+def fold() -> Fold:
     """A job in the middle of a round."""
     job = ScriptedJob(make_manifest())
     job.honest_round()
-    mirror = Mirror(DOMAIN, JOBS, None)
-    mirror.fold(job.log)
-    assert mirror.rejected == 0
-    return mirror
+    deployment = Deployment(DOMAIN.chain_id, 0, {"Rounds": DOMAIN.rounds, "Jobs": JOBS})
+    fold = Fold(deployment, None)
+    fold.take_all(Indexed(event, block, i) for i, (event, block) in enumerate(job.log))
+    assert fold.rejected == 0
+    return fold
 
 
 @FEW
 @given(log=_logs() | _well_formed())
 def test_any_log_decodes_or_is_undecodable_and_folds_or_is_passed_over(
-    mirror: Mirror, log: RawLog
+    fold: Fold, log: RawLog
 ) -> None:
-    before = mirror.views[JOB]
+    before = fold.views[JOB]
     try:
         event = decode_log(log)
     except UndecodableLog:
         return
     if event is None:
         return
-    rejected = mirror.rejected
-    mirror.fold([(event, BLOCK)])
-    if mirror.rejected > rejected:
-        assert mirror.views[JOB] == before
-    mirror.views = {JOB: before}
+    rejected = fold.rejected
+    fold.take_all([Indexed(event, BLOCK, 0)])
+    if fold.rejected > rejected:
+        assert fold.views[JOB] == before
+    fold.views = {JOB: before}
 
 
-def test_the_fuzzed_logs_reach_every_side(mirror: Mirror) -> None:
+def test_the_fuzzed_logs_reach_every_side(fold: Fold) -> None:
     """Some decode, some do not; some fold, some do not: else the test above says little."""
     seen: set[str] = set()
 
@@ -133,10 +136,10 @@ def test_the_fuzzed_logs_reach_every_side(mirror: Mirror) -> None:
             return
         if event is None:
             return
-        before, rejected = mirror.views[JOB], mirror.rejected
-        mirror.fold([(event, BLOCK)])
-        seen.add("rejected" if mirror.rejected > rejected else "folded")
-        mirror.views = {JOB: before}
+        before, rejected = fold.views[JOB], fold.rejected
+        fold.take_all([Indexed(event, BLOCK, 0)])
+        seen.add("rejected" if fold.rejected > rejected else "folded")
+        fold.views = {JOB: before}
 
     look()
     assert seen == {"undecodable", "rejected", "folded"}

@@ -9,7 +9,7 @@ from tests.property.border import bent, replaced
 from tests.unit.law.factories import make_manifest, make_trace
 
 from atoll.errors import MalformedTrace, ManifestError
-from atoll.job.presets import Members, Money, Windows
+from atoll.job.spec import Members, Money, Windows
 from atoll.law.manifest import Manifest
 from atoll.law.trace import TraceDocument
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.law.factories import address, make_manifest
 
-from atoll.job.presets import Members
+from atoll.job.spec import Members
 from atoll.law.settlement import RoundEvidence, compute_settlement, is_diverging
 from atoll.law.terms import budget, is_quorum
 from atoll.law.words import Address, Bitmap, SeatIndex, VerifierIndex, bits

@@ -8,9 +8,10 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 
 from atoll.job.narrate import describe, tokens
-from atoll.law.events import EVENT_TYPES, Punished, Reported, RoundVoided
+from atoll.law.events import EVENT_TYPES, Punished, Reported, RoundVoided, VerifierReady
 from atoll.law.words import (
     NO_SEGMENT,
+    TOKEN,
     Address,
     Attempt,
     Digest,
@@ -25,7 +26,7 @@ from atoll.law.words import (
 )
 
 SILENT = {
-    "RoundOpened", "BeaconRearmed", "AuditArmed", "ReportSeconded", "ConfirmStarted", "Voted",
+    "RoundOpened", "BeaconRearmed", "AuditArmed", "ReportSeconded", "Voted",
     "Attested", "MembershipDropped", "ProviderUnqueued", "ProviderLeaving", "VerifierLeaving",
     "GatewayAnnounced", "Deposited", "ThawStarted", "Withdrawn", "Locked", "Unlocked", "Slashed",
 }  # fmt: skip
@@ -59,26 +60,42 @@ def test_every_event_has_words_or_is_silent_on_purpose(name: str) -> None:
 def test_reports_say_seat_fault_and_segment() -> None:
     report = Report(SeatIndex(3), SegmentIndex(5), Fault.WRONG_REPLAY, Digest(bytes(32)))
     reported = Reported(*SLOT, 0, VerifierIndex(1), report, True)
-    assert describe(reported) == "verifier 1 reports seat 3: wrong replay in segment 5"
+    assert describe(reported) == "round 2: verifier 1 reports seat 3: wrong replay in segment 5"
     whole = dataclasses.replace(report, segment=NO_SEGMENT, fault=Fault.WITHHELD)
     assert describe(dataclasses.replace(reported, report=whole)) == (
-        "verifier 1 reports seat 3: withheld"
+        "round 2: verifier 1 reports seat 3: withheld"
     )
 
 
 def test_punishments_say_how_much_and_why() -> None:
     account = Address("0x" + "12" * 20)
-    event = Punished(JobId(1), RoundIndex(2), Offence.REPORT, 0, account, Digest(bytes(32)), 10**18)
+    event = Punished(JobId(1), RoundIndex(2), Offence.REPORT, 0, account, Digest(bytes(32)), TOKEN)
     assert describe(event) == f"{account} loses 1 for a decided report in round 2"
 
 
+def test_accounts_have_the_names_that_a_network_gives_them() -> None:
+    account = Address("0x" + "12" * 20)
+    names = {account: "provider 3"}
+    event = VerifierReady(JobId(1), VerifierIndex(0), account)
+    assert describe(event, names.__getitem__) == "provider 3 holds the data and is ready"
+
+
 def test_void_rounds_say_why() -> None:
-    assert describe(RoundVoided(*SLOT, "NoQuorum")) == "round 2, attempt 0 is void (NoQuorum)"
+    assert describe(RoundVoided(*SLOT, "NoQuorum")) == "round 2 is void (NoQuorum)"
+    again = RoundVoided(JobId(1), RoundIndex(2), Attempt(1), "NoQuorum")
+    assert describe(again) == "round 2 (attempt 2) is void (NoQuorum)"
 
 
 @pytest.mark.parametrize(
     ("wei", "text"),
-    [(0, "0"), (10**18, "1"), (15 * 10**17, "1.5"), (10**12, "0.000001"), (1, "0")],
+    [
+        (0, "0"),
+        (TOKEN, "1"),
+        (3 * TOKEN // 2, "1.5"),
+        (10**12, "0.000001"),
+        (1, "0"),
+        (10**22, "10,000"),
+    ],
 )
 def test_amounts_read_as_tokens(wei: int, text: str) -> None:
     assert tokens(wei) == text

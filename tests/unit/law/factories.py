@@ -9,7 +9,7 @@ from hashlib import sha256
 
 from eth_utils.address import to_checksum_address
 
-from atoll.job.presets import DemoConfig, Members, demo_manifest
+from atoll.job.spec import Choices, Found, Members, build_manifest
 from atoll.law import events as ev
 from atoll.law import hashing, trace
 from atoll.law.canonical import dag_cbor_cid
@@ -64,7 +64,7 @@ SEAT = SeatIndex(2)
 
 
 def make_manifest(members: Members | None = None, **changes: object) -> Manifest:
-    """The demo's manifest; `changes` are fields of DemoConfig."""
+    """The demo's manifest; `changes` are fields of Choices."""
     data = DataSpec(
         root=digest("tokens"),
         cid=cid("data"),
@@ -81,8 +81,8 @@ def make_manifest(members: Members | None = None, **changes: object) -> Manifest
         probe_digest=digest("probe"),
         tolerance=None,
     )
-    config = DemoConfig(data=data, numerics=numerics, expiry=4_000_000_000)
-    return demo_manifest(replace(config, members=members or Members(), **changes))  # type: ignore[arg-type]
+    choices = Choices(members=members or Members(), **changes)  # type: ignore[arg-type]
+    return build_manifest(choices, Found(data, numerics, expiry=4_000_000_000))
 
 
 def make_reveal(name: object = 0, steps: int = 40, reset: bool = False) -> Reveal:

@@ -17,7 +17,7 @@ from tests.unit.law.factories import (
 )
 
 from atoll.errors import ProtocolError
-from atoll.job.presets import Members
+from atoll.job.spec import Members
 from atoll.law import events as ev
 from atoll.law import hashing
 from atoll.law.duties import duties_of, supplement_of

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from tests.unit.law.factories import cid, digest, make_manifest
 
 from atoll.errors import ManifestError
-from atoll.job.presets import Members, draws_for_coverage, robust_f
+from atoll.job.spec import Members, draws_for_coverage, robust_f
 from atoll.law import canonical
 from atoll.law.hashing import sha256, terms_hash
 from atoll.law.manifest import INNER_LIMIT, MAX_MANIFEST_BYTES, Manifest, RobustSpec

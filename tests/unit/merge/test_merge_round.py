@@ -13,7 +13,7 @@ from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import seat_codec
 from atoll.bits.state import GlobalState
-from atoll.job.presets import DemoConfig, Members, demo_manifest
+from atoll.job.spec import Choices, Found, Members, build_manifest
 from atoll.law.canonical import dag_cbor_cid
 from atoll.law.hashing import sha256
 from atoll.law.manifest import SPARSE_CODECS, DataSpec, Manifest, NumericsSpec
@@ -44,8 +44,9 @@ def make_manifest(seats: int = 8, min_providers: int = 2, f: int = 2) -> Manifes
         tokenizer_cid=cid,
     )
     members = Members(seats=seats, min_providers=min_providers)
-    config = DemoConfig(data=data, numerics=numerics, expiry=10**10, members=members)
-    manifest = demo_manifest(config)
+    manifest = build_manifest(
+        Choices(members=members), Found(data=data, numerics=numerics, expiry=10**10)
+    )
     return manifest.model_copy(update={"robust": manifest.robust.model_copy(update={"f": f})})
 
 

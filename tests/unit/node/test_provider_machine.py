@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from hashlib import sha256
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import pytest
 from tests.unit.law.factories import (
@@ -21,29 +21,33 @@ from atoll.law import events as ev
 from atoll.law.hashing import commitment
 from atoll.law.views import JobView
 from atoll.law.words import Digest, JobStatus, Role, SeatIndex, bits
-from atoll.service.commands import (
+from atoll.service.commands import Fact, key_of
+from atoll.service.duties.material import (
+    DataReady,
     DoFetchData,
     DoFetchSpec,
-    DoPrepareOpening,
-    SendAnnounce,
-    SendJoin,
-    SendLeave,
-    SendPoke,
+    JobRefused,
+    SpecReady,
 )
-from atoll.service.facts import DataReady, JobRefused, OpeningReady, SpecReady
+from atoll.service.duties.membership import SendAnnounce, SendJoin, SendLeave
+from atoll.service.duties.opening import DoPrepareOpening, OpeningReady
+from atoll.service.duties.upkeep import SendPoke
 from atoll.service.machine import (
     Cancel,
-    Command,
     Drain,
     Finished,
     Head,
     HeadAdvanced,
+    Order,
+    Setup,
     ViewChanged,
 )
-from atoll_node.behaviour import ProviderBehaviour
-from atoll_node.commands import DoTrain, DoTrainAhead, SendAnswer, SendCommit, SendReveal
-from atoll_node.facts import Trained, TrainedAhead, Unanswerable
-from atoll_node.machine import ProviderSetup, ProviderState, commit_guard, step
+from atoll_node.behaviour import ProviderBehaviour, ProviderState
+from atoll_node.duties.answer import SendAnswer, Unanswerable
+from atoll_node.duties.commit import SendCommit
+from atoll_node.duties.reveal import SendReveal
+from atoll_node.duties.train import DoTrain, DoTrainAhead, Trained, TrainedAhead
+from atoll_node.machine import step
 
 C = TypeVar("C")
 MANIFEST = make_manifest()
@@ -51,7 +55,11 @@ ME, SEAT = address("provider 0"), SeatIndex(0)
 URL = "http://127.0.0.1:4001"
 BLOCK = b"a block that somebody cannot fetch"
 INITIAL = digest("initial state")
-MATERIAL = (SpecReady(MANIFEST.to_bytes()), DataReady(cid("data")))
+Left: TypeAlias = tuple[str, Fact]
+"""What a command left, under its key."""
+SPEC: Left = (key_of(DoFetchSpec), SpecReady(MANIFEST.to_bytes()))
+BEGUN = TrainedAhead(b"a trace", 0.5)
+DATA: Left = (key_of(DoFetchData), DataReady(cid("data")))
 
 
 def announced(job: ScriptedJob) -> ScriptedJob:
@@ -71,44 +79,53 @@ def training_job() -> ScriptedJob:
 
 
 def provider(
-    job: ScriptedJob, *facts: object, behaviour: ProviderBehaviour | None = None
+    job: ScriptedJob, *left: Left, behaviour: ProviderBehaviour | None = None
 ) -> ProviderState:
-    """A provider that has manifest, data and `facts`."""
-    setup = ProviderSetup(URL, behaviour=behaviour or ProviderBehaviour())
+    """A provider that has manifest, data and what else was left."""
+    return fresh_provider(job, SPEC, DATA, *left, behaviour=behaviour)
+
+
+def fresh_provider(
+    job: ScriptedJob, *left: Left, behaviour: ProviderBehaviour | None = None
+) -> ProviderState:
+    setup = Setup(URL, behaviour or ProviderBehaviour())
     state = ProviderState(ME, setup, job.view, Head(job.number, job.now), job.number)
-    return replace(state, facts=state.facts.plus(*MATERIAL, *facts))  # type: ignore[arg-type]
+    for key, fact in left:
+        state = replace(state, facts=state.facts.plus(key, fact))
+    return state
 
 
-def given(state: ProviderState, job: ScriptedJob) -> tuple[ProviderState, list[Command]]:
+def given(state: ProviderState, job: ScriptedJob) -> tuple[ProviderState, list[Order]]:
     """What the machine starts when it sees the job as it is now."""
     state, first = step(state, ViewChanged(job.view, job.number))
     state, then = step(state, HeadAdvanced(Head(job.number, job.now)))
     return state, [*first, *then]
 
 
-def kinds(commands: list[Command]) -> list[type]:
+def kinds(commands: list[Order]) -> list[type]:
     return [type(command) for command in commands]
 
 
-def opening(round_: int = 0, state: Digest = INITIAL) -> OpeningReady:
-    return OpeningReady(round_, state, cid("opening"), digest("params"))
+def opening(round_: int = 0, state: Digest = INITIAL) -> Left:
+    ready = OpeningReady(cid("opening"), state, digest("params"))
+    return key_of(DoPrepareOpening, round_, state if round_ else None), ready
 
 
-def trained(job: ScriptedJob, **changes: object) -> Trained:
+def trained(job: ScriptedJob) -> tuple[str, Trained]:
     """What honest training of the running round left."""
     state = job.view.state
     fact = Trained(
         round=state.round,
-        attempt=state.train_attempt,
-        seat=SEAT,
-        data_seed=state.data_seed,
-        opening=INITIAL,
         reveal=make_reveal(job.reveal_name(SEAT)),
         carried_state=cid("last state"),
         loss=2.5,
         seconds=1.0,
     )
-    return replace(fact, **changes)  # type: ignore[arg-type]
+    return key_of(DoTrain, state.round, state.train_attempt, SEAT, state.data_seed, INITIAL), fact
+
+
+def spec_of(method: str) -> Left:
+    return key_of(DoFetchSpec), SpecReady(make_manifest(method=method).to_bytes())
 
 
 # --- before the rounds ---
@@ -116,18 +133,19 @@ def trained(job: ScriptedJob, **changes: object) -> Trained:
 
 def test_the_manifest_comes_first_then_the_data_then_the_seat() -> None:
     job = announced(ScriptedJob(MANIFEST, providers=0))
-    fresh = replace(provider(job), facts=provider(job).facts.minus(frozenset({"spec", "data"})))
-    state, commands = given(fresh, job)
+    state, commands = given(fresh_provider(job), job)
     assert commands == [DoFetchSpec(job.view.spec_cid, job.view.terms_hash)]
-    state, commands = step(state, Finished("spec", (MATERIAL[0],)))
+    state, commands = step(state, Finished(*SPEC))
     assert kinds(commands) == [DoFetchData]
-    _, commands = step(state, Finished("data", (MATERIAL[1],)))
+    _, commands = step(state, Finished(*DATA))
     assert commands == [SendJoin(Role.PROVIDER, MANIFEST.terms.provider_bond)]
 
 
 def test_nothing_is_staked_on_a_job_that_is_refused() -> None:
     job = announced(ScriptedJob(MANIFEST, providers=0))
-    _, commands = given(provider(job, JobRefused("another software class")), job)
+    _, commands = given(
+        provider(job, (key_of(DoFetchSpec), JobRefused("another software class"))), job
+    )
     assert commands == []
 
 
@@ -160,7 +178,7 @@ def test_a_provider_that_leaves_finishes_its_round() -> None:
     job = training_job()
     job.emit(ev.ProviderLeaving(JOB, SEAT, ME))
     state, _ = step(provider(job, opening(), trained(job)), Drain())
-    assert kinds(list(state.in_flight.values())) == [SendCommit]
+    assert kinds([*state.in_flight.values()]) == [SendCommit]
 
 
 def test_a_rejected_provider_does_not_come_back_by_itself() -> None:
@@ -187,38 +205,36 @@ def test_a_round_goes_from_opening_to_reveal() -> None:
     job = training_job()
     state, commands = given(provider(job), job)
     assert commands == [DoPrepareOpening(0, MANIFEST.to_bytes(), None, None)]
-    state, commands = step(state, Finished("opening:0", (opening(),)))
+    state, commands = step(state, Finished(*opening()))
     (task,) = commands
     assert isinstance(task, DoTrain)
     assert (task.seat, task.data_seed) == (SEAT, job.view.state.data_seed)
     assert (task.opening, task.optimiser) == (cid("opening"), None)
-    fact = trained(job)
-    assert fact.key == task.key
-    state, commands = step(state, Finished(task.key, (fact,)))
-    expected = commitment(job.view.train_slot, SEAT, ME, fact.reveal)
-    assert commands == [SendCommit(0, 0, expected, commit_guard(SEAT, fact))]
+    key, fact = trained(job)
+    assert key == task.key
+    state, commands = step(state, Finished(task.key, fact))
+    slot = job.view.train_slot
+    expected = commitment(slot, SEAT, ME, fact.reveal)
+    assert commands == [SendCommit(slot, SEAT, job.view.state.data_seed, expected)]
     job.mine()
     for seat in range(4):
         job.commit(seat)
     job.start_reveal()
     state, _ = step(state, Finished(commands[0].key, block=job.number))
     _, commands = given(state, job)
-    assert commands == [SendReveal(0, 0, fact.reveal)]
+    assert commands == [SendReveal(slot, fact.reveal)]
 
 
-def first_round(job: ScriptedJob) -> Trained:
+def first_round(job: ScriptedJob) -> Left:
     """What we trained in the first round, which is settled."""
-    return Trained(
+    fact = Trained(
         round=0,
-        attempt=0,
-        seat=SEAT,
-        data_seed=digest("seed 0"),
-        opening=INITIAL,
         reveal=job.view.settled[0].reveals[SEAT].reveal,
         carried_state=cid("moments"),
         loss=2.5,
         seconds=1.0,
     )
+    return key_of(DoTrain, 0, 0, SEAT, digest("seed 0"), INITIAL), fact
 
 
 @pytest.mark.parametrize(("method", "resets"), [("diloco", False), ("streaming", True)])
@@ -236,7 +252,7 @@ def test_parameters_carried_past_a_missed_round_are_stale(method: str, resets: b
             job.settle()
         job.open()
         job.train()
-        spec = SpecReady(make_manifest(method=method).to_bytes())
+        spec = spec_of(method)
         done = (
             first_round(job),
             opening(job.view.state.round, job.view.settled[-1].verdict.merged_digest),
@@ -256,21 +272,21 @@ def test_the_next_round_starts_from_the_verdict_and_the_accepted_moments() -> No
     verdict = job.view.settled[0].verdict
     prepare = DoPrepareOpening(1, MANIFEST.to_bytes(), verdict.merged_cid, verdict.merged_digest)
     assert prepare in commands
-    _, commands = step(state, Finished(prepare.key, (opening(1, verdict.merged_digest),)))
+    _, commands = step(state, Finished(*opening(1, verdict.merged_digest)))
     (task,) = commands
     assert isinstance(task, DoTrain)
     assert task.optimiser == cid("moments")
 
 
-def overlapping(*facts: object, behaviour: ProviderBehaviour | None = None) -> ProviderState:
+def overlapping(*left: Left, behaviour: ProviderBehaviour | None = None) -> ProviderState:
     """A provider in the second round of a job whose rounds overlap by a segment."""
     job = seated_job()
     job.honest_round()
     first = first_round(job)
     job.open()
     job.train()
-    spec = SpecReady(make_manifest(method="streaming").to_bytes())
-    state = provider(job, spec, first, *facts, behaviour=behaviour)
+    spec = spec_of("streaming")
+    state = provider(job, spec, first, *left, behaviour=behaviour)
     return given(state, job)[0]
 
 
@@ -286,10 +302,11 @@ def test_first_segments_are_trained_while_the_merged_model_is_on_its_way() -> No
     assert in_flight(state, DoTrain) is None
     assert ahead.training.optimiser == cid("moments")
     assert ahead.training.opening == download.cid
-    here = replace(opening(1, ahead.training.opening_digest), cid=ahead.training.opening)
-    done = TrainedAhead(ahead.training.key, b"a trace")
-    arrived = Finished(download.key, (here,))
-    finished = Finished(ahead.key, (done,))
+    key, here = opening(1, ahead.training.opening_digest)
+    assert key == download.key
+    assert isinstance(here, OpeningReady)
+    arrived = Finished(key, replace(here, cid=ahead.training.opening))
+    finished = Finished(ahead.key, BEGUN)
     for order in ((arrived, finished), (finished, arrived)):
         after, commands = state, []
         for event in order:
@@ -297,19 +314,19 @@ def test_first_segments_are_trained_while_the_merged_model_is_on_its_way() -> No
             after, commands = step(after, event)
         (task,) = commands
         assert isinstance(task, DoTrain)
-        assert task.begun == done.trace
-        assert replace(task, begun=b"") == ahead.training
+        assert task.begun == BEGUN
+        assert replace(task, begun=None) == ahead.training
 
 
 def test_a_restart_goes_on_from_the_segments_trained_ahead() -> None:
     ahead = in_flight(overlapping(), DoTrainAhead)
     assert ahead is not None
-    done = TrainedAhead(ahead.training.key, b"a trace")
+    done = (ahead.key, BEGUN)
     restarted = overlapping(done)
     assert in_flight(restarted, DoTrainAhead) is None
     task = in_flight(overlapping(done, opening(1, ahead.training.opening_digest)), DoTrain)
     assert task is not None
-    assert task.begun == done.trace
+    assert task.begun == BEGUN
 
 
 def test_nothing_is_trained_ahead_that_the_merged_model_is_needed_for() -> None:
@@ -330,7 +347,7 @@ def provider_that_lost_its_state() -> ProviderState:
     job.honest_round()
     job.open()
     job.train()
-    spec = SpecReady(make_manifest(method="streaming").to_bytes())
+    spec = spec_of("streaming")
     return given(provider(job, spec), job)[0]
 
 
@@ -380,16 +397,20 @@ def test_a_commitment_without_its_salt_cannot_be_revealed() -> None:
 
 def test_a_reorg_that_changes_the_data_seed_trains_anew() -> None:
     job = training_job()
-    old = trained(job)
+    old, _ = trained(job)
     state, _ = given(provider(job, opening()), job)
     turned = training_job()
     seed = digest("another beacon")
     turned.view = replace(turned.view, state=replace(turned.view.state, data_seed=seed))
     state, commands = step(state, ViewChanged(turned.view, turned.number))
-    assert Cancel(old.key) in commands
+    assert Cancel(old) in commands
     (task,) = [c for c in commands if isinstance(c, DoTrain)]
     assert task.data_seed == seed
-    assert commit_guard(SEAT, old) != commit_guard(SEAT, trained(turned))
+    before, after = (
+        SendCommit(view.train_slot, SEAT, view.state.data_seed, digest("a commitment"))
+        for view in (job.view, turned.view)
+    )
+    assert before.guard != after.guard
 
 
 @pytest.mark.parametrize("late", [0, 1])
@@ -438,18 +459,20 @@ def test_what_needs_no_answer_or_can_get_none_gets_none(how: str) -> None:
     job = seated_job()
     job.open()
     index = challenged(job)
-    facts = []
+    left: list[Left] = []
     if how == "answered":
         job.answer(index, BLOCK)
     elif how == "withdrawn":
         job.withdraw(1, index)
     elif how == "impossible":
-        facts = [Unanswerable(Digest(sha256(BLOCK).digest()), "too large")]
+        slot, missing = job.view.slot, Digest(sha256(BLOCK).digest())
+        key = key_of(SendAnswer, slot, index, missing)
+        left = [(key, Unanswerable("too large"))]
     elif how == "another seat":
         job.withdraw(1, index)
         job.challenge(1, 2, BLOCK)
     job.now = job.view.state.deadline if how == "late" else job.view.half_time
-    _, commands = given(provider(job, opening(), *facts), job)
+    _, commands = given(provider(job, opening(), *left), job)
     assert not [command for command in commands if isinstance(command, SendAnswer)]
 
 

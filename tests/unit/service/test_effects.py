@@ -22,21 +22,16 @@ from atoll.errors import (
 )
 from atoll.law.views import JobView
 from atoll.law.words import Role
-from atoll.service.commands import (
-    DoFetchSpec,
-    DoPrepareOpening,
-    DoUnpin,
-    SendClaim,
-    SendJoin,
-    SendPoke,
-    SendRelease,
-)
+from atoll.service.commands import NotYet
 from atoll.service.context import Context
-from atoll.service.effects import Effects, NotYet
-from atoll.service.facts import BondReleased, JobRefused, OpeningReady, RoundsUnpinned, SpecReady
-from atoll.service.journal import Facts, Journal
-from atoll.service.outcomes import OpenedState
-from atoll_node.facts import KINDS
+from atoll.service.duties.claim import SendClaim
+from atoll.service.duties.material import DoFetchSpec, JobRefused, SpecReady
+from atoll.service.duties.membership import BondReleased, SendJoin, SendRelease
+from atoll.service.duties.opening import DoPrepareOpening, OpeningReady
+from atoll.service.duties.unpin import DoUnpin, RoundsUnpinned
+from atoll.service.duties.upkeep import SendPoke
+from atoll.service.effects import Effects
+from atoll.service.journal import Journal
 
 MANIFEST = make_manifest()
 ME = address("me")
@@ -141,7 +136,7 @@ def context(tmp_path: Path) -> Any:
         fetcher=(fetcher := Fetcher(store)),
         fetcher_of=lambda job: fetcher,
         worker=Worker(),
-        journal=Journal(tmp_path / "journal.sqlite", KINDS),
+        journal=Journal(tmp_path / "journal.sqlite"),
     )
 
 
@@ -163,9 +158,9 @@ async def test_a_transaction_asked_for_again_is_the_same_until_the_view_has_its_
     await effects(context).run(view_at(10), SendPoke("place"))
     done = await effects(context).run(view_at(49), SendPoke("place"))
     assert done.block == 50
-    assert list(context.queue.calls) == [f"{JOB}:poke:place#0"]
+    assert list(context.queue.calls) == [f"{JOB}:SendPoke:place#0"]
     await effects(context).run(view_at(50), SendPoke("place"))
-    assert list(context.queue.calls) == [f"{JOB}:poke:place#0", f"{JOB}:poke:place#1"]
+    assert list(context.queue.calls) == [f"{JOB}:SendPoke:place#0", f"{JOB}:SendPoke:place#1"]
 
 
 async def test_what_another_did_first_is_waited_for_in_the_view(context: Any) -> None:
@@ -175,7 +170,7 @@ async def test_what_another_did_first_is_waited_for_in_the_view(context: Any) ->
 
 
 async def test_a_claim_carries_its_proof(context: Any) -> None:
-    await effects(context).run(view_at(1), SendClaim(7, 9, (digest("p"),)))
+    await effects(context).run(view_at(1), SendClaim(ME, 7, 9, (digest("p"),)))
     assert list(context.queue.calls.values()) == [("claim", JOB, ME, 7, [digest("p")])]
 
 
@@ -202,7 +197,7 @@ async def test_a_bond_that_is_still_held_is_not_noted_as_released(
     assert len(context.journal.read(JOB)) == 0
     context.chain.refusal = NOT_HELD
     done = await effects(context).run(view_at(1), RELEASE)
-    assert done.facts == (BondReleased(Role.PROVIDER, 2, was_over=True),)
+    assert done.fact == BondReleased(2, was_over=True)
 
 
 async def test_what_is_too_early_says_when_it_is_due(context: Any) -> None:
@@ -217,7 +212,7 @@ async def test_what_is_too_early_says_when_it_is_due(context: Any) -> None:
 async def test_a_released_bond_is_remembered(context: Any) -> None:
     context.chain.refusal = NOT_HELD
     done = await effects(context).run(view_at(1), SendRelease(Role.PROVIDER, 2, is_over=True))
-    assert done.facts == (BondReleased(Role.PROVIDER, 2, was_over=True),)
+    assert done.fact == BondReleased(2, was_over=True)
     assert len(context.journal.read(JOB)) == 1
 
 
@@ -265,7 +260,7 @@ async def test_a_manifest_that_fits_is_kept(context: Any) -> None:
     view = view_at(1)
     context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
     done = await effects(context).run(view, spec_of(view))
-    assert done.facts == (SpecReady(MANIFEST.to_bytes()),)
+    assert done.fact == SpecReady(MANIFEST.to_bytes())
     assert [pin.reason for pin in context.store.pins()] == [f"job/{JOB}"]
 
 
@@ -279,9 +274,8 @@ async def test_other_terms_than_the_chains_are_refused(context: Any) -> None:
     view = view_at(1)
     context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
     done = await effects(context).run(view, replace(spec_of(view), terms_hash=digest("other")))
-    (refused,) = done.facts
-    assert isinstance(refused, JobRefused)
-    assert "terms" in refused.reason
+    assert isinstance(done.fact, JobRefused)
+    assert "terms" in done.fact.reason
 
 
 async def test_a_machine_of_another_class_refuses_the_job(context: Any) -> None:
@@ -289,7 +283,7 @@ async def test_a_machine_of_another_class_refuses_the_job(context: Any) -> None:
     context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
     context.worker.results = [NumericsMismatch("another probe")]
     done = await effects(context).run(view, spec_of(view))
-    assert done.facts == (JobRefused("another probe"),)
+    assert done.fact == JobRefused("another probe")
 
 
 async def test_bytes_that_are_no_manifest_are_refused(context: Any) -> None:
@@ -298,7 +292,7 @@ async def test_bytes_that_are_no_manifest_are_refused(context: Any) -> None:
     cid = Cid.of(data, DAG_CBOR)
     context.fetcher.blocks[cid] = data
     done = await effects(context).run(view, DoFetchSpec(cid.to_bytes(), view.terms_hash))
-    assert isinstance(done.facts[0], JobRefused)
+    assert isinstance(done.fact, JobRefused)
 
 
 @pytest.mark.parametrize("found", ["merged", "other"])
@@ -306,16 +300,17 @@ async def test_an_opening_state_must_have_the_verdicts_digest(context: Any, foun
     data = b"a state"
     cid = Cid.of(data)
     context.fetcher.blocks[cid] = data
-    context.worker.results = [OpenedState(cid.to_bytes(), digest(found), digest("params"))]
+    opening = OpeningReady(cid.to_bytes(), digest(found), digest("params"))
+    context.worker.results = [opening]
     command = DoPrepareOpening(3, MANIFEST.to_bytes(), cid.to_bytes(), digest("merged"))
     if found == "other":
         with pytest.raises(ProtocolError, match="round 3 has digest"):
             await effects(context).run(view_at(1), command)
         return
     done = await effects(context).run(view_at(1), command)
-    opening = OpeningReady(3, digest("merged"), cid.to_bytes(), digest("params"))
-    assert done.facts == (opening,)
-    assert Facts().plus(opening).get(OpeningReady, command.key) == opening
+    assert done.fact == opening
+    journaled = context.journal.read(JOB)
+    assert journaled.of(DoPrepareOpening, 3, digest("merged")) == opening
 
 
 async def test_blocks_of_final_rounds_are_let_go(context: Any) -> None:
@@ -323,5 +318,5 @@ async def test_blocks_of_final_rounds_are_let_go(context: Any) -> None:
     for round_ in range(3):
         await carrier.keep(view_at(1), round_, Cid.of(bytes([round_])).to_bytes())
     done = await carrier.run(view_at(1), DoUnpin(0, 2))
-    assert done.facts == (RoundsUnpinned(2),)
+    assert done.fact == RoundsUnpinned(2)
     assert [pin.reason for pin in context.store.pins()] == [f"job/{JOB}/round/2"]

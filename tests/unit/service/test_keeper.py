@@ -10,22 +10,24 @@ from tests.unit.law.factories import ScriptedJob, address, make_manifest
 from atoll.law import events as ev
 from atoll.law.views import JobView
 from atoll.law.words import Address, JobStatus, Offence, Phase, Role, SeatIndex
-from atoll.service import upkeep as keeper
-from atoll.service.commands import (
-    SendClaim,
-    SendFinalise,
-    SendPoke,
-    SendPunish,
-    SendRelease,
-)
+from atoll.service.commands import key_of
 from atoll.service.config import KeeperConfig
-from atoll.service.facts import BondReleased
+from atoll.service.duties import upkeep as keeper
+from atoll.service.duties.claim import SendClaim, decide_claim
+from atoll.service.duties.membership import (
+    BondReleased,
+    SendRelease,
+    awaits_release,
+    decide_release,
+)
+from atoll.service.duties.upkeep import SendFinalise, SendPoke, SendPunish
 from atoll.service.machine import Head, State
 
 MANIFEST = make_manifest(rounds=2)
 TERMS = MANIFEST.terms
 CONFIG = KeeperConfig(stagger_s=4, stagger_blocks=3)
 ME = address("provider 0")
+RELEASED = key_of(SendRelease, Role.PROVIDER)
 
 
 def seen(view: JobView, now: int, number: int = 0, me: Address = ME) -> State[None]:
@@ -139,22 +141,22 @@ def test_a_fault_is_punished_once_it_is_due() -> None:
 def test_pay_is_claimed_as_often_as_configured(when: str, claims: int) -> None:
     job = settled()
     job.finalise()
-    assert len(keeper.decide_claim(seen(job.view, job.now), when).commands) == claims
+    assert len(decide_claim(seen(job.view, job.now), when).commands) == claims
 
 
 def test_at_the_end_all_pay_is_claimed_with_its_proof() -> None:
     job = finished()
-    (claim,) = keeper.decide_claim(seen(job.view, job.now), "end").commands
+    (claim,) = decide_claim(seen(job.view, job.now), "end").commands
     assert isinstance(claim, SendClaim)
     assert claim.cumulative == job.view.final_claims[ME]
     assert claim.proof
     paid = ev.Claimed(job.view.job_id, ME, claim.cumulative, claim.cumulative)
     job.emit(paid)
-    assert not keeper.decide_claim(seen(job.view, job.now), "end").commands
+    assert not decide_claim(seen(job.view, job.now), "end").commands
 
 
 def release(state: State[None], role: Role = Role.PROVIDER) -> tuple[object, ...]:
-    return keeper.decide_release(state, role).commands
+    return decide_release(state, role).commands
 
 
 def test_the_bond_is_released_once_and_only_when_all_is_final() -> None:
@@ -163,8 +165,8 @@ def test_the_bond_is_released_once_and_only_when_all_is_final() -> None:
     job = finished()
     member = seen(job.view, job.now)
     assert release(member) == (SendRelease(Role.PROVIDER, 2, is_over=True),)
-    fact = BondReleased(Role.PROVIDER, 2, was_over=True)
-    assert not release(replace(member, facts=member.facts.plus(fact)))
+    fact = BondReleased(2, was_over=True)
+    assert not release(replace(member, facts=member.facts.plus(RELEASED, fact)))
     assert not release(seen(job.view, job.now, me=address("stranger")))
 
 
@@ -172,14 +174,14 @@ def test_an_unseated_provider_gets_its_bond_back_before_it_joins_again() -> None
     job = settled()
     job.emit(ev.ProviderUnseated(job.view.job_id, SeatIndex(0), ME, "Missed"))
     state = seen(job.view, job.now)
-    assert keeper.awaits_release(state, Role.PROVIDER)
+    assert awaits_release(state, Role.PROVIDER)
     assert not release(state)
     job.finalise()
     state = seen(job.view, job.now)
     assert release(state) == (SendRelease(Role.PROVIDER, 1, is_over=False),)
-    fact = BondReleased(Role.PROVIDER, 1, was_over=False)
-    state = replace(state, facts=state.facts.plus(fact))
-    assert not keeper.awaits_release(state, Role.PROVIDER)
+    fact = BondReleased(1, was_over=False)
+    state = replace(state, facts=state.facts.plus(RELEASED, fact))
+    assert not awaits_release(state, Role.PROVIDER)
     assert not release(state)
 
 

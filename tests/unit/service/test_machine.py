@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar, Never
 
 from tests.unit.law.factories import ScriptedJob, address, make_manifest
 
-from atoll.service.commands import Transaction, Work
-from atoll.service.journal import Fact
+from atoll.law.views import JobView
+from atoll.law.words import Digest, Role
+from atoll.service.commands import Done, Fact, Facts, Transaction, Work, key_of
+from atoll.service.effects import Effects
 from atoll.service.machine import (
+    AnyCommand,
     Cancel,
-    Command,
     Decision,
     Drain,
     Event,
@@ -18,6 +21,7 @@ from atoll.service.machine import (
     Finished,
     Head,
     HeadAdvanced,
+    Order,
     State,
     ViewChanged,
     advance,
@@ -25,35 +29,44 @@ from atoll.service.machine import (
 
 
 @dataclass(frozen=True, slots=True)
-class DoDig(Work):
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
-class SendWord(Transaction):
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
 class Dug(Fact):
     place: str
 
-    @property
-    def key(self) -> str:
-        return self.place
+
+@dataclass(frozen=True, slots=True)
+class Guessed(Fact):
+    outlives_start: ClassVar[bool] = False
+    place: str
 
 
+@dataclass(frozen=True, slots=True)
+class DoDig(Work[Dug]):
+    name: str
+
+    async def perform(self, effects: Effects, view: JobView) -> Done[Dug]:
+        return Done(Dug(self.name))
+
+
+@dataclass(frozen=True, slots=True)
+class SendWord(Transaction[Never]):
+    name: str
+
+    async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
+        return Done(block=1)
+
+
+DIG, WORD = key_of(DoDig, "a"), key_of(SendWord, "a")
 VIEW = ScriptedJob(make_manifest()).view
 
 
-def stepping(*wanted: Command) -> tuple[State[tuple[Command, ...]], list[Command]]:
+def stepping(*wanted: AnyCommand) -> tuple[State[tuple[AnyCommand, ...]], list[Order]]:
     state = State(address("me"), wanted, VIEW, Head(100, 1000))
     return moved(state, HeadAdvanced(Head(100, 1000)))
 
 
 def moved(
-    state: State[tuple[Command, ...]], event: Event
-) -> tuple[State[tuple[Command, ...]], list[Command]]:
+    state: State[tuple[AnyCommand, ...]], event: Event
+) -> tuple[State[tuple[AnyCommand, ...]], list[Order]]:
     return advance(state, event, lambda s: [Decision("all", "wanted", s.setup)])
 
 
@@ -70,37 +83,50 @@ def test_two_duties_that_want_one_effect_get_it_once() -> None:
 
 def test_a_finished_command_leaves_its_facts() -> None:
     state, _ = stepping(DoDig("a"))
-    state, given = moved(replace(state, setup=()), Finished("a", (Dug("hole"),)))
+    state, given = moved(replace(state, setup=()), Finished(DIG, Dug("hole")))
     assert given == []
-    assert state.facts.get(Dug, "hole") == Dug("hole")
+    assert state.facts.of(DoDig, "a") == Dug("hole")
     assert state.in_flight == {}
+
+
+def test_keys_tell_kinds_and_what_they_are_about_apart() -> None:
+    assert DoDig("a").key == DIG == "DoDig:a"
+    assert DIG != WORD
+    assert key_of(DoDig, 1, Digest(b"\x0f" * 32), Role.VERIFIER, None, (1, 2)) == (
+        f"DoDig:1:{'0f' * 32}:verifier:None:1,2"
+    )
+
+
+def test_a_restart_believes_what_outlives_it() -> None:
+    facts = Facts().plus("lasting", Dug("a")).plus("passing", Guessed("b"))
+    assert [*facts.after_restart().all_of(Fact)] == [Dug("a")]
 
 
 def test_a_failed_command_is_given_again_after_a_pause_that_grows() -> None:
     state, _ = stepping(SendWord("a"))
-    state, given = moved(state, Failed("a", "refused"))
+    state, given = moved(state, Failed(WORD, "refused"))
     assert given == []
     assert moved(state, HeadAdvanced(Head(101, 1001)))[1] == []
     state, given = moved(state, HeadAdvanced(Head(102, 1002)))
     assert given == [SendWord("a")]
-    state, _ = moved(state, Failed("a", "refused"))
+    state, _ = moved(state, Failed(WORD, "refused"))
     assert moved(state, HeadAdvanced(Head(103, 1005)))[1] == []
     assert moved(state, HeadAdvanced(Head(103, 1006)))[1] == [SendWord("a")]
 
 
 def test_data_that_nobody_has_is_remembered_until_it_comes() -> None:
     state, _ = stepping(DoDig("a"))
-    state, _ = moved(state, Failed("a", "nobody", not_found=True))
-    assert state.is_missing("a")
+    state, _ = moved(state, Failed(DIG, "nobody", not_found=True))
+    assert state.is_missing(DoDig, "a")
     state, _ = moved(state, HeadAdvanced(Head(102, 1002)))
-    assert state.is_missing("a")
-    state, _ = moved(state, Finished("a"))
-    assert not state.is_missing("a")
+    assert state.is_missing(DoDig, "a")
+    state, _ = moved(state, Finished(DIG))
+    assert not state.is_missing(DoDig, "a")
 
 
 def test_a_transaction_is_not_repeated_before_its_block_is_in_the_view() -> None:
     state, _ = stepping(SendWord("a"))
-    state, given = moved(state, Finished("a", block=105))
+    state, given = moved(state, Finished(WORD, block=105))
     assert given == []
     assert moved(state, ViewChanged(VIEW, 104))[1] == []
     assert moved(state, ViewChanged(VIEW, 105))[1] == [SendWord("a")]
@@ -109,8 +135,8 @@ def test_a_transaction_is_not_repeated_before_its_block_is_in_the_view() -> None
 def test_work_nobody_wants_any_more_is_cancelled_and_transactions_are_not() -> None:
     state, _ = stepping(DoDig("a"), SendWord("b"))
     state, given = moved(replace(state, setup=()), HeadAdvanced(Head(101, 1001)))
-    assert given == [Cancel("a")]
-    assert set(state.in_flight) == {"b"}
+    assert given == [Cancel(DIG)]
+    assert set(state.in_flight) == {key_of(SendWord, "b")}
 
 
 def test_asking_to_drain_is_remembered() -> None:
@@ -120,13 +146,13 @@ def test_asking_to_drain_is_remembered() -> None:
 
 def test_what_is_too_early_is_given_again_at_the_named_time() -> None:
     state, _ = stepping(SendWord("a"))
-    state, given = moved(state, Failed("a", "too early", due_at=1500))
+    state, given = moved(state, Failed(WORD, "too early", due_at=1500))
     assert given == []
     state, given = moved(state, HeadAdvanced(Head(200, 1499)))
     assert given == []
     state, given = moved(state, HeadAdvanced(Head(201, 1500)))
     assert given == [SendWord("a")]
-    state, _ = moved(state, Failed("a", "too early", due_at=1400))
+    state, _ = moved(state, Failed(WORD, "too early", due_at=1400))
     state, given = moved(state, HeadAdvanced(Head(202, 1501)))
     assert given == []
     _, given = moved(state, HeadAdvanced(Head(203, 1502)))

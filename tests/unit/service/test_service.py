@@ -21,26 +21,30 @@ from tests.unit.law.factories import (
     make_reveal,
 )
 
+from atoll.chain.deployment import Deployment
+from atoll.chain.follower import Follower, News
+from atoll.chain.index import EventIndex, Indexed, Rewound, Update
 from atoll.chain.index import Head as ChainHead
-from atoll.chain.index import Indexed, Rewound, Update
-from atoll.chain.mirror import Mirror
 from atoll.errors import NotFound, RpcUnavailable, StorageError
 from atoll.law import events as ev
 from atoll.law.views import JobView
 from atoll.law.words import JobId, Phase, SeatIndex
 from atoll.service import service as service_module
-from atoll.service.commands import DoFetchData, DoFetchSpec, DoPrepareOpening
-from atoll.service.effects import Done, Effects
-from atoll.service.facts import DataReady, OpeningReady, SpecReady
+from atoll.service.commands import Done
+from atoll.service.duties.material import DataReady, DoFetchData, DoFetchSpec, SpecReady
+from atoll.service.duties.opening import DoPrepareOpening, OpeningReady
+from atoll.service.effects import Effects
 from atoll.service.journal import Journal
-from atoll.service.machine import Command, Event, State
+from atoll.service.machine import AnyCommand, Event, Setup, State
 from atoll.service.metrics import read_metrics
-from atoll.service.service import Role, Service
-from atoll_node.commands import DoTrain, SendCommit
-from atoll_node.facts import KINDS, Trained
-from atoll_node.machine import ProviderSetup, step
+from atoll.service.service import Service
+from atoll_node.behaviour import ProviderBehaviour
+from atoll_node.duties.commit import SendCommit
+from atoll_node.duties.train import DoTrain, Trained
+from atoll_node.machine import step
 
 MANIFEST = make_manifest()
+DEPLOYMENT = Deployment(DOMAIN.chain_id, 0, {"Rounds": DOMAIN.rounds, "Jobs": JOBS})
 ME, SEAT, URL = address("provider 0"), SeatIndex(0), "http://127.0.0.1:4001"
 
 
@@ -73,12 +77,12 @@ class ScriptedEffects:
 
     def __init__(self, context: Any, crash: tuple[type, str] | None = None) -> None:
         self.context, self.crash = context, crash
-        self.started: list[Command] = []
+        self.started: list[AnyCommand] = []
         self.committed = asyncio.Event()
         self.crashed = asyncio.Event()
         self.fail_next: list[Exception] = []
 
-    async def run(self, view: JobView, command: Command) -> Done:
+    async def run(self, view: JobView, command: AnyCommand) -> Done[Any]:
         self.started.append(command)
         if self.fail_next:
             raise self.fail_next.pop(0)
@@ -87,28 +91,28 @@ class ScriptedEffects:
         await self._maybe(command, "between")
         if isinstance(command, SendCommit):
             self.context.journal.sign_once(command.guard, command.commitment)
-        if done.facts:
-            self.context.journal.write(view.job_id, *done.facts)
+        if done.fact is not None:
+            self.context.journal.write(view.job_id, command.key, done.fact)
         await self._maybe(command, "after")
         if isinstance(command, SendCommit):
             self.committed.set()
         return done
 
-    async def _maybe(self, command: Command, moment: str) -> None:
+    async def _maybe(self, command: AnyCommand, moment: str) -> None:
         if self.crash == (type(command), moment):
             self.crashed.set()
             await asyncio.Event().wait()
 
-    def _done(self, command: Command) -> Done:
+    def _done(self, command: AnyCommand) -> Done[Any]:
         match command:
             case DoFetchSpec():
-                return Done((SpecReady(MANIFEST.to_bytes()),))
+                return Done(SpecReady(MANIFEST.to_bytes()))
             case DoFetchData():
-                return Done((DataReady(cid("data")),))
+                return Done(DataReady(cid("data")))
             case DoPrepareOpening():
-                return Done((OpeningReady(0, digest("initial"), cid("opening"), digest("p")),))
+                return Done(OpeningReady(cid("opening"), digest("initial"), digest("p")))
             case DoTrain():
-                return Done((_trained(command),))
+                return Done(_trained(command))
         return Done(block=1)
 
 
@@ -117,10 +121,6 @@ def _trained(command: DoTrain) -> Trained:
     secret = digest(f"salt {id(command)}")
     return Trained(
         round=command.slot.round,
-        attempt=command.slot.attempt,
-        seat=command.seat,
-        data_seed=command.data_seed,
-        opening=command.opening_digest,
         reveal=make_reveal(secret),
         carried_state=cid("last"),
         loss=1.0,
@@ -130,7 +130,7 @@ def _trained(command: DoTrain) -> Trained:
 
 @dataclass
 class Running:
-    service: Service[ProviderSetup]
+    service: Service[Setup[ProviderBehaviour]]
     effects: ScriptedEffects
     index: Index
     task: asyncio.Task[None]
@@ -147,7 +147,7 @@ def start(tmp_path: Path, job: ScriptedJob, crash: tuple[type, str] | None = Non
     async def idle() -> None:
         await asyncio.Event().wait()
 
-    journal = Journal(tmp_path / "journal.sqlite", KINDS)
+    journal = Journal(tmp_path / "journal.sqlite")
     index = Index(job)
     context = SimpleNamespace(
         me=ME,
@@ -157,15 +157,13 @@ def start(tmp_path: Path, job: ScriptedJob, crash: tuple[type, str] | None = Non
         chain=SimpleNamespace(
             provider=SimpleNamespace(useless_answers=0), events=SimpleNamespace(left_out=0)
         ),
-        index=index,
-        mirror=Mirror(DOMAIN, JOBS, None),
+        follower=Follower(cast(EventIndex, index), DEPLOYMENT),
         queue=SimpleNamespace(run=idle, gas_by_label=dict),
         gateway=SimpleNamespace(bytes_up=0),
         fetcher=SimpleNamespace(bytes_down=0),
     )
     effects = ScriptedEffects(context, crash)
-    role = Role("provider", ProviderSetup(URL), step, cast(Effects, effects))
-    service = Service(role)
+    service = Service("provider", Setup(URL, ProviderBehaviour()), step, cast(Effects, effects))
     index.tell_everything()
     return Running(service, effects, index, asyncio.create_task(service.run()), journal)
 
@@ -205,7 +203,7 @@ async def test_a_service_that_dies_anywhere_goes_on_and_commits_once(
     assert trained_before == (kind in {DoTrain, SendCommit})
 
 
-def _is_commit(command: Command) -> bool:
+def _is_commit(command: AnyCommand) -> bool:
     return isinstance(command, SendCommit)
 
 
@@ -269,13 +267,13 @@ async def test_a_job_whose_machine_does_not_step_leaves_the_others_alone(tmp_pat
     running = start(tmp_path, job)
     stranger = replace(job.view, job_id=JobId(99))
 
-    def fails_for_the_stranger(state: State[ProviderSetup], event: Event) -> Any:
+    def fails_for_the_stranger(state: State[Setup[ProviderBehaviour]], event: Event) -> Any:
         if state.view.job_id == stranger.job_id:
             raise ZeroDivisionError("a hostile job")
         return step(state, event)
 
-    running.service.role = replace(running.service.role, step=fails_for_the_stranger)
-    running.effects.context.mirror.views[stranger.job_id] = stranger
+    running.service.step = fails_for_the_stranger
+    running.effects.context.follower.views[stranger.job_id] = stranger
     await running.effects.committed.wait()
     await running.stop()
     assert '"stuck_jobs": [\n  99\n ]' in (tmp_path / "metrics.json").read_text()
@@ -286,20 +284,20 @@ async def test_a_reorg_folds_the_view_anew(tmp_path: Path) -> None:
     running = start(tmp_path, job)
     await running.effects.committed.wait()
     job.log = [item for item in job.log if not isinstance(item[0], ev.TrainStarted)]
-    mirror, folded = running.effects.context.mirror, asyncio.Event()
-    fold = mirror.fold
+    follower, turned = running.effects.context.follower, asyncio.Event()
+    poll = follower.poll_patiently
 
-    def fold_and_tell(events: Any) -> Any:
-        changed = fold(events)
-        folded.set()
-        return changed
+    async def poll_and_tell() -> News:
+        news: News = await poll()
+        if news.turned is not None:
+            turned.set()
+        return news
 
-    mirror.fold = fold_and_tell
+    follower.poll_patiently = poll_and_tell
     running.index.updates.append([Rewound(job.number - 1), ChainHead(job.block, job.number)])
-    folded.clear()
-    await folded.wait()
+    await turned.wait()
     await running.stop()
-    assert mirror.views[JOB].state.phase is Phase.SEEDING
+    assert follower.views[JOB].state.phase is Phase.SEEDING
 
 
 async def test_an_unreachable_chain_is_waited_for(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ from atoll.bits.layout import SeatLayout, Shapes
 from atoll.bits.state import GlobalState, SeatState
 from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
-from atoll.job.presets import DemoConfig, demo_manifest
-from atoll.law.manifest import DataSpec, Manifest, ModelSpec, NumericsSpec
+from atoll.job.spec import Choices, Found, JobRequest, build_manifest, prepare_data
+from atoll.law.manifest import Manifest, ModelSpec, NumericsSpec
 from atoll.law.words import (
     ZERO_DIGEST,
     Address,
@@ -27,7 +27,6 @@ from atoll.law.words import (
     SeatIndex,
     Slot,
 )
-from atoll.train.data import prepare_dataset
 from atoll.train.probe import numerics_spec
 from atoll.train.replay import (
     ReplayTask,
@@ -154,27 +153,9 @@ def make_job(folder: Path) -> Job:
     text = folder / "text.txt"
     text.write_text(TEXT)
     store = LocalStore(folder / "store", sync=False)
-    data = prepare_dataset([text], store)
-    manifest = demo_manifest(
-        DemoConfig(
-            data=DataSpec(
-                cid=data.train_cid,
-                root=data.train_root,
-                dtype="uint8",
-                train_tokens=data.train_tokens,
-                eval_cid=data.eval_cid,
-                eval_batches=2,
-                tokenizer_cid=data.tokenizer_cid,
-            ),
-            numerics=numerics_spec("native"),
-            expiry=1 << 40,
-            steps=8,
-            segment=2,
-            batch=4,
-            micro_batch=2,
-            model=small_model(),
-        )
-    )
+    data = prepare_data(JobRequest((text,), eval_batches=2), store)
+    choices = Choices(steps=8, segment=2, batch=4, micro_batch=2, model=small_model())
+    manifest = build_manifest(choices, Found(data, numerics_spec("native"), expiry=1 << 40))
     model = initial_global_state(manifest)
     opening = store.add_bytes(model.to_bytes()).to_bytes()
     return Job(store, manifest, model, task_of(manifest, opening))

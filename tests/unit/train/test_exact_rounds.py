@@ -11,7 +11,7 @@ from tests.unit.train.factories import Job, small_model
 
 from atoll.bits import ops
 from atoll.bits.kernels.engine import make_engine
-from atoll.job.presets import DemoConfig, Members, demo_manifest
+from atoll.job.spec import Choices, Found, Members, build_manifest
 from atoll.law.words import Digest, RoundIndex, SeatIndex
 from atoll.merge.round import merge
 from atoll.train import probe
@@ -22,19 +22,20 @@ COMPUTATIONS = [("auto", "auto", 1), ("fp32", "auto", 2), ("fp64", "eager", 1)]
 
 
 def exact_job(job: Job) -> Job:
-    config = DemoConfig(
-        data=job.manifest.data,
-        numerics=probe.numerics_spec("exact"),
-        expiry=1 << 40,
-        rounds=ROUNDS,
-        steps=2,
-        segment=1,
-        batch=2,
-        micro_batch=1,
-        model=small_model(),
-        members=Members(seats=SEATS),
+    return job.of(
+        build_manifest(
+            Choices(
+                rounds=ROUNDS,
+                steps=2,
+                segment=1,
+                batch=2,
+                micro_batch=1,
+                model=small_model(),
+                members=Members(seats=SEATS),
+            ),
+            Found(data=job.manifest.data, numerics=probe.numerics_spec("exact"), expiry=1 << 40),
+        )
     )
-    return job.of(demo_manifest(config))
 
 
 def global_digests(job: Job) -> list[Digest]:

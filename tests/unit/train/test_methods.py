@@ -14,7 +14,7 @@ from atoll.bits.codec.registry import seat_codec
 from atoll.bits.layout import OUTER_SLOTS
 from atoll.errors import MalformedUpdate, ManifestError
 from atoll.job.methods import METHODS, method_of
-from atoll.job.presets import DemoConfig, Members, demo_manifest
+from atoll.job.spec import Choices, Found, Members, build_manifest
 from atoll.law.manifest import Manifest
 from atoll.law.words import ZERO_DIGEST, Digest, RoundIndex, SeatIndex
 from atoll.merge.round import merge
@@ -30,11 +30,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Job:
 
 
 def manifest_for(data: Job, method: str) -> Manifest:
-    return demo_manifest(
-        DemoConfig(
-            data=data.manifest.data,
-            numerics=data.manifest.numerics,
-            expiry=1 << 40,
+    return build_manifest(
+        Choices(
             method=method,
             rounds=3,
             steps=4,
@@ -43,7 +40,8 @@ def manifest_for(data: Job, method: str) -> Manifest:
             micro_batch=2,
             model=small_model(),
             members=Members(seats=SEATS),
-        )
+        ),
+        Found(data=data.manifest.data, numerics=data.manifest.numerics, expiry=1 << 40),
     )
 
 

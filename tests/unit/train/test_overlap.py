@@ -23,7 +23,7 @@ from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import state_roots, take_in
 from atoll.content.cid import Cid
 from atoll.errors import MalformedTrace, NotFound
-from atoll.job.presets import DemoConfig, demo_manifest
+from atoll.job.spec import Choices, Found, build_manifest
 from atoll.law.manifest import Manifest
 from atoll.law.trace import LeafKind
 from atoll.law.words import ZERO_DIGEST, SeatIndex
@@ -327,14 +327,9 @@ def test_an_overlap_is_shorter_than_a_round_and_mixing_takes_something_in(
 
 def test_a_round_of_one_segment_only_mixes(job: Job) -> None:
     """There is no segment to be trained ahead."""
-    config = DemoConfig(
-        data=job.manifest.data,
-        numerics=job.manifest.numerics,
-        expiry=1 << 40,
-        method="streaming",
-        steps=4,
-        segment=4,
+    manifest = build_manifest(
+        Choices(method="streaming", steps=4, segment=4),
+        Found(data=job.manifest.data, numerics=job.manifest.numerics, expiry=1 << 40),
     )
-    manifest = demo_manifest(config)
     assert (manifest.codec.overlap, manifest.segments_ahead) == (0, 0)
     assert manifest.codec.is_delayed

@@ -6,20 +6,24 @@ import numpy as np
 import pytest
 from tests.unit.law.factories import ScriptedJob, address, make_manifest
 from tests.unit.verifier.test_verifier_machine import (
+    Left,
     Looker,
     auditing,
+    ballot_in,
     duties,
     looked,
     my_seat,
-    sent,
+    vote_in,
 )
 
 from atoll.law.manifest import Manifest
 from atoll.law.words import ZERO_DIGEST, Fault
+from atoll.service.commands import key_of
 from atoll.train.coherence import SKETCH_WIDTH
 from atoll.train.tolerance import default_tolerance
-from atoll_verifier.commands import SendBallot, SendVote
-from atoll_verifier.facts import ResidualSeen
+from atoll_verifier.duties.ballot import BallotSigned
+from atoll_verifier.duties.replay import DoReplay, SegmentReplayed
+from atoll_verifier.duties.vote import VoteSigned
 
 EXACT = make_manifest()
 NUMERICS = EXACT.numerics.model_copy(
@@ -33,37 +37,34 @@ NUMERICS = EXACT.numerics.model_copy(
 TOLERANT = Manifest.model_validate(dict(EXACT) | {"numerics": NUMERICS})
 
 
-def ballot_of(job: ScriptedJob, looker: Looker, *facts: ResidualSeen) -> SendBallot:
-    (ballot,) = sent(looked(job, looker, *facts), SendBallot)
-    assert isinstance(ballot, SendBallot)
-    return ballot
+def ballot_of(job: ScriptedJob, looker: Looker, *left: Left) -> BallotSigned:
+    return ballot_in(looked(job, looker, *left))
 
 
-def vote_of(fault: Fault, looker: Looker) -> tuple[SendVote, int]:
+def vote_of(fault: Fault, looker: Looker) -> tuple[VoteSigned, int]:
     """Our vote on verifier 1's report about seat 3, segment 2."""
     job = auditing(TOLERANT)
     for v in range(3):
         job.ballot(v, (0, 1, 2))
     index = job.report(1, seat=3, fault=fault, segment=2)
     job.confirm()
-    (vote,) = sent(looked(job, looker), SendVote)
-    assert isinstance(vote, SendVote)
-    return vote, 1 << index
+    return vote_in(looked(job, looker)), 1 << index
 
 
-def residuals(count: int, bias: float, account: str = "provider 0") -> list[ResidualSeen]:
+def residuals(count: int, bias: float, account: str = "provider 0") -> list[Left]:
     draw = np.random.Generator(np.random.Philox(4))
     direction = bias * draw.standard_normal(SKETCH_WIDTH)
     rows = (direction + draw.standard_normal((count, SKETCH_WIDTH))).astype("<f4")
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-    who = address(account)
-    return [ResidualSeen(who, "0:0:0:x", i, row.tobytes()) for i, row in enumerate(rows)]
+    who, at = address(account), ZERO_DIGEST
+    replays = (SegmentReplayed(who, "", at, at, 5, 0.1, 0.0, row.tobytes()) for row in rows)
+    return [(key_of(DoReplay, "an earlier round", i), done) for i, done in enumerate(replays)]
 
 
 def test_a_segment_out_of_tolerance_is_reported_as_that() -> None:
     job = auditing(TOLERANT)
     seat = my_seat(job)
-    ballot = ballot_of(job, Looker(wrong=[f"replay:0:0:{seat}:"], excess=1.01))
+    ballot = ballot_of(job, Looker(wrong=[f"DoReplay:0:0:{seat}:"], excess=1.01))
     (report,) = ballot.reports
     first = min(duties(job)[seat].segments)
     assert (report.seat, report.segment, report.fault) == (seat, first, Fault.OUT_OF_TOLERANCE)
@@ -72,7 +73,7 @@ def test_a_segment_out_of_tolerance_is_reported_as_that() -> None:
 
 def test_a_segment_within_tolerance_is_vouched_for() -> None:
     job = auditing(TOLERANT)
-    ballot = ballot_of(job, Looker(wrong=["replay:"], excess=0.99))
+    ballot = ballot_of(job, Looker(wrong=["DoReplay:"], excess=0.99))
     assert ballot.reports == ()
     assert {f.seat for f in ballot.findings} == set(duties(job))
 
@@ -80,7 +81,7 @@ def test_a_segment_within_tolerance_is_vouched_for() -> None:
 def test_a_state_that_is_not_the_committed_one_is_still_a_proof() -> None:
     job = auditing(TOLERANT)
     seat = my_seat(job)
-    (report,) = ballot_of(job, Looker(wrong=[f"replay:0:0:{seat}:"])).reports
+    (report,) = ballot_of(job, Looker(wrong=[f"DoReplay:0:0:{seat}:"])).reports
     assert report.fault is Fault.WRONG_REPLAY
 
 
@@ -97,14 +98,14 @@ def test_only_what_lies_clearly_within_is_contradicted(
     excess: float, agrees: bool, disagrees: bool
 ) -> None:
     """Between half the tolerance and all of it, another honest machine may see either side."""
-    looker = Looker(wrong=["replay:0:0:3:"], excess=excess)
+    looker = Looker(wrong=["DoReplay:0:0:3:"], excess=excess)
     vote, report = vote_of(Fault.OUT_OF_TOLERANCE, looker)
     assert (vote.agree, vote.disagree) == (report * agrees, report * disagrees)
     assert vote.cannot_fetch == 0
 
 
 def test_a_distance_is_no_proof_of_a_wrong_replay() -> None:
-    looker = Looker(wrong=["replay:0:0:3:"], excess=50.0)
+    looker = Looker(wrong=["DoReplay:0:0:3:"], excess=50.0)
     vote, report = vote_of(Fault.WRONG_REPLAY, looker)
     assert (vote.agree, vote.disagree) == (0, report)
 

@@ -26,18 +26,13 @@ from atoll.content.storage import Storage
 from atoll.errors import NotFound, TooLarge
 from atoll.law.words import ZERO_DIGEST, Digest
 from atoll.service.context import Context
+from atoll.service.effects import Effects
 from atoll.service.journal import AlreadySigned, Journal
-from atoll_verifier.commands import DoCheck, DoLink, DoReplay, DoSign, DoTake, SeatWork
-from atoll_verifier.effects import VerifierEffects
-from atoll_verifier.facts import (
-    KINDS,
-    BallotSigned,
-    BlockTaken,
-    LinkChecked,
-    SeatChecked,
-    SegmentReplayed,
-)
-from atoll_verifier.outcomes import ReplayOutcome
+from atoll_verifier.duties.ballot import Audited, BallotSigned, SignBallot
+from atoll_verifier.duties.check import DoCheck
+from atoll_verifier.duties.replay import DoLink, DoReplay, SegmentReplayed
+from atoll_verifier.duties.take import BlockTaken, DoTake
+from atoll_verifier.seatwork import SeatWork
 
 MANIFEST = make_manifest()
 VIEW = ScriptedJob(MANIFEST).view
@@ -77,18 +72,17 @@ def context(tmp_path: Path) -> Any:
         fetcher=(fetcher := Fetcher()),
         fetcher_of=lambda job: fetcher,
         worker=Worker(),
-        journal=Journal(tmp_path / "journal.sqlite", KINDS),
+        journal=Journal(tmp_path / "journal.sqlite"),
     )
 
 
-def effects(context: Any) -> VerifierEffects:
-    return VerifierEffects(cast(Context, context))
+def effects(context: Any) -> Effects:
+    return Effects(cast(Context, context))
 
 
 def work() -> SeatWork:
     trace_cid = Cid.of(DOCUMENT.to_bytes(), DAG_CBOR).to_bytes()
     return SeatWork(
-        what="3:1:2:abc",
         slot=SLOT,
         seat=SEAT,
         reveal=replace(REVEAL, trace_cid=trace_cid),
@@ -114,25 +108,26 @@ async def test_what_nobody_serves_is_not_found(context: Any, command: Any) -> No
 async def test_what_cannot_be_what_it_claims_is_a_fault(context: Any, error: Exception) -> None:
     context.fetcher.error = error
     carrier = effects(context)
-    (checked,) = (await carrier.run(VIEW, DoCheck(work()))).facts
-    (replayed,) = (await carrier.run(VIEW, DoReplay(work(), 1))).facts
-    (linked,) = (await carrier.run(VIEW, DoLink(work()))).facts
-    assert isinstance(checked, SeatChecked) and checked.fault == str(error)
-    assert isinstance(replayed, SegmentReplayed) and replayed.differs == str(error)
-    assert isinstance(linked, LinkChecked) and linked.fault == str(error)
+    checked = (await carrier.run(VIEW, DoCheck(work()))).fact
+    replayed = (await carrier.run(VIEW, DoReplay(work(), 1))).fact
+    linked = (await carrier.run(VIEW, DoLink(work()))).fact
+    assert checked is not None and checked.fault == str(error)
+    assert replayed is not None and replayed.differs == str(error)
+    assert linked is not None and linked.fault == str(error)
 
 
 async def test_a_reveal_whose_cid_is_none_is_a_fault(context: Any) -> None:
     broken = replace(work(), reveal=replace(work().reveal, update_cid=b"garbage"))
-    (checked,) = (await effects(context).run(VIEW, DoCheck(broken))).facts
-    assert isinstance(checked, SeatChecked) and checked.fault
+    checked = (await effects(context).run(VIEW, DoCheck(broken))).fact
+    assert checked is not None and checked.fault
 
 
 async def test_a_replay_asks_the_provider_first_and_is_measured(context: Any) -> None:
-    context.worker.result = ReplayOutcome("", digest("state"), digest("steps"), 5, 0.25)
-    (replayed,) = (await effects(context).run(VIEW, DoReplay(work(), 2))).facts
-    assert isinstance(replayed, SegmentReplayed)
-    assert (replayed.differs, replayed.work_word) == ("", digest("steps"))
+    account = work().account
+    found = SegmentReplayed(account, "", digest("state"), digest("steps"), 5, 0.25)
+    context.worker.result = found
+    assert (await effects(context).run(VIEW, DoReplay(work(), 2))).fact == found
+    assert context.journal.read(VIEW.job_id).of(DoReplay, *work().about, 2) == found
     ((cid, prefer),) = context.fetcher.asked
     assert cid.to_bytes() == DOCUMENT.states[2]
     assert prefer == ["http://provider:1"]
@@ -151,16 +146,17 @@ async def test_an_answer_is_stored_and_it_is_known_who_needed_it(context: Any) -
     block = b"a node of a state"
     take = DoTake(Digest(sha256(block).digest()), block)
     for was_here in (False, True):
-        (taken,) = (await effects(context).run(VIEW, take)).facts
-        assert taken == BlockTaken(take.digest, was_here)
+        assert (await effects(context).run(VIEW, take)).fact == BlockTaken(was_here)
     assert context.store.get_block(Cid(DAG_PB, take.digest)) == block
 
 
 async def test_another_ballot_for_the_same_audit_is_never_signed(context: Any) -> None:
     carrier = effects(context)
-    signed = BallotSigned("3:1:abc:main", (), (), ZERO_DIGEST)
-    await carrier.run(VIEW, DoSign(signed))
-    await carrier.run(VIEW, DoSign(signed))
+    audited = Audited(SLOT, digest("seed"), "main")
+    sign = SignBallot(audited, BallotSigned((), (), ZERO_DIGEST))
+    await carrier.run(VIEW, sign)
+    await carrier.run(VIEW, sign)
+    other = replace(sign.said, replay_root=digest("other"))
     with pytest.raises(AlreadySigned):
-        await carrier.run(VIEW, DoSign(replace(signed, replay_root=digest("other"))))
-    assert context.journal.read(VIEW.job_id).all_of(BallotSigned) == [signed]
+        await carrier.run(VIEW, replace(sign, said=other))
+    assert context.journal.read(VIEW.job_id).of(SignBallot, audited) == sign.said

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import sha256
+from typing import TypeAlias
 
 import pytest
 from tests.unit.law.factories import (
@@ -15,7 +16,7 @@ from tests.unit.law.factories import (
     make_manifest,
 )
 
-from atoll.job.presets import Members
+from atoll.job.spec import Members
 from atoll.law import events as ev
 from atoll.law.duties import duties_of, merge_facts
 from atoll.law.hashing import verdict_hash
@@ -37,60 +38,51 @@ from atoll.law.words import (
     bits,
     to_bitmap,
 )
-from atoll.service.commands import DoPrepareOpening, SendJoin, SendPoke
-from atoll.service.facts import DataReady, OpeningReady, SpecReady
-from atoll.service.journal import Fact
+from atoll.service.commands import Fact, key_of
+from atoll.service.duties.material import DataReady, DoFetchData, DoFetchSpec, SpecReady
+from atoll.service.duties.membership import SendJoin, SendLeave
+from atoll.service.duties.opening import DoPrepareOpening, OpeningReady
+from atoll.service.duties.upkeep import SendPoke
 from atoll.service.machine import (
-    Command,
+    AnyCommand,
+    Cancel,
     Drain,
     Failed,
     Finished,
     Head,
     HeadAdvanced,
+    Order,
+    Setup,
     ViewChanged,
 )
-from atoll_verifier.audit import VerifierSetup, VerifierState
-from atoll_verifier.behaviour import Ballot, VerifierBehaviour, Votes
-from atoll_verifier.commands import (
-    DoCheck,
-    DoLink,
-    DoMerge,
-    DoNote,
-    DoReplay,
-    DoScore,
-    DoSign,
-    DoTake,
-    SendAttest,
-    SendBallot,
-    SendChallenge,
-    SendReady,
-    SendSettle,
-    SendVote,
-    SendWithdraw,
-)
-from atoll_verifier.facts import (
-    BallotSigned,
-    BlockTaken,
-    LinkChecked,
-    RoundMerged,
-    RoundScored,
-    SeatChecked,
-    SegmentReplayed,
-    VerdictSigned,
-    VoteSigned,
-    seat_work,
-)
+from atoll_verifier.behaviour import Ballot, VerifierBehaviour, VerifierState, Votes
+from atoll_verifier.duties.attest import SendAttest, SignVerdict
+from atoll_verifier.duties.ballot import BallotSigned, SendBallot, SignBallot
+from atoll_verifier.duties.challenge import SendChallenge, SendWithdraw
+from atoll_verifier.duties.check import DoCheck, SeatChecked
+from atoll_verifier.duties.merge import DoMerge, RoundMerged
+from atoll_verifier.duties.note import DoNote, OutOfReach
+from atoll_verifier.duties.ready import SendReady
+from atoll_verifier.duties.replay import DoLink, DoReplay, LinkChecked, SegmentReplayed
+from atoll_verifier.duties.score import DoScore, RoundScored
+from atoll_verifier.duties.settle import SendSettle
+from atoll_verifier.duties.signing import Signing
+from atoll_verifier.duties.take import BlockTaken, DoTake
+from atoll_verifier.duties.vote import SendVote, SignVote, VoteSigned
 from atoll_verifier.machine import step
+from atoll_verifier.seatwork import about_seat
 
 MANIFEST = make_manifest()
 ME, INDEX = address("verifier 0"), VerifierIndex(0)
 BLOCK = b"a block that nobody serves"
 MISSING = Digest(sha256(BLOCK).digest())
 URL = "http://127.0.0.1:4101"
-MATERIAL = (
-    SpecReady(MANIFEST.to_bytes()),
-    DataReady(cid("data")),
-    OpeningReady(0, digest("initial"), cid("opening"), digest("params")),
+Left: TypeAlias = tuple[str, Fact]
+"""What a command left, under its key."""
+DATA: Left = (key_of(DoFetchData), DataReady(cid("data")))
+OPENING: Left = (
+    key_of(DoPrepareOpening, 0, None),
+    OpeningReady(cid("opening"), digest("initial"), digest("params")),
 )
 
 
@@ -104,16 +96,24 @@ def auditing(manifest: Manifest = MANIFEST, seats: Iterable[int] | None = None) 
 
 
 def verifier(
-    job: ScriptedJob, *facts: Fact, behaviour: VerifierBehaviour | None = None
+    job: ScriptedJob, *left: Left, behaviour: VerifierBehaviour | None = None
 ) -> VerifierState:
-    """A verifier that has manifest, data, opening state and `facts`."""
-    setup = VerifierSetup(URL, behaviour=behaviour or VerifierBehaviour())
+    """A verifier that has manifest, data, opening state and what else was left."""
+    return fresh_verifier(job, DATA, OPENING, *left, behaviour=behaviour)
+
+
+def fresh_verifier(
+    job: ScriptedJob, *left: Left, behaviour: VerifierBehaviour | None = None
+) -> VerifierState:
+    setup = Setup(URL, behaviour or VerifierBehaviour())
     state = VerifierState(ME, setup, job.view, Head(job.number, job.now), job.number)
     spec = SpecReady(job.manifest.to_bytes())
-    return replace(state, facts=state.facts.plus(*MATERIAL, spec, *facts))
+    for key, fact in ((key_of(DoFetchSpec), spec), *left):
+        state = replace(state, facts=state.facts.plus(key, fact))
+    return state
 
 
-def given(state: VerifierState, job: ScriptedJob) -> tuple[VerifierState, list[Command]]:
+def given(state: VerifierState, job: ScriptedJob) -> tuple[VerifierState, list[Order]]:
     """What the machine starts when it sees the job as it is now."""
     state, first = step(state, ViewChanged(job.view, job.number))
     state, then = step(state, HeadAdvanced(Head(job.number, job.now)))
@@ -137,13 +137,15 @@ class Looker:
     ) -> None:
         self.wrong, self.absent = tuple(wrong), tuple(absent)
         self.excess, self.has_blocks = excess, has_blocks
-        self.done: list[Command] = []
+        self.done: list[AnyCommand] = []
 
-    def run(self, state: VerifierState, commands: list[Command]) -> VerifierState:
+    def run(self, state: VerifierState, commands: list[Order]) -> VerifierState:
         """The state once no work is left; transactions stay in flight."""
         queue = list(commands)
         while queue:
             command = queue.pop(0)
+            if isinstance(command, Cancel):
+                continue
             self.done.append(command)
             if command.key.startswith(self.absent) and self.absent:
                 failed = Failed(command.key, "nobody", not_found=True, missing=MISSING)
@@ -152,46 +154,45 @@ class Looker:
                 continue
             fact = self._result(command)
             if fact is not None:
-                state, more = step(state, Finished(command.key, (fact,)))
+                state, more = step(state, Finished(command.key, fact))
                 queue += more
         return state
 
-    def of(self, kind: type) -> list[Command]:
+    def of(self, kind: type) -> list[AnyCommand]:
         return [command for command in self.done if isinstance(command, kind)]
 
-    def _result(self, command: Command) -> Fact | None:
+    def _result(self, command: AnyCommand) -> Fact | None:
         fault = "wrong" if self.wrong and command.key.startswith(self.wrong) else ""
         match command:
-            case DoCheck(work):
-                return SeatChecked(work.what, fault)
-            case DoReplay(work, segment):
-                at = digest(command.key)
-                return SegmentReplayed(
-                    work.what, segment, "" if self.excess else fault, at, at, 5, 0.1,
-                    self.excess if fault else 0.0,
-                )  # fmt: skip
-            case DoLink(work):
-                return LinkChecked(work.what, fault)
+            case DoCheck():
+                return SeatChecked(fault)
+            case DoReplay(work):
+                differs = "" if self.excess else fault
+                excess, at = self.excess if fault else 0.0, digest(command.key)
+                return SegmentReplayed(work.account, differs, at, at, 5, 0.1, excess)
+            case DoLink():
+                return LinkChecked(fault)
             case DoScore():
-                return RoundScored(command.what, ())
+                return RoundScored(())
             case DoMerge():
-                return RoundMerged(command.what, cid("merged"), digest("merged"))
-            case DoTake(missing):
-                return BlockTaken(missing, self.has_blocks)
-            case DoSign(signed):
-                return signed
-            case DoNote(noted):
-                return noted
+                return RoundMerged(cid("merged"), digest("merged"))
+            case DoTake():
+                return BlockTaken(self.has_blocks)
+            case Signing():
+                said: Fact = command.said
+                return said
+            case DoNote():
+                return OutOfReach()
         return None
 
 
 def looked(
     job: ScriptedJob,
     looker: Looker,
-    *facts: Fact,
+    *left: Left,
     behaviour: VerifierBehaviour | None = None,
 ) -> VerifierState:
-    state, commands = given(verifier(job, *facts, behaviour=behaviour), job)
+    state, commands = given(verifier(job, *left, behaviour=behaviour), job)
     return looker.run(state, commands)
 
 
@@ -204,13 +205,25 @@ def my_seat(job: ScriptedJob) -> SeatIndex:
     return next(iter(duties(job)))
 
 
-def job_name(job: ScriptedJob, seat: SeatIndex) -> str:
-    """What the journal calls a seat's work."""
-    return seat_work(job.view.train_slot, seat, job.view.reveals[seat])
+def about(job: ScriptedJob, seat: SeatIndex) -> tuple[object, ...]:
+    """What names a seat's work."""
+    return about_seat(job.view.train_slot, seat, job.view.reveals[seat].reveal)
 
 
-def sent(state: VerifierState, kind: type) -> list[Command]:
+def sent(state: VerifierState, kind: type) -> list[AnyCommand]:
     return [command for command in state.in_flight.values() if isinstance(command, kind)]
+
+
+def ballot_in(state: VerifierState) -> BallotSigned:
+    (command,) = sent(state, SendBallot)
+    assert isinstance(command, SendBallot)
+    return command.ballot
+
+
+def vote_in(state: VerifierState) -> VoteSigned:
+    (command,) = sent(state, SendVote)
+    assert isinstance(command, SendVote)
+    return command.vote
 
 
 # --- before the rounds ---
@@ -230,9 +243,7 @@ def test_a_verifier_joins_with_a_bond_for_reports_and_then_says_it_is_ready() ->
 
 def test_the_data_comes_before_the_bond() -> None:
     job = ScriptedJob(MANIFEST, verifiers=0)
-    state = verifier(job)
-    state = replace(state, facts=state.facts.minus(frozenset({"data"})))
-    _, commands = given(state, job)
+    _, commands = given(fresh_verifier(job, OPENING), job)
     assert SendJoin not in [type(c) for c in commands]
 
 
@@ -241,7 +252,7 @@ def test_draining_gives_the_place_up() -> None:
     job.emit(ev.GatewayAnnounced(ME, URL))
     state, _ = given(verifier(job), job)
     _, commands = step(state, Drain())
-    assert [c.key for c in commands] == ["leave:verifier"]
+    assert commands == [SendLeave(Role.VERIFIER)]
 
 
 # --- the report phase ---
@@ -250,8 +261,7 @@ def test_draining_gives_the_place_up() -> None:
 def test_an_honest_audit_ends_in_a_ballot_of_every_duty() -> None:
     job, looker = auditing(), Looker()
     state = looked(job, looker)
-    (ballot,) = sent(state, SendBallot)
-    assert isinstance(ballot, SendBallot)
+    ballot = ballot_in(state)
     expected = {seat: to_bitmap(duty.segments) for seat, duty in duties(job).items()}
     assert {f.seat: f.segments for f in ballot.findings} == expected
     assert ballot.reports == ()
@@ -277,9 +287,8 @@ def test_a_segment_that_replays_to_another_state_is_reported() -> None:
     job = auditing()
     seat = my_seat(job)
     segment = min(duties(job)[seat].segments)
-    looker = Looker(wrong=[f"replay:0:0:{seat}:"])
-    (ballot,) = sent(looked(job, looker), SendBallot)
-    assert isinstance(ballot, SendBallot)
+    looker = Looker(wrong=[f"DoReplay:0:0:{seat}:"])
+    ballot = ballot_in(looked(job, looker))
     (report,) = ballot.reports
     assert (report.seat, report.segment, report.fault) == (seat, segment, Fault.WRONG_REPLAY)
     assert seat not in [finding.seat for finding in ballot.findings]
@@ -291,8 +300,7 @@ def test_malformed_work_is_reported_by_whoever_sees_it() -> None:
     job = auditing()
     others = [s for s in range(4) if s not in duties(job)]
     seat = others[0] if others else 3
-    (ballot,) = sent(looked(job, Looker(wrong=[f"check:0:0:{seat}:"])), SendBallot)
-    assert isinstance(ballot, SendBallot)
+    ballot = ballot_in(looked(job, Looker(wrong=[f"DoCheck:0:0:{seat}:"])))
     (report,) = ballot.reports
     assert (report.seat, report.segment, report.fault) == (seat, NO_SEGMENT, Fault.MALFORMED)
 
@@ -300,8 +308,7 @@ def test_malformed_work_is_reported_by_whoever_sees_it() -> None:
 def test_a_broken_link_is_reported() -> None:
     job = auditing()
     seat = next(s for s, duty in duties(job).items() if duty.link)
-    (ballot,) = sent(looked(job, Looker(wrong=[f"link:0:0:{seat}:"])), SendBallot)
-    assert isinstance(ballot, SendBallot)
+    ballot = ballot_in(looked(job, Looker(wrong=[f"DoLink:0:0:{seat}:"])))
     (report,) = ballot.reports
     assert (report.seat, report.fault) == (seat, Fault.WRONG_LINK)
 
@@ -314,11 +321,11 @@ def at(state: VerifierState, job: ScriptedJob, share: float, looker: Looker) -> 
     return looker.run(state, commands)
 
 
-@pytest.mark.parametrize("part", ["check", "replay", "link"])
+@pytest.mark.parametrize("part", ["Check", "Replay", "Link"])
 def test_missing_data_is_asked_for_again_and_then_challenged(part: str) -> None:
     job = auditing()
     seat = next(s for s, duty in duties(job).items() if duty.link)
-    looker = Looker(absent=[f"{part}:0:0:{seat}:"])
+    looker = Looker(absent=[f"Do{part}:0:0:{seat}:"])
     state = at(looked(job, looker), job, 0.2, looker)
     assert not sent(state, SendChallenge)
     state = at(state, job, 0.3, looker)
@@ -326,16 +333,15 @@ def test_missing_data_is_asked_for_again_and_then_challenged(part: str) -> None:
     assert isinstance(challenge, SendChallenge)
     report = challenge.report
     assert (report.seat, report.fault, report.evidence) == (seat, Fault.WITHHELD, MISSING)
-    assert (report.segment == NO_SEGMENT) == (part == "check")
+    assert (report.segment == NO_SEGMENT) == (part == "Check")
     assert not sent(state, SendBallot)
-    (ballot,) = sent(at(state, job, 0.8, looker), SendBallot)
-    assert isinstance(ballot, SendBallot)
+    ballot = ballot_in(at(state, job, 0.8, looker))
     assert ballot.reports == ()
 
 
 def test_nothing_is_challenged_when_too_little_time_is_left_to_answer() -> None:
     job = auditing()
-    looker = Looker(absent=[f"check:0:0:{my_seat(job)}:"])
+    looker = Looker(absent=[f"DoCheck:0:0:{my_seat(job)}:"])
     state = looked(job, looker)
     assert not sent(at(state, job, 0.75, looker), SendChallenge)
 
@@ -343,7 +349,7 @@ def test_nothing_is_challenged_when_too_little_time_is_left_to_answer() -> None:
 def test_a_challenge_is_raised_once_and_taken_back_when_the_block_is_served() -> None:
     job = auditing()
     seat = my_seat(job)
-    looker = Looker(absent=[f"check:0:0:{seat}:"])
+    looker = Looker(absent=[f"DoCheck:0:0:{seat}:"])
     index = job.challenge(INDEX, seat, BLOCK, NO_SEGMENT)
     state = at(looked(job, looker), job, 0.3, looker)
     assert not sent(state, SendChallenge)
@@ -357,14 +363,14 @@ def test_a_block_that_someone_else_challenges_is_challenged_too() -> None:
     job = auditing()
     seat = my_seat(job)
     job.challenge(1, seat, BLOCK, NO_SEGMENT)
-    looker = Looker(absent=[f"check:0:0:{seat}:"])
+    looker = Looker(absent=[f"DoCheck:0:0:{seat}:"])
     assert sent(at(looked(job, looker), job, 0.3, looker), SendChallenge)
 
 
 def test_an_answer_is_taken_from_the_chain_and_the_audit_goes_on() -> None:
     job = auditing()
     seat = my_seat(job)
-    absent = Looker(absent=[f"check:0:0:{seat}:"])
+    absent = Looker(absent=[f"DoCheck:0:0:{seat}:"])
     index = job.challenge(INDEX, seat, BLOCK, NO_SEGMENT)
     state = at(looked(job, absent), job, 0.5, absent)
     job.answer(index, BLOCK)
@@ -381,7 +387,7 @@ def test_the_next_missing_block_is_another_challenge() -> None:
     job = auditing()
     seat = my_seat(job)
     job.answer(job.challenge(INDEX, seat, b"the first", NO_SEGMENT), b"the first")
-    looker = Looker(absent=[f"check:0:0:{seat}:"])
+    looker = Looker(absent=[f"DoCheck:0:0:{seat}:"])
     (challenge,) = sent(at(looked(job, looker), job, 0.5, looker), SendChallenge)
     assert isinstance(challenge, SendChallenge)
     assert challenge.report.evidence == MISSING
@@ -392,7 +398,7 @@ def test_no_more_is_challenged_than_the_contract_takes() -> None:
     seat = my_seat(job)
     for i in range(MANIFEST.terms.seats + SPARE_CHALLENGES):
         job.challenge(INDEX, seat, bytes([i]), NO_SEGMENT)
-    looker = Looker(absent=[f"check:0:0:{seat}:"])
+    looker = Looker(absent=[f"DoCheck:0:0:{seat}:"])
     assert not sent(at(looked(job, looker), job, 0.5, looker), SendChallenge)
 
 
@@ -403,19 +409,18 @@ def test_what_others_challenge_is_looked_at_once_our_own_work_is_done() -> None:
     looker = Looker()
     state = looked(job, looker)
     keys = [command.key for command in looker.of(DoReplay)]
-    assert f"replay:{job_name(job, theirs)}:1" in keys
+    assert key_of(DoReplay, *about(job, theirs), 1) in keys
     assert not sent(state, SendChallenge)
 
 
 def test_data_that_comes_late_is_not_reported() -> None:
     job = auditing()
     seat = my_seat(job)
-    state = looked(job, Looker(absent=[f"check:0:0:{seat}:"]))
+    state = looked(job, Looker(absent=[f"DoCheck:0:0:{seat}:"]))
     job.now += 10
     state, commands = step(state, HeadAdvanced(Head(job.number, job.now)))
     state = Looker().run(state, commands)
-    (ballot,) = sent(state, SendBallot)
-    assert isinstance(ballot, SendBallot)
+    ballot = ballot_in(state)
     assert ballot.reports == ()
 
 
@@ -424,19 +429,19 @@ def test_a_slow_verifier_ballots_what_it_has_and_accuses_nobody() -> None:
     state, _ = given(verifier(job), job)
     job.now = job.view.state.deadline - MANIFEST.terms.report_seconds // 5
     state, commands = step(state, HeadAdvanced(Head(job.number, job.now)))
-    (sign,) = [c for c in commands if isinstance(c, DoSign)]
-    assert isinstance(sign.signed, BallotSigned)
-    assert (sign.signed.findings, sign.signed.reports) == ((), ())
+    (sign,) = [c for c in commands if isinstance(c, SignBallot)]
+    assert (sign.said.findings, sign.said.reports) == ((), ())
 
 
 def test_a_signed_ballot_is_sent_again_after_a_restart_whatever_is_known_now() -> None:
     job = auditing()
-    state = looked(job, Looker())
-    (signed,) = state.facts.all_of(BallotSigned)
-    seat = my_seat(job)
-    state = looked(job, Looker(wrong=[f"replay:0:0:{seat}:"]), signed)
-    (ballot,) = sent(state, SendBallot)
-    assert isinstance(ballot, SendBallot)
+    looker, seat = Looker(), my_seat(job)
+    looked(job, looker)
+    (sign,) = looker.of(SignBallot)
+    assert isinstance(sign, SignBallot)
+    key, signed = sign.key, sign.said
+    state = looked(job, Looker(wrong=[f"DoReplay:0:0:{seat}:"]), (key, signed))
+    ballot = ballot_in(state)
     assert (ballot.findings, ballot.reports) == (signed.findings, signed.reports)
 
 
@@ -446,14 +451,13 @@ def test_who_stands_out_is_replayed_whole() -> None:
     seat = my_seat(job)
 
     class Outlier(Looker):
-        def _result(self, command: Command) -> Fact | None:
+        def _result(self, command: AnyCommand) -> Fact | None:
             if isinstance(command, DoScore):
-                return RoundScored(command.what, (int(seat),))
+                return RoundScored((int(seat),))
             return super()._result(command)
 
     state = Outlier().run(state, commands)
-    (ballot,) = sent(state, SendBallot)
-    assert isinstance(ballot, SendBallot)
+    ballot = ballot_in(state)
     whole = duties_of(job.view, MANIFEST, INDEX, [seat])[seat]
     found = {f.seat: f.segments for f in ballot.findings}
     assert found[seat] == to_bitmap(whole.segments)
@@ -470,8 +474,7 @@ def test_from_half_time_on_others_duties_are_taken_over_once() -> None:
     job.now = job.view.half_time
     theirs = duties(job, 2)
     state = looked(job, Looker())
-    (supplement,) = sent(state, SendBallot)
-    assert isinstance(supplement, SendBallot)
+    supplement = ballot_in(state)
     assert {f.seat for f in supplement.findings} <= set(theirs)
     job.ballot(INDEX, [f.seat for f in supplement.findings])
     assert not sent(looked(job, Looker()), SendBallot)
@@ -493,18 +496,18 @@ def confirming(fault: Fault = Fault.WRONG_REPLAY, segment: int = 2) -> tuple[Scr
 @pytest.mark.parametrize(
     ("fault", "segment", "wrong", "agrees"),
     [
-        (Fault.WRONG_REPLAY, 2, "replay:0:0:3:", True),
+        (Fault.WRONG_REPLAY, 2, "DoReplay:0:0:3:", True),
         (Fault.WRONG_REPLAY, 2, "", False),
         (Fault.WRONG_REPLAY, 99, "", False),
-        (Fault.WRONG_LINK, NO_SEGMENT, "link:0:0:3:", True),
+        (Fault.WRONG_LINK, NO_SEGMENT, "DoLink:0:0:3:", True),
         (Fault.WRONG_LINK, NO_SEGMENT, "", False),
-        (Fault.MALFORMED, NO_SEGMENT, "check:0:0:3:", True),
+        (Fault.MALFORMED, NO_SEGMENT, "DoCheck:0:0:3:", True),
         (Fault.MALFORMED, NO_SEGMENT, "", False),
         (Fault.WITHHELD, NO_SEGMENT, "", False),
         (Fault.WITHHELD, 2, "", False),
-        (Fault.WITHHELD, 2, "replay:0:0:3:", True),
-        (Fault.WITHHELD, 7, "link:0:0:3:", True),
-        (Fault.WITHHELD, NO_SEGMENT, "check:0:0:3:", True),
+        (Fault.WITHHELD, 2, "DoReplay:0:0:3:", True),
+        (Fault.WITHHELD, 7, "DoLink:0:0:3:", True),
+        (Fault.WITHHELD, NO_SEGMENT, "DoCheck:0:0:3:", True),
         (Fault.WITHHELD, 7, "", False),
     ],
 )
@@ -513,8 +516,7 @@ def test_a_vote_says_what_looking_again_showed(
 ) -> None:
     job, index = confirming(fault, segment)
     state = looked(job, Looker(wrong=[wrong] if wrong else []))
-    (vote,) = sent(state, SendVote)
-    assert isinstance(vote, SendVote)
+    vote = vote_in(state)
     assert (vote.agree, vote.disagree) == ((1 << index, 0) if agrees else (0, 1 << index))
     assert vote.cannot_fetch == 0
 
@@ -522,24 +524,23 @@ def test_a_vote_says_what_looking_again_showed(
 @pytest.mark.parametrize(
     ("fault", "segment", "part"),
     [
-        (Fault.WITHHELD, NO_SEGMENT, "check"),
-        (Fault.WITHHELD, 2, "replay"),
-        (Fault.WITHHELD, 7, "link"),
-        (Fault.WRONG_REPLAY, 2, "replay"),
+        (Fault.WITHHELD, NO_SEGMENT, "Check"),
+        (Fault.WITHHELD, 2, "Replay"),
+        (Fault.WITHHELD, 7, "Link"),
+        (Fault.WRONG_REPLAY, 2, "Replay"),
     ],
 )
 def test_what_cannot_be_fetched_is_said_when_the_window_ends(
     fault: Fault, segment: int, part: str
 ) -> None:
     job, index = confirming(fault, segment)
-    looker = Looker(absent=[f"{part}:0:0:3:"])
+    looker = Looker(absent=[f"Do{part}:0:0:3:"])
     state = looked(job, looker)
     assert not sent(state, SendVote)
     job.now = job.view.state.deadline - MANIFEST.terms.confirm_seconds // 5
     state, commands = step(state, HeadAdvanced(Head(job.number, job.now)))
     state = looker.run(state, commands)
-    (vote,) = sent(state, SendVote)
-    assert isinstance(vote, SendVote)
+    vote = vote_in(state)
     assert (vote.agree, vote.disagree, vote.cannot_fetch) == (0, 0, 1 << index)
 
 
@@ -549,15 +550,14 @@ def test_what_is_served_when_the_time_is_over_was_not_served(served_at: float) -
     for v in range(3):
         job.ballot(v, (0, 1, 2))
     index = job.challenge(1, 3, BLOCK, segment=2)
-    absent = Looker(absent=["replay:0:0:3:"])
+    absent = Looker(absent=["DoReplay:0:0:3:"])
     state = at(looked(job, absent), job, 0.6, absent)
     for share in (0.7, 0.9):
         state = at(state, job, share, Looker() if served_at <= share else absent)
     job.confirm()
     job.now += MANIFEST.terms.confirm_seconds * 2 // 3  # past the pause before the next try
     state, commands = given(state, job)
-    (vote,) = sent(Looker().run(state, commands), SendVote)
-    assert isinstance(vote, SendVote)
+    vote = vote_in(Looker().run(state, commands))
     expected = (0, 1 << index, 0) if served_at < 0.8 else (0, 0, 1 << index)
     assert (vote.agree, vote.disagree, vote.cannot_fetch) == expected
 
@@ -576,8 +576,7 @@ def answered() -> tuple[ScriptedJob, int]:
 @pytest.mark.parametrize("has_blocks", [True, False])
 def test_an_answered_challenge_was_false_if_the_block_was_here(has_blocks: bool) -> None:
     job, index = answered()
-    (vote,) = sent(looked(job, Looker(has_blocks=has_blocks)), SendVote)
-    assert isinstance(vote, SendVote)
+    vote = vote_in(looked(job, Looker(has_blocks=has_blocks)))
     expected = (0, 1 << index, 0) if has_blocks else (0, 0, 1 << index)
     assert (vote.agree, vote.disagree, vote.cannot_fetch) == expected
 
@@ -585,13 +584,12 @@ def test_an_answered_challenge_was_false_if_the_block_was_here(has_blocks: bool)
 @pytest.mark.parametrize("wrong", [True, False])
 def test_an_answer_saves_nobody_whose_segment_is_wrong_or_still_out_of_reach(wrong: bool) -> None:
     job, index = answered()
-    segment = ["replay:0:0:3:"]
+    segment = ["DoReplay:0:0:3:"]
     looker = Looker(wrong=segment) if wrong else Looker(absent=segment)
     state = looked(job, looker)
     job.now = job.view.state.deadline - MANIFEST.terms.confirm_seconds // 5
     state, commands = step(state, HeadAdvanced(Head(job.number, job.now)))
-    (vote,) = sent(looker.run(state, commands), SendVote)
-    assert isinstance(vote, SendVote)
+    vote = vote_in(looker.run(state, commands))
     assert (vote.agree, vote.disagree, vote.cannot_fetch) == (1 << index, 0, 0)
 
 
@@ -608,20 +606,22 @@ def test_whoever_reported_one_segment_still_looks_at_another_of_the_seat() -> No
     other = job.report(1, seat=3, segment=2)
     job.confirm()
     seat, at = SeatIndex(3), digest("another state")
-    what = seat_work(job.view.train_slot, seat, job.view.reveals[seat])
-    known = SegmentReplayed(what, SegmentIndex(1), "differs", at, at, 5, 0.1)
-    state = looked(job, Looker(wrong=["replay:0:0:3:"]), SeatChecked(what, ""), known)
-    (vote,) = sent(state, SendVote)
-    assert isinstance(vote, SendVote)
+    checked = (key_of(DoCheck, *about(job, seat)), SeatChecked(""))
+    replayed = SegmentReplayed(address("provider 3"), "differs", at, at, 5, 0.1)
+    known = (key_of(DoReplay, *about(job, seat), 1), replayed)
+    state = looked(job, Looker(wrong=["DoReplay:0:0:3:"]), checked, known)
+    vote = vote_in(state)
     assert (vote.agree, vote.disagree, vote.cannot_fetch) == (1 << other, 0, 0)
 
 
 def test_a_signed_vote_is_said_again() -> None:
     job, _ = confirming()
-    (signed,) = looked(job, Looker()).facts.all_of(VoteSigned)
-    (vote,) = sent(looked(job, Looker(wrong=["replay:0:0:3:"]), signed), SendVote)
-    assert isinstance(vote, SendVote)
-    assert vote.disagree == signed.disagree
+    looker = Looker()
+    looked(job, looker)
+    (sign,) = looker.of(SignVote)
+    assert isinstance(sign, SignVote)
+    vote = vote_in(looked(job, Looker(wrong=["DoReplay:0:0:3:"]), (sign.key, sign.said)))
+    assert vote == sign.said
 
 
 # --- the verdict ---
@@ -671,9 +671,9 @@ def test_a_verdict_that_is_not_ours_is_not_settled() -> None:
     job.attest()
 
     class Other(Looker):
-        def _result(self, command: Command) -> Fact | None:
+        def _result(self, command: AnyCommand) -> Fact | None:
             if isinstance(command, DoMerge):
-                return RoundMerged(command.what, cid("other"), digest("other"))
+                return RoundMerged(cid("other"), digest("other"))
             return super()._result(command)
 
     state, commands = given(verifier(job), job)
@@ -683,11 +683,14 @@ def test_a_verdict_that_is_not_ours_is_not_settled() -> None:
 def test_the_signed_verdict_of_a_cut_is_kept() -> None:
     job = attesting()
     job.mine()
-    (signed,) = looked(job, Looker()).facts.all_of(VerdictSigned)
-    state = looked(job, Looker(), signed)
+    looker = Looker()
+    looked(job, looker)
+    (sign,) = looker.of(SignVerdict)
+    assert isinstance(sign, SignVerdict)
+    state = looked(job, Looker(), (sign.key, sign.said))
     (attest,) = sent(state, SendAttest)
     assert isinstance(attest, SendAttest)
-    assert attest.verdict_hash == signed.verdict_hash == signed.content()
+    assert attest.verdict_hash == sign.said.verdict_hash == sign.content
 
 
 def test_the_merge_needs_nothing_of_a_caught_seat() -> None:
@@ -708,9 +711,7 @@ def test_the_merge_needs_nothing_of_a_caught_seat() -> None:
 
 def test_a_round_needs_the_model_it_starts_from() -> None:
     job = auditing()
-    state = verifier(job)
-    state = replace(state, facts=state.facts.minus(frozenset({"opening:0"})))
-    _, commands = given(state, job)
+    _, commands = given(fresh_verifier(job, DATA), job)
     assert commands == [DoPrepareOpening(0, MANIFEST.to_bytes(), None, None)]
 
 
@@ -738,8 +739,7 @@ class Accuses(VerifierBehaviour):
 
 def test_a_rubber_stamp_claims_every_duty_without_looking() -> None:
     job, looker = auditing(), Looker()
-    (ballot,) = sent(looked(job, looker, behaviour=Stamps()), SendBallot)
-    assert isinstance(ballot, SendBallot)
+    ballot = ballot_in(looked(job, looker, behaviour=Stamps()))
     expected = tuple(Finding(s, to_bitmap(d.segments)) for s, d in duties(job).items())
     assert ballot.findings == expected
     assert not looker.of(DoReplay) and not looker.of(DoCheck)
@@ -748,8 +748,7 @@ def test_a_rubber_stamp_claims_every_duty_without_looking() -> None:
 
 def test_a_rubber_stamp_votes_that_nothing_is_wrong() -> None:
     job, index = confirming()
-    (vote,) = sent(looked(job, Looker(), behaviour=Stamps()), SendVote)
-    assert isinstance(vote, SendVote)
+    vote = vote_in(looked(job, Looker(), behaviour=Stamps()))
     assert vote.disagree == 1 << index
 
 
@@ -763,10 +762,8 @@ def test_an_offline_verifier_does_nothing_in_a_round() -> None:
 
 def test_overrides_replace_what_is_said() -> None:
     job = auditing()
-    (ballot,) = sent(looked(job, Looker(), behaviour=Accuses()), SendBallot)
-    assert isinstance(ballot, SendBallot)
+    ballot = ballot_in(looked(job, Looker(), behaviour=Accuses()))
     assert [report.evidence for report in ballot.reports] == [digest("lie")]
     job, index = confirming()
-    (vote,) = sent(looked(job, Looker(), behaviour=Accuses()), SendVote)
-    assert isinstance(vote, SendVote)
+    vote = vote_in(looked(job, Looker(), behaviour=Accuses()))
     assert (vote.agree, vote.disagree) == (1 << index, 0)

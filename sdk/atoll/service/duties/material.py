@@ -1,0 +1,165 @@
+"""Gets the manifest, tries the job's probe on this machine, and gets the data.
+
+Nothing is staked on a job before its manifest was held against the chain, this machine reproduced
+its probe, and every shard is here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+from atoll.content.cid import Cid
+from atoll.content.errors import MalformedDag
+from atoll.errors import ManifestError, NumericsMismatch, ProtocolError, TooLarge
+from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
+from atoll.law.views import JobView
+from atoll.law.words import Digest, JobStatus
+from atoll.service.commands import Done, Fact, Facts, Work
+from atoll.service.machine import Decision, State
+from atoll.train.data import (
+    MAX_DOCUMENT_BYTES,
+    MAX_TOKENIZER_BYTES,
+    SHARD_BYTES,
+    DatasetIndex,
+)
+
+if TYPE_CHECKING:
+    from atoll.service.effects import Effects
+
+S = TypeVar("S")
+_PARALLEL_SHARDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class SpecReady(Fact):
+    """The manifest was fetched, has the chain's terms, and this machine reproduces its numerics."""
+
+    outlives_start: ClassVar[bool] = False
+    manifest: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JobRefused(Fact):
+    """This job is not for this machine, and why; nothing is staked on it."""
+
+    outlives_start: ClassVar[bool] = False
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DataReady(Fact):
+    """Every shard of the dataset is in the store."""
+
+    cid: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DoFetchSpec(Work[SpecReady | JobRefused]):
+    """Fetch the manifest, hold it against the chain, and try the job's probe."""
+
+    spec_cid: bytes
+    terms_hash: Digest
+
+    @property
+    def about(self) -> tuple[object, ...]:
+        return ()  # a job has one
+
+    async def perform(self, effects: Effects, view: JobView) -> Done[SpecReady | JobRefused]:
+        try:
+            cid = Cid.from_bytes(self.spec_cid)
+            await effects.fetch(view, None, cid, MAX_MANIFEST_BYTES)
+            data = effects.context.store.read_bytes(cid, MAX_MANIFEST_BYTES)
+            Manifest.from_bytes(data).check_terms(self.terms_hash)
+            await effects.work("atoll.service.tasks:check_machine", data)
+        except (ValueError, TooLarge, MalformedDag, ManifestError, NumericsMismatch) as error:
+            return Done(JobRefused(str(error)))
+        return Done(SpecReady(data))
+
+
+@dataclass(frozen=True, slots=True)
+class DoFetchData(Work[DataReady | JobRefused]):
+    """Fetch every shard of the dataset, the evaluation text and the tokeniser."""
+
+    manifest: bytes
+
+    @property
+    def about(self) -> tuple[object, ...]:
+        return ()
+
+    async def perform(self, effects: Effects, view: JobView) -> Done[DataReady | JobRefused]:
+        data = Manifest.from_bytes(self.manifest).data
+        try:
+            await _fetch_dataset(effects, view, Cid.from_bytes(data.cid))
+            if data.eval_cid is not None:
+                await _fetch_dataset(effects, view, Cid.from_bytes(data.eval_cid))
+            tokenizer = Cid.from_bytes(data.tokenizer_cid)
+            await effects.fetch(view, None, tokenizer, MAX_TOKENIZER_BYTES)
+            await effects.work("atoll.service.tasks:check_data", self.manifest, effects.store_dir)
+        except (ProtocolError, MalformedDag, TooLarge) as error:
+            return Done(JobRefused(str(error)))
+        return Done(DataReady(data.cid))
+
+
+async def _fetch_dataset(effects: Effects, view: JobView, cid: Cid) -> None:
+    await effects.fetch(view, None, cid, MAX_DOCUMENT_BYTES)
+    document = effects.context.store.read_bytes(cid, MAX_DOCUMENT_BYTES)
+    shards = iter(dict.fromkeys(DatasetIndex.from_bytes(document).shards))
+
+    async def fetch_some() -> None:
+        for shard in shards:
+            await effects.fetch(view, None, shard, SHARD_BYTES)
+
+    runs = (fetch_some() for _ in range(_PARALLEL_SHARDS))
+    for result in await asyncio.gather(*runs, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result
+
+
+# --- decisions ---
+
+
+def decide_material(state: State[S]) -> Decision:
+    """Gets the manifest, tries the probe, then gets the data."""
+    view, facts = state.view, state.facts
+    refused = _refusal(facts)
+    if refused is not None:
+        return Decision("material", f"refused: {refused.reason}")
+    if view.state.status is JobStatus.NONE or view.state.status.is_closed:
+        return Decision("material", f"the job is {view.state.status.name}")
+    spec = spec_of(facts)
+    if spec is None:
+        command = DoFetchSpec(view.spec_cid, view.terms_hash)
+        return Decision("material", "the manifest is not here", (command,))
+    if facts.of(DoFetchData) is None:
+        return Decision("material", "the data is not here", (DoFetchData(spec),))
+    return Decision("material", "manifest and data are here")
+
+
+def has_material(state: State[S]) -> bool:
+    """Whether everything that a round needs, beside the model, is in the store."""
+    return isinstance(state.facts.of(DoFetchData), DataReady) and _refusal(state.facts) is None
+
+
+def spec_of(facts: Facts) -> bytes | None:
+    """The job's manifest in bytes, once it is here and fits this machine."""
+    found = facts.of(DoFetchSpec)
+    return found.manifest if isinstance(found, SpecReady) else None
+
+
+def manifest_of(facts: Facts) -> Manifest | None:
+    """The job's manifest, once it is here and fits this machine."""
+    spec = spec_of(facts)
+    return None if spec is None else _parse(spec)
+
+
+def _refusal(facts: Facts) -> JobRefused | None:
+    found = (facts.of(DoFetchSpec), facts.of(DoFetchData))
+    return next((fact for fact in found if isinstance(fact, JobRefused)), None)
+
+
+@lru_cache(maxsize=64)
+def _parse(data: bytes) -> Manifest:
+    return Manifest.from_bytes(data)

@@ -1,0 +1,110 @@
+"""Gets the global state that the running round starts from, and checks it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from atoll.bits.layout import max_state_bytes
+from atoll.content.cid import Cid
+from atoll.errors import ProtocolError
+from atoll.law.manifest import Manifest
+from atoll.law.views import JobView
+from atoll.law.words import Digest, RoundIndex
+from atoll.service.commands import Done, Fact, Work
+from atoll.service.duties.material import has_material, spec_of
+from atoll.service.machine import Decision, State
+
+if TYPE_CHECKING:
+    from atoll.service.effects import Effects
+
+S = TypeVar("S")
+TASKS = "atoll.service.tasks"
+
+
+@dataclass(frozen=True, slots=True)
+class OpeningReady(Fact):
+    """The global state that a round starts from is in the store and has the settled digest.
+
+    `params_root` is what every seat's opening state must have.
+    """
+
+    cid: bytes
+    digest: Digest
+    params_root: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class DoPrepareOpening(Work[OpeningReady]):
+    """Bring a round's opening global state into the store and check it.
+
+    `cid` and `digest` come from the parent verdict; None for round 0, whose state follows from the
+    manifest.
+    """
+
+    round: int
+    manifest: bytes
+    cid: bytes | None
+    digest: Digest | None
+
+    @property
+    def about(self) -> tuple[object, ...]:
+        return (self.round, self.digest)
+
+    async def perform(self, effects: Effects, view: JobView) -> Done[OpeningReady]:
+        with effects.context.store.holding():  # what the worker leaves is not pinned yet
+            return Done(await self._open(effects, view))
+
+    async def _open(self, effects: Effects, view: JobView) -> OpeningReady:
+        opened: OpeningReady
+        if self.cid is None or self.digest is None:
+            opened = await effects.work(
+                f"{TASKS}:make_initial_state", self.manifest, effects.store_dir
+            )
+        else:
+            limit = max_state_bytes(Manifest.from_bytes(self.manifest))
+            await effects.fetch(view, self.round, Cid.from_bytes(self.cid), limit)
+            opened = await effects.work(
+                f"{TASKS}:inspect_state", self.manifest, self.cid, effects.store_dir
+            )
+        if self.digest is not None and opened.digest != self.digest:
+            raise ProtocolError(
+                f"the model of round {self.round} has digest {opened.digest.hex()}, "
+                f"its verdict says {self.digest.hex()}"
+            )
+        await effects.keep(view, self.round, opened.cid)
+        return opened
+
+
+# --- decisions ---
+
+
+def decide_opening(state: State[S]) -> Decision:
+    """Gets the global state that the running round starts from."""
+    spec = spec_of(state.facts)
+    if spec is None or not has_material(state):
+        return Decision("opening", "waits for the manifest and the data")
+    if opening_of(state) is not None:
+        return Decision("opening", "the round's global state is here")
+    round_, parent = state.view.state.round, parent_of(state.view)
+    if round_ > 0 and parent is None:
+        return Decision("opening", f"round {round_} has no parent verdict yet")
+    cid, digest = parent or (None, None)
+    command = DoPrepareOpening(round_, spec, cid, digest)
+    return Decision("opening", "the round's global state is not here", (command,))
+
+
+def opening_of(state: State[S]) -> OpeningReady | None:
+    """The running round's opening state, once it is here."""
+    round_, parent = state.view.state.round, parent_of(state.view)
+    if round_ > 0 and parent is None:
+        return None
+    return state.facts.of(DoPrepareOpening, round_, parent[1] if parent else None)
+
+
+def parent_of(view: JobView) -> tuple[bytes, Digest] | None:
+    """CID and digest of the merged state that the running round starts from; None in round 0."""
+    if view.state.round == 0:
+        return None
+    settled = view.settled_round(RoundIndex(view.state.round - 1))
+    return None if settled is None else (settled.verdict.merged_cid, settled.verdict.merged_digest)

@@ -1,0 +1,61 @@
+"""Lets go of blocks that nobody can ask for any more."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from atoll.law.views import JobView
+from atoll.service.commands import Done, Fact, Work
+from atoll.service.machine import Decision, State
+
+if TYPE_CHECKING:
+    from atoll.service.effects import Effects
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True)
+class RoundsUnpinned(Fact):
+    """The blocks of rounds below this one are not kept any more."""
+
+    below: int
+
+
+@dataclass(frozen=True, slots=True)
+class DoUnpin(Work[RoundsUnpinned]):
+    """Let go of the blocks of rounds from `first` up to, not including, `below`."""
+
+    first: int
+    below: int
+
+    @property
+    def about(self) -> tuple[object, ...]:
+        return ()  # one at a time, each from where the last one ended
+
+    async def perform(self, effects: Effects, view: JobView) -> Done[RoundsUnpinned]:
+        for round_ in range(self.first, self.below):
+            await effects.unpin(view, round_)
+        await asyncio.to_thread(effects.context.store.collect)
+        return Done(RoundsUnpinned(self.below))
+
+
+# --- decisions ---
+
+
+def decide_unpin(state: State[S], needed: int | None = None) -> Decision:
+    """Lets go of the blocks of rounds that are final and that nothing starts from any more.
+
+    Args:
+        needed: the earliest round whose blocks we still need for ourselves, if any.
+    """
+    view = state.view
+    done = state.facts.of(DoUnpin)
+    first = 0 if done is None else done.below
+    # A round in dispute restarts from its parent, so the one before the first open one stays.
+    below = min(view.final_rounds, view.state.round) - 1
+    below = below if needed is None else min(below, needed)
+    if below <= first:
+        return Decision("unpin", f"keeps the rounds from {first} on")
+    return Decision("unpin", f"rounds below {below} are final", (DoUnpin(first, below),))

@@ -1,0 +1,150 @@
+"""One account on one deployment: chain, followed jobs, transactions, blocks; opened and closed.
+
+Rule of this file: what is opened is closed in reverse order however the session ends, and a config
+that cannot work fails here, before anything is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from eth_account.signers.local import LocalAccount
+
+from atoll.chain.contracts import AtollChain
+from atoll.chain.deployment import Deployment
+from atoll.chain.follower import Follower
+from atoll.chain.index import EventIndex
+from atoll.chain.txqueue import QueueConfig, TxQueue
+from atoll.content.cid import Cid
+from atoll.content.fetch import Fetcher
+from atoll.content.gateway import Gateway
+from atoll.content.local import LocalStore
+from atoll.content.storage import Storage, StoreConfig, open_storage
+from atoll.errors import ConfigError
+from atoll.law.words import Address, JobId
+from atoll.service.config import GatewayConfig
+
+
+@dataclass(frozen=True, slots=True)
+class SessionConfig:
+    """What a session is opened with.
+
+    Attributes:
+        rpc_urls: one or more http(s) endpoints, the preferred one first.
+        folder: of transactions and events; one session at a time uses it.
+        store: where blocks are kept.
+        account: who signs; None can only watch.
+        jobs: the jobs to follow; None follows every job.
+        confirmations: blocks on top of one before we believe it.
+    """
+
+    rpc_urls: tuple[str, ...]
+    deployment: Deployment
+    folder: Path
+    store: StoreConfig
+    account: LocalAccount | None = None
+    jobs: frozenset[int] | None = None
+    confirmations: int = 1
+    gateway: GatewayConfig = field(default_factory=GatewayConfig)
+    queue: QueueConfig = field(default_factory=QueueConfig)
+
+
+@dataclass
+class Session:
+    """What `open_session` opened.
+
+    Attributes:
+        gateway: serves our blocks; None until `serve`.
+    """
+
+    config: SessionConfig
+    chain: AtollChain
+    follower: Follower
+    storage: Storage = field(init=False)
+    gateway: Gateway | None = None
+    _queue: TxQueue | None = None
+
+    @property
+    def store(self) -> LocalStore:
+        return self.storage.local
+
+    def fetcher_of(self, job: JobId) -> Fetcher:
+        """Brings a job's blocks, from the gateways of that job's members and submitter only."""
+        return self.storage.fetcher.among(lambda: self._others(job))
+
+    @property
+    def queue(self) -> TxQueue:
+        """Every transaction of the account. Raises ConfigError where the session only watches."""
+        if self._queue is None:
+            raise ConfigError(
+                "this client has no key and can only watch", next_step="open it with an account"
+            )
+        return self._queue
+
+    @property
+    def url(self) -> str:
+        """Where our blocks are announced; empty until `serve`."""
+        if self.gateway is None:
+            return ""
+        return self.config.gateway.public_url or self.gateway.url
+
+    @property
+    def me(self) -> Address:
+        """Who signs. Raises ConfigError where the session only watches."""
+        return self.queue.address
+
+    async def serve(self, allow: Callable[[Cid], bool] | None = None) -> Gateway:
+        """Serves our blocks from now on; the same gateway when asked again.
+
+        Args:
+            allow: which blocks are given out; None gives out every block.
+
+        Raises:
+            ConfigError: the port is in use.
+        """
+        if self.gateway is None:
+            listen = self.config.gateway
+            gateway = Gateway(self.store, listen.host, listen.port, allow=allow)
+            await gateway.start()
+            self.gateway = gateway
+        return self.gateway
+
+    async def stop_serving(self) -> None:
+        """Ends what `serve` began."""
+        gateway, self.gateway = self.gateway, None
+        if gateway is not None:
+            await gateway.stop()
+
+    def _others(self, job: JobId) -> list[str]:
+        return [url for url in self.follower.gateways(job) if url != self.url]
+
+
+@asynccontextmanager
+async def open_session(config: SessionConfig) -> AsyncIterator[Session]:
+    """Connects and opens the files; nothing is sent, served or polled yet.
+
+    Raises:
+        ConfigError: a file that cannot be used, or that another session has open.
+        ChainError: no endpoint answers, or it is another chain.
+        StorageError: the folder of blocks, or the Kubo daemon, cannot be used.
+    """
+    config.folder.mkdir(parents=True, exist_ok=True)
+    async with AsyncExitStack() as stack:
+        chain = await AtollChain.connect(config.rpc_urls, config.deployment)
+        stack.push_async_callback(chain.close)
+        index = EventIndex(
+            chain, confirmations=config.confirmations, path=config.folder / "events.sqlite"
+        )
+        stack.callback(index.close)
+        session = Session(config, chain, Follower(index, config.deployment, config.jobs))
+        session.storage = await open_storage(config.store)
+        stack.push_async_callback(session.storage.close)
+        if config.account is not None:
+            path = config.folder / "transactions.sqlite"
+            queue = session._queue = TxQueue(chain, config.account, path, config.queue)
+            stack.callback(queue.close)
+        stack.push_async_callback(session.stop_serving)
+        yield session

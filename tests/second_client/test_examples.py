@@ -1,0 +1,180 @@
+"""The worked examples of the law's chapters are what the second client computes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.second_client import arithmetic, constants, kernels, optimisers, state
+
+LAW = Path(__file__).parents[2] / "sdk" / "atoll" / "law"
+
+
+def rows(*lines: list[float]) -> Any:
+    return np.array(lines, np.float32)
+
+
+X = rows([1, -0.5, 0.25], [0.75, 0.125, -1])
+W = rows([0.5, 0.25, -0.125], [-0.75, 1, 0.375])
+G = rows([1, -0.25], [0.5, 0.125])
+Lines = list[tuple[str, Any]]
+
+
+def shown(name: str, value: Any) -> str:
+    """A line of an example: floats as words, integers as they are, rows apart by a bar."""
+    if isinstance(value, bytes):
+        return f"{name:<7} {value.hex()}"
+    array = np.atleast_1d(np.asarray(value))
+    table = array.reshape(-1, array.shape[-1])
+    if array.dtype == np.float64 and name in ("n", "h", "l"):
+        table = table.astype(np.int64)
+    texts = [" ".join(_word(x) for x in row) for row in table]
+    return f"{name:<7} {' | '.join(texts)}"
+
+
+def _word(x: Any) -> str:
+    if np.issubdtype(type(x), np.integer):
+        return str(x)
+    return np.asarray(x).astype(np.asarray(x).dtype.newbyteorder(">")).tobytes().hex()
+
+
+def grids() -> Lines:
+    line = rows([1, -0.3, 0.7, 1e-3])
+    (n, s), (h, low, step) = (
+        arithmetic.grid(line, 1, arithmetic.INT8),
+        arithmetic.split_grid(line, 1),
+    )
+    total, unit = arithmetic.grid(line, 1, arithmetic.SUM)
+    exact = arithmetic.exact_sum(line, 1)
+    return [
+        ("x", line), ("n", n), ("s", s), ("h", h), ("l", low), ("s", step),
+        ("n", total), ("s", unit), ("S(x)", exact),
+    ]  # fmt: skip
+
+
+def functions() -> Lines:
+    x = np.array([1, -3.5, 20], np.float32)
+    return [
+        ("x", x), ("exp", arithmetic.exp(x)), ("σ", arithmetic.sigmoid(x)),
+        ("ln |x|", arithmetic.ln(np.abs(x))), ("√|x|", arithmetic.root(np.abs(x))),
+    ]  # fmt: skip
+
+
+def embedding() -> Lines:
+    ids = np.array([1, 0, 1])
+    g = rows([1, -0.5], [0.3, 2], [0.1, 0.25])
+    return [("ids", ids), ("g", g), ("dtable", kernels.embedding_gradient(g, ids, 2))]
+
+
+def linear() -> Lines:
+    y, saved = kernels.linear(X, W)
+    dx, dw = kernels.linear_gradient(G, saved)
+    return [("x", X), ("W", W), ("y", y), ("g", G), ("dx", dx), ("dW", dw)]
+
+
+def head() -> Lines:
+    y, saved = kernels.head(X, W)
+    dx, dw = kernels.head_gradient(G, saved)
+    return [("y", y), ("dx", dx), ("dW", dw)]
+
+
+def norm() -> Lines:
+    gain = np.array([1, 0.5, 2], np.float32)
+    y, saved = kernels.rms_norm(X, gain, 1e-5)
+    dx, dgain = kernels.rms_norm_gradient(W, saved)
+    return [("gain", gain), ("r", saved[1]), ("y", y), ("g", W), ("dx", dx), ("dgain", dgain)]
+
+
+def rotation() -> Lines:
+    x = rows([1, -0.5], [0.75, 0.125])
+    tables = constants.rotary({"width": 2, "heads": 1, "rope_base": 10000, "seq": 2})
+    return [("c", tables[0]), ("s", tables[1]), ("x", x), ("y", kernels.rotate(x, *tables))]
+
+
+def attention() -> Lines:
+    q, k = rows([1, -0.5], [0.75, 0.125])[None, None], rows([0.5, 1], [-0.25, 2])[None, None]
+    v, g = rows([1, 0], [-0.5, 0.25])[None, None], rows([1, 1], [0.5, -1])[None, None]
+    o, saved = kernels.attention(q, k, v)
+    found = zip(("dq", "dk", "dv"), kernels.attention_gradient(g, saved), strict=True)
+    return [("q", q), ("k", k), ("v", v), ("r", saved[3][2]), ("o", o), ("g", g), *found]
+
+
+def gates() -> Lines:
+    gate, up, g = (np.array(x, np.float32) for x in ([1, -2], [0.5, 3], [1, -0.25]))
+    dgate, dup = kernels.swiglu_gradient(g, gate, up)
+    return [
+        ("gate", gate), ("up", up), ("y", kernels.swiglu(gate, up)), ("g", g),
+        ("dgate", dgate), ("dup", dup),
+        ("relu2", kernels.squared_relu(gate)), ("drelu2", kernels.squared_relu_gradient(g, gate)),
+    ]  # fmt: skip
+
+
+def dropout() -> Lines:
+    keep = arithmetic.kept("0.45", (1, 2), 3, 4, range(4, 12))
+    words = [word[0] for word in arithmetic.philox(([1], [0], [3], [4]), (1, 2))]
+    return [
+        ("words", np.array(words, np.uint64).astype(np.int64)), ("kept", keep.astype(np.int64)),
+        ("k", arithmetic.dropout_scale("0.45")),
+    ]  # fmt: skip
+
+
+def loss() -> Lines:
+    targets = np.array([2, 0])
+    value, saved = kernels.cross_entropy(X, targets)
+    back = kernels.cross_entropy_gradient(np.float32(1.0), saved)
+    return [("logits", X), ("target", targets), ("loss", value), ("dlogit", back)]
+
+
+def adamw() -> Lines:
+    p, m, v, g = (np.array([x], np.float32) for x in (0.5, 0.01, 0.0001, 0.2))
+    inner = {"beta1": "0.9", "beta2": "0.999", "eps": "0.00000001", "weight_decay": "0.1"}
+    first = 1.0 / float(1 - constants.Decimal("0.9") ** 2)
+    second = 1.0 / float(1 - constants.Decimal("0.999") ** 2)
+    after = optimisers.adamw(p, m, v, g, (0.5, 0.001, first, second), inner)
+    found = zip(("p'", "m'", "v'"), after, strict=True)
+    return [("p", p), ("m", m), ("v", v), ("g", g), *found]
+
+
+def muon() -> Lines:
+    return [("A", W), ("result", optimisers.orthogonalised(W))]
+
+
+def weights() -> Lines:
+    model = {
+        "vocab": 8, "width": 8, "layers": 1, "heads": 1, "kv_heads": 1, "mlp": "relu2", "ffn": 8,
+        "tied": True,
+    }  # fmt: skip
+    params = constants.initial_params(model, 7)
+    return [
+        ("first", params["model.embed_tokens.weight"].reshape(-1)[:4]),
+        ("q_proj", params["model.layers.0.self_attn.q_proj.weight"].reshape(-1)[:4]),
+    ]
+
+
+def states() -> Lines:
+    tensors = {"params/a": rows([1, -0.5], [0.75, 0.125]), "count": np.array(3, np.int64)}
+    blob = state.write_blob("atoll.seat-state.v1", {"batches": 2, "count": 3}, tensors)
+    size = len(state.MAGIC) + 4
+    header = len(blob) - 16 - 8
+    return [
+        ("start", blob[:size]), ("header", blob[size:header]), ("count", blob[header : header + 8]),
+        ("a", blob[header + 8 :]), ("root", state.tree_root(tensors)),
+    ]  # fmt: skip
+
+
+EXAMPLES = (
+    grids, functions, embedding, linear, head, norm, rotation, attention, gates, dropout, loss,
+    adamw, muon, weights, states,
+)  # fmt: skip
+
+
+def block(example: Any) -> str:
+    return "\n".join(shown(name, value) for name, value in example())
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.__name__)
+def test_the_text_has_the_example(example: Any) -> None:
+    texts = [path.read_text() for path in sorted(LAW.glob("SPEC-*.md"))]
+    assert any(block(example) in text for text in texts)

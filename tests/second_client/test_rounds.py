@@ -1,0 +1,203 @@
+"""Whole rounds: the second client's trace, states and update are atoll's, to the byte.
+
+Every job here is made by atoll and handed over as a provider finds it: the manifest's bytes, the
+tokens, the global state's bytes. Two rounds each, so that moments, feedback, local parameters and
+what comes in late are carried over.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.second_client import codec, documents, provide, state
+from tests.second_client.constants import tables_root
+from tests.unit.train.factories import Job, make_job
+
+from atoll.bits.outer import outer_step
+from atoll.bits.state import GlobalState
+from atoll.law.manifest import Manifest
+from atoll.law.words import RoundIndex
+from atoll.train.course import open_tokens
+from atoll.train.probe import numerics_spec
+from atoll.train.round import TrainedRound, train_round
+
+ADAMW = {"optimizer": "adamw", "momentum": "0"}
+SGD = {"optimizer": "sgd", "beta1": "0", "beta2": "0", "eps": "0", "weight_decay": "0.01"}
+MUON = {"optimizer": "muon", "momentum": "0.95"}
+COARSE = {"embedding": -12, "matrix": -12, "vector": -12}
+FP32 = {"embedding": -40, "matrix": -40, "vector": -40}
+Changes = dict[str, dict[str, Any]]
+
+JOBS: dict[str, Changes] = {
+    "AdamW, grid8, warm-up and cosine": {
+        "inner": {**ADAMW, "schedule": "cosine", "warmup_steps": 3, "weight_decay": "0.1"},
+        "codec": {"kind": "grid8"},
+    },
+    "AdamW, fp32, one head, no cut batch": {
+        "model": {"heads": 1, "kv_heads": 1, "tied": False, "seq": 9},
+        "inner": {**ADAMW, "micro_batch": 4, "clip": "0.01"},
+        "codec": {"kind": "fp32", "exponents": FP32, "min_exponent": -40, "max_exponent": -40},
+        "robust": {"rule": "mean"},
+    },
+    "Muon, grid4, dropout, fragments that come in late": {
+        "model": {"heads": 4, "kv_heads": 2, "tied": False},
+        "inner": {**MUON, "dropout": "0.1", "micro_batch": 1},
+        "codec": {"kind": "grid4", "fragments": 2, "overlap": 3, "mixing": "0.25"},
+    },
+    "SGD with momentum, two bits with feedback, squared ReLU, dropout": {
+        "model": {"mlp": "relu2", "heads": 4, "kv_heads": 4},
+        "inner": {**SGD, "momentum": "0.9", "dropout": "0.333333333333333333"},
+        "codec": {"kind": "two_bit", "feedback": "0.95", "exponents": COARSE},
+    },
+    "SGD, signs with feedback, fragments": {
+        "inner": {**SGD, "momentum": "0"},
+        "codec": {"kind": "sign", "feedback": "1", "fragments": 2, "exponents": COARSE},
+    },
+    "a seat that diverges": {"inner": {**SGD, "momentum": "0", "lr": "10000", "clip": "1000"}},
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
+    return make_job(tmp_path_factory.mktemp("second client"))
+
+
+def changed(job: Job, changes: Changes) -> Job:
+    """The job with other choices, as a submitter would write it down."""
+    plain = job.manifest.model_dump() | {"numerics": numerics_spec("exact").model_dump()}
+    for section, fields in changes.items():
+        plain[section] = plain[section] | fields
+    steps = plain["inner"]["batch"] * plain["model"]["seq"]
+    plain["terms"] = plain["terms"] | {"tokens_per_step": steps}
+    plain["tables"] = tables_root(plain)
+    return job.of(Manifest.model_validate(plain))
+
+
+def in_round(job: Job, model: GlobalState, before: TrainedRound | None) -> Job:
+    """The job's task in the model's round, with what the seat carried out of the one before."""
+    task = replace(
+        job.task,
+        slot=replace(job.task.slot, round=RoundIndex(model.round)),
+        data_seed=bytes([5 + model.round]) * 32,
+        global_state_cid=job.store.add_bytes(model.to_bytes()).to_bytes(),
+        opening_optimiser=before.carried_cid if before else None,
+        global_step0=model.round * job.manifest.inner.steps,
+    )
+    return replace(job, model=model, task=task)
+
+
+def provided(job: Job, brought: state.State | None) -> state.State:
+    """The same round by the second client, from bytes alone."""
+    task, slot = job.task, job.task.slot
+    contract = bytes.fromhex(slot.domain.rounds[2:])
+    return provide.provide(
+        opened_job(job),
+        state.read_global(job.model.to_bytes()),
+        brought,
+        (slot.domain.chain_id, contract, slot.job, slot.round, slot.attempt),
+        (task.data_seed, task.seat),
+    )
+
+
+def opened_job(job: Job) -> provide.Job:
+    tokens = np.array(open_tokens(job.manifest.data.cid, job.manifest, job.store))
+    return provide.open_job(documents_of(job), tokens)
+
+
+def assert_same(job: Job, trained: TrainedRound, mine: state.State) -> None:
+    """Every byte that the provider commits to, reveals and serves."""
+    for leaf, ours in zip(trained.document.leaves, mine["leaves"], strict=True):
+        assert ours == {name: getattr(leaf, name) for name in ours}
+    for cid, ours in zip(trained.document.states, mine["states"], strict=True):
+        assert state.seat_bytes(ours) == job.blob(cid)
+    for roots, ours in zip(trained.document.state_roots, mine["states"], strict=True):
+        assert state.state_roots(ours) == tuple(roots)
+    assert mine["steps"] == trained.steps
+    assert mine["trace_root"] == trained.trace_root
+    assert mine["update"] == trained.update or trained.diverged
+    assert mine["update_root"] == trained.update_root or trained.diverged
+    assert mine["optimiser_root"] == trained.optimiser_root
+    assert state.seat_bytes(mine["carried"]) == job.blob(trained.carried_cid)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_two_rounds_to_the_byte(job: Job, name: str) -> None:
+    ready = changed(job, JOBS[name])
+    first = state.initial_global_state(documents_of(ready))
+    assert state.global_bytes(first) == ready.model.to_bytes()
+    assert state.global_digest(first) == ready.model.digest()
+
+    ready = in_round(ready, ready.model, None)
+    trained = train_round(ready.task, ready.store)
+    mine = provided(ready, None)
+    assert_same(ready, trained, mine)
+    assert trained.diverged == ("diverges" in name)
+    if trained.diverged:
+        return
+    model = stepped(ready)
+    assert state.global_digest(state.read_global(model.to_bytes())) == model.digest()
+    ready = in_round(ready, model, trained)
+    trained = train_round(ready.task, ready.store)
+    brought = state.read_seat(state.seat_bytes(mine["carried"]), documents_of(ready), 1)
+    assert_same(ready, trained, provided(ready, brought))
+
+
+def test_a_seat_that_resets_in_a_later_round(job: Job) -> None:
+    ready = changed(job, JOBS["Muon, grid4, dropout, fragments that come in late"])
+    ready = in_round(ready, stepped(ready), None)
+    trained = train_round(ready.task, ready.store)
+    assert trained.reset
+    assert_same(ready, trained, provided(ready, None))
+
+
+def test_a_verifier_replays_any_segment_from_the_state_that_is_served(job: Job) -> None:
+    ready = changed(job, JOBS["SGD with momentum, two bits with feedback, squared ReLU, dropout"])
+    trained = train_round(ready.task, ready.store)
+    opened, model = opened_job(ready), state.read_global(ready.model.to_bytes())
+    seat = (ready.task.data_seed, ready.task.seat)
+    for index, leaf in enumerate(trained.document.leaves):
+        served = ready.blob(trained.document.states[index])
+        opening = state.read_seat(served, opened.manifest, round=0)
+        last, found = provide.segment(opening, index, opened, model, seat)
+        assert found == {name: getattr(leaf, name) for name in found}
+        assert state.seat_bytes(last) == ready.blob(trained.document.states[index + 1])
+    update, carried = provide.link(opened.manifest, model, last, seat)
+    assert codec.update_root(update) == trained.update_root
+    assert state.optimiser_root(carried) == trained.optimiser_root
+
+
+def stepped(job: Job) -> GlobalState:
+    """The next round's global state, as if some seats had been merged."""
+    part = job.model.sent_part(job.manifest.codec)
+    random = torch.Generator().manual_seed(4)
+    merged = {
+        name: torch.randint(-50, 51, p.shape, generator=random) for name, p in part.params.items()
+    }
+    after = outer_step(part, merged, 3, part.exponents, job.manifest.outer)
+    return job.model.with_part(after)
+
+
+def documents_of(job: Job) -> documents.Manifest:
+    return documents.read_manifest(job.manifest.to_bytes())
+
+
+def test_other_tokens_and_other_tables_are_refused(job: Job) -> None:
+    ready = changed(job, {})
+    manifest = documents_of(ready)
+    tokens = np.array(open_tokens(ready.manifest.data.cid, ready.manifest, ready.store))
+    provide.open_job(manifest, tokens)
+    with pytest.raises(ValueError, match="tables"):
+        provide.open_job(manifest | {"tables": bytes(32)}, tokens)
+    tokens[-1] ^= 1
+    with pytest.raises(ValueError, match="tokens"):
+        provide.open_job(manifest, tokens)
+
+
+def test_a_value_that_is_not_finite_has_no_update() -> None:
+    delta = {"a": np.array([1.0, np.inf], np.float32)}
+    with pytest.raises(ValueError, match="not finite"):
+        codec.encode("grid8", delta, {"a": -3}, (bytes(32), 0))

@@ -1,0 +1,38 @@
+"""What a session holds: each job's blocks come from that job's gateways."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from tests.unit.law.factories import JOB, ScriptedJob, address, make_manifest
+
+from atoll.content import Fetcher, LocalStore
+from atoll.law.words import JobId
+from atoll.service.session import Session
+
+
+async def test_a_job_s_blocks_are_asked_of_that_job_s_gateways_only(tmp_path: Path) -> None:
+    view = ScriptedJob(make_manifest()).view
+    own, submitter, stranger = "http://me:1", address("submitter"), address("a stranger")
+    urls = {submitter: "http://paid:1", stranger: "http://free:1", address("me"): own}
+    views = {
+        JOB: replace(view, submitter=submitter, gateways=urls),
+        JobId(99): replace(view, submitter=stranger, gateways=urls),
+        JobId(100): replace(view, submitter=address("me"), gateways=urls),
+    }
+    nothing = cast(Any, None)
+    follower = SimpleNamespace(
+        gateways=lambda job: views[job].gateway_urls() if job in views else ()
+    )
+    listen = SimpleNamespace(gateway=SimpleNamespace(public_url=own))
+    session = Session(cast(Any, listen), nothing, cast(Any, follower))
+    session.gateway = cast(Any, SimpleNamespace(url="http://10.0.0.1:1"))
+    async with Fetcher(LocalStore(tmp_path), tuple) as fetcher:
+        session.storage = cast(Any, SimpleNamespace(fetcher=fetcher))
+        asked = {job: list(session.fetcher_of(job)._gateways()) for job in (*views, JobId(1))}
+    assert asked == {
+        JOB: ["http://paid:1"], JobId(99): ["http://free:1"], JobId(100): [], JobId(1): []
+    }  # fmt: skip

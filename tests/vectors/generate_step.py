@@ -1,0 +1,329 @@
+"""Writes the vectors of the exact step: `python tests/vectors/generate_step.py`.
+
+Rule of this file: inputs follow from SHA-256 of short names, so that a run writes the same bytes
+anywhere; `README.md` beside it says what each file holds. The results are those of atoll's
+definition, plain PyTorch kernels and fp64 products.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from atoll.bits.batch import gather_batch
+from atoll.bits.codec.dither import DitherKey
+from atoll.bits.init import initial_global_state
+from atoll.bits.kernels import elementary
+from atoll.bits.kernels.engine import make_engine
+from atoll.bits.kernels.exact import ExactOps
+from atoll.bits.kernels.grid import exact_sum, quantise, quantise_split
+from atoll.bits.kernels.interface import AdamFactors
+from atoll.bits.kernels.philox import Mask
+from atoll.bits.layout import seat_layout
+from atoll.bits.link import close_round
+from atoll.bits.pieces import piece_root, root_of_update
+from atoll.bits.schedule import Recipe
+from atoll.bits.segment import Course, SegmentRun, run_segment
+from atoll.bits.state import SeatState
+from atoll.bits.step import inner_step, state_roots
+from atoll.bits.tables import tables_root
+from atoll.bits.tokens import Tokens
+from atoll.job.presets import DemoConfig, demo_manifest
+from atoll.law.canonical import dag_cbor_cid
+from atoll.law.draws import dropout_key
+from atoll.law.manifest import DataSpec, InnerSpec, Manifest, ModelSpec, NumericsSpec
+from atoll.law.trace import TraceLeaf
+from atoll.law.words import (
+    ZERO_DIGEST,
+    Address,
+    Attempt,
+    Digest,
+    Domain,
+    JobId,
+    RoundIndex,
+    SeatIndex,
+    SegmentIndex,
+    Slot,
+)
+
+HERE = Path(__file__).parent
+Json: TypeAlias = dict[str, Any]
+OPS = ExactOps(make_engine(route="fp64", kernels="eager"))
+
+
+def stream(name: str, count: int) -> bytes:
+    """That many bytes that nobody chose."""
+    return hashlib.shake_128(name.encode()).digest(count)
+
+
+def numbers(name: str, *shape: int, scale: float = 1.0) -> Tensor:
+    """Multiples of scale · 2^-13 between −4 and 4 times the scale."""
+    size = int(np.prod(shape))
+    words = np.frombuffer(stream(name, 2 * size), "<i2").astype(np.float64) * 2.0**-13 * scale
+    return torch.from_numpy(words.astype(np.float32).reshape(shape))
+
+
+def bits(x: Tensor) -> Json:
+    """A tensor's shape and its words, row-major, in hexadecimal; fp64 has 16 digits a word."""
+    array = x.detach().contiguous().numpy()
+    words = array.astype(array.dtype.newbyteorder(">")).tobytes()
+    return {"shape": list(array.shape), "dtype": str(array.dtype), "bits": words.hex()}
+
+
+def named(tensors: Mapping[str, Tensor]) -> list[Json]:
+    """Tensors in the order of an operation's arguments."""
+    return [bits(x) | {"name": name} for name, x in tensors.items()]
+
+
+def case(
+    run: Callable[..., Tensor | tuple[Tensor, ...]], inputs: Mapping[str, Tensor], **facts: Any
+) -> Json:
+    """Inputs, results, the gradients of the results, and those of the inputs that follow."""
+    leaves = [x.clone().requires_grad_() for x in inputs.values()]
+    results = run(*leaves)
+    results = results if isinstance(results, tuple) else (results,)
+    back = [numbers(f"gradient {i}", *y.shape) for i, y in enumerate(results)]
+    found = torch.autograd.grad(results, leaves, back)
+    return facts | {
+        "inputs": named(inputs),
+        "results": [bits(y) for y in results],
+        "gradientsOfResults": [bits(g) for g in back],
+        "gradientsOfInputs": [bits(g) for g in found],
+    }
+
+
+def products() -> Json:
+    """Embedding, linears and head."""
+    ids = torch.tensor([[3, 0, 3, 1, 4]])
+    x = {"x": numbers("x", 5, 6)}
+    weights = {"first": numbers("w1", 3, 6), "second": numbers("w2", 4, 6)}
+    return {
+        "embedding": case(
+            lambda table: OPS.embedding(ids, table)[0],
+            {"table": numbers("table", 5, 3)},
+            ids=ids[0].tolist(),
+        ),
+        "linear": case(lambda x, *w: tuple(y[0] for y in OPS.linears(x[None], w)), x | weights),
+        "head": case(lambda x, w: OPS.head(x[None], w)[0], x | {"weight": numbers("w", 4, 6)}),
+    }
+
+
+def pointwise() -> Json:
+    """Norm, rotation, gates, dropout and loss."""
+    mask = Mask("0.25", (0xDEADBEEF, 7), step=3, site=2, first=6)
+    targets = torch.tensor([[2, 0, 5]])
+    tables = {"cosines": numbers("cos", 3, 2), "sines": numbers("sin", 3, 2)}
+    pair = {"gate": numbers("gate", 2, 5), "up": numbers("up", 2, 5)}
+    return {
+        "rmsNorm": case(
+            lambda x, gain: OPS.rms_norm(x[None], gain, 1e-5)[0],
+            {"x": numbers("x", 3, 6), "gain": numbers("gain", 6)},
+            eps="0.00001",
+        ),
+        "rotary": case(
+            lambda x: OPS.rotary(x, *tables.values()),
+            {"x": numbers("x", 1, 2, 3, 4)},
+            **{name: bits(table) for name, table in tables.items()},
+        ),
+        "swiglu": case(lambda a, b: OPS.swiglu(a[None], b[None])[0], pair),
+        "squaredRelu": case(OPS.squared_relu, {"x": numbers("x", 2, 5)}),
+        "dropout": case(
+            lambda x: OPS.dropout(x, mask), {"x": numbers("x", 2, 7)},
+            share=mask.share, key=list(mask.key), step=mask.step, site=mask.site, first=mask.first,
+        ),
+        "crossEntropy": case(
+            lambda x: OPS.cross_entropy(x[None], targets).reshape(1),
+            {"logits": numbers("logits", 3, 6)},
+            targets=targets[0].tolist(),
+        ),
+    }  # fmt: skip
+
+
+def attention() -> Json:
+    """Within one tile with shared key heads, and over two tiles."""
+
+    def of(batch: int, heads: int, keys: int, length: int, width: int) -> Json:
+        shapes = {"q": heads, "k": keys, "v": keys}
+        inputs = {n: numbers(n, batch, count, length, width) for n, count in shapes.items()}
+        return case(OPS.attention, inputs)
+
+    return {"attention": of(2, 4, 2, 5, 4), "attentionOverTiles": of(1, 1, 1, 131, 2)}
+
+
+def optimisers() -> Json:
+    """AdamW, momentum, Muon's orthogonalisation, the norm of two gradients."""
+    p, m, g = (numbers(name, 3, 4) for name in ("p", "m", "g"))
+    v = numbers("v", 3, 4).abs()
+    factors = AdamFactors(0.75, 0.9, 0.999, 2.5, 100.0, 1e-8, 0.1, 0.003)
+    names = ("scale", "beta1", "beta2", "correct1", "correct2", "eps", "decay", "rate")
+    wide, tall = numbers("wide", 4, 9), numbers("tall", 9, 4)
+    norm = torch.tensor([OPS.global_norm([p, g])], dtype=torch.float64)
+    inputs = named({"p": p, "m": m, "v": v, "g": g})
+    return {
+        "adamw": {"inputs": inputs, "results": [bits(x) for x in OPS.adamw(p, m, v, g, factors)]}
+        | {name: getattr(factors, name) for name in names},
+        "momentum": {
+            "inputs": named({"m": m, "g": g}),
+            "keep": 0.95,
+            "take": 1.0 - 0.95,
+            "results": [bits(OPS.momentum(m, g, 0.95, 1.0 - 0.95))],
+        },
+        "orthogonalise": {
+            "inputs": named({"wide": wide, "tall": tall}),
+            "results": [bits(OPS.orthogonalise(x)) for x in (wide, tall)],
+        },
+        "globalNorm": {"inputs": named({"p": p, "g": g}), "results": [bits(norm)]},
+    }
+
+
+def grids() -> Json:
+    """Integers and steps of a line, its exact sum, and the elementary functions."""
+    x = numbers("line", 1, 12)
+    magnitudes = numbers("magnitudes", 12, scale=20.0)
+    positive = magnitudes.abs() + 2.0**-20
+    functions = {"exp": magnitudes, "sigmoid": magnitudes, "log": positive, "sqrt": positive}
+    made: Json = {"line": bits(x), "exactSum": bits(exact_sum(x, 1))}
+    for levels in (127, 1 << 18, 1 << 22):
+        integers, step = quantise(x, 1, levels)
+        made[f"levels{levels}"] = {"integers": integers[0].int().tolist(), "step": bits(step)}
+    high, low, step = quantise_split(x, 1)
+    made["split"] = {"high": high[0].tolist(), "low": low[0].tolist(), "step": bits(step)}
+    for name, arguments in functions.items():
+        results = getattr(elementary, name)(arguments)
+        made[name] = {"arguments": bits(arguments), "results": bits(results)}
+    return made
+
+
+# --- training.json ---
+
+MODEL = {
+    "kind": "llama", "vocab": 17, "width": 8, "layers": 2, "heads": 2, "kv_heads": 1,
+    "mlp": "swiglu", "ffn": 12, "seq": 6, "tied": True, "norm_eps": "0.00001", "rope_base": 10000,
+}  # fmt: skip
+INNER = {
+    "optimizer": "adamw", "lr": "0.01", "momentum": "0", "beta1": "0.9", "beta2": "0.95",
+    "eps": "0.00000001", "weight_decay": "0.1", "dropout": "0.1", "clip": "1",
+    "schedule": "cosine", "warmup_steps": 3, "steps": 4, "batch": 4, "segment": 2, "micro_batch": 2,
+}  # fmt: skip
+NO_ADAM = {"optimizer": "sgd", "momentum": "0.9", "beta1": "0", "beta2": "0", "eps": "0"}
+JOBS: Mapping[str, dict[str, dict[str, Any]]] = {
+    "adamw": {"codec": {"kind": "grid8"}},
+    "muon": {
+        "model": {"tied": False, "kv_heads": 2},
+        "inner": {"optimizer": "muon", "momentum": "0.95", "micro_batch": 4, "dropout": "0"},
+        "codec": {"kind": "grid4"},
+    },
+    "sgd": {
+        "model": {"mlp": "relu2"},
+        "inner": {**NO_ADAM, "schedule": "constant", "micro_batch": 1},
+        "codec": {"kind": "two_bit", "feedback": "0.9"},
+    },
+}
+SEAT, DATA_SEED = SeatIndex(3), Digest(hashlib.sha256(b"data seed").digest())
+SLOT = Slot(Domain(31337, Address("0x" + "11" * 20)), JobId(7), RoundIndex(0), Attempt(1))
+
+
+def manifest_of(changes: dict[str, dict[str, Any]], tokens: Tokens) -> Manifest:
+    """A job of three rounds over tokens whose blocks nobody has."""
+    cid = dag_cbor_cid(Digest(hashlib.sha256(b"data").digest()))
+    data = DataSpec(
+        cid=cid, root=piece_root(tokens.tobytes()), dtype="uint8", train_tokens=len(tokens),
+        eval_cid=None, eval_batches=0, tokenizer_cid=cid,
+    )  # fmt: skip
+    numerics = NumericsSpec(
+        mode="exact", code_digest=Digest(bytes(32)), probe_digest=Digest(bytes(32)),
+        software_class=None, tolerance=None,
+    )  # fmt: skip
+    model = ModelSpec.model_validate(MODEL | changes.get("model", {}))
+    inner = InnerSpec.model_validate(INNER | changes.get("inner", {}))
+    config = DemoConfig(
+        data=data, numerics=numerics, expiry=4_000_000_000, rounds=3, model=model,
+        steps=inner.steps, segment=inner.segment, batch=inner.batch, micro_batch=inner.micro_batch,
+    )  # fmt: skip
+    plain = demo_manifest(config).model_dump()
+    plain["inner"] = inner.model_dump()
+    plain["codec"] |= changes["codec"]
+    plain["tables"] = tables_root(model, inner, 3 * inner.steps)
+    return Manifest.model_validate(plain)
+
+
+def training(changes: dict[str, dict[str, Any]]) -> Json:
+    """What a job fixes, its first step, its first segment, and an update from there."""
+    tokens = np.frombuffer(stream("tokens", 300), np.uint8) % np.uint8(MODEL["vocab"])
+    manifest = manifest_of(changes, tokens)
+    model = initial_global_state(manifest)
+    course = Course(manifest, Recipe.of(manifest), tokens, DATA_SEED, SEAT, 0, model)
+    opening = SeatState.opening(model, None, seat_layout(manifest))
+    batch = gather_batch(tokens, course.offsets(0), manifest.model.seq)
+    key = dropout_key(DATA_SEED, SEAT)
+    step = inner_step(opening, batch, 0, course.recipe, key)
+    done = run_segment(opening, 0, course)
+    update, carried = close_round(model, done.state, manifest.codec, DitherKey(DATA_SEED, SEAT))
+    schedule = course.recipe.schedule
+    return {
+        "manifest": manifest.to_bytes().hex(),
+        "tokens": tokens.tobytes().hex(),
+        "dataSeed": DATA_SEED.hex(),
+        "seat": SEAT,
+        "slot": [31337, SLOT.domain.rounds, SLOT.job, SLOT.round, SLOT.attempt],
+        "rates": bits(torch.from_numpy(schedule.rates.copy())),
+        "corrections": bits(torch.from_numpy(schedule.corrections.copy())),
+        "initialWeights": bits(model.params["model.embed_tokens.weight"]),
+        "globalDigest": model.digest().hex(),
+        "step": {
+            "offsets": course.offsets(0),
+            "norm": np.array(step.work.norm, ">f8").tobytes().hex(),
+            "losses": np.array(step.work.losses, ">f4").tobytes().hex(),
+            "stateRoots": [part.hex() for part in state_roots(step.state)],
+        },
+        "segment": leaf_of(done),
+        "update": update.hex(),
+        "updateRoot": root_of_update(update).hex(),
+        "carriedRoot": state_roots(carried).optimiser_root.hex(),
+    }
+
+
+def leaf_of(done: SegmentRun) -> Json:
+    """The segment's leaf as the trace document has it, and its hash."""
+    leaf = TraceLeaf(
+        SLOT, SEAT, SegmentIndex(0), done.first_step, done.last_step, done.kind,
+        done.roots.digest(), done.batch_digest, done.loss_bits, done.work_word, ZERO_DIGEST,
+    )  # fmt: skip
+    return {
+        "firstStep": leaf.first_step,
+        "lastStep": leaf.last_step,
+        "kind": int(leaf.kind),
+        "stateDigest": leaf.state_digest.hex(),
+        "batchDigest": leaf.batch_digest.hex(),
+        "lossBits": leaf.loss_bits,
+        "workWord": leaf.work_word.hex(),
+        "hash": leaf.hash.hex(),
+    }
+
+
+FILES: Mapping[str, Callable[[], Json]] = {
+    "exact_ops.json": lambda: products() | pointwise() | attention() | optimisers(),
+    "grids.json": grids,
+    "training.json": lambda: {name: training(changes) for name, changes in JOBS.items()},
+}
+
+
+def render(build: Callable[[], Json]) -> str:
+    """The file's text: keys in alphabetical order."""
+    return json.dumps(build(), indent=1, sort_keys=True) + "\n"
+
+
+def main() -> None:
+    for name, build in FILES.items():
+        (HERE / name).write_text(render(build))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""Claims a slot in the journal for one content; nothing is sent that was not signed so."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, TypeVar
+
+from atoll.law.views import JobView
+from atoll.service.commands import Done, Fact, Work
+
+if TYPE_CHECKING:
+    from atoll.service.effects import Effects
+
+F_co = TypeVar("F_co", bound=Fact, covariant=True)
+
+
+class Signing(Work[F_co]):
+    """Sign what was decided to be said on chain; `about` names the slot, never the content.
+
+    After a restart what was signed is said again, and nothing else.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def said(self) -> F_co:
+        """What is signed."""
+
+    @property
+    def content(self) -> bytes:
+        """What the journal's guard compares: equal iff the same thing is said."""
+        return repr(self.said).encode()
+
+    async def perform(self, effects: Effects, view: JobView) -> Done[F_co]:
+        effects.context.journal.sign_once(f"{view.job_id}:{self.key}", self.content)
+        return Done(self.said)
