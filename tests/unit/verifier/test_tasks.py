@@ -7,6 +7,7 @@ from typing import Any
 
 import dag_cbor
 import pytest
+from atoll_verifier.commands import DoMerge, DoScore, RevealedUpdate, SeatWork
 from tests.unit.train.factories import Job, make_job, reveal_of, task_of
 
 from atoll.bits.layout import max_state_bytes
@@ -18,7 +19,6 @@ from atoll.merge.round import merge, named_inputs
 from atoll.train.probe import configure_native
 from atoll.train.round import TrainedRound, train_round
 from atoll_verifier import tasks
-from atoll_verifier.commands import DoMerge, DoScore, RevealedUpdate, SeatWork
 from atoll_verifier.limits import max_update_bytes
 
 SEATS = 3
