@@ -145,6 +145,44 @@ async def test_logs_of_another_fork_hold_nothing_up(
     await chain.close()
 
 
+async def test_receipts_that_each_count_their_logs_from_0_are_put_right(
+    anvil: Anvil,
+    deployment: Deployment,
+    accounts: list[LocalAccount],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As Ganache does, where a block has several transactions."""
+    chain = await AtollChain.connect(anvil.url, deployment)
+    urls = [f"http://{number}" for number in range(3)]
+    anvil.ask("evm_setAutomine", False)
+    for url, sender in zip(urls, accounts, strict=False):
+        call = chain.calls.announce_gateway(url)
+        order = {"from": sender.address, "to": call.to, "data": f"0x{call.data.hex()}"}
+        anvil.ask("eth_sendTransaction", order)
+    anvil.mine()
+    anvil.ask("evm_setAutomine", True)
+    wanted = await chain.logs(anvil.height(), anvil.height())
+    ask = chain.provider.ask
+
+    def anew(receipt: Any) -> Any:
+        logs = [{**raw, "logIndex": hex(index)} for index, raw in enumerate(receipt["logs"])]
+        return {**receipt, "logs": logs}
+
+    async def as_ganache(method: str, params: Any, read: Any) -> Any:
+        if method != "eth_getBlockReceipts":
+            return await ask(method, params, read)
+        return await ask(method, params, lambda value: read([anew(item) for item in value]))
+
+    monkeypatch.setattr(chain.provider, "ask", as_ganache)
+    index = EventIndex(chain, confirmations=0, path=tmp_path / "index")
+    assert sorted(announced(await index.poll())) == urls
+    assert await chain.logs(anvil.height(), anvil.height()) == wanted
+    assert chain.events.left_out == 0
+    index.close()
+    await chain.close()
+
+
 async def test_receipts_that_leave_logs_out_are_no_witness(
     anvil: Anvil, deployment: Deployment, accounts: list[LocalAccount], tmp_path: Path
 ) -> None:
