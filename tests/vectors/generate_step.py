@@ -243,12 +243,17 @@ def manifest_of(changes: dict[str, dict[str, Any]], tokens: Tokens) -> Manifest:
     )  # fmt: skip
     model = ModelSpec.model_validate(MODEL | changes.get("model", {}))
     inner = InnerSpec.model_validate(INNER | changes.get("inner", {}))
-    choices = Choices(
-        rounds=3, model=model, steps=inner.steps, segment=inner.segment, batch=inner.batch,
-        micro_batch=inner.micro_batch,
-    )  # fmt: skip
-    found = Found(data=data, numerics=numerics, expiry=4_000_000_000)
-    plain = build_manifest(choices, found).model_dump()
+    plain = build_manifest(
+        Choices(
+            rounds=3,
+            model=model,
+            steps=inner.steps,
+            segment=inner.segment,
+            batch=inner.batch,
+            micro_batch=inner.micro_batch,
+        ),
+        Found(data=data, numerics=numerics, expiry=4_000_000_000),
+    ).model_dump()
     plain["inner"] = inner.model_dump()
     plain["codec"] |= changes["codec"]
     plain["tables"] = tables_root(model, inner, 3 * inner.steps)

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
 
@@ -190,9 +191,11 @@ class LogReader:
         """Our logs of one block, from its receipts."""
         if not block.transactions:
             return []  # what sets a bloom without a transaction is no contract of ours
-        receipts = await self._receipts(block)
-        logs = (raw for item in receipts for raw in item.logs if self._is_ours(raw))
-        return sorted(logs, key=lambda raw: raw.index)
+        of_tx = {item.tx_hash: item.logs for item in await self._receipts(block)}
+        everyone_s = (raw for tx_hash in block.transactions for raw in of_tx[tx_hash])
+        # A log's place is its number in the block; Ganache counts each receipt's anew.
+        placed = (replace(raw, index=index) for index, raw in enumerate(everyone_s))
+        return [raw for raw in placed if self._is_ours(raw)]
 
     async def _receipts(self, block: Header) -> list[TxReceipt]:
         number = [hex(block.ref.number)]
