@@ -112,7 +112,7 @@ class Found:
 
     Attributes:
         data: of the prepared text.
-        numerics: what this software class reproduces.
+        numerics: what the submitter's machine reproduces.
         created: unix seconds.
         expiry: unix seconds after which the job may be closed.
     """
