@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from atoll.job.presets import DemoConfig, demo_manifest
 from torch import Tensor
 
 from atoll.bits.batch import gather_batch
@@ -35,7 +36,6 @@ from atoll.bits.state import SeatState
 from atoll.bits.step import inner_step, state_roots
 from atoll.bits.tables import tables_root
 from atoll.bits.tokens import Tokens
-from atoll.job.presets import DemoConfig, demo_manifest
 from atoll.law.canonical import dag_cbor_cid
 from atoll.law.draws import dropout_key
 from atoll.law.manifest import DataSpec, InnerSpec, Manifest, ModelSpec, NumericsSpec
