@@ -44,7 +44,7 @@ LEAST_SCORE = 85.0
 def main(arguments: Sequence[str]) -> int:
     options = _parse(arguments)
     started = time.monotonic()
-    files = [str(p.relative_to(ROOT)) for at in MUTATED for p in sorted((ROOT / at).glob("*.py"))]
+    files = [str(p.relative_to(ROOT)) for at in MUTATED for p in sorted((ROOT / at).rglob("*.py"))]
     files = [file for file in files if options.only in file]
     population = [mutant for file in files for mutant in mutants_of(ROOT, file)]
     count = min(options.count or len(population), len(population))

@@ -1,8 +1,14 @@
-"""Processes forked from this one, each with one thing to do and a time limit."""
+"""Processes forked from this one, each with one thing to do and a limit of processor time.
+
+On a busy machine everything takes longer, but not more of the processor. Real time is limited too,
+generously: a process may also wait for something that never comes.
+"""
 
 from __future__ import annotations
 
+import math
 import os
+import resource
 import shutil
 import signal
 import tempfile
@@ -15,6 +21,8 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 POLL_SECONDS = 0.002
+PATIENCE = 20
+"""Times its processor time that a process may take altogether."""
 BROKEN = 99
 What = TypeVar("What")
 
@@ -49,12 +57,16 @@ class Forks(Generic[What]):
         self._running: list[_Fork[What]] = []
 
     def start(self, what: What, limit: float, live: Callable[[Path], int]) -> None:
-        """Forks; the child's exit code is what `live` returns for its folder."""
+        """Forks; the child's exit code is what `live` returns for its folder.
+
+        Args:
+            limit: seconds of processor time.
+        """
         home = Path(tempfile.mkdtemp(prefix="mutant-"))
         pid = os.fork()
         if pid == 0:
-            _become(home, live)
-        self._running.append(_Fork(what, pid, home, time.monotonic(), limit))
+            _become(home, limit, live)
+        self._running.append(_Fork(what, pid, home, time.monotonic(), PATIENCE * limit))
 
     def wait(self, *, for_all: bool = False) -> list[Ended[What]]:
         """What has ended by the time that there is room for another, or that none is left."""
@@ -66,10 +78,16 @@ class Forks(Generic[What]):
                 if pid == 0 and seconds <= fork.limit:
                     continue
                 self._running.remove(fork)
-                code = os.waitstatus_to_exitcode(status) if pid else None
+                code = _exit_code(status) if pid else None
                 ended.append(_collect(fork, code, seconds, reaped=bool(pid)))
             time.sleep(POLL_SECONDS)
         return ended
+
+
+def _exit_code(status: int) -> int | None:
+    """None where it was ended for its time."""
+    code = os.waitstatus_to_exitcode(status)
+    return None if code in {-signal.SIGXCPU, -signal.SIGKILL} else code
 
 
 def _collect(fork: _Fork[What], code: int | None, seconds: float, *, reaped: bool) -> Ended[What]:
@@ -85,8 +103,11 @@ def _collect(fork: _Fork[What], code: int | None, seconds: float, *, reaped: boo
     return Ended(fork.what, code, said, seconds)
 
 
-def _become(home: Path, live: Callable[[Path], int]) -> None:
+def _become(home: Path, limit: float, live: Callable[[Path], int]) -> None:
     os.setpgid(0, 0)
+    seconds = math.ceil(limit)
+    signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     silence = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(silence, descriptor)

@@ -38,6 +38,7 @@ ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
     ast.BitOr: ast.BitAnd,
     ast.BitXor: ast.BitOr,
 }
+EMPTY = {"[]", "()", "{}"}
 Functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -136,13 +137,13 @@ class _Finder:
         elif isinstance(node, ast.Constant) and isinstance(node.value, int):
             for step in (1, -1):
                 yield Site(line, "constant", inside, _set_value(node, node.value + step))
-        elif isinstance(node, ast.If | ast.While | ast.IfExp):
+        elif isinstance(node, ast.If | ast.While | ast.IfExp) and not _is_for_types(node):
             yield Site(line, "branch", inside, _negate(node))
         elif isinstance(node, ast.comprehension):
             for position, condition in enumerate(node.ifs):
                 change = _put(node.ifs, position, ast.UnaryOp(ast.Not(), condition))
                 yield Site(condition.lineno, "branch", inside, change)
-        elif isinstance(node, ast.Return) and not _is_none(node.value):
+        elif isinstance(node, ast.Return) and not _is_falsy_or_text(node.value):
             yield Site(line, "return", inside, _set(node, "value", lambda: ast.Constant(None)))
 
 
@@ -180,6 +181,10 @@ def _is_silent(node: ast.AST, field: str) -> bool:
         return True
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return field == "decorator_list" or getattr(node, "name", "") in {"__repr__", "__str__"}
+    return _is_for_types(node)
+
+
+def _is_for_types(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
 
 
@@ -187,8 +192,13 @@ def _is_text(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
 
 
-def _is_none(node: ast.AST | None) -> bool:
-    return node is None or (isinstance(node, ast.Constant) and node.value is None)
+def _is_falsy_or_text(node: ast.AST | None) -> bool:
+    """A return that None does as well as, or whose words only a person reads."""
+    empty = isinstance(node, ast.List | ast.Tuple | ast.Dict) and not ast.unparse(node).strip(
+        "[](){}"
+    )
+    constant = isinstance(node, ast.Constant) and not node.value
+    return node is None or empty or constant or isinstance(node, ast.JoinedStr)
 
 
 def _calls_in(annotation: ast.AST, finder: _Finder) -> Iterator[Site]:

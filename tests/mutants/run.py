@@ -6,12 +6,14 @@ covers, or that every chosen test passes, survived.
 
 from __future__ import annotations
 
+import ast
+import gc
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Literal
 
@@ -24,12 +26,13 @@ from tests.mutants.operators import Mutant
 
 Fate = Literal["killed", "too long", "survived", "not covered"]
 SURVIVED, KILLED = 0, 1
-ENOUGH_SECONDS = 6.0
+ENOUGH_SECONDS = 2.0
 """Of tests for one mutant, as long as they took without it, cheapest first."""
-EXAMPLES = 30
-PATIENCE = 5.0
-GRACE_SECONDS = 10.0
-"""A mutant may take this many times as long, and this much more."""
+EXAMPLES = 20
+PATIENCE = 4.0
+GRACE_SECONDS = 3.0
+IMPORT_SECONDS = 12.0
+"""A mutant may take this many times as long, and this much more; one of an import more again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,7 @@ class Evaluation:
         if self._failed:
             raise session.Interrupted(f"without any mutant: {', '.join(self._failed)}")
         functions = Functions(self.root, self.files)
+        gc.freeze()  # what forks share stays shared
         forks: Forks[tuple[Mutant, int]] = Forks(self.jobs)
         for mutant in self.mutants:
             tests = self._tests_of(mutant)
@@ -84,6 +88,7 @@ class Evaluation:
                 self.verdicts.append(Verdict(mutant, "not covered", 0, "", 0.0))
                 continue
             limit = GRACE_SECONDS + PATIENCE * sum(self._seconds[test] for test in tests)
+            limit += 0 if mutant.inside else IMPORT_SECONDS
             self._note(forks.wait())
             live = partial(self._live, functions, mutant, tests)
             forks.start((mutant, len(tests)), limit, live)
@@ -114,9 +119,9 @@ class Evaluation:
             session.items, [*session.items[1:], session.items[0]], strict=True
         ):
             cov.switch_context(item.nodeid)
-            begun = time.perf_counter()
+            begun = time.process_time()
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            self._seconds[item.nodeid] = time.perf_counter() - begun
+            self._seconds[item.nodeid] = time.process_time() - begun
         cov.stop()
         data = cov.get_data()
         for file in self.files:
@@ -131,7 +136,8 @@ class Evaluation:
         if mutant.inside:
             return self._brief(self._covering[mutant.file, mutant.line])
         lines = [tests for (file, _), tests in self._covering.items() if file == mutant.file]
-        naming = {name for name, item in self._items.items() if _names(item, mutant.file)}
+        module = _module_of(mutant.file)
+        naming = {name for name, i in self._items.items() if module in _imported_by(i.path)}
         chosen = self._brief(naming)
         return chosen + self._brief(set().union(*lines) - set(chosen))
 
@@ -178,12 +184,19 @@ class _Reporter:
             (self.home / "by").write_text(report.nodeid, "utf-8")
 
 
-def _names(item: pytest.Item, file: str) -> bool:
-    """Whether the test's module imports the file by its name."""
-    package, stem = Path(file).parts[-2:]
-    text = item.path.read_text("utf-8")
-    room = "atoll.law" if package == "law" else package
-    return f"{room}.{Path(stem).stem} " in text or f"from {room} import {Path(stem).stem}" in text
+def _module_of(file: str) -> str:
+    """`sdk/atoll/law/words.py` as `atoll.law.words`."""
+    parts = Path(file).with_suffix("").parts
+    return ".".join(parts[next(i for i, part in enumerate(parts) if part.startswith("atoll")) :])
+
+
+@cache
+def _imported_by(path: Path) -> frozenset[str]:
+    """Modules that a test's file names in an import, and what it takes of them."""
+    tree = ast.parse(path.read_text("utf-8"))
+    taken = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    names = {f"{node.module}.{alias.name}" for node in taken for alias in node.names}
+    return frozenset(names | {str(node.module) for node in taken})
 
 
 def _functions_of(tests: Sequence[str]) -> list[str]:

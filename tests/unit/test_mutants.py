@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import signal
 from pathlib import Path
 
 import pytest
@@ -87,21 +88,26 @@ def test_no_mutant_is_the_source(root: Path) -> None:
 
 
 def test_a_fork_ends_with_its_code_or_with_its_time() -> None:
-    forks: Forks[str] = Forks(2)
+    forks: Forks[str] = Forks(3)
 
     def say(home: Path) -> int:
         (home / "by").write_text("a test", "utf-8")
         return 1
 
-    def wait(_: Path) -> int:
+    def compute(_: Path) -> int:
         while True:
             pass
 
+    def wait(_: Path) -> int:
+        signal.pause()
+        return 0
+
     forks.start("says", 60, say)
-    forks.start("waits", 0.2, wait)
+    forks.start("computes", 1, compute)
+    forks.start("waits", 0.01, wait)
     ended = {one.what: one for one in forks.wait(for_all=True)}
     assert (ended["says"].code, ended["says"].said) == (1, "a test")
-    assert ended["waits"].code is None
+    assert ended["computes"].code is ended["waits"].code is None
 
 
 def test_a_fork_that_breaks_is_no_verdict() -> None:

@@ -19,7 +19,10 @@ from atoll.merge.round import merge, named_inputs
 from atoll.train.probe import configure_native
 from atoll.train.round import TrainedRound, train_round
 from atoll_verifier import tasks
+from atoll_verifier.duties.merge import DoMerge
+from atoll_verifier.duties.score import DoScore, RevealedUpdate
 from atoll_verifier.limits import max_update_bytes
+from atoll_verifier.seatwork import SeatWork
 
 SEATS = 3
 WRONG = sha256(b"something else")
@@ -71,7 +74,6 @@ def round_(tmp_path_factory: pytest.TempPathFactory) -> Round:
         rounds.append(train_round(task, job.store))
         works.append(
             SeatWork(
-                what=f"1:0:0:{seat}",
                 slot=task.slot,
                 seat=seat,
                 reveal=reveal_of(rounds[-1]),
@@ -155,8 +157,7 @@ def test_an_update_of_another_seat_does_not_follow(round_: Round) -> None:
 
 def of(kind: type[Any], round_: Round, updates: list[RevealedUpdate]) -> Any:
     return kind(
-        what="1:0:0:x",
-        round=0,
+        slot=round_.works[0].slot,
         manifest=round_.job.manifest.to_bytes(),
         opening=round_.works[0].opening,
         facts=round_.facts(),
@@ -191,4 +192,4 @@ def test_what_is_scored_and_merged_is_what_was_revealed(round_: Round) -> None:
         assert done.digest == expected.digest(), case
         assert round_.job.blob(done.cid) == expected.to_bytes(), case
     named = named_inputs(round_.job.model, bytes_by_seat, **known).in_full
-    assert tasks.score(of(DoScore, round_, revealed), round_.store) == named
+    assert tasks.score(of(DoScore, round_, revealed), round_.store).in_full == named
