@@ -6,6 +6,9 @@ outside: by signals, by the chain's own RPC, or by naming a cheat at the start.
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
+import os
 import sys
 from collections.abc import Callable, Generator
 from dataclasses import replace
@@ -16,6 +19,7 @@ import pytest
 from rich.console import Console
 
 from atoll.job.spec import Windows
+from atoll_devnet.processes.cluster import prepare_beginning
 from atoll_devnet.report.live import Display
 from atoll_devnet.run.options import JobOptions, RunOptions, tiny_model
 from atoll_devnet.run.runner import Result, run
@@ -27,6 +31,9 @@ GENEROUS = Windows(train=150, reveal=60, report=240, confirm=150, attest=100, di
 """No window ends before its work on a busy machine; a window that everyone meets costs nothing, and
 one that only the absent let pass is skipped with `skip_windows`.
 """
+
+PROVIDERS, VERIFIERS = 7, 7
+"""The most of any network here."""
 
 Runner = Callable[[RunOptions], Any]
 
@@ -52,8 +59,21 @@ def pytest_runtest_makereport(
     return report
 
 
+@pytest.fixture(scope="session")
+def beginning(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first blocks of every network here, made by the process that asks first."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    folder = shared / "beginning"
+    with (shared / "beginning.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "chain" / "state.json").exists():
+            asyncio.run(prepare_beginning(folder, PROVIDERS, VERIFIERS))
+    return folder
+
+
 @pytest.fixture
-def options(tmp_path: Path) -> Callable[..., RunOptions]:
+def options(tmp_path: Path, beginning: Path) -> Callable[..., RunOptions]:
     """Options of a tiny job; job settings are passed as `job=dict(…)`."""
 
     def make(job: dict[str, Any] | None = None, **network: Any) -> RunOptions:
@@ -67,6 +87,8 @@ def options(tmp_path: Path) -> Callable[..., RunOptions]:
             max_tokens=200_000,
             windows=GENEROUS,
         )
+        if network.get("backend", "anvil") == "anvil":
+            network = {"beginning": beginning, **network}
         return RunOptions(folder=tmp_path / "run", job=replace(defaults, **(job or {})), **network)
 
     return make

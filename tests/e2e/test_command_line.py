@@ -44,9 +44,10 @@ def assert_refused(done: subprocess.CompletedProcess[str], code: int, *words: st
 
 
 @pytest.fixture
-async def network(tmp_path: Path) -> AsyncIterator[Cluster]:
+async def network(tmp_path: Path, beginning: Path) -> AsyncIterator[Cluster]:
     """A chain with contracts and funded accounts; nobody runs."""
-    cluster = Cluster(ClusterConfig(tmp_path / "net", providers=1, verifiers=1))
+    config = ClusterConfig(tmp_path / "net", providers=1, verifiers=1, beginning=beginning)
+    cluster = Cluster(config)
     try:
         await cluster.start_chain()
         yield cluster

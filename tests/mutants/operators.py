@@ -104,10 +104,11 @@ class _Finder:
 
     def visit(self, node: ast.AST, *, inside: bool) -> Iterator[Site]:
         yield from self._of(node, inside=inside)
-        within = inside or isinstance(node, Functions)
         for name, value in ast.iter_fields(node):
             if _is_silent(node, name):
                 continue
+            # Defaults are no part of a function's code: they are made where it is defined.
+            within = inside or (isinstance(node, Functions) and name == "body")
             children = value if isinstance(value, list) else [value]
             for position, child in enumerate(children):
                 if not isinstance(child, ast.AST) or _is_text(child):

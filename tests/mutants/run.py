@@ -125,12 +125,17 @@ class Evaluation:
         self.baseline_seconds = time.perf_counter() - started
 
     def _tests_of(self, mutant: Mutant) -> list[str]:
-        """Cheapest first: those that run the line, or use the file where only an import runs it."""
+        """Cheapest first: those that run the line; where only an import runs it, those that name
+        the module, then those that use it.
+        """
         if mutant.inside:
-            names = self._covering[mutant.file, mutant.line]
-        else:
-            lines = [tests for (file, _), tests in self._covering.items() if file == mutant.file]
-            names = set().union(*lines) or set(self._items)
+            return self._brief(self._covering[mutant.file, mutant.line])
+        lines = [tests for (file, _), tests in self._covering.items() if file == mutant.file]
+        naming = {name for name, item in self._items.items() if _names(item, mutant.file)}
+        chosen = self._brief(naming)
+        return chosen + self._brief(set().union(*lines) - set(chosen))
+
+    def _brief(self, names: set[str]) -> list[str]:
         chosen, total = [], 0.0
         for name in sorted(names, key=lambda name: self._seconds[name]):
             total += self._seconds[name]
@@ -171,6 +176,14 @@ class _Reporter:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             (self.home / "by").write_text(report.nodeid, "utf-8")
+
+
+def _names(item: pytest.Item, file: str) -> bool:
+    """Whether the test's module imports the file by its name."""
+    package, stem = Path(file).parts[-2:]
+    text = item.path.read_text("utf-8")
+    room = "atoll.law" if package == "law" else package
+    return f"{room}.{Path(stem).stem} " in text or f"from {room} import {Path(stem).stem}" in text
 
 
 def _functions_of(tests: Sequence[str]) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,7 @@ from eth_account.signers.local import LocalAccount
 
 from atoll.chain.deploy import DeployConfig
 from atoll.chain.deployment import Deployment
-from atoll.chain.keys import create_key, load_key
+from atoll.chain.keys import create_key, list_keys, load_key
 from atoll.errors import ConfigError
 from atoll.law.words import TOKEN, Address, Role
 from atoll_devnet.cheats.catalogue import check_provider_cheat, check_verifier_cheat
@@ -44,6 +45,8 @@ class ClusterConfig:
         chain_port: 0 takes a free one.
         in_order: members take the places of their numbers, and a job opens once all are in.
         store: every member's storage backend.
+        beginning: the folder of a network that `prepare_beginning` made, with at least as many
+            members; this one starts with its chain, contracts, keys and money.
     """
 
     folder: Path
@@ -59,11 +62,14 @@ class ClusterConfig:
     chain_port: int = 0
     in_order: bool = True
     store: str = "embedded"
+    beginning: Path | None = None
 
     def check(self) -> None:
         """Raises ConfigError when the numbers or the cheats do not fit together."""
         if self.providers < 1 or self.verifiers < 1:
             raise ConfigError("a network needs at least one provider and one verifier")
+        if self.beginning is not None and (self.backend != "anvil" or self.deployment is not None):
+            raise ConfigError("a beginning is one of Anvil, with the contracts that it has")
         for cheats, count, check, what in (
             (self.provider_cheats, self.providers, check_provider_cheat, "seat"),
             (self.verifier_cheats, self.verifiers, check_verifier_cheat, "verifier"),
@@ -182,17 +188,24 @@ class Cluster:
 
     async def start_chain(self) -> None:
         """Everything but the members' processes."""
+        beginning = self.config.beginning
+        if beginning is not None:
+            shutil.copy(beginning / "chain" / self.chain.state_file.name, self.chain.state_file)
         await self.chain.start()
-        self._deployment = await deploy_contracts(self.chain, self.config.deployment)
+        if beginning is None:
+            self._deployment = await deploy_contracts(self.chain, self.config.deployment)
+        else:
+            self._deployment = Deployment.load(beginning / "submitter" / "deployment.json")
         key = self._make_key(self.submitter_folder)
         password = key.password_file.read_text(encoding="utf-8")
         self._submitter = load_key(key.keystore, password)
         self._deployment.save(self.submitter_folder / "deployment.json")
         self.providers = [self._make(Role.PROVIDER, i) for i in range(self.config.providers)]
         self.verifiers = [self._make(Role.VERIFIER, i) for i in range(self.config.verifiers)]
-        grants = [Grant(member.account, STAKE_TOKENS) for member in self.members]
-        grants.append(Grant(key.account, SUBMITTER_TOKENS))
-        await fund(self.chain, self._deployment, grants)
+        if beginning is None:
+            grants = [Grant(member.account, STAKE_TOKENS) for member in self.members]
+            grants.append(Grant(key.account, SUBMITTER_TOKENS))
+            await fund(self.chain, self._deployment, grants)
 
     def stop(self) -> None:
         """Ends every process; the folder stays."""
@@ -233,7 +246,13 @@ class Cluster:
         return Member(role, index, cheat, key.account, folder, port, process)
 
     def _make_key(self, folder: Path) -> _Key:
+        """A new key, or the beginning's, whose folder has the same name."""
         folder.mkdir(parents=True, mode=0o700)
+        if (
+            self.config.beginning is not None
+            and (old := self.config.beginning / folder.name).is_dir()
+        ):
+            return _copy_key(old, folder)
         password, password_file = secrets.token_hex(16), folder / "password"
         password_file.touch(mode=0o600)
         password_file.write_text(password, encoding="utf-8")
@@ -263,3 +282,22 @@ backend = {quoted(self.config.store)}
 stagger_s = 2
 stagger_blocks = 2
 """
+
+
+async def prepare_beginning(folder: Path, providers: int, verifiers: int) -> None:
+    """Makes what other networks can start from: contracts deployed, keys made, accounts funded.
+
+    Raises what `Cluster.start_chain` raises.
+    """
+    cluster = Cluster(ClusterConfig(folder, providers, verifiers))
+    try:
+        await cluster.start_chain()
+    finally:
+        cluster.stop()  # which has Anvil write its state
+
+
+def _copy_key(old: Path, folder: Path) -> _Key:
+    shutil.copy(old / "password", folder)
+    shutil.copytree(old / "keys", folder / "keys")
+    (info,) = list_keys(folder / "keys")
+    return _Key(info.address, info.path, folder / "password")

@@ -22,6 +22,7 @@ class JobOptions:
 
     Attributes:
         method: how they train together, a name of `atoll.job.methods`.
+        codec, dropout: as in `atoll.job.spec.Choices`.
         numerics: how replays compare.
         data: files and folders with text; empty takes the standard library's source.
         max_tokens: no more of the text than this.
@@ -33,6 +34,8 @@ class JobOptions:
     coverage: float = 0.5
     seed: int = 0
     method: str = "fedavg"
+    codec: str = ""
+    dropout: str = "0"
     numerics: NumericsMode = "exact"
     data: tuple[Path, ...] = ()
     max_tokens: int = 2_000_000
@@ -60,6 +63,7 @@ class RunOptions:
         cheats, verifier_cheats: names by seat and by verifier index.
         report: where report.json is also written; it is always in `folder`.
         store: everyone's storage backend, `embedded` or `kubo:URL`.
+        beginning: see `ClusterConfig`.
         skip_windows: move the chain's clock on once everyone who will act in a window has acted.
     """
 
@@ -73,6 +77,7 @@ class RunOptions:
     report: Path | None = None
     skip_windows: bool = False
     store: str = "embedded"
+    beginning: Path | None = None
     job: JobOptions = field(default_factory=JobOptions)
 
     def request(self, numerics: NumericsSpec) -> JobRequest:
@@ -87,6 +92,8 @@ class RunOptions:
                 rounds=job.rounds,
                 coverage=job.coverage,
                 method=job.method,
+                codec=job.codec,
+                dropout=job.dropout,
                 lr=job.lr,
                 steps=job.segment * SEGMENTS,
                 segment=job.segment,

@@ -204,9 +204,11 @@ class LogReader:
         """Our logs of one block, from its receipts."""
         if not block.transactions:
             return []  # what sets a bloom without a transaction is no contract of ours
-        receipts = await self._receipts(block)
-        logs = (raw for raw in _in_order(block, receipts) if self._is_ours(raw))
-        return sorted(logs, key=lambda raw: raw.index)
+        of_tx = {item.tx_hash: item.logs for item in await self._receipts(block)}
+        everyone_s = (raw for tx_hash in block.transactions for raw in of_tx[tx_hash])
+        # A log's place is its number in the block; Ganache counts each receipt's anew.
+        placed = (replace(raw, index=index) for index, raw in enumerate(everyone_s))
+        return [raw for raw in placed if self._is_ours(raw)]
 
     async def _receipts(self, block: Header) -> list[TxReceipt]:
         number = [hex(block.ref.number)]
@@ -240,20 +242,6 @@ def _all_of(block: Header, receipts: list[TxReceipt]) -> list[TxReceipt]:
     if block.bloom & ~made:
         raise ValueError("receipts without some of the block's logs")
     return receipts
-
-
-def _in_order(block: Header, receipts: Sequence[TxReceipt]) -> list[RawLog]:
-    """Every log of a block's receipts, each in a place of its own.
-
-    Ganache counts the logs of each receipt from 0, and not the block's: where two have one place,
-    they are counted as the block's transactions stand.
-    """
-    places = {tx_hash: place for place, tx_hash in enumerate(block.transactions)}
-    ordered = sorted(receipts, key=lambda item: places.get(item.tx_hash, len(places)))
-    logs = [raw for item in ordered for raw in item.logs]
-    if len({raw.index for raw in logs}) == len(logs):
-        return logs
-    return [replace(raw, index=index) for index, raw in enumerate(logs)]
 
 
 async def _each(items: Sequence[U], ask: Callable[[U], Awaitable[T]]) -> list[T]:

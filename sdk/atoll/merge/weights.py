@@ -148,6 +148,7 @@ def _scaled_distances(gram: Gram, weights: Sequence[int], total: int) -> list[in
     rows = range(len(gram))
     cross = [sum(weights[j] * gram[i][j] for j in rows) for i in rows]
     centre = sum(weights[i] * cross[i] for i in rows)
+    # Never negative: total² times a squared distance, without any rounding.
     return [isqrt(total * total * gram[i][i] - 2 * total * cross[i] + centre) for i in rows]
 
 

@@ -1,0 +1,206 @@
+"""Every bound that SPEC gives a number: its least and its most are taken, one beyond is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Annotated, Any
+
+import dag_cbor
+import pytest
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
+from tests.unit.law.factories import make_manifest, make_trace
+
+from atoll.errors import MalformedTrace, ManifestError
+from atoll.law import manifest as m
+from atoll.law.canonical import decode, encode
+from atoll.law.terms import check_terms
+from atoll.law.trace import TraceDocument
+from atoll.law.words import Terms
+
+INTEGERS: list[tuple[type[BaseModel], str, int, int]] = [
+    (m.ModelSpec, "vocab", 2, 2**20),
+    (m.ModelSpec, "width", 8, 2**15),
+    (m.ModelSpec, "layers", 1, 256),
+    (m.ModelSpec, "heads", 1, 256),
+    (m.ModelSpec, "kv_heads", 1, 256),
+    (m.ModelSpec, "ffn", 8, 2**17),
+    (m.ModelSpec, "seq", 2, 2**17),
+    (m.ModelSpec, "rope_base", 2, 1_000_000_000),
+    (m.InitSpec, "seed", 0, 2**64 - 1),
+    (m.DataSpec, "train_tokens", 2, 2**63 - 1),
+    (m.DataSpec, "eval_batches", 0, 2**16),
+    (m.InnerSpec, "warmup_steps", 0, 2**32 - 1),
+    (m.InnerSpec, "steps", 1, 2**32 - 1),
+    (m.InnerSpec, "batch", 1, 2**20),
+    (m.InnerSpec, "segment", 1, 2**32 - 1),
+    (m.InnerSpec, "micro_batch", 1, 2**20),
+    (m.OuterSpec, "period", 0, 256),
+    (m.TensorExponents, "embedding", -60, 0),
+    (m.TensorExponents, "matrix", -60, 0),
+    (m.TensorExponents, "vector", -60, 0),
+    (m.CodecSpec, "min_exponent", -60, 0),
+    (m.CodecSpec, "max_exponent", -60, 0),
+    (m.CodecSpec, "fragments", 1, 64),
+    (m.CodecSpec, "overlap", 0, 2**32 - 1),
+    (m.RobustSpec, "f", 0, 127),
+    (m.AuditSpec, "draws", 1, 64),
+    (m.Manifest, "created", 0, 2**63 - 1),
+]
+DECIMALS: list[tuple[type[BaseModel], str, str, str]] = [
+    (m.ModelSpec, "norm_eps", "0.00000000000000001", "0.1"),
+    *(
+        (m.ToleranceSpec, name, "0.00000000000000001", "0.999999")
+        for name in m.ToleranceSpec.model_fields
+    ),
+    (m.InnerSpec, "lr", "0.00000000000000001", "10000"),
+    (m.InnerSpec, "momentum", "0", "0.999999"),
+    (m.InnerSpec, "beta1", "0", "0.999999"),
+    (m.InnerSpec, "beta2", "0", "0.999999"),
+    (m.InnerSpec, "eps", "0", "0.1"),
+    (m.InnerSpec, "weight_decay", "0", "1000"),
+    (m.InnerSpec, "dropout", "0", "0.9"),
+    (m.InnerSpec, "clip", "0.00000000000000001", "1000"),
+    (m.OuterSpec, "lr", "0.00000000000000001", "1000"),
+    (m.OuterSpec, "momentum", "0", "0.999999"),
+    (m.OuterSpec, "beta2", "0", "0.999999"),
+    (m.OuterSpec, "eps", "0", "0.1"),
+    (m.CodecSpec, "feedback", "0", "1"),
+    (m.CodecSpec, "mixing", "0", "0.999999"),
+    (m.RobustSpec, "kappa", "1", "1000"),
+    (m.AuditSpec, "overlap", "0", "1"),
+]
+LENGTHS: list[tuple[type[BaseModel], str, type, int, int]] = [
+    (m.NumericsSpec, "code_digest", bytes, 32, 32),
+    (m.NumericsSpec, "software_class", str, 0, 256),
+    (m.Manifest, "name", str, 1, 64),
+]
+SMALLEST = Decimal("0.00000000000000001")
+ROOMY = replace(
+    make_manifest().terms,
+    seats=256,
+    min_providers=100,
+    max_verifiers=32,
+    min_verifiers=3,
+    auditors=3,
+    steps=1,
+    tokens_per_step=1,
+    quorum_numerator=3,
+    quorum_denominator=5,
+)
+"""Terms in which one number can be moved without meeting another's bound."""
+TERMS = [
+    ("rounds", 1, 2**32 - 2),
+    ("seats", 100, 256),
+    ("min_providers", 1, 256),
+    ("min_verifiers", 1, 32),
+    ("max_verifiers", 3, 32),
+    ("auditors", 1, 32),
+    ("attempts", 1, 8),
+    ("beacon_delay", 1, 64),
+    ("quorum_numerator", 3, 5),
+    ("quorum_denominator", 3, 5),
+    *((f"{name}_seconds", 1, 2**32 - 1) for name in (
+        "train", "reveal", "report", "confirm", "attest", "dispute"
+    )),
+    ("expiry", 0, 2**64 - 1),
+    ("steps", 1, 2**32 - 1),
+    ("tokens_per_step", 1, 2**64 - 1),
+    ("price_per_token", 0, 2**128 - 1),
+    ("verifier_fee", 0, 2**128 - 1),
+    ("provider_bond", 0, 2**128 - 1),
+    ("verifier_bond", 0, 2**128 - 1),
+    ("report_bond", 1, 2**128 - 1),
+]  # fmt: skip
+
+
+def reader(spec: type[BaseModel], name: str) -> TypeAdapter[Any]:
+    """Reads one field alone, without what its spec says of it and others."""
+    field = spec.model_fields[name]
+    kind = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
+    return TypeAdapter(kind, config=ConfigDict(strict=True))
+
+
+@pytest.mark.parametrize(("spec", "name", "low", "high"), INTEGERS)
+def test_an_integer_is_within_its_bounds(
+    spec: type[BaseModel], name: str, low: int, high: int
+) -> None:
+    read = reader(spec, name).validate_python
+    assert (read(low), read(high)) == (low, high)
+    for beyond in (low - 1, high + 1):
+        with pytest.raises(ValidationError):
+            read(beyond)
+
+
+@pytest.mark.parametrize(("spec", "name", "low", "high"), DECIMALS)
+def test_a_decimal_is_within_its_bounds(
+    spec: type[BaseModel], name: str, low: str, high: str
+) -> None:
+    """The least above 0 that can be written stands for an open bound."""
+    read = reader(spec, name).validate_python
+    assert (read(low), read(high)) == (low, high)
+    below = Decimal(low) - SMALLEST
+    for beyond in (Decimal(high) + SMALLEST, *([below] if below >= 0 else [])):
+        text = f"{beyond:f}".rstrip("0").rstrip(".") if beyond else "0"
+        with pytest.raises(ValidationError, match="is not in"):
+            read(text)
+
+
+@pytest.mark.parametrize(("spec", "name", "kind", "low", "high"), LENGTHS)
+def test_a_text_has_a_length_within_its_bounds(
+    spec: type[BaseModel], name: str, kind: type, low: int, high: int
+) -> None:
+    read = reader(spec, name).validate_python
+
+    def of(length: int) -> object:
+        return bytes(length) if kind is bytes else "x" * length
+
+    assert (read(of(low)), read(of(high))) == (of(low), of(high))
+    for beyond in (*([low - 1] if low else []), high + 1):
+        with pytest.raises(ValidationError):
+            read(of(beyond))
+
+
+def test_the_tables_name_every_number() -> None:
+    specs = {spec for spec, *_ in (*INTEGERS, *DECIMALS)}
+    numbers = {(s, n) for s in specs for n, f in s.model_fields.items() if f.annotation is int}
+    assert numbers == {(spec, name) for spec, name, *_ in INTEGERS}
+
+
+@pytest.mark.parametrize(("name", "low", "high"), TERMS)
+def test_a_term_is_within_its_bounds(name: str, low: int, high: int) -> None:
+    for value in (low, high):
+        check_terms(replace(ROOMY, **{name: value}))
+    for beyond in (low - 1, high + 1):
+        with pytest.raises(ManifestError):
+            check_terms(replace(ROOMY, **{name: beyond}))
+
+
+def test_the_table_names_every_term() -> None:
+    assert {name for name, *_ in TERMS} == set(Terms.__dataclass_fields__)
+
+
+def test_a_document_has_a_largest_size() -> None:
+    data = encode([bytes(20)])
+    assert decode(data, len(data)) == [bytes(20)]
+    with pytest.raises(ValueError, match=f"at most {len(data) - 1} are allowed"):
+        decode(data, len(data) - 1)
+    with pytest.raises(MalformedTrace, match="at most 65536 are"):
+        TraceDocument.from_bytes(bytes(65537))
+    with pytest.raises(ManifestError, match="at most 16384 are"):
+        m.Manifest.from_bytes(bytes(16385))
+
+
+@pytest.mark.parametrize(
+    ("name", "bits"), [("chain_id", 64), ("job", 64), ("round", 32), ("attempt", 16), ("seat", 16)]
+)
+def test_a_traces_place_fits_its_words(name: str, bits: int) -> None:
+    document, _ = make_trace(make_manifest())
+    plain: Any = dag_cbor.decode(document.to_bytes())
+    plain[name] = (1 << bits) - 1
+    assert TraceDocument.from_bytes(dag_cbor.encode(plain)).to_bytes() == dag_cbor.encode(plain)
+    for beyond in (1 << bits, -1):
+        if beyond < 1 << 64:
+            plain[name] = beyond
+            with pytest.raises(MalformedTrace):
+                TraceDocument.from_bytes(dag_cbor.encode(plain))

@@ -1,0 +1,111 @@
+"""The mutants: one change each, of what runs; a process lives with one and others do not notice."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+from tests.mutants.forks import Forks
+from tests.mutants.operators import Mutant, difference, mutants_of
+
+SOURCE = '''
+"""A module: 1 + 1."""
+from dataclasses import dataclass
+from typing import Annotated
+
+LIMIT = 4
+
+
+@dataclass(frozen=True)
+class Place:
+    """One of 7."""
+
+    at: Annotated[int, Field(ge=0)]
+
+    def __repr__(self) -> str:
+        return "Place" + str(1)
+
+
+def count(items: list[int], flag: bool = True) -> int:
+    assert len(items) > 3
+    total = 0
+    for item in items:
+        if item < LIMIT and not flag:
+            total += item
+    if total == 9:
+        raise ValueError(f"{total + 1} is " + "nine")
+    return total
+'''
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "module.py").write_text(SOURCE, "utf-8")
+    return tmp_path
+
+
+def changes(root: Path, operator: str) -> list[str]:
+    """Each changed line as it became."""
+    found = [m for m in mutants_of(root, "module.py") if m.operator == operator]
+    return [difference(root, mutant).splitlines()[-1].removeprefix("+").strip() for mutant in found]
+
+
+def test_every_operator_changes_one_thing(root: Path) -> None:
+    assert changes(root, "comparison") == ["if item <= LIMIT and (not flag):", "if total != 9:"]
+    assert changes(root, "arithmetic") == ["total -= item"]
+    assert changes(root, "boolean") == [
+        "def count(items: list[int], flag: bool=False) -> int:",
+        "if item < LIMIT or not flag:",
+        "if item < LIMIT and flag:",
+    ]
+    assert changes(root, "constant") == [
+        *("LIMIT = 5", "LIMIT = 3"),
+        *("at: Annotated[int, Field(ge=1)]", "at: Annotated[int, Field(ge=-1)]"),
+        *("total = 1", "total = -1", "if total == 10:", "if total == 8:"),
+    ]
+    assert changes(root, "branch") == [
+        "if not (item < LIMIT and (not flag)):",
+        "if not total == 9:",
+    ]
+    assert changes(root, "return") == ["return None"]
+    assert changes(root, "deletion") == ["pass", "pass"]
+
+
+def test_what_is_outside_of_functions_is_known(root: Path) -> None:
+    outside = [m.line for m in mutants_of(root, "module.py") if not m.inside]
+    lines = SOURCE.splitlines()
+    assert {lines[line - 1].split()[0] for line in outside} == {"LIMIT", "at:", "def"}
+
+
+def test_no_mutant_is_the_source(root: Path) -> None:
+    found = mutants_of(root, "module.py")
+    assert all(difference(root, mutant) for mutant in found)
+    assert [mutant.index for mutant in found] == list(range(len(found)))
+    assert found == mutants_of(root, "module.py")
+    assert ast.parse(SOURCE)
+
+
+def test_a_fork_ends_with_its_code_or_with_its_time() -> None:
+    forks: Forks[str] = Forks(2)
+
+    def say(home: Path) -> int:
+        (home / "by").write_text("a test", "utf-8")
+        return 1
+
+    def wait(_: Path) -> int:
+        while True:
+            pass
+
+    forks.start("says", 60, say)
+    forks.start("waits", 0.2, wait)
+    ended = {one.what: one for one in forks.wait(for_all=True)}
+    assert (ended["says"].code, ended["says"].said) == (1, "a test")
+    assert ended["waits"].code is None
+
+
+def test_a_fork_that_breaks_is_no_verdict() -> None:
+    forks: Forks[Mutant | None] = Forks(1)
+    forks.start(None, 60, lambda _: 1 // 0)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        forks.wait(for_all=True)
