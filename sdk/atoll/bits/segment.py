@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import struct
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from atoll.bits.batch import gather_batch
 from atoll.bits.schedule import Recipe
@@ -23,10 +23,11 @@ from atoll.law.trace import (
     LeafKind,
     StateRoots,
     StepWork,
+    TraceLeaf,
     float_bytes,
     work_word,
 )
-from atoll.law.words import Digest, SeatIndex
+from atoll.law.words import Digest, SeatIndex, SegmentIndex, Slot
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,30 @@ class SegmentRun:
     def work_word(self) -> Digest:
         """What shows that the steps were run."""
         return work_word(self.works)
+
+    def leaf(
+        self, slot: Slot, seat: SeatIndex, segment: SegmentIndex, previous: Digest
+    ) -> TraceLeaf:
+        """What is committed to of it; `previous` is the hash of the leaf before, zero of none."""
+        return TraceLeaf(
+            slot=slot,
+            seat=seat,
+            segment=segment,
+            first_step=self.first_step,
+            last_step=self.last_step,
+            kind=self.kind,
+            state_digest=self.roots.digest(),
+            batch_digest=self.batch_digest,
+            loss_bits=self.loss_bits,
+            work_word=self.work_word,
+            previous=previous,
+        )
+
+    def disproves(self, leaf: TraceLeaf) -> tuple[str, ...]:
+        """Fields of somebody's leaf that this run of the same segment has otherwise."""
+        own = self.leaf(leaf.slot, leaf.seat, leaf.segment, leaf.previous)
+        names = (field.name for field in fields(TraceLeaf))
+        return tuple(name for name in names if getattr(leaf, name) != getattr(own, name))
 
 
 def loss_bits(loss: float) -> int:

@@ -134,7 +134,7 @@ def replay_segment(
     )
     done = run_segment(opening, leaf.segment, course)
     replay = SegmentReplay(
-        differs=_differences(leaf, done),
+        differs=done.disproves(leaf),
         kind=done.kind,
         state_digest=done.roots.digest(),
         batch_digest=done.batch_digest,
@@ -178,19 +178,6 @@ def _miscounted(segment: Replayed) -> tuple[str, ...]:
     opening, claimed, steps = segment.opening, segment.claimed, segment.steps
     counters = (opening.count + steps, opening.batches + steps)
     return () if (claimed.count, claimed.batches) == counters else ("state_digest",)
-
-
-def _differences(leaf: TraceLeaf, done: SegmentRun) -> tuple[str, ...]:
-    found = {
-        "first_step": done.first_step,
-        "last_step": done.last_step,
-        "kind": done.kind,
-        "state_digest": done.roots.digest(),
-        "batch_digest": done.batch_digest,
-        "loss_bits": done.loss_bits,
-        "work_word": done.work_word,
-    }
-    return tuple(name for name, value in found.items() if getattr(leaf, name) != value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,7 @@ from atoll.content.cid import DAG_CBOR, Cid
 from atoll.content.local import LocalStore
 from atoll.errors import ProtocolError
 from atoll.law.manifest import Manifest
-from atoll.law.trace import (
-    LeafKind,
-    StateRoots,
-    TraceDocument,
-    TraceLeaf,
-)
+from atoll.law.trace import LeafKind, StateRoots, TraceDocument
 from atoll.law.words import ZERO_DIGEST, Digest, SeatIndex, SegmentIndex, Slot
 from atoll.train.course import open_course
 
@@ -241,21 +236,10 @@ def _extended(
     document: TraceDocument, done: SegmentRun, task: TrainTask, store: LocalStore
 ) -> TraceDocument:
     """The trace with one more leaf; the segment's closing state is stored first."""
-    segment = len(document.leaves)
     cid = store.add_bytes(done.state.to_bytes()).to_bytes()
-    leaf = TraceLeaf(
-        slot=task.slot,
-        seat=task.seat,
-        segment=SegmentIndex(segment),
-        first_step=done.first_step,
-        last_step=done.last_step,
-        kind=done.kind,
-        state_digest=done.roots.digest(),
-        batch_digest=done.batch_digest,
-        loss_bits=done.loss_bits,
-        work_word=done.work_word,
-        previous=document.leaves[-1].hash if document.leaves else ZERO_DIGEST,
-    )
+    segment = SegmentIndex(len(document.leaves))
+    previous = document.leaves[-1].hash if document.leaves else ZERO_DIGEST
+    leaf = done.leaf(task.slot, task.seat, segment, previous)
     return replace(
         document,
         leaves=(*document.leaves, leaf),
