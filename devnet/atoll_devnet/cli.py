@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from atoll.cli.output import Json, Method, Numerics, emit
+from atoll.cli.output import Codec, Json, Method, Numerics, emit
 from atoll.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ def run_command(
     ] = 0.5,
     seed: Annotated[int, typer.Option(min=0, help="Of the first weights.")] = 0,
     method: Method = "fedavg",
+    codec: Codec = "",
+    dropout: Annotated[str, typer.Option(help="Share of activations dropped, a decimal.")] = "0",
     numerics: Numerics = "exact",
     chain: Annotated[str, typer.Option(help="anvil or ganache.")] = "anvil",
     skip_windows: Annotated[
@@ -73,6 +75,8 @@ def run_command(
         coverage=coverage,
         seed=seed,
         method=method,
+        codec=codec,
+        dropout=dropout,
         numerics=numerics,
         data=tuple(data or ()),
     )

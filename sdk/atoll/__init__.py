@@ -46,7 +46,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Loads on first use, so that `import atoll` costs no torch and no web3."""
+    """Loads on first use, so that `import atoll` costs no torch."""
     if name not in __all__:
         raise AttributeError(f"module 'atoll' has no attribute {name!r}")
     value = getattr(import_module(_HOMES.get(name, "atoll.job.client")), name)

@@ -1,4 +1,4 @@
-"""Every cheat by name, replayed in full: what PROTOCOL says of it is what happens to it.
+"""Every cheat by name, replayed in full: what the law says of it is what happens to it.
 
 Several cheats share a network where they can be told apart; at most half of the revealed seats
 cheat, since more would break the circuit.

@@ -68,7 +68,7 @@ interface IRounds is IRoundsEvents {
     /// the same call.
     /// @param index seat, verifier or report, as the offence says
     function punish(uint256 jobId, uint32 round, Offence offence, uint16 index) external;
-    /// @notice Credits one seat (or verifier) of a round that ran out of attempts. See PROTOCOL, void.
+    /// @notice Credits one seat (or verifier) of a round that ran out of attempts. See SPEC.md, section 14.
     function credit(uint256 jobId, uint32 round, Role role, uint16 index) external;
 
     /// @return what anyone could fold from the events; EVENTS.md says how

@@ -31,7 +31,7 @@ GAS_LABELS = {
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunResult:
     """What a report is made from.
 
     Attributes:
@@ -52,10 +52,10 @@ class Outcome:
     result_dir: Path | None
 
 
-def build_report(outcome: Outcome) -> dict[str, Any]:
+def build_report(result: RunResult) -> dict[str, Any]:
     """The report as plain data, ready to be written as JSON."""
-    metrics = {member.name: _Metrics.of(member) for member in outcome.cluster.members}
-    view, cluster, escrow = outcome.view, outcome.cluster, outcome.escrow
+    metrics = {member.name: _Metrics.of(member) for member in result.cluster.members}
+    view, cluster, escrow = result.view, result.cluster, result.escrow
     return {
         "job": {
             "id": int(view.job_id),
@@ -66,26 +66,26 @@ def build_report(outcome: Outcome) -> dict[str, Any]:
         "chain": {
             "backend": cluster.config.backend,
             "chain_id": cluster.chain.chain_id,
-            "blocks": outcome.blocks,
+            "blocks": result.blocks,
         },
-        "rounds": [_round(record, outcome) for _, record in sorted(outcome.history.rounds.items())],
-        "providers": [_provider(member, outcome) for member in cluster.providers],
+        "rounds": [_round(record, result) for _, record in sorted(result.history.rounds.items())],
+        "providers": [_provider(member, result) for member in cluster.providers],
         "verifiers": [
-            _verifier(member, outcome, metrics[member.name]) for member in cluster.verifiers
+            _verifier(member, result, metrics[member.name]) for member in cluster.verifiers
         ],
-        "cheats": list_cheats(outcome),
+        "cheats": list_cheats(result),
         "escrow": {
             "funded_wei": str(escrow.funded),
             "paid_wei": str(escrow.claimed),
             "refunded_wei": str(escrow.refunded),
             "balance_wei": str(escrow.balance),
         },
-        "eval": _eval(outcome.losses),
-        "bytes": _bytes(outcome, metrics.values()),
-        "utilisation": _utilisation(outcome, metrics),
+        "eval": _eval(result.losses),
+        "bytes": _bytes(result, metrics.values()),
+        "utilisation": _utilisation(result, metrics),
         "audit_overhead": _audit_overhead(metrics.values()),
         "gas": _gas(metrics.values()),
-        "result_dir": str(outcome.result_dir) if outcome.result_dir else None,
+        "result_dir": str(result.result_dir) if result.result_dir else None,
     }
 
 
@@ -97,9 +97,9 @@ def write_report(report: Mapping[str, Any], path: Path) -> None:
     partial.replace(path)
 
 
-def list_cheats(outcome: Outcome) -> list[dict[str, Any]]:
+def list_cheats(result: RunResult) -> list[dict[str, Any]]:
     """For each cheat whether it was caught, by what, and in which round."""
-    return [_cheat(member, outcome) for member in outcome.cluster.members if member.cheat]
+    return [_cheat(member, result) for member in result.cluster.members if member.cheat]
 
 
 def slashed_honest(report: Mapping[str, Any]) -> list[str]:
@@ -129,14 +129,14 @@ class _Metrics:
         return self.totals.get(name, 0.0)
 
 
-def _round(record: RoundRecord, outcome: Outcome) -> dict[str, Any]:
+def _round(record: RoundRecord, result: RunResult) -> dict[str, Any]:
     return {
         "round": record.round,
         "status": record.status,
         "accepted": record.accepted,
         "rejected": [_rejection(item) for item in record.rejected],
         "merged_digest": record.merged_digest or None,
-        "eval_loss": outcome.losses.get(record.round),
+        "eval_loss": result.losses.get(record.round),
         "seconds": dict(record.seconds),
         "attempts": record.attempts,
         "voids": record.voids,
@@ -154,9 +154,9 @@ def _rejection(item: Rejection) -> dict[str, Any]:
     }
 
 
-def _provider(member: Member, outcome: Outcome) -> dict[str, Any]:
+def _provider(member: Member, result: RunResult) -> dict[str, Any]:
     accepted, tokens = 0, 0
-    for settled in outcome.view.settled:
+    for settled in result.view.settled:
         for seat, holder in settled.seats.items():
             if holder == member.account and settled.evidence.accepted >> seat & 1:
                 accepted += 1
@@ -166,29 +166,29 @@ def _provider(member: Member, outcome: Outcome) -> dict[str, Any]:
         "address": member.account,
         "cheat": member.cheat,
         "accepted_rounds": accepted,
-        "paid_wei": str(outcome.history.paid.get(member.account, 0)),
-        "slashed_wei": str(outcome.history.slashed.get(member.account, 0)),
+        "paid_wei": str(result.history.paid.get(member.account, 0)),
+        "slashed_wei": str(result.history.slashed.get(member.account, 0)),
         "verified_tokens": tokens,
     }
 
 
-def _verifier(member: Member, outcome: Outcome, metrics: _Metrics) -> dict[str, Any]:
+def _verifier(member: Member, result: RunResult, metrics: _Metrics) -> dict[str, Any]:
     return {
         "index": member.index,
         "address": member.account,
         "cheat": member.cheat,
         "segments_replayed": int(metrics.total("replayed_segments")),
-        "segments_claimed": outcome.history.findings.get(member.account, 0),
-        "attested_rounds": outcome.history.attested.get(member.account, 0),
-        "paid_wei": str(outcome.history.paid.get(member.account, 0)),
-        "slashed_wei": str(outcome.history.slashed.get(member.account, 0)),
+        "segments_claimed": result.history.findings.get(member.account, 0),
+        "attested_rounds": result.history.attested.get(member.account, 0),
+        "paid_wei": str(result.history.paid.get(member.account, 0)),
+        "slashed_wei": str(result.history.slashed.get(member.account, 0)),
     }
 
 
-def _cheat(member: Member, outcome: Outcome) -> dict[str, Any]:
-    history = outcome.history
+def _cheat(member: Member, result: RunResult) -> dict[str, Any]:
+    history = result.history
     found: tuple[int, str] | None = None
-    if member in outcome.cluster.providers:
+    if member in result.cluster.providers:
         found = _first_rejection(member.index, history)
     elif history.slashed.get(member.account):
         found = _first_offence(member, history)
@@ -231,9 +231,9 @@ def _eval(losses: Mapping[int, float]) -> dict[str, float | None]:
     }
 
 
-def _bytes(outcome: Outcome, metrics: Iterable[_Metrics]) -> dict[str, Any]:
+def _bytes(result: RunResult, metrics: Iterable[_Metrics]) -> dict[str, Any]:
     everyone = list(metrics)
-    per_parameter = outcome.update_bytes / outcome.parameters if outcome.parameters else 0.0
+    per_parameter = result.update_bytes / result.parameters if result.parameters else 0.0
     return {
         "update_bytes_per_parameter": round(per_parameter, 4),
         "uploaded": int(sum(item.total("bytes_up") for item in everyone)),
@@ -241,13 +241,13 @@ def _bytes(outcome: Outcome, metrics: Iterable[_Metrics]) -> dict[str, Any]:
     }
 
 
-def _utilisation(outcome: Outcome, metrics: Mapping[str, _Metrics]) -> dict[str, Any]:
+def _utilisation(result: RunResult, metrics: Mapping[str, _Metrics]) -> dict[str, Any]:
     """Seconds in training steps ÷ seconds of the rounds that the provider trained in."""
     shares: dict[str, float] = {}
-    for member in outcome.cluster.providers:
+    for member in result.cluster.providers:
         wall = sum(
-            settled_seconds(outcome.history.rounds[settled.slot.round])
-            for settled in outcome.view.settled
+            settled_seconds(result.history.rounds[settled.slot.round])
+            for settled in result.view.settled
             if member.account in settled.seats.values()
         )
         if wall:

@@ -22,6 +22,7 @@ class JobOptions:
 
     Attributes:
         method: how they train together, a name of `atoll.job.methods`.
+        codec, dropout: as in `atoll.job.spec.Choices`.
         numerics: how replays compare.
         data: files and folders with text; empty takes the standard library's source.
         max_tokens: no more of the text than this.
@@ -33,6 +34,8 @@ class JobOptions:
     coverage: float = 0.5
     seed: int = 0
     method: str = "fedavg"
+    codec: str = ""
+    dropout: str = "0"
     numerics: NumericsMode = "exact"
     data: tuple[Path, ...] = ()
     max_tokens: int = 2_000_000
@@ -89,6 +92,8 @@ class RunOptions:
                 rounds=job.rounds,
                 coverage=job.coverage,
                 method=job.method,
+                codec=job.codec,
+                dropout=job.dropout,
                 lr=job.lr,
                 steps=job.segment * SEGMENTS,
                 segment=job.segment,

@@ -19,7 +19,7 @@ from atoll.service.session import SessionConfig, open_session
 from atoll.service.worker import Worker
 from atoll_devnet.processes.cluster import SUBMITTER_TOKENS, Cluster, ClusterConfig
 from atoll_devnet.processes.warm import warm_context
-from atoll_devnet.report.document import Outcome, build_report, slashed_honest, write_report
+from atoll_devnet.report.document import RunResult, build_report, slashed_honest, write_report
 from atoll_devnet.report.live import Display
 from atoll_devnet.report.observer import Observer, Watched
 from atoll_devnet.run.options import RunOptions, text_paths
@@ -172,8 +172,8 @@ async def finish(running: Running, options: RunOptions) -> Result:
     if running.observer.history.refunded is None:
         await _refund(running, view)
     result_dir, sample = await _export(running, view, options.folder / "result")
-    outcome = await _outcome(running, view, result_dir)
-    report = build_report(outcome)
+    result = await _result(running, view, result_dir)
+    report = build_report(result)
     for path in {options.folder / "report.json", options.report or options.folder / "report.json"}:
         write_report(report, path)
     return Result(report, sample, options.folder)
@@ -204,11 +204,11 @@ async def _export(running: Running, view: JobView, folder: Path) -> tuple[Path |
     return folder, sample
 
 
-async def _outcome(running: Running, view: JobView, result_dir: Path | None) -> Outcome:
+async def _result(running: Running, view: JobView, result_dir: Path | None) -> RunResult:
     chain, observer = running.client.chain, running.observer
     manifest = observer.watched.manifest
     update, parameters = await running.worker.run(f"{_TASKS}:sizes", manifest)
-    return Outcome(
+    return RunResult(
         cluster=running.cluster,
         manifest=Manifest.from_bytes(manifest),
         view=view,

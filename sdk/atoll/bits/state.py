@@ -1,7 +1,7 @@
 """The two states of a job: the global model, and what one seat's training carries along.
 
 Rule of this file: a state's digest covers every bit that the next step depends on. Digests are
-PROTOCOL.md's: H(params root, optimiser root, buffers root, RNG counters), SHA-256 throughout.
+those of SPEC.md, section 9: SHA-256 over params root, optimiser root, buffers root, RNG digest.
 """
 
 from __future__ import annotations

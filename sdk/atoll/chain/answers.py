@@ -61,6 +61,14 @@ def quantity(value: Any) -> int:
     return int(value, 16)
 
 
+def counter(value: Any) -> int:
+    """A number of up to 63 bits: heights, times and places, which a database keeps."""
+    found = quantity(value)
+    if found >> 63:
+        raise ValueError(f"not a counter: {found}")
+    return found
+
+
 def data(value: Any) -> bytes:
     """Bytes."""
     if not isinstance(value, str) or not _DATA.fullmatch(value):
@@ -94,7 +102,7 @@ def header(value: Any) -> Header:
         raise ValueError(f"a bloom of {len(bloom)} bytes")
     # Before EIP-1559 a block names no base fee.
     base_fee = quantity(fields["baseFeePerGas"]) if "baseFeePerGas" in fields else 0
-    number, timestamp = quantity(fields["number"]), quantity(fields["timestamp"])
+    number, timestamp = counter(fields["number"]), counter(fields["timestamp"])
     return Header(
         ref=BlockRef(number, word(fields["hash"]), timestamp),
         parent=word(fields["parentHash"]),
@@ -119,9 +127,9 @@ def raw_log(value: Any) -> RawLog:
         address=Address(to_checksum_address(account)),
         topics=topics,
         data=data(fields["data"]),
-        block_number=quantity(fields["blockNumber"]),
+        block_number=counter(fields["blockNumber"]),
         block_hash=bytes(word(fields["blockHash"])),
-        index=quantity(fields["logIndex"]),
+        index=counter(fields["logIndex"]),
     )
 
 
@@ -151,7 +159,7 @@ def mined_receipt(value: Any) -> TxReceipt:
     return TxReceipt(
         tx_hash=tx_hash(fields["transactionHash"]),
         succeeded=quantity(fields["status"]) == 1,
-        block_number=quantity(fields["blockNumber"]),
+        block_number=counter(fields["blockNumber"]),
         block_hash=bytes(word(fields["blockHash"])),
         gas_used=quantity(fields["gasUsed"]),
         fee_price=quantity(fields["effectiveGasPrice"]),

@@ -86,6 +86,10 @@ class Follower:
         """Height up to which the views know everything."""
         return self._index.confirmed
 
+    def history(self) -> tuple[Indexed, ...]:
+        """Every event that stands, of every job, oldest first."""
+        return tuple(self._index.history())
+
     async def poll(self) -> News:
         """What is new; on the first call everything since the deployment. Waits for no block.
 

@@ -13,7 +13,8 @@ against what cannot lag, the blocks themselves:
    needs a second witness: another endpoint that gives the same logs for the whole range, or the
    block's receipts, one for each transaction of its header, whose logs set every bit of its bloom.
    Receipts decide. A bloom that was only alike is settled by them like any other, so that it costs
-   a question and never holds the index up.
+   a question and never holds the index up. That two endpoints have nothing of a block is no
+   witness where its bloom speaks of us: indexes lag together.
 
 Receipts that leave something out are no answer: the next endpoint is asked, and if none has them,
 `RpcUnavailable` says so and the caller waits. This guards against endpoints that fail, not against
@@ -24,6 +25,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
 
@@ -139,25 +141,37 @@ class LogReader:
             return found
 
         told = await self._provider.ask_two("eth_getLogs", [self._query(first, last)], in_range)
-        if any(hashes.get(raw.block_number) != raw.block_hash for raw in told[0]):
+        strange = any(hashes[raw.block_number] != raw.block_hash for raw in told[0])
+        if strange and await self._turned(headers):
             return None
-        if len(told) == 2 and told[0] == told[1]:
-            return headers, told[0]
         named = {raw.block_number for answer in told for raw in answer}
-        doubtful = [h for h in headers if h.ref.number in named or self.may_hold(h.bloom)]
+        agreed = [] if strange or told[0] != told[-1] or len(told) < 2 else told[0]
+        sure = {raw.block_number for raw in agreed}
+        doubtful = [
+            h
+            for h in headers
+            if h.ref.number not in sure and (h.ref.number in named or self.may_hold(h.bloom))
+        ]
         try:
             witnessed = await _each(doubtful, self._witnessed)
         except RpcUnavailable:
-            end = await self.header(last)
-            if end is None or end.ref != headers[-1].ref:
+            if await self._turned(headers):
                 return None
             raise
-        logs = [raw for block in witnessed for raw in block]
+        logs = sorted(
+            (raw for block in (agreed, *witnessed) for raw in block),
+            key=lambda raw: (raw.block_number, raw.index),
+        )
         missing = len(set(logs) - set(told[0]))
         if missing:
             self.left_out += missing
             log.warning("eth_getLogs left logs out", first=first, last=last, logs=missing)
         return headers, logs
+
+    async def _turned(self, headers: Sequence[Header]) -> bool:
+        """Whether the chain no longer has the last of these blocks."""
+        end = await self.header(headers[-1].ref.number)
+        return end is None or end.ref != headers[-1].ref
 
     def may_hold(self, bloom: int) -> bool:
         """Whether a block with this bloom may have one of our logs."""
@@ -190,9 +204,11 @@ class LogReader:
         """Our logs of one block, from its receipts."""
         if not block.transactions:
             return []  # what sets a bloom without a transaction is no contract of ours
-        receipts = await self._receipts(block)
-        logs = (raw for item in receipts for raw in item.logs if self._is_ours(raw))
-        return sorted(logs, key=lambda raw: raw.index)
+        of_tx = {item.tx_hash: item.logs for item in await self._receipts(block)}
+        everyone_s = (raw for tx_hash in block.transactions for raw in of_tx[tx_hash])
+        # A log's place is its number in the block; Ganache counts each receipt's anew.
+        placed = (replace(raw, index=index) for index, raw in enumerate(everyone_s))
+        return [raw for raw in placed if self._is_ours(raw)]
 
     async def _receipts(self, block: Header) -> list[TxReceipt]:
         number = [hex(block.ref.number)]

@@ -179,6 +179,7 @@ class TxQueue:
             InsufficientFunds: the account cannot pay for gas.
             ChainError: the key was never submitted.
         """
+        # From that depth on nothing is looked at any more: who waits for more would wait for ever.
         confirmations = min(confirmations, self.config.final_blocks)
         async with self._moved:
             while True:
@@ -300,6 +301,7 @@ class TxQueue:
             if receipt is None or receipt.block_number > head.number:
                 log.info("a reorg took a transaction back", key=intent.key)
                 self._store.unmined(intent)
+                # Nodes may have dropped all of ours with the block: each is shown again at once.
                 self._shown_at.clear()
             elif receipt.block_hash != intent.block_hash:
                 await self._record(intent, receipt)
@@ -360,6 +362,7 @@ class TxQueue:
             for signed in self._store.signed(intent)
         )
         if cancelled:
+            # An error is noted where the call would have failed: somebody else has done it then.
             moot = intent.call.permissionless and intent.error is not None
             self._store.mined(intent, receipt, TxState.MOOT if moot else TxState.REVERTED)
         elif receipt.succeeded:
@@ -446,7 +449,7 @@ class TxQueue:
             fees = bid(await self._chain.base_fee(), self.config.priority_fee, self.config.fee_cap)
             if fees is None:
                 self._store.note(intent, "waits: the base fee is above the fee cap")
-                return
+                return  # those behind it bid against the same base fee
             gas_limit = await self._estimate(intent)
             if gas_limit is None or not await self._can_pay(intent, gas_limit, fees):
                 continue
@@ -463,6 +466,7 @@ class TxQueue:
             "value": hex(intent.value),
         }
         try:
+            # On top of what is pending: a call may build on one of ours that no block has yet.
             gas = await self._chain.provider.ask("eth_estimateGas", [query, "pending"], quantity)
         except RpcRefused as refused:
             reason = reason_of(refused)

@@ -1,1 +1,1 @@
-"""The `atoll` command's parts. Heavy imports (torch, web3) happen inside commands only."""
+"""The `atoll` command's parts. Heavy imports (torch above all) happen inside commands only."""

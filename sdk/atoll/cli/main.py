@@ -2,8 +2,8 @@
 
 Exit codes: 0 done; 1 unforeseen; 2 wrong use, configuration, manifest or key; 3 the chain;
 4 storage; 5 the protocol; 130 interrupted. Every error is one line on standard error, and one more
-with what to do next. Rule of this file: it starts fast; torch and web3 are loaded by the commands
-that need them.
+with what to do next. Rule of this file: it starts fast; torch is loaded by the commands that
+need it.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ Config = Annotated[Path, typer.Option("--config", help="Its config file.")]
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class RoleCommand:
     """What tells the two roles apart on the command line.
 
     Attributes:
@@ -34,7 +34,7 @@ class Member:
         return Path("~/.atoll") / self.command
 
 
-def member_app(member: Member) -> typer.Typer:
+def member_app(member: RoleCommand) -> typer.Typer:
     """The commands of one role."""
     app = typer.Typer(no_args_is_help=True, help=f"Set up and run a {member.role}.")
     default_config = member.folder / services.CONFIG_NAME
@@ -75,5 +75,5 @@ def member_app(member: Member) -> typer.Typer:
     return app
 
 
-node = member_app(Member("node", "provider", "atoll_node.service"))
-verifier = member_app(Member("verifier", "verifier", "atoll_verifier.service"))
+node = member_app(RoleCommand("node", "provider", "atoll_node.service"))
+verifier = member_app(RoleCommand("verifier", "verifier", "atoll_verifier.service"))

@@ -7,7 +7,7 @@ merge, the outer step); what a method does not name stays the job's own choice.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -131,6 +131,33 @@ METHODS: Final[Mapping[str, Method]] = MappingProxyType(
         ),
     }
 )
+
+
+DENSE_CODECS: Final[Mapping[str, CodecSpec]] = MappingProxyType(
+    {
+        "grid8": _GRID8,
+        "grid4": _codec("grid4", -9),
+        "two_bit": _codec("two_bit", -10, feedback="0.9"),
+        "sign": _codec("sign", -10, feedback="0.9"),
+        "fp32": _codec("fp32", -40, min_exponent=-40, max_exponent=-40),
+    }
+)
+"""Codecs whose updates have every coordinate, as a job may choose them in its method's place."""
+
+
+def with_codec(method: Method, name: str) -> Method:
+    """The method with another dense codec; fp32 updates are merged by their mean alone.
+
+    Raises:
+        ManifestError: there is no such codec.
+    """
+    if name not in DENSE_CODECS:
+        raise ManifestError(
+            f"no dense codec is called {name!r}",
+            next_step=f"choose one of {', '.join(DENSE_CODECS)}",
+        )
+    rule = "mean" if name == "fp32" else DENSE_RULE
+    return replace(method, codec=DENSE_CODECS[name], rule=rule)
 
 
 def method_of(name: str) -> Method:

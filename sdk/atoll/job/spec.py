@@ -21,7 +21,7 @@ from atoll.bits.tables import tables_root
 from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
 from atoll.errors import ConfigError, ManifestError
-from atoll.job.methods import Method, method_of
+from atoll.job.methods import Method, method_of, with_codec
 from atoll.law.manifest import (
     MANIFEST_VERSION,
     MAX_STEPS,
@@ -82,6 +82,8 @@ class Choices:
     Attributes:
         coverage: share of a seat's segments that are replayed in all but the last round.
         method: a name of `methods.METHODS`; it may make a round one step, or the job one round.
+        codec: a name of `methods.DENSE_CODECS` in the place of the method's; empty keeps that.
+        dropout: share of activations that are dropped, a decimal.
         model: None takes `demo_model`.
     """
 
@@ -91,6 +93,8 @@ class Choices:
     beacon_delay: int = 2
     coverage: float = 0.5
     method: str = "fedavg"
+    codec: str = ""
+    dropout: str = "0"
     lr: str = "0.003"
     steps: int = 40
     segment: int = 5
@@ -108,7 +112,7 @@ class Found:
 
     Attributes:
         data: of the prepared text.
-        numerics: what this software class reproduces.
+        numerics: what the submitter's machine reproduces.
         created: unix seconds.
         expiry: unix seconds after which the job may be closed.
     """
@@ -216,6 +220,8 @@ def demo_model() -> ModelSpec:
 def build_manifest(choices: Choices, found: Found) -> Manifest:
     """The manifest of a job. Raises ManifestError when the choices do not fit together."""
     method = method_of(choices.method)
+    if choices.codec:
+        method = with_codec(method, choices.codec)
     if method.one_step:
         choices = replace(choices, steps=1, segment=1)
     if method.one_round:
@@ -297,7 +303,7 @@ def _inner(choices: Choices, method: Method) -> InnerSpec:
         "beta2": "0.99",
         "eps": "0.00000001",
         "weight_decay": "0.1",
-        "dropout": "0",
+        "dropout": choices.dropout,
         "clip": "1",
         "schedule": "constant",
         "warmup_steps": 10,

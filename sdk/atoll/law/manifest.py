@@ -246,7 +246,7 @@ class InnerSpec(_Spec):
 
 
 class OuterSpec(_Spec):
-    """The outer optimiser, in int64 fixed point; SPEC.md section 12 has the formulas.
+    """The outer optimiser, in int64 fixed point; SPEC-MERGE.md, 6, has the formulas.
 
     `momentum` is the first moment's decay, `beta2` the second's, `period` the rounds between two
     renewals of a delayed momentum. What a kind does not use is zero.

@@ -68,7 +68,8 @@ static inline void copy(int16_t *restrict to, const int16_t *restrict from)
         to[k] = from[k];
 }
 
-/* mixed[i] = sum of all lanes less those that left_out[ends[i] .. ends[i + 1]) names. */
+/* mixed[i] = sum of all lanes less those that left_out[ends[i] .. ends[i + 1]) names. The sum of all
+ * is at most 256 * 127, so int16 holds it, and few are left out: subtracting them costs least. */
 static inline void mix(lane_t *lanes, lane_t *mixed, int n, const int32_t *ends,
                        const int32_t *left_out)
 {
@@ -93,6 +94,7 @@ void atoll_trimmed(const int8_t *const *rows, int n, int64_t start, int64_t stop
                            const int32_t *ends, const int32_t *left_out,
                            const struct network *network, int32_t *out)
 {
+    /* A quarter of a megabyte: more than the stack of some threads takes. */
     static _Thread_local lane_t plain[MAX_ROWS], mixed[MAX_ROWS];
     for (int64_t at = start; at < stop; at += BLOCK) {
         int width = stop - at < BLOCK ? (int)(stop - at) : BLOCK;

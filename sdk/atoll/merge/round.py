@@ -187,6 +187,7 @@ def _step(
 ) -> GlobalState:
     layout, codec = Layout.of_tensors(state.params), codec_of(manifest.codec)
     bounds = manifest.codec.min_exponent, manifest.codec.max_exponent
+    # Merged rows vote, and no others: who is left out must not move the grid either.
     exponents = next_exponents(state.exponents, layout, rows, codec.target, bounds)
     numerators = codec.coordinates(found.numerators, found.denominator, layout.total)
     by_name = {

@@ -97,6 +97,7 @@ def aggregate(
     check_counts(n, f)
     trimming = rule in (Rule.MEDIAN, Rule.TRIMMED_MEAN)
     if gram_nn is None:
+        # The plain mean's weights read only how many rows there are.
         needed = nnm or not (trimming or rule is Rule.MEAN)
         gram_nn = gram(rows, plan) if needed else np.zeros((n, n), dtype=np.int64)
     mask_nn = neighbours(squared_distances(gram_nn), f) if nnm else None

@@ -73,6 +73,7 @@ class Journal:
             AlreadySigned: the slot was claimed for something else.
         """
         with self._db.transaction():
+            # Claimed first and read after, so that of two who come at once one finds the other's.
             self._db.execute(
                 "INSERT INTO signed VALUES (?, ?, ?) ON CONFLICT (slot) DO NOTHING",
                 (slot, content, time.time()),

@@ -10,7 +10,9 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
+from typing import BinaryIO
 
 from atoll.errors import ConfigError
 
@@ -28,15 +30,16 @@ def hold_folder(data_dir: Path) -> Iterator[None]:
     path = data_dir / LOCK_NAME
     # Not truncated when opened: until the lock is ours, the file is its holder's.
     with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b", buffering=0) as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = _pid_in(file.read())
-            who = f"process {holder}" if holder != _UNKNOWN else "another process"
-            raise ConfigError(
-                f"{who} runs in {data_dir} already",
-                next_step="stop it first, or give this one a data_dir of its own",
-            ) from error
+        while not _locked(file, fcntl.LOCK_EX):
+            # Who only looks whether somebody runs holds it too, for a moment, and lets us look.
+            if not _locked(file, fcntl.LOCK_SH):
+                holder = _pid_in(file.read())
+                who = f"process {holder}" if holder != _UNKNOWN else "another process"
+                raise ConfigError(
+                    f"{who} runs in {data_dir} already",
+                    next_step="stop it first, or give this one a data_dir of its own",
+                )
+            fcntl.flock(file, fcntl.LOCK_UN)
         file.truncate(0)
         file.write(str(os.getpid()).encode())
         yield
@@ -46,13 +49,18 @@ def holder_of(data_dir: Path) -> int | None:
     """The id of the process that holds the folder; None where nobody does."""
     try:
         with (data_dir / LOCK_NAME).open("rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except OSError:
-                return _pid_in(file.read())
+            return None if _locked(file, fcntl.LOCK_SH) else _pid_in(file.read())
     except OSError:
         return None
-    return None
+
+
+def _locked(file: BinaryIO | FileIO, how: int) -> bool:
+    """Takes the lock if nobody is in the way."""
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _pid_in(text: bytes) -> int:

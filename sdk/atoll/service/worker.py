@@ -34,8 +34,8 @@ class Worker:
     """One spawned process that runs importable functions, one after another.
 
     Args:
-        threads: threads of numerical libraries; replays are bit-exact only with the number the
-            manifest's software class names, which is 1.
+        threads: threads of numerical libraries. Exact bits do not depend on it; native ones are
+            those of the number that the manifest's software class names, which is 1.
         niceness: added to the process's niceness, so that training does not starve the service.
         context: how the process is started; None spawns it.
     """

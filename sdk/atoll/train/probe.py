@@ -102,7 +102,6 @@ def check_environment(manifest: Manifest) -> None:
         ManifestError: its tables are not those of its choices.
         NumericsMismatch: this machine does not give what its numerics ask for.
     """
-    check_tables(manifest)
     wanted = manifest.numerics
     if wanted.mode == "native" and wanted.software_class != software_class():
         raise NumericsMismatch(
@@ -116,6 +115,7 @@ def check_environment(manifest: Manifest) -> None:
             next_step="install the version of atoll that the job was made with",
         )
     _check_probe(wanted)
+    check_tables(manifest)  # last: a long job's take half a minute, and anybody can name a job
 
 
 def _check_probe(wanted: NumericsSpec) -> None:

@@ -53,3 +53,26 @@ async def test_queue_index_and_reads_work_on_ganache(
         await running
     queue.close()
     await chain.close()
+
+
+async def test_two_logs_of_one_block_have_two_places(
+    ganache: Anvil, accounts: list[LocalAccount], tmp_path: Path
+) -> None:
+    """Ganache numbers the logs of each receipt from 0, in the same block."""
+    deployment = await deploy(ganache.url, accounts[0])
+    chain = await AtollChain.connect(ganache.url, deployment)
+    ganache.ask("miner_stop")
+    for account in accounts[:2]:
+        call = chain.calls.announce_gateway(f"http://{account.address.lower()}")
+        data = f"0x{call.data.hex()}"
+        order = {"from": account.address, "to": call.to, "data": data, "gas": hex(200_000)}
+        ganache.ask("eth_sendTransaction", order)
+    ganache.ask("miner_start")
+    index = EventIndex(chain, confirmations=0, path=tmp_path / "index")
+    found: list[Indexed] = []
+    while len(found) < 2:
+        found += [u for u in await index.poll() if isinstance(u, Indexed)]
+    assert found[0].block == found[1].block
+    assert found[0].log_index < found[1].log_index
+    index.close()
+    await chain.close()

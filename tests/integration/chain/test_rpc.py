@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -103,21 +104,83 @@ async def test_a_null_block_is_believed_of_a_shorter_chain_only(
         await chain.close()
 
 
-@pytest.mark.parametrize("extra", [False, True])
+@pytest.mark.parametrize("beside", ["nothing", "a good one", "one that lags as well"])
 async def test_one_empty_answer_about_logs_loses_no_event(
-    anvil: Anvil, deployment: Deployment, accounts: list[LocalAccount], extra: bool, tmp_path: Path
+    anvil: Anvil, deployment: Deployment, accounts: list[LocalAccount], beside: str, tmp_path: Path
 ) -> None:
     urls = await announce(anvil, deployment, *accounts)
     async with faulty_rpc(
         anvil.url, 0, rate=1.0, only=("empty",), methods=("eth_getLogs",)
     ) as proxy:
-        endpoints = [proxy.url, anvil.url] if extra else [proxy.url]
-        chain = await AtollChain.connect(endpoints, deployment)
+        others = {"a good one": [anvil.url], "one that lags as well": [proxy.url]}
+        chain = await AtollChain.connect([proxy.url, *others.get(beside, [])], deployment)
         index = EventIndex(chain, confirmations=0, path=tmp_path / "index")
         assert announced(await index.poll()) == urls
         assert chain.events.left_out >= len(urls)
         index.close()
         await chain.close()
+
+
+async def test_logs_of_another_fork_hold_nothing_up(
+    anvil: Anvil,
+    deployment: Deployment,
+    accounts: list[LocalAccount],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As of an endpoint whose index of logs stands on a fork that its blocks have left."""
+    urls = await announce(anvil, deployment, *accounts)
+    chain = await AtollChain.connect(anvil.url, deployment)
+    ask_two = chain.provider.ask_two
+
+    async def of_a_fork(method: str, params: Any, read: Any) -> Any:
+        told = await ask_two(method, params, read)
+        return [[replace(raw, block_hash=b"\x01" * 32) for raw in answer] for answer in told]
+
+    monkeypatch.setattr(chain.provider, "ask_two", of_a_fork)
+    index = EventIndex(chain, confirmations=0, path=tmp_path / "index")
+    assert announced(await index.poll()) == urls
+    assert announced(index.history()) == urls
+    index.close()
+    await chain.close()
+
+
+async def test_receipts_that_each_count_their_logs_from_0_are_put_right(
+    anvil: Anvil,
+    deployment: Deployment,
+    accounts: list[LocalAccount],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As Ganache does, where a block has several transactions."""
+    chain = await AtollChain.connect(anvil.url, deployment)
+    urls = [f"http://{number}" for number in range(3)]
+    anvil.ask("evm_setAutomine", False)
+    for url, sender in zip(urls, accounts, strict=False):
+        call = chain.calls.announce_gateway(url)
+        order = {"from": sender.address, "to": call.to, "data": f"0x{call.data.hex()}"}
+        anvil.ask("eth_sendTransaction", order)
+    anvil.mine()
+    anvil.ask("evm_setAutomine", True)
+    wanted = await chain.logs(anvil.height(), anvil.height())
+    ask = chain.provider.ask
+
+    def anew(receipt: Any) -> Any:
+        logs = [{**raw, "logIndex": hex(index)} for index, raw in enumerate(receipt["logs"])]
+        return {**receipt, "logs": logs}
+
+    async def as_ganache(method: str, params: Any, read: Any) -> Any:
+        if method != "eth_getBlockReceipts":
+            return await ask(method, params, read)
+        return await ask(method, params, lambda value: read([anew(item) for item in value]))
+
+    monkeypatch.setattr(chain.provider, "ask", as_ganache)
+    index = EventIndex(chain, confirmations=0, path=tmp_path / "index")
+    assert sorted(announced(await index.poll())) == urls
+    assert await chain.logs(anvil.height(), anvil.height()) == wanted
+    assert chain.events.left_out == 0
+    index.close()
+    await chain.close()
 
 
 async def test_receipts_that_leave_logs_out_are_no_witness(

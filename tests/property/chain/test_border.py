@@ -235,6 +235,26 @@ def test_any_answer_is_an_answer_or_the_endpoint_s_failure(
         assert isinstance(refused.is_judgement, bool) and str(refused)
 
 
+@pytest.mark.parametrize("huge", ["0x" + "f" * 64, hex(1 << 63)])
+@pytest.mark.parametrize(
+    ("read", "good", "name"),
+    [
+        (answers.header, BLOCK_JSON, "number"),
+        (answers.header, BLOCK_JSON, "timestamp"),
+        (answers.raw_log, LOG_JSON, "blockNumber"),
+        (answers.raw_log, LOG_JSON, "logIndex"),
+        (answers.mined_receipt, RECEIPT_JSON, "blockNumber"),
+    ],
+)
+def test_a_number_that_no_database_keeps_is_no_answer(
+    read: Any, good: dict[str, Any], name: str, huge: str
+) -> None:
+    """The index writes them down: SQLite ends at 63 bits, with an error that nobody expects."""
+    read({**good, name: hex((1 << 63) - 1)})
+    with pytest.raises(rpc._NoAnswer):
+        rpc._useful(read, {**good, name: huge}, "any")
+
+
 @settings(max_examples=60, deadline=None)
 @given(exchange=_exchanges(), head=st.sampled_from([b"", b"HTTP/1.1 200 OK\r\n\r\n"]))
 def test_any_bytes_on_the_wire_are_an_answer_or_a_declared_error(

@@ -107,8 +107,10 @@ def test_mda_refuses_more_subsets_than_it_can_try():
 
 
 def test_every_rule_takes_the_largest_job():
+    """Pair by pair the 32,640 subsets of the minimum diameter took minutes."""
     rows = [np.full(4, 127, dtype=np.int8)] * 256
-    for rule in set(Rule) - {Rule.MINIMUM_DIAMETER}:
-        found = aggregate(rule, rows, 100, nnm=rule is not Rule.GEOMETRIC_MEDIAN)
+    for rule in Rule:
+        f = 2 if rule is Rule.MINIMUM_DIAMETER else 100
+        found = aggregate(rule, rows, f, nnm=rule is not Rule.GEOMETRIC_MEDIAN)
         assert found.denominator <= MAX_DENOMINATOR
         assert np.all(found.numerators * (1 / found.denominator) > 120)

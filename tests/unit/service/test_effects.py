@@ -20,12 +20,19 @@ from atoll.errors import (
     ProtocolError,
     TransactionFailed,
 )
+from atoll.law.canonical import encode
 from atoll.law.views import JobView
 from atoll.law.words import Role
 from atoll.service.commands import NotYet
 from atoll.service.context import Context
 from atoll.service.duties.claim import SendClaim
-from atoll.service.duties.material import DoFetchSpec, JobRefused, SpecReady
+from atoll.service.duties.material import (
+    DataReady,
+    DoFetchData,
+    DoFetchSpec,
+    JobRefused,
+    SpecReady,
+)
 from atoll.service.duties.membership import BondReleased, SendJoin, SendRelease
 from atoll.service.duties.opening import DoPrepareOpening, OpeningReady
 from atoll.service.duties.unpin import DoUnpin, RoundsUnpinned
@@ -293,6 +300,27 @@ async def test_bytes_that_are_no_manifest_are_refused(context: Any) -> None:
     context.fetcher.blocks[cid] = data
     done = await effects(context).run(view, DoFetchSpec(cid.to_bytes(), view.terms_hash))
     assert isinstance(done.fact, JobRefused)
+
+
+@pytest.mark.parametrize("more", [0, 1])
+async def test_a_dataset_of_another_size_is_refused_before_its_shards_are_fetched(
+    context: Any, more: int
+) -> None:
+    """A free job must not fill a provider's disk with what its manifest does not speak of."""
+    spec = MANIFEST.data
+    tokens = spec.train_tokens + more
+    plain = {"dtype": spec.dtype, "kind": "atoll.dataset.v1", "tokens": tokens}
+    shard = Cid.of(b"a shard")
+    document = encode(plain | {"shard_tokens": tokens, "shards": [shard.to_bytes()]})
+    train, other = Cid.of(document, DAG_CBOR), Cid.of(b"tokenizer")
+    data = spec.model_copy(
+        update={"cid": train.to_bytes(), "eval_cid": None, "tokenizer_cid": other.to_bytes()}
+    )
+    manifest = MANIFEST.model_copy(update={"data": data})
+    context.fetcher.blocks |= {train: document, shard: b"a shard", other: b"tokenizer"}
+    done = await effects(context).run(view_at(1), DoFetchData(manifest.to_bytes()))
+    assert isinstance(done.fact, JobRefused if more else DataReady)
+    assert context.store.has(shard) != bool(more)
 
 
 @pytest.mark.parametrize("found", ["merged", "other"])

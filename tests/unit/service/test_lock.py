@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -50,3 +52,23 @@ def test_a_refused_start_leaves_the_first_one_s_name(tmp_path: Path) -> None:
         first.wait()
     assert holder_of(tmp_path) is None
     assert (tmp_path / LOCK_NAME).stat().st_mode & 0o077 == 0
+
+
+def test_who_looks_whether_somebody_runs_refuses_no_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`atoll status` in the very moment in which a service starts."""
+    looker = os.open(tmp_path / LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(looker, fcntl.LOCK_SH)
+    flock = fcntl.flock
+
+    def gone_after_one_try(file: Any, how: int) -> None:
+        try:
+            flock(file, how)
+        finally:
+            flock(looker, fcntl.LOCK_UN)
+
+    monkeypatch.setattr(fcntl, "flock", gone_after_one_try)
+    with hold_folder(tmp_path):
+        assert holder_of(tmp_path) == os.getpid()
+    os.close(looker)

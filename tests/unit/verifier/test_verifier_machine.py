@@ -64,7 +64,7 @@ from atoll_verifier.duties.merge import DoMerge, RoundMerged
 from atoll_verifier.duties.note import DoNote, OutOfReach
 from atoll_verifier.duties.ready import SendReady
 from atoll_verifier.duties.replay import DoLink, DoReplay, LinkChecked, SegmentReplayed
-from atoll_verifier.duties.score import DoScore, RoundScored
+from atoll_verifier.duties.score import DoScore, RevealedUpdate, RoundScored
 from atoll_verifier.duties.settle import SendSettle
 from atoll_verifier.duties.signing import Signing
 from atoll_verifier.duties.take import BlockTaken, DoTake
@@ -767,3 +767,17 @@ def test_overrides_replace_what_is_said() -> None:
     job, index = confirming()
     vote = vote_in(looked(job, Looker(), behaviour=Accuses()))
     assert (vote.agree, vote.disagree) == (1 << index, 0)
+
+
+@pytest.mark.parametrize("kind", [DoScore, DoMerge])
+@pytest.mark.parametrize("field", ["opening", "data_seed"])
+def test_updates_are_looked_at_anew_where_a_reorg_changed_what_they_are_read_with(
+    kind: type[DoScore] | type[DoMerge], field: str
+) -> None:
+    """Dither and grid follow from seed and model: the same bytes are other integers then."""
+    view = attesting().view
+    facts = merge_facts(view)
+    update = RevealedUpdate(0, cid("update"), digest("root"))
+    one = kind(view.train_slot, b"manifest", cid("opening"), facts, digest("seed"), (update,))
+    other = replace(one, **{field: digest("another")})  # type: ignore[arg-type]
+    assert one.about != other.about

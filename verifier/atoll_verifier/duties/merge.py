@@ -43,7 +43,7 @@ class DoMerge(Work[RoundMerged]):
     @property
     def about(self) -> tuple[object, ...]:
         updates = about_updates(self.updates)
-        return (self.slot, self.opening, self.facts.caught, *updates)
+        return (self.slot, self.opening, self.data_seed, self.facts.caught, *updates)
 
     async def perform(self, effects: Effects, view: JobView) -> Done[RoundMerged]:
         round_, limit = self.slot.round, max_update_bytes(Manifest.from_bytes(self.manifest))

@@ -44,7 +44,7 @@ class DoScore(Work[RoundScored]):
 
     @property
     def about(self) -> tuple[object, ...]:
-        return (self.slot, *about_updates(self.updates))
+        return (self.slot, self.opening, self.data_seed, *about_updates(self.updates))
 
     async def perform(self, effects: Effects, view: JobView) -> Done[RoundScored]:
         return Done(await effects.work("atoll_verifier.tasks:score", self, effects.store_dir))

@@ -131,6 +131,7 @@ def _attend(
                 weights, of.v_step[:, keys], keys.start, of.levels
             )
             total += engine.batched(mixed, of.v[:, keys]) * step
+    # Once, at the end: divided before, every tile's weights would be rounded once more.
     total *= inverse[:, rows]
 
 

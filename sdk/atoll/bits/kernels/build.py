@@ -20,7 +20,11 @@ FLAGS = (
     "-std=c11", "-O3", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math",
     "-fno-strict-aliasing", "-shared", "-fPIC",
 )  # fmt: skip
-"""No flag lets the compiler change a value: products are not contracted, sums not reordered."""
+"""No flag lets the compiler change a value: products are not contracted, sums not reordered.
+
+Errno and traps are no values; without them roots and roundings become vectors. Aliasing is allowed
+because largest magnitudes are kept as words in the memory of the steps that they become.
+"""
 MACHINE_FLAGS = {"x86_64": ("-march=native", "-mprefer-vector-width=512")}
 """By processor, where it is more than to use every instruction of this one."""
 SOURCE = Path(__file__).with_name("kernels.c")
@@ -89,10 +93,12 @@ def _compile(source: Path, compiler: str, flags: tuple[str, ...], path: Path) ->
         raise BuildFailed(f"{compiler} took more than {BUILD_SECONDS} s") from error
     if done.returncode:
         raise BuildFailed(f"{compiler}: {done.stderr.strip()[-500:]}")
+    # A build that is killed leaves a part behind, never a library that looks whole.
     partial.rename(path)
 
 
 def _key(source: Path, compiler: str, flags: tuple[str, ...]) -> str:
+    # Its file instead of its version, for which a process would have to run at every start.
     status = Path(compiler).resolve().stat()
     parts = (
         source.read_bytes(),

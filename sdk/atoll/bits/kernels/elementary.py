@@ -43,6 +43,7 @@ def exp(x: Tensor) -> Tensor:
     for coefficient in _EXP[1:]:
         y = y * rest + coefficient
     y = y * (rest * rest) + rest + 1.0
+    # In two factors: the power reaches 128, and 2^128 is no fp32.
     half_scale = ((whole.nan_to_num().to(torch.int32) + 126) << 23).view(torch.float32)
     # y is NaN where x is, whatever stands in half_scale.
     return torch.where(x < EXP_UNDERFLOW, 0.0, y * half_scale * 2.0)
@@ -67,6 +68,7 @@ def _round_to_fp32(x: Tensor) -> Tensor:
 
 def log(x: Tensor) -> Tensor:
     """ln x of positive normal fp32, as fp32; −inf at 0 and for subnormals, NaN below."""
+    # What follows is meaningless for zeros, subnormals, ∞, NaN and below zero: replaced at the end.
     word = x.float().double().view(torch.int64)
     exponent = (word >> 52) - 1022
     mantissa = ((word & 0xFFFFFFFFFFFFF) | (1022 << 52)).view(torch.float64)

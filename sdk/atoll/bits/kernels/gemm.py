@@ -60,6 +60,7 @@ def _matmul_fp32(x_MK: Tensor, w_KN: Tensor, inner: int = FP32_SPLIT_K) -> Tenso
     for start in range(0, x_MK.shape[1], inner):
         stop = start + inner
         part = (x_MK[:, start:stop].float() @ w_KN[start:stop].float()).to(torch.int32)
+        # Parts are added as integers: in fp32 their sum would leave what it holds exactly.
         total = part if total is None else total + part
     return (
         x_MK.new_zeros((x_MK.shape[0], w_KN.shape[1]), dtype=torch.int32)

@@ -38,7 +38,7 @@ def whole(x: Tensor) -> Tensor:
     Processors convert NaN to different integers, and libraries add zeros in different orders.
     """
     rounded = torch.round(x)
-    return rounded.masked_fill_(rounded.isnan(), 0.0).add_(0.0)
+    return rounded.masked_fill_(rounded.isnan(), 0.0).add_(0.0)  # −0 + 0 is +0
 
 
 def one_nan(x: Tensor) -> Tensor:
@@ -64,6 +64,8 @@ def quantise_int8(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
 def quantise_split(x: Tensor, dim: int) -> tuple[Tensor, Tensor, Tensor]:
     """Two int8 slices of a 15-bit integer, value = 254 · high + low, and its step."""
     integers, step = quantise(x, dim, SPLIT_LEVELS)
+    # The product is rounded, so halves between two slices may go either way. The low slice is then
+    # 127 or −127, an int8 both times; that this product decides is part of the definition.
     high = torch.round(integers * (1.0 / SPLIT_BASE))
     return high.to(torch.int8), (integers - high * SPLIT_BASE).to(torch.int8), step
 

@@ -84,7 +84,7 @@ static void to_split(const float *restrict x, const float *restrict by, float sa
                      int8_t *restrict high, int8_t *restrict low, int64_t n) {
     for (int64_t j = 0; j < n; j++) {
         float integer = whole(x[j] * (by ? by[j] : same));
-        float top = rintf(integer * (float)(1.0 / 254.0));
+        float top = rintf(integer * (float)(1.0 / 254.0)); /* of an integer: never NaN */
         high[j] = (int8_t)(int32_t)top;
         low[j] = (int8_t)(int32_t)(integer - top * SPLIT_BASE);
     }
@@ -186,7 +186,7 @@ void rms_norm(const float *x, const float *gain, double eps, int64_t rows, int64
         int64_t sum = 0;
         for (int64_t j = 0; j < n; j++) {
             int64_t integer = (int32_t)whole(in[j] * by);
-            sum += integer * integer;
+            sum += integer * integer; /* 2^36 each: the reference's fp64 sum is exact, too */
         }
         double square = (double)sum * (step * step);
         float mean = (float)(square * (1.0 / (double)n)) + (float)eps;
@@ -353,7 +353,7 @@ void softmax_loss(const float *logits, const int64_t *targets, int64_t rows, int
         int64_t sum = 0;
         for (int64_t j = 0; j < n; j++) {
             out[j] = exact_exp(in[j] - top);
-            sum += (int32_t)whole(out[j] * 0x1p30f);
+            sum += (int32_t)whole(out[j] * 0x1p30f); /* exp of 0 and below: at most 2^30 */
         }
         total[i] = (double)sum * 0x1p-30;
         float inverse = (float)(1.0 / total[i]);

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
+from atoll.bits.errors import MalformedDataset
 from atoll.content.cid import Cid
 from atoll.content.errors import MalformedDag
 from atoll.errors import ManifestError, NumericsMismatch, ProtocolError, TooLarge
@@ -92,7 +93,7 @@ class DoFetchData(Work[DataReady | JobRefused]):
     async def perform(self, effects: Effects, view: JobView) -> Done[DataReady | JobRefused]:
         data = Manifest.from_bytes(self.manifest).data
         try:
-            await _fetch_dataset(effects, view, Cid.from_bytes(data.cid))
+            await _fetch_dataset(effects, view, Cid.from_bytes(data.cid), data.train_tokens)
             if data.eval_cid is not None:
                 await _fetch_dataset(effects, view, Cid.from_bytes(data.eval_cid))
             tokenizer = Cid.from_bytes(data.tokenizer_cid)
@@ -103,10 +104,16 @@ class DoFetchData(Work[DataReady | JobRefused]):
         return Done(DataReady(data.cid))
 
 
-async def _fetch_dataset(effects: Effects, view: JobView, cid: Cid) -> None:
+async def _fetch_dataset(
+    effects: Effects, view: JobView, cid: Cid, tokens: int | None = None
+) -> None:
+    """Fetches a dataset, which has as many tokens as the manifest says where it says that."""
     await effects.fetch(view, None, cid, MAX_DOCUMENT_BYTES)
     document = effects.context.store.read_bytes(cid, MAX_DOCUMENT_BYTES)
-    shards = iter(dict.fromkeys(DatasetIndex.from_bytes(document).shards))
+    index = DatasetIndex.from_bytes(document)
+    if tokens not in (None, index.tokens):  # before gigabytes of it are here
+        raise MalformedDataset(f"{index.tokens} training tokens, the manifest says {tokens}")
+    shards = iter(dict.fromkeys(index.shards))
 
     async def fetch_some() -> None:
         for shard in shards:

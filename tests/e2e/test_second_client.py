@@ -1,0 +1,97 @@
+"""The second client, given what a finished network made public, says what the network said.
+
+It runs as a program of its own. What it is given is the manifest, the training tokens, and from the
+chain's log the data seeds and what each seat revealed of its steps; what it prints is compared with
+the roots and digests in the same log.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from atoll.law import events as ev
+from atoll.law.manifest import Manifest
+from atoll.train.course import open_training_tokens
+from atoll_devnet.report.live import Display
+from atoll_devnet.run.options import RunOptions
+from atoll_devnet.run.runner import Running, finish, is_over, start
+
+from .conftest import check_books
+
+ROOT = Path(__file__).parents[2]
+JOBS: dict[str, dict[str, str]] = {
+    "int8": {"codec": "grid8"},
+    "int4": {"codec": "grid4"},
+    "two bits, with feedback": {"codec": "two_bit"},
+    "signs, with feedback": {"codec": "sign"},
+    "fp32": {"codec": "fp32"},
+    "dropout": {"dropout": "0.1"},
+    "Muon, Nesterov": {"method": "muloco"},
+}
+
+
+@pytest.mark.parametrize("name", JOBS)
+async def test_the_second_client_says_what_the_network_said(
+    name: str, tmp_path: Path, options: Callable[..., RunOptions], display: Display
+) -> None:
+    job = {"rounds": 2, "segment": 1, "coverage": 0.1, **JOBS[name]}
+    chosen = options(job=job, providers=3, verifiers=2, skip_windows=True)
+    async with start(chosen, display) as running:
+        await running.observer.run(is_over)
+        said = _write_public(running, tmp_path)
+        report = (await finish(running, chosen)).report
+    check_books(report)
+    assert [item["rejected"] for item in report["rounds"]] == [[], []]
+    assert _work_out(tmp_path) == said
+
+
+def _work_out(folder: Path) -> Any:
+    """What the second client prints."""
+    program = [sys.executable, "-m", "tests.second_client", str(folder)]
+    done = subprocess.run(program, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def _write_public(running: Running, folder: Path) -> list[dict[str, Any]]:
+    """Writes what everybody has of the job; returns what the network said, round by round."""
+    watched = running.observer.watched
+    manifest = Manifest.from_bytes(watched.manifest)
+    (folder / "manifest.cbor").write_bytes(watched.manifest)
+    tokens = open_training_tokens(manifest, running.client.session.store)
+    (folder / "tokens").write_bytes(tokens.tobytes())
+    given: list[dict[str, Any]] = []
+    said: list[dict[str, Any]] = []
+    for event in (indexed.event for indexed in watched.session.follower.history()):
+        if isinstance(event, ev.TrainStarted):
+            del given[event.round :], said[event.round :]
+            seed = event.data_seed.hex()
+            given.append({"attempt": event.attempt, "data_seed": seed, "seats": {}})
+            said.append({"seats": {}})
+        elif isinstance(event, ev.Revealed):
+            reveal, seat = event.reveal, str(event.seat)
+            given[-1]["seats"][seat] = {"steps": reveal.steps, "reset": reveal.reset}
+            said[-1]["seats"][seat] = {
+                "trace_root": reveal.trace_root.hex(),
+                "update_root": reveal.update_root.hex(),
+                "optimiser_root": reveal.optimiser_root.hex(),
+                "steps": reveal.steps,
+            }
+        elif isinstance(event, ev.RoundSettled):
+            said[-1]["merged"] = event.verdict.merged_digest.hex()
+    domain = running.cluster.deployment.domain
+    document = {
+        "chain": domain.chain_id,
+        "contract": str(domain.rounds).removeprefix("0x"),
+        "job": watched.job,
+        "rounds": given,
+    }
+    (folder / "revealed.json").write_text(json.dumps(document))
+    return said
