@@ -85,6 +85,26 @@ def test_a_settled_round_begins_the_next_from_its_first_attempts() -> None:
     assert (state.round, state.attempt, state.train_attempt) == (1, 0, 0)
 
 
+def test_a_poke_is_due_at_the_deadline_and_after_the_beacon() -> None:
+    job = started()
+    beacon = job.view.state.beacon_block
+    assert [job.view.is_poke_due(0, at) for at in (beacon, beacon + 1)] == [False, True]
+    job.train()
+    end = job.view.state.deadline
+    assert [job.view.is_poke_due(at, 0) for at in (end - 1, end)] == [False, True]
+    expiry = job.terms.expiry
+    job.close(JobStatus.CANCELLED, "Cancelled")
+    assert not job.view.is_poke_due(expiry, 0)
+
+
+def test_a_round_is_final_at_the_end_of_its_dispute() -> None:
+    job = started()
+    assert not job.view.finalisable(1 << 40)
+    job.honest_round()
+    end = job.view.settled[0].dispute_until
+    assert [job.view.finalisable(at) for at in (end - 1, end)] == [False, True]
+
+
 def test_a_stranger_can_claim_nothing() -> None:
     job = started()
     job.honest_round()
@@ -238,6 +258,7 @@ def test_a_job_opens_with_its_least_members() -> None:
     manifest = make_manifest(members=members)
     for providers, verifiers, opens in ((2, 2, True), (1, 2, False), (2, 1, False)):
         view = ScriptedJob(manifest, providers, verifiers).view
+        waiting = {v: replace(m, ready=False) for v, m in view.verifiers.items()}
         ready = {v: replace(m, ready=True) for v, m in view.verifiers.items()}
-        assert replace(view, verifiers=ready).can_open is opens
-        assert not view.can_open
+        assert replace(view, verifiers=ready).is_poke_due(0, 0) is opens
+        assert not replace(view, verifiers=waiting).is_poke_due(0, 0)

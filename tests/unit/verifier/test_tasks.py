@@ -7,7 +7,6 @@ from typing import Any
 
 import dag_cbor
 import pytest
-from atoll_verifier.commands import DoMerge, DoScore, RevealedUpdate, SeatWork
 from tests.unit.train.factories import Job, make_job, reveal_of, task_of
 
 from atoll.bits.layout import max_state_bytes
