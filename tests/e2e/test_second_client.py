@@ -28,12 +28,10 @@ from .conftest import check_books
 ROOT = Path(__file__).parents[2]
 JOBS: dict[str, dict[str, str]] = {
     "int8": {"codec": "grid8"},
-    "int4": {"codec": "grid4"},
-    "two bits, with feedback": {"codec": "two_bit"},
-    "signs, with feedback": {"codec": "sign"},
+    "int4, dropout": {"codec": "grid4", "dropout": "0.1"},
+    "two bits with feedback, Muon, Nesterov": {"method": "muloco"},
+    "signs with feedback": {"codec": "sign"},
     "fp32": {"codec": "fp32"},
-    "dropout": {"dropout": "0.1"},
-    "Muon, Nesterov": {"method": "muloco"},
 }
 
 
