@@ -64,10 +64,12 @@ def run_command(
     json: Json = False,
 ) -> None:
     """Run a job on a new local network, and say what became of everyone."""
-    from atoll.job.methods import method_of
+    from atoll.job.methods import method_of, with_codec
     from atoll_devnet.run.options import JobOptions, RunOptions, parse_cheats
 
-    method_of(method)
+    chosen = method_of(method)
+    if codec:
+        with_codec(chosen, codec)
     if chain not in {"anvil", "ganache"}:
         raise ConfigError(f"no chain is called {chain!r}", next_step="use --chain anvil or ganache")
     job = JobOptions(

@@ -103,6 +103,7 @@ def test_a_missing_key(tmp_path: Path) -> None:
         (["--verifier-cheat", "1:lazy"], ("no verifier cheat",)),
         (["--data", "/no/such/place"], ("/no/such/place",)),
         (["--chain", "geth"], ("geth",)),
+        (["--codec", "int3"], ("int3", "grid4")),
     ],
 )
 def test_a_run_that_cannot_be(arguments: list[str], words: tuple[str, ...], tmp_path: Path) -> None:

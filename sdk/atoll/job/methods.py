@@ -146,7 +146,9 @@ DENSE_CODECS: Final[Mapping[str, CodecSpec]] = MappingProxyType(
 
 
 def with_codec(method: Method, name: str) -> Method:
-    """The method with another dense codec; fp32 updates are merged by their mean alone.
+    """The method with another dense codec, and its own fragments and what comes in late.
+
+    fp32 updates are merged by their mean alone.
 
     Raises:
         ManifestError: there is no such codec.
@@ -156,8 +158,9 @@ def with_codec(method: Method, name: str) -> Method:
             f"no dense codec is called {name!r}",
             next_step=f"choose one of {', '.join(DENSE_CODECS)}",
         )
-    rule = "mean" if name == "fp32" else DENSE_RULE
-    return replace(method, codec=DENSE_CODECS[name], rule=rule)
+    own = method.codec.model_dump(include={"fragments", "overlap", "mixing"})
+    codec = DENSE_CODECS[name].model_copy(update=own)
+    return replace(method, codec=codec, rule="mean" if name == "fp32" else DENSE_RULE)
 
 
 def method_of(name: str) -> Method:

@@ -13,7 +13,7 @@ from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import seat_codec
 from atoll.bits.layout import OUTER_SLOTS
 from atoll.errors import MalformedUpdate, ManifestError
-from atoll.job.methods import METHODS, method_of
+from atoll.job.methods import DENSE_CODECS, METHODS, method_of, with_codec
 from atoll.job.spec import Choices, Found, Members, build_manifest
 from atoll.law.manifest import Manifest
 from atoll.law.words import ZERO_DIGEST, Digest, RoundIndex, SeatIndex
@@ -158,3 +158,17 @@ def test_an_unknown_method_is_refused(data: Job) -> None:
     assert "sparseloco" in (caught.value.next_step or "")
     with pytest.raises(ManifestError):
         method_of("")
+
+
+@pytest.mark.parametrize("name", DENSE_CODECS)
+def test_another_codec_keeps_the_methods_fragments(name: str) -> None:
+    streaming = method_of("streaming")
+    codec = with_codec(streaming, name).codec
+    assert (codec.kind, codec.fragments, codec.mixing) == (name, 2, "0.5")
+    assert with_codec(method_of("sparseloco"), name).rule != "contributor_mean"
+
+
+def test_an_unknown_codec_is_refused() -> None:
+    with pytest.raises(ManifestError, match="no dense codec") as caught:
+        with_codec(method_of("fedavg"), "sparse")
+    assert "two_bit" in (caught.value.next_step or "")
