@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -160,9 +163,38 @@ def test_a_contracted_quantiser_is_found_in_every_kernel(
     }  # fmt: skip
 
 
-@pytest.mark.parametrize("flag", ["-ffast-math", "-ffp-contract=fast"])
-def test_a_build_that_changes_values_is_refused(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, flag: str
-) -> None:
+def test_a_contracted_build_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     source = build.SOURCE.read_text()
-    assert differences(_variant(monkeypatch, tmp_path, source, flag), PLAIN)
+    assert differences(_variant(monkeypatch, tmp_path, source, "-ffp-contract=fast"), PLAIN)
+
+
+FAST_MATH = """
+from atoll.bits.kernels import build
+from atoll.bits.kernels.acceptance import differences
+from atoll.bits.kernels.compiled import CompiledKernels
+from atoll.bits.kernels.engine import make_engine
+from atoll.bits.kernels.reference import TorchKernels
+from atoll.errors import NumericsMismatch
+
+make_engine("auto", "eager")
+flags = build.FLAGS
+build.FLAGS = (*flags, "-ffast-math")
+assert differences(CompiledKernels(build.load_library()), TorchKernels())
+build.FLAGS = flags
+try:
+    make_engine("auto", "eager")
+except NumericsMismatch as refused:
+    print(refused)
+"""
+
+
+def test_fast_math_is_refused_and_so_is_a_process_that_loaded_it(tmp_path: Path) -> None:
+    """Loading such a library makes the whole process flush subnormals: hence a process of its own.
+
+    https://simonbyrne.github.io/notes/fastmath/
+    """
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    command = [sys.executable, "-c", FAST_MATH]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "start-up step's subnormals" in done.stdout

@@ -65,7 +65,8 @@ def _check(engine: Engine, device: torch.device | str) -> None:
         raise NumericsMismatch(
             f"the start-up step's {parted} has other bits on this machine with {arithmetic}",
             next_step="unset what changes the arithmetic of PyTorch's libraries (DNNL_, ONEDNN_, "
-            "MKL_, ATEN_, OMP_ variables such as DNNL_DEFAULT_FPMATH_MODE); if it stays, try "
+            "MKL_, ATEN_, OMP_ variables such as DNNL_DEFAULT_FPMATH_MODE) and load no library "
+            f"built with -ffast-math; if it stays, try "
             f"{ROUTE_VARIABLE}=fp64 {KERNELS_VARIABLE}=eager and report both",
         )
 

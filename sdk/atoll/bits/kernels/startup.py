@@ -30,6 +30,7 @@ DIGESTS = {
     "gradient of values": "4fdee32e16197eb4", "gradient of gate": "e263d33a83752f13",
     "gradient of up": "f0249b902db377c4", "gradient of down": "24f75fc49324d0f7",
     "norm": "22a60ee7e43db49a", "AdamW": "7125bf1fe8d42bc2", "Muon": "a07ff78af908a7a4",
+    "subnormals": "5a063589da665a3d",
 }  # fmt: skip
 """The first 16 hex digits of SHA-256 of what each part gives, in the order in which they run."""
 _FACTORS = AdamFactors(0.5, 0.9, 0.99, 1.7, 2.3, 1e-8, 0.1, 3e-3)
@@ -60,6 +61,7 @@ def parts(engine: Engine, device: torch.device | str = "cpu") -> Iterator[tuple[
     yield "AdamW", _digest(*ops.adamw(p, p * 0.1, p * p, g, _FACTORS))
     momentum = ops.momentum(p, g, 0.95, 0.05)
     yield "Muon", _digest(momentum, ops.orthogonalise(momentum))
+    yield "subnormals", _digest(*_subnormals(ops, device))
 
 
 _SHAPES = {
@@ -95,6 +97,18 @@ def _forward(
     x_BTD = x_BTD + ops.linear(hidden_BTF, w["down"])
     yield "head", (logits_BTV := ops.head(x_BTD, w["embedding"]))
     yield "loss", ops.cross_entropy(logits_BTV, ids_BT.flip(1))
+
+
+def _subnormals(ops: ExactOps, device: torch.device | str) -> Iterator[Tensor]:
+    """A library built with -ffast-math makes the process that loads it round these to zero.
+
+    Source: https://simonbyrne.github.io/notes/fastmath/. The first is large enough for threads.
+    """
+    tiny = _drawn(30, 1 << 16, device=device) * 2.0**-120
+    yield tiny * 2.0**-10
+    g, m = tiny[:256] * 2.0**-5, tiny[256:512] * 2.0**-10
+    yield ops.momentum(m, g, 0.95, 0.05)
+    yield from ops.adamw(g, m, m.abs(), g, _FACTORS)
 
 
 def _integers(site: int, *shape: int, device: torch.device | str) -> Tensor:
