@@ -57,6 +57,22 @@ JOBS: dict[str, Changes] = {
         "inner": {**SGD, "momentum": "0"},
         "codec": {"kind": "sign", "feedback": "1", "fragments": 2, "exponents": COARSE},
     },
+    "Muon, biases, normalised heads of a size of their own, stretched positions": {
+        "model": {
+            "head_dim": 6, "qkv_bias": True, "qk_norm": True, "rope_scaling": {
+                "kind": "llama3", "factor": "8", "low": "1", "high": "4", "positions": 32,
+            },
+        },
+        "inner": {**MUON, "dropout": "0.1"},
+        "codec": {"kind": "grid8"},
+    },
+    "AdamW, biases, positions that are divided, two bits": {
+        "model": {"qkv_bias": True, "heads": 4, "kv_heads": 4, "rope_scaling": {
+            "kind": "linear", "factor": "2.5", "low": "0", "high": "0", "positions": 0,
+        }},
+        "inner": ADAMW,
+        "codec": {"kind": "two_bit", "feedback": "0.95", "exponents": COARSE},
+    },
     "a seat that diverges": {"inner": {**SGD, "momentum": "0", "lr": "10000", "clip": "1000"}},
 }  # fmt: skip
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from atoll.errors import ConfigError
 from atoll.job.spec import Choices, JobRequest, Members, Money, Windows
-from atoll.law.manifest import ModelSpec, NumericsSpec
+from atoll.law.manifest import UNSCALED, ModelSpec, NumericsSpec
 from atoll.law.words import NumericsMode
 from atoll_devnet.processes.chain import Backend
 
@@ -132,12 +132,16 @@ def tiny_model() -> ModelSpec:
         layers=2,
         heads=2,
         kv_heads=2,
+        head_dim=16,
+        qkv_bias=False,
+        qk_norm=False,
         mlp="swiglu",
         ffn=64,
         seq=32,
         tied=True,
         norm_eps="0.00001",
         rope_base=10000,
+        rope_scaling=UNSCALED,
     )
 
 

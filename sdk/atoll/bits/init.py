@@ -41,12 +41,16 @@ def bell_integers(seed: int, tensor_index: int, count: int) -> Tensor:
 
 
 def initial_params(shapes: Shapes, seed: int) -> dict[str, Tensor]:
-    """Ones for the norms' gains, deviation 0.02 for matrices; tensors count by sorted name."""
+    """Ones for the norms' gains, zeros for biases, deviation 0.02 for matrices.
+
+    Tensors count by sorted name.
+    """
     params: dict[str, Tensor] = {}
     for index, name in enumerate(sorted(shapes)):
         shape = shapes[name]
         if len(shape) == 1:
-            params[name] = torch.ones(shape, dtype=torch.float32)
+            start = 0.0 if name.endswith(".bias") else 1.0
+            params[name] = torch.full(shape, start, dtype=torch.float32)
             continue
         integers = bell_integers(seed, index, math.prod(shape))
         params[name] = (integers.double() * _SCALE).float().view(shape)

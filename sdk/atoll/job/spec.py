@@ -25,6 +25,7 @@ from atoll.job.methods import Method, method_of, with_codec
 from atoll.law.manifest import (
     MANIFEST_VERSION,
     MAX_STEPS,
+    UNSCALED,
     AuditSpec,
     CodecSpec,
     DataSpec,
@@ -208,12 +209,16 @@ def demo_model() -> ModelSpec:
         layers=4,
         heads=4,
         kv_heads=4,
+        head_dim=16,
+        qkv_bias=False,
+        qk_norm=False,
         mlp="swiglu",
         ffn=176,
         seq=64,
         tied=True,
         norm_eps="0.00001",
         rope_base=10000,
+        rope_scaling=UNSCALED,
     )
 
 

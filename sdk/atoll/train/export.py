@@ -62,7 +62,7 @@ def model_config(spec: ModelSpec) -> dict[str, object]:
         "num_hidden_layers": spec.layers,
         "num_attention_heads": spec.heads,
         "num_key_value_heads": spec.kv_heads,
-        "head_dim": spec.width // spec.heads,
+        "head_dim": spec.head_dim,
         "max_position_embeddings": spec.seq,
         "rms_norm_eps": float(spec.norm_eps),
         "rope_theta": float(spec.rope_base),

@@ -14,7 +14,7 @@ from atoll.bits.state import GlobalState, SeatState
 from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
 from atoll.job.spec import Choices, Found, JobRequest, build_manifest, prepare_data
-from atoll.law.manifest import Manifest, ModelSpec, NumericsSpec
+from atoll.law.manifest import UNSCALED, Manifest, ModelSpec, NumericsSpec
 from atoll.law.words import (
     ZERO_DIGEST,
     Address,
@@ -53,7 +53,8 @@ def small_model(**changes: object) -> ModelSpec:
     fields: dict[str, object] = {
         "kind": "llama", "vocab": 256, "width": 16, "layers": 2, "heads": 2, "kv_heads": 1,
         "mlp": "swiglu", "ffn": 24, "seq": 16, "tied": True,
-        "norm_eps": "0.00001", "rope_base": 10000,
+        "norm_eps": "0.00001", "rope_base": 10000, "head_dim": 8, "qkv_bias": False,
+        "qk_norm": False, "rope_scaling": UNSCALED,
     }  # fmt: skip
     return ModelSpec.model_validate(fields | changes)
 
