@@ -112,6 +112,11 @@ def optimiser_of(name: str, shape: Sequence[int], inner: InnerSpec) -> Optimiser
     return inner.optimizer
 
 
+def max_params_bytes(spec: ModelSpec) -> int:
+    """No parameter set of this model is larger."""
+    return 4 * param_count(spec) + MAX_HEADER_BYTES
+
+
 def max_state_bytes(manifest: Manifest) -> int:
     """No global state (fp32 parameters and int64 slots) or seat state of this job is larger."""
     widths = 1 + 2 * len(OUTER_SLOTS[manifest.outer.kind])

@@ -86,6 +86,7 @@ class Choices:
         codec: a name of `methods.DENSE_CODECS` in the place of the method's; empty keeps that.
         dropout: share of activations that are dropped, a decimal.
         model: None takes `demo_model`.
+        init: initial weights; None draws them from the seed.
     """
 
     name: str = "demo"
@@ -102,6 +103,7 @@ class Choices:
     batch: int = 8
     micro_batch: int = 8
     model: ModelSpec | None = None
+    init: InitSpec | None = None
     members: Members = field(default_factory=Members)
     windows: Windows = field(default_factory=Windows)
     money: Money = field(default_factory=Money)
@@ -253,7 +255,7 @@ def _build(choices: Choices, found: Found, method: Method) -> Manifest:
         created=found.created,
         model=model,
         numerics=found.numerics,
-        init=InitSpec(seed=choices.seed),
+        init=choices.init or InitSpec.drawn(choices.seed),
         data=found.data,
         inner=inner,
         outer=method.outer,

@@ -215,9 +215,27 @@ class NumericsSpec(_Spec):
 
 
 class InitSpec(_Spec):
-    """Initial weights: integers drawn by Philox4x32-10 from this seed."""
+    """Initial weights: integers drawn by Philox4x32-10 from a seed, or content.
 
-    seed: Annotated[int, Field(ge=0, lt=1 << 64)]
+    `cid` is that of a parameter set (SPEC-BYTES.md, 3), and `root` the params root of what is in
+    it. What is not used is None.
+    """
+
+    seed: Annotated[int | None, Field(ge=0, lt=1 << 64)]
+    cid: CidBytes | None
+    root: DigestBytes | None
+
+    @model_validator(mode="after")
+    def _check_choice(self) -> Self:
+        given = (self.seed is not None, self.cid is not None, self.root is not None)
+        if given not in {(True, False, False), (False, True, True)}:
+            raise ValueError("initial weights have a seed, or a cid and a root")
+        return self
+
+    @classmethod
+    def drawn(cls, seed: int) -> InitSpec:
+        """From a seed."""
+        return cls(seed=seed, cid=None, root=None)
 
 
 class DataSpec(_Spec):
@@ -574,6 +592,12 @@ class Manifest(_Spec):
             raise ManifestError(
                 "manifest: its terms are not the ones on chain", next_step="do not join this job"
             )
+
+    @property
+    def content(self) -> tuple[bytes, ...]:
+        """The CIDs of what a submitter serves beside the manifest: data, tokeniser, weights."""
+        named = (self.data.cid, self.data.eval_cid, self.data.tokenizer_cid, self.init.cid)
+        return tuple(cid for cid in named if cid is not None)
 
     @property
     def segments(self) -> int:

@@ -72,7 +72,7 @@ def probe_manifest(mode: NumericsMode) -> Manifest:
             "created": 0,
             "model": _MODEL,
             "numerics": _numerics(mode),
-            "init": {"seed": 0},
+            "init": {"seed": 0, "cid": None, "root": None},
             "data": _DATA,
             "inner": _INNER,
             "outer": _OUTER,

@@ -63,6 +63,9 @@ AT_THE_BOUND: dict[str, Callable[[Plain], object]] = {
     ),
     "gated ffn": put("model", "ffn", value=INNER_LIMIT // 2),
     "plain ffn": lambda plain: plain["model"].update(mlp="relu2", ffn=1 << 17),
+    "initial weights by content": lambda plain: plain["init"].update(
+        seed=None, cid=cid("weights"), root=bytes(32)
+    ),
     "stacked attention": put("model", "head_dim", value=11094),
     "linear scaling": lambda plain: plain["model"].update(rope_scaling=LINEAR),
     "scaling as Llama 3.1 has it": lambda plain: plain["model"].update(rope_scaling=LLAMA3),
@@ -125,6 +128,16 @@ BROKEN: dict[str, Callable[[Plain], object]] = {
         plain["model"].update(vocab=(1 << 20) + 1),
     ),
     "stacked attention beyond int32's sums": put("model", "head_dim", value=11096),
+    "initial weights from nowhere": put("init", "seed", value=None),
+    "initial weights from two places": lambda plain: plain["init"].update(
+        cid=cid("weights"), root=bytes(32)
+    ),
+    "initial weights without their root": lambda plain: plain["init"].update(
+        seed=None, cid=cid("weights")
+    ),
+    "initial weights without their content": lambda plain: plain["init"].update(
+        seed=None, root=bytes(32)
+    ),
     "an odd head size": put("model", "head_dim", value=15),
     "a scaling of another kind": put("model", "rope_scaling", "kind", value="yarn"),
     "a factor without scaling": put("model", "rope_scaling", "factor", value="2"),

@@ -27,6 +27,7 @@ from atoll.law.words import (
     SeatIndex,
     Slot,
 )
+from atoll.train.initial import open_initial_state
 from atoll.train.probe import numerics_spec
 from atoll.train.replay import (
     ReplayTask,
@@ -93,7 +94,7 @@ class Job:
 
     def of(self, manifest: Manifest) -> Job:
         """The same data and slot under another manifest."""
-        model = initial_global_state(manifest)
+        model = open_initial_state(manifest, self.store)
         cid = self.store.add_bytes(model.to_bytes()).to_bytes()
         task = replace(self.task, manifest=manifest, global_state_cid=cid)
         return replace(self, manifest=manifest, model=model, task=task)
