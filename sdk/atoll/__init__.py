@@ -3,7 +3,8 @@
 What a submitter needs, loaded when first used:
 
     async with atoll.Client(rpc, deployment, account) as client:
-        job = await client.submit(atoll.JobRequest(data=(Path("text"),)), max_spend=10**20)
+        spec = atoll.preset("nano").but({"data.paths": ["text"]})
+        job = await client.submit(spec, max_spend=10**20)
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from atoll.job.client import Client, ClientConfig, Estimate, run
     from atoll.job.handle import JobHandle
     from atoll.job.narrate import JobSnapshot, JobUpdate
-    from atoll.job.spec import JobRequest
+    from atoll.job.presets import preset
+    from atoll.job.spec import JobSpec
     from atoll.law.manifest import Manifest
 
 __all__ = [
@@ -27,10 +29,11 @@ __all__ = [
     "Deployment",
     "Estimate",
     "JobHandle",
-    "JobRequest",
     "JobSnapshot",
+    "JobSpec",
     "JobUpdate",
     "Manifest",
+    "preset",
     "run",
 ]
 
@@ -38,10 +41,11 @@ _HOMES = {
     "AtollError": "atoll.errors",
     "Deployment": "atoll.chain.deployment",
     "JobHandle": "atoll.job.handle",
-    "JobRequest": "atoll.job.spec",
     "JobSnapshot": "atoll.job.narrate",
+    "JobSpec": "atoll.job.spec",
     "JobUpdate": "atoll.job.narrate",
     "Manifest": "atoll.law.manifest",
+    "preset": "atoll.job.presets",
 }
 
 

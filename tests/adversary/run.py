@@ -18,6 +18,7 @@ from tests.adversary.codecs import DEFAULT, Written, spec_of, write, write_row
 from tests.adversary.corpus import KIND_BYTES, Mix, seat_text, text_of
 from tests.adversary.seats import Stack, train_seats
 from tests.adversary.updates import Rows
+from tests.jobs import PLAIN
 from torch import Tensor
 
 from atoll.bits.batch import gather_batch
@@ -32,7 +33,6 @@ from atoll.bits.ops import NativeOps
 from atoll.bits.schedule import Recipe
 from atoll.bits.state import GlobalState
 from atoll.errors import MalformedUpdate
-from atoll.job.spec import Choices, Found, Members, build_manifest
 from atoll.law.canonical import dag_cbor_cid
 from atoll.law.draws import batch_offsets
 from atoll.law.hashing import sha256 as sha256_of
@@ -349,18 +349,17 @@ def manifest_of(setting: Setting) -> Manifest:
         eval_cid=None, eval_batches=0, tokenizer_cid=cid,
     )  # fmt: skip
     method = "sparseloco" if setting.codec in SPARSE_CODECS else "fedavg"
-    demo = build_manifest(
-        Choices(
-            seed=setting.seed,
-            rounds=setting.rounds,
-            method=method,
-            steps=setting.steps,
-            segment=setting.steps,
-            batch=BATCH,
-            micro_batch=BATCH,
-            model=MODEL,
-            members=Members(seats=setting.n),
-        ),
-        Found(data=data, numerics=numerics_spec("native"), expiry=1 << 40),
+    job = PLAIN.but(
+        {
+            "init.seed": setting.seed,
+            "rounds": setting.rounds,
+            "method.name": method,
+            "inner.steps": setting.steps,
+            "inner.segment": setting.steps,
+            "inner.batch": BATCH,
+            "model": MODEL,
+            "members.seats": setting.n,
+        }
     )
+    demo = job.resolve(data, None, numerics_spec("native"), now=0)
     return demo.model_copy(update={"codec": spec_of(setting.codec)})

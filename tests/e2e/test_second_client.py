@@ -27,11 +27,11 @@ from .conftest import check_books
 
 ROOT = Path(__file__).parents[2]
 JOBS: dict[str, dict[str, str]] = {
-    "int8": {"codec": "grid8"},
-    "int4, dropout": {"codec": "grid4", "dropout": "0.1"},
-    "two bits with feedback, Muon, Nesterov": {"method": "muloco"},
-    "signs with feedback": {"codec": "sign"},
-    "fp32": {"codec": "fp32"},
+    "int8": {"method.codec": "grid8"},
+    "int4, dropout": {"method.codec": "grid4", "inner.dropout": "0.1"},
+    "two bits with feedback, Muon, Nesterov": {"method.name": "muloco"},
+    "signs with feedback": {"method.codec": "sign"},
+    "fp32": {"method.codec": "fp32"},
 }
 
 
@@ -39,7 +39,7 @@ JOBS: dict[str, dict[str, str]] = {
 async def test_the_second_client_says_what_the_network_said(
     name: str, tmp_path: Path, options: Callable[..., RunOptions], display: Display
 ) -> None:
-    job = {"rounds": 2, "segment": 1, "coverage": 0.1, **JOBS[name]}
+    job = {"inner.steps": 8, "inner.segment": 1, "audit.coverage": "0.1", **JOBS[name]}
     chosen = options(job=job, providers=3, verifiers=2, skip_windows=True)
     async with start(chosen, display) as running:
         await running.observer.run(is_over)

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from tests.jobs import PLAIN
 from torch import Tensor
 
 from atoll.bits.batch import gather_batch
@@ -35,7 +36,6 @@ from atoll.bits.state import SeatState
 from atoll.bits.step import inner_step, state_roots
 from atoll.bits.tables import tables_root
 from atoll.bits.tokens import Tokens
-from atoll.job.spec import Choices, Found, build_manifest
 from atoll.law.canonical import dag_cbor_cid
 from atoll.law.draws import dropout_key
 from atoll.law.manifest import DataSpec, InnerSpec, Manifest, ModelSpec, NumericsSpec
@@ -264,17 +264,9 @@ def manifest_of(changes: dict[str, dict[str, Any]], tokens: Tokens) -> Manifest:
     )  # fmt: skip
     model = ModelSpec.model_validate(MODEL | changes.get("model", {}))
     inner = InnerSpec.model_validate(INNER | changes.get("inner", {}))
-    plain = build_manifest(
-        Choices(
-            rounds=3,
-            model=model,
-            steps=inner.steps,
-            segment=inner.segment,
-            batch=inner.batch,
-            micro_batch=inner.micro_batch,
-        ),
-        Found(data=data, numerics=numerics, expiry=4_000_000_000),
-    ).model_dump()
+    sizes = {name: getattr(inner, name) for name in ("steps", "segment", "batch", "micro_batch")}
+    changes_of_job = {"rounds": 3, "model": model} | {f"inner.{k}": v for k, v in sizes.items()}
+    plain = PLAIN.but(changes_of_job).resolve(data, None, numerics, now=0).model_dump()
     plain["inner"] = inner.model_dump()
     plain["codec"] |= changes["codec"]
     plain["tables"] = tables_root(model, inner, 3 * inner.steps)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from atoll.cli.jobfile import chosen_job
 from atoll.cli.network import (
     DEFAULT_HOME,
     DEFAULT_RPC,
@@ -20,15 +21,12 @@ from atoll.cli.network import (
     PasswordFile,
     Rpc,
 )
-from atoll.cli.output import Json, Method, Numerics, emit, say
-from atoll.errors import ConfigError
+from atoll.cli.output import Json, emit, say
 from atoll.law.words import TOKEN
 
 if TYPE_CHECKING:
     from atoll.job.handle import JobHandle
     from atoll.job.narrate import JobSnapshot, JobUpdate
-    from atoll.job.spec import Choices, JobRequest
-    from atoll.law.manifest import Manifest
 
 app = typer.Typer(no_args_is_help=True, help="Submit, follow and collect training jobs.")
 
@@ -37,20 +35,8 @@ Job = Annotated[int, typer.Argument(metavar="JOB", help="The job's number.", min
 
 @app.command()
 def submit(
-    data: Annotated[
-        list[Path] | None, typer.Option(metavar="PATH", help="Text files or folders to train on.")
-    ] = None,
-    manifest: Annotated[
-        Path | None, typer.Option(help="A manifest in its canonical bytes, instead of --data.")
-    ] = None,
-    rounds: Annotated[int, typer.Option(min=1)] = 4,
-    seats: Annotated[int, typer.Option(min=1, max=256, help="Providers at most.")] = 4,
-    coverage: Annotated[float, typer.Option(min=0.0, max=1.0)] = 0.5,
-    seed: Annotated[int, typer.Option(min=0, help="Of the first weights.")] = 0,
-    method: Method = "fedavg",
-    numerics: Numerics = "exact",
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A job file.")],
     max_spend: Annotated[float, typer.Option(help="Tokens that are never exceeded.")] = 100.0,
-    hours: Annotated[float, typer.Option(help="Until the job may be closed unfinished.")] = 24.0,
     detach: Annotated[bool, typer.Option(help="Do not stay to serve the data and watch.")] = False,
     rpc: Rpc = DEFAULT_RPC,
     deployment: DeploymentFile = None,
@@ -60,27 +46,12 @@ def submit(
     json: Json = False,
 ) -> None:
     """Pay for a job and open it. Stays to serve the data, unless told to detach."""
-    from atoll.job.spec import JobRequest
-
     network = Network(rpc, deployment, home, keystore, password_file)
-    if (manifest is None) == (not data):
-        raise ConfigError(
-            "a job needs either text or a manifest",
-            next_step="pass --data PATH, or --manifest FILE",
-        )
+    spec = chosen_job(file, "", None, None)
 
     async def work() -> None:
         async with network.open(must_sign=True) as client:
-            if manifest is not None:
-                wanted: Manifest | JobRequest = _read_manifest(manifest)
-            else:
-                wanted = JobRequest(
-                    data=tuple(data or ()),
-                    lifetime_s=int(hours * 3600),
-                    choices=_choices(rounds, seats, coverage, seed, method),
-                    numerics=numerics,
-                )
-            job = await client.submit(wanted, max_spend=int(max_spend * TOKEN))
+            job = await client.submit(spec, max_spend=int(max_spend * TOKEN))
             emit({"job": job.id, "handle": job.to_json()}, f"job {job.id}", as_json=json)
             if not detach:
                 say("serving the data and watching; Ctrl-C stops both")
@@ -193,25 +164,6 @@ def refund(
 async def _watch(job: JobHandle, *, as_json: bool) -> None:
     async for update in job.watch():
         emit(_update(update), update.text, as_json=as_json)
-
-
-def _choices(rounds: int, seats: int, coverage: float, seed: int, method: str) -> Choices:
-    from atoll.job.spec import Choices, Members
-
-    members = Members(seats=seats, min_providers=min(2, seats))
-    return Choices(rounds=rounds, coverage=coverage, seed=seed, method=method, members=members)
-
-
-def _read_manifest(path: Path) -> Manifest:
-    from atoll.law.manifest import Manifest
-
-    try:
-        return Manifest.from_bytes(path.read_bytes())
-    except OSError as error:
-        raise ConfigError(
-            f"cannot read the manifest {path}: {error.strerror}",
-            next_step="correct the path after --manifest",
-        ) from error
 
 
 def _plain(snapshot: JobSnapshot) -> dict[str, Any]:

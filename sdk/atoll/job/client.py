@@ -37,7 +37,8 @@ from atoll.errors import ChainError, ConfigError, InsufficientFunds, NotFound, U
 from atoll.job.following import JobFollower
 from atoll.job.handle import JobHandle
 from atoll.job.narrate import tokens
-from atoll.job.spec import Found, JobRequest, build_manifest, machine_numerics, prepare_data
+from atoll.job.prepare import machine_numerics, prepare_data
+from atoll.job.spec import JobSpec
 from atoll.law.events import JobCreated
 from atoll.law.manifest import Manifest, NumericsSpec
 from atoll.law.words import Address, JobId
@@ -175,20 +176,20 @@ class Client:
 
     # Submitting
 
-    async def prepare(self, request: JobRequest) -> Manifest:
-        """Puts the request's data into the store and writes its manifest. Spends nothing.
+    async def prepare(self, spec: JobSpec, numerics: NumericsSpec | None = None) -> Manifest:
+        """Puts the job's text into the store and writes its manifest. Spends nothing.
+
+        Args:
+            numerics: None asks this machine, which needs torch.
 
         Raises:
             ManifestError: the choices do not fit together.
             StorageError, ConfigError: the data cannot be used; the train extra is missing.
         """
-        data = await asyncio.to_thread(prepare_data, request, self.store)
-        numerics = request.numerics
-        if not isinstance(numerics, NumericsSpec):
-            numerics = await machine_numerics(numerics)
+        data = await asyncio.to_thread(prepare_data, spec, self.store)
+        numerics = numerics or await machine_numerics(spec.audit.numerics)
         now = (await self.chain.head()).timestamp
-        found = Found(data, numerics, expiry=now + request.lifetime_s, created=now)
-        return build_manifest(request.choices, found)
+        return spec.resolve(data, None, numerics, now)
 
     async def estimate(self, manifest: Manifest) -> Estimate:
         """The most a job can cost, by the contract's own arithmetic, and what is there."""
@@ -199,7 +200,7 @@ class Client:
             allowance=await self.chain.allowance(owner, spender),
         )
 
-    async def submit(self, job: Manifest | JobRequest, *, max_spend: int) -> JobHandle:
+    async def submit(self, job: Manifest | JobSpec, *, max_spend: int) -> JobHandle:
         """Pays for a job and opens it; what is not earned comes back by `refund`.
 
         The same manifest submitted again is the same job. This client has to stay open, or its
@@ -216,7 +217,7 @@ class Client:
             TransactionFailed: the contract refused; the message has its reason.
         """
         queue = self.session.queue
-        manifest = await self.prepare(job) if isinstance(job, JobRequest) else job
+        manifest = await self.prepare(job) if isinstance(job, JobSpec) else job
         self._check_data(manifest)
         cid = self.store.add_block(manifest.to_bytes(), DAG_CBOR)
         self.store.pin(cid, f"job:{cid}")

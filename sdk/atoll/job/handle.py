@@ -17,7 +17,7 @@ from atoll.content.fetch import Fetcher
 from atoll.content.local import LocalStore
 from atoll.errors import ConfigError, ManifestError, ProtocolError
 from atoll.job.narrate import JobSnapshot, JobUpdate
-from atoll.job.spec import missing_extra
+from atoll.job.prepare import missing_extra
 from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
 from atoll.law.merkle import claims_tree
 from atoll.law.views import JobView

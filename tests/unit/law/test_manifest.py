@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from tests.unit.law.factories import cid, digest, make_manifest
 
 from atoll.errors import ManifestError
-from atoll.job.spec import Members, draws_for_coverage, robust_f
+from atoll.job.spec import draws_for_coverage, robust_f
 from atoll.law import canonical
 from atoll.law.hashing import sha256, terms_hash
 from atoll.law.manifest import INNER_LIMIT, MAX_MANIFEST_BYTES, Manifest, RobustSpec
@@ -300,15 +300,15 @@ def test_the_rules_of_a_manifest_are_those_there_are() -> None:
 
 def test_a_preset_says_what_does_not_fit_together() -> None:
     with pytest.raises(ManifestError, match="segment"):
-        make_manifest(segment=7)
+        make_manifest({"inner.segment": 7})
     with pytest.raises(ManifestError, match="min_providers"):
-        make_manifest(members=Members(seats=2, min_providers=3))
+        make_manifest({"members.seats": 2, "members.min_providers": 3})
 
 
 @pytest.mark.parametrize(
-    ("coverage", "draws"), [(0.0, 1), (0.1, 1), (0.25, 1), (0.5, 2), (0.6, 3), (1.0, 4)]
+    ("coverage", "draws"), [("0", 1), ("0.1", 1), ("0.25", 1), ("0.5", 2), ("0.6", 3), ("1", 4)]
 )
-def test_draws_reach_the_coverage_asked_for(coverage: float, draws: int) -> None:
+def test_draws_reach_the_coverage_asked_for(coverage: str, draws: int) -> None:
     assert draws_for_coverage(coverage, segments=8, auditors=2) == draws
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from tests.jobs import PLAIN
 
 from atoll.bits.codec.dither import DitherKey
 from atoll.bits.init import initial_global_state
@@ -13,7 +14,7 @@ from atoll.bits.layout import SeatLayout, Shapes
 from atoll.bits.state import GlobalState, SeatState
 from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
-from atoll.job.spec import Choices, Found, JobRequest, build_manifest, prepare_data
+from atoll.job.prepare import prepare_data
 from atoll.law.manifest import UNSCALED, Manifest, ModelSpec, NumericsSpec
 from atoll.law.words import (
     ZERO_DIGEST,
@@ -155,9 +156,11 @@ def make_job(folder: Path) -> Job:
     text = folder / "text.txt"
     text.write_text(TEXT)
     store = LocalStore(folder / "store", sync=False)
-    data = prepare_data(JobRequest((text,), eval_batches=2), store)
-    choices = Choices(steps=8, segment=2, batch=4, micro_batch=2, model=small_model())
-    manifest = build_manifest(choices, Found(data, numerics_spec("native"), expiry=1 << 40))
+    sizes = {"inner.steps": 8, "inner.segment": 2, "inner.batch": 4, "inner.micro_batch": 2}
+    text_and_model = {"data.paths": [str(text)], "evaluate.batches": 2, "model": small_model()}
+    job = PLAIN.but(sizes | text_and_model)
+    data = prepare_data(job, store)
+    manifest = job.resolve(data, None, numerics_spec("native"), now=0)
     model = initial_global_state(manifest)
     opening = store.add_bytes(model.to_bytes()).to_bytes()
     return Job(store, manifest, model, task_of(manifest, opening))
