@@ -287,7 +287,10 @@ class Windows(Group):
         default=2, description="from a round's opening to the block that draws its batches"
     )
     slower: PositiveNumber = Field(
-        default="3", description="how much slower than this machine one may be"
+        default="3", description="than this machine a member may be, so many times"
+    )
+    step_seconds: PositiveNumber | None = Field(
+        default=None, description="of the slowest member; measured here, times slower, if left out"
     )
     megabits: Annotated[int, Field(ge=1, le=10**6)] = Field(
         default=20, description="a second of a member's line, up and down"

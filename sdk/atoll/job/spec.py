@@ -151,7 +151,7 @@ class JobSpec(Group):
         """Key paths of what has to be computed before there can be a manifest."""
         found = [] if self.lifetime else ["lifetime"]
         found += [f"audit.{name}" for name in ("coverage",) if self.audit.coverage is None]
-        for group, skipped in ((self.money, {"budget"}), (self.windows, set[str]())):
+        for group, skipped in ((self.money, {"budget"}), (self.windows, {"step_seconds"})):
             name = "money" if isinstance(group, Money) else "windows"
             fields = [field for field in type(group).model_fields if field not in skipped]
             found += [f"{name}.{field}" for field in fields if getattr(group, field) is None]
