@@ -27,6 +27,7 @@ from atoll.train.families import spec_of
 
 WIDENED: Final = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 """By safetensors' name: each number of them is one of fp32."""
+USUAL_SEQ: Final = 1024
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
 _HEAD: Final = "lm_head.weight"
 _COMPUTED: Final = "rotary_emb.inv_freq"
@@ -47,12 +48,12 @@ class PreparedInit:
     tokenizer: Path
 
 
-def prepare_init(folder: Path, seq: int, store: LocalStore) -> PreparedInit:
+def prepare_init(folder: Path, seq: int | None, store: LocalStore) -> PreparedInit:
     """Puts a folder's weights into the store, as the law's parameter set, and pins them.
 
     Args:
         folder: as `AutoModelForCausalLM.save_pretrained` and the Hub's checkpoints have it.
-        seq: tokens of a training sequence.
+        seq: tokens of a training sequence; None takes the model's context, or `USUAL_SEQ`.
 
     Raises:
         ConfigError: the folder is not whole, or its model not one that the exact step covers.
@@ -71,9 +72,13 @@ def prepare_init(folder: Path, seq: int, store: LocalStore) -> PreparedInit:
     return PreparedInit(InitSpec(seed=None, cid=cid.to_bytes(), root=root), model, tokenizer)
 
 
-def read_spec(folder: Path, seq: int) -> ModelSpec:
+def read_spec(folder: Path, seq: int | None) -> ModelSpec:
     """The model that a folder's config.json describes. Raises ConfigError as `spec_of`."""
-    return spec_of(read_json(folder / "config.json"), seq)
+    config = read_json(folder / "config.json")
+    if seq is None:
+        context = config.get("max_position_embeddings")
+        seq = min(context, USUAL_SEQ) if type(context) is int else USUAL_SEQ
+    return spec_of(config, seq)
 
 
 def read_params(folder: Path, model: ModelSpec) -> dict[str, Tensor]:

@@ -20,7 +20,7 @@ from atoll.content.local import LocalStore
 from atoll.errors import ConfigError
 from atoll.train.data import byte_tokenizer
 from atoll.train.export import export_model
-from atoll.train.pretrained import Weights, prepare_init, read_params, read_spec
+from atoll.train.pretrained import USUAL_SEQ, Weights, prepare_init, read_params, read_spec
 
 INT8_DISTANCE = 0.05
 """Root mean square of what the int8 forward pass adds to logits, over that of the logits."""
@@ -111,6 +111,13 @@ def test_preparing_a_folder_pins_its_weights_once(tmp_path: Path) -> None:
     assert [pin.cid for pin in store.pins()] == [cid] and store.has(cid)
     assert prepare_init(tmp_path / "in", SEQ, store) == prepared
     assert len(store.pins()) == 1
+
+
+def test_a_sequence_is_as_long_as_the_context_or_as_is_usual(tmp_path: Path) -> None:
+    make_folder(tmp_path, "Llama")
+    assert read_spec(tmp_path, None).seq == 256
+    put(max_position_embeddings=1 << 17)(tmp_path)
+    assert read_spec(tmp_path, None).seq == USUAL_SEQ
 
 
 def test_a_folder_without_a_tokenizer_is_refused(tmp_path: Path) -> None:
