@@ -252,6 +252,24 @@ def test_no_bit_differs(name: str) -> None:
             assert bits_of(ours) == bits_of(expected), (seed, index)
 
 
+@arithmetic.quiet
+def test_a_vocabulary_whose_sums_an_int32_does_not_hold() -> None:
+    """The head's gradient contracts over it. Every number is near its line's largest."""
+    random = np.random.default_rng(11)
+    for vocabulary in (133_144, 133_145, 151_936):
+        x, weight = (
+            (1.0 - random.random(shape) / 1000.0).astype(np.float32)
+            for shape in ((2, 3), (vocabulary, 3))
+        )
+        g = (1.0 - random.random((2, vocabulary)) / 1000.0).astype(np.float32)
+        y, saved = kernels.head(x, weight)
+        mine = [y, *kernels.head_gradient(g, saved)]
+        theirs = of_atoll(lambda x, w: OPS.head(x[None], w)[0], [x, weight], g)
+        high = arithmetic.split_grid(g * saved[5].T, 1)[0]
+        assert ((high @ saved[3]).max() > 2**31 - 1) == (vocabulary > 133_144)
+        assert [bits_of(a) for a in mine] == [bits_of(b) for b in theirs]
+
+
 FUNCTIONS = {
     "exp": arithmetic.exp,
     "sigmoid": arithmetic.sigmoid,

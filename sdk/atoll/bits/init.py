@@ -9,7 +9,7 @@ has the same bits on every machine.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from atoll.bits.fixed import fixed
 from atoll.bits.kernels.philox import LOW32, philox4x32
 from atoll.bits.layout import OUTER_SLOTS, Shapes, param_shapes
 from atoll.bits.state import GlobalState, Tensors
-from atoll.bits.tensors import check_layout, read_blob, tree_root, write_blob
+from atoll.bits.tensors import check_layout, read_blob, tree_root, write_lazily
 from atoll.law.manifest import Manifest, OuterSpec
 
 PARAMETER_LIMIT = 2.0**64
@@ -88,9 +88,10 @@ def initial_global_state(manifest: Manifest, content: Tensors | None = None) -> 
     return GlobalState(0, params, opening_slots(manifest.outer, params), exponents)
 
 
-def write_params(params: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]:
-    """A parameter set's canonical bytes, a tensor at a time; each is asked for when its turn is."""
-    return write_blob(_PARAMS, {}, params)
+def write_params(shapes: Shapes, read: Callable[[str], Tensor]) -> Iterator[bytes | memoryview]:
+    """A parameter set's canonical bytes; each tensor is read when its turn is, and let go."""
+    layout = {name: ("float32", shape) for name, shape in shapes.items()}
+    return write_lazily(_PARAMS, {}, layout, read)
 
 
 def read_params(data: bytes | memoryview, shapes: Shapes) -> Tensors:

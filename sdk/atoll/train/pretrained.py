@@ -67,7 +67,8 @@ def prepare_init(folder: Path, seq: int | None, store: LocalStore) -> PreparedIn
         )
     with Weights(folder, model) as weights, store.holding():
         root = tree_root(weights)
-        cid = store.add_stream(_Stream(write_params(weights))).cid
+        pieces = write_params(param_shapes(model), weights.__getitem__)
+        cid = store.add_stream(_Stream(pieces)).cid
         store.pin(cid, f"init:{cid}")
     return PreparedInit(InitSpec(seed=None, cid=cid.to_bytes(), root=root), model, tokenizer)
 

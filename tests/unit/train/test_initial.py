@@ -12,8 +12,8 @@ from tests.unit.train.folders import make_folder
 from torch import Tensor
 
 from atoll.bits.errors import MalformedState
-from atoll.bits.init import initial_global_state, write_params
-from atoll.bits.tensors import tree_root
+from atoll.bits.init import initial_global_state
+from atoll.bits.tensors import tree_root, write_blob
 from atoll.content.cid import RAW, Cid
 from atoll.errors import NotFound, TooLarge
 from atoll.law.manifest import InitSpec
@@ -70,7 +70,7 @@ def named(job: Job, cid: Cid, root: bytes | None = None) -> Job:
 
 
 def blob(params: Mapping[str, Tensor]) -> bytes:
-    return b"".join(write_params(params))
+    return b"".join(write_blob("atoll.params.v1", {}, params))
 
 
 def changed(params: Params, name: str, value: Tensor) -> bytes:
