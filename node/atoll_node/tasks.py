@@ -58,14 +58,12 @@ def train(task: TrainTask, store_dir: str, extra: tuple[bytes, ...]) -> TrainedR
 
 
 def _task(command: DoTrain) -> TrainTask:
-    manifest = Manifest.from_bytes(command.manifest)
     return TrainTask(
-        manifest=manifest,
+        manifest=Manifest.from_bytes(command.manifest),
         slot=command.slot,
         seat=SeatIndex(command.seat),
         data_seed=command.data_seed,
         global_state_cid=command.opening,
         opening_optimiser=command.optimiser,
-        global_step0=command.slot.round * manifest.inner.steps,
         begun=command.begun.trace if command.begun else b"",
     )
