@@ -268,8 +268,8 @@ def manifest_of(row: Row, seed: int, train_tokens: int) -> Manifest:
         seq=SEQ, tied=True, norm_eps="0.00001", rope_base=10000,
     )  # fmt: skip
     data = DataSpec(
-        cid=cid, dtype="uint8", train_tokens=train_tokens, eval_cid=None, eval_batches=0,
-        tokenizer_cid=cid,
+        cid=cid, root=ZERO_DIGEST, dtype="uint8", train_tokens=train_tokens, eval_cid=None,
+        eval_batches=0, tokenizer_cid=cid,
     )  # fmt: skip
     numerics = NumericsSpec(
         mode="native",
@@ -322,8 +322,8 @@ def train_together(manifest: Manifest, seed: int, tokens: Tokens) -> GlobalState
             updates[seat], carried[seat] = close_round(
                 state, last, manifest.codec, DitherKey(data_seed, seat)
             )
-        steps = {SeatIndex(seat): manifest.inner.steps for seat in updates}
-        facts = MergeFacts(to_bitmap(steps), Bitmap(0), Bitmap(0), 0, steps)
+        done = {SeatIndex(seat): steps for seat in updates}
+        facts = MergeFacts(to_bitmap(done), Bitmap(0), Bitmap(0), 0, done)
         state = merge(
             state, updates, facts=facts, data_seed=data_seed, manifest=manifest
         ).global_state

@@ -36,7 +36,7 @@ from atoll.train.round import (
 )
 
 PLANTED = b"Trust the atoll. "
-SCALE = 10.0
+SCALE = 10.0  # far outside of what honest updates differ by
 FIRST_LOSS = 5.5
 """About what an untrained byte model has."""
 UPDATE_LIMIT = 1 << 30

@@ -34,7 +34,7 @@ Part = bytes | Child
 LeafReader = Callable[[Child, mmap], int]
 Result = TypeVar("Result")
 _THREADS: Final = 5  # most of them wait for the disk, which more of them made no faster
-_AHEAD: Final = 8
+_AHEAD: Final = 8  # blocks read or hashed before the first is written: 16 MiB at most
 _TOGETHER: Final = 64  # blocks that one sync makes durable, and which then become visible
 
 

@@ -21,8 +21,8 @@ from atoll.content.sources import SourceBook
 from atoll.content.unixfs import FileWalk
 from atoll.errors import CorruptBlock, NotFound, TooLarge
 
-_CAR_OVERHEAD = 1 << 20
-_MAX_ENTRIES = 1 << 20
+_CAR_OVERHEAD = 1 << 20  # for nodes above the leaves, and each block's length and name
+_MAX_ENTRIES = 1 << 20  # of a whole folder: its names are held in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +245,7 @@ class Fetcher:
         if self._remote is None:
             return await self._downloader.block(cid, self._gateways, prefer)
         if self._gateways() or prefer:
-            with suppress(NotFound):
+            with suppress(NotFound):  # then the remote is asked, below
                 return await self._downloader.block(cid, self._gateways, prefer)
         block = await self._remote.get_block(cid)
         await asyncio.to_thread(self._arrivals.accept, cid, block)

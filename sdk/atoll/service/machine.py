@@ -18,7 +18,7 @@ from atoll.service.commands import Command, Fact, Facts, key_of
 from atoll.service.config import KeeperConfig
 
 FIRST_RETRY_SECONDS = 2
-LONGEST_RETRY_SECONDS = 60
+LONGEST_RETRY_SECONDS = 60  # what a deadline may be missed by once the cause is gone
 AnyCommand: TypeAlias = Command[Fact]
 
 

@@ -10,7 +10,7 @@ import ctypes
 from functools import cache
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
-_KEPT_BYTES = 1 << 30
+_KEPT_BYTES = 1 << 30  # what is free beyond this goes back all the same
 _LARGEST_BLOCK = 1 << 25
 """glibc's own maximum: larger blocks are mapped each on its own whatever is asked."""
 
