@@ -125,9 +125,9 @@ def test_what_training_and_merging_execute_is_covered() -> None:
     program = (
         "import sys, atoll.train.probe as probe\n"
         "ran = set()\n"
-        "sys.setprofile(lambda frame, *_: ran.add(frame.f_code.co_filename))\n"
+        "sys.settrace(lambda frame, *_: ran.add(frame.f_code.co_filename))\n"  # calls alone
         "probe.probe_digest('exact')\n"
-        "sys.setprofile(None)\n"
+        "sys.settrace(None)\n"
         "print(*ran, sep='\\n')"
     )
     done = subprocess.run(
