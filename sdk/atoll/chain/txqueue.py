@@ -506,8 +506,8 @@ class TxQueue:
     async def _next_nonce(self) -> int:
         """The lowest nonce that neither the chain nor one of our own transactions has."""
         nonce = await self._chain.nonce(self.address)
-        taken = {intent.nonce for intent in self._store.in_state(*TxState)}
-        while nonce in taken:
+        used = {intent.nonce for intent in self._store.in_state(*TxState)}
+        while nonce in used:
             nonce += 1
         return nonce
 

@@ -288,7 +288,7 @@ class BlockFolder:
         try:
             out.write(memoryview(buffer)[: len(block)], 0)
         finally:
-            self._buffers.give(buffer)
+            self._buffers.release(buffer)
 
     @staticmethod
     def _move(partial: Path, path: Path) -> None:

@@ -178,16 +178,16 @@ class Fetcher:
         """
         tally = _Tally(FileWalk(cid, max_bytes), None, self._downloader)
         wanted = {cid.digest: _Want(cid, None, 0)}
-        taken: set[bytes] = set()
+        had: set[bytes] = set()
         cap = max_bytes + max_bytes // 16 + _CAR_OVERHEAD
         try:
             async with aclosing(self._downloader.car(cid, gateway, cap)) as blocks:
                 async for found, block in blocks:
                     want = wanted.pop(found.digest, None)
-                    if want is None and found.digest not in taken:
+                    if want is None and found.digest not in had:
                         raise CorruptBlock(f"{gateway} sent {found}, which nobody asked for")
                     if want is not None:
-                        taken.add(found.digest)
+                        had.add(found.digest)
                         await asyncio.to_thread(self._arrivals.accept, want.cid, block)
                         for below in tally.children(want, block):
                             wanted.setdefault(below.cid.digest, below)

@@ -98,7 +98,7 @@ def fold() -> Fold:
     job.honest_round()
     deployment = Deployment(DOMAIN.chain_id, 0, {"Rounds": DOMAIN.rounds, "Jobs": JOBS})
     fold = Fold(deployment, None)
-    fold.take_all(Indexed(event, block, i) for i, (event, block) in enumerate(job.log))
+    fold.fold_all(Indexed(event, block, i) for i, (event, block) in enumerate(job.log))
     assert fold.rejected == 0
     return fold
 
@@ -118,7 +118,7 @@ def test_any_log_decodes_or_is_undecodable_and_folds_or_is_passed_over(fold: Fol
         if event is None:
             return
         before, rejected = fold.views[JOB], fold.rejected
-        fold.take_all([Indexed(event, BLOCK, 0)])
+        fold.fold_all([Indexed(event, BLOCK, 0)])
         if fold.rejected > rejected:
             assert fold.views[JOB] == before
         seen.add("rejected" if fold.rejected > rejected else "folded")

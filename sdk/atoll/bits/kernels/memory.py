@@ -17,9 +17,9 @@ _LARGEST_BLOCK = 1 << 25
 
 @cache
 def keep_freed_memory() -> bool:
-    """Whether this process' allocator took the setting (only glibc's has it)."""
+    """Whether this process' allocator accepted the setting (only glibc's has it)."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False
-    taken = mallopt(_MMAP_THRESHOLD, _LARGEST_BLOCK), mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
-    return taken == (1, 1)
+    accepted = mallopt(_MMAP_THRESHOLD, _LARGEST_BLOCK), mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
+    return accepted == (1, 1)

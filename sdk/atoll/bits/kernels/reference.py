@@ -181,8 +181,8 @@ class TorchKernels:
         integer, step = exact_square_sum(x)
         return int(integer), float(step)
 
-    def momentum(self, m: Tensor, g: Tensor, keep: float, take: float) -> Tensor:
-        return _flushed(m * keep + g * take)
+    def momentum(self, m: Tensor, g: Tensor, keep: float, add: float) -> Tensor:
+        return _flushed(m * keep + g * add)
 
     def gram(self, sums_SS: Tensor, step_S1: Tensor) -> tuple[Tensor, Tensor]:
         gram_SS = self.rescale(sums_SS, step_S1, step_S1.t())
