@@ -124,8 +124,8 @@ def ran(first: str, traced: str) -> set[str]:
     """Files of atoll in which `traced` runs something, in a process of its own."""
     program = (
         f"import sys\n{first}\nran = set()\n"
-        "sys.setprofile(lambda frame, *_: ran.add(frame.f_code.co_filename))\n"
-        f"{traced}\nsys.setprofile(None)\nprint(*ran, sep='\\n')"
+        "sys.settrace(lambda frame, *_: ran.add(frame.f_code.co_filename))\n"  # calls alone
+        f"{traced}\nsys.settrace(None)\nprint(*ran, sep='\\n')"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
