@@ -26,6 +26,7 @@ from atoll.bits.codec.base import Integers
 from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import seat_codec
+from atoll.bits.held_out import window_starts
 from atoll.bits.init import initial_global_state
 from atoll.bits.layout import param_shapes
 from atoll.bits.model import forward
@@ -38,7 +39,6 @@ from atoll.law.draws import batch_offsets
 from atoll.law.hashing import sha256 as sha256_of
 from atoll.law.manifest import SPARSE_CODECS, UNSCALED, DataSpec, Manifest, ModelSpec
 from atoll.law.words import Digest, SeatIndex
-from atoll.train.evaluate import window_starts
 from atoll.train.probe import numerics_spec
 
 MODEL = ModelSpec(

@@ -21,7 +21,8 @@ from atoll.bits.layout import max_params_bytes
 from atoll.content.cid import Cid
 from atoll.law import events as ev
 from atoll.law.manifest import Manifest
-from atoll.train.course import open_training_tokens
+from atoll.law.trace import float_bytes
+from atoll.train.course import open_tokens, open_training_tokens
 from atoll_devnet.report.live import Display
 from atoll_devnet.run.options import RunOptions
 from atoll_devnet.run.runner import Running, finish, is_over, start
@@ -72,6 +73,9 @@ def _write_public(running: Running, folder: Path) -> list[dict[str, Any]]:
     (folder / "manifest.cbor").write_bytes(watched.manifest)
     tokens = open_training_tokens(manifest, running.client.session.store)
     (folder / "tokens").write_bytes(tokens.tobytes())
+    assert manifest.data.eval_cid is not None
+    held_out = open_tokens(manifest.data.eval_cid, manifest, running.client.session.store)
+    (folder / "held_out").write_bytes(held_out.tobytes())
     if manifest.init.cid is not None:
         store, limit = running.client.session.store, max_params_bytes(manifest.model)
         weights = store.read_bytes(Cid.from_bytes(manifest.init.cid), limit)
@@ -95,6 +99,8 @@ def _write_public(running: Running, folder: Path) -> list[dict[str, Any]]:
             }
         elif isinstance(event, ev.RoundSettled):
             said[-1]["merged"] = event.verdict.merged_digest.hex()
+            loss = running.observer.losses[event.round]
+            said[-1]["held_out"] = float_bytes(">d", loss).hex()
     domain = running.cluster.deployment.domain
     document = {
         "chain": domain.chain_id,

@@ -1,10 +1,10 @@
 """Works a finished job out again: `python -m tests.second_client FOLDER`.
 
-In the folder lie `manifest.cbor`, `tokens` (the training tokens, raw) and `revealed.json`: the
-domain, and for every round the slot's attempt, the data seed, and of each seat the steps and the
-reset that it revealed. Where the manifest names initial weights, they lie there as `weights`. What
-is printed is JSON: for every round the roots of every seat's trace, update and optimiser, and the
-digest of the merge.
+In the folder lie `manifest.cbor`, `tokens` (the training tokens, raw), `held_out` (the evaluation
+set's) and `revealed.json`: the domain, and for every round the slot's attempt, the data seed, and
+of each seat the steps and the reset that it revealed. Where the manifest names initial weights,
+they lie there as `weights`. What is printed is JSON: for every round the roots of every seat's
+trace, update and optimiser, the digest of the merge, and the merged model's held-out loss.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from tests.second_client import provide
 from tests.second_client.documents import read_manifest
+from tests.second_client.evaluate import held_out_loss
 from tests.second_client.merge import merge
 from tests.second_client.state import State, global_digest, initial_global_state
 
@@ -28,13 +29,15 @@ def main() -> None:
     tokens = np.frombuffer((folder / "tokens").read_bytes(), dtype=width)
     revealed = json.loads((folder / "revealed.json").read_text())
     job = provide.open_job(manifest, tokens)
+    held_out = np.frombuffer((folder / "held_out").read_bytes(), dtype=width)
     weights = (folder / "weights").read_bytes() if manifest["init"]["cid"] else b""
     model, carried = initial_global_state(manifest, weights), dict[int, State]()
     rounds = []
     for number, told in enumerate(revealed["rounds"]):
         slot = (revealed["chain"], bytes.fromhex(revealed["contract"]), revealed["job"], number)
         model, found = work_out(job, model, carried, (*slot, told["attempt"]), told)
-        rounds.append(found)
+        loss = held_out_loss(model["params"], manifest, job.tables, held_out)
+        rounds.append(found | {"held_out": loss.hex()})
     json.dump(rounds, sys.stdout)
 
 

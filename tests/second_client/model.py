@@ -21,6 +21,11 @@ Drop = Callable[[Array, int], Array]
 NORM = "model.norm.weight"
 
 
+def loss_of(params: Params, ids_BT1: Ids, model: dict[str, Any], tables: Tables) -> np.float32:
+    """The mean loss of a micro-batch, without dropout."""
+    return _forward(params, ids_BT1, model, tables, lambda x, site: x)[0]
+
+
 def loss_and_gradients(
     params: Params, ids_BT1: Ids, model: dict[str, Any], tables: Tables, drop: Drop, c: np.float32
 ) -> tuple[np.float32, Params]:
@@ -30,17 +35,11 @@ def loss_and_gradients(
         ids_BT1: token ids, T inputs and T targets one further.
         tables: cosines and sines of as many positions.
     """
-    ids, targets = ids_BT1[:, :-1], ids_BT1[:, 1:].reshape(-1)
-    top, output = HEAD if HEAD in params else EMBEDDING, params.get(HEAD, params[EMBEDDING])
-    x = drop(kernels.embedding(ids.reshape(-1), params[EMBEDDING]), 0)
-    saved_layers = []
-    for layer in range(model["layers"]):
-        x, saved = _layer(x, _weights(params, layer), (model, tables, len(ids)), drop, layer)
-        saved_layers.append(saved)
-    normed, saved_norm = kernels.rms_norm(x, params[NORM], float(model["norm_eps"]))
-    logits, saved_head = kernels.head(normed, output)
-    loss, saved_loss = kernels.cross_entropy(logits, targets)
-
+    ids = ids_BT1[:, :-1]
+    loss, (saved_layers, saved_norm, saved_head, saved_loss) = _forward(
+        params, ids_BT1, model, tables, drop
+    )
+    top = _top(params)
     found: Params = {}
     g = kernels.cross_entropy_gradient(c, saved_loss)
     g, found[top] = kernels.head_gradient(g, saved_head)
@@ -52,6 +51,27 @@ def loss_and_gradients(
     looked_up = kernels.embedding_gradient(drop(g, 0), ids.reshape(-1), model["vocab"])
     found[EMBEDDING] = found[EMBEDDING] + looked_up if top == EMBEDDING else looked_up
     return loss, {name: found[name] for name in params}
+
+
+def _forward(
+    params: Params, ids_BT1: Ids, model: dict[str, Any], tables: Tables, drop: Drop
+) -> tuple[np.float32, Saved]:
+    """The loss, and what each part leaves for its gradient."""
+    ids, targets = ids_BT1[:, :-1], ids_BT1[:, 1:].reshape(-1)
+    x = drop(kernels.embedding(ids.reshape(-1), params[EMBEDDING]), 0)
+    saved_layers = []
+    for layer in range(model["layers"]):
+        x, saved = _layer(x, _weights(params, layer), (model, tables, len(ids)), drop, layer)
+        saved_layers.append(saved)
+    normed, saved_norm = kernels.rms_norm(x, params[NORM], float(model["norm_eps"]))
+    logits, saved_head = kernels.head(normed, params[_top(params)])
+    loss, saved_loss = kernels.cross_entropy(logits, targets)
+    return loss, (saved_layers, saved_norm, saved_head, saved_loss)
+
+
+def _top(params: Params) -> str:
+    """The parameter that the logits are taken with."""
+    return HEAD if HEAD in params else EMBEDDING
 
 
 def _weights(params: Params, layer: int) -> Params:

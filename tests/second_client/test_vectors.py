@@ -16,6 +16,7 @@ from tests.second_client import (
     codec,
     constants,
     documents,
+    evaluate,
     kernels,
     optimisers,
     provide,
@@ -38,6 +39,7 @@ def _generator() -> ModuleType:
 GENERATOR = _generator()
 OPS: Json = json.loads((VECTORS / "exact_ops.json").read_text())
 TRAINING: Json = json.loads((VECTORS / "training.json").read_text())
+HELD_OUT: Json = json.loads((VECTORS / "held_out.json").read_text())
 GRIDS: Json = json.loads((VECTORS / "grids.json").read_text())
 
 
@@ -221,6 +223,29 @@ def test_training_has_the_vectors_bits(name: str) -> None:
     assert update.hex() == case["update"]
     assert codec.update_root(update).hex() == case["updateRoot"]
     assert state.optimiser_root(carried).hex() == case["carriedRoot"]
+
+
+@pytest.mark.parametrize("name", HELD_OUT["jobs"])
+def test_the_held_out_loss_has_the_vectors_bits(name: str) -> None:
+    case = HELD_OUT["jobs"][name]
+    manifest = documents.read_manifest(bytes.fromhex(case["manifest"]))
+    tokens = np.frombuffer(bytes.fromhex(case["tokens"]), np.uint8)
+    params, tables = (
+        state.initial_global_state(manifest)["params"],
+        constants.rotary(manifest["model"]),
+    )
+    assert evaluate.windows_of(manifest, len(tokens)) == case["windows"]
+    assert evaluate.held_out_loss(params, manifest, tables, tokens).hex() == case["loss"]
+    norm = params["model.norm.weight"] * np.float32(np.inf)
+    broken = params | {"model.norm.weight": norm}
+    found = evaluate.held_out_loss(broken, manifest, tables, tokens)
+    assert found.hex() == case["lossNotFinite"] == "7ff8000000000000"
+
+
+def test_losses_are_joined_by_one_rounding() -> None:
+    for case in HELD_OUT["means"]:
+        losses = np.frombuffer(bytes.fromhex(case["losses"]), ">f4").astype(float).tolist()
+        assert evaluate.mean(losses, case["counts"]).hex() == case["mean"]
 
 
 def _snake(name: str) -> str:

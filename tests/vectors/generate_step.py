@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from atoll.bits.batch import gather_batch
 from atoll.bits.codec.dither import DitherKey
+from atoll.bits.held_out import held_out_loss, mean_loss, window_starts
 from atoll.bits.init import initial_global_state
 from atoll.bits.kernels import elementary
 from atoll.bits.kernels.engine import make_engine
@@ -39,7 +41,7 @@ from atoll.bits.tokens import Tokens
 from atoll.law.canonical import dag_cbor_cid
 from atoll.law.draws import dropout_key
 from atoll.law.manifest import DataSpec, InnerSpec, Manifest, ModelSpec, NumericsSpec
-from atoll.law.trace import TraceLeaf
+from atoll.law.trace import TraceLeaf, float_bytes
 from atoll.law.words import (
     ZERO_DIGEST,
     Address,
@@ -327,9 +329,53 @@ def leaf_of(done: SegmentRun) -> Json:
     }
 
 
+# --- held_out.json ---
+
+
+def held_out(changes: dict[str, dict[str, Any]]) -> Json:
+    """The windows of a few tokens, every micro-batch's loss under two models, what they come to."""
+    tokens = np.frombuffer(stream("held out", 40), np.uint8) % np.uint8(MODEL["vocab"])
+    plain = manifest_of(changes, tokens).model_dump()
+    plain["data"] |= {"eval_cid": plain["data"]["cid"], "eval_batches": 3}
+    manifest = Manifest.model_validate(plain)
+    first = initial_global_state(manifest).params
+    broken = first | {"model.norm.weight": first["model.norm.weight"] * float("inf")}
+    count = manifest.data.eval_batches * manifest.inner.batch
+    return {
+        "manifest": manifest.to_bytes().hex(),
+        "tokens": tokens.tobytes().hex(),
+        "windows": window_starts(len(tokens) - manifest.model.seq - 1, count),
+        "loss": float_bytes(">d", held_out_loss(first, manifest, tokens)).hex(),
+        "lossNotFinite": float_bytes(">d", held_out_loss(broken, manifest, tokens)).hex(),
+    }
+
+
+def means() -> list[Json]:
+    """Losses and how many targets each is the mean of, where rounding early would show."""
+    cases = [
+        ([1.0, 2.0**-24, 2.0**-23], [1, 1, 1]),
+        ([5.541263103485107, 5.5412278175354, 5.54140567779541], [96, 96, 96]),
+        ([3.25, 0.0, 2.8125], [7, 0, 5]),
+        ([0.0], [0]),
+        ([1.5, math.inf], [1, 1]),
+    ]
+    return [
+        {
+            "losses": b"".join(float_bytes(">f", loss) for loss in losses).hex(),
+            "counts": counts,
+            "mean": float_bytes(">d", mean_loss(losses, counts)).hex(),
+        }
+        for losses, counts in cases
+    ]
+
+
 FILES: Mapping[str, Callable[[], Json]] = {
     "exact_ops.json": lambda: products() | pointwise() | attention() | optimisers(),
     "grids.json": grids,
+    "held_out.json": lambda: {
+        "jobs": {name: held_out(changes) for name, changes in JOBS.items()},
+        "means": means(),
+    },
     "training.json": lambda: {name: training(changes) for name, changes in JOBS.items()},
 }
 

@@ -20,10 +20,10 @@ from atoll.law.words import Digest
 PACKAGE = "atoll"
 ROOTS = (
     "atoll.bits.init", "atoll.bits.opening", "atoll.bits.segment", "atoll.bits.link",
-    "atoll.merge.round",
+    "atoll.merge.round", "atoll.bits.held_out",
 )  # fmt: skip
-"""What a replay and a merge call: initial weights, what a round opens with, steps, the update, the
-next global model."""
+"""What a replay, a merge and its judgement call: initial weights, what a round opens with, steps,
+the update, the next global model, its held-out loss."""
 _HERE = Path(__file__).parents[1]
 _FILES_KEPT = 256
 _C_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|/\*.*?\*/|//[^\n]*', re.DOTALL)

@@ -14,10 +14,11 @@ from tests.unit.train.factories import Job
 from tokenizers import Tokenizer
 
 from atoll.bits.errors import MalformedDataset
+from atoll.bits.held_out import mean_loss, window_starts
 from atoll.errors import ConfigError, ManifestError, NumericsMismatch
 from atoll.train import probe
 from atoll.train.data import byte_tokenizer
-from atoll.train.evaluate import evaluate, window_starts
+from atoll.train.evaluate import evaluate
 from atoll.train.generate import Sampling, generate
 from atoll.train.replay import ReplayTask
 from atoll.train.round import TrainedRound, read_seat_state
@@ -35,6 +36,17 @@ def test_windows_span_the_whole_set() -> None:
     assert window_starts(100, 5) == [0, 25, 50, 75, 100]
     assert window_starts(3, 1) == [0]
     assert window_starts(0, 3) == [0, 0, 0]
+
+
+def test_the_mean_is_rounded_once() -> None:
+    tenth, most = 0.1, 2.0**24
+    assert (
+        mean_loss([tenth] * 10, [1] * 10) == tenth
+    )  # a sum of binary64 would be 0.9999999999999999
+    assert mean_loss([2.0, 5.0], [3, 1]) == 2.75
+    assert mean_loss([most, 2.0**-60, -most], [1, 1, 1]) == 2.0**-60 / 3
+    assert math.isnan(mean_loss([], []))
+    assert math.isnan(mean_loss([1.0, math.nan], [1, 1]))
 
 
 def test_an_evaluation_set_must_be_there_and_long_enough(job: Job) -> None:

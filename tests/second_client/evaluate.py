@@ -1,0 +1,44 @@
+"""The held-out loss of a model: SPEC.md, section 20."""
+
+from __future__ import annotations
+
+import math
+import struct
+from fractions import Fraction
+
+import numpy as np
+from tests.second_client.arithmetic import quiet
+from tests.second_client.documents import Manifest
+from tests.second_client.kernels import Ids
+from tests.second_client.model import Params, Tables, loss_of
+
+
+@quiet
+def held_out_loss(params: Params, manifest: Manifest, tables: Tables, tokens: Ids) -> bytes:
+    """The number's 8 bytes. Raises ValueError where there is none."""
+    size = manifest["inner"]["micro_batch"]
+    windows = windows_of(manifest, len(tokens))
+    losses, counts = [], []
+    for at in range(0, len(windows), size):
+        length = manifest["model"]["seq"] + 1
+        ids = np.stack([tokens[o : o + length] for o in windows[at : at + size]]).astype(np.int64)
+        losses.append(float(loss_of(params, ids, manifest["model"], tables)))
+        counts.append(ids[:, 1:].size)
+    return mean(losses, counts)
+
+
+def mean(losses: list[float], counts: list[int]) -> bytes:
+    """The mean over all targets, rounded once."""
+    if not sum(counts) or not np.isfinite(losses).all():
+        return struct.pack(">d", math.nan)
+    total = sum(Fraction(loss) * count for loss, count in zip(losses, counts, strict=True))
+    return struct.pack(">d", float(total / sum(counts)))
+
+
+def windows_of(manifest: Manifest, tokens: int) -> list[int]:
+    """Where the windows of so many held-out tokens start."""
+    last, count = tokens - manifest["model"]["seq"] - 1, manifest["data"]["eval_batches"]
+    count *= manifest["inner"]["batch"]
+    if last < 0 or count == 0:
+        raise ValueError("there is no held-out loss")
+    return [last * i // max(1, count - 1) for i in range(count)]
