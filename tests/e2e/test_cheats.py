@@ -32,7 +32,8 @@ CAUGHT = {
 }
 CUT = {"copy", "no-reveal", "withhold"}
 UNPUNISHED = {"late-serve"}
-STAGED_VERIFIERS = {"rubber-stamp", "false-accuse", "false-challenge", "offline"}
+STAGED_VERIFIERS = {"rubber-stamp", "false-accuse", "false-challenge", "false-loss", "offline"}
+"""`false-loss` is staged in test_evaluation.py."""
 
 
 def test_every_cheat_is_staged() -> None:

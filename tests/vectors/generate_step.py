@@ -21,7 +21,7 @@ from torch import Tensor
 
 from atoll.bits.batch import gather_batch
 from atoll.bits.codec.dither import DitherKey
-from atoll.bits.held_out import held_out_loss, mean_loss, window_starts
+from atoll.bits.held_out import held_out_loss, window_starts
 from atoll.bits.init import initial_global_state
 from atoll.bits.kernels import elementary
 from atoll.bits.kernels.engine import make_engine
@@ -40,6 +40,7 @@ from atoll.bits.tables import tables_root
 from atoll.bits.tokens import Tokens
 from atoll.law.canonical import dag_cbor_cid
 from atoll.law.draws import dropout_key
+from atoll.law.held_out import mean_loss
 from atoll.law.manifest import DataSpec, InnerSpec, Manifest, ModelSpec, NumericsSpec
 from atoll.law.trace import TraceLeaf, float_bytes
 from atoll.law.words import (

@@ -60,5 +60,9 @@ class VerifierBehaviour:
         """What is voted instead of what was found."""
         return votes
 
+    def loss_shift(self, view: JobView) -> float:
+        """What is added to the held-out losses that it reports."""
+        return 0.0
+
 
 VerifierState: TypeAlias = State[Setup[VerifierBehaviour]]

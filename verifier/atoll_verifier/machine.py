@@ -24,6 +24,7 @@ from atoll_verifier.duties.attest import decide_attest
 from atoll_verifier.duties.ballot import decide_ballot, decide_supplement
 from atoll_verifier.duties.challenge import decide_challenges, helping
 from atoll_verifier.duties.check import decide_checks
+from atoll_verifier.duties.evaluate import decide_evaluate
 from atoll_verifier.duties.note import decide_notes
 from atoll_verifier.duties.place import decide_membership
 from atoll_verifier.duties.ready import decide_ready
@@ -54,6 +55,7 @@ def decide(state: VerifierState) -> list[Decision]:
         decide_punish(state, line, setup.keeper),
         decide_claim(state, setup.auto_claim),
         decide_release(state, Role.VERIFIER),
+        decide_evaluate(state),
         decide_unpin(state),
     ]
 

@@ -33,6 +33,7 @@ VERIFIER_CHEATS: Mapping[str, str] = {
     "rubber-stamp": "claims every segment as replayed and replays none",
     "false-accuse": "reports an honest seat every round",
     "false-challenge": "says each round that it cannot fetch what everyone can",
+    "false-loss": "says that every model is better than it is",
     "offline": "attests that it is ready, then does nothing",
 }
 

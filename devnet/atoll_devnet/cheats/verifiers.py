@@ -60,6 +60,13 @@ class FalseChallenge(VerifierBehaviour):
         return (*lacking, Report(seat, NO_SEGMENT, Fault.WITHHELD, trace))
 
 
+class FalseLoss(VerifierBehaviour):
+    """Says that every model is better than it is."""
+
+    def loss_shift(self, view: JobView) -> float:
+        return -0.125
+
+
 class Offline(VerifierBehaviour):
     """Joins, says it is ready, and is never heard of again."""
 
@@ -71,5 +78,6 @@ BEHAVIOURS: Mapping[str, type[VerifierBehaviour]] = {
     "rubber-stamp": RubberStamp,
     "false-accuse": FalseAccuse,
     "false-challenge": FalseChallenge,
+    "false-loss": FalseLoss,
     "offline": Offline,
 }

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from eth_account import Account
+from eth_account.messages import encode_defunct
 from eth_account.signers.local import LocalAccount
 from eth_typing import Hash32
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
 from atoll.errors import KeystoreError
-from atoll.law.words import Address
+from atoll.law.words import Address, Digest
 
 SCRYPT_N = 1 << 18
 """What the standard's clients use; about a second and 256 MiB a guess."""
@@ -181,3 +182,17 @@ def _address_of(path: Path) -> Address:
         return Address(to_checksum_address("0x" + str(keystore["address"]).removeprefix("0x")))
     except (OSError, KeyError, ValueError) as error:
         raise KeystoreError(f"{path} is not a keystore: {error}") from error
+
+
+def sign_digest(account: LocalAccount, digest: Digest) -> bytes:
+    """65 bytes r ‖ s ‖ v over the EIP-191 personal message of 32 bytes."""
+    return bytes(account.sign_message(encode_defunct(digest)).signature)
+
+
+def signer_of(digest: Digest, signature: bytes) -> Address | None:
+    """Whose signature `sign_digest` made; None where it is nobody's."""
+    try:
+        found = Account.recover_message(encode_defunct(digest), signature=signature)
+    except Exception:  # what a stranger's bytes make of the library is not foreseen
+        return None
+    return Address(found)

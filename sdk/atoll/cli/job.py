@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict
 from enum import IntEnum
 from pathlib import Path
@@ -29,12 +30,17 @@ from atoll.errors import ConfigError, RpcUnavailable
 if TYPE_CHECKING:
     from atoll.job.client import Client
     from atoll.job.draft import Draft
+    from atoll.job.figures import RoundFigures
     from atoll.job.handle import JobHandle
     from atoll.job.narrate import JobSnapshot, JobUpdate
 
 app = typer.Typer(no_args_is_help=True, help="Submit, follow and collect training jobs.")
 
 Job = Annotated[int, typer.Argument(metavar="JOB", help="The job's number.", min=1)]
+Evaluate = Annotated[
+    bool,
+    typer.Option("--evaluate", help="Compute the held-out losses here too, which takes torch."),
+]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A job file (`atoll job new`).")]
 Folder = Annotated[Path, typer.Argument(help="Where the model goes.")]
 Amount = Annotated[str, typer.Argument(metavar="AMOUNT", help="Tokens, as 25 or 0.5.")]
@@ -160,17 +166,22 @@ def list_jobs(
 @app.command()
 def status(
     job: Job,
+    evaluate: Evaluate = False,
     rpc: Rpc = DEFAULT_RPC,
     deployment: DeploymentFile = None,
     home: Home = DEFAULT_HOME,
     json: Json = False,
 ) -> None:
-    """Say where a job stands."""
+    """Say where a job stands, and how good its model was after every round."""
 
     async def work() -> None:
         async with Network(rpc, deployment, home).open() as client:
-            snapshot = await client.attach(job).status()
-        emit(_plain(snapshot), _snapshot_text(snapshot), as_json=json)
+            handle = client.attach(job)
+            snapshot = await handle.status()
+            curve = await (handle.evaluate() if evaluate else handle.figures())
+        data = _plain(snapshot) | {"curve": [item.to_plain() for item in curve]}
+        lines = [_snapshot_text(snapshot), *(item.text() for item in curve)]
+        emit(data, "\n".join(lines), as_json=json)
 
     asyncio.run(work())
 
@@ -183,12 +194,12 @@ def watch(
     home: Home = DEFAULT_HOME,
     json: Json = False,
 ) -> None:
-    """Tell everything that happens in a job, until it has ended."""
+    """Tell everything that happens in a job, and how good its models are, until it has ended."""
 
     async def work() -> None:
         async with Network(rpc, deployment, home).open() as client:
-            async for update in client.attach(job).watch():
-                emit(_update(update), update.text, as_json=json)
+            async for item in client.attach(job).follow():
+                emit(_told(item), _text_of(item), as_json=json)
 
     asyncio.run(work())
 
@@ -369,13 +380,17 @@ async def _serve_and_watch(
     network: Network, job: int, port: int, until_handed_over: bool, quiet: bool
 ) -> bool:
     """Whether the job has ended; else it was handed over."""
-    async with network.watching(port) as client:
+    from atoll.job.evaluation import keep_evaluating
+
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(network.watching(port))
         await client.session.serve()
         say(f"serving the data at {client.session.url}; Ctrl-C stops that")
         handle, handed_over = client.attach(job), False
+        await stack.enter_async_context(_in_background(keep_evaluating(handle)))
         async for update in _patient(handle):
             if update is not None and not quiet:
-                say(update.text)
+                say(_text_of(update))
             if not handed_over and await _is_handed_over(handle):
                 handed_over = True
                 if until_handed_over:
@@ -391,11 +406,23 @@ async def _is_handed_over(handle: JobHandle) -> bool:
         return False  # a chain that pauses ends nothing
 
 
-async def _patient(handle: JobHandle) -> AsyncIterator[JobUpdate | None]:
+async def _patient(handle: JobHandle) -> AsyncIterator[JobUpdate | RoundFigures | None]:
     """What happens, and None whenever the chain was looked at and nothing had."""
     yield None
-    async for update in handle.watch():
+    async for update in handle.follow():
         yield update
+
+
+@asynccontextmanager
+async def _in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Runs beside what is inside, and is cancelled with it."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 async def _row(handle: JobHandle) -> dict[str, object]:
@@ -428,6 +455,20 @@ def _value(name: str, value: Any) -> Any:
 def _snapshot_text(snapshot: JobSnapshot) -> str:
     lines = [f"{name:<15} {value}" for name, value in _plain(snapshot).items() if name != "block"]
     return "\n".join(lines)
+
+
+def _told(item: JobUpdate | RoundFigures) -> dict[str, Any]:
+    from atoll.job.figures import RoundFigures
+
+    if isinstance(item, RoundFigures):
+        return {"kind": "Evaluated", "text": item.text(), **item.to_plain()}
+    return _update(item)
+
+
+def _text_of(item: JobUpdate | RoundFigures) -> str:
+    from atoll.job.figures import RoundFigures
+
+    return item.text() if isinstance(item, RoundFigures) else item.text
 
 
 def _update(update: JobUpdate) -> dict[str, Any]:

@@ -110,6 +110,24 @@ class Downloader:
             digest=cid.digest,
         )
 
+    async def note(self, gateway: str, name: str, max_bytes: int) -> bytes | None:
+        """What a gateway has under a name; None where it has nothing.
+
+        Nothing vouches for the bytes: the caller has to.
+
+        Raises:
+            NotFound: it does not answer, or not usefully.
+        """
+        for source in self.sources.ranked([gateway]):
+            try:
+                async with asyncio.timeout(self._config.connect_timeout_s):
+                    return await self._body(f"{source.url}/notes/{name}", "*/*", max_bytes)
+            except NotFound:
+                return None
+            except Exception as error:  # as in `_ask`
+                raise NotFound(f"{gateway} does not answer: {error!r}"[:300]) from error
+        raise NotFound(f"{gateway!r} is no gateway's address")
+
     async def car(
         self, cid: Cid, gateway: str, max_bytes: int
     ) -> AsyncGenerator[tuple[Cid, bytes], None]:
@@ -226,15 +244,18 @@ class Downloader:
             raise _SourceFailed(f"{type(error).__name__}: {error}"[:200]) from error
 
     async def _download(self, cid: Cid, source: Source) -> bytes:
+        url = f"{source.url}/ipfs/{cid}?format=raw"
+        return await self._body(url, RAW_TYPE, self._config.max_block_bytes)
+
+    async def _body(self, url: str, accept: str, max_bytes: int) -> bytes:
         pieces: list[bytes] = []
         size = 0
-        url = f"{source.url}/ipfs/{cid}?format=raw"
-        async with aclosing(self._pieces(url, RAW_TYPE)) as body:
+        async with aclosing(self._pieces(url, accept)) as body:
             async for piece in body:
                 pieces.append(piece)
                 size += len(piece)
-                if size > self._config.max_block_bytes:
-                    raise TooLarge(f"sent more than {self._config.max_block_bytes} bytes")
+                if size > max_bytes:
+                    raise TooLarge(f"sent more than {max_bytes} bytes")
         return b"".join(pieces)
 
     async def _pieces(self, url: str, accept: str) -> AsyncGenerator[bytes, None]:

@@ -122,6 +122,14 @@ class Fetcher:
             await self.fetch(cid, max_bytes, prefer)
             return await asyncio.to_thread(self._store.read_bytes, cid, max_bytes)
 
+    async def note(self, gateway: str, name: str, max_bytes: int) -> bytes | None:
+        """What a gateway says under a name, None for nothing; its signature alone vouches for it.
+
+        Raises:
+            NotFound: it does not answer, or with more than `max_bytes`.
+        """
+        return await self._downloader.note(gateway, name, max_bytes)
+
     async def get_file(
         self, cid: Cid, path: Path | str, max_bytes: int, prefer: Sequence[str] = ()
     ) -> int:

@@ -37,6 +37,7 @@ from atoll.errors import ConfigError, CorruptBlock, NotFound, StorageError, TooL
 # The empty block, named by the identity hash: answers "are you a gateway?".
 _PROBE: Final = "bafkqaaa"
 _PROBE_CID: Final = bytes([1, RAW, 0, 0])
+_UNKEPT: Final = {"Cache-Control": "no-store", "Access-Control-Allow-Origin": "*"}
 _MAX_REPEATED_BLOCKS: Final = 1 << 20  # small blocks can name one another 2^n times
 
 
@@ -62,6 +63,8 @@ class Gateway:
         port: the port, or 0 for any free one.
         allow: which blocks to serve; None serves all.
         config: the limits.
+        notes: short texts that have a name instead of a hash, by name; what they say has to be
+            signed, for nothing else vouches for it.
     """
 
     def __init__(
@@ -72,8 +75,10 @@ class Gateway:
         *,
         allow: Callable[[Cid], bool] | None = None,
         config: GatewayConfig | None = None,
+        notes: Callable[[str], bytes | None] = lambda _: None,
     ) -> None:
         self._store = store
+        self._notes = notes
         self._host = host
         self._port = port
         self._allow = allow
@@ -97,6 +102,7 @@ class Gateway:
         """
         app = web.Application()
         app.router.add_get(r"/ipfs/{path:[\s\S]*}", self._handle)
+        app.router.add_get(r"/notes/{name:[a-z0-9/-]{1,128}}", self._send_note)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         site = web.TCPSite(runner, self._host, self._port)
@@ -128,6 +134,13 @@ class Gateway:
             return _refuse(refusal.status, str(refusal))
         finally:
             self._requests -= 1
+
+    async def _send_note(self, request: web.Request) -> web.Response:
+        note = self._notes(request.match_info["name"])
+        if note is None:
+            return _refuse(404, "there is no such note")
+        self.bytes_up += len(note)
+        return web.Response(body=note, headers=_UNKEPT)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         text, _, path = request.match_info["path"].partition("/")
@@ -228,5 +241,5 @@ def _answer_probe(request: web.Request, wanted: Format) -> web.Response:
 
 
 def _refuse(status: int, reason: str, headers: dict[str, str] | None = None) -> web.Response:
-    headers = {"Cache-Control": "no-store", "Access-Control-Allow-Origin": "*", **(headers or {})}
+    headers = _UNKEPT | (headers or {})
     return web.Response(status=status, text=reason + "\n", headers=headers)

@@ -39,6 +39,7 @@ from atoll.content.local import LocalStore
 from atoll.content.storage import StoreConfig
 from atoll.errors import ChainError, ConfigError, InsufficientFunds, NotFound, UndecodableLog
 from atoll.job.draft import Draft, Found, write_draft
+from atoll.job.figures import Figures
 from atoll.job.following import JobFollower
 from atoll.job.groups import parse_tokens
 from atoll.job.handle import JobHandle
@@ -122,6 +123,7 @@ class Client:
         self._session: Session | None = None
         self._follower: JobFollower | None = None
         self._submissions: Submissions | None = None
+        self._figures: Figures | None = None
         self._folder = self.config.home
         self._submitting = asyncio.Lock()
 
@@ -174,6 +176,8 @@ class Client:
         self._session, self._follower = session, JobFollower(session.follower)
         self._submissions = Submissions(home / "submissions.sqlite")
         self._opened.callback(self._submissions.close)
+        self._figures = Figures(home / "figures.sqlite")
+        self._opened.callback(self._figures.close)
         if self._account is not None:
             sending = asyncio.create_task(session.queue.run())
             self._opened.push_async_callback(_end, sending)
@@ -189,7 +193,7 @@ class Client:
 
     async def close(self) -> None:
         """Stops serving and lets go of the files; transactions under way go on next time."""
-        self._session = self._follower = self._submissions = None
+        self._session = self._follower = self._submissions = self._figures = None
         await self._opened.aclose()
 
     @property
@@ -212,6 +216,13 @@ class Client:
         if self._submissions is None:
             raise _not_open()
         return self._submissions
+
+    @property
+    def figures(self) -> Figures:
+        """What is known of how jobs go. Raises ConfigError outside `async with`."""
+        if self._figures is None:
+            raise _not_open()
+        return self._figures
 
     @property
     def chain(self) -> AtollChain:

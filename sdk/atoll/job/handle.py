@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,18 +19,25 @@ from atoll.content.cid import Cid
 from atoll.content.fetch import Fetcher
 from atoll.content.local import LocalStore
 from atoll.errors import ConfigError, ManifestError, ProtocolError, RpcUnavailable
+from atoll.job.evaluation import can_evaluate, evaluate_here
+from atoll.job.figures import RoundFigures, gather, known
 from atoll.job.narrate import JobSnapshot, JobUpdate, is_about
 from atoll.job.prepare import missing_extra
 from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
 from atoll.law.merkle import claims_tree
 from atoll.law.views import JobView
 from atoll.law.words import Address, Digest, JobId
+from atoll.service.worker import Worker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from atoll.job.client import Client
 
+FIGURES_SECONDS = 3.0
+"""Between two rounds of asking for what is not known yet."""
+LAST_FIGURES_SECONDS = 60.0
+"""How long the last model's loss is waited for once a job has ended."""
 log = structlog.get_logger("atoll.job.handle")
 
 
@@ -60,12 +68,7 @@ class JobHandle:
         """
         told = 0
         while True:
-            updates: Sequence[JobUpdate]
-            try:
-                updates = await self.client.follower.updates(self.id)
-            except RpcUnavailable as error:
-                log.warning("the chain does not answer", cause=str(error))
-                updates = ()
+            updates = await self._updates()
             for update in updates[told:]:
                 yield update
             told = max(told, len(updates))
@@ -73,10 +76,75 @@ class JobHandle:
                 return
             await asyncio.sleep(self.client.config.poll_seconds)
 
+    async def follow(self) -> AsyncIterator[JobUpdate | RoundFigures]:
+        """As `watch`, with every model's figures as they become known, and when they change.
+
+        It goes on after the job's end until the last model's loss is known, for a while.
+        """
+        shown: dict[int, RoundFigures] = {}
+        told, asked, ended = 0, -math.inf, math.inf
+        while True:
+            updates, now = await self._updates(), asyncio.get_running_loop().time()
+            for update in updates[told:]:
+                yield update
+            if updates and updates[-1].snapshot.has_ended:
+                ended = min(ended, now)
+            if updates and (now - asked >= FIGURES_SECONDS or len(updates) > told):
+                asked = now
+                for item in await self.figures():
+                    if item.loss is not None and shown.get(item.merged) != item:
+                        shown[item.merged] = item
+                        yield item
+            told = max(told, len(updates))
+            lacks_last = bool(shown) and updates[-1].snapshot.settled_rounds not in shown
+            if now - ended >= (LAST_FIGURES_SECONDS if lacks_last else 0.0):
+                return
+            await asyncio.sleep(self.client.config.poll_seconds)
+
+    async def _updates(self) -> Sequence[JobUpdate]:
+        try:
+            return await self.client.follower.updates(self.id)
+        except RpcUnavailable as error:
+            log.warning("the chain does not answer", cause=str(error))
+            return ()
+
     async def logs(self, seat: int | None = None) -> list[JobUpdate]:
         """What happened so far, oldest first; of one seat's work, reports and holders if given."""
         told = list(await self.client.follower.updates(self.id))
         return told if seat is None else [update for update in told if is_about(update, seat)]
+
+    async def figures(self, *, ask: bool = True) -> list[RoundFigures]:
+        """How good the model was before training and after each settled round.
+
+        Args:
+            ask: verifiers and gateways, for what is not known here yet; who does not answer is
+                left out, so that asking again may tell more.
+        """
+        view = await self.view()
+        if ask:
+            await gather(self.client.figures, view, self.client.fetcher_of(self.id))
+        return known(self.client.figures, view)
+
+    async def loss(self) -> float | None:
+        """The newest model's held-out loss, nats a target; None where nobody has told it yet."""
+        return (await self.figures())[-1].loss
+
+    async def evaluate(self) -> list[RoundFigures]:
+        """As `figures`, where every held-out loss that is not known from here is computed here.
+
+        Raises:
+            ConfigError: the train extra is missing.
+            NotFound: no gateway has a model, or the evaluation set is not here.
+            ProtocolError: a model is not the one that the verifiers signed.
+        """
+        if not can_evaluate():
+            raise missing_extra("evaluating")
+        worker = Worker()
+        try:
+            await evaluate_here(self, await self.manifest(), worker)
+        finally:
+            worker.kill()
+        return await self.figures()
 
     def own_manifest(self) -> Manifest | None:
         """The manifest, where the job was submitted from this home."""

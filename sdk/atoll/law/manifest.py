@@ -252,6 +252,11 @@ class DataSpec(_Spec):
     eval_batches: Annotated[int, Field(ge=0, le=1 << 16)]
     tokenizer_cid: CidBytes
 
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether models have a held-out loss."""
+        return self.eval_cid is not None and self.eval_batches > 0
+
 
 class InnerSpec(_Spec):
     """The inner optimiser: H `steps` a round on `batch` sequences, traced every `segment` steps.

@@ -16,7 +16,7 @@ from atoll.content.fetch import Fetcher
 from atoll.content.gateway import Gateway
 from atoll.content.local import LocalStore
 from atoll.content.storage import Storage, StoreConfig
-from atoll.law.words import Address, JobId
+from atoll.law.words import Address, Digest, JobId
 from atoll.service.config import ServiceConfig
 from atoll.service.journal import Journal
 from atoll.service.lock import hold_folder
@@ -35,6 +35,7 @@ class Context:
         me: the account that signs.
         url: where our gateway is announced.
         fetcher_of: brings a job's blocks, from that job's gateways only.
+        sign: our signature of a digest.
     """
 
     config: ServiceConfig
@@ -48,6 +49,7 @@ class Context:
     gateway: Gateway
     worker: Worker
     journal: Journal
+    sign: Callable[[Digest], bytes]
 
     @property
     def store(self) -> LocalStore:
@@ -80,7 +82,7 @@ async def open_context(
         session_config = _session_config(config)
         journal = stack.enter_context(closing(Journal(config.journal_file)))
         session = await stack.enter_async_context(open_session(session_config))
-        gateway = await session.serve(may_serve)
+        gateway = await session.serve(may_serve, notes=journal.note)
         worker = Worker(niceness=config.worker_niceness)
         stack.callback(worker.kill)
         yield Context(
@@ -95,6 +97,7 @@ async def open_context(
             gateway=gateway,
             worker=worker,
             journal=journal,
+            sign=session.sign,
         )
 
 

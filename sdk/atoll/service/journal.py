@@ -26,6 +26,7 @@ CREATE TABLE IF NOT EXISTS signed (
 CREATE TABLE IF NOT EXISTS measures (
     job INTEGER NOT NULL, round INTEGER NOT NULL, name TEXT NOT NULL, value REAL NOT NULL,
     PRIMARY KEY (job, round, name)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS notes (name TEXT PRIMARY KEY, body BLOB NOT NULL) WITHOUT ROWID;
 """
 
 
@@ -85,6 +86,15 @@ class Journal:
     def signed(self, slot: str) -> bytes | None:
         """What was claimed for a slot, or None."""
         row = self._db.execute("SELECT content FROM signed WHERE slot = ?", (slot,)).fetchone()
+        return None if row is None else bytes(row[0])
+
+    def publish(self, name: str, body: bytes) -> None:
+        """Has the gateway serve a note from now on; replaces what had the name."""
+        self._db.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (name, body))
+
+    def note(self, name: str) -> bytes | None:
+        """The note of that name, or None."""
+        row = self._db.execute("SELECT body FROM notes WHERE name = ?", (name,)).fetchone()
         return None if row is None else bytes(row[0])
 
     def secret(self, name: str) -> bytes:

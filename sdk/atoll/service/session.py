@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from eth_account.signers.local import LocalAccount
@@ -17,6 +18,7 @@ from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
 from atoll.chain.follower import Follower
 from atoll.chain.index import EventIndex
+from atoll.chain.keys import sign_digest
 from atoll.chain.txqueue import QueueConfig, TxQueue
 from atoll.content.cid import Cid
 from atoll.content.fetch import Fetcher
@@ -24,7 +26,7 @@ from atoll.content.gateway import Gateway
 from atoll.content.local import LocalStore
 from atoll.content.storage import Storage, StoreConfig, open_storage
 from atoll.errors import ConfigError
-from atoll.law.words import Address, JobId
+from atoll.law.words import Address, Digest, JobId
 from atoll.service.config import GatewaySection
 
 
@@ -79,9 +81,7 @@ class Session:
     def queue(self) -> TxQueue:
         """Every transaction of the account. Raises ConfigError where the session only watches."""
         if self._queue is None:
-            raise ConfigError(
-                "this client has no key and can only watch", next_step="open it with an account"
-            )
+            raise _only_watches()
         return self._queue
 
     @property
@@ -96,25 +96,39 @@ class Session:
         """Who signs. Raises ConfigError where the session only watches."""
         return self.queue.address
 
-    async def serve(self, allow: Callable[[Cid], bool] | None = None, *, port: int = 0) -> Gateway:
+    def sign(self, digest: Digest) -> bytes:
+        """Our signature of a digest (`sign_digest`). Raises ConfigError where we only watch."""
+        if self.config.account is None:
+            raise _only_watches()
+        return sign_digest(self.config.account, digest)
+
+    async def serve(
+        self,
+        allow: Callable[[Cid], bool] | None = None,
+        *,
+        port: int = 0,
+        notes: Callable[[str], bytes | None] = lambda _: None,
+    ) -> Gateway:
         """Serves our blocks from now on; the same gateway when asked again.
 
         Args:
             allow: which blocks are given out; None gives out every block.
             port: taken if it is free, where the config leaves it open.
+            notes: what we say under a name.
 
         Raises:
             ConfigError: the port is in use.
         """
         if self.gateway is None:
             listen = self.config.gateway
-            gateway = Gateway(self.store, listen.host, listen.port or port, allow=allow)
+            make = partial(Gateway, self.store, listen.host, allow=allow, notes=notes)
+            gateway = make(listen.port or port)
             try:
                 await gateway.start()
             except ConfigError:
                 if listen.port:
                     raise
-                gateway = Gateway(self.store, listen.host, 0, allow=allow)
+                gateway = make(0)
                 await gateway.start()
             self.gateway = gateway
         return self.gateway
@@ -155,3 +169,9 @@ async def open_session(config: SessionConfig) -> AsyncIterator[Session]:
             stack.callback(queue.close)
         stack.push_async_callback(session.stop_serving)
         yield session
+
+
+def _only_watches() -> ConfigError:
+    return ConfigError(
+        "this client has no key and can only watch", next_step="open it with an account"
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from atoll.content.local import LocalStore
 from atoll.law.manifest import Manifest
 from atoll.service.duties.opening import OpeningReady
+from atoll.train import evaluate
 from atoll.train.course import open_training_tokens
 from atoll.train.data import Dataset, open_tokenizer
 from atoll.train.initial import open_initial_state
@@ -53,3 +54,17 @@ def inspect_state(manifest: bytes, cid: bytes, store_dir: str) -> OpeningReady:
     configure_native()
     state = read_global_state(Manifest.from_bytes(manifest), cid, LocalStore(store_dir))
     return OpeningReady(cid, state.digest(), state.params_root())
+
+
+def evaluate_batch(
+    manifest: bytes, cid: bytes, batch: int, store_dir: str
+) -> tuple[list[float], list[int]]:
+    """A batch of a global state's held-out loss: micro-batches' losses and counts of targets.
+
+    Raises:
+        NotFound, CorruptBlock, MalformedDataset: the evaluation set cannot be used.
+    """
+    configure_native()
+    job, store = Manifest.from_bytes(manifest), LocalStore(store_dir)
+    state = read_global_state(job, cid, store)
+    return evaluate.evaluate_batch(state.params, job, batch, store)

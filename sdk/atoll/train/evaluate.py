@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from atoll.bits.held_out import held_out_loss
+from atoll.bits.held_out import batch_losses, held_out_loss
 from atoll.bits.state import Tensors
+from atoll.bits.tokens import Tokens
 from atoll.content.local import LocalStore
 from atoll.errors import ManifestError
 from atoll.law.manifest import Manifest
@@ -17,7 +18,19 @@ def evaluate(params: Tensors, manifest: Manifest, store: LocalStore) -> float:
         ManifestError: the manifest names no evaluation set.
         NotFound, CorruptBlock, MalformedDataset: the set cannot be used.
     """
+    return held_out_loss(params, manifest, open_held_out(manifest, store))
+
+
+def evaluate_batch(
+    params: Tensors, manifest: Manifest, batch: int, store: LocalStore
+) -> tuple[list[float], list[int]]:
+    """One batch of it: losses of micro-batches, and their targets. Raises as `evaluate`."""
+    return batch_losses(params, manifest, open_held_out(manifest, store), batch)
+
+
+def open_held_out(manifest: Manifest, store: LocalStore) -> Tokens:
+    """The tokens to evaluate on. Raises as `evaluate`."""
     data = manifest.data
-    if data.eval_cid is None or data.eval_batches == 0:
+    if data.eval_cid is None or not data.is_evaluated:
         raise ManifestError("the manifest names no evaluation set", next_step="set data.eval_cid")
-    return held_out_loss(params, manifest, open_tokens(data.eval_cid, manifest, store))
+    return open_tokens(data.eval_cid, manifest, store)

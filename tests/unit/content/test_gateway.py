@@ -14,9 +14,10 @@ import pytest
 from atoll.content import DAG_PB, Cid, Gateway, GatewayConfig, LocalStore
 from atoll.content.car import CarReader
 from atoll.content.dagpb import Link, Node, encode_field, encode_node
+from atoll.content.fetch import Fetcher
 from atoll.content.limits import RateLimit
 from atoll.content.unixfs import Kind
-from atoll.errors import ConfigError
+from atoll.errors import ConfigError, NotFound
 
 MIB = 1 << 20
 RAW = "application/vnd.ipld.raw"
@@ -321,3 +322,18 @@ async def test_the_rate_limit_spreads_bytes(monkeypatch: pytest.MonkeyPatch) -> 
     for _ in range(3):
         await limit.spend(100)
     assert slept == [1.0, 2.0]
+
+
+async def test_notes_have_a_name_instead_of_a_hash(store: LocalStore) -> None:
+    gateway = Gateway(store, notes={"7/held-out/1": b"said"}.get)
+    await gateway.start()
+    async with Fetcher(store, lambda: []) as fetcher:
+        assert await fetcher.note(gateway.url, "7/held-out/1", 4) == b"said"
+        assert await fetcher.note(gateway.url, "7/held-out/2", 4) is None
+        with pytest.raises(NotFound, match="does not answer"):
+            await fetcher.note(gateway.url, "7/held-out/1", 3)
+        await gateway.stop()
+        with pytest.raises(NotFound, match="does not answer"):
+            await fetcher.note(gateway.url, "7/held-out/1", 4)
+        with pytest.raises(NotFound, match="no gateway's address"):
+            await fetcher.note("file:///etc", "7/held-out/1", 4)

@@ -14,8 +14,9 @@ from tests.unit.train.factories import Job
 from tokenizers import Tokenizer
 
 from atoll.bits.errors import MalformedDataset
-from atoll.bits.held_out import mean_loss, window_starts
+from atoll.bits.held_out import window_starts
 from atoll.errors import ConfigError, ManifestError, NumericsMismatch
+from atoll.law.held_out import mean_loss
 from atoll.train import probe
 from atoll.train.data import byte_tokenizer
 from atoll.train.evaluate import evaluate

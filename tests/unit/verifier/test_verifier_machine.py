@@ -59,6 +59,7 @@ from atoll_verifier.duties.attest import SendAttest, SignVerdict
 from atoll_verifier.duties.ballot import BallotSigned, SendBallot, SignBallot
 from atoll_verifier.duties.challenge import SendChallenge, SendWithdraw
 from atoll_verifier.duties.check import DoCheck, SeatChecked
+from atoll_verifier.duties.evaluate import DoEvaluate, Evaluated
 from atoll_verifier.duties.merge import DoMerge, RoundMerged
 from atoll_verifier.duties.note import DoNote, OutOfReach
 from atoll_verifier.duties.ready import SendReady
@@ -182,6 +183,8 @@ class Looker:
                 return said
             case DoNote():
                 return OutOfReach()
+            case DoEvaluate():
+                return Evaluated(bytes(8))
         return None
 
 
@@ -780,3 +783,50 @@ def test_updates_are_looked_at_anew_where_a_reorg_changed_what_they_are_read_wit
     one = kind(view.train_slot, b"manifest", cid("opening"), facts, digest("seed"), (update,))
     other = replace(one, **{field: digest("another")})  # type: ignore[arg-type]
     assert one.about != other.about
+
+
+def _evaluated(state: VerifierState, job: ScriptedJob) -> list[int]:
+    """Rounds merged into the model that the machine wants to evaluate."""
+    _, orders = given(state, job)
+    return [order.merged for order in orders if isinstance(order, DoEvaluate)]
+
+
+def _settled_job(eval_batches: int = 2) -> ScriptedJob:
+    changes = {"eval_cid": cid("held out"), "eval_batches": eval_batches}
+    data = MANIFEST.data.model_copy(update=changes)
+    job = ScriptedJob(MANIFEST.model_copy(update={"data": data}))
+    job.emit(ev.GatewayAnnounced(ME, URL))
+    job.honest_round()
+    return job
+
+
+def test_models_are_evaluated_one_at_a_time_the_newest_first() -> None:
+    job = _settled_job()
+    state = verifier(job)
+    assert _evaluated(state, job) == [1]
+    state, _ = given(state, job)
+    key = key_of(DoEvaluate, 1, digest("merged"))
+    state, orders = step(state, Finished(key, Evaluated(bytes(8))))
+    assert [order.merged for order in orders if isinstance(order, DoEvaluate)] == [0]
+    key = key_of(DoEvaluate, 0, digest("initial"))
+    state, orders = step(state, Finished(key, Evaluated(bytes(8))))
+    assert [order for order in orders if isinstance(order, DoEvaluate)] == []
+
+
+def test_a_model_that_nobody_serves_is_left_for_the_one_before() -> None:
+    job = _settled_job()
+    state, _ = given(verifier(job), job)
+    state, orders = step(
+        state, Failed(key_of(DoEvaluate, 1, digest("merged")), "gone", not_found=True)
+    )
+    assert [order.merged for order in orders if isinstance(order, DoEvaluate)] == [0]
+
+
+def test_there_is_nothing_to_evaluate_without_a_set() -> None:
+    job = _settled_job(eval_batches=0)
+    assert _evaluated(verifier(job), job) == []
+
+
+def test_who_is_no_verifier_of_the_job_evaluates_nothing() -> None:
+    job = _settled_job()
+    assert _evaluated(replace(verifier(job), me=address("stranger")), job) == []

@@ -1,0 +1,88 @@
+"""The held-out loss, computed by the submitter itself, as verifiers do, where it has torch."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import structlog
+
+from atoll.bits.layout import max_state_bytes
+from atoll.content.cid import Cid
+from atoll.errors import AtollError, ProtocolError
+from atoll.job.figures import OWN, model_of
+from atoll.law.held_out import join, loss_bytes
+from atoll.service.worker import Worker
+
+if TYPE_CHECKING:
+    from atoll.job.handle import JobHandle
+    from atoll.law.manifest import Manifest
+    from atoll.law.views import JobView
+
+TASKS = "atoll.service.tasks"
+NICENESS = 10
+log = structlog.get_logger("atoll.job.evaluation")
+
+
+def can_evaluate() -> bool:
+    """Whether this machine has what computing takes."""
+    return find_spec("torch") is not None
+
+
+async def evaluate_here(handle: JobHandle, manifest: Manifest, worker: Worker) -> None:
+    """Computes and keeps the loss of every model that has none of ours yet, the newest first.
+
+    Raises:
+        NotFound: no gateway has a model, or the evaluation set is not here.
+        ProtocolError: a model is not the one that the verifiers signed.
+    """
+    view, figures = await handle.view(), handle.client.figures
+    for merged in reversed(range(len(view.settled) + 1)) if manifest.data.is_evaluated else ():
+        model = model_of(view, merged)
+        if OWN not in figures.losses(view.spec_digest, merged, model):
+            loss = await _loss(handle, view, merged, manifest, worker)
+            figures.note_loss(view.spec_digest, merged, model, OWN, loss)
+
+
+async def keep_evaluating(handle: JobHandle) -> None:
+    """Computes every settled model's loss as it comes, until cancelled.
+
+    What cannot be computed is logged, and tried again with the next one.
+    """
+    settled, done, worker = 0, -1, Worker(niceness=NICENESS)
+    try:
+        while can_evaluate():
+            try:
+                settled = len((await handle.view()).settled)
+                if settled != done:
+                    await evaluate_here(handle, await handle.manifest(), worker)
+                    done = settled
+            except AtollError as error:
+                log.info("a model is not evaluated here", job=handle.id, cause=str(error))
+                done = settled
+            await asyncio.sleep(handle.client.config.poll_seconds)
+    finally:
+        worker.kill()
+
+
+async def _loss(
+    handle: JobHandle, view: JobView, merged: int, manifest: Manifest, worker: Worker
+) -> bytes:
+    store, spec = handle.client.store, manifest.to_bytes()
+    where = str(store.root)
+    with store.holding():
+        if merged:
+            cid = view.settled[merged - 1].verdict.merged_cid
+            fetcher = handle.client.fetcher_of(handle.id)
+            await fetcher.fetch(Cid.from_bytes(cid), max_state_bytes(manifest))
+            found = await worker.run(f"{TASKS}:inspect_state", spec, cid, where)
+            if found.digest != model_of(view, merged):
+                raise ProtocolError(f"the model after {merged} rounds is not the settled one")
+        else:
+            cid = (await worker.run(f"{TASKS}:make_initial_state", spec, where)).cid
+        parts = [
+            await worker.run(f"{TASKS}:evaluate_batch", spec, cid, batch, where)
+            for batch in range(manifest.data.eval_batches)
+        ]
+    return loss_bytes(join(parts))
