@@ -11,7 +11,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from atoll.content.cid import Cid
 from atoll.law.held_out import loss_bytes, loss_of
+from atoll.law.views import JobView
 from atoll_devnet.report.live import Display
 from atoll_devnet.report.observer import INITIAL
 from atoll_devnet.run.options import RunOptions
@@ -36,7 +38,10 @@ async def test_the_curve_is_the_same_for_everybody(
         curve = (await _status(running))["curve"]
         losses = running.observer.losses
         honest, liar = _verifiers(running, {0, 2}), _verifiers(running, {1})
-        check_books((await finish(running, chosen)).report)
+        result = await finish(running, chosen)
+        view = running.observer.view
+    check_books(result.report)
+    _check_card(result.folder / "result", view, curve)
     assert [item["merged"] for item in curve] == [0, 1, 2]
     for item in curve:
         computed = losses[item["merged"] - 1 if item["merged"] else INITIAL]
@@ -49,6 +54,28 @@ async def test_the_curve_is_the_same_for_everybody(
         assert after["change"] == after["held_out_loss"] - before["held_out_loss"] < 0
         assert [seat["seat"] for seat in after["seats"]] == [0, 1, 2]
         assert all(seat["steps"] == 8 and 0 < seat["loss"] < 6 for seat in after["seats"])
+
+
+def _check_card(folder: Path, view: JobView | None, curve: Any) -> None:
+    """Every number of the model card is the chain's, or one that `status` told."""
+    assert view is not None
+    told, text = json.loads((folder / "atoll.json").read_text()), (folder / "README.md").read_text()
+    assert told["curve"] == curve
+    assert (told["chain_id"], told["job"]) == (view.domain.chain_id, view.job_id)
+    assert told["rounds_contract"] == view.domain.rounds
+    assert told["spec_digest"] == view.spec_digest.hex() in text
+    assert told["slashes"] == []
+    for item, past in zip(told["rounds"], view.settled, strict=True):
+        assert item["model_digest"] == past.verdict.merged_digest.hex() in text
+        assert Cid.parse(item["model_cid"]).to_bytes() == past.verdict.merged_cid
+        assert item["tokens"] == past.verdict.tokens_total == sum(past.tokens)
+        assert (item["accepted"], item["rejected"]) == ([0, 1, 2], [])
+        assert item["verifiers"] == list(past.verifiers.values())
+    trained = {m["account"]: m["tokens"] for m in told["members"] if m["role"] == "provider"}
+    terms = view.require_terms()
+    for account, tokens in trained.items():
+        assert tokens * terms.price_per_token == view.claims[account]
+        assert str(account) in text
 
 
 async def _status(running: Running) -> Any:

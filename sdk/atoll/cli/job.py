@@ -42,6 +42,11 @@ Evaluate = Annotated[
     typer.Option("--evaluate", help="Compute the held-out losses here too, which takes torch."),
 ]
 File = Annotated[Path, typer.Argument(metavar="FILE", help="A job file (`atoll job new`).")]
+Round = Annotated[
+    int | None, typer.Option("--round", min=0, help="The last settled one if left out.")
+]
+License = Annotated[str, typer.Option("--license", help="For the card, as the Hub names it.")]
+BaseModel = Annotated[str, typer.Option(help="For the card, as the Hub names it.")]
 Folder = Annotated[Path, typer.Argument(help="Where the model goes.")]
 Amount = Annotated[str, typer.Argument(metavar="AMOUNT", help="Tokens, as 25 or 0.5.")]
 
@@ -228,16 +233,19 @@ def logs(
 def result(
     job: Job,
     folder: Folder,
+    license_: License = "unknown",
+    base_model: BaseModel = "",
     rpc: Rpc = DEFAULT_RPC,
     deployment: DeploymentFile = None,
     home: Home = DEFAULT_HOME,
     json: Json = False,
 ) -> None:
-    """Fetch the trained model, as `transformers` opens it."""
+    """Fetch the trained model, as `transformers` opens it, with its model card."""
+    from atoll.job.card import Labels
 
     async def work() -> None:
         async with Network(rpc, deployment, home).open() as client:
-            await client.attach(job).result(folder)
+            await client.attach(job).result(folder, Labels(license_, base_model))
 
     asyncio.run(work())
     emit({"job": job, "folder": str(folder)}, str(folder), as_json=json)
@@ -247,22 +255,53 @@ def result(
 def checkpoint(
     job: Job,
     folder: Folder,
-    round_: Annotated[
-        int | None, typer.Option("--round", min=0, help="The last settled one if left out.")
-    ] = None,
+    round_: Round = None,
+    license_: License = "unknown",
+    base_model: BaseModel = "",
     rpc: Rpc = DEFAULT_RPC,
     deployment: DeploymentFile = None,
     home: Home = DEFAULT_HOME,
     json: Json = False,
 ) -> None:
     """Fetch the model after a settled round, while the job goes on."""
+    from atoll.job.card import Labels
 
     async def work() -> None:
         async with Network(rpc, deployment, home).open() as client:
-            await client.attach(job).checkpoint(folder, round_)
+            await client.attach(job).checkpoint(folder, round_, Labels(license_, base_model))
 
     asyncio.run(work())
     emit({"job": job, "folder": str(folder), "round": round_}, str(folder), as_json=json)
+
+
+@app.command()
+def sample(
+    job: Job,
+    prompt: Annotated[str, typer.Option(help="What the text begins with.")],
+    tokens: Annotated[int, typer.Option(min=1, max=1 << 16, help="How many to add.")] = 200,
+    temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest.")] = 0.8,
+    seed: int = 0,
+    round_: Round = None,
+    rpc: Rpc = DEFAULT_RPC,
+    deployment: DeploymentFile = None,
+    home: Home = DEFAULT_HOME,
+    json: Json = False,
+) -> None:
+    """Have the model after a settled round continue a prompt, on this machine."""
+    from atoll.job.prepare import missing_extra
+
+    try:
+        from atoll.train.generate import Sampling
+    except ImportError as error:
+        raise missing_extra("sampling") from error
+
+    async def work() -> str:
+        sampling = Sampling(length=tokens, temperature=temperature, seed=seed)
+        async with Network(rpc, deployment, home).open() as client:
+            return await client.attach(job).sample(prompt, sampling, round_)
+
+    text = asyncio.run(work())
+    emit({"job": job, "round": round_, "text": text}, text, as_json=json)
 
 
 @app.command()

@@ -189,7 +189,7 @@ def model_of(view: JobView, merged: int) -> Digest:
 
 def reveals_of(view: JobView, merged: int) -> Mapping[SeatIndex, SeatReveal]:
     """What was revealed in the last of so many rounds."""
-    return view.settled[merged - 1].reveals if merged else {}
+    return dict(sorted(view.settled[merged - 1].reveals.items())) if merged else {}
 
 
 def mean_training_loss(document: TraceDocument) -> float:

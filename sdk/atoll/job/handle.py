@@ -18,11 +18,13 @@ import structlog
 from atoll.content.cid import Cid
 from atoll.content.fetch import Fetcher
 from atoll.content.local import LocalStore
-from atoll.errors import ConfigError, ManifestError, ProtocolError, RpcUnavailable
+from atoll.errors import ConfigError, ManifestError, ProtocolError, RpcUnavailable, StorageError
+from atoll.job.card import CARD, FACTS, NO_LABELS, Labels, Origin, card, facts
 from atoll.job.evaluation import can_evaluate, evaluate_here
 from atoll.job.figures import RoundFigures, gather, known
 from atoll.job.narrate import JobSnapshot, JobUpdate, is_about
 from atoll.job.prepare import missing_extra
+from atoll.law.events import Punished
 from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
 from atoll.law.merkle import claims_tree
 from atoll.law.views import JobView
@@ -32,7 +34,9 @@ from atoll.service.worker import Worker
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from atoll.bits.state import GlobalState
     from atoll.job.client import Client
+    from atoll.train.generate import Sampling
 
 FIGURES_SECONDS = 3.0
 """Between two rounds of asking for what is not known yet."""
@@ -181,7 +185,7 @@ class JobHandle:
         manifest.check_terms(view.terms_hash)
         return manifest
 
-    async def result(self, folder: Path) -> Path:
+    async def result(self, folder: Path, labels: Labels = NO_LABELS) -> Path:
         """Fetches the trained model, checks it against the settled verdict, and writes it so that
         `transformers.AutoModelForCausalLM.from_pretrained(folder)` opens it.
 
@@ -198,30 +202,48 @@ class JobHandle:
                 f"{snapshot.rounds} rounds are settled",
                 next_step=None if snapshot.has_ended else f"atoll job watch {self.id}",
             )
-        return await self.checkpoint(folder)
+        return await self.checkpoint(folder, labels=labels)
 
-    async def checkpoint(self, folder: Path, round: int | None = None) -> Path:
+    async def checkpoint(
+        self, folder: Path, round: int | None = None, labels: Labels = NO_LABELS
+    ) -> Path:
         """The model after a settled round (the last, if None), fetched and checked as `result` is.
+
+        Beside it lie its model card, README.md, and the same facts for programs, atoll.json.
 
         Raises:
             ConfigError: that round is not settled; the train extra is missing.
             NotFound: no gateway has the model.
             ProtocolError: what was delivered is not what the verifiers signed.
         """
-        settled = (await self.view()).settled
-        if not settled or not 0 <= (len(settled) - 1 if round is None else round) < len(settled):
-            wanted = "a round" if round is None else f"round {round}"
-            raise ConfigError(
-                f"job {self.id} has no model of {wanted} yet: {len(settled)} rounds are settled",
-                next_step=f"atoll job watch {self.id}",
-            )
-        verdict = settled[-1 if round is None else round].verdict
-        manifest = await self.manifest()
-        model, tokenizer = map(Cid.from_bytes, (verdict.merged_cid, manifest.data.tokenizer_cid))
-        await _fetch_model(self.client.fetcher_of(self.id), manifest, model, tokenizer)
-        store, digest = self.client.store, verdict.merged_digest
-        await asyncio.to_thread(_export, store, manifest, model, digest, folder)
+        view, manifest = await self.view(), await self.manifest()
+        merged = _rounds_merged(view, round)
+        await self._fetch_merged(view, manifest, merged)
+        verdict, store = view.settled[merged - 1].verdict, self.client.store
+        cid, digest = Cid.from_bytes(verdict.merged_cid), verdict.merged_digest
+        await asyncio.to_thread(_export, store, manifest, cid, digest, folder)
+        events = [update.event for update in await self.client.follower.updates(self.id)]
+        slashes = [event for event in events if isinstance(event, Punished)]
+        _write_card(Origin(view, manifest, merged, await self.figures(), slashes, labels), folder)
         return folder
+
+    async def sample(self, prompt: str, sampling: Sampling, round: int | None = None) -> str:
+        """Text from the model after a settled round (the last, if None), after a prompt.
+
+        Raises as `checkpoint`, and ConfigError where the prompt has no tokens.
+        """
+        view, manifest = await self.view(), await self.manifest()
+        merged = _rounds_merged(view, round)
+        await self._fetch_merged(view, manifest, merged)
+        verdict = view.settled[merged - 1].verdict
+        cid, digest = Cid.from_bytes(verdict.merged_cid), verdict.merged_digest
+        store = self.client.store
+        return await asyncio.to_thread(_sample, store, manifest, (cid, digest), prompt, sampling)
+
+    async def _fetch_merged(self, view: JobView, manifest: Manifest, merged: int) -> None:
+        model = Cid.from_bytes(view.settled[merged - 1].verdict.merged_cid)
+        tokenizer = Cid.from_bytes(manifest.data.tokenizer_cid)
+        await _fetch_model(self.client.fetcher_of(self.id), manifest, model, tokenizer)
 
     async def fund(self, amount: int | str) -> int:
         """Pays more into the job's escrow; what was paid in by then, wei.
@@ -290,19 +312,62 @@ async def _fetch_model(fetcher: Fetcher, manifest: Manifest, model: Cid, tokeniz
     await fetcher.fetch(tokenizer, MAX_TOKENIZER_BYTES)
 
 
+def _rounds_merged(view: JobView, round: int | None) -> int:
+    """How many rounds the model after `round` has in it. Raises ConfigError if not settled."""
+    settled = len(view.settled)
+    if not settled or not 0 <= (settled - 1 if round is None else round) < settled:
+        wanted = "a round" if round is None else f"round {round}"
+        raise ConfigError(
+            f"job {view.job_id} has no model of {wanted} yet: {settled} rounds are settled",
+            next_step=f"atoll job watch {view.job_id}",
+        )
+    return settled if round is None else round + 1
+
+
+def _write_card(origin: Origin, folder: Path) -> None:
+    try:
+        (folder / CARD).write_text(card(origin), encoding="utf-8")
+        (folder / FACTS).write_text(json.dumps(facts(origin), indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"cannot write the model card to {folder}: {error}") from error
+
+
 def _export(
     store: LocalStore, manifest: Manifest, model: Cid, digest: Digest | None, folder: Path
 ) -> None:
+    state = _open_model(store, manifest, model, digest)
+    from atoll.train.data import open_tokenizer  # noqa: PLC0415
+    from atoll.train.export import export_model  # noqa: PLC0415
+
+    tokenizer = open_tokenizer(store, manifest.data.tokenizer_cid)
+    export_model(state.params, manifest.model, tokenizer, folder)
+
+
+def _sample(
+    store: LocalStore,
+    manifest: Manifest,
+    model: tuple[Cid, Digest | None],
+    prompt: str,
+    sampling: Sampling,
+) -> str:
+    state = _open_model(store, manifest, *model)
+    from atoll.train.data import open_tokenizer  # noqa: PLC0415
+    from atoll.train.generate import generate  # noqa: PLC0415
+
+    tokenizer = open_tokenizer(store, manifest.data.tokenizer_cid)
+    return generate(state.params, manifest.model, tokenizer, prompt, sampling)
+
+
+def _open_model(
+    store: LocalStore, manifest: Manifest, model: Cid, digest: Digest | None
+) -> GlobalState:
     try:
         from atoll.bits.layout import max_state_bytes, param_shapes  # noqa: PLC0415
         from atoll.bits.state import GlobalState  # noqa: PLC0415
-        from atoll.train.data import open_tokenizer  # noqa: PLC0415
-        from atoll.train.export import export_model  # noqa: PLC0415
     except ImportError as error:
-        raise missing_extra("writing the model") from error
+        raise missing_extra("reading the model") from error
     data = store.read_bytes(model, max_state_bytes(manifest))
     state = GlobalState.from_bytes(data, param_shapes(manifest.model))
     if state.digest() != digest:
         raise ProtocolError(f"the model {model} is not the one that the verifiers signed")
-    tokenizer = open_tokenizer(store, manifest.data.tokenizer_cid)
-    export_model(state.params, manifest.model, tokenizer, folder)
+    return state
