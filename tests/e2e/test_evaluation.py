@@ -14,6 +14,7 @@ from typing import Any
 from atoll.content.cid import Cid
 from atoll.law.held_out import loss_bytes, loss_of
 from atoll.law.views import JobView
+from atoll.law.words import JobStatus
 from atoll_devnet.report.live import Display
 from atoll_devnet.report.observer import INITIAL
 from atoll_devnet.run.options import RunOptions
@@ -54,6 +55,25 @@ async def test_the_curve_is_the_same_for_everybody(
         assert after["change"] == after["held_out_loss"] - before["held_out_loss"] < 0
         assert [seat["seat"] for seat in after["seats"]] == [0, 1, 2]
         assert all(seat["steps"] == 8 and 0 < seat["loss"] < 6 for seat in after["seats"])
+
+
+async def test_a_job_that_gets_no_better_ends_early_and_pays_back(
+    options: Callable[..., RunOptions], display: Display
+) -> None:
+    stale = {"evaluate.patience": 1, "evaluate.least_gain": 50, "rounds": 6}
+    short = {"inner.steps": 8, "inner.segment": 1, "audit.coverage": "0.1"}
+    chosen = options(job=short | stale, providers=3, verifiers=3)
+    async with start(chosen, display) as running:
+        observing = asyncio.create_task(running.observer.run(is_over))
+        snapshot = await running.job.wait()
+        await observing
+        refunded = await running.job.refund_when_due()
+        report = (await finish(running, chosen)).report
+    check_books(report)
+    assert snapshot.status is JobStatus.CANCELLED
+    assert 1 <= snapshot.settled_rounds < 6
+    assert refunded > snapshot.funded_wei // 6
+    assert report["escrow"]["balance_wei"] == "0"
 
 
 def _check_card(folder: Path, view: JobView | None, curve: Any) -> None:

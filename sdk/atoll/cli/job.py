@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from dataclasses import asdict
 from enum import IntEnum
 from pathlib import Path
@@ -25,7 +25,7 @@ from atoll.cli.network import (
     Rpc,
 )
 from atoll.cli.output import Json, emit, say, table
-from atoll.errors import ConfigError, RpcUnavailable
+from atoll.errors import AtollError, ConfigError, RpcUnavailable
 
 if TYPE_CHECKING:
     from atoll.job.client import Client
@@ -419,23 +419,44 @@ async def _serve_and_watch(
     network: Network, job: int, port: int, until_handed_over: bool, quiet: bool
 ) -> bool:
     """Whether the job has ended; else it was handed over."""
-    from atoll.job.evaluation import keep_evaluating
+    from atoll.job.evaluation import evaluating
+    from atoll.job.figures import RoundFigures
+    from atoll.job.narrate import tokens
+    from atoll.job.patience import is_out_of_patience, ran_out
 
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(network.watching(port))
         await client.session.serve()
         say(f"serving the data at {client.session.url}; Ctrl-C stops that")
         handle, handed_over = client.attach(job), False
-        await stack.enter_async_context(_in_background(keep_evaluating(handle)))
+        await stack.enter_async_context(evaluating(handle))
         async for update in _patient(handle):
             if update is not None and not quiet:
                 say(_text_of(update))
+            if isinstance(update, RoundFigures) and await is_out_of_patience(handle):
+                await _cancel(network, job)
             if not handed_over and await _is_handed_over(handle):
                 handed_over = True
                 if until_handed_over:
                     return (await handle.status()).has_ended
                 say("the verifiers hold the data: this may be stopped, and the job goes on")
+        refundable = await ran_out(handle)
+    if refundable:
+        async with network.open(must_sign=True) as client:
+            wei = await client.attach(job).refund_when_due()
+            say(f"{tokens(wei)} tokens came back")
     return True
+
+
+async def _cancel(network: Network, job: int) -> None:
+    """Ends a job that does not get better; what stops that is said, and it is tried again."""
+    try:
+        async with network.open(must_sign=True) as client:
+            await client.attach(job).cancel()
+    except AtollError as error:
+        say(f"the job should end, for its model does not get better, but: {error}")
+    else:
+        say("the model does not get better: the job is cancelled and ends with this round")
 
 
 async def _is_handed_over(handle: JobHandle) -> bool:
@@ -450,18 +471,6 @@ async def _patient(handle: JobHandle) -> AsyncIterator[JobUpdate | RoundFigures 
     yield None
     async for update in handle.follow():
         yield update
-
-
-@asynccontextmanager
-async def _in_background(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Runs beside what is inside, and is cancelled with it."""
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 async def _row(handle: JobHandle) -> dict[str, object]:

@@ -39,7 +39,7 @@ from atoll.content.local import LocalStore
 from atoll.content.storage import StoreConfig
 from atoll.errors import ChainError, ConfigError, InsufficientFunds, NotFound, UndecodableLog
 from atoll.job.draft import Draft, Found, write_draft
-from atoll.job.figures import Figures
+from atoll.job.figures import Figures, Patience
 from atoll.job.following import JobFollower
 from atoll.job.groups import parse_tokens
 from atoll.job.handle import JobHandle
@@ -241,6 +241,11 @@ class Client:
         """Who signs. Raises ConfigError for a client that only watches."""
         return self.session.me
 
+    @property
+    def can_sign(self) -> bool:
+        """Whether it has an account."""
+        return self._account is not None
+
     # Submitting
 
     async def draft(
@@ -271,8 +276,11 @@ class Client:
         if known is not None and not (again and known.job) and self._stands(known, now):
             return Draft(key, spec, Manifest.from_bytes(known.manifest), job=known.job)
         numerics = numerics or await machine_numerics(spec.audit.numerics)
-        found = Found(data, init, numerics)
-        return await write_draft(key, spec, found, now, await self._floors(), measured=measured)
+        found, floors = Found(data, init, numerics), await self._floors()
+        draft = await write_draft(key, spec, found, now, floors, measured=measured)
+        patience = Patience(spec.evaluate.patience, spec.evaluate.least_gain)
+        self.figures.note_patience(draft.manifest.digest(), patience)
+        return draft
 
     async def prepare(self, spec: JobSpec, numerics: NumericsSpec | None = None) -> Manifest:
         """The manifest of `draft`. Raises as that."""

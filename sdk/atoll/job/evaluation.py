@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -64,6 +66,18 @@ async def keep_evaluating(handle: JobHandle) -> None:
             await asyncio.sleep(handle.client.config.poll_seconds)
     finally:
         worker.kill()
+
+
+@asynccontextmanager
+async def evaluating(handle: JobHandle) -> AsyncIterator[None]:
+    """`keep_evaluating`, beside what is inside."""
+    task = asyncio.create_task(keep_evaluating(handle))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 async def _loss(

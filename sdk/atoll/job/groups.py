@@ -15,7 +15,15 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    model_validator,
+)
 
 from atoll.job.methods import DENSE_CODECS, METHODS
 from atoll.law.manifest import (
@@ -314,3 +322,18 @@ class Evaluate(Group):
     batches: Annotated[int, Field(ge=0, le=1 << 16)] = Field(
         default=8, description="of the held-out loss"
     )
+    patience: Annotated[int, Field(ge=0, lt=1 << 32)] = Field(
+        default=0,
+        description="rounds without a new least loss until the job is cancelled; 0 never does",
+    )
+    least_gain: ScaleNumber = Field(
+        default="0", description="nats a token by which a loss must be less to be a new least"
+    )
+
+    @model_validator(mode="after")
+    def _check_patience(self) -> Self:
+        if self.patience and not self.batches:
+            raise ValueError("patience needs a held-out loss: batches is 0")
+        if self.least_gain != "0" and not self.patience:
+            raise ValueError("least_gain is of patience, which is 0")
+        return self

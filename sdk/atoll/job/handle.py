@@ -20,9 +20,10 @@ from atoll.content.fetch import Fetcher
 from atoll.content.local import LocalStore
 from atoll.errors import ConfigError, ManifestError, ProtocolError, RpcUnavailable, StorageError
 from atoll.job.card import CARD, FACTS, NO_LABELS, Labels, Origin, card, facts
-from atoll.job.evaluation import can_evaluate, evaluate_here
+from atoll.job.evaluation import can_evaluate, evaluate_here, evaluating
 from atoll.job.figures import RoundFigures, gather, known
 from atoll.job.narrate import JobSnapshot, JobUpdate, is_about
+from atoll.job.patience import has_patience, is_out_of_patience
 from atoll.job.prepare import missing_extra
 from atoll.law.events import Punished
 from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
@@ -164,10 +165,28 @@ class JobHandle:
         return view.state.status.is_closed or ready >= view.require_terms().min_verifiers
 
     async def wait(self) -> JobSnapshot:
-        """Until the job has ended; where it stands then."""
-        async for _ in self.watch():
-            continue
+        """Until the job has ended; where it stands then.
+
+        A job of ours that is out of patience is cancelled, where the client signs.
+        """
+        if not (self.client.can_sign and await has_patience(self)):
+            async for _ in self.watch():
+                continue
+            return await self.status()
+        async with evaluating(self):
+            async for item in self.follow():
+                if isinstance(item, RoundFigures) and await is_out_of_patience(self):
+                    await self.cancel()
         return await self.status()
+
+    async def refund_when_due(self) -> int:
+        """As `refund`, once every settled round of the ended job is final. Raises as that."""
+        view = await self.view()
+        due = max((past.dispute_until for past in view.settled), default=0)
+        while True:
+            if (await self.client.chain.head()).timestamp >= due:
+                return await self.refund()
+            await asyncio.sleep(self.client.config.poll_seconds)
 
     async def manifest(self) -> Manifest:
         """The job's manifest, from the gateways announced on chain.
