@@ -10,7 +10,6 @@ memory that the operating system saw. `start` is a worker that has done nothing 
 24 bytes a parameter and 1 GB (10^9) for every part; `of_bar` is the peak's share of it. `step` says
 what a step takes against as many multiplications in fp32 (`of_matmul`, whole step over product).
 """
-# ruff: noqa: S603, T201 -- it runs itself; it prints
 
 from __future__ import annotations
 
@@ -126,6 +125,7 @@ def _prepare(options: argparse.Namespace, bench: Bench) -> int:
             "model": chosen.model.model_dump() | {"seq": options.seq},
             "data": {
                 "paths": [library],
+                "tokenizer": _tokenizer(bench.folder, chosen.model.vocab),
                 "suffixes": [".py"],
                 "max_tokens": int(options.text_mb * 1e6),
             },
@@ -146,10 +146,25 @@ def _prepare(options: argparse.Namespace, bench: Bench) -> int:
     return sum(math.prod(shape) for shape in param_shapes(manifest.model).values())
 
 
+def _tokenizer(folder: Path, vocabulary: int) -> str:
+    """A file of byte pairs for a model of more than bytes: tokens then take as much as it needs."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    if vocabulary <= 256:
+        return ""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=1000, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train([json.__file__], trainer)
+    file = folder / "tokenizer.json"
+    tokenizer.save(str(file))
+    return str(file)
+
+
 def _measured(part: str, bench: Bench) -> dict[str, Any]:
     import atoll_node.tasks
     import atoll_verifier.tasks
-
     from atoll.train.probe import configure_native
 
     del atoll_node, atoll_verifier
@@ -191,7 +206,6 @@ def _open(bench: Bench) -> dict[str, Any]:
 
 def _train(bench: Bench) -> dict[str, Any]:
     import atoll_node.tasks
-
     from atoll.content.cid import Cid
     from atoll.content.local import LocalStore
     from atoll.law.manifest import Manifest
