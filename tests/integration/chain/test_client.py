@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,9 +13,10 @@ from eth_account.signers.local import LocalAccount
 from safetensors.torch import load_file
 from tests.integration.chain.local_anvil import Anvil
 from tests.integration.chain.one_round import OneRound, initial_model
+from tests.jobs import PLAIN
 
 import atoll
-from atoll import Client, ClientConfig, JobRequest
+from atoll import Client, ClientConfig, JobSpec
 from atoll.bits.init import initial_global_state
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
@@ -32,7 +33,6 @@ from atoll.errors import (
     RpcUnavailable,
     TransactionFailed,
 )
-from atoll.job.spec import Choices, Members, Windows
 from atoll.law.manifest import Manifest, NumericsSpec
 from atoll.law.words import Address, Digest, JobId, JobStatus
 from atoll.train.export import FILES
@@ -45,11 +45,15 @@ NUMERICS = NumericsSpec(
     probe_digest=Digest(bytes(32)),
     tolerance=None,
 )
-CHOICES = Choices(
-    rounds=1,
-    beacon_delay=1,
-    members=Members(seats=1, min_providers=1, min_verifiers=1, max_verifiers=1, auditors=1),
-    windows=Windows(dispute=1),
+ONE = ("seats", "min_providers", "min_verifiers", "max_verifiers", "auditors")
+JOB = PLAIN.but(
+    {
+        "rounds": 1,
+        "lifetime": "1d",
+        "windows.beacon_blocks": 1,
+        "windows.dispute": 1,
+        **{f"members.{name}": 1 for name in ONE},
+    }
 )
 
 
@@ -65,8 +69,11 @@ class Bench:
     client: Client
 
     @property
-    def request(self) -> JobRequest:
-        return JobRequest(data=(self.folder / "text",), choices=CHOICES, numerics=NUMERICS)
+    def job(self) -> JobSpec:
+        return JOB.but({"data.paths": [str(self.folder / "text")]})
+
+    async def manifest(self, job: JobSpec | None = None) -> Manifest:
+        return await self.client.prepare(job or self.job, NUMERICS)
 
     def members(self, job: int) -> OneRound:
         provider, verifier = (Address(account.address) for account in self.accounts[1:3])
@@ -94,7 +101,7 @@ async def bench(
 
 
 async def test_submitting_pays_in_the_budget_and_opens_the_job(bench: Bench) -> None:
-    manifest = await bench.client.prepare(bench.request)
+    manifest = await bench.manifest()
     estimate = await bench.client.estimate(manifest)
     job = await bench.client.submit(manifest, max_spend=estimate.budget)
     escrow = await bench.chain.escrow(job.id)
@@ -106,17 +113,17 @@ async def test_submitting_pays_in_the_budget_and_opens_the_job(bench: Bench) -> 
 
 
 async def test_the_same_manifest_is_the_same_job(bench: Bench) -> None:
-    manifest = await bench.client.prepare(bench.request)
+    manifest = await bench.manifest()
     first = await bench.client.submit(manifest, max_spend=PLENTY)
     balance = await bench.chain.token_balance(bench.client.address)
     assert (await bench.client.submit(manifest, max_spend=PLENTY)).id == first.id
     assert await bench.chain.token_balance(bench.client.address) == balance
-    other = replace(bench.request, choices=replace(CHOICES, seed=1))
+    other = await bench.manifest(bench.job.but({"init.seed": 1}))
     assert (await bench.client.submit(other, max_spend=PLENTY)).id != first.id
 
 
 async def test_a_restarted_client_finds_its_job_again(bench: Bench) -> None:
-    manifest = await bench.client.prepare(bench.request)
+    manifest = await bench.manifest()
     first = await bench.client.submit(manifest, max_spend=PLENTY)
     await bench.client.close()
     again = Client(
@@ -130,7 +137,7 @@ async def test_a_restarted_client_finds_its_job_again(bench: Bench) -> None:
 
 
 async def test_max_spend_is_never_exceeded(bench: Bench) -> None:
-    manifest = await bench.client.prepare(bench.request)
+    manifest = await bench.manifest()
     budget = (await bench.client.estimate(manifest)).budget
     before = await bench.chain.token_balance(bench.client.address)
     with pytest.raises(ConfigError, match=r"more than the .* allowed") as caught:
@@ -145,13 +152,12 @@ async def test_an_account_without_tokens_is_told_so(bench: Bench) -> None:
     )
     async with poor:
         with pytest.raises(InsufficientFunds, match="has 0 tokens"):
-            await poor.submit(
-                replace(bench.request, data=(bench.folder / "text",)), max_spend=PLENTY
-            )
+            manifest = await poor.prepare(bench.job, NUMERICS)
+            await poor.submit(manifest, max_spend=PLENTY)
 
 
 async def test_data_that_is_not_here_is_refused_before_paying(bench: Bench) -> None:
-    manifest = await bench.client.prepare(bench.request)
+    manifest = await bench.manifest()
     elsewhere = Client(
         bench.anvil.url, bench.deployment, bench.accounts[0], config(bench.folder / "elsewhere")
     )
@@ -161,13 +167,13 @@ async def test_data_that_is_not_here_is_refused_before_paying(bench: Bench) -> N
 
 
 async def test_a_contract_s_refusal_reaches_the_submitter(bench: Bench) -> None:
-    stale = replace(CHOICES, windows=Windows(train=10**9))
+    stale = await bench.manifest(bench.job.but({"windows.train": 10**9}))
     with pytest.raises(TransactionFailed, match="create reverted"):
-        await bench.client.submit(replace(bench.request, choices=stale), max_spend=PLENTY)
+        await bench.client.submit(stale, max_spend=PLENTY)
 
 
 async def test_a_waiting_job_can_be_cancelled_and_refunded(bench: Bench) -> None:
-    job = await bench.client.submit(bench.request, max_spend=PLENTY)
+    job = await bench.client.submit(await bench.manifest(), max_spend=PLENTY)
     funded = (await job.status()).funded_wei
     with pytest.raises(ConfigError, match="no result yet: 0 of 1"):
         await job.result(bench.folder / "model")
@@ -180,7 +186,7 @@ async def test_a_waiting_job_can_be_cancelled_and_refunded(bench: Bench) -> None
 
 
 async def test_a_job_from_submission_to_the_last_payment(bench: Bench) -> None:
-    job = await bench.client.submit(bench.request, max_spend=PLENTY)
+    job = await bench.client.submit(await bench.manifest(), max_spend=PLENTY)
     manifest = await job.manifest()
     members = bench.members(job.id)
     await members.join(bench.client.address)
@@ -228,7 +234,7 @@ async def check_story(job: atoll.JobHandle) -> None:
 
 
 async def test_another_model_than_the_signed_one_is_refused(bench: Bench) -> None:
-    job = await bench.client.submit(bench.request, max_spend=PLENTY)
+    job = await bench.client.submit(await bench.manifest(), max_spend=PLENTY)
     manifest = await job.manifest()
     members = bench.members(job.id)
     await members.join(bench.client.address)
@@ -241,7 +247,7 @@ async def test_another_model_than_the_signed_one_is_refused(bench: Bench) -> Non
 
 
 async def test_a_reorg_is_told_to_whoever_watches(bench: Bench) -> None:
-    manifest = await bench.client.prepare(bench.request)
+    manifest = await bench.manifest()
     job = await bench.client.submit(manifest, max_spend=PLENTY)
     bench.anvil.mine()
     members = bench.members(job.id)
@@ -257,7 +263,7 @@ async def test_a_reorg_is_told_to_whoever_watches(bench: Bench) -> None:
 
 
 async def test_a_client_without_a_key_only_watches(bench: Bench) -> None:
-    job = await bench.client.submit(bench.request, max_spend=PLENTY)
+    job = await bench.client.submit(await bench.manifest(), max_spend=PLENTY)
     watcher = Client(bench.anvil.url, bench.deployment, None, config(bench.folder / "watcher"))
     async with watcher:
         assert (await watcher.attach(job.id).status()).status is JobStatus.OPEN
@@ -285,7 +291,7 @@ async def test_a_client_has_to_be_open(bench: Bench) -> None:
     with pytest.raises(ConfigError, match="not open"):
         await closed.attach(1).status()
     with pytest.raises(ConfigError, match="not open"):
-        await closed.submit(bench.request, max_spend=1)
+        await closed.prepare(bench.job, NUMERICS)
 
 
 async def test_a_keystore_and_a_deployment_file_are_enough(bench: Bench) -> None:
@@ -315,9 +321,9 @@ async def test_a_chain_out_of_reach_is_said_when_opening(bench: Bench) -> None:
 async def test_missing_torch_is_said_with_the_next_command(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("atoll.job.spec.find_spec", lambda name: None)
+    monkeypatch.setattr("atoll.job.prepare.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="needs torch") as caught:
-        await bench.client.prepare(replace(bench.request, numerics="exact"))
+        await bench.client.prepare(bench.job)
     assert caught.value.next_step == "pip install 'atoll[train]'"
 
 
