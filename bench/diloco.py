@@ -53,6 +53,7 @@ from atoll.job.presets import preset
 from atoll.law.canonical import dag_cbor_cid
 from atoll.law.hashing import sha256
 from atoll.law.manifest import (
+    UNSCALED,
     CodecSpec,
     DataSpec,
     Manifest,
@@ -263,8 +264,9 @@ def manifest_of(row: Row, seed: int, train_tokens: int) -> Manifest:
     rounds = rounds_of(row)
     inner_steps = row.total // rounds if row.peer is None else 1
     model = ModelSpec(
-        kind="llama", vocab=256, width=64, layers=2, heads=4, kv_heads=4, ffn=176, mlp="swiglu",
-        seq=SEQ, tied=True, norm_eps="0.00001", rope_base=10000,
+        kind="llama", vocab=256, width=64, layers=2, heads=4, kv_heads=4, head_dim=16,
+        qkv_bias=False, qk_norm=False, ffn=176, mlp="swiglu", seq=SEQ, tied=True,
+        norm_eps="0.00001", rope_base=10000, rope_scaling=UNSCALED,
     )  # fmt: skip
     data = DataSpec(
         cid=cid, dtype="uint8", train_tokens=train_tokens, eval_cid=None, eval_batches=0,

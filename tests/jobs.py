@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from atoll.job.spec import JobSpec
-from atoll.law.manifest import ModelSpec
+from atoll.law.manifest import UNSCALED, ModelSpec
 
 LIFETIME = 4_000_000_000
 PLAIN = JobSpec.of(
@@ -18,12 +18,16 @@ PLAIN = JobSpec.of(
             "layers": 4,
             "heads": 4,
             "kv_heads": 4,
+            "head_dim": 16,
+            "qkv_bias": False,
+            "qk_norm": False,
             "mlp": "swiglu",
             "ffn": 176,
             "seq": 64,
             "tied": True,
             "norm_eps": "0.00001",
             "rope_base": 10000,
+            "rope_scaling": UNSCALED,
         },
         "inner": {"lr": "0.003", "steps": 40, "segment": 5, "batch": 8},
         "audit": {"coverage": "0.5"},

@@ -36,14 +36,15 @@ from atoll.errors import MalformedUpdate
 from atoll.law.canonical import dag_cbor_cid
 from atoll.law.draws import batch_offsets
 from atoll.law.hashing import sha256 as sha256_of
-from atoll.law.manifest import SPARSE_CODECS, DataSpec, Manifest, ModelSpec
+from atoll.law.manifest import SPARSE_CODECS, UNSCALED, DataSpec, Manifest, ModelSpec
 from atoll.law.words import Digest, SeatIndex
 from atoll.train.evaluate import window_starts
 from atoll.train.probe import numerics_spec
 
 MODEL = ModelSpec(
-    kind="llama", vocab=256, width=32, layers=1, heads=2, kv_heads=2, mlp="swiglu", ffn=88, seq=32,
-    tied=True, norm_eps="0.00001", rope_base=10000,
+    kind="llama", vocab=256, width=32, layers=1, heads=2, kv_heads=2, head_dim=16,
+    qkv_bias=False, qk_norm=False, mlp="swiglu", ffn=88, seq=32, tied=True, norm_eps="0.00001",
+    rope_base=10000, rope_scaling=UNSCALED,
 )  # fmt: skip
 """Twenty thousand parameters over single bytes."""
 BATCH = 8

@@ -135,10 +135,10 @@ async def test_honest_networks_reject_nobody(options: Options, display: Display)
 
 
 async def _another_job(running: Running, seed: int) -> Any:
-    from atoll.law.manifest import Manifest
+    from atoll.law.manifest import InitSpec, Manifest
 
     first = Manifest.from_bytes(running.observer.watched.manifest)
-    manifest = first.model_copy(update={"init": first.init.model_copy(update={"seed": seed})})
+    manifest = first.model_copy(update={"init": InitSpec.drawn(seed)})
     handle = await running.client.submit(manifest, max_spend=10**24)
     await handle.wait()
     return await handle.view()

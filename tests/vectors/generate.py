@@ -636,7 +636,9 @@ def job_tables() -> Json:
     model, result = manifest.model, []
     for inner, count in ((adamw, 4), (cosine, 130), (sgd, 2)):
         schedule = tables.schedule_of(inner, count)
-        rotary = decimals.rotary_tables(model.seq, model.width // model.heads, model.rope_base)
+        rotary = decimals.rotary_tables(
+            model.seq, model.head_dim, model.rope_base, model.rope_scaling
+        )
         result.append(
             {
                 "corrections": text(schedule.corrections.astype(">f8").tobytes()),

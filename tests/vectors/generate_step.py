@@ -122,6 +122,10 @@ def pointwise() -> Json:
     tables = {"cosines": numbers("cos", 3, 2), "sines": numbers("sin", 3, 2)}
     pair = {"gate": numbers("gate", 2, 5), "up": numbers("up", 2, 5)}
     return {
+        "bias": case(
+            lambda x, b: OPS.add_bias(x[None], b)[0],
+            {"x": numbers("x", 3, 6), "bias": numbers("bias", 6)},
+        ),
         "rmsNorm": case(
             lambda x, gain: OPS.rms_norm(x[None], gain, 1e-5)[0],
             {"x": numbers("x", 3, 6), "gain": numbers("gain", 6)},
@@ -205,7 +209,9 @@ def grids() -> Json:
 
 MODEL = {
     "kind": "llama", "vocab": 17, "width": 8, "layers": 2, "heads": 2, "kv_heads": 1,
-    "mlp": "swiglu", "ffn": 12, "seq": 6, "tied": True, "norm_eps": "0.00001", "rope_base": 10000,
+    "head_dim": 4, "qkv_bias": False, "qk_norm": False, "mlp": "swiglu", "ffn": 12, "seq": 6,
+    "tied": True, "norm_eps": "0.00001", "rope_base": 10000,
+    "rope_scaling": {"kind": "none", "factor": "1", "low": "0", "high": "0", "positions": 0},
 }  # fmt: skip
 INNER = {
     "optimizer": "adamw", "lr": "0.01", "momentum": "0", "beta1": "0.9", "beta2": "0.95",
@@ -215,6 +221,21 @@ INNER = {
 NO_ADAM = {"optimizer": "sgd", "momentum": "0.9", "beta1": "0", "beta2": "0", "eps": "0"}
 JOBS: Mapping[str, dict[str, dict[str, Any]]] = {
     "adamw": {"codec": {"kind": "grid8"}},
+    "attention": {
+        "model": {
+            "head_dim": 6,
+            "qkv_bias": True,
+            "qk_norm": True,
+            "rope_scaling": {
+                "kind": "llama3",
+                "factor": "8",
+                "low": "1",
+                "high": "4",
+                "positions": 24,
+            },
+        },
+        "codec": {"kind": "grid8"},
+    },
     "muon": {
         "model": {"tied": False, "kv_heads": 2},
         "inner": {"optimizer": "muon", "momentum": "0.95", "micro_batch": 4, "dropout": "0"},

@@ -44,7 +44,7 @@ from atoll.job.groups import parse_tokens
 from atoll.job.handle import JobHandle
 from atoll.job.narrate import tokens
 from atoll.job.plan import Floors
-from atoll.job.prepare import machine_numerics, prepare_data
+from atoll.job.prepare import machine_numerics, prepare_data, prepare_weights
 from atoll.job.spec import JobSpec
 from atoll.job.submissions import Submission, Submissions, key_of
 from atoll.law.events import JobCreated
@@ -240,7 +240,7 @@ class Client:
         again: bool = False,
         measured: bool = False,
     ) -> Draft:
-        """Puts a job's text into the store and completes the job. Spends nothing.
+        """Puts a job's text and weights into the store and completes it. Spends nothing.
 
         A job that was submitted from this home before is that job, as it was submitted.
 
@@ -253,13 +253,14 @@ class Client:
             ManifestError: the choices do not fit together.
             StorageError, ConfigError: the data cannot be used; the train extra is missing.
         """
+        spec, init = await asyncio.to_thread(prepare_weights, spec, self.store)
         data = await asyncio.to_thread(prepare_data, spec, self.store)
-        key, now = key_of(spec, data, None), (await self.chain.head()).timestamp
+        key, now = key_of(spec, data, init), (await self.chain.head()).timestamp
         known = self.submissions.newest(key)
         if known is not None and not (again and known.job) and self._stands(known, now):
             return Draft(key, spec, Manifest.from_bytes(known.manifest), job=known.job)
         numerics = numerics or await machine_numerics(spec.audit.numerics)
-        found = Found(data, None, numerics)
+        found = Found(data, init, numerics)
         return await write_draft(key, spec, found, now, await self._floors(), measured=measured)
 
     async def prepare(self, spec: JobSpec, numerics: NumericsSpec | None = None) -> Manifest:
@@ -429,9 +430,7 @@ class Client:
         raise ChainError(f"block {status.block} does not have the job any more: submit it again")
 
     def _check_data(self, manifest: Manifest) -> None:
-        data = manifest.data
-        wanted = (data.cid, data.tokenizer_cid, *((data.eval_cid,) if data.eval_cid else ()))
-        for cid in map(Cid.from_bytes, wanted):
+        for cid in map(Cid.from_bytes, manifest.content):
             if not self.store.has(cid):
                 raise NotFound(
                     f"the manifest's data {cid} is not in {self.store.root}",
@@ -439,11 +438,7 @@ class Client:
                 )
 
     async def _mirror(self, cid: Cid, manifest: Manifest) -> None:
-        data = manifest.data
-        needed = (data.cid, data.eval_cid, data.tokenizer_cid)
-        await self.session.storage.mirror(
-            [cid, *(Cid.from_bytes(c) for c in needed if c is not None)]
-        )
+        await self.session.storage.mirror([cid, *map(Cid.from_bytes, manifest.content)])
 
     async def transact(self, key: str, call: Call) -> TxStatus:
         """Sends a call once a key, and again only where it ended without effect.

@@ -146,8 +146,19 @@ class Init(Group):
     """Where the first weights come from."""
 
     seed: Annotated[int, Field(ge=0, lt=1 << 63)] = Field(
-        default=0, description="of the first weights, which are drawn"
+        default=0, description="of the first weights, where they are drawn"
     )
+    folder: str = Field(
+        default="", description="a Hugging Face folder to start from; if empty, weights are drawn"
+    )
+    seq: Count | None = Field(
+        default=None,
+        description="tokens of a training sequence; if left out the folder's, 1024 at most",
+    )
+
+    def beside(self, folder: Path) -> Self:
+        """The same with a relative path taken from `folder`."""
+        return self.model_copy(update={"folder": str(folder / self.folder) if self.folder else ""})
 
 
 class Data(Group):

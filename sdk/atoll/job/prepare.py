@@ -13,7 +13,7 @@ from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
 from atoll.errors import ConfigError
 from atoll.job.spec import JobSpec
-from atoll.law.manifest import DataSpec, NumericsSpec
+from atoll.law.manifest import DataSpec, InitSpec, NumericsSpec
 from atoll.law.words import NumericsMode
 
 if TYPE_CHECKING:
@@ -55,6 +55,33 @@ def prepare_data(spec: JobSpec, store: LocalStore) -> DataSpec:
         eval_batches=spec.evaluate.batches,
         tokenizer_cid=prepared.tokenizer_cid,
     )
+
+
+def prepare_weights(spec: JobSpec, store: LocalStore) -> tuple[JobSpec, InitSpec | None]:
+    """Puts the weights of a spec's folder into the store, pinned; None where they are drawn.
+
+    The spec that comes back has the folder's model, and its tokenizer where it names no other.
+
+    Raises:
+        ConfigError: the folder cannot be used, or the spec describes another model; the train
+            extra is missing.
+        StorageError: the store cannot be written.
+    """
+    if not spec.init.folder:
+        return spec, None
+    try:
+        from atoll.train.pretrained import prepare_init  # noqa: PLC0415
+    except ImportError as error:
+        raise missing_extra("starting from a folder") from error
+    seq = spec.init.seq if spec.model is None else spec.model.seq
+    prepared = prepare_init(Path(spec.init.folder), seq, store)
+    if spec.model not in (None, prepared.model):
+        raise ConfigError(
+            f"[model] is not the model of {spec.init.folder}",
+            next_step="leave [model] out: it is taken from init.folder",
+        )
+    changes = {"data.tokenizer": spec.data.tokenizer or str(prepared.tokenizer)}
+    return spec.but(changes | {"model": prepared.model}), prepared.init
 
 
 def _read_tokenizer(path: Path) -> Tokenizer:

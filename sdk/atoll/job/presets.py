@@ -9,7 +9,15 @@ from typing import Any, Final
 from atoll.errors import ConfigError
 from atoll.job.spec import JobSpec
 
-_PLAIN: Final = {"kind": "llama", "mlp": "swiglu", "norm_eps": "0.00001", "rope_base": 10_000}
+_PLAIN: Final = {
+    "kind": "llama",
+    "qkv_bias": False,
+    "qk_norm": False,
+    "mlp": "swiglu",
+    "norm_eps": "0.00001",
+    "rope_base": 10_000,
+    "rope_scaling": {"kind": "none", "factor": "1", "low": "0", "high": "0", "positions": 0},
+}
 _PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
     # A fifth of a million parameters over bytes: what `atoll devnet demo` runs.
     "demo": {
@@ -18,7 +26,7 @@ _PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
         "lifetime": "1h",
         "model": _PLAIN
         | {"vocab": 256, "width": 64, "layers": 4, "heads": 4, "kv_heads": 4, "ffn": 176}
-        | {"seq": 64, "tied": True},
+        | {"head_dim": 16, "seq": 64, "tied": True},
         "data": {"max_tokens": 2_000_000},
         "inner": {"lr": "0.004", "steps": 40, "segment": 5, "batch": 8},
         "audit": {"coverage": "0.5"},
@@ -46,7 +54,7 @@ _PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
         "rounds": 8,
         "model": _PLAIN
         | {"vocab": 256, "width": 320, "layers": 8, "heads": 5, "kv_heads": 5, "ffn": 864}
-        | {"seq": 256, "tied": True},
+        | {"head_dim": 64, "seq": 256, "tied": True},
         "inner": {"lr": "0.001", "steps": 50, "segment": 5, "batch": 16, "micro_batch": 4},
     },
     # GPT-2's size and vocabulary (Radford et al. 2019), as a Llama.
@@ -55,7 +63,7 @@ _PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
         "rounds": 50,
         "model": _PLAIN
         | {"vocab": 50_257, "width": 768, "layers": 12, "heads": 12, "kv_heads": 12}
-        | {"ffn": 2048, "seq": 1024, "tied": True},
+        | {"head_dim": 64, "ffn": 2048, "seq": 1024, "tied": True},
         "inner": {"lr": "0.0006", "steps": 64, "segment": 4, "batch": 16, "micro_batch": 1},
         "method": {"name": "diloco"},
     },
@@ -65,7 +73,7 @@ _PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
         "rounds": 200,
         "model": _PLAIN
         | {"vocab": 32_000, "width": 2048, "layers": 16, "heads": 32, "kv_heads": 8}
-        | {"ffn": 8192, "seq": 2048, "tied": True},
+        | {"head_dim": 64, "ffn": 8192, "seq": 2048, "tied": True},
         "inner": {"lr": "0.0003", "steps": 64, "segment": 2, "batch": 32, "micro_batch": 1},
         "method": {"name": "diloco"},
         "windows": {"megabits": 100},

@@ -100,7 +100,9 @@ class JobSpec(Group):
             ConfigError: the file cannot be read, is not TOML, or is no spec.
         """
         spec = cls.of(read_toml(path), str(path))
-        return spec.model_copy(update={"data": spec.data.beside(path.parent)})
+        here = path.parent
+        found = {"data": spec.data.beside(here), "init": spec.init.beside(here)}
+        return spec.model_copy(update=found)
 
     def but(self, changes: Mapping[str, Any]) -> Self:
         """The spec with other values, by key path: `{"rounds": 2, "inner.lr": "0.01"}`.
@@ -209,7 +211,7 @@ def _build(
         created=now,
         model=model,
         numerics=numerics,
-        init=init or InitSpec(seed=spec.init.seed),
+        init=init or InitSpec.drawn(spec.init.seed),
         data=data,
         inner=inner,
         outer=_outer(spec.outer, method),

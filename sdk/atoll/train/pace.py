@@ -24,7 +24,7 @@ from atoll.bits.segment import Course, run_segment
 from atoll.bits.state import SeatState
 from atoll.bits.step import inner_step
 from atoll.bits.tokens import DTYPES
-from atoll.law.manifest import Manifest, ModelSpec
+from atoll.law.manifest import InitSpec, Manifest, ModelSpec
 from atoll.law.words import ZERO_DIGEST, SeatIndex
 from atoll.train.probe import configure_native
 
@@ -41,7 +41,7 @@ def operations(model: ModelSpec) -> int:
     """
     embedding = model.vocab * model.width
     weights = param_count(model) - (0 if model.tied else embedding)
-    return 6 * weights + 12 * model.layers * model.seq * model.width
+    return 6 * weights + 12 * model.layers * model.seq * model.heads * model.head_dim
 
 
 def smaller(model: ModelSpec) -> ModelSpec:
@@ -86,7 +86,8 @@ def measure(manifest: Manifest) -> dict[str, float | int]:
 
 
 def _times(trial: Manifest) -> tuple[float, float]:
-    """Of one step of one micro-batch, and of a segment's digests and copies."""
+    """Of one step of one micro-batch, and of a segment's digests and copies; of any weights."""
+    trial = trial.model_copy(update={"init": InitSpec.drawn(0)})
     model, seq = initial_global_state(trial), trial.model.seq
     dtype = DTYPES[trial.data.dtype]
     tokens = (np.arange(4 * seq) * 7 % trial.model.vocab).astype(dtype)

@@ -16,7 +16,7 @@ from atoll.job.spec import JobSpec
 from atoll.law.manifest import DataSpec, InitSpec, NumericsSpec
 
 NOW = 1_800_000_000
-DEMO_DIGEST = "44a20c8f278f55dbf69f1a2a3a9e11939af28bc756a44f49721dec164c8acd2f"
+DEMO_DIGEST = "bd656b49f5d617495cf1f6a2a9dcf1b2169ec3ca0c97c4ceb05124fbc7bc69e1"
 """Of the manifest that the demo's options made before there were job files."""
 NUMERICS = NumericsSpec(
     mode="exact",
@@ -190,7 +190,7 @@ def test_a_choice_outranks_the_method_and_the_method_what_is_usual() -> None:
 
 
 def test_prepared_weights_take_the_place_of_drawn_ones() -> None:
-    prepared = InitSpec(seed=9)
+    prepared = InitSpec.drawn(9)
     assert PLAIN.resolve(DATA, prepared, NUMERICS, NOW).init == prepared
 
 

@@ -248,8 +248,8 @@ def test_a_delayed_outer_step_has_a_period_of_two_rounds_or_more() -> None:
 def test_heads_are_of_an_even_size() -> None:
     manifest = make_manifest()
     model = manifest.model.model_dump() | {"width": 24, "kv_heads": 1}
-    assert not refused(manifest, ("model",), model | {"heads": 4})
-    assert refused(manifest, ("model",), model | {"heads": 8})
+    assert not refused(manifest, ("model",), model | {"head_dim": 4})
+    assert refused(manifest, ("model",), model | {"head_dim": 3})
 
 
 def test_a_job_opens_with_its_least_members() -> None:

@@ -15,7 +15,7 @@ from atoll.bits.state import GlobalState, SeatState
 from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
 from atoll.job.prepare import prepare_data
-from atoll.law.manifest import Manifest, ModelSpec, NumericsSpec
+from atoll.law.manifest import UNSCALED, Manifest, ModelSpec, NumericsSpec
 from atoll.law.words import (
     ZERO_DIGEST,
     Address,
@@ -28,6 +28,7 @@ from atoll.law.words import (
     SeatIndex,
     Slot,
 )
+from atoll.train.initial import open_initial_state
 from atoll.train.probe import numerics_spec
 from atoll.train.replay import (
     ReplayTask,
@@ -54,7 +55,8 @@ def small_model(**changes: object) -> ModelSpec:
     fields: dict[str, object] = {
         "kind": "llama", "vocab": 256, "width": 16, "layers": 2, "heads": 2, "kv_heads": 1,
         "mlp": "swiglu", "ffn": 24, "seq": 16, "tied": True,
-        "norm_eps": "0.00001", "rope_base": 10000,
+        "norm_eps": "0.00001", "rope_base": 10000, "head_dim": 8, "qkv_bias": False,
+        "qk_norm": False, "rope_scaling": UNSCALED,
     }  # fmt: skip
     return ModelSpec.model_validate(fields | changes)
 
@@ -93,7 +95,7 @@ class Job:
 
     def of(self, manifest: Manifest) -> Job:
         """The same data and slot under another manifest."""
-        model = initial_global_state(manifest)
+        model = open_initial_state(manifest, self.store)
         cid = self.store.add_bytes(model.to_bytes()).to_bytes()
         task = replace(self.task, manifest=manifest, global_state_cid=cid)
         return replace(self, manifest=manifest, model=model, task=task)

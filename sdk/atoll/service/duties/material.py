@@ -1,7 +1,7 @@
 """Gets the manifest, tries the job's probe on this machine, and gets the data.
 
 Nothing is staked on a job before its manifest was held against the chain, this machine reproduced
-its probe, and every shard is here.
+its probe, and every shard is here, and the weights that it starts from.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from atoll.bits.errors import MalformedDataset
+from atoll.bits.layout import max_params_bytes
 from atoll.content.cid import Cid
 from atoll.content.errors import MalformedDag
 from atoll.errors import ManifestError, NumericsMismatch, ProtocolError, TooLarge
@@ -52,7 +53,7 @@ class JobRefused(Fact):
 
 @dataclass(frozen=True, slots=True)
 class DataReady(Fact):
-    """Every shard of the dataset is in the store."""
+    """Every shard of the dataset is in the store, and initial weights that are content."""
 
     cid: bytes
 
@@ -82,7 +83,7 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
 
 @dataclass(frozen=True, slots=True)
 class DoFetchData(Work[DataReady | JobRefused]):
-    """Fetch every shard of the dataset, the evaluation text and the tokeniser."""
+    """Fetch every shard of the dataset, the evaluation text, the tokeniser and initial weights."""
 
     manifest: bytes
 
@@ -91,13 +92,17 @@ class DoFetchData(Work[DataReady | JobRefused]):
         return ()
 
     async def perform(self, effects: Effects, view: JobView) -> Done[DataReady | JobRefused]:
-        data = Manifest.from_bytes(self.manifest).data
+        manifest = Manifest.from_bytes(self.manifest)
+        data, weights = manifest.data, manifest.init.cid
         try:
             await _fetch_dataset(effects, view, Cid.from_bytes(data.cid), data.train_tokens)
             if data.eval_cid is not None:
                 await _fetch_dataset(effects, view, Cid.from_bytes(data.eval_cid))
             tokenizer = Cid.from_bytes(data.tokenizer_cid)
             await effects.fetch(view, None, tokenizer, MAX_TOKENIZER_BYTES)
+            if weights is not None:
+                limit = max_params_bytes(manifest.model)
+                await effects.fetch(view, None, Cid.from_bytes(weights), limit)
             await effects.work("atoll.service.tasks:check_data", self.manifest, effects.store_dir)
         except (ProtocolError, MalformedDag, TooLarge) as error:
             return Done(JobRefused(str(error)))
