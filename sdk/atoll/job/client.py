@@ -51,7 +51,7 @@ from atoll.job.submissions import Submission, Submissions, key_of
 from atoll.law.events import JobCreated
 from atoll.law.manifest import Manifest, NumericsSpec
 from atoll.law.words import Address, JobId
-from atoll.service.config import GatewayConfig
+from atoll.service.config import GatewaySection
 from atoll.service.lock import hold_folder
 from atoll.service.session import Session, SessionConfig, open_session
 
@@ -492,7 +492,9 @@ class Client:
             account=self._account,
             jobs=frozenset(),
             confirmations=config.confirmations,
-            gateway=GatewayConfig(host=config.host, port=config.port, public_url=config.public_url),
+            gateway=GatewaySection(
+                host=config.host, port=config.port, public_url=config.public_url
+            ),
             queue=replace(config.queue, poll_seconds=config.poll_seconds),
         )
 

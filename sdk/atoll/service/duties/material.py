@@ -6,7 +6,6 @@ its probe, and every shard is here, and the weights that it starts from.
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, TypeVar
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
 S = TypeVar("S")
-_PARALLEL_SHARDS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,16 +116,11 @@ async def _fetch_dataset(
     index = DatasetIndex.from_bytes(document)
     if tokens not in (None, index.tokens):  # before gigabytes of it are here
         raise MalformedDataset(f"{index.tokens} training tokens, the manifest says {tokens}")
-    shards = iter(dict.fromkeys(index.shards))
 
-    async def fetch_some() -> None:
-        for shard in shards:
-            await effects.fetch(view, None, shard, SHARD_BYTES)
+    async def fetch(shard: Cid) -> None:
+        await effects.fetch(view, None, shard, SHARD_BYTES)
 
-    runs = (fetch_some() for _ in range(_PARALLEL_SHARDS))
-    for result in await asyncio.gather(*runs, return_exceptions=True):
-        if isinstance(result, BaseException):
-            raise result
+    await effects.for_each(dict.fromkeys(index.shards), fetch)
 
 
 # --- decisions ---
