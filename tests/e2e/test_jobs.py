@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +17,19 @@ import pytest
 from eth_utils.crypto import keccak
 from tests.jobs import PLAIN, tiny_model
 
+import atoll as atoll_package
 from atoll.job.document import to_toml
+from atoll.job.spec import JobSpec
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig
 
-from .conftest import check_books
+from .conftest import GENEROUS, check_books
 from .test_command_line import atoll
 
 APPROVE = keccak(b"approve(address,uint256)")[:4].hex()
 ANNOUNCE = keccak(b"announceGateway(string)")[:4].hex()
 LOOK_SECONDS = 0.05
 PATIENCE = 240.0
+VARIABLES = ("RPC", "DEPLOYMENT", "KEYSTORE", "PASSWORD_FILE", "HOME")
 
 
 @pytest.fixture
@@ -204,3 +208,50 @@ def test_a_job_file_runs_on_a_local_network_and_costs_what_was_said(tmp_path: Pa
     assert int(ran["escrow"]["paid_wei"]) <= int(outlook["budget_wei"])
     computed = {figure["path"] for figure in outlook["computed"]}
     assert {"windows.train", "money.provider_bond", "audit.coverage", "lifetime"} <= computed
+
+
+async def test_a_script_has_a_model_trained_and_goes_on_with_the_same_job(
+    tmp_path: Path, beginning: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`atoll.train` on a network of others; then what the commands say of its job."""
+    ones = ("seats", "min_providers", "min_verifiers", "max_verifiers", "auditors")
+    job = PLAIN.but(
+        {
+            "model": tiny_model(),
+            "rounds": 1,
+            "inner.steps": 8,
+            "inner.segment": 2,
+            "lifetime": "1d",
+            "money.price_per_token": None,
+            "money.verifier_fee": None,
+            **GENEROUS,
+            "windows.report": 60,
+            **{f"members.{name}": 1 for name in ones},
+        }
+    )
+    text = tmp_path / "text"
+    text.write_text("to be or not to be, that is the question\n" * 4000)
+    config = ClusterConfig(tmp_path / "net", providers=1, verifiers=1, beginning=beginning)
+    async with Cluster(config) as network:
+        named = dict(zip(VARIABLES, options_of(network)[1::2], strict=True))
+        for name, value in named.items():
+            monkeypatch.setenv(f"ATOLL_{name}", value)
+        train = partial(atoll_package.train, text, budget="2", job=job)
+        folder = await asyncio.to_thread(train, folder=tmp_path / "model")
+        assert (folder / "model.safetensors").is_file()
+        again = await asyncio.to_thread(train, folder=tmp_path / "again")
+        first, second = (place / "model.safetensors" for place in (folder, again))
+        assert first.read_bytes() == second.read_bytes()
+
+        (row,) = atoll_json(network, "list")
+        assert (row["status"], row["rounds"]) == ("done", "1/1")
+        assert 1.99 * 10**18 < int(row["funded_wei"]) <= 2 * 10**18
+        status, told = atoll_json(network, "status", "1"), atoll_json(network, "logs", "1")
+        assert (status["settled_rounds"], told[0]["kind"]) == (1, "JobCreated")
+        of_seat = atoll_json(network, "logs", "1", "--seat", "0")
+        assert {"Committed", "Revealed"} <= {line["kind"] for line in of_seat}
+        following = tmp_path / "following.toml"
+        printed = atoll("job", "continue", "1", "--rounds", "3", "--folder", str(folder))
+        following.write_text(printed.stdout)
+        assert JobSpec.read(following).init.folder == str(folder)
+        assert JobSpec.read(following).rounds == 3

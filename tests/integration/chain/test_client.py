@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +33,7 @@ from atoll.errors import (
     RpcUnavailable,
     TransactionFailed,
 )
+from atoll.job.narrate import JobUpdate
 from atoll.job.outlook import SUBMIT_GAS
 from atoll.law.manifest import Manifest, NumericsSpec
 from atoll.law.words import Address, Digest, JobId, JobStatus
@@ -458,6 +459,25 @@ async def test_the_environment_names_network_key_and_home(
     monkeypatch.setenv("ATOLL_PASSWORD_FILE", str(bench.folder / "password"))
     async with Client.from_env() as client:
         assert (client.address, client.config.home) == (key.address, bench.folder / "mine")
+
+
+async def test_a_chain_that_pauses_is_waited_for_by_whoever_watches(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await bench.client.submit(await bench.manifest(), max_spend=PLENTY)
+    await job.cancel()
+    asked, updates = 0, bench.client.follower.updates
+
+    async def paused_at_first(number: JobId) -> Sequence[JobUpdate]:
+        nonlocal asked
+        asked += 1
+        if asked < 3:
+            raise RpcUnavailable("no endpoint answers")
+        return await updates(number)
+
+    monkeypatch.setattr(bench.client.follower, "updates", paused_at_first)
+    kinds = [update.kind async for update in job.watch()]
+    assert (kinds[0], asked) == ("JobCreated", 3)
 
 
 def test_the_package_has_at_most_twelve_names() -> None:
