@@ -97,8 +97,8 @@ async def start(options: RunOptions, display: Display) -> AsyncIterator[Running]
             display.line(f"contracts deployed; {who} start, each a process of its own")
             async with _client(cluster) as client:
                 numerics = await worker.run(f"{_TASKS}:machine_numerics", job_spec.audit.numerics)
-                manifest = await client.prepare(job_spec, numerics)
-                job = await client.submit(manifest, max_spend=MAX_SPEND)
+                draft = await client.draft(job_spec, numerics)
+                job, manifest = await client.submit(draft, max_spend=MAX_SPEND), draft.manifest
                 display.line(f"job {job.id} submitted: {manifest.terms.rounds} rounds")
                 async with open_session(_watching(client, job.id)) as session:
                     observer = Observer(

@@ -12,7 +12,6 @@ import math
 import struct
 from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Final
 
@@ -31,8 +30,6 @@ CREATE TABLE IF NOT EXISTS losses (
     spec BLOB NOT NULL, merged INTEGER NOT NULL, model BLOB NOT NULL, who TEXT NOT NULL,
     loss BLOB NOT NULL, PRIMARY KEY (spec, merged, model, who)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS traces (root BLOB PRIMARY KEY, loss BLOB) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS patience (
-    spec BLOB PRIMARY KEY, rounds INTEGER NOT NULL, least_gain TEXT NOT NULL) WITHOUT ROWID;
 """
 OWN: Final = Address("")
 """Whose number it is that was computed here."""
@@ -121,35 +118,6 @@ class RoundFigures:
         return "; ".join(parts)
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How many rounds may pass without a loss that is less than the least by `least_gain`.
-
-    `least_gain` is decimal text, nats a target; `rounds` 0 waits for ever.
-    """
-
-    rounds: int
-    least_gain: str = "0"
-
-    def is_exhausted(self, losses: Iterable[float]) -> bool:
-        """Whether it is, after the losses of the initial model and of each merged one.
-
-        A loss that is NaN is no gain. Differences are exact.
-        """
-        best, idle = math.inf, 0
-        for loss in losses:
-            if self._gains(best, loss):
-                best, idle = loss, 0
-            else:
-                idle += 1
-        return 0 < self.rounds <= idle
-
-    def _gains(self, best: float, loss: float) -> bool:
-        if math.isinf(best) or math.isnan(loss):
-            return not math.isnan(loss)
-        return loss < best and Fraction(best) - Fraction(loss) >= Fraction(self.least_gain)
-
-
 class Figures:
     """One SQLite file of one home. Raises StorageError where it cannot be used."""
 
@@ -185,18 +153,6 @@ class Figures:
         row = self._db.execute("SELECT loss FROM traces WHERE root = ?", (root,)).fetchone()
         loss = None if row is None or row[0] is None else struct.unpack(">d", row[0])[0]
         return row is not None, loss
-
-    def note_patience(self, spec: Digest, patience: Patience) -> None:
-        """Keeps when a job is to end early, which no manifest says."""
-        row = (spec, patience.rounds, patience.least_gain)
-        self._db.execute("INSERT OR REPLACE INTO patience VALUES (?, ?, ?)", row)
-
-    def patience(self, spec: Digest) -> Patience:
-        """What was kept; endless where nothing was."""
-        row = self._db.execute(
-            "SELECT rounds, least_gain FROM patience WHERE spec = ?", (spec,)
-        ).fetchone()
-        return Patience(0) if row is None else Patience(row[0], row[1])
 
 
 def known(figures: Figures, view: JobView) -> list[RoundFigures]:

@@ -18,13 +18,22 @@ import structlog
 from atoll.content.cid import Cid
 from atoll.content.fetch import Fetcher
 from atoll.content.local import LocalStore
-from atoll.errors import ConfigError, ManifestError, ProtocolError, RpcUnavailable, StorageError
+from atoll.errors import (
+    ChainError,
+    ConfigError,
+    ManifestError,
+    ProtocolError,
+    RpcUnavailable,
+    StorageError,
+)
 from atoll.job.card import CARD, FACTS, NO_LABELS, Labels, Origin, card, facts
+from atoll.job.document import parse_toml
 from atoll.job.evaluation import can_evaluate, evaluate_here, evaluating
 from atoll.job.figures import RoundFigures, gather, known
 from atoll.job.narrate import JobSnapshot, JobUpdate, is_about
-from atoll.job.patience import has_patience, is_out_of_patience
+from atoll.job.patience import is_out_of_patience, patience_of
 from atoll.job.prepare import missing_extra
+from atoll.job.spec import JobSpec
 from atoll.law.events import Punished
 from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
 from atoll.law.merkle import claims_tree
@@ -96,7 +105,7 @@ class JobHandle:
                 ended = min(ended, now)
             if updates and (now - asked >= FIGURES_SECONDS or len(updates) > told):
                 asked = now
-                for item in await self.figures():
+                for item in await self._figures_or_none():
                     if item.loss is not None and shown.get(item.merged) != item:
                         shown[item.merged] = item
                         yield item
@@ -105,6 +114,13 @@ class JobHandle:
             if now - ended >= (LAST_FIGURES_SECONDS if lacks_last else 0.0):
                 return
             await asyncio.sleep(self.client.config.poll_seconds)
+
+    async def _figures_or_none(self) -> list[RoundFigures]:
+        try:
+            return await self.figures()
+        except ChainError as error:  # it pauses, or a reorg took the job's creation back
+            log.warning("the chain does not tell how far the job is", cause=str(error))
+            return []
 
     async def _updates(self) -> Sequence[JobUpdate]:
         try:
@@ -153,10 +169,35 @@ class JobHandle:
 
     def own_manifest(self) -> Manifest | None:
         """The manifest, where the job was submitted from this home."""
-        for item in self.client.submissions.all():
-            if item.job == self.id:
-                return Manifest.from_bytes(item.manifest)
-        return None
+        own = self.client.submissions.of_job(self.id)
+        return None if own is None else Manifest.from_bytes(own.manifest)
+
+    async def continued(self, folder: Path, rounds: int) -> JobSpec:
+        """A job like this one, of so many rounds, that starts from its model of now.
+
+        Args:
+            folder: where that model goes; the new job names it.
+
+        Raises:
+            ConfigError: the job was not submitted from a file from this home, and as `checkpoint`.
+        """
+        own = self.client.submissions.of_job(self.id)
+        if own is None or not own.spec:
+            raise ConfigError(
+                f"job {self.id} was not submitted from a job file of this home",
+                next_step=f"atoll job checkpoint {self.id} DIR, then atoll job new --init DIR",
+            )
+        spec = JobSpec.of(parse_toml(own.spec), "the job's file")
+        model = Manifest.from_bytes(own.manifest).model
+        started = await self.checkpoint(folder)
+        return spec.but(
+            {
+                "rounds": rounds,
+                "model": None,
+                "init.folder": str(started.absolute()),
+                "init.seq": model.seq,
+            }
+        )
 
     async def is_handed_over(self) -> bool:
         """Whether verifiers hold the data, so that nobody needs the submitter's copy."""
@@ -169,7 +210,7 @@ class JobHandle:
 
         A job of ours that is out of patience is cancelled, where the client signs.
         """
-        if not (self.client.can_sign and await has_patience(self)):
+        if not (self.client.can_sign and patience_of(self).rounds):
             async for _ in self.watch():
                 continue
             return await self.status()

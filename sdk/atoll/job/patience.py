@@ -6,13 +6,58 @@ finished and paid, and what nobody earned is refunded once every settled round i
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from atoll.errors import RpcUnavailable
+from atoll.job.document import parse_toml
 from atoll.job.evaluation import can_evaluate
+from atoll.job.spec import JobSpec
 from atoll.law.held_out import loss_of
 
 if TYPE_CHECKING:
     from atoll.job.handle import JobHandle
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How many rounds may pass without a loss that is less than the least by `least_gain`.
+
+    `least_gain` is decimal text, nats a target; `rounds` 0 waits for ever.
+    """
+
+    rounds: int
+    least_gain: str = "0"
+
+    def is_exhausted(self, losses: Iterable[float]) -> bool:
+        """Whether it is, after the losses of the initial model and of each merged one.
+
+        A loss that is NaN is no gain. Differences are exact.
+        """
+        best, idle = math.inf, 0
+        for loss in losses:
+            if self._gains(best, loss):
+                best, idle = loss, 0
+            else:
+                idle += 1
+        return 0 < self.rounds <= idle
+
+    def _gains(self, best: float, loss: float) -> bool:
+        if math.isinf(best) or math.isnan(loss):
+            return not math.isnan(loss)
+        return loss < best and Fraction(best) - Fraction(loss) >= Fraction(self.least_gain)
+
+
+def patience_of(handle: JobHandle) -> Patience:
+    """What the job's file says, where the job was submitted from this home; else endless."""
+    own = handle.client.submissions.of_job(handle.id)
+    if own is None or not own.spec:
+        return Patience(0)
+    chosen = JobSpec.of(parse_toml(own.spec), "the job's file").evaluate
+    return Patience(chosen.patience, chosen.least_gain)
 
 
 async def is_out_of_patience(handle: JobHandle) -> bool:
@@ -20,12 +65,16 @@ async def is_out_of_patience(handle: JobHandle) -> bool:
 
     Where this machine can compute them only its own count: verifiers might say what ends a job.
     """
-    view = await handle.view()
-    patience = handle.client.figures.patience(view.spec_digest)
+    patience = patience_of(handle)
+    try:
+        view = await handle.view()
+        figures = await handle.figures(ask=False)
+    except RpcUnavailable:
+        return False  # it is asked again when more is known
     if not patience.rounds or view.cancel_requested or view.state.status.is_closed:
         return False
     losses: list[float] = []
-    for item in await handle.figures(ask=False):
+    for item in figures:
         known = item.own if can_evaluate() else item.bits
         if known is None:
             break  # what came after is judged once this is known
@@ -33,12 +82,7 @@ async def is_out_of_patience(handle: JobHandle) -> bool:
     return patience.is_exhausted(losses)
 
 
-async def has_patience(handle: JobHandle) -> bool:
-    """Whether a job was submitted from here that may end early."""
-    return handle.client.figures.patience((await handle.view()).spec_digest).rounds > 0
-
-
 async def ran_out(handle: JobHandle) -> bool:
     """Whether a job that may end early was cancelled, and its rest is still there."""
     view = await handle.view()
-    return view.cancel_requested and not view.refunded and await has_patience(handle)
+    return view.cancel_requested and not view.refunded and patience_of(handle).rounds > 0

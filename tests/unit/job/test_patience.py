@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
 
 from atoll.errors import ConfigError
-from atoll.job.figures import Figures, Patience
+from atoll.job.patience import Patience
 from atoll.job.presets import preset
-from atoll.law.words import Digest
 
 
 @pytest.mark.parametrize(
@@ -38,16 +36,6 @@ def test_a_gain_has_to_be_large_enough() -> None:
 
 def test_no_patience_is_endless() -> None:
     assert not Patience(0).is_exhausted([5.0] * 100)
-
-
-def test_patience_is_kept_by_the_job_s_digest(tmp_path: Path) -> None:
-    figures = Figures(tmp_path / "figures.sqlite")
-    figures.note_patience(Digest(bytes(32)), Patience(3, "0.01"))
-    figures.close()
-    again = Figures(tmp_path / "figures.sqlite")
-    assert again.patience(Digest(bytes(32))) == Patience(3, "0.01")
-    assert again.patience(Digest(b"\x01" * 32)) == Patience(0)
-    again.close()
 
 
 def test_patience_needs_something_to_measure() -> None:
