@@ -60,7 +60,7 @@ async def test_the_curve_is_the_same_for_everybody(
 async def test_a_job_that_gets_no_better_ends_early_and_pays_back(
     options: Callable[..., RunOptions], display: Display
 ) -> None:
-    stale = {"evaluate.patience": 1, "evaluate.least_gain": 50, "rounds": 6}
+    stale = {"evaluate.patience": 1, "evaluate.least_gain": 50, "rounds": 12}
     short = {"inner.steps": 8, "inner.segment": 1, "audit.coverage": "0.1"}
     chosen = options(job=short | stale, providers=3, verifiers=3)
     async with start(chosen, display) as running:
@@ -71,15 +71,15 @@ async def test_a_job_that_gets_no_better_ends_early_and_pays_back(
         report = (await finish(running, chosen)).report
     check_books(report)
     assert snapshot.status is JobStatus.CANCELLED
-    assert 1 <= snapshot.settled_rounds < 6
-    assert refunded > snapshot.funded_wei // 6
+    assert 1 <= snapshot.settled_rounds < 12
+    assert refunded > snapshot.funded_wei // 12
     assert report["escrow"]["balance_wei"] == "0"
 
 
 def _check_card(folder: Path, view: JobView | None, curve: Any) -> None:
     """Every number of the model card is the chain's, or one that `status` told."""
     assert view is not None
-    told, text = json.loads((folder / "atoll.json").read_text()), (folder / "README.md").read_text()
+    told, text = json.loads((folder / "card.json").read_text()), (folder / "README.md").read_text()
     assert told["curve"] == curve
     assert (told["chain_id"], told["job"]) == (view.domain.chain_id, view.job_id)
     assert told["rounds_contract"] == view.domain.rounds

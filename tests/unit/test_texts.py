@@ -39,7 +39,14 @@ TEXTS = sorted(name for name in EVERYTHING if name.endswith(".md"))
 LAW = "sdk/atoll/law"
 CHAPTERS = sorted(name for name in TEXTS if name.startswith(f"{LAW}/SPEC"))
 
-MADE_BY_A_RUN = {"config.toml", "deployment.json", "metrics.json", "provider.toml", "report.json"}
+MADE_BY_A_RUN = {
+    "card.json",
+    "config.toml",
+    "deployment.json",
+    "metrics.json",
+    "provider.toml",
+    "report.json",
+}
 MADE_BY_A_RUN |= {"verifier.toml", "sdk/atoll/chain/artifacts/{Name}.json"}
 ENTRY_POINTS = {"atoll.commands"}
 LONGEST_SENTENCE = 45

@@ -20,7 +20,7 @@ from atoll.law.views import JobView, SettledRound
 from atoll.law.words import NO_SEGMENT, Address, bits
 
 UNKNOWN_LICENSE = "unknown"
-CARD, FACTS = "README.md", "atoll.json"
+CARD, FACTS = "README.md", "card.json"
 
 
 @dataclass(frozen=True, slots=True)

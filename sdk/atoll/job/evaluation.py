@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from atoll.law.views import JobView
 
 TASKS = "atoll.service.tasks"
-NICENESS = 10
 log = structlog.get_logger("atoll.job.evaluation")
 
 
@@ -33,14 +32,14 @@ def can_evaluate() -> bool:
 
 
 async def evaluate_here(handle: JobHandle, manifest: Manifest, worker: Worker) -> None:
-    """Computes and keeps the loss of every model that has none of ours yet, the newest first.
+    """Computes and keeps the loss of every model that has none of ours yet, in their order.
 
     Raises:
         NotFound: no gateway has a model, or the evaluation set is not here.
         ProtocolError: a model is not the one that the verifiers signed.
     """
     view, figures = await handle.view(), handle.client.figures
-    for merged in reversed(range(len(view.settled) + 1)) if manifest.data.is_evaluated else ():
+    for merged in range(len(view.settled) + 1) if manifest.data.is_evaluated else ():
         model = model_of(view, merged)
         if OWN not in figures.losses(view.spec_digest, merged, model):
             loss = await _loss(handle, view, merged, manifest, worker)
@@ -52,9 +51,10 @@ async def keep_evaluating(handle: JobHandle) -> None:
 
     What cannot be computed is logged, and tried again with the next one.
     """
-    settled, done, worker = 0, -1, Worker(niceness=NICENESS)
+    done, worker = -1, Worker()
     try:
         while can_evaluate():
+            settled = done
             try:
                 settled = len((await handle.view()).settled)
                 if settled != done:

@@ -269,7 +269,7 @@ class JobHandle:
     ) -> Path:
         """The model after a settled round (the last, if None), fetched and checked as `result` is.
 
-        Beside it lie its model card, README.md, and the same facts for programs, atoll.json.
+        Beside it lie its model card, README.md, and the same facts for programs, card.json.
 
         Raises:
             ConfigError: that round is not settled; the train extra is missing.

@@ -33,6 +33,7 @@ from atoll.errors import (
     RpcUnavailable,
     TransactionFailed,
 )
+from atoll.job.card import CARD, FACTS
 from atoll.job.narrate import JobUpdate
 from atoll.job.outlook import SUBMIT_GAS
 from atoll.law.manifest import Manifest, NumericsSpec
@@ -203,7 +204,8 @@ async def test_a_job_from_submission_to_the_last_payment(bench: Bench) -> None:
     verdict = members.settle(await job.view(), manifest, merged)
     assert await job.result(bench.folder / "model") == bench.folder / "model"
     await gateway.stop()
-    assert sorted(path.name for path in (bench.folder / "model").iterdir()) == sorted(FILES)
+    written = {path.name for path in (bench.folder / "model").iterdir()}
+    assert written == {*FILES, CARD, FACTS}
     tensors = load_file(bench.folder / "model" / "model.safetensors")
     expected = initial_global_state(manifest).params
     assert all(tensors[name].equal(tensor) for name, tensor in expected.items())
