@@ -234,8 +234,8 @@ def manifest_of(changes: dict[str, dict[str, Any]], tokens: Tokens) -> Manifest:
     """A job of three rounds over tokens whose blocks nobody has."""
     cid = dag_cbor_cid(Digest(hashlib.sha256(b"data").digest()))
     data = DataSpec(
-        cid=cid, root=piece_root(tokens.tobytes()), dtype="uint8", train_tokens=len(tokens),
-        eval_cid=None, eval_batches=0, tokenizer_cid=cid,
+        cid=cid, root=piece_root(tokens.tobytes()), nodes_cid=cid, dtype="uint8", masked=False,
+        train_tokens=len(tokens), eval_cid=None, eval_tokens=0, eval_batches=0, tokenizer_cid=cid,
     )  # fmt: skip
     numerics = NumericsSpec(
         mode="exact", code_digest=Digest(bytes(32)), probe_digest=Digest(bytes(32)),

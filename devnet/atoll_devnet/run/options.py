@@ -142,7 +142,7 @@ def tiny_model() -> ModelSpec:
 
 
 def text_paths(data: tuple[Path, ...]) -> list[Path]:
-    """The text files of a job: those at `data`, or the standard library's modules.
+    """The text of a job: files and folders at `data`, or the standard library's modules.
 
     Raises:
         ConfigError: a path that does not exist.
@@ -153,9 +153,7 @@ def text_paths(data: tuple[Path, ...]) -> list[Path]:
                 f"no such file or folder: {path}", next_step="correct the path after --data"
             )
     if data:
-        from atoll.train.data import find_text_files  # noqa: PLC0415 (numpy, tokenizers)
-
-        return find_text_files(data)
+        return list(data)
     return sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
 
 

@@ -309,9 +309,7 @@ class Client:
         raise ChainError(f"block {status.block} does not have the job any more: submit it again")
 
     def _check_data(self, manifest: Manifest) -> None:
-        data = manifest.data
-        wanted = (data.cid, data.tokenizer_cid, *((data.eval_cid,) if data.eval_cid else ()))
-        for cid in map(Cid.from_bytes, wanted):
+        for cid in map(Cid.from_bytes, manifest.data.cids):
             if not self.store.has(cid):
                 raise NotFound(
                     f"the manifest's data {cid} is not in {self.config.home / 'store'}",
@@ -319,11 +317,7 @@ class Client:
                 )
 
     async def _mirror(self, cid: Cid, manifest: Manifest) -> None:
-        data = manifest.data
-        needed = (data.cid, data.eval_cid, data.tokenizer_cid)
-        await self.session.storage.mirror(
-            [cid, *(Cid.from_bytes(c) for c in needed if c is not None)]
-        )
+        await self.session.storage.mirror([cid, *map(Cid.from_bytes, manifest.data.cids)])
 
     async def transact(self, key: str, call: Call) -> TxStatus:
         """Sends a call once a key, and again only where it ended without effect.

@@ -18,7 +18,6 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from atoll.bits.tables import tables_root
-from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
 from atoll.errors import ConfigError, ManifestError
 from atoll.job.methods import Method, method_of, with_codec
@@ -151,21 +150,11 @@ def prepare_data(request: JobRequest, store: LocalStore) -> DataSpec:
         DataUnusable: a file cannot be read, or there is too little text.
         StorageError: the store cannot be written.
     """
-    from atoll.train.data import find_text_files, prepare_dataset  # noqa: PLC0415 (tokenizers)
+    from atoll.train.corpus.options import DataOptions  # noqa: PLC0415 (tokenizers)
+    from atoll.train.corpus.prepare import prepare  # noqa: PLC0415
 
-    files = find_text_files(request.data, request.suffixes)
-    prepared = prepare_dataset(files, store, max_tokens=request.max_tokens)
-    for cid in (prepared.train_cid, prepared.eval_cid, prepared.tokenizer_cid):
-        store.pin(Cid.from_bytes(cid), "data")
-    return DataSpec(
-        cid=prepared.train_cid,
-        root=prepared.train_root,
-        dtype=prepared.dtype,  # type: ignore[arg-type]  # one of the three, by construction
-        train_tokens=prepared.train_tokens,
-        eval_cid=prepared.eval_cid,
-        eval_batches=request.eval_batches,
-        tokenizer_cid=prepared.tokenizer_cid,
-    )
+    options = DataOptions(request.data, suffixes=request.suffixes, max_tokens=request.max_tokens)
+    return prepare(options, store).spec(request.eval_batches)
 
 
 async def machine_numerics(mode: NumericsMode) -> NumericsSpec:

@@ -1,37 +1,29 @@
 """Gets the manifest, tries the job's probe on this machine, and gets the data.
 
 Nothing is staked on a job before its manifest was held against the chain, this machine reproduced
-its probe, and every shard is here.
+its probe, and every token is here.
 """
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from atoll.bits.errors import MalformedDataset
 from atoll.content.cid import Cid
 from atoll.content.errors import MalformedDag
 from atoll.errors import ManifestError, NumericsMismatch, ProtocolError, TooLarge
-from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
+from atoll.law.manifest import MAX_MANIFEST_BYTES, DataSpec, Manifest
 from atoll.law.views import JobView
 from atoll.law.words import Digest, JobStatus
 from atoll.service.commands import Done, Fact, Facts, Work
 from atoll.service.machine import Decision, State
-from atoll.train.data import (
-    MAX_DOCUMENT_BYTES,
-    MAX_TOKENIZER_BYTES,
-    SHARD_BYTES,
-    DatasetIndex,
-)
+from atoll.train.data import MAX_TOKENIZER_BYTES, nodes_bytes
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
 S = TypeVar("S")
-_PARALLEL_SHARDS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +44,7 @@ class JobRefused(Fact):
 
 @dataclass(frozen=True, slots=True)
 class DataReady(Fact):
-    """Every shard of the dataset is in the store."""
+    """All tokens are in the store, and are those of the manifest."""
 
     cid: bytes
 
@@ -82,7 +74,7 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
 
 @dataclass(frozen=True, slots=True)
 class DoFetchData(Work[DataReady | JobRefused]):
-    """Fetch every shard of the dataset, the evaluation text and the tokeniser."""
+    """Fetch the training tokens, the held-out ones and the tokenizer."""
 
     manifest: bytes
 
@@ -93,36 +85,22 @@ class DoFetchData(Work[DataReady | JobRefused]):
     async def perform(self, effects: Effects, view: JobView) -> Done[DataReady | JobRefused]:
         data = Manifest.from_bytes(self.manifest).data
         try:
-            await _fetch_dataset(effects, view, Cid.from_bytes(data.cid), data.train_tokens)
-            if data.eval_cid is not None:
-                await _fetch_dataset(effects, view, Cid.from_bytes(data.eval_cid))
-            tokenizer = Cid.from_bytes(data.tokenizer_cid)
-            await effects.fetch(view, None, tokenizer, MAX_TOKENIZER_BYTES)
+            for cid, most in _files_of(data):
+                await effects.fetch(view, None, Cid.from_bytes(cid), most)
             await effects.work("atoll.service.tasks:check_data", self.manifest, effects.store_dir)
         except (ProtocolError, MalformedDag, TooLarge) as error:
             return Done(JobRefused(str(error)))
         return Done(DataReady(data.cid))
 
 
-async def _fetch_dataset(
-    effects: Effects, view: JobView, cid: Cid, tokens: int | None = None
-) -> None:
-    """Fetches a dataset, which has as many tokens as the manifest says where it says that."""
-    await effects.fetch(view, None, cid, MAX_DOCUMENT_BYTES)
-    document = effects.context.store.read_bytes(cid, MAX_DOCUMENT_BYTES)
-    index = DatasetIndex.from_bytes(document)
-    if tokens not in (None, index.tokens):  # before gigabytes of it are here
-        raise MalformedDataset(f"{index.tokens} training tokens, the manifest says {tokens}")
-    shards = iter(dict.fromkeys(index.shards))
-
-    async def fetch_some() -> None:
-        for shard in shards:
-            await effects.fetch(view, None, shard, SHARD_BYTES)
-
-    runs = (fetch_some() for _ in range(_PARALLEL_SHARDS))
-    for result in await asyncio.gather(*runs, return_exceptions=True):
-        if isinstance(result, BaseException):
-            raise result
+def _files_of(data: DataSpec) -> list[tuple[bytes, int]]:
+    """The files of a job's data, and how many bytes each may have."""
+    size = data.train_tokens * data.token_bytes
+    # The small ones first: whoever serves only those costs nobody the large one.
+    files = [(data.tokenizer_cid, MAX_TOKENIZER_BYTES), (data.nodes_cid, nodes_bytes(size))]
+    if data.eval_cid is not None:
+        files.append((data.eval_cid, data.eval_tokens * data.token_bytes))
+    return [*files, (data.cid, size)]
 
 
 # --- decisions ---
