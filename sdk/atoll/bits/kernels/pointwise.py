@@ -111,9 +111,10 @@ class CrossEntropy(torch.autograd.Function):
         slope_NV, total_N, picked_N = engine.kernels.softmax_loss(logits_NV, targets_N)
         ctx.save_for_backward(slope_NV)
         counted = int((targets_N >= 0).sum())
-        ctx.share = 1.0 / counted if counted else 0.0
+        share = 1.0 / counted if counted else 0.0
+        ctx.share = share
         losses_N = log(total_N.float()) - picked_N
-        return (exact_sum(losses_N, 0) * ctx.share).float().reshape(())
+        return (exact_sum(losses_N, 0) * share).float().reshape(())
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, None]:
