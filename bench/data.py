@@ -5,8 +5,8 @@
 The text is the standard library's sources, over and over, each copy with its own number in every
 line's beginning, so that no document is another's twin. A byte-pair tokenizer is trained on them
 here. Each part runs in a process of its own, whose peak memory is what the system says of it.
-`tokenizers` is the peer: `encode_batch_fast` on the same text in batches of the same size, all cores,
-nothing kept.
+`tokenizers` is the peer: `encode_batch_fast` on the same text in batches of the same size, all
+cores, nothing kept.
 """
 
 from __future__ import annotations
@@ -126,7 +126,8 @@ def report_part(name: str, work: Path) -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     size = sum(path.stat().st_size for path in (work / "text").iterdir())
     print(json.dumps({
-        "bytes": size, "seconds": round(seconds, 2), "megabytes_per_s": round(size / MEGABYTE / seconds, 2),
+        "bytes": size, "seconds": round(seconds, 2), "cpu_seconds": round(time.process_time(), 2),
+        "megabytes_per_s": round(size / MEGABYTE / seconds, 2),
         "peak_megabytes": round(peak / MEGABYTE), **figures,
     }))  # fmt: skip
 
