@@ -54,15 +54,16 @@ def answers(messages: Messages, render: Render, name: str) -> tuple[str, list[Sp
         before = _rendered(render, messages[:index], True, name)
         alone = _rendered(render, messages[: index + 1], False, name)
         content = message["content"].strip()
-        at = text.find(content, len(before))
-        closing = alone[alone.rfind(content) + len(content) :]
-        end = at + len(content) + len(closing)
-        if at < 0 or not text.startswith(before) or text[at + len(content) : end] != closing:
+        # Nothing is everywhere: an empty answer is where its opening ends.
+        start = alone.rfind(content) if content else len(before)
+        answer = alone[start:]
+        at = text.find(answer, len(before))
+        if min(start, at) < 0 or not answer or not text.startswith(before):
             raise DataUnusable(
                 f"{name}: the chat template does not keep message {index + 1} as it was answered",
                 next_step="take the row out, or use another template",
             )
-        spans.append((len(before), end))
+        spans.append((len(before), at + len(answer)))
     return text, spans
 
 
