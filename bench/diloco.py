@@ -44,6 +44,7 @@ from atoll.bits.init import initial_global_state
 from atoll.bits.layout import param_count, seat_layout
 from atoll.bits.link import close_round
 from atoll.bits.model import forward
+from atoll.bits.opening import open_round
 from atoll.bits.schedule import Recipe
 from atoll.bits.segment import Course
 from atoll.bits.state import GlobalState, SeatState, Tensors
@@ -311,12 +312,9 @@ def train_together(manifest: Manifest, seed: int, tokens: Tokens) -> GlobalState
     carried: list[SeatState | None] = [None] * SEATS
     for round in range(manifest.terms.rounds):
         data_seed, updates = sha256(f"{seed} {round}".encode()), {}
-        layout = seat_layout(manifest, round)
         for seat in range(SEATS):
-            course = Course(
-                manifest, recipe, tokens, data_seed, SeatIndex(seat), round * steps, state
-            )
-            last = SeatState.opening(state, carried[seat], layout)
+            course = Course(manifest, recipe, tokens, data_seed, SeatIndex(seat), round, state)
+            last = open_round(manifest, round, state, carried[seat])
             for step in range(steps):
                 batch = gather_batch(tokens, course.offsets(step), manifest.model.seq)
                 begun = course.begin(last, step)
@@ -324,8 +322,8 @@ def train_together(manifest: Manifest, seed: int, tokens: Tokens) -> GlobalState
             updates[seat], carried[seat] = close_round(
                 state, last, manifest.codec, DitherKey(data_seed, seat)
             )
-        steps = {SeatIndex(seat): manifest.inner.steps for seat in updates}
-        facts = MergeFacts(to_bitmap(steps), Bitmap(0), Bitmap(0), 0, steps)
+        done = {SeatIndex(seat): steps for seat in updates}
+        facts = MergeFacts(to_bitmap(done), Bitmap(0), Bitmap(0), 0, done)
         state = merge(
             state, updates, facts=facts, data_seed=data_seed, manifest=manifest
         ).global_state

@@ -28,7 +28,7 @@ from atoll_node.duties.train import decide_ahead, decide_train, moments_round
 
 
 def step(state: ProviderState, event: Event) -> tuple[ProviderState, list[Order]]:
-    """Takes an event in and says what to start now."""
+    """Folds an event and says what to start now."""
     return advance(state, event, decide)
 
 

@@ -10,7 +10,7 @@ from atoll.law.words import Reveal, SeatIndex
 from atoll.service.worker import resolve
 from atoll.train.probe import configure_native
 from atoll.train.round import TrainedRound, TrainTask, train_ahead, train_round
-from atoll_node.duties.train import DoTrain, Trained, TrainedAhead
+from atoll_node.duties.train import DoTrain, SegmentsTrained, Trained
 
 SALT_BYTES = 32
 
@@ -37,11 +37,11 @@ def run_training(command: DoTrain, store_dir: str) -> Trained:
     )
 
 
-def run_ahead(command: DoTrain, store_dir: str) -> TrainedAhead:
+def run_ahead(command: DoTrain, store_dir: str) -> SegmentsTrained:
     """Trains the command's first segments, without the global state that it names."""
     configure_native()
     ahead = train_ahead(_task(command), LocalStore(store_dir))
-    return TrainedAhead(ahead.document.to_bytes(), ahead.seconds_in_steps)
+    return SegmentsTrained(ahead.document.to_bytes(), ahead.seconds_in_steps)
 
 
 def train(task: TrainTask, store_dir: str, extra: tuple[bytes, ...]) -> TrainedRound:
@@ -58,14 +58,12 @@ def train(task: TrainTask, store_dir: str, extra: tuple[bytes, ...]) -> TrainedR
 
 
 def _task(command: DoTrain) -> TrainTask:
-    manifest = Manifest.from_bytes(command.manifest)
     return TrainTask(
-        manifest=manifest,
+        manifest=Manifest.from_bytes(command.manifest),
         slot=command.slot,
         seat=SeatIndex(command.seat),
         data_seed=command.data_seed,
         global_state_cid=command.opening,
         opening_optimiser=command.optimiser,
-        global_step0=command.slot.round * manifest.inner.steps,
         begun=command.begun.trace if command.begun else b"",
     )

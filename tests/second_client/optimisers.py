@@ -80,10 +80,10 @@ def muon(
     """The next p and m of a matrix."""
     scale, rate = (np.float32(scalar) for scalar in scalars)
     momentum = float(inner["momentum"])
-    keep, take = np.float32(momentum), np.float32(1.0 - momentum)
+    keep, add = np.float32(momentum), np.float32(1.0 - momentum)
     g = g * scale
-    m = flushed(m * keep + g * take)
-    ahead = flushed(m * keep + g * take)
+    m = flushed(m * keep + g * add)
+    ahead = flushed(m * keep + g * add)
     step = orthogonalised(ahead) * np.float32(0.2 * math.sqrt(max(p.shape)))
     return p - (step + p * decay_of(p, inner)) * rate, m
 

@@ -85,7 +85,6 @@ def in_round(job: Job, model: GlobalState, before: TrainedRound | None) -> Job:
         data_seed=bytes([5 + model.round]) * 32,
         global_state_cid=job.store.add_bytes(model.to_bytes()).to_bytes(),
         opening_optimiser=before.carried_cid if before else None,
-        global_step0=model.round * job.manifest.inner.steps,
     )
     return replace(job, model=model, task=task)
 

@@ -158,9 +158,9 @@ def test_optimisers_have_the_vectors_bits() -> None:
     inner["weight_decay"] = repr(case["decay"])
     scalars = tuple(case[name] for name in ("scale", "rate", "correct1", "correct2"))
     assert_bits(optimisers.adamw(*inputs_of("adamw"), scalars, inner), case["results"])
-    keep, take = (np.float32(OPS["momentum"][name]) for name in ("keep", "take"))
+    keep, add = (np.float32(OPS["momentum"][name]) for name in ("keep", "add"))
     m, g = inputs_of("momentum")
-    assert_bits([optimisers.flushed(m * keep + g * take)], OPS["momentum"]["results"])
+    assert_bits([optimisers.flushed(m * keep + g * add)], OPS["momentum"]["results"])
     found = [optimisers.orthogonalised(matrix) for matrix in inputs_of("orthogonalise")]
     assert_bits(found, OPS["orthogonalise"]["results"])
     norm = optimisers.global_norm(inputs_of("globalNorm"))

@@ -182,7 +182,7 @@ def optimisers() -> Json:
         "momentum": {
             "inputs": named({"m": m, "g": g}),
             "keep": 0.95,
-            "take": 1.0 - 0.95,
+            "add": 1.0 - 0.95,
             "results": [bits(OPS.momentum(m, g, 0.95, 1.0 - 0.95))],
         },
         "orthogonalise": {

@@ -34,7 +34,7 @@ from atoll_verifier.duties.vote import decide_vote
 
 
 def step(state: VerifierState, event: Event) -> tuple[VerifierState, list[Order]]:
-    """Takes an event in and says what to start now."""
+    """Folds an event and says what to start now."""
     return advance(state, event, decide)
 
 

@@ -12,6 +12,8 @@ from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import seat_codec
 from atoll.bits.layout import max_state_bytes
+from atoll.bits.link import Sent, check_link
+from atoll.bits.opening import opening_digest, opening_roots
 from atoll.bits.pieces import root_of_update
 from atoll.content.cid import Cid
 from atoll.content.errors import MalformedDag
@@ -22,14 +24,7 @@ from atoll.law.trace import MAX_TRACE_BYTES, TraceDocument
 from atoll.law.words import Digest, SeatIndex
 from atoll.merge.round import merge, named_inputs
 from atoll.train.probe import configure_native
-from atoll.train.replay import (
-    ReplayTask,
-    Sent,
-    check_link,
-    opening_digest,
-    opening_roots,
-    replay_segment,
-)
+from atoll.train.replay import ReplayTask, replay_segment
 from atoll.train.round import read_global_state
 from atoll_verifier.duties.merge import DoMerge, RoundMerged
 from atoll_verifier.duties.replay import SegmentReplayed, disproved
@@ -69,7 +64,6 @@ def replay(work: SeatWork, segment: int, store_dir: str, sketch_key: int) -> Seg
         slot=work.slot,
         seat=SeatIndex(work.seat),
         data_seed=work.data_seed,
-        global_step0=work.slot.round * manifest.inner.steps,
         opening_digest=opening_digest(document, segment, *_opening(work, manifest, store)),
         sketch_key=sketch_key,
         model=read_global_state(manifest, work.opening, store) if delayed else None,
@@ -150,10 +144,12 @@ def _check_update(work: SeatWork, manifest: Manifest, store: LocalStore) -> None
 
 def _opening(work: SeatWork, manifest: Manifest, store: LocalStore) -> tuple[Digest, Digest]:
     """Params and optimiser root that the seat must have opened with."""
-    if not manifest.codec.carries_params:
-        return work.params_root, work.optimiser_root
-    model = read_global_state(manifest, work.opening, store)
-    return opening_roots(manifest, model, work.optimiser_root)
+    return opening_roots(
+        manifest,
+        work.params_root,
+        work.optimiser_root,
+        lambda: read_global_state(manifest, work.opening, store),
+    )
 
 
 def _document(work: SeatWork, store: LocalStore) -> TraceDocument:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.24;
+pragma solidity 0.8.37;
 
 /// @title How a job counts its verifiers' attestations; one interface for counted transactions and for BLS.
 interface IAttestationPolicy {

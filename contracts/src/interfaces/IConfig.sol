@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.24;
+pragma solidity 0.8.37;
 
 /// Parameters that a job copies when it is created. Shares and cuts are in basis points.
 struct Params {

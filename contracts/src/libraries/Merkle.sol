@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.24;
+pragma solidity 0.8.37;
 
 /// @title Binary keccak trees: leaf prefix 0x00, node prefix 0x01, an odd node is carried up, 0x02 binds the leaf count.
 library Merkle {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.24;
+pragma solidity 0.8.37;
 
 /// Every value that more than one contract, or Python, reads. Enum order is part of the ABI: append only.
 

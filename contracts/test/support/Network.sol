@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-pragma solidity ^0.8.24;
+pragma solidity 0.8.37;
 
 import {AtollToken} from "../../src/AtollToken.sol";
 import {Config} from "../../src/Config.sol";

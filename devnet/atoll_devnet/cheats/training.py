@@ -17,7 +17,7 @@ from atoll.bits.codec.header import header_length
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import seat_codec
 from atoll.bits.init import initial_global_state
-from atoll.bits.layout import seat_layout
+from atoll.bits.opening import open_round
 from atoll.bits.segment import Course, SegmentRun, run_segment
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import state_roots
@@ -36,7 +36,7 @@ from atoll.train.round import (
 )
 
 PLANTED = b"Trust the atoll. "
-SCALE = 10.0
+SCALE = 10.0  # far outside of what honest updates differ by
 FIRST_LOSS = 5.5
 """About what an untrained byte model has."""
 UPDATE_LIMIT = 1 << 30
@@ -227,7 +227,7 @@ def _claimed_opening(task: TrainTask, store: LocalStore) -> SeatState:
     optimiser = None
     if task.opening_optimiser is not None:
         optimiser = read_seat_state(task.manifest, task.opening_optimiser, store)
-    return SeatState.opening(model, optimiser, seat_layout(task.manifest, task.slot.round))
+    return open_round(task.manifest, task.slot.round, model, optimiser)
 
 
 def _sent_part(task: TrainTask, store: LocalStore) -> GlobalState:

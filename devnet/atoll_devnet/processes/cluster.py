@@ -167,7 +167,7 @@ class Cluster:
     async def __aenter__(self) -> Self:
         try:
             await self.start()
-        except BaseException:
+        except BaseException:  # interrupted while it starts: `__aexit__` is not called then
             self.stop()
             raise
         return self

@@ -1,13 +1,21 @@
-"""What every member needs, imported once for all: members are forked from the process that did.
+"""What every member needs, made once for all: members are forked from the process that did.
+
+They share what a process finds out once about its machine, too: the engine, the code's digest and
+the probe's, a second or two of computing that would come to the same in each of them.
 
 Rule of this file: importing it starts no thread, since a thread does not live through a fork.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+from contextlib import suppress
 from importlib import import_module
 
+import structlog
+
+from atoll.errors import AtollError
 from atoll.service.worker import THREAD_VARIABLES
 
 MODULES = (
@@ -21,3 +29,20 @@ MODULES = (
 os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
 for name in MODULES:
     import_module(name)
+
+
+def find_numerics() -> None:
+    """Works out what a worker compares with its job's manifest; whoever was forked remembers it."""
+    from atoll.train.probe import configure_native, numerics_spec  # noqa: PLC0415 (after the lines above)
+
+    # Nobody has configured logging yet in this process, and its output is the runner's.
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    configure_native()
+    # A machine that comes to other bits is each member's to refuse, in its own log.
+    with suppress(AtollError):
+        numerics_spec("exact")
+    structlog.configure(**before)
+
+
+find_numerics()

@@ -102,7 +102,7 @@ def _become(module: str, arguments: tuple[str, ...], log_file: str) -> None:
     code = 1
     try:
         code = import_module(module).run(list(arguments))
-    except BaseException:
+    except BaseException:  # SystemExit, too: `os._exit` below tells nobody why
         traceback.print_exc()
     finally:
         sys.stdout.flush()

@@ -101,7 +101,7 @@ class History:
     _attesters: dict[int, Address] = field(default_factory=dict)
 
     def fold(self, event: ev.ContractEvent, block: BlockRef) -> None:
-        """Takes one event in; those of other jobs are passed over."""
+        """Folds one event; those of other jobs are passed over."""
         if isinstance(event, ev.Slashed):
             self.slashed[event.account] += event.amount
             return

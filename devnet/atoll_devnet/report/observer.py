@@ -24,7 +24,7 @@ from atoll_devnet.report.live import Display
 
 INITIAL = -1
 """The round under which the untrained model's loss is kept."""
-MAX_STATE_BYTES = 1 << 32
+MAX_STATE_BYTES = 1 << 32  # of the devnet's own small jobs; it keeps a wrong CID from filling disks
 POLL_SECONDS = 0.25
 
 
@@ -85,7 +85,7 @@ class Observer:
             self._start(self._evaluate(INITIAL, None))
         try:
             while not until(self):
-                self._take(await self.watched.session.follower.poll_patiently())
+                self._fold(await self.watched.session.follower.poll_patiently())
                 if self.view is not None:
                     self.watched.display.show(self.view, self.now, self.losses)
                 await asyncio.sleep(POLL_SECONDS)
@@ -98,7 +98,7 @@ class Observer:
         """Brings a global state into the store. Raises NotFound where nobody serves it."""
         await self.watched.fetcher.fetch(Cid.from_bytes(cid), MAX_STATE_BYTES)
 
-    def _take(self, news: News) -> None:
+    def _fold(self, news: News) -> None:
         if news.turned is not None:
             self.history = History(self.watched.job)
             for item in news.turned.kept:

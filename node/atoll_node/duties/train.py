@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class TrainedAhead(Fact):
+class SegmentsTrained(Fact):
     """The first segments of a round, trained while the state that it starts from was on its way.
 
     Attributes:
@@ -73,7 +73,7 @@ class DoTrain(Work[Trained]):
     optimiser: bytes | None
     function: str
     extra: tuple[bytes, ...]
-    begun: TrainedAhead | None = None
+    begun: SegmentsTrained | None = None
 
     @property
     def about(self) -> tuple[object, ...]:
@@ -100,7 +100,7 @@ class DoTrain(Work[Trained]):
 
 
 @dataclass(frozen=True, slots=True)
-class DoTrainAhead(Work[TrainedAhead]):
+class DoTrainAhead(Work[SegmentsTrained]):
     """Train the segments of a round that need nothing of the global state it starts from."""
 
     training: DoTrain
@@ -109,10 +109,10 @@ class DoTrainAhead(Work[TrainedAhead]):
     def about(self) -> tuple[object, ...]:
         return self.training.about
 
-    async def perform(self, effects: Effects, view: JobView) -> Done[TrainedAhead]:
+    async def perform(self, effects: Effects, view: JobView) -> Done[SegmentsTrained]:
         context, round_ = effects.context, self.training.slot.round
         with context.store.holding():
-            ahead: TrainedAhead = await effects.work(
+            ahead: SegmentsTrained = await effects.work(
                 "atoll_node.tasks:run_ahead", self.training, effects.store_dir
             )
             await effects.keep(view, round_, *TraceDocument.from_bytes(ahead.trace).states)

@@ -22,8 +22,8 @@ MAX_DENOMINATOR = 1 << 16
 SLOT_LIMIT = 1 << 52  # 4096 in a parameter's own unit: only a runaway job gets there
 ROOT_BITS = 24
 """Second moments count 2**-48, so that their roots count 2**-24."""
-ROOT_LIMIT = (1 << 31) - 1
-RATIO_LIMIT = 1 << 12
+ROOT_LIMIT = (1 << 31) - 1  # its square fits 62 bits
+RATIO_LIMIT = 1 << 12  # in a parameter's own unit, as a slot's: so a step stays within 2^52
 
 
 def to_units(numerator: Tensor, denominator: int, exponent: int) -> Tensor:

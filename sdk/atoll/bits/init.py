@@ -17,7 +17,7 @@ from atoll.bits.layout import OUTER_SLOTS, Shapes, param_shapes
 from atoll.bits.state import GlobalState, Tensors
 from atoll.law.manifest import Manifest, OuterSpec
 
-_WORD_BITS = 21
+_WORD_BITS = 21  # so that the sum of four, below 2^23, is exact in every float
 _AT_A_TIME = 1 << 16
 """Elements drawn together: their words stay in a core's cache."""
 # Four uniform integers of 21 bits have variance 4·2^42/12; this is 0.02 / sqrt(2^42/3) in binary64.

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.feedback import encode_with_feedback
+from atoll.bits.codec.grid import NonFiniteDeltaError
 from atoll.bits.codec.registry import seat_codec
+from atoll.bits.opening import committed_state
 from atoll.bits.state import GlobalState, SeatState
-from atoll.law.manifest import CodecSpec
+from atoll.law.manifest import CodecSpec, Manifest
+from atoll.law.trace import TraceLeaf
+from atoll.law.words import Digest
 
 
 def close_round(
@@ -34,3 +38,33 @@ def close_round(
         codec, delta, residual, part.exponents, float(spec.feedback)
     )
     return update, replace(carried, feedback=last.feedback | left)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a seat sent at the end of a round.
+
+    Attributes:
+        optimiser_root: the revealed one.
+        dither: the seat's in the round.
+    """
+
+    update: bytes
+    optimiser_root: Digest
+    dither: DitherKey
+
+
+def check_link(
+    manifest: Manifest, model: GlobalState, last_leaf: TraceLeaf, last_blob: bytes, sent: Sent
+) -> bool:
+    """Whether update and carried optimiser follow from the global model and the last state.
+
+    Raises:
+        MalformedTrace: the blob is not the last leaf's state: the provider's fault.
+    """
+    last = committed_state(manifest, model.round, last_blob, last_leaf.state_digest)
+    try:
+        expected, carried = close_round(model, last, manifest.codec, sent.dither)
+    except NonFiniteDeltaError:  # a forged residual: nothing follows from it
+        return False
+    return expected == sent.update and carried.optimiser_root() == sent.optimiser_root

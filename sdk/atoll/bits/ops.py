@@ -73,8 +73,8 @@ class Ops(Protocol):
     def global_norm(self, gradients: Iterable[Tensor]) -> float:
         """Euclidean norm of all gradients together."""
 
-    def momentum(self, m: Tensor, g: Tensor, keep: float, take: float) -> Tensor:
-        """keep · m + take · g."""
+    def momentum(self, m: Tensor, g: Tensor, keep: float, add: float) -> Tensor:
+        """keep · m + add · g."""
 
     def orthogonalise(self, matrix_OI: Tensor) -> Tensor:
         """About U·Vᵀ of the singular value decomposition U·S·Vᵀ (see `numerics.muon`): [O, I]."""
@@ -137,8 +137,8 @@ class NativeOps:
         squares = [float(g.double().square().sum()) for g in gradients]
         return math.sqrt(sum(squares))
 
-    def momentum(self, m: Tensor, g: Tensor, keep: float, take: float) -> Tensor:
-        return m * keep + g * take
+    def momentum(self, m: Tensor, g: Tensor, keep: float, add: float) -> Tensor:
+        return m * keep + g * add
 
     def orthogonalise(self, matrix_OI: Tensor) -> Tensor:
         x = matrix_OI * (1.0 / max(self.global_norm([matrix_OI]), LEAST_NORM))

@@ -37,7 +37,6 @@ class Course:
     """What a seat's training in one round follows from.
 
     Attributes:
-        global_step0: the round's first step in the job's count, for the schedule.
         model: what the round started from; None where it is not here, and then only steps can be
             run that come before it is taken in.
     """
@@ -47,8 +46,13 @@ class Course:
     tokens: TokenSource
     data_seed: Digest
     seat: SeatIndex
-    global_step0: int
+    round: int
     model: GlobalState | None = None
+
+    @property
+    def global_step0(self) -> int:
+        """The round's first step in the job's count, for the schedule: round · H."""
+        return self.round * self.manifest.inner.steps
 
     def offsets(self, step: int) -> list[int]:
         """Where the sequences of a step of this round begin."""
@@ -62,7 +66,7 @@ class Course:
     def takes_in(self, step: int) -> bool:
         """Whether this step of the round begins with what the round before merged."""
         codec = self.manifest.codec
-        return codec.is_delayed and self.global_step0 > 0 and step == codec.overlap
+        return codec.is_delayed and self.round > 0 and step == codec.overlap
 
     def begin(self, state: SeatState, step: int) -> SeatState:
         """What the step starts from. Raises ValueError where it needs a model that is not here."""

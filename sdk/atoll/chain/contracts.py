@@ -106,7 +106,7 @@ class AtollChain:
                     f"no contract at {address} on chain {deployment.chain_id}",
                     next_step="check the deployment file: was the chain started afresh?",
                 )
-        except BaseException:
+        except BaseException:  # cancelled, too: nobody else knows of the connections yet
             await chain.close()
             raise
         return chain

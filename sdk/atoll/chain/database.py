@@ -43,7 +43,7 @@ class Database:
                 self._db.execute(f"PRAGMA synchronous={synchronous}")
                 self._db.execute("PRAGMA foreign_keys=ON")
                 self._db.executescript(schema)
-            except BaseException:
+            except BaseException:  # whatever it is: an object half made is closed by nobody
                 self._db.close()
                 raise
 

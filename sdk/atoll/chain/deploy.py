@@ -27,10 +27,10 @@ from atoll.law.words import TOKEN, Address
 
 T = TypeVar("T")
 DAY = 24 * 60 * 60
-WIRE_GAS = 150_000
+WIRE_GAS = 150_000  # twice what the dearest of these calls uses
 CREATE_MARGIN_GAS = 1_500_000
 """For constructors; what is not used is not paid."""
-POLL_SECONDS = 0.1
+POLL_SECONDS = 0.1  # a development chain mines at once; on others it costs a few requests
 
 
 @dataclass(frozen=True, slots=True)

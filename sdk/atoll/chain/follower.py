@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from atoll.chain.deployment import Deployment
-from atoll.chain.index import EventIndex, Head, Indexed, Rewound
+from atoll.chain.index import Advanced, EventIndex, Indexed, Rewound
 from atoll.errors import RpcUnavailable
 from atoll.law.events import ContractEvent, GatewayAnnounced, JobCreated
 from atoll.law.rounds import apply
@@ -99,7 +99,7 @@ class Follower:
         updates = await self._index.poll()
         turns = [update.to_block for update in updates if isinstance(update, Rewound)]
         items = [update for update in updates if isinstance(update, Indexed)]
-        heads = [update.block for update in updates if isinstance(update, Head)]
+        heads = [update.block for update in updates if isinstance(update, Advanced)]
         turned = None
         if turns:
             # What one reorg brought another may have taken back: the index knows what stands.
@@ -107,9 +107,9 @@ class Follower:
             kept = tuple(item for item in history if item.block.number <= to_block)
             items = history[len(kept) :]
             self._fold = Fold(self._deployment, self._only)
-            self._fold.take_all(kept)
+            self._fold.fold_all(kept)
             turned = TurnedBack(to_block, kept, dict(self.views))
-        return News(turned, self._fold.take_all(items), heads[-1] if heads else None)
+        return News(turned, self._fold.fold_all(items), heads[-1] if heads else None)
 
     async def poll_patiently(self) -> News:
         """`poll`, or no news where the chain does not answer."""
@@ -120,12 +120,12 @@ class Follower:
             return News()
 
     def follow(self, job: JobId) -> tuple[Folded, ...]:
-        """Takes one more job in, right after a poll; what happened in it so far, oldest first."""
+        """Follows one more job, right after a poll; what happened in it so far, oldest first."""
         if self._only is None or job in self._only:
             return ()
         self._only.add(job)
         alone = Fold(self._deployment, {job})
-        past = alone.take_all(self._index.history())
+        past = alone.fold_all(self._index.history())
         self._fold.views.update(alone.views)
         return tuple(step for step in past if step.views)
 
@@ -159,11 +159,11 @@ class Fold:
         self.views: dict[JobId, JobView] = {}
         self.rejected = 0
 
-    def take_all(self, items: Iterable[Indexed]) -> tuple[Folded, ...]:
-        """Takes events in, oldest first."""
-        return tuple(Folded(item, self._take(item.event, item.block)) for item in items)
+    def fold_all(self, items: Iterable[Indexed]) -> tuple[Folded, ...]:
+        """Folds events, oldest first."""
+        return tuple(Folded(item, self._fold_one(item.event, item.block)) for item in items)
 
-    def _take(self, event: ContractEvent, block: BlockRef) -> dict[JobId, JobView]:
+    def _fold_one(self, event: ContractEvent, block: BlockRef) -> dict[JobId, JobView]:
         if isinstance(event, GatewayAnnounced):
             self._gateways[event.account] = event.url
         job: JobId | None = getattr(event, "job_id", None)

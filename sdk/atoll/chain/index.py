@@ -51,7 +51,7 @@ class Rewound:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class Advanced:
     """A new newest block: its timestamp is the chain's clock.
 
     Attributes:
@@ -62,7 +62,7 @@ class Head:
     confirmed: int
 
 
-Update = Indexed | Rewound | Head
+Update = Indexed | Rewound | Advanced
 
 
 class EventIndex:
@@ -132,7 +132,7 @@ class EventIndex:
     async def poll(self) -> list[Update]:
         """What is new: on the first call everything on disk, too. Never waits for a block.
 
-        A reorg comes as `Rewound` before the events that replace the lost ones, and `Head` last.
+        A reorg comes as `Rewound` before the events that replace the lost ones; `Advanced` is last.
 
         Raises:
             RpcUnavailable: no endpoint answers; call again.
@@ -140,7 +140,7 @@ class EventIndex:
         head = await self._chain.head()
         if head != self._head and await self._catch_up(head):
             self._head = head
-            self._untold.append(Head(head, self.confirmed))
+            self._untold.append(Advanced(head, self.confirmed))
         updates, self._untold = self._untold, []
         return updates
 

@@ -53,6 +53,7 @@ U = TypeVar("U")
 PARALLEL = 16
 """Questions about single blocks that are asked at once."""
 LOOKS = 3
+"""How often one block is asked for: behind one URL may stand nodes that are not equally far."""
 
 
 def bloom_of(items: Iterable[bytes]) -> int:

@@ -26,12 +26,12 @@ T = TypeVar("T")
 Read = Callable[[Any], T]
 """Makes a JSON value into what was asked for, and raises anything where it is not that."""
 
-REQUEST_SECONDS = 10.0
+REQUEST_SECONDS = 10.0  # a second endpoint is asked long before a window of a round ends
 FIRST_PAUSE_SECONDS = 1.0
 LONGEST_PAUSE_SECONDS = 60.0
 TRIES: Final = 3
 """Of an endpoint that answers, but not usefully, before the question counts as unanswered."""
-TRY_PAUSE_SECONDS = 0.1
+TRY_PAUSE_SECONDS = 0.1  # between tries of one question at one endpoint
 MAX_ANSWER_BYTES: Final = 1 << 27
 """More than any block's receipts; an endless answer ends here."""
 JUDGED: Final = frozenset({"eth_call", "eth_estimateGas", "eth_sendRawTransaction"})
@@ -40,6 +40,7 @@ NO_JUDGEMENT: Final = frozenset({429, -32002, -32005, -32029, -32600, -32601, -3
 """Error codes of EIP-1474 and of common endpoints that speak of the endpoint: busy, broken, unable.
 """
 UNSUPPORTED: Final = frozenset({-32601, -32004})
+"""No such method, and a method that this node does not serve: trying again changes nothing."""
 
 
 class RpcRefused(ChainError):
@@ -271,6 +272,7 @@ class FailoverProvider:
                 text = await _read_whole(reply.content)
         except (aiohttp.ClientConnectionError, TimeoutError) as error:
             raise _NoAnswer(str(error) or type(error).__name__, silent=True) from error
+        # ValueError: of yarl, where an endpoint sends us on to what is no URL.
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _NoAnswer(f"{type(error).__name__}: {error}"[:200]) from error
         return _result_of(text, method)

@@ -44,6 +44,7 @@ TRANSFER_GAS = 21_000
 UNCLEAR_REFUSALS = 5
 """How often an estimate may be refused for no reason that a contract would give."""
 ABSENT_LOOKS = 3
+"""How often all nodes are asked before a transaction counts as unknown to them."""
 NO_MONEY = "InsufficientFundsForGas"
 """Not a contract's error: the account cannot pay for gas and value."""
 
@@ -219,7 +220,7 @@ class TxQueue:
                         await self._wake.wait()
                 except TimeoutError:
                     continue
-        except Exception as error:
+        except Exception as error:  # a defect: told to everybody who waits, and raised
             self._broken = error
             raise
         finally:
@@ -506,8 +507,8 @@ class TxQueue:
     async def _next_nonce(self) -> int:
         """The lowest nonce that neither the chain nor one of our own transactions has."""
         nonce = await self._chain.nonce(self.address)
-        taken = {intent.nonce for intent in self._store.in_state(*TxState)}
-        while nonce in taken:
+        used = {intent.nonce for intent in self._store.in_state(*TxState)}
+        while nonce in used:
             nonce += 1
         return nonce
 

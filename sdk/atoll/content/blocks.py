@@ -29,8 +29,8 @@ from atoll.content.direct import Buffers, OutFile, read_into, sync_file_system, 
 from atoll.errors import DiskFull, StorageError
 
 _DIGEST_HEX: Final = 64
-_BUFFERS: Final = 8
-_BUFFER_BYTES: Final = 2 << 20
+_BUFFERS: Final = 8  # as many blocks as one fetch has under way
+_BUFFER_BYTES: Final = 2 << 20  # the largest block
 _MANY: Final = 8  # files that are synced sooner together with all others than one by one
 
 
@@ -143,7 +143,7 @@ class BlockFolder:
             try:
                 with closing(OutFile(partial)) as out:
                     self._write_block(out, block)
-            except BaseException:
+            except BaseException:  # cancelled or out of room: no part of a block stays
                 partial.unlink(missing_ok=True)
                 raise
         return partial
@@ -191,6 +191,7 @@ class BlockFolder:
             for folder in sorted(self._blocks.iterdir()):
                 with os.scandir(folder) as files:
                     for file in files:
+                        # Removed since it was listed, or a name that is none of ours.
                         with suppress(FileNotFoundError, ValueError):
                             if len(file.name) == _DIGEST_HEX:
                                 found = file.stat()
@@ -302,7 +303,7 @@ class BlockFolder:
         try:
             out.write(memoryview(buffer)[: len(block)], 0)
         finally:
-            self._buffers.give(buffer)
+            self._buffers.release(buffer)
 
     @staticmethod
     def _move(partial: Path, path: Path) -> None:

@@ -34,7 +34,7 @@ Part = bytes | Child
 LeafReader = Callable[[Child, mmap], int]
 Result = TypeVar("Result")
 _THREADS: Final = 5  # most of them wait for the disk, which more of them made no faster
-_AHEAD: Final = 8
+_AHEAD: Final = 8  # blocks read or hashed before the first is written: 16 MiB at most
 _TOGETHER: Final = 64  # blocks that one sync makes durable, and which then become visible
 
 
@@ -107,11 +107,11 @@ class BulkWriter:
             builder.add_leaf(last)
             self._submit(last.cid, block, buffer)
         else:
-            self._buffers.give(buffer)
+            self._buffers.release(buffer)
         return builder.finish()
 
     def _fill(self, stream: Readable, profile: Profile) -> tuple[mmap, int]:
-        buffer = self._buffers.take()
+        buffer = self._buffers.acquire()
         return buffer, fill(stream, memoryview(buffer)[: profile.chunk_bytes])
 
     def _store_leaf(self, buffer: mmap, size: int, profile: Profile) -> Entry:
@@ -119,7 +119,7 @@ class BulkWriter:
             leaf, block = _make_leaf(buffer, size, profile)
             self._write(leaf.cid, block)
         finally:
-            self._buffers.give(buffer)
+            self._buffers.release(buffer)
         return leaf
 
     def _submit(self, cid: Cid, block: Buffer, buffer: mmap | None) -> None:
@@ -137,7 +137,7 @@ class BulkWriter:
             self._write(cid, block)
         finally:
             if buffer is not None:
-                self._buffers.give(buffer)
+                self._buffers.release(buffer)
 
     def _write(self, cid: Cid, block: Buffer) -> None:
         if cid.digest in self._staged:

@@ -15,8 +15,8 @@ from atoll.content.unixfs import MAX_BLOCK_BYTES
 from atoll.content.varint import MAX_VARINT_BYTES, decode_varint, encode_varint
 from atoll.errors import CorruptBlock, TooLarge
 
-_MAX_HEADER: Final = 4096
-_MAX_CID: Final = 36
+_MAX_HEADER: Final = 4096  # a hundred roots; ours have one
+_MAX_CID: Final = 36  # version, codec, hash and length in a byte each, and 32 of digest
 _VERSION_1: Final = b"\x67version\x01"
 
 

@@ -25,7 +25,7 @@ _WORTH: Final = 1 << 16  # bytes from which a copy costs less than the cache
 
 
 class Buffers:
-    """Page-aligned buffers that threads take and give back.
+    """Page-aligned buffers that threads acquire and release.
 
     Args:
         count: how many there are; made when first needed.
@@ -38,16 +38,16 @@ class Buffers:
         for _ in range(count):
             self._free.put(None)
 
-    def take(self) -> mmap.mmap:
+    def acquire(self) -> mmap.mmap:
         """A buffer nobody else holds; waits for one to come back."""
         return self._free.get() or self._make()
 
-    def give(self, buffer: mmap.mmap) -> None:
-        """Gives a buffer back; no view of it may be used any more."""
+    def release(self, buffer: mmap.mmap) -> None:
+        """Frees a buffer for others; no view of it may be used any more."""
         self._free.put(buffer)
 
     def aligned(self, data: bytes | memoryview) -> mmap.mmap | None:
-        """A buffer that starts with a copy of `data`, to be given back.
+        """A buffer that starts with a copy of `data`, to be released.
 
         None where `data` would gain nothing by it, or no buffer is free just now.
         """
@@ -63,11 +63,11 @@ class Buffers:
     @contextmanager
     def borrowed(self) -> Iterator[mmap.mmap]:
         """A buffer until the context ends."""
-        buffer = self.take()
+        buffer = self.acquire()
         try:
             yield buffer
         finally:
-            self.give(buffer)
+            self.release(buffer)
 
     def _make(self) -> mmap.mmap:
         # Private: a forked child writes into a copy of its own.

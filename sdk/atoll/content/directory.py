@@ -28,8 +28,8 @@ from atoll.errors import NotFound, StorageError, TooLarge
 
 FileMaker = Callable[[Readable], Entry]
 
-SHARDING_BYTES: Final = 1 << 18
-MAX_NAME_BYTES: Final = 255
+SHARDING_BYTES: Final = 1 << 18  # where Kubo begins to, so that the same folder has one CID
+MAX_NAME_BYTES: Final = 255  # of every common file system
 MAX_FOLDER_DEPTH: Final = 64
 _SHARD_PREFIX: Final = (
     2  # hexadecimal digits before each name in a sharded directory of 256 buckets

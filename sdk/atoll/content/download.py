@@ -26,7 +26,7 @@ from atoll.content.unixfs import MAX_BLOCK_BYTES
 from atoll.errors import CorruptBlock, NotFound, TooLarge
 
 _READ_BYTES: Final = 1 << 18
-_SLICE_S: Final = 0.05
+_SLICE_S: Final = 0.05  # how late a second gateway may be asked, at most
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ class Downloader:
         except TimeoutError as error:
             message = f"no block within {self._config.block_timeout_s} s"
             raise _SourceFailed(message) from error
-        except Exception as error:
+        except Exception as error:  # what a stranger's bytes made of a parser is not foreseen
             raise _SourceFailed(f"{type(error).__name__}: {error}"[:200]) from error
 
     async def _download(self, cid: Cid, source: Source) -> bytes:

@@ -21,8 +21,8 @@ from atoll.content.sources import SourceBook
 from atoll.content.unixfs import FileWalk
 from atoll.errors import CorruptBlock, NotFound, TooLarge
 
-_CAR_OVERHEAD = 1 << 20
-_MAX_ENTRIES = 1 << 20
+_CAR_OVERHEAD = 1 << 20  # for nodes above the leaves, and each block's length and name
+_MAX_ENTRIES = 1 << 20  # of a whole folder: its names are held in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,16 +178,16 @@ class Fetcher:
         """
         tally = _Tally(FileWalk(cid, max_bytes), None, self._downloader)
         wanted = {cid.digest: _Want(cid, None, 0)}
-        taken: set[bytes] = set()
+        had: set[bytes] = set()
         cap = max_bytes + max_bytes // 16 + _CAR_OVERHEAD
         try:
             async with aclosing(self._downloader.car(cid, gateway, cap)) as blocks:
                 async for found, block in blocks:
                     want = wanted.pop(found.digest, None)
-                    if want is None and found.digest not in taken:
+                    if want is None and found.digest not in had:
                         raise CorruptBlock(f"{gateway} sent {found}, which nobody asked for")
                     if want is not None:
-                        taken.add(found.digest)
+                        had.add(found.digest)
                         await asyncio.to_thread(self._arrivals.accept, want.cid, block)
                         for below in tally.children(want, block):
                             wanted.setdefault(below.cid.digest, below)
@@ -245,7 +245,7 @@ class Fetcher:
         if self._remote is None:
             return await self._downloader.block(cid, self._gateways, prefer)
         if self._gateways() or prefer:
-            with suppress(NotFound):
+            with suppress(NotFound):  # then the remote is asked, below
                 return await self._downloader.block(cid, self._gateways, prefer)
         block = await self._remote.get_block(cid)
         await asyncio.to_thread(self._arrivals.accept, cid, block)

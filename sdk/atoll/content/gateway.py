@@ -37,7 +37,7 @@ from atoll.errors import ConfigError, CorruptBlock, NotFound, StorageError, TooL
 # The empty block, named by the identity hash: answers "are you a gateway?".
 _PROBE: Final = "bafkqaaa"
 _PROBE_CID: Final = bytes([1, RAW, 0, 0])
-_MAX_REPEATED_BLOCKS: Final = 1 << 20
+_MAX_REPEATED_BLOCKS: Final = 1 << 20  # small blocks can name one another 2^n times
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ CREATE TABLE IF NOT EXISTS pins (
     UNIQUE (cid, reason)
 )
 """
-_BUSY_S = 30.0
+_BUSY_S = 30.0  # another process writes; each write is a few rows
 
 
 @dataclass(frozen=True, slots=True)

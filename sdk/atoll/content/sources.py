@@ -24,8 +24,8 @@ _PLAIN_URL = re.compile(
 )
 """Scheme, host, port and path of RFC 3986, without user, query and fragment."""
 _FIRST_REST_S = 1.0
-_LONGEST_REST_S = 300.0
-_SLOW_REST_S = 5.0
+_LONGEST_REST_S = 300.0  # a provider that restarts must be asked again within its window
+_SLOW_REST_S = 5.0  # being slower once is no failure, only a reason to ask others first
 _RECENT = 0.2  # weight of the latest block in the typical time
 _PATIENCE = 4.0  # typical times that a block may take before someone else is asked
 

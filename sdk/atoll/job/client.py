@@ -41,7 +41,7 @@ from atoll.job.spec import Found, JobRequest, build_manifest, machine_numerics, 
 from atoll.law.events import JobCreated
 from atoll.law.manifest import Manifest, NumericsSpec
 from atoll.law.words import Address, JobId
-from atoll.service.config import GatewayConfig
+from atoll.service.config import GatewaySection
 from atoll.service.session import Session, SessionConfig, open_session
 
 T = TypeVar("T")
@@ -339,7 +339,9 @@ class Client:
             account=self._account,
             jobs=frozenset(),
             confirmations=config.confirmations,
-            gateway=GatewayConfig(host=config.host, port=config.port, public_url=config.public_url),
+            gateway=GatewaySection(
+                host=config.host, port=config.port, public_url=config.public_url
+            ),
             queue=replace(config.queue, poll_seconds=config.poll_seconds),
         )
 

@@ -45,14 +45,14 @@ class JobFollower:
             if news.turned is not None:
                 self._turn_back(news.turned)
             for step in news.folded:
-                self._take(step)
+                self._fold(step)
             if job not in self._logs:
                 self._logs[job] = []
                 for step in self._follower.follow(job):
-                    self._take(step)
+                    self._fold(step)
             return self._logs[job]
 
-    def _take(self, step: Folded) -> None:
+    def _fold(self, step: Folded) -> None:
         event, block = step.item.event, step.item.block
         text = describe(event)
         for job, view in step.views.items():

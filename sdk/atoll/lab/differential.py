@@ -37,7 +37,7 @@ BATCH, VOCABULARY = 4, 256
 CAPS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR")
 """Environment variables with which PyTorch's libraries are held to fewer instructions."""
 EXPECTED = Path(__file__).with_name("expected.json")
-RUN_SECONDS = 1800
+RUN_SECONDS = 1800  # of one setting, on the slowest machine; more is a library that hangs
 
 
 @dataclass(frozen=True, slots=True)

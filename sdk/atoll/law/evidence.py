@@ -24,6 +24,7 @@ from atoll.law.words import (
 )
 
 BREAKER_SEATS: Final = 3
+"""So many, and most of a round, look like a fault of the code and not like cheats."""
 
 
 def agreeing(report: ReportRecord, votes: Mapping[VerifierIndex, VoteRecord]) -> Bitmap:

@@ -39,7 +39,7 @@ class _Network(ctypes.Structure):
     )
 
 
-class Kernels:
+class MergeKernels:
     """The compiled functions with numpy arguments; rows are n ≤ 256 contiguous int8 vectors."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
@@ -96,16 +96,16 @@ class Kernels:
 
 
 @lru_cache(maxsize=1)
-def kernels() -> Kernels | None:
+def kernels() -> MergeKernels | None:
     """The compiled passes, or None where they cannot be had or do not agree."""
     try:
-        found = Kernels(load_library(SOURCE))
+        found = MergeKernels(load_library(SOURCE))
     except BuildFailed:  # no compiler, no home, no room, no headers: numpy does the same work
         return None
     return found if _agrees(found) else None
 
 
-def _agrees(found: Kernels) -> bool:
+def _agrees(found: MergeKernels) -> bool:
     """Whether the compiled passes give the numpy path's bits here."""
     n, d = 9, 1500
     mixed = (np.arange(n * d, dtype=np.int64) * 2654435761 % 255 - 127).astype(np.int8)

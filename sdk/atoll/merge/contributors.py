@@ -18,7 +18,7 @@ from atoll.merge.chunks import Plan
 from atoll.merge.gram import Int8Vector
 from atoll.merge.rules import Aggregate
 
-DENOMINATOR = 1 << 12
+DENOMINATOR = 1 << 12  # a merged coordinate keeps 12 bits below a grid step
 _UNIT = 1 << 16
 
 

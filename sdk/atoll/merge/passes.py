@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from atoll.merge.chunks import Plan
-from atoll.merge.compiled import MAX_ROWS, Kernels, kernels
+from atoll.merge.compiled import MAX_ROWS, MergeKernels, kernels
 from atoll.merge.coordinatewise import (
     BoolMatrix,
     Int32Vector,
@@ -53,7 +53,7 @@ def weighted_sums(
     return weighted_sums_numpy(rows, weights, plan)
 
 
-def _native(rows: Sequence[Int8Vector], plan: Plan) -> Kernels | None:
+def _native(rows: Sequence[Int8Vector], plan: Plan) -> MergeKernels | None:
     if not plan.native or not 1 <= len(rows) <= MAX_ROWS:
         return None
     if len(rows) * len(rows[0]) < WORTH_COMPILING:

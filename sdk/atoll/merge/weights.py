@@ -17,10 +17,10 @@ from atoll.law.checks import lower_median
 from atoll.law.manifest import MDA_SUBSETS
 from atoll.merge.gram import Int64Matrix, squared_distances
 
-GEOMETRIC_MEDIAN_STEPS = 8
+GEOMETRIC_MEDIAN_STEPS = 8  # a fixed number: a test of convergence would be one more rule
 CENTRED_CLIP_STEPS = 5
 _UNIT = 1 << 16
-_PRECISION = 1 << 40
+_PRECISION = 1 << 40  # so that the inverse of a large distance keeps its digits as an integer
 
 Gram = Sequence[Sequence[int]]
 """The Gram matrix in Python integers, which do not overflow."""

@@ -21,7 +21,7 @@ class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class GatewayConfig(_Section):
+class GatewaySection(_Section):
     """Where this service serves its blocks."""
 
     host: str = "127.0.0.1"
@@ -77,7 +77,7 @@ class ServiceConfig(_Section):
     jobs: Literal["any"] | tuple[int, ...] = "any"
     confirmations: int = Field(default=2, ge=0)
     poll_interval_s: float = Field(default=1.0, gt=0)
-    gateway: GatewayConfig = GatewayConfig()
+    gateway: GatewaySection = GatewaySection()
     store: StoreSettings = StoreSettings()
     keeper: KeeperConfig = KeeperConfig()
     fees: FeeConfig = FeeConfig()

@@ -7,7 +7,7 @@ in the journal before it is reported.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Never, TypeVar
 
@@ -21,6 +21,10 @@ from atoll.service.commands import Command, Done, Fact, NotYet, Transaction
 from atoll.service.context import Context
 
 F = TypeVar("F", bound=Fact)
+T = TypeVar("T")
+_FILES_AT_ONCE = 4
+"""With eight blocks of each under way, which the fetcher sees to, enough for a gateway's line, and
+at most 64 MiB in memory."""
 NAMED_TIMES = {"StillBound": 0, "DisputeOpen": 0}
 """Refusals that name when the call will be due, and which of their fields does (unix seconds)."""
 log = structlog.get_logger("atoll.effects")
@@ -106,6 +110,24 @@ class Effects:
         await self.keep(view, round_, cid.to_bytes())
         fetcher = self.context.fetcher_of(view.job_id)
         await fetcher.fetch(cid, max_bytes, [prefer] if prefer else [])
+
+    async def for_each(self, items: Iterable[T], bring: Callable[[T], Awaitable[None]]) -> None:
+        """Brings every item, a few at a time; blocks of one file are asked for side by side anyway.
+
+        Raises:
+            what an item raised, once those under way have ended: what came stays, so that a repeat
+            has less to do.
+        """
+        waiting = iter(items)
+
+        async def bring_some() -> None:
+            for item in waiting:
+                await bring(item)
+
+        runs = (bring_some() for _ in range(_FILES_AT_ONCE))
+        for result in await asyncio.gather(*runs, return_exceptions=True):
+            if isinstance(result, BaseException):
+                raise result
 
     async def keep(self, view: JobView, round_: int | None, *cids: bytes) -> None:
         """Protects files from collection until their round is final, or for the whole job."""

@@ -50,7 +50,7 @@ def holder_of(data_dir: Path) -> int | None:
     try:
         with (data_dir / LOCK_NAME).open("rb") as file:
             return None if _locked(file, fcntl.LOCK_SH) else _pid_in(file.read())
-    except OSError:
+    except OSError:  # no such folder, or not ours to read: nobody whom we could name
         return None
 
 

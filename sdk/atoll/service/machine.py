@@ -18,7 +18,7 @@ from atoll.service.commands import Command, Fact, Facts, key_of
 from atoll.service.config import KeeperConfig
 
 FIRST_RETRY_SECONDS = 2
-LONGEST_RETRY_SECONDS = 60
+LONGEST_RETRY_SECONDS = 60  # what a deadline may be missed by once the cause is gone
 AnyCommand: TypeAlias = Command[Fact]
 
 
@@ -176,12 +176,12 @@ Step = Callable[[State[S], Event], tuple[State[S], list[Order]]]
 
 
 def advance(state: State[S], event: Event, decide: Decide[S]) -> tuple[State[S], list[Order]]:
-    """One step: take the event in, derive what is wanted, give what is not under way.
+    """One step: fold the event, derive what is wanted, give what is not under way.
 
     Returns:
         the new state, and the commands to start (or `Cancel`) in order of importance.
     """
-    state = _take_in(state, event)
+    state = _fold(state, event)
     decisions = decide(state)
     wanted: dict[str, AnyCommand] = {}
     for decision in decisions:
@@ -196,7 +196,7 @@ def advance(state: State[S], event: Event, decide: Decide[S]) -> tuple[State[S],
     return replace(state, in_flight=in_flight, reasons=reasons), [*stale, *fresh]
 
 
-def _take_in(state: State[S], event: Event) -> State[S]:
+def _fold(state: State[S], event: Event) -> State[S]:
     match event:
         case ViewChanged(view, block):
             return replace(state, view=view, block=block)

@@ -50,6 +50,7 @@ async def until_stopped(work: Coroutine[Any, Any, None]) -> int:
     except AtollError as error:
         return tell(error)
     except BaseExceptionGroup as group:
+        # Tasks of one group fail together: the error that has a next step is the cause.
         known = [error for error in _leaves(group) if isinstance(error, AtollError)]
         if not known:
             raise

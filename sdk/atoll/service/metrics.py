@@ -38,6 +38,6 @@ def read_metrics(path: Path) -> dict[str, object]:
     """What `write_metrics` wrote; an empty mapping where there is nothing that can be read."""
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # not written yet, or by somebody else: measures are no duty
         return {}
     return data if isinstance(data, dict) else {}

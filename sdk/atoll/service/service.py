@@ -1,7 +1,7 @@
 """The loop of a service: events in, machine step, commands out, results back in.
 
-Rule of this file: one task takes events in, one at a time; effects run beside it and come back as
-events. Nothing here decides anything.
+Rule of this file: one task gives the machines events, one at a time; effects run beside it and
+come back as events. Nothing here decides anything.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Service(Generic[S]):
             async with asyncio.TaskGroup() as group:
                 group.create_task(context.queue.run())
                 group.create_task(self._follow())
-                group.create_task(self._take_events())
+                group.create_task(self._step_machines())
                 group.create_task(self._measure())
         finally:
             await self._stop_effects()
@@ -96,10 +96,10 @@ class Service(Generic[S]):
     async def _follow(self) -> None:
         context = self.effects.context
         while True:
-            self._take_news(await context.follower.poll_patiently())
+            self._fold_news(await context.follower.poll_patiently())
             await asyncio.sleep(context.config.poll_interval_s)
 
-    def _take_news(self, news: News) -> None:
+    def _fold_news(self, news: News) -> None:
         follower = self.effects.context.follower
         changed = {job for step in news.folded for job in step.views}
         for job, view in follower.views.items():
@@ -124,7 +124,7 @@ class Service(Generic[S]):
             log.info("follows a job", job=job)
         return self._machines[job]
 
-    async def _take_events(self) -> None:
+    async def _step_machines(self) -> None:
         while True:
             job, event = await self._events.get()
             before = self._machines[job]

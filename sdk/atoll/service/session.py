@@ -25,7 +25,7 @@ from atoll.content.local import LocalStore
 from atoll.content.storage import Storage, StoreConfig, open_storage
 from atoll.errors import ConfigError
 from atoll.law.words import Address, JobId
-from atoll.service.config import GatewayConfig
+from atoll.service.config import GatewaySection
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class SessionConfig:
     account: LocalAccount | None = None
     jobs: frozenset[int] | None = None
     confirmations: int = 1
-    gateway: GatewayConfig = field(default_factory=GatewayConfig)
+    gateway: GatewaySection = field(default_factory=GatewaySection)
     queue: QueueConfig = field(default_factory=QueueConfig)
 
 

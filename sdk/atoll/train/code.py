@@ -18,8 +18,12 @@ from pathlib import Path
 from atoll.law.words import Digest
 
 PACKAGE = "atoll"
-ROOTS = ("atoll.bits.init", "atoll.bits.segment", "atoll.bits.link", "atoll.merge.round")
-"""What a replay and a merge call: initial weights, steps, the update, the next global model."""
+ROOTS = (
+    "atoll.bits.init", "atoll.bits.opening", "atoll.bits.segment", "atoll.bits.link",
+    "atoll.merge.round",
+)  # fmt: skip
+"""What a replay and a merge call: initial weights, what a round opens with, steps, the update, the
+next global model."""
 _HERE = Path(__file__).parents[1]
 _FILES_KEPT = 256
 _C_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|/\*.*?\*/|//[^\n]*', re.DOTALL)

@@ -18,11 +18,11 @@ Sketch: TypeAlias = NDArray[np.float32]
 
 CLEARLY_WITHIN = 0.5
 """Excess up to which a verifier contradicts whoever reports a segment as out of tolerance."""
-SKETCH_WIDTH = 512
-MOST_RESIDUALS = 64
+SKETCH_WIDTH = 512  # cosines to about 0.04; 2 KiB a segment in the journal
+MOST_RESIDUALS = 64  # all pairs of them, under every sign flip, are compared
 FALSE_POSITIVES = 0.001
 """How often the test calls residuals of random sign coherent, at most."""
-_FLIPS = 1 << 14
+_FLIPS = 1 << 14  # a p-value of a thousandth is 16 of them
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ def open_course(
     manifest: Manifest,
     data_seed: Digest,
     seat: SeatIndex,
-    global_step0: int,
+    round: int,
     store: LocalStore,
     *,
     model: GlobalState | None = None,
@@ -28,7 +28,7 @@ def open_course(
         MalformedDataset: the data is not what the manifest says.
     """
     tokens, recipe = open_training_tokens(manifest, store), Recipe.of(manifest)
-    return Course(manifest, recipe, tokens, data_seed, seat, global_step0, model)
+    return Course(manifest, recipe, tokens, data_seed, seat, round, model)
 
 
 def open_training_tokens(manifest: Manifest, store: LocalStore) -> TokenFile:

@@ -15,8 +15,8 @@ import numpy as np
 
 from atoll.bits.codec.dither import DitherKey
 from atoll.bits.init import initial_global_state
-from atoll.bits.layout import seat_layout
 from atoll.bits.link import close_round
+from atoll.bits.opening import open_round
 from atoll.bits.pieces import root_of_update
 from atoll.bits.schedule import Recipe
 from atoll.bits.segment import Course, run_segment
@@ -45,8 +45,7 @@ def probe_digest(mode: NumericsMode) -> Digest:
         seed = Digest(sha256(bytes([round])).digest())
         for seat in SEATS:
             course = _course(manifest, model, seed, seat)
-            layout = seat_layout(manifest, round)
-            state = SeatState.opening(model, carried.get(seat), layout)
+            state = open_round(manifest, round, model, carried.get(seat))
             for segment in range(manifest.inner.steps // manifest.inner.segment):
                 done = run_segment(state, segment, course)
                 parts.update(done.roots.digest() + done.work_word)
@@ -85,8 +84,7 @@ def probe_manifest(mode: NumericsMode) -> Manifest:
 
 
 def _course(manifest: Manifest, model: GlobalState, seed: Digest, seat: SeatIndex) -> Course:
-    first = model.round * manifest.inner.steps
-    return Course(manifest, Recipe.of(manifest), _tokens(), seed, seat, first, model)
+    return Course(manifest, Recipe.of(manifest), _tokens(), seed, seat, model.round, model)
 
 
 def _tokens() -> Tokens:

@@ -1,4 +1,4 @@
-"""What a verifier runs: one segment again, and the link from the last state to the update.
+"""What a verifier runs: one segment again.
 
 Rule of this file: nothing a provider sent is used before its digest was compared with what the
 provider committed to; a blob that is not the committed state is the trace's fault.
@@ -9,19 +9,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from atoll.bits.codec.dither import DitherKey
-from atoll.bits.codec.grid import NonFiniteDeltaError
-from atoll.bits.errors import MalformedState
-from atoll.bits.layout import seat_layout
-from atoll.bits.link import close_round
+from atoll.bits.opening import committed_state
 from atoll.bits.segment import Course, SegmentRun, float_of_bits, run_segment
-from atoll.bits.state import GlobalState, SeatState, rng_digest
-from atoll.bits.step import state_roots
+from atoll.bits.state import GlobalState, SeatState
 from atoll.content.local import LocalStore
-from atoll.errors import MalformedTrace
 from atoll.law.manifest import Manifest
-from atoll.law.trace import LeafKind, StateRoots, TraceDocument, TraceLeaf
-from atoll.law.words import ZERO_DIGEST, Digest, SeatIndex, Slot
+from atoll.law.trace import LeafKind, TraceLeaf
+from atoll.law.words import Digest, SeatIndex, Slot
 from atoll.train.course import open_course
 from atoll.train.tolerance import Replayed, distances, excess, residual
 
@@ -31,8 +25,7 @@ class ReplayTask:
     """One segment to replay.
 
     Attributes:
-        opening_digest: the digest that the opening state must have (see `opening_digest`).
-        global_step0: the round's first step in the job's count: round · H.
+        opening_digest: the digest that the opening state must have (see `bits.opening`).
         sketch_key: the verifier's own, for the residuals of tolerant replays.
         model: what the round started from, where the manifest has it come in during the round.
     """
@@ -41,7 +34,6 @@ class ReplayTask:
     slot: Slot
     seat: SeatIndex
     data_seed: Digest
-    global_step0: int
     opening_digest: Digest
     sketch_key: int = 0
     model: GlobalState | None = None
@@ -76,32 +68,6 @@ class SegmentReplay:
         return not self.differs and self.excess <= 1.0
 
 
-def opening_roots(
-    manifest: Manifest, model: GlobalState, accepted: Digest
-) -> tuple[Digest, Digest]:
-    """Params and optimiser root that a seat must open the model's round with.
-
-    Args:
-        accepted: the seat's last accepted optimiser root, zero for a new holder or after a reset.
-    """
-    fresh = SeatState.opening(model, None, seat_layout(manifest, model.round))
-    is_new = accepted == ZERO_DIGEST
-    return fresh.params_root(), fresh.optimiser_root() if is_new else accepted
-
-
-def opening_digest(
-    document: TraceDocument, segment: int, params_root: Digest, optimiser_root: Digest
-) -> Digest:
-    """What a segment must open with: the leaf before it, or for the first the chain's word.
-
-    Args:
-        params_root, optimiser_root: what the seat must open with (see `opening_roots`).
-    """
-    if segment > 0:
-        return document.leaves[segment - 1].state_digest
-    return StateRoots(params_root, optimiser_root, ZERO_DIGEST, rng_digest(0)).digest()
-
-
 def replay_segment(
     task: ReplayTask,
     opening_blob: bytes,
@@ -123,15 +89,13 @@ def replay_segment(
         NotFound, CorruptBlock, MalformedDataset: the dataset cannot be used; nobody's fault.
     """
     round = task.slot.round
-    opening = _committed_state(task.manifest, round, opening_blob, task.opening_digest)
+    opening = committed_state(task.manifest, round, opening_blob, task.opening_digest)
     claimed = None
     if task.manifest.numerics.tolerance is not None:
         if closing_blob is None:
             raise ValueError("a tolerant replay needs the closing state")
-        claimed = _committed_state(task.manifest, round, closing_blob, leaf.state_digest)
-    course = open_course(
-        task.manifest, task.data_seed, task.seat, task.global_step0, store, model=task.model
-    )
+        claimed = committed_state(task.manifest, round, closing_blob, leaf.state_digest)
+    course = open_course(task.manifest, task.data_seed, task.seat, round, store, model=task.model)
     done = run_segment(opening, leaf.segment, course)
     replay = SegmentReplay(
         differs=done.disproves(leaf),
@@ -178,46 +142,3 @@ def _miscounted(segment: Replayed) -> tuple[str, ...]:
     opening, claimed, steps = segment.opening, segment.claimed, segment.steps
     counters = (opening.count + steps, opening.batches + steps)
     return () if (claimed.count, claimed.batches) == counters else ("state_digest",)
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """What a seat sent at the end of a round.
-
-    Attributes:
-        optimiser_root: the revealed one.
-        dither: the seat's in the round.
-    """
-
-    update: bytes
-    optimiser_root: Digest
-    dither: DitherKey
-
-
-def check_link(
-    manifest: Manifest, model: GlobalState, last_leaf: TraceLeaf, last_blob: bytes, sent: Sent
-) -> bool:
-    """Whether update and carried optimiser follow from the global model and the last state.
-
-    Raises:
-        MalformedTrace: the blob is not the last leaf's state: the provider's fault.
-    """
-    last = _committed_state(manifest, model.round, last_blob, last_leaf.state_digest)
-    try:
-        expected, carried = close_round(model, last, manifest.codec, sent.dither)
-    except NonFiniteDeltaError:  # a forged residual: nothing follows from it
-        return False
-    return expected == sent.update and carried.optimiser_root() == sent.optimiser_root
-
-
-def _committed_state(manifest: Manifest, round: int, blob: bytes, digest: Digest) -> SeatState:
-    try:
-        state = SeatState.from_bytes(blob, seat_layout(manifest, round))
-    except MalformedState as error:
-        raise MalformedTrace(f"the state served is not one: {error}") from error
-    served = state_roots(state).digest()
-    if served != digest:
-        raise MalformedTrace(
-            f"the state served has digest {served.hex()}, committed was {digest.hex()}"
-        )
-    return state

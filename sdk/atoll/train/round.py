@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from atoll.bits.codec.dither import DitherKey
 from atoll.bits.layout import max_state_bytes, param_shapes, seat_layout
 from atoll.bits.link import close_round
+from atoll.bits.opening import open_round
 from atoll.bits.pieces import root_of_update
 from atoll.bits.segment import Course, SegmentRun, run_segment
 from atoll.bits.state import GlobalState, SeatState
@@ -33,7 +34,6 @@ class TrainTask:
     Attributes:
         global_state_cid: the round's GlobalState.
         opening_optimiser: a SeatState whose optimiser is used on; None for a reset.
-        global_step0: the round's first step in the job's count: round · H.
         begun: the trace of segments that are trained already, empty for none.
     """
 
@@ -43,7 +43,6 @@ class TrainTask:
     data_seed: Digest
     global_state_cid: bytes
     opening_optimiser: bytes | None
-    global_step0: int
     begun: bytes = b""
 
     @property
@@ -145,7 +144,7 @@ def train_round(
     """
     manifest = task.manifest
     model = read_global_state(manifest, task.global_state_cid, store)
-    course = open_course(manifest, task.data_seed, task.seat, task.global_step0, store, model=model)
+    course = open_course(manifest, task.data_seed, task.seat, task.slot.round, store, model=model)
     document = _resumed(task) if task.begun else _opened(task, model, store)
     state = read_seat_state(manifest, document.states[-1], store, task.slot.round)
     losses: list[float] = []
@@ -187,7 +186,7 @@ def train_ahead(task: TrainTask, store: LocalStore) -> TrainedAhead:
         NotFound, CorruptBlock, MalformedState, MalformedDataset: as `train_round`.
     """
     manifest = task.manifest
-    course = open_course(manifest, task.data_seed, task.seat, task.global_step0, store)
+    course = open_course(manifest, task.data_seed, task.seat, task.slot.round, store)
     document = _opened(task, None, store)
     state = read_seat_state(manifest, document.states[-1], store, task.slot.round)
     seconds = 0.0
@@ -218,7 +217,7 @@ def _opened(task: TrainTask, model: GlobalState | None, store: LocalStore) -> Tr
     optimiser = None
     if task.opening_optimiser is not None:
         optimiser = read_seat_state(task.manifest, task.opening_optimiser, store)
-    state = SeatState.opening(model, optimiser, seat_layout(task.manifest, task.slot.round))
+    state = open_round(task.manifest, task.slot.round, model, optimiser)
     cid = store.add_bytes(state.to_bytes()).to_bytes()
     return TraceDocument(task.slot, task.seat, (), (cid,), (state_roots(state),))
 

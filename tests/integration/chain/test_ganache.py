@@ -13,7 +13,7 @@ from tests.integration.chain.local_anvil import Anvil, start_ganache, stop
 
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deploy import deploy
-from atoll.chain.index import EventIndex, Head, Indexed
+from atoll.chain.index import Advanced, EventIndex, Indexed
 from atoll.chain.txqueue import QueueConfig, TxQueue
 from atoll.chain.txstore import TxState
 from atoll.errors import TransactionFailed
@@ -46,7 +46,7 @@ async def test_queue_index_and_reads_work_on_ganache(
     updates = await index.poll()
     urls = [u.event.url for u in updates if isinstance(u, Indexed) and hasattr(u.event, "url")]
     assert urls == ["http://a", "http://b"]
-    assert isinstance(updates[-1], Head)
+    assert isinstance(updates[-1], Advanced)
     index.close()
     running.cancel()
     with suppress(asyncio.CancelledError):

@@ -13,7 +13,7 @@ from tests.integration.chain.local_anvil import Anvil
 
 from atoll.chain import index as index_module
 from atoll.chain.contracts import AtollChain
-from atoll.chain.index import EventIndex, Head, Indexed, Rewound, Update
+from atoll.chain.index import Advanced, EventIndex, Indexed, Rewound, Update
 from atoll.chain.logs import LogReader
 from atoll.errors import ConfigError, RpcUnavailable
 from atoll.law.events import GatewayAnnounced
@@ -116,14 +116,14 @@ async def test_only_confirmed_events_are_given_once_and_in_order(
     first = await index.poll()
     assert urls(first) == ["a"]
     head = first[-1]
-    assert isinstance(head, Head)
+    assert isinstance(head, Advanced)
     assert (head.block.number, head.confirmed) == (anvil.height(), anvil.height() - 2)
     assert await index.poll() == []
     anvil.mine(2)
     assert urls(await index.poll()) == ["b", "c"]
     anvil.mine()
     (head,) = await index.poll()
-    assert isinstance(head, Head)
+    assert isinstance(head, Advanced)
     assert urls(index.history()) == ["a", "b", "c"]
 
 

@@ -21,7 +21,7 @@ from atoll.service.journal import Journal
 from atoll.service.worker import resolve
 from atoll.train.probe import configure_native
 from atoll.train.round import train_round
-from atoll_node.duties.train import DoTrain, DoTrainAhead, Trained, TrainedAhead
+from atoll_node.duties.train import DoTrain, DoTrainAhead, SegmentsTrained, Trained
 from atoll_verifier import tasks
 from atoll_verifier.seatwork import SeatWork
 
@@ -60,7 +60,7 @@ def effects(run: Run, tmp_path: Path) -> Effects:
     return Effects(cast(Context, context))
 
 
-def training(seat: Job, opening: bytes, ahead: TrainedAhead | None = None) -> DoTrain:
+def training(seat: Job, opening: bytes, ahead: SegmentsTrained | None = None) -> DoTrain:
     """What the machine asks for in the second round."""
     task, digest = seat.task, seat.model.digest()
     return DoTrain(

@@ -16,7 +16,7 @@ from tests.unit.law.factories import (
 
 from atoll.chain.deployment import Deployment
 from atoll.chain.follower import Follower, News
-from atoll.chain.index import EventIndex, Head, Indexed, Rewound, Update
+from atoll.chain.index import Advanced, EventIndex, Indexed, Rewound, Update
 from atoll.errors import RpcUnavailable
 from atoll.law import events as ev
 from atoll.law.words import JobId, VerifierIndex
@@ -67,7 +67,7 @@ def running() -> ScriptedJob:
 async def test_events_give_the_view_of_the_law_s_fold() -> None:
     job, index = running(), Index()
     index.add(job)
-    index.untold.append(Head(job.block, 1))
+    index.untold.append(Advanced(job.block, 1))
     follower = following(index)
     news = await follower.poll()
     assert follower.views == {JOB: job.view}

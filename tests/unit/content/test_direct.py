@@ -99,10 +99,10 @@ def test_pieces_land_where_they_belong(tmp_path: Path) -> None:
 
 def test_a_buffer_has_one_holder_at_a_time() -> None:
     buffers = Buffers(2, PAGE)
-    one, two = buffers.take(), buffers.take()
+    one, two = buffers.acquire(), buffers.acquire()
     assert one is not two
-    buffers.give(one)
-    assert buffers.take() is one
+    buffers.release(one)
+    assert buffers.acquire() is one
 
 
 def test_a_disk_that_fails_to_sync_leaves_nothing_behind(

@@ -46,7 +46,7 @@ from atoll_node.behaviour import ProviderBehaviour, ProviderState
 from atoll_node.duties.answer import SendAnswer, Unanswerable
 from atoll_node.duties.commit import SendCommit
 from atoll_node.duties.reveal import SendReveal
-from atoll_node.duties.train import DoTrain, DoTrainAhead, Trained, TrainedAhead
+from atoll_node.duties.train import DoTrain, DoTrainAhead, SegmentsTrained, Trained
 from atoll_node.machine import step
 
 C = TypeVar("C")
@@ -58,7 +58,7 @@ INITIAL = digest("initial state")
 Left: TypeAlias = tuple[str, Fact]
 """What a command left, under its key."""
 SPEC: Left = (key_of(DoFetchSpec), SpecReady(MANIFEST.to_bytes()))
-BEGUN = TrainedAhead(b"a trace", 0.5)
+BEGUN = SegmentsTrained(b"a trace", 0.5)
 DATA: Left = (key_of(DoFetchData), DataReady(cid("data")))
 
 

@@ -23,8 +23,7 @@ from tests.unit.law.factories import (
 
 from atoll.chain.deployment import Deployment
 from atoll.chain.follower import Follower, News
-from atoll.chain.index import EventIndex, Indexed, Rewound, Update
-from atoll.chain.index import Head as ChainHead
+from atoll.chain.index import Advanced, EventIndex, Indexed, Rewound, Update
 from atoll.errors import NotFound, RpcUnavailable, StorageError
 from atoll.law import events as ev
 from atoll.law.views import JobView
@@ -69,7 +68,7 @@ class Index:
 
     def tell_everything(self) -> None:
         self.confirmed = self.job.number
-        self.updates.append([*self.history(), ChainHead(self.job.block, self.job.number)])
+        self.updates.append([*self.history(), Advanced(self.job.block, self.job.number)])
 
 
 class ScriptedEffects:
@@ -294,7 +293,7 @@ async def test_a_reorg_folds_the_view_anew(tmp_path: Path) -> None:
         return news
 
     follower.poll_patiently = poll_and_tell
-    running.index.updates.append([Rewound(job.number - 1), ChainHead(job.block, job.number)])
+    running.index.updates.append([Rewound(job.number - 1), Advanced(job.block, job.number)])
     await turned.wait()
     await running.stop()
     assert follower.views[JOB].state.phase is Phase.SEEDING

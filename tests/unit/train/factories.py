@@ -10,6 +10,8 @@ import torch
 from atoll.bits.codec.dither import DitherKey
 from atoll.bits.init import initial_global_state
 from atoll.bits.layout import SeatLayout, Shapes
+from atoll.bits.link import Sent, check_link
+from atoll.bits.opening import opening_digest, opening_roots
 from atoll.bits.state import GlobalState, SeatState
 from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
@@ -28,14 +30,7 @@ from atoll.law.words import (
     Slot,
 )
 from atoll.train.probe import numerics_spec
-from atoll.train.replay import (
-    ReplayTask,
-    SegmentReplay,
-    Sent,
-    check_link,
-    opening_digest,
-    replay_segment,
-)
+from atoll.train.replay import ReplayTask, SegmentReplay, replay_segment
 from atoll.train.round import TrainedRound, TrainTask
 
 SMALL_SHAPES: Shapes = {"a.weight": (3, 5), "b.weight": (4,)}
@@ -46,6 +41,8 @@ SMALL_LAYOUT = SeatLayout(
 DATA_SEED = Digest(b"\x05" * 32)
 DITHER = DitherKey(DATA_SEED, 2)
 """Of the seat that jobs here have."""
+FIRST = Slot(Domain(31337, Address("0x" + "11" * 20)), JobId(1), RoundIndex(0), Attempt(0))
+NEXT = replace(FIRST, round=RoundIndex(1))
 TEXT = "".join(f"line {i}: the quick brown fox jumps over {i * i} lazy dogs\n" for i in range(300))
 
 
@@ -110,10 +107,14 @@ class Job:
             task.slot,
             task.seat,
             task.data_seed,
-            task.global_step0,
             digest,
             model=self.model,
         )
+
+    def opening_roots(self, accepted: Digest) -> tuple[Digest, Digest]:
+        """What a seat with this accepted optimiser root must open the model's round with."""
+        root = self.model.params_root()
+        return opening_roots(self.manifest, root, accepted, lambda: self.model)
 
     def link(self, trained: TrainedRound, update: bytes, root: Digest | None = None) -> bool:
         """Whether the link from the trained round's last state holds."""
@@ -163,13 +164,11 @@ def make_job(folder: Path) -> Job:
 
 def task_of(manifest: Manifest, opening: bytes) -> TrainTask:
     """Seat 2's first round, from the global state with this CID."""
-    slot = Slot(Domain(31337, Address("0x" + "11" * 20)), JobId(1), RoundIndex(0), Attempt(0))
     return TrainTask(
         manifest=manifest,
-        slot=slot,
+        slot=FIRST,
         seat=SeatIndex(2),
         data_seed=DATA_SEED,
         global_state_cid=opening,
         opening_optimiser=None,
-        global_step0=0,
     )

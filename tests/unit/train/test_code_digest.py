@@ -12,7 +12,7 @@ import pytest
 
 from atoll.train import code
 
-PACKAGE = Path(code.__file__).parents[1]
+PACKAGE, ROOT = Path(code.__file__).parents[1], Path(__file__).parents[3]
 FILES = [str(file.relative_to(PACKAGE)) for file in code.closure()]
 SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Add, ast.Div: ast.Mult, ast.FloorDiv: ast.Div,
@@ -120,21 +120,47 @@ def test_an_import_inside_a_function_is_followed_and_a_type_checkers_is_not(tmp_
     assert names - set(FILES) == {"law/late.py"}
 
 
-def test_what_training_and_merging_execute_is_covered() -> None:
-    """Everything of atoll that runs in the probe is in the closure, but for `train` itself."""
+def ran(first: str, traced: str) -> set[str]:
+    """Files of atoll in which `traced` runs something, in a process of its own."""
     program = (
-        "import sys, atoll.train.probe as probe\n"
-        "ran = set()\n"
-        "sys.setprofile(lambda frame, *_: ran.add(frame.f_code.co_filename))\n"
-        "probe.probe_digest('exact')\n"
-        "sys.setprofile(None)\n"
-        "print(*ran, sep='\\n')"
+        f"import sys\n{first}\nran = set()\n"
+        "sys.settrace(lambda frame, *_: ran.add(frame.f_code.co_filename))\n"  # calls alone
+        f"{traced}\nsys.settrace(None)\nprint(*ran, sep='\\n')"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
     )
-    lines = [line for line in done.stdout.splitlines() if line.startswith(f"{PACKAGE}/")]
-    ran = {str(Path(line).relative_to(PACKAGE)) for line in lines}
-    assert "bits/step.py" in ran
-    assert ran - set(FILES) == {"train/probe_job.py"}
-    assert {"bits/link.py", "bits/outer.py", "merge/round.py", "law/merge_inputs.py"} <= ran
+    found = [line for line in done.stdout.splitlines() if line.startswith(f"{PACKAGE}/")]
+    return {str(Path(line).relative_to(PACKAGE)) for line in found}
+
+
+def test_what_training_and_merging_execute_is_covered() -> None:
+    """Everything of atoll that runs in the probe is in the closure, but for `train` itself."""
+    found = ran("import atoll.train.probe as probe", "probe.probe_digest('exact')")
+    assert "bits/step.py" in found
+    assert found - set(FILES) == {"train/probe_job.py"}
+    assert {"bits/link.py", "bits/outer.py", "merge/round.py", "law/merge_inputs.py"} <= found
+
+
+PREPARE = """
+import pathlib, tempfile
+from tests.unit.train.factories import ZERO_DIGEST, make_job, reveal_of
+from atoll.train.round import train_round
+job = make_job(pathlib.Path(tempfile.mkdtemp()))
+"""
+CHECKED_ROUND = """
+trained, task = train_round(job.task, job.store), job.task
+trained.document.check(reveal_of(trained), job.manifest, task.slot, task.seat)
+trained.document.check_opening(*job.opening_roots(ZERO_DIGEST))
+trained.document.check_batches(job.manifest, task.data_seed)
+assert job.replay(trained, 0).matches
+assert job.link(trained, trained.update)
+"""
+
+
+def test_what_decides_a_seats_verdict_is_covered() -> None:
+    """Outside is what brings bytes here and calls the rest: nothing that could differ in a bit."""
+    found = ran(PREPARE, CHECKED_ROUND)
+    assert {"bits/opening.py", "bits/link.py", "bits/segment.py", "law/trace.py"} <= found
+    outside = {name for name in found - set(FILES) if not name.startswith("content/")}
+    assert outside == {"train/course.py", "train/data.py", "train/replay.py", "train/round.py"}

@@ -40,7 +40,7 @@ def exact_job(job: Job) -> Job:
 
 def global_digests(job: Job) -> list[Digest]:
     """The global model's digest after each round of all seats, each round from the one before."""
-    model, steps, digests = job.model, job.manifest.inner.steps, []
+    model, digests = job.model, []
     carried: dict[int, bytes | None] = dict.fromkeys(range(SEATS))
     for number in range(ROUNDS):
         updates = {}
@@ -52,7 +52,6 @@ def global_digests(job: Job) -> list[Digest]:
                 data_seed=Digest(bytes([number]) * 32),
                 global_state_cid=job.store.add_bytes(model.to_bytes()).to_bytes(),
                 opening_optimiser=carried[seat],
-                global_step0=number * steps,
             )
             trained = train_round(task, job.store)
             updates[seat], carried[seat] = trained.update, trained.carried_cid

@@ -9,16 +9,15 @@ from fractions import Fraction
 import pytest
 import torch
 from tests.merging import all_standing
-from tests.unit.train.factories import DATA_SEED, DITHER, Job, reveal_of
+from tests.unit.train.factories import DATA_SEED, DITHER, NEXT, Job, reveal_of
 
-from atoll.bits.link import close_round
+from atoll.bits.link import Sent, check_link, close_round
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import state_roots
 from atoll.errors import MalformedTrace
 from atoll.law.manifest import CodecSpec, TensorExponents
 from atoll.law.words import ZERO_DIGEST, Digest
 from atoll.merge.round import merge
-from atoll.train.replay import Sent, check_link
 from atoll.train.round import read_seat_state, train_round
 
 SPEC = CodecSpec(
@@ -69,7 +68,7 @@ def test_a_second_round_opens_with_what_the_first_left_out(stateful: Job) -> Non
     assert not any(residual.any() for residual in last.feedback.values())
     assert any(residual.any() for residual in carried.feedback.values())
     assert first.optimiser_root == carried.optimiser_root() != last.optimiser_root()
-    task = replace(stateful.task, opening_optimiser=first.carried_cid, global_step0=8)
+    task = replace(stateful.task, slot=NEXT, opening_optimiser=first.carried_cid)
     later = replace(stateful, task=task)
     second = train_round(task, stateful.store)
     second.document.check_opening(stateful.model.params_root(), first.optimiser_root)

@@ -12,13 +12,14 @@ from tests.unit.train.factories import DATA_SEED, DITHER, Job, make_job, small_m
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import seat_codec
 from atoll.bits.layout import OUTER_SLOTS
+from atoll.bits.opening import opening_digest
 from atoll.errors import MalformedUpdate, ManifestError
 from atoll.job.methods import DENSE_CODECS, METHODS, method_of, with_codec
 from atoll.job.spec import Choices, Found, Members, build_manifest
 from atoll.law.manifest import Manifest
 from atoll.law.words import ZERO_DIGEST, Digest, RoundIndex, SeatIndex
 from atoll.merge.round import merge
-from atoll.train.replay import SegmentReplay, opening_digest, opening_roots, replay_segment
+from atoll.train.replay import SegmentReplay, replay_segment
 from atoll.train.round import TrainedRound, train_round
 
 SEATS = 3
@@ -47,7 +48,7 @@ def manifest_for(data: Job, method: str) -> Manifest:
 
 def replays(job: Job, trained: TrainedRound, accepted: Digest) -> list[SegmentReplay]:
     """Every segment from what was committed; `accepted` is the seat's root on the chain."""
-    roots = opening_roots(job.manifest, job.model, accepted)
+    roots = job.opening_roots(accepted)
     found = []
     for segment, leaf in enumerate(trained.document.leaves):
         task = replace(
@@ -70,7 +71,7 @@ class Run:
 
     def seat(self, seat: int) -> Job:
         """The seat's work in this round."""
-        job, steps = self.job, self.job.manifest.inner.steps
+        job = self.job
         task = replace(
             job.task,
             slot=replace(job.task.slot, round=RoundIndex(self.round)),
@@ -78,14 +79,13 @@ class Run:
             data_seed=Digest(bytes([self.round]) * 32),
             global_state_cid=job.store.add_bytes(job.model.to_bytes()).to_bytes(),
             opening_optimiser=self.carried[seat],
-            global_step0=self.round * steps,
         )
         return replace(job, task=task)
 
     def verify(self, seat: int, trained: TrainedRound) -> None:
         """Replays everything from what was committed, then the link."""
         job = self.seat(seat)
-        roots = opening_roots(job.manifest, job.model, self.roots[seat])
+        roots = job.opening_roots(self.roots[seat])
         trained.document.check_opening(*roots)
         assert all(replay.matches for replay in replays(job, trained, self.roots[seat]))
         assert job.link(trained, trained.update)

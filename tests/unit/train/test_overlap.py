@@ -29,7 +29,6 @@ from atoll.law.trace import LeafKind
 from atoll.law.words import ZERO_DIGEST, SeatIndex
 from atoll.merge.round import merge
 from atoll.train.course import open_course
-from atoll.train.replay import opening_roots
 from atoll.train.round import read_seat_state, train_ahead, train_round
 from atoll.train.tolerance import default_tolerance
 
@@ -91,9 +90,8 @@ def test_golden_overlap(job: Job) -> None:
 
 def course_of(manifest: Manifest, model: GlobalState) -> Course:
     """The course of seat 0 in the model's round, over no tokens."""
-    step0 = model.round * manifest.inner.steps
     recipe, tokens = Recipe.of(manifest), np.empty(0, np.uint8)
-    return Course(manifest, recipe, tokens, ZERO_DIGEST, SeatIndex(0), step0, model)
+    return Course(manifest, recipe, tokens, ZERO_DIGEST, SeatIndex(0), model.round, model)
 
 
 @pytest.mark.parametrize("mixing", ["0", "0.1", "0.5", "0.999999"])
@@ -173,7 +171,7 @@ def test_what_comes_before_the_overlap_needs_no_model(
 def test_a_step_that_takes_the_model_in_is_not_run_without_it(job: Job) -> None:
     run = started(job, overlap=1)
     seat = run.seat(0)
-    course = open_course(seat.manifest, seat.task.data_seed, SeatIndex(0), 4, seat.store)
+    course = open_course(seat.manifest, seat.task.data_seed, SeatIndex(0), 1, seat.store)
     state = read_seat_state(seat.manifest, run.carried[0] or b"", seat.store, 1)
     with pytest.raises(ValueError, match="not here"):
         run_segment(state, 0, course)
@@ -192,9 +190,9 @@ def test_a_reset_takes_the_fragment_in_all_the_same(job: Job) -> None:
     run = started(job, overlap=3)
     seat = run.seat(0)
     fresh = train_round(replace(seat.task, opening_optimiser=None), seat.store)
-    fresh.document.check_opening(*opening_roots(seat.manifest, seat.model, ZERO_DIGEST))
+    fresh.document.check_opening(*seat.opening_roots(ZERO_DIGEST))
     with pytest.raises(MalformedTrace):
-        fresh.document.check_opening(*opening_roots(seat.manifest, seat.model, run.roots[0]))
+        fresh.document.check_opening(*seat.opening_roots(run.roots[0]))
     assert all(r.matches for r in replays(seat, fresh, ZERO_DIGEST))
     ignored = train_round(
         replace(seat.task, opening_optimiser=None), seat.store, run=never_taking_in
@@ -224,7 +222,7 @@ def test_another_fragment_than_the_merged_one_fails_the_segment_that_takes_it_in
         (seat.task, never_taking_in),
     ):
         trained = train_round(task, seat.store, run=run_)
-        trained.document.check_opening(*opening_roots(seat.manifest, seat.model, run.roots[0]))
+        trained.document.check_opening(*seat.opening_roots(run.roots[0]))
         matches = [r.matches for r in replays(seat, trained, run.roots[0])]
         assert matches == [segment != wrong for segment in range(2)]
 
@@ -240,7 +238,7 @@ def test_own_parameters_are_those_that_were_accepted(job: Job) -> None:
     cid = seat.store.add_bytes(poisoned.to_bytes()).to_bytes()
     trained = train_round(replace(seat.task, opening_optimiser=cid), seat.store)
     with pytest.raises(MalformedTrace, match="optimiser"):
-        trained.document.check_opening(*opening_roots(seat.manifest, seat.model, run.roots[0]))
+        trained.document.check_opening(*seat.opening_roots(run.roots[0]))
 
 
 def test_a_round_that_merged_nothing_gives_its_old_fragment_back(job: Job) -> None:

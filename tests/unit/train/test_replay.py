@@ -8,17 +8,17 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.unit.train.factories import DITHER, Job
+from tests.unit.train.factories import DITHER, NEXT, Job
 
 from atoll.bits.layout import seat_layout
-from atoll.bits.link import close_round
+from atoll.bits.link import Sent, check_link, close_round
 from atoll.bits.segment import Course, SegmentRun, run_segment
 from atoll.bits.state import SeatState
 from atoll.content.cid import Cid
 from atoll.errors import MalformedTrace
 from atoll.law.trace import LeafKind, TraceLeaf
 from atoll.law.words import Digest
-from atoll.train.replay import Sent, check_link, replay_segment
+from atoll.train.replay import replay_segment
 from atoll.train.round import TrainedRound, read_seat_state, train_round
 
 
@@ -31,7 +31,7 @@ def test_every_segment_replays(job: Job, trained: TrainedRound) -> None:
 
 
 def test_a_round_with_persisted_moments_replays(job: Job, trained: TrainedRound) -> None:
-    task = replace(job.task, opening_optimiser=trained.document.states[-1], global_step0=8)
+    task = replace(job.task, slot=NEXT, opening_optimiser=trained.document.states[-1])
     second = train_round(task, job.store)
     later = replace(job, task=task)
     for segment in range(4):
@@ -47,7 +47,8 @@ from atoll.law.manifest import Manifest
 from atoll.law.trace import TraceDocument
 from atoll.law.words import ZERO_DIGEST, Digest
 from atoll.train.probe import check_environment, configure_native
-from atoll.train.replay import ReplayTask, opening_digest, replay_segment
+from atoll.bits.opening import opening_digest
+from atoll.train.replay import ReplayTask, replay_segment
 
 configure_native()
 root, manifest, trace, seed, params_root = sys.argv[1:]
@@ -57,7 +58,7 @@ check_environment(manifest)
 document = TraceDocument.from_bytes(store.read_bytes(Cid.parse(trace), 1 << 20))
 for leaf in document.leaves:
     digest = opening_digest(document, leaf.segment, bytes.fromhex(params_root), ZERO_DIGEST)
-    task = ReplayTask(manifest, document.slot, document.seat, bytes.fromhex(seed), 0, digest)
+    task = ReplayTask(manifest, document.slot, document.seat, bytes.fromhex(seed), digest)
     blob = store.read_bytes(Cid.from_bytes(document.states[leaf.segment]), 1 << 30)
     print(replay_segment(task, blob, leaf, store).matches)
 """

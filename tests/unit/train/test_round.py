@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.unit.train.factories import Job, reveal_of
+from tests.unit.train.factories import NEXT, Job, reveal_of
 
 from atoll.bits.codec.dense import GRID8
 from atoll.bits.codec.layout import Layout
@@ -74,7 +74,7 @@ def test_the_same_task_gives_the_same_bytes(job: Job, trained: TrainedRound) -> 
 
 @pytest.mark.parametrize(
     "changes",
-    [{"data_seed": Digest(b"\x06" * 32)}, {"seat": SeatIndex(3)}, {"global_step0": 5}],
+    [{"data_seed": Digest(b"\x06" * 32)}, {"seat": SeatIndex(3)}, {"slot": NEXT}],
     ids=lambda changes: next(iter(changes)),
 )
 def test_another_task_gives_another_state(
@@ -115,7 +115,7 @@ def test_the_update_is_the_link_on_the_rounds_grid(job: Job, trained: TrainedRou
 
 
 def test_moments_persist_into_the_next_round(job: Job, trained: TrainedRound) -> None:
-    task = replace(job.task, opening_optimiser=trained.document.states[-1], global_step0=8)
+    task = replace(job.task, slot=NEXT, opening_optimiser=trained.document.states[-1])
     second = train_round(task, job.store)
     second.document.check_opening(job.model.params_root(), trained.optimiser_root)
     assert not second.reset

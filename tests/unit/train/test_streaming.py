@@ -18,7 +18,6 @@ from atoll.errors import MalformedTrace
 from atoll.law.manifest import CodecSpec, TensorExponents
 from atoll.law.words import ZERO_DIGEST
 from atoll.merge.round import merge
-from atoll.train.replay import opening_roots
 from atoll.train.round import read_seat_state, train_round
 
 A, B = "model.layers.0.w", "model.layers.1.w"
@@ -103,7 +102,7 @@ def test_own_parameters_that_are_not_those_carried_are_refused(streaming: Run) -
     cid = job.store.add_bytes(poisoned.to_bytes()).to_bytes()
     trained = train_round(replace(job.task, opening_optimiser=cid), job.store)
     with pytest.raises(MalformedTrace, match="optimiser"):
-        trained.document.check_opening(*opening_roots(job.manifest, job.model, root))
+        trained.document.check_opening(*job.opening_roots(root))
 
 
 def test_merged_parameters_that_are_not_the_global_ones_are_refused(streaming: Run) -> None:
@@ -113,7 +112,7 @@ def test_merged_parameters_that_are_not_the_global_ones_are_refused(streaming: R
     other = job.store.add_bytes(replace(job.model, params=params).to_bytes()).to_bytes()
     trained = train_round(replace(job.task, global_state_cid=other), job.store)
     with pytest.raises(MalformedTrace, match="global model"):
-        trained.document.check_opening(*opening_roots(job.manifest, job.model, root))
+        trained.document.check_opening(*job.opening_roots(root))
 
 
 def test_a_seat_that_missed_a_round_opens_with_the_global_model(streaming: Run) -> None:
@@ -124,11 +123,11 @@ def test_a_seat_that_missed_a_round_opens_with_the_global_model(streaming: Run) 
     job = streaming.seat(0)
     stale = train_round(job.task, job.store)
     with pytest.raises(MalformedTrace):
-        stale.document.check_opening(*opening_roots(job.manifest, job.model, root))
+        stale.document.check_opening(*job.opening_roots(root))
     fresh = train_round(replace(job.task, opening_optimiser=None), job.store)
-    fresh.document.check_opening(*opening_roots(job.manifest, job.model, ZERO_DIGEST))
+    fresh.document.check_opening(*job.opening_roots(ZERO_DIGEST))
     with pytest.raises(MalformedTrace):
-        fresh.document.check_opening(*opening_roots(job.manifest, job.model, root))
+        fresh.document.check_opening(*job.opening_roots(root))
     opening = read_seat_state(job.manifest, fresh.document.states[0], job.store, round=2)
     assert all(torch.equal(p, job.model.params[n]) for n, p in opening.params.items())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -24,13 +25,16 @@ from atoll.content.errors import MalformedDag
 from atoll.content.local import LocalStore
 from atoll.content.storage import Storage
 from atoll.errors import NotFound, TooLarge
-from atoll.law.words import ZERO_DIGEST, Digest
+from atoll.law.merge_inputs import MergeFacts
+from atoll.law.words import ZERO_DIGEST, Bitmap, Digest
 from atoll.service.context import Context
 from atoll.service.effects import Effects
 from atoll.service.journal import AlreadySigned, Journal
 from atoll_verifier.duties.ballot import Audited, BallotSigned, SignBallot
 from atoll_verifier.duties.check import DoCheck
+from atoll_verifier.duties.merge import DoMerge, RoundMerged
 from atoll_verifier.duties.replay import DoLink, DoReplay, SegmentReplayed
+from atoll_verifier.duties.score import RevealedUpdate
 from atoll_verifier.duties.take import BlockTaken, DoTake
 from atoll_verifier.seatwork import SeatWork
 
@@ -160,3 +164,55 @@ async def test_another_ballot_for_the_same_audit_is_never_signed(context: Any) -
     with pytest.raises(AlreadySigned):
         await carrier.run(VIEW, replace(sign, said=other))
     assert context.journal.read(VIEW.job_id).of(SignBallot, audited) == sign.said
+
+
+class Together(Fetcher):
+    """Ends no fetch before as many are under way as should be; of `failing`, one fails."""
+
+    def __init__(self, at_once: int, failing: dict[Cid, Exception]) -> None:
+        super().__init__()
+        self.barrier, self.failing = asyncio.Barrier(at_once), failing
+        self.running = self.most = 0
+        self.ended: list[Cid] = []
+
+    async def fetch(self, cid: Cid, max_bytes: int, prefer: list[str]) -> None:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        await self.barrier.wait()
+        self.running -= 1
+        self.ended.append(cid)
+        if cid in self.failing:
+            raise self.failing[cid]
+
+
+def merging_of(cids: list[Cid]) -> DoMerge:
+    updates = [
+        RevealedUpdate(seat, cid.to_bytes(), digest(f"{seat}")) for seat, cid in enumerate(cids)
+    ]
+    facts = MergeFacts(Bitmap(0xFF), Bitmap(0), Bitmap(0), 0, {})
+    opening = Cid.of(b"model").to_bytes()
+    return DoMerge(SLOT, MANIFEST.to_bytes(), opening, facts, ZERO_DIGEST, tuple(updates))
+
+
+UPDATES = [Cid.of(b"update %d" % seat) for seat in range(8)]
+
+
+async def test_a_merges_updates_are_fetched_four_at_a_time(context: Any) -> None:
+    context.fetcher_of = lambda job: fetcher
+    context.worker.result = merged = RoundMerged(Cid.of(b"next").to_bytes(), digest("next"))
+    fetcher = Together(4, {UPDATES[1]: TooLarge("too many bytes"), UPDATES[6]: MalformedDag("no")})
+    async with asyncio.timeout(20):
+        done = await effects(context).run(VIEW, merging_of(UPDATES))
+    assert done.fact == merged
+    assert sorted(fetcher.ended, key=UPDATES.index) == UPDATES
+    assert fetcher.most == 4
+
+
+async def test_an_update_that_nobody_serves_stops_the_merge(context: Any) -> None:
+    context.fetcher_of = lambda job: fetcher
+    fetcher = Together(4, {UPDATES[2]: NotFound("nobody")})
+    async with asyncio.timeout(20):
+        with pytest.raises(NotFound, match="nobody"):
+            await effects(context).run(VIEW, merging_of(UPDATES[:4]))
+    assert sorted(fetcher.ended, key=UPDATES.index) == UPDATES[:4]
+    assert len(context.journal.read(VIEW.job_id)) == 0

@@ -47,9 +47,12 @@ class DoMerge(Work[RoundMerged]):
 
     async def perform(self, effects: Effects, view: JobView) -> Done[RoundMerged]:
         round_, limit = self.slot.round, max_update_bytes(Manifest.from_bytes(self.manifest))
-        for update in self.updates:
+
+        async def fetch(update: RevealedUpdate) -> None:
             with suppress(*UNFETCHABLE_CONTENT):  # no update then, for everyone alike
                 await effects.fetch(view, round_, Cid.from_bytes(update.cid), limit)
+
+        await effects.for_each(self.updates, fetch)
         with effects.context.store.holding():  # what the worker leaves is not pinned yet
             merged: RoundMerged = await effects.work(
                 "atoll_verifier.tasks:merge_round", self, effects.store_dir

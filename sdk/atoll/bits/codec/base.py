@@ -125,15 +125,15 @@ class UpdateCodec:
         """
         incoming = _Incoming(data, self.encoded_length(layout))
         head = header(self._body.codec, layout, exponents)
-        check_header(incoming.take(len(head)), head)
+        check_header(incoming.read(len(head)), head)
         *early, _ = self._body.sections(layout.total)
-        sections = [memoryview(incoming.take(length)) for length in early]
+        sections = [memoryview(incoming.read(length)) for length in early]
         for start in range(0, layout.total, PIECE):
             length = min(PIECE, layout.total - start)
             *sizes, last = self._body.sections(length)
             parts = [section[:size] for section, size in zip(sections, sizes, strict=True)]
             sections = [section[size:] for section, size in zip(sections, sizes, strict=True)]
-            body = memoryview(b"".join([*parts, incoming.take(last)]))
+            body = memoryview(b"".join([*parts, incoming.read(last)]))
             yield self._body.decode(body, length, start // PIECE)
         incoming.end()
 
@@ -180,13 +180,13 @@ def _cut(data: bytes, lengths: Sequence[int]) -> list[bytes]:
 
 
 class _Incoming:
-    """Bytes that arrive in pieces of any size, `total` in all, taken in others."""
+    """Bytes that arrive in pieces of any size, `total` in all, read in others."""
 
     def __init__(self, data: Iterable[bytes], total: int) -> None:
         self._data, self._total = iter(data), total
         self._rest = memoryview(b"")
 
-    def take(self, count: int) -> bytes:
+    def read(self, count: int) -> bytes:
         """The next `count` bytes. Raises MalformedUpdate where there are fewer."""
         parts = []
         while count:
@@ -198,7 +198,7 @@ class _Incoming:
         return b"".join(parts)
 
     def end(self) -> None:
-        """Raises MalformedUpdate unless everything was taken."""
+        """Raises MalformedUpdate unless everything was read."""
         if self._rest or any(self._data):
             raise MalformedUpdate(f"the update has more than the {self._total} bytes of its layout")
 

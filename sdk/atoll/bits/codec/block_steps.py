@@ -42,8 +42,8 @@ from atoll.errors import MalformedUpdate
 BLOCK = 32
 STEPS = np.array([1, 2, 4, 5, 7, 10, 14, 20, 28], dtype=np.int8)
 """In steps of the shared grid: about √2 apart, and 4 · 28, with dither, is the largest value."""
-STEP_BITS = 4
-_BLOCKS_AT_ONCE = 1 << 10
+STEP_BITS = 4  # of nine steps; 9 to 15 in a body are refused
+_BLOCKS_AT_ONCE = 1 << 10  # whose magnitudes, 128 KiB, stay in a core's cache
 Indices = npt.NDArray[np.uint8]
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 BLOCK = 64
 LIMIT = 2047
+"""Grid steps that coordinates are clamped to, so that the transform's sums stay far below 2^53."""
 FINENESS = 256
 """Parts of a grid step that coordinates are rounded to; what is sent are whole steps."""
 MATRIX_UNIT = 1 << 14

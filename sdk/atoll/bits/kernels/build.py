@@ -28,7 +28,7 @@ because largest magnitudes are kept as words in the memory of the steps that the
 MACHINE_FLAGS = {"x86_64": ("-march=native", "-mprefer-vector-width=512")}
 """By processor, where it is more than to use every instruction of this one."""
 SOURCE = Path(__file__).with_name("kernels.c")
-BUILD_SECONDS = 120
+BUILD_SECONDS = 120  # it takes three; a compiler that hangs must not stop a service for ever
 
 
 class BuildFailed(Exception):
@@ -50,7 +50,7 @@ def load_library(source: Path = SOURCE) -> ctypes.CDLL:
     for extra in (MACHINE_FLAGS.get(platform.machine(), ("-march=native",)), ()):
         try:
             return ctypes.CDLL(str(_built(source, compiler, (*FLAGS, *extra))))
-        except (BuildFailed, OSError) as error:
+        except (BuildFailed, OSError) as error:  # OSError: what was built does not load
             errors.append(str(error))
     raise BuildFailed("; ".join(errors))
 

@@ -241,10 +241,10 @@ class CompiledKernels:
         step = _slot(1)
         return self._call("square_sum", x, x.numel(), step, result=c_int64), step.item()
 
-    def momentum(self, m: Tensor, g: Tensor, keep: float, take: float) -> Tensor:
+    def momentum(self, m: Tensor, g: Tensor, keep: float, add: float) -> Tensor:
         m, g = _plain(m), _plain(g)
         out = torch.empty_like(m)
-        self._call("momentum", m, g, c_float(keep), c_float(take), m.numel(), out)
+        self._call("momentum", m, g, c_float(keep), c_float(add), m.numel(), out)
         return out
 
     def gram(self, sums_SS: Tensor, step_S1: Tensor) -> tuple[Tensor, Tensor]:

@@ -22,10 +22,10 @@ SIGMOID_MAX_ULP: Final = 2.5
 RSQRT_MAX_ULP: Final = 1.5
 
 
-_LOG2E: Final = 1.44269504
+_LOG2E: Final = 1.44269504  # rounded: that only moves the ends of the polynomial's range
 _LN2_HIGH: Final = 0.693359375
 """Nine bits of ln 2: its product with a whole number up to 2^15 is exact."""
-_LN2_LOW: Final = -2.12194440e-4
+_LN2_LOW: Final = -2.12194440e-4  # ln 2 less _LN2_HIGH
 _EXP: Final = (
     1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3,
     4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1,

@@ -86,8 +86,8 @@ class ExactOps:
             total += float(integer) * (step * step)
         return math.sqrt(total)
 
-    def momentum(self, m: Tensor, g: Tensor, keep: float, take: float) -> Tensor:
-        return self.engine.kernels.momentum(m, g, keep, take)
+    def momentum(self, m: Tensor, g: Tensor, keep: float, add: float) -> Tensor:
+        return self.engine.kernels.momentum(m, g, keep, add)
 
     def orthogonalise(self, matrix_OI: Tensor) -> Tensor:
         return orthogonalise(self.engine, matrix_OI)

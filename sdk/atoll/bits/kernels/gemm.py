@@ -38,21 +38,26 @@ class Route:
 
 
 def _matmul_int8(x_MK: Tensor, w_KN: Tensor) -> Tensor:
+    rows, inner, columns = (*x_MK.shape, w_KN.shape[1])
     if x_MK.is_cuda:
-        return _matmul_int8_cuda(x_MK, w_KN)
-    return torch._int_mm(x_MK, w_KN)
+        # cuBLASLt wants M > 16 and K, N divisible by 8.
+        x_MK, w_KN = _padded(x_MK, w_KN, (max(0, 17 - rows), -inner % 8, -columns % 8))
+        return torch._int_mm(x_MK.contiguous(), w_KN.contiguous())[:rows, :columns]
+    # The stride of a dimension of size 1 means nothing, but PyTorch hands it to oneDNN, which may
+    # refuse it; then nobody writes the result, and memory as it was is returned without an error.
+    # Source: https://github.com/pytorch/pytorch/issues/195066.
+    x_MK, w_KN = _padded(x_MK, w_KN, (rows == 1, inner == 1, columns == 1))
+    return torch._int_mm(x_MK, w_KN)[:rows, :columns]
 
 
-def _matmul_int8_cuda(x_MK: Tensor, w_KN: Tensor) -> Tensor:
-    # cuBLASLt wants M > 16 and K, N divisible by 8; zeros change no sum.
-    rows, inner = x_MK.shape
-    columns = w_KN.shape[1]
-    pad_rows, pad_inner, pad_columns = max(0, 17 - rows), -inner % 8, -columns % 8
-    if pad_rows or pad_inner:
-        x_MK = torch.nn.functional.pad(x_MK, (0, pad_inner, 0, pad_rows))
-    if pad_inner or pad_columns:
-        w_KN = torch.nn.functional.pad(w_KN, (0, pad_columns, 0, pad_inner))
-    return torch._int_mm(x_MK.contiguous(), w_KN.contiguous())[:rows, :columns]
+def _padded(x_MK: Tensor, w_KN: Tensor, by: tuple[int, int, int]) -> tuple[Tensor, Tensor]:
+    """The operands with so many more rows, inner terms and columns: zeros change no sum."""
+    rows, inner, columns = by
+    if rows or inner:
+        x_MK = torch.nn.functional.pad(x_MK, (0, inner, 0, rows))
+    if inner or columns:
+        w_KN = torch.nn.functional.pad(w_KN, (0, columns, 0, inner))
+    return x_MK, w_KN
 
 
 def _matmul_fp32(x_MK: Tensor, w_KN: Tensor, inner: int = FP32_SPLIT_K) -> Tensor:
@@ -98,15 +103,23 @@ def layouts(x: Tensor) -> Iterator[Tensor]:
     Libraries choose their kernels, and apply their settings, by an operand's layout.
     """
     yield x
-    yield x.mT.contiguous().mT
+    # Not `contiguous`, which leaves a dimension of size 1 the stride that it has.
+    yield x.mT.clone(memory_format=torch.contiguous_format).mT
     yield torch.nn.functional.pad(x, (3, 5, 2, 1))[..., 2:-1, 3:-5]
     yield torch.nn.functional.pad(x.mT, (3, 5, 2, 1))[..., 2:-1, 3:-5].mT
+
+
+_TRIED = (
+    (64, 256, 64), (33, 500, 17), (64, 2048, 32),
+    (1, 64, 64), (33, 1, 17), (33, 64, 1), (1, 64, 1), (1, 1, 64),
+)  # fmt: skip
+"""Rows, inner terms, columns: large, odd, and of size 1, where libraries go ways of their own."""
 
 
 def is_exact(route: Route, device: torch.device | str = "cpu") -> bool:
     """Whether a route gives the integers' own product here, on extreme and on random operands."""
     generator = torch.Generator().manual_seed(5)
-    for rows, inner, columns in ((64, 256, 64), (33, 500, 17), (1, 64, 64), (64, 2048, 32)):
+    for rows, inner, columns in _TRIED:
         shapes = ((rows, inner), (inner, columns))
         x, w = (torch.randint(-127, 128, s, generator=generator, dtype=torch.int8) for s in shapes)
         extreme = (
@@ -127,9 +140,10 @@ def _gives(
     product: Callable[[Tensor, Tensor], Tensor], operands: tuple[Tensor, Tensor], expected: Tensor
 ) -> bool:
     left, right = operands
-    return all(
-        torch.equal(product(a, b).cpu(), expected) for a in layouts(left) for b in layouts(right)
-    )
+    # All are kept until the last is there: a product that leaves its result unwritten would find
+    # the right one in memory that the product before it gave back.
+    results = [product(a, b) for a in layouts(left) for b in layouts(right)]
+    return all(torch.equal(result.cpu(), expected) for result in results)
 
 
 def _seconds(route: Route, device: torch.device | str) -> float:
@@ -179,7 +193,7 @@ def _is_batched_exact(
     product: Callable[[Tensor, Tensor], Tensor], device: torch.device | str
 ) -> bool:
     generator = torch.Generator().manual_seed(6)
-    for inner in (16, 64, 128):
+    for inner in (1, 16, 64, 128):
         largest = math.isqrt(FP32_EXACT // inner)
         shapes = (3, 128, inner), (3, inner, 96)
         x, y = (

@@ -18,11 +18,14 @@ from torch import Tensor
 
 FLOOR: Final = 2.0**-80
 """Least magnitude that a grid is scaled to; anything smaller rounds to the grid's zero."""
-INT8_LEVELS: Final = 127
+INT8_LEVELS: Final = 127  # not 128: a grid is the same on both sides of 0
 SPLIT_BASE: Final = 254
+"""What rounding to a multiple of it leaves is at most 127 either way: an int8 slice of its own."""
 SPLIT_LEVELS: Final = 32384
 """Largest two-slice integer: 254 · 127 + 126 (32385 would round its high slice to 128)."""
 SUM_LEVELS: Final = 2**22
+"""fp32 holds the halves of integers up to this, so rounding there costs no more than on the reals
+but at a tie; fp64 holds sums of 2^31 of them."""
 
 
 def steps(magnitude: Tensor, levels: int) -> tuple[Tensor, Tensor]:

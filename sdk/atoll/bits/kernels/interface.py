@@ -184,8 +184,8 @@ class Kernels(Protocol):
     def square_sum(self, x: Tensor) -> tuple[int, float]:
         """(n, step) with Σ x² ≈ n · step² over all of x."""
 
-    def momentum(self, m: Tensor, g: Tensor, keep: float, take: float) -> Tensor:
-        """keep · m + take · g; 0 where that is below 2^-100."""
+    def momentum(self, m: Tensor, g: Tensor, keep: float, add: float) -> Tensor:
+        """keep · m + add · g; 0 where that is below 2^-100."""
 
     def gram(self, sums_SS: Tensor, step_S1: Tensor) -> tuple[Tensor, Tensor]:
         """int32 sums of x · xᵀ, off their grid: diagonal [S], and the rest with a zero diagonal."""

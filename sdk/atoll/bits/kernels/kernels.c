@@ -500,8 +500,8 @@ int64_t square_sum(const float *x, int64_t n, float *step) {
 
 static inline float flushed(float x) { return fabsf(x) < FLUSH ? 0.0f : one_nan(x); }
 
-void momentum(const float *m, const float *g, float keep, float take, int64_t n, float *out) {
-    for (int64_t j = 0; j < n; j++) out[j] = flushed(m[j] * keep + g[j] * take);
+void momentum(const float *m, const float *g, float keep, float add, int64_t n, float *out) {
+    for (int64_t j = 0; j < n; j++) out[j] = flushed(m[j] * keep + g[j] * add);
 }
 
 void gram(const int32_t *sums, const float *step, int64_t n, float *diagonal, float *rest) {

@@ -10,16 +10,16 @@ import ctypes
 from functools import cache
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
-_KEPT_BYTES = 1 << 30
+_KEPT_BYTES = 1 << 30  # what is free beyond this goes back all the same
 _LARGEST_BLOCK = 1 << 25
 """glibc's own maximum: larger blocks are mapped each on its own whatever is asked."""
 
 
 @cache
 def keep_freed_memory() -> bool:
-    """Whether this process' allocator took the setting (only glibc's has it)."""
+    """Whether this process' allocator accepted the setting (only glibc's has it)."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False
-    taken = mallopt(_MMAP_THRESHOLD, _LARGEST_BLOCK), mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
-    return taken == (1, 1)
+    accepted = mallopt(_MMAP_THRESHOLD, _LARGEST_BLOCK), mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
+    return accepted == (1, 1)

@@ -18,6 +18,7 @@ from torch import Tensor
 from atoll.bits.kernels.elementary import exp, rsqrt, sigmoid, sqrt
 from atoll.bits.kernels.grid import (
     SPLIT_BASE,
+    SUM_LEVELS,
     exact_square_sum,
     exact_sum,
     one_nan,
@@ -32,7 +33,6 @@ from atoll.bits.kernels.philox import Mask, kept
 
 NORM_LEVELS = 2**18
 """2^36 a square: the sum over a row is exact in fp64 up to 2^17 columns."""
-SUM_LEVELS = 2**22
 FLUSH = 2.0**-100
 """Moments below it become 0, so that rows without gradients do not decay into subnormals."""
 
@@ -184,8 +184,8 @@ class TorchKernels:
         integer, step = exact_square_sum(x)
         return int(integer), float(step)
 
-    def momentum(self, m: Tensor, g: Tensor, keep: float, take: float) -> Tensor:
-        return _flushed(m * keep + g * take)
+    def momentum(self, m: Tensor, g: Tensor, keep: float, add: float) -> Tensor:
+        return _flushed(m * keep + g * add)
 
     def gram(self, sums_SS: Tensor, step_S1: Tensor) -> tuple[Tensor, Tensor]:
         gram_SS = self.rescale(sums_SS, step_S1, step_S1.t())
