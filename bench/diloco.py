@@ -50,10 +50,11 @@ from atoll.bits.segment import Course
 from atoll.bits.state import GlobalState, SeatState, Tensors
 from atoll.bits.step import inner_step
 from atoll.job.methods import METHODS
-from atoll.job.spec import Choices, Found, Members, build_manifest
+from atoll.job.presets import preset
 from atoll.law.canonical import dag_cbor_cid
 from atoll.law.hashing import sha256
 from atoll.law.manifest import (
+    UNSCALED,
     CodecSpec,
     DataSpec,
     Manifest,
@@ -264,8 +265,9 @@ def manifest_of(row: Row, seed: int, train_tokens: int) -> Manifest:
     rounds = rounds_of(row)
     inner_steps = row.total // rounds if row.peer is None else 1
     model = ModelSpec(
-        kind="llama", vocab=256, width=64, layers=2, heads=4, kv_heads=4, ffn=176, mlp="swiglu",
-        seq=SEQ, tied=True, norm_eps="0.00001", rope_base=10000,
+        kind="llama", vocab=256, width=64, layers=2, heads=4, kv_heads=4, head_dim=16,
+        qkv_bias=False, qk_norm=False, ffn=176, mlp="swiglu", seq=SEQ, tied=True,
+        norm_eps="0.00001", rope_base=10000, rope_scaling=UNSCALED,
     )  # fmt: skip
     data = DataSpec(
         cid=cid, root=ZERO_DIGEST, nodes_cid=cid, dtype="uint8", masked=False,
@@ -278,24 +280,24 @@ def manifest_of(row: Row, seed: int, train_tokens: int) -> Manifest:
         probe_digest=ZERO_DIGEST,
         tolerance=None,
     )
-    manifest = build_manifest(
-        Choices(
-            seed=seed,
-            rounds=rounds,
-            method=row.method,
-            lr=row.lr,
-            steps=inner_steps,
-            segment=row.segment or inner_steps,
-            micro_batch=BATCH,
-            batch=BATCH * SEATS if row.peer == "synchronous" else BATCH,
-            model=model,
-            members=Members(seats=SEATS),
-        ),
-        Found(data=data, numerics=numerics, expiry=1 << 40),
+    job = preset("demo").but(
+        {
+            "init.seed": seed,
+            "rounds": rounds,
+            "method.name": row.method,
+            "inner.lr": row.lr,
+            "inner.steps": inner_steps,
+            "inner.segment": row.segment or inner_steps,
+            "inner.micro_batch": BATCH,
+            "inner.batch": BATCH * SEATS if row.peer == "synchronous" else BATCH,
+            "inner.schedule": row.schedule,
+            "inner.warmup_steps": max(1, rounds * inner_steps // 30),
+            "model": model,
+            "members.seats": SEATS,
+        }
     )
-    warmup = max(1, rounds * inner_steps // 30)
-    inner = manifest.inner.model_copy(update={"schedule": row.schedule, "warmup_steps": warmup})
-    changes: dict[str, Any] = {"inner": inner}
+    manifest = job.resolve(data, None, numerics, now=0)
+    changes: dict[str, Any] = {}
     if row.codec is not None:
         changes["codec"] = row.codec
     if row.outer is not None:

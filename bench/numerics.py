@@ -40,7 +40,7 @@ from atoll.bits.schedule import Recipe
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import inner_step
 from atoll.bits.tables import schedule_of
-from atoll.law.manifest import InnerSpec, ModelSpec
+from atoll.law.manifest import UNSCALED, InnerSpec, ModelSpec
 
 MODES = ("native", "native-bf16", "exact", "exact-eager")
 Step = Callable[[torch.Tensor, int], float]
@@ -85,8 +85,9 @@ def _specs(options: argparse.Namespace) -> tuple[ModelSpec, InnerSpec]:
     heads = max(1, width // 64)
     model = ModelSpec(
         kind="llama", vocab=256, width=width, layers=options.layers, heads=heads, kv_heads=heads,
-        mlp="swiglu", ffn=-(-8 * width // 3 // 64) * 64, seq=options.seq, tied=True,
-        norm_eps="0.00001", rope_base=10000,
+        head_dim=width // heads, qkv_bias=False, qk_norm=False, mlp="swiglu",
+        ffn=-(-8 * width // 3 // 64) * 64, seq=options.seq, tied=True, norm_eps="0.00001",
+        rope_base=10000, rope_scaling=UNSCALED,
     )  # fmt: skip
     inner = InnerSpec(
         optimizer=options.optimizer, lr=options.lr,

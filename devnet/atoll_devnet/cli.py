@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from atoll.cli.output import Codec, Json, Method, Numerics, emit
+from atoll.cli.jobfile import JobFile, Preset, Settings, Text, chosen_job
+from atoll.cli.output import Json, emit
 from atoll.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,26 +35,22 @@ Report = Annotated[Path | None, typer.Option(help="Write report.json here, too."
 
 @app.command("run")
 def run_command(
-    providers: Annotated[int, typer.Option(min=1, max=64)] = 4,
-    verifiers: Annotated[int, typer.Option(min=1, max=32)] = 3,
-    rounds: Annotated[int, typer.Option(min=1, max=1000)] = 4,
+    job: JobFile = None,
+    preset: Preset = "demo",
+    data: Text = None,
+    set_: Settings = None,
+    providers: Annotated[
+        int | None, typer.Option(min=1, max=64, help="Default: the job's seats, or 4.")
+    ] = None,
+    verifiers: Annotated[
+        int | None, typer.Option(min=1, max=32, help="Default: 3, within the job's bounds.")
+    ] = None,
     cheat: Annotated[
         list[str] | None, typer.Option(metavar="SEAT:NAME", help="A cheating provider.")
     ] = None,
     verifier_cheat: Annotated[
         list[str] | None, typer.Option(metavar="INDEX:NAME", help="A cheating verifier.")
     ] = None,
-    data: Annotated[
-        list[Path] | None, typer.Option(metavar="PATH", help="Text files or folders to train on.")
-    ] = None,
-    coverage: Annotated[
-        float, typer.Option(min=0.0, max=1.0, help="Share of the segments that is replayed.")
-    ] = 0.5,
-    seed: Annotated[int, typer.Option(min=0, help="Of the first weights.")] = 0,
-    method: Method = "fedavg",
-    codec: Codec = "",
-    dropout: Annotated[str, typer.Option(help="Share of activations dropped, a decimal.")] = "0",
-    numerics: Numerics = "exact",
     chain: Annotated[str, typer.Option(help="anvil or ganache.")] = "anvil",
     skip_windows: Annotated[
         bool, typer.Option(help="Skip what is left of a window once all who will act have.")
@@ -64,35 +61,25 @@ def run_command(
     json: Json = False,
 ) -> None:
     """Run a job on a new local network, and say what became of everyone."""
-    from atoll.job.methods import method_of, with_codec
-    from atoll_devnet.run.options import JobOptions, RunOptions, parse_cheats
+    from atoll_devnet.run.options import RunOptions, fitting, parse_cheats
 
-    chosen = method_of(method)
-    if codec:
-        with_codec(chosen, codec)
     if chain not in {"anvil", "ganache"}:
         raise ConfigError(f"no chain is called {chain!r}", next_step="use --chain anvil or ganache")
-    job = JobOptions(
-        rounds=rounds,
-        coverage=coverage,
-        seed=seed,
-        method=method,
-        codec=codec,
-        dropout=dropout,
-        numerics=numerics,
-        data=tuple(data or ()),
-    )
+    spec, cheats = chosen_job(job, preset, data, set_), parse_cheats(cheat or [], "--cheat")
+    members = spec.members
+    few = providers or (members.seats if job else 4)
+    most = verifiers or (max(members.min_verifiers, min(3, members.max_verifiers)) if job else 3)
     options = RunOptions(
         folder=_new_folder(folder),
-        providers=providers,
-        verifiers=verifiers,
-        cheats=parse_cheats(cheat or [], "--cheat"),
+        providers=few,
+        verifiers=most,
+        cheats=cheats,
         verifier_cheats=parse_cheats(verifier_cheat or [], "--verifier-cheat"),
         backend="ganache" if chain == "ganache" else "anvil",
         report=report,
         skip_windows=skip_windows,
         store=_checked(store),
-        job=job,
+        job=spec if job else fitting(spec, few, most, cheats),
     )
     _run(options, json)
 

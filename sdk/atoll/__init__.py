@@ -2,8 +2,11 @@
 
 What a submitter needs, loaded when first used:
 
-    async with atoll.Client(rpc, deployment, account) as client:
-        job = await client.submit(atoll.JobRequest(data=(Path("text"),)), max_spend=10**20)
+    atoll.train(data=["corpus.txt"], budget="25")  # the folder with the model
+
+    async with atoll.Client.from_env() as client:
+        spec = atoll.JobSpec.read(Path("job.toml"))
+        job = await client.submit(spec, max_spend="25")
 """
 
 from __future__ import annotations
@@ -14,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from atoll.chain.deployment import Deployment
     from atoll.errors import AtollError
-    from atoll.job.client import Client, ClientConfig, Estimate, run
+    from atoll.job.client import Client, ClientConfig, Estimate
     from atoll.job.handle import JobHandle
     from atoll.job.narrate import JobSnapshot, JobUpdate
-    from atoll.job.spec import JobRequest
+    from atoll.job.presets import preset
+    from atoll.job.script import train
+    from atoll.job.spec import JobSpec
     from atoll.law.manifest import Manifest
 
 __all__ = [
@@ -27,21 +32,24 @@ __all__ = [
     "Deployment",
     "Estimate",
     "JobHandle",
-    "JobRequest",
     "JobSnapshot",
+    "JobSpec",
     "JobUpdate",
     "Manifest",
-    "run",
+    "preset",
+    "train",
 ]
 
 _HOMES = {
     "AtollError": "atoll.errors",
     "Deployment": "atoll.chain.deployment",
     "JobHandle": "atoll.job.handle",
-    "JobRequest": "atoll.job.spec",
     "JobSnapshot": "atoll.job.narrate",
+    "JobSpec": "atoll.job.spec",
     "JobUpdate": "atoll.job.narrate",
     "Manifest": "atoll.law.manifest",
+    "preset": "atoll.job.presets",
+    "train": "atoll.job.script",
 }
 
 

@@ -18,6 +18,7 @@ from tests.adversary.codecs import DEFAULT, Written, spec_of, write, write_row
 from tests.adversary.corpus import KIND_BYTES, Mix, seat_text, text_of
 from tests.adversary.seats import Stack, train_seats
 from tests.adversary.updates import Rows
+from tests.jobs import PLAIN
 from torch import Tensor
 
 from atoll.bits.batch import gather_batch
@@ -32,18 +33,18 @@ from atoll.bits.ops import NativeOps
 from atoll.bits.schedule import Recipe
 from atoll.bits.state import GlobalState
 from atoll.errors import MalformedUpdate
-from atoll.job.spec import Choices, Found, Members, build_manifest
 from atoll.law.canonical import dag_cbor_cid
 from atoll.law.draws import batch_offsets
 from atoll.law.hashing import sha256 as sha256_of
-from atoll.law.manifest import SPARSE_CODECS, DataSpec, Manifest, ModelSpec
+from atoll.law.manifest import SPARSE_CODECS, UNSCALED, DataSpec, Manifest, ModelSpec
 from atoll.law.words import Digest, SeatIndex
 from atoll.train.evaluate import window_starts
 from atoll.train.probe import numerics_spec
 
 MODEL = ModelSpec(
-    kind="llama", vocab=256, width=32, layers=1, heads=2, kv_heads=2, mlp="swiglu", ffn=88, seq=32,
-    tied=True, norm_eps="0.00001", rope_base=10000,
+    kind="llama", vocab=256, width=32, layers=1, heads=2, kv_heads=2, head_dim=16,
+    qkv_bias=False, qk_norm=False, mlp="swiglu", ffn=88, seq=32, tied=True, norm_eps="0.00001",
+    rope_base=10000, rope_scaling=UNSCALED,
 )  # fmt: skip
 """Twenty thousand parameters over single bytes."""
 BATCH = 8
@@ -348,18 +349,17 @@ def manifest_of(setting: Setting) -> Manifest:
         train_tokens=KIND_BYTES, eval_cid=None, eval_tokens=0, eval_batches=0, tokenizer_cid=cid,
     )  # fmt: skip
     method = "sparseloco" if setting.codec in SPARSE_CODECS else "fedavg"
-    demo = build_manifest(
-        Choices(
-            seed=setting.seed,
-            rounds=setting.rounds,
-            method=method,
-            steps=setting.steps,
-            segment=setting.steps,
-            batch=BATCH,
-            micro_batch=BATCH,
-            model=MODEL,
-            members=Members(seats=setting.n),
-        ),
-        Found(data=data, numerics=numerics_spec("native"), expiry=1 << 40),
+    job = PLAIN.but(
+        {
+            "init.seed": setting.seed,
+            "rounds": setting.rounds,
+            "method.name": method,
+            "inner.steps": setting.steps,
+            "inner.segment": setting.steps,
+            "inner.batch": BATCH,
+            "model": MODEL,
+            "members.seats": setting.n,
+        }
     )
+    demo = job.resolve(data, None, numerics_spec("native"), now=0)
     return demo.model_copy(update={"codec": spec_of(setting.codec)})

@@ -11,27 +11,47 @@ import fcntl
 import os
 import sys
 from collections.abc import Callable, Generator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
+from tests.jobs import tiny_model
 
-from atoll.job.spec import Windows
+from atoll.job.presets import preset
 from atoll_devnet.processes.cluster import prepare_beginning
 from atoll_devnet.report.live import Display
-from atoll_devnet.run.options import JobOptions, RunOptions, tiny_model
+from atoll_devnet.run.options import RunOptions, fitting
 from atoll_devnet.run.runner import Result, run
 
 E2E = Path(__file__).parent
 LOG_LINES = 40
 """Of each member, shown with a test that failed."""
-GENEROUS = Windows(train=150, reveal=60, report=240, confirm=150, attest=100, dispute=2)
+GENEROUS = {
+    "windows.train": 150,
+    "windows.reveal": 60,
+    "windows.report": 240,
+    "windows.confirm": 150,
+    "windows.attest": 100,
+    "windows.dispute": 2,
+}
 """No window ends before its work on a busy machine; a window that everyone meets costs nothing, and
 one that only the absent let pass is skipped with `skip_windows`.
 """
 
+TINY = preset("demo").but(
+    {
+        "rounds": 2,
+        "model": tiny_model(),
+        "data.max_tokens": 200_000,
+        "inner.steps": 16,
+        "inner.segment": 2,
+        "inner.batch": 4,
+        "audit.coverage": 1,
+        "evaluate.batches": 4,
+        **GENEROUS,
+    }
+)
 PROVIDERS, VERIFIERS = 7, 7
 """The most of any network here."""
 
@@ -74,22 +94,15 @@ def beginning(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def options(tmp_path: Path, beginning: Path) -> Callable[..., RunOptions]:
-    """Options of a tiny job; job settings are passed as `job=dict(…)`."""
+    """Options of a tiny job; what is different is passed as `job={KEY_PATH: VALUE}`."""
 
     def make(job: dict[str, Any] | None = None, **network: Any) -> RunOptions:
-        defaults = JobOptions(
-            rounds=2,
-            coverage=1.0,
-            model=tiny_model(),
-            segment=2,
-            batch=4,
-            eval_batches=4,
-            max_tokens=200_000,
-            windows=GENEROUS,
-        )
+        network = {"providers": 4, "verifiers": 3, "cheats": {}, **network}
+        size = network["providers"], network["verifiers"], network["cheats"]
+        fitted = fitting(TINY, *size).but(job or {})
         if network.get("backend", "anvil") == "anvil":
             network = {"beginning": beginning, **network}
-        return RunOptions(folder=tmp_path / "run", job=replace(defaults, **(job or {})), **network)
+        return RunOptions(folder=tmp_path / "run", job=fitted, **network)
 
     return make
 

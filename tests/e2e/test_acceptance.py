@@ -10,7 +10,7 @@ from typing import Any
 
 from .conftest import check_books, faults, provider
 
-ARGUMENTS = ("--providers", "4", "--verifiers", "3", "--rounds", "4", "--seed", "7")
+ARGUMENTS = ("--providers", "4", "--verifiers", "3", "--set", "rounds=4", "--set", "init.seed=7")
 CHEATS = ("--cheat", "2:lazy", "--cheat", "3:sign-flip")
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import pytest
 
-from atoll.job.spec import Windows
 from atoll_devnet.cheats import PROVIDER_CHEATS, VERIFIER_CHEATS
 from atoll_devnet.run.options import RunOptions
 
@@ -18,7 +17,7 @@ from .conftest import Runner, faults, provider
 
 Options = Callable[..., RunOptions]
 HONEST = 4
-BRISK = Windows(train=150, reveal=60, report=60, confirm=40, attest=100, dispute=2)
+BRISK = {"windows.report": 60, "windows.confirm": 40}
 """A challenge that is not answered is waited for until its audit ends, and then voted on."""
 CAUGHT = {
     "lazy": "wrong-replay",
@@ -78,7 +77,7 @@ async def test_what_is_not_shown_is_cut(options: Options, play: Runner) -> None:
 async def test_challenges_are_answered_confirmed_or_refuted(options: Options, play: Runner) -> None:
     """One provider serves nothing, one only what it is challenged for; one challenge is a lie."""
     chosen = options(
-        job={"windows": BRISK},
+        job=BRISK,
         providers=5,
         verifiers=4,
         cheats={3: "withhold", 4: "late-serve"},

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from atoll.chain.keys import create_key
+from atoll.job.document import to_toml
+from atoll.job.presets import preset
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig
 from atoll_devnet.processes.process import free_port
 
@@ -64,6 +66,13 @@ def key(tmp_path: Path) -> tuple[str, ...]:
     return ("--keystore", str(info.path), "--password-file", str(password))
 
 
+def job_file(folder: Path, text: Path) -> str:
+    """A job file of the demo's preset over that text."""
+    path = folder / "job.toml"
+    path.write_text(to_toml(preset("demo").but({"data.paths": [str(text)]})))
+    return str(path)
+
+
 def _net(cluster: Cluster) -> tuple[str, ...]:
     deployment = str(cluster.submitter_folder / "deployment.json")
     home = str(cluster.folder / "home")
@@ -103,7 +112,10 @@ def test_a_missing_key(tmp_path: Path) -> None:
         (["--verifier-cheat", "1:lazy"], ("no verifier cheat",)),
         (["--data", "/no/such/place"], ("/no/such/place",)),
         (["--chain", "geth"], ("geth",)),
-        (["--codec", "int3"], ("int3", "grid4")),
+        (["--set", "method.codec=int3"], ("int3", "grid4")),
+        (["--set", "inner.lrr=1"], ("inner.lrr", "inner.lr?")),
+        (["--preset", "huge"], ("huge", "nano")),
+        (["--job", "/no/such/job.toml"], ("/no/such/job.toml",)),
     ],
 )
 def test_a_run_that_cannot_be(arguments: list[str], words: tuple[str, ...], tmp_path: Path) -> None:
@@ -131,20 +143,22 @@ async def test_a_job_nobody_pays_for(
 ) -> None:
     text = tmp_path / "text"
     text.write_text("to be or not to be\n" * 4000)
-    done = atoll("job", "submit", "--data", str(text), *_net(network), *key)
+    job = job_file(tmp_path, text)
+    done = atoll("job", "submit", job, *_net(network), *key)
     assert_refused(done, 3, "tokens")
 
 
-async def test_bad_manifests_paths_and_keys(
+async def test_bad_jobs_paths_and_keys(
     network: Cluster, key: tuple[str, ...], tmp_path: Path
 ) -> None:
-    bad = tmp_path / "bad.manifest"
-    bad.write_bytes(b"\xa1\x61a\x01")
+    bad = tmp_path / "bad.toml"
+    bad.write_text("rounds = 0\n")
     net = _net(network)
-    assert_refused(atoll("job", "submit", "--manifest", str(bad), *net, *key), 2, "manifest")
-    nowhere = str(tmp_path / "nowhere")
-    assert_refused(atoll("job", "submit", "--data", nowhere, *net, *key), 2, nowhere)
-    assert_refused(atoll("job", "submit", "--data", str(bad), *net), 2, "key")
+    assert_refused(atoll("job", "submit", str(bad), *net, *key), 2, "rounds", str(bad))
+    nowhere = tmp_path / "nowhere"
+    assert_refused(atoll("job", "submit", str(nowhere), *net, *key), 2, str(nowhere))
+    assert_refused(atoll("job", "submit", job_file(tmp_path, nowhere), *net, *key), 2, str(nowhere))
+    assert_refused(atoll("job", "submit", job_file(tmp_path, bad), *net), 2, "key")
 
 
 async def test_the_wrong_chain_and_no_chain(network: Cluster, tmp_path: Path) -> None:

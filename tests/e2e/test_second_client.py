@@ -1,8 +1,8 @@
 """The second client, given what a finished network made public, says what the network said.
 
-It runs as a program of its own. What it is given is the manifest, the training tokens, and from the
-chain's log the data seeds and what each seat revealed of its steps; what it prints is compared with
-the roots and digests in the same log.
+It runs as a program of its own. What it is given is the manifest, the training tokens, the weights
+where the manifest names them, and from the chain's log the data seeds and what each seat revealed
+of its steps; what it prints is compared with the roots and digests in the same log.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.train.folders import make_folder
 
+from atoll.bits.layout import max_params_bytes
+from atoll.content.cid import Cid
 from atoll.law import events as ev
 from atoll.law.manifest import Manifest
 from atoll.train.course import open_training_tokens
@@ -26,12 +29,13 @@ from atoll_devnet.run.runner import Running, finish, is_over, start
 from .conftest import check_books
 
 ROOT = Path(__file__).parents[2]
-JOBS: dict[str, dict[str, str]] = {
-    "int8": {"codec": "grid8"},
-    "int4, dropout": {"codec": "grid4", "dropout": "0.1"},
-    "two bits with feedback, Muon, Nesterov": {"method": "muloco"},
-    "signs with feedback": {"codec": "sign"},
-    "fp32": {"codec": "fp32"},
+JOBS: dict[str, dict[str, Any]] = {
+    "int8": {"method.codec": "grid8"},
+    "int4, dropout": {"method.codec": "grid4", "inner.dropout": "0.1"},
+    "two bits with feedback, Muon, Nesterov": {"method.name": "muloco"},
+    "signs with feedback": {"method.codec": "sign"},
+    "fp32": {"method.codec": "fp32"},
+    "from a folder": {"model": None, "init.folder": "model", "init.seq": 24},
 }
 
 
@@ -39,7 +43,10 @@ JOBS: dict[str, dict[str, str]] = {
 async def test_the_second_client_says_what_the_network_said(
     name: str, tmp_path: Path, options: Callable[..., RunOptions], display: Display
 ) -> None:
-    job = {"rounds": 2, "segment": 1, "coverage": 0.1, **JOBS[name]}
+    job = {"inner.steps": 8, "inner.segment": 1, "audit.coverage": "0.1", **JOBS[name]}
+    if "init.folder" in job:
+        make_folder(tmp_path / "model", "Qwen3")
+        job["init.folder"] = str(tmp_path / "model")
     chosen = options(job=job, providers=3, verifiers=2, skip_windows=True)
     async with start(chosen, display) as running:
         await running.observer.run(is_over)
@@ -65,6 +72,10 @@ def _write_public(running: Running, folder: Path) -> list[dict[str, Any]]:
     (folder / "manifest.cbor").write_bytes(watched.manifest)
     tokens = open_training_tokens(manifest, running.client.session.store)
     (folder / "tokens").write_bytes(tokens.tobytes())
+    if manifest.init.cid is not None:
+        store, limit = running.client.session.store, max_params_bytes(manifest.model)
+        weights = store.read_bytes(Cid.from_bytes(manifest.init.cid), limit)
+        (folder / "weights").write_bytes(weights)
     given: list[dict[str, Any]] = []
     said: list[dict[str, Any]] = []
     for event in (indexed.event for indexed in watched.session.follower.history()):

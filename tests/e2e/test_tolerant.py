@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from atoll.job.spec import Members
 from atoll_devnet.run.options import RunOptions
 
 from .conftest import Runner, faults, provider
 
 Options = Callable[..., RunOptions]
-MEMBERS = Members(
-    seats=3, min_providers=2, min_verifiers=2, max_verifiers=3, auditors=2, attempts=2
-)
+MEMBERS = {"members.min_verifiers": 2, "members.attempts": 2}
 LAZY = 2
 
 
 async def test_lazy_work_is_audited_twice_then_not_paid_and_not_slashed(
     options: Options, play: Runner
 ) -> None:
-    job = {"numerics": "tolerant", "members": MEMBERS, "rounds": 1}
+    job = {"audit.numerics": "tolerant", "rounds": 1, **MEMBERS}
     report = await play(options(job=job, providers=3, cheats={LAZY: "lazy"}))
     assert report["job"]["status"] == "done"
     (settled,) = report["rounds"]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from atoll.job.spec import Members
 from atoll.law.words import Phase
 from atoll_devnet.report.live import Display
 from atoll_devnet.report.observer import Observer
-from atoll_devnet.run.options import JobOptions, RunOptions
+from atoll_devnet.run.options import RunOptions
 from atoll_devnet.run.runner import Running, finish, is_over, start
 
 from .conftest import Runner, check_books
@@ -90,12 +89,9 @@ async def test_the_chain_restarts_and_turns_back(options: Options, display: Disp
 async def test_without_a_quorum_the_audit_runs_again_then_the_job_expires(
     options: Options, play: Runner
 ) -> None:
-    members = Members(
-        seats=2, min_providers=2, min_verifiers=1, max_verifiers=3, auditors=2, attempts=2
-    )
     report = await play(
         options(
-            job={"members": members},
+            job={"members.attempts": 2},
             skip_windows=True,
             providers=2,
             verifiers=3,
@@ -108,7 +104,7 @@ async def test_without_a_quorum_the_audit_runs_again_then_the_job_expires(
 
 
 async def test_diverging_training_slashes_nobody(options: Options, play: Runner) -> None:
-    report = await play(options(job={"lr": "1000", "rounds": 2}, providers=3, verifiers=2))
+    report = await play(options(job={"inner.lr": 1000}, providers=3, verifiers=2))
     assert report["job"]["status"] == "expired"
     assert report["job"]["reason"] == "Diverged"
     parties = [*report["providers"], *report["verifiers"]]
@@ -125,12 +121,12 @@ async def test_the_same_run_on_ganache(options: Options, play: Runner) -> None:
 
 async def test_honest_networks_reject_nobody(options: Options, display: Display) -> None:
     """Five jobs with five seeds, one after another on one network."""
-    chosen = options(job={"rounds": 1, "coverage": 0.5}, providers=3, verifiers=2)
+    chosen = options(job={"rounds": 1, "audit.coverage": "0.5"}, providers=3, verifiers=2)
     async with start(chosen, display) as running:
         await running.observer.run(is_over)
         views = [running.observer.view]
         for seed in range(1, 5):
-            views.append(await _another_job(running, chosen.job, seed))
+            views.append(await _another_job(running, seed))
     for view in views:
         assert view is not None
         assert [settled.evidence.rejected for settled in view.settled] == [0]
@@ -138,11 +134,11 @@ async def test_honest_networks_reject_nobody(options: Options, display: Display)
     assert not running.observer.history.slashed
 
 
-async def _another_job(running: Running, job: JobOptions, seed: int) -> Any:
-    from atoll.law.manifest import Manifest
+async def _another_job(running: Running, seed: int) -> Any:
+    from atoll.law.manifest import InitSpec, Manifest
 
     first = Manifest.from_bytes(running.observer.watched.manifest)
-    manifest = first.model_copy(update={"init": first.init.model_copy(update={"seed": seed})})
+    manifest = first.model_copy(update={"init": InitSpec.drawn(seed)})
     handle = await running.client.submit(manifest, max_spend=10**24)
     await handle.wait()
     return await handle.view()

@@ -2,8 +2,9 @@
 
 In the folder lie `manifest.cbor`, `tokens` (the training tokens, raw) and `revealed.json`: the
 domain, and for every round the slot's attempt, the data seed, and of each seat the steps and the
-reset that it revealed. What is printed is JSON: for every round the roots of every seat's trace,
-update and optimiser, and the digest of the merge.
+reset that it revealed. Where the manifest names initial weights, they lie there as `weights`. What
+is printed is JSON: for every round the roots of every seat's trace, update and optimiser, and the
+digest of the merge.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ def main() -> None:
     tokens = np.frombuffer((folder / "tokens").read_bytes(), dtype=width)
     revealed = json.loads((folder / "revealed.json").read_text())
     job = provide.open_job(manifest, tokens)
-    model, carried = initial_global_state(manifest), dict[int, State]()
+    weights = (folder / "weights").read_bytes() if manifest["init"]["cid"] else b""
+    model, carried = initial_global_state(manifest, weights), dict[int, State]()
     rounds = []
     for number, told in enumerate(revealed["rounds"]):
         slot = (revealed["chain"], bytes.fromhex(revealed["contract"]), revealed["job"], number)

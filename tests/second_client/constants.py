@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from tests.second_client.arithmetic import Array, narrow, philox
-from tests.second_client.documents import Manifest, head_size, shapes_of
+from tests.second_client.documents import Manifest, shapes_of
 from tests.second_client.words import piece_root
 
 _DIGITS = Context(prec=90)
@@ -24,11 +24,11 @@ _DEVIATION = 0.02 * 1.7320508075688772 / 2.0**21
 
 
 def initial_params(model: dict[str, Any], seed: int) -> dict[str, Array]:
-    """Ones for vectors; bell-shaped numbers of deviation 0.02 for matrices."""
+    """Zeros for biases, ones for other vectors; bells of deviation 0.02 for matrices."""
     params = {}
     for index, (name, shape) in enumerate(shapes_of(model).items()):
         if len(shape) == 1:
-            params[name] = np.ones(shape, np.float32)
+            params[name] = np.full(shape, 0.0 if name.endswith(".bias") else 1.0, np.float32)
             continue
         element = np.arange(shape[0] * shape[1], dtype=np.uint64)
         zero = np.zeros_like(element)
@@ -69,15 +69,27 @@ def corrections(manifest: Manifest, count: int) -> tuple[float, float]:
 
 
 def rotary(model: dict[str, Any]) -> tuple[Array, Array]:
-    """Cosines and sines [seq, head size / 2] of position · base^(−2i / head size): table 3."""
-    size = head_size(model)
+    """Cosines and sines [seq, head size / 2] of position · angle of the column: table 3."""
+    size, base = model["head_dim"], Decimal(model["rope_base"])
     with localcontext(_DIGITS):
-        columns = [
-            _turns(Decimal(model["rope_base"]) ** (Decimal(-2 * i) / size), model["seq"])
-            for i in range(size // 2)
-        ]
+        angles = [base ** (Decimal(-2 * i) / size) for i in range(size // 2)]
+        columns = [_turns(_scaled(angle, model["rope_scaling"]), model["seq"]) for angle in angles]
     table = narrow(np.array(columns, np.float64))  # [size / 2, seq, 2]
     return np.ascontiguousarray(table[:, :, 0].T), np.ascontiguousarray(table[:, :, 1].T)
+
+
+def _scaled(angle: Decimal, scaling: dict[str, Any]) -> Decimal:
+    """An angle stretched: where a column turns seldom in `positions` positions, `factor` times."""
+    slow = angle / Decimal(scaling["factor"])
+    if scaling["kind"] == "llama3":
+        low, high = Decimal(scaling["low"]), Decimal(scaling["high"])
+        turns = scaling["positions"] * angle / (2 * _PI)
+        if turns > high:
+            return angle
+        if turns > low:
+            share = (turns - low) / (high - low)
+            return share * angle + (1 - share) * slow
+    return slow
 
 
 def _turns(angle: Decimal, count: int) -> list[tuple[float, float]]:

@@ -30,30 +30,30 @@ def read_manifest(data: bytes) -> Manifest:
     return manifest
 
 
-def head_size(model: dict[str, Any]) -> int:
-    size: int = model["width"] // model["heads"]
-    return size
-
-
 def shapes_of(model: dict[str, Any]) -> dict[str, Shape]:
     """Every parameter's shape by its name, names ascending; matrices are [out, in]."""
     width, ffn = model["width"], model["ffn"]
-    keys = model["kv_heads"] * head_size(model)
+    queries, keys = (model[name] * model["head_dim"] for name in ("heads", "kv_heads"))
     shapes: dict[str, Shape] = {EMBEDDING: (model["vocab"], width), "model.norm.weight": (width,)}
     if not model["tied"]:
         shapes[HEAD] = (model["vocab"], width)
     for layer in range(model["layers"]):
         at = f"model.layers.{layer}."
         shapes[at + "input_layernorm.weight"] = (width,)
-        shapes[at + "self_attn.q_proj.weight"] = (width, width)
+        shapes[at + "self_attn.q_proj.weight"] = (queries, width)
         shapes[at + "self_attn.k_proj.weight"] = (keys, width)
         shapes[at + "self_attn.v_proj.weight"] = (keys, width)
-        shapes[at + "self_attn.o_proj.weight"] = (width, width)
+        shapes[at + "self_attn.o_proj.weight"] = (width, queries)
         shapes[at + "post_attention_layernorm.weight"] = (width,)
         shapes[at + "mlp.up_proj.weight"] = (ffn, width)
         shapes[at + "mlp.down_proj.weight"] = (width, ffn)
         if model["mlp"] == "swiglu":
             shapes[at + "mlp.gate_proj.weight"] = (ffn, width)
+        for name, rows in (("q", queries), ("k", keys), ("v", keys)):
+            if model["qkv_bias"]:
+                shapes[f"{at}self_attn.{name}_proj.bias"] = (rows,)
+            if model["qk_norm"] and name != "v":
+                shapes[f"{at}self_attn.{name}_norm.weight"] = (model["head_dim"],)
     return {name: shapes[name] for name in sorted(shapes)}
 
 
@@ -75,7 +75,7 @@ def moments_of(manifest: Manifest) -> tuple[list[str], list[str]]:
 
 def exponent_of(name: str, codec: dict[str, Any]) -> int:
     """The grid exponent of a tensor in round 0."""
-    kind = "vector" if "norm" in name else "matrix"
+    kind = "vector" if "norm" in name or name.endswith(".bias") else "matrix"
     if name in (EMBEDDING, HEAD):
         kind = "embedding"
     exponent: int = codec["exponents"][kind]

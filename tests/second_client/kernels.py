@@ -58,6 +58,15 @@ def embedding_gradient(g_NI: Array, ids_N: Ids, vocabulary: int) -> Array:
 # ---------------------------------------------------------------------------------- 5. linear
 
 
+def add_bias(x_NO: Array, bias_O: Array) -> Array:
+    return x_NO + bias_O
+
+
+def bias_gradient(g_NO: Array) -> Array:
+    """That of the sum is the sum's own."""
+    return one_nan(narrow(exact_sum(g_NO, 0)))[0]
+
+
 def linear(x_NI: Array, weight_OI: Array) -> tuple[Array, Saved]:
     x, x_step_N1 = grid(x_NI, 1, INT8)
     w, w_step_O1 = grid(weight_OI, 1, INT8)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from tests.second_client import kernels
 from tests.second_client.arithmetic import Array
-from tests.second_client.documents import EMBEDDING, HEAD, head_size
+from tests.second_client.documents import EMBEDDING, HEAD
 from tests.second_client.kernels import Ids, Saved
 
 Params = dict[str, Array]
@@ -47,7 +47,8 @@ def loss_and_gradients(
     g, found[NORM] = kernels.rms_norm_gradient(g, saved_norm)
     for layer in reversed(range(model["layers"])):
         g, gradients = _layer_gradient(g, saved_layers[layer], drop, layer)
-        found |= {f"model.layers.{layer}.{n}.weight": value for n, value in gradients.items()}
+        for n, value in gradients.items():
+            found[f"model.layers.{layer}.{n}" + ("" if n.endswith(".bias") else ".weight")] = value
     looked_up = kernels.embedding_gradient(drop(g, 0), ids.reshape(-1), model["vocab"])
     found[EMBEDDING] = found[EMBEDDING] + looked_up if top == EMBEDDING else looked_up
     return loss, {name: found[name] for name in params}
@@ -55,7 +56,8 @@ def loss_and_gradients(
 
 def _weights(params: Params, layer: int) -> Params:
     start = f"model.layers.{layer}."
-    return {n[len(start) : -len(".weight")]: p for n, p in params.items() if n.startswith(start)}
+    inside = {n[len(start) :]: p for n, p in params.items() if n.startswith(start)}
+    return {name.removesuffix(".weight"): p for name, p in inside.items()}
 
 
 def _layer(x: Array, weights: Params, setting: Any, drop: Drop, layer: int) -> tuple[Array, Saved]:
@@ -81,29 +83,51 @@ def _layer_gradient(g: Array, saved: Saved, drop: Drop, layer: int) -> tuple[Arr
 
 _QKV = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
 _OUT = "self_attn.o_proj"
+_NORMS = ("self_attn.q_norm", "self_attn.k_norm")
 
 
 def _attention(x: Array, weights: Params, setting: Any) -> tuple[Array, Saved]:
     model, (cos_Td, sin_Td), sequences = setting
     projected, saved_qkv = kernels.linear(x, np.concatenate([weights[n] for n in _QKV]))
-    heads = (model["heads"], model["kv_heads"], model["kv_heads"])
-    q, k, v = (_heads(t, sequences, head_size(model)) for t in _cut(projected, heads))
+    heads, biased = (model["heads"], model["kv_heads"], model["kv_heads"]), model["qkv_bias"]
+    if biased:
+        biases = np.concatenate([weights[f"{n}.bias"] for n in _QKV])
+        projected = kernels.add_bias(projected, biases)
+    q, k, v = _cut(projected, heads)
+    saved_norms: list[Saved] = []
+    if model["qk_norm"]:
+        eps = float(model["norm_eps"])
+        q, saved_q = _head_norm(q, weights[_NORMS[0]], eps)
+        k, saved_k = _head_norm(k, weights[_NORMS[1]], eps)
+        saved_norms = [saved_q, saved_k]
+    q, k, v = (_heads(t, sequences, model["head_dim"]) for t in (q, k, v))
     q, k = (kernels.rotate(t, cos_Td, sin_Td) for t in (q, k))
     mixed, saved_attention = kernels.attention(q, k, v)
     y, saved_out = kernels.linear(_tokens(mixed), weights[_OUT])
-    return y, (saved_qkv, heads, (cos_Td, sin_Td), saved_attention, saved_out)
+    return y, (saved_qkv, heads, biased, saved_norms, (cos_Td, sin_Td), saved_attention, saved_out)
 
 
 def _attention_gradient(g: Array, saved: Saved) -> tuple[Array, Params]:
-    saved_qkv, heads, (cos_Td, sin_Td), saved_attention, saved_out = saved
-    g, d_out = kernels.linear_gradient(g, saved_out)
+    saved_qkv, heads, biased, saved_norms, (cos_Td, sin_Td), saved_attention, saved_out = saved
+    found: Params = {}
+    g, found[_OUT] = kernels.linear_gradient(g, saved_out)
     size, sequences = 2 * cos_Td.shape[1], len(g) // len(cos_Td)
     dq, dk, dv = kernels.attention_gradient(_heads(g, sequences, size), saved_attention)
-    dq, dk = (kernels.rotate(t, cos_Td, -sin_Td) for t in (dq, dk))
-    back = np.concatenate([_tokens(t) for t in (dq, dk, dv)], axis=1)
-    dx, dw = kernels.linear_gradient(back, saved_qkv)
-    found = dict(zip(_QKV, (part.T for part in _cut(dw.T, heads)), strict=True))
-    return dx, found | {_OUT: d_out}
+    parts = [_tokens(t) for t in (*(kernels.rotate(t, cos_Td, -sin_Td) for t in (dq, dk)), dv)]
+    for index, saved_norm in enumerate(saved_norms):
+        rows = parts[index].reshape(-1, size)
+        back, found[_NORMS[index]] = kernels.rms_norm_gradient(rows, saved_norm)
+        parts[index] = back.reshape(parts[index].shape)
+    if biased:
+        found |= {f"{n}.bias": kernels.bias_gradient(p) for n, p in zip(_QKV, parts, strict=True)}
+    dx, dw = kernels.linear_gradient(np.concatenate(parts, axis=1), saved_qkv)
+    return dx, found | dict(zip(_QKV, (part.T for part in _cut(dw.T, heads)), strict=True))
+
+
+def _head_norm(x_NA: Array, gain_d: Array, eps: float) -> tuple[Array, Saved]:
+    """Each head of each token is a row."""
+    y, saved = kernels.rms_norm(x_NA.reshape(-1, len(gain_d)), gain_d, eps)
+    return y.reshape(x_NA.shape), saved
 
 
 def _cut(x: Array, heads: tuple[int, ...]) -> list[Array]:

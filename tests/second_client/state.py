@@ -35,6 +35,7 @@ CHUNK = 4096
 GROUPS = ("params", "m", "v", "feedback")
 SEAT_KIND = "atoll.seat-state.v1"
 GLOBAL_KIND = "atoll.global-state.v1"
+PARAMS_KIND = "atoll.params.v1"
 _DTYPES = {"float32": np.dtype("<f4"), "int64": np.dtype("<i8")}
 
 # ------------------------------------------------------------------------------ tensors as bytes
@@ -54,7 +55,11 @@ def tree_root(tensors: Tensors) -> bytes:
 
 def grouped(groups: Mapping[str, Tensors]) -> dict[str, Any]:
     """One dict of tensors, named group/parameter."""
-    return {f"{group}/{name}": t for group, part in groups.items() for name, t in part.items()}
+    return {
+        f"{group}/{name}" if group else name: tensor
+        for group, part in groups.items()
+        for name, tensor in part.items()
+    }
 
 
 def write_blob(kind: str, fields: Mapping[str, Any], tensors: Tensors) -> bytes:
@@ -72,7 +77,7 @@ def read_blob(kind: str, data: bytes) -> tuple[dict[str, Any], dict[str, dict[st
     header = decode_cbor(data[len(MAGIC) + 4 : at])
     groups: dict[str, dict[str, Any]] = {}
     for full_name, dtype, shape in header["tensors"]:
-        group, _, name = full_name.partition("/")
+        group, _, name = full_name.rpartition("/")
         size = prod(shape) * _DTYPES[dtype].itemsize
         tensor = np.frombuffer(data[at : at + size], _DTYPES[dtype]).reshape(shape)
         groups.setdefault(group, {})[name] = tensor
@@ -87,9 +92,16 @@ def read_blob(kind: str, data: bytes) -> tuple[dict[str, Any], dict[str, dict[st
 # ---------------------------------------------------------------------------------- global state
 
 
-def initial_global_state(manifest: Manifest) -> State:
-    """Round 0's: initial weights, exponents of the manifest, slots of zeros (eps² for second)."""
-    params = initial_params(manifest["model"], manifest["init"]["seed"])
+def initial_global_state(manifest: Manifest, content: bytes = b"") -> State:
+    """Round 0's: initial weights, exponents of the manifest, slots of zeros (eps² for second).
+
+    `content` is the parameter set that the manifest names, where it names one.
+    """
+    seed = manifest["init"]["seed"]
+    if seed is None:
+        params = read_params(content, manifest)
+    else:
+        params = initial_params(manifest["model"], seed)
     outer = manifest["outer"]
     slots = {}
     for slot in OUTER_SLOTS[outer["kind"]]:
@@ -97,6 +109,20 @@ def initial_global_state(manifest: Manifest) -> State:
         slots[slot] = {name: np.full(p.shape, start, np.int64) for name, p in params.items()}
     exponents = {name: exponent_of(name, manifest["codec"]) for name in params}
     return {"round": 0, "params": params, "outer": slots, "exponents": exponents}
+
+
+def read_params(data: bytes, manifest: Manifest) -> Tensors:
+    """A parameter set. Raises ValueError unless it is the one that the manifest names."""
+    fields, groups = read_blob(PARAMS_KIND, data)
+    params = groups.get("", {})
+    shapes = {name: tensor.shape for name, tensor in params.items()}
+    if fields or set(groups) != {""} or shapes != shapes_of(manifest["model"]):
+        raise ValueError("not the parameters of the model")
+    if any(t.dtype != np.float32 or not (np.abs(t) < 2.0**64).all() for t in params.values()):
+        raise ValueError("not numbers that a parameter may be")
+    if tree_root(params) != manifest["init"]["root"]:
+        raise ValueError("these are not the manifest's initial weights")
+    return params
 
 
 def global_bytes(model: State) -> bytes:

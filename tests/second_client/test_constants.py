@@ -36,15 +36,27 @@ def fraction(digits: int, below: int = 1) -> str:
 
 
 def any_model() -> dict[str, Any]:
-    heads = ROLL.randrange(1, 5)
-    width = 2 * heads * ROLL.randrange(4, 9)
+    heads, width = ROLL.randrange(1, 5), ROLL.randrange(8, 50)
     keys = ROLL.choice([keys for keys in range(1, heads + 1) if heads % keys == 0])
     return {
         "kind": "llama", "vocab": ROLL.randrange(2, 60), "width": width, "heads": heads,
         "kv_heads": keys, "layers": ROLL.randrange(1, 4), "mlp": ROLL.choice(["swiglu", "relu2"]),
         "ffn": ROLL.randrange(8, 30), "seq": ROLL.randrange(2, 40), "tied": ROLL.random() < 0.5,
         "norm_eps": "0.00001", "rope_base": ROLL.randrange(2, 10**9),
+        "head_dim": 2 * ROLL.randrange(1, 9), "qkv_bias": ROLL.random() < 0.5,
+        "qk_norm": ROLL.random() < 0.5, "rope_scaling": any_scaling(),
     }  # fmt: skip
+
+
+def any_scaling() -> dict[str, Any]:
+    kind, low = ROLL.choice(["none", "linear", "llama3"]), ROLL.randrange(1, 4)
+    fields = {"kind": kind, "factor": "1", "low": "0", "high": "0", "positions": 0}
+    if kind != "none":
+        fields["factor"] = ROLL.choice(["1", "1.5", "4", "8", "32.03125", "1000"])
+    if kind == "llama3":
+        fields |= {"low": str(low), "high": str(low + ROLL.randrange(1, 4))}
+        fields["positions"] = ROLL.randrange(1, 2000)
+    return fields
 
 
 def any_manifest() -> documents.Manifest:
@@ -101,8 +113,8 @@ def test_a_correction_that_is_a_tie_is_rounded_to_even(beta: str, count: int) ->
 def test_rotary_tables_have_every_bit() -> None:
     for _ in range(MODELS):
         model = any_model()
-        size = documents.head_size(model)
-        theirs = rotary_tables(model["seq"], size, model["rope_base"])
+        spec = ModelSpec.model_validate(model)
+        theirs = rotary_tables(spec.seq, spec.head_dim, spec.rope_base, spec.rope_scaling)
         for mine, expected in zip(constants.rotary(model), theirs, strict=True):
             assert mine.tobytes() == np.ascontiguousarray(expected).tobytes()
 

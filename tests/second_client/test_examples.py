@@ -71,7 +71,15 @@ def embedding() -> Lines:
 def linear() -> Lines:
     y, saved = kernels.linear(X, W)
     dx, dw = kernels.linear_gradient(G, saved)
-    return [("x", X), ("W", W), ("y", y), ("g", G), ("dx", dx), ("dW", dw)]
+    return [
+        ("x", X),
+        ("W", W),
+        ("y", y),
+        ("g", G),
+        ("dx", dx),
+        ("dW", dw),
+        ("db", kernels.bias_gradient(G)),
+    ]
 
 
 def head() -> Lines:
@@ -87,9 +95,13 @@ def norm() -> Lines:
     return [("gain", gain), ("r", saved[1]), ("y", y), ("g", W), ("dx", dx), ("dgain", dgain)]
 
 
+UNSCALED = {"kind": "none", "factor": "1", "low": "0", "high": "0", "positions": 0}
+ROTARY = {"head_dim": 2, "rope_base": 10000, "rope_scaling": UNSCALED, "seq": 2}
+
+
 def rotation() -> Lines:
     x = rows([1, -0.5], [0.75, 0.125])
-    tables = constants.rotary({"width": 2, "heads": 1, "rope_base": 10000, "seq": 2})
+    tables = constants.rotary(ROTARY)
     return [("c", tables[0]), ("s", tables[1]), ("x", x), ("y", kernels.rotate(x, *tables))]
 
 
@@ -143,8 +155,8 @@ def muon() -> Lines:
 
 def weights() -> Lines:
     model = {
-        "vocab": 8, "width": 8, "layers": 1, "heads": 1, "kv_heads": 1, "mlp": "relu2", "ffn": 8,
-        "tied": True,
+        "vocab": 8, "width": 8, "layers": 1, "heads": 1, "kv_heads": 1, "head_dim": 8,
+        "qkv_bias": False, "qk_norm": False, "mlp": "relu2", "ffn": 8, "tied": True,
     }  # fmt: skip
     params = constants.initial_params(model, 7)
     return [

@@ -102,6 +102,13 @@ def head(random: Random) -> tuple[list[Any], list[Any]]:
     return mine, of_atoll(lambda x, w: OPS.head(x[None], w)[0], [x, weight], g)
 
 
+def bias(random: Random) -> tuple[list[Any], list[Any]]:
+    tokens, width = random.integers(1, [40, 20])
+    x, g, bias = tensor(random, tokens, width), tensor(random, tokens, width), tensor(random, width)
+    mine = [kernels.add_bias(x, bias), g, kernels.bias_gradient(g)]
+    return mine, of_atoll(lambda x, b: OPS.add_bias(x[None], b)[0], [x, bias], g)
+
+
 def rms_norm(random: Random) -> tuple[list[Any], list[Any]]:
     tokens, inputs = random.integers(1, [24, 40])
     x, gain, g = (
@@ -113,6 +120,17 @@ def rms_norm(random: Random) -> tuple[list[Any], list[Any]]:
     y, saved = kernels.rms_norm(x, gain, eps)
     mine = [y, *kernels.rms_norm_gradient(g, saved)]
     return mine, of_atoll(lambda x, gain: OPS.rms_norm(x[None], gain, eps)[0], [x, gain], g)
+
+
+def head_norm(random: Random) -> tuple[list[Any], list[Any]]:
+    """Rows of a head each, as queries and keys have them before they are rotated."""
+    batch, length, heads, half = random.integers(1, [3, 9, 5, 9])
+    shape = batch, length, heads, 2 * half
+    x, gain, g = tensor(random, *shape), tensor(random, 2 * half), tensor(random, *shape)
+    y, saved = kernels.rms_norm(x.reshape(-1, 2 * half), gain, 1e-6)
+    dx, dgain = kernels.rms_norm_gradient(g.reshape(-1, 2 * half), saved)
+    mine = [y.reshape(shape), dx.reshape(shape), dgain]
+    return mine, of_atoll(lambda x, gain: OPS.rms_norm(x, gain, 1e-6), [x, gain], g)
 
 
 def rotary(random: Random) -> tuple[list[Any], list[Any]]:
@@ -219,8 +237,8 @@ def orthogonalise(random: Random) -> tuple[list[Any], list[Any]]:
 CASE_OF: dict[str, Case] = {
     case.__name__: case
     for case in (
-        embedding, linear, head, rms_norm, rotary, attention, swiglu, squared_relu, dropout,
-        cross_entropy, global_norm, adamw, momentum, orthogonalise,
+        embedding, linear, bias, head, rms_norm, head_norm, rotary, attention, swiglu,
+        squared_relu, dropout, cross_entropy, global_norm, adamw, momentum, orthogonalise,
     )
 }  # fmt: skip
 
@@ -234,6 +252,24 @@ def test_no_bit_differs(name: str) -> None:
         for index, (ours, expected) in enumerate(zip(mine, theirs, strict=True)):
             assert ours.dtype == expected.dtype and ours.shape == expected.shape
             assert bits_of(ours) == bits_of(expected), (seed, index)
+
+
+@arithmetic.quiet
+def test_a_vocabulary_whose_sums_an_int32_does_not_hold() -> None:
+    """The head's gradient contracts over it. Every number is near its line's largest."""
+    random = np.random.default_rng(11)
+    for vocabulary in (133_144, 133_145, 151_936):
+        x, weight = (
+            (1.0 - random.random(shape) / 1000.0).astype(np.float32)
+            for shape in ((2, 3), (vocabulary, 3))
+        )
+        g = (1.0 - random.random((2, vocabulary)) / 1000.0).astype(np.float32)
+        y, saved = kernels.head(x, weight)
+        mine = [y, *kernels.head_gradient(g, saved)]
+        theirs = of_atoll(lambda x, w: OPS.head(x[None], w)[0], [x, weight], g)
+        high = arithmetic.split_grid(g * saved[5].T, 1)[0]
+        assert ((high @ saved[3]).max() > 2**31 - 1) == (vocabulary > 133_144)
+        assert [bits_of(a) for a in mine] == [bits_of(b) for b in theirs]
 
 
 FUNCTIONS = {

@@ -8,6 +8,7 @@ what comes in late are carried over.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,14 @@ import torch
 from tests.second_client import codec, documents, provide, state
 from tests.second_client.constants import tables_root
 from tests.unit.train.factories import Job, make_job
+from tests.unit.train.folders import make_folder
 
 from atoll.bits.outer import outer_step
 from atoll.bits.state import GlobalState
 from atoll.law.manifest import Manifest
 from atoll.law.words import RoundIndex
 from atoll.train.course import open_training_tokens
+from atoll.train.pretrained import prepare_init
 from atoll.train.probe import numerics_spec
 from atoll.train.round import TrainedRound, train_round
 
@@ -56,6 +59,22 @@ JOBS: dict[str, Changes] = {
     "SGD, signs with feedback, fragments": {
         "inner": {**SGD, "momentum": "0"},
         "codec": {"kind": "sign", "feedback": "1", "fragments": 2, "exponents": COARSE},
+    },
+    "Muon, biases, normalised heads of a size of their own, stretched positions": {
+        "model": {
+            "head_dim": 6, "qkv_bias": True, "qk_norm": True, "rope_scaling": {
+                "kind": "llama3", "factor": "8", "low": "1", "high": "4", "positions": 32,
+            },
+        },
+        "inner": {**MUON, "dropout": "0.1"},
+        "codec": {"kind": "grid8"},
+    },
+    "AdamW, biases, positions that are divided, two bits": {
+        "model": {"qkv_bias": True, "heads": 4, "kv_heads": 4, "rope_scaling": {
+            "kind": "linear", "factor": "2.5", "low": "0", "high": "0", "positions": 0,
+        }},
+        "inner": ADAMW,
+        "codec": {"kind": "two_bit", "feedback": "0.95", "exponents": COARSE},
     },
     "a seat that diverges": {"inner": {**SGD, "momentum": "0", "lr": "10000", "clip": "1000"}},
 }  # fmt: skip
@@ -143,6 +162,28 @@ def test_two_rounds_to_the_byte(job: Job, name: str) -> None:
     trained = train_round(ready.task, ready.store)
     brought = state.read_seat(state.seat_bytes(mine["carried"]), documents_of(ready), 1)
     assert_same(ready, trained, provided(ready, brought))
+
+
+def test_a_round_from_weights_that_are_content(job: Job, tmp_path: Path) -> None:
+    make_folder(tmp_path, "Qwen3", torch.bfloat16)
+    prepared = prepare_init(tmp_path, 12, job.store)
+    assert prepared.init.cid is not None
+    weights, kind = job.blob(prepared.init.cid), {"inner": ADAMW, "codec": {"kind": "grid8"}}
+    parts = {"model": prepared.model.model_dump(), "init": prepared.init.model_dump()}
+    ready = changed(job, kind | parts)
+    first = state.initial_global_state(documents_of(ready), weights)
+    assert state.global_bytes(first) == ready.model.to_bytes()
+    ready = in_round(ready, ready.model, None)
+    assert_same(ready, train_round(ready.task, ready.store), provided(ready, None))
+    gain = {"model.norm.weight": np.ones(3, np.float32)}
+    for odd, words in (
+        (weights[:-1] + bytes([weights[-1] ^ 1]), "initial weights"),
+        (state.write_blob("atoll.params.v1", {}, first["params"] | gain), "model"),
+        (weights[:-4] + np.float32(np.nan).tobytes(), "numbers"),
+        (state.global_bytes(first), "is not atoll.params.v1"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            state.initial_global_state(documents_of(ready), odd)
 
 
 def test_a_seat_that_resets_in_a_later_round(job: Job) -> None:

@@ -86,6 +86,10 @@ def head(inputs: list[Any], g: list[Any], case: Json) -> list[Any]:
     return [y, *kernels.head_gradient(g[0], saved)]
 
 
+def bias(inputs: list[Any], g: list[Any], case: Json) -> list[Any]:
+    return [kernels.add_bias(*inputs), g[0], kernels.bias_gradient(g[0])]
+
+
 def rms_norm(inputs: list[Any], g: list[Any], case: Json) -> list[Any]:
     y, saved = kernels.rms_norm(*inputs, float(case["eps"]))
     return [y, *kernels.rms_norm_gradient(g[0], saved)]
@@ -125,6 +129,7 @@ DIFFERENTIABLE: dict[str, Callable[[list[Any], list[Any], Json], list[Any]]] = {
     "embedding": embedding,
     "linear": linear,
     "head": head,
+    "bias": bias,
     "rmsNorm": rms_norm,
     "rotary": rotary,
     "attention": attention,

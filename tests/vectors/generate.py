@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from eth_utils.address import to_checksum_address
+from tests.jobs import PLAIN
 from torch import Tensor
 
 from atoll.bits import decimals, tables
@@ -29,7 +30,6 @@ from atoll.bits.kernels.philox import words as kernels_words
 from atoll.bits.kernels.reference import TorchKernels
 from atoll.bits.pieces import piece_root, root_of_update
 from atoll.bits.tensors import tree_root
-from atoll.job.spec import Choices, Found, build_manifest, demo_model
 from atoll.law import draws as prf
 from atoll.law import hashing, merkle, sampling, trace
 from atoll.law.canonical import dag_cbor_cid
@@ -426,7 +426,7 @@ NUMERICS = NumericsSpec(
 
 def manifests() -> Json:
     """manifest.json: the demo's manifest over data that does not exist."""
-    manifest = build_manifest(Choices(), Found(data=DATA, numerics=NUMERICS, expiry=4_000_000_000))
+    manifest = PLAIN.resolve(DATA, None, NUMERICS, now=0)
     return {
         "bytes": text(manifest.to_bytes()),
         "cid": text(manifest.cid()),
@@ -631,10 +631,7 @@ def state_trees() -> Json:
 
 def job_tables() -> Json:
     """tables.json: schedules and models, every number of their tables, and the root."""
-    manifest = build_manifest(
-        Choices(rounds=3, model=demo_model().model_copy(update={"seq": 5})),
-        Found(data=DATA, numerics=NUMERICS, expiry=4_000_000_000),
-    )
+    manifest = PLAIN.but({"rounds": 3, "model.seq": 5}).resolve(DATA, None, NUMERICS, now=0)
     adamw = manifest.inner.model_copy(update={"warmup_steps": 3})
     cosine = adamw.model_copy(update={"schedule": "cosine"})
     unused = dict.fromkeys(("beta1", "beta2", "eps"), "0")
@@ -642,7 +639,9 @@ def job_tables() -> Json:
     model, result = manifest.model, []
     for inner, count in ((adamw, 4), (cosine, 130), (sgd, 2)):
         schedule = tables.schedule_of(inner, count)
-        rotary = decimals.rotary_tables(model.seq, model.width // model.heads, model.rope_base)
+        rotary = decimals.rotary_tables(
+            model.seq, model.head_dim, model.rope_base, model.rope_scaling
+        )
         result.append(
             {
                 "corrections": text(schedule.corrections.astype(">f8").tobytes()),

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import torch
+from tests.jobs import PLAIN
 
 from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.registry import seat_codec
 from atoll.bits.layout import OUTER_SLOTS
 from atoll.bits.state import GlobalState
-from atoll.job.spec import Choices, Found, build_manifest
 from atoll.law.canonical import dag_cbor_cid
 from atoll.law.hashing import sha256
 from atoll.law.manifest import (
@@ -230,30 +230,28 @@ def numbers(name: str, count: int, limit: int) -> list[int]:
 def manifest_of(kind: str, rule: str, outer: str, **given: Json) -> Manifest:
     """The demo's manifest with another codec, rule and outer optimiser."""
     low, high, start = (-40, -40, -40) if kind == "fp32" else (-16, -4, -10)
-    base = build_manifest(
-        Choices(),
-        Found(
-            data=DataSpec(
-                cid=dag_cbor_cid(sha256(b"data")),
-                root=sha256(b"tokens"),
-                nodes_cid=dag_cbor_cid(sha256(b"nodes")),
-                dtype="uint8",
-                masked=False,
-                train_tokens=1_000_000,
-                eval_cid=None,
-                eval_tokens=0,
-                eval_batches=0,
-                tokenizer_cid=dag_cbor_cid(sha256(b"tokenizer")),
-            ),
-            numerics=NumericsSpec(
-                mode="exact",
-                software_class=None,
-                code_digest=sha256(b"code"),
-                probe_digest=sha256(b"probe"),
-                tolerance=None,
-            ),
-            expiry=4_000_000_000,
+    base = PLAIN.resolve(
+        DataSpec(
+            cid=dag_cbor_cid(sha256(b"data")),
+            root=sha256(b"tokens"),
+            nodes_cid=dag_cbor_cid(sha256(b"nodes")),
+            dtype="uint8",
+            masked=False,
+            train_tokens=1_000_000,
+            eval_cid=None,
+            eval_tokens=0,
+            eval_batches=0,
+            tokenizer_cid=dag_cbor_cid(sha256(b"tokenizer")),
         ),
+        None,
+        NumericsSpec(
+            mode="exact",
+            software_class=None,
+            code_digest=sha256(b"code"),
+            probe_digest=sha256(b"probe"),
+            tolerance=None,
+        ),
+        now=0,
     )
     grid = {"min_exponent": low, "max_exponent": high, "feedback": "0", "overlap": 0}
     grid |= {"exponents": TensorExponents(embedding=start, matrix=start, vector=start)}

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
+from tests.jobs import PLAIN
 from torch import Tensor
 
 from atoll.bits.codec.dither import DitherKey
@@ -34,7 +35,6 @@ from atoll.bits.state import SeatState
 from atoll.bits.step import inner_step, state_roots
 from atoll.bits.tables import tables_root
 from atoll.bits.tokens import Tokens
-from atoll.job.spec import Choices, Found, build_manifest
 from atoll.law.canonical import dag_cbor_cid
 from atoll.law.draws import dropout_key
 from atoll.law.manifest import DataSpec, InnerSpec, Manifest, ModelSpec, NumericsSpec
@@ -122,6 +122,10 @@ def pointwise() -> Json:
     tables = {"cosines": numbers("cos", 3, 2), "sines": numbers("sin", 3, 2)}
     pair = {"gate": numbers("gate", 2, 5), "up": numbers("up", 2, 5)}
     return {
+        "bias": case(
+            lambda x, b: OPS.add_bias(x[None], b)[0],
+            {"x": numbers("x", 3, 6), "bias": numbers("bias", 6)},
+        ),
         "rmsNorm": case(
             lambda x, gain: OPS.rms_norm(x[None], gain, 1e-5)[0],
             {"x": numbers("x", 3, 6), "gain": numbers("gain", 6)},
@@ -215,7 +219,9 @@ def grids() -> Json:
 
 MODEL = {
     "kind": "llama", "vocab": 17, "width": 8, "layers": 2, "heads": 2, "kv_heads": 1,
-    "mlp": "swiglu", "ffn": 12, "seq": 6, "tied": True, "norm_eps": "0.00001", "rope_base": 10000,
+    "head_dim": 4, "qkv_bias": False, "qk_norm": False, "mlp": "swiglu", "ffn": 12, "seq": 6,
+    "tied": True, "norm_eps": "0.00001", "rope_base": 10000,
+    "rope_scaling": {"kind": "none", "factor": "1", "low": "0", "high": "0", "positions": 0},
 }  # fmt: skip
 INNER = {
     "optimizer": "adamw", "lr": "0.01", "momentum": "0", "beta1": "0.9", "beta2": "0.95",
@@ -225,6 +231,21 @@ INNER = {
 NO_ADAM = {"optimizer": "sgd", "momentum": "0.9", "beta1": "0", "beta2": "0", "eps": "0"}
 JOBS: Mapping[str, dict[str, dict[str, Any]]] = {
     "adamw": {"codec": {"kind": "grid8"}},
+    "attention": {
+        "model": {
+            "head_dim": 6,
+            "qkv_bias": True,
+            "qk_norm": True,
+            "rope_scaling": {
+                "kind": "llama3",
+                "factor": "8",
+                "low": "1",
+                "high": "4",
+                "positions": 24,
+            },
+        },
+        "codec": {"kind": "grid8"},
+    },
     "muon": {
         "model": {"tied": False, "kv_heads": 2},
         "inner": {"optimizer": "muon", "momentum": "0.95", "micro_batch": 4, "dropout": "0"},
@@ -260,17 +281,9 @@ def manifest_of(changes: dict[str, dict[str, Any]], tokens: Tokens) -> Manifest:
     )  # fmt: skip
     model = ModelSpec.model_validate(MODEL | changes.get("model", {}))
     inner = InnerSpec.model_validate(INNER | changes.get("inner", {}))
-    plain = build_manifest(
-        Choices(
-            rounds=3,
-            model=model,
-            steps=inner.steps,
-            segment=inner.segment,
-            batch=inner.batch,
-            micro_batch=inner.micro_batch,
-        ),
-        Found(data=data, numerics=numerics, expiry=4_000_000_000),
-    ).model_dump()
+    sizes = {name: getattr(inner, name) for name in ("steps", "segment", "batch", "micro_batch")}
+    changes_of_job = {"rounds": 3, "model": model} | {f"inner.{k}": v for k, v in sizes.items()}
+    plain = PLAIN.but(changes_of_job).resolve(data, None, numerics, now=0).model_dump()
     plain["inner"] = inner.model_dump()
     plain["codec"] |= changes["codec"]
     plain["tables"] = tables_root(model, inner, 3 * inner.steps)

@@ -16,7 +16,6 @@ from torch import Tensor
 from atoll.bits.codec.header import header_length
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import seat_codec
-from atoll.bits.init import initial_global_state
 from atoll.bits.opening import open_round
 from atoll.bits.segment import Course, SegmentRun, run_segment
 from atoll.bits.state import GlobalState, SeatState
@@ -25,6 +24,7 @@ from atoll.content.cid import DAG_CBOR, Cid
 from atoll.content.local import LocalStore
 from atoll.law.draws import batch_digest
 from atoll.law.trace import LeafKind, StepWork
+from atoll.train.initial import open_initial_state
 from atoll.train.probe import configure_native
 from atoll.train.round import (
     SegmentRunner,
@@ -130,7 +130,7 @@ def stale_model(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     if extra:
         stale = extra[0]
     else:
-        stale = store.add_bytes(initial_global_state(task.manifest).to_bytes()).to_bytes()
+        stale = store.add_bytes(open_initial_state(task.manifest, store).to_bytes()).to_bytes()
     trained = _train(replace(task, global_state_cid=stale), store_dir)
     return _with_opening(trained, _claimed_opening(task, store), store)
 

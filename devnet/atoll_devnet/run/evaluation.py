@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import codec_of
-from atoll.bits.init import initial_global_state
+from atoll.bits.layout import param_count, param_shapes
 from atoll.content.local import LocalStore
 from atoll.law.manifest import Manifest, NumericsSpec
 from atoll.law.words import NumericsMode
 from atoll.train.data import open_tokenizer
 from atoll.train.evaluate import evaluate
 from atoll.train.generate import Sampling, generate
+from atoll.train.initial import open_initial_state
 from atoll.train.probe import configure_native, numerics_spec
 from atoll.train.round import read_global_state
 
@@ -28,7 +29,11 @@ def eval_loss(manifest: bytes, merged: bytes | None, store_dir: str) -> float:
     """Loss on the held-out text, nats a token; of the initial model where `merged` is None."""
     configure_native()
     spec, store = Manifest.from_bytes(manifest), LocalStore(store_dir)
-    state = initial_global_state(spec) if merged is None else read_global_state(spec, merged, store)
+    state = (
+        open_initial_state(spec, store)
+        if merged is None
+        else read_global_state(spec, merged, store)
+    )
     return evaluate(state.params, spec, store)
 
 
@@ -46,6 +51,5 @@ def sizes(manifest: bytes) -> tuple[int, int]:
     """Bytes of an update in the codec the manifest names, and parameters of its model."""
     configure_native()
     spec = Manifest.from_bytes(manifest)
-    state = initial_global_state(spec)
-    parameters = sum(tensor.numel() for tensor in state.params.values())
-    return codec_of(spec.codec).encoded_length(Layout.of_tensors(state.params)), parameters
+    layout = Layout.of(param_shapes(spec.model))
+    return codec_of(spec.codec).encoded_length(layout), param_count(spec.model)

@@ -3,55 +3,14 @@
 from __future__ import annotations
 
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from atoll.errors import ConfigError
-from atoll.job.spec import Choices, JobRequest, Members, Money, Windows
-from atoll.law.manifest import ModelSpec, NumericsSpec
-from atoll.law.words import NumericsMode
+from atoll.job.presets import PRESETS
+from atoll.job.spec import JobSpec
 from atoll_devnet.processes.chain import Backend
-
-SEGMENTS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class JobOptions:
-    """The job that a run submits; what is None follows from the network's size.
-
-    Attributes:
-        method: how they train together, a name of `atoll.job.methods`.
-        codec, dropout: as in `atoll.job.spec.Choices`.
-        numerics: how replays compare.
-        data: files and folders with text; empty takes the standard library's source.
-        max_tokens: no more of the text than this.
-        segment: inner steps of a segment; a round has `SEGMENTS` of them.
-        expires_in: seconds from submission until the job may be closed unfinished.
-    """
-
-    rounds: int = 4
-    coverage: float = 0.5
-    seed: int = 0
-    method: str = "fedavg"
-    codec: str = ""
-    dropout: str = "0"
-    numerics: NumericsMode = "exact"
-    data: tuple[Path, ...] = ()
-    max_tokens: int = 2_000_000
-    eval_batches: int = 16
-    lr: str = "0.004"
-    segment: int = 5
-    batch: int = 8
-    model: ModelSpec | None = None
-    members: Members | None = None
-    windows: Windows = field(
-        default_factory=lambda: Windows(
-            train=120, reveal=60, report=180, confirm=120, attest=60, dispute=5
-        )
-    )
-    money: Money = field(default_factory=Money)
-    expires_in: int = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +24,7 @@ class RunOptions:
         store: everyone's storage backend, `embedded` or `kubo:URL`.
         beginning: see `ClusterConfig`.
         skip_windows: move the chain's clock on once everyone who will act in a window has acted.
+        job: what is submitted; without text it takes the standard library's source.
     """
 
     folder: Path
@@ -78,83 +38,38 @@ class RunOptions:
     skip_windows: bool = False
     store: str = "embedded"
     beginning: Path | None = None
-    job: JobOptions = field(default_factory=JobOptions)
-
-    def request(self, numerics: NumericsSpec) -> JobRequest:
-        """The job, as it is submitted."""
-        job = self.job
-        return JobRequest(
-            data=tuple(text_paths(job.data)),
-            lifetime_s=job.expires_in,
-            choices=Choices(
-                name="devnet",
-                seed=job.seed,
-                rounds=job.rounds,
-                coverage=job.coverage,
-                method=job.method,
-                codec=job.codec,
-                dropout=job.dropout,
-                lr=job.lr,
-                steps=job.segment * SEGMENTS,
-                segment=job.segment,
-                batch=job.batch,
-                micro_batch=job.batch,
-                model=job.model,
-                members=self.members(),
-                windows=job.windows,
-                money=job.money,
-            ),
-            max_tokens=job.max_tokens,
-            eval_batches=job.eval_batches,
-            numerics=numerics,
-        )
-
-    def members(self) -> Members:
-        """Seats for all; enough of a minimum that the honest can go on when cheats are removed."""
-        if self.job.members is not None:
-            return self.job.members
-        honest = self.providers - len(self.cheats)
-        return Members(
-            seats=self.providers,
-            min_providers=max(1, min(2, honest)),
-            min_verifiers=max(1, self.verifiers // 2),
-            max_verifiers=max(self.verifiers, 1),
-            auditors=min(2, self.verifiers),
-        )
+    job: JobSpec = PRESETS["demo"]
 
 
-def tiny_model() -> ModelSpec:
-    """Thirty thousand parameters: a round of it takes about a second."""
-    return ModelSpec(
-        kind="llama",
-        vocab=256,
-        width=32,
-        layers=2,
-        heads=2,
-        kv_heads=2,
-        mlp="swiglu",
-        ffn=64,
-        seq=32,
-        tied=True,
-        norm_eps="0.00001",
-        rope_base=10000,
+def fitting(job: JobSpec, providers: int, verifiers: int, cheats: Collection[int]) -> JobSpec:
+    """The job with seats for all; enough of a minimum that the honest go on without the cheats."""
+    honest = providers - len(cheats)
+    return job.but(
+        {
+            "members.seats": providers,
+            "members.min_providers": max(1, min(2, honest)),
+            "members.min_verifiers": max(1, verifiers // 2),
+            "members.max_verifiers": max(verifiers, 1),
+            "members.auditors": min(2, verifiers),
+        }
     )
 
 
-def text_paths(data: tuple[Path, ...]) -> list[Path]:
-    """The text of a job: files and folders at `data`, or the standard library's modules.
+def with_text(job: JobSpec) -> JobSpec:
+    """The job, with the standard library's modules where it names no text.
 
     Raises:
         ConfigError: a path that does not exist.
     """
-    for path in data:
+    for path in map(Path, job.data.paths):
         if not path.exists():
             raise ConfigError(
-                f"no such file or folder: {path}", next_step="correct the path after --data"
+                f"no such file or folder: {path}", next_step="correct the path of the job's text"
             )
-    if data:
-        return list(data)
-    return sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+    if job.data.paths:
+        return job
+    library = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+    return job.but({"data.paths": [str(path) for path in library]})
 
 
 def parse_cheats(texts: list[str], option: str) -> dict[int, str]:

@@ -22,7 +22,7 @@ from atoll_devnet.processes.warm import warm_context
 from atoll_devnet.report.document import RunResult, build_report, slashed_honest, write_report
 from atoll_devnet.report.live import Display
 from atoll_devnet.report.observer import Observer, Watched
-from atoll_devnet.run.options import RunOptions, text_paths
+from atoll_devnet.run.options import RunOptions, with_text
 from atoll_devnet.run.skipping import skip_windows
 
 START_SECONDS = 300.0
@@ -81,7 +81,7 @@ async def run(options: RunOptions, display: Display | None = None) -> Result:
 @asynccontextmanager
 async def start(options: RunOptions, display: Display) -> AsyncIterator[Running]:
     """A network with a submitted job; everything ends with the context."""
-    text_paths(options.job.data)  # a wrong path is said before anything is started
+    job_spec = with_text(options.job)  # a wrong path is said before anything is started
     if options.folder.exists():
         raise ConfigError(
             f"{options.folder} exists", next_step="name another folder, or remove that one"
@@ -96,10 +96,10 @@ async def start(options: RunOptions, display: Display) -> AsyncIterator[Running]
             who = f"{options.providers} providers and {options.verifiers} verifiers"
             display.line(f"contracts deployed; {who} start, each a process of its own")
             async with _client(cluster) as client:
-                numerics = await worker.run(f"{_TASKS}:machine_numerics", options.job.numerics)
-                manifest = await client.prepare(options.request(numerics))
+                numerics = await worker.run(f"{_TASKS}:machine_numerics", job_spec.audit.numerics)
+                manifest = await client.prepare(job_spec, numerics)
                 job = await client.submit(manifest, max_spend=MAX_SPEND)
-                display.line(f"job {job.id} submitted: {options.job.rounds} rounds")
+                display.line(f"job {job.id} submitted: {manifest.terms.rounds} rounds")
                 async with open_session(_watching(client, job.id)) as session:
                     observer = Observer(
                         Watched(

@@ -16,6 +16,8 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from atoll.law.manifest import UNSCALED, RopeScalingSpec
+
 _CONTEXT = Context(prec=60)
 _NEGLIGIBLE = Decimal("1e-65")
 PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494459230781640628620900")
@@ -37,19 +39,34 @@ def cos_sin(angle: Decimal) -> tuple[Decimal, Decimal]:
 
 
 @lru_cache(maxsize=8)
-def rotary_tables(seq: int, head_dim: int, base: int) -> tuple[Float32Matrix, Float32Matrix]:
-    """Cosines and sines of position · base^(−2i/head_dim): two fp32 arrays [seq, head_dim/2].
+def rotary_tables(
+    seq: int, head_dim: int, base: int, scaling: RopeScalingSpec = UNSCALED
+) -> tuple[Float32Matrix, Float32Matrix]:
+    """Cosines and sines of position · angleᵢ: two fp32 arrays [seq, head_dim/2].
 
-    Rounded to binary64 and that to binary32 (Su et al., RoFormer).
+    angleᵢ is base^(−2i/head_dim) (Su et al., RoFormer), scaled. Rounded to binary64 and that to
+    binary32.
     """
     table = np.empty((seq, head_dim // 2, 2), dtype=np.float32)
     for i in range(head_dim // 2):
         with localcontext(_CONTEXT):
             angle = Decimal(base) ** (Decimal(-2 * i) / head_dim)
-        turned = islice(_turned(angle), seq)
+        turned = islice(_turned(scaled_angle(angle, scaling)), seq)
         table[:, i] = [(float(cosine), float(sine)) for cosine, sine in turned]
     table.flags.writeable = False
     return table[:, :, 0], table[:, :, 1]
+
+
+def scaled_angle(angle: Decimal, scaling: RopeScalingSpec) -> Decimal:
+    """A column's angle as `RopeScalingSpec` says; `transformers` calls it `inv_freq`."""
+    with localcontext(_CONTEXT):
+        divided = angle / Decimal(scaling.factor)
+        if scaling.kind != "llama3":
+            return divided
+        low, high = Decimal(scaling.low), Decimal(scaling.high)
+        turns = angle * scaling.positions / (2 * PI)
+        share = min(max((turns - low) / (high - low), Decimal(0)), Decimal(1))
+        return divided * (1 - share) + angle * share
 
 
 def _turned(angle: Decimal) -> Iterator[tuple[Decimal, Decimal]]:

@@ -1,4 +1,6 @@
-"""Initial weights as a pure function of the manifest: Philox integers, two IEEE roundings.
+"""Initial weights: a pure function of the manifest, or the content that it names.
+
+Drawn weights are Philox integers and two IEEE roundings.
 
 Rule of this file: no library random generator and no transcendental function, so the first model
 has the same bits on every machine.
@@ -7,16 +9,22 @@ has the same bits on every machine.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
+from atoll.bits.errors import MalformedState
 from atoll.bits.fixed import fixed
 from atoll.bits.kernels.philox import LOW32, philox4x32
 from atoll.bits.layout import OUTER_SLOTS, Shapes, param_shapes
 from atoll.bits.state import GlobalState, Tensors
+from atoll.bits.tensors import check_layout, read_blob, tree_root, write_lazily
 from atoll.law.manifest import Manifest, OuterSpec
 
+PARAMETER_LIMIT = 2.0**64
+"""A parameter at or beyond it counts as not finite: its update could not be written in fp32."""
+_PARAMS = "atoll.params.v1"
 _WORD_BITS = 21  # so that the sum of four, below 2^23, is exact in every float
 _AT_A_TIME = 1 << 16
 """Elements drawn together: their words stay in a core's cache."""
@@ -41,23 +49,72 @@ def bell_integers(seed: int, tensor_index: int, count: int) -> Tensor:
 
 
 def initial_params(shapes: Shapes, seed: int) -> dict[str, Tensor]:
-    """Ones for the norms' gains, deviation 0.02 for matrices; tensors count by sorted name."""
+    """Ones for the norms' gains, zeros for biases, deviation 0.02 for matrices.
+
+    Tensors count by sorted name.
+    """
     params: dict[str, Tensor] = {}
     for index, name in enumerate(sorted(shapes)):
         shape = shapes[name]
         if len(shape) == 1:
-            params[name] = torch.ones(shape, dtype=torch.float32)
+            start = 0.0 if name.endswith(".bias") else 1.0
+            params[name] = torch.full(shape, start, dtype=torch.float32)
             continue
         integers = bell_integers(seed, index, math.prod(shape))
         params[name] = (integers.double() * _SCALE).float().view(shape)
     return params
 
 
-def initial_global_state(manifest: Manifest) -> GlobalState:
-    """Round 0's global model. Its digest is a function of the manifest alone."""
-    params = initial_params(param_shapes(manifest.model), manifest.init.seed)
+def initial_global_state(manifest: Manifest, content: Tensors | None = None) -> GlobalState:
+    """Round 0's global model. Its digest is a function of the manifest alone.
+
+    Args:
+        content: the parameter set that the manifest names, None where it names a seed.
+
+    Raises:
+        MalformedState: that set has another root than the manifest says.
+        ValueError: none is given, and the manifest names one.
+    """
+    init = manifest.init
+    if init.seed is not None:
+        params = initial_params(param_shapes(manifest.model), init.seed)
+    elif content is None:
+        raise ValueError("the manifest names initial weights by content: give them")
+    elif tree_root(content) != init.root:
+        raise MalformedState("the initial weights have another root than the manifest says")
+    else:
+        params = content
     exponents = {name: manifest.codec.exponent_of(name) for name in params}
     return GlobalState(0, params, opening_slots(manifest.outer, params), exponents)
+
+
+def write_params(shapes: Shapes, read: Callable[[str], Tensor]) -> Iterator[bytes | memoryview]:
+    """A parameter set's canonical bytes; each tensor is read when its turn is, and let go."""
+    layout = {name: ("float32", shape) for name, shape in shapes.items()}
+    return write_lazily(_PARAMS, {}, layout, read)
+
+
+def read_params(data: bytes | memoryview, shapes: Shapes) -> Tensors:
+    """Parses a parameter set.
+
+    Raises:
+        MalformedState: it is not canonical, not of these shapes, or has a number that is not
+            between −2⁶⁴ and 2⁶⁴.
+    """
+    blob = read_blob(_PARAMS, data)
+    check_layout(_PARAMS, blob.tensors, shapes)
+    if blob.fields or any(t.dtype != torch.float32 for t in blob.tensors.values()):
+        raise MalformedState(f"{_PARAMS}: it has fields, or a tensor that is not float32")
+    for name, tensor in blob.tensors.items():
+        if not is_bounded(tensor):
+            raise MalformedState(f"{_PARAMS}: {name} has numbers that are not finite, or too large")
+    return blob.tensors
+
+
+def is_bounded(parameter: Tensor) -> bool:
+    """Whether every element is between −2⁶⁴ and 2⁶⁴."""
+    low, high = torch.aminmax(parameter)  # NaN if any element is
+    return bool(low > -PARAMETER_LIMIT) and bool(high < PARAMETER_LIMIT)
 
 
 def opening_slots(outer: OuterSpec, params: Tensors) -> dict[str, Tensors]:

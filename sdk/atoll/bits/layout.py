@@ -1,7 +1,8 @@
 """Names and shapes: of the model's parameters, and of what a seat's state holds besides.
 
-Parameters are one for one those of Hugging Face's LlamaForCausalLM, or of ArceeForCausalLM where
-the MLP has no gate. Needs no torch, so that anyone can tell the sizes of updates, states, budgets.
+Parameters are one for one those of Hugging Face's LlamaForCausalLM, of ArceeForCausalLM where the
+MLP has no gate, of Qwen2ForCausalLM with biases, of Qwen3ForCausalLM with normalised heads. Needs
+no torch, so that anyone can tell the sizes of updates, states, budgets.
 """
 
 from __future__ import annotations
@@ -29,22 +30,27 @@ OUTER_SLOTS: dict[str, tuple[str, ...]] = {
 
 def param_shapes(spec: ModelSpec) -> Shapes:
     """Every parameter's shape by its Hugging Face name, names ascending; matrices are [out, in]."""
-    head_dim = spec.width // spec.heads
+    queries, keys = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
     shapes: Shapes = {"model.embed_tokens.weight": (spec.vocab, spec.width)}
     for layer in range(spec.layers):
         at = f"model.layers.{layer}."
         shapes |= {
             at + "input_layernorm.weight": (spec.width,),
-            at + "self_attn.q_proj.weight": (spec.heads * head_dim, spec.width),
-            at + "self_attn.k_proj.weight": (spec.kv_heads * head_dim, spec.width),
-            at + "self_attn.v_proj.weight": (spec.kv_heads * head_dim, spec.width),
-            at + "self_attn.o_proj.weight": (spec.width, spec.heads * head_dim),
+            at + "self_attn.q_proj.weight": (queries, spec.width),
+            at + "self_attn.k_proj.weight": (keys, spec.width),
+            at + "self_attn.v_proj.weight": (keys, spec.width),
+            at + "self_attn.o_proj.weight": (spec.width, queries),
             at + "post_attention_layernorm.weight": (spec.width,),
             at + "mlp.up_proj.weight": (spec.ffn, spec.width),
             at + "mlp.down_proj.weight": (spec.width, spec.ffn),
         }
         if spec.mlp == "swiglu":
             shapes[at + "mlp.gate_proj.weight"] = (spec.ffn, spec.width)
+        if spec.qkv_bias:
+            rows = {"q": queries, "k": keys, "v": keys}
+            shapes |= {f"{at}self_attn.{n}_proj.bias": (size,) for n, size in rows.items()}
+        if spec.qk_norm:
+            shapes |= {f"{at}self_attn.{n}_norm.weight": (spec.head_dim,) for n in ("q", "k")}
     shapes["model.norm.weight"] = (spec.width,)
     if not spec.tied:
         shapes["lm_head.weight"] = (spec.vocab, spec.width)
@@ -104,6 +110,11 @@ def optimiser_of(name: str, shape: Sequence[int], inner: InnerSpec) -> Optimiser
     if inner.optimizer == "muon" and (name in _ENDS or len(shape) == 1):
         return "adamw"
     return inner.optimizer
+
+
+def max_params_bytes(spec: ModelSpec) -> int:
+    """No parameter set of this model is larger."""
+    return 4 * param_count(spec) + MAX_HEADER_BYTES
 
 
 def max_state_bytes(manifest: Manifest) -> int:

@@ -51,26 +51,33 @@ def forward(
 def _layer_weights(params: Mapping[str, Tensor], layer: int) -> dict[str, Tensor]:
     prefix = f"model.layers.{layer}."
     names = (name for name in params if name.startswith(prefix))
-    return {name[len(prefix) : -len(".weight")]: params[name] for name in names}
+    return {name[len(prefix) :].removesuffix(".weight"): params[name] for name in names}
 
 
 def _attention(x_BTD: Tensor, weights: Mapping[str, Tensor], spec: ModelSpec, ops: Ops) -> Tensor:
     B, T, _ = x_BTD.shape
-    d = spec.width // spec.heads
-    cos_Td, sin_Td = (table[:T].to(x_BTD.device) for table in _rotary(spec.seq, d, spec.rope_base))
+    cos_Td, sin_Td = (table[:T].to(x_BTD.device) for table in _rotary(spec))
 
     names = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
     projected = ops.linears(x_BTD, [weights[name] for name in names])
-    q_BHTd, k_BKTd, v_BKTd = (t.view(B, T, -1, d).transpose(1, 2) for t in projected)
-    q_BHTd, k_BKTd = (ops.rotary(t, cos_Td, sin_Td) for t in (q_BHTd, k_BKTd))
-    mixed_BHTd = ops.attention(q_BHTd, k_BKTd, v_BKTd)
-    mixed_BTD = mixed_BHTd.transpose(1, 2).reshape(B, T, spec.heads * d)
-    return ops.linear(mixed_BTD, weights["self_attn.o_proj"])
+    if spec.qkv_bias:
+        biases = [weights[f"{name}.bias"] for name in names]
+        projected = tuple(ops.add_bias(t, b) for t, b in zip(projected, biases, strict=True))
+    q, k, v_BTKd = (t.view(B, T, -1, spec.head_dim) for t in projected)
+    if spec.qk_norm:
+        eps = float(spec.norm_eps)
+        q = ops.rms_norm(q, weights["self_attn.q_norm"], eps)
+        k = ops.rms_norm(k, weights["self_attn.k_norm"], eps)
+    q_BHTd, k_BKTd = (ops.rotary(t.transpose(1, 2), cos_Td, sin_Td) for t in (q, k))
+    mixed_BHTd = ops.attention(q_BHTd, k_BKTd, v_BTKd.transpose(1, 2))
+    mixed_BTA = mixed_BHTd.transpose(1, 2).reshape(B, T, spec.heads * spec.head_dim)
+    return ops.linear(mixed_BTA, weights["self_attn.o_proj"])
 
 
 @lru_cache(maxsize=8)
-def _rotary(seq: int, head_dim: int, base: int) -> tuple[Tensor, Tensor]:
-    cos_Td, sin_Td = (torch.tensor(table) for table in rotary_tables(seq, head_dim, base))
+def _rotary(spec: ModelSpec) -> tuple[Tensor, Tensor]:
+    tables = rotary_tables(spec.seq, spec.head_dim, spec.rope_base, spec.rope_scaling)
+    cos_Td, sin_Td = (torch.tensor(table) for table in tables)
     return cos_Td, sin_Td
 
 

@@ -46,8 +46,14 @@ class Ops(Protocol):
     def head(self, x_BTD: Tensor, weight_VD: Tensor) -> Tensor:
         """As `linear`, for the logits, which some modes compute more finely: [B, T, V]."""
 
-    def rms_norm(self, x_BTD: Tensor, gain_D: Tensor, eps: float) -> Tensor:
-        """x / sqrt(mean(x²) + eps) · gain, over the last axis (Zhang and Sennrich 2019)."""
+    def add_bias(self, x_BTO: Tensor, bias_O: Tensor) -> Tensor:
+        """x + bias, the same for every token."""
+
+    def rms_norm(self, x: Tensor, gain: Tensor, eps: float) -> Tensor:
+        """x / sqrt(mean(x²) + eps) · gain, over the last axis (Zhang and Sennrich 2019).
+
+        x is [B, T, D], or [B, T, H, d] where each head is normalised alone.
+        """
 
     def rotary(self, x_BHTd: Tensor, cos_Td: Tensor, sin_Td: Tensor) -> Tensor:
         """Each pair (x[i], x[i + d/2]) rotated by its position's angle; tables are [T, d/2]."""
@@ -104,8 +110,11 @@ class NativeOps:
     def head(self, x_BTD: Tensor, weight_VD: Tensor) -> Tensor:
         return F.linear(x_BTD, weight_VD)
 
-    def rms_norm(self, x_BTD: Tensor, gain_D: Tensor, eps: float) -> Tensor:
-        return F.rms_norm(x_BTD, gain_D.shape, gain_D, eps)
+    def add_bias(self, x_BTO: Tensor, bias_O: Tensor) -> Tensor:
+        return x_BTO + bias_O
+
+    def rms_norm(self, x: Tensor, gain: Tensor, eps: float) -> Tensor:
+        return F.rms_norm(x, gain.shape, gain, eps)
 
     def rotary(self, x_BHTd: Tensor, cos_Td: Tensor, sin_Td: Tensor) -> Tensor:
         a, b = x_BHTd.chunk(2, dim=-1)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from atoll.bits.batch import count_targets, inputs_of, shares_of, targets_of
+from atoll.bits.init import is_bounded
 from atoll.bits.kernels.philox import Mask
 from atoll.bits.layout import optimiser_of
 from atoll.bits.model import forward
@@ -25,9 +26,6 @@ from atoll.bits.state import GlobalState, SeatState, Tensors, rng_digest
 from atoll.law.manifest import CodecSpec
 from atoll.law.trace import StateRoots, StepWork
 from atoll.law.words import ZERO_DIGEST
-
-PARAMETER_LIMIT = 2.0**64
-"""A parameter at or beyond it counts as not finite: its update could not be written in fp32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ def inner_step(
     scale = clip_scale(norm, float(recipe.inner.clip))
     rate = float(recipe.schedule.rates[global_step])
     after = _optimised(state, gradients, scale, rate, recipe)
-    if not all(_is_bounded(p) for p in after.params.values()):
+    if not all(is_bounded(p) for p in after.params.values()):
         return StepOutcome(state, loss, work, diverged=True)
     return StepOutcome(after, loss, work, diverged=False)
 
@@ -112,11 +110,6 @@ def _losses_and_gradients(
         sums = [a + g for a, g in zip(sums, gradients, strict=True)] if sums else list(gradients)
         losses.append(loss.item())
     return tuple(losses), dict(zip(leaves, sums, strict=True))
-
-
-def _is_bounded(parameter: Tensor) -> bool:
-    low, high = torch.aminmax(parameter)  # NaN if any element is
-    return bool(low > -PARAMETER_LIMIT) and bool(high < PARAMETER_LIMIT)
 
 
 def _optimised(

@@ -68,7 +68,7 @@ def _rates(inner: InnerSpec, total_steps: int) -> Float64Vector:
 def tables_root(model: ModelSpec, inner: InnerSpec, total_steps: int) -> Digest:
     """The root that a manifest with these choices names."""
     schedule = schedule_of(inner, total_steps)
-    rotary = rotary_tables(model.seq, model.width // model.heads, model.rope_base)
+    rotary = rotary_tables(model.seq, model.head_dim, model.rope_base, model.rope_scaling)
     pieces = Pieces()
     for part in (schedule.rates, schedule.corrections, np.stack(rotary, axis=-1)):
         _add(pieces, part)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -94,15 +94,24 @@ def write_blob(
     kind: str, fields: Fields, tensors: Mapping[str, Tensor]
 ) -> Iterator[bytes | memoryview]:
     """The blob in pieces, so that a large state is never copied whole."""
-    names = sorted(tensors)
-    layout: list[IPLDKind] = [
-        [name, _DTYPE_NAMES[tensors[name].dtype], list(tensors[name].shape)] for name in names
-    ]
+    layout = {n: (_DTYPE_NAMES[t.dtype], tuple(t.shape)) for n, t in tensors.items()}
+    return write_lazily(kind, fields, layout, tensors.__getitem__)
+
+
+def write_lazily(
+    kind: str,
+    fields: Fields,
+    shapes: Mapping[str, tuple[str, Shape]],
+    read: Callable[[str], Tensor],
+) -> Iterator[bytes | memoryview]:
+    """The blob in pieces; each tensor, of this dtype and shape, is read when its turn is."""
+    names = sorted(shapes)
+    layout: list[IPLDKind] = [[name, shapes[name][0], list(shapes[name][1])] for name in names]
     document: IPLDKind = {"fields": cast(IPLDKind, fields), "kind": kind, "tensors": layout}
     header = dag_cbor.encode(document)
     yield MAGIC + len(header).to_bytes(4, "little") + header
     for name in names:
-        yield raw_bytes(tensors[name])
+        yield raw_bytes(read(name))
 
 
 def read_blob(kind: str, data: bytes | bytearray | memoryview) -> Blob:

@@ -76,10 +76,22 @@ class Network:
                 "this needs a key to sign with",
                 next_step="pass --keystore FILE, or make one with `atoll keys new`",
             )
-        home = self.home.expanduser()
-        home.mkdir(parents=True, exist_ok=True)
         deployment, endpoints = need_deployment(self.deployment), self.rpc.split(",")
-        async with Client(endpoints, deployment, account, ClientConfig(home=home)) as client:
+        config = ClientConfig(home=self.home.expanduser())
+        async with Client(endpoints, deployment, account, config) as client:
+            yield client
+
+    @asynccontextmanager
+    async def watching(self, port: int) -> AsyncIterator[Client]:
+        """A connected client that signs nothing, so that others may, and serves at `port`.
+
+        Raises as `open`.
+        """
+        from atoll.job.client import Client, ClientConfig
+
+        config = ClientConfig(home=self.home.expanduser(), port=port)
+        endpoints = self.rpc.split(",")
+        async with Client(endpoints, need_deployment(self.deployment), None, config) as client:
             yield client
 
 

@@ -9,18 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from atoll.job.methods import DENSE_CODECS, METHODS
-from atoll.law.words import NumericsMode
-
 Json = Annotated[bool, typer.Option("--json", help="Print data as JSON, and nothing else.")]
-Method = Annotated[
-    str, typer.Option(metavar="NAME", help=f"How they train together: {', '.join(METHODS)}.")
-]
-Codec = Annotated[
-    str,
-    typer.Option(metavar="NAME", help=f"In place of the method's: {', '.join(DENSE_CODECS)}."),
-]
-Numerics = Annotated[NumericsMode, typer.Option(help="How a replay is compared with its trace.")]
 
 
 def emit(data: Any, text: str, *, as_json: bool) -> None:

@@ -1,7 +1,7 @@
 """Submitting jobs: the part of Atoll that a person with text and tokens uses.
 
-    async with Client(rpc, deployment, account) as client:
-        job = await client.submit(manifest, max_spend=50 * 10**18)
+    async with Client.from_env() as client:
+        job = await client.submit(JobSpec.read(Path("job.toml")), max_spend="50")
         async for update in job.watch():
             print(update.text)
         await job.result(Path("model"))
@@ -14,37 +14,53 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine, Sequence
+import os
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Self
+from urllib.parse import urlsplit
 
 from eth_account.signers.local import LocalAccount
 
 from atoll.chain.calls import Call
 from atoll.chain.contracts import AtollChain
 from atoll.chain.decode import decode_log
+from atoll.chain.deploy import Params
 from atoll.chain.deployment import Deployment
 from atoll.chain.keys import load_key, read_password
 from atoll.chain.txqueue import QueueConfig, TxStatus
+from atoll.chain.txstore import ENDED_WITHOUT_EFFECT
 from atoll.content.cid import DAG_CBOR, Cid
 from atoll.content.fetch import Fetcher
 from atoll.content.local import LocalStore
 from atoll.content.storage import StoreConfig
 from atoll.errors import ChainError, ConfigError, InsufficientFunds, NotFound, UndecodableLog
+from atoll.job.document import to_toml
+from atoll.job.draft import Draft, Found, write_draft
 from atoll.job.following import JobFollower
+from atoll.job.groups import parse_tokens
 from atoll.job.handle import JobHandle
 from atoll.job.narrate import tokens
-from atoll.job.spec import Found, JobRequest, build_manifest, machine_numerics, prepare_data
+from atoll.job.plan import Floors
+from atoll.job.prepare import machine_numerics, prepare_data, prepare_weights
+from atoll.job.spec import JobSpec
+from atoll.job.submissions import Submission, Submissions, key_of
 from atoll.law.events import JobCreated
 from atoll.law.manifest import Manifest, NumericsSpec
 from atoll.law.words import Address, JobId
 from atoll.service.config import GatewaySection
+from atoll.service.lock import hold_folder
 from atoll.service.session import Session, SessionConfig, open_session
 
-T = TypeVar("T")
+DEFAULT_RPC = "http://127.0.0.1:8545"
+START_SECONDS = 600
+"""A manifest that expires sooner is not paid for: it is written anew."""
+_VARIABLES = ("RPC", "DEPLOYMENT", "KEYSTORE", "PASSWORD_FILE", "HOME")
+HOME = Path("~/.atoll/client")
+MAX_WATCHERS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +78,7 @@ class ClientConfig:
         queue: how transactions bid and wait.
     """
 
-    home: Path = Path(".atoll/client")
+    home: Path = HOME
     host: str = "127.0.0.1"
     port: int = 0
     public_url: str | None = None
@@ -106,6 +122,8 @@ class Client:
         self._opened = AsyncExitStack()
         self._session: Session | None = None
         self._follower: JobFollower | None = None
+        self._submissions: Submissions | None = None
+        self._folder = self.config.home
         self._submitting = asyncio.Lock()
 
     @classmethod
@@ -120,10 +138,43 @@ class Client:
         """A client that signs with a keystore's key. Raises KeystoreError."""
         return cls(rpc, deployment, load_key(keystore, read_password(password_file)), config)
 
+    @classmethod
+    def from_env(cls, config: ClientConfig | None = None) -> Client:
+        """A client of the network and key that the command line's variables name.
+
+        They are ATOLL_RPC, ATOLL_DEPLOYMENT, ATOLL_KEYSTORE, ATOLL_PASSWORD_FILE and ATOLL_HOME;
+        without a keystore it only watches.
+
+        Raises:
+            ConfigError: a variable is missing. KeystoreError: the key cannot be used.
+        """
+        found = {name: os.environ.get(f"ATOLL_{name}") for name in _VARIABLES}
+        if found["DEPLOYMENT"] is None:
+            raise ConfigError("ATOLL_DEPLOYMENT is not set", next_step="name a deployment file")
+        account = None
+        if found["KEYSTORE"] is not None:
+            if found["PASSWORD_FILE"] is None:
+                raise ConfigError("ATOLL_PASSWORD_FILE is not set", next_step="name its file")
+            password = read_password(Path(found["PASSWORD_FILE"]).expanduser())
+            account = load_key(Path(found["KEYSTORE"]).expanduser(), password)
+        config = config or ClientConfig(home=Path(found["HOME"] or HOME))
+        rpc = (found["RPC"] or DEFAULT_RPC).split(",")
+        return cls(rpc, Path(found["DEPLOYMENT"]).expanduser(), account, config)
+
     async def __aenter__(self) -> Self:
-        """Connects. Raises RpcUnavailable, WrongChain, or ConfigError where `home` is in use."""
-        session = await self._opened.enter_async_context(open_session(self._session_config()))
+        """Connects.
+
+        Raises:
+            RpcUnavailable, WrongChain: no endpoint answers, or it is another chain.
+            ConfigError: another client signs from the same home. Any number may watch.
+        """
+        home = self.config.home.expanduser()
+        home.mkdir(parents=True, exist_ok=True)
+        self._hold(home)
+        session = await self._opened.enter_async_context(open_session(self._session_config(home)))
         self._session, self._follower = session, JobFollower(session.follower)
+        self._submissions = Submissions(home / "submissions.sqlite")
+        self._opened.callback(self._submissions.close)
         if self._account is not None:
             sending = asyncio.create_task(session.queue.run())
             self._opened.push_async_callback(_end, sending)
@@ -139,7 +190,7 @@ class Client:
 
     async def close(self) -> None:
         """Stops serving and lets go of the files; transactions under way go on next time."""
-        self._session = self._follower = None
+        self._session = self._follower = self._submissions = None
         await self._opened.aclose()
 
     @property
@@ -155,6 +206,13 @@ class Client:
         if self._follower is None:
             raise _not_open()
         return self._follower
+
+    @property
+    def submissions(self) -> Submissions:
+        """What was submitted from this home. Raises ConfigError outside `async with`."""
+        if self._submissions is None:
+            raise _not_open()
+        return self._submissions
 
     @property
     def chain(self) -> AtollChain:
@@ -175,20 +233,56 @@ class Client:
 
     # Submitting
 
-    async def prepare(self, request: JobRequest) -> Manifest:
-        """Puts the request's data into the store and writes its manifest. Spends nothing.
+    async def draft(
+        self,
+        spec: JobSpec,
+        numerics: NumericsSpec | None = None,
+        *,
+        again: bool = False,
+        measured: bool = False,
+    ) -> Draft:
+        """Puts a job's text and weights into the store and completes it. Spends nothing.
+
+        A job that was submitted from this home before is that job, as it was submitted.
+
+        Args:
+            numerics: None asks this machine, which needs torch.
+            again: another job of the same words, where the last is on the chain.
+            measured: measure the pace even where nothing is left out.
 
         Raises:
             ManifestError: the choices do not fit together.
             StorageError, ConfigError: the data cannot be used; the train extra is missing.
         """
-        data = await asyncio.to_thread(prepare_data, request, self.store)
-        numerics = request.numerics
-        if not isinstance(numerics, NumericsSpec):
-            numerics = await machine_numerics(numerics)
-        now = (await self.chain.head()).timestamp
-        found = Found(data, numerics, expiry=now + request.lifetime_s, created=now)
-        return build_manifest(request.choices, found)
+        said = to_toml(spec)
+        spec, init = await asyncio.to_thread(prepare_weights, spec, self.store)
+        data = await asyncio.to_thread(prepare_data, spec, self.store)
+        key, now = key_of(spec, data, init), (await self.chain.head()).timestamp
+        known = self.submissions.newest(key)
+        if known is not None and not (again and known.job) and self._stands(known, now):
+            manifest = Manifest.from_bytes(known.manifest)
+            return Draft(key, spec, manifest, job=known.job, said=said)
+        numerics = numerics or await machine_numerics(spec.audit.numerics)
+        found = Found(data, init, numerics)
+        floors = await self._floors()
+        draft = await write_draft(key, spec, found, now, floors, measured=measured)
+        return replace(draft, said=said)
+
+    async def prepare(self, spec: JobSpec, numerics: NumericsSpec | None = None) -> Manifest:
+        """The manifest of `draft`. Raises as that."""
+        return (await self.draft(spec, numerics)).manifest
+
+    def _stands(self, known: Submission, now: int) -> bool:
+        """Whether a submission is on the chain, or can still come to be there."""
+        manifest = Manifest.from_bytes(known.manifest)
+        sent = None if self._account is None else self.session.queue.status(_create_key(manifest))
+        under_way = sent is not None and sent.state not in ENDED_WITHOUT_EFFECT
+        return known.job is not None or under_way or manifest.terms.expiry > now + START_SECONDS
+
+    async def _floors(self) -> Floors:
+        (values,) = await self.chain.read("params")
+        params = Params(*values)
+        return Floors(params.min_provider_bond, params.min_verifier_bond)
 
     async def estimate(self, manifest: Manifest) -> Estimate:
         """The most a job can cost, by the contract's own arithmetic, and what is there."""
@@ -199,14 +293,17 @@ class Client:
             allowance=await self.chain.allowance(owner, spender),
         )
 
-    async def submit(self, job: Manifest | JobRequest, *, max_spend: int) -> JobHandle:
+    async def submit(
+        self, job: JobSpec | Draft | Manifest, *, max_spend: int | str, again: bool = False
+    ) -> JobHandle:
         """Pays for a job and opens it; what is not earned comes back by `refund`.
 
-        The same manifest submitted again is the same job. This client has to stay open, or its
-        files be served from elsewhere, until the verifiers hold the data.
+        The same job submitted again is the same job, paid once. This client has to stay open, or
+        its files be served from elsewhere, until the verifiers hold the data.
 
         Args:
-            max_spend: wei of the token that are never exceeded.
+            max_spend: never exceeded; wei, or tokens as text ("25").
+            again: another job of the same words, where the last is on the chain.
 
         Raises:
             ConfigError: the job may cost more than `max_spend`.
@@ -215,37 +312,60 @@ class Client:
             StorageError: the Kubo daemon does not take the data.
             TransactionFailed: the contract refused; the message has its reason.
         """
+        limit = wei_of(max_spend)
+        if isinstance(job, JobSpec):
+            job = await self.draft(job, again=again)
+        manifest = job.manifest if isinstance(job, Draft) else job
+        kept = job.key if isinstance(job, Draft) else manifest.digest().hex()
+        said = job.said if isinstance(job, Draft) else ""
+        written = (kept, manifest.name, manifest.to_bytes(), said)
         queue = self.session.queue
-        manifest = await self.prepare(job) if isinstance(job, JobRequest) else job
         self._check_data(manifest)
         cid = self.store.add_block(manifest.to_bytes(), DAG_CBOR)
         self.store.pin(cid, f"job:{cid}")
         await self._mirror(cid, manifest)
-        key = f"create:{manifest.digest().hex()}"
+        key = _create_key(manifest)
         async with self._submitting:
             known = queue.status(key)
             if known is None or not known.has_effect:
-                await self._pay_in(manifest, key, max_spend)
+                await self._check_money(manifest, limit)
+                submission = self.submissions.write(*written)
+                await self._pay_in(manifest, key)
+            else:
+                submission = self.submissions.write(*written)
             status = await queue.wait(key, self.config.confirmations)
         job_id = await self._created_in(status, manifest)
+        self.submissions.created(submission, job_id)
         await self.serve()
         return self.attach(job_id)
 
+    def jobs(self) -> list[JobHandle]:
+        """Every job that was submitted from this home, oldest first."""
+        return [self.attach(item.job) for item in self.submissions.all() if item.job is not None]
+
     async def serve(self) -> str:
         """Serves this client's blocks and announces where; the announced URL.
+
+        Where no port is chosen, the one that was announced last is taken if it is free.
 
         Raises:
             ConfigError: the port is in use.
         """
         queue = self.session.queue
-        await self.session.serve()
-        url = self.session.url
         # Another URL may have been announced in between, so the key counts the changes.
         told = [tx.key for tx in queue.transactions() if tx.label == "announceGateway"]
+        await self.session.serve(port=_port_in(told[-1]) if told else 0)
+        url = self.session.url
         if not told or not told[-1].endswith(f":{url}"):
             told.append(f"gateway:{len(told)}:{url}")
         await self.transact(told[-1], self.chain.calls.announce_gateway(url))
         return url
+
+    @property
+    def port(self) -> int:
+        """Where this client serves; 0 where it does not."""
+        gateway = self.session.gateway
+        return 0 if gateway is None else urlsplit(gateway.url).port or 0
 
     def attach(self, job: int | str) -> JobHandle:
         """The handle of a job, by its number or by what `JobHandle.to_json` wrote.
@@ -267,7 +387,7 @@ class Client:
             )
         return JobHandle(self, JobId(number))
 
-    async def _pay_in(self, manifest: Manifest, key: str, max_spend: int) -> None:
+    async def _check_money(self, manifest: Manifest, max_spend: int) -> None:
         estimate = await self.estimate(manifest)
         if estimate.budget > max_spend:
             raise ConfigError(
@@ -281,16 +401,24 @@ class Client:
                 f"the job may cost {tokens(estimate.budget)}",
                 next_step="send tokens to the account, or ask for a smaller job",
             )
+
+    async def _pay_in(self, manifest: Manifest, key: str) -> None:
         # Nodes look for the data as soon as they see the job.
         await self.serve()
-        calls, addresses = self.chain.calls, self.deployment.addresses
-        if estimate.allowance < estimate.budget:
-            approve = calls.approve(addresses["Jobs"], estimate.budget)
-            await self.transact(f"approve:{key}:{estimate.allowance}", approve)
+        budget = await self.chain.budget(manifest.terms)
+        await self.allow(budget, key)
         spec = (manifest.digest(), manifest.cid())
-        policy = addresses["CountingPolicy"]
-        create = calls.create(*spec, manifest.terms, policy, estimate.budget)
+        policy = self.deployment.addresses["CountingPolicy"]
+        create = self.chain.calls.create(*spec, manifest.terms, policy, budget)
         await self.transact(key, create)
+
+    async def allow(self, amount: int, key: str) -> None:
+        """Lets the jobs contract take `amount` wei for what `key` names."""
+        jobs = self.deployment.addresses["Jobs"]
+        allowance = await self.chain.allowance(self.address, jobs)
+        if allowance < amount:
+            approve = self.chain.calls.approve(jobs, amount)
+            await self.transact(f"approve:{key}:{allowance}", approve)
 
     async def _created_in(self, status: TxStatus, manifest: Manifest) -> JobId:
         if status.block is None:
@@ -309,15 +437,15 @@ class Client:
         raise ChainError(f"block {status.block} does not have the job any more: submit it again")
 
     def _check_data(self, manifest: Manifest) -> None:
-        for cid in map(Cid.from_bytes, manifest.data.cids):
+        for cid in map(Cid.from_bytes, manifest.content):
             if not self.store.has(cid):
                 raise NotFound(
-                    f"the manifest's data {cid} is not in {self.config.home / 'store'}",
+                    f"the manifest's data {cid} is not in {self.store.root}",
                     next_step="prepare the data with this client first",
                 )
 
     async def _mirror(self, cid: Cid, manifest: Manifest) -> None:
-        await self.session.storage.mirror([cid, *map(Cid.from_bytes, manifest.data.cids)])
+        await self.session.storage.mirror([cid, *map(Cid.from_bytes, manifest.content)])
 
     async def transact(self, key: str, call: Call) -> TxStatus:
         """Sends a call once a key, and again only where it ended without effect.
@@ -329,13 +457,38 @@ class Client:
         await queue.submit(key, call, retry_failed=True)
         return await queue.wait(key)
 
-    def _session_config(self) -> SessionConfig:
+    def _hold(self, home: Path) -> None:
+        """One client signs from a home; those that watch have folders of their own in it."""
+        if self._account is None:
+            self._folder = self._watching_folder(home)
+            return
+        self._folder = home
+        try:
+            self._opened.enter_context(hold_folder(home))
+        except ConfigError as error:
+            raise ConfigError(
+                f"another client signs from {home}: {error}",
+                next_step="wait until it has sent its transactions, or name another home",
+            ) from error
+
+    def _watching_folder(self, home: Path) -> Path:
+        for number in range(MAX_WATCHERS):
+            folder = home / "watching" / str(number)
+            folder.mkdir(parents=True, exist_ok=True)
+            with suppress(ConfigError):
+                self._opened.enter_context(hold_folder(folder))
+                return folder
+        raise ConfigError(
+            f"{MAX_WATCHERS} clients watch from {home}", next_step="stop some of them"
+        )
+
+    def _session_config(self, home: Path) -> SessionConfig:
         config = self.config
         return SessionConfig(
             rpc_urls=self._rpc_urls,
             deployment=self.deployment,
-            folder=config.home,
-            store=StoreConfig(config.home / "store", config.store),
+            folder=self._folder,
+            store=StoreConfig(home / "store", config.store),
             account=self._account,
             jobs=frozenset(),
             confirmations=config.confirmations,
@@ -352,9 +505,24 @@ async def _end(task: asyncio.Task[None]) -> None:
         await task
 
 
-def run(main: Coroutine[Any, Any, T]) -> T:
-    """Runs one coroutine to its end, for scripts that are not asynchronous themselves."""
-    return asyncio.run(main)
+def wei_of(amount: int | str) -> int:
+    """Wei of an amount: an integer is wei, text is tokens. Raises ConfigError."""
+    try:
+        wei = parse_tokens(amount) if isinstance(amount, str) else amount
+    except ValueError as error:
+        raise ConfigError(str(error), next_step="write tokens as text: 25 or 0.5") from error
+    if wei < 0:
+        raise ConfigError(f"{wei} wei is less than nothing")
+    return wei
+
+
+def _create_key(manifest: Manifest) -> str:
+    return f"create:{manifest.digest().hex()}"
+
+
+def _port_in(key: str) -> int:
+    """The port of an announced URL."""
+    return urlsplit(key.split(":", 2)[2]).port or 0
 
 
 def _not_open() -> ConfigError:

@@ -12,19 +12,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import structlog
+
 from atoll.content.cid import Cid
 from atoll.content.fetch import Fetcher
 from atoll.content.local import LocalStore
-from atoll.errors import ConfigError, ManifestError, ProtocolError
-from atoll.job.narrate import JobSnapshot, JobUpdate
-from atoll.job.spec import missing_extra
+from atoll.errors import ConfigError, ManifestError, ProtocolError, RpcUnavailable
+from atoll.job.document import parse_toml
+from atoll.job.narrate import JobSnapshot, JobUpdate, is_about
+from atoll.job.prepare import missing_extra
+from atoll.job.spec import JobSpec
 from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
 from atoll.law.merkle import claims_tree
 from atoll.law.views import JobView
 from atoll.law.words import Address, Digest, JobId
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from atoll.job.client import Client
+
+log = structlog.get_logger("atoll.job.handle")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +58,65 @@ class JobHandle:
     async def watch(self) -> AsyncIterator[JobUpdate]:
         """What happened since the job was created, then what happens, until it has ended.
 
-        An unreachable chain raises RpcUnavailable; watching again starts over.
+        A chain that does not answer is waited for.
         """
         told = 0
         while True:
-            log = await self.client.follower.updates(self.id)
-            for update in log[told:]:
+            updates: Sequence[JobUpdate]
+            try:
+                updates = await self.client.follower.updates(self.id)
+            except RpcUnavailable as error:
+                log.warning("the chain does not answer", cause=str(error))
+                updates = ()
+            for update in updates[told:]:
                 yield update
-            told = len(log)
-            if log and log[-1].snapshot.has_ended:
+            told = max(told, len(updates))
+            if updates and updates[-1].snapshot.has_ended:
                 return
             await asyncio.sleep(self.client.config.poll_seconds)
+
+    async def logs(self, seat: int | None = None) -> list[JobUpdate]:
+        """What happened so far, oldest first; of one seat's work, reports and holders if given."""
+        told = list(await self.client.follower.updates(self.id))
+        return told if seat is None else [update for update in told if is_about(update, seat)]
+
+    def own_manifest(self) -> Manifest | None:
+        """The manifest, where the job was submitted from this home."""
+        own = self.client.submissions.of_job(self.id)
+        return None if own is None else Manifest.from_bytes(own.manifest)
+
+    async def continued(self, folder: Path, rounds: int) -> JobSpec:
+        """A job like this one, of so many rounds, that starts from its model of now.
+
+        Args:
+            folder: where that model goes; the new job names it.
+
+        Raises:
+            ConfigError: the job was not submitted from a file from this home, and as `checkpoint`.
+        """
+        own = self.client.submissions.of_job(self.id)
+        if own is None or not own.spec:
+            raise ConfigError(
+                f"job {self.id} was not submitted from a job file of this home",
+                next_step=f"atoll job checkpoint {self.id} DIR, then atoll job new --init DIR",
+            )
+        spec = JobSpec.of(parse_toml(own.spec), "the job's file")
+        model = Manifest.from_bytes(own.manifest).model
+        started = await self.checkpoint(folder)
+        return spec.but(
+            {
+                "rounds": rounds,
+                "model": None,
+                "init.folder": str(started.absolute()),
+                "init.seq": model.seq,
+            }
+        )
+
+    async def is_handed_over(self) -> bool:
+        """Whether verifiers hold the data, so that nobody needs the submitter's copy."""
+        view = await self.view()
+        ready = sum(member.ready for member in view.verifiers.values())
+        return view.state.status.is_closed or ready >= view.require_terms().min_verifiers
 
     async def wait(self) -> JobSnapshot:
         """Until the job has ended; where it stands then."""
@@ -95,18 +151,53 @@ class JobHandle:
         """
         snapshot = await self.status()
         is_trained = snapshot.settled_rounds >= snapshot.rounds
-        if snapshot.merged_cid is None or not (is_trained or snapshot.has_ended):
+        if not snapshot.settled_rounds or not (is_trained or snapshot.has_ended):
             raise ConfigError(
                 f"job {self.id} has no result yet: {snapshot.settled_rounds} of "
                 f"{snapshot.rounds} rounds are settled",
                 next_step=None if snapshot.has_ended else f"atoll job watch {self.id}",
             )
+        return await self.checkpoint(folder)
+
+    async def checkpoint(self, folder: Path, round: int | None = None) -> Path:
+        """The model after a settled round (the last, if None), fetched and checked as `result` is.
+
+        Raises:
+            ConfigError: that round is not settled; the train extra is missing.
+            NotFound: no gateway has the model.
+            ProtocolError: what was delivered is not what the verifiers signed.
+        """
+        settled = (await self.view()).settled
+        if not settled or not 0 <= (len(settled) - 1 if round is None else round) < len(settled):
+            wanted = "a round" if round is None else f"round {round}"
+            raise ConfigError(
+                f"job {self.id} has no model of {wanted} yet: {len(settled)} rounds are settled",
+                next_step=f"atoll job watch {self.id}",
+            )
+        verdict = settled[-1 if round is None else round].verdict
         manifest = await self.manifest()
-        cids = Cid.from_bytes(snapshot.merged_cid), Cid.from_bytes(manifest.data.tokenizer_cid)
-        await _fetch_model(self.client.fetcher_of(self.id), manifest, *cids)
-        store, digest = self.client.store, snapshot.merged_digest
-        await asyncio.to_thread(_export, store, manifest, cids[0], digest, folder)
+        model, tokenizer = map(Cid.from_bytes, (verdict.merged_cid, manifest.data.tokenizer_cid))
+        await _fetch_model(self.client.fetcher_of(self.id), manifest, model, tokenizer)
+        store, digest = self.client.store, verdict.merged_digest
+        await asyncio.to_thread(_export, store, manifest, model, digest, folder)
         return folder
+
+    async def fund(self, amount: int | str) -> int:
+        """Pays more into the job's escrow; what was paid in by then, wei.
+
+        Args:
+            amount: wei, or tokens as text.
+
+        Raises:
+            TransactionFailed: the job has ended.
+        """
+        from atoll.job.client import wei_of  # noqa: PLC0415 (a handle is of a client)
+
+        wei, funded = wei_of(amount), (await self.view()).funded
+        key = f"fund:{self.id}:{funded}:{wei}"
+        await self.client.allow(wei, key)
+        await self.client.transact(key, self.client.chain.calls.fund(self.id, wei))
+        return (await self.client.chain.escrow(self.id)).funded
 
     async def cancel(self) -> None:
         """Ends the job: at once while it waits for members, else at the next round's boundary."""

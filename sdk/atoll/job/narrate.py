@@ -109,6 +109,23 @@ class JobUpdate:
     snapshot: JobSnapshot
 
 
+def is_about(update: JobUpdate, seat: int) -> bool:
+    """Whether an update names that seat, or holds for all of them."""
+    event = update.event
+    if isinstance(event, ev.Reported):
+        return event.report.seat == seat
+    if isinstance(event, ev.Balloted):
+        return any(finding.seat == seat for finding in event.findings)
+    bitmaps = [getattr(event, name, None) for name in _SEAT_BITMAPS]
+    named = [bitmap for bitmap in bitmaps if isinstance(bitmap, int)]
+    if named:
+        return any(bitmap >> seat & 1 for bitmap in named)
+    mine = getattr(event, "seat", None)
+    return mine is None or mine == seat
+
+
+_SEAT_BITMAPS = ("seated", "committed", "audit_set", "accepted", "rejected", "unresolved")
+
 Names = Callable[[Address], str]
 """What an account is called."""
 

@@ -1,4 +1,4 @@
-"""From text and a few choices to a manifest; the one way there.
+"""A job as its submitter describes it, and the only way from there to a manifest.
 
 Rule of this file: what is chosen and what is found out stand apart, and together they make a valid
 manifest or raise.
@@ -6,20 +6,32 @@ manifest or raise.
 
 from __future__ import annotations
 
-import asyncio
-import json
-import sys
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
 from fractions import Fraction
-from importlib.util import find_spec
 from math import ceil
 from pathlib import Path
+from typing import Annotated, Any, Self
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from atoll.bits.tables import tables_root
-from atoll.content.local import LocalStore
 from atoll.errors import ConfigError, ManifestError
+from atoll.job.document import explain, read_toml, set_path
+from atoll.job.groups import (
+    Audit,
+    Count,
+    Data,
+    Duration,
+    Evaluate,
+    Group,
+    Init,
+    Inner,
+    Members,
+    MethodChoice,
+    Money,
+    Outer,
+    Windows,
+)
 from atoll.job.methods import Method, method_of, with_codec
 from atoll.law.manifest import (
     MANIFEST_VERSION,
@@ -32,235 +44,139 @@ from atoll.law.manifest import (
     Manifest,
     ModelSpec,
     NumericsSpec,
+    OuterSpec,
     RobustSpec,
 )
-from atoll.law.words import TOKEN, Digest, NumericsMode, Terms
+from atoll.law.words import Digest, Terms
+
+_INNER_DEFAULTS: Mapping[str, str] = {
+    "optimizer": "adamw",
+    "momentum": "0",
+    "beta1": "0.9",
+    "beta2": "0.99",
+    "eps": "0.00000001",
+    "weight_decay": "0.1",
+}
 
 
-@dataclass(frozen=True, slots=True)
-class Windows:
-    """Phase windows in seconds."""
+class JobSpec(Group):
+    """What a submitter decides about a job; the same for commands, SDK, devnet, benches and tests.
 
-    train: int = 60
-    reveal: int = 30
-    report: int = 60
-    confirm: int = 30
-    attest: int = 30
-    dispute: int = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Money:
-    """Amounts in wei."""
-
-    price_per_token: int = 10**12
-    verifier_fee: int = TOKEN // 10
-    provider_bond: int = 100 * TOKEN
-    verifier_bond: int = 100 * TOKEN
-    report_bond: int = TOKEN
-
-
-@dataclass(frozen=True, slots=True)
-class Members:
-    """Seats, verifiers, and how many of each a round needs; the quorum is a fraction of stake."""
-
-    seats: int = 4
-    min_providers: int = 2
-    min_verifiers: int = 2
-    max_verifiers: int = 8
-    quorum_numerator: int = 2
-    quorum_denominator: int = 3
-    auditors: int = 2
-    attempts: int = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Choices:
-    """What a submitter decides about a job; by default a byte-level GPT of minutes on two cores.
-
-    Attributes:
-        coverage: share of a seat's segments that are replayed in all but the last round.
-        method: a name of `methods.METHODS`; it may make a round one step, or the job one round.
-        codec: a name of `methods.DENSE_CODECS` in the place of the method's; empty keeps that.
-        dropout: share of activations that are dropped, a decimal.
-        model: None takes `demo_model`.
+    `model` None takes the model of the first weights. The groups say what each field means.
     """
 
-    name: str = "demo"
-    seed: int = 0
-    rounds: int = 4
-    beacon_delay: int = 2
-    coverage: float = 0.5
-    method: str = "fedavg"
-    codec: str = ""
-    dropout: str = "0"
-    lr: str = "0.003"
-    steps: int = 40
-    segment: int = 5
-    batch: int = 8
-    micro_batch: int = 8
+    name: Annotated[str, Field(min_length=1, max_length=64)] = "job"
+    rounds: Count = 4
+    lifetime: Duration | None = Field(default=None, description="until it may be closed unfinished")
     model: ModelSpec | None = None
-    members: Members = field(default_factory=Members)
-    windows: Windows = field(default_factory=Windows)
-    money: Money = field(default_factory=Money)
+    init: Init = Init()
+    data: Data = Data()
+    inner: Inner = Inner()
+    outer: Outer = Outer()
+    method: MethodChoice = MethodChoice()
+    audit: Audit = Audit()
+    money: Money = Money()
+    members: Members = Members()
+    windows: Windows = Windows()
+    evaluate: Evaluate = Evaluate()
+
+    @classmethod
+    def of(cls, document: Mapping[str, Any], source: str = "the job") -> Self:
+        """The spec of nested plain values, as TOML has them.
+
+        Raises:
+            ConfigError: an unknown key, a wrong type or a value out of range; the key is named.
+        """
+        try:
+            return cls.model_validate(document)
+        except ValidationError as error:
+            raise explain(error, cls, source) from error
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The spec in a TOML file; its relative paths are taken from the file's folder.
+
+        Raises:
+            ConfigError: the file cannot be read, is not TOML, or is no spec.
+        """
+        spec = cls.of(read_toml(path), str(path))
+        here = path.absolute().parent
+        found = {"data": spec.data.beside(here), "init": spec.init.beside(here)}
+        return spec.model_copy(update=found)
+
+    def but(self, changes: Mapping[str, Any]) -> Self:
+        """The spec with other values, by key path: `{"rounds": 2, "inner.lr": "0.01"}`.
+
+        Raises:
+            ConfigError: as `of`.
+        """
+        document: dict[str, Any] = {name: getattr(self, name) for name in type(self).model_fields}
+        for path, value in changes.items():
+            set_path(document, path, value)
+        return self.of(document)
+
+    def resolve(
+        self, data: DataSpec, init: InitSpec | None, numerics: NumericsSpec, now: int
+    ) -> Manifest:
+        """The job's manifest.
+
+        Args:
+            data: of the prepared text.
+            init: of prepared first weights; None draws them from `init.seed`.
+            numerics: what the submitter's machine reproduces.
+            now: unix seconds; the job is created then, and expires `lifetime` later.
+
+        Raises:
+            ConfigError: something is left out that has to be computed first (`atoll.job.plan`).
+            ManifestError: the choices do not fit together.
+        """
+        spec = self._as_method()
+        if spec.model is None:
+            raise ConfigError(
+                "the job has no model", next_step="add a [model] group, or start from a preset"
+            )
+        open_fields = spec.left_out()
+        if open_fields:
+            raise ConfigError(
+                f"left out and not computed yet: {', '.join(open_fields)}",
+                next_step="complete the job with atoll.job.plan.complete, or write them down",
+            )
+        try:
+            return _build(spec, spec.model, (data, init, numerics), now)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(str(part) for part in first["loc"])
+            message = f"manifest: {place + ': ' if place else ''}{first['msg']}"
+            raise ManifestError(message, next_step="change the job's options") from error
+
+    def left_out(self) -> list[str]:
+        """Key paths of what has to be computed before there can be a manifest."""
+        found = [] if self.lifetime else ["lifetime"]
+        found += [f"audit.{name}" for name in ("coverage",) if self.audit.coverage is None]
+        for group, skipped in ((self.money, {"budget"}), (self.windows, {"step_seconds"})):
+            name = "money" if isinstance(group, Money) else "windows"
+            fields = [field for field in type(group).model_fields if field not in skipped]
+            found += [f"{name}.{field}" for field in fields if getattr(group, field) is None]
+        return found
+
+    def _as_method(self) -> Self:
+        """With what the method forces: rounds of one step, or a single round."""
+        method, spec = method_of(self.method.name), self
+        if method.one_step:
+            inner = spec.inner.model_copy(update={"steps": 1, "segment": 1})
+            spec = spec.model_copy(update={"inner": inner})
+        return spec.model_copy(update={"rounds": 1}) if method.one_round else spec
+
+    @property
+    def segments(self) -> int:
+        """Of a round."""
+        inner = self._as_method().inner
+        return inner.steps // inner.segment
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a manifest says that nobody chooses.
-
-    Attributes:
-        data: of the prepared text.
-        numerics: what the submitter's machine reproduces.
-        created: unix seconds.
-        expiry: unix seconds after which the job may be closed.
-    """
-
-    data: DataSpec
-    numerics: NumericsSpec
-    expiry: int
-    created: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class JobRequest:
-    """A job in a few words: text files, and choices.
-
-    Attributes:
-        data: text files and folders.
-        lifetime_s: seconds until the job may be closed whatever happens.
-        suffixes: of the files taken from folders; None takes all.
-        max_tokens: reads no further once it has that many.
-        numerics: how replays compare; a mode's name asks this machine, which needs torch.
-    """
-
-    data: tuple[Path, ...]
-    lifetime_s: int = 24 * 60 * 60
-    choices: Choices = field(default_factory=Choices)
-    suffixes: frozenset[str] | None = None
-    max_tokens: int | None = None
-    eval_batches: int = 8
-    numerics: NumericsSpec | NumericsMode = "exact"
-
-
-def prepare_data(request: JobRequest, store: LocalStore) -> DataSpec:
-    """Tokenises the request's text into the store, pinned.
-
-    Raises:
-        DataUnusable: a file cannot be read, or there is too little text.
-        StorageError: the store cannot be written.
-    """
-    from atoll.train.corpus.options import DataOptions  # noqa: PLC0415 (tokenizers)
-    from atoll.train.corpus.prepare import prepare  # noqa: PLC0415
-
-    options = DataOptions(request.data, suffixes=request.suffixes, max_tokens=request.max_tokens)
-    return prepare(options, store).spec(request.eval_batches)
-
-
-async def machine_numerics(mode: NumericsMode) -> NumericsSpec:
-    """What workers reproduce on this machine, asked of a process of its own.
-
-    Raises:
-        ConfigError: the train extra is missing, or this machine cannot be probed.
-    """
-    if find_spec("torch") is None:
-        raise missing_extra("writing a manifest")
-    program = (sys.executable, "-m", "atoll.train.describe", mode)
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*program, stdout=pipe, stderr=pipe)
-    printed, complaint = await process.communicate()
-    if process.returncode != 0:
-        last = complaint.decode(errors="replace").strip().rpartition("\n")[2]
-        raise ConfigError(
-            f"this machine's numerics could not be probed: {last}",
-            next_step=f"run {' '.join(program)} to see why",
-        )
-    document = json.loads(printed)
-    for name in ("code_digest", "probe_digest"):
-        document[name] = None if document[name] is None else bytes.fromhex(document[name])
-    return NumericsSpec(**document)
-
-
-def missing_extra(what: str) -> ConfigError:
-    """What to raise where torch would be needed."""
-    return ConfigError(
-        f"{what} needs torch, which is not installed", next_step="pip install 'atoll[train]'"
-    )
-
-
-def demo_model() -> ModelSpec:
-    """Two hundred thousand parameters over single bytes."""
-    return ModelSpec(
-        kind="llama",
-        vocab=256,
-        width=64,
-        layers=4,
-        heads=4,
-        kv_heads=4,
-        mlp="swiglu",
-        ffn=176,
-        seq=64,
-        tied=True,
-        norm_eps="0.00001",
-        rope_base=10000,
-    )
-
-
-def build_manifest(choices: Choices, found: Found) -> Manifest:
-    """The manifest of a job. Raises ManifestError when the choices do not fit together."""
-    method = method_of(choices.method)
-    if choices.codec:
-        method = with_codec(method, choices.codec)
-    if method.one_step:
-        choices = replace(choices, steps=1, segment=1)
-    if method.one_round:
-        choices = replace(choices, rounds=1)
-    try:
-        return _build(choices, found, method)
-    except ValidationError as error:
-        message = error.errors()[0]["msg"]
-        raise ManifestError(f"manifest: {message}", next_step="change the job's options") from error
-
-
-def draws_for_coverage(coverage: float, segments: int, auditors: int) -> int:
+def draws_for_coverage(coverage: str, segments: int, auditors: int) -> int:
     """The smallest m with m · auditors ≥ coverage · segments, and at least 1."""
-    return max(1, ceil(Fraction(str(coverage)) * segments / auditors))
-
-
-def _build(choices: Choices, found: Found, method: Method) -> Manifest:
-    model = choices.model or demo_model()
-    segments = choices.steps // choices.segment
-    inner = _inner(choices, method)
-    return Manifest(
-        version=MANIFEST_VERSION,
-        name=choices.name,
-        created=found.created,
-        model=model,
-        numerics=found.numerics,
-        init=InitSpec(seed=choices.seed),
-        data=found.data,
-        inner=inner,
-        outer=method.outer,
-        codec=_codec(choices, method),
-        robust=RobustSpec(
-            rule=method.rule,
-            f=robust_f(choices.members.seats),
-            kappa=kappa_for(choices.members.seats),
-        ),
-        audit=AuditSpec(
-            draws=draws_for_coverage(choices.coverage, segments, choices.members.auditors),
-            overlap="0.5",
-            coverage_last_round="1",
-        ),
-        tables=_tables(model, inner, choices),
-        terms=_terms(choices, choices.batch * model.seq, found.expiry),
-    )
-
-
-def _tables(model: ModelSpec, inner: InnerSpec, choices: Choices) -> Digest:
-    steps = choices.rounds * choices.steps
-    # A job too long to have tables is refused by its manifest, in words.
-    return tables_root(model, inner, min(steps, MAX_STEPS))
+    return max(1, ceil(Fraction(coverage) * segments / auditors))
 
 
 def robust_f(seats: int) -> int:
@@ -277,58 +193,80 @@ def kappa_for(seats: int) -> str:
     return "1.5" if seats <= 16 else "1.25"
 
 
-def _codec(choices: Choices, method: Method) -> CodecSpec:
-    # A provider trains whole segments while the merged model is on its way to it.
-    overlaps = method.overlaps and choices.steps > choices.segment
-    return method.codec.model_copy(update={"overlap": choices.segment if overlaps else 0})
-
-
-def _inner(choices: Choices, method: Method) -> InnerSpec:
-    fields: dict[str, str | int] = {
-        "optimizer": "adamw",
-        "lr": choices.lr,
-        "momentum": "0",
-        "beta1": "0.9",
-        "beta2": "0.99",
-        "eps": "0.00000001",
-        "weight_decay": "0.1",
-        "dropout": choices.dropout,
-        "clip": "1",
-        "schedule": "constant",
-        "warmup_steps": 10,
-        "steps": choices.steps,
-        "batch": choices.batch,
-        "segment": choices.segment,
-        "micro_batch": choices.micro_batch,
-    }
-    return InnerSpec.model_validate(fields | dict(method.inner))
-
-
-def _terms(choices: Choices, tokens_per_step: int, expiry: int) -> Terms:
-    members, windows, money = choices.members, choices.windows, choices.money
-    return Terms(
-        rounds=choices.rounds,
-        seats=members.seats,
-        min_providers=members.min_providers,
-        min_verifiers=members.min_verifiers,
-        max_verifiers=members.max_verifiers,
-        quorum_numerator=members.quorum_numerator,
-        quorum_denominator=members.quorum_denominator,
-        attempts=members.attempts,
-        auditors=members.auditors,
-        beacon_delay=choices.beacon_delay,
-        train_seconds=windows.train,
-        reveal_seconds=windows.reveal,
-        report_seconds=windows.report,
-        confirm_seconds=windows.confirm,
-        attest_seconds=windows.attest,
-        dispute_seconds=windows.dispute,
-        expiry=expiry,
-        steps=choices.steps,
-        tokens_per_step=tokens_per_step,
-        price_per_token=money.price_per_token,
-        verifier_fee=money.verifier_fee,
-        provider_bond=money.provider_bond,
-        verifier_bond=money.verifier_bond,
-        report_bond=money.report_bond,
+def _build(
+    spec: JobSpec,
+    model: ModelSpec,
+    found: tuple[DataSpec, InitSpec | None, NumericsSpec],
+    now: int,
+) -> Manifest:
+    data, init, numerics = found
+    method = method_of(spec.method.name)
+    if spec.method.codec:
+        method = with_codec(method, spec.method.codec)
+    inner, members, coverage = _inner(spec.inner, method), spec.members, spec.audit.coverage
+    assert coverage is not None  # `resolve` has refused what is left out
+    return Manifest(
+        version=MANIFEST_VERSION,
+        name=spec.name,
+        created=now,
+        model=model,
+        numerics=numerics,
+        init=init or InitSpec.drawn(spec.init.seed),
+        data=data,
+        inner=inner,
+        outer=_outer(spec.outer, method),
+        codec=_codec(spec.inner, method),
+        robust=RobustSpec(
+            rule=method.rule, f=robust_f(members.seats), kappa=kappa_for(members.seats)
+        ),
+        audit=AuditSpec(
+            draws=draws_for_coverage(coverage, spec.segments, members.auditors),
+            overlap=spec.audit.overlap,
+            coverage_last_round="1",
+        ),
+        tables=_tables(model, inner, spec.rounds),
+        terms=_terms(spec, inner.batch * model.seq, now),
     )
+
+
+def _tables(model: ModelSpec, inner: InnerSpec, rounds: int) -> Digest:
+    # A job too long to have tables is refused by its manifest, in words.
+    return tables_root(model, inner, min(rounds * inner.steps, MAX_STEPS))
+
+
+def _codec(inner: Inner, method: Method) -> CodecSpec:
+    # A provider trains whole segments while the merged model is on its way to it.
+    overlaps = method.overlaps and inner.steps > inner.segment
+    return method.codec.model_copy(update={"overlap": inner.segment if overlaps else 0})
+
+
+def _given(group: Group) -> dict[str, Any]:
+    """What a group says, as a manifest writes it."""
+    return {name: value for name, value in group if value is not None}
+
+
+def _inner(inner: Inner, method: Method) -> InnerSpec:
+    fields = dict(_INNER_DEFAULTS) | dict(method.inner) | _given(inner)
+    return InnerSpec.model_validate({"micro_batch": inner.batch} | fields)
+
+
+def _outer(outer: Outer, method: Method) -> OuterSpec:
+    return OuterSpec.model_validate(method.outer.model_dump() | _given(outer))
+
+
+def _terms(spec: JobSpec, tokens_per_step: int, now: int) -> Terms:
+    windows = {f"{name}_seconds": value for name, value in spec.windows if name in _PHASES}
+    money = {name: value for name, value in spec.money if name != "budget"}
+    return Terms(
+        rounds=spec.rounds,
+        beacon_delay=spec.windows.beacon_blocks,
+        expiry=now + (spec.lifetime or 0),
+        steps=spec.inner.steps,
+        tokens_per_step=tokens_per_step,
+        **dict(spec.members),
+        **windows,
+        **money,
+    )
+
+
+_PHASES = frozenset({"train", "reveal", "report", "confirm", "attest", "dispute"})

@@ -31,7 +31,7 @@ from atoll.bits.schedule import Recipe
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import inner_step, state_roots
 from atoll.errors import AtollError, NumericsMismatch
-from atoll.law.manifest import InnerSpec, ModelSpec
+from atoll.law.manifest import UNSCALED, InnerSpec, ModelSpec
 
 BATCH, VOCABULARY = 4, 256
 CAPS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR")
@@ -63,8 +63,9 @@ class LabRun:
         heads, ffn = max(2, self.width // 64 // 2 * 2), -(-8 * self.width // 3 // 16) * 16
         return ModelSpec(
             kind="llama", vocab=VOCABULARY, width=self.width, layers=self.layers, heads=heads,
-            kv_heads=heads // 2, mlp="swiglu", ffn=ffn, seq=self.seq, tied=True, norm_eps="0.00001",
-            rope_base=10000,
+            kv_heads=heads // 2, head_dim=self.width // heads, qkv_bias=False, qk_norm=False,
+            mlp="swiglu", ffn=ffn, seq=self.seq, tied=True, norm_eps="0.00001", rope_base=10000,
+            rope_scaling=UNSCALED,
         )  # fmt: skip
 
     def inner(self) -> InnerSpec:

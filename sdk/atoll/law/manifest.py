@@ -41,14 +41,17 @@ MAX_SEGMENTS: Final = 64
 """A finding is a 64-bit map of segments."""
 INNER_LIMIT: Final = (2**31 - 1) // 127**2
 """133,144: the most products of two int8 integers, each at most 127² in magnitude, that int32 holds
-the sum of. It bounds whatever an exact product contracts over: features, tokens of a micro-batch,
-vocabulary, and the outputs of the weights that one product stacks."""
+the sum of. It bounds whatever an exact product contracts over in one piece: features, tokens of a
+micro-batch, and the outputs of the weights that one product stacks. The head's product over the
+vocabulary is summed in parts of at most as many terms, added in int64."""
 ELEMENTS_LIMIT: Final = 2**31 - 1
 """The most elements of a tensor: their squares, each at most 2³², are summed in int64."""
 MAX_STEPS: Final = 1 << 20
 """Global steps of a job: everybody works out a table of their rates."""
 MAX_ROTARY: Final = 1 << 24
 """Positions times head size; of as many numbers is the table of a model's rotary positions."""
+MAX_CONTEXT: Final = 1 << 24
+"""Positions that a model of any origin was made for."""
 _NEXT_STEP = "correct the manifest, or build it with atoll.job.spec"
 
 
@@ -75,6 +78,7 @@ Rate = Annotated[DecimalText, AfterValidator(_decimal("0", "10000", open_low=Tru
 Scale = Annotated[DecimalText, AfterValidator(_decimal("0", "1000"))]
 PositiveScale = Annotated[DecimalText, AfterValidator(_decimal("0", "1000", open_low=True))]
 Epsilon = Annotated[DecimalText, AfterValidator(_decimal("0", "0.1", open_low=True))]
+Stretch = Annotated[DecimalText, AfterValidator(_decimal("1", "1000"))]
 
 
 def _check_cid(cid: bytes) -> bytes:
@@ -93,10 +97,42 @@ class _Spec(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
 
+class RopeScalingSpec(_Spec):
+    """How rotary angles are stretched, for more positions than a model was first trained with.
+
+    `linear` divides every angle by `factor` (Chen et al. 2023, arXiv:2306.15595). `llama3` leaves
+    angles that turn at least `high` times in `positions` positions, divides those that turn at
+    most `low` times, and goes from one to the other between them (Llama 3.1's). What a kind does
+    not use is 0, and without scaling the factor is 1.
+    """
+
+    kind: Literal["none", "linear", "llama3"]
+    factor: Stretch
+    low: Annotated[DecimalText, AfterValidator(_decimal("0", "1000"))]
+    high: Annotated[DecimalText, AfterValidator(_decimal("0", "1000"))]
+    positions: Annotated[int, Field(ge=0, le=MAX_CONTEXT)]
+
+    @model_validator(mode="after")
+    def _check_kind(self) -> Self:
+        if self.kind == "none" and self.factor != "1":
+            raise ValueError("rotary angles without scaling have factor 1")
+        if self.kind != "llama3":
+            if (self.low, self.high, self.positions) != ("0", "0", 0):
+                raise ValueError(f"{self.kind} does not use low, high and positions: write zero")
+        elif not 0 < Decimal(self.low) < Decimal(self.high) or self.positions < 1:
+            raise ValueError("llama3 needs 0 < low < high and positions of at least 1")
+        return self
+
+
+UNSCALED: Final = RopeScalingSpec(kind="none", factor="1", low="0", high="0", positions=0)
+
+
 class ModelSpec(_Spec):
     """A Llama-family decoder: RMSNorm, rotary positions, and one of two MLPs.
 
     `swiglu` is down(silu(gate) · up) (Shazeer 2020), `relu2` is down(relu(up)²) (So et al. 2021).
+    `qkv_bias` adds a bias to queries, keys and values (Qwen2); `qk_norm` normalises each head's
+    queries and keys by RMSNorm before they are rotated (Qwen3, and Henry et al. 2020).
     """
 
     kind: Literal["llama"]
@@ -105,31 +141,36 @@ class ModelSpec(_Spec):
     layers: Annotated[int, Field(ge=1, le=256)]
     heads: Annotated[int, Field(ge=1, le=256)]
     kv_heads: Annotated[int, Field(ge=1, le=256)]
+    head_dim: Annotated[int, Field(ge=2, le=1 << 15)]
+    qkv_bias: bool
+    qk_norm: bool
     mlp: Literal["swiglu", "relu2"]
     ffn: Annotated[int, Field(ge=8, le=1 << 17)]
     seq: Annotated[int, Field(ge=2, le=1 << 17)]
     tied: bool
     norm_eps: Epsilon
     rope_base: Annotated[int, Field(ge=2, le=10**9)]
+    rope_scaling: RopeScalingSpec
 
     @model_validator(mode="after")
     def _check_heads(self) -> Self:
-        if self.width % self.heads or self.heads % self.kv_heads:
-            raise ValueError("heads must divide width, and kv_heads heads")
-        if self.width // self.heads % 2:
+        if self.heads % self.kv_heads:
+            raise ValueError("kv_heads must divide heads")
+        if self.head_dim % 2:
             raise ValueError("rotary positions need an even head size")
-        if self.width // self.heads * self.seq > MAX_ROTARY:
+        if self.head_dim * self.seq > MAX_ROTARY:
             raise ValueError(f"more than {MAX_ROTARY} rotary cosines and sines")
         return self
 
     @model_validator(mode="after")
     def _check_sums(self) -> Self:
-        # The other sums of a linear are over at most 3 · 2^15 or 2^17 terms by the fields' bounds.
-        stacked = self.ffn * (2 if self.mlp == "swiglu" else 1)
-        for name, inner in (("vocab", self.vocab), ("stacked ffn", stacked)):
+        # The head's sums over the vocabulary are of parts; those over a width are of at most 2^15.
+        gated = self.ffn * (2 if self.mlp == "swiglu" else 1)
+        projected = (self.heads + 2 * self.kv_heads) * self.head_dim
+        for name, inner in (("stacked ffn", gated), ("stacked attention", projected)):
             if inner > INNER_LIMIT:
                 raise ValueError(f"{name} of {inner}, of which int32 sums hold {INNER_LIMIT}")
-        largest = max(self.vocab, self.ffn) * self.width
+        largest = max(self.vocab, self.ffn, self.heads * self.head_dim) * self.width
         if largest > ELEMENTS_LIMIT:
             raise ValueError(f"a tensor of {largest} elements, more than {ELEMENTS_LIMIT}")
         return self
@@ -176,9 +217,27 @@ class NumericsSpec(_Spec):
 
 
 class InitSpec(_Spec):
-    """Initial weights: integers drawn by Philox4x32-10 from this seed."""
+    """Initial weights: integers drawn by Philox4x32-10 from a seed, or content.
 
-    seed: Annotated[int, Field(ge=0, lt=1 << 64)]
+    `cid` is that of a parameter set (SPEC-BYTES.md, 3), and `root` the params root of what is in
+    it. What is not used is None.
+    """
+
+    seed: Annotated[int | None, Field(ge=0, lt=1 << 64)]
+    cid: CidBytes | None
+    root: DigestBytes | None
+
+    @model_validator(mode="after")
+    def _check_choice(self) -> Self:
+        given = (self.seed is not None, self.cid is not None, self.root is not None)
+        if given not in {(True, False, False), (False, True, True)}:
+            raise ValueError("initial weights have a seed, or a cid and a root")
+        return self
+
+    @classmethod
+    def drawn(cls, seed: int) -> InitSpec:
+        """From a seed."""
+        return cls(seed=seed, cid=None, root=None)
 
 
 class DataSpec(_Spec):
@@ -397,7 +456,8 @@ class CodecSpec(_Spec):
         """The round-0 exponent of a tensor named as in `train.layout`."""
         if "embed_tokens" in tensor or "lm_head" in tensor:
             return self.exponents.embedding
-        return self.exponents.vector if "norm" in tensor else self.exponents.matrix
+        is_vector = "norm" in tensor or tensor.endswith(".bias")
+        return self.exponents.vector if is_vector else self.exponents.matrix
 
 
 _NNM: Final = "nnm_"
@@ -557,6 +617,12 @@ class Manifest(_Spec):
             raise ManifestError(
                 "manifest: its terms are not the ones on chain", next_step="do not join this job"
             )
+
+    @property
+    def content(self) -> tuple[bytes, ...]:
+        """The CIDs of what a submitter serves beside the manifest: data, tokeniser, weights."""
+        weights = () if self.init.cid is None else (self.init.cid,)
+        return (*self.data.cids, *weights)
 
     @property
     def segments(self) -> int:

@@ -96,19 +96,26 @@ class Session:
         """Who signs. Raises ConfigError where the session only watches."""
         return self.queue.address
 
-    async def serve(self, allow: Callable[[Cid], bool] | None = None) -> Gateway:
+    async def serve(self, allow: Callable[[Cid], bool] | None = None, *, port: int = 0) -> Gateway:
         """Serves our blocks from now on; the same gateway when asked again.
 
         Args:
             allow: which blocks are given out; None gives out every block.
+            port: taken if it is free, where the config leaves it open.
 
         Raises:
             ConfigError: the port is in use.
         """
         if self.gateway is None:
             listen = self.config.gateway
-            gateway = Gateway(self.store, listen.host, listen.port, allow=allow)
-            await gateway.start()
+            gateway = Gateway(self.store, listen.host, listen.port or port, allow=allow)
+            try:
+                await gateway.start()
+            except ConfigError:
+                if listen.port:
+                    raise
+                gateway = Gateway(self.store, listen.host, 0, allow=allow)
+                await gateway.start()
             self.gateway = gateway
         return self.gateway
 

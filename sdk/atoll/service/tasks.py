@@ -6,12 +6,12 @@ store, which the worker opens by its folder.
 
 from __future__ import annotations
 
-from atoll.bits.init import initial_global_state
 from atoll.content.local import LocalStore
 from atoll.law.manifest import Manifest
 from atoll.service.duties.opening import OpeningReady
 from atoll.train.course import open_held_out_tokens, open_training_tokens
 from atoll.train.data import open_tokenizer
+from atoll.train.initial import open_initial_state
 from atoll.train.probe import check_environment, configure_native
 from atoll.train.round import read_global_state
 
@@ -23,10 +23,10 @@ def check_machine(manifest: bytes) -> None:
 
 
 def check_data(manifest: bytes, store_dir: str) -> None:
-    """Reads the whole data once, a MiB at a time, every block checked.
+    """Reads the whole data, a MiB at a time, and the initial weights once, every block checked.
 
     Raises:
-        MalformedDataset: it is not what the manifest says.
+        MalformedDataset, MalformedState: they are not what the manifest says.
         NotFound, CorruptBlock: a block is missing or damaged.
     """
     job, store = Manifest.from_bytes(manifest), LocalStore(store_dir)
@@ -34,13 +34,16 @@ def check_data(manifest: bytes, store_dir: str) -> None:
     if job.data.eval_cid is not None:
         open_held_out_tokens(job, store).check()
     open_tokenizer(store, job.data.tokenizer_cid)
+    if job.init.cid is not None:
+        open_initial_state(job, store)
 
 
 def make_initial_state(manifest: bytes, store_dir: str) -> OpeningReady:
-    """Writes round 0's global state, which follows from the manifest alone."""
+    """Writes round 0's global state, which follows from the manifest and what it names."""
     configure_native()
-    state = initial_global_state(Manifest.from_bytes(manifest))
-    cid = LocalStore(store_dir).add_bytes(state.to_bytes())
+    store = LocalStore(store_dir)
+    state = open_initial_state(Manifest.from_bytes(manifest), store)
+    cid = store.add_bytes(state.to_bytes())
     return OpeningReady(cid.to_bytes(), state.digest(), state.params_root())
 
 

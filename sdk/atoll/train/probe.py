@@ -17,6 +17,7 @@ from atoll.bits.tables import check_tables
 from atoll.errors import NumericsMismatch
 from atoll.law.draws import batch_offsets
 from atoll.law.manifest import (
+    UNSCALED,
     InnerSpec,
     Manifest,
     ModelSpec,
@@ -30,8 +31,9 @@ from atoll.train.probe_job import probe_digest
 from atoll.train.tolerance import Replayed, default_tolerance, distances, excess
 
 _MODEL = ModelSpec(
-    kind="llama", vocab=256, width=64, layers=2, heads=4, kv_heads=4, mlp="swiglu", ffn=176, seq=64,
-    tied=True, norm_eps="0.00001", rope_base=10000,
+    kind="llama", vocab=256, width=64, layers=2, heads=4, kv_heads=4, head_dim=16,
+    qkv_bias=False, qk_norm=False, mlp="swiglu", ffn=176, seq=64, tied=True, norm_eps="0.00001",
+    rope_base=10000, rope_scaling=UNSCALED,
 )  # fmt: skip
 _INNER = InnerSpec(
     optimizer="adamw", lr="0.001", momentum="0", beta1="0.9", beta2="0.99", eps="0.00000001",

@@ -1,7 +1,8 @@
 """The job that the probe runs: small, and with one of everything that decides a bit in a job.
 
 Two fragments, a mixture that comes in at a step, dropout, micro-batches, fewer key heads than
-heads, a head of its own, Muon beside AdamW, clipping, a dithered two-bit codec with feedback, a
+heads, heads of a size of their own, attention biases, normalised heads, stretched positions, an
+output head of its own, Muon beside AdamW, clipping, a dithered two-bit codec with feedback, a
 robust rule with neighbours, and momentum outside.
 """
 
@@ -70,7 +71,7 @@ def probe_manifest(mode: NumericsMode) -> Manifest:
             "created": 0,
             "model": _MODEL,
             "numerics": _numerics(mode),
-            "init": {"seed": 0},
+            "init": {"seed": 0, "cid": None, "root": None},
             "data": _DATA,
             "inner": _INNER,
             "outer": _OUTER,
@@ -104,8 +105,11 @@ def _numerics(mode: NumericsMode) -> dict[str, object]:
 
 _MODEL: Final = {
     "kind": "llama", "vocab": 256, "width": 64, "layers": 2, "heads": 4, "kv_heads": 2,
-    "mlp": "swiglu", "ffn": 176, "seq": 64, "tied": False, "norm_eps": "0.00001",
-    "rope_base": 10000,
+    "head_dim": 24, "qkv_bias": True, "qk_norm": True, "mlp": "swiglu", "ffn": 176, "seq": 64,
+    "tied": False, "norm_eps": "0.00001", "rope_base": 10000,
+    "rope_scaling": {
+        "kind": "llama3", "factor": "8", "low": "1", "high": "4", "positions": 32,
+    },
 }  # fmt: skip
 _DATA: Final = {
     "cid": _CID, "root": _ZERO, "nodes_cid": _CID, "dtype": "uint8", "masked": False,

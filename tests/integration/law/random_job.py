@@ -16,7 +16,6 @@ from tests.unit.law.factories import address, cid, digest, make_manifest
 
 from atoll.chain.contracts import AtollChain
 from atoll.chain.decode import RawLog, decode_log
-from atoll.job.spec import Members, Money, Windows
 from atoll.law import hashing
 from atoll.law.merkle import claims_tree
 from atoll.law.rounds import JobView, apply
@@ -48,10 +47,19 @@ VERIFIERS = [address(f"random verifier {i}") for i in range(6)]
 SUBMITTER = address("random submitter")
 BLOCKS = [f"block {i}".encode() for i in range(4)]
 MANIFEST = make_manifest(
-    members=Members(seats=5, min_providers=2, min_verifiers=2, max_verifiers=5, attempts=3),
-    money=Money(provider_bond=2 * TOKEN, verifier_bond=2 * TOKEN, report_bond=TOKEN),
-    windows=Windows(train=500, reveal=500, report=500, confirm=500, attest=2000, dispute=700),
-    rounds=3,
+    {
+        "members.seats": 5,
+        "members.max_verifiers": 5,
+        "money.provider_bond": 2 * TOKEN,
+        "money.verifier_bond": 2 * TOKEN,
+        "windows.train": 500,
+        "windows.reveal": 500,
+        "windows.report": 500,
+        "windows.confirm": 500,
+        "windows.attest": 2000,
+        "windows.dispute": 700,
+        "rounds": 3,
+    }
 )
 
 

@@ -9,7 +9,7 @@ from tests.property.border import bent, replaced
 from tests.unit.law.factories import make_manifest, make_trace
 
 from atoll.errors import MalformedTrace, ManifestError
-from atoll.job.spec import Members, Money, Windows
+from atoll.job.groups import Members, Money, Windows
 from atoll.law.manifest import Manifest
 from atoll.law.trace import TraceDocument
 
@@ -36,18 +36,21 @@ def manifests(draw: st.DrawFn) -> Manifest:
     )
     amounts = st.integers(0, 2**128 - 1)
     segment, count = draw(st.integers(1, 20)), draw(st.integers(1, 64))
+    free = ("price_per_token", "verifier_fee", "provider_bond", "verifier_bond")
+    money = {name: draw(amounts) for name in free}
+    phases = ("train", "reveal", "report", "confirm", "attest", "dispute")
     return make_manifest(
-        members=members,
-        money=Money(
-            *(draw(amounts) for _ in range(4)), report_bond=draw(st.integers(1, 2**128 - 1))
-        ),
-        windows=Windows(*(draw(st.integers(1, 2**32 - 1)) for _ in range(6))),
-        steps=segment * count,
-        segment=segment,
-        rounds=draw(st.integers(1, 4096 // (segment * count) + 1)),
-        seed=draw(st.integers(0, 2**64 - 1)),
-        name=draw(st.text(min_size=1, max_size=64).filter(lambda name: name.isprintable())),
-        coverage=draw(st.floats(0, 1)),
+        {
+            "members": members,
+            "money": Money(**money, report_bond=draw(st.integers(1, 2**128 - 1))),
+            "windows": Windows(**{name: draw(st.integers(1, 2**32 - 1)) for name in phases}),
+            "inner.steps": segment * count,
+            "inner.segment": segment,
+            "rounds": draw(st.integers(1, 4096 // (segment * count) + 1)),
+            "init.seed": draw(st.integers(0, 2**63 - 1)),
+            "name": draw(st.text(min_size=1, max_size=64).filter(lambda name: name.isprintable())),
+            "audit.coverage": draw(st.decimals(0, 1, places=9)),
+        }
     )
 
 

@@ -8,12 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.unit.law.factories import address, make_manifest
 
-from atoll.job.spec import Members
 from atoll.law.settlement import RoundEvidence, compute_settlement, is_diverging
 from atoll.law.terms import budget, is_quorum
 from atoll.law.words import Address, Bitmap, SeatIndex, VerifierIndex, bits
 
-TERMS = make_manifest(members=Members(seats=256, max_verifiers=32)).terms
+TERMS = make_manifest({"members.seats": 256, "members.max_verifiers": 32}).terms
 ACCOUNTS = st.integers(0, 12).map(address)
 
 
@@ -76,8 +75,9 @@ def test_a_quorum_is_the_fraction_it_says(
     weight: int, total: int, denominator: int, data: st.DataObject
 ) -> None:
     numerator = data.draw(st.integers(denominator // 2 + 1, denominator))
-    members = Members(quorum_numerator=numerator, quorum_denominator=denominator)
-    terms = make_manifest(members=members).terms
+    quorum = {"numerator": numerator, "denominator": denominator}
+    changes = {f"members.quorum_{name}": value for name, value in quorum.items()}
+    terms = make_manifest(changes).terms
     assert is_quorum(weight, total, terms) == (
         Fraction(weight, total) >= Fraction(numerator, denominator)
     )

@@ -9,7 +9,7 @@ from torch import Tensor
 from atoll.bits.kernels.attention import _levels
 from atoll.bits.kernels.engine import default_engine, make_engine
 from atoll.bits.kernels.exact import ExactOps
-from atoll.bits.kernels.gemm import FP32_EXACT, INT8_MAX, ROUTES, is_exact
+from atoll.bits.kernels.gemm import FP32_EXACT, INT8_MAX, ROUTES, is_exact, long_product
 from atoll.bits.kernels.interface import TILE, Engine
 from atoll.law.manifest import INNER_LIMIT
 
@@ -41,17 +41,58 @@ def test_every_route_is_exact_at_the_bound(name: str) -> None:
     assert torch.equal(route.matmul(x, w).long(), x.long() @ w.long())
 
 
-def test_a_vocabulary_at_the_bound_gives_the_heads_big_integers() -> None:
+@pytest.mark.parametrize("inner", [INNER_LIMIT + 1, 151_936, 2 * INNER_LIMIT + 1, 1 << 20])
+@pytest.mark.parametrize("name", ROUTES)
+def test_every_route_sums_more_than_int32_holds_in_parts(name: str, inner: int) -> None:
+    route = ROUTES[name]
+    if not is_exact(route):  # then no engine uses it
+        return
+    x = torch.full((2, inner), INT8_MAX, dtype=torch.int8)
+    x[1, ::3] = -INT8_MAX
+    w = torch.full((inner, 3), INT8_MAX, dtype=torch.int8)
+    w[:, 1] *= -1
+    w[1::2, 2] = -1
+    found = long_product(route, x, w)
+    assert found.dtype == torch.int64 and int(found[0, 0]) == inner * INT8_MAX**2
+    assert torch.equal(found, x.long() @ w.long())
+    assert torch.equal(long_product(route, x, w.t().contiguous().t()), found)
+
+
+def test_sums_that_int32_holds_stay_int32() -> None:
+    x = torch.ones(1, INNER_LIMIT, dtype=torch.int8)
+    assert long_product(ROUTES["fp64"], x, x.t()).dtype == torch.int32
+
+
+def test_integers_beyond_int32_are_rescaled_alike_by_every_kernel() -> None:
+    generator = torch.Generator().manual_seed(2)
+    limit = (1 << 20) * INT8_MAX**2
+    draw = torch.randint(-limit, limit + 1, (3, 5, 40), generator=generator)
+    high, middle, middle2 = draw.unbind()
+    high[0, :3] = torch.tensor([limit, -limit, 0])
+    middle[0, :3], middle2[0, :3] = high[0, :3], high[0, :3]
+    row, column = torch.rand(5, 1, generator=generator), torch.rand(1, 40, generator=generator)
+    exact = [
+        [float(a * BASE**2 + (b + c) * BASE) for a, b, c in zip(*lines, strict=True)]
+        for lines in zip(high.tolist(), middle.tolist(), middle2.tolist(), strict=True)
+    ]
+    expected = torch.tensor(exact, dtype=torch.float64).float() * (row * column)
+    for engine in engines():
+        found = engine.kernels.rescale_split((high, middle, middle2), row, column)
+        assert torch.equal(found, expected)
+
+
+@pytest.mark.parametrize("vocabulary", [INNER_LIMIT, INNER_LIMIT + 1, 151_936, 1 << 20])
+def test_a_vocabulary_at_the_bound_gives_the_heads_big_integers(vocabulary: int) -> None:
     """On constant data the middle sums of both slices are 4.3e9 together, beyond int32."""
-    weight, x = torch.full((INNER_LIMIT, 2), 3.0), torch.full((1, 1, 2), 5.0)
-    total = ((HIGH * BASE) ** 2 + 2 * HIGH * LOW * BASE) * INNER_LIMIT
-    g = torch.full((1, 1, INNER_LIMIT), 0.5)
+    weight, x = torch.full((vocabulary, 2), 3.0), torch.full((1, 1, 2), 5.0)
+    total = ((HIGH * BASE) ** 2 + 2 * HIGH * LOW * BASE) * vocabulary
+    g = torch.full((1, 1, vocabulary), 0.5)
     for engine in engines():
         leaf = x.clone().requires_grad_()
         (dx,) = torch.autograd.grad(ExactOps(engine).head(leaf, weight), leaf, g)
         step = torch.tensor(0.5 * (3.0 / 32384), dtype=torch.float64) / 32384
         assert dx.flatten().tolist() == pytest.approx([total * step.item()] * 2, rel=1e-6)
-        assert dx.flatten().tolist() == pytest.approx([1.5 * INNER_LIMIT] * 2, rel=1e-4)
+        assert dx.flatten().tolist() == pytest.approx([1.5 * vocabulary] * 2, rel=1e-4)
 
 
 def test_tokens_at_the_bound_give_a_heads_and_a_linears_gradients() -> None:

@@ -32,11 +32,11 @@ def written(manifest: Manifest) -> bytes:
     schedule = schedule_of(inner, STEPS)
     rates = b"".join(struct.pack(">d", rate) for rate in schedule.rates)
     corrections = b"".join(struct.pack(">dd", *pair) for pair in schedule.corrections)
-    cos, sin = rotary_tables(model.seq, model.width // model.heads, model.rope_base)
+    cos, sin = rotary_tables(model.seq, model.head_dim, model.rope_base)
     turns = b"".join(
         struct.pack(">ff", cos[t, i], sin[t, i])
         for t in range(model.seq)
-        for i in range(model.width // model.heads // 2)
+        for i in range(model.head_dim // 2)
     )
     return filled(rates) + filled(corrections) + filled(turns)
 

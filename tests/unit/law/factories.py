@@ -8,8 +8,8 @@ from dataclasses import replace
 from hashlib import sha256
 
 from eth_utils.address import to_checksum_address
+from tests.jobs import PLAIN
 
-from atoll.job.spec import Choices, Found, Members, build_manifest
 from atoll.law import events as ev
 from atoll.law import hashing, trace
 from atoll.law.canonical import dag_cbor_cid
@@ -63,8 +63,8 @@ SLOT = Slot(DOMAIN, JOB, RoundIndex(3), Attempt(1))
 SEAT = SeatIndex(2)
 
 
-def make_manifest(members: Members | None = None, **changes: object) -> Manifest:
-    """The demo's manifest; `changes` are fields of Choices."""
+def make_manifest(changes: Mapping[str, object] | None = None) -> Manifest:
+    """The demo's manifest; `changes` are of its `JobSpec`, by key path."""
     data = DataSpec(
         root=digest("tokens"),
         cid=cid("data"),
@@ -84,8 +84,7 @@ def make_manifest(members: Members | None = None, **changes: object) -> Manifest
         probe_digest=digest("probe"),
         tolerance=None,
     )
-    choices = Choices(members=members or Members(), **changes)  # type: ignore[arg-type]
-    return build_manifest(choices, Found(data, numerics, expiry=4_000_000_000))
+    return PLAIN.but(changes or {}).resolve(data, None, numerics, now=0)
 
 
 def make_reveal(name: object = 0, steps: int = 40, reset: bool = False) -> Reveal:

@@ -24,9 +24,11 @@ INTEGERS: list[tuple[type[BaseModel], str, int, int]] = [
     (m.ModelSpec, "layers", 1, 256),
     (m.ModelSpec, "heads", 1, 256),
     (m.ModelSpec, "kv_heads", 1, 256),
+    (m.ModelSpec, "head_dim", 2, 2**15),
     (m.ModelSpec, "ffn", 8, 2**17),
     (m.ModelSpec, "seq", 2, 2**17),
     (m.ModelSpec, "rope_base", 2, 1_000_000_000),
+    (m.RopeScalingSpec, "positions", 0, 2**24),
     (m.InitSpec, "seed", 0, 2**64 - 1),
     (m.DataSpec, "train_tokens", 2, 2**60 - 1),
     (m.DataSpec, "eval_tokens", 0, 2**60 - 1),
@@ -50,6 +52,9 @@ INTEGERS: list[tuple[type[BaseModel], str, int, int]] = [
 ]
 DECIMALS: list[tuple[type[BaseModel], str, str, str]] = [
     (m.ModelSpec, "norm_eps", "0.00000000000000001", "0.1"),
+    (m.RopeScalingSpec, "factor", "1", "1000"),
+    (m.RopeScalingSpec, "low", "0", "1000"),
+    (m.RopeScalingSpec, "high", "0", "1000"),
     *(
         (m.ToleranceSpec, name, "0.00000000000000001", "0.999999")
         for name in m.ToleranceSpec.model_fields
@@ -164,7 +169,8 @@ def test_a_text_has_a_length_within_its_bounds(
 
 def test_the_tables_name_every_number() -> None:
     specs = {spec for spec, *_ in (*INTEGERS, *DECIMALS)}
-    numbers = {(s, n) for s in specs for n, f in s.model_fields.items() if f.annotation is int}
+    kinds = (int, int | None)
+    numbers = {(s, n) for s in specs for n, f in s.model_fields.items() if f.annotation in kinds}
     assert numbers == {(spec, name) for spec, name, *_ in INTEGERS}
 
 

@@ -17,7 +17,6 @@ from tests.unit.law.factories import (
 )
 
 from atoll.errors import MalformedTrace, ManifestError
-from atoll.job.spec import Members
 from atoll.law import events as ev
 from atoll.law.canonical import decode
 from atoll.law.evidence import breaks_circuit
@@ -232,7 +231,7 @@ def refused(manifest: Manifest, path: tuple[str, ...], value: object) -> bool:
 
 
 def test_fragments_are_at_most_the_layers() -> None:
-    manifest = make_manifest(method="streaming")
+    manifest = make_manifest({"method.name": "streaming"})
     layers = manifest.model.layers
     assert not refused(manifest, ("codec", "fragments"), layers)
     assert refused(manifest, ("codec", "fragments"), layers + 1)
@@ -249,13 +248,12 @@ def test_a_delayed_outer_step_has_a_period_of_two_rounds_or_more() -> None:
 def test_heads_are_of_an_even_size() -> None:
     manifest = make_manifest()
     model = manifest.model.model_dump() | {"width": 24, "kv_heads": 1}
-    assert not refused(manifest, ("model",), model | {"heads": 4})
-    assert refused(manifest, ("model",), model | {"heads": 8})
+    assert not refused(manifest, ("model",), model | {"head_dim": 4})
+    assert refused(manifest, ("model",), model | {"head_dim": 3})
 
 
 def test_a_job_opens_with_its_least_members() -> None:
-    members = Members(seats=4, min_providers=2, min_verifiers=2, max_verifiers=3, auditors=1)
-    manifest = make_manifest(members=members)
+    manifest = make_manifest({"members.max_verifiers": 3, "members.auditors": 1})
     for providers, verifiers, opens in ((2, 2, True), (1, 2, False), (2, 1, False)):
         view = ScriptedJob(manifest, providers, verifiers).view
         waiting = {v: replace(m, ready=False) for v, m in view.verifiers.items()}

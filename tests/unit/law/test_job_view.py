@@ -17,7 +17,6 @@ from tests.unit.law.factories import (
 )
 
 from atoll.errors import ProtocolError
-from atoll.job.spec import Members
 from atoll.law import events as ev
 from atoll.law import hashing
 from atoll.law.duties import duties_of, supplement_of
@@ -724,7 +723,7 @@ def test_a_cancelled_job_that_waits_is_closed_by_a_poke() -> None:
 
 
 def test_duties_cover_what_the_manifest_asks_for() -> None:
-    job = auditing(verifiers=5, manifest=make_manifest(Members(max_verifiers=5)))
+    job = auditing(verifiers=5, manifest=make_manifest({"members.max_verifiers": 5}))
     parts = [duties_of(job.view, job.manifest, VerifierIndex(v)) for v in range(5)]
     for seat in map(SeatIndex, range(4)):
         owned = [part[seat] for part in parts if seat in part]

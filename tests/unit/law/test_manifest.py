@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from tests.unit.law.factories import cid, digest, make_manifest
 
 from atoll.errors import ManifestError
-from atoll.job.spec import Members, draws_for_coverage, robust_f
+from atoll.job.spec import draws_for_coverage, robust_f
 from atoll.law import canonical
 from atoll.law.hashing import sha256, terms_hash
 from atoll.law.manifest import INNER_LIMIT, MAX_MANIFEST_BYTES, Manifest, RobustSpec
@@ -44,6 +44,8 @@ def put(*path: str, value: object) -> Callable[[Plain], object]:
     return change
 
 
+LINEAR = {"kind": "linear", "factor": "4", "low": "0", "high": "0", "positions": 0}
+LLAMA3 = {"kind": "llama3", "factor": "8", "low": "1", "high": "4", "positions": 8192}
 LARGE = make_manifest().model.model_dump() | {"width": 1 << 15, "mlp": "relu2"}
 
 
@@ -57,10 +59,16 @@ def long_batch(plain: Plain, sequences: int, length: int) -> None:
 AT_THE_BOUND: dict[str, Callable[[Plain], object]] = {
     "vocabulary": lambda plain: (
         plain["data"].update(dtype="uint32"),
-        plain["model"].update(vocab=INNER_LIMIT),
+        plain["model"].update(vocab=1 << 20),
     ),
     "gated ffn": put("model", "ffn", value=INNER_LIMIT // 2),
     "plain ffn": lambda plain: plain["model"].update(mlp="relu2", ffn=1 << 17),
+    "initial weights by content": lambda plain: plain["init"].update(
+        seed=None, cid=cid("weights"), root=bytes(32)
+    ),
+    "stacked attention": put("model", "head_dim", value=11094),
+    "linear scaling": lambda plain: plain["model"].update(rope_scaling=LINEAR),
+    "scaling as Llama 3.1 has it": lambda plain: plain["model"].update(rope_scaling=LLAMA3),
     "elements": put("model", value=LARGE | {"ffn": (1 << 16) - 1}),
     "micro-batch": lambda plain: long_batch(plain, 8, 16643),
 }
@@ -111,18 +119,39 @@ BROKEN: dict[str, Callable[[Plain], object]] = {
     "tables that are none": put("tables", value=None),
     "more steps than tables have rates": put("terms", "rounds", value=(1 << 20) // 40 + 1),
     "more positions than tables hold": lambda plain: (
-        plain["model"].update(seq=1 << 17, width=512, heads=1, kv_heads=1),
+        plain["model"].update(seq=1 << 17, width=512, heads=1, kv_heads=1, head_dim=512),
         plain["terms"].update(tokens_per_step=8 << 17),
     ),
     "less data than one sequence": put("data", "train_tokens", value=64),
-    "a vocabulary beyond int32's sums": lambda plain: (
+    "a vocabulary beyond the law's": lambda plain: (
         plain["data"].update(dtype="uint32"),
-        plain["model"].update(vocab=INNER_LIMIT + 1),
+        plain["model"].update(vocab=(1 << 20) + 1),
     ),
+    "stacked attention beyond int32's sums": put("model", "head_dim", value=11096),
+    "initial weights from nowhere": put("init", "seed", value=None),
+    "initial weights from two places": lambda plain: plain["init"].update(
+        cid=cid("weights"), root=bytes(32)
+    ),
+    "initial weights without their root": lambda plain: plain["init"].update(
+        seed=None, cid=cid("weights")
+    ),
+    "initial weights without their content": lambda plain: plain["init"].update(
+        seed=None, root=bytes(32)
+    ),
+    "an odd head size": put("model", "head_dim", value=15),
+    "a scaling of another kind": put("model", "rope_scaling", "kind", value="yarn"),
+    "a factor without scaling": put("model", "rope_scaling", "factor", value="2"),
+    "a factor that shortens": put("model", "rope_scaling", value=LINEAR | {"factor": "0.5"}),
+    "figures of llama3 with linear scaling": put(
+        "model", "rope_scaling", value=LINEAR | {"positions": 64}
+    ),
+    "llama3 without positions": put("model", "rope_scaling", value=LLAMA3 | {"positions": 0}),
+    "llama3 from low to low": put("model", "rope_scaling", value=LLAMA3 | {"high": "1"}),
+    "llama3 from zero": put("model", "rope_scaling", value=LLAMA3 | {"low": "0"}),
     "a gated ffn beyond int32's sums": put("model", "ffn", value=INNER_LIMIT // 2 + 1),
     "a tensor beyond int64's sums of squares": put("model", value=LARGE | {"ffn": 1 << 16}),
     "a micro-batch beyond int32's sums": lambda plain: long_batch(plain, 5, 26629),
-    "heads that do not divide the width": put("model", "heads", value=5),
+    "key heads that do not divide the heads": put("model", "kv_heads", value=3),
     "an exponent outside its bounds": put("codec", "exponents", "matrix", value=-40),
     "momentum without Nesterov": put("outer", "momentum", value="0.9"),
     "a period without delay": put("outer", "period", value=2),
@@ -271,15 +300,15 @@ def test_the_rules_of_a_manifest_are_those_there_are() -> None:
 
 def test_a_preset_says_what_does_not_fit_together() -> None:
     with pytest.raises(ManifestError, match="segment"):
-        make_manifest(segment=7)
+        make_manifest({"inner.segment": 7})
     with pytest.raises(ManifestError, match="min_providers"):
-        make_manifest(members=Members(seats=2, min_providers=3))
+        make_manifest({"members.seats": 2, "members.min_providers": 3})
 
 
 @pytest.mark.parametrize(
-    ("coverage", "draws"), [(0.0, 1), (0.1, 1), (0.25, 1), (0.5, 2), (0.6, 3), (1.0, 4)]
+    ("coverage", "draws"), [("0", 1), ("0.1", 1), ("0.25", 1), ("0.5", 2), ("0.6", 3), ("1", 4)]
 )
-def test_draws_reach_the_coverage_asked_for(coverage: float, draws: int) -> None:
+def test_draws_reach_the_coverage_asked_for(coverage: str, draws: int) -> None:
     assert draws_for_coverage(coverage, segments=8, auditors=2) == draws
 
 

@@ -111,7 +111,7 @@ def test_there_is_no_verdict_before_the_evidence_is_cut() -> None:
 def test_there_is_no_verdict_under_another_manifest() -> None:
     job = attesting()
     with pytest.raises(ManifestError):
-        build_verdict(job.view, make_manifest(rounds=5), digest("merged"), cid("merged"))
+        build_verdict(job.view, make_manifest({"rounds": 5}), digest("merged"), cid("merged"))
 
 
 def test_a_seat_that_diverged_is_paid_for_the_steps_it_did() -> None:

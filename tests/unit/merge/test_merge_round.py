@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import pytest
 import torch
+from tests.jobs import PLAIN
 from tests.merging import all_standing
 
 from atoll.bits.codec.dense import GRID8
@@ -13,7 +14,6 @@ from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import seat_codec
 from atoll.bits.state import GlobalState
-from atoll.job.spec import Choices, Found, Members, build_manifest
 from atoll.law.canonical import dag_cbor_cid
 from atoll.law.hashing import sha256
 from atoll.law.manifest import SPARSE_CODECS, DataSpec, Manifest, NumericsSpec
@@ -46,10 +46,8 @@ def make_manifest(seats: int = 8, min_providers: int = 2, f: int = 2) -> Manifes
         eval_batches=0,
         tokenizer_cid=cid,
     )
-    members = Members(seats=seats, min_providers=min_providers)
-    manifest = build_manifest(
-        Choices(members=members), Found(data=data, numerics=numerics, expiry=10**10)
-    )
+    job = PLAIN.but({"members.seats": seats, "members.min_providers": min_providers})
+    manifest = job.resolve(data, None, numerics, now=0)
     return manifest.model_copy(update={"robust": manifest.robust.model_copy(update={"f": f})})
 
 

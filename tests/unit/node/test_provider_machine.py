@@ -125,7 +125,7 @@ def trained(job: ScriptedJob) -> tuple[str, Trained]:
 
 
 def spec_of(method: str) -> Left:
-    return key_of(DoFetchSpec), SpecReady(make_manifest(method=method).to_bytes())
+    return key_of(DoFetchSpec), SpecReady(make_manifest({"method.name": method}).to_bytes())
 
 
 # --- before the rounds ---

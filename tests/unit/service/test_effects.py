@@ -10,6 +10,8 @@ from typing import Any, cast
 import pytest
 from tests.unit.law.factories import JOB, ScriptedJob, address, digest, make_manifest
 
+from atoll.bits.errors import MalformedState
+from atoll.bits.layout import max_params_bytes
 from atoll.content.cid import DAG_CBOR, Cid
 from atoll.content.local import LocalStore
 from atoll.content.storage import Storage
@@ -21,6 +23,7 @@ from atoll.errors import (
     TooLarge,
     TransactionFailed,
 )
+from atoll.law.manifest import InitSpec
 from atoll.law.views import JobView
 from atoll.law.words import Role
 from atoll.service.commands import NotYet
@@ -108,8 +111,10 @@ class Chain:
 class Fetcher:
     store: LocalStore
     blocks: dict[Cid, bytes] = field(default_factory=dict)
+    limits: dict[Cid, int] = field(default_factory=dict)
 
     async def fetch(self, cid: Cid, max_bytes: int, prefer: list[str]) -> None:
+        self.limits[cid] = max_bytes
         if cid not in self.blocks:
             raise NotFound(f"nobody has {cid}")
         if len(self.blocks[cid]) > max_bytes:
@@ -320,6 +325,47 @@ async def test_no_file_of_the_data_may_be_larger_than_the_manifest_says(
     assert isinstance(done.fact, JobRefused if large else DataReady)
     if large:
         assert not context.store.has(Cid.from_bytes(cids[large]))
+
+
+WEIGHTS = Cid.of(b"the weights")
+
+
+def from_weights(context: Any) -> Any:
+    """A job that starts from content; its text is here, its weights are not."""
+    blocks = {"cid": bytes(99), "nodes_cid": bytes(32), "tokenizer_cid": b"tokenizer"}
+    context.fetcher.blocks |= {Cid.of(block): block for block in blocks.values()}
+    named = {name: Cid.of(block).to_bytes() for name, block in blocks.items()}
+    init = InitSpec(seed=None, cid=WEIGHTS.to_bytes(), root=digest("params"))
+    data = MANIFEST.data.model_copy(update={**named, "train_tokens": 99})
+    return MANIFEST.model_copy(update={"data": data, "init": init})
+
+
+async def test_initial_weights_are_fetched_with_the_data_and_kept(context: Any) -> None:
+    manifest = from_weights(context)
+    assert manifest.content[-1] == WEIGHTS.to_bytes()
+    context.fetcher.blocks[WEIGHTS] = b"the weights"
+    done = await effects(context).run(view_at(1), DoFetchData(manifest.to_bytes()))
+    assert isinstance(done.fact, DataReady)
+    assert WEIGHTS in {pin.cid for pin in context.store.pins()}
+    assert context.fetcher.limits[WEIGHTS] == max_params_bytes(manifest.model)
+
+
+async def test_a_job_is_not_ready_while_nobody_has_its_weights(context: Any) -> None:
+    manifest = from_weights(context)
+    with pytest.raises(NotFound, match=str(WEIGHTS)):
+        await effects(context).run(view_at(1), DoFetchData(manifest.to_bytes()))
+    assert context.journal.read(JOB).of(DoFetchData) is None
+
+
+@pytest.mark.parametrize("error", [MalformedState("another root"), TooLarge("too many bytes")])
+async def test_a_job_whose_weights_are_wrong_is_refused_alone(context: Any, error: Any) -> None:
+    manifest = from_weights(context)
+    context.fetcher.blocks[WEIGHTS] = b"the weights"
+    context.worker.results = [error]
+    done = await effects(context).run(view_at(1), DoFetchData(manifest.to_bytes()))
+    assert done.fact == JobRefused(str(error))
+    again = await effects(context).run(view_at(1), DoFetchData(manifest.to_bytes()))
+    assert isinstance(again.fact, DataReady)  # what was refused is that job, not the service
 
 
 @pytest.mark.parametrize("found", ["merged", "other"])

@@ -23,7 +23,7 @@ from atoll.service.duties.membership import (
 from atoll.service.duties.upkeep import SendFinalise, SendPoke, SendPunish
 from atoll.service.machine import Head, State
 
-MANIFEST = make_manifest(rounds=2)
+MANIFEST = make_manifest({"rounds": 2})
 TERMS = MANIFEST.terms
 CONFIG = KeeperConfig(stagger_s=4, stagger_blocks=3)
 ME = address("provider 0")

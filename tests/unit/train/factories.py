@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from tests.jobs import PLAIN
 
 from atoll.bits.codec.dither import DitherKey
 from atoll.bits.init import initial_global_state
@@ -15,8 +16,8 @@ from atoll.bits.opening import opening_digest, opening_roots
 from atoll.bits.state import GlobalState, SeatState
 from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
-from atoll.job.spec import Choices, Found, JobRequest, build_manifest, prepare_data
-from atoll.law.manifest import Manifest, ModelSpec, NumericsSpec
+from atoll.job.prepare import prepare_data
+from atoll.law.manifest import UNSCALED, Manifest, ModelSpec, NumericsSpec
 from atoll.law.words import (
     ZERO_DIGEST,
     Address,
@@ -29,6 +30,7 @@ from atoll.law.words import (
     SeatIndex,
     Slot,
 )
+from atoll.train.initial import open_initial_state
 from atoll.train.probe import numerics_spec
 from atoll.train.replay import ReplayTask, SegmentReplay, replay_segment
 from atoll.train.round import TrainedRound, TrainTask
@@ -50,7 +52,8 @@ def small_model(**changes: object) -> ModelSpec:
     fields: dict[str, object] = {
         "kind": "llama", "vocab": 256, "width": 16, "layers": 2, "heads": 2, "kv_heads": 1,
         "mlp": "swiglu", "ffn": 24, "seq": 16, "tied": True,
-        "norm_eps": "0.00001", "rope_base": 10000,
+        "norm_eps": "0.00001", "rope_base": 10000, "head_dim": 8, "qkv_bias": False,
+        "qk_norm": False, "rope_scaling": UNSCALED,
     }  # fmt: skip
     return ModelSpec.model_validate(fields | changes)
 
@@ -89,7 +92,7 @@ class Job:
 
     def of(self, manifest: Manifest) -> Job:
         """The same data and slot under another manifest."""
-        model = initial_global_state(manifest)
+        model = open_initial_state(manifest, self.store)
         cid = self.store.add_bytes(model.to_bytes()).to_bytes()
         task = replace(self.task, manifest=manifest, global_state_cid=cid)
         return replace(self, manifest=manifest, model=model, task=task)
@@ -154,9 +157,11 @@ def make_job(folder: Path) -> Job:
     text = folder / "text.txt"
     text.write_text(TEXT)
     store = LocalStore(folder / "store", sync=False)
-    data = prepare_data(JobRequest((text,), eval_batches=2), store)
-    choices = Choices(steps=8, segment=2, batch=4, micro_batch=2, model=small_model())
-    manifest = build_manifest(choices, Found(data, numerics_spec("native"), expiry=1 << 40))
+    sizes = {"inner.steps": 8, "inner.segment": 2, "inner.batch": 4, "inner.micro_batch": 2}
+    text_and_model = {"data.paths": [str(text)], "evaluate.batches": 2, "model": small_model()}
+    job = PLAIN.but(sizes | text_and_model)
+    data = prepare_data(job, store)
+    manifest = job.resolve(data, None, numerics_spec("native"), now=0)
     model = initial_global_state(manifest)
     opening = store.add_bytes(model.to_bytes()).to_bytes()
     return Job(store, manifest, model, task_of(manifest, opening))

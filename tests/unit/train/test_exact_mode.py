@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from tests.unit.train.factories import Job, small_model
-from tests.unit.train.test_step import batches, inner_spec, opening, recipe
+from tests.unit.train.test_step import batches, inner_spec
 
 from atoll.bits.init import initial_params
 from atoll.bits.kernels.exact import ExactOps
@@ -18,6 +18,7 @@ from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import inner_step
 from atoll.errors import NumericsMismatch
 from atoll.law.manifest import ModelSpec
+from atoll.law.words import NumericsMode
 from atoll.train import probe
 from atoll.train.replay import SegmentReplay
 from atoll.train.round import train_round
@@ -42,11 +43,22 @@ def test_the_mode_is_named_by_the_manifest() -> None:
     assert isinstance(operations("exact"), ExactOps)
 
 
-@pytest.mark.parametrize("mlp", ["swiglu", "relu2"])
+LLAMA3 = {"kind": "llama3", "factor": "8", "low": "1", "high": "4", "positions": 32}
+KINDS: dict[str, dict[str, object]] = {
+    "Llama": {},
+    "Arcee": {"mlp": "relu2"},
+    "Qwen2": {"qkv_bias": True},
+    "Qwen3": {"qk_norm": True, "head_dim": 12},
+    "all": {"qkv_bias": True, "qk_norm": True, "head_dim": 6, "rope_scaling": LLAMA3},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("optimiser", ["adamw", "muon"])
-def test_losses_follow_native_ones(mlp: str, optimiser: str) -> None:
+def test_losses_follow_native_ones(kind: str, optimiser: str) -> None:
     momentum = "0" if optimiser == "adamw" else "0.95"
-    ours_how = exact_recipe(small_model(mlp=mlp), optimizer=optimiser, momentum=momentum)
+    model = small_model(**KINDS[kind])
+    ours_how = exact_recipe(model, optimizer=optimiser, momentum=momentum)
     theirs_how = replace(ours_how, ops=operations("native"))
     exact = native = opening_of(ours_how)
     for step, batch in enumerate(batches(6)):
@@ -56,14 +68,26 @@ def test_losses_follow_native_ones(mlp: str, optimiser: str) -> None:
         exact, native = ours.state, theirs.state
 
 
-def test_gradients_agree_with_native_ones_with_shared_key_heads() -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_agree_with_native_ones_with_shared_key_heads(kind: str) -> None:
     """The first moment after one unclipped step is a tenth of the gradient."""
-    batch = batches(1)[0]
-    ours = inner_step(opening(), batch, 0, exact_recipe(clip="1000")).state.m
-    theirs = inner_step(opening(), batch, 0, recipe(clip="1000")).state.m
+    batch, ours_how = batches(1)[0], exact_recipe(small_model(**KINDS[kind]), clip="1000")
+    start = opening_of(ours_how)
+    ours = inner_step(start, batch, 0, ours_how).state.m
+    theirs = inner_step(start, batch, 0, replace(ours_how, ops=operations("native"))).state.m
     for name, expected in theirs.items():
         error = (ours[name] - expected).norm() / expected.norm()
         assert error < 0.05, name
+
+
+@pytest.mark.parametrize("mode", ["exact", "native", "tolerant"])
+def test_a_round_of_every_addition_replays_in_every_mode(job: Job, mode: NumericsMode) -> None:
+    model = small_model(**KINDS["all"])
+    other = job.of(job.manifest.model_copy(update={"model": model}))
+    other = other.with_numerics(probe.numerics_spec(mode))
+    trained = train_round(other.task, other.store)
+    assert not trained.diverged
+    assert all(other.replay(trained, i).matches for i in range(4))
 
 
 def test_a_round_with_dropout_replays_and_another_seats_masks_do_not(job: Job) -> None:

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.jobs import PLAIN
 from tests.merging import all_standing
 from tests.unit.train.factories import Job, small_model
 
 from atoll.bits import ops
 from atoll.bits.kernels.engine import make_engine
-from atoll.job.spec import Choices, Found, Members, build_manifest
 from atoll.law.words import Digest, RoundIndex, SeatIndex
 from atoll.merge.round import merge
 from atoll.train import probe
@@ -22,20 +22,19 @@ COMPUTATIONS = [("auto", "auto", 1), ("fp32", "auto", 2), ("fp64", "eager", 1)]
 
 
 def exact_job(job: Job) -> Job:
-    return job.of(
-        build_manifest(
-            Choices(
-                rounds=ROUNDS,
-                steps=2,
-                segment=1,
-                batch=2,
-                micro_batch=1,
-                model=small_model(),
-                members=Members(seats=SEATS),
-            ),
-            Found(data=job.manifest.data, numerics=probe.numerics_spec("exact"), expiry=1 << 40),
-        )
+    spec = PLAIN.but(
+        {
+            "rounds": ROUNDS,
+            "inner.steps": 2,
+            "inner.segment": 1,
+            "inner.batch": 2,
+            "inner.micro_batch": 1,
+            "model": small_model(),
+            "members.seats": SEATS,
+        }
     )
+    numerics = probe.numerics_spec("exact")
+    return job.of(spec.resolve(job.manifest.data, None, numerics, now=0))
 
 
 def global_digests(job: Job) -> list[Digest]:

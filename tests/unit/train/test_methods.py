@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.jobs import PLAIN
 from tests.merging import all_standing
 from tests.unit.train.factories import DATA_SEED, DITHER, Job, make_job, small_model
 
@@ -15,7 +16,6 @@ from atoll.bits.layout import OUTER_SLOTS
 from atoll.bits.opening import opening_digest
 from atoll.errors import MalformedUpdate, ManifestError
 from atoll.job.methods import DENSE_CODECS, METHODS, method_of, with_codec
-from atoll.job.spec import Choices, Found, Members, build_manifest
 from atoll.law.manifest import Manifest
 from atoll.law.words import ZERO_DIGEST, Digest, RoundIndex, SeatIndex
 from atoll.merge.round import merge
@@ -31,19 +31,18 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Job:
 
 
 def manifest_for(data: Job, method: str) -> Manifest:
-    return build_manifest(
-        Choices(
-            method=method,
-            rounds=3,
-            steps=4,
-            segment=2,
-            batch=2,
-            micro_batch=2,
-            model=small_model(),
-            members=Members(seats=SEATS),
-        ),
-        Found(data=data.manifest.data, numerics=data.manifest.numerics, expiry=1 << 40),
+    job = PLAIN.but(
+        {
+            "method.name": method,
+            "rounds": 3,
+            "inner.steps": 4,
+            "inner.segment": 2,
+            "inner.batch": 2,
+            "model": small_model(),
+            "members.seats": SEATS,
+        }
     )
+    return job.resolve(data.manifest.data, None, data.manifest.numerics, now=0)
 
 
 def replays(job: Job, trained: TrainedRound, accepted: Digest) -> list[SegmentReplay]:
@@ -152,9 +151,9 @@ def test_methods_that_are_one_step_or_one_round_say_so_in_the_terms(data: Job) -
     assert (lo_fi.terms.steps, lo_fi.segments, lo_fi.terms.rounds) == (4, 2, 1)
 
 
-def test_an_unknown_method_is_refused(data: Job) -> None:
+def test_an_unknown_method_is_refused() -> None:
     with pytest.raises(ManifestError, match="no method") as caught:
-        manifest_for(data, "sgd")
+        method_of("sgd")
     assert "sparseloco" in (caught.value.next_step or "")
     with pytest.raises(ManifestError):
         method_of("")

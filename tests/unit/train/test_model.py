@@ -26,7 +26,9 @@ SPECS = {
     "squared ReLU, untied": small_model(mlp="relu2", tied=False),
     "a key head each": small_model(kv_heads=2),
     "other base and eps": small_model(rope_base=500, norm_eps="0.001"),
-    "demo-sized": small_model(width=64, layers=4, heads=4, kv_heads=4, ffn=176, seq=64),
+    "demo-sized": small_model(
+        width=64, layers=4, heads=4, kv_heads=4, head_dim=16, ffn=176, seq=64
+    ),
 }
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
+from tests.jobs import PLAIN
 from tests.merging import all_standing
 from tests.unit.train.factories import DATA_SEED, DITHER, Job
 from tests.unit.train.test_methods import Run, manifest_for, replays
@@ -23,7 +24,6 @@ from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import state_roots, take_in
 from atoll.content.cid import Cid
 from atoll.errors import MalformedTrace, NotFound
-from atoll.job.spec import Choices, Found, build_manifest
 from atoll.law.manifest import Manifest
 from atoll.law.trace import LeafKind
 from atoll.law.words import ZERO_DIGEST, SeatIndex
@@ -325,9 +325,7 @@ def test_an_overlap_is_shorter_than_a_round_and_mixing_takes_something_in(
 
 def test_a_round_of_one_segment_only_mixes(job: Job) -> None:
     """There is no segment to be trained ahead."""
-    manifest = build_manifest(
-        Choices(method="streaming", steps=4, segment=4),
-        Found(data=job.manifest.data, numerics=job.manifest.numerics, expiry=1 << 40),
-    )
+    whole = PLAIN.but({"method.name": "streaming", "inner.steps": 4, "inner.segment": 4})
+    manifest = whole.resolve(job.manifest.data, None, job.manifest.numerics, now=0)
     assert (manifest.codec.overlap, manifest.segments_ahead) == (0, 0)
     assert manifest.codec.is_delayed

@@ -16,7 +16,6 @@ from tests.unit.law.factories import (
     make_manifest,
 )
 
-from atoll.job.spec import Members
 from atoll.law import events as ev
 from atoll.law.duties import duties_of, merge_facts
 from atoll.law.hashing import verdict_hash
@@ -465,7 +464,7 @@ def test_who_stands_out_is_replayed_whole() -> None:
 
 
 def test_from_half_time_on_others_duties_are_taken_over_once() -> None:
-    job, looker = auditing(make_manifest(Members(auditors=1))), Looker()
+    job, looker = auditing(make_manifest({"members.auditors": 1})), Looker()
     looked(job, looker)
     job.ballot(INDEX, duties(job))
     job.ballot(1, duties(job, 1))

@@ -136,6 +136,8 @@ def _linear_results(k: Kernels, kind: str, seed: int, rows: int) -> Results:
     step = sample(kind, (rows, 1), generator)
     yield "rescale", (k.rescale(sums[0].clone(), step, column),)
     yield "rescale_split", (k.rescale_split((sums[0], sums[1], sums[2]), step, column),)
+    high, middle, middle2 = (part.long() * 31 + 5 for part in sums)
+    yield "rescale_split", (k.rescale_split((high, middle, middle2), step, column),)
     yield "square_sum", k.square_sum(x)
     # One product of the same sums with every implementation: the kernels around it are compared.
     engine = Engine(ROUTES["fp64"], k, torch.matmul)
@@ -160,6 +162,7 @@ def _pointwise_results(k: Kernels, kind: str, seed: int, rows: int) -> Results:
     yield "squared_relu_gradient", (k.squared_relu_gradient(y, plain),)
     ids = torch.randint(0, 11, (rows,), generator=generator)
     yield "embedding_gradient", (k.embedding_gradient(plain, ids, 11),)
+    yield "embedding_gradient", (k.embedding_gradient(plain, ids * 0, 1),)
     yield "softmax_loss", k.softmax_loss(plain, ids)
     yield "softmax_loss", k.softmax_loss(plain, ids - 4)  # some negative: no targets
     turned = sample(kind, (2, 5, 3, 8), generator).transpose(1, 2)

@@ -100,11 +100,13 @@ class CompiledKernels:
     def rescale_split(
         self, sums: tuple[Tensor, Tensor, Tensor], row_N1: Tensor, column_1O: Tensor
     ) -> Tensor:
-        parts = [_plain(part, torch.int32) for part in sums]
+        is_long = sums[0].dtype == torch.int64
+        parts = [_plain(part, torch.int64 if is_long else torch.int32) for part in sums]
         rows, width = parts[0].shape
         out = _slot(rows, width)
         steps = _plain(row_N1), _plain(column_1O)
-        self._call("rescale_split", *parts, *steps, rows, width, out)
+        name = "rescale_split_long" if is_long else "rescale_split"
+        self._call(name, *parts, *steps, rows, width, out)
         return out
 
     def rms_norm(self, x_NI: Tensor, gain_I: Tensor, eps: float) -> tuple[Tensor, Tensor]:

@@ -18,6 +18,7 @@ from atoll.bits.kernels.linear import Int8Linear, SplitLinear
 from atoll.bits.kernels.muon import orthogonalise
 from atoll.bits.kernels.philox import Mask
 from atoll.bits.kernels.pointwise import (
+    Bias,
     CrossEntropy,
     Dropout,
     Embedding,
@@ -55,9 +56,12 @@ class ExactOps:
         product = _apply(SplitLinear, self.engine, x_BTD.flatten(0, 1), weight_VD)
         return product.view(*x_BTD.shape[:-1], weight_VD.shape[0])
 
-    def rms_norm(self, x_BTD: Tensor, gain_D: Tensor, eps: float) -> Tensor:
-        normed = _apply(RmsNorm, self.engine, x_BTD.flatten(0, 1), gain_D, eps)
-        return normed.view_as(x_BTD)
+    def add_bias(self, x_BTO: Tensor, bias_O: Tensor) -> Tensor:
+        return _apply(Bias, self.engine, x_BTO, bias_O)
+
+    def rms_norm(self, x: Tensor, gain: Tensor, eps: float) -> Tensor:
+        normed = _apply(RmsNorm, self.engine, x.flatten(0, -2), gain, eps)
+        return normed.view(x.shape)
 
     def rotary(self, x_BHTd: Tensor, cos_Td: Tensor, sin_Td: Tensor) -> Tensor:
         return _apply(Rotary, self.engine, x_BHTd, cos_Td, sin_Td)

@@ -17,6 +17,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from atoll.law.manifest import INNER_LIMIT
+
 INT8_MAX = 127
 FP32_EXACT = 2**24
 FP64_EXACT = 2**53
@@ -30,7 +32,7 @@ class Route:
 
     Attributes:
         name: what logs and the manifest's lab call it.
-        matmul: x (M, K) int8 · w (K, N) int8 → (M, N) int32, any strides.
+        matmul: x (M, K) int8 · w (K, N) int8 → (M, N) int32, any strides, K ≤ INNER_LIMIT.
     """
 
     name: str
@@ -90,6 +92,24 @@ def fp32_route(inner: int) -> Route:
     if not 1 <= inner <= FP32_SPLIT_K:
         raise ValueError(f"fp32 holds products of 1 to {FP32_SPLIT_K} columns, not {inner}")
     return Route("fp32", partial(_matmul_fp32, inner=inner))
+
+
+def long_product(route: Route, x_MK: Tensor, w_KN: Tensor) -> Tensor:
+    """x · w for any K: int32 [M, N] where an int32 holds its sums, else int64.
+
+    Parts of at most INNER_LIMIT terms are summed apart and added as int64. They have one length but
+    for the last, so that none of them is of a term or two.
+    """
+    inner = x_MK.shape[1]
+    if inner <= INNER_LIMIT:
+        return route.matmul(x_MK, w_KN)
+    length = math.ceil(inner / math.ceil(inner / INNER_LIMIT))
+    starts = range(0, inner, length)
+    parts = (route.matmul(x_MK[:, at : at + length], w_KN[at : at + length]) for at in starts)
+    total = next(parts).long()
+    for part in parts:
+        total += part
+    return total
 
 
 def matmul_reference(x_MK: Tensor, w_KN: Tensor) -> Tensor:

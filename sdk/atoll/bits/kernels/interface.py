@@ -119,7 +119,10 @@ class Kernels(Protocol):
     def rescale_split(
         self, sums: tuple[Tensor, Tensor, Tensor], row_N1: Tensor, column_1O: Tensor
     ) -> Tensor:
-        """(254² · high + 254 · (middle + middle')) · (row · column) of int32 sums [N, O]."""
+        """(254² · high + 254 · (middle + middle')) · (row · column) of sums [N, O].
+
+        The sums are int32, or all int64 and below 2^36, as those over a large vocabulary are.
+        """
 
     def rms_norm(self, x_NI: Tensor, gain_I: Tensor, eps: float) -> tuple[Tensor, Tensor]:
         """x · inverse · gain, and inverse = 1 / sqrt(mean(x²) + eps) [N, 1]."""

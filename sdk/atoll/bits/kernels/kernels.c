@@ -164,14 +164,31 @@ void rescale_stacked(const int32_t *sums, const float *row, int64_t rows, int64_
         }
 }
 
+/* Of integer sums; every number here is an integer below 2^53. */
+static inline float joined(double high, double middle, double middle2, float step) {
+    double both = middle + middle2; /* may exceed 32 bits */
+    return one_nan((float)(high * 64516.0 + both * 254.0) * step);
+}
+
 void rescale_split(const int32_t *high, const int32_t *middle, const int32_t *middle2,
                    const float *row, const float *column, int64_t rows, int64_t n, float *out) {
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < n; j++) {
             int64_t at = i * n + j;
-            double both = (double)middle[at] + (double)middle2[at]; /* may exceed 32 bits */
-            double sum = (double)high[at] * 64516.0 + both * 254.0;
-            out[at] = one_nan((float)sum * (row[i] * column[j]));
+            out[at] = joined((double)high[at], (double)middle[at], (double)middle2[at],
+                             row[i] * column[j]);
+        }
+}
+
+/* The same of sums over more terms than an int32 holds. */
+void rescale_split_long(const int64_t *high, const int64_t *middle, const int64_t *middle2,
+                        const float *row, const float *column, int64_t rows, int64_t n,
+                        float *out) {
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < n; j++) {
+            int64_t at = i * n + j;
+            out[at] = joined((double)high[at], (double)middle[at], (double)middle2[at],
+                             row[i] * column[j]);
         }
 }
 

@@ -10,11 +10,13 @@ side. Several weights that read the same input are one product.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from atoll.bits.kernels.gemm import long_product
 from atoll.bits.kernels.interface import Engine, Grid
 
 
@@ -80,8 +82,11 @@ class SplitLinear(torch.autograd.Function):
 def _split_product(
     engine: Engine, left: Grid, right: Grid, row_step: Tensor, column_step: Tensor
 ) -> Tensor:
-    """(254·a + b)(254·c + d) without its smallest term b·d, below 2^-14 of the result's grid."""
-    multiply = engine.route.matmul
+    """(254·a + b)(254·c + d) without its smallest term b·d, below 2^-14 of the result's grid.
+
+    It may contract over the vocabulary, which is more than an int32 holds the sum of.
+    """
+    multiply = partial(long_product, engine.route)
     high = multiply(left.high, right.high)
     middle = multiply(left.high, right.low_slice), multiply(left.low_slice, right.high)
     return engine.kernels.rescale_split((high, *middle), row_step, column_step)

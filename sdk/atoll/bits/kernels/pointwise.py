@@ -13,6 +13,25 @@ from atoll.bits.kernels.interface import Engine
 from atoll.bits.kernels.philox import Mask
 
 
+class Bias(torch.autograd.Function):
+    """x + bias, x [..., O]; the bias's gradient is an exact sum over all rows.
+
+    That sum is the embedding's gradient of a table of one row, which every row was looked up in.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, engine: Engine, x: Tensor, bias_O: Tensor) -> Tensor:
+        ctx.engine = engine
+        return x + bias_O
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, Tensor]:
+        (g,) = gradients
+        g_NO = g.flatten(0, -2)
+        only_N = torch.zeros(len(g_NO), dtype=torch.int64, device=g.device)
+        return None, g, ctx.engine.kernels.embedding_gradient(g_NO, only_N, 1).squeeze(0)
+
+
 class RmsNorm(torch.autograd.Function):
     """x / sqrt(mean(x²) + eps) · gain over the last axis; x [N, I]."""
 

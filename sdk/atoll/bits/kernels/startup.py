@@ -30,7 +30,8 @@ DIGESTS = {
     "gradient of values": "4fdee32e16197eb4", "gradient of gate": "e263d33a83752f13",
     "gradient of up": "f0249b902db377c4", "gradient of down": "24f75fc49324d0f7",
     "norm": "22a60ee7e43db49a", "AdamW": "7125bf1fe8d42bc2", "Muon": "a07ff78af908a7a4",
-    "subnormals": "5a063589da665a3d",
+    "biases": "9b98864c3c62a38b", "norms of heads": "5eef11a6e19a1a15",
+    "gradients of biases and norms": "9a10b8da9d3b088a", "subnormals": "5a063589da665a3d",
 }  # fmt: skip
 """The first 16 hex digits of SHA-256 of what each part gives, in the order in which they run."""
 _FACTORS = AdamFactors(0.5, 0.9, 0.99, 1.7, 2.3, 1e-8, 0.1, 3e-3)
@@ -61,7 +62,26 @@ def parts(engine: Engine, device: torch.device | str = "cpu") -> Iterator[tuple[
     yield "AdamW", _digest(*ops.adamw(p, p * 0.1, p * p, g, _FACTORS))
     momentum = ops.momentum(p, g, 0.95, 0.05)
     yield "Muon", _digest(momentum, ops.orthogonalise(momentum))
+    yield from _added(ops, device)
     yield "subnormals", _digest(*_subnormals(ops, device))
+
+
+def _added(ops: ExactOps, device: torch.device | str) -> Iterator[tuple[str, str]]:
+    """What some families have between a projection and the rotation."""
+    x, bias, gain = (
+        _drawn(23 + i, *shape, device=device).requires_grad_()
+        for i, shape in enumerate(((BATCH, LENGTH, WIDTH), (WIDTH,), (HEAD,)))
+    )
+    biased_BTD = ops.add_bias(x, bias)
+    yield "biases", _digest(biased_BTD)
+    heads_BTHd = biased_BTD.view(BATCH, LENGTH, HEADS, HEAD)
+    normed_BTHd = ops.rms_norm(heads_BTHd, gain, 1e-6)
+    yield "norms of heads", _digest(normed_BTHd)
+    g = _drawn(26, *normed_BTHd.shape, device=device)
+    yield (
+        "gradients of biases and norms",
+        _digest(*torch.autograd.grad(normed_BTHd, (x, bias, gain), g)),
+    )
 
 
 _SHAPES = {

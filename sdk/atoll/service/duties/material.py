@@ -1,7 +1,7 @@
 """Gets the manifest, tries the job's probe on this machine, and gets the data.
 
 Nothing is staked on a job before its manifest was held against the chain, this machine reproduced
-its probe, and every token is here.
+its probe, and every token is here, and the weights that it starts from.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
+from atoll.bits.layout import max_params_bytes
 from atoll.content.cid import Cid
 from atoll.content.errors import MalformedDag
 from atoll.errors import ManifestError, NumericsMismatch, ProtocolError, TooLarge
-from atoll.law.manifest import MAX_MANIFEST_BYTES, DataSpec, Manifest
+from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
 from atoll.law.views import JobView
 from atoll.law.words import Digest, JobStatus
 from atoll.service.commands import Done, Fact, Facts, Work
@@ -44,7 +45,7 @@ class JobRefused(Fact):
 
 @dataclass(frozen=True, slots=True)
 class DataReady(Fact):
-    """All tokens are in the store, and are those of the manifest."""
+    """All tokens are in the store and the manifest's, and initial weights that are content."""
 
     cid: bytes
 
@@ -74,7 +75,7 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
 
 @dataclass(frozen=True, slots=True)
 class DoFetchData(Work[DataReady | JobRefused]):
-    """Fetch the training tokens, the held-out ones and the tokenizer."""
+    """Fetch the training tokens, the held-out ones, the tokenizer and initial weights."""
 
     manifest: bytes
 
@@ -83,9 +84,10 @@ class DoFetchData(Work[DataReady | JobRefused]):
         return ()
 
     async def perform(self, effects: Effects, view: JobView) -> Done[DataReady | JobRefused]:
-        data = Manifest.from_bytes(self.manifest).data
+        manifest = Manifest.from_bytes(self.manifest)
+        data = manifest.data
         try:
-            for cid, most in _files_of(data):
+            for cid, most in _files_of(manifest):
                 await effects.fetch(view, None, Cid.from_bytes(cid), most)
             await effects.work("atoll.service.tasks:check_data", self.manifest, effects.store_dir)
         except (ProtocolError, MalformedDag, TooLarge) as error:
@@ -93,14 +95,18 @@ class DoFetchData(Work[DataReady | JobRefused]):
         return Done(DataReady(data.cid))
 
 
-def _files_of(data: DataSpec) -> list[tuple[bytes, int]]:
+def _files_of(manifest: Manifest) -> list[tuple[bytes, int]]:
     """The files of a job's data, and how many bytes each may have."""
+    data = manifest.data
     size = data.train_tokens * data.token_bytes
-    # The small ones first: whoever serves only those costs nobody the large one.
+    # The small ones first: whoever serves only those costs nobody the large ones.
     files = [(data.tokenizer_cid, MAX_TOKENIZER_BYTES), (data.nodes_cid, nodes_bytes(size))]
     if data.eval_cid is not None:
         files.append((data.eval_cid, data.eval_tokens * data.token_bytes))
-    return [*files, (data.cid, size)]
+    files.append((data.cid, size))
+    if manifest.init.cid is not None:
+        files.append((manifest.init.cid, max_params_bytes(manifest.model)))
+    return files
 
 
 # --- decisions ---

@@ -36,13 +36,13 @@ class Document:
 
     Attributes:
         content: UTF-8, or messages.
-        follows: whether it continues the document before it: a long text in sections.
+        before: bytes of the same text before it, which is long and comes in sections.
         name: its file, and line, row or byte, for complaints.
         place: where its file goes on after it.
     """
 
     content: bytes | Messages
-    follows: bool
+    before: int
     name: str
     place: Place
 
@@ -74,7 +74,7 @@ def read_documents(
         return _sections(source.path, section, place)
     rows = _json_rows if source.kind == "jsonl" else _arrow_rows
     return (
-        Document(content, False, name, after)
+        Document(content, 0, name, after)
         for value, name, after in rows(source, options, place)
         if (content := _content(value, name, options))
     )
@@ -95,7 +95,7 @@ def _sections(path: Path, section: int, place: Place) -> Iterator[Document]:
                 return
             end = _section_end(held, section)
             name = f"{path}, from byte {start}"
-            yield Document(held[:end], start > 0, name, (start + end, 0))
+            yield Document(held[:end], start, name, (start + end, 0))
             start, held = start + end, held[end:]
 
 

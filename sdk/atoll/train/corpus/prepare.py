@@ -216,7 +216,7 @@ class _Preparation:
     def _take(self, place: tuple[int, Place], document: Document, ids: Ids) -> None:
         side = self._side(document)
         state = self._state
-        if not document.follows or state.open_in != side:
+        if not document.before or state.open_in != side:
             self._end_document()
             counts = list(state.documents)
             counts[side == "held_out"] += 1
@@ -250,7 +250,10 @@ class _Preparation:
         content = document.content
         if isinstance(content, list):
             content = json.dumps(content, sort_keys=True, ensure_ascii=True).encode()
-        drawn = int.from_bytes(hashlib.sha256(content).digest()[:8], "big")
+        # A text that repeats itself is one document: its sections are drawn apart, and a copy of it
+        # falls like it.
+        place = document.before.to_bytes(8, "big") if document.before else b""
+        drawn = int.from_bytes(hashlib.sha256(content + place).digest()[:8], "big")
         return "held_out" if drawn < self._limit else "train"
 
     def _is_full(self) -> bool:

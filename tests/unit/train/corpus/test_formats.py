@@ -149,7 +149,8 @@ def test_sections_lose_no_byte_and_cut_no_letter(section: int, tmp_path: Path) -
     parts = [document.content for document in found]
     assert b"".join(part for part in parts if isinstance(part, bytes)) == text.encode()
     assert all(isinstance(part, bytes) and part.decode() for part in parts)
-    assert [document.follows for document in found] == [False] + [True] * (len(found) - 1)
+    ends = [document.place[0] for document in found]
+    assert [document.before for document in found] == [0, *ends[:-1]]
     for at, document in enumerate(found):
         assert list(read_documents(file, options, section, document.place)) == found[at + 1 :]
 

@@ -135,6 +135,18 @@ def test_a_long_text_is_split_at_ends_of_lines_and_loses_nothing(
     assert any(len(part) > 512 for part in train)
 
 
+def test_a_text_that_repeats_itself_is_split_and_its_copies_fall_like_it(
+    tmp_path: Path, store: LocalStore
+) -> None:
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("the same line over and over\n" * 2000)
+    paths = (tmp_path / "a.txt", tmp_path / "b.txt")
+    data = prepare(DataOptions(paths, held_out="0.1"), store)
+    for tokens in tokens_of(store, data):
+        parts = documents_in(tokens, 0)
+        assert parts[: len(parts) // 2] == parts[len(parts) // 2 :]
+
+
 def test_a_tokenizer_is_used_with_its_end_token(
     tmp_path: Path, store: LocalStore, tokenizer_folder: Path
 ) -> None:

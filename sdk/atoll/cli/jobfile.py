@@ -1,0 +1,53 @@
+"""Which job a command is about: a file or a preset, and what is changed in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from atoll.job.spec import JobSpec
+
+JobFile = Annotated[
+    Path | None, typer.Option("--job", metavar="FILE", help="A job file (`atoll job new`).")
+]
+Preset = Annotated[str, typer.Option(metavar="NAME", help="What to start from without a file.")]
+Text = Annotated[
+    list[Path] | None, typer.Option("--data", metavar="PATH", help="Text files or folders.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a value: --set inner.lr=0.01"),
+]
+InitFolder = Annotated[
+    Path | None, typer.Option("--init", metavar="FOLDER", help="A Hugging Face folder to train on.")
+]
+
+
+def chosen_job(
+    file: Path | None,
+    name: str,
+    data: list[Path] | None,
+    settings: list[str] | None,
+    init: Path | None = None,
+) -> JobSpec:
+    """The job of a file, or else of a preset, with the changes of the command line.
+
+    Raises:
+        ConfigError: the file, the preset or a change cannot be used.
+    """
+    from atoll.job.document import parse_setting
+    from atoll.job.presets import preset
+    from atoll.job.spec import JobSpec
+
+    spec = preset(name) if file is None else JobSpec.read(file)
+    changes: dict[str, Any] = {}
+    if init is not None:
+        # The folder says what the model is.
+        changes |= {"init.folder": str(init), "model": None}
+    changes |= dict(map(parse_setting, settings or []))
+    if data:
+        changes["data.paths"] = [str(path) for path in data]
+    return spec.but(changes)

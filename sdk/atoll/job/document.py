@@ -1,0 +1,174 @@
+"""Job files: TOML in and out, and what to say where one cannot be used.
+
+Rule of this file: every refusal names the key, and what would be right.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from atoll.errors import ConfigError
+from atoll.job.groups import Bare, canonical_number
+
+_WIDTH = 98
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A file's tables; numbers with a point or an exponent as canonical decimal text.
+
+    Raises:
+        ConfigError: it cannot be read, or is not TOML.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"cannot read the job {path}: {error.strerror}",
+            next_step="write one with `atoll job new > job.toml`",
+        ) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8: {error}", next_step=f"correct {path}") from error
+    return parse_toml(text, str(path))
+
+
+def parse_toml(text: str, source: str = "the job") -> dict[str, Any]:
+    """As `read_toml`, of text. Raises ConfigError."""
+    try:
+        return tomllib.loads(text, parse_float=_number)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(
+            f"{source} is not TOML: {error}", next_step=f"correct {source}"
+        ) from error
+
+
+def _number(literal: str) -> Any:
+    try:
+        return canonical_number(literal.replace("_", ""))
+    except ValueError:
+        return literal  # inf and nan, which no field takes
+
+
+def parse_setting(text: str) -> tuple[str, Any]:
+    """`inner.lr=0.01` as its key path and value; a value that is not TOML is text.
+
+    Raises:
+        ConfigError: there is no "=".
+    """
+    path, separator, value = text.partition("=")
+    if not separator or not path.strip():
+        raise ConfigError(f"{text!r} is not KEY=VALUE", next_step="write --set inner.lr=0.01")
+    try:
+        return path.strip(), parse_toml(f"value = {value}")["value"]
+    except ConfigError:
+        return path.strip(), value
+
+
+def set_path(document: dict[str, Any], path: str, value: Any) -> None:
+    """Sets a value by its key path; groups on the way become plain mappings."""
+    *groups, last = path.split(".")
+    for name in groups:
+        inside = document.get(name)
+        if not isinstance(inside, Mapping | BaseModel | None):
+            raise ConfigError(f"there is no {path}: {name} has no keys of its own")
+        document[name] = {} if inside is None else dict(inside)
+        document = document[name]
+    document[last] = value
+
+
+def explain(error: ValidationError, root: type[BaseModel], source: str) -> ConfigError:
+    """Every wrong value of a document as one error: key path, value, and what would be right."""
+    wrong = [_sentence(item, root) for item in error.errors()]
+    return ConfigError(f"{source}: {'; '.join(wrong)}", next_step=f"correct {source}")
+
+
+def _sentence(item: Any, root: type[BaseModel]) -> str:
+    parts = [str(part) for part in item["loc"]]
+    path = ".".join(parts) or "the file"
+    if item["type"] == "extra_forbidden":
+        return f"there is no {path}: {_nearest(parts, root)}"
+    message = item["msg"].removeprefix("Value error, ").replace("Input should", "it should")
+    if item["type"] == "missing":
+        return f"{path} is missing"
+    return f"{path} is {item['input']!r}: {message}"
+
+
+def _nearest(parts: list[str], root: type[BaseModel]) -> str:
+    """The known key next to an unknown one: of its group, else of any."""
+    group, paths = ".".join(parts[:-1]), key_paths(root)
+    inside = [path.rpartition(".")[2] for path in paths if path.rpartition(".")[0] == group]
+    near = get_close_matches(parts[-1], inside, 1)
+    if near:
+        return f"did you mean {'.'.join([*parts[:-1], near[0]])}?"
+    elsewhere = [path for path in paths if path.rpartition(".")[2] == parts[-1]]
+    if elsewhere:
+        return f"did you mean {elsewhere[0]}?"
+    return f"known there are {', '.join(inside)}"
+
+
+def key_paths(root: type[BaseModel], prefix: str = "") -> list[str]:
+    """Every key path that a document may have; groups too."""
+    paths = []
+    for name, field in root.model_fields.items():
+        paths.append(prefix + name)
+        for inner in _models_in(field.annotation):
+            paths += key_paths(inner, f"{prefix}{name}.")
+    return paths
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type):
+        return [annotation] if issubclass(annotation, BaseModel) else []
+    return [model for part in getattr(annotation, "__args__", ()) for model in _models_in(part)]
+
+
+def to_toml(spec: BaseModel, head: str = "") -> str:
+    """A commented file that reads back to the same spec; what is None is a comment.
+
+    Args:
+        head: lines of comment at the top.
+    """
+    lines = [f"# {line}".rstrip() for line in head.splitlines()] + [""] * bool(head)
+    _write(spec, "", lines)
+    return "\n".join(lines).strip("\n") + "\n"
+
+
+def _write(spec: BaseModel, path: str, lines: list[str]) -> None:
+    plain = spec.model_dump()
+    fields = type(spec).model_fields
+    groups = {name for name in fields if isinstance(getattr(spec, name), BaseModel)}
+    for name, field in fields.items():
+        if name in groups or (plain[name] is None and _models_in(field.annotation)):
+            continue
+        comment = f"  # {field.description}" if field.description else ""
+        value = "" if plain[name] is None else " " + _value(plain[name])
+        line = f"{'# ' if plain[name] is None else ''}{name} ={value}{comment}"
+        fits = len(line) <= _WIDTH or not comment
+        lines += [line] if fits else [comment.strip(), line.removesuffix(comment)]
+    for name in fields:
+        if name in groups:
+            group = getattr(spec, name)
+            inner = f"{path}.{name}".lstrip(".")
+            words = (type(group).__doc__ or "").strip().splitlines()[:1]
+            lines += ["", *(f"# {word}" for word in words), f"[{inner}]"]
+            _write(group, inner, lines)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, Bare):
+        return value if "." in value else f"{value}.0"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key} = {_value(item)}" for key, item in value.items()) + "}"
+    return "[" + ", ".join(_value(item) for item in value) + "]"

@@ -1,0 +1,333 @@
+"""The groups of a `JobSpec`: what a submitter decides about a job, each field with its words.
+
+Rule of this file: only choices. What None leaves open is computed from measurements before a
+manifest is made (`atoll.job.plan`), and shown.
+
+A number is decimal text in Python and bare in TOML. An amount is wei in Python; as text it is
+tokens. A duration is seconds in Python; as text it has units ("2m30s").
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+
+from atoll.job.methods import DENSE_CODECS, METHODS
+from atoll.law.manifest import (
+    Beta,
+    DecimalText,
+    PositiveScale,
+    Rate,
+    Scale,
+    UnitFraction,
+)
+from atoll.law.terms import MAX_ATTEMPTS, MAX_BEACON_DELAY, MAX_SEATS, MAX_VERIFIERS
+from atoll.law.words import TOKEN, NumericsMode
+
+_UNITS: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
+_DURATION: Final = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
+_DECIMALS: Final = 18
+"""Of an amount in tokens: a wei is 10⁻¹⁸ of one."""
+
+
+class Bare(str):
+    """Text that TOML writes without quotes."""
+
+    __slots__ = ()
+
+
+def canonical_number(value: object) -> object:
+    """A number as canonical decimal text: no exponent, no trailing zeros. Raises ValueError."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
+        raise ValueError("not a number")
+    try:
+        exact = Decimal(str(value))
+    except InvalidOperation:
+        raise ValueError("not a number") from None
+    if not exact.is_finite():
+        raise ValueError("not a finite number")
+    text = format(exact, "f")
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text == "-0" else text
+
+
+def parse_tokens(text: str) -> int:
+    """Wei of an amount in tokens, "25" or "0.000001"; exact. Raises ValueError."""
+    try:
+        amount = Decimal(text.strip())
+    except InvalidOperation:
+        raise ValueError(f"{text!r} is no amount of tokens") from None
+    if not amount.is_finite() or amount < 0:
+        raise ValueError(f"{text!r} is no amount of tokens: it is not a finite number from 0 up")
+    _sign, digits, exponent = amount.as_tuple()
+    if not isinstance(exponent, int) or len(digits) + abs(exponent) > 60:
+        raise ValueError(f"{text!r} is no amount of tokens: it is out of bounds")
+    wei = int("".join(map(str, digits))) * 10 ** max(0, exponent + _DECIMALS)
+    divisor = 10 ** max(0, -exponent - _DECIMALS)
+    if wei % divisor:
+        raise ValueError(f"{text!r} is not a whole number of wei: tokens have {_DECIMALS} places")
+    return int(wei // divisor)
+
+
+def tokens_text(wei: int) -> str:
+    """An amount of wei as exact decimal text of tokens, which `parse_tokens` reads back."""
+    whole, part = divmod(wei, TOKEN)
+    return f"{whole}.{part:018d}".rstrip("0") if part else str(whole)
+
+
+def parse_duration(text: str) -> int:
+    """Seconds of "90s", "2m30s", "1d12h". Raises ValueError."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None or not text.strip():
+        raise ValueError(f"{text!r} is no duration: write days, hours, minutes, seconds: 1h30m")
+    return sum(int(n) * unit for n, unit in zip(match.groups("0"), _UNITS.values(), strict=True))
+
+
+def duration_text(seconds: int) -> str:
+    """Seconds as `parse_duration` reads them: 5400 is "1h30m"."""
+    parts, rest = "", seconds
+    for name, unit in _UNITS.items():
+        count, rest = divmod(rest, unit)
+        parts += f"{count}{name}" if count else ""
+    return parts or "0s"
+
+
+def _wei(value: object) -> object:
+    # In Python an integer is wei; text, of a file or a caller, is tokens.
+    return parse_tokens(value) if isinstance(value, str) else value
+
+
+def _seconds(value: object) -> object:
+    return parse_duration(value) if isinstance(value, str) else value
+
+
+def _tuple(value: object) -> object:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _known(names: Any, what: str) -> Callable[[str], str]:
+    def check(name: str) -> str:
+        if name not in names:
+            raise ValueError(f"there is no {what} {name!r}: choose one of {', '.join(names)}")
+        return name
+
+    return check
+
+
+_NUMBER: Final = BeforeValidator(canonical_number), PlainSerializer(Bare, return_type=Any)
+Number = Annotated[DecimalText, *_NUMBER]
+Share = Annotated[UnitFraction, *_NUMBER]
+RateNumber = Annotated[Rate, *_NUMBER]
+BetaNumber = Annotated[Beta, *_NUMBER]
+ScaleNumber = Annotated[Scale, *_NUMBER]
+PositiveNumber = Annotated[PositiveScale, *_NUMBER]
+Amount = Annotated[
+    int, BeforeValidator(_wei), Field(ge=0, lt=1 << 128), PlainSerializer(tokens_text)
+]
+Duration = Annotated[
+    int, BeforeValidator(_seconds), Field(ge=1, lt=1 << 32), PlainSerializer(duration_text)
+]
+Texts = Annotated[tuple[str, ...], BeforeValidator(_tuple)]
+Count = Annotated[int, Field(ge=1, lt=1 << 32)]
+
+
+class Group(BaseModel):
+    """Frozen, strict, without unknown keys."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
+
+
+class Init(Group):
+    """Where the first weights come from."""
+
+    seed: Annotated[int, Field(ge=0, lt=1 << 63)] = Field(
+        default=0, description="of the first weights, where they are drawn"
+    )
+    folder: str = Field(
+        default="", description="a Hugging Face folder to start from; if empty, weights are drawn"
+    )
+    seq: Count | None = Field(
+        default=None,
+        description="tokens of a training sequence; if left out the folder's, 1024 at most",
+    )
+
+    def beside(self, folder: Path) -> Self:
+        """The same with a relative path taken from `folder`."""
+        return self.model_copy(update={"folder": str(folder / self.folder) if self.folder else ""})
+
+
+class Data(Group):
+    """The text to train on. It becomes public."""
+
+    paths: Texts = Field(
+        default=(), description="files and folders; from this file's folder if relative"
+    )
+    format: Literal["auto", "text", "jsonl", "parquet", "datasets"] = Field(
+        default="auto", description="of all files; auto goes by their names"
+    )
+    field: str = Field(
+        default="", description="of a row: where its text is; if empty text, or messages of a chat"
+    )
+    chat: bool = Field(
+        default=False, description="whether rows are conversations, of which answers are learned"
+    )
+    suffixes: Texts = Field(default=(), description="of the files taken from folders; all if empty")
+    hidden: bool = Field(
+        default=False, description="whether hidden and binary files of folders are taken too"
+    )
+    tokenizer: str = Field(
+        default="", description="a tokenizer.json or its folder; if empty, a token is a byte"
+    )
+    end_token: str = Field(
+        default="", description="what ends a document; if empty what the tokenizer's folder says"
+    )
+    max_tokens: Count | None = Field(
+        default=None, description="read no further once it has that many"
+    )
+    held_out: Share = Field(default="0.05", description="share of the text kept for evaluation")
+
+    def beside(self, folder: Path) -> Self:
+        """The same with relative paths taken from `folder`."""
+        tokenizer = str(folder / self.tokenizer) if self.tokenizer else ""
+        paths = tuple(str(folder / path) for path in self.paths)
+        return self.model_copy(update={"paths": paths, "tokenizer": tokenizer})
+
+
+class Inner(Group):
+    """How each provider trains. What is left out is the method's, or AdamW's as usual."""
+
+    lr: RateNumber = Field(default="0.003", description="learning rate")
+    steps: Count = Field(default=40, description="of a round")
+    segment: Count = Field(
+        default=5, description="steps of a segment, the unit of audits; divides steps"
+    )
+    batch: Annotated[int, Field(ge=1, le=1 << 20)] = Field(
+        default=8, description="sequences of a step"
+    )
+    micro_batch: Annotated[int, Field(ge=1, le=1 << 20)] | None = Field(
+        default=None,
+        description="sequences at a time, which bounds memory; the whole batch if left out",
+    )
+    dropout: Share = Field(default="0", description="share of activations that are dropped")
+    clip: PositiveNumber = Field(default="1", description="largest norm of a gradient")
+    schedule: Literal["constant", "cosine"] = "constant"
+    warmup_steps: Annotated[int, Field(ge=0, lt=1 << 32)] = 10
+    optimizer: Literal["adamw", "muon", "sgd"] | None = None
+    momentum: BetaNumber | None = None
+    beta1: BetaNumber | None = None
+    beta2: BetaNumber | None = None
+    eps: Number | None = None
+    weight_decay: ScaleNumber | None = None
+
+
+class Outer(Group):
+    """The outer optimiser. What is left out is the method's."""
+
+    kind: Literal["sgd", "nesterov", "adam", "sign", "delayed_nesterov"] | None = None
+    lr: PositiveNumber | None = None
+    momentum: BetaNumber | None = None
+    beta2: BetaNumber | None = None
+    eps: Number | None = None
+    period: Annotated[int, Field(ge=0, le=256)] | None = None
+
+
+class MethodChoice(Group):
+    """How they train together."""
+
+    name: Annotated[str, AfterValidator(_known(METHODS, "method"))] = Field(
+        default="fedavg", description=", ".join(METHODS)
+    )
+    codec: Annotated[str, AfterValidator(_known(("", *DENSE_CODECS), "dense codec"))] = Field(
+        default="",
+        description=f"of updates; the method's own if empty, or {', '.join(DENSE_CODECS)}",
+    )
+
+
+class Audit(Group):
+    """How much is replayed, and how a replay is compared."""
+
+    numerics: NumericsMode = Field(default="exact", description="exact, native or tolerant")
+    coverage: Share | None = Field(
+        default=None, description="share of a seat's segments replayed in all but the last round"
+    )
+    detection: Share = Field(
+        default="0.9",
+        description="chance that a quarter of a round left out is found; sets coverage",
+    )
+    overlap: Share = Field(
+        default="0.5", description="share of the drawn that two verifiers replay"
+    )
+
+
+class Money(Group):
+    """Amounts, as text in tokens. What is left out follows from the work and what it must deter."""
+
+    budget: Amount | None = Field(
+        default=None, description="the whole job's price at most; sets the price"
+    )
+    price_per_token: Amount | None = Field(
+        default=None, description="paid for each trained token of text"
+    )
+    verifier_fee: Amount | None = Field(default=None, description="of each verifier and round")
+    provider_bond: Amount | None = Field(
+        default=None, description="what a provider loses for wrong work"
+    )
+    verifier_bond: Amount | None = Field(
+        default=None, description="what a verifier loses for false votes"
+    )
+    report_bond: Amount | None = Field(default=None, description="what a refuted report costs")
+
+
+class Members(Group):
+    """Seats, verifiers, and how many of each a round needs; the quorum is a fraction of stake."""
+
+    seats: Annotated[int, Field(ge=1, le=MAX_SEATS)] = Field(
+        default=4, description="providers at most"
+    )
+    min_providers: Annotated[int, Field(ge=1, le=MAX_SEATS)] = 2
+    min_verifiers: Annotated[int, Field(ge=1, le=MAX_VERIFIERS)] = 2
+    max_verifiers: Annotated[int, Field(ge=1, le=MAX_VERIFIERS)] = 8
+    quorum_numerator: Annotated[int, Field(ge=1, lt=1 << 16)] = 2
+    quorum_denominator: Annotated[int, Field(ge=1, lt=1 << 16)] = 3
+    auditors: Annotated[int, Field(ge=1, le=MAX_VERIFIERS)] = Field(
+        default=2, description="of each seat"
+    )
+    attempts: Annotated[int, Field(ge=1, le=MAX_ATTEMPTS)] = Field(
+        default=3, description="at a round before the job ends"
+    )
+
+
+class Windows(Group):
+    """How long a phase may take. What is left out follows from measured seconds and bytes."""
+
+    train: Duration | None = None
+    reveal: Duration | None = None
+    report: Duration | None = Field(default=None, description="the audit")
+    confirm: Duration | None = None
+    attest: Duration | None = Field(default=None, description="the merge and its verdict")
+    dispute: Duration | None = Field(default=None, description="until a settled round is paid")
+    beacon_blocks: Annotated[int, Field(ge=1, le=MAX_BEACON_DELAY)] = Field(
+        default=2, description="from a round's opening to the block that draws its batches"
+    )
+    slower: PositiveNumber = Field(
+        default="3", description="than this machine a member may be, so many times"
+    )
+    step_seconds: PositiveNumber | None = Field(
+        default=None, description="of the slowest member; measured here, times slower, if left out"
+    )
+    megabits: Annotated[int, Field(ge=1, le=10**6)] = Field(
+        default=20, description="a second of a member's line, up and down"
+    )
+
+
+class Evaluate(Group):
+    """What is measured on the held-out text."""
+
+    batches: Annotated[int, Field(ge=0, le=1 << 16)] = Field(
+        default=8, description="of the held-out loss"
+    )

@@ -1,0 +1,193 @@
+"""What a job will cost and ask of each role: amounts, hours, bytes, memory, disk.
+
+Rule of this file: pure arithmetic over a draft; "at most" is a bound, "about" an expectation, and
+the words say which.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from math import ceil
+from typing import Any
+
+from atoll.bits.layout import max_state_bytes, param_count
+from atoll.job.draft import Draft
+from atoll.job.groups import duration_text, tokens_text
+from atoll.job.narrate import tokens
+from atoll.job.plan import DAY, MERGE_SECONDS, Pace, replayed_steps, sum_of_windows
+from atoll.law.manifest import Manifest
+from atoll.law.terms import budget
+
+SUBMIT_GAS = {"approve": 60_000, "announceGateway": 60_000, "create": 700_000}
+"""Gas at most of what a submission sends; `tests/integration/chain/test_client.py` measures it."""
+BLOCK_SECONDS = 12
+ROUND_TRANSACTIONS = 6
+"""One after another: to open, commit, reveal, report, attest and settle a round."""
+MEMORY_BYTES = 24
+"""A parameter, at most, of a process that trains, replays or merges; and `MEMORY_BASE`."""
+MEMORY_BASE = 10**9
+_TOKEN_BYTES = {"uint8": 1, "uint16": 2, "uint32": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What one member of a role needs, for the whole job; bytes."""
+
+    name: str
+    down: int
+    up: int
+    memory: int
+    disk: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What is to be known before paying.
+
+    Attributes:
+        budget_wei: escrowed, and the most that can be spent; `training_wei` and `fees_wei` of it.
+        gas, gas_wei: of the submission at most, at the fee cap.
+        seconds_expected: members like this machine, nobody missing.
+        seconds_at_most: until the job may be closed unfinished.
+    """
+
+    parameters: int
+    train_tokens: int
+    rounds: int
+    budget_wei: int
+    training_wei: int
+    fees_wei: int
+    gas: int
+    gas_wei: int
+    seconds_expected: int
+    seconds_at_most: int
+    roles: tuple[Role, ...]
+
+    def to_plain(self) -> dict[str, Any]:
+        """For JSON: amounts in wei as text."""
+        plain = asdict(self)
+        return {k: str(v) if k.endswith("_wei") else v for k, v in plain.items()}
+
+
+def outlook(draft: Draft, pace: Pace, fee_cap: int) -> Outlook:
+    """The outlook of a draft; `fee_cap` is wei a gas that the queue never exceeds."""
+    manifest, terms = draft.manifest, draft.manifest.terms
+    fees = terms.rounds * terms.max_verifiers * terms.verifier_fee
+    gas = sum(SUBMIT_GAS.values())
+    return Outlook(
+        parameters=param_count(manifest.model),
+        train_tokens=manifest.data.train_tokens,
+        rounds=terms.rounds,
+        budget_wei=budget(terms),
+        training_wei=budget(terms) - fees,
+        fees_wei=fees,
+        gas=gas,
+        gas_wei=gas * fee_cap,
+        seconds_expected=ceil(_expected(draft, pace)),
+        seconds_at_most=terms.expiry - manifest.created,
+        roles=(_submitter(manifest), _provider(draft, pace), _verifier(draft, pace)),
+    )
+
+
+def _expected(draft: Draft, pace: Pace) -> float:
+    """Seconds of all rounds: training, the busiest verifier's replays, the merge, blocks."""
+    manifest, spec = draft.manifest, draft.spec
+    terms, segments = manifest.terms, manifest.segments
+    train = manifest.inner.steps * pace.step_seconds + segments * pace.segment_seconds
+    audit = float(replayed_steps(spec)) * train / manifest.inner.steps / terms.min_verifiers
+    merge = terms.seats * pace.parameters * MERGE_SECONDS
+    return terms.rounds * (train + audit + merge + ROUND_TRANSACTIONS * BLOCK_SECONDS)
+
+
+def _data_bytes(manifest: Manifest) -> int:
+    data, width = manifest.data, _TOKEN_BYTES[manifest.data.dtype]
+    evaluated = data.eval_batches * manifest.inner.batch * (manifest.model.seq + 1)
+    return width * (data.train_tokens + evaluated)
+
+
+def _memory(manifest: Manifest) -> int:
+    return MEMORY_BYTES * param_count(manifest.model) + MEMORY_BASE
+
+
+def _submitter(manifest: Manifest) -> Role:
+    """Serves the data to whoever joins, and fetches the result."""
+    terms, data = manifest.terms, _data_bytes(manifest)
+    model = max_state_bytes(manifest)
+    members = terms.seats + terms.max_verifiers
+    return Role("submitter", down=model, up=data * members, memory=10**9, disk=data + 2 * model)
+
+
+def _provider(draft: Draft, pace: Pace) -> Role:
+    """Fetches data and each round's model; serves its update, and the states that are replayed."""
+    manifest, terms = draft.manifest, draft.manifest.terms
+    model, data = max_state_bytes(manifest), _data_bytes(manifest)
+    replays = float(replayed_steps(draft.spec)) / manifest.inner.segment / terms.seats
+    a_round = pace.update_bytes * terms.max_verifiers + ceil(replays) * pace.state_bytes
+    states = (manifest.segments + 1) * pace.state_bytes
+    return Role(
+        "provider",
+        down=data + terms.rounds * model,
+        up=terms.rounds * a_round,
+        memory=_memory(manifest),
+        disk=data + 2 * (states + model + pace.update_bytes),
+    )
+
+
+def _verifier(draft: Draft, pace: Pace) -> Role:
+    """Fetches data, every update, and the states of what it replays; serves the merged model."""
+    manifest, terms = draft.manifest, draft.manifest.terms
+    model, data = max_state_bytes(manifest), _data_bytes(manifest)
+    replays = float(replayed_steps(draft.spec)) / manifest.inner.segment / terms.min_verifiers
+    a_round = terms.seats * pace.update_bytes + ceil(replays) * pace.state_bytes
+    return Role(
+        "verifier",
+        down=data + terms.rounds * a_round,
+        up=terms.rounds * ceil(terms.seats / terms.min_verifiers) * model,
+        memory=_memory(manifest),
+        disk=data + 2 * (a_round + model),
+    )
+
+
+def _size(count: int) -> str:
+    for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count} B"
+
+
+def report(draft: Draft, look: Outlook) -> str:
+    """An outlook for a person, with the reason of everything that was computed."""
+    manifest, terms = draft.manifest, draft.manifest.terms
+    sums = sum_of_windows(draft.spec)
+    lines = [
+        f"job        {manifest.name}: {look.parameters:,} parameters, {look.rounds} rounds of "
+        f"{manifest.inner.steps} steps, {terms.seats} seats",
+        f"data       {look.train_tokens:,} tokens to train on; what is submitted becomes public",
+        f"price      {tokens_text(look.budget_wei)} tokens at most: "
+        f"{tokens(look.training_wei)} for training, {tokens(look.fees_wei)} for audits",
+        f"gas        {look.gas:,} at most, {tokens(look.gas_wei)} of the chain's coin",
+        f"time       about {duration_text(max(1, look.seconds_expected))} with members like this "
+        f"machine; a round at its longest {duration_text(sums)}; closed after "
+        f"{duration_text(look.seconds_at_most)}",
+        f"bonds      {tokens(terms.provider_bond)} a provider, {tokens(terms.verifier_bond)} "
+        "a verifier",
+        "",
+        f"{'for each':<10} {'down':>9} {'up':>9} {'memory':>9} {'disk':>9}",
+    ]
+    for role in look.roles:
+        sizes = (role.down, role.up, role.memory, role.disk)
+        lines.append(f"{role.name:<10} " + " ".join(f"{_size(size):>9}" for size in sizes))
+    if draft.figures:
+        width = max(len(figure.path) for figure in draft.figures)
+        lines += ["", "computed, since the file leaves them out:"]
+        lines += [f"{f.path:<{width}}  {f.text}: {f.reason}" for f in draft.figures]
+    longest = terms.attempts * sums
+    if longest > MAX_WINDOWS:
+        lines += ["", f"warning: {terms.attempts} attempts at a round take "
+                  f"{duration_text(longest)}; a network with the usual delays takes "
+                  f"{duration_text(MAX_WINDOWS)} at most"]  # fmt: skip
+    return "\n".join(lines)
+
+
+MAX_WINDOWS = 7 * DAY // 2
+"""Half of the usual unbonding delay: the contract refuses terms that may last longer a round."""

@@ -1,0 +1,304 @@
+"""What a submitter leaves open, computed: windows, audits, amounts, each with its reason.
+
+Rule of this file: pure; from a spec, measurements and the network's floors to a spec that lacks
+nothing. What is written down is never changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, floor
+from typing import Any
+
+from atoll.errors import ConfigError
+from atoll.job.groups import duration_text, tokens_text
+from atoll.job.methods import method_of
+from atoll.job.spec import JobSpec, robust_f
+from atoll.law.sampling import detection_probability
+
+CLOCK = 60
+"""Seconds that a transaction may take until everybody has seen it: five blocks of 12 s."""
+DISPUTE = 600
+MERGE_SECONDS = 5e-8
+"""Of one number of one update: decoding, distances, rule (bench/aggregate.py)."""
+DAY = 86_400
+DEFAULT_PRICE = 10**12
+"""Wei for a trained token of text, where neither price nor budget is written."""
+FEE_MARGIN = Fraction(3, 2)
+"""A fee pays a replay and half as much again."""
+SKIPPED = 4
+"""The chance of detection is of a seat that leaves out one segment in so many."""
+COLLUDING = Fraction(1, 3)
+"""Share of auditors that say nothing of what they find, in what a bond must deter."""
+BOND_MARGIN = 10
+REPORT_SHARE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What was measured (`atoll.train.pace`); seconds on this machine, bytes.
+
+    Attributes:
+        step_seconds: of a step of the whole batch.
+        segment_seconds: what a segment costs besides its steps.
+        timed_parameters: of the model that was timed, where the job's is too large.
+    """
+
+    step_seconds: float
+    segment_seconds: float
+    parameters: int
+    timed_parameters: int
+    update_bytes: int
+    state_bytes: int
+
+    @property
+    def source(self) -> str:
+        """How the seconds were found, in words."""
+        if self.timed_parameters == self.parameters:
+            return "measured here"
+        return f"scaled by operations from {self.timed_parameters:,} parameters measured here"
+
+
+@dataclass(frozen=True, slots=True)
+class Floors:
+    """The least bonds that a network takes, wei."""
+
+    provider_bond: int = 0
+    verifier_bond: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One computed value: its key path, how a file writes it, and why."""
+
+    path: str
+    text: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Seconds of the parts of a round, for the slowest member that the job allows."""
+
+    step: float
+    segment: float
+    fetch_state: float
+    fetch_update: float
+    fetch_model: float
+
+    @classmethod
+    def of(cls, spec: JobSpec, pace: Pace) -> Costs:
+        """From measurements, or from `windows.step_seconds`."""
+        slower, stated = Fraction(spec.windows.slower), spec.windows.step_seconds
+        bytes_a_second = spec.windows.megabits * 125_000
+        step = float(stated) if stated else float(slower) * pace.step_seconds
+        besides = pace.segment_seconds * step / pace.step_seconds
+        return cls(
+            step=step,
+            segment=spec.inner.segment * step + besides,
+            fetch_state=pace.state_bytes / bytes_a_second,
+            fetch_update=pace.update_bytes / bytes_a_second,
+            fetch_model=4 * pace.parameters / bytes_a_second,
+        )
+
+
+def complete(
+    spec: JobSpec, pace: Pace, floors: Floors | None = None
+) -> tuple[JobSpec, tuple[Figure, ...]]:
+    """The spec with everything that was left out, and a figure for each of these.
+
+    Raises:
+        ConfigError: the budget does not pay for the work.
+    """
+    figures: list[Figure] = []
+    for group in (_audits, _windows, _prices, _bonds, _lifetime):
+        found = group(spec, pace, floors or Floors())
+        left_out = set(spec.left_out())
+        chosen = {path: item for path, item in found.items() if path in left_out}
+        spec = spec.but({path: value for path, (value, _) in chosen.items()})
+        figures += [Figure(p, _text(p, value), why) for p, (value, why) in chosen.items()]
+    return spec, tuple(figures)
+
+
+Found = Mapping[str, tuple[Any, str]]
+
+
+def _text(path: str, value: Any) -> str:
+    if path.startswith("money."):
+        return f"{tokens_text(value)} tokens"
+    return duration_text(value) if isinstance(value, int) else str(value)
+
+
+def _audits(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
+    """The fewest draws that find a quarter of a round left out as often as asked."""
+    count, auditors = spec.segments, spec.members.auditors
+    skipped = max(1, ceil(count / SKIPPED))
+    target, draws = Fraction(spec.audit.detection), 1
+    while draws < count and detection_probability(count, draws, skipped) < target:
+        draws += 1
+    each = ceil(draws / auditors)
+    share = Fraction(min(count, each * auditors), count)
+    # Rounded down, so that it asks for no draw more.
+    coverage = Fraction(floor(share * 10**6), 10**6)
+    chance = detection_probability(count, min(count, each * auditors), skipped)
+    reason = (
+        f"{min(count, each * auditors)} of {count} segments drawn find {skipped} left out with "
+        f"probability {float(chance):.3f}; asked for is {spec.audit.detection}"
+    )
+    return {"audit.coverage": (_decimal(coverage), reason)}
+
+
+def _decimal(value: Fraction) -> str:
+    return f"{value.numerator / value.denominator:.6f}"
+
+
+def _windows(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
+    costs, members = Costs.of(spec, pace), spec.members
+    line = f"{spec.windows.megabits} Mbit/s"
+    speed = f"a step takes {costs.step:.3g} s"
+    speed += " as written" if spec.windows.step_seconds else (
+        f" ({spec.windows.slower} times {pace.step_seconds:.3g} s, {pace.source})"
+    )  # fmt: skip
+    count, seats = spec.segments, members.seats
+    train = count * costs.segment + costs.fetch_model
+    replayed = ceil(seats * count * (1 + Fraction(spec.audit.overlap)) / members.min_verifiers)
+    audit = replayed * (costs.segment + 2 * costs.fetch_state) + seats * costs.fetch_update
+    reported = robust_f(seats) + 1
+    confirm = reported * (costs.segment + 2 * costs.fetch_state)
+    numbers = seats * pace.parameters
+    attest = seats * costs.fetch_update + numbers * MERGE_SECONDS * float(spec.windows.slower)
+    return {
+        "windows.train": (
+            _window(train),
+            f"{count} segments of {spec.inner.segment} steps; {speed}; the model over {line}",
+        ),
+        "windows.reveal": (_window(0), f"one transaction, {CLOCK} s"),
+        "windows.report": (
+            _window(audit),
+            f"{replayed} segments for each of {members.min_verifiers} verifiers in the last "
+            f"round, with two states of {pace.state_bytes:,} bytes each over {line}",
+        ),
+        "windows.confirm": (
+            _window(confirm),
+            f"everyone replays up to {reported} reported segments",
+        ),
+        "windows.attest": (
+            _window(attest),
+            f"{seats} updates of {pace.update_bytes:,} bytes over {line}, and their merge",
+        ),
+        "windows.dispute": (DISPUTE, "ten minutes to contest a settled round"),
+    }
+
+
+def _window(seconds: float) -> int:
+    """Room for the chain, and rounded up: to 10 s below ten minutes, to minutes above."""
+    whole = ceil(seconds) + CLOCK
+    unit = 10 if whole < 600 else 60
+    return int(-(-whole // unit) * unit)
+
+
+def replayed_steps(spec: JobSpec) -> Fraction:
+    """Steps that all verifiers together replay in the mean round, of all seats."""
+    count, overlap = spec.segments, Fraction(spec.audit.overlap)
+    coverage = Fraction(spec.audit.coverage or "1")
+    drawn = min(count, ceil(coverage * count / spec.members.auditors) * spec.members.auditors)
+    # The last segment is replayed for the link where it is not drawn.
+    usual = drawn + ceil(overlap * drawn) + Fraction(count - drawn, count)
+    last = count + ceil(overlap * count)
+    mean = (usual * (_rounds(spec) - 1) + last) / _rounds(spec)
+    return spec.members.seats * mean * _inner_steps(spec) / count
+
+
+def _rounds(spec: JobSpec) -> int:
+    return 1 if method_of(spec.method.name).one_round else spec.rounds
+
+
+def _inner_steps(spec: JobSpec) -> int:
+    return 1 if method_of(spec.method.name).one_step else spec.inner.steps
+
+
+def _prices(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
+    assert spec.model is not None  # a pace is of a model
+    members, money = spec.members, spec.money
+    a_step = spec.inner.batch * spec.model.seq
+    trained = members.seats * _inner_steps(spec) * a_step
+    audited = ceil(FEE_MARGIN * replayed_steps(spec) * a_step / members.max_verifiers)
+    price, reason = money.price_per_token, "written"
+    if price is None:
+        price, reason = DEFAULT_PRICE, "usual where neither price nor budget is written"
+    if money.price_per_token is None and money.budget is not None:
+        price = _price_of(spec, money.budget, trained, audited)
+        reason = f"what {tokens_text(money.budget)} tokens pay for in {_rounds(spec)} rounds"
+    fee = audited * price
+    why = (
+        f"{float(FEE_MARGIN):g} times the price of what one of {members.max_verifiers} verifiers "
+        f"replays in the mean round, {float(replayed_steps(spec)):.1f} steps in all"
+    )
+    return {"money.price_per_token": (price, reason), "money.verifier_fee": (fee, why)}
+
+
+def _price_of(spec: JobSpec, budget: int, trained: int, audited: int) -> int:
+    """Wei a token, such that the rounds cost no more than the budget."""
+    verifiers, fee = spec.members.max_verifiers, spec.money.verifier_fee
+    a_round = budget // _rounds(spec)
+    if fee is None:
+        price = a_round // (trained + verifiers * audited)
+    else:
+        price = (a_round - verifiers * fee) // trained
+    if price < 1:
+        raise ConfigError(
+            f"a budget of {tokens_text(budget)} tokens leaves no wei for each of "
+            f"{trained:,} tokens a round of {_rounds(spec)} rounds",
+            next_step="raise money.budget, or ask for fewer rounds, seats or steps",
+        )
+    return price
+
+
+def _bonds(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
+    """So much that leaving out any number of segments costs more than it saves."""
+    assert spec.model is not None
+    assert spec.money.price_per_token is not None  # `_prices` came first
+    tokens = _inner_steps(spec) * spec.inner.batch * spec.model.seq
+    pay, count = tokens * spec.money.price_per_token, spec.segments
+    drawn = ceil(Fraction(spec.audit.coverage or "1") * count)
+    worst = Fraction(0)
+    for skipped in range(1, count + 1):
+        found = detection_probability(count, min(count, drawn), skipped) * (1 - COLLUDING)
+        worst = max(worst, Fraction(skipped, count) * pay * (1 - found) / found)
+    provider = max(_rounded(BOND_MARGIN * max(worst, Fraction(pay))), floors.provider_bond)
+    verifier = max(provider, floors.verifier_bond)
+    deterred = f"{BOND_MARGIN} times what leaving out work saves"
+    return {
+        "money.provider_bond": (
+            provider,
+            f"{deterred} while a third of the auditors look away; a round pays "
+            f"{tokens_text(pay)}; the network's least is {tokens_text(floors.provider_bond)}",
+        ),
+        "money.verifier_bond": (verifier, "a verifier can do as much harm as a provider"),
+        "money.report_bond": (
+            max(1, provider // REPORT_SHARE),
+            f"a {REPORT_SHARE}th of a provider's bond: enough that floods of reports cost",
+        ),
+    }
+
+
+def _rounded(wei: Fraction) -> int:
+    """Up, to two digits."""
+    whole = max(1, ceil(wei))
+    unit = 10 ** max(0, len(str(whole)) - 2)
+    return int(-(-whole // unit) * unit)
+
+
+def _lifetime(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
+    longest = _rounds(spec) * spec.members.attempts * sum_of_windows(spec)
+    reason = "a day until members come, and every round at its longest with all attempts"
+    return {"lifetime": (min(DAY + longest, (1 << 32) - 1), reason)}
+
+
+def sum_of_windows(spec: JobSpec) -> int:
+    """Seconds of one attempt at a round that uses its windows up."""
+    windows = spec.windows
+    phases = (windows.train, windows.reveal, windows.report, windows.confirm, windows.attest)
+    return sum(seconds or 0 for seconds in (*phases, windows.dispute))

@@ -1,0 +1,133 @@
+"""What a manifest says that nobody chooses: the prepared text, and what this machine reproduces."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from atoll.content.local import LocalStore
+from atoll.errors import ConfigError
+from atoll.job.spec import JobSpec
+from atoll.law.manifest import DataSpec, InitSpec, NumericsSpec
+from atoll.law.words import NumericsMode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from atoll.train.corpus.prepare import Progress
+
+
+def prepare_data(
+    spec: JobSpec,
+    store: LocalStore,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+) -> DataSpec:
+    """Tokenises a spec's text into the store, pinned; what was done before is not done again.
+
+    Raises:
+        ConfigError: no text is named.
+        DataUnusable: a file cannot be read, there is too little text, or the model's vocabulary
+            is smaller than the tokenizer's.
+        StorageError: the store cannot be written.
+    """
+    # tokenizers and numpy take half a second to load
+    from atoll.train.corpus.enough import Appetite, check_enough  # noqa: PLC0415
+    from atoll.train.corpus.options import DataOptions  # noqa: PLC0415
+    from atoll.train.corpus.prepare import prepare  # noqa: PLC0415
+
+    chosen, model = spec.data, spec.model
+    if not chosen.paths:
+        raise ConfigError("the job names no text", next_step="write data.paths, or pass --data")
+    options = DataOptions(
+        paths=tuple(map(Path, chosen.paths)),
+        format=chosen.format,
+        field=chosen.field,
+        chat=chosen.chat,
+        suffixes=frozenset(chosen.suffixes) or None,
+        hidden=chosen.hidden,
+        tokenizer=Path(chosen.tokenizer) if chosen.tokenizer else None,
+        end_token=chosen.end_token,
+        held_out=chosen.held_out,
+        max_tokens=chosen.max_tokens,
+        model_vocab=model.vocab if model else None,
+    )
+    prepared = prepare(options, store, on_progress)
+    if model is not None:
+        drawn = spec.rounds * spec.inner.steps * spec.inner.batch * spec.members.seats
+        check_enough(prepared, Appetite(model.seq, drawn))
+    return prepared.spec(spec.evaluate.batches)
+
+
+def prepare_weights(spec: JobSpec, store: LocalStore) -> tuple[JobSpec, InitSpec | None]:
+    """Puts the weights of a spec's folder into the store, pinned; None where they are drawn.
+
+    The spec that comes back has the folder's model, and its tokenizer where it names no other.
+
+    Raises:
+        ConfigError: the folder cannot be used, or the spec describes another model; the train
+            extra is missing.
+        StorageError: the store cannot be written.
+    """
+    if not spec.init.folder:
+        return spec, None
+    try:
+        from atoll.train.pretrained import prepare_init  # noqa: PLC0415
+    except ImportError as error:
+        raise missing_extra("starting from a folder") from error
+    seq = spec.init.seq if spec.model is None else spec.model.seq
+    prepared = prepare_init(Path(spec.init.folder), seq, store)
+    if spec.model not in (None, prepared.model):
+        raise ConfigError(
+            f"[model] is not the model of {spec.init.folder}",
+            next_step="leave [model] out: it is taken from init.folder",
+        )
+    changes = {"data.tokenizer": spec.data.tokenizer or str(prepared.tokenizer)}
+    return spec.but(changes | {"model": prepared.model}), prepared.init
+
+
+async def machine_numerics(mode: NumericsMode) -> NumericsSpec:
+    """What workers reproduce on this machine, asked of a process of its own.
+
+    Raises:
+        ConfigError: the train extra is missing, or this machine cannot be probed.
+    """
+    if find_spec("torch") is None:
+        raise missing_extra("writing a manifest")
+    program = (sys.executable, "-m", "atoll.train.describe", mode)
+    document = json.loads(await ask(program))
+    for name in ("code_digest", "probe_digest"):
+        document[name] = None if document[name] is None else bytes.fromhex(document[name])
+    return NumericsSpec(**document)
+
+
+async def ask(program: tuple[str, ...], given: bytes = b"") -> bytes:
+    """What a program of our own prints.
+
+    Raises:
+        ConfigError: it failed; the message has its last line.
+    """
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*program, stdin=pipe, stdout=pipe, stderr=pipe)
+    try:
+        printed, complaint = await process.communicate(given)
+    finally:
+        if process.returncode is None:
+            process.kill()
+    if process.returncode != 0:
+        last = complaint.decode(errors="replace").strip().rpartition("\n")[2]
+        raise ConfigError(
+            f"this machine could not be probed: {last}",
+            next_step=f"run {' '.join(program)} to see why",
+        )
+    return printed
+
+
+def missing_extra(what: str) -> ConfigError:
+    """What to raise where torch would be needed."""
+    return ConfigError(
+        f"{what} needs torch, which is not installed", next_step="pip install 'atoll[train]'"
+    )

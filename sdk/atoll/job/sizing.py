@@ -1,0 +1,33 @@
+"""A draft without a network: what `atoll job check` speaks of."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+from atoll.chain.deploy import Params
+from atoll.content.local import LocalStore
+from atoll.job.draft import Draft, Found, write_draft
+from atoll.job.plan import Floors
+from atoll.job.prepare import machine_numerics, prepare_data, prepare_weights
+from atoll.job.spec import JobSpec
+from atoll.job.submissions import key_of
+
+
+async def size_job(spec: JobSpec, home: Path) -> Draft:
+    """Prepares text and weights in this home's store, measures, and completes the job.
+
+    Bonds are at least those of a network with the usual parameters.
+
+    Raises:
+        AtollError: as `Client.draft`.
+    """
+    store = LocalStore(home / "store")
+    spec, init = await asyncio.to_thread(prepare_weights, spec, store)
+    data = await asyncio.to_thread(prepare_data, spec, store)
+    found = Found(data, init, await machine_numerics(spec.audit.numerics))
+    usual = Params()
+    floors = Floors(usual.min_provider_bond, usual.min_verifier_bond)
+    key, now = key_of(spec, data, init), int(time.time())
+    return await write_draft(key, spec, found, now, floors, measured=True)

@@ -1,0 +1,245 @@
+"""Hugging Face's model families that the exact step covers, and what their config.json says.
+
+Rule of this file: what a config asks for and the step does not do is refused by name, never
+ignored. Needs no torch. The defaults are those of the families' config classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from atoll.errors import ConfigError
+from atoll.law.manifest import UNSCALED, ModelSpec, RopeScalingSpec
+
+Config = Mapping[str, Any]
+SUPPORTED: Final = "Llama, SmolLM, Mistral without sliding window, Qwen2, Qwen3, Arcee"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """What distinguishes a family in the terms of `ModelSpec`.
+
+    Attributes:
+        architecture: the class that `AutoModelForCausalLM` opens it with.
+        activation: of the MLP, as config.json names it.
+    """
+
+    architecture: str
+    qkv_bias: bool = False
+    qk_norm: bool = False
+    mlp: str = "swiglu"
+    activation: str = "silu"
+
+
+FAMILIES: Final[dict[str, Family]] = {
+    "llama": Family("LlamaForCausalLM"),
+    "mistral": Family("MistralForCausalLM"),
+    "qwen2": Family("Qwen2ForCausalLM", qkv_bias=True),
+    "qwen3": Family("Qwen3ForCausalLM", qk_norm=True),
+    "arcee": Family("ArceeForCausalLM", mlp="relu2", activation="relu2"),
+}
+"""By `model_type`; SmolLM's is `llama`."""
+_QWEN3_HEAD: Final = 128
+
+
+def spec_of(config: Config, seq: int) -> ModelSpec:
+    """The model that a config.json describes, to be trained on sequences of `seq` tokens.
+
+    Raises:
+        ConfigError: it is of another family, or has an option that the exact step lacks.
+    """
+    family = family_of(config)
+    _refuse_options(config, family)
+    width, heads = _integer(config, "hidden_size"), _integer(config, "num_attention_heads")
+    base, scaling = _rotary(config)
+    head_dim = config.get("head_dim")
+    if head_dim is None:
+        head_dim = _QWEN3_HEAD if config["model_type"] == "qwen3" else width // heads
+    try:
+        return ModelSpec.model_validate(
+            {
+                "kind": "llama",
+                "vocab": _integer(config, "vocab_size"),
+                "width": width,
+                "layers": _integer(config, "num_hidden_layers"),
+                "heads": heads,
+                "kv_heads": config.get("num_key_value_heads") or heads,
+                "head_dim": head_dim,
+                "qkv_bias": family.qkv_bias,
+                "qk_norm": family.qk_norm,
+                "mlp": family.mlp,
+                "ffn": _integer(config, "intermediate_size"),
+                "seq": seq,
+                "tied": bool(config.get("tie_word_embeddings", False)),
+                "norm_eps": decimal_text(config.get("rms_norm_eps", 1e-6)),
+                "rope_base": base,
+                "rope_scaling": scaling,
+            }
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"config.json: {place + ': ' if place else ''}{first['msg']}") from error
+
+
+def family_of(config: Config) -> Family:
+    """Raises ConfigError where the config is of no family that is covered."""
+    kind, found = config.get("model_type"), config.get("architectures") or []
+    family = FAMILIES.get(kind) if isinstance(kind, str) else None
+    if family is None:
+        raise ConfigError(
+            f"config.json: models of type {kind!r} are not supported",
+            next_step=f"start from one of {SUPPORTED}",
+        )
+    if found and family.architecture not in found:
+        raise _missing(f"the architecture {', '.join(map(str, found))}, which is no language model")
+    return family
+
+
+def _refuse_options(config: Config, family: Family) -> None:
+    """Every option that would change what the model computes, and that the step does not have."""
+    refused: dict[str, Callable[[], bool]] = {
+        "quantised weights (quantization_config)": lambda: bool(config.get("quantization_config")),
+        "a sliding window (sliding_window)": lambda: _has_window(config),
+        f"the activation {config.get('hidden_act')!r} (hidden_act)": lambda: (
+            config.get("hidden_act", family.activation) != family.activation
+        ),
+        "a bias on attention's output (attention_bias)": lambda: bool(config.get("attention_bias")),
+        "biases in the MLP (mlp_bias)": lambda: bool(config.get("mlp_bias")),
+        "rotary positions on a part of each head (partial_rotary_factor)": lambda: (
+            _rope(config).get("partial_rotary_factor", 1.0) != 1.0
+            or config.get("partial_rotary_factor", 1.0) != 1.0
+        ),
+    }
+    for what, is_asked in refused.items():
+        if is_asked():
+            raise _missing(what)
+
+
+def _has_window(config: Config) -> bool:
+    if any(kind != "full_attention" for kind in config.get("layer_types") or ()):
+        return True
+    if config["model_type"] == "mistral":
+        return config.get("sliding_window", 4096) is not None
+    return bool(config.get("use_sliding_window"))
+
+
+def _rope(config: Config) -> Config:
+    """What config.json says of positions: `rope_parameters`, or before 5.0 `rope_scaling`."""
+    found = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    if not isinstance(found, Mapping):
+        raise ConfigError("config.json: rope_parameters is not a map")
+    return found
+
+
+def _rotary(config: Config) -> tuple[int, RopeScalingSpec]:
+    """Base and scaling."""
+    rope = _rope(config)
+    base = rope.get("rope_theta", config.get("rope_theta", 10000.0))
+    if not isinstance(base, int | float) or base != int(base):
+        raise _missing(f"a rope_theta of {base!r}, which is no whole number")
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind == "default":
+        return int(base), UNSCALED
+    if kind not in {"linear", "llama3"}:
+        raise _missing(f"positions scaled by {kind!r} (rope_type)")
+    fields = {"kind": kind, "factor": _figure(rope, "factor"), "low": "0", "high": "0"}
+    positions = 0
+    if kind == "llama3":
+        fields |= {"low": _figure(rope, "low_freq_factor")}
+        fields |= {"high": _figure(rope, "high_freq_factor")}
+        positions = _integer(rope, "original_max_position_embeddings")
+    try:
+        return int(base), RopeScalingSpec.model_validate(fields | {"positions": positions})
+    except ValidationError as error:
+        raise ConfigError(f"config.json: rope_scaling: {error.errors()[0]['msg']}") from error
+
+
+def config_of(spec: ModelSpec, dtype: str) -> dict[str, Any]:
+    """The config.json of a model, as its family's class reads it.
+
+    Arcee is Llama with a squared ReLU in the MLP; transformers has it from 4.54 on.
+
+    Raises:
+        ConfigError: no family has these parts together.
+    """
+    parts = (spec.qkv_bias, spec.qk_norm, spec.mlp)
+    found = [
+        name for name, f in FAMILIES.items() if (f.qkv_bias, f.qk_norm, f.mlp) == parts
+    ]  # Llama before Mistral, which computes the same
+    if not found:
+        raise ConfigError("no family of transformers has a model of these parts")
+    family = FAMILIES[found[0]]
+    return {
+        "architectures": [family.architecture],
+        "model_type": found[0],
+        "vocab_size": spec.vocab,
+        "hidden_size": spec.width,
+        "intermediate_size": spec.ffn,
+        "num_hidden_layers": spec.layers,
+        "num_attention_heads": spec.heads,
+        "num_key_value_heads": spec.kv_heads,
+        "head_dim": spec.head_dim,
+        "max_position_embeddings": spec.seq,
+        "rms_norm_eps": float(spec.norm_eps),
+        "rope_theta": float(spec.rope_base),
+        "rope_scaling": _scaling_of(spec.rope_scaling),
+        "tie_word_embeddings": spec.tied,
+        "hidden_act": family.activation,
+        "attention_bias": False,
+        "mlp_bias": False,
+        "use_sliding_window": False,
+        "initializer_range": 0.02,
+        "bos_token_id": None,
+        "eos_token_id": None,
+        "dtype": dtype,
+    }
+
+
+def _scaling_of(scaling: RopeScalingSpec) -> dict[str, Any] | None:
+    if scaling.kind == "none":
+        return None
+    found: dict[str, Any] = {"rope_type": scaling.kind, "factor": float(scaling.factor)}
+    if scaling.kind == "llama3":
+        found |= {
+            "low_freq_factor": float(scaling.low),
+            "high_freq_factor": float(scaling.high),
+            "original_max_position_embeddings": scaling.positions,
+        }
+    return found
+
+
+def decimal_text(value: object) -> str:
+    """A number as the manifest spells it; 1e-06 is "0.000001".
+
+    Raises:
+        ConfigError: it is no number.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError(f"config.json: {value!r} is not a number")
+    text = f"{Decimal(repr(value)):f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _figure(of: Config, name: str) -> str:
+    if name not in of:
+        raise ConfigError(f"config.json: rope_scaling lacks {name}")
+    return decimal_text(of[name])
+
+
+def _integer(config: Config, name: str) -> int:
+    value = config.get(name)
+    if type(value) is not int:
+        raise ConfigError(f"config.json: {name} is {value!r}, not a whole number")
+    return value
+
+
+def _missing(what: str) -> ConfigError:
+    return ConfigError(
+        f"config.json: {what}: not supported", next_step=f"start from one of {SUPPORTED}"
+    )

@@ -1,0 +1,114 @@
+"""How fast this machine trains a job's model: `python -m atoll.train.pace < manifest`.
+
+A program of its own, because bits depend on settings of torch that a caller's process keeps. A
+model too large for a few seconds is timed by a smaller one of its kind, and scaled by operations.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+import structlog
+
+from atoll.bits.batch import gather_batch
+from atoll.bits.codec.layout import Layout
+from atoll.bits.codec.registry import codec_of
+from atoll.bits.init import initial_global_state
+from atoll.bits.layout import param_count, param_shapes, seat_layout
+from atoll.bits.schedule import Recipe
+from atoll.bits.segment import Course, run_segment
+from atoll.bits.state import SeatState
+from atoll.bits.step import inner_step
+from atoll.bits.tokens import DTYPES
+from atoll.law.manifest import InitSpec, Manifest, ModelSpec
+from atoll.law.words import ZERO_DIGEST, SeatIndex
+from atoll.train.probe import configure_native
+
+MAX_TIMED = 3_000_000
+"""Parameters up to which a model is timed itself."""
+MIN_SECONDS = 1.0
+"""Steps are repeated for this long."""
+
+
+def operations(model: ModelSpec) -> int:
+    """Multiplications and additions of one token's forward and backward pass, with its context.
+
+    Six for each weight of a product (Kaplan et al. 2020, section 2.1), and what attention adds.
+    """
+    embedding = model.vocab * model.width
+    weights = param_count(model) - (0 if model.tied else embedding)
+    return 6 * weights + 12 * model.layers * model.seq * model.heads * model.head_dim
+
+
+def smaller(model: ModelSpec) -> ModelSpec:
+    """A model of the same kind that is timed in seconds; itself where it is small enough."""
+    fields = {"layers": min(model.layers, 2), "vocab": min(model.vocab, 4096)}
+    small = model.model_copy(update=fields | {"seq": min(model.seq, 256)})
+    while param_count(small) > MAX_TIMED and small.heads % 2 == 0 and small.kv_heads % 2 == 0:
+        halved = {name: getattr(small, name) // 2 for name in ("width", "heads", "kv_heads", "ffn")}
+        small = small.model_copy(update=halved)
+    return model if param_count(model) <= MAX_TIMED else small
+
+
+def seconds_of(act: Callable[[], object]) -> float:
+    """The mean over as many runs as fill `MIN_SECONDS`, after one that warms up."""
+    act()
+    started, runs = time.perf_counter(), 0
+    while (spent := time.perf_counter() - started) < MIN_SECONDS:
+        act()
+        runs += 1
+    return spent / runs
+
+
+def measure(manifest: Manifest) -> dict[str, float | int]:
+    """Seconds of a step and of what a segment costs besides; sizes in bytes."""
+    model, inner = manifest.model, manifest.inner
+    timed = smaller(model)
+    once = inner.model_copy(update={"steps": 1, "segment": 1, "batch": inner.micro_batch})
+    codec = manifest.codec.model_copy(update={"overlap": 0})
+    trial = manifest.model_copy(update={"model": timed, "inner": once, "codec": codec})
+    step, besides = _times(trial)
+    by_operations = operations(model) * model.seq / (operations(timed) * timed.seq)
+    by_size = param_count(model) / param_count(timed)
+    layout = seat_layout(manifest)
+    return {
+        "step_seconds": step * by_operations * (inner.batch // inner.micro_batch),
+        "segment_seconds": besides * by_size,
+        "parameters": param_count(model),
+        "timed_parameters": param_count(timed),
+        "update_bytes": codec_of(manifest.codec).encoded_length(Layout.of(param_shapes(model))),
+        "state_bytes": 4 * layout.elements,
+    }
+
+
+def _times(trial: Manifest) -> tuple[float, float]:
+    """Of one step of one micro-batch, and of a segment's digests and copies; of any weights."""
+    trial = trial.model_copy(update={"init": InitSpec.drawn(0)})
+    model, seq = initial_global_state(trial), trial.model.seq
+    dtype = DTYPES[trial.data.dtype]
+    tokens = (np.arange(4 * seq) * 7 % trial.model.vocab).astype(dtype)
+    small = trial.data.model_copy(update={"train_tokens": len(tokens)})
+    trial = trial.model_copy(update={"data": small})
+    course = Course(trial, Recipe.of(trial), tokens, ZERO_DIGEST, SeatIndex(0), 0, model)
+    opening = SeatState.opening(model, None, seat_layout(trial))
+    batch = gather_batch(tokens, course.offsets(0), seq)
+    step = seconds_of(lambda: inner_step(opening, batch, 0, course.recipe))
+    segment = seconds_of(lambda: run_segment(opening, 0, course))
+    return step, max(0.0, segment - step)
+
+
+def main() -> None:
+    """Reads a manifest's bytes, writes one JSON object."""
+    # Standard output is the document's alone.
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(file=sys.stderr))
+    configure_native()
+    manifest = Manifest.from_bytes(sys.stdin.buffer.read())
+    sys.stdout.write(json.dumps(measure(manifest)) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,218 @@
+"""What a job file may say, what it is refused for, and the manifest that it becomes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.jobs import PLAIN
+from tests.unit.law.factories import cid, digest
+
+from atoll.errors import ConfigError, ManifestError
+from atoll.job.document import key_paths, parse_setting, parse_toml, to_toml
+from atoll.job.groups import duration_text, parse_duration, parse_tokens, tokens_text
+from atoll.job.presets import PRESETS, preset
+from atoll.job.spec import JobSpec
+from atoll.law.manifest import DataSpec, InitSpec, NumericsSpec
+
+NOW = 1_800_000_000
+DEMO_DIGEST = "16ba73fbf50732c3fdbcc5a0ad52527d168100e2266430deeacdde8598fa0b1a"
+"""Of the demo's manifest over this data."""
+NUMERICS = NumericsSpec(
+    mode="exact",
+    software_class=None,
+    code_digest=digest("code"),
+    probe_digest=digest("probe"),
+    tolerance=None,
+)
+DATA = DataSpec(
+    root=digest("tokens"),
+    cid=cid("data"),
+    nodes_cid=cid("nodes"),
+    dtype="uint8",
+    masked=False,
+    train_tokens=1_900_000,
+    eval_cid=cid("held out"),
+    eval_tokens=100_000,
+    eval_batches=16,
+    tokenizer_cid=cid("tokenizer"),
+)
+
+
+def read(text: str) -> JobSpec:
+    return JobSpec.of(parse_toml(text, "job.toml"), "job.toml")
+
+
+def refusal(text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        read(text)
+    assert caught.value.next_step == "correct job.toml"
+    return str(caught.value)
+
+
+def test_the_demo_s_manifest_has_the_bytes_that_it_always_had() -> None:
+    demo = preset("demo")
+    assert demo.resolve(DATA, None, NUMERICS, NOW).digest().hex() == DEMO_DIGEST
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_written_and_read_back(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text(to_toml(PRESETS[name], "A job."))
+    assert JobSpec.read(path) == PRESETS[name]
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if PRESETS[name].model])
+def test_a_preset_becomes_a_manifest_once_it_is_complete(name: str) -> None:
+    spec = PRESETS[name]
+    missing = {path: getattr(getattr(PLAIN, group), field) for path in spec.left_out()
+               for group, _, field in [path.rpartition(".")] if group}  # fmt: skip
+    data = DATA.model_copy(update={"dtype": "uint16"})
+    manifest = spec.but({"lifetime": "1d", **missing}).resolve(data, None, NUMERICS, NOW)
+    assert manifest.terms.expiry > NOW
+    assert manifest.model == spec.model
+
+
+def test_a_file_has_a_comment_for_what_is_left_out() -> None:
+    text = to_toml(preset("nano"))
+    assert "# train =" in text
+    assert "lr = 0.001" in text
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_numbers_are_written_bare_and_amounts_as_text() -> None:
+    spec = read('[inner]\nlr = 1e-3\nclip = 2\n[money]\nbudget = "25"\n[windows]\ntrain = "1m30s"')
+    assert (spec.inner.lr, spec.inner.clip) == ("0.001", "2")
+    assert (spec.money.budget, spec.windows.train) == (25 * 10**18, 90)
+    assert read(to_toml(spec)) == spec
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("ruonds = 3", ("there is no ruonds", "did you mean rounds?")),
+        ("[inner]\nlearning = 1.0", ("there is no inner.learning", "known there are lr, steps")),
+        ("[inner]\nstep = 4", ("inner.step", "inner.steps?")),
+        ("[inner]\nrounds = 4", ("inner.rounds", "did you mean rounds?")),
+        ("[model]\nwidht = 4", ("model.widht", "model.width?", "model.vocab is missing")),
+        ("[windws]\ntrain = 4", ("windws", "windows?")),
+        ("rounds = 0", ("rounds is 0", "greater than or equal to 1")),
+        ("rounds = true", ("rounds is True", "valid integer")),
+        ('rounds = "4"', ("rounds is '4'", "valid integer")),
+        ("rounds = 1.5", ("rounds is '1.5'", "valid integer")),
+        ('name = ""', ("name is ''", "at least 1 character")),
+        ("[inner]\nlr = 0", ("inner.lr is '0'", "(0, 10000]")),
+        ("[inner]\nlr = inf", ("inner.lr is 'inf'", "not a finite number")),
+        ('[inner]\nlr = "fast"', ("inner.lr is 'fast'", "not a number")),
+        ('[inner]\nschedule = "linear"', ("inner.schedule", "'constant' or 'cosine'")),
+        ("[inner]\ndropout = 1.5", ("inner.dropout is '1.5'", "[0, 1]")),
+        ('[method]\nname = "dilocoo"', ("method.name", "diloco, ")),
+        ('[method]\ncodec = "int3"', ("method.codec", "grid4")),
+        ('[audit]\nnumerics = "fast"', ("audit.numerics", "'exact'")),
+        ('[money]\nbudget = "-1"', ("money.budget is '-1'", "from 0 up")),
+        ('[money]\nbudget = "much"', ("money.budget is 'much'", "no amount of tokens")),
+        ('[money]\nbudget = "1e-19"', ("money.budget", "whole number of wei")),
+        ('[money]\nbudget = "1e999999"', ("money.budget", "out of bounds")),
+        ("[money]\nbudget = true", ("money.budget is True",)),
+        ("[members]\nseats = 257", ("members.seats is 257", "256")),
+        ('[windows]\ntrain = "soon"', ("windows.train is 'soon'", "1h30m")),
+        ("[windows]\ntrain = 0", ("windows.train is 0",)),
+        ("[init]\nseed = -1", ("init.seed is -1",)),
+        ("data = 3", ("data is 3",)),
+        ("[data]\npaths = [1]", ("data.paths.0 is 1",)),
+        ("[data]\nheld_out = 2", ("data.held_out is '2'",)),
+        ("[evaluate]\nbatches = -1", ("evaluate.batches is -1",)),
+    ],
+)
+def test_what_cannot_be_used_is_refused_by_its_key(text: str, words: tuple[str, ...]) -> None:
+    message = refusal(text)
+    assert all(word in message for word in words), message
+
+
+def test_a_file_that_is_no_toml(tmp_path: Path) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text("rounds =")
+    with pytest.raises(ConfigError, match="is not TOML"):
+        JobSpec.read(path)
+    path.write_bytes(b"\xff")
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        JobSpec.read(path)
+    with pytest.raises(ConfigError, match="cannot read the job"):
+        JobSpec.read(tmp_path / "none.toml")
+
+
+def test_relative_paths_are_taken_from_the_file_s_folder(tmp_path: Path) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text('[data]\npaths = ["text", "/abs"]\ntokenizer = "t.json"\n')
+    data = JobSpec.read(path).data
+    assert data.paths == (str(tmp_path / "text"), "/abs")
+    assert data.tokenizer == str(tmp_path / "t.json")
+
+
+def test_settings_of_a_command_line() -> None:
+    assert parse_setting("inner.lr=0.01") == ("inner.lr", "0.01")
+    assert parse_setting("rounds = 4") == ("rounds", 4)
+    assert parse_setting("method.name=diloco") == ("method.name", "diloco")
+    with pytest.raises(ConfigError, match="not KEY=VALUE"):
+        parse_setting("rounds")
+    with pytest.raises(ConfigError, match="name has no keys"):
+        PLAIN.but({"name.first": 1})
+
+
+def test_every_key_path_can_be_set() -> None:
+    paths = key_paths(JobSpec)
+    assert {"rounds", "model.vocab", "inner.lr", "windows.train"} <= set(paths)
+    for path in paths:
+        with pytest.raises(ConfigError, match=path.rpartition(".")[2]):
+            PLAIN.but({path: object()})
+
+
+def test_what_is_left_out_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"lifetime, audit\.coverage, money\.price_per_token"):
+        preset("nano").resolve(DATA, None, NUMERICS, NOW)
+    with pytest.raises(ConfigError, match="no model"):
+        JobSpec().resolve(DATA, None, NUMERICS, NOW)
+
+
+def test_what_does_not_fit_together_is_said_in_the_manifest_s_words() -> None:
+    with pytest.raises(ManifestError, match="segment 7 does not divide steps 40"):
+        PLAIN.but({"inner.segment": 7}).resolve(DATA, None, NUMERICS, NOW)
+
+
+def test_a_choice_outranks_the_method_and_the_method_what_is_usual() -> None:
+    muloco = PLAIN.but({"method.name": "muloco"})
+    inner = muloco.resolve(DATA, None, NUMERICS, NOW).inner
+    assert (inner.optimizer, inner.momentum, inner.beta1) == ("muon", "0.95", "0.9")
+    chosen = muloco.but({"inner.momentum": "0.5", "outer.lr": "0.9"})
+    manifest = chosen.resolve(DATA, None, NUMERICS, NOW)
+    assert (manifest.inner.momentum, manifest.outer.lr, manifest.outer.momentum) == (
+        "0.5",
+        "0.9",
+        "0.9",
+    )
+
+
+def test_prepared_weights_take_the_place_of_drawn_ones() -> None:
+    prepared = InitSpec.drawn(9)
+    assert PLAIN.resolve(DATA, prepared, NUMERICS, NOW).init == prepared
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("1m30s", 90), ("1h", 3600), ("2d3h", 183_600)]
+)
+def test_durations(text: str, seconds: int) -> None:
+    assert parse_duration(text) == seconds
+    assert parse_duration(duration_text(seconds)) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "5", "1s2m", "-1s", "1.5h", "h", "１s"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(ValueError, match="no duration"):
+        parse_duration(text)
+
+
+def test_amounts_are_exact() -> None:
+    assert parse_tokens("0.000000000000000001") == 1
+    assert parse_tokens("1e3") == 10**21
+    assert tokens_text(10**18 + 1) == "1.000000000000000001"
+    assert tokens_text(25 * 10**18) == "25"
