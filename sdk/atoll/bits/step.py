@@ -29,7 +29,7 @@ from atoll.law.words import ZERO_DIGEST
 
 
 @dataclass(frozen=True, slots=True)
-class StepOutcome:
+class StepResult:
     """A step's result: the next state and the batch's mean loss in nats a token.
 
     When the step was not finite, `diverged` is set and the state is the one before it.
@@ -50,7 +50,7 @@ def inner_step(
     global_step: int,
     recipe: Recipe,
     dropout_key: tuple[int, int] = (0, 0),
-) -> StepOutcome:
+) -> StepResult:
     """One step on token ids [B, T + 1] (`batch`); `global_step` counts from 0 over the job."""
     mask = Mask(recipe.inner.dropout, dropout_key, global_step & 0xFFFFFFFF, site=0, first=0)
     pieces = torch.split(batch_BT1, recipe.inner.micro_batch)
@@ -60,13 +60,13 @@ def inner_step(
     norm = recipe.ops.global_norm(gradients.values())
     work = StepWork(norm, losses)
     if not (math.isfinite(loss) and math.isfinite(norm)):
-        return StepOutcome(state, loss, work, diverged=True)
+        return StepResult(state, loss, work, diverged=True)
     scale = clip_scale(norm, float(recipe.inner.clip))
     rate = float(recipe.schedule.rates[global_step])
     after = _optimised(state, gradients, scale, rate, recipe)
     if not all(is_bounded(p) for p in after.params.values()):
-        return StepOutcome(state, loss, work, diverged=True)
-    return StepOutcome(after, loss, work, diverged=False)
+        return StepResult(state, loss, work, diverged=True)
+    return StepResult(after, loss, work, diverged=False)
 
 
 def take_in(state: SeatState, model: GlobalState, codec: CodecSpec) -> SeatState:

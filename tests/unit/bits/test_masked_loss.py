@@ -16,7 +16,7 @@ from atoll.bits.kernels.engine import make_engine
 from atoll.bits.kernels.exact import ExactOps
 from atoll.bits.model import forward
 from atoll.bits.ops import NativeOps, Ops
-from atoll.bits.step import StepOutcome, inner_step
+from atoll.bits.step import StepResult, inner_step
 
 KINDS = ["eager", "compiled", "native"]
 INF, NAN = float("inf"), float("nan")
@@ -85,7 +85,7 @@ def test_shares_are_of_all_targets_of_a_batch() -> None:
     assert all(shares_of([7 * 64] * m) == [1.0 / m] * m for m in range(1, 200))
 
 
-def stepped(batch: torch.Tensor, micro_batch: int, kind: str = "eager") -> StepOutcome:
+def stepped(batch: torch.Tensor, micro_batch: int, kind: str = "eager") -> StepResult:
     plan = replace(recipe(micro_batch=micro_batch), ops=ops_of(kind))
     return inner_step(opening(), batch, 0, plan)
 
