@@ -210,10 +210,10 @@ def test_a_job_file_runs_on_a_local_network_and_costs_what_was_said(tmp_path: Pa
     assert {"windows.train", "money.provider_bond", "audit.coverage", "lifetime"} <= computed
 
 
-async def test_a_script_has_a_model_trained_and_goes_on_with_the_same_job(
+async def test_a_job_handed_over_is_trained_and_a_script_goes_on_with_it(
     tmp_path: Path, beginning: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`atoll.train` on a network of others; then what the commands say of its job."""
+    """`submit --detach` until verifiers hold the data, then `atoll.train` of the same words."""
     ones = ("seats", "min_providers", "min_verifiers", "max_verifiers", "auditors")
     job = PLAIN.but(
         {
@@ -236,6 +236,13 @@ async def test_a_script_has_a_model_trained_and_goes_on_with_the_same_job(
         named = dict(zip(VARIABLES, options_of(network)[1::2], strict=True))
         for name, value in named.items():
             monkeypatch.setenv(f"ATOLL_{name}", value)
+        file = tmp_path / "job.toml"
+        file.write_text(to_toml(job.but({"data.paths": ["text"], "money.budget": "2"})))
+        pay = ("job", "submit", str(file), "--max-spend", "2", "--yes", "--detach")
+        handed_over = await asyncio.to_thread(atoll, *pay)
+        assert handed_over.returncode == 0, handed_over.stderr
+        assert "the verifiers hold the data of job 1" in handed_over.stderr
+
         train = partial(atoll_package.train, text, budget="2", job=job)
         folder = await asyncio.to_thread(train, folder=tmp_path / "model")
         assert (folder / "model.safetensors").is_file()

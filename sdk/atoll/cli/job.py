@@ -24,7 +24,7 @@ from atoll.cli.network import (
     Rpc,
 )
 from atoll.cli.output import Json, emit, say, table
-from atoll.errors import ConfigError, RpcUnavailable
+from atoll.errors import ChainError, ConfigError
 
 if TYPE_CHECKING:
     from atoll.job.client import Client
@@ -419,8 +419,8 @@ async def _serve_and_watch(
 async def _is_handed_over(handle: JobHandle) -> bool:
     try:
         return await handle.is_handed_over()
-    except RpcUnavailable:
-        return False  # a chain that pauses ends nothing
+    except ChainError:
+        return False  # it pauses, or has not confirmed the job yet: neither ends anything
 
 
 async def _patient(handle: JobHandle) -> AsyncIterator[JobUpdate | None]:

@@ -259,9 +259,12 @@ class Client:
         data = await asyncio.to_thread(prepare_data, spec, self.store)
         key, now = key_of(spec, data, init), (await self.chain.head()).timestamp
         known = self.submissions.newest(key)
-        if known is not None and not (again and known.job) and self._stands(known, now):
+        if known is not None:
             manifest = Manifest.from_bytes(known.manifest)
-            return Draft(key, spec, manifest, job=known.job, said=said)
+            if not (again and known.job) and self._stands(known, now):
+                return Draft(key, spec, manifest, job=known.job, said=said)
+            # Its second is all that tells another job of the same words from this one.
+            now = max(now, manifest.created + 1)
         numerics = numerics or await machine_numerics(spec.audit.numerics)
         found = Found(data, init, numerics)
         floors = await self._floors()

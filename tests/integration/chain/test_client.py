@@ -346,7 +346,10 @@ async def test_the_same_words_and_text_are_the_same_job_wherever_they_lie(bench:
     assert draft.job == first.id
     assert (await bench.client.submit(draft, max_spend=PLENTY)).id == first.id
     another = await bench.client.draft(moved, NUMERICS, again=True)
+    assert another.manifest.created > draft.manifest.created
     second = await bench.client.submit(another, max_spend=PLENTY)
+    third = await bench.client.draft(moved, NUMERICS, again=True)
+    assert third.manifest.created > another.manifest.created
     assert second.id != first.id
     (bench.folder / "moved" / "a.txt").write_text("another text altogether\n" * 990)
     assert (await bench.client.draft(moved, NUMERICS)).job is None
