@@ -120,8 +120,12 @@ def _open_tokenizer(path: Path, options: DataOptions) -> Encoder:
         ) from error
     tokenizer.no_padding()
     tokenizer.no_truncation()
+    letters = tokenizer.get_vocab(with_added_tokens=True)
+    if letters == byte_tokenizer().get_vocab() and not options.end_token:
+        # What a job over bytes was given, and gives back with its model.
+        return Encoder(None, raw, len(letters), BYTE_END)
     # Ids may have gaps, and a token beyond the count.
-    vocab = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+    vocab = max(letters.values(), default=-1) + 1
     render = find_template(file.parent) if options.chat else plain_template
     return Encoder(tokenizer, raw, vocab, _end_token(tokenizer, file, options), render)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
 from atoll.train.corpus.options import DataOptions
 from atoll.train.corpus.prepare import PreparedData, Progress, prepare
-from atoll.train.data import TokenFile, WordForm, open_tokenizer
+from atoll.train.data import TokenFile, WordForm, byte_tokenizer, open_tokenizer
 
 WORDS = [
     "the",
@@ -163,6 +165,48 @@ def test_a_tokenizer_is_used_with_its_end_token(
     assert texts == [p.read_text() for p in paths if p.read_text() in texts]
     stored = store.read_bytes(Cid.from_bytes(data.tokenizer_cid), 1 << 26)
     assert stored == (tokenizer_folder / "tokenizer.json").read_bytes()
+
+
+def test_the_tokenizer_of_bytes_is_bytes_also_where_it_is_named(
+    tmp_path: Path, store: LocalStore
+) -> None:
+    """A job over bytes is continued from its result, whose folder has that tokenizer."""
+    write_files(tmp_path / "texts")
+    options = DataOptions((tmp_path / "texts",), held_out="0.2")
+    data = prepare(options, store)
+    byte_tokenizer().save(str(tmp_path / "tokenizer.json"), pretty=True)
+    again = prepare(replace(options, tokenizer=tmp_path), store)
+    assert replace(again, tokenizer_cid=data.tokenizer_cid) == data
+
+
+def test_the_end_token_is_what_the_folder_says(
+    tmp_path: Path, store: LocalStore, tokenizer_folder: Path
+) -> None:
+    write_files(tmp_path / "texts")
+    folder = tmp_path / "tokenizer"
+    shutil.copytree(tokenizer_folder, folder)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+
+    def ends_with(**changes: str) -> str:
+        options = DataOptions((tmp_path / "texts",), held_out="0.2", tokenizer=folder, **changes)  # type: ignore[arg-type]
+        return tokenizer.id_to_token(tokens_of(store, prepare(options, store))[0][-1])
+
+    assert ends_with() == "<|endoftext|>"
+    (folder / "config.json").write_text(json.dumps({"eos_token_id": [5, 6]}))
+    assert ends_with() == tokenizer.id_to_token(5)
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": 7}))
+    assert ends_with() == tokenizer.id_to_token(7)
+    (folder / "tokenizer_config.json").write_text(json.dumps({"eos_token": {"content": "x"}}))
+    assert ends_with() == "x"
+    assert ends_with(end_token="y") == "y"
+    plain = (
+        Tokenizer.from_file(str(folder / "tokenizer.json")).to_str().replace("<|endoftext|>", "!?")
+    )
+    shutil.rmtree(folder)
+    folder.mkdir()
+    (folder / "tokenizer.json").write_text(plain)
+    with pytest.raises(DataUnusable, match="does not say which token ends"):
+        ends_with()
 
 
 def test_a_mark_that_a_document_spells_is_text(
