@@ -106,20 +106,27 @@ def _losses_and_gradients(
         drop = dropper(mask, index * recipe.inner.micro_batch, recipe.ops)
         logits_bTV = forward(leaves, inputs_of(piece_bT1), recipe.model, recipe.ops, drop)
         loss = recipe.ops.cross_entropy(logits_bTV, targets_of(piece_bT1))
-        gradients = torch.autograd.grad(loss * share, list(leaves.values()))
-        sums = [a + g for a, g in zip(sums, gradients, strict=True)] if sums else list(gradients)
+        gradients = list(torch.autograd.grad(loss * share, list(leaves.values())))
         losses.append(loss.item())
+        if not sums:
+            sums = gradients
+            continue
+        for i in range(len(sums)):  # one by one, so that three sets are never there at once
+            sums[i] = sums[i] + gradients.pop(0)
     return tuple(losses), dict(zip(leaves, sums, strict=True))
 
 
 def _optimised(
     state: SeatState, gradients: Tensors, scale: float, rate: float, recipe: Recipe
 ) -> SeatState:
-    """Every parameter after its optimiser's step; the gradients are clipped by `scale`."""
+    """Every parameter after its optimiser's step; the gradients are clipped by `scale`.
+
+    Each gradient is let go once it is used: two states are all that is there in the end.
+    """
     inner, count, ops = recipe.inner, state.count + 1, recipe.ops
     params, ms, vs = {}, {}, {}
     for name, p in state.params.items():
-        g, kind = gradients[name], optimiser_of(name, p.shape, inner)
+        g, kind = gradients.pop(name), optimiser_of(name, p.shape, inner)
         if kind == "adamw":
             factors = adam_factors(recipe, count, scale, rate, decay_of(p, inner))
             after = ops.adamw(p, state.m[name], state.v[name], g, factors)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -56,6 +56,18 @@ class Blob:
 
     fields: Fields
     tensors: dict[str, Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A blob's bytes as they come, so that a large one is never held beside its tensors.
+
+    Attributes:
+        length: how many bytes `parts` have in all.
+    """
+
+    length: int
+    parts: Iterable[bytes | memoryview]
 
 
 def raw_bytes(tensor: Tensor) -> memoryview:
@@ -114,52 +126,95 @@ def write_lazily(
         yield raw_bytes(read(name))
 
 
-def read_blob(kind: str, data: bytes | bytearray | memoryview) -> Blob:
-    """Parses one blob of that kind.
+def read_blob(
+    kind: str,
+    data: bytes | memoryview | Source,
+    wanted: Callable[[str], bool] = lambda _: True,
+) -> Blob:
+    """Parses one blob of that kind, and keeps the tensors whose names are wanted.
 
     Raises:
         MalformedState: on anything but the exact bytes that `write_blob` would give.
     """
-    view = memoryview(data).cast("B")
-    fields, layout, start = _read_header(kind, view)
+    source = data if isinstance(data, Source) else Source(memoryview(data).nbytes, [data])
+    reader = _Reader(kind, source)
+    fields, layout = _read_header(kind, reader)
     sizes = [math.prod(shape) * DTYPES[dtype].itemsize for _, dtype, shape in layout]
-    if start + sum(sizes) != len(view):
-        raise MalformedState(f"{kind}: {len(view)} bytes, header asks for {start + sum(sizes)}")
+    if reader.left != sum(sizes):
+        asked = source.length - reader.left + sum(sizes)
+        raise MalformedState(f"{kind}: {source.length} bytes, header asks for {asked}")
     tensors: dict[str, Tensor] = {}
     for (name, dtype, shape), size in zip(layout, sizes, strict=True):
-        tensors[name] = _tensor_of(view[start : start + size], DTYPES[dtype], shape)
-        start += size
+        if not wanted(name):
+            reader.skip(size)
+            continue
+        tensor = torch.empty(shape, dtype=DTYPES[dtype])  # kernels may depend on alignment
+        if size:
+            reader.fill(tensor.view(-1).view(torch.uint8).numpy().data)
+        tensors[name] = tensor
+    reader.end()
     return Blob(fields, tensors)
 
 
-def _tensor_of(raw: memoryview, dtype: torch.dtype, shape: Shape) -> Tensor:
-    tensor = torch.empty(shape, dtype=dtype)  # own allocation: kernels may depend on alignment
-    if raw.nbytes:
-        tensor.view(-1).view(torch.uint8).numpy().data[:] = raw
-    return tensor
+class _Reader:
+    """A source in portions of any size. Raises MalformedState where it has other than its length.
+
+    Attributes:
+        left: bytes to come, by the source's word.
+    """
+
+    def __init__(self, kind: str, source: Source) -> None:
+        self._kind, self.left = kind, source.length
+        self._parts, self._part = iter(source.parts), memoryview(b"")
+
+    def fill(self, buffer: memoryview) -> None:
+        done = 0
+        for part in self._portions(buffer.nbytes):
+            buffer[done : done + part.nbytes] = part
+            done += part.nbytes
+
+    def skip(self, count: int) -> None:
+        for _ in self._portions(count):
+            pass
+
+    def read(self, count: int) -> bytes:
+        return b"".join(self._portions(count))
+
+    def end(self) -> None:
+        if self._part.nbytes or any(memoryview(part).nbytes for part in self._parts):
+            raise MalformedState(f"{self._kind}: more bytes than were said")
+
+    def _portions(self, count: int) -> Iterator[memoryview]:
+        self.left -= count
+        while count:
+            while not self._part.nbytes:
+                part = next(self._parts, None)
+                if part is None:
+                    raise MalformedState(f"{self._kind}: fewer bytes than were said")
+                self._part = memoryview(part).cast("B")
+            portion = self._part[:count]
+            self._part = self._part[portion.nbytes :]
+            count -= portion.nbytes
+            yield portion
 
 
-def _read_header(kind: str, view: memoryview) -> tuple[Fields, list[tuple[str, str, Shape]], int]:
+def _read_header(kind: str, reader: _Reader) -> tuple[Fields, list[tuple[str, str, Shape]]]:
     start = len(MAGIC) + 4
-    if len(view) < start or bytes(view[: len(MAGIC)]) != MAGIC:
+    prefix = reader.read(min(start, reader.left))
+    if len(prefix) < start or prefix[: len(MAGIC)] != MAGIC:
         raise MalformedState(f"{kind}: does not begin with {MAGIC!r}")
-    length = int.from_bytes(view[len(MAGIC) : start], "little")
-    if length > MAX_HEADER_BYTES or start + length > len(view):
+    length = int.from_bytes(prefix[len(MAGIC) :], "little")
+    if length > MAX_HEADER_BYTES or length > reader.left:
         raise MalformedState(f"{kind}: header of {length} bytes does not fit")
-    raw = bytes(view[start : start + length])
     try:
-        header = decode(raw, MAX_HEADER_BYTES)
+        header = decode(reader.read(length), MAX_HEADER_BYTES)
     except ValueError as error:
         raise MalformedState(f"{kind}: header is {error}") from error
     if not isinstance(header, dict):
         raise MalformedState(f"{kind}: header is not a map")
     if set(header) != {"fields", "kind", "tensors"} or header["kind"] != kind:
         raise MalformedState(f"{kind}: header names another kind of document")
-    return (
-        _read_fields(kind, header["fields"]),
-        _read_layout(kind, header["tensors"]),
-        start + length,
-    )
+    return _read_fields(kind, header["fields"]), _read_layout(kind, header["tensors"])
 
 
 def _read_fields(kind: str, fields: object) -> Fields:
