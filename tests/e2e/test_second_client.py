@@ -22,7 +22,7 @@ from atoll.content.cid import Cid
 from atoll.law import events as ev
 from atoll.law.manifest import Manifest
 from atoll.law.trace import float_bytes
-from atoll.train.course import open_tokens, open_training_tokens
+from atoll.train.course import open_held_out_tokens, open_training_tokens
 from atoll_devnet.report.live import Display
 from atoll_devnet.run.options import RunOptions
 from atoll_devnet.run.runner import Running, finish, is_over, start
@@ -71,11 +71,10 @@ def _write_public(running: Running, folder: Path) -> list[dict[str, Any]]:
     watched = running.observer.watched
     manifest = Manifest.from_bytes(watched.manifest)
     (folder / "manifest.cbor").write_bytes(watched.manifest)
-    tokens = open_training_tokens(manifest, running.client.session.store)
+    tokens = open_training_tokens(manifest, running.client.session.store)[:]
     (folder / "tokens").write_bytes(tokens.tobytes())
-    assert manifest.data.eval_cid is not None
-    held_out = open_tokens(manifest.data.eval_cid, manifest, running.client.session.store)
-    (folder / "held_out").write_bytes(held_out.tobytes())
+    held_out = open_held_out_tokens(manifest, running.client.session.store)
+    (folder / "held_out").write_bytes(held_out[0 : len(held_out)].tobytes())
     if manifest.init.cid is not None:
         store, limit = running.client.session.store, max_params_bytes(manifest.model)
         weights = store.read_bytes(Cid.from_bytes(manifest.init.cid), limit)

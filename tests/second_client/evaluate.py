@@ -11,6 +11,7 @@ from tests.second_client.arithmetic import quiet
 from tests.second_client.documents import Manifest
 from tests.second_client.kernels import Ids
 from tests.second_client.model import Params, Tables, loss_of
+from tests.second_client.provide import Job, batch_of
 
 
 @quiet
@@ -18,12 +19,11 @@ def held_out_loss(params: Params, manifest: Manifest, tables: Tables, tokens: Id
     """The number's 8 bytes. Raises ValueError where there is none."""
     size = manifest["inner"]["micro_batch"]
     windows = windows_of(manifest, len(tokens))
-    losses, counts = [], []
+    job, losses, counts = Job(manifest, tokens, tables), [], []
     for at in range(0, len(windows), size):
-        length = manifest["model"]["seq"] + 1
-        ids = np.stack([tokens[o : o + length] for o in windows[at : at + size]]).astype(np.int64)
+        ids = batch_of(job, windows[at : at + size])
         losses.append(float(loss_of(params, ids, manifest["model"], tables)))
-        counts.append(ids[:, 1:].size)
+        counts.append(int((ids[:, 1:] >= 0).sum()))
     return mean(losses, counts)
 
 

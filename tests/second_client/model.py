@@ -32,10 +32,10 @@ def loss_and_gradients(
     """The mean loss of a micro-batch, and the gradients of c times it.
 
     Args:
-        ids_BT1: token ids, T inputs and T targets one further.
+        ids_BT1: token ids, T inputs and T targets one further; −1 − id where it is no target.
         tables: cosines and sines of as many positions.
     """
-    ids = ids_BT1[:, :-1]
+    ids = _inputs(ids_BT1)
     loss, (saved_layers, saved_norm, saved_head, saved_loss) = _forward(
         params, ids_BT1, model, tables, drop
     )
@@ -57,7 +57,7 @@ def _forward(
     params: Params, ids_BT1: Ids, model: dict[str, Any], tables: Tables, drop: Drop
 ) -> tuple[np.float32, Saved]:
     """The loss, and what each part leaves for its gradient."""
-    ids, targets = ids_BT1[:, :-1], ids_BT1[:, 1:].reshape(-1)
+    ids, targets = _inputs(ids_BT1), ids_BT1[:, 1:].reshape(-1)
     x = drop(kernels.embedding(ids.reshape(-1), params[EMBEDDING]), 0)
     saved_layers = []
     for layer in range(model["layers"]):
@@ -67,6 +67,11 @@ def _forward(
     logits, saved_head = kernels.head(normed, params[_top(params)])
     loss, saved_loss = kernels.cross_entropy(logits, targets)
     return loss, (saved_layers, saved_norm, saved_head, saved_loss)
+
+
+def _inputs(ids_BT1: Ids) -> Ids:
+    """All tokens but the last ones, targets or not."""
+    return np.where(ids_BT1 < 0, ~ids_BT1, ids_BT1)[:, :-1]
 
 
 def _top(params: Params) -> str:

@@ -47,7 +47,7 @@ LIMIT = np.float32(2.0**64)
 
 @dataclass(frozen=True)
 class Job:
-    """What every seat of a job works from; `tokens` are all training tokens as integers."""
+    """What every seat of a job works from; `tokens` are the words of all training tokens."""
 
     manifest: Manifest
     tokens: Any
@@ -56,14 +56,15 @@ class Job:
 
 def open_job(manifest: Manifest, tokens: Any) -> Job:
     """Raises ValueError unless data and tables are those that the manifest names."""
-    if piece_root(tokens.astype(_token_type(manifest)).tobytes()) != manifest["data"]["root"]:
+    if piece_root(tokens.astype(token_type(manifest)).tobytes()) != manifest["data"]["root"]:
         raise ValueError("these are not the manifest's tokens")
     if tables_root(manifest) != manifest["tables"]:
         raise ValueError("these tables are not the manifest's")
     return Job(manifest, tokens, rotary(manifest["model"]))
 
 
-def _token_type(manifest: Manifest) -> np.dtype[Any]:
+def token_type(manifest: Manifest) -> np.dtype[Any]:
+    """What a word of the data is."""
     width = {"uint8": "<u1", "uint16": "<u2", "uint32": "<u4"}
     return np.dtype(width[manifest["data"]["dtype"]])
 
@@ -79,9 +80,11 @@ def step(state: State, ids_BT1: Ids, index: int, job: Job, key: tuple[int, int])
     gradient's; and `diverged`, with which everything else is as before the step.
     """
     inner = job.manifest["inner"]
-    losses, gradients = _gradients(state["params"], ids_BT1, index, job, key)
-    share = 1.0 / len(losses)
-    loss = math.fsum(float(one) * share for one in losses)
+    size = inner["micro_batch"]
+    pieces = [ids_BT1[at : at + size] for at in range(0, len(ids_BT1), size)]
+    shares = _shares([int((piece[:, 1:] >= 0).sum()) for piece in pieces])
+    losses, gradients = _gradients(state["params"], pieces, shares, (index, job, key))
+    loss = math.fsum(float(one) * share for one, share in zip(losses, shares, strict=True))
     norm = optimisers.global_norm(gradients[name] for name in sorted(gradients))
     seen = {"loss": loss, "losses": losses, "norm": norm}
     if not (math.isfinite(loss) and math.isfinite(norm)):
@@ -92,18 +95,30 @@ def step(state: State, ids_BT1: Ids, index: int, job: Job, key: tuple[int, int])
     return (after if bounded else state) | seen | {"diverged": not bounded}
 
 
+def _shares(targets: list[int]) -> list[float]:
+    """Every micro-batch's share of the batch's targets."""
+    total = sum(targets)
+    return [count / total if total else 0.0 for count in targets]
+
+
 def _gradients(
-    params: Params, ids_BT1: Ids, index: int, job: Job, key: tuple[int, int]
+    params: Params,
+    pieces: list[Ids],
+    shares: list[float],
+    setting: tuple[int, Job, tuple[int, int]],
 ) -> tuple[list[np.float32], Params]:
-    """Every micro-batch's loss, and the gradients summed over them in order."""
+    """Every micro-batch's loss, and the gradients summed over them in order.
+
+    `setting`: the step's index over the whole job, the job, the key of the masks.
+    """
+    index, job, key = setting
     size, model = job.manifest["inner"]["micro_batch"], job.manifest["model"]
-    pieces = [ids_BT1[at : at + size] for at in range(0, len(ids_BT1), size)]
-    share = np.float32(1.0 / len(pieces))
     losses: list[np.float32] = []
     sums: Params = {}
-    for piece, ids in enumerate(pieces):
+    for piece, (ids, share) in enumerate(zip(pieces, shares, strict=True)):
         dropped = _dropper(job.manifest, index, key, piece * size * model["seq"])
-        loss, found = loss_and_gradients(params, ids, model, job.tables, dropped, share)
+        c = np.float32(share)
+        loss, found = loss_and_gradients(params, ids, model, job.tables, dropped, c)
         losses.append(loss)
         sums = {name: sums[name] + g for name, g in found.items()} if sums else found
     return losses, sums
@@ -197,9 +212,16 @@ def offsets_of(job: Job, seat: codec.Seat, at: int) -> list[int]:
 
 
 def batch_of(job: Job, offsets: list[int]) -> Ids:
-    """Token ids [B, T + 1]: a sequence and the token after it from each offset."""
+    """Token ids [B, T + 1]: a sequence and the token after it from each offset.
+
+    Of masked data, −1 − id where the token is no target.
+    """
     length = job.manifest["model"]["seq"] + 1
-    return np.stack([job.tokens[start : start + length] for start in offsets]).astype(np.int64)
+    found = np.stack([job.tokens[start : start + length] for start in offsets]).astype(np.int64)
+    if not job.manifest["data"]["masked"]:
+        return found
+    bit = 1 << 8 * token_type(job.manifest).itemsize - 1
+    return np.where(found >= bit, ~(found - bit), found)
 
 
 def work_of(norm: float, losses: Iterable[Any]) -> bytes:

@@ -11,16 +11,16 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from atoll.bits.batch import gather_batch
+from atoll.bits.batch import count_targets, gather_batch, inputs_of, targets_of
 from atoll.bits.errors import MalformedDataset
 from atoll.bits.model import forward
 from atoll.bits.ops import operations
-from atoll.bits.tokens import Tokens
+from atoll.bits.tokens import TokenSource
 from atoll.law.held_out import join
 from atoll.law.manifest import Manifest
 
 
-def held_out_loss(params: Mapping[str, Tensor], manifest: Manifest, tokens: Tokens) -> float:
+def held_out_loss(params: Mapping[str, Tensor], manifest: Manifest, tokens: TokenSource) -> float:
     """Mean loss in nats a target over `eval_batches` batches of windows of the held-out tokens.
 
     Raises:
@@ -31,7 +31,7 @@ def held_out_loss(params: Mapping[str, Tensor], manifest: Manifest, tokens: Toke
 
 
 def batch_losses(
-    params: Mapping[str, Tensor], manifest: Manifest, tokens: Tokens, batch: int
+    params: Mapping[str, Tensor], manifest: Manifest, tokens: TokenSource, batch: int
 ) -> tuple[list[float], list[int]]:
     """The losses of a batch's micro-batches, and how many targets each has. Raises as above."""
     spec, inner = manifest.model, manifest.inner
@@ -43,11 +43,11 @@ def batch_losses(
     losses, counts = [], []
     with torch.no_grad():
         for at in range(batch * inner.batch, (batch + 1) * inner.batch, size):
-            batch_bT1 = gather_batch(tokens, starts[at : at + size], spec.seq)
-            targets_bT = batch_bT1[:, 1:]
-            logits_bTV = forward(params, batch_bT1[:, :-1], spec, ops)
-            losses.append(ops.cross_entropy(logits_bTV, targets_bT).item())
-            counts.append(targets_bT.numel())
+            some, masked = starts[at : at + size], manifest.data.masked
+            batch_bT1 = gather_batch(tokens, some, spec.seq, masked=masked)
+            logits_bTV = forward(params, inputs_of(batch_bT1), spec, ops)
+            losses.append(ops.cross_entropy(logits_bTV, targets_of(batch_bT1)).item())
+            counts.append(count_targets(batch_bT1))
     return losses, counts
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from atoll.bits.held_out import batch_losses, held_out_loss
 from atoll.bits.state import Tensors
-from atoll.bits.tokens import Tokens
 from atoll.content.local import LocalStore
 from atoll.errors import ManifestError
 from atoll.law.manifest import Manifest
-from atoll.train.course import open_tokens
+from atoll.train.course import open_held_out_tokens
+from atoll.train.data import TokenFile
 
 
 def evaluate(params: Tensors, manifest: Manifest, store: LocalStore) -> float:
@@ -28,9 +28,8 @@ def evaluate_batch(
     return batch_losses(params, manifest, open_held_out(manifest, store), batch)
 
 
-def open_held_out(manifest: Manifest, store: LocalStore) -> Tokens:
+def open_held_out(manifest: Manifest, store: LocalStore) -> TokenFile:
     """The tokens to evaluate on. Raises as `evaluate`."""
-    data = manifest.data
-    if data.eval_cid is None or not data.is_evaluated:
-        raise ManifestError("the manifest names no evaluation set", next_step="set data.eval_cid")
-    return open_tokens(data.eval_cid, manifest, store)
+    if manifest.data.eval_batches == 0:
+        raise ManifestError("the manifest evaluates on nothing", next_step="set data.eval_batches")
+    return open_held_out_tokens(manifest, store)

@@ -16,8 +16,8 @@ from atoll.job.spec import JobSpec
 from atoll.law.manifest import DataSpec, InitSpec, NumericsSpec
 
 NOW = 1_800_000_000
-DEMO_DIGEST = "bd656b49f5d617495cf1f6a2a9dcf1b2169ec3ca0c97c4ceb05124fbc7bc69e1"
-"""Of the manifest that the demo's options made before there were job files."""
+DEMO_DIGEST = "16ba73fbf50732c3fdbcc5a0ad52527d168100e2266430deeacdde8598fa0b1a"
+"""Of the demo's manifest over this data."""
 NUMERICS = NumericsSpec(
     mode="exact",
     software_class=None,
@@ -28,9 +28,12 @@ NUMERICS = NumericsSpec(
 DATA = DataSpec(
     root=digest("tokens"),
     cid=cid("data"),
+    nodes_cid=cid("nodes"),
     dtype="uint8",
+    masked=False,
     train_tokens=1_900_000,
     eval_cid=cid("held out"),
+    eval_tokens=100_000,
     eval_batches=16,
     tokenizer_cid=cid("tokenizer"),
 )

@@ -792,7 +792,7 @@ def _evaluated(state: VerifierState, job: ScriptedJob) -> list[int]:
 
 
 def _settled_job(eval_batches: int = 2) -> ScriptedJob:
-    changes = {"eval_cid": cid("held out"), "eval_batches": eval_batches}
+    changes = {"eval_cid": cid("held out"), "eval_tokens": 100, "eval_batches": eval_batches}
     data = MANIFEST.data.model_copy(update=changes)
     job = ScriptedJob(MANIFEST.model_copy(update={"data": data}))
     job.emit(ev.GatewayAnnounced(ME, URL))
