@@ -27,8 +27,8 @@ def main() -> None:
     width = {"uint8": "<u1", "uint16": "<u2", "uint32": "<u4"}[manifest["data"]["dtype"]]
     tokens = np.frombuffer((folder / "tokens").read_bytes(), dtype=width)
     revealed = json.loads((folder / "revealed.json").read_text())
-    job = provide.open_job(manifest, tokens)
     weights = (folder / "weights").read_bytes() if manifest["init"]["cid"] else b""
+    job = provide.open_job(manifest, tokens, weights)
     model, carried = initial_global_state(manifest, weights), dict[int, State]()
     rounds = []
     for number, told in enumerate(revealed["rounds"]):

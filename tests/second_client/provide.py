@@ -22,6 +22,7 @@ from tests.second_client.model import Drop, Params, Tables, loss_and_gradients
 from tests.second_client.state import (
     State,
     opening_state,
+    read_params,
     state_digest,
     state_roots,
     take_in,
@@ -47,20 +48,28 @@ LIMIT = np.float32(2.0**64)
 
 @dataclass(frozen=True)
 class Job:
-    """What every seat of a job works from; `tokens` are all training tokens as integers."""
+    """What every seat of a job works from.
+
+    `tokens` are all training tokens as integers, `base` the parameters that adapters are added to.
+    """
 
     manifest: Manifest
     tokens: Any
     tables: Tables
+    base: Params
 
 
-def open_job(manifest: Manifest, tokens: Any) -> Job:
-    """Raises ValueError unless data and tables are those that the manifest names."""
+def open_job(manifest: Manifest, tokens: Any, weights: bytes = b"") -> Job:
+    """Raises ValueError unless data, tables and base are those that the manifest names.
+
+    `weights` is the parameter set that the manifest names, where it names one.
+    """
     if piece_root(tokens.astype(_token_type(manifest)).tobytes()) != manifest["data"]["root"]:
         raise ValueError("these are not the manifest's tokens")
     if tables_root(manifest) != manifest["tables"]:
         raise ValueError("these tables are not the manifest's")
-    return Job(manifest, tokens, rotary(manifest["model"]))
+    base = {} if manifest["lora"] is None else dict(read_params(weights, manifest))
+    return Job(manifest, tokens, rotary(manifest["model"]), base)
 
 
 def _token_type(manifest: Manifest) -> np.dtype[Any]:
@@ -96,16 +105,19 @@ def _gradients(
     params: Params, ids_BT1: Ids, index: int, job: Job, key: tuple[int, int]
 ) -> tuple[list[np.float32], Params]:
     """Every micro-batch's loss, and the gradients summed over them in order."""
-    size, model = job.manifest["inner"]["micro_batch"], job.manifest["model"]
+    size = job.manifest["inner"]["micro_batch"]
+    model, lora = job.manifest["model"], job.manifest["lora"]
+    if lora is not None:
+        model = model | {"scale": np.float32(float(lora["alpha"]) / lora["rank"])}
     pieces = [ids_BT1[at : at + size] for at in range(0, len(ids_BT1), size)]
     share = np.float32(1.0 / len(pieces))
     losses: list[np.float32] = []
     sums: Params = {}
     for piece, ids in enumerate(pieces):
         dropped = _dropper(job.manifest, index, key, piece * size * model["seq"])
-        loss, found = loss_and_gradients(params, ids, model, job.tables, dropped, share)
+        loss, found = loss_and_gradients(job.base | params, ids, model, job.tables, dropped, share)
         losses.append(loss)
-        sums = {name: sums[name] + g for name, g in found.items()} if sums else found
+        sums = {n: sums[n] + found[n] for n in sums} or {n: found[n] for n in params}
     return losses, sums
 
 

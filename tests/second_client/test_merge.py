@@ -156,7 +156,7 @@ def manifests(
 
 @cache
 def base_manifest(min_providers: int) -> Manifest:
-    return make_manifest({"members.min_providers": min_providers})
+    return make_manifest(min_providers=min_providers)
 
 
 def random_model(rng: Rng, plain: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import codec_of
-from atoll.bits.layout import param_count, param_shapes
+from atoll.bits.layout import param_count, trained_shapes
 from atoll.content.local import LocalStore
 from atoll.law.manifest import Manifest, NumericsSpec
 from atoll.law.words import NumericsMode
@@ -51,5 +51,5 @@ def sizes(manifest: bytes) -> tuple[int, int]:
     """Bytes of an update in the codec the manifest names, and parameters of its model."""
     configure_native()
     spec = Manifest.from_bytes(manifest)
-    layout = Layout.of(param_shapes(spec.model))
+    layout = Layout.of(trained_shapes(spec))
     return codec_of(spec.codec).encoded_length(layout), param_count(spec.model)

@@ -98,7 +98,9 @@ def _losses_and_gradients(
     share = 1.0 / len(pieces)
     for index, piece_bT1 in enumerate(pieces):
         drop = dropper(mask, index * recipe.inner.micro_batch, recipe.ops)
-        logits_bTV = forward(leaves, piece_bT1[:, :-1], recipe.model, recipe.ops, drop)
+        logits_bTV = forward(
+            leaves, piece_bT1[:, :-1], recipe.model, recipe.ops, drop, base=recipe.base
+        )
         loss = recipe.ops.cross_entropy(logits_bTV, piece_bT1[:, 1:])
         gradients = torch.autograd.grad(loss * share, list(leaves.values()))
         sums = [a + g for a, g in zip(sums, gradients, strict=True)] if sums else list(gradients)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -69,10 +69,25 @@ def tree_root(tensors: Mapping[str, Tensor]) -> Digest:
     Every chunk is hashed behind its tensor's name, dtype, shape and its own index, so no two
     different dicts share leaves. No tensors at all: 32 zero bytes.
     """
-    leaves: list[bytes] = []
+    root = TreeRoot()
     for name in sorted(tensors):
-        leaves.extend(_chunk_hashes(name, tensors[name]))
-    return merkle_root(leaves, sha256_digest) if leaves else ZERO_DIGEST
+        root.add(name, tensors[name])
+    return root.digest()
+
+
+class TreeRoot:
+    """`tree_root` of tensors that are shown one after another, in ascending order of name."""
+
+    def __init__(self) -> None:
+        self._leaves: list[bytes] = []
+
+    def add(self, name: str, tensor: Tensor) -> None:
+        """Takes in the next tensor."""
+        self._leaves.extend(_chunk_hashes(name, tensor))
+
+    def digest(self) -> Digest:
+        """The root of all so far; 32 zero bytes of none."""
+        return merkle_root(self._leaves, sha256_digest) if self._leaves else ZERO_DIGEST
 
 
 def _chunk_hashes(name: str, tensor: Tensor) -> Iterator[bytes]:
@@ -130,6 +145,80 @@ def read_blob(kind: str, data: bytes | bytearray | memoryview) -> Blob:
         tensors[name] = _tensor_of(view[start : start + size], DTYPES[dtype], shape)
         start += size
     return Blob(fields, tensors)
+
+
+@dataclass(frozen=True, slots=True)
+class LazyBlob:
+    """A blob whose tensors are read one after another, in ascending order of name.
+
+    Attributes:
+        layout: dtype and shape by name.
+    """
+
+    fields: Fields
+    layout: dict[str, tuple[str, Shape]]
+    tensors: Iterator[tuple[str, Tensor]]
+
+
+def read_lazily(kind: str, pieces: Iterable[bytes | memoryview]) -> LazyBlob:
+    """As `read_blob`, from pieces of its bytes, of which no more than a tensor is held.
+
+    Raises:
+        MalformedState: as `read_blob`; of what follows the header, when its turn is.
+    """
+    stream = _Stream(kind, iter(pieces))
+    start = stream.take(len(MAGIC) + 4)
+    if bytes(start[: len(MAGIC)]) != MAGIC:
+        raise MalformedState(f"{kind}: does not begin with {MAGIC!r}")
+    length = int.from_bytes(start[len(MAGIC) :], "little")
+    if length > MAX_HEADER_BYTES:
+        raise MalformedState(f"{kind}: header of {length} bytes does not fit")
+    fields, layout, _ = _read_header(kind, memoryview(bytes(start) + bytes(stream.take(length))))
+    return LazyBlob(fields, {n: (d, s) for n, d, s in layout}, _each(stream, layout))
+
+
+def _each(
+    stream: _Stream, layout: Sequence[tuple[str, str, Shape]]
+) -> Iterator[tuple[str, Tensor]]:
+    for name, dtype, shape in layout:
+        tensor = torch.empty(shape, dtype=DTYPES[dtype])
+        stream.fill(tensor.view(-1).view(torch.uint8).numpy().data)
+        yield name, tensor
+    stream.end()
+
+
+class _Stream:
+    """Bytes that come in pieces."""
+
+    def __init__(self, kind: str, pieces: Iterator[bytes | memoryview]) -> None:
+        self._kind, self._pieces, self._rest = kind, pieces, memoryview(b"")
+
+    def take(self, size: int) -> bytearray:
+        taken = bytearray(size)
+        self.fill(memoryview(taken))
+        return taken
+
+    def fill(self, buffer: memoryview) -> None:
+        """Writes the next bytes into a buffer. Raises MalformedState where there are fewer."""
+        at = 0
+        while at < len(buffer):
+            if not self._rest and not self._next():
+                raise MalformedState(f"{self._kind}: ends before its last tensor")
+            size = min(len(buffer) - at, len(self._rest))
+            buffer[at : at + size] = self._rest[:size]
+            self._rest, at = self._rest[size:], at + size
+
+    def end(self) -> None:
+        """Raises MalformedState where anything is left."""
+        while not self._rest and self._next():
+            pass
+        if self._rest:
+            raise MalformedState(f"{self._kind}: goes on behind its last tensor")
+
+    def _next(self) -> bool:
+        piece = next(self._pieces, None)
+        self._rest = memoryview(b"" if piece is None else piece).cast("B")
+        return piece is not None
 
 
 def _tensor_of(raw: memoryview, dtype: torch.dtype, shape: Shape) -> Tensor:

@@ -14,6 +14,7 @@ from atoll.bits.state import Tensors
 from atoll.content.local import LocalStore
 from atoll.errors import ManifestError
 from atoll.law.manifest import Manifest
+from atoll.train.base import open_base
 from atoll.train.course import open_tokens
 
 
@@ -31,13 +32,13 @@ def evaluate(params: Tensors, manifest: Manifest, store: LocalStore) -> float:
     last_start = len(tokens) - spec.seq - 1
     if last_start < 0:
         raise MalformedDataset(f"{len(tokens)} evaluation tokens are less than one sequence")
-    ops = operations(manifest.numerics.mode)
+    ops, base = operations(manifest.numerics.mode), open_base(manifest, store)
     starts = window_starts(last_start, data.eval_batches * manifest.inner.batch)
     losses = []
     with torch.no_grad():
         for at in range(0, len(starts), manifest.inner.batch):
             batch_BT1 = gather_batch(tokens, starts[at : at + manifest.inner.batch], spec.seq)
-            logits_BTV = forward(params, batch_BT1[:, :-1], spec, ops)
+            logits_BTV = forward(params, batch_BT1[:, :-1], spec, ops, base=base)
             losses.append(ops.cross_entropy(logits_BTV, batch_BT1[:, 1:]).item())
     return math.fsum(losses) / len(losses)
 

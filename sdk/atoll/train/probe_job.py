@@ -70,6 +70,7 @@ def probe_manifest(mode: NumericsMode) -> Manifest:
             "name": "probe",
             "created": 0,
             "model": _MODEL,
+            "lora": None,
             "numerics": _numerics(mode),
             "init": {"seed": 0, "cid": None, "root": None},
             "data": _DATA,

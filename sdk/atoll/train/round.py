@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from atoll.bits.codec.dither import DitherKey
-from atoll.bits.layout import max_state_bytes, param_shapes, seat_layout
+from atoll.bits.layout import max_state_bytes, seat_layout, trained_shapes
 from atoll.bits.link import close_round
 from atoll.bits.opening import open_round
 from atoll.bits.pieces import root_of_update
@@ -202,7 +202,7 @@ def read_global_state(manifest: Manifest, cid: bytes, store: LocalStore) -> Glob
     """Raises MalformedState unless the blob is a global state of the manifest's model."""
     limit = max_state_bytes(manifest)
     data = store.read_bytes(Cid.from_bytes(cid), limit)
-    return GlobalState.from_bytes(data, param_shapes(manifest.model))
+    return GlobalState.from_bytes(data, trained_shapes(manifest))
 
 
 def read_seat_state(manifest: Manifest, cid: bytes, store: LocalStore, round: int = 0) -> SeatState:
