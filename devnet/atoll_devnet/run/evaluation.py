@@ -8,6 +8,7 @@ from atoll.bits.layout import param_count, trained_shapes
 from atoll.content.local import LocalStore
 from atoll.law.manifest import Manifest, NumericsSpec
 from atoll.law.words import NumericsMode
+from atoll.train.adapters import full_weights
 from atoll.train.data import open_tokenizer
 from atoll.train.evaluate import evaluate
 from atoll.train.generate import Sampling, generate
@@ -44,7 +45,8 @@ def sample_text(manifest: bytes, merged: bytes, store_dir: str) -> str:
     state = read_global_state(spec, merged, store)
     tokenizer = open_tokenizer(store, spec.data.tokenizer_cid)
     sampling = Sampling(length=SAMPLE_TOKENS)
-    return generate(state.params, spec.model, tokenizer, PROMPT, sampling)
+    weights = full_weights(state.params, spec, store)
+    return generate(weights, spec.model, tokenizer, PROMPT, sampling)
 
 
 def sizes(manifest: bytes) -> tuple[int, int]:

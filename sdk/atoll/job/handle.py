@@ -9,6 +9,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -113,9 +114,12 @@ class JobHandle:
         manifest.check_terms(view.terms_hash)
         return manifest
 
-    async def result(self, folder: Path) -> Path:
+    async def result(self, folder: Path, *, merged: bool = False) -> Path:
         """Fetches the trained model, checks it against the settled verdict, and writes it so that
         `transformers.AutoModelForCausalLM.from_pretrained(folder)` opens it.
+
+        Adapters are written as `peft.PeftModel.from_pretrained` opens them, or, if `merged`, added
+        to the weights that they were trained on.
 
         Raises:
             ConfigError: no round is settled and the job has not ended; the train extra is missing.
@@ -130,9 +134,11 @@ class JobHandle:
                 f"{snapshot.rounds} rounds are settled",
                 next_step=None if snapshot.has_ended else f"atoll job watch {self.id}",
             )
-        return await self.checkpoint(folder)
+        return await self.checkpoint(folder, merged=merged)
 
-    async def checkpoint(self, folder: Path, round: int | None = None) -> Path:
+    async def checkpoint(
+        self, folder: Path, round: int | None = None, *, merged: bool = False
+    ) -> Path:
         """The model after a settled round (the last, if None), fetched and checked as `result` is.
 
         Raises:
@@ -152,7 +158,10 @@ class JobHandle:
         model, tokenizer = map(Cid.from_bytes, (verdict.merged_cid, manifest.data.tokenizer_cid))
         await _fetch_model(self.client.fetcher_of(self.id), manifest, model, tokenizer)
         store, digest = self.client.store, verdict.merged_digest
-        await asyncio.to_thread(_export, store, manifest, model, digest, folder)
+        if merged and manifest.lora is not None:
+            await _fetch_base(self.client.fetcher_of(self.id), manifest)
+        export = partial(_export, merged=merged)
+        await asyncio.to_thread(export, store, manifest, model, digest, folder)
         return folder
 
     async def fund(self, amount: int | str) -> int:
@@ -222,19 +231,38 @@ async def _fetch_model(fetcher: Fetcher, manifest: Manifest, model: Cid, tokeniz
     await fetcher.fetch(tokenizer, MAX_TOKENIZER_BYTES)
 
 
+async def _fetch_base(fetcher: Fetcher, manifest: Manifest) -> None:
+    from atoll.bits.layout import max_params_bytes  # noqa: PLC0415
+
+    if manifest.init.cid is not None:
+        limit = max_params_bytes(manifest.model)
+        await fetcher.fetch(Cid.from_bytes(manifest.init.cid), limit)
+
+
 def _export(
-    store: LocalStore, manifest: Manifest, model: Cid, digest: Digest | None, folder: Path
+    store: LocalStore,
+    manifest: Manifest,
+    model: Cid,
+    digest: Digest | None,
+    folder: Path,
+    *,
+    merged: bool,
 ) -> None:
     try:
-        from atoll.bits.layout import max_state_bytes, param_shapes  # noqa: PLC0415
+        from atoll.bits.layout import max_state_bytes, trained_shapes  # noqa: PLC0415
         from atoll.bits.state import GlobalState  # noqa: PLC0415
+        from atoll.train.adapters import export_adapters, full_weights  # noqa: PLC0415
         from atoll.train.data import open_tokenizer  # noqa: PLC0415
         from atoll.train.export import export_model  # noqa: PLC0415
     except ImportError as error:
         raise missing_extra("writing the model") from error
     data = store.read_bytes(model, max_state_bytes(manifest))
-    state = GlobalState.from_bytes(data, param_shapes(manifest.model))
+    state = GlobalState.from_bytes(data, trained_shapes(manifest))
     if state.digest() != digest:
         raise ProtocolError(f"the model {model} is not the one that the verifiers signed")
+    if manifest.lora is not None and not merged:
+        export_adapters(state.params, manifest.lora, folder)
+        return
+    weights = full_weights(state.params, manifest, store)
     tokenizer = open_tokenizer(store, manifest.data.tokenizer_cid)
-    export_model(state.params, manifest.model, tokenizer, folder)
+    export_model(weights, manifest.model, tokenizer, folder)
