@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import torch
 from tests.jobs import PLAIN
 from tests.unit.train.factories import DATA_SEED, task_of
@@ -28,10 +29,10 @@ from atoll.bits.opening import opening_digest
 from atoll.bits.tensors import tree_root
 from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
-from atoll.job.prepare import prepare_data
-from atoll.law.manifest import InitSpec, LoraSpec, Manifest, ModelSpec
+from atoll.law.manifest import DataSpec, InitSpec, LoraSpec, Manifest, ModelSpec
 from atoll.law.trace import TraceDocument
 from atoll.law.words import ZERO_DIGEST
+from atoll.train.data import root_of, write_dataset
 from atoll.train.probe import configure_native, numerics_spec
 from atoll.train.replay import ReplayTask, replay_segment
 from atoll.train.round import train_round
@@ -76,19 +77,30 @@ class _Pieces:
 def prepare(folder: Path) -> None:
     """Writes base, data, first model and manifest into a store below the folder."""
     store = LocalStore(folder / "store", sync=False)
-    text = folder / "text.txt"
-    text.write_text("".join(f"{i} lazy dogs and {i * i} quick foxes\n" for i in range(5000)))
     model = PLAIN.model.model_copy(update=_MODEL) if PLAIN.model else ModelSpec(**_MODEL)
     sizes = {"inner.steps": 2, "inner.segment": 2, "inner.batch": 2, "inner.micro_batch": 1}
-    job = PLAIN.but({**sizes, "data.paths": [str(text)], "model": model, "lora": LORA, "rounds": 1})
+    job = PLAIN.but({**sizes, "model": model, "lora": LORA, "rounds": 1})
     shapes = param_shapes(model)
     weights = {name: weight(name, shape) for name, shape in shapes.items()}
     cid = store.add_stream(_Pieces(write_params(shapes, weights.__getitem__))).cid
     init = InitSpec(seed=None, cid=cid.to_bytes(), root=tree_root(weights))
-    manifest = job.resolve(prepare_data(job, store), init, numerics_spec(), now=0)
+    manifest = job.resolve(_data(store), init, numerics_spec(), now=0)
     opening = store.add_bytes(initial_global_state(manifest).to_bytes())
     (folder / "manifest").write_bytes(manifest.to_bytes())
     (folder / "opening").write_bytes(opening.to_bytes())
+
+
+def _data(store: LocalStore) -> DataSpec:
+    tokens = (np.arange(100_000) * 7919 % _MODEL["vocab"]).astype("<u2")
+    return DataSpec(
+        cid=write_dataset(tokens, "uint16", store).to_bytes(),
+        root=root_of(tokens),
+        dtype="uint16",
+        train_tokens=len(tokens),
+        eval_cid=None,
+        eval_batches=0,
+        tokenizer_cid=store.add_bytes(b"no tokenizer").to_bytes(),
+    )
 
 
 def role(name: str, folder: Path) -> dict[str, float]:
@@ -119,7 +131,7 @@ def _peak() -> int:
 
 def _apart(name: str, folder: Path) -> dict[str, float]:
     command = [sys.executable, __file__, "--role", name, "--folder", str(folder)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return result
 
