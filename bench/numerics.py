@@ -244,9 +244,9 @@ def _ours(
 
     def step(batch: torch.Tensor, index: int) -> float:
         nonlocal state
-        outcome = inner_step(state, batch, index, recipe)
-        state = outcome.state
-        return outcome.loss
+        done = inner_step(state, batch, index, recipe)
+        state = done.state
+        return done.loss
 
     def evaluate(batch: torch.Tensor) -> float:
         with torch.no_grad():

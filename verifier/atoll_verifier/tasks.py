@@ -6,15 +6,15 @@ machine could not do the work, and nothing may be reported on its account.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import seat_codec
-from atoll.bits.layout import max_state_bytes
 from atoll.bits.link import Sent, check_link
 from atoll.bits.opening import opening_digest, opening_roots
 from atoll.bits.pieces import root_of_update
+from atoll.bits.tensors import Source
 from atoll.content.cid import Cid
 from atoll.content.errors import MalformedDag
 from atoll.content.local import LocalStore
@@ -25,7 +25,7 @@ from atoll.law.words import Digest, SeatIndex
 from atoll.merge.round import merge, named_inputs
 from atoll.train.probe import configure_native
 from atoll.train.replay import ReplayTask, replay_segment
-from atoll.train.round import read_global_state
+from atoll.train.round import read_global_state, state_source
 from atoll_verifier.duties.merge import DoMerge, RoundMerged
 from atoll_verifier.duties.replay import SegmentReplayed, disproved
 from atoll_verifier.duties.score import DoScore, RevealedUpdate, RoundScored
@@ -66,7 +66,7 @@ def replay(work: SeatWork, segment: int, store_dir: str, sketch_key: int) -> Seg
         data_seed=work.data_seed,
         opening_digest=opening_digest(document, segment, *_opening(work, manifest, store)),
         sketch_key=sketch_key,
-        model=read_global_state(manifest, work.opening, store) if delayed else None,
+        model=read_global_state(manifest, work.opening, store, outer=False) if delayed else None,
     )
     needed = document.states[segment : segment + states_needed(manifest)]
     try:
@@ -91,7 +91,7 @@ def link(work: SeatWork, store_dir: str) -> str:
     configure_native()
     manifest, store = Manifest.from_bytes(work.manifest), LocalStore(store_dir)
     document = _document(work, store)
-    model = read_global_state(manifest, work.opening, store)
+    model = read_global_state(manifest, work.opening, store, outer=False)
     update = store.read_bytes(Cid.from_bytes(work.reveal.update_cid), max_update_bytes(manifest))
     try:
         blob = _state_blob(document.states[-1], manifest, store)
@@ -111,7 +111,7 @@ def score(command: DoScore, store_dir: str) -> RoundScored:
     """Seats that are audited in full, as far as the updates at hand tell."""
     configure_native()
     manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
-    state = read_global_state(manifest, command.opening, store)
+    state = read_global_state(manifest, command.opening, store, outer=False)
     updates = _updates(command.updates, manifest, store)
     inputs = named_inputs(
         state, updates, facts=command.facts, data_seed=command.data_seed, manifest=manifest
@@ -128,7 +128,7 @@ def merge_round(command: DoMerge, store_dir: str) -> RoundMerged:
     merged = merge(
         state, updates, facts=command.facts, data_seed=command.data_seed, manifest=manifest
     ).global_state
-    cid = store.add_bytes(merged.to_bytes())
+    cid = store.add_pieces(merged.pieces())
     return RoundMerged(cid.to_bytes(), merged.digest())
 
 
@@ -137,7 +137,8 @@ def _check_update(work: SeatWork, manifest: Manifest, store: LocalStore) -> None
     update = store.read_bytes(Cid.from_bytes(work.reveal.update_cid), limit)
     if root_of_update(update) != work.reveal.update_root:
         raise MalformedUpdate("the bytes served do not have the revealed root")
-    part = read_global_state(manifest, work.opening, store).sent_part(manifest.codec)
+    model = read_global_state(manifest, work.opening, store, outer=False)
+    part = model.sent_part(manifest.codec)
     codec = seat_codec(manifest.codec, DitherKey(work.data_seed, work.seat))
     codec.decode_flat(update, Layout.of_tensors(part.params), part.exponents)
 
@@ -148,7 +149,7 @@ def _opening(work: SeatWork, manifest: Manifest, store: LocalStore) -> tuple[Dig
         manifest,
         work.params_root,
         work.optimiser_root,
-        lambda: read_global_state(manifest, work.opening, store),
+        lambda: read_global_state(manifest, work.opening, store, outer=False),
     )
 
 
@@ -157,11 +158,24 @@ def _document(work: SeatWork, store: LocalStore) -> TraceDocument:
     return TraceDocument.from_bytes(data)
 
 
-def _state_blob(cid: bytes, manifest: Manifest, store: LocalStore) -> bytes:
+def _state_blob(cid: bytes, manifest: Manifest, store: LocalStore) -> Source:
+    """A provider's state. Raises MalformedTrace, now or when it is read, where it cannot be one."""
     try:
-        return store.read_bytes(Cid.from_bytes(cid), max_state_bytes(manifest))
+        source = state_source(cid, manifest, store)
     except (TooLarge, MalformedDag) as error:
-        raise MalformedTrace(f"a state cannot be one of this model: {error}") from error
+        raise _no_state(error) from error
+    return Source(source.length, _blamed(source.parts))
+
+
+def _blamed(parts: Iterable[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    try:
+        yield from parts
+    except (TooLarge, MalformedDag) as error:
+        raise _no_state(error) from error
+
+
+def _no_state(error: Exception) -> MalformedTrace:
+    return MalformedTrace(f"a state cannot be one of this model: {error}")
 
 
 def _updates(

@@ -9,7 +9,7 @@ has the same bits on every machine.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from atoll.bits.kernels.philox import LOW32, philox4x32
 from atoll.bits.layout import OUTER_SLOTS, UP, Shapes, trained_shapes
 from atoll.bits.state import GlobalState, Tensors
 from atoll.bits.tensors import (
+    Source,
     check_layout,
     read_blob,
     read_lazily,
@@ -120,15 +121,13 @@ def read_params(data: bytes | memoryview, shapes: Shapes) -> Tensors:
     return blob.tensors
 
 
-def stream_params(
-    pieces: Iterable[bytes | memoryview], shapes: Shapes
-) -> Iterator[tuple[str, Tensor]]:
-    """Parses a parameter set a tensor at a time, from pieces of its bytes.
+def stream_params(source: Source, shapes: Shapes) -> Iterator[tuple[str, Tensor]]:
+    """Parses a parameter set a tensor at a time.
 
     Raises:
         MalformedState: as `read_params`, no later than behind the last tensor.
     """
-    blob = read_lazily(_PARAMS, pieces)
+    blob = read_lazily(_PARAMS, source)
     if blob.fields or blob.layout != {name: ("float32", shape) for name, shape in shapes.items()}:
         raise MalformedState(f"{_PARAMS}: fields or tensors are not those of the job's model")
     for name, tensor in blob.tensors:

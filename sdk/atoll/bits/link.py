@@ -10,6 +10,7 @@ from atoll.bits.codec.grid import NonFiniteDeltaError
 from atoll.bits.codec.registry import seat_codec
 from atoll.bits.opening import committed_state
 from atoll.bits.state import GlobalState, SeatState
+from atoll.bits.tensors import Source
 from atoll.law.manifest import CodecSpec, Manifest
 from atoll.law.trace import TraceLeaf
 from atoll.law.words import Digest
@@ -55,7 +56,11 @@ class Sent:
 
 
 def check_link(
-    manifest: Manifest, model: GlobalState, last_leaf: TraceLeaf, last_blob: bytes, sent: Sent
+    manifest: Manifest,
+    model: GlobalState,
+    last_leaf: TraceLeaf,
+    last_blob: bytes | Source,
+    sent: Sent,
 ) -> bool:
     """Whether update and carried optimiser follow from the global model and the last state.
 

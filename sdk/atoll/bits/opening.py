@@ -8,6 +8,7 @@ from atoll.bits.errors import MalformedState
 from atoll.bits.layout import seat_layout
 from atoll.bits.state import GlobalState, SeatState, rng_digest
 from atoll.bits.step import state_roots
+from atoll.bits.tensors import Source
 from atoll.errors import MalformedTrace
 from atoll.law.manifest import Manifest
 from atoll.law.trace import StateRoots, TraceDocument
@@ -62,7 +63,9 @@ def opening_digest(
     return StateRoots(params_root, optimiser_root, ZERO_DIGEST, rng_digest(0)).digest()
 
 
-def committed_state(manifest: Manifest, round: int, blob: bytes, digest: Digest) -> SeatState:
+def committed_state(
+    manifest: Manifest, round: int, blob: bytes | Source, digest: Digest
+) -> SeatState:
     """The state with these bytes.
 
     Raises:

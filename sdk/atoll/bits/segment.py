@@ -155,13 +155,13 @@ def run_segment(state: SeatState, segment: int, course: Course) -> SegmentRun:
         offsets.append(course.offsets(step))
         batch = gather_batch(course.tokens, offsets[-1], course.manifest.model.seq)
         begun = course.begin(state, step)
-        outcome = inner_step(begun, batch, course.global_step0 + step, course.recipe, key)
-        losses.append(outcome.loss)
-        works.append(outcome.work)
-        if outcome.diverged:
+        done = inner_step(begun, batch, course.global_step0 + step, course.recipe, key)
+        losses.append(done.loss)
+        works.append(done.work)
+        if done.diverged:
             kind = LeafKind.DIVERGED
             break
-        state = outcome.state
+        state = done.state
     return SegmentRun(
         state=state,
         roots=state_roots(state),

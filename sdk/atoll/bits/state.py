@@ -17,7 +17,7 @@ from torch import Tensor
 
 from atoll.bits.errors import MalformedState
 from atoll.bits.layout import OUTER_SLOTS, SeatLayout, Shapes
-from atoll.bits.tensors import Fields, check_layout, read_blob, tree_root, write_blob
+from atoll.bits.tensors import Fields, Source, check_layout, read_blob, tree_root, write_blob
 from atoll.law.manifest import CodecSpec
 from atoll.law.words import ZERO_DIGEST, Digest
 
@@ -89,28 +89,35 @@ class GlobalState:
 
     @classmethod
     def from_bytes(
-        cls, data: bytes | memoryview, shapes: Mapping[str, Sequence[int]] | None = None
+        cls,
+        data: bytes | memoryview | Source,
+        shapes: Mapping[str, Sequence[int]] | None = None,
+        *,
+        outer: bool = True,
     ) -> GlobalState:
         """Parses canonical bytes; `shapes` are the model's, where they are known.
+
+        Args:
+            outer: false leaves the slots out: only who takes an outer step needs them.
 
         Raises:
             MalformedState: if the bytes are not canonical, or not of these shapes.
         """
-        blob = read_blob(_GLOBAL, data)
+        blob = read_blob(_GLOBAL, data, lambda name: outer or name.startswith("params/"))
         groups = _ungrouped(_GLOBAL, blob.tensors, ("params", *_SLOT_NAMES))
         params = groups.pop("params")
-        outer = {slot: tensors for slot, tensors in groups.items() if tensors}
+        slots = {slot: tensors for slot, tensors in groups.items() if tensors}
         round_index, exponents = blob.fields.get("round"), blob.fields.get("exponents")
         if set(blob.fields) != {"exponents", "round"} or not isinstance(exponents, dict):
             raise MalformedState(f"{_GLOBAL}: fields are not round and exponents")
         if not isinstance(round_index, int) or not 0 <= round_index < 1 << 32:
             raise MalformedState(f"{_GLOBAL}: round {round_index} out of range")
         _check_group(_GLOBAL, params, torch.float32, shapes or _shapes_of(params))
-        for tensors in outer.values():
+        for tensors in slots.values():
             _check_group(_GLOBAL, tensors, torch.int64, _shapes_of(params))
         if set(exponents) != set(params) or any(abs(e) > 64 for e in exponents.values()):
             raise MalformedState(f"{_GLOBAL}: exponents are not one small integer a tensor")
-        return cls(round_index, params, outer, dict(exponents))
+        return cls(round_index, params, slots, dict(exponents))
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +166,7 @@ class SeatState:
         return b"".join(self.pieces())
 
     @classmethod
-    def from_bytes(cls, data: bytes | memoryview, layout: SeatLayout) -> SeatState:
+    def from_bytes(cls, data: bytes | memoryview | Source, layout: SeatLayout) -> SeatState:
         """Parses canonical bytes.
 
         Raises:

@@ -27,7 +27,7 @@ from atoll.law.words import ZERO_DIGEST
 
 
 @dataclass(frozen=True, slots=True)
-class StepOutcome:
+class StepResult:
     """A step's result: the next state and the batch's mean loss in nats a token.
 
     When the step was not finite, `diverged` is set and the state is the one before it.
@@ -48,7 +48,7 @@ def inner_step(
     global_step: int,
     recipe: Recipe,
     dropout_key: tuple[int, int] = (0, 0),
-) -> StepOutcome:
+) -> StepResult:
     """One step on token ids [B, T + 1]; `global_step` counts from 0 over the whole job."""
     mask = Mask(recipe.inner.dropout, dropout_key, global_step & 0xFFFFFFFF, site=0, first=0)
     losses, gradients = _losses_and_gradients(state.params, batch_BT1, recipe, mask)
@@ -56,13 +56,13 @@ def inner_step(
     norm = recipe.ops.global_norm(gradients.values())
     work = StepWork(norm, losses)
     if not (math.isfinite(loss) and math.isfinite(norm)):
-        return StepOutcome(state, loss, work, diverged=True)
+        return StepResult(state, loss, work, diverged=True)
     scale = clip_scale(norm, float(recipe.inner.clip))
     rate = float(recipe.schedule.rates[global_step])
     after = _optimised(state, gradients, scale, rate, recipe)
     if not all(is_bounded(p) for p in after.params.values()):
-        return StepOutcome(state, loss, work, diverged=True)
-    return StepOutcome(after, loss, work, diverged=False)
+        return StepResult(state, loss, work, diverged=True)
+    return StepResult(after, loss, work, diverged=False)
 
 
 def take_in(state: SeatState, model: GlobalState, codec: CodecSpec) -> SeatState:
@@ -102,20 +102,27 @@ def _losses_and_gradients(
             leaves, piece_bT1[:, :-1], recipe.model, recipe.ops, drop, base=recipe.base
         )
         loss = recipe.ops.cross_entropy(logits_bTV, piece_bT1[:, 1:])
-        gradients = torch.autograd.grad(loss * share, list(leaves.values()))
-        sums = [a + g for a, g in zip(sums, gradients, strict=True)] if sums else list(gradients)
+        gradients = list(torch.autograd.grad(loss * share, list(leaves.values())))
         losses.append(loss.item())
+        if not sums:
+            sums = gradients
+            continue
+        for i in range(len(sums)):  # one by one, so that three sets are never there at once
+            sums[i] = sums[i] + gradients.pop(0)
     return tuple(losses), dict(zip(leaves, sums, strict=True))
 
 
 def _optimised(
     state: SeatState, gradients: Tensors, scale: float, rate: float, recipe: Recipe
 ) -> SeatState:
-    """Every parameter after its optimiser's step; the gradients are clipped by `scale`."""
+    """Every parameter after its optimiser's step; the gradients are clipped by `scale`.
+
+    Each gradient is let go once it is used: two states are all that is there in the end.
+    """
     inner, count, ops = recipe.inner, state.count + 1, recipe.ops
     params, ms, vs = {}, {}, {}
     for name, p in state.params.items():
-        g, kind = gradients[name], optimiser_of(name, p.shape, inner)
+        g, kind = gradients.pop(name), optimiser_of(name, p.shape, inner)
         if kind == "adamw":
             factors = adam_factors(recipe, count, scale, rate, decay_of(p, inner))
             after = ops.adamw(p, state.m[name], state.v[name], g, factors)

@@ -58,6 +58,18 @@ class Blob:
     tensors: dict[str, Tensor]
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A blob's bytes as they come, so that a large one is never held beside its tensors.
+
+    Attributes:
+        length: how many bytes `parts` have in all.
+    """
+
+    length: int
+    parts: Iterable[bytes | memoryview]
+
+
 def raw_bytes(tensor: Tensor) -> memoryview:
     """The tensor's little-endian row-major bytes; shares memory when it is contiguous."""
     return tensor.detach().contiguous().view(-1).view(torch.uint8).numpy().data
@@ -129,21 +141,25 @@ def write_lazily(
         yield raw_bytes(read(name))
 
 
-def read_blob(kind: str, data: bytes | bytearray | memoryview) -> Blob:
-    """Parses one blob of that kind.
+def read_blob(
+    kind: str,
+    data: bytes | memoryview | Source,
+    wanted: Callable[[str], bool] = lambda _: True,
+) -> Blob:
+    """Parses one blob of that kind, and keeps the tensors whose names are wanted.
 
     Raises:
         MalformedState: on anything but the exact bytes that `write_blob` would give.
     """
-    view = memoryview(data).cast("B")
-    fields, layout, start = _read_header(kind, view)
-    sizes = [math.prod(shape) * DTYPES[dtype].itemsize for _, dtype, shape in layout]
-    if start + sum(sizes) != len(view):
-        raise MalformedState(f"{kind}: {len(view)} bytes, header asks for {start + sum(sizes)}")
+    source = data if isinstance(data, Source) else Source(memoryview(data).nbytes, [data])
+    reader, fields, layout = _opened(kind, source)
     tensors: dict[str, Tensor] = {}
-    for (name, dtype, shape), size in zip(layout, sizes, strict=True):
-        tensors[name] = _tensor_of(view[start : start + size], DTYPES[dtype], shape)
-        start += size
+    for name, dtype, shape in layout:
+        if not wanted(name):
+            reader.skip(_size(dtype, shape))
+            continue
+        tensors[name] = _read_tensor(reader, dtype, shape)
+    reader.end()
     return Blob(fields, tensors)
 
 
@@ -160,95 +176,103 @@ class LazyBlob:
     tensors: Iterator[tuple[str, Tensor]]
 
 
-def read_lazily(kind: str, pieces: Iterable[bytes | memoryview]) -> LazyBlob:
-    """As `read_blob`, from pieces of its bytes, of which no more than a tensor is held.
+def read_lazily(kind: str, source: Source) -> LazyBlob:
+    """As `read_blob`, holding no more than a tensor.
 
     Raises:
         MalformedState: as `read_blob`; of what follows the header, when its turn is.
     """
-    stream = _Stream(kind, iter(pieces))
-    start = stream.take(len(MAGIC) + 4)
-    if bytes(start[: len(MAGIC)]) != MAGIC:
-        raise MalformedState(f"{kind}: does not begin with {MAGIC!r}")
-    length = int.from_bytes(start[len(MAGIC) :], "little")
-    if length > MAX_HEADER_BYTES:
-        raise MalformedState(f"{kind}: header of {length} bytes does not fit")
-    fields, layout, _ = _read_header(kind, memoryview(bytes(start) + bytes(stream.take(length))))
-    return LazyBlob(fields, {n: (d, s) for n, d, s in layout}, _each(stream, layout))
+    reader, fields, layout = _opened(kind, source)
+
+    def tensors() -> Iterator[tuple[str, Tensor]]:
+        for name, dtype, shape in layout:
+            yield name, _read_tensor(reader, dtype, shape)
+        reader.end()
+
+    return LazyBlob(fields, {name: (dtype, shape) for name, dtype, shape in layout}, tensors())
 
 
-def _each(
-    stream: _Stream, layout: Sequence[tuple[str, str, Shape]]
-) -> Iterator[tuple[str, Tensor]]:
-    for name, dtype, shape in layout:
-        tensor = torch.empty(shape, dtype=DTYPES[dtype])
-        stream.fill(tensor.view(-1).view(torch.uint8).numpy().data)
-        yield name, tensor
-    stream.end()
+def _opened(kind: str, source: Source) -> tuple[_Reader, Fields, list[tuple[str, str, Shape]]]:
+    """What stands behind the header, and what it says."""
+    reader = _Reader(kind, source)
+    fields, layout = _read_header(kind, reader)
+    asked = sum(_size(dtype, shape) for _, dtype, shape in layout)
+    if reader.left != asked:
+        asked += source.length - reader.left
+        raise MalformedState(f"{kind}: {source.length} bytes, header asks for {asked}")
+    return reader, fields, layout
 
 
-class _Stream:
-    """Bytes that come in pieces."""
-
-    def __init__(self, kind: str, pieces: Iterator[bytes | memoryview]) -> None:
-        self._kind, self._pieces, self._rest = kind, pieces, memoryview(b"")
-
-    def take(self, size: int) -> bytearray:
-        taken = bytearray(size)
-        self.fill(memoryview(taken))
-        return taken
-
-    def fill(self, buffer: memoryview) -> None:
-        """Writes the next bytes into a buffer. Raises MalformedState where there are fewer."""
-        at = 0
-        while at < len(buffer):
-            if not self._rest and not self._next():
-                raise MalformedState(f"{self._kind}: ends before its last tensor")
-            size = min(len(buffer) - at, len(self._rest))
-            buffer[at : at + size] = self._rest[:size]
-            self._rest, at = self._rest[size:], at + size
-
-    def end(self) -> None:
-        """Raises MalformedState where anything is left."""
-        while not self._rest and self._next():
-            pass
-        if self._rest:
-            raise MalformedState(f"{self._kind}: goes on behind its last tensor")
-
-    def _next(self) -> bool:
-        piece = next(self._pieces, None)
-        self._rest = memoryview(b"" if piece is None else piece).cast("B")
-        return piece is not None
+def _size(dtype: str, shape: Shape) -> int:
+    return math.prod(shape) * DTYPES[dtype].itemsize
 
 
-def _tensor_of(raw: memoryview, dtype: torch.dtype, shape: Shape) -> Tensor:
-    tensor = torch.empty(shape, dtype=dtype)  # own allocation: kernels may depend on alignment
-    if raw.nbytes:
-        tensor.view(-1).view(torch.uint8).numpy().data[:] = raw
+def _read_tensor(reader: _Reader, dtype: str, shape: Shape) -> Tensor:
+    tensor = torch.empty(shape, dtype=DTYPES[dtype])  # kernels may depend on alignment
+    if tensor.numel():
+        reader.fill(tensor.view(-1).view(torch.uint8).numpy().data)
     return tensor
 
 
-def _read_header(kind: str, view: memoryview) -> tuple[Fields, list[tuple[str, str, Shape]], int]:
+class _Reader:
+    """A source in portions of any size. Raises MalformedState where it has other than its length.
+
+    Attributes:
+        left: bytes to come, by the source's word.
+    """
+
+    def __init__(self, kind: str, source: Source) -> None:
+        self._kind, self.left = kind, source.length
+        self._parts, self._part = iter(source.parts), memoryview(b"")
+
+    def fill(self, buffer: memoryview) -> None:
+        done = 0
+        for part in self._portions(buffer.nbytes):
+            buffer[done : done + part.nbytes] = part
+            done += part.nbytes
+
+    def skip(self, count: int) -> None:
+        for _ in self._portions(count):
+            pass
+
+    def read(self, count: int) -> bytes:
+        return b"".join(self._portions(count))
+
+    def end(self) -> None:
+        if self._part.nbytes or any(memoryview(part).nbytes for part in self._parts):
+            raise MalformedState(f"{self._kind}: more bytes than were said")
+
+    def _portions(self, count: int) -> Iterator[memoryview]:
+        self.left -= count
+        while count:
+            while not self._part.nbytes:
+                part = next(self._parts, None)
+                if part is None:
+                    raise MalformedState(f"{self._kind}: fewer bytes than were said")
+                self._part = memoryview(part).cast("B")
+            portion = self._part[:count]
+            self._part = self._part[portion.nbytes :]
+            count -= portion.nbytes
+            yield portion
+
+
+def _read_header(kind: str, reader: _Reader) -> tuple[Fields, list[tuple[str, str, Shape]]]:
     start = len(MAGIC) + 4
-    if len(view) < start or bytes(view[: len(MAGIC)]) != MAGIC:
+    prefix = reader.read(min(start, reader.left))
+    if len(prefix) < start or prefix[: len(MAGIC)] != MAGIC:
         raise MalformedState(f"{kind}: does not begin with {MAGIC!r}")
-    length = int.from_bytes(view[len(MAGIC) : start], "little")
-    if length > MAX_HEADER_BYTES or start + length > len(view):
+    length = int.from_bytes(prefix[len(MAGIC) :], "little")
+    if length > MAX_HEADER_BYTES or length > reader.left:
         raise MalformedState(f"{kind}: header of {length} bytes does not fit")
-    raw = bytes(view[start : start + length])
     try:
-        header = decode(raw, MAX_HEADER_BYTES)
+        header = decode(reader.read(length), MAX_HEADER_BYTES)
     except ValueError as error:
         raise MalformedState(f"{kind}: header is {error}") from error
     if not isinstance(header, dict):
         raise MalformedState(f"{kind}: header is not a map")
     if set(header) != {"fields", "kind", "tensors"} or header["kind"] != kind:
         raise MalformedState(f"{kind}: header names another kind of document")
-    return (
-        _read_fields(kind, header["fields"]),
-        _read_layout(kind, header["tensors"]),
-        start + length,
-    )
+    return _read_fields(kind, header["fields"]), _read_layout(kind, header["tensors"])
 
 
 def _read_fields(kind: str, fields: object) -> Fields:

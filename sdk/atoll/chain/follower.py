@@ -96,10 +96,10 @@ class Follower:
         Raises:
             RpcUnavailable: no endpoint answers; call again.
         """
-        updates = await self._index.poll()
-        turns = [update.to_block for update in updates if isinstance(update, Rewound)]
-        items = [update for update in updates if isinstance(update, Indexed)]
-        heads = [update.block for update in updates if isinstance(update, Advanced)]
+        changes = await self._index.poll()
+        turns = [change.to_block for change in changes if isinstance(change, Rewound)]
+        items = [change for change in changes if isinstance(change, Indexed)]
+        heads = [change.block for change in changes if isinstance(change, Advanced)]
         turned = None
         if turns:
             # What one reorg brought another may have taken back: the index knows what stands.

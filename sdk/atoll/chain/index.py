@@ -62,7 +62,7 @@ class Advanced:
     confirmed: int
 
 
-Update = Indexed | Rewound | Advanced
+Change = Indexed | Rewound | Advanced
 
 
 class EventIndex:
@@ -91,7 +91,7 @@ class EventIndex:
         self._confirmations = confirmations
         self._from_block = chain.deployment.block if from_block is None else from_block
         self._head: BlockRef | None = None
-        self._untold: list[Update] = []
+        self._untold: list[Change] = []
         self._range = MAX_RANGE
         self._undecodable: set[tuple[bytes, int]] = set()
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -129,7 +129,7 @@ class EventIndex:
             found += self._indexed(raw, BlockRef(number, Digest(hash_), timestamp))
         return found
 
-    async def poll(self) -> list[Update]:
+    async def poll(self) -> list[Change]:
         """What is new: on the first call everything on disk, too. Never waits for a block.
 
         A reorg comes as `Rewound` before the events that replace the lost ones; `Advanced` is last.
@@ -141,8 +141,8 @@ class EventIndex:
         if head != self._head and await self._catch_up(head):
             self._head = head
             self._untold.append(Advanced(head, self.confirmed))
-        updates, self._untold = self._untold, []
-        return updates
+        changes, self._untold = self._untold, []
+        return changes
 
     async def _catch_up(self, head: BlockRef) -> bool:
         """Reads up to the last confirmed block; False where the chain moved in the meantime.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atoll.cli.jobfile import Preset, Settings, Text, chosen_job
+from atoll.cli.jobfile import InitFolder, Settings, Text, chosen_job
 from atoll.cli.network import (
     DEFAULT_HOME,
     DEFAULT_RPC,
@@ -24,13 +24,14 @@ from atoll.cli.network import (
     Rpc,
 )
 from atoll.cli.output import Json, emit, say, table
-from atoll.errors import ConfigError, RpcUnavailable
+from atoll.errors import ChainError, ConfigError
 
 if TYPE_CHECKING:
     from atoll.job.client import Client
     from atoll.job.draft import Draft
     from atoll.job.handle import JobHandle
     from atoll.job.narrate import JobSnapshot, JobUpdate
+    from atoll.job.spec import JobSpec
 
 app = typer.Typer(no_args_is_help=True, help="Submit, follow and collect training jobs.")
 
@@ -42,16 +43,47 @@ Amount = Annotated[str, typer.Argument(metavar="AMOUNT", help="Tokens, as 25 or 
 
 @app.command()
 def new(
-    preset: Preset = "nano",
+    preset: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Default: nano, or finetune with --init.")
+    ] = None,
+    init: InitFolder = None,
     data: Text = None,
     settings: Settings = None,
 ) -> None:
     """Print a job file with every choice in it, for `atoll job check` and `submit`."""
+    name = preset or ("nano" if init is None else "finetune")
+    _print_job(chosen_job(None, name, data, settings, init), f"from the preset {name}")
+
+
+@app.command("continue")
+def continue_job(
+    job: Job,
+    rounds: Annotated[int, typer.Option(min=1, help="Of the new job.")],
+    folder: Annotated[
+        Path | None, typer.Option(help="Where the model goes; default continued-JOB.")
+    ] = None,
+    settings: Settings = None,
+    rpc: Rpc = DEFAULT_RPC,
+    deployment: DeploymentFile = None,
+    home: Home = DEFAULT_HOME,
+) -> None:
+    """Print a job file like a job's own that starts from its model; fetches the model."""
+    from atoll.job.document import parse_setting
+
+    async def work() -> JobSpec:
+        async with Network(rpc, deployment, home).open() as client:
+            handle = client.attach(job)
+            return await handle.continued(folder or Path(f"continued-{job}"), rounds)
+
+    spec = asyncio.run(work()).but(dict(map(parse_setting, settings or [])))
+    _print_job(spec, f"from the model of job {job}")
+
+
+def _print_job(spec: JobSpec, origin: str) -> None:
     from atoll.job.document import to_toml
 
-    spec = chosen_job(None, preset, data, settings)
     head = (
-        f"A job, from the preset {preset}. What has a # in front is computed, and shown by\n"
+        f"A job, {origin}. What has a # in front is computed, and shown by\n"
         "`atoll job check`. Amounts are tokens; numbers, durations and text are as in TOML."
     )
     sys.stdout.write(to_toml(spec, head))
@@ -387,8 +419,8 @@ async def _serve_and_watch(
 async def _is_handed_over(handle: JobHandle) -> bool:
     try:
         return await handle.is_handed_over()
-    except RpcUnavailable:
-        return False  # a chain that pauses ends nothing
+    except ChainError:
+        return False  # it pauses, or has not confirmed the job yet: neither ends anything
 
 
 async def _patient(handle: JobHandle) -> AsyncIterator[JobUpdate | None]:

@@ -21,10 +21,17 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a value: --set inner.lr=0.01"),
 ]
+InitFolder = Annotated[
+    Path | None, typer.Option("--init", metavar="FOLDER", help="A Hugging Face folder to train on.")
+]
 
 
 def chosen_job(
-    file: Path | None, name: str, data: list[Path] | None, settings: list[str] | None
+    file: Path | None,
+    name: str,
+    data: list[Path] | None,
+    settings: list[str] | None,
+    init: Path | None = None,
 ) -> JobSpec:
     """The job of a file, or else of a preset, with the changes of the command line.
 
@@ -36,7 +43,11 @@ def chosen_job(
     from atoll.job.spec import JobSpec
 
     spec = preset(name) if file is None else JobSpec.read(file)
-    changes: dict[str, Any] = dict(map(parse_setting, settings or []))
+    changes: dict[str, Any] = {}
+    if init is not None:
+        # The folder says what the model is.
+        changes |= {"init.folder": str(init), "model": None}
+    changes |= dict(map(parse_setting, settings or []))
     if data:
         changes["data.paths"] = [str(path) for path in data]
     return spec.but(changes)

@@ -157,6 +157,14 @@ class LocalStore:
         """Stores bytes as one file; returns its root."""
         return self.add_stream(io.BytesIO(data), profile).cid
 
+    def add_pieces(self, pieces: Iterable[bytes | memoryview], profile: Profile = V1) -> Cid:
+        """Stores the pieces one after another as one file, in constant memory; returns its root.
+
+        Raises:
+            DiskFull: as `add_stream`.
+        """
+        return self.add_stream(_Pieces(pieces), profile).cid
+
     def add_file(self, path: Path | str, profile: Profile = V1) -> Cid:
         """Stores a file from disk, in constant memory; returns its root.
 
@@ -380,6 +388,24 @@ class _Marks:
     def missing(self) -> Iterator[Cid]:
         """Blocks that are pinned and not here."""
         return (cid for cid in self._wanted.values() if not self._store.has(cid))
+
+
+class _Pieces:
+    """Pieces as a file is read."""
+
+    def __init__(self, pieces: Iterable[bytes | memoryview]) -> None:
+        self._pieces, self._piece = iter(pieces), memoryview(b"")
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        while not self._piece.nbytes:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._piece = memoryview(piece).cast("B")
+        portion = self._piece[: buffer.nbytes]
+        buffer[: portion.nbytes] = portion
+        self._piece = self._piece[portion.nbytes :]
+        return portion.nbytes
 
 
 def _batches(blocks: Sequence[BlockFile], surplus: int) -> Iterator[list[BlockFile]]:

@@ -38,6 +38,7 @@ from atoll.content.fetch import Fetcher
 from atoll.content.local import LocalStore
 from atoll.content.storage import StoreConfig
 from atoll.errors import ChainError, ConfigError, InsufficientFunds, NotFound, UndecodableLog
+from atoll.job.document import to_toml
 from atoll.job.draft import Draft, Found, write_draft
 from atoll.job.following import JobFollower
 from atoll.job.groups import parse_tokens
@@ -253,15 +254,22 @@ class Client:
             ManifestError: the choices do not fit together.
             StorageError, ConfigError: the data cannot be used; the train extra is missing.
         """
+        said = to_toml(spec)
         spec, init = await asyncio.to_thread(prepare_weights, spec, self.store)
         data = await asyncio.to_thread(prepare_data, spec, self.store)
         key, now = key_of(spec, data, init), (await self.chain.head()).timestamp
         known = self.submissions.newest(key)
-        if known is not None and not (again and known.job) and self._stands(known, now):
-            return Draft(key, spec, Manifest.from_bytes(known.manifest), job=known.job)
+        if known is not None:
+            manifest = Manifest.from_bytes(known.manifest)
+            if not (again and known.job) and self._stands(known, now):
+                return Draft(key, spec, manifest, job=known.job, said=said)
+            # Its second is all that tells another job of the same words from this one.
+            now = max(now, manifest.created + 1)
         numerics = numerics or await machine_numerics(spec.audit.numerics)
         found = Found(data, init, numerics)
-        return await write_draft(key, spec, found, now, await self._floors(), measured=measured)
+        floors = await self._floors()
+        draft = await write_draft(key, spec, found, now, floors, measured=measured)
+        return replace(draft, said=said)
 
     async def prepare(self, spec: JobSpec, numerics: NumericsSpec | None = None) -> Manifest:
         """The manifest of `draft`. Raises as that."""
@@ -312,6 +320,8 @@ class Client:
             job = await self.draft(job, again=again)
         manifest = job.manifest if isinstance(job, Draft) else job
         kept = job.key if isinstance(job, Draft) else manifest.digest().hex()
+        said = job.said if isinstance(job, Draft) else ""
+        written = (kept, manifest.name, manifest.to_bytes(), said)
         queue = self.session.queue
         self._check_data(manifest)
         cid = self.store.add_block(manifest.to_bytes(), DAG_CBOR)
@@ -322,10 +332,10 @@ class Client:
             known = queue.status(key)
             if known is None or not known.has_effect:
                 await self._check_money(manifest, limit)
-                submission = self.submissions.write(kept, manifest.name, manifest.to_bytes())
+                submission = self.submissions.write(*written)
                 await self._pay_in(manifest, key)
             else:
-                submission = self.submissions.write(kept, manifest.name, manifest.to_bytes())
+                submission = self.submissions.write(*written)
             status = await queue.wait(key, self.config.confirmations)
         job_id = await self._created_in(status, manifest)
         self.submissions.created(submission, job_id)

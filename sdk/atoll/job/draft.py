@@ -32,6 +32,7 @@ class Draft:
         figures: what was left out and is computed.
         pace: what was measured; None where nothing had to be.
         job: its number, where it is on the chain already.
+        said: the job's file as it was, with nothing computed.
     """
 
     key: str
@@ -40,6 +41,7 @@ class Draft:
     figures: tuple[Figure, ...] = ()
     pace: Pace | None = None
     job: JobId | None = None
+    said: str = ""
 
 
 async def write_draft(

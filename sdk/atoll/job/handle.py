@@ -19,8 +19,10 @@ from atoll.content.cid import Cid
 from atoll.content.fetch import Fetcher
 from atoll.content.local import LocalStore
 from atoll.errors import ConfigError, ManifestError, ProtocolError, RpcUnavailable
+from atoll.job.document import parse_toml
 from atoll.job.narrate import JobSnapshot, JobUpdate, is_about
 from atoll.job.prepare import missing_extra
+from atoll.job.spec import JobSpec
 from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
 from atoll.law.merkle import claims_tree
 from atoll.law.views import JobView
@@ -81,10 +83,35 @@ class JobHandle:
 
     def own_manifest(self) -> Manifest | None:
         """The manifest, where the job was submitted from this home."""
-        for item in self.client.submissions.all():
-            if item.job == self.id:
-                return Manifest.from_bytes(item.manifest)
-        return None
+        own = self.client.submissions.of_job(self.id)
+        return None if own is None else Manifest.from_bytes(own.manifest)
+
+    async def continued(self, folder: Path, rounds: int) -> JobSpec:
+        """A job like this one, of so many rounds, that starts from its model of now.
+
+        Args:
+            folder: where that model goes; the new job names it.
+
+        Raises:
+            ConfigError: the job was not submitted from a file from this home, and as `checkpoint`.
+        """
+        own = self.client.submissions.of_job(self.id)
+        if own is None or not own.spec:
+            raise ConfigError(
+                f"job {self.id} was not submitted from a job file of this home",
+                next_step=f"atoll job checkpoint {self.id} DIR, then atoll job new --init DIR",
+            )
+        spec = JobSpec.of(parse_toml(own.spec), "the job's file")
+        model = Manifest.from_bytes(own.manifest).model
+        started = await self.checkpoint(folder)
+        return spec.but(
+            {
+                "rounds": rounds,
+                "model": None,
+                "init.folder": str(started.absolute()),
+                "init.seq": model.seq,
+            }
+        )
 
     async def is_handed_over(self) -> bool:
         """Whether verifiers hold the data, so that nobody needs the submitter's copy."""

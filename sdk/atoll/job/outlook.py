@@ -18,7 +18,7 @@ from atoll.job.plan import DAY, MERGE_SECONDS, Pace, replayed_steps, sum_of_wind
 from atoll.law.manifest import Manifest
 from atoll.law.terms import budget
 
-SUBMIT_GAS = {"approve": 60_000, "announceGateway": 160_000, "create": 900_000}
+SUBMIT_GAS = {"approve": 60_000, "announceGateway": 60_000, "create": 700_000}
 """Gas at most of what a submission sends; `tests/integration/chain/test_client.py` measures it."""
 BLOCK_SECONDS = 12
 ROUND_TRANSACTIONS = 6

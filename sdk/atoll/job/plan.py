@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from fractions import Fraction
 from math import ceil, floor
 from typing import Any
 
 from atoll.errors import ConfigError
-from atoll.job.groups import duration_text, tokens_text
+from atoll.job.groups import canonical_number, duration_text, tokens_text
 from atoll.job.methods import method_of
 from atoll.job.spec import JobSpec, robust_f
 from atoll.law.sampling import detection_probability
@@ -147,11 +148,8 @@ def _audits(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
         f"{min(count, each * auditors)} of {count} segments drawn find {skipped} left out with "
         f"probability {float(chance):.3f}; asked for is {spec.audit.detection}"
     )
-    return {"audit.coverage": (_decimal(coverage), reason)}
-
-
-def _decimal(value: Fraction) -> str:
-    return f"{value.numerator / value.denominator:.6f}"
+    exact = Decimal(coverage.numerator) / Decimal(coverage.denominator)
+    return {"audit.coverage": (canonical_number(exact), reason)}
 
 
 def _windows(spec: JobSpec, pace: Pace, floors: Floors) -> Found:

@@ -57,6 +57,12 @@ _PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
         | {"head_dim": 64, "seq": 256, "tied": True},
         "inner": {"lr": "0.001", "steps": 50, "segment": 5, "batch": 16, "micro_batch": 4},
     },
+    # Over the model of an init folder, at a rate for trained weights.
+    "finetune": {
+        "name": "finetune",
+        "rounds": 4,
+        "inner": {"lr": "0.00005", "steps": 32, "segment": 4, "batch": 8, "micro_batch": 1},
+    },
     # GPT-2's size and vocabulary (Radford et al. 2019), as a Llama.
     "gpt2-small": {
         "name": "gpt2-small",

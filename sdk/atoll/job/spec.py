@@ -103,7 +103,7 @@ class JobSpec(Group):
             ConfigError: the file cannot be read, is not TOML, or is no spec.
         """
         spec = cls.of(read_toml(path), str(path))
-        here = path.parent
+        here = path.absolute().parent
         found = {"data": spec.data.beside(here), "init": spec.init.beside(here)}
         return spec.model_copy(update=found)
 

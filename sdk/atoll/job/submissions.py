@@ -23,19 +23,23 @@ from atoll.law.words import JobId
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS submissions (
     id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL, name TEXT NOT NULL,
-    manifest BLOB NOT NULL, job INTEGER, written_at REAL NOT NULL);
+    manifest BLOB NOT NULL, spec TEXT NOT NULL, job INTEGER, written_at REAL NOT NULL);
 CREATE INDEX IF NOT EXISTS by_key ON submissions (key);
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One submission; `job` is None until its transaction has been seen in a block."""
+    """One submission; `job` is None until its transaction has been seen in a block.
+
+    `spec` is the job's file, empty where a bare manifest was submitted.
+    """
 
     id: int
     key: str
     name: str
     manifest: bytes
+    spec: str
     job: JobId | None
 
 
@@ -60,7 +64,7 @@ class Submissions:
     def close(self) -> None:
         self._db.close()
 
-    def write(self, key: str, name: str, manifest: bytes) -> Submission:
+    def write(self, key: str, name: str, manifest: bytes, spec: str = "") -> Submission:
         """Notes a submission; the same manifest noted again stays one."""
         with self._db.transaction():
             row = self._db.execute(
@@ -68,8 +72,9 @@ class Submissions:
             ).fetchone()
             if row is None:
                 self._db.execute(
-                    "INSERT INTO submissions (key, name, manifest, written_at) VALUES (?, ?, ?, ?)",
-                    (key, name, manifest, time.time()),
+                    "INSERT INTO submissions (key, name, manifest, spec, written_at)"
+                    " VALUES (?, ?, ?, ?, ?)",
+                    (key, name, manifest, spec, time.time()),
                 )
         found = self.newest(key)
         assert found is not None
@@ -84,10 +89,16 @@ class Submissions:
         found = [item for item in self.all() if item.key == key]
         return found[-1] if found else None
 
+    def of_job(self, job: JobId) -> Submission | None:
+        """The submission that became that job."""
+        return next((item for item in self.all() if item.job == job), None)
+
     def all(self) -> list[Submission]:
         """Every submission, oldest first."""
-        rows = self._db.execute("SELECT id, key, name, manifest, job FROM submissions ORDER BY id")
+        rows = self._db.execute(
+            "SELECT id, key, name, manifest, spec, job FROM submissions ORDER BY id"
+        )
         return [
-            Submission(i, key, name, bytes(manifest), None if job is None else JobId(job))
-            for i, key, name, manifest, job in rows
+            Submission(i, key, name, bytes(manifest), spec, None if job is None else JobId(job))
+            for i, key, name, manifest, spec, job in rows
         ]

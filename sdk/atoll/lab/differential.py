@@ -132,10 +132,10 @@ def run(what: LabRun, how: Setting) -> LabResult:
     state, tokens = _opening(what, how.device), lab_tokens(what.seed)
     started, loss = time.perf_counter(), 0.0
     for step in range(what.steps):
-        outcome = inner_step(state, _batch(tokens, what, step, how.device), step, recipe)
-        if outcome.diverged:
+        done = inner_step(state, _batch(tokens, what, step, how.device), step, recipe)
+        if done.diverged:
             raise NumericsMismatch(f"step {step} of the lab's run is not finite")
-        state, loss = outcome.state, outcome.loss
+        state, loss = done.state, done.loss
     seconds = time.perf_counter() - started
     return LabResult(
         digest=state_roots(_on_cpu(state)).digest().hex(),

@@ -142,9 +142,9 @@ def _trained(trial: Trial, state: SeatState, seed: int, segment: int) -> tuple[S
         stale = trial.what == "a stale batch" and step == steps[-1]
         batch = _batch(tokens, trial, step - stale)
         rows = BATCH // 2 if trial.what == "half the batch" else BATCH
-        outcome = inner_step(state, batch[:rows], step, recipe)
-        state = outcome.state
-        losses.append(outcome.loss)
+        done = inner_step(state, batch[:rows], step, recipe)
+        state = done.state
+        losses.append(done.loss)
     return _moved(state, lambda t: t.to("cpu", torch.float32)), sum(losses) / len(losses)
 
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from math import ceil, comb
 from typing import Annotated, Final, Literal, Self
 
@@ -640,16 +641,11 @@ class Manifest(_Spec):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Manifest:
-        """Raises ManifestError on bytes that are not the canonical encoding of a valid manifest."""
-        try:
-            return cls.model_validate(decode(data, MAX_MANIFEST_BYTES))
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(str(part) for part in first["loc"])
-            message = f"manifest: {place + ': ' if place else ''}{first['msg']}"
-            raise ManifestError(message, next_step=_NEXT_STEP) from error
-        except ValueError as error:
-            raise ManifestError(f"manifest: {error}", next_step=_NEXT_STEP) from error
+        """Raises ManifestError on bytes that are not the canonical encoding of a valid manifest.
+
+        The same bytes give the same object while they are among the last few dozen asked for.
+        """
+        return _read_manifest(data)
 
     def digest(self) -> Digest:
         """SHA-256 of the bytes: `specDigest` on chain."""
@@ -713,3 +709,17 @@ _NUMERICS_FIELDS: Final = {
     "tolerant": {"tolerance"},
 }
 _BYTES: Final = {"uint8": 1, "uint16": 2, "uint32": 4}
+
+
+@lru_cache(maxsize=32)
+def _read_manifest(data: bytes) -> Manifest:
+    # Services read their job's at every decision, and it is frozen.
+    try:
+        return Manifest.model_validate(decode(data, MAX_MANIFEST_BYTES))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        message = f"manifest: {place + ': ' if place else ''}{first['msg']}"
+        raise ManifestError(message, next_step=_NEXT_STEP) from error
+    except ValueError as error:
+        raise ManifestError(f"manifest: {error}", next_step=_NEXT_STEP) from error

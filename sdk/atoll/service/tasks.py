@@ -46,7 +46,7 @@ def make_initial_state(manifest: bytes, store_dir: str) -> OpeningReady:
     configure_native()
     store = LocalStore(store_dir)
     state = open_initial_state(Manifest.from_bytes(manifest), store)
-    cid = store.add_bytes(state.to_bytes())
+    cid = store.add_pieces(state.pieces())
     return OpeningReady(cid.to_bytes(), state.digest(), state.params_root())
 
 

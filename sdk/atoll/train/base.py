@@ -15,6 +15,7 @@ from atoll.bits.base import Base, freeze
 from atoll.bits.init import stream_params
 from atoll.bits.layout import max_params_bytes, param_shapes
 from atoll.bits.ops import operations
+from atoll.bits.tensors import Source
 from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
 from atoll.law.manifest import InitSpec, LoraSpec, Manifest, ModelSpec
@@ -50,5 +51,6 @@ def read_weights(
     """Initial weights that are content, a tensor at a time. Raises as `open_base`."""
     if init.cid is None:
         raise ValueError("the initial weights are no content")
-    pieces = store.iter_bytes(Cid.from_bytes(init.cid), max_params_bytes(model))
-    return stream_params(pieces, param_shapes(model))
+    cid, limit = Cid.from_bytes(init.cid), max_params_bytes(model)
+    source = Source(store.file_bytes(cid), store.iter_bytes(cid, limit))
+    return stream_params(source, param_shapes(model))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from atoll.bits.opening import committed_state
 from atoll.bits.segment import Course, SegmentRun, float_of_bits, run_segment
 from atoll.bits.state import GlobalState, SeatState
+from atoll.bits.tensors import Source
 from atoll.content.local import LocalStore
 from atoll.law.manifest import Manifest
 from atoll.law.trace import LeafKind, TraceLeaf
@@ -70,10 +71,10 @@ class SegmentReplay:
 
 def replay_segment(
     task: ReplayTask,
-    opening_blob: bytes,
+    opening_blob: bytes | Source,
     leaf: TraceLeaf,
     store: LocalStore,
-    closing_blob: bytes | None = None,
+    closing_blob: bytes | Source | None = None,
 ) -> SegmentReplay:
     """Trains the leaf's segment again from the opening state the provider serves.
 
@@ -89,14 +90,16 @@ def replay_segment(
         NotFound, CorruptBlock, MalformedDataset: the dataset cannot be used; nobody's fault.
     """
     round = task.slot.round
-    opening = committed_state(task.manifest, round, opening_blob, task.opening_digest)
-    claimed = None
+    # Popped below, so that it is not kept beside the states that come of it.
+    openings = [committed_state(task.manifest, round, opening_blob, task.opening_digest)]
+    opening = claimed = None
     if task.manifest.numerics.tolerance is not None:
         if closing_blob is None:
             raise ValueError("a tolerant replay needs the closing state")
+        opening = openings[0]
         claimed = committed_state(task.manifest, round, closing_blob, leaf.state_digest)
     course = open_course(task.manifest, task.data_seed, task.seat, round, store, model=task.model)
-    done = run_segment(opening, leaf.segment, course)
+    done = run_segment(openings.pop(), leaf.segment, course)
     replay = SegmentReplay(
         differs=done.disproves(leaf),
         kind=done.kind,
@@ -107,7 +110,7 @@ def replay_segment(
         steps=len(done.works),
         seconds=done.seconds,
     )
-    if claimed is None:
+    if opening is None or claimed is None:
         return replay
     segment = _held_against(claimed, leaf, opening, done, course)
     ends_alike = (done.kind, done.last_step) == (leaf.kind, leaf.last_step)

@@ -18,6 +18,7 @@ from atoll.bits.pieces import root_of_update
 from atoll.bits.segment import Course, SegmentRun, run_segment
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import state_roots
+from atoll.bits.tensors import Source
 from atoll.content.cid import DAG_CBOR, Cid
 from atoll.content.local import LocalStore
 from atoll.errors import ProtocolError
@@ -143,30 +144,33 @@ def train_round(
         MalformedState, MalformedDataset, MalformedTrace: what is there is not of this job.
     """
     manifest = task.manifest
-    model = read_global_state(manifest, task.global_state_cid, store)
+    document = _resumed(task) if task.begun else _opened(task, _model(task, store), store)
+    # Popped for each segment, since whoever held it would keep it while the next ones are made.
+    states = [read_seat_state(manifest, document.states[-1], store, task.slot.round)]
+    model = _model(task, store) if manifest.codec.is_delayed else None
     course = open_course(manifest, task.data_seed, task.seat, task.slot.round, store, model=model)
-    document = _resumed(task) if task.begun else _opened(task, model, store)
-    state = read_seat_state(manifest, document.states[-1], store, task.slot.round)
     losses: list[float] = []
     seconds = 0.0
     while not _is_over(document, manifest):
-        done = run(state, len(document.leaves), course)
-        state = done.state
+        done = run(states.pop(), len(document.leaves), course)
+        states.append(done.state)
         document = _extended(document, done, task, store)
         losses.extend(done.losses)
         seconds += done.seconds
         progress(_progress(document, done))
+        del done
     if document.leaves[-1].kind is LeafKind.DIVERGED:
-        update, carried = b"", state  # nothing of it is sent, so nothing was left out
+        update, carried = b"", states.pop()  # nothing of it is sent, so nothing was left out
     else:
-        update, carried = close_round(model, state, manifest.codec, task.dither)
+        model = model or _model(task, store)
+        update, carried = close_round(model, states.pop(), manifest.codec, task.dither)
     return TrainedRound(
         document=document,
         trace_cid=store.add_block(document.to_bytes(), DAG_CBOR).to_bytes(),
         update=update,
         update_cid=store.add_bytes(update).to_bytes() if update else b"",
         carried=state_roots(carried),
-        carried_cid=store.add_bytes(carried.to_bytes()).to_bytes(),
+        carried_cid=store.add_pieces(carried.pieces()).to_bytes(),
         steps=_finite_steps(document),
         reset=task.opening_optimiser is None,
         losses=tuple(losses),
@@ -198,18 +202,38 @@ def train_ahead(task: TrainTask, store: LocalStore) -> TrainedAhead:
     return TrainedAhead(document, seconds)
 
 
-def read_global_state(manifest: Manifest, cid: bytes, store: LocalStore) -> GlobalState:
-    """Raises MalformedState unless the blob is a global state of the manifest's model."""
-    limit = max_state_bytes(manifest)
-    data = store.read_bytes(Cid.from_bytes(cid), limit)
-    return GlobalState.from_bytes(data, trained_shapes(manifest))
+def read_global_state(
+    manifest: Manifest, cid: bytes, store: LocalStore, *, outer: bool = True
+) -> GlobalState:
+    """Raises MalformedState unless the blob is a global state of the manifest's model.
+
+    Args:
+        outer: false leaves the outer optimiser's slots out, two thirds of the state.
+    """
+    source = state_source(cid, manifest, store)
+    return GlobalState.from_bytes(source, trained_shapes(manifest), outer=outer)
 
 
 def read_seat_state(manifest: Manifest, cid: bytes, store: LocalStore, round: int = 0) -> SeatState:
     """Raises MalformedState unless the blob is a seat state of the manifest's job."""
-    limit = max_state_bytes(manifest)
-    data = store.read_bytes(Cid.from_bytes(cid), limit)
-    return SeatState.from_bytes(data, seat_layout(manifest, round))
+    return SeatState.from_bytes(state_source(cid, manifest, store), seat_layout(manifest, round))
+
+
+def state_source(cid: bytes, manifest: Manifest, store: LocalStore) -> Source:
+    """A state's bytes, read as they are parsed.
+
+    Raises:
+        TooLarge, MalformedDag: it cannot be one of this job's; the first may be raised as late as
+            the first byte is read.
+        NotFound, CorruptBlock: its root is missing or damaged.
+    """
+    file, limit = Cid.from_bytes(cid), max_state_bytes(manifest)
+    return Source(store.file_bytes(file), store.iter_bytes(file, limit))
+
+
+def _model(task: TrainTask, store: LocalStore) -> GlobalState:
+    """What the round starts from, as far as training needs it."""
+    return read_global_state(task.manifest, task.global_state_cid, store, outer=False)
 
 
 def _opened(task: TrainTask, model: GlobalState | None, store: LocalStore) -> TraceDocument:
@@ -218,7 +242,7 @@ def _opened(task: TrainTask, model: GlobalState | None, store: LocalStore) -> Tr
     if task.opening_optimiser is not None:
         optimiser = read_seat_state(task.manifest, task.opening_optimiser, store)
     state = open_round(task.manifest, task.slot.round, model, optimiser)
-    cid = store.add_bytes(state.to_bytes()).to_bytes()
+    cid = store.add_pieces(state.pieces()).to_bytes()
     return TraceDocument(task.slot, task.seat, (), (cid,), (state_roots(state),))
 
 
@@ -235,7 +259,7 @@ def _extended(
     document: TraceDocument, done: SegmentRun, task: TrainTask, store: LocalStore
 ) -> TraceDocument:
     """The trace with one more leaf; the segment's closing state is stored first."""
-    cid = store.add_bytes(done.state.to_bytes()).to_bytes()
+    cid = store.add_pieces(done.state.pieces()).to_bytes()
     segment = SegmentIndex(len(document.leaves))
     previous = document.leaves[-1].hash if document.leaves else ZERO_DIGEST
     leaf = done.leaf(task.slot, task.seat, segment, previous)

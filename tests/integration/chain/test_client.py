@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +33,8 @@ from atoll.errors import (
     RpcUnavailable,
     TransactionFailed,
 )
+from atoll.job.narrate import JobUpdate
+from atoll.job.outlook import SUBMIT_GAS
 from atoll.law.manifest import Manifest, NumericsSpec
 from atoll.law.words import Address, Digest, JobId, JobStatus
 from atoll.train.export import FILES
@@ -212,6 +214,12 @@ async def test_a_job_from_submission_to_the_last_payment(bench: Bench) -> None:
     assert await bench.chain.token_balance(members.provider) == earned
     assert await job.claim(members.provider) == earned
     assert await job.claim(members.verifier) == manifest.terms.verifier_fee
+    with pytest.raises(ConfigError, match="no model of round 1 yet: 1 rounds"):
+        await job.checkpoint(bench.folder / "later", 1)
+    assert await job.checkpoint(bench.folder / "first", 0) == bench.folder / "first"
+    files = [(bench.folder / name / "model.safetensors") for name in ("model", "first")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+
     snapshot = await job.wait()
     assert (snapshot.status, snapshot.final_rounds) == (JobStatus.DONE, 1)
     await job.refund()
@@ -325,6 +333,154 @@ async def test_missing_torch_is_said_with_the_next_command(
     with pytest.raises(ConfigError, match="needs torch") as caught:
         await bench.client.prepare(bench.job)
     assert caught.value.next_step == "pip install 'atoll[train]'"
+
+
+async def test_the_same_words_and_text_are_the_same_job_wherever_they_lie(bench: Bench) -> None:
+    first = await bench.client.submit(
+        await bench.client.draft(bench.job, NUMERICS), max_spend="1000"
+    )
+    (bench.folder / "text").rename(bench.folder / "moved")
+    moved = bench.job.but({"data.paths": [str(bench.folder / "moved")]})
+    bench.anvil.mine(3)  # a manifest written now would have another time in it
+    draft = await bench.client.draft(moved, NUMERICS)
+    assert draft.job == first.id
+    assert (await bench.client.submit(draft, max_spend=PLENTY)).id == first.id
+    another = await bench.client.draft(moved, NUMERICS, again=True)
+    assert another.manifest.created > draft.manifest.created
+    second = await bench.client.submit(another, max_spend=PLENTY)
+    third = await bench.client.draft(moved, NUMERICS, again=True)
+    assert third.manifest.created > another.manifest.created
+    assert second.id != first.id
+    (bench.folder / "moved" / "a.txt").write_text("another text altogether\n" * 99)
+    assert (await bench.client.draft(moved, NUMERICS)).job is None
+    assert [job.id for job in bench.client.jobs()] == [first.id, second.id]
+
+
+async def test_a_draft_that_would_have_expired_is_written_anew(bench: Bench) -> None:
+    brief = bench.job.but({"lifetime": "1h"})
+    stale = await bench.client.draft(brief, NUMERICS)
+    bench.client.submissions.write(stale.key, "demo", stale.manifest.to_bytes())
+    assert (await bench.client.draft(brief, NUMERICS)).manifest == stale.manifest
+    bench.anvil.ask("evm_increaseTime", 3300)
+    bench.anvil.mine()
+    fresh = await bench.client.draft(brief, NUMERICS)
+    assert fresh.manifest.terms.expiry > stale.manifest.terms.expiry
+    assert (await bench.client.submit(fresh, max_spend=PLENTY)).id == 1
+
+
+async def test_what_is_left_out_is_at_least_what_the_network_asks(bench: Bench) -> None:
+    open_ = {"windows.train": None, "windows.report": None, "money.provider_bond": None}
+    draft = await bench.client.draft(bench.job.but(open_), NUMERICS)
+    assert {figure.path for figure in draft.figures} == set(open_)
+    assert draft.manifest.terms.provider_bond >= 10**18
+    await bench.client.submit(draft, max_spend=PLENTY)
+
+
+async def test_a_submission_costs_no_more_gas_than_was_said(bench: Bench) -> None:
+    await bench.client.submit(await bench.manifest(), max_spend=PLENTY)
+    used = bench.client.session.queue.gas_by_label()
+    assert {label: use.gas for label, use in used.items()}.keys() == SUBMIT_GAS.keys()
+    for label, use in used.items():
+        assert SUBMIT_GAS[label] / 3 < use.gas <= SUBMIT_GAS[label], (label, use.gas)
+
+
+async def test_one_client_signs_from_a_home_and_others_watch(bench: Bench) -> None:
+    job = await bench.client.submit(await bench.manifest(), max_spend=PLENTY)
+    home = config(bench.folder / "client")
+    with pytest.raises(ConfigError, match="another client signs from"):
+        async with Client(bench.anvil.url, bench.deployment, bench.accounts[0], home):
+            pass
+    async with (
+        Client(bench.anvil.url, bench.deployment, None, home) as one,
+        Client(bench.anvil.url, bench.deployment, None, home) as two,
+    ):
+        for watcher in (one, two):
+            (seen,) = watcher.jobs()
+            assert (await seen.status()).funded_wei == (await job.status()).funded_wei
+
+
+async def test_a_job_takes_more_money_as_text(bench: Bench) -> None:
+    job = await bench.client.submit(await bench.manifest(), max_spend=PLENTY)
+    funded = (await job.status()).funded_wei
+    assert await job.fund("0.5") == funded + 5 * 10**17
+    with pytest.raises(ConfigError, match="no amount of tokens"):
+        await job.fund("half")
+
+
+async def test_a_job_of_a_manifest_cannot_be_continued_without_its_file(bench: Bench) -> None:
+    job = await bench.client.submit(await bench.manifest(), max_spend=PLENTY)
+    with pytest.raises(ConfigError, match="not submitted from a job file") as caught:
+        await job.continued(bench.folder / "model", rounds=2)
+    assert (
+        caught.value.next_step
+        == f"atoll job checkpoint {job.id} DIR, then atoll job new --init DIR"
+    )
+
+
+async def test_a_job_is_continued_from_its_model(bench: Bench) -> None:
+    job = await bench.client.submit(await bench.client.draft(bench.job, NUMERICS), max_spend=PLENTY)
+    manifest = await job.manifest()
+    members = bench.members(job.id)
+    await members.join(bench.client.address)
+    await members.work(manifest)
+    merged = initial_model(manifest, bench.client.store)
+    gateway = Gateway(bench.client.store)
+    await gateway.start()
+    members.send(members.verifier, bench.chain.calls.announce_gateway(gateway.url))
+    members.settle(await job.view(), manifest, merged)
+    following = await job.continued(bench.folder / "model", rounds=7)
+    await gateway.stop()
+    changes = {"rounds": 7, "model": None, "init.folder": str(bench.folder / "model")}
+    assert following == bench.job.but(changes | {"init.seq": manifest.model.seq})
+    next_ = await bench.client.draft(following, NUMERICS)
+    assert next_.manifest.model == manifest.model
+    assert next_.manifest.init.cid is not None
+    about = await job.logs(seat=0)
+    assert {"Committed", "Revealed"} <= {update.kind for update in about}
+    assert not {"Committed", "Revealed"} & {update.kind for update in await job.logs(seat=3)}
+
+
+async def test_the_environment_names_network_key_and_home(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ATOLL_DEPLOYMENT", raising=False)
+    with pytest.raises(ConfigError, match="ATOLL_DEPLOYMENT is not set"):
+        Client.from_env()
+    bench.deployment.save(bench.folder / "deployment.json")
+    key = import_key(bench.folder, bench.accounts[1].key.hex(), "secret", devnet=True)
+    (bench.folder / "password").write_text("secret\n")
+    named = {
+        "RPC": bench.anvil.url,
+        "DEPLOYMENT": str(bench.folder / "deployment.json"),
+        "KEYSTORE": str(key.path),
+        "HOME": str(bench.folder / "mine"),
+    }
+    for name, value in named.items():
+        monkeypatch.setenv(f"ATOLL_{name}", value)
+    with pytest.raises(ConfigError, match="ATOLL_PASSWORD_FILE is not set"):
+        Client.from_env()
+    monkeypatch.setenv("ATOLL_PASSWORD_FILE", str(bench.folder / "password"))
+    async with Client.from_env() as client:
+        assert (client.address, client.config.home) == (key.address, bench.folder / "mine")
+
+
+async def test_a_chain_that_pauses_is_waited_for_by_whoever_watches(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await bench.client.submit(await bench.manifest(), max_spend=PLENTY)
+    await job.cancel()
+    asked, updates = 0, bench.client.follower.updates
+
+    async def paused_at_first(number: JobId) -> Sequence[JobUpdate]:
+        nonlocal asked
+        asked += 1
+        if asked < 3:
+            raise RpcUnavailable("no endpoint answers")
+        return await updates(number)
+
+    monkeypatch.setattr(bench.client.follower, "updates", paused_at_first)
+    kinds = [update.kind async for update in job.watch()]
+    assert (kinds[0], asked) == ("JobCreated", 3)
 
 
 def test_the_package_has_at_most_twelve_names() -> None:

@@ -43,10 +43,10 @@ async def test_queue_index_and_reads_work_on_ganache(
     with pytest.raises(TransactionFailed, match=r"state reverted: UnknownJob\(jobId=9\)"):
         await chain.state(JobId(9))
     index = EventIndex(chain, confirmations=0, path=tmp_path / "index")
-    updates = await index.poll()
-    urls = [u.event.url for u in updates if isinstance(u, Indexed) and hasattr(u.event, "url")]
+    changes = await index.poll()
+    urls = [u.event.url for u in changes if isinstance(u, Indexed) and hasattr(u.event, "url")]
     assert urls == ["http://a", "http://b"]
-    assert isinstance(updates[-1], Advanced)
+    assert isinstance(changes[-1], Advanced)
     index.close()
     running.cancel()
     with suppress(asyncio.CancelledError):

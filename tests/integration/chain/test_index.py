@@ -13,7 +13,7 @@ from tests.integration.chain.local_anvil import Anvil
 
 from atoll.chain import index as index_module
 from atoll.chain.contracts import AtollChain
-from atoll.chain.index import Advanced, EventIndex, Indexed, Rewound, Update
+from atoll.chain.index import Advanced, Change, EventIndex, Indexed, Rewound
 from atoll.chain.logs import LogReader
 from atoll.errors import ConfigError, RpcUnavailable
 from atoll.law.events import GatewayAnnounced
@@ -103,9 +103,9 @@ class Turns:
         self._left = question
 
 
-def urls(updates: Iterable[Update]) -> list[str]:
+def urls(changes: Iterable[Change]) -> list[str]:
     """What was announced, short."""
-    events = [update.event for update in updates if isinstance(update, Indexed)]
+    events = [change.event for change in changes if isinstance(change, Indexed)]
     return [e.url.removeprefix("http://") for e in events if isinstance(e, GatewayAnnounced)]
 
 
@@ -182,9 +182,9 @@ async def test_a_reorg_below_the_confirmations_is_never_seen(
     assert urls(await index.poll()) == ["a"]
     anvil.ask("anvil_reorg", 2, [])
     anvil.mine(2)
-    updates = await index.poll()
-    assert urls(updates) == []
-    assert not any(isinstance(update, Rewound) for update in updates)
+    changes = await index.poll()
+    assert urls(changes) == []
+    assert not any(isinstance(change, Rewound) for change in changes)
 
 
 async def test_a_deep_reorg_rewinds_and_gives_the_other_chain(
@@ -198,12 +198,12 @@ async def test_a_deep_reorg_rewinds_and_gives_the_other_chain(
     anvil.ask("anvil_reorg", 4, [])
     announcer.say("d")
     anvil.mine(2)
-    updates = await index.poll()
-    (rewound,) = [update for update in updates if isinstance(update, Rewound)]
+    changes = await index.poll()
+    (rewound,) = [change for change in changes if isinstance(change, Rewound)]
     assert rewound.to_block <= kept
     refolded = urls(index.history())
     assert refolded == ["a", "d"]
-    assert urls(updates) == refolded[-len(urls(updates)) :]
+    assert urls(changes) == refolded[-len(urls(changes)) :]
 
 
 async def test_a_reorg_in_the_middle_of_a_poll_leaves_no_trace(
@@ -235,8 +235,8 @@ async def test_a_shorter_chain_is_a_reorg_too(
     anvil.mine(2)
     await index.poll()
     anvil.ask("anvil_rollback", 4)
-    updates = await index.poll()
-    assert any(isinstance(update, Rewound) for update in updates)
+    changes = await index.poll()
+    assert any(isinstance(change, Rewound) for change in changes)
     assert urls(index.history()) == ["a"]
 
 
@@ -251,8 +251,8 @@ async def test_a_reorg_while_it_was_off_is_noticed(
     anvil.ask("anvil_reorg", 1, [])
     announcer.say("c")
     second = EventIndex(chain, confirmations=0, path=path)
-    updates = await second.poll()
-    assert any(isinstance(update, Rewound) for update in updates)
+    changes = await second.poll()
+    assert any(isinstance(change, Rewound) for change in changes)
     assert urls(second.history()) in (["a", "c"], ["c"])
     assert "b" not in urls(second.history())
     second.close()

@@ -16,7 +16,7 @@ from tests.unit.law.factories import (
 
 from atoll.chain.deployment import Deployment
 from atoll.chain.follower import Follower, News
-from atoll.chain.index import Advanced, EventIndex, Indexed, Rewound, Update
+from atoll.chain.index import Advanced, Change, EventIndex, Indexed, Rewound
 from atoll.errors import RpcUnavailable
 from atoll.law import events as ev
 from atoll.law.words import JobId, VerifierIndex
@@ -30,15 +30,15 @@ class Index:
     """Tells what a test puts in; `stands` is what no reorg took back."""
 
     stands: list[Indexed] = field(default_factory=list)
-    untold: list[Update] = field(default_factory=list)
+    untold: list[Change] = field(default_factory=list)
     error: Exception | None = None
     confirmed: int = 0
 
-    async def poll(self) -> list[Update]:
+    async def poll(self) -> list[Change]:
         if self.error is not None:
             raise self.error
-        updates, self.untold = self.untold, []
-        return updates
+        changes, self.untold = self.untold, []
+        return changes
 
     def history(self) -> list[Indexed]:
         return list(self.stands)

@@ -39,7 +39,7 @@ def cost(spec: JobSpec) -> int:
     return budget(spec.resolve(DATA, None, NUMERICS, NOW).terms)
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize("name", [name for name in PRESETS if PRESETS[name].model])
 def test_nothing_is_left_out_of_a_completed_job(name: str) -> None:
     spec, figures = complete(PRESETS[name], PACE)
     assert spec.left_out() == []

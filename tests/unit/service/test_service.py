@@ -23,7 +23,7 @@ from tests.unit.law.factories import (
 
 from atoll.chain.deployment import Deployment
 from atoll.chain.follower import Follower, News
-from atoll.chain.index import Advanced, EventIndex, Indexed, Rewound, Update
+from atoll.chain.index import Advanced, Change, EventIndex, Indexed, Rewound
 from atoll.errors import NotFound, RpcUnavailable, StorageError
 from atoll.law import events as ev
 from atoll.law.views import JobView
@@ -56,19 +56,19 @@ class Index:
     """Yields what a test puts in."""
 
     job: ScriptedJob
-    updates: list[list[Update]] = field(default_factory=list)
+    changes: list[list[Change]] = field(default_factory=list)
     confirmed: int = 0
     undecodable: int = 0
 
-    async def poll(self) -> list[Update]:
-        return self.updates.pop(0) if self.updates else []
+    async def poll(self) -> list[Change]:
+        return self.changes.pop(0) if self.changes else []
 
     def history(self) -> list[Indexed]:
         return [Indexed(event, block, i) for i, (event, block) in enumerate(self.job.log)]
 
     def tell_everything(self) -> None:
         self.confirmed = self.job.number
-        self.updates.append([*self.history(), Advanced(self.job.block, self.job.number)])
+        self.changes.append([*self.history(), Advanced(self.job.block, self.job.number)])
 
 
 class ScriptedEffects:
@@ -293,7 +293,7 @@ async def test_a_reorg_folds_the_view_anew(tmp_path: Path) -> None:
         return news
 
     follower.poll_patiently = poll_and_tell
-    running.index.updates.append([Rewound(job.number - 1), Advanced(job.block, job.number)])
+    running.index.changes.append([Rewound(job.number - 1), Advanced(job.block, job.number)])
     await turned.wait()
     await running.stop()
     assert follower.views[JOB].state.phase is Phase.SEEDING
@@ -305,7 +305,7 @@ async def test_an_unreachable_chain_is_waited_for(tmp_path: Path) -> None:
     answers = iter([RpcUnavailable("no endpoint"), RpcUnavailable("no endpoint")])
     real = running.index.poll
 
-    async def poll() -> list[Update]:
+    async def poll() -> list[Change]:
         for error in answers:
             raise error
         return await real()

@@ -227,9 +227,9 @@ WRONG: dict[str, tuple[Callable[[dict[str, Tensor]], bytes], str]] = {
     "another shape": (lambda p: blob({**p, GAIN: torch.ones(31)}), "not those"),
     "another type": (lambda p: blob({**p, GAIN: p[GAIN].long()}), "not those"),
     "not a number": (lambda p: blob({**p, GAIN: p[GAIN] * torch.nan}), "not finite"),
-    "a byte less": (lambda p: blob(p)[:-1], "ends before"),
-    "a byte more": (lambda p: blob(p) + b"\0", "goes on"),
-    "nothing": (lambda p: b"", "ends before"),
+    "a byte less": (lambda p: blob(p)[:-1], "header asks for"),
+    "a byte more": (lambda p: blob(p) + b"\0", "header asks for"),
+    "nothing": (lambda p: b"", "does not begin"),
     "a header too long": (lambda p: b"ATOLLTN1\xff\xff\xff\xff" + blob(p)[12:], "does not fit"),
     "another start": (lambda p: b"x" + blob(p)[1:], "does not begin"),
 }

@@ -70,9 +70,9 @@ def torch_steps(clip: float, count: int) -> list[dict[str, torch.Tensor]]:
 def test_steps_are_those_of_torchs_adamw(clip: float) -> None:
     state, how = opening(), recipe(clip="0.5" if clip == 0.5 else "100")
     for step, (batch, expected) in enumerate(zip(batches(4), torch_steps(clip, 4), strict=True)):
-        outcome = inner_step(state, batch, step, how)
-        state = outcome.state
-        assert not outcome.diverged
+        done = inner_step(state, batch, step, how)
+        state = done.state
+        assert not done.diverged
         for name, p in expected.items():
             torch.testing.assert_close(state.params[name], p, atol=2e-5, rtol=1e-4)
     assert (state.count, state.batches) == (4, 4)
@@ -238,15 +238,15 @@ def test_a_step_that_is_not_finite_changes_nothing(poison: float) -> None:
     state = opening()
     params = {**state.params, "model.norm.weight": torch.full((16,), poison)}
     broken = replace(state, params=params)
-    outcome = inner_step(broken, batches(1)[0], 0, recipe())
-    assert outcome.diverged
-    assert outcome.state is broken
+    done = inner_step(broken, batches(1)[0], 0, recipe())
+    assert done.diverged
+    assert done.state is broken
 
 
 def test_a_runaway_parameter_counts_as_not_finite() -> None:
     state = opening()
-    outcome = inner_step(state, batches(1)[0], 0, recipe(lr="10000", weight_decay="0"))
-    assert not outcome.diverged
+    done = inner_step(state, batches(1)[0], 0, recipe(lr="10000", weight_decay="0"))
+    assert not done.diverged
     large = {n: p.clone() for n, p in state.params.items()}
     large["model.embed_tokens.weight"][255, 0] = 2.0**64
     unused = torch.zeros(4, 17, dtype=torch.int64)
@@ -254,9 +254,9 @@ def test_a_runaway_parameter_counts_as_not_finite() -> None:
     untied = Recipe(small_model(tied=False), still, 8, NativeOps())
     large["lm_head.weight"] = torch.zeros(256, 16)
     zeros = {n: torch.zeros_like(p) for n, p in large.items()}
-    outcome = inner_step(SeatState(large, zeros, zeros, {}, 0, 0), unused, 0, untied)
-    assert math.isfinite(outcome.loss)
-    assert outcome.diverged
+    done = inner_step(SeatState(large, zeros, zeros, {}, 0, 0), unused, 0, untied)
+    assert math.isfinite(done.loss)
+    assert done.diverged
 
 
 def test_batches_are_a_sequence_and_the_token_after_it() -> None:

@@ -1,0 +1,310 @@
+"""What a job's size costs each role: peak memory, bytes and seconds, one process for each part.
+
+    python bench/jobs.py [--json] [--preset gpt2-small] [--seq 128] [--steps 2] [--text-mb 1]
+
+The model has random weights of the preset's shapes. One provider trains a round of one segment of
+`--steps` steps and writes state, trace and update; a verifier checks the seat, replays the segment
+and the link, and merges two updates (the same one twice: their sizes are what counts). Each part
+is what a worker process runs for it, in a process of its own; its peak is the largest resident
+memory that the operating system saw. `start` is a worker that has done nothing yet. The bar is
+24 bytes a parameter and 1 GB (10^9) for every part; `of_bar` is the peak's share of it. `step` says
+what a step takes against as many multiplications in fp32 (`of_matmul`, whole step over product).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+BYTES_A_PARAMETER, BYTES_MORE = 24, 10**9
+PARTS = ("start", "open", "train", "check", "replay", "link", "merge")
+DATA_SEED, SALT = bytes([5]) * 32, bytes(32)
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A folder with a store, the manifest, and what earlier parts left."""
+
+    folder: Path
+
+    @property
+    def store(self) -> str:
+        return str(self.folder / "store")
+
+    @property
+    def manifest(self) -> bytes:
+        return (self.folder / "manifest").read_bytes()
+
+    def keep(self, name: str, fields: dict[str, Any]) -> None:
+        (self.folder / name).write_text(json.dumps(fields))
+
+    def kept(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.folder / name).read_text())
+        return found
+
+
+def main() -> None:
+    options = _options()
+    if options.part:
+        print(json.dumps(_measured(options.part, Bench(Path(options.folder)))))
+        return
+    with tempfile.TemporaryDirectory(prefix="atoll-jobs-", dir=options.folder or None) as folder:
+        document = _document(options, Bench(Path(folder)))
+    print(json.dumps(document) if options.json else _table(document))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--preset", default="gpt2-small")
+    parser.add_argument("--seq", type=int, default=128)
+    parser.add_argument("--steps", type=int, default=2)
+    parser.add_argument("--text-mb", type=float, default=1.0, help="of the standard library")
+    parser.add_argument("--folder", default="", help="where to work; else the temporary folder")
+    parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def _document(options: argparse.Namespace, bench: Bench) -> dict[str, Any]:
+    parameters = _prepare(options, bench)
+    bar = BYTES_A_PARAMETER * parameters + BYTES_MORE
+    parts: dict[str, dict[str, Any]] = {}
+    for part in PARTS:
+        command = [sys.executable, __file__, "--part", part, "--folder", str(bench.folder)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise SystemExit(f"{part} failed:\n{done.stderr}")
+        parts[part] = json.loads(done.stdout.splitlines()[-1])
+        parts[part]["of_bar"] = round(parts[part]["peak_bytes"] / bar, 3)
+        start = parts["start"]["peak_bytes"]
+        parts[part]["bytes_a_parameter"] = round(
+            (parts[part]["peak_bytes"] - start) / parameters, 1
+        )
+    peaks = [each["peak_bytes"] for each in parts.values()]
+    return {
+        "bench": "jobs",
+        "preset": options.preset,
+        "parameters": parameters,
+        "seq": options.seq,
+        "steps": options.steps,
+        "bar_bytes": bar,
+        "holds": max(peaks) <= bar,
+        "parts": parts,
+    }
+
+
+def _prepare(options: argparse.Namespace, bench: Bench) -> int:
+    """Text and manifest; how many parameters the model has."""
+    from atoll.bits.layout import param_shapes
+    from atoll.content.local import LocalStore
+    from atoll.job.prepare import prepare_data
+    from atoll.job.presets import preset
+    from atoll.train.probe import configure_native, numerics_spec
+
+    configure_native()
+    written = {"budget": None, "price_per_token": "0.000001", "verifier_fee": "0.1"}
+    bonds = {"provider_bond": "10", "verifier_bond": "10", "report_bond": "1"}
+    phases = dict.fromkeys(("train", "reveal", "report", "confirm", "attest", "dispute"), 3600)
+    library = str(Path(json.__file__).parent.parent)
+    chosen = preset(options.preset)
+    assert chosen.model is not None
+    spec = chosen.but(
+        {
+            "lifetime": "90d",
+            "rounds": 1,
+            "model": chosen.model.model_dump() | {"seq": options.seq},
+            "data": {
+                "paths": [library],
+                "tokenizer": _tokenizer(bench.folder, chosen.model.vocab),
+                "suffixes": [".py"],
+                "max_tokens": int(options.text_mb * 1e6),
+            },
+            "inner": {
+                "steps": options.steps,
+                "segment": options.steps,
+                "batch": 1,
+                "micro_batch": 1,
+            },
+            "audit": {"coverage": "1"},
+            "money": written | bonds,
+            "windows": phases,
+        }
+    )
+    data = prepare_data(spec, LocalStore(bench.store))
+    manifest = spec.resolve(data, None, numerics_spec("exact"), int(time.time()))
+    (bench.folder / "manifest").write_bytes(manifest.to_bytes())
+    return sum(math.prod(shape) for shape in param_shapes(manifest.model).values())
+
+
+def _tokenizer(folder: Path, vocabulary: int) -> str:
+    """A file of byte pairs for a model of more than bytes: tokens then take as much as it needs."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    if vocabulary <= 256:
+        return ""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=1000, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train([json.__file__], trainer)
+    file = folder / "tokenizer.json"
+    tokenizer.save(str(file))
+    return str(file)
+
+
+def _measured(part: str, bench: Bench) -> dict[str, Any]:
+    import atoll_node.tasks
+    import atoll_verifier.tasks
+    from atoll.train.probe import configure_native
+
+    del atoll_node, atoll_verifier
+    configure_native()
+    known: dict[str, Callable[[Bench], dict[str, Any]]] = {
+        "start": lambda _: {},
+        "open": _open,
+        "train": _train,
+        "check": _check,
+        "replay": _replay,
+        "link": _link,
+        "merge": _merge,
+    }
+    started, cpu = time.perf_counter(), time.process_time()
+    more = known[part](bench)
+    seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {
+        "peak_bytes": peak,
+        "seconds": round(seconds, 2),
+        "cpu_seconds": round(cpu, 2),
+    } | more
+
+
+def _slot() -> Any:
+    from atoll.law.words import Address, Attempt, Domain, JobId, RoundIndex, Slot
+
+    domain = Domain(31337, Address("0x" + "11" * 20))
+    return Slot(domain, JobId(1), RoundIndex(0), Attempt(0))
+
+
+def _open(bench: Bench) -> dict[str, Any]:
+    from atoll.service.tasks import make_initial_state
+
+    ready = make_initial_state(bench.manifest, bench.store)
+    bench.keep("opening", {"cid": ready.cid.hex(), "params_root": ready.params_root.hex()})
+    return {}
+
+
+def _train(bench: Bench) -> dict[str, Any]:
+    import atoll_node.tasks
+    from atoll.content.cid import Cid
+    from atoll.content.local import LocalStore
+    from atoll.law.manifest import Manifest
+    from atoll.law.words import Digest, SeatIndex
+    from atoll.train.round import TrainTask
+
+    task = TrainTask(
+        manifest=Manifest.from_bytes(bench.manifest),
+        slot=_slot(),
+        seat=SeatIndex(0),
+        data_seed=Digest(DATA_SEED),
+        global_state_cid=bytes.fromhex(bench.kept("opening")["cid"]),
+        opening_optimiser=None,
+    )
+    done = atoll_node.tasks.train(task, bench.store, ())
+    fields = ("trace_root", "update_root", "optimiser_root", "update_cid", "trace_cid")
+    bench.keep("trained", {name: getattr(done, name).hex() for name in fields})
+    store = LocalStore(bench.store)
+    return {
+        "seconds_in_steps": round(done.seconds_in_steps, 2),
+        "update_bytes": store.file_bytes(Cid.from_bytes(done.update_cid)),
+        "state_bytes": store.file_bytes(Cid.from_bytes(done.carried_cid)),
+        "loss": round(done.losses[-1], 3),
+    }
+
+
+def _work(bench: Bench) -> Any:
+    from atoll.law.manifest import Manifest
+    from atoll.law.words import ZERO_DIGEST, Address, Digest, Reveal
+    from atoll_verifier.seatwork import SeatWork
+
+    trained = {name: bytes.fromhex(text) for name, text in bench.kept("trained").items()}
+    opening = bench.kept("opening")
+    steps = Manifest.from_bytes(bench.manifest).inner.steps
+    return SeatWork(
+        slot=_slot(),
+        seat=0,
+        reveal=Reveal(**trained, steps=steps, reset=True, salt=SALT),
+        account=Address("0x" + "22" * 20),
+        gateway="",
+        data_seed=Digest(DATA_SEED),
+        manifest=bench.manifest,
+        opening=bytes.fromhex(opening["cid"]),
+        params_root=Digest(bytes.fromhex(opening["params_root"])),
+        optimiser_root=ZERO_DIGEST,
+    )
+
+
+def _check(bench: Bench) -> dict[str, Any]:
+    from atoll_verifier.tasks import check_seat
+
+    return _sound(check_seat(_work(bench), bench.store))
+
+
+def _replay(bench: Bench) -> dict[str, Any]:
+    from atoll_verifier.tasks import replay
+
+    done = replay(_work(bench), 0, bench.store, 0)
+    return _sound(done.differs) | {"seconds_in_steps": round(done.seconds, 2)}
+
+
+def _link(bench: Bench) -> dict[str, Any]:
+    from atoll_verifier.tasks import link
+
+    return _sound(link(_work(bench), bench.store))
+
+
+def _merge(bench: Bench) -> dict[str, Any]:
+    from atoll.law.merge_inputs import MergeFacts
+    from atoll.law.words import Bitmap, to_bitmap
+    from atoll_verifier.duties.merge import DoMerge
+    from atoll_verifier.duties.score import RevealedUpdate
+    from atoll_verifier.tasks import merge_round
+
+    work, seats = _work(bench), (0, 1)
+    updates = [RevealedUpdate(s, work.reveal.update_cid, work.reveal.update_root) for s in seats]
+    facts = MergeFacts(
+        to_bitmap(seats), Bitmap(0), Bitmap(0), 0, dict.fromkeys(seats, work.reveal.steps)
+    )
+    command = DoMerge(work.slot, work.manifest, work.opening, facts, work.data_seed, tuple(updates))
+    merge_round(command, bench.store)
+    return {}
+
+
+def _sound(fault: str) -> dict[str, Any]:
+    if fault:
+        raise SystemExit(f"the verifier found: {fault}")
+    return {}
+
+
+def _table(document: dict[str, Any]) -> str:
+    lines = [f"{document['preset']}, {document['parameters']:,} parameters"]
+    for name, part in document["parts"].items():
+        lines.append(
+            f"{name:8} peak {part['peak_bytes'] / 1e9:6.2f} GB, {part['bytes_a_parameter']:5.1f} "
+            f"B a parameter above start, {part['of_bar']:.2f} of the bar, {part['seconds']:.1f} s"
+        )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,264 @@
+"""Job files on a network: one file is one job paid once, whatever ends the submitter's process."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from eth_utils.crypto import keccak
+from tests.jobs import PLAIN, tiny_model
+
+import atoll as atoll_package
+from atoll.job.document import to_toml
+from atoll.job.spec import JobSpec
+from atoll_devnet.processes.cluster import Cluster, ClusterConfig
+
+from .conftest import GENEROUS, check_books
+from .test_command_line import atoll
+
+APPROVE = keccak(b"approve(address,uint256)")[:4].hex()
+ANNOUNCE = keccak(b"announceGateway(string)")[:4].hex()
+LOOK_SECONDS = 0.05
+PATIENCE = 240.0
+VARIABLES = ("RPC", "DEPLOYMENT", "KEYSTORE", "PASSWORD_FILE", "HOME")
+
+
+@pytest.fixture
+async def network(tmp_path: Path, beginning: Path) -> AsyncIterator[Cluster]:
+    """A chain with contracts and a submitter with money; nobody runs."""
+    config = ClusterConfig(tmp_path / "net", providers=1, verifiers=1, beginning=beginning)
+    cluster = Cluster(config)
+    try:
+        await cluster.start_chain()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+def write_job(folder: Path, changes: dict[str, Any]) -> Path:
+    text = folder / "text"
+    text.write_text("to be or not to be, that is the question\n" * 4000)
+    path = folder / "job.toml"
+    path.write_text(to_toml(PLAIN.but({"lifetime": "1d", "data.paths": ["text"], **changes})))
+    return path
+
+
+def options_of(cluster: Cluster) -> list[str]:
+    folder = cluster.submitter_folder
+    keystore = next((folder / "keys").glob("*.json"))
+    return [
+        "--rpc", cluster.chain.rpc_url, "--deployment", str(folder / "deployment.json"),
+        "--keystore", str(keystore), "--password-file", str(folder / "password"),
+        "--home", str(cluster.folder / "home"),
+    ]  # fmt: skip
+
+
+class Submitter:
+    """One process of `atoll job submit`, over a chain whose blocks the test makes."""
+
+    def __init__(self, cluster: Cluster, job: Path, *more: str) -> None:
+        self.cluster = cluster
+        command = [sys.executable, "-m", "atoll.cli.main", "job", "submit", str(job), "--json"]
+        command += ["--yes", "--max-spend", "1000", *options_of(cluster), *more]
+        self.printed = cluster.folder / f"printed-{len(list(cluster.folder.glob('printed-*')))}"
+        with self.printed.open("w") as printed:
+            self.process = subprocess.Popen(
+                command, stdout=printed, stderr=subprocess.PIPE, text=True,
+                env={**os.environ, "NO_COLOR": "1"},
+            )  # fmt: skip
+
+    async def waiting(self) -> str | None:
+        """The selector of the transaction that waits for a block."""
+        pool = await self.cluster.chain.rpc("txpool_content")
+        calls = [tx["input"][2:10] for by in pool["pending"].values() for tx in by.values()]
+        return calls[0] if calls else None
+
+    async def until(self, *selectors: str) -> None:
+        """Makes blocks until a transaction waits that is none of these."""
+        async with asyncio.timeout(PATIENCE):
+            while (found := await self.waiting()) is None or found in selectors:
+                assert self.process.poll() is None, self.process.communicate()
+                if found is not None:
+                    await self.cluster.chain.rpc("evm_mine")
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def kill(self) -> None:
+        """kill -9, and the block that its transaction was waiting for."""
+        self.process.kill()
+        self.process.communicate()
+        await self.cluster.chain.rpc("evm_mine")
+
+    async def number(self) -> int:
+        """The job's number, once it says it; makes blocks, and ends it by Ctrl-C."""
+        async with asyncio.timeout(PATIENCE):
+            while not (text := self.printed.read_text()).endswith("}\n"):
+                assert self.process.poll() is None, self.process.communicate()
+                await self.cluster.chain.rpc("evm_mine")
+                await asyncio.sleep(LOOK_SECONDS)
+        return int(json.loads(text)["job"])
+
+    def stop(self) -> str:
+        """Ctrl-C; what it says on standard error."""
+        self.process.send_signal(signal.SIGINT)
+        _, words = self.process.communicate(timeout=PATIENCE)
+        assert self.process.returncode == 130, words
+        return words
+
+
+async def test_a_file_is_one_job_paid_once_whatever_kills_its_submitter(
+    network: Cluster, tmp_path: Path
+) -> None:
+    job, chain = write_job(tmp_path, {}), network.chain
+    await chain.rpc("evm_setIntervalMining", 0)
+    assert atoll_json(network, "list") == []
+
+    paying = Submitter(network, job)
+    await paying.until(ANNOUNCE)  # what waits now is the allowance
+    assert await paying.waiting() == APPROVE
+    await paying.kill()
+
+    creating = Submitter(network, job)
+    await creating.until(ANNOUNCE, APPROVE)  # what waits now is the job
+    await creating.kill()
+
+    serving = Submitter(network, job)
+    assert await serving.number() == 1
+    # Somebody else may look, and sign, while it serves.
+    (row,) = atoll_json(network, "list")
+    assert (row["job"], row["status"], row["rounds"]) == (1, "open", "0/4")
+    budget = int(row["funded_wei"])
+    words = serving.stop()
+    assert "atoll job serve 1" in words
+    assert "Traceback" not in words
+
+    again = Submitter(network, job)
+    assert await again.number() == 1
+    cancelled = cancel_while_mining(network)
+    assert (await cancelled)["status"] == "cancelled"
+    again.process.communicate(timeout=PATIENCE)  # the job has ended, and so does serving
+    assert again.process.returncode == 0
+
+    another = Submitter(network, job, "--again")
+    assert await another.number() == 2
+    another.stop()
+    rows = atoll_json(network, "list")
+    assert [(r["job"], r["funded_wei"]) for r in rows] == [(1, str(budget)), (2, str(budget))]
+
+
+def atoll_json(cluster: Cluster, *command: str) -> Any:
+    """What a command that only reads prints."""
+    unsigned = options_of(cluster)
+    del unsigned[4:8]
+    done = atoll("job", *command, *unsigned, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+async def cancel_while_mining(cluster: Cluster) -> Any:
+    """`atoll job cancel 1`, with the blocks that it waits for."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "atoll.cli.main", "job", "cancel", "1", "--json",
+        *options_of(cluster), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    ending = asyncio.create_task(process.communicate())
+    async with asyncio.timeout(PATIENCE):
+        while not ending.done():
+            await cluster.chain.rpc("evm_mine")
+            await asyncio.sleep(LOOK_SECONDS)
+    printed, complaint = await ending
+    assert process.returncode == 0, complaint.decode()
+    return json.loads(printed)
+
+
+def test_a_job_file_runs_on_a_local_network_and_costs_what_was_said(tmp_path: Path) -> None:
+    """With everything left out that can be; a cheat is caught, and the books balance."""
+    phases = ("train", "reveal", "report", "confirm", "attest")
+    changes: dict[str, Any] = {f"windows.{name}": None for name in phases}
+    changes |= {f"money.{name}": None for name in PLAIN.model_dump()["money"]}
+    changes |= {"model": tiny_model(), "rounds": 1, "inner.steps": 16, "inner.segment": 2}
+    changes |= {"members.seats": 3, "members.min_verifiers": 1, "members.max_verifiers": 2}
+    changes |= {"lifetime": None, "audit.coverage": None, "money.budget": "3"}
+    job, report = write_job(tmp_path, changes), tmp_path / "report.json"
+    said = atoll("job", "check", str(job), "--home", str(tmp_path / "home"), "--json")
+    assert said.returncode == 0, said.stderr
+    outlook = json.loads(said.stdout)
+
+    command = ["devnet", "run", "--job", str(job), "--cheat", "2:sign-flip", "--skip-windows"]
+    command += ["--verifiers", "2", "--report", str(report), "--folder", str(tmp_path / "run")]
+    done = subprocess.run(
+        [sys.executable, "-m", "atoll.cli.main", *command],
+        capture_output=True, text=True, timeout=500, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    ran: dict[str, Any] = json.loads(report.read_text())
+    check_books(ran)
+    assert ran["job"]["status"] == "done"
+    assert all(cheat["caught"] for cheat in ran["cheats"])
+    assert ran["escrow"]["funded_wei"] == outlook["budget_wei"]
+    assert 2.99 * 10**18 < int(outlook["budget_wei"]) <= 3 * 10**18
+    assert int(ran["escrow"]["paid_wei"]) <= int(outlook["budget_wei"])
+    computed = {figure["path"] for figure in outlook["computed"]}
+    assert {"windows.train", "money.provider_bond", "audit.coverage", "lifetime"} <= computed
+
+
+async def test_a_job_handed_over_is_trained_and_a_script_goes_on_with_it(
+    tmp_path: Path, beginning: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`submit --detach` until verifiers hold the data, then `atoll.train` of the same words."""
+    ones = ("seats", "min_providers", "min_verifiers", "max_verifiers", "auditors")
+    job = PLAIN.but(
+        {
+            "model": tiny_model(),
+            "rounds": 1,
+            "inner.steps": 8,
+            "inner.segment": 2,
+            "lifetime": "1d",
+            "money.price_per_token": None,
+            "money.verifier_fee": None,
+            **GENEROUS,
+            "windows.report": 60,
+            **{f"members.{name}": 1 for name in ones},
+        }
+    )
+    text = tmp_path / "text"
+    text.write_text("to be or not to be, that is the question\n" * 4000)
+    config = ClusterConfig(tmp_path / "net", providers=1, verifiers=1, beginning=beginning)
+    async with Cluster(config) as network:
+        named = dict(zip(VARIABLES, options_of(network)[1::2], strict=True))
+        for name, value in named.items():
+            monkeypatch.setenv(f"ATOLL_{name}", value)
+        file = tmp_path / "job.toml"
+        file.write_text(to_toml(job.but({"data.paths": ["text"], "money.budget": "2"})))
+        pay = ("job", "submit", str(file), "--max-spend", "2", "--yes", "--detach")
+        handed_over = await asyncio.to_thread(atoll, *pay)
+        assert handed_over.returncode == 0, handed_over.stderr
+        assert "the verifiers hold the data of job 1" in handed_over.stderr
+
+        train = partial(atoll_package.train, text, budget="2", job=job)
+        folder = await asyncio.to_thread(train, folder=tmp_path / "model")
+        assert (folder / "model.safetensors").is_file()
+        again = await asyncio.to_thread(train, folder=tmp_path / "again")
+        first, second = (place / "model.safetensors" for place in (folder, again))
+        assert first.read_bytes() == second.read_bytes()
+
+        (row,) = atoll_json(network, "list")
+        assert (row["status"], row["rounds"]) == ("done", "1/1")
+        assert 1.99 * 10**18 < int(row["funded_wei"]) <= 2 * 10**18
+        status, told = atoll_json(network, "status", "1"), atoll_json(network, "logs", "1")
+        assert (status["settled_rounds"], told[0]["kind"]) == (1, "JobCreated")
+        of_seat = atoll_json(network, "logs", "1", "--seat", "0")
+        assert {"Committed", "Revealed"} <= {line["kind"] for line in of_seat}
+        following = tmp_path / "following.toml"
+        printed = atoll("job", "continue", "1", "--rounds", "3", "--folder", str(folder))
+        following.write_text(printed.stdout)
+        assert JobSpec.read(following).init.folder == str(folder)
+        assert JobSpec.read(following).rounds == 3
