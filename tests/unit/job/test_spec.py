@@ -16,7 +16,7 @@ from atoll.job.spec import JobSpec
 from atoll.law.manifest import DataSpec, InitSpec, NumericsSpec
 
 NOW = 1_800_000_000
-DEMO_DIGEST = "bd656b49f5d617495cf1f6a2a9dcf1b2169ec3ca0c97c4ceb05124fbc7bc69e1"
+DEMO_DIGEST = "1a90d9046e66ab79827ca5c5f00aee5ec33ca15ec97b8f1959f375bb028367f2"
 """Of the manifest that the demo's options made before there were job files."""
 NUMERICS = NumericsSpec(
     mode="exact",
