@@ -242,10 +242,10 @@ class NumericsSpec(_Spec):
 
 
 class LoraSpec(_Spec):
-    """Low-rank adapters on a frozen model (Hu et al. 2022, arXiv:2106.09685).
+    """Low-rank adapters on a frozen model, the only parameters that are trained.
 
     Each target W of every layer becomes W + (alpha / rank) · B·A with A [rank, in] and B
-    [out, rank], the only parameters that are trained. Targets ascend in the order of `LINEARS`.
+    [out, rank] (Hu et al. 2022, arXiv:2106.09685). Targets stand in the order of `LINEARS`.
     """
 
     rank: Annotated[int, Field(ge=1, le=1 << 15)]

@@ -22,6 +22,7 @@ from atoll.bits.kernels.exact import ExactOps
 from atoll.bits.layout import (
     adapter_shapes,
     max_state_bytes,
+    param_count,
     param_shapes,
     seat_layout,
     trained_count,
@@ -36,6 +37,7 @@ from atoll.errors import MalformedTrace, ManifestError, NotFound
 from atoll.law.canonical import encode
 from atoll.law.manifest import LINEARS, LoraSpec, Manifest
 from atoll.service.tasks import check_data, make_initial_state
+from atoll.train import pace
 from atoll.train.adapters import export_adapters, merged_weights
 from atoll.train.base import open_base
 from atoll.train.data import byte_tokenizer
@@ -302,6 +304,18 @@ def test_the_largest_alpha_is_a_job_like_any_other(job: Job) -> None:
     assert all(
         loud.replay(trained, segment).matches for segment in range(len(trained.document.leaves))
     )
+
+
+def test_a_machine_is_timed_by_adapters_where_they_are_trained(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pace, "MIN_SECONDS", 0.01)
+    found = pace.measure(job.manifest)
+    trained = train_round(job.task, job.store)
+    assert found["update_bytes"] == len(trained.update)
+    assert found["state_bytes"] == 4 * seat_layout(job.manifest).elements
+    assert found["parameters"] == param_count(job.manifest.model) > trained_count(job.manifest)
+    assert found["step_seconds"] > 0
 
 
 # ------------------------------------------------------------------------------------ the result
