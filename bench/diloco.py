@@ -270,8 +270,8 @@ def manifest_of(row: Row, seed: int, train_tokens: int) -> Manifest:
         norm_eps="0.00001", rope_base=10000, rope_scaling=UNSCALED,
     )  # fmt: skip
     data = DataSpec(
-        cid=cid, root=ZERO_DIGEST, dtype="uint8", train_tokens=train_tokens, eval_cid=None,
-        eval_batches=0, tokenizer_cid=cid,
+        cid=cid, root=ZERO_DIGEST, nodes_cid=cid, dtype="uint8", masked=False,
+        train_tokens=train_tokens, eval_cid=None, eval_tokens=0, eval_batches=0, tokenizer_cid=cid,
     )  # fmt: skip
     numerics = NumericsSpec(
         mode="native",

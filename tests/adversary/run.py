@@ -345,8 +345,8 @@ def manifest_of(setting: Setting) -> Manifest:
     """The demo preset for this many seats and codec; the data it names is in no store."""
     cid = dag_cbor_cid(sha256_of(b"the bytes of tests.adversary.corpus"))
     data = DataSpec(
-        cid=cid, root=sha256_of(b"no tokens"), dtype="uint8", train_tokens=KIND_BYTES,
-        eval_cid=None, eval_batches=0, tokenizer_cid=cid,
+        cid=cid, root=sha256_of(b"no tokens"), nodes_cid=cid, dtype="uint8", masked=False,
+        train_tokens=KIND_BYTES, eval_cid=None, eval_tokens=0, eval_batches=0, tokenizer_cid=cid,
     )  # fmt: skip
     method = "sparseloco" if setting.codec in SPARSE_CODECS else "fedavg"
     job = PLAIN.but(

@@ -70,7 +70,7 @@ def _write_public(running: Running, folder: Path) -> list[dict[str, Any]]:
     watched = running.observer.watched
     manifest = Manifest.from_bytes(watched.manifest)
     (folder / "manifest.cbor").write_bytes(watched.manifest)
-    tokens = open_training_tokens(manifest, running.client.session.store)
+    tokens = open_training_tokens(manifest, running.client.session.store)[:]
     (folder / "tokens").write_bytes(tokens.tobytes())
     if manifest.init.cid is not None:
         store, limit = running.client.session.store, max_params_bytes(manifest.model)

@@ -272,17 +272,27 @@ def drop(x: Array, keep: NDArray[np.bool_], scale: np.float32) -> Array:
 
 
 def cross_entropy(logits_NV: Array, targets_N: Ids) -> tuple[np.float32, Saved]:
+    """A negative target is none."""
     z_NV = one_nan(logits_NV - largest(logits_NV))
     w_NV = exp(z_NV)
     total_N1 = rint(w_NV * np.float32(2.0**30)).sum(axis=1, keepdims=True) * 2.0**-30
-    at = np.arange(len(targets_N)), targets_N
+    hidden_N = targets_N < 0
+    at = np.arange(len(targets_N)), np.where(hidden_N, 0, targets_N)
     dz_NV = w_NV * narrow(1.0 / total_N1)
     dz_NV[at] = dz_NV[at] - np.float32(1.0)
+    dz_NV[hidden_N] = np.float32(0.0)
     losses_N = ln(narrow(total_N1[:, 0])) - z_NV[at]
-    loss = narrow(exact_sum(losses_N, 0) * (1.0 / len(losses_N)))
-    return loss[0], one_nan(dz_NV)
+    losses_N[hidden_N] = np.float32(0.0)
+    share = _share(int((~hidden_N).sum()))
+    loss = narrow(exact_sum(losses_N, 0) * share)
+    return loss[0], (one_nan(dz_NV), share)
 
 
 def cross_entropy_gradient(c: np.float32, saved: Saved) -> Array:
     """The gradient of the logits, where the loss has the gradient c."""
-    return saved * narrow(wide(c) * (1.0 / len(saved)))
+    dz_NV, share = saved
+    return dz_NV * narrow(wide(c) * share)
+
+
+def _share(targets: int) -> float:
+    return 1.0 / targets if targets else 0.0

@@ -28,11 +28,11 @@ def loss_and_gradients(
 
     Args:
         params: with a frozen base's parameters, where adapters are trained.
-        ids_BT1: token ids, T inputs and T targets one further.
+        ids_BT1: token ids, T inputs and T targets one further; −1 − id where it is no target.
         model: the manifest's; with adapters it has their `scale` beside.
         tables: cosines and sines of as many positions.
     """
-    ids, targets = ids_BT1[:, :-1], ids_BT1[:, 1:].reshape(-1)
+    ids, targets = np.where(ids_BT1 < 0, ~ids_BT1, ids_BT1)[:, :-1], ids_BT1[:, 1:].reshape(-1)
     top, output = HEAD if HEAD in params else EMBEDDING, params.get(HEAD, params[EMBEDDING])
     x = drop(kernels.embedding(ids.reshape(-1), params[EMBEDDING]), 0)
     saved_layers = []

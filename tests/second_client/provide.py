@@ -50,7 +50,7 @@ LIMIT = np.float32(2.0**64)
 class Job:
     """What every seat of a job works from.
 
-    `tokens` are all training tokens as integers, `base` the parameters that adapters are added to.
+    `tokens` are the words of all training tokens, `base` the parameters that adapters are added to.
     """
 
     manifest: Manifest
@@ -64,7 +64,7 @@ def open_job(manifest: Manifest, tokens: Any, weights: bytes = b"") -> Job:
 
     `weights` is the parameter set that the manifest names, where it names one.
     """
-    if piece_root(tokens.astype(_token_type(manifest)).tobytes()) != manifest["data"]["root"]:
+    if piece_root(tokens.astype(token_type(manifest)).tobytes()) != manifest["data"]["root"]:
         raise ValueError("these are not the manifest's tokens")
     if tables_root(manifest) != manifest["tables"]:
         raise ValueError("these tables are not the manifest's")
@@ -72,7 +72,8 @@ def open_job(manifest: Manifest, tokens: Any, weights: bytes = b"") -> Job:
     return Job(manifest, tokens, rotary(manifest["model"]), base)
 
 
-def _token_type(manifest: Manifest) -> np.dtype[Any]:
+def token_type(manifest: Manifest) -> np.dtype[Any]:
+    """What a word of the data is."""
     width = {"uint8": "<u1", "uint16": "<u2", "uint32": "<u4"}
     return np.dtype(width[manifest["data"]["dtype"]])
 
@@ -88,9 +89,11 @@ def step(state: State, ids_BT1: Ids, index: int, job: Job, key: tuple[int, int])
     gradient's; and `diverged`, with which everything else is as before the step.
     """
     inner = job.manifest["inner"]
-    losses, gradients = _gradients(state["params"], ids_BT1, index, job, key)
-    share = 1.0 / len(losses)
-    loss = math.fsum(float(one) * share for one in losses)
+    size = inner["micro_batch"]
+    pieces = [ids_BT1[at : at + size] for at in range(0, len(ids_BT1), size)]
+    shares = _shares([int((piece[:, 1:] >= 0).sum()) for piece in pieces])
+    losses, gradients = _gradients(state["params"], pieces, shares, (index, job, key))
+    loss = math.fsum(float(one) * share for one, share in zip(losses, shares, strict=True))
     norm = optimisers.global_norm(gradients[name] for name in sorted(gradients))
     seen = {"loss": loss, "losses": losses, "norm": norm}
     if not (math.isfinite(loss) and math.isfinite(norm)):
@@ -101,21 +104,33 @@ def step(state: State, ids_BT1: Ids, index: int, job: Job, key: tuple[int, int])
     return (after if bounded else state) | seen | {"diverged": not bounded}
 
 
+def _shares(targets: list[int]) -> list[float]:
+    """Every micro-batch's share of the batch's targets."""
+    total = sum(targets)
+    return [count / total if total else 0.0 for count in targets]
+
+
 def _gradients(
-    params: Params, ids_BT1: Ids, index: int, job: Job, key: tuple[int, int]
+    params: Params,
+    pieces: list[Ids],
+    shares: list[float],
+    setting: tuple[int, Job, tuple[int, int]],
 ) -> tuple[list[np.float32], Params]:
-    """Every micro-batch's loss, and the gradients summed over them in order."""
+    """Every micro-batch's loss, and the gradients summed over them in order.
+
+    `setting`: the step's index over the whole job, the job, the key of the masks.
+    """
+    index, job, key = setting
     size = job.manifest["inner"]["micro_batch"]
     model, lora = job.manifest["model"], job.manifest["lora"]
     if lora is not None:
         model = model | {"scale": np.float32(float(lora["alpha"]) / lora["rank"])}
-    pieces = [ids_BT1[at : at + size] for at in range(0, len(ids_BT1), size)]
-    share = np.float32(1.0 / len(pieces))
     losses: list[np.float32] = []
     sums: Params = {}
-    for piece, ids in enumerate(pieces):
+    for piece, (ids, share) in enumerate(zip(pieces, shares, strict=True)):
         dropped = _dropper(job.manifest, index, key, piece * size * model["seq"])
-        loss, found = loss_and_gradients(job.base | params, ids, model, job.tables, dropped, share)
+        c = np.float32(share)
+        loss, found = loss_and_gradients(job.base | params, ids, model, job.tables, dropped, c)
         losses.append(loss)
         sums = {n: sums[n] + found[n] for n in sums} or {n: found[n] for n in params}
     return losses, sums
@@ -209,9 +224,16 @@ def offsets_of(job: Job, seat: codec.Seat, at: int) -> list[int]:
 
 
 def batch_of(job: Job, offsets: list[int]) -> Ids:
-    """Token ids [B, T + 1]: a sequence and the token after it from each offset."""
+    """Token ids [B, T + 1]: a sequence and the token after it from each offset.
+
+    Of masked data, −1 − id where the token is no target.
+    """
     length = job.manifest["model"]["seq"] + 1
-    return np.stack([job.tokens[start : start + length] for start in offsets]).astype(np.int64)
+    found = np.stack([job.tokens[start : start + length] for start in offsets]).astype(np.int64)
+    if not job.manifest["data"]["masked"]:
+        return found
+    bit = 1 << 8 * token_type(job.manifest).itemsize - 1
+    return np.where(found >= bit, ~(found - bit), found)
 
 
 def work_of(norm: float, losses: Iterable[Any]) -> bytes:

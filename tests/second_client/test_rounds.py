@@ -23,7 +23,7 @@ from atoll.bits.outer import outer_step
 from atoll.bits.state import GlobalState
 from atoll.law.manifest import Manifest
 from atoll.law.words import RoundIndex
-from atoll.train.course import open_tokens
+from atoll.train.course import open_training_tokens
 from atoll.train.pretrained import prepare_init
 from atoll.train.probe import numerics_spec
 from atoll.train.round import TrainedRound, train_round
@@ -122,7 +122,7 @@ def provided(job: Job, brought: state.State | None) -> state.State:
 
 
 def opened_job(job: Job) -> provide.Job:
-    tokens = np.array(open_tokens(job.manifest.data.cid, job.manifest, job.store))
+    tokens = open_training_tokens(job.manifest, job.store)[:]
     weights = b"" if job.manifest.init.cid is None else job.blob(job.manifest.init.cid)
     return provide.open_job(documents_of(job), tokens, weights)
 
@@ -269,7 +269,7 @@ def documents_of(job: Job) -> documents.Manifest:
 def test_other_tokens_and_other_tables_are_refused(job: Job) -> None:
     ready = changed(job, {})
     manifest = documents_of(ready)
-    tokens = np.array(open_tokens(ready.manifest.data.cid, ready.manifest, ready.store))
+    tokens = open_training_tokens(ready.manifest, ready.store)[:]
     provide.open_job(manifest, tokens)
     with pytest.raises(ValueError, match="tables"):
         provide.open_job(manifest | {"tables": bytes(32)}, tokens)

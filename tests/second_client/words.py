@@ -14,6 +14,7 @@ import numpy as np
 
 ZERO = bytes(32)
 PIECE_BYTES = 1024
+SHARD_BYTES = 1 << 20
 Hash = Callable[[bytes], bytes]
 
 # ------------------------------------------------------------------------------- hashes (section 2)
@@ -184,6 +185,28 @@ def piece_root(data: bytes) -> bytes:
     pieces = [data[at : at + PIECE_BYTES] for at in range(0, len(data), PIECE_BYTES)]
     whole = len(data) // PIECE_BYTES
     return root(keccak_each(pieces[:whole]) + [keccak(piece) for piece in pieces[whole:]])
+
+
+def shard_nodes(data: bytes) -> list[bytes]:
+    """The nodes of the piece tree over every MiB of a data set (SPEC-BYTES.md, 2)."""
+    return [_shard_node(data[at : at + SHARD_BYTES]) for at in range(0, len(data), SHARD_BYTES)]
+
+
+def _shard_node(shard: bytes) -> bytes:
+    pieces = [shard[at : at + PIECE_BYTES] for at in range(0, len(shard), PIECE_BYTES)]
+    whole = len(shard) // PIECE_BYTES
+    hashes = keccak_each(pieces[:whole]) + [keccak(piece) for piece in pieces[whole:]]
+    return levels(hashes, keccak)[-1][0]
+
+
+def root_of_nodes(nodes: Sequence[bytes], size: int) -> bytes:
+    """The piece root of so many bytes, from the nodes over every MiB of them."""
+    row = list(nodes)
+    while len(row) > 1:
+        pairs = [row[at : at + 2] for at in range(0, len(row), 2)]
+        row = [keccak(b"\1" + pair[0] + pair[1]) if len(pair) == 2 else pair[0] for pair in pairs]
+    pieces = -(-size // PIECE_BYTES)
+    return keccak(b"\2" + pieces.to_bytes(8, "big") + row[0])
 
 
 # ------------------------------------------------------------------------ documents (section 2)

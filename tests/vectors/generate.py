@@ -406,9 +406,12 @@ def leaf_record(leaf: trace.TraceLeaf) -> Json:
 DATA = DataSpec(
     cid=cid("data"),
     root=digest("tokens"),
+    nodes_cid=cid("nodes"),
     dtype="uint8",
+    masked=False,
     train_tokens=1_000_000,
     eval_cid=cid("eval"),
+    eval_tokens=50_000,
     eval_batches=8,
     tokenizer_cid=cid("tokenizer"),
 )

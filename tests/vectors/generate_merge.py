@@ -234,9 +234,12 @@ def manifest_of(kind: str, rule: str, outer: str, **given: Json) -> Manifest:
         DataSpec(
             cid=dag_cbor_cid(sha256(b"data")),
             root=sha256(b"tokens"),
+            nodes_cid=dag_cbor_cid(sha256(b"nodes")),
             dtype="uint8",
+            masked=False,
             train_tokens=1_000_000,
             eval_cid=None,
+            eval_tokens=0,
             eval_batches=0,
             tokenizer_cid=dag_cbor_cid(sha256(b"tokenizer")),
         ),

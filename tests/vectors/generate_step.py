@@ -18,7 +18,6 @@ import torch
 from tests.jobs import PLAIN
 from torch import Tensor
 
-from atoll.bits.batch import gather_batch
 from atoll.bits.codec.dither import DitherKey
 from atoll.bits.init import initial_global_state
 from atoll.bits.kernels import elementary
@@ -119,6 +118,7 @@ def pointwise() -> Json:
     """Norm, rotation, gates, dropout and loss."""
     mask = Mask("0.25", (0xDEADBEEF, 7), step=3, site=2, first=6)
     targets = torch.tensor([[2, 0, 5]])
+    masked, none = torch.tensor([[-1, 0, 5]]), torch.full((1, 3), -1)
     tables = {"cosines": numbers("cos", 3, 2), "sines": numbers("sin", 3, 2)}
     pair = {"gate": numbers("gate", 2, 5), "up": numbers("up", 2, 5)}
     return {
@@ -146,6 +146,16 @@ def pointwise() -> Json:
             lambda x: OPS.cross_entropy(x[None], targets).reshape(1),
             {"logits": numbers("logits", 3, 6)},
             targets=targets[0].tolist(),
+        ),
+        "crossEntropyMasked": case(
+            lambda x: OPS.cross_entropy(x[None], masked).reshape(1),
+            {"logits": numbers("logits", 3, 6)},
+            targets=masked[0].tolist(),
+        ),
+        "crossEntropyOfNoTarget": case(
+            lambda x: OPS.cross_entropy(x[None], none).reshape(1),
+            {"logits": numbers("logits", 3, 6)},
+            targets=none[0].tolist(),
         ),
     }  # fmt: skip
 
@@ -246,6 +256,11 @@ JOBS: Mapping[str, dict[str, dict[str, Any]]] = {
         "inner": {**NO_ADAM, "schedule": "constant", "micro_batch": 1},
         "codec": {"kind": "two_bit", "feedback": "0.9"},
     },
+    "masked": {
+        "data": {"dtype": "uint16", "masked": True},
+        "inner": {"micro_batch": 1},
+        "codec": {"kind": "grid8"},
+    },
 }
 SEAT, DATA_SEED = SeatIndex(3), Digest(hashlib.sha256(b"data seed").digest())
 SLOT = Slot(Domain(31337, Address("0x" + "11" * 20)), JobId(7), RoundIndex(0), Attempt(1))
@@ -254,10 +269,12 @@ SLOT = Slot(Domain(31337, Address("0x" + "11" * 20)), JobId(7), RoundIndex(0), A
 def manifest_of(changes: dict[str, dict[str, Any]], tokens: Tokens) -> Manifest:
     """A job of three rounds over tokens whose blocks nobody has."""
     cid = dag_cbor_cid(Digest(hashlib.sha256(b"data").digest()))
-    data = DataSpec(
-        cid=cid, root=piece_root(tokens.tobytes()), dtype="uint8", train_tokens=len(tokens),
-        eval_cid=None, eval_batches=0, tokenizer_cid=cid,
-    )  # fmt: skip
+    fields = {
+        "cid": cid, "root": piece_root(tokens.tobytes()), "nodes_cid": cid, "dtype": "uint8",
+        "masked": False, "train_tokens": len(tokens), "eval_cid": None, "eval_tokens": 0,
+        "eval_batches": 0, "tokenizer_cid": cid,
+    }  # fmt: skip
+    data = DataSpec.model_validate(fields | changes.get("data", {}))
     numerics = NumericsSpec(
         mode="exact", code_digest=Digest(bytes(32)), probe_digest=Digest(bytes(32)),
         software_class=None, tolerance=None,
@@ -276,11 +293,16 @@ def manifest_of(changes: dict[str, dict[str, Any]], tokens: Tokens) -> Manifest:
 def training(changes: dict[str, dict[str, Any]]) -> Json:
     """What a job fixes, its first step, its first segment, and an update from there."""
     tokens = np.frombuffer(stream("tokens", 300), np.uint8) % np.uint8(MODEL["vocab"])
+    if changes.get("data"):
+        # An answer of one token in three, and a stretch without any.
+        shown = np.frombuffer(stream("mask", 300), np.uint8) % 3 == 0
+        shown[100:160] = False
+        tokens = tokens.astype(np.uint16) | (~shown).astype(np.uint16) << 15
     manifest = manifest_of(changes, tokens)
     model = initial_global_state(manifest)
     course = Course(manifest, Recipe.of(manifest), tokens, DATA_SEED, SEAT, 0, model)
     opening = SeatState.opening(model, None, seat_layout(manifest))
-    batch = gather_batch(tokens, course.offsets(0), manifest.model.seq)
+    batch = course.batch(course.offsets(0))
     key = dropout_key(DATA_SEED, SEAT)
     step = inner_step(opening, batch, 0, course.recipe, key)
     done = run_segment(opening, 0, course)

@@ -58,7 +58,7 @@ def poison_segment(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRoun
 
     def run(state: SeatState, segment: int, course: Course) -> SegmentRun:
         if segment == poisoned:
-            planted = np.frombuffer(PLANTED, dtype=np.uint8).astype(course.tokens.dtype)
+            planted = np.frombuffer(PLANTED, dtype=np.uint8).astype(course.tokens[:1].dtype)
             course = replace(course, tokens=np.resize(planted, len(course.tokens)))
         return run_segment(state, segment, course)
 
@@ -70,7 +70,7 @@ def wrong_data(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     del extra
 
     def run(state: SeatState, segment: int, course: Course) -> SegmentRun:
-        shifted = np.roll(course.tokens, len(course.tokens) // 2)
+        shifted = np.roll(course.tokens[:], len(course.tokens) // 2)
         return run_segment(state, segment, replace(course, tokens=shifted))
 
     return _train(task, store_dir, run)

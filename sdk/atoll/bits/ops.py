@@ -23,6 +23,9 @@ from atoll.bits.kernels.muon import COEFFICIENTS, ITERATIONS, LEAST_NORM
 from atoll.bits.kernels.philox import Mask, kept
 from atoll.law.words import NumericsMode
 
+_IGNORED = -100
+"""PyTorch's number for a target that is none."""
+
 
 class Ops(Protocol):
     """What a numerics mode provides; the operations down to the loss are differentiable.
@@ -80,7 +83,10 @@ class Ops(Protocol):
         """x / (1 − share) where the mask keeps an element, else 0 (Srivastava et al. 2014)."""
 
     def cross_entropy(self, logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
-        """Mean negative log-likelihood in nats, a scalar."""
+        """Mean negative log-likelihood in nats of the targets that are not negative, a scalar.
+
+        It is 0, and so is its gradient, where all of them are negative.
+        """
 
     def global_norm(self, gradients: Iterable[Tensor]) -> float:
         """Euclidean norm of all gradients together."""
@@ -154,7 +160,12 @@ class NativeOps:
         return torch.where(kept(mask, x.numel(), x.device).view(x.shape), x * mask.scale, 0.0)
 
     def cross_entropy(self, logits_BTV: Tensor, targets_BT: Tensor) -> Tensor:
-        return F.cross_entropy(logits_BTV.flatten(0, 1), targets_BT.flatten())
+        targets_N = targets_BT.flatten().masked_fill(targets_BT.flatten() < 0, _IGNORED)
+        # PyTorch's mean over no target is 0/0.
+        kind = "mean" if bool((targets_N >= 0).any()) else "sum"
+        return F.cross_entropy(
+            logits_BTV.flatten(0, 1), targets_N, ignore_index=_IGNORED, reduction=kind
+        )
 
     def global_norm(self, gradients: Iterable[Tensor]) -> float:
         squares = [float(g.double().square().sum()) for g in gradients]

@@ -6,7 +6,7 @@ cannot matter.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 import torch
@@ -33,6 +33,8 @@ from atoll.law.manifest import OuterSpec
 
 Stepped: TypeAlias = tuple[Tensor, Tensors]
 """An outer step of one parameter, and the slots after it."""
+PIECE = 1 << 20
+"""Elements stepped at once; each for itself, so that the result does not depend on it."""
 OuterKind: TypeAlias = Callable[[Tensor, Tensors, OuterSpec, int], Stepped]
 
 
@@ -47,7 +49,7 @@ def outer_step(
 
     Args:
         state: the global model that the round started from.
-        numerators: int64 by name; the merged update (global − local, averaged) of a tensor is
+        numerators: integers by name; the merged update (global − local, averaged) of a tensor is
             numerator / denominator · 2**state.exponents[name], below 128 in magnitude.
         denominator: 1 to 65536.
         exponents: the next round's grid exponents, which the new state carries.
@@ -65,13 +67,26 @@ def outer_step(
     params: Tensors = {}
     slots: dict[str, Tensors] = {slot: {} for slot in OUTER_SLOTS[outer.kind]}
     for name, p in state.params.items():
-        change = to_units(numerators[name], denominator, state.exponents[name])
-        before = {slot: tensors[name] for slot, tensors in state.outer.items()}
-        step, after = _OUTER[outer.kind](change, before, outer, state.round)
+        params[name] = torch.empty_like(p, dtype=torch.float32)
+        after = {slot: torch.empty_like(state.outer[slot][name]) for slot in slots}
+        for span in _spans(p.numel()):
+            change = to_units(
+                numerators[name].view(-1)[span].long(), denominator, state.exponents[name]
+            )
+            before = {slot: state.outer[slot][name].view(-1)[span] for slot in slots}
+            step, stepped = _OUTER[outer.kind](change, before, outer, state.round)
+            for slot, tensor in stepped.items():
+                after[slot].view(-1)[span] = tensor
+            moved = p.view(-1)[span].double() - times(step, outer.lr).double() * 2.0**-UNIT_BITS
+            params[name].view(-1)[span] = moved.float()
         for slot, tensor in after.items():
             slots[slot][name] = tensor
-        params[name] = (p.double() - times(step, outer.lr).double() * 2.0**-UNIT_BITS).float()
     return GlobalState(state.round + 1, params, slots, dict(exponents))
+
+
+def _spans(count: int) -> Iterator[slice]:
+    """An embedding is a third of a small model, and a step's own memory forty bytes an element."""
+    return (slice(start, start + PIECE) for start in range(0, count, PIECE))
 
 
 def _outer_sgd(change: Tensor, _slots: Tensors, _outer: OuterSpec, _round: int) -> Stepped:

@@ -16,6 +16,8 @@ from atoll.law.merkle import LEAF, NODE, seal
 from atoll.law.words import ZERO_DIGEST, Digest
 
 PIECE_BYTES: Final = 1024
+SHARD_BYTES: Final = 1 << 20
+"""Of whose pieces a data set has the topmost node: ten levels of the tree are over them."""
 
 
 class Pieces:
@@ -54,6 +56,27 @@ def piece_root(data: bytes | memoryview) -> Digest:
     return pieces.root()
 
 
+def shard_node(shard: bytes | memoryview) -> bytes:
+    """The node over the pieces of a shard of 1 to `SHARD_BYTES` bytes, in the tree of the whole."""
+    whole = len(shard) // PIECE_BYTES * PIECE_BYTES
+    view = memoryview(shard).cast("B")
+    parts = [_digests(view[:whole])] if whole else []
+    if whole < len(view):
+        parts.append(keccak_rows(np.frombuffer(view[whole:], np.uint8)[None]))
+    return _top(keccak_rows(_prefixed(LEAF, np.concatenate(parts))))
+
+
+def root_of_shards(nodes: bytes, size: int) -> Digest:
+    """The piece root of `size` bytes from the nodes of their shards, one after another.
+
+    Raises ValueError unless there is one of 32 bytes for each shard, and any at all.
+    """
+    if not nodes or len(nodes) != -(-size // SHARD_BYTES) * DIGEST_BYTES:
+        raise ValueError(f"{len(nodes)} bytes of nodes for {size} bytes")
+    top = _top(np.frombuffer(nodes, np.uint8).reshape(-1, DIGEST_BYTES))
+    return seal(-(-size // PIECE_BYTES), top)
+
+
 def root_of_update(update: bytes) -> Digest:
     """What is revealed of an update's bytes; zero where there are none."""
     return update_root(len(update), piece_root(update)) if update else ZERO_DIGEST
@@ -65,12 +88,15 @@ def _digests(whole: memoryview) -> Bytes:
 
 def _tree_root(leaves: Bytes) -> Digest:
     """`law.merkle.merkle_root`, a level at a time."""
-    nodes = keccak_rows(_prefixed(LEAF, leaves))
+    return seal(len(leaves), _top(keccak_rows(_prefixed(LEAF, leaves))))
+
+
+def _top(nodes: Bytes) -> bytes:
     while len(nodes) > 1:
         pairs = nodes[: len(nodes) // 2 * 2].reshape(-1, 2 * DIGEST_BYTES)
         carried = nodes[2 * len(pairs) :]
         nodes = np.concatenate([keccak_rows(_prefixed(NODE, pairs)), carried])
-    return seal(len(leaves), nodes.tobytes())
+    return nodes.tobytes()
 
 
 def _prefixed(prefix: bytes, rows: Bytes) -> Bytes:

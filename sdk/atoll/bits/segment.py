@@ -11,11 +11,13 @@ import struct
 import time
 from dataclasses import dataclass, fields
 
+from torch import Tensor
+
 from atoll.bits.batch import gather_batch
 from atoll.bits.schedule import Recipe
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import inner_step, state_roots, take_in
-from atoll.bits.tokens import Tokens
+from atoll.bits.tokens import TokenSource
 from atoll.law.draws import batch_digest, dropout_key
 from atoll.law.manifest import Manifest
 from atoll.law.trace import (
@@ -41,7 +43,7 @@ class Course:
 
     manifest: Manifest
     recipe: Recipe
-    tokens: Tokens
+    tokens: TokenSource
     data_seed: Digest
     seat: SeatIndex
     round: int
@@ -55,6 +57,11 @@ class Course:
     def offsets(self, step: int) -> list[int]:
         """Where the sequences of a step of this round begin."""
         return self.manifest.batch_offsets(self.data_seed, self.seat, step)
+
+    def batch(self, offsets: list[int]) -> Tensor:
+        """The sequences that begin there: `gather_batch`."""
+        spec = self.manifest
+        return gather_batch(self.tokens, offsets, spec.model.seq, masked=spec.data.masked)
 
     def takes_in(self, step: int) -> bool:
         """Whether this step of the round begins with what the round before merged."""
@@ -153,7 +160,7 @@ def run_segment(state: SeatState, segment: int, course: Course) -> SegmentRun:
     losses: list[float] = []
     for step in range(first, first + inner.segment):
         offsets.append(course.offsets(step))
-        batch = gather_batch(course.tokens, offsets[-1], course.manifest.model.seq)
+        batch = course.batch(offsets[-1])
         begun = course.begin(state, step)
         done = inner_step(begun, batch, course.global_step0 + step, course.recipe, key)
         losses.append(done.loss)

@@ -10,11 +10,13 @@ Shapes: B sequences in a batch, b in a micro-batch, T positions.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from atoll.bits.batch import count_targets, inputs_of, shares_of, targets_of
 from atoll.bits.init import is_bounded
 from atoll.bits.kernels.philox import Mask
 from atoll.bits.layout import optimiser_of
@@ -49,10 +51,12 @@ def inner_step(
     recipe: Recipe,
     dropout_key: tuple[int, int] = (0, 0),
 ) -> StepResult:
-    """One step on token ids [B, T + 1]; `global_step` counts from 0 over the whole job."""
+    """One step on token ids [B, T + 1] (`batch`); `global_step` counts from 0 over the job."""
     mask = Mask(recipe.inner.dropout, dropout_key, global_step & 0xFFFFFFFF, site=0, first=0)
-    losses, gradients = _losses_and_gradients(state.params, batch_BT1, recipe, mask)
-    loss = math.fsum(each * (1.0 / len(losses)) for each in losses)
+    pieces = torch.split(batch_BT1, recipe.inner.micro_batch)
+    shares = shares_of([count_targets(piece) for piece in pieces])
+    losses, gradients = _losses_and_gradients(state.params, pieces, shares, recipe, mask)
+    loss = math.fsum(each * share for each, share in zip(losses, shares, strict=True))
     norm = recipe.ops.global_norm(gradients.values())
     work = StepWork(norm, losses)
     if not (math.isfinite(loss) and math.isfinite(norm)):
@@ -88,20 +92,21 @@ def state_roots(state: SeatState) -> StateRoots:
 
 
 def _losses_and_gradients(
-    params: Tensors, batch_BT1: Tensor, recipe: Recipe, mask: Mask
+    params: Tensors,
+    pieces: Sequence[Tensor],
+    shares: Sequence[float],
+    recipe: Recipe,
+    mask: Mask,
 ) -> tuple[tuple[float, ...], Tensors]:
     """Each micro-batch's loss, and the gradients of the batch's, summed in their order."""
     leaves = {name: p.detach().requires_grad_() for name, p in params.items()}
     losses: list[float] = []
     sums: list[Tensor] = []
-    pieces = torch.split(batch_BT1, recipe.inner.micro_batch)
-    share = 1.0 / len(pieces)
-    for index, piece_bT1 in enumerate(pieces):
+    for index, (piece_bT1, share) in enumerate(zip(pieces, shares, strict=True)):
         drop = dropper(mask, index * recipe.inner.micro_batch, recipe.ops)
-        logits_bTV = forward(
-            leaves, piece_bT1[:, :-1], recipe.model, recipe.ops, drop, base=recipe.base
-        )
-        loss = recipe.ops.cross_entropy(logits_bTV, piece_bT1[:, 1:])
+        inputs_bT = inputs_of(piece_bT1)
+        logits_bTV = forward(leaves, inputs_bT, recipe.model, recipe.ops, drop, base=recipe.base)
+        loss = recipe.ops.cross_entropy(logits_bTV, targets_of(piece_bT1))
         gradients = list(torch.autograd.grad(loss * share, list(leaves.values())))
         losses.append(loss.item())
         if not sums:

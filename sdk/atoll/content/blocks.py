@@ -92,6 +92,20 @@ class BlockFolder:
             except FileNotFoundError:
                 return None
 
+    def map(self, digest: bytes) -> mmap.mmap | None:
+        """A block's bytes where they lie on the disk, unchecked, or None where it is not here.
+
+        A block is never written again in its place, and stays mapped when it is removed.
+        """
+        with disk_errors(self.root):
+            try:
+                with self._path(digest).open("rb") as file:
+                    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            except FileNotFoundError:
+                return None
+            except ValueError:  # no bytes in it: torn by a power cut
+                return None
+
     def read_into(self, digest: bytes, buffer: mmap.mmap) -> int | None:
         """Reads a block, unchecked; its size, cut to the buffer's, or None where it is not here."""
         with disk_errors(self.root):

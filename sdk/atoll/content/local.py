@@ -25,6 +25,8 @@ from atoll.content.unixfs import (
     Added,
     Buffer,
     Child,
+    Entry,
+    FileBuilder,
     Profile,
     Readable,
     check_leaf,
@@ -214,6 +216,63 @@ class LocalStore:
     def read_bytes(self, cid: Cid, max_bytes: int) -> bytes:
         """A whole file, or a single DAG-CBOR block; raises as `iter_bytes`."""
         return b"".join(self.iter_bytes(cid, max_bytes))
+
+    def leaves(self, cid: Cid, max_bytes: int) -> list[Child]:
+        """The leaves of a file of raw leaves, in order; none of them is read.
+
+        Raises:
+            TooLarge: the file exceeds `max_bytes`.
+            NotFound, CorruptBlock: a node is missing or damaged.
+            MalformedDag: the blocks are not a file, or it has other leaves.
+        """
+        if cid.codec == RAW:
+            size = self.block_bytes(cid)
+            if size is None:
+                raise self._not_here(cid)
+            if size > max_bytes:
+                raise TooLarge(f"{cid} holds {size} bytes, more than the {max_bytes} allowed")
+            return [Child(cid, size)]
+        found: list[Child] = []
+        for part in iter_parts(self.get_block, cid, max_bytes):
+            if isinstance(part, bytes):
+                raise MalformedDag(f"{cid} has bytes outside of raw leaves")
+            found.append(part)
+        return found
+
+    def map_leaf(self, leaf: Child, *, check: bool = True) -> mmap:
+        """A raw leaf's bytes where they lie on the disk.
+
+        With `check` False, whoever asks has checked it since it opened the store.
+
+        Raises:
+            NotFound, CorruptBlock, MalformedDag: as `iter_bytes`.
+        """
+        found = self._folder.map(leaf.cid.digest)
+        if found is None:
+            raise self._not_here(leaf.cid)
+        if check:
+            with memoryview(found) as view:
+                self._check_read(leaf.cid, view)
+        check_leaf(leaf, len(found))
+        return found
+
+    def join_leaves(self, leaves: Iterable[Child], profile: Profile = V1) -> Cid:
+        """Stores the nodes of a file whose raw leaves are here; returns its root.
+
+        The file is the one that `add_stream` makes of the same bytes where the leaves are the
+        profile's chunks.
+
+        Raises:
+            DiskFull: as `put_block`.
+        """
+
+        def put(cid: Cid, block: Buffer) -> None:
+            self.put_block(cid, bytes(block))
+
+        builder = FileBuilder(put, profile)
+        for leaf in leaves:
+            builder.add_leaf(Entry(leaf.cid, leaf.file_bytes, leaf.file_bytes))
+        return builder.finish().cid
 
     def read_file_to(self, cid: Cid, path: Path | str, max_bytes: int) -> int:
         """Writes a file to `path`, whole or not at all; returns its size.

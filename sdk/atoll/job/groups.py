@@ -167,8 +167,25 @@ class Data(Group):
     paths: Texts = Field(
         default=(), description="files and folders; from this file's folder if relative"
     )
+    format: Literal["auto", "text", "jsonl", "parquet", "datasets"] = Field(
+        default="auto", description="of all files; auto goes by their names"
+    )
+    field: str = Field(
+        default="", description="of a row: where its text is; if empty text, or messages of a chat"
+    )
+    chat: bool = Field(
+        default=False, description="whether rows are conversations, of which answers are learned"
+    )
     suffixes: Texts = Field(default=(), description="of the files taken from folders; all if empty")
-    tokenizer: str = Field(default="", description="a tokenizer.json; if empty, a token is a byte")
+    hidden: bool = Field(
+        default=False, description="whether hidden and binary files of folders are taken too"
+    )
+    tokenizer: str = Field(
+        default="", description="a tokenizer.json or its folder; if empty, a token is a byte"
+    )
+    end_token: str = Field(
+        default="", description="what ends a document; if empty what the tokenizer's folder says"
+    )
     max_tokens: Count | None = Field(
         default=None, description="read no further once it has that many"
     )

@@ -9,7 +9,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
 from atoll.errors import ConfigError
 from atoll.job.spec import JobSpec
@@ -17,11 +16,17 @@ from atoll.law.manifest import DataSpec, InitSpec, NumericsSpec
 from atoll.law.words import NumericsMode
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
+    from collections.abc import Callable
+
+    from atoll.train.corpus.prepare import Progress
 
 
-def prepare_data(spec: JobSpec, store: LocalStore) -> DataSpec:
-    """Tokenises a spec's text into the store, pinned.
+def prepare_data(
+    spec: JobSpec,
+    store: LocalStore,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+) -> DataSpec:
+    """Tokenises a spec's text into the store, pinned; what was done before is not done again.
 
     Raises:
         ConfigError: no text is named.
@@ -30,31 +35,31 @@ def prepare_data(spec: JobSpec, store: LocalStore) -> DataSpec:
         StorageError: the store cannot be written.
     """
     # tokenizers and numpy take half a second to load
-    from atoll.bits.errors import DataUnusable  # noqa: PLC0415
-    from atoll.train.data import find_text_files, prepare_dataset  # noqa: PLC0415
+    from atoll.train.corpus.enough import Appetite, check_enough  # noqa: PLC0415
+    from atoll.train.corpus.options import DataOptions  # noqa: PLC0415
+    from atoll.train.corpus.prepare import prepare  # noqa: PLC0415
 
-    chosen = spec.data
+    chosen, model = spec.data, spec.model
     if not chosen.paths:
         raise ConfigError("the job names no text", next_step="write data.paths, or pass --data")
-    files = find_text_files([Path(p) for p in chosen.paths], frozenset(chosen.suffixes) or None)
-    tokenizer = _read_tokenizer(Path(chosen.tokenizer)) if chosen.tokenizer else None
-    prepared = prepare_dataset(files, store, tokenizer, float(chosen.held_out), chosen.max_tokens)
-    if spec.model is not None and prepared.vocab > spec.model.vocab:
-        raise DataUnusable(
-            f"the tokenizer has {prepared.vocab} tokens, model.vocab is {spec.model.vocab}",
-            next_step=f"set model.vocab to {prepared.vocab} or more",
-        )
-    for cid in (prepared.train_cid, prepared.eval_cid, prepared.tokenizer_cid):
-        store.pin(Cid.from_bytes(cid), "data")
-    return DataSpec(
-        cid=prepared.train_cid,
-        root=prepared.train_root,
-        dtype=prepared.dtype,  # type: ignore[arg-type]  # one of the three, by construction
-        train_tokens=prepared.train_tokens,
-        eval_cid=prepared.eval_cid,
-        eval_batches=spec.evaluate.batches,
-        tokenizer_cid=prepared.tokenizer_cid,
+    options = DataOptions(
+        paths=tuple(map(Path, chosen.paths)),
+        format=chosen.format,
+        field=chosen.field,
+        chat=chosen.chat,
+        suffixes=frozenset(chosen.suffixes) or None,
+        hidden=chosen.hidden,
+        tokenizer=Path(chosen.tokenizer) if chosen.tokenizer else None,
+        end_token=chosen.end_token,
+        held_out=chosen.held_out,
+        max_tokens=chosen.max_tokens,
+        model_vocab=model.vocab if model else None,
     )
+    prepared = prepare(options, store, on_progress)
+    if model is not None:
+        drawn = spec.rounds * spec.inner.steps * spec.inner.batch * spec.members.seats
+        check_enough(prepared, Appetite(model.seq, drawn))
+    return prepared.spec(spec.evaluate.batches)
 
 
 def prepare_weights(spec: JobSpec, store: LocalStore) -> tuple[JobSpec, InitSpec | None]:
@@ -82,18 +87,6 @@ def prepare_weights(spec: JobSpec, store: LocalStore) -> tuple[JobSpec, InitSpec
         )
     changes = {"data.tokenizer": spec.data.tokenizer or str(prepared.tokenizer)}
     return spec.but(changes | {"model": prepared.model}), prepared.init
-
-
-def _read_tokenizer(path: Path) -> Tokenizer:
-    from tokenizers import Tokenizer  # noqa: PLC0415
-
-    try:
-        return Tokenizer.from_str(path.read_text(encoding="utf-8"))
-    except Exception as error:  # the library raises bare Exception
-        raise ConfigError(
-            f"data.tokenizer {path} cannot be used: {error}",
-            next_step="name a tokenizer.json, or leave data.tokenizer out for single bytes",
-        ) from error
 
 
 async def machine_numerics(mode: NumericsMode) -> NumericsSpec:

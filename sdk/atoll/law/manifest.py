@@ -101,6 +101,7 @@ LINEARS: Final[dict[LinearName, str]] = {
     "down": "mlp.down_proj",
 }
 """A layer's linears by Hugging Face's names, in the one order in which a manifest has them."""
+TokenType = Literal["uint8", "uint16", "uint32"]
 
 
 class _Spec(BaseModel):
@@ -304,18 +305,45 @@ class InitSpec(_Spec):
 
 
 class DataSpec(_Spec):
-    """The tokens; every CID is binary. `train_tokens` counts tokens, `eval_batches` batches.
+    """The tokens; every CID is binary and of a file. `eval_batches` counts batches.
 
-    `root` is the piece root of the training tokens' raw bytes: what a contract is shown one by.
+    `root` is the piece root of the training tokens' words: what a contract is shown one by.
+    `nodes_cid` is the file of that tree's nodes over each MiB, by which whoever has read one MiB
+    knows that it is the root's. Words of `masked` data have a bit for tokens that are no targets.
     """
 
     cid: CidBytes
     root: DigestBytes
-    dtype: Literal["uint8", "uint16", "uint32"]
-    train_tokens: Annotated[int, Field(ge=2, lt=1 << 63)]
+    nodes_cid: CidBytes
+    dtype: TokenType
+    masked: bool
+    train_tokens: Annotated[int, Field(ge=2, lt=1 << 60)]
     eval_cid: CidBytes | None
+    eval_tokens: Annotated[int, Field(ge=0, lt=1 << 60)]
     eval_batches: Annotated[int, Field(ge=0, le=1 << 16)]
     tokenizer_cid: CidBytes
+
+    @model_validator(mode="after")
+    def _check_held_out(self) -> Self:
+        if (self.eval_cid is None) != (self.eval_tokens == 0):
+            raise ValueError("eval_tokens are those of eval_cid: both or neither")
+        return self
+
+    @property
+    def cids(self) -> tuple[bytes, ...]:
+        """Every file that a member needs."""
+        held_out = () if self.eval_cid is None else (self.eval_cid,)
+        return (self.cid, self.nodes_cid, self.tokenizer_cid, *held_out)
+
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of a word."""
+        return _BYTES[self.dtype]
+
+    @property
+    def most_tokens(self) -> int:
+        """How many different tokens a word can hold."""
+        return 1 << 8 * self.token_bytes - self.masked
 
 
 class InnerSpec(_Spec):
@@ -610,8 +638,9 @@ class Manifest(_Spec):
         self._check_init()
         if self.data.train_tokens <= self.model.seq:
             raise ValueError("training data is shorter than one sequence and its target")
-        if self.model.vocab > 1 << 8 * _BYTES[self.data.dtype]:
-            raise ValueError(f"vocab {self.model.vocab} does not fit in {self.data.dtype}")
+        if self.model.vocab > self.data.most_tokens:
+            masked = "masked " * self.data.masked
+            raise ValueError(f"vocab {self.model.vocab} does not fit in {masked}{self.data.dtype}")
         if len(self.to_bytes()) > MAX_MANIFEST_BYTES:
             raise ValueError(f"more than {MAX_MANIFEST_BYTES} bytes")
         return self
@@ -665,8 +694,8 @@ class Manifest(_Spec):
     @property
     def content(self) -> tuple[bytes, ...]:
         """The CIDs of what a submitter serves beside the manifest: data, tokeniser, weights."""
-        named = (self.data.cid, self.data.eval_cid, self.data.tokenizer_cid, self.init.cid)
-        return tuple(cid for cid in named if cid is not None)
+        weights = () if self.init.cid is None else (self.init.cid,)
+        return (*self.data.cids, *weights)
 
     @property
     def segments(self) -> int:

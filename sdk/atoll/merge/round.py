@@ -191,7 +191,7 @@ def _step(
     exponents = next_exponents(state.exponents, layout, rows, codec.target, bounds)
     numerators = codec.coordinates(found.numerators, found.denominator, layout.total)
     by_name = {
-        name: torch.from_numpy(numerators[span].astype(np.int64)).reshape(shape)
+        name: torch.from_numpy(numerators[span]).reshape(shape)
         for name, shape, span in layout.spans()
     }
     return outer_step(state, by_name, found.denominator, exponents, manifest.outer)

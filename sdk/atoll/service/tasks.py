@@ -10,8 +10,8 @@ from atoll.content.local import LocalStore
 from atoll.law.manifest import Manifest
 from atoll.service.duties.opening import OpeningReady
 from atoll.train.base import open_base
-from atoll.train.course import open_training_tokens
-from atoll.train.data import Dataset, open_tokenizer
+from atoll.train.course import open_held_out_tokens, open_training_tokens
+from atoll.train.data import open_tokenizer
 from atoll.train.initial import open_initial_state
 from atoll.train.probe import check_environment, configure_native
 from atoll.train.round import read_global_state
@@ -24,18 +24,17 @@ def check_machine(manifest: bytes) -> None:
 
 
 def check_data(manifest: bytes, store_dir: str) -> None:
-    """Reads the whole dataset and the initial weights once, every block checked.
+    """Reads the whole data, a MiB at a time, and the initial weights once, every block checked.
 
     Raises:
         MalformedDataset, MalformedState: they are not what the manifest says.
         NotFound, CorruptBlock: a block is missing or damaged.
     """
     job, store = Manifest.from_bytes(manifest), LocalStore(store_dir)
-    open_training_tokens(job, store)
-    data = job.data
-    if data.eval_cid is not None:
-        Dataset.open(store, data.eval_cid)
-    open_tokenizer(store, data.tokenizer_cid)
+    open_training_tokens(job, store).check()
+    if job.data.eval_cid is not None:
+        open_held_out_tokens(job, store).check()
+    open_tokenizer(store, job.data.tokenizer_cid)
     if job.init.cid is not None:
         open_initial_state(job, store)
         open_base(job, store)

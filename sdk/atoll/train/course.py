@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from atoll.bits.errors import MalformedDataset
 from atoll.bits.schedule import Recipe
 from atoll.bits.segment import Course
 from atoll.bits.state import GlobalState
-from atoll.bits.tokens import Tokens
 from atoll.content.local import LocalStore
+from atoll.errors import ManifestError
 from atoll.law.manifest import Manifest
 from atoll.law.words import Digest, SeatIndex
 from atoll.train.base import open_base
-from atoll.train.data import Dataset, root_of
+from atoll.train.data import TokenFile, form_of, read_nodes
 
 
 def open_course(
@@ -23,11 +22,11 @@ def open_course(
     *,
     model: GlobalState | None = None,
 ) -> Course:
-    """Opens the training tokens from the store, every shard checked.
+    """Opens the training tokens where they lie in the store.
 
     Raises:
         NotFound, CorruptBlock: a block is missing or damaged.
-        MalformedDataset: the dataset is not what the manifest says.
+        MalformedDataset: the data is not what the manifest says.
         MalformedState: what adapters are added to is not what the manifest says.
     """
     tokens = open_training_tokens(manifest, store)
@@ -35,30 +34,21 @@ def open_course(
     return Course(manifest, recipe, tokens, data_seed, seat, round, model)
 
 
-def open_training_tokens(manifest: Manifest, store: LocalStore) -> Tokens:
-    """The tokens to train on, as many as the manifest says and with its root. Raises as above."""
+def open_training_tokens(manifest: Manifest, store: LocalStore) -> TokenFile:
+    """The tokens to train on, each MiB of which has to be the root's. Raises as above."""
     data = manifest.data
-    tokens = open_tokens(data.cid, manifest, store)
-    if len(tokens) != data.train_tokens:
-        raise MalformedDataset(
-            f"{len(tokens)} training tokens, the manifest says {data.train_tokens}"
-        )
-    if data.cid not in _ROOTS:
-        _ROOTS[data.cid] = root_of(tokens)
-    if _ROOTS[data.cid] != data.root:
-        raise MalformedDataset("the training tokens have another root than the manifest says")
-    return tokens
+    nodes = read_nodes(data, store)
+    return TokenFile(store, data.cid, data.train_tokens, form_of(manifest), nodes)
 
 
-_ROOTS: dict[bytes, Digest] = {}
-"""A CID names the same tokens for ever, so their root is worked out once a process."""
+def open_held_out_tokens(manifest: Manifest, store: LocalStore) -> TokenFile:
+    """The tokens to evaluate on.
 
-
-def open_tokens(cid: bytes, manifest: Manifest, store: LocalStore) -> Tokens:
-    """A dataset's tokens, of the manifest's dtype and within its vocabulary. Raises as above."""
-    dataset = Dataset.open(store, cid)
-    if dataset.index.dtype != manifest.data.dtype:
-        raise MalformedDataset(f"tokens are {dataset.index.dtype}, not {manifest.data.dtype}")
-    if int(dataset.tokens.max()) >= manifest.model.vocab:
-        raise MalformedDataset(f"a token is not below the vocabulary's {manifest.model.vocab}")
-    return dataset.tokens
+    Raises:
+        ManifestError: the manifest names none.
+        NotFound, CorruptBlock, MalformedDataset: as above.
+    """
+    data = manifest.data
+    if data.eval_cid is None:
+        raise ManifestError("the manifest names no evaluation set", next_step="set data.eval_cid")
+    return TokenFile(store, data.eval_cid, data.eval_tokens, form_of(manifest))

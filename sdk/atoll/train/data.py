@@ -1,44 +1,36 @@
-"""Text to tokens to content-addressed shards, and back to one array of tokens.
+"""Tokens as files in the store, read where they lie.
 
-Needs no torch. A dataset is a DAG-CBOR document that names its shards in order; every shard but
-the last holds `shard_tokens` tokens, raw little-endian, at most 1 MiB, so each is a single block.
+Needs no torch. The words of a data set are one file of raw leaves of 1 MiB: it has no size that it
+could outgrow, and pins, gateways and mirrors treat it as any file. Its root's nodes over each MiB
+are a second one, so that a MiB is checked when it is first read, and nobody reads all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import OrderedDict
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from mmap import mmap
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from atoll.bits.errors import DataUnusable, MalformedDataset
-from atoll.bits.pieces import piece_root
-from atoll.bits.tokens import DTYPES, Tokens
-from atoll.content.cid import DAG_CBOR, Cid
+from atoll.bits.errors import MalformedDataset
+from atoll.bits.pieces import SHARD_BYTES, root_of_shards, shard_node
+from atoll.bits.tokens import DTYPES, Tokens, mask_bit
+from atoll.content.cid import Cid
+from atoll.content.errors import MalformedDag
 from atoll.content.local import LocalStore
-from atoll.law.canonical import decode, encode
+from atoll.content.unixfs import Child
+from atoll.errors import TooLarge
+from atoll.law.manifest import DataSpec, Manifest
 from atoll.law.words import Digest
 
-SHARD_BYTES = 1 << 20
-MAX_DOCUMENT_BYTES = 1 << 20
 MAX_TOKENIZER_BYTES = 1 << 26
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedData:
-    """A prepared dataset, in the terms of the manifest's data section. CIDs are binary."""
-
-    train_cid: bytes
-    train_root: Digest
-    eval_cid: bytes
-    tokenizer_cid: bytes
-    dtype: str
-    train_tokens: int
-    eval_tokens: int
-    vocab: int
+NODE_BYTES: Final = 32
+_MAPPED: Final = 16
+"""Shards that stay mapped: a page that was read counts as this process's until its shard goes."""
 
 
 def byte_tokenizer() -> Tokenizer:
@@ -58,197 +50,167 @@ def _byte_alphabet() -> list[str]:
     return [chr(byte if byte in printable else next(shifted)) for byte in range(256)]
 
 
-def find_text_files(paths: Sequence[Path], suffixes: frozenset[str] | None = None) -> list[Path]:
-    """The files at `paths`, folders searched in depth, in sorted order.
-
-    Raises:
-        DataUnusable: a path does not exist, or there is no file at all.
-    """
-    found: list[Path] = []
-    for path in paths:
-        if not path.exists():
-            raise DataUnusable(f"no such file or folder: {path}", next_step="check --data")
-        inside = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
-        found.extend(p for p in inside if p == path or not suffixes or p.suffix in suffixes)
-    if not found:
-        raise DataUnusable(f"no text files under {', '.join(map(str, paths))}")
-    return found
-
-
-def prepare_dataset(
-    paths: Sequence[Path],
-    store: LocalStore,
-    tokenizer: Tokenizer | None = None,
-    eval_share: float = 0.05,
-    max_tokens: int | None = None,
-) -> PreparedData:
-    """Tokenises files into shards in the store: the last `eval_share` of the tokens is held out.
-
-    Args:
-        paths: text files; their order is the order of the tokens.
-        store: where shards, documents and tokenizer.json go.
-        tokenizer: None means bytes, which also takes files that are not UTF-8.
-        eval_share: between 0 and 0.5.
-        max_tokens: reads no further once it has that many.
-
-    Raises:
-        DataUnusable: a file cannot be read, is not UTF-8 where it must be, or there is too little.
-    """
-    encoder = tokenizer or byte_tokenizer()
-    vocab = encoder.get_vocab_size()
-    dtype = next(name for name, kind in DTYPES.items() if vocab - 1 <= np.iinfo(kind).max)
-    tokens = _tokenise(paths, tokenizer, DTYPES[dtype], max_tokens)
-    held_out = int(len(tokens) * eval_share)
-    if not 0.0 < eval_share <= 0.5 or held_out < 2:
-        raise DataUnusable(f"{len(tokens)} tokens leave {held_out} to evaluate on")
-    train, evaluation = tokens[:-held_out], tokens[-held_out:]
-    return PreparedData(
-        train_cid=write_dataset(train, dtype, store).to_bytes(),
-        train_root=root_of(train),
-        eval_cid=write_dataset(evaluation, dtype, store).to_bytes(),
-        tokenizer_cid=store.add_bytes(encoder.to_str().encode()).to_bytes(),
-        dtype=dtype,
-        train_tokens=len(train),
-        eval_tokens=len(evaluation),
-        vocab=vocab,
-    )
-
-
-def _tokenise(
-    paths: Sequence[Path],
-    tokenizer: Tokenizer | None,
-    dtype: np.dtype[Any],
-    max_tokens: int | None,
-) -> Tokens:
-    pieces: list[Tokens] = []
-    total = 0
-    for path in paths:
-        pieces.append(_file_tokens(path, tokenizer).astype(dtype))
-        total += len(pieces[-1])
-        if max_tokens is not None and total >= max_tokens:
-            break
-    return np.concatenate(pieces)[:max_tokens] if pieces else np.empty(0, dtype)
-
-
-def _file_tokens(path: Path, tokenizer: Tokenizer | None) -> Tokens:
-    try:
-        raw = path.read_bytes()
-        if tokenizer is None:
-            return np.frombuffer(raw, dtype=np.uint8)
-        return np.array(tokenizer.encode(raw.decode()).ids, dtype=np.uint32)
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataUnusable(
-            f"cannot read {path}: {error}", next_step="leave the file out"
-        ) from error
-
-
-def root_of(tokens: Tokens) -> Digest:
-    """The piece root of the tokens' raw bytes; reads them where they lie."""
-    return piece_root(tokens.data)
-
-
-def write_dataset(tokens: Tokens, dtype: str, store: LocalStore) -> Cid:
-    """Writes shards and their document; returns the document's CID (a DAG-CBOR block)."""
-    shard_tokens = SHARD_BYTES // DTYPES[dtype].itemsize
-    shards = [
-        store.add_block(tokens[start : start + shard_tokens].astype(DTYPES[dtype]).tobytes())
-        for start in range(0, len(tokens), shard_tokens)
-    ]
-    document = encode(
-        {
-            "kind": "atoll.dataset.v1",
-            "dtype": dtype,
-            "tokens": len(tokens),
-            "shard_tokens": shard_tokens,
-            "shards": [cid.to_bytes() for cid in shards],
-        }
-    )
-    return store.add_block(document, DAG_CBOR)
+def nodes_bytes(size: int) -> int:
+    """How many bytes the nodes of a file of tokens have."""
+    return -(-size // SHARD_BYTES) * NODE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class DatasetIndex:
-    """A dataset's document: what there is to fetch before training."""
+class WordForm:
+    """What a data set's words look like: their type, whether a bit is the mask, and the vocabulary.
 
-    dtype: str
-    tokens: int
-    shard_tokens: int
-    shards: tuple[Cid, ...]
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> DatasetIndex:
-        """Raises MalformedDataset unless the document is canonical and its numbers agree."""
-        try:
-            plain = decode(data, MAX_DOCUMENT_BYTES)
-            if not isinstance(plain, dict) or plain.pop("kind", None) != "atoll.dataset.v1":
-                raise ValueError("another kind of document")
-            index = cls(
-                _text(plain.pop("dtype")),
-                _count(plain.pop("tokens")),
-                _count(plain.pop("shard_tokens")),
-                tuple(_cids(plain.pop("shards"))),
-            )
-            if plain:
-                raise ValueError(f"unknown fields {sorted(plain)}")
-        except (ValueError, KeyError) as error:
-            raise MalformedDataset(f"dataset document: {error}") from error
-        if index.dtype not in DTYPES or index.shard_bytes > SHARD_BYTES:
-            raise MalformedDataset("dataset document: shards of another dtype or above 1 MiB")
-        if len(index.shards) != -(-index.tokens // index.shard_tokens):
-            raise MalformedDataset(f"dataset document: {len(index.shards)} shards for its tokens")
-        return index
-
-    @property
-    def shard_bytes(self) -> int:
-        """Bytes of every shard but the last."""
-        return self.shard_tokens * DTYPES[self.dtype].itemsize
-
-
-class Dataset:
-    """A dataset whose every shard has been checked against its CID.
-
-    Attributes:
-        tokens: all of them in one read-only array of the dataset's dtype.
-        index: its document.
+    Every token is below `vocab`.
     """
 
-    def __init__(self, index: DatasetIndex, tokens: Tokens) -> None:
-        self.index = index
-        self.tokens = tokens
-        self.tokens.flags.writeable = False
+    dtype: str
+    masked: bool
+    vocab: int
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of a word."""
+        return DTYPES[self.dtype].itemsize
+
+    def check(self, words: Tokens) -> None:
+        """Raises MalformedDataset where a word's token is not below the vocabulary."""
+        tokens = words & ~DTYPES[self.dtype].type(mask_bit(self.dtype)) if self.masked else words
+        if len(words) and int(tokens.max()) >= self.vocab:
+            raise MalformedDataset(f"a token is not below the vocabulary's {self.vocab}")
+
+
+class TokenFile:
+    """The words of a file in the store, as a sequence that slices are taken of.
+
+    Nothing is read until it is asked for. A shard of 1 MiB is checked when it is first read:
+    against its CID, the vocabulary and, where nodes are given, the node of the root over it.
+
+    Args:
+        store: where the file is.
+        cid: the file.
+        tokens: how many words it has.
+        form: what they look like.
+        nodes: `shard_node` of every shard, which the caller has checked; None for no check.
+
+    Raises:
+        NotFound, CorruptBlock: a block is missing or damaged.
+        MalformedDataset: not a file of that many words in leaves of 1 MiB.
+    """
+
+    def __init__(
+        self,
+        store: LocalStore,
+        cid: bytes,
+        tokens: int,
+        form: WordForm,
+        nodes: bytes | None = None,
+    ) -> None:
+        self.form = form
+        self._store = store
+        self._tokens = tokens
+        self._nodes = nodes
+        self._leaves = _leaves(store, cid, tokens * form.bytes)
+        self._checked: set[int] = set()
+        self._mapped: OrderedDict[int, mmap] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self.tokens)
+        return self._tokens
 
-    @classmethod
-    def open(cls, store: LocalStore, cid: bytes) -> Dataset:
-        """Reads document and shards from the store into one contiguous array.
+    def __getitem__(self, span: slice, /) -> NDArray[Any]:
+        """A copy of the words of a span without a step; raises as the class does."""
+        start, stop, step = span.indices(self._tokens)
+        if step != 1:
+            raise ValueError("words are read in their order, one after another")
+        words = np.empty(max(stop - start, 0), DTYPES[self.form.dtype])
+        per_shard = SHARD_BYTES // self.form.bytes
+        at = start
+        while at < stop:
+            shard, begin = divmod(at, per_shard)
+            end = min(begin + stop - at, per_shard)
+            words[at - start : at - start + end - begin] = self._shard(shard)[begin:end]
+            at += end - begin
+        return words
 
-        Raises:
-            NotFound, CorruptBlock: a block is missing or damaged.
-            MalformedDataset: the document is not canonical, or a shard has another length.
-        """
-        index = DatasetIndex.from_bytes(store.read_bytes(Cid.from_bytes(cid), MAX_DOCUMENT_BYTES))
-        tokens = np.empty(index.tokens, dtype=DTYPES[index.dtype])
-        start = 0
-        for shard in _shards(store, index):
-            end = start + len(shard)
-            if end > index.tokens or (len(shard) != index.shard_tokens and end != index.tokens):
-                raise MalformedDataset(f"shard at token {start} has {len(shard)} tokens")
-            tokens[start:end] = shard
-            start = end
-        if start != index.tokens:
-            raise MalformedDataset(f"shards hold {start} tokens of {index.tokens}")
-        return cls(index, tokens)
+    def check(self) -> None:
+        """Reads all of it once, a shard at a time. Raises as the class does."""
+        for shard in range(len(self._leaves)):
+            self._shard(shard)
+
+    def _shard(self, index: int) -> Tokens:
+        found = self._mapped.pop(index, None)
+        if found is None:
+            found = self._store.map_leaf(self._leaves[index], check=index not in self._checked)
+        words = np.frombuffer(found, DTYPES[self.form.dtype])
+        if index not in self._checked:
+            self.form.check(words)
+            self._check_node(index, found)
+            self._checked.add(index)
+        self._mapped[index] = found
+        if len(self._mapped) > _MAPPED:
+            self._mapped.popitem(last=False)
+        return words
+
+    def _check_node(self, index: int, shard: mmap) -> None:
+        if self._nodes is None:
+            return
+        with memoryview(shard) as view:
+            node = shard_node(view)
+        if node != self._nodes[index * NODE_BYTES : (index + 1) * NODE_BYTES]:
+            raise MalformedDataset(f"MiB {index} of the tokens is not what their root is over")
 
 
-def _shards(store: LocalStore, index: DatasetIndex) -> Iterator[Tokens]:
-    dtype = DTYPES[index.dtype]
-    for cid in index.shards:
-        block = store.get_block(cid)
-        if len(block) % dtype.itemsize:
-            raise MalformedDataset(f"shard {cid} is not a whole number of tokens")
-        yield np.frombuffer(block, dtype=dtype)
+def _leaves(store: LocalStore, cid: bytes, size: int) -> list[Child]:
+    try:
+        leaves = store.leaves(Cid.from_bytes(cid), size)
+    except (MalformedDag, TooLarge) as error:
+        raise MalformedDataset(f"tokens: {error}") from error
+    held = sum(leaf.file_bytes for leaf in leaves)
+    if held != size:
+        raise MalformedDataset(f"the tokens have {held} bytes, the manifest says {size}")
+    if any(leaf.file_bytes != SHARD_BYTES for leaf in leaves[:-1]):
+        raise MalformedDataset("the tokens' leaves are not of 1 MiB")
+    return leaves
+
+
+def form_of(manifest: Manifest) -> WordForm:
+    """What the words of a job's data look like."""
+    return WordForm(manifest.data.dtype, manifest.data.masked, manifest.model.vocab)
+
+
+def read_nodes(data: DataSpec, store: LocalStore) -> bytes:
+    """The nodes of the training tokens' shards, which lead to the manifest's root.
+
+    Raises:
+        NotFound, CorruptBlock: a block is missing or damaged.
+        MalformedDataset: they lead to another root.
+    """
+    size = data.train_tokens * data.token_bytes
+    try:
+        nodes = store.read_bytes(Cid.from_bytes(data.nodes_cid), nodes_bytes(size))
+        root = root_of_shards(nodes, size)
+    except (MalformedDag, TooLarge, ValueError) as error:
+        raise MalformedDataset(f"the training tokens' nodes: {error}") from error
+    if root != data.root:
+        raise MalformedDataset("the training tokens have another root than the manifest says")
+    return nodes
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Tokens in a store: the file, the file of nodes (binary CIDs), and the root."""
+
+    cid: bytes
+    nodes_cid: bytes
+    root: Digest
+
+
+def write_tokens(words: Tokens, store: LocalStore) -> Written:
+    """Stores words that are in memory. Raises ValueError where there are none."""
+    raw = np.ascontiguousarray(words).data.cast("B")
+    shards = [raw[at : at + SHARD_BYTES] for at in range(0, len(raw), SHARD_BYTES)]
+    nodes = b"".join(map(shard_node, shards))
+    root = root_of_shards(nodes, len(raw))
+    cid, nodes_cid = store.add_bytes(bytes(raw)), store.add_bytes(nodes)
+    return Written(cid.to_bytes(), nodes_cid.to_bytes(), root)
 
 
 def open_tokenizer(store: LocalStore, cid: bytes) -> Tokenizer:
@@ -262,25 +224,3 @@ def open_tokenizer(store: LocalStore, cid: bytes) -> Tokenizer:
         return Tokenizer.from_str(text.decode())
     except Exception as error:  # the library raises bare Exception
         raise MalformedDataset(f"tokenizer.json: {error}") from error
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError("a field is not a string")
-    return value
-
-
-def _count(value: object) -> int:
-    if type(value) is not int or not 1 <= value < 1 << 48:
-        raise ValueError("a count is not a positive integer")
-    return value
-
-
-def _cids(value: object) -> Iterable[Cid]:
-    if not isinstance(value, list):
-        raise ValueError("shards is not a list")
-    for item in value:
-        if not isinstance(item, bytes):
-            raise ValueError("a shard's CID is not bytes")
-        cid = Cid.from_bytes(item)
-        yield cid

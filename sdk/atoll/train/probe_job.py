@@ -143,8 +143,9 @@ _LORA: Final[dict[str, Any]] = {
     "rank": 3, "alpha": "5", "targets": ("q", "v", "o", "gate", "up", "down"),
 }  # fmt: skip
 _DATA: Final = {
-    "cid": _CID, "root": _ZERO, "dtype": "uint8", "train_tokens": TOKENS, "eval_cid": None,
-    "eval_batches": 0, "tokenizer_cid": _CID,
+    "cid": _CID, "root": _ZERO, "nodes_cid": _CID, "dtype": "uint8", "masked": False,
+    "train_tokens": TOKENS, "eval_cid": None, "eval_tokens": 0, "eval_batches": 0,
+    "tokenizer_cid": _CID,
 }  # fmt: skip
 _INNER: Final = {
     "optimizer": "muon", "lr": "0.01", "momentum": "0.95", "beta1": "0.9", "beta2": "0.99",

@@ -96,7 +96,7 @@ async def bench(
     tmp_path: Path,
 ) -> AsyncIterator[Bench]:
     (tmp_path / "text").mkdir()
-    (tmp_path / "text" / "a.txt").write_text("the quick brown fox jumps over the lazy dog\n" * 80)
+    (tmp_path / "text" / "a.txt").write_text("the quick brown fox jumps over the lazy dog\n" * 800)
     client = Client(anvil.url, deployment, accounts[0], config(tmp_path / "client"))
     async with client:
         yield Bench(anvil, chain, deployment, accounts, tmp_path, client)
@@ -351,7 +351,7 @@ async def test_the_same_words_and_text_are_the_same_job_wherever_they_lie(bench:
     third = await bench.client.draft(moved, NUMERICS, again=True)
     assert third.manifest.created > another.manifest.created
     assert second.id != first.id
-    (bench.folder / "moved" / "a.txt").write_text("another text altogether\n" * 99)
+    (bench.folder / "moved" / "a.txt").write_text("another text altogether\n" * 990)
     assert (await bench.client.draft(moved, NUMERICS)).job is None
     assert [job.id for job in bench.client.jobs()] == [first.id, second.id]
 

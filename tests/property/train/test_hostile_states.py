@@ -1,4 +1,4 @@
-"""Whatever bytes are served as a state or as a dataset's document: taken as written, or refused."""
+"""Whatever bytes are served as a state: taken as written, or refused."""
 
 from __future__ import annotations
 
@@ -6,28 +6,16 @@ import dag_cbor
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.property.border import VALUES, bent, paths, put, replaced
+from tests.property.border import VALUES, bent, paths, put
 from tests.unit.train.factories import SMALL_LAYOUT, SMALL_SHAPES, seat_state
 
-from atoll.bits.errors import MalformedDataset, MalformedState
+from atoll.bits.errors import MalformedState
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.tensors import MAGIC
-from atoll.content.cid import Cid
-from atoll.train.data import DatasetIndex
 
 SEAT = bytes(seat_state().to_bytes())
 PARAMS = {name: torch.full(shape, 0.5) for name, shape in SMALL_SHAPES.items()}
 GLOBAL = bytes(GlobalState(3, PARAMS, {}, dict.fromkeys(PARAMS, -9)).to_bytes())
-SHARDS = [Cid.of(bytes([at])).to_bytes() for at in range(3)]
-DATASET = dag_cbor.encode(
-    {
-        "kind": "atoll.dataset.v1",
-        "dtype": "uint16",
-        "tokens": 25,
-        "shard_tokens": 10,
-        "shards": SHARDS,
-    }
-)
 
 
 def parts(blob: bytes) -> tuple[bytes, bytes]:
@@ -69,13 +57,3 @@ def test_a_bent_global_state_is_taken_as_written_or_refused(data: bytes, known: 
     except MalformedState:
         return
     assert bytes(state.to_bytes()) == data
-
-
-@settings(max_examples=300)
-@given(replaced(DATASET) | bent(DATASET))
-def test_a_bent_dataset_is_taken_as_written_or_refused(data: bytes) -> None:
-    try:
-        index = DatasetIndex.from_bytes(data)
-    except MalformedDataset:
-        return
-    assert len(index.shards) * index.shard_tokens >= index.tokens

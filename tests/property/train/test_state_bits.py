@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 from tests.unit.train.factories import seat_state
 
 from atoll.bits.batch import gather_batch
-from atoll.bits.errors import MalformedDataset, MalformedState
+from atoll.bits.errors import MalformedState
 from atoll.bits.layout import SeatLayout
 from atoll.bits.segment import loss_bits
 from atoll.bits.state import GlobalState, SeatState, Tensors
 from atoll.bits.step import state_roots
 from atoll.law.draws import batch_digest
-from atoll.train.data import DatasetIndex
 
 SHAPES = {"a.weight": (40, 50), "b.weight": (7,)}
 LAYOUT = SeatLayout(SHAPES, m=SHAPES, v={"b.weight": (7,)}, feedback={"a.weight": (40, 50)})
@@ -132,11 +131,10 @@ def test_an_edited_blob_is_refused_or_read_exactly(
 
 
 @given(st.binary(max_size=300))
-def test_noise_is_never_a_state_nor_a_dataset(noise: bytes) -> None:
+def test_noise_is_never_a_state(noise: bytes) -> None:
     for parse, error in (
         (read_seat, MalformedState),
         (GlobalState.from_bytes, MalformedState),
-        (DatasetIndex.from_bytes, MalformedDataset),
     ):
         with pytest.raises(error):
             parse(noise)

@@ -32,6 +32,7 @@ def shared_heads(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 
 TARGETS = torch.randint(0, 40, (B, T), generator=torch.Generator().manual_seed(7))
+MASKED = torch.where(TARGETS % 3 == 0, TARGETS, -7)
 IDS = torch.randint(0, 9, (B, T), generator=torch.Generator().manual_seed(8))
 Function = Callable[..., Tensor]
 CASES: dict[str, tuple[Function, Function, list[Tensor], float]] = {
@@ -54,6 +55,12 @@ CASES: dict[str, tuple[Function, Function, list[Tensor], float]] = {
     "cross_entropy": (
         lambda x: OPS.cross_entropy(x, TARGETS),
         lambda x: F.cross_entropy(x.flatten(0, 1), TARGETS.flatten()),
+        [draw(B, T, 40)],
+        2e-6,
+    ),
+    "cross_entropy of some targets": (
+        lambda x: OPS.cross_entropy(x, MASKED),
+        lambda x: F.cross_entropy(x.flatten(0, 1), MASKED.flatten(), ignore_index=-7),
         [draw(B, T, 40)],
         2e-6,
     ),

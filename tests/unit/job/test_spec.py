@@ -16,8 +16,8 @@ from atoll.job.spec import JobSpec
 from atoll.law.manifest import DataSpec, InitSpec, NumericsSpec
 
 NOW = 1_800_000_000
-DEMO_DIGEST = "1a90d9046e66ab79827ca5c5f00aee5ec33ca15ec97b8f1959f375bb028367f2"
-"""Of the manifest that the demo's options made before there were job files."""
+DEMO_DIGEST = "fbaf643ef5d065ddf94fc92c165e7780340eac8641ce9009325ec09389f02e1d"
+"""Of the demo's manifest over this data."""
 NUMERICS = NumericsSpec(
     mode="exact",
     software_class=None,
@@ -28,9 +28,12 @@ NUMERICS = NumericsSpec(
 DATA = DataSpec(
     root=digest("tokens"),
     cid=cid("data"),
+    nodes_cid=cid("nodes"),
     dtype="uint8",
+    masked=False,
     train_tokens=1_900_000,
     eval_cid=cid("held out"),
+    eval_tokens=100_000,
     eval_batches=16,
     tokenizer_cid=cid("tokenizer"),
 )

@@ -26,7 +26,7 @@ def store(tmp_path: Path) -> LocalStore:
 
 def job_from(folder: Path, **changes: object) -> JobSpec:
     text = folder.parent / "text.txt"
-    text.write_text("the quick brown fox jumps over the lazy dog\n" * 200)
+    text.write_text("the quick brown fox jumps over the lazy dog\n" * 600)
     plain = {"model": None, "init.folder": str(folder), "data.paths": [str(text)]}
     return PLAIN.but(plain | {path.replace("__", "."): v for path, v in changes.items()})
 

@@ -68,9 +68,12 @@ def make_manifest(changes: Mapping[str, object] | None = None) -> Manifest:
     data = DataSpec(
         root=digest("tokens"),
         cid=cid("data"),
+        nodes_cid=cid("nodes"),
         dtype="uint8",
+        masked=False,
         train_tokens=1_000_000,
         eval_cid=None,
+        eval_tokens=0,
         eval_batches=0,
         tokenizer_cid=cid("tokenizer"),
     )

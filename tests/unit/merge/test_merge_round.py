@@ -37,9 +37,12 @@ def make_manifest(seats: int = 8, min_providers: int = 2, f: int = 2) -> Manifes
     data = DataSpec(
         cid=cid,
         root=SEED,
+        nodes_cid=cid,
         dtype="uint8",
+        masked=False,
         train_tokens=10_000,
         eval_cid=None,
+        eval_tokens=0,
         eval_batches=0,
         tokenizer_cid=cid,
     )

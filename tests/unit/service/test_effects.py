@@ -23,7 +23,6 @@ from atoll.errors import (
     TooLarge,
     TransactionFailed,
 )
-from atoll.law.canonical import encode
 from atoll.law.manifest import InitSpec
 from atoll.law.views import JobView
 from atoll.law.words import Role
@@ -118,6 +117,8 @@ class Fetcher:
         self.limits[cid] = max_bytes
         if cid not in self.blocks:
             raise NotFound(f"nobody has {cid}")
+        if len(self.blocks[cid]) > max_bytes:
+            raise TooLarge(f"more than {max_bytes} bytes")
         self.store.put_block(cid, self.blocks[cid])
 
 
@@ -308,25 +309,22 @@ async def test_bytes_that_are_no_manifest_are_refused(context: Any) -> None:
     assert isinstance(done.fact, JobRefused)
 
 
-@pytest.mark.parametrize("more", [0, 1])
-async def test_a_dataset_of_another_size_is_refused_before_its_shards_are_fetched(
-    context: Any, more: int
+@pytest.mark.parametrize("large", ["", "cid", "nodes_cid", "eval_cid"])
+async def test_no_file_of_the_data_may_be_larger_than_the_manifest_says(
+    context: Any, large: str
 ) -> None:
     """A free job must not fill a provider's disk with what its manifest does not speak of."""
     spec = MANIFEST.data
-    tokens = spec.train_tokens + more
-    plain = {"dtype": spec.dtype, "kind": "atoll.dataset.v1", "tokens": tokens}
-    shard = Cid.of(b"a shard")
-    document = encode(plain | {"shard_tokens": tokens, "shards": [shard.to_bytes()]})
-    train, other = Cid.of(document, DAG_CBOR), Cid.of(b"tokenizer")
-    data = spec.model_copy(
-        update={"cid": train.to_bytes(), "eval_cid": None, "tokenizer_cid": other.to_bytes()}
-    )
-    manifest = MANIFEST.model_copy(update={"data": data})
-    context.fetcher.blocks |= {train: document, shard: b"a shard", other: b"tokenizer"}
+    held_out = spec.model_copy(update={"eval_cid": spec.cid, "eval_tokens": 50_000})
+    sizes = {"cid": spec.train_tokens, "nodes_cid": 32, "eval_cid": 50_000, "tokenizer_cid": 9}
+    blocks = {name: bytes(size + (name == large)) for name, size in sizes.items()}
+    context.fetcher.blocks |= {Cid.of(block): block for block in blocks.values()}
+    cids = {name: Cid.of(block).to_bytes() for name, block in blocks.items()}
+    manifest = MANIFEST.model_copy(update={"data": held_out.model_copy(update=cids)})
     done = await effects(context).run(view_at(1), DoFetchData(manifest.to_bytes()))
-    assert isinstance(done.fact, JobRefused if more else DataReady)
-    assert context.store.has(shard) != bool(more)
+    assert isinstance(done.fact, JobRefused if large else DataReady)
+    if large:
+        assert not context.store.has(Cid.from_bytes(cids[large]))
 
 
 WEIGHTS = Cid.of(b"the weights")
@@ -334,13 +332,9 @@ WEIGHTS = Cid.of(b"the weights")
 
 def from_weights(context: Any) -> Any:
     """A job that starts from content; its text is here, its weights are not."""
-    document = encode(
-        {"dtype": "uint8", "kind": "atoll.dataset.v1", "tokens": 99, "shard_tokens": 99}
-        | {"shards": [Cid.of(b"abc").to_bytes()]}
-    )
-    train, other = Cid.of(document, DAG_CBOR), Cid.of(b"tokenizer")
-    named = {"cid": train.to_bytes(), "eval_cid": None, "tokenizer_cid": other.to_bytes()}
-    context.fetcher.blocks |= {train: document, Cid.of(b"abc"): b"abc", other: b"tokenizer"}
+    blocks = {"cid": bytes(99), "nodes_cid": bytes(32), "tokenizer_cid": b"tokenizer"}
+    context.fetcher.blocks |= {Cid.of(block): block for block in blocks.values()}
+    named = {name: Cid.of(block).to_bytes() for name, block in blocks.items()}
     init = InitSpec(seed=None, cid=WEIGHTS.to_bytes(), root=digest("params"))
     data = MANIFEST.data.model_copy(update={**named, "train_tokens": 99})
     return MANIFEST.model_copy(update={"data": data, "init": init})

@@ -22,7 +22,7 @@ from atoll.errors import MalformedTrace, NotFound, ProtocolError
 from atoll.law.manifest import Manifest
 from atoll.law.trace import LeafKind, TraceDocument, work_word
 from atoll.law.words import ZERO_DIGEST, Attempt, Digest, SeatIndex
-from atoll.train.course import open_course
+from atoll.train.course import open_course, open_training_tokens
 from atoll.train.round import (
     RoundProgress,
     TrainedRound,
@@ -168,22 +168,20 @@ def manifest_with(job: Job, **changes: object) -> Manifest:
 
 def test_data_that_is_not_the_manifests_is_refused(job: Job) -> None:
     for changes, message in (
-        ({"train_tokens": 100}, "training tokens"),
-        ({"dtype": "uint16"}, "uint8, not uint16"),
+        ({"train_tokens": 100}, "another root"),
+        ({"train_tokens": job.manifest.data.train_tokens - 1}, "bytes, more than"),
+        ({"train_tokens": job.manifest.data.train_tokens + 1}, "the manifest says"),
+        ({"dtype": "uint16"}, "another root"),
         ({"root": bytes(32)}, "another root"),
+        ({"nodes_cid": job.manifest.data.tokenizer_cid}, "nodes"),
+        ({"cid": job.manifest.data.eval_cid}, "the manifest says"),
     ):
         task = replace(job.task, manifest=manifest_with(job, **changes))
         with pytest.raises(MalformedDataset, match=message):
             train_round(task, job.store)
     model = job.manifest.model.model_copy(update={"vocab": 100})
     with pytest.raises(MalformedDataset, match="vocabulary"):
-        open_course(
-            job.manifest.model_copy(update={"model": model}),
-            job.task.data_seed,
-            job.task.seat,
-            0,
-            job.store,
-        )
+        open_training_tokens(job.manifest.model_copy(update={"model": model}), job.store).check()
 
 
 def test_a_state_that_is_missing_or_of_another_kind_is_refused(

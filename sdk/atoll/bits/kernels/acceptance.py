@@ -164,6 +164,7 @@ def _pointwise_results(k: Kernels, kind: str, seed: int, rows: int) -> Results:
     yield "embedding_gradient", (k.embedding_gradient(plain, ids, 11),)
     yield "embedding_gradient", (k.embedding_gradient(plain, ids * 0, 1),)
     yield "softmax_loss", k.softmax_loss(plain, ids)
+    yield "softmax_loss", k.softmax_loss(plain, ids - 4)  # some negative: no targets
     turned = sample(kind, (2, 5, 3, 8), generator).transpose(1, 2)
     angles = [sample("normal", (5, 4), generator) for _ in range(2)]
     yield "rotate", (k.rotate(turned, angles[0], angles[1], -1.0),)

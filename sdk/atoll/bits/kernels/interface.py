@@ -170,7 +170,10 @@ class Kernels(Protocol):
         """Rows of g summed by id, [V, I]."""
 
     def softmax_loss(self, logits_NV: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Softmax minus one-hot [N, V]; total weight [N] fp64; the target's shifted logit [N]."""
+        """Softmax minus one-hot [N, V]; total weight [N] fp64; the target's shifted logit [N].
+
+        Where a target is negative they are 0, 1 and 0, whatever the logits are.
+        """
 
     def quantise_levels(self, x_Nd: Tensor, levels: int) -> Levels:
         """Rows of the last axis on a grid of so many levels."""

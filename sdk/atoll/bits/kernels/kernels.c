@@ -361,13 +361,20 @@ static float top_of(const float *x, int64_t n) {
     return odd ? float_of(0x7fc00000u) : top + 0.0f;
 }
 
-/* shares − one-hot, each row's total weight, and the target's shifted logit */
+/* shares − one-hot, each row's total weight, and the target's shifted logit; of a row whose target
+ * is negative 0, 1 and 0, whatever its logits are */
 void softmax_loss(const float *logits, const int64_t *targets, int64_t rows, int64_t n,
                   float *slope, double *total, float *picked) {
     for (int64_t i = 0; i < rows; i++) {
         const float *in = logits + i * n;
         float *out = slope + i * n, top = top_of(in, n);
         int64_t sum = 0;
+        if (targets[i] < 0) {
+            memset(out, 0, n * 4);
+            total[i] = 1.0;
+            picked[i] = 0.0f;
+            continue;
+        }
         for (int64_t j = 0; j < n; j++) {
             out[j] = exact_exp(in[j] - top);
             sum += (int32_t)whole(out[j] * 0x1p30f); /* exp of 0 and below: at most 2^30 */

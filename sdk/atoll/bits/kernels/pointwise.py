@@ -122,16 +122,22 @@ class Embedding(torch.autograd.Function):
 
 
 class CrossEntropy(torch.autograd.Function):
-    """Mean negative log-likelihood in nats of targets [N] under logits [N, V]."""
+    """Mean negative log-likelihood in nats of targets [N] under logits [N, V].
+
+    Negative targets are none: the mean is over the others, and 0 where there are no others.
+    """
 
     @staticmethod
     def forward(ctx: Any, engine: Engine, logits_NV: Tensor, targets_N: Tensor) -> Tensor:
         slope_NV, total_N, picked_N = engine.kernels.softmax_loss(logits_NV, targets_N)
         ctx.save_for_backward(slope_NV)
+        counted = int((targets_N >= 0).sum())
+        share = 1.0 / counted if counted else 0.0
+        ctx.share = share
         losses_N = log(total_N.float()) - picked_N
-        return (exact_sum(losses_N, 0) * (1.0 / len(losses_N))).float().reshape(())
+        return (exact_sum(losses_N, 0) * share).float().reshape(())
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, None]:
         (slope_NV,) = ctx.saved_tensors
-        return None, slope_NV * (gradients[0].double() * (1.0 / len(slope_NV))).float(), None
+        return None, slope_NV * (gradients[0].double() * ctx.share).float(), None

@@ -135,13 +135,16 @@ class TorchKernels:
         return one_nan((sums_VI.double() * step_1I.double()).float())
 
     def softmax_loss(self, logits_NV: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        hidden_N1 = targets_N[:, None] < 0
         shifted_NV = one_nan(logits_NV - _top(logits_NV))
         weights_NV = exp(shifted_NV)
         total_N1 = whole(weights_NV * 2.0**30).double().sum(-1, keepdim=True) * 2.0**-30
         share_NV = weights_NV * total_N1.reciprocal().float()
-        at_N1 = targets_N[:, None]
+        at_N1 = targets_N[:, None].clamp(min=0)
         slope_NV = one_nan(share_NV.scatter(1, at_N1, share_NV.gather(1, at_N1) - 1.0))
-        return slope_NV, total_N1.squeeze(1), shifted_NV.gather(1, at_N1).squeeze(1)
+        picked_N1 = shifted_NV.gather(1, at_N1).masked_fill(hidden_N1, 0.0)
+        total_N = total_N1.masked_fill(hidden_N1, 1.0).squeeze(1)
+        return slope_NV.masked_fill(hidden_N1, 0.0), total_N, picked_N1.squeeze(1)
 
     def quantise_levels(self, x_Nd: Tensor, levels: int) -> Levels:
         return quantise(x_Nd, -1, levels)

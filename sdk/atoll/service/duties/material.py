@@ -1,7 +1,7 @@
 """Gets the manifest, tries the job's probe on this machine, and gets the data.
 
 Nothing is staked on a job before its manifest was held against the chain, this machine reproduced
-its probe, and every shard is here, and the weights that it starts from.
+its probe, and every token is here, and the weights that it starts from.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from atoll.bits.errors import MalformedDataset
 from atoll.bits.layout import max_params_bytes
 from atoll.content.cid import Cid
 from atoll.content.errors import MalformedDag
@@ -20,12 +19,7 @@ from atoll.law.views import JobView
 from atoll.law.words import Digest, JobStatus
 from atoll.service.commands import Done, Fact, Facts, Work
 from atoll.service.machine import Decision, State
-from atoll.train.data import (
-    MAX_DOCUMENT_BYTES,
-    MAX_TOKENIZER_BYTES,
-    SHARD_BYTES,
-    DatasetIndex,
-)
+from atoll.train.data import MAX_TOKENIZER_BYTES, nodes_bytes
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
@@ -51,7 +45,7 @@ class JobRefused(Fact):
 
 @dataclass(frozen=True, slots=True)
 class DataReady(Fact):
-    """Every shard of the dataset is in the store, and initial weights that are content."""
+    """All tokens are in the store and the manifest's, and initial weights that are content."""
 
     cid: bytes
 
@@ -81,7 +75,7 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
 
 @dataclass(frozen=True, slots=True)
 class DoFetchData(Work[DataReady | JobRefused]):
-    """Fetch every shard of the dataset, the evaluation text, the tokeniser and initial weights."""
+    """Fetch the training tokens, the held-out ones, the tokenizer and initial weights."""
 
     manifest: bytes
 
@@ -91,36 +85,28 @@ class DoFetchData(Work[DataReady | JobRefused]):
 
     async def perform(self, effects: Effects, view: JobView) -> Done[DataReady | JobRefused]:
         manifest = Manifest.from_bytes(self.manifest)
-        data, weights = manifest.data, manifest.init.cid
+        data = manifest.data
         try:
-            await _fetch_dataset(effects, view, Cid.from_bytes(data.cid), data.train_tokens)
-            if data.eval_cid is not None:
-                await _fetch_dataset(effects, view, Cid.from_bytes(data.eval_cid))
-            tokenizer = Cid.from_bytes(data.tokenizer_cid)
-            await effects.fetch(view, None, tokenizer, MAX_TOKENIZER_BYTES)
-            if weights is not None:
-                limit = max_params_bytes(manifest.model)
-                await effects.fetch(view, None, Cid.from_bytes(weights), limit)
+            for cid, most in _files_of(manifest):
+                await effects.fetch(view, None, Cid.from_bytes(cid), most)
             await effects.work("atoll.service.tasks:check_data", self.manifest, effects.store_dir)
         except (ProtocolError, MalformedDag, TooLarge) as error:
             return Done(JobRefused(str(error)))
         return Done(DataReady(data.cid))
 
 
-async def _fetch_dataset(
-    effects: Effects, view: JobView, cid: Cid, tokens: int | None = None
-) -> None:
-    """Fetches a dataset, which has as many tokens as the manifest says where it says that."""
-    await effects.fetch(view, None, cid, MAX_DOCUMENT_BYTES)
-    document = effects.context.store.read_bytes(cid, MAX_DOCUMENT_BYTES)
-    index = DatasetIndex.from_bytes(document)
-    if tokens not in (None, index.tokens):  # before gigabytes of it are here
-        raise MalformedDataset(f"{index.tokens} training tokens, the manifest says {tokens}")
-
-    async def fetch(shard: Cid) -> None:
-        await effects.fetch(view, None, shard, SHARD_BYTES)
-
-    await effects.for_each(dict.fromkeys(index.shards), fetch)
+def _files_of(manifest: Manifest) -> list[tuple[bytes, int]]:
+    """The files of a job's data, and how many bytes each may have."""
+    data = manifest.data
+    size = data.train_tokens * data.token_bytes
+    # The small ones first: whoever serves only those costs nobody the large ones.
+    files = [(data.tokenizer_cid, MAX_TOKENIZER_BYTES), (data.nodes_cid, nodes_bytes(size))]
+    if data.eval_cid is not None:
+        files.append((data.eval_cid, data.eval_tokens * data.token_bytes))
+    files.append((data.cid, size))
+    if manifest.init.cid is not None:
+        files.append((manifest.init.cid, max_params_bytes(manifest.model)))
+    return files
 
 
 # --- decisions ---

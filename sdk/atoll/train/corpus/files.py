@@ -1,0 +1,181 @@
+"""Which files there are, and each as a stream of bytes."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import BinaryIO, Final, Literal, cast
+
+from atoll.bits.errors import DataUnusable
+from atoll.train.corpus.options import DataOptions
+
+Kind = Literal["text", "jsonl", "parquet", "arrow"]
+_COMPRESSED: Final = (".gz", ".zst")
+_KINDS: Final[dict[str, Kind]] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+}
+_SNIFFED_BYTES: Final = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file to read, and as what."""
+
+    path: Path
+    kind: Kind
+    bytes: int
+
+
+def find_files(options: DataOptions) -> list[SourceFile]:
+    """The files that the options name, in the order of their tokens.
+
+    Raises:
+        DataUnusable: a path does not exist, or there is no file at all.
+    """
+    found = [file for path in options.paths for file in _files_at(path, options)]
+    if not found:
+        raise DataUnusable(
+            f"no text files under {', '.join(map(str, options.paths)) or 'no path'}",
+            next_step="hidden and binary files are left out: name them one by one, or ask for them",
+        )
+    return found
+
+
+def _files_at(path: Path, options: DataOptions) -> Iterator[SourceFile]:
+    if not path.exists():
+        raise DataUnusable(f"no such file or folder: {path}", next_step="check --data")
+    if path.is_file():
+        yield _source(path, options)
+    elif options.format == "datasets" or (options.format == "auto" and _is_saved_dataset(path)):
+        yield from _arrow_files(path)
+    else:
+        for file in sorted(p for p in path.rglob("*") if p.is_file()):
+            if options.suffixes and file.suffix not in options.suffixes:
+                continue
+            source = _source(file, options)
+            if options.hidden or not (_is_hidden(file, path) or _is_binary(source)):
+                yield source
+
+
+def _source(path: Path, options: DataOptions) -> SourceFile:
+    plain = path.with_suffix("") if path.suffix in _COMPRESSED else path
+    kind: Kind = _KINDS.get(plain.suffix, "text")
+    if options.format != "auto":
+        kind = "arrow" if options.format == "datasets" else options.format
+    elif kind == "text" and options.chat:
+        kind = "jsonl"
+    return SourceFile(path, kind, path.stat().st_size)
+
+
+def _is_hidden(path: Path, folder: Path) -> bool:
+    return any(part.startswith(".") for part in path.relative_to(folder).parts)
+
+
+def _is_binary(source: SourceFile) -> bool:
+    """Whether a file that would be read as text is none: git's rule, a zero byte near its start."""
+    if source.kind != "text" or source.path.suffix in _COMPRESSED:
+        return False
+    with reading(source.path), source.path.open("rb") as stream:
+        return b"\0" in stream.read(_SNIFFED_BYTES)
+
+
+# --- folders of the `datasets` library ---
+
+
+def _is_saved_dataset(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in ("state.json", "dataset_dict.json")) and (
+        (folder / "dataset_info.json").is_file() or (folder / "dataset_dict.json").is_file()
+    )
+
+
+def _arrow_files(folder: Path) -> Iterator[SourceFile]:
+    """The Arrow files that `save_to_disk` wrote; of a DatasetDict, those of its split `train`."""
+    import json  # noqa: PLC0415 (this one folder's)
+
+    if (folder / "dataset_dict.json").is_file():
+        folder = folder / "train"
+    state = folder / "state.json"
+    try:
+        plain = json.loads(state.read_bytes())
+        names = [str(entry["filename"]) for entry in plain["_data_files"]]
+        chosen = plain.get("_indices_data_files")
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DataUnusable(
+            f"{state} does not list a data set's files: {type(error).__name__}: {error}",
+            next_step="save it again with Dataset.save_to_disk, or name a split's own folder",
+        ) from error
+    if chosen:
+        raise DataUnusable(
+            f"{folder} is a selection of rows, which are not written out",
+            next_step="call flatten_indices() before save_to_disk",
+        )
+    for name in names:
+        path = folder / Path(name).name
+        if not path.is_file():
+            raise DataUnusable(f"{path} is missing", next_step=f"it is named in {state}")
+        yield SourceFile(path, "arrow", path.stat().st_size)
+
+
+# --- streams ---
+
+
+@contextmanager
+def reading(path: Path, where: str = "") -> Iterator[None]:
+    """Turns what goes wrong with a file into a DataUnusable that names it, and where in it."""
+    try:
+        yield
+    except (OSError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataUnusable(
+            f"cannot read {path}{where and f', {where}'}: {error}",
+            next_step="mend the file, or leave it out",
+        ) from error
+
+
+@contextmanager
+def open_stream(path: Path, start: int = 0) -> Iterator[BinaryIO]:
+    """The file's bytes, uncompressed, from an offset in them. Raises DataUnusable."""
+    with reading(path):
+        stream = _opened(path)
+    with stream:
+        with reading(path):
+            if path.suffix in _COMPRESSED:
+                _skip(stream, start)
+            else:
+                stream.seek(start)
+        yield stream
+
+
+def _opened(path: Path) -> BinaryIO:
+    if path.suffix == ".gz":
+        return cast(BinaryIO, gzip.open(path, "rb"))
+    if path.suffix == ".zst":
+        raw = need_pyarrow(path).input_stream(str(path), compression="zstd")
+        return cast(BinaryIO, io.BufferedReader(raw))
+    return path.open("rb")
+
+
+def _skip(stream: BinaryIO, size: int) -> None:
+    while size and (part := stream.read(min(size, 1 << 20))):
+        size -= len(part)
+
+
+def need_pyarrow(path: Path) -> ModuleType:
+    """pyarrow. Raises DataUnusable where it is not installed."""
+    try:
+        import pyarrow  # noqa: PLC0415 (an extra)
+    except ImportError as error:
+        raise DataUnusable(
+            f"{path} needs pyarrow, which is not installed",
+            next_step="pip install 'atoll[parquet]'",
+        ) from error
+    module: ModuleType = pyarrow
+    return module

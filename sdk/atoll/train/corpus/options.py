@@ -1,0 +1,66 @@
+"""What somebody says of the text that a job is trained on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Final, Literal
+
+from atoll.bits.errors import DataUnusable
+
+Format = Literal["auto", "text", "jsonl", "parquet", "datasets"]
+PUBLIC_NOTICE: Final = (
+    "The data of a job becomes public: the text in tokens, the held-out part, the tokenizer and "
+    "every model trained on it can be fetched by anyone, copied, and never taken back. "
+    "Submit nothing that is secret, personal, or not yours to publish."
+)
+"""To be shown before anything is paid for."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataOptions:
+    """Text, and how it becomes tokens. Constructing it raises DataUnusable on a wrong share.
+
+    Attributes:
+        paths: files, folders (searched in depth) and folders of the `datasets` library. Their order
+            is the order of the tokens.
+        format: of all files; `auto` goes by the name: `.jsonl`, `.ndjson`, `.parquet`, a folder
+            that `datasets` saved, and text otherwise. `.gz` and `.zst` may follow a name.
+        field: what a row's text is under; empty is `text`, and `messages` where `chat` is set.
+        chat: whether rows are conversations, of which the answers alone are learned.
+        suffixes: of the files taken from folders; None takes all.
+        hidden: whether hidden and binary files of folders are taken too.
+        tokenizer: a tokenizer.json or a folder with one; None takes bytes as they are.
+        end_token: what a document ends with; empty is what the tokenizer's folder says.
+        held_out: the share of documents that is evaluated on, a decimal between 0 and 0.5.
+        max_tokens: ends with the document that reaches so many tokens, held out ones included.
+        model_vocab: the model's vocabulary; None where it will be the tokenizer's.
+    """
+
+    paths: tuple[Path, ...]
+    format: Format = "auto"
+    field: str = ""
+    chat: bool = False
+    suffixes: frozenset[str] | None = None
+    hidden: bool = False
+    tokenizer: Path | None = None
+    end_token: str = ""
+    held_out: str = "0.05"
+    max_tokens: int | None = None
+    model_vocab: int | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            share = Decimal(self.held_out)
+        except InvalidOperation:
+            share = Decimal(-1)
+        if not 0 < share <= Decimal("0.5"):
+            raise DataUnusable(
+                f"held_out = {self.held_out!r} is no share", next_step="take one in (0, 0.5]"
+            )
+
+    @property
+    def column(self) -> str:
+        """What a row's text is under."""
+        return self.field or ("messages" if self.chat else "text")

@@ -1,0 +1,370 @@
+"""Text to tokens in the store, as a stream: the one way there.
+
+Rule of this file: the result follows from the options and the files' bytes alone. Neither a kill
+between two of its lines nor the machine's speed changes a byte of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import islice
+from typing import Final, TypeAlias
+
+import numpy as np
+import tokenizers
+
+from atoll.bits.errors import DataUnusable
+from atoll.bits.pieces import SHARD_BYTES, root_of_shards, shard_node
+from atoll.bits.tokens import DTYPES, dtype_for, mask_bit
+from atoll.content.cid import RAW, Cid
+from atoll.content.local import LocalStore
+from atoll.content.unixfs import Child
+from atoll.law.manifest import DataSpec, TokenType
+from atoll.law.words import Digest
+from atoll.train.corpus.documents import Document, Place, read_documents, section_bytes
+from atoll.train.corpus.encoders import HIDDEN, Encoder, Ids, open_encoder
+from atoll.train.corpus.files import SourceFile, find_files
+from atoll.train.corpus.journal import Journal, StreamState
+from atoll.train.corpus.options import DataOptions
+
+BATCH_BYTES: Final = 1 << 20
+"""Text that is tokenised at once, by all cores."""
+SAVE_BYTES: Final = 1 << 25
+"""Text after which the state is saved."""
+_BATCH_DOCUMENTS: Final = 4096
+
+_Placed: TypeAlias = tuple[tuple[int, Place], Document]
+"""A document, and the file and the place in it where the reading goes on after it."""
+_Batch: TypeAlias = list[_Placed]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a preparation is: bytes of text read, of so many that the files have (compressed
+    ones have more), documents, and tokens of both parts."""
+
+    bytes: int
+    bytes_total: int
+    documents: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedData:
+    """Prepared data. CIDs are binary; `train_targets` and `eval_targets` are what is learned."""
+
+    cid: bytes
+    root: Digest
+    nodes_cid: bytes
+    eval_cid: bytes
+    tokenizer_cid: bytes
+    dtype: TokenType
+    masked: bool
+    vocab: int
+    train_tokens: int
+    train_targets: int
+    train_documents: int
+    eval_tokens: int
+    eval_targets: int
+    eval_documents: int
+
+    def spec(self, eval_batches: int) -> DataSpec:
+        """The manifest's section."""
+        return DataSpec(
+            cid=self.cid,
+            root=self.root,
+            nodes_cid=self.nodes_cid,
+            dtype=self.dtype,
+            masked=self.masked,
+            train_tokens=self.train_tokens,
+            eval_cid=self.eval_cid,
+            eval_tokens=self.eval_tokens,
+            eval_batches=eval_batches,
+            tokenizer_cid=self.tokenizer_cid,
+        )
+
+
+def prepare(
+    options: DataOptions,
+    store: LocalStore,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+) -> PreparedData:
+    """Tokenises what the options name into the store, pinned under `data`.
+
+    A preparation that was killed goes on where it was, and one that is done is not done again, as
+    long as files and options are the same.
+
+    Args:
+        on_progress: called after every mebibyte of text or so.
+
+    Raises:
+        DataUnusable: a file cannot be read, the tokenizer cannot be used, or there is too little.
+        DiskFull, StorageError: the store cannot be written.
+    """
+    encoder, files = open_encoder(options), find_files(options)
+    with store.holding():
+        return _Preparation(options, files, encoder, store, on_progress).run()
+
+
+class _Stream:
+    """One of the two streams of words on its way into the store, a shard at a time."""
+
+    def __init__(
+        self, store: LocalStore, dtype: str, state: StreamState, records: bytes, tail: bytes
+    ) -> None:
+        self._store = store
+        self._dtype = dtype
+        self._tail = bytearray(tail)
+        self._unsettled: list[bytes] = []
+        self.records = bytearray(records)
+        self.state = state
+
+    def add(self, words: Ids, targets: int) -> None:
+        """Appends words, whose mask bits are in their place."""
+        self._tail += words.astype(DTYPES[self._dtype]).data
+        while len(self._tail) >= SHARD_BYTES:
+            self._put(bytes(self._tail[:SHARD_BYTES]))
+            del self._tail[:SHARD_BYTES]
+        state = self.state
+        self.state = replace(
+            state, tokens=state.tokens + len(words), targets=state.targets + targets
+        )
+
+    def settle(self) -> StreamState:
+        """Makes all of it survive a crash; returns the state that says so."""
+        tail = b""
+        if self._tail:
+            tail = hashlib.sha256(self._tail).digest()
+            self._store.put_block(Cid(RAW, tail), bytes(self._tail), settle=False)
+            self._unsettled.append(tail)
+        self._store.settle(self._unsettled)
+        self._unsettled.clear()
+        self.state = replace(self.state, shards=len(self.records) // 64, tail=tail.hex())
+        return self.state
+
+    def finish(self) -> tuple[Cid, bytes]:
+        """Closes the file; returns it and the nodes of its shards. A stream has some words."""
+        if self._tail:
+            self._put(bytes(self._tail))
+            self._tail.clear()
+        self._store.settle(self._unsettled)
+        size = self.state.tokens * DTYPES[self._dtype].itemsize
+        records = [bytes(self.records[at : at + 64]) for at in range(0, len(self.records), 64)]
+        sizes = [min(SHARD_BYTES, size - at * SHARD_BYTES) for at in range(len(records))]
+        leaves = (
+            Child(Cid(RAW, record[:32]), part) for record, part in zip(records, sizes, strict=True)
+        )
+        return self._store.join_leaves(leaves), b"".join(record[32:] for record in records)
+
+    def _put(self, shard: bytes) -> None:
+        digest = hashlib.sha256(shard).digest()
+        self._store.put_block(Cid(RAW, digest), shard, settle=False)
+        self._unsettled.append(digest)
+        self.records += digest + shard_node(shard)
+
+
+class _Preparation:
+    """One run; see `prepare`."""
+
+    def __init__(
+        self,
+        options: DataOptions,
+        files: list[SourceFile],
+        encoder: Encoder,
+        store: LocalStore,
+        on_progress: Callable[[Progress], None],
+    ) -> None:
+        self._options, self._files, self._encoder = options, files, encoder
+        self._store, self._on_progress = store, on_progress
+        self._dtype: TokenType = _dtype(encoder, options)
+        self._total = sum(file.bytes for file in files)
+        self._section = section_bytes(self._total)
+        self._limit = int(Fraction(options.held_out) * (1 << 64))
+        self._journal = Journal(store, _inputs(options, files, encoder))
+        self._state, records = self._journal.load()
+        self._streams = {
+            name: _Stream(store, self._dtype, state, records[name], self._journal.tail(state))
+            for name, state in (("train", self._state.train), ("held_out", self._state.held_out))
+        }
+
+    def run(self) -> PreparedData:
+        saved_at = self._state.bytes
+        if not self._state.done:
+            for batch, encoded in self._encoded():
+                for (place, document), ids in zip(batch, encoded, strict=True):
+                    self._take(place, document, ids)
+                    if self._is_full():
+                        break
+                self._tell()
+                if self._is_full():
+                    break
+                if self._state.bytes - saved_at >= SAVE_BYTES:
+                    self._save()
+                    saved_at = self._state.bytes
+            self._end_document()
+            self._state = replace(self._state, done=True)
+            self._save()
+        return self._finish()
+
+    # -- one document after another --------------------------------------------------------------
+
+    def _take(self, place: tuple[int, Place], document: Document, ids: Ids) -> None:
+        side = self._side(document)
+        state = self._state
+        if not document.before or state.open_in != side:
+            self._end_document()
+            counts = list(state.documents)
+            counts[side == "held_out"] += 1
+            state = replace(self._state, documents=(counts[0], counts[1]))
+        self._streams[side].add(*self._words(ids))
+        self._state = replace(
+            state,
+            file=place[0],
+            place=place[1],
+            open_in=side + "-hidden" * bool(len(ids) and ids[-1] & HIDDEN),
+            bytes=state.bytes + _size(document),
+        )
+
+    def _end_document(self) -> None:
+        """Ends the document that is open with the end token, which is learned like its last one."""
+        side, _, hidden = self._state.open_in.partition("-")
+        if side:
+            end = np.array([self._encoder.end | HIDDEN * bool(hidden)], np.uint32)
+            self._streams[side].add(*self._words(end))
+            self._state = replace(self._state, open_in="")
+
+    def _words(self, ids: Ids) -> tuple[Ids, int]:
+        """Ids as words of the data's type, and how many of them are targets."""
+        if not self._options.chat:
+            return ids, len(ids)
+        hidden = ids >= HIDDEN
+        words = np.where(hidden, ids & (HIDDEN - 1) | mask_bit(self._dtype), ids)
+        return words.astype(np.uint32), len(ids) - int(hidden.sum())
+
+    def _side(self, document: Document) -> str:
+        content = document.content
+        if isinstance(content, list):
+            content = json.dumps(content, sort_keys=True, ensure_ascii=True).encode()
+        # A text that repeats itself is one document: its sections are drawn apart, and a copy of it
+        # falls like it.
+        place = document.before.to_bytes(8, "big") if document.before else b""
+        drawn = int.from_bytes(hashlib.sha256(content + place).digest()[:8], "big")
+        return "held_out" if drawn < self._limit else "train"
+
+    def _is_full(self) -> bool:
+        most = self._options.max_tokens
+        return most is not None and self._tokens() >= most
+
+    def _tokens(self) -> int:
+        return sum(stream.state.tokens for stream in self._streams.values())
+
+    # -- batches ---------------------------------------------------------------------------------
+
+    def _encoded(self) -> Iterator[tuple[_Batch, list[Ids]]]:
+        """Batches with their tokens; while one is taken in, the next is tokenised."""
+        with ThreadPoolExecutor(1, "atoll-tokens") as pool:
+            pending: tuple[_Batch, Future[list[Ids]]] | None = None
+            for batch in self._batches():
+                ahead = (
+                    batch,
+                    pool.submit(self._encoder.encode, [document for _, document in batch]),
+                )
+                if pending is not None:
+                    yield pending[0], pending[1].result()
+                pending = ahead
+            if pending is not None:
+                yield pending[0], pending[1].result()
+
+    def _batches(self) -> Iterator[_Batch]:
+        documents = self._documents()
+        while first := next(documents, None):
+            batch, size = [first], _size(first[1])
+            for place, document in islice(documents, _BATCH_DOCUMENTS - 1):
+                batch.append((place, document))
+                size += _size(document)
+                if size >= BATCH_BYTES:
+                    break
+            yield batch
+
+    def _documents(self) -> Iterator[_Placed]:
+        for index in range(self._state.file, len(self._files)):
+            place = self._state.place if index == self._state.file else (0, 0)
+            for found in read_documents(self._files[index], self._options, self._section, place):
+                yield (index, found.place), found
+
+    # -- the state -------------------------------------------------------------------------------
+
+    def _save(self) -> None:
+        train, held_out = (self._streams[name].settle() for name in ("train", "held_out"))
+        self._state = replace(self._state, train=train, held_out=held_out)
+        records = {name: bytes(stream.records) for name, stream in self._streams.items()}
+        self._journal.save(self._state, records)
+
+    def _tell(self) -> None:
+        state = self._state
+        self._on_progress(Progress(state.bytes, self._total, sum(state.documents), self._tokens()))
+
+    def _finish(self) -> PreparedData:
+        train, held_out = (self._streams[name] for name in ("train", "held_out"))
+        self._check_enough()
+        cid, nodes = train.finish()
+        eval_cid, _ = held_out.finish()
+        root = root_of_shards(nodes, train.state.tokens * DTYPES[self._dtype].itemsize)
+        nodes_cid = self._store.add_bytes(nodes)
+        tokenizer_cid = self._store.add_bytes(self._encoder.file)
+        for kept in (cid, eval_cid, nodes_cid, tokenizer_cid):
+            self._store.pin(kept, "data")
+        return PreparedData(
+            cid=cid.to_bytes(),
+            root=root,
+            nodes_cid=nodes_cid.to_bytes(),
+            eval_cid=eval_cid.to_bytes(),
+            tokenizer_cid=tokenizer_cid.to_bytes(),
+            dtype=self._dtype,
+            masked=self._options.chat,
+            vocab=self._encoder.vocab,
+            train_tokens=train.state.tokens,
+            train_targets=train.state.targets,
+            train_documents=self._state.documents[0],
+            eval_tokens=held_out.state.tokens,
+            eval_targets=held_out.state.targets,
+            eval_documents=self._state.documents[1],
+        )
+
+    def _check_enough(self) -> None:
+        train, held_out = (self._streams[name].state for name in ("train", "held_out"))
+        if train.tokens < 2 or held_out.tokens < 2:
+            count = sum(self._state.documents)
+            raise DataUnusable(
+                f"{count} documents of {self._state.bytes} bytes leave {train.tokens} tokens to "
+                f"train on and {held_out.tokens} to evaluate on, at held_out = "
+                f"{self._options.held_out}",
+                next_step="give more text, or hold a larger share out",
+            )
+
+
+def _size(document: Document) -> int:
+    content = document.content
+    if isinstance(content, bytes):
+        return len(content)
+    return sum(len(message["content"]) for message in content)
+
+
+def _dtype(encoder: Encoder, options: DataOptions) -> TokenType:
+    vocab = max(encoder.vocab, options.model_vocab or 0)
+    return dtype_for(vocab, masked=options.chat)
+
+
+def _inputs(options: DataOptions, files: list[SourceFile], encoder: Encoder) -> object:
+    """What tells one preparation from another. Files count as the same by size and time."""
+    return [
+        [[str(f.path.resolve()), f.kind, f.bytes, f.path.stat().st_mtime_ns] for f in files],
+        hashlib.sha256(encoder.file).hexdigest(),
+        [encoder.end, options.column, options.chat, options.held_out],
+        [options.max_tokens, options.model_vocab, tokenizers.__version__],
+    ]

@@ -1,0 +1,65 @@
+"""Whatever bytes are given as text: they become documents, or are refused by name."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from atoll.bits.errors import DataUnusable
+from atoll.train.corpus.documents import read_documents
+from atoll.train.corpus.files import find_files
+from atoll.train.corpus.options import DataOptions
+
+
+def whole(name: str) -> bytes:
+    """A valid file of that name."""
+    rows = [json.dumps({"text": f"row {i} ü"}) for i in range(20)]
+    if name.endswith((".parquet", ".arrow")):
+        table = pa.table({"text": [f"row {i}" for i in range(20)]})
+        sink = pa.BufferOutputStream()
+        if name.endswith(".parquet"):
+            pq.write_table(table, sink)
+        else:
+            with pa.ipc.new_stream(sink, table.schema) as writer:
+                writer.write_table(table)
+        return bytes(sink.getvalue())
+    raw = "\n".join(rows).encode()
+    return gzip.compress(raw, mtime=0) if name.endswith(".gz") else raw
+
+
+FILES = {name: whole(name) for name in ("a.txt", "a.jsonl", "a.jsonl.gz", "a.parquet", "a.arrow")}
+EDITS = st.lists(
+    st.tuples(st.integers(0, 4000), st.integers(0, 9), st.binary(max_size=9)), max_size=4
+)
+
+
+@settings(max_examples=200, deadline=None)
+@example("a.jsonl", [(0, 0, b"\xef\xbb\xbf")], False)
+@given(st.sampled_from(sorted(FILES)), EDITS | st.just([(0, 4000, b"")]), st.booleans())
+def test_bent_files_are_read_or_refused_by_name(
+    name: str, edits: list[tuple[int, int, bytes]], chat: bool
+) -> None:
+    data = FILES[name]
+    for start, length, put in edits:
+        at = start % (len(data) + 1)
+        data = data[:at] + put + data[at + length :]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / name
+        path.write_bytes(data)
+        options = DataOptions((path,), chat=chat, field="text")
+        (file,) = find_files(options)
+        try:
+            found = list(read_documents(file, options, 64))
+        except DataUnusable as error:
+            assert name in str(error)
+            return
+    if name == "a.txt" and not chat:
+        assert b"".join(d.content for d in found if isinstance(d.content, bytes)) == data
+    assert all(document.content for document in found)

@@ -1,0 +1,45 @@
+"""Too little is refused with how much is missing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from atoll.bits.errors import DataUnusable
+from atoll.law.words import Digest
+from atoll.train.corpus.enough import Appetite, check_enough
+from atoll.train.corpus.options import PUBLIC_NOTICE
+from atoll.train.corpus.prepare import PreparedData
+
+DATA = PreparedData(
+    cid=b"", root=Digest(bytes(32)), nodes_cid=b"", eval_cid=b"", tokenizer_cid=b"",
+    dtype="uint16", masked=True, vocab=300,
+    train_tokens=1000, train_targets=10, train_documents=3,
+    eval_tokens=65, eval_targets=1, eval_documents=1,
+)  # fmt: skip
+JOB = Appetite(seq=64, sequences=1562)
+
+
+def test_enough_is_taken() -> None:
+    check_enough(DATA, JOB)
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"train_tokens": 64, "train_targets": 64}, "64 tokens to train on, 65 .* 1 are missing"),
+        ({"eval_tokens": 60}, "60 tokens to evaluate on, 65 .*: 5 are missing"),
+        ({"train_tokens": 999}, "99968 tokens, 100 times the 999 .*: 1 are missing"),
+        ({"train_targets": 9}, "9 of 1000 tokens to train on are answers"),
+        ({"eval_targets": 0}, "0 of 65 to evaluate on"),
+    ],
+)
+def test_too_little_is_said_in_numbers(changes: dict[str, int], complaint: str) -> None:
+    with pytest.raises(DataUnusable, match=complaint) as caught:
+        check_enough(replace(DATA, **changes), JOB)  # type: ignore[arg-type]
+    assert caught.value.next_step
+
+
+def test_the_notice_says_that_data_becomes_public() -> None:
+    assert "public" in PUBLIC_NOTICE

@@ -1,0 +1,244 @@
+"""Every format gives the same documents, from any place on, and damage is named."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from atoll.bits.errors import DataUnusable
+from atoll.train.corpus.documents import Document, read_documents, section_bytes
+from atoll.train.corpus.files import find_files
+from atoll.train.corpus.options import DataOptions
+
+TEXTS = [f"text {i}: " + "naïve words " * (i % 7) for i in range(600)]
+
+
+def jsonl(path: Path, field: str = "text") -> None:
+    lines = [json.dumps({"id": i, field: text}) for i, text in enumerate(TEXTS)]
+    path.write_text("\n".join([*lines[:9], "", *lines[9:]]) + "\n")
+
+
+def gzipped(path: Path) -> None:
+    jsonl(path.with_suffix(""))
+    path.write_bytes(gzip.compress(path.with_suffix("").read_bytes()))
+    path.with_suffix("").unlink()
+
+
+def zstandard(path: Path) -> None:
+    jsonl(path.with_suffix(""))
+    with pa.output_stream(str(path), compression="zstd") as out:
+        out.write(path.with_suffix("").read_bytes())
+    path.with_suffix("").unlink()
+
+
+def parquet(path: Path) -> None:
+    table = pa.table({"id": range(len(TEXTS)), "text": TEXTS})
+    pq.write_table(table, path, row_group_size=170)
+
+
+def saved_dataset(folder: Path) -> None:
+    """What `Dataset.save_to_disk` writes: Arrow streams, named in state.json."""
+    folder.mkdir(parents=True)
+    table = pa.table({"text": pa.array(TEXTS, pa.large_string())})
+    names = ["data-00000-of-00002.arrow", "data-00001-of-00002.arrow"]
+    for name, part in zip(names, (table.slice(0, 350), table.slice(350)), strict=True):
+        path = str(folder / name)
+        with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, part.schema) as writer:
+            writer.write_table(part, max_chunksize=100)
+    state = {"_data_files": [{"filename": name} for name in names], "_split": None}
+    (folder / "state.json").write_text(json.dumps(state))
+    (folder / "dataset_info.json").write_text("{}")
+
+
+FORMATS: dict[str, Callable[[Path], None]] = {
+    "a.jsonl": jsonl,
+    "a.ndjson": jsonl,
+    "a.jsonl.gz": gzipped,
+    "a.jsonl.zst": zstandard,
+    "a.parquet": parquet,
+    "saved": saved_dataset,
+}
+
+
+def documents(options: DataOptions) -> list[tuple[int, Document]]:
+    files = find_files(options)
+    section = section_bytes(sum(file.bytes for file in files))
+    return [
+        (index, document)
+        for index, file in enumerate(files)
+        for document in read_documents(file, options, section)
+    ]
+
+
+def texts(options: DataOptions) -> list[str]:
+    return [doc.content.decode() for _, doc in documents(options) if isinstance(doc.content, bytes)]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_row_is_a_document(name: str, tmp_path: Path) -> None:
+    FORMATS[name](tmp_path / name)
+    assert texts(DataOptions((tmp_path / name,))) == TEXTS
+    if name != "saved":  # of a folder, files go by their names
+        assert texts(DataOptions((tmp_path,))) == TEXTS
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_reading_goes_on_after_any_document(name: str, tmp_path: Path) -> None:
+    FORMATS[name](tmp_path / name)
+    options = DataOptions((tmp_path / name,))
+    files, found = find_files(options), documents(options)
+    for at in (0, 1, 99, 100, 169, 170, 349, 350, 598, 599):
+        index, document = found[at]
+        rest = [(index, d) for d in read_documents(files[index], options, 256, document.place)]
+        assert rest == [item for item in found[at + 1 :] if item[0] == index]
+
+
+def test_another_field_is_named(tmp_path: Path) -> None:
+    jsonl(tmp_path / "a.jsonl", "body")
+    assert texts(DataOptions((tmp_path,), field="body")) == TEXTS
+    with pytest.raises(DataUnusable, match=r"line 1: nothing under 'text', but id, body"):
+        texts(DataOptions((tmp_path,)))
+    parquet(tmp_path / "b.parquet")
+    with pytest.raises(DataUnusable, match=r"b\.parquet: no column 'body', but id, text"):
+        texts(DataOptions((tmp_path / "b.parquet",), field="body"))
+
+
+def test_the_train_split_of_a_dataset_dict_is_read(tmp_path: Path) -> None:
+    saved_dataset(tmp_path / "all" / "train")
+    saved_dataset(tmp_path / "all" / "test")
+    (tmp_path / "all" / "dataset_dict.json").write_text('{"splits": ["train", "test"]}')
+    assert texts(DataOptions((tmp_path / "all",))) == TEXTS
+
+
+def test_hidden_and_binary_files_are_left_out_unless_asked(tmp_path: Path) -> None:
+    for name, content in (
+        ("a.txt", b"text"),
+        (".git/config", b"hidden"),
+        ("sub/.env", b"secret"),
+        ("sub/b.md", b"words"),
+        ("c.bin", b"\x7fELF\0\1"),
+    ):
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_bytes(content)
+    options = DataOptions((tmp_path / "in",))
+    assert texts(options) == ["text", "words"]
+    assert len(texts(replace(options, hidden=True))) == 5
+    named = replace(options, paths=(tmp_path / "in" / "sub" / ".env",))
+    assert texts(named) == ["secret"]
+    only = replace(options, suffixes=frozenset({".md"}))
+    assert texts(only) == ["words"]
+    # A hidden folder above the one that is named hides nothing.
+    assert texts(replace(options, paths=(tmp_path / "in" / ".git",))) == ["hidden"]
+
+
+@pytest.mark.parametrize("section", [4, 7, 64])
+def test_sections_lose_no_byte_and_cut_no_letter(section: int, tmp_path: Path) -> None:
+    text = "naïve €uro 𝄞 lines\n" * 9 + "𝄞€ï" * 60 + "\n\n\nlast"
+    (tmp_path / "a").write_text(text)
+    options = DataOptions((tmp_path / "a",))
+    (file,) = find_files(options)
+    found = list(read_documents(file, options, section))
+    parts = [document.content for document in found]
+    assert b"".join(part for part in parts if isinstance(part, bytes)) == text.encode()
+    assert all(isinstance(part, bytes) and part.decode() for part in parts)
+    ends = [document.place[0] for document in found]
+    assert [document.before for document in found] == [0, *ends[:-1]]
+    for at, document in enumerate(found):
+        assert list(read_documents(file, options, section, document.place)) == found[at + 1 :]
+
+
+def test_sections_are_as_long_as_there_is_text() -> None:
+    sizes = [section_bytes(total) for total in (0, 1, 10**4, 10**6, 10**7, 10**9, 10**12)]
+    assert sizes == [256, 256, 256, 512, 8192, 65536, 65536]
+
+
+DAMAGED: dict[str, tuple[bytes, str]] = {
+    "not JSON": (b'{"text": "a"}\n{"text": "b"\n', "line 2: not JSON"),
+    "no object": (b'"text"\n', "line 1: nothing under 'text', but str"),
+    "no text": (b'{"text": 5}\n', "line 1: 'text' is int, not text"),
+    "nothing": (b'{"text": null}\n', "line 1: 'text' is NoneType"),
+    "half a surrogate": (b'{"text": "\\ud800"}\n', "line 1: half of a surrogate"),
+    "not UTF-8": (b'{"text": "\xff"}\n', "line 1: not JSON"),
+    "too deep": (b'{"text": ' + b"[" * 100_000 + b"\n", "line 1: not JSON"),
+    "a number too long": (b'{"text": ' + b"9" * 10_000 + b"}\n", "line 1: not JSON"),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_damaged_line_is_named(name: str, tmp_path: Path) -> None:
+    raw, complaint = DAMAGED[name]
+    (tmp_path / "a.jsonl").write_bytes(raw)
+    with pytest.raises(DataUnusable, match=r"a\.jsonl, " + complaint) as caught:
+        texts(DataOptions((tmp_path,)))
+    assert caught.value.next_step
+
+
+def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("atoll.train.corpus.documents.MAX_ROW_BYTES", 100)
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "x" * 101}))
+    with pytest.raises(DataUnusable, match="line 1: more than 100 bytes"):
+        texts(DataOptions((tmp_path,)))
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.jsonl.zst", "a.parquet", "saved"])
+@pytest.mark.parametrize("damage", ["cut", "bent", "noise", "empty"])
+def test_a_damaged_file_is_refused_by_name(name: str, damage: str, tmp_path: Path) -> None:
+    FORMATS[name](tmp_path / name)
+    path = tmp_path / name
+    if name == "saved":
+        path = path / "data-00001-of-00002.arrow"
+    raw = path.read_bytes()
+    half = len(raw) // 2
+    path.write_bytes(
+        {
+            "cut": raw[:half],
+            "bent": raw[:half] + bytes(b ^ 0xFF for b in raw[half : half + 40]) + raw[half + 40 :],
+            "noise": b"no such format" * 99,
+            "empty": b"",
+        }[damage]
+    )
+    try:
+        found = texts(DataOptions((tmp_path / name,)))
+    except DataUnusable as error:
+        assert path.name in str(error)
+        assert error.next_step
+    else:  # Arrow has no checksum: a bent letter is another letter
+        assert (damage == "bent" and name in ("saved", "a.parquet")) or not raw or not found
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "saved", "a.jsonl.zst"])
+def test_what_needs_pyarrow_says_so(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    FORMATS[name](tmp_path / name)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(DataUnusable, match="needs pyarrow") as caught:
+        texts(DataOptions((tmp_path / name,)))
+    assert "atoll[parquet]" in (caught.value.next_step or "")
+
+
+@pytest.mark.parametrize(
+    ("state", "complaint"),
+    [
+        ("{", "does not list"),
+        ("[]", "does not list"),
+        ('{"_data_files": [{"filename": "gone.arrow"}]}', "is missing"),
+        ('{"_data_files": [{"filename": "../../etc/passwd"}]}', "saved/passwd is missing"),
+        ('{"_data_files": [], "_indices_data_files": [1]}', "a selection of rows"),
+    ],
+)
+def test_a_folder_that_lists_no_files_is_refused(
+    state: str, complaint: str, tmp_path: Path
+) -> None:
+    saved_dataset(tmp_path / "saved")
+    (tmp_path / "saved" / "state.json").write_text(state)
+    with pytest.raises(DataUnusable, match=complaint):
+        texts(DataOptions((tmp_path / "saved",)))

@@ -1,0 +1,150 @@
+"""A preparation that is killed at any moment goes on, and ends with the same bytes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from atoll.content.local import LocalStore
+from atoll.train.corpus import journal, prepare
+from atoll.train.corpus.options import DataOptions
+from atoll.train.corpus.prepare import PreparedData, Progress
+
+BATCH, SAVE = 1 << 12, 1 << 14
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches and savings of kilobytes, and shards of 8 KiB, so that there are many of each."""
+    monkeypatch.setattr(prepare, "BATCH_BYTES", BATCH)
+    monkeypatch.setattr(prepare, "SAVE_BYTES", SAVE)
+
+
+class Killed(BaseException):
+    """Ends a preparation like a kill does: nothing of it is called any more."""
+
+
+def write_book(folder: Path) -> DataOptions:
+    folder.mkdir()
+    for number in range(3):
+        lines = (f"chapter {number}, line {i}: {i * i} sheep\n" for i in range(4000))
+        (folder / f"{number}.txt").write_text("".join(lines))
+    return DataOptions((folder,), held_out="0.1")
+
+
+def test_it_ends_with_the_same_bytes_wherever_it_is_stopped(tmp_path: Path) -> None:
+    options = write_book(tmp_path / "book")
+    whole = prepare.prepare(options, LocalStore(tmp_path / "whole", sync=False))
+    store = LocalStore(tmp_path / "store", sync=False)
+    starts: list[int] = []
+    for stop in (1, 9, 2, 30, 17, 1, 1, 10):
+        told: list[int] = []
+
+        def tell(progress: Progress, told: list[int] = told, stop: int = stop) -> None:
+            told.append(progress.bytes)
+            if len(told) == stop:
+                raise Killed
+
+        with pytest.raises(Killed):
+            prepare.prepare(options, store, tell)
+        starts.append(told[0])
+    assert prepare.prepare(options, store) == whole
+    assert starts == sorted(starts)
+    assert starts[-1] > 20 * BATCH
+
+
+def test_a_kill_between_any_two_writes_of_the_journal_costs_nothing_but_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = write_book(tmp_path / "book")
+    whole = prepare.prepare(options, LocalStore(tmp_path / "whole", sync=False))
+    real = os.fsync
+    for writes in range(1, 12):
+        store = LocalStore(tmp_path / f"store {writes}", sync=False)
+        left = [writes]
+
+        def fsync(descriptor: int, left: list[int] = left) -> None:
+            left[0] -= 1
+            if not left[0]:
+                raise Killed
+            real(descriptor)
+
+        monkeypatch.setattr(journal.os, "fsync", fsync)
+        with pytest.raises(Killed):
+            prepare.prepare(options, store)
+        monkeypatch.setattr(journal.os, "fsync", real)
+        assert prepare.prepare(options, store) == whole
+
+
+PROGRAM = """
+import os, sys
+from pathlib import Path
+from atoll.content.local import LocalStore
+from atoll.train.corpus import prepare
+from atoll.train.corpus.options import DataOptions
+prepare.BATCH_BYTES, prepare.SAVE_BYTES = 1 << 12, 1 << 14
+options = DataOptions((Path(sys.argv[1]),), held_out="0.1")
+prepare.prepare(options, LocalStore(sys.argv[2]), lambda p: print(p.bytes, flush=True))
+"""
+
+
+def test_a_process_is_killed_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    options = write_book(tmp_path / "book")
+    whole = prepare.prepare(options, LocalStore(tmp_path / "whole", sync=False))
+    command = [sys.executable, "-c", PROGRAM, str(tmp_path / "book"), str(tmp_path / "store")]
+    for _ in range(2):
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if int(line) > 6 * SAVE:
+                    process.send_signal(signal.SIGKILL)
+                    break
+        assert process.returncode == -signal.SIGKILL
+    told: list[Progress] = []
+    again = prepare.prepare(options, LocalStore(tmp_path / "store"), told.append)
+    assert again == whole
+    assert told[0].bytes > 5 * SAVE
+
+
+@pytest.mark.parametrize("damage", ["torn state", "other state", "short records", "a lost block"])
+def test_a_damaged_journal_begins_anew(damage: str, tmp_path: Path) -> None:
+    options = write_book(tmp_path / "book")
+    store = LocalStore(tmp_path / "store", sync=False)
+    whole = prepare.prepare(options, store)
+    (folder,) = (store.root / "preparing").iterdir()
+    state = folder / "state.json"
+    if damage == "torn state":
+        state.write_bytes(state.read_bytes()[:40])
+    elif damage == "other state":
+        state.write_text('{"file": 3}')
+    elif damage == "short records":
+        (folder / "train.shards").write_bytes(b"")
+        state.write_text(state.read_text().replace('"shards": 0', '"shards": 1'))
+    else:
+        tail = journal.Journal._read(journal_of(store, folder)).train.tail  # type: ignore[union-attr]
+        next(store.root.rglob(tail)).unlink()
+    told: list[Progress] = []
+    assert prepare.prepare(options, store, told.append) == whole
+    assert told
+
+
+def journal_of(store: LocalStore, folder: Path) -> journal.Journal:
+    found = journal.Journal(store, "any")
+    found._folder = folder
+    return found
+
+
+def test_other_options_and_other_files_are_other_preparations(tmp_path: Path) -> None:
+    options = write_book(tmp_path / "book")
+    store = LocalStore(tmp_path / "store", sync=False)
+
+    def prepared(held_out: str) -> PreparedData:
+        return prepare.prepare(DataOptions(options.paths, held_out=held_out), store)
+
+    assert prepared("0.1") == prepared("0.1") != prepared("0.2")
+    assert len(list((store.root / "preparing").iterdir())) == 2
