@@ -32,7 +32,7 @@ from atoll.content.local import LocalStore
 from atoll.law.manifest import DataSpec, InitSpec, LoraSpec, Manifest, ModelSpec
 from atoll.law.trace import TraceDocument
 from atoll.law.words import ZERO_DIGEST
-from atoll.train.data import root_of, write_dataset
+from atoll.train.data import write_tokens
 from atoll.train.probe import configure_native, numerics_spec
 from atoll.train.replay import ReplayTask, replay_segment
 from atoll.train.round import train_round
@@ -92,12 +92,16 @@ def prepare(folder: Path) -> None:
 
 def _data(store: LocalStore) -> DataSpec:
     tokens = (np.arange(100_000) * 7919 % _MODEL["vocab"]).astype("<u2")
+    written = write_tokens(tokens, store)
     return DataSpec(
-        cid=write_dataset(tokens, "uint16", store).to_bytes(),
-        root=root_of(tokens),
+        cid=written.cid,
+        root=written.root,
+        nodes_cid=written.nodes_cid,
         dtype="uint16",
+        masked=False,
         train_tokens=len(tokens),
         eval_cid=None,
+        eval_tokens=0,
         eval_batches=0,
         tokenizer_cid=store.add_bytes(b"no tokenizer").to_bytes(),
     )
