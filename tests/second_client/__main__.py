@@ -28,15 +28,15 @@ def main() -> None:
     width = {"uint8": "<u1", "uint16": "<u2", "uint32": "<u4"}[manifest["data"]["dtype"]]
     tokens = np.frombuffer((folder / "tokens").read_bytes(), dtype=width)
     revealed = json.loads((folder / "revealed.json").read_text())
-    job = provide.open_job(manifest, tokens)
     held_out = np.frombuffer((folder / "held_out").read_bytes(), dtype=width)
     weights = (folder / "weights").read_bytes() if manifest["init"]["cid"] else b""
+    job = provide.open_job(manifest, tokens, weights)
     model, carried = initial_global_state(manifest, weights), dict[int, State]()
     rounds = []
     for number, told in enumerate(revealed["rounds"]):
         slot = (revealed["chain"], bytes.fromhex(revealed["contract"]), revealed["job"], number)
         model, found = work_out(job, model, carried, (*slot, told["attempt"]), told)
-        loss = held_out_loss(model["params"], manifest, job.tables, held_out)
+        loss = held_out_loss(job.base | model["params"], manifest, job.tables, held_out)
         rounds.append(found | {"held_out": loss.hex()})
     json.dump(rounds, sys.stdout)
 

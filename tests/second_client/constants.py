@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from tests.second_client.arithmetic import Array, narrow, philox
-from tests.second_client.documents import Manifest, shapes_of
+from tests.second_client.documents import B, Manifest, Shape
 from tests.second_client.words import piece_root
 
 _DIGITS = Context(prec=90)
@@ -23,10 +23,13 @@ _PI = Decimal(
 _DEVIATION = 0.02 * 1.7320508075688772 / 2.0**21
 
 
-def initial_params(model: dict[str, Any], seed: int) -> dict[str, Array]:
-    """Zeros for biases, ones for other vectors; bells of deviation 0.02 for matrices."""
+def initial_params(shapes: dict[str, Shape], seed: int) -> dict[str, Array]:
+    """Zeros for biases and B, ones for other vectors; bells of deviation 0.02 for matrices."""
     params = {}
-    for index, (name, shape) in enumerate(shapes_of(model).items()):
+    for index, (name, shape) in enumerate(shapes.items()):
+        if name.endswith(B):
+            params[name] = np.zeros(shape, np.float32)
+            continue
         if len(shape) == 1:
             params[name] = np.full(shape, 0.0 if name.endswith(".bias") else 1.0, np.float32)
             continue

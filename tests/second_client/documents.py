@@ -57,6 +57,28 @@ def shapes_of(model: dict[str, Any]) -> dict[str, Shape]:
     return {name: shapes[name] for name in sorted(shapes)}
 
 
+LINEARS = {
+    "q": "self_attn.q_proj", "k": "self_attn.k_proj", "v": "self_attn.v_proj",
+    "o": "self_attn.o_proj", "gate": "mlp.gate_proj", "up": "mlp.up_proj",
+    "down": "mlp.down_proj",
+}  # fmt: skip
+A, B = ".lora_A.weight", ".lora_B.weight"
+
+
+def trained_of(manifest: Manifest) -> dict[str, Shape]:
+    """The shapes of what a job trains: its model, or the adapters of its targets."""
+    shapes, lora = shapes_of(manifest["model"]), manifest["lora"]
+    if lora is None:
+        return shapes
+    found: dict[str, Shape] = {}
+    for layer in range(manifest["model"]["layers"]):
+        for target in lora["targets"]:
+            name = f"model.layers.{layer}.{LINEARS[target]}"
+            outputs, inputs = shapes[name + ".weight"]
+            found |= {name + A: (lora["rank"], inputs), name + B: (outputs, lora["rank"])}
+    return {name: found[name] for name in sorted(found)}
+
+
 def optimiser_of(name: str, shape: Shape, inner: dict[str, Any]) -> str:
     """Muon steps the matrices between embedding and head, and leaves the rest to AdamW."""
     if inner["optimizer"] == "muon" and (name in (EMBEDDING, HEAD) or len(shape) == 1):
@@ -68,7 +90,7 @@ def optimiser_of(name: str, shape: Shape, inner: dict[str, Any]) -> str:
 def moments_of(manifest: Manifest) -> tuple[list[str], list[str]]:
     """The parameters that have a first moment, and those that have a second."""
     inner = manifest["inner"]
-    kinds = {n: optimiser_of(n, s, inner) for n, s in shapes_of(manifest["model"]).items()}
+    kinds = {n: optimiser_of(n, s, inner) for n, s in trained_of(manifest).items()}
     first = [n for n, kind in kinds.items() if kind != "sgd" or inner["momentum"] != "0"]
     return first, [n for n, kind in kinds.items() if kind == "adamw"]
 
@@ -104,5 +126,5 @@ def local_names(manifest: Manifest, round: int) -> frozenset[str]:
     codec = manifest["codec"]
     if round == 0:
         return frozenset()
-    names = shapes_of(manifest["model"])
+    names = trained_of(manifest)
     return frozenset(n for n in names if is_delayed(codec) or not is_sent(n, codec, round - 1))

@@ -11,18 +11,18 @@ from tests.second_client.arithmetic import quiet
 from tests.second_client.documents import Manifest
 from tests.second_client.kernels import Ids
 from tests.second_client.model import Params, Tables, loss_of
-from tests.second_client.provide import Job, batch_of
+from tests.second_client.provide import Job, batch_of, scaled_model
 
 
 @quiet
 def held_out_loss(params: Params, manifest: Manifest, tables: Tables, tokens: Ids) -> bytes:
-    """The number's 8 bytes. Raises ValueError where there is none."""
+    """The number's 8 bytes; `params` have their base's. Raises ValueError where there is none."""
     size = manifest["inner"]["micro_batch"]
     windows = windows_of(manifest, len(tokens))
-    job, losses, counts = Job(manifest, tokens, tables), [], []
+    job, losses, counts = Job(manifest, tokens, tables, {}), [], []
     for at in range(0, len(windows), size):
         ids = batch_of(job, windows[at : at + size])
-        losses.append(float(loss_of(params, ids, manifest["model"], tables)))
+        losses.append(float(loss_of(params, ids, scaled_model(manifest), tables)))
         counts.append(int((ids[:, 1:] >= 0).sum()))
     return mean(losses, counts)
 

@@ -6,7 +6,7 @@ step's dropout; it drops the same elements of a gradient.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,9 @@ def loss_and_gradients(
     """The mean loss of a micro-batch, and the gradients of c times it.
 
     Args:
+        params: with a frozen base's parameters, where adapters are trained.
         ids_BT1: token ids, T inputs and T targets one further; −1 − id where it is no target.
+        model: the manifest's; with adapters it has their `scale` beside.
         tables: cosines and sines of as many positions.
     """
     ids = _inputs(ids_BT1)
@@ -91,7 +93,7 @@ def _layer(x: Array, weights: Params, setting: Any, drop: Drop, layer: int) -> t
     added, saved_2 = _attention(normed, weights, setting)
     x = x + drop(added, 2 * layer + 1)
     normed, saved_3 = kernels.rms_norm(x, weights["post_attention_layernorm"], eps)
-    added, saved_4 = _mlp(normed, weights)
+    added, saved_4 = _mlp(normed, weights, setting[0].get("scale"))
     return x + drop(added, 2 * layer + 2), (saved_1, saved_2, saved_3, saved_4)
 
 
@@ -104,6 +106,43 @@ def _layer_gradient(g: Array, saved: Saved, drop: Drop, layer: int) -> tuple[Arr
     return g + back, found | others
 
 
+# ---------------------------------------------------------------------------------- linears
+
+
+def linears(x: Array, names: Sequence[str], weights: Params, scale: Any) -> tuple[Array, Saved]:
+    """Linears of one input, side by side; those that have an adapter with it."""
+    widths = [len(weights[name]) for name in names]
+    y, saved = kernels.linear(x, np.concatenate([weights[name] for name in names]))
+    targets = [name for name in names if f"{name}.lora_A" in weights]
+    if not targets:
+        return y, (names, widths, saved, targets, scale, None, [])
+    low, saved_a = kernels.linear(x, np.concatenate([weights[f"{n}.lora_A"] for n in targets]))
+    parts, saved_b = np.split(y, np.cumsum(widths)[:-1], axis=1), []
+    for name, u in zip(targets, np.split(low, len(targets), axis=1), strict=True):
+        z, saved_one = kernels.linear(u, weights[f"{name}.lora_B"])
+        saved_b.append(saved_one)
+        parts[names.index(name)] = parts[names.index(name)] + z * scale
+    return np.concatenate(parts, axis=1), (names, widths, saved, targets, scale, saved_a, saved_b)
+
+
+def linears_gradient(g: Array, saved: Saved) -> tuple[Array, Params]:
+    names, widths, saved_w, targets, scale, saved_a, saved_b = saved
+    dx, dw = kernels.linear_gradient(g, saved_w)
+    cuts = np.cumsum(widths)[:-1]
+    found = dict(zip(names, np.split(dw, cuts), strict=True))
+    if not targets:
+        return dx, found
+    parts, lows = np.split(g, cuts, axis=1), []
+    for name, saved_one in zip(targets, saved_b, strict=True):
+        low, found[f"{name}.lora_B"] = kernels.linear_gradient(
+            parts[names.index(name)] * scale, saved_one
+        )
+        lows.append(low)
+    back, da = kernels.linear_gradient(np.concatenate(lows, axis=1), saved_a)
+    found |= {f"{n}.lora_A": d for n, d in zip(targets, np.split(da, len(targets)), strict=True)}
+    return dx + back, found
+
+
 # -------------------------------------------------------------------------------- attention
 
 _QKV = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
@@ -113,7 +152,7 @@ _NORMS = ("self_attn.q_norm", "self_attn.k_norm")
 
 def _attention(x: Array, weights: Params, setting: Any) -> tuple[Array, Saved]:
     model, (cos_Td, sin_Td), sequences = setting
-    projected, saved_qkv = kernels.linear(x, np.concatenate([weights[n] for n in _QKV]))
+    projected, saved_qkv = linears(x, _QKV, weights, model.get("scale"))
     heads, biased = (model["heads"], model["kv_heads"], model["kv_heads"]), model["qkv_bias"]
     if biased:
         biases = np.concatenate([weights[f"{n}.bias"] for n in _QKV])
@@ -128,14 +167,13 @@ def _attention(x: Array, weights: Params, setting: Any) -> tuple[Array, Saved]:
     q, k, v = (_heads(t, sequences, model["head_dim"]) for t in (q, k, v))
     q, k = (kernels.rotate(t, cos_Td, sin_Td) for t in (q, k))
     mixed, saved_attention = kernels.attention(q, k, v)
-    y, saved_out = kernels.linear(_tokens(mixed), weights[_OUT])
-    return y, (saved_qkv, heads, biased, saved_norms, (cos_Td, sin_Td), saved_attention, saved_out)
+    y, saved_out = linears(_tokens(mixed), (_OUT,), weights, model.get("scale"))
+    return y, (saved_qkv, biased, saved_norms, (cos_Td, sin_Td), saved_attention, saved_out)
 
 
 def _attention_gradient(g: Array, saved: Saved) -> tuple[Array, Params]:
-    saved_qkv, heads, biased, saved_norms, (cos_Td, sin_Td), saved_attention, saved_out = saved
-    found: Params = {}
-    g, found[_OUT] = kernels.linear_gradient(g, saved_out)
+    saved_qkv, biased, saved_norms, (cos_Td, sin_Td), saved_attention, saved_out = saved
+    g, found = linears_gradient(g, saved_out)
     size, sequences = 2 * cos_Td.shape[1], len(g) // len(cos_Td)
     dq, dk, dv = kernels.attention_gradient(_heads(g, sequences, size), saved_attention)
     parts = [_tokens(t) for t in (*(kernels.rotate(t, cos_Td, -sin_Td) for t in (dq, dk)), dv)]
@@ -145,8 +183,8 @@ def _attention_gradient(g: Array, saved: Saved) -> tuple[Array, Params]:
         parts[index] = back.reshape(parts[index].shape)
     if biased:
         found |= {f"{n}.bias": kernels.bias_gradient(p) for n, p in zip(_QKV, parts, strict=True)}
-    dx, dw = kernels.linear_gradient(np.concatenate(parts, axis=1), saved_qkv)
-    return dx, found | dict(zip(_QKV, (part.T for part in _cut(dw.T, heads)), strict=True))
+    dx, others = linears_gradient(np.concatenate(parts, axis=1), saved_qkv)
+    return dx, found | others
 
 
 def _head_norm(x_NA: Array, gain_d: Array, eps: float) -> tuple[Array, Saved]:
@@ -177,27 +215,21 @@ def _tokens(x_BHTd: Array) -> Array:
 _GATE, _UP, _DOWN = "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"
 
 
-def _mlp(x: Array, weights: Params) -> tuple[Array, Saved]:
+def _mlp(x: Array, weights: Params, scale: Any) -> tuple[Array, Saved]:
     gated = _GATE in weights
-    first = np.concatenate([weights[_GATE], weights[_UP]]) if gated else weights[_UP]
-    wide, saved_first = kernels.linear(x, first)
+    wide, saved_first = linears(x, (_GATE, _UP) if gated else (_UP,), weights, scale)
     parts = np.split(wide, 2, axis=1) if gated else [wide]
     hidden = kernels.swiglu(*parts) if gated else kernels.squared_relu(wide)
-    y, saved_down = kernels.linear(hidden, weights[_DOWN])
+    y, saved_down = linears(hidden, (_DOWN,), weights, scale)
     return y, (saved_first, parts, saved_down)
 
 
 def _mlp_gradient(g: Array, saved: Saved) -> tuple[Array, Params]:
     saved_first, parts, saved_down = saved
-    g, d_down = kernels.linear_gradient(g, saved_down)
+    g, found = linears_gradient(g, saved_down)
     if len(parts) == 2:
         g = np.concatenate(kernels.swiglu_gradient(g, *parts), axis=1)
     else:
         g = kernels.squared_relu_gradient(g, parts[0])
-    dx, dw = kernels.linear_gradient(g, saved_first)
-    found = {_DOWN: d_down}
-    if len(parts) == 2:
-        found[_GATE], found[_UP] = np.split(dw, 2)
-    else:
-        found[_UP] = dw
-    return dx, found
+    dx, others = linears_gradient(g, saved_first)
+    return dx, found | others

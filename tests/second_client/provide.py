@@ -22,6 +22,7 @@ from tests.second_client.model import Drop, Params, Tables, loss_and_gradients
 from tests.second_client.state import (
     State,
     opening_state,
+    read_params,
     state_digest,
     state_roots,
     take_in,
@@ -47,20 +48,28 @@ LIMIT = np.float32(2.0**64)
 
 @dataclass(frozen=True)
 class Job:
-    """What every seat of a job works from; `tokens` are the words of all training tokens."""
+    """What every seat of a job works from.
+
+    `tokens` are the words of all training tokens, `base` the parameters that adapters are added to.
+    """
 
     manifest: Manifest
     tokens: Any
     tables: Tables
+    base: Params
 
 
-def open_job(manifest: Manifest, tokens: Any) -> Job:
-    """Raises ValueError unless data and tables are those that the manifest names."""
+def open_job(manifest: Manifest, tokens: Any, weights: bytes = b"") -> Job:
+    """Raises ValueError unless data, tables and base are those that the manifest names.
+
+    `weights` is the parameter set that the manifest names, where it names one.
+    """
     if piece_root(tokens.astype(token_type(manifest)).tobytes()) != manifest["data"]["root"]:
         raise ValueError("these are not the manifest's tokens")
     if tables_root(manifest) != manifest["tables"]:
         raise ValueError("these tables are not the manifest's")
-    return Job(manifest, tokens, rotary(manifest["model"]))
+    base = {} if manifest["lora"] is None else dict(read_params(weights, manifest))
+    return Job(manifest, tokens, rotary(manifest["model"]), base)
 
 
 def token_type(manifest: Manifest) -> np.dtype[Any]:
@@ -112,16 +121,26 @@ def _gradients(
     `setting`: the step's index over the whole job, the job, the key of the masks.
     """
     index, job, key = setting
-    size, model = job.manifest["inner"]["micro_batch"], job.manifest["model"]
+    size = job.manifest["inner"]["micro_batch"]
+    model = scaled_model(job.manifest)
     losses: list[np.float32] = []
     sums: Params = {}
     for piece, (ids, share) in enumerate(zip(pieces, shares, strict=True)):
         dropped = _dropper(job.manifest, index, key, piece * size * model["seq"])
         c = np.float32(share)
-        loss, found = loss_and_gradients(params, ids, model, job.tables, dropped, c)
+        loss, found = loss_and_gradients(job.base | params, ids, model, job.tables, dropped, c)
         losses.append(loss)
-        sums = {name: sums[name] + g for name, g in found.items()} if sums else found
+        sums = {n: sums[n] + found[n] for n in sums} or {n: found[n] for n in params}
     return losses, sums
+
+
+def scaled_model(manifest: Manifest) -> dict[str, Any]:
+    """The manifest's model, with the scale of adapters beside where there are any."""
+    model: dict[str, Any] = manifest["model"]
+    lora = manifest["lora"]
+    if lora is None:
+        return model
+    return model | {"scale": np.float32(float(lora["alpha"]) / lora["rank"])}
 
 
 def _dropper(manifest: Manifest, index: int, key: tuple[int, int], tokens_before: int) -> Drop:

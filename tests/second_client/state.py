@@ -25,6 +25,7 @@ from tests.second_client.documents import (
     local_names,
     moments_of,
     shapes_of,
+    trained_of,
 )
 from tests.second_client.words import ZERO, decode_cbor, encode_cbor, root, sha256, u64
 
@@ -101,7 +102,7 @@ def initial_global_state(manifest: Manifest, content: bytes = b"") -> State:
     if seed is None:
         params = read_params(content, manifest)
     else:
-        params = initial_params(manifest["model"], seed)
+        params = initial_params(trained_of(manifest), seed)
     outer = manifest["outer"]
     slots = {}
     for slot in OUTER_SLOTS[outer["kind"]]:
@@ -169,7 +170,7 @@ def read_seat(data: bytes, manifest: Manifest, round: int) -> State:
 
 def seat_shapes(manifest: Manifest) -> dict[str, dict[str, tuple[int, ...]]]:
     """The tensors of a seat's state by group."""
-    shapes, (first, second) = shapes_of(manifest["model"]), moments_of(manifest)
+    shapes, (first, second) = trained_of(manifest), moments_of(manifest)
     return {
         "params": shapes,
         "m": {name: shapes[name] for name in first},

@@ -7,7 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.second_client import arithmetic, constants, kernels, optimisers, state
+from tests.second_client import (
+    arithmetic,
+    constants,
+    documents,
+    kernels,
+    model,
+    optimisers,
+    state,
+)
 
 LAW = Path(__file__).parents[2] / "sdk" / "atoll" / "law"
 
@@ -82,6 +90,17 @@ def linear() -> Lines:
     ]
 
 
+def adapter() -> Lines:
+    a, b, scale = rows([0.25, -0.5, 0.75]), rows([0.5], [-1]), np.float32(3)
+    weights = {"w": W, "w.lora_A": a, "w.lora_B": b}
+    y, saved = model.linears(X, ["w"], weights, scale)
+    dx, found = model.linears_gradient(G, saved)
+    return [
+        ("A", a), ("B", b), ("y", y), ("dx", dx), ("dA", found["w.lora_A"]),
+        ("dB", found["w.lora_B"]),
+    ]  # fmt: skip
+
+
 def head() -> Lines:
     y, saved = kernels.head(X, W)
     dx, dw = kernels.head_gradient(G, saved)
@@ -154,11 +173,11 @@ def muon() -> Lines:
 
 
 def weights() -> Lines:
-    model = {
+    smallest = {
         "vocab": 8, "width": 8, "layers": 1, "heads": 1, "kv_heads": 1, "head_dim": 8,
         "qkv_bias": False, "qk_norm": False, "mlp": "relu2", "ffn": 8, "tied": True,
     }  # fmt: skip
-    params = constants.initial_params(model, 7)
+    params = constants.initial_params(documents.shapes_of(smallest), 7)
     return [
         ("first", params["model.embed_tokens.weight"].reshape(-1)[:4]),
         ("q_proj", params["model.layers.0.self_attn.q_proj.weight"].reshape(-1)[:4]),
@@ -177,8 +196,8 @@ def states() -> Lines:
 
 
 EXAMPLES = (
-    grids, functions, embedding, linear, head, norm, rotation, attention, gates, dropout, loss,
-    adamw, muon, weights, states,
+    grids, functions, embedding, linear, adapter, head, norm, rotation, attention, gates, dropout,
+    loss, adamw, muon, weights, states,
 )  # fmt: skip
 
 

@@ -89,7 +89,7 @@ def changed(job: Job, changes: Changes) -> Job:
     """The job with other choices, as a submitter would write it down."""
     plain = job.manifest.model_dump() | {"numerics": numerics_spec("exact").model_dump()}
     for section, fields in changes.items():
-        plain[section] = plain[section] | fields
+        plain[section] = (plain[section] or {}) | fields
     steps = plain["inner"]["batch"] * plain["model"]["seq"]
     plain["terms"] = plain["terms"] | {"tokens_per_step": steps}
     plain["tables"] = tables_root(plain)
@@ -123,7 +123,8 @@ def provided(job: Job, brought: state.State | None) -> state.State:
 
 def opened_job(job: Job) -> provide.Job:
     tokens = open_training_tokens(job.manifest, job.store)[:]
-    return provide.open_job(documents_of(job), tokens)
+    weights = b"" if job.manifest.init.cid is None else job.blob(job.manifest.init.cid)
+    return provide.open_job(documents_of(job), tokens, weights)
 
 
 def assert_same(job: Job, trained: TrainedRound, mine: state.State) -> None:
@@ -184,6 +185,46 @@ def test_a_round_from_weights_that_are_content(job: Job, tmp_path: Path) -> None
     ):
         with pytest.raises(ValueError, match=words):
             state.initial_global_state(documents_of(ready), odd)
+
+
+ADAPTERS: dict[str, tuple[str, dict[str, Any], Changes]] = {
+    "Qwen3, one rank on all": (
+        "Qwen3",
+        {"rank": 1, "alpha": "16", "targets": ["q", "k", "v", "o", "gate", "up", "down"]},
+        {"inner": {**ADAMW, "dropout": "0.1", "micro_batch": 1}, "codec": {"kind": "grid8"}},
+    ),
+    "Qwen2, biases, some targets, Muon, two bits": (
+        "Qwen2, tied",
+        {"rank": 5, "alpha": "3", "targets": ["k", "up"]},
+        {"inner": MUON, "codec": {"kind": "two_bit", "feedback": "0.95", "exponents": COARSE}},
+    ),
+    "Llama, one target, fragments that come in late": (
+        "Llama with wide heads",
+        {"rank": 8, "alpha": "0.7", "targets": ["o", "down"]},
+        {
+            "inner": {**SGD, "momentum": "0.9"},
+            "codec": {"kind": "grid4", "fragments": 2, "overlap": 3, "mixing": "0.25"},
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ADAPTERS)
+def test_two_rounds_of_adapters_to_the_byte(job: Job, name: str, tmp_path: Path) -> None:
+    folder, lora, changes = ADAPTERS[name]
+    make_folder(tmp_path, folder, torch.bfloat16)
+    prepared = prepare_init(tmp_path, 12, job.store)
+    parts = {"model": prepared.model.model_dump(), "lora": lora}
+    parts |= {"init": prepared.init.model_dump() | {"seed": 11}}
+    ready = changed(job, changes | parts)
+    first = state.initial_global_state(documents_of(ready))
+    assert state.global_bytes(first) == ready.model.to_bytes()
+    ready = in_round(ready, ready.model, None)
+    trained, mine = train_round(ready.task, ready.store), provided(ready, None)
+    assert_same(ready, trained, mine)
+    ready = in_round(ready, stepped(ready), trained)
+    brought = state.read_seat(state.seat_bytes(mine["carried"]), documents_of(ready), 1)
+    assert_same(ready, train_round(ready.task, ready.store), provided(ready, brought))
 
 
 def test_a_seat_that_resets_in_a_later_round(job: Job) -> None:

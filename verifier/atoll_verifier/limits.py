@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from atoll.bits.layout import param_count
+from atoll.bits.layout import trained_count
 from atoll.content.errors import MalformedDag
 from atoll.errors import TooLarge
 from atoll.law.manifest import Manifest
@@ -16,7 +16,7 @@ HEADER_BYTES = 1 << 20
 def max_update_bytes(manifest: Manifest) -> int:
     """No canonical update of this job is larger: a value takes a byte at most, of fp32 four."""
     width = 4 if manifest.codec.kind == "fp32" else 1
-    return width * param_count(manifest.model) + HEADER_BYTES
+    return width * trained_count(manifest) + HEADER_BYTES
 
 
 def states_needed(manifest: Manifest) -> int:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import codec_of
-from atoll.bits.layout import param_count, param_shapes
+from atoll.bits.layout import param_count, trained_shapes
 from atoll.content.local import LocalStore
 from atoll.law.manifest import Manifest, NumericsSpec
 from atoll.law.words import NumericsMode
+from atoll.train.adapters import full_weights
 from atoll.train.data import open_tokenizer
 from atoll.train.evaluate import evaluate
 from atoll.train.generate import Sampling, generate
@@ -44,12 +45,13 @@ def sample_text(manifest: bytes, merged: bytes, store_dir: str) -> str:
     state = read_global_state(spec, merged, store)
     tokenizer = open_tokenizer(store, spec.data.tokenizer_cid)
     sampling = Sampling(length=SAMPLE_TOKENS)
-    return generate(state.params, spec.model, tokenizer, PROMPT, sampling)
+    weights = full_weights(state.params, spec, store)
+    return generate(weights, spec.model, tokenizer, PROMPT, sampling)
 
 
 def sizes(manifest: bytes) -> tuple[int, int]:
     """Bytes of an update in the codec the manifest names, and parameters of its model."""
     configure_native()
     spec = Manifest.from_bytes(manifest)
-    layout = Layout.of(param_shapes(spec.model))
+    layout = Layout.of(trained_shapes(spec))
     return codec_of(spec.codec).encoded_length(layout), param_count(spec.model)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from atoll.bits.base import Base
 from atoll.bits.batch import count_targets, gather_batch, inputs_of, targets_of
 from atoll.bits.errors import MalformedDataset
 from atoll.bits.model import forward
@@ -20,18 +21,27 @@ from atoll.law.held_out import join
 from atoll.law.manifest import Manifest
 
 
-def held_out_loss(params: Mapping[str, Tensor], manifest: Manifest, tokens: TokenSource) -> float:
+def held_out_loss(
+    params: Mapping[str, Tensor], manifest: Manifest, tokens: TokenSource, base: Base | None = None
+) -> float:
     """Mean loss in nats a target over `eval_batches` batches of windows of the held-out tokens.
+
+    Args:
+        base: the frozen model under the parameters, where these are adapters.
 
     Raises:
         MalformedDataset: the tokens are fewer than one sequence and its target.
     """
-    parts = [batch_losses(params, manifest, tokens, i) for i in range(manifest.data.eval_batches)]
-    return join(parts)
+    batches = range(manifest.data.eval_batches)
+    return join([batch_losses(params, manifest, tokens, batch, base) for batch in batches])
 
 
 def batch_losses(
-    params: Mapping[str, Tensor], manifest: Manifest, tokens: TokenSource, batch: int
+    params: Mapping[str, Tensor],
+    manifest: Manifest,
+    tokens: TokenSource,
+    batch: int,
+    base: Base | None = None,
 ) -> tuple[list[float], list[int]]:
     """The losses of a batch's micro-batches, and how many targets each has. Raises as above."""
     spec, inner = manifest.model, manifest.inner
@@ -45,7 +55,7 @@ def batch_losses(
         for at in range(batch * inner.batch, (batch + 1) * inner.batch, size):
             some, masked = starts[at : at + size], manifest.data.masked
             batch_bT1 = gather_batch(tokens, some, spec.seq, masked=masked)
-            logits_bTV = forward(params, inputs_of(batch_bT1), spec, ops)
+            logits_bTV = forward(params, inputs_of(batch_bT1), spec, ops, base=base)
             losses.append(ops.cross_entropy(logits_bTV, targets_of(batch_bT1)).item())
             counts.append(count_targets(batch_bT1))
     return losses, counts

@@ -17,9 +17,16 @@ from torch import Tensor
 from atoll.bits.errors import MalformedState
 from atoll.bits.fixed import fixed
 from atoll.bits.kernels.philox import LOW32, philox4x32
-from atoll.bits.layout import OUTER_SLOTS, Shapes, param_shapes
+from atoll.bits.layout import OUTER_SLOTS, UP, Shapes, trained_shapes
 from atoll.bits.state import GlobalState, Tensors
-from atoll.bits.tensors import check_layout, read_blob, tree_root, write_lazily
+from atoll.bits.tensors import (
+    Source,
+    check_layout,
+    read_blob,
+    read_lazily,
+    tree_root,
+    write_lazily,
+)
 from atoll.law.manifest import Manifest, OuterSpec
 
 PARAMETER_LIMIT = 2.0**64
@@ -51,7 +58,7 @@ def bell_integers(seed: int, tensor_index: int, count: int) -> Tensor:
 def initial_params(shapes: Shapes, seed: int) -> dict[str, Tensor]:
     """Ones for the norms' gains, zeros for biases, deviation 0.02 for matrices.
 
-    Tensors count by sorted name.
+    Of an adapter B is zero, so that it begins as nothing. Tensors count by sorted name.
     """
     params: dict[str, Tensor] = {}
     for index, name in enumerate(sorted(shapes)):
@@ -59,6 +66,9 @@ def initial_params(shapes: Shapes, seed: int) -> dict[str, Tensor]:
         if len(shape) == 1:
             start = 0.0 if name.endswith(".bias") else 1.0
             params[name] = torch.full(shape, start, dtype=torch.float32)
+            continue
+        if name.endswith(UP):
+            params[name] = torch.zeros(shape)
             continue
         integers = bell_integers(seed, index, math.prod(shape))
         params[name] = (integers.double() * _SCALE).float().view(shape)
@@ -69,7 +79,8 @@ def initial_global_state(manifest: Manifest, content: Tensors | None = None) -> 
     """Round 0's global model. Its digest is a function of the manifest alone.
 
     Args:
-        content: the parameter set that the manifest names, None where it names a seed.
+        content: the parameter set that the manifest names, None where it names a seed; what
+            adapters are added to is not asked for.
 
     Raises:
         MalformedState: that set has another root than the manifest says.
@@ -77,7 +88,7 @@ def initial_global_state(manifest: Manifest, content: Tensors | None = None) -> 
     """
     init = manifest.init
     if init.seed is not None:
-        params = initial_params(param_shapes(manifest.model), init.seed)
+        params = initial_params(trained_shapes(manifest), init.seed)
     elif content is None:
         raise ValueError("the manifest names initial weights by content: give them")
     elif tree_root(content) != init.root:
@@ -106,9 +117,27 @@ def read_params(data: bytes | memoryview, shapes: Shapes) -> Tensors:
     if blob.fields or any(t.dtype != torch.float32 for t in blob.tensors.values()):
         raise MalformedState(f"{_PARAMS}: it has fields, or a tensor that is not float32")
     for name, tensor in blob.tensors.items():
-        if not is_bounded(tensor):
-            raise MalformedState(f"{_PARAMS}: {name} has numbers that are not finite, or too large")
+        _check_bounded(name, tensor)
     return blob.tensors
+
+
+def stream_params(source: Source, shapes: Shapes) -> Iterator[tuple[str, Tensor]]:
+    """Parses a parameter set a tensor at a time.
+
+    Raises:
+        MalformedState: as `read_params`, no later than behind the last tensor.
+    """
+    blob = read_lazily(_PARAMS, source)
+    if blob.fields or blob.layout != {name: ("float32", shape) for name, shape in shapes.items()}:
+        raise MalformedState(f"{_PARAMS}: fields or tensors are not those of the job's model")
+    for name, tensor in blob.tensors:
+        _check_bounded(name, tensor)
+        yield name, tensor
+
+
+def _check_bounded(name: str, tensor: Tensor) -> None:
+    if not is_bounded(tensor):
+        raise MalformedState(f"{_PARAMS}: {name} has numbers that are not finite, or too large")
 
 
 def is_bounded(parameter: Tensor) -> bool:

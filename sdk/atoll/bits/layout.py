@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal, TypeAlias
 
-from atoll.law.manifest import InnerSpec, Manifest, ModelSpec
+from atoll.law.manifest import LINEARS, InnerSpec, LinearName, LoraSpec, Manifest, ModelSpec
 
 MAX_HEADER_BYTES = 1 << 22
 Shapes: TypeAlias = dict[str, tuple[int, ...]]
 Optimiser: TypeAlias = Literal["adamw", "muon", "sgd"]
+DOWN, UP = ".lora_A.weight", ".lora_B.weight"
+"""An adapter's matrices, behind their linear's name, as PEFT writes them."""
 _ENDS = ("model.embed_tokens.weight", "lm_head.weight")
 OUTER_SLOTS: dict[str, tuple[str, ...]] = {
     "sgd": (),
@@ -30,25 +32,16 @@ OUTER_SLOTS: dict[str, tuple[str, ...]] = {
 
 def param_shapes(spec: ModelSpec) -> Shapes:
     """Every parameter's shape by its Hugging Face name, names ascending; matrices are [out, in]."""
-    queries, keys = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
+    linears = spec.linears
     shapes: Shapes = {"model.embed_tokens.weight": (spec.vocab, spec.width)}
     for layer in range(spec.layers):
         at = f"model.layers.{layer}."
-        shapes |= {
-            at + "input_layernorm.weight": (spec.width,),
-            at + "self_attn.q_proj.weight": (queries, spec.width),
-            at + "self_attn.k_proj.weight": (keys, spec.width),
-            at + "self_attn.v_proj.weight": (keys, spec.width),
-            at + "self_attn.o_proj.weight": (spec.width, queries),
-            at + "post_attention_layernorm.weight": (spec.width,),
-            at + "mlp.up_proj.weight": (spec.ffn, spec.width),
-            at + "mlp.down_proj.weight": (spec.width, spec.ffn),
-        }
-        if spec.mlp == "swiglu":
-            shapes[at + "mlp.gate_proj.weight"] = (spec.ffn, spec.width)
+        shapes |= {f"{at}{LINEARS[name]}.weight": shape for name, shape in linears.items()}
+        shapes[at + "input_layernorm.weight"] = (spec.width,)
+        shapes[at + "post_attention_layernorm.weight"] = (spec.width,)
         if spec.qkv_bias:
-            rows = {"q": queries, "k": keys, "v": keys}
-            shapes |= {f"{at}self_attn.{n}_proj.bias": (size,) for n, size in rows.items()}
+            biased = (name for name in linears if name in {"q", "k", "v"})
+            shapes |= {f"{at}{LINEARS[name]}.bias": linears[name][:1] for name in biased}
         if spec.qk_norm:
             shapes |= {f"{at}self_attn.{n}_norm.weight": (spec.head_dim,) for n in ("q", "k")}
     shapes["model.norm.weight"] = (spec.width,)
@@ -60,6 +53,36 @@ def param_shapes(spec: ModelSpec) -> Shapes:
 def param_count(spec: ModelSpec) -> int:
     """Parameters in total."""
     return sum(prod(shape) for shape in param_shapes(spec).values())
+
+
+def adapter_shapes(spec: ModelSpec, lora: LoraSpec) -> Shapes:
+    """Every adapter's shape by its name, names ascending: A is [rank, in], B is [out, rank]."""
+    shapes: Shapes = {}
+    for layer in range(spec.layers):
+        for target in lora.targets:
+            outputs, inputs = spec.linears[target]
+            at = f"model.layers.{layer}.{LINEARS[target]}"
+            shapes[at + DOWN], shapes[at + UP] = (lora.rank, inputs), (outputs, lora.rank)
+    return {name: shapes[name] for name in sorted(shapes)}
+
+
+def trained_shapes(manifest: Manifest) -> Shapes:
+    """What a job trains: all of its model, or adapters."""
+    if manifest.lora is None:
+        return param_shapes(manifest.model)
+    return adapter_shapes(manifest.model, manifest.lora)
+
+
+def trained_count(manifest: Manifest) -> int:
+    """Numbers that a job trains."""
+    return sum(prod(shape) for shape in trained_shapes(manifest).values())
+
+
+def products(spec: ModelSpec) -> list[tuple[str, ...]]:
+    """The linears of a layer that read one input, and so are one product, by name."""
+    gated: tuple[LinearName, ...] = ("gate", "up") if spec.mlp == "swiglu" else ("up",)
+    groups: tuple[tuple[LinearName, ...], ...] = (("q", "k", "v"), ("o",), gated, ("down",))
+    return [tuple(LINEARS[name] for name in group) for group in groups]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +111,7 @@ class SeatLayout:
 
 def seat_layout(manifest: Manifest, round: int = 0) -> SeatLayout:
     """What a seat's state holds in this job's round."""
-    layout, codec = optimiser_layout(param_shapes(manifest.model), manifest.inner), manifest.codec
+    layout, codec = optimiser_layout(trained_shapes(manifest), manifest.inner), manifest.codec
     return replace(
         layout,
         feedback=layout.params if codec.carries_feedback else {},
@@ -120,5 +143,5 @@ def max_params_bytes(spec: ModelSpec) -> int:
 def max_state_bytes(manifest: Manifest) -> int:
     """No global state (fp32 parameters and int64 slots) or seat state of this job is larger."""
     widths = 1 + 2 * len(OUTER_SLOTS[manifest.outer.kind])
-    numbers = max(widths * param_count(manifest.model), seat_layout(manifest).elements)
+    numbers = max(widths * trained_count(manifest), seat_layout(manifest).elements)
     return 4 * numbers + MAX_HEADER_BYTES

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from atoll.bits.kernels.engine import default_engine
 from atoll.bits.kernels.exact import ExactOps
-from atoll.bits.kernels.interface import AdamFactors
+from atoll.bits.kernels.interface import AdamFactors, Frozen
 from atoll.bits.kernels.muon import COEFFICIENTS, ITERATIONS, LEAST_NORM
 from atoll.bits.kernels.philox import Mask, kept
 from atoll.law.words import NumericsMode
@@ -45,6 +45,18 @@ class Ops(Protocol):
 
     def head(self, x_BTD: Tensor, weight_VD: Tensor) -> Tensor:
         """As `linear`, for the logits, which some modes compute more finely: [B, T, V]."""
+
+    def freeze(self, weights: Sequence[Tensor]) -> Frozen:
+        """Weights [O, I] of one input for `frozen_linears`, which has no gradient of them."""
+
+    def freeze_head(self, weight_VD: Tensor) -> Frozen:
+        """A weight for `frozen_head`, likewise."""
+
+    def frozen_linears(self, x_BTI: Tensor, frozen: Frozen) -> tuple[Tensor, ...]:
+        """As `linears`."""
+
+    def frozen_head(self, x_BTD: Tensor, frozen: Frozen) -> Tensor:
+        """As `head`."""
 
     def add_bias(self, x_BTO: Tensor, bias_O: Tensor) -> Tensor:
         """x + bias, the same for every token."""
@@ -109,6 +121,19 @@ class NativeOps:
 
     def head(self, x_BTD: Tensor, weight_VD: Tensor) -> Tensor:
         return F.linear(x_BTD, weight_VD)
+
+    def freeze(self, weights: Sequence[Tensor]) -> Frozen:
+        stacked = weights[0] if len(weights) == 1 else torch.cat(list(weights))
+        return Frozen((stacked,), tuple(len(weight) for weight in weights))
+
+    def freeze_head(self, weight_VD: Tensor) -> Frozen:
+        return self.freeze([weight_VD])
+
+    def frozen_linears(self, x_BTI: Tensor, frozen: Frozen) -> tuple[Tensor, ...]:
+        return torch.split(F.linear(x_BTI, *frozen.parts), list(frozen.widths), dim=-1)
+
+    def frozen_head(self, x_BTD: Tensor, frozen: Frozen) -> Tensor:
+        return F.linear(x_BTD, *frozen.parts)
 
     def add_bias(self, x_BTO: Tensor, bias_O: Tensor) -> Tensor:
         return x_BTO + bias_O

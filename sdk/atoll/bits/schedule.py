@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
+from atoll.bits.base import Base
 from atoll.bits.kernels.interface import AdamFactors
 from atoll.bits.kernels.philox import Mask
 from atoll.bits.model import Dropper, keep_all
@@ -23,17 +24,23 @@ class Recipe:
 
     Attributes:
         total_steps: global steps of the whole job, for schedules that end.
+        base: what adapters are added to, where they are trained.
     """
 
     model: ModelSpec
     inner: InnerSpec
     total_steps: int
     ops: Ops
+    base: Base | None = None
 
     @classmethod
-    def of(cls, manifest: Manifest) -> Recipe:
+    def of(cls, manifest: Manifest, base: Base | None = None) -> Recipe:
+        """Raises ValueError where the manifest trains adapters and no base is given."""
+        if (manifest.lora is None) != (base is None):
+            raise ValueError("adapters have a base, and nothing else has")
         total_steps = manifest.terms.rounds * manifest.inner.steps
-        return cls(manifest.model, manifest.inner, total_steps, operations(manifest.numerics.mode))
+        ops = operations(manifest.numerics.mode)
+        return cls(manifest.model, manifest.inner, total_steps, ops, base)
 
     @property
     def schedule(self) -> Schedule:

@@ -104,7 +104,8 @@ def _losses_and_gradients(
     sums: list[Tensor] = []
     for index, (piece_bT1, share) in enumerate(zip(pieces, shares, strict=True)):
         drop = dropper(mask, index * recipe.inner.micro_batch, recipe.ops)
-        logits_bTV = forward(leaves, inputs_of(piece_bT1), recipe.model, recipe.ops, drop)
+        inputs_bT = inputs_of(piece_bT1)
+        logits_bTV = forward(leaves, inputs_bT, recipe.model, recipe.ops, drop, base=recipe.base)
         loss = recipe.ops.cross_entropy(logits_bTV, targets_of(piece_bT1))
         gradients = list(torch.autograd.grad(loss * share, list(leaves.values())))
         losses.append(loss.item())

@@ -81,10 +81,25 @@ def tree_root(tensors: Mapping[str, Tensor]) -> Digest:
     Every chunk is hashed behind its tensor's name, dtype, shape and its own index, so no two
     different dicts share leaves. No tensors at all: 32 zero bytes.
     """
-    leaves: list[bytes] = []
+    root = TreeRoot()
     for name in sorted(tensors):
-        leaves.extend(_chunk_hashes(name, tensors[name]))
-    return merkle_root(leaves, sha256_digest) if leaves else ZERO_DIGEST
+        root.add(name, tensors[name])
+    return root.digest()
+
+
+class TreeRoot:
+    """`tree_root` of tensors that are shown one after another, in ascending order of name."""
+
+    def __init__(self) -> None:
+        self._leaves: list[bytes] = []
+
+    def add(self, name: str, tensor: Tensor) -> None:
+        """Takes in the next tensor."""
+        self._leaves.extend(_chunk_hashes(name, tensor))
+
+    def digest(self) -> Digest:
+        """The root of all so far; 32 zero bytes of none."""
+        return merkle_root(self._leaves, sha256_digest) if self._leaves else ZERO_DIGEST
 
 
 def _chunk_hashes(name: str, tensor: Tensor) -> Iterator[bytes]:
@@ -137,23 +152,66 @@ def read_blob(
         MalformedState: on anything but the exact bytes that `write_blob` would give.
     """
     source = data if isinstance(data, Source) else Source(memoryview(data).nbytes, [data])
-    reader = _Reader(kind, source)
-    fields, layout = _read_header(kind, reader)
-    sizes = [math.prod(shape) * DTYPES[dtype].itemsize for _, dtype, shape in layout]
-    if reader.left != sum(sizes):
-        asked = source.length - reader.left + sum(sizes)
-        raise MalformedState(f"{kind}: {source.length} bytes, header asks for {asked}")
+    reader, fields, layout = _opened(kind, source)
     tensors: dict[str, Tensor] = {}
-    for (name, dtype, shape), size in zip(layout, sizes, strict=True):
+    for name, dtype, shape in layout:
         if not wanted(name):
-            reader.skip(size)
+            reader.skip(_size(dtype, shape))
             continue
-        tensor = torch.empty(shape, dtype=DTYPES[dtype])  # kernels may depend on alignment
-        if size:
-            reader.fill(tensor.view(-1).view(torch.uint8).numpy().data)
-        tensors[name] = tensor
+        tensors[name] = _read_tensor(reader, dtype, shape)
     reader.end()
     return Blob(fields, tensors)
+
+
+@dataclass(frozen=True, slots=True)
+class LazyBlob:
+    """A blob whose tensors are read one after another, in ascending order of name.
+
+    Attributes:
+        layout: dtype and shape by name.
+    """
+
+    fields: Fields
+    layout: dict[str, tuple[str, Shape]]
+    tensors: Iterator[tuple[str, Tensor]]
+
+
+def read_lazily(kind: str, source: Source) -> LazyBlob:
+    """As `read_blob`, holding no more than a tensor.
+
+    Raises:
+        MalformedState: as `read_blob`; of what follows the header, when its turn is.
+    """
+    reader, fields, layout = _opened(kind, source)
+
+    def tensors() -> Iterator[tuple[str, Tensor]]:
+        for name, dtype, shape in layout:
+            yield name, _read_tensor(reader, dtype, shape)
+        reader.end()
+
+    return LazyBlob(fields, {name: (dtype, shape) for name, dtype, shape in layout}, tensors())
+
+
+def _opened(kind: str, source: Source) -> tuple[_Reader, Fields, list[tuple[str, str, Shape]]]:
+    """What stands behind the header, and what it says."""
+    reader = _Reader(kind, source)
+    fields, layout = _read_header(kind, reader)
+    asked = sum(_size(dtype, shape) for _, dtype, shape in layout)
+    if reader.left != asked:
+        asked += source.length - reader.left
+        raise MalformedState(f"{kind}: {source.length} bytes, header asks for {asked}")
+    return reader, fields, layout
+
+
+def _size(dtype: str, shape: Shape) -> int:
+    return math.prod(shape) * DTYPES[dtype].itemsize
+
+
+def _read_tensor(reader: _Reader, dtype: str, shape: Shape) -> Tensor:
+    tensor = torch.empty(shape, dtype=DTYPES[dtype])  # kernels may depend on alignment
+    if tensor.numel():
+        reader.fill(tensor.view(-1).view(torch.uint8).numpy().data)
+    return tensor
 
 
 class _Reader:

@@ -245,9 +245,14 @@ class JobHandle:
         manifest.check_terms(view.terms_hash)
         return manifest
 
-    async def result(self, folder: Path, labels: Labels = NO_LABELS) -> Path:
+    async def result(
+        self, folder: Path, labels: Labels = NO_LABELS, *, merged: bool = False
+    ) -> Path:
         """Fetches the trained model, checks it against the settled verdict, and writes it so that
         `transformers.AutoModelForCausalLM.from_pretrained(folder)` opens it.
+
+        Adapters are written as `peft.PeftModel.from_pretrained` opens them, or, if `merged`, added
+        to the weights that they were trained on.
 
         Raises:
             ConfigError: no round is settled and the job has not ended; the train extra is missing.
@@ -262,10 +267,15 @@ class JobHandle:
                 f"{snapshot.rounds} rounds are settled",
                 next_step=None if snapshot.has_ended else f"atoll job watch {self.id}",
             )
-        return await self.checkpoint(folder, labels=labels)
+        return await self.checkpoint(folder, labels=labels, merged=merged)
 
     async def checkpoint(
-        self, folder: Path, round: int | None = None, labels: Labels = NO_LABELS
+        self,
+        folder: Path,
+        round: int | None = None,
+        labels: Labels = NO_LABELS,
+        *,
+        merged: bool = False,
     ) -> Path:
         """The model after a settled round (the last, if None), fetched and checked as `result` is.
 
@@ -277,14 +287,17 @@ class JobHandle:
             ProtocolError: what was delivered is not what the verifiers signed.
         """
         view, manifest = await self.view(), await self.manifest()
-        merged = _rounds_merged(view, round)
-        await self._fetch_merged(view, manifest, merged)
-        verdict, store = view.settled[merged - 1].verdict, self.client.store
-        cid, digest = Cid.from_bytes(verdict.merged_cid), verdict.merged_digest
-        await asyncio.to_thread(_export, store, manifest, cid, digest, folder)
+        rounds = _rounds_merged(view, round)
+        await self._fetch_merged(view, manifest, rounds)
+        if merged and manifest.lora is not None:
+            await _fetch_base(self.client.fetcher_of(self.id), manifest)
+        verdict, store = view.settled[rounds - 1].verdict, self.client.store
+        model = Cid.from_bytes(verdict.merged_cid), verdict.merged_digest
+        form = Form(merged, self._started_from())
+        await asyncio.to_thread(_export, store, manifest, model, folder, form)
         events = [update.event for update in await self.client.follower.updates(self.id)]
         slashes = [event for event in events if isinstance(event, Punished)]
-        _write_card(Origin(view, manifest, merged, await self.figures(), slashes, labels), folder)
+        _write_card(Origin(view, manifest, rounds, await self.figures(), slashes, labels), folder)
         return folder
 
     async def sample(self, prompt: str, sampling: Sampling, round: int | None = None) -> str:
@@ -295,10 +308,20 @@ class JobHandle:
         view, manifest = await self.view(), await self.manifest()
         merged = _rounds_merged(view, round)
         await self._fetch_merged(view, manifest, merged)
+        if manifest.lora is not None:
+            await _fetch_base(self.client.fetcher_of(self.id), manifest)
         verdict = view.settled[merged - 1].verdict
         cid, digest = Cid.from_bytes(verdict.merged_cid), verdict.merged_digest
         store = self.client.store
         return await asyncio.to_thread(_sample, store, manifest, (cid, digest), prompt, sampling)
+
+    def _started_from(self) -> Path | None:
+        """The folder that the job started from, if this home submitted it and has it still."""
+        own = self.client.submissions.of_job(self.id)
+        if own is None or not own.spec:
+            return None
+        named = JobSpec.of(parse_toml(own.spec), "the job's file").init.folder
+        return Path(named) if named and (Path(named) / "config.json").is_file() else None
 
     async def _fetch_merged(self, view: JobView, manifest: Manifest, merged: int) -> None:
         model = Cid.from_bytes(view.settled[merged - 1].verdict.merged_cid)
@@ -392,15 +415,46 @@ def _write_card(origin: Origin, folder: Path) -> None:
         raise StorageError(f"cannot write the model card to {folder}: {error}") from error
 
 
+async def _fetch_base(fetcher: Fetcher, manifest: Manifest) -> None:
+    from atoll.bits.layout import max_params_bytes  # noqa: PLC0415
+
+    if manifest.init.cid is not None:
+        limit = max_params_bytes(manifest.model)
+        await fetcher.fetch(Cid.from_bytes(manifest.init.cid), limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a model is written.
+
+    Attributes:
+        merged: adapters are added to their base, and the whole is written.
+        like: the folder that the job started from, where it is on this machine: its family,
+            special tokens and chat template are kept.
+    """
+
+    merged: bool
+    like: Path | None
+
+
 def _export(
-    store: LocalStore, manifest: Manifest, model: Cid, digest: Digest | None, folder: Path
+    store: LocalStore,
+    manifest: Manifest,
+    model: tuple[Cid, Digest | None],
+    folder: Path,
+    form: Form,
 ) -> None:
-    state = _open_model(store, manifest, model, digest)
+    state = _open_model(store, manifest, *model)
+    from atoll.train.adapters import export_adapters, full_weights  # noqa: PLC0415
     from atoll.train.data import open_tokenizer  # noqa: PLC0415
     from atoll.train.export import export_model  # noqa: PLC0415
 
+    if manifest.lora is not None and not form.merged:
+        export_adapters(state.params, manifest.lora, folder)
+        return
+    weights = full_weights(state.params, manifest, store)
     tokenizer = open_tokenizer(store, manifest.data.tokenizer_cid)
-    export_model(state.params, manifest.model, tokenizer, folder)
+    export_model(weights, manifest.model, tokenizer, folder, like=form.like)
 
 
 def _sample(
@@ -411,23 +465,25 @@ def _sample(
     sampling: Sampling,
 ) -> str:
     state = _open_model(store, manifest, *model)
+    from atoll.train.adapters import full_weights  # noqa: PLC0415
     from atoll.train.data import open_tokenizer  # noqa: PLC0415
     from atoll.train.generate import generate  # noqa: PLC0415
 
     tokenizer = open_tokenizer(store, manifest.data.tokenizer_cid)
-    return generate(state.params, manifest.model, tokenizer, prompt, sampling)
+    weights = full_weights(state.params, manifest, store)
+    return generate(weights, manifest.model, tokenizer, prompt, sampling)
 
 
 def _open_model(
     store: LocalStore, manifest: Manifest, model: Cid, digest: Digest | None
 ) -> GlobalState:
     try:
-        from atoll.bits.layout import max_state_bytes, param_shapes  # noqa: PLC0415
+        from atoll.bits.layout import max_state_bytes, trained_shapes  # noqa: PLC0415
         from atoll.bits.state import GlobalState  # noqa: PLC0415
     except ImportError as error:
         raise missing_extra("reading the model") from error
     data = store.read_bytes(model, max_state_bytes(manifest))
-    state = GlobalState.from_bytes(data, param_shapes(manifest.model))
+    state = GlobalState.from_bytes(data, trained_shapes(manifest))
     if state.digest() != digest:
         raise ProtocolError(f"the model {model} is not the one that the verifiers signed")
     return state

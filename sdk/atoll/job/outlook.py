@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from math import ceil
 from typing import Any
 
-from atoll.bits.layout import max_state_bytes, param_count
+from atoll.bits.layout import max_params_bytes, max_state_bytes, param_count, trained_count
 from atoll.job.draft import Draft
 from atoll.job.groups import duration_text, tokens_text
 from atoll.job.narrate import tokens
@@ -26,6 +26,8 @@ ROUND_TRANSACTIONS = 6
 MEMORY_BYTES = 24
 """A parameter, at most, of a process that trains, replays or merges; and `MEMORY_BASE`."""
 MEMORY_BASE = 10**9
+FROZEN_BYTES = 8
+"""A parameter, at most, of a model that adapters are added to."""
 _TOKEN_BYTES = {"uint8": 1, "uint16": 2, "uint32": 4}
 
 
@@ -100,13 +102,18 @@ def _expected(draft: Draft, pace: Pace) -> float:
 
 
 def _data_bytes(manifest: Manifest) -> int:
+    """What everybody fetches once: tokens, and weights that are content."""
     data, width = manifest.data, _TOKEN_BYTES[manifest.data.dtype]
     evaluated = data.eval_batches * manifest.inner.batch * (manifest.model.seq + 1)
-    return width * (data.train_tokens + evaluated)
+    weights = 0 if manifest.init.cid is None else max_params_bytes(manifest.model)
+    return width * (data.train_tokens + evaluated) + weights
 
 
 def _memory(manifest: Manifest) -> int:
-    return MEMORY_BYTES * param_count(manifest.model) + MEMORY_BASE
+    if manifest.lora is None:
+        return MEMORY_BYTES * param_count(manifest.model) + MEMORY_BASE
+    frozen = FROZEN_BYTES * param_count(manifest.model)
+    return frozen + MEMORY_BYTES * trained_count(manifest) + MEMORY_BASE
 
 
 def _submitter(manifest: Manifest) -> Role:

@@ -63,6 +63,17 @@ _PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
         "rounds": 4,
         "inner": {"lr": "0.00005", "steps": 32, "segment": 4, "batch": 8, "micro_batch": 1},
     },
+    # Adapters on the model of an init folder.
+    "lora": {
+        "name": "lora",
+        "rounds": 4,
+        "lora": {
+            "rank": 8,
+            "alpha": "16",
+            "targets": ["q", "k", "v", "o", "gate", "up", "down"],
+        },
+        "inner": {"lr": "0.0002", "steps": 32, "segment": 4, "batch": 8, "micro_batch": 1},
+    },
     # GPT-2's size and vocabulary (Radford et al. 2019), as a Llama.
     "gpt2-small": {
         "name": "gpt2-small",

@@ -41,6 +41,7 @@ from atoll.law.manifest import (
     DataSpec,
     InitSpec,
     InnerSpec,
+    LoraSpec,
     Manifest,
     ModelSpec,
     NumericsSpec,
@@ -62,13 +63,15 @@ _INNER_DEFAULTS: Mapping[str, str] = {
 class JobSpec(Group):
     """What a submitter decides about a job; the same for commands, SDK, devnet, benches and tests.
 
-    `model` None takes the model of the first weights. The groups say what each field means.
+    `model` None takes the model of the first weights. With `lora` these are frozen and adapters
+    are trained. The groups say what each field means.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=64)] = "job"
     rounds: Count = 4
     lifetime: Duration | None = Field(default=None, description="until it may be closed unfinished")
     model: ModelSpec | None = None
+    lora: LoraSpec | None = None
     init: Init = Init()
     data: Data = Data()
     inner: Inner = Inner()
@@ -211,7 +214,8 @@ def _build(
         created=now,
         model=model,
         numerics=numerics,
-        init=init or InitSpec.drawn(spec.init.seed),
+        lora=spec.lora,
+        init=_init(spec, init),
         data=data,
         inner=inner,
         outer=_outer(spec.outer, method),
@@ -227,6 +231,13 @@ def _build(
         tables=_tables(model, inner, spec.rounds),
         terms=_terms(spec, inner.batch * model.seq, now),
     )
+
+
+def _init(spec: JobSpec, found: InitSpec | None) -> InitSpec:
+    if found is None:
+        return InitSpec.drawn(spec.init.seed)
+    # Adapters are drawn, whatever they are added to.
+    return found if spec.lora is None else found.model_copy(update={"seed": spec.init.seed})
 
 
 def _tables(model: ModelSpec, inner: InnerSpec, rounds: int) -> Digest:

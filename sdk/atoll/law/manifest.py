@@ -90,6 +90,17 @@ def _check_cid(cid: bytes) -> bytes:
 CidBytes = Annotated[bytes, AfterValidator(_check_cid)]
 DigestBytes = Annotated[Digest, Field(min_length=32, max_length=32)]
 Exponent = Annotated[int, Field(ge=-60, le=0)]
+LinearName = Literal["q", "k", "v", "o", "gate", "up", "down"]
+LINEARS: Final[dict[LinearName, str]] = {
+    "q": "self_attn.q_proj",
+    "k": "self_attn.k_proj",
+    "v": "self_attn.v_proj",
+    "o": "self_attn.o_proj",
+    "gate": "mlp.gate_proj",
+    "up": "mlp.up_proj",
+    "down": "mlp.down_proj",
+}
+"""A layer's linears by Hugging Face's names, in the one order in which a manifest has them."""
 TokenType = Literal["uint8", "uint16", "uint32"]
 
 
@@ -175,6 +186,21 @@ class ModelSpec(_Spec):
             raise ValueError(f"a tensor of {largest} elements, more than {ELEMENTS_LIMIT}")
         return self
 
+    @property
+    def linears(self) -> dict[LinearName, tuple[int, int]]:
+        """Outputs and inputs of each linear of a layer."""
+        queries, keys = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        shapes: dict[LinearName, tuple[int, int]] = {
+            "q": (queries, self.width),
+            "k": (keys, self.width),
+            "v": (keys, self.width),
+            "o": (self.width, queries),
+            "gate": (self.ffn, self.width),
+            "up": (self.ffn, self.width),
+            "down": (self.width, self.ffn),
+        }
+        return {n: shape for n, shape in shapes.items() if n != "gate" or self.mlp == "swiglu"}
+
 
 class ToleranceSpec(_Spec):
     """How far a tolerant replay may lie away; `atoll numerics calibrate` proposes the figures.
@@ -216,11 +242,49 @@ class NumericsSpec(_Spec):
         return self
 
 
+class LoraSpec(_Spec):
+    """Low-rank adapters on a frozen model, the only parameters that are trained.
+
+    Each target W of every layer becomes W + (alpha / rank) · B·A with A [rank, in] and B
+    [out, rank] (Hu et al. 2022, arXiv:2106.09685). Targets stand in the order of `LINEARS`.
+    """
+
+    rank: Annotated[int, Field(ge=1, le=1 << 15)]
+    alpha: PositiveScale
+    targets: Annotated[
+        tuple[LinearName, ...],
+        BeforeValidator(lambda value: tuple(value) if isinstance(value, list) else value),
+        Field(min_length=1, max_length=len(LINEARS)),
+        PlainSerializer(list),
+    ]
+
+    @model_validator(mode="after")
+    def _check_targets(self) -> Self:
+        if self.targets != tuple(name for name in LINEARS if name in self.targets):
+            raise ValueError(f"targets are not in the order {', '.join(LINEARS)}, each once")
+        return self
+
+    @property
+    def scale(self) -> float:
+        """What adapters are multiplied by."""
+        return float(self.alpha) / self.rank
+
+    def check_model(self, model: ModelSpec) -> None:
+        """Raises ValueError where a target is not of the model, or smaller than the rank."""
+        for name in self.targets:
+            if name not in model.linears:
+                raise ValueError(f"lora.targets: a model with {model.mlp} has no {name}")
+            smaller = min(model.linears[name])
+            if self.rank > smaller:
+                raise ValueError(f"lora.rank {self.rank} is above {smaller}, a dimension of {name}")
+
+
 class InitSpec(_Spec):
     """Initial weights: integers drawn by Philox4x32-10 from a seed, or content.
 
     `cid` is that of a parameter set (SPEC-BYTES.md, 3), and `root` the params root of what is in
-    it. What is not used is None.
+    it. What is not used is None. Where adapters are trained, their weights are drawn, and the
+    content is the model that they are added to.
     """
 
     seed: Annotated[int | None, Field(ge=0, lt=1 << 64)]
@@ -230,7 +294,7 @@ class InitSpec(_Spec):
     @model_validator(mode="after")
     def _check_choice(self) -> Self:
         given = (self.seed is not None, self.cid is not None, self.root is not None)
-        if given not in {(True, False, False), (False, True, True)}:
+        if given not in {(True, False, False), (False, True, True), (True, True, True)}:
             raise ValueError("initial weights have a seed, or a cid and a root")
         return self
 
@@ -541,6 +605,7 @@ class Manifest(_Spec):
     name: Annotated[str, Field(min_length=1, max_length=64)]
     created: Annotated[int, Field(ge=0, lt=1 << 63)]
     model: ModelSpec
+    lora: LoraSpec | None
     numerics: NumericsSpec
     init: InitSpec
     data: DataSpec
@@ -575,6 +640,7 @@ class Manifest(_Spec):
             raise ValueError(f"more than {MAX_STEPS} steps, each of which has its rate in a table")
         self.robust.check_seats(terms.seats)
         self._check_rule_of_codec()
+        self._check_init()
         if self.data.train_tokens <= self.model.seq:
             raise ValueError("training data is shorter than one sequence and its target")
         if self.model.vocab > self.data.most_tokens:
@@ -583,6 +649,13 @@ class Manifest(_Spec):
         if len(self.to_bytes()) > MAX_MANIFEST_BYTES:
             raise ValueError(f"more than {MAX_MANIFEST_BYTES} bytes")
         return self
+
+    def _check_init(self) -> None:
+        has_both = self.init.seed is not None and self.init.cid is not None
+        if has_both != (self.lora is not None):
+            raise ValueError("a seed beside the weights' cid is for adapters, which need both")
+        if self.lora is not None:
+            self.lora.check_model(self.model)
 
     def _check_rule_of_codec(self) -> None:
         codec, rule = self.codec.kind, self.robust.rule

@@ -10,6 +10,7 @@ from atoll.content.local import LocalStore
 from atoll.law.manifest import Manifest
 from atoll.service.duties.opening import OpeningReady
 from atoll.train import evaluate
+from atoll.train.base import open_base
 from atoll.train.course import open_held_out_tokens, open_training_tokens
 from atoll.train.data import open_tokenizer
 from atoll.train.initial import open_initial_state
@@ -37,6 +38,7 @@ def check_data(manifest: bytes, store_dir: str) -> None:
     open_tokenizer(store, job.data.tokenizer_cid)
     if job.init.cid is not None:
         open_initial_state(job, store)
+        open_base(job, store)
 
 
 def make_initial_state(manifest: bytes, store_dir: str) -> OpeningReady:

@@ -9,6 +9,7 @@ from atoll.content.local import LocalStore
 from atoll.errors import ManifestError
 from atoll.law.manifest import Manifest
 from atoll.law.words import Digest, SeatIndex
+from atoll.train.base import open_base
 from atoll.train.data import TokenFile, form_of, read_nodes
 
 
@@ -26,8 +27,10 @@ def open_course(
     Raises:
         NotFound, CorruptBlock: a block is missing or damaged.
         MalformedDataset: the data is not what the manifest says.
+        MalformedState: what adapters are added to is not what the manifest says.
     """
-    tokens, recipe = open_training_tokens(manifest, store), Recipe.of(manifest)
+    tokens = open_training_tokens(manifest, store)
+    recipe = Recipe.of(manifest, open_base(manifest, store))
     return Course(manifest, recipe, tokens, data_seed, seat, round, model)
 
 

@@ -7,6 +7,7 @@ from atoll.bits.state import Tensors
 from atoll.content.local import LocalStore
 from atoll.errors import ManifestError
 from atoll.law.manifest import Manifest
+from atoll.train.base import open_base
 from atoll.train.course import open_held_out_tokens
 from atoll.train.data import TokenFile
 
@@ -18,14 +19,16 @@ def evaluate(params: Tensors, manifest: Manifest, store: LocalStore) -> float:
         ManifestError: the manifest names no evaluation set.
         NotFound, CorruptBlock, MalformedDataset: the set cannot be used.
     """
-    return held_out_loss(params, manifest, open_held_out(manifest, store))
+    tokens, base = open_held_out(manifest, store), open_base(manifest, store)
+    return held_out_loss(params, manifest, tokens, base)
 
 
 def evaluate_batch(
     params: Tensors, manifest: Manifest, batch: int, store: LocalStore
 ) -> tuple[list[float], list[int]]:
     """One batch of it: losses of micro-batches, and their targets. Raises as `evaluate`."""
-    return batch_losses(params, manifest, open_held_out(manifest, store), batch)
+    tokens, base = open_held_out(manifest, store), open_base(manifest, store)
+    return batch_losses(params, manifest, tokens, batch, base)
 
 
 def open_held_out(manifest: Manifest, store: LocalStore) -> TokenFile:

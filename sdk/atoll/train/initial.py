@@ -13,11 +13,13 @@ from atoll.law.manifest import Manifest
 def open_initial_state(manifest: Manifest, store: LocalStore) -> GlobalState:
     """The model that a job starts from; weights that are content are checked.
 
+    Where adapters are trained, they are that model; `train.base` opens what they are added to.
+
     Raises:
         NotFound, CorruptBlock: a block of the weights is missing or damaged.
         TooLarge, MalformedDag, MalformedState: they are not what the manifest says.
     """
-    if manifest.init.cid is None:
+    if manifest.init.cid is None or manifest.lora is not None:
         return initial_global_state(manifest)
     limit = max_params_bytes(manifest.model)
     data = store.read_bytes(Cid.from_bytes(manifest.init.cid), limit)

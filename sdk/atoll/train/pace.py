@@ -14,17 +14,20 @@ from collections.abc import Callable
 import numpy as np
 import structlog
 
+from atoll.bits.base import freeze
 from atoll.bits.batch import gather_batch
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import codec_of
-from atoll.bits.init import initial_global_state
-from atoll.bits.layout import param_count, param_shapes, seat_layout
+from atoll.bits.init import initial_global_state, initial_params
+from atoll.bits.layout import param_count, param_shapes, seat_layout, trained_count, trained_shapes
+from atoll.bits.ops import operations as operations_of
 from atoll.bits.schedule import Recipe
 from atoll.bits.segment import Course, run_segment
 from atoll.bits.state import SeatState
 from atoll.bits.step import inner_step
+from atoll.bits.tensors import tree_root
 from atoll.bits.tokens import DTYPES
-from atoll.law.manifest import InitSpec, Manifest, ModelSpec
+from atoll.law.manifest import InitSpec, LoraSpec, Manifest, ModelSpec
 from atoll.law.words import ZERO_DIGEST, SeatIndex
 from atoll.train.probe import configure_native
 
@@ -37,7 +40,8 @@ MIN_SECONDS = 1.0
 def operations(model: ModelSpec) -> int:
     """Multiplications and additions of one token's forward and backward pass, with its context.
 
-    Six for each weight of a product (Kaplan et al. 2020, section 2.1), and what attention adds.
+    Six for each weight of a product (Kaplan et al. 2020, section 2.1), and what attention adds;
+    only the ratio of two models' counts is used, so frozen weights count as much.
     """
     embedding = model.vocab * model.width
     weights = param_count(model) - (0 if model.tied else embedding)
@@ -70,19 +74,37 @@ def measure(manifest: Manifest) -> dict[str, float | int]:
     timed = smaller(model)
     once = inner.model_copy(update={"steps": 1, "segment": 1, "batch": inner.micro_batch})
     codec = manifest.codec.model_copy(update={"overlap": 0})
-    trial = manifest.model_copy(update={"model": timed, "inner": once, "codec": codec})
+    changes = {"model": timed, "inner": once, "codec": codec, "lora": _fitting(manifest, timed)}
+    trial = manifest.model_copy(update=changes)
     step, besides = _times(trial)
     by_operations = operations(model) * model.seq / (operations(timed) * timed.seq)
-    by_size = param_count(model) / param_count(timed)
-    layout = seat_layout(manifest)
+    by_size = trained_count(manifest) / trained_count(trial)
+    layout, sent = seat_layout(manifest), Layout.of(trained_shapes(manifest))
     return {
         "step_seconds": step * by_operations * (inner.batch // inner.micro_batch),
         "segment_seconds": besides * by_size,
         "parameters": param_count(model),
         "timed_parameters": param_count(timed),
-        "update_bytes": codec_of(manifest.codec).encoded_length(Layout.of(param_shapes(model))),
+        "update_bytes": codec_of(manifest.codec).encoded_length(sent),
         "state_bytes": 4 * layout.elements,
     }
+
+
+def _fitting(manifest: Manifest, timed: ModelSpec) -> LoraSpec | None:
+    """The job's adapters, of a rank that the timed model has."""
+    if manifest.lora is None:
+        return None
+    smallest = min(min(timed.linears[name]) for name in manifest.lora.targets)
+    return manifest.lora.model_copy(update={"rank": min(manifest.lora.rank, smallest)})
+
+
+def _recipe(trial: Manifest) -> Recipe:
+    if trial.lora is None:
+        return Recipe.of(trial)
+    weights = initial_params(param_shapes(trial.model), seed=0)
+    ops = operations_of(trial.numerics.mode)
+    base = freeze(weights.items(), tree_root(weights), trial.model, trial.lora, ops)
+    return Recipe.of(trial, base)
 
 
 def _times(trial: Manifest) -> tuple[float, float]:
@@ -93,7 +115,7 @@ def _times(trial: Manifest) -> tuple[float, float]:
     tokens = (np.arange(4 * seq) * 7 % trial.model.vocab).astype(dtype)
     small = trial.data.model_copy(update={"train_tokens": len(tokens)})
     trial = trial.model_copy(update={"data": small})
-    course = Course(trial, Recipe.of(trial), tokens, ZERO_DIGEST, SeatIndex(0), 0, model)
+    course = Course(trial, _recipe(trial), tokens, ZERO_DIGEST, SeatIndex(0), 0, model)
     opening = SeatState.opening(model, None, seat_layout(trial))
     batch = gather_batch(tokens, course.offsets(0), seq)
     step = seconds_of(lambda: inner_step(opening, batch, 0, course.recipe))

@@ -3,27 +3,32 @@
 Two fragments, a mixture that comes in at a step, dropout, micro-batches, fewer key heads than
 heads, heads of a size of their own, attention biases, normalised heads, stretched positions, an
 output head of its own, Muon beside AdamW, clipping, a dithered two-bit codec with feedback, a
-robust rule with neighbours, and momentum outside.
+robust rule with neighbours, and momentum outside. Then a step of adapters on a frozen model of the
+same kind.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
 from hashlib import sha256
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
+from atoll.bits.base import freeze
 from atoll.bits.codec.dither import DitherKey
-from atoll.bits.init import initial_global_state
+from atoll.bits.init import initial_global_state, initial_params
+from atoll.bits.layout import param_shapes
 from atoll.bits.link import close_round
 from atoll.bits.opening import open_round
+from atoll.bits.ops import operations
 from atoll.bits.pieces import root_of_update
 from atoll.bits.schedule import Recipe
 from atoll.bits.segment import Course, run_segment
 from atoll.bits.state import GlobalState, SeatState
+from atoll.bits.tensors import tree_root
 from atoll.bits.tokens import Tokens
-from atoll.law.manifest import Manifest
+from atoll.law.manifest import LoraSpec, Manifest, ModelSpec
 from atoll.law.merge_inputs import MergeFacts
 from atoll.law.words import Bitmap, Digest, NumericsMode, SeatIndex, to_bitmap
 from atoll.merge.round import merge
@@ -59,10 +64,32 @@ def probe_digest(mode: NumericsMode) -> Digest:
         merged = merge(model, updates, facts=facts, data_seed=seed, manifest=manifest)
         model = merged.global_state
         parts.update(model.digest())
+    parts.update(_adapters(mode))
     return Digest(parts.digest())
 
 
-def probe_manifest(mode: NumericsMode) -> Manifest:
+def _adapters(mode: NumericsMode) -> bytes:
+    """State digests and work words of segments that train adapters."""
+    spec, lora = ModelSpec.model_validate(_MODEL), LoraSpec.model_validate(_LORA)
+    weights = initial_params(param_shapes(spec), seed=1)
+    root = tree_root(weights)
+    base = freeze(weights.items(), root, spec, lora, operations(mode))
+    manifest = probe_manifest(mode, _LORA, {"seed": 0, "cid": _CID, "root": root})
+    model, recipe = initial_global_state(manifest), Recipe.of(manifest, base)
+    course = Course(manifest, recipe, _tokens(), Digest(_ZERO), SEATS[0], 0, model)
+    state = open_round(manifest, 0, model, None)
+    said = b""
+    for segment in range(manifest.segments):  # in the first B is zero, so A has no gradient
+        done = run_segment(state, segment, course)
+        said, state = said + done.roots.digest() + done.work_word, done.state
+    return said
+
+
+def probe_manifest(
+    mode: NumericsMode,
+    lora: dict[str, Any] | None = None,
+    init: dict[str, object] | None = None,
+) -> Manifest:
     """The probe's job: valid but for its digests, which nothing here compares."""
     return Manifest.model_validate(
         {
@@ -70,8 +97,9 @@ def probe_manifest(mode: NumericsMode) -> Manifest:
             "name": "probe",
             "created": 0,
             "model": _MODEL,
+            "lora": lora,
             "numerics": _numerics(mode),
-            "init": {"seed": 0, "cid": None, "root": None},
+            "init": init or {"seed": 0, "cid": None, "root": None},
             "data": _DATA,
             "inner": _INNER,
             "outer": _OUTER,
@@ -110,6 +138,9 @@ _MODEL: Final = {
     "rope_scaling": {
         "kind": "llama3", "factor": "8", "low": "1", "high": "4", "positions": 32,
     },
+}  # fmt: skip
+_LORA: Final[dict[str, Any]] = {
+    "rank": 3, "alpha": "5", "targets": ("q", "v", "o", "gate", "up", "down"),
 }  # fmt: skip
 _DATA: Final = {
     "cid": _CID, "root": _ZERO, "nodes_cid": _CID, "dtype": "uint8", "masked": False,

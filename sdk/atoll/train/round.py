@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from atoll.bits.codec.dither import DitherKey
-from atoll.bits.layout import max_state_bytes, param_shapes, seat_layout
+from atoll.bits.layout import max_state_bytes, seat_layout, trained_shapes
 from atoll.bits.link import close_round
 from atoll.bits.opening import open_round
 from atoll.bits.pieces import root_of_update
@@ -211,7 +211,7 @@ def read_global_state(
         outer: false leaves the outer optimiser's slots out, two thirds of the state.
     """
     source = state_source(cid, manifest, store)
-    return GlobalState.from_bytes(source, param_shapes(manifest.model), outer=outer)
+    return GlobalState.from_bytes(source, trained_shapes(manifest), outer=outer)
 
 
 def read_seat_state(manifest: Manifest, cid: bytes, store: LocalStore, round: int = 0) -> SeatState:

@@ -16,7 +16,7 @@ from atoll.job.spec import JobSpec
 from atoll.law.manifest import DataSpec, InitSpec, NumericsSpec
 
 NOW = 1_800_000_000
-DEMO_DIGEST = "16ba73fbf50732c3fdbcc5a0ad52527d168100e2266430deeacdde8598fa0b1a"
+DEMO_DIGEST = "fbaf643ef5d065ddf94fc92c165e7780340eac8641ce9009325ec09389f02e1d"
 """Of the demo's manifest over this data."""
 NUMERICS = NumericsSpec(
     mode="exact",

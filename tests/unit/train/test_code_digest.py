@@ -163,4 +163,4 @@ def test_what_decides_a_seats_verdict_is_covered() -> None:
     found = ran(PREPARE, CHECKED_ROUND)
     assert {"bits/opening.py", "bits/link.py", "bits/segment.py", "law/trace.py"} <= found
     outside = {name for name in found - set(FILES) if not name.startswith("content/")}
-    assert outside == {"train/course.py", "train/data.py", "train/replay.py", "train/round.py"}
+    assert outside == {f"train/{n}.py" for n in ("base", "course", "data", "replay", "round")}

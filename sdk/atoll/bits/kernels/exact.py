@@ -13,8 +13,14 @@ import torch
 from torch import Tensor
 
 from atoll.bits.kernels.attention import Attention
-from atoll.bits.kernels.interface import AdamFactors, Engine
-from atoll.bits.kernels.linear import Int8Linear, SplitLinear
+from atoll.bits.kernels.interface import AdamFactors, Engine, Frozen
+from atoll.bits.kernels.linear import (
+    FrozenLinear,
+    FrozenSplitLinear,
+    Int8Linear,
+    SplitLinear,
+    freeze,
+)
 from atoll.bits.kernels.muon import orthogonalise
 from atoll.bits.kernels.philox import Mask
 from atoll.bits.kernels.pointwise import (
@@ -50,11 +56,27 @@ class ExactOps:
 
     def linears(self, x_BTI: Tensor, weights: Sequence[Tensor]) -> tuple[Tensor, ...]:
         products = _apply(Int8Linear, self.engine, x_BTI.flatten(0, 1), *weights)
-        return tuple(p.view(*x_BTI.shape[:-1], p.shape[1]) for p in products)
+        parts = [products] if len(weights) == 1 else products
+        return tuple(p.view(*x_BTI.shape[:-1], p.shape[1]) for p in parts)
 
     def head(self, x_BTD: Tensor, weight_VD: Tensor) -> Tensor:
         product = _apply(SplitLinear, self.engine, x_BTD.flatten(0, 1), weight_VD)
         return product.view(*x_BTD.shape[:-1], weight_VD.shape[0])
+
+    def freeze(self, weights: Sequence[Tensor]) -> Frozen:
+        return freeze(self.engine, weights, split=False)
+
+    def freeze_head(self, weight_VD: Tensor) -> Frozen:
+        return freeze(self.engine, [weight_VD], split=True)
+
+    def frozen_linears(self, x_BTI: Tensor, frozen: Frozen) -> tuple[Tensor, ...]:
+        products = _apply(FrozenLinear, self.engine, x_BTI.flatten(0, 1), frozen)
+        parts = [products] if len(frozen.widths) == 1 else products
+        return tuple(p.view(*x_BTI.shape[:-1], p.shape[1]) for p in parts)
+
+    def frozen_head(self, x_BTD: Tensor, frozen: Frozen) -> Tensor:
+        product = _apply(FrozenSplitLinear, self.engine, x_BTD.flatten(0, 1), frozen)
+        return product.view(*x_BTD.shape[:-1], product.shape[1])
 
     def add_bias(self, x_BTO: Tensor, bias_O: Tensor) -> Tensor:
         return _apply(Bias, self.engine, x_BTO, bias_O)

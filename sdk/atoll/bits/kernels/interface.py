@@ -44,6 +44,20 @@ class Grid:
 
 
 @dataclass(frozen=True, slots=True)
+class Frozen:
+    """Weights that read one input and are never trained, one below the other.
+
+    Attributes:
+        parts: what a numerics mode multiplies by: slices of integers and their step, or the
+            weights as they are.
+        widths: outputs of each weight.
+    """
+
+    parts: tuple[Tensor, ...]
+    widths: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Scores:
     """One tile's integer products and the scales of its rows and columns.
 

@@ -4,7 +4,8 @@ Operands that contract over features are scaled per row, those that contract ove
 The scales of the backward operands are folded into the gradient, dX = (g·s_w) W_q and
 dW = (g·s_x)ᵀ X_q, so weights and activations are quantised once a step. Gradients have two int8
 slices (15 bits): in one slice their rounding moved the loss of a run by half a percent to either
-side. Several weights that read the same input are one product.
+side. Several weights that read the same input are one product. Frozen weights are quantised once,
+when they are read, and only their integers are kept.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 
 from atoll.bits.kernels.gemm import long_product
-from atoll.bits.kernels.interface import Engine, Grid
+from atoll.bits.kernels.interface import Engine, Frozen, Grid
 
 
 class Int8Linear(torch.autograd.Function):
@@ -77,6 +78,59 @@ class SplitLinear(torch.autograd.Function):
         dx_NI = _split_product(engine, g, Grid(w_high, w_step, w_low), row_step, ones_1I)
         dw_OI = _split_product(engine, g_t, Grid(x_high, x_step, x_low), column_step.t(), ones_1I)
         return None, dx_NI, dw_OI
+
+
+def freeze(engine: Engine, weights: Sequence[Tensor], split: bool) -> Frozen:
+    """Integers and steps of weights [O, I] that share their input, as `FrozenLinear` reads them."""
+    grids = [engine.kernels.quantise_rows(weight, split=split) for weight in weights]
+    slices = [[g.high for g in grids], [g.low_slice for g in grids] if split else []]
+    parts = [torch.cat(part) for part in (*slices, [g.step for g in grids]) if part]
+    return Frozen(tuple(parts), tuple(len(weight) for weight in weights))
+
+
+class FrozenLinear(torch.autograd.Function):
+    """As `Int8Linear` with weights that have no gradient: what theirs would need is not kept."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, engine: Engine, x_NI: Tensor, frozen: Frozen
+    ) -> Tensor | tuple[Tensor, ...]:
+        x = engine.kernels.quantise_rows(x_NI, split=False)
+        w, w_step = frozen.parts
+        ctx.engine, ctx.parts = engine, frozen.parts
+        sums_NO = engine.route.matmul(x.high, w.t())
+        product_NO = engine.kernels.rescale(sums_NO, x.step, w_step.t())
+        if len(frozen.widths) == 1:
+            return product_NO
+        return torch.split(product_NO, list(frozen.widths), dim=1)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, None]:
+        w, w_step = ctx.parts
+        kernels = ctx.engine.kernels
+        g = kernels.quantise_rows(torch.cat(gradients, dim=1) * w_step.t(), split=True)
+        sums_2NI = ctx.engine.route.matmul(torch.cat((g.high, g.low_slice)), w)
+        return None, kernels.rescale_stacked(sums_2NI, g.step), None
+
+
+class FrozenSplitLinear(torch.autograd.Function):
+    """As `SplitLinear` with a weight that has no gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, engine: Engine, x_NI: Tensor, frozen: Frozen) -> Tensor:
+        x = engine.kernels.quantise_rows(x_NI, split=True)
+        high, low, step = frozen.parts
+        ctx.engine, ctx.parts = engine, frozen.parts
+        return _split_product(engine, x, Grid(high.t(), step.t(), low.t()), x.step, step.t())
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, None]:
+        high, low, step = ctx.parts
+        engine: Engine = ctx.engine
+        g = engine.kernels.quantise_rows(gradients[0] * step.t(), split=True)
+        ones_1I = step.new_ones(1, high.shape[1])
+        dx_NI = _split_product(engine, g, Grid(high, step, low), g.step, ones_1I)
+        return None, dx_NI, None
 
 
 def _split_product(

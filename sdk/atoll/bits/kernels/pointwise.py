@@ -25,8 +25,10 @@ class Bias(torch.autograd.Function):
         return x + bias_O
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, Tensor]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, Tensor | None]:
         (g,) = gradients
+        if not ctx.needs_input_grad[2]:
+            return None, g, None
         g_NO = g.flatten(0, -2)
         only_N = torch.zeros(len(g_NO), dtype=torch.int64, device=g.device)
         return None, g, ctx.engine.kernels.embedding_gradient(g_NO, only_N, 1).squeeze(0)

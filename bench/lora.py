@@ -1,0 +1,179 @@
+"""What adapters cost on a model of 124M parameters: `python bench/lora.py [--json]`.
+
+Weights are random, of the shapes of a Llama-like model as large as GPT-2. A provider's round of
+one segment of two steps is trained in a process of its own, from the store, and another replays
+it; printed are the update's bytes and each process's peak memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from tests.jobs import PLAIN
+from tests.unit.train.factories import DATA_SEED, task_of
+from torch import Tensor
+
+from atoll.bits.init import initial_global_state, write_params
+from atoll.bits.layout import param_count, param_shapes
+from atoll.bits.opening import opening_digest
+from atoll.bits.tensors import tree_root
+from atoll.content.cid import Cid
+from atoll.content.local import LocalStore
+from atoll.law.manifest import DataSpec, InitSpec, LoraSpec, Manifest, ModelSpec
+from atoll.law.trace import TraceDocument
+from atoll.law.words import ZERO_DIGEST
+from atoll.train.data import write_tokens
+from atoll.train.probe import configure_native, numerics_spec
+from atoll.train.replay import ReplayTask, replay_segment
+from atoll.train.round import train_round
+
+MAX_UPDATE = 3_000_000
+FROZEN_BYTES, MEMORY_BASE = 8, 10**9
+"""The bar: so much a parameter of the base, and a gigabyte."""
+LORA = LoraSpec(rank=8, alpha="16", targets=("q", "k", "v", "o", "gate", "up", "down"))
+_MODEL = {
+    "vocab": 50257, "width": 768, "layers": 12, "heads": 12, "kv_heads": 12, "head_dim": 64,
+    "ffn": 2048, "seq": 256,
+}  # fmt: skip
+_KIB = 1024
+
+
+def weight(name: str, shape: tuple[int, ...]) -> Tensor:
+    """Ones for gains, and noise of which every tensor has its own."""
+    if len(shape) == 1:
+        return torch.ones(shape)
+    random = torch.Generator().manual_seed(sum(name.encode()))
+    return torch.randn(shape, generator=random) * 0.02
+
+
+class _Pieces:
+    """A parameter set as a file that is read once."""
+
+    def __init__(self, pieces: Iterator[bytes | memoryview]) -> None:
+        self._pieces, self._rest = pieces, memoryview(b"")
+
+    def readinto(self, buffer: memoryview, /) -> int:
+        while not self._rest:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return 0
+            self._rest = memoryview(piece).cast("B")
+        size = min(len(buffer), len(self._rest))
+        buffer[:size] = self._rest[:size]
+        self._rest = self._rest[size:]
+        return size
+
+
+def prepare(folder: Path) -> None:
+    """Writes base, data, first model and manifest into a store below the folder."""
+    store = LocalStore(folder / "store", sync=False)
+    model = PLAIN.model.model_copy(update=_MODEL) if PLAIN.model else ModelSpec(**_MODEL)
+    sizes = {"inner.steps": 2, "inner.segment": 2, "inner.batch": 2, "inner.micro_batch": 1}
+    job = PLAIN.but({**sizes, "model": model, "lora": LORA, "rounds": 1})
+    shapes = param_shapes(model)
+    weights = {name: weight(name, shape) for name, shape in shapes.items()}
+    cid = store.add_stream(_Pieces(write_params(shapes, weights.__getitem__))).cid
+    init = InitSpec(seed=None, cid=cid.to_bytes(), root=tree_root(weights))
+    manifest = job.resolve(_data(store), init, numerics_spec(), now=0)
+    opening = store.add_bytes(initial_global_state(manifest).to_bytes())
+    (folder / "manifest").write_bytes(manifest.to_bytes())
+    (folder / "opening").write_bytes(opening.to_bytes())
+
+
+def _data(store: LocalStore) -> DataSpec:
+    tokens = (np.arange(100_000) * 7919 % _MODEL["vocab"]).astype("<u2")
+    written = write_tokens(tokens, store)
+    return DataSpec(
+        cid=written.cid,
+        root=written.root,
+        nodes_cid=written.nodes_cid,
+        dtype="uint16",
+        masked=False,
+        train_tokens=len(tokens),
+        eval_cid=None,
+        eval_tokens=0,
+        eval_batches=0,
+        tokenizer_cid=store.add_bytes(b"no tokenizer").to_bytes(),
+    )
+
+
+def role(name: str, folder: Path) -> dict[str, float]:
+    """Does a role's work in this process."""
+    configure_native()
+    store = LocalStore(folder / "store", sync=False)
+    manifest = Manifest.from_bytes((folder / "manifest").read_bytes())
+    task = task_of(manifest, (folder / "opening").read_bytes())
+    before, started, found = _peak(), time.perf_counter(), {}
+    if name == "provider":
+        trained = train_round(task, store)
+        found["update_bytes"] = float(len(trained.update))
+        (folder / "trace").write_bytes(trained.document.to_bytes())
+    else:
+        document = TraceDocument.from_bytes((folder / "trace").read_bytes())
+        params_root = initial_global_state(manifest).params_root()
+        digest = opening_digest(document, 0, params_root, ZERO_DIGEST)
+        replay = ReplayTask(manifest, task.slot, task.seat, DATA_SEED, digest)
+        opening = store.read_bytes(Cid.from_bytes(document.states[0]), 1 << 30)
+        found["matches"] = float(replay_segment(replay, opening, document.leaves[0], store).matches)
+    found |= {"seconds": round(time.perf_counter() - started, 1)}
+    return found | {"peak_bytes": float(_peak()), "bytes_before": float(before)}
+
+
+def _peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB
+
+
+def _apart(name: str, folder: Path) -> dict[str, float]:
+    command = [sys.executable, __file__, "--role", name, "--folder", str(folder)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    result: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def measure() -> dict[str, object]:
+    """Every figure, and whether the bars hold."""
+    with tempfile.TemporaryDirectory() as at:
+        folder = Path(at)
+        _apart("prepare", folder)
+        roles = {name: _apart(name, folder) for name in ("provider", "verifier")}
+        model = Manifest.from_bytes((folder / "manifest").read_bytes()).model
+    base = param_count(model)
+    limit = FROZEN_BYTES * base + MEMORY_BASE
+    holds = all(found["peak_bytes"] <= limit for found in roles.values())
+    holds = holds and roles["provider"]["update_bytes"] <= MAX_UPDATE
+    matches = roles["verifier"]["matches"] == 1.0
+    return {
+        "base_parameters": base, "limit_bytes": limit, "holds": holds and matches, **roles,
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    parser.add_argument("--role", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.role == "prepare":
+        prepare(chosen.folder)
+        sys.stdout.write("{}\n")
+    elif chosen.role:
+        sys.stdout.write(json.dumps(role(chosen.role, chosen.folder)) + "\n")
+    else:
+        found = measure()
+        indent = None if chosen.json else 2
+        sys.stdout.write(json.dumps(found, indent=indent) + "\n")
+        sys.exit(0 if found["holds"] else 1)
+
+
+if __name__ == "__main__":
+    main()

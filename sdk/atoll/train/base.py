@@ -1,0 +1,56 @@
+"""The frozen model of a job that trains adapters, opened from the store.
+
+Rule of this file: a process holds one base, the last one asked for, and never its bytes besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+from torch import Tensor
+
+from atoll.bits.base import Base, freeze
+from atoll.bits.init import stream_params
+from atoll.bits.layout import max_params_bytes, param_shapes
+from atoll.bits.ops import operations
+from atoll.bits.tensors import Source
+from atoll.content.cid import Cid
+from atoll.content.local import LocalStore
+from atoll.law.manifest import InitSpec, LoraSpec, Manifest, ModelSpec
+from atoll.law.words import NumericsMode
+
+
+def open_base(manifest: Manifest, store: LocalStore) -> Base | None:
+    """What a job's adapters are added to, checked against the manifest; None without adapters.
+
+    Raises:
+        NotFound, CorruptBlock: a block of the weights is missing or damaged.
+        TooLarge, MalformedDag, MalformedState: they are not what the manifest says.
+    """
+    if manifest.lora is None:
+        return None
+    mode = manifest.numerics.mode
+    return _base(manifest.model, manifest.lora, manifest.init, mode, store.root)
+
+
+@lru_cache(maxsize=1)
+def _base(
+    model: ModelSpec, lora: LoraSpec, init: InitSpec, mode: NumericsMode, folder: Path
+) -> Base:
+    if init.root is None:
+        raise ValueError("the manifest names no weights to add adapters to")
+    weights = read_weights(init, model, LocalStore(folder))
+    return freeze(weights, init.root, model, lora, operations(mode))
+
+
+def read_weights(
+    init: InitSpec, model: ModelSpec, store: LocalStore
+) -> Iterator[tuple[str, Tensor]]:
+    """Initial weights that are content, a tensor at a time. Raises as `open_base`."""
+    if init.cid is None:
+        raise ValueError("the initial weights are no content")
+    cid, limit = Cid.from_bytes(init.cid), max_params_bytes(model)
+    source = Source(store.file_bytes(cid), store.iter_bytes(cid, limit))
+    return stream_params(source, param_shapes(model))
