@@ -28,6 +28,7 @@ from typing import Any
 
 BYTES_A_PARAMETER, BYTES_MORE = 24, 10**9
 PARTS = ("start", "open", "train", "check", "replay", "link", "merge")
+END = "<|endoftext|>"
 DATA_SEED, SALT = bytes([5]) * 32, bytes(32)
 
 
@@ -125,7 +126,8 @@ def _prepare(options: argparse.Namespace, bench: Bench) -> int:
             "model": chosen.model.model_dump() | {"seq": options.seq},
             "data": {
                 "paths": [library],
-                "tokenizer": _tokenizer(bench.folder, chosen.model.vocab),
+                "tokenizer": (tokenizer := _tokenizer(bench.folder, chosen.model.vocab)),
+                "end_token": END if tokenizer else "",
                 "suffixes": [".py"],
                 "max_tokens": int(options.text_mb * 1e6),
             },
@@ -155,7 +157,9 @@ def _tokenizer(folder: Path, vocabulary: int) -> str:
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=1000, initial_alphabet=alphabet, show_progress=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=1000, initial_alphabet=alphabet, special_tokens=[END], show_progress=False
+    )
     tokenizer.train([json.__file__], trainer)
     file = folder / "tokenizer.json"
     tokenizer.save(str(file))

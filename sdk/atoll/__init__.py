@@ -2,7 +2,7 @@
 
 What a submitter needs, loaded when first used:
 
-    atoll.train(data=["corpus.txt"], budget="25")  # the folder with the model
+    atoll.train_model(data=["corpus.txt"], budget="25")  # the folder with the model
 
     async with atoll.Client.from_env() as client:
         spec = atoll.JobSpec.read(Path("job.toml"))
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from atoll.job.handle import JobHandle
     from atoll.job.narrate import JobSnapshot, JobUpdate
     from atoll.job.presets import preset
-    from atoll.job.script import train
+    from atoll.job.script import train_model
     from atoll.job.spec import JobSpec
     from atoll.law.manifest import Manifest
 
@@ -37,7 +37,7 @@ __all__ = [
     "JobUpdate",
     "Manifest",
     "preset",
-    "train",
+    "train_model",
 ]
 
 _HOMES = {
@@ -49,7 +49,7 @@ _HOMES = {
     "JobUpdate": "atoll.job.narrate",
     "Manifest": "atoll.law.manifest",
     "preset": "atoll.job.presets",
-    "train": "atoll.job.script",
+    "train_model": "atoll.job.script",
 }
 
 

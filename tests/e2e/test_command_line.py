@@ -19,6 +19,7 @@ from atoll_devnet.processes.cluster import Cluster, ClusterConfig
 from atoll_devnet.processes.process import free_port
 
 PASSWORD = "correct horse battery"
+SPEND = ("--max-spend", "1000", "--yes")
 
 
 def atoll(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -144,7 +145,7 @@ async def test_a_job_nobody_pays_for(
     text = tmp_path / "text"
     text.write_text("to be or not to be\n" * 4000)
     job = job_file(tmp_path, text)
-    done = atoll("job", "submit", job, *_net(network), *key)
+    done = atoll("job", "submit", job, *_net(network), *key, *SPEND)
     assert_refused(done, 3, "tokens")
 
 
@@ -154,11 +155,13 @@ async def test_bad_jobs_paths_and_keys(
     bad = tmp_path / "bad.toml"
     bad.write_text("rounds = 0\n")
     net = _net(network)
-    assert_refused(atoll("job", "submit", str(bad), *net, *key), 2, "rounds", str(bad))
+    assert_refused(atoll("job", "submit", str(bad), *net, *key, *SPEND), 2, "rounds", str(bad))
     nowhere = tmp_path / "nowhere"
-    assert_refused(atoll("job", "submit", str(nowhere), *net, *key), 2, str(nowhere))
-    assert_refused(atoll("job", "submit", job_file(tmp_path, nowhere), *net, *key), 2, str(nowhere))
-    assert_refused(atoll("job", "submit", job_file(tmp_path, bad), *net), 2, "key")
+    assert_refused(atoll("job", "submit", str(nowhere), *net, *key, *SPEND), 2, str(nowhere))
+    assert_refused(
+        atoll("job", "submit", job_file(tmp_path, nowhere), *net, *key, *SPEND), 2, str(nowhere)
+    )
+    assert_refused(atoll("job", "submit", job_file(tmp_path, bad), *net, *SPEND), 2, "key")
 
 
 async def test_the_wrong_chain_and_no_chain(network: Cluster, tmp_path: Path) -> None:

@@ -213,7 +213,7 @@ def test_a_job_file_runs_on_a_local_network_and_costs_what_was_said(tmp_path: Pa
 async def test_a_job_handed_over_is_trained_and_a_script_goes_on_with_it(
     tmp_path: Path, beginning: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`submit --detach` until verifiers hold the data, then `atoll.train` of the same words."""
+    """`submit --detach` until verifiers hold the data, then a script of the same words."""
     ones = ("seats", "min_providers", "min_verifiers", "max_verifiers", "auditors")
     job = PLAIN.but(
         {
@@ -243,7 +243,7 @@ async def test_a_job_handed_over_is_trained_and_a_script_goes_on_with_it(
         assert handed_over.returncode == 0, handed_over.stderr
         assert "the verifiers hold the data of job 1" in handed_over.stderr
 
-        train = partial(atoll_package.train, text, budget="2", job=job)
+        train = partial(atoll_package.train_model, text, budget="2", job=job)
         folder = await asyncio.to_thread(train, folder=tmp_path / "model")
         assert (folder / "model.safetensors").is_file()
         again = await asyncio.to_thread(train, folder=tmp_path / "again")

@@ -45,7 +45,7 @@ def started_by(runner: int) -> list[Row]:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_outlives_the_runner(number: signal.Signals, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    size = ["--providers", "1", "--verifiers", "1", "--rounds", "1"]
+    size = ["--providers", "1", "--verifiers", "1", "--set", "rounds=1"]
     command = [
         sys.executable,
         "-m",

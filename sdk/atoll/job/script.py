@@ -12,7 +12,7 @@ from atoll.job.presets import preset
 from atoll.job.spec import JobSpec
 
 
-def train(
+def train_model(
     data: str | Path | Sequence[str | Path],
     *,
     budget: int | str,

@@ -1,0 +1,96 @@
+"""Somebody with a Hugging Face folder, a corpus and a budget gets that model back, better.
+
+The four lines of the README, typed, on a network of three providers, one of whom cheats, and three
+verifiers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from tests.unit.train.folders import make_folder
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from atoll_devnet.processes.cluster import Cluster, ClusterConfig
+
+from .test_command_line import atoll
+from .test_jobs import atoll_json, options_of
+
+SMALL = {
+    "init.seq": "32", "rounds": "2", "inner.lr": "0.01", "inner.steps": "16", "inner.segment": "2",
+    "inner.batch": "4", "inner.micro_batch": "4", "audit.coverage": "1",
+    "members.seats": "3", "members.min_verifiers": "3", "members.max_verifiers": "3",
+    "windows.train": "150", "windows.reveal": "30", "windows.report": "60",
+    "windows.confirm": "60", "windows.attest": "60", "windows.dispute": "2", "lifetime": "1d",
+}  # fmt: skip
+"""What makes a job of minutes of it, on two busy cores."""
+BUDGET = "1000"
+END_SECONDS = 900.0
+
+
+def write_corpus(path: Path) -> None:
+    """Text of which a model over bytes learns much in a minute, a document a line."""
+    with path.open("w") as corpus:
+        for n in range(2000):
+            text = f"the {n % 10} quick brown foxes jump over the {n % 7} lazy dogs\n" * 4
+            corpus.write(json.dumps({"text": text}) + "\n")
+
+
+async def ended(network: Cluster, job: str) -> dict[str, Any]:
+    """The job's status, once it has ended."""
+    async with asyncio.timeout(END_SECONDS):
+        while True:
+            status: dict[str, Any] = await asyncio.to_thread(atoll_json, network, "status", job)
+            if status["status"] not in {"open", "active"}:
+                return status
+            await asyncio.sleep(2)
+
+
+async def test_a_folder_is_fine_tuned_by_four_lines_while_one_cheats(
+    tmp_path: Path, beginning: Path
+) -> None:
+    start, corpus = tmp_path / "start", tmp_path / "corpus.jsonl"
+    before = make_folder(start, "Qwen3", torch.bfloat16)
+    write_corpus(corpus)
+    file, result = tmp_path / "job.toml", tmp_path / "model"
+    chosen = [word for key, value in SMALL.items() for word in ("--set", f"{key}={value}")]
+    new = atoll("job", "new", "--init", str(start), "--data", str(corpus), *chosen)
+    assert new.returncode == 0, new.stderr
+    file.write_text(new.stdout)
+
+    config = ClusterConfig(
+        tmp_path / "net", providers=3, verifiers=3, provider_cheats={1: "sign-flip"},
+        beginning=beginning,
+    )  # fmt: skip
+    async with Cluster(config) as network:
+        pay = ["job", "submit", str(file), "--max-spend", BUDGET, "--yes", "--detach"]
+        paid = await asyncio.to_thread(atoll, *pay, *options_of(network))
+        assert paid.returncode == 0, paid.stderr
+        assert "becomes public" in paid.stdout + paid.stderr
+        status = await ended(network, "1")
+        logs = await asyncio.to_thread(atoll_json, network, "logs", "1")
+        fetch = ["job", "result", "1", str(result), *unsigned(network)]
+        fetched = await asyncio.to_thread(atoll, *fetch)
+        assert fetched.returncode == 0, fetched.stderr
+
+    assert (status["status"], status["settled_rounds"]) == ("done", 2)
+    assert [line for line in logs if line["kind"] == "Punished"]
+    after = AutoModelForCausalLM.from_pretrained(result)
+    assert type(after) is type(before)
+    tokenizer = AutoTokenizer.from_pretrained(result)
+    held = tokenizer("the 3 quick brown foxes jump over the 4 lazy dogs", return_tensors="pt")
+    ids = held["input_ids"]
+    with torch.no_grad():
+        losses = [float(model.float()(ids, labels=ids).loss) for model in (before, after)]
+    assert losses[1] < 0.5 * losses[0]
+    assert tokenizer.decode(after.generate(ids[:, :16], max_new_tokens=8)[0])
+
+
+def unsigned(network: Cluster) -> list[str]:
+    """Options of a command that only reads."""
+    options = options_of(network)
+    return [*options[:4], *options[8:]]
