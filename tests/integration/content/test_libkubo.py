@@ -78,7 +78,11 @@ class Node:
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    started = Node(tmp_path_factory.mktemp("kubo"))
+    folder = tmp_path_factory.mktemp("kubo")
+    started, first = Node(folder), folder / "first"
+    # Its answer says that its repository is there, which a block can be put into.
+    first.write_bytes(b"")
+    started.add(first)
     yield started
     started.stop()
 
