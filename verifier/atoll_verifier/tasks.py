@@ -22,7 +22,7 @@ from atoll.errors import MalformedTrace, MalformedUpdate, TooLarge
 from atoll.law.manifest import Manifest
 from atoll.law.trace import MAX_TRACE_BYTES, TraceDocument
 from atoll.law.words import Digest, SeatIndex
-from atoll.merge.round import merge, named_inputs
+from atoll.merge.round import MergedUpdate, merge_updates, named_inputs
 from atoll.train.probe import configure_native
 from atoll.train.replay import ReplayTask, replay_segment
 from atoll.train.round import read_global_state, state_source
@@ -123,13 +123,22 @@ def merge_round(command: DoMerge, store_dir: str) -> RoundMerged:
     """Merges what the evidence prescribes and stores the next global state."""
     configure_native()
     manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
-    state = read_global_state(manifest, command.opening, store)
-    updates = _updates(command.updates, manifest, store)
-    merged = merge(
-        state, updates, facts=command.facts, data_seed=command.data_seed, manifest=manifest
-    ).global_state
+    # Updates are let go before the outer slots are read: each is two thirds of a model.
+    merged = _merged_update(command, manifest, store).moves(
+        read_global_state(manifest, command.opening, store), manifest
+    )
     cid = store.add_pieces(merged.pieces())
     return RoundMerged(cid.to_bytes(), merged.digest())
+
+
+def _merged_update(command: DoMerge, manifest: Manifest, store: LocalStore) -> MergedUpdate:
+    return merge_updates(
+        read_global_state(manifest, command.opening, store, outer=False),
+        _updates(command.updates, manifest, store),
+        facts=command.facts,
+        data_seed=command.data_seed,
+        manifest=manifest,
+    )
 
 
 def _check_update(work: SeatWork, manifest: Manifest, store: LocalStore) -> None:

@@ -13,6 +13,7 @@ from fractions import Fraction
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from atoll.bits.codec.base import Integers
 from atoll.bits.codec.dither import DitherKey
@@ -61,6 +62,32 @@ class MergeResult:
         return bool(self.inputs.merged)
 
 
+@dataclass(frozen=True)
+class MergedUpdate:
+    """A round's merged update, before it moves the model.
+
+    Attributes:
+        inputs, weights: as `MergeResult` has them.
+        numerators: integers by tensor, in steps of the grid; none where nobody was merged.
+        denominator: of all of them.
+        exponents: the next round's grid exponents of these tensors.
+    """
+
+    inputs: MergeInputs
+    weights: dict[int, Fraction]
+    numerators: dict[str, Tensor]
+    denominator: int
+    exponents: dict[str, int]
+
+    def moves(self, state: GlobalState, manifest: Manifest) -> GlobalState:
+        """The state the next round starts from, after the one that this round started from."""
+        if not self.numerators:
+            return replace(state, round=state.round + 1)
+        part = state.sent_part(manifest.codec)
+        setting = self.denominator, self.exponents, manifest.outer
+        return state.with_part(outer_step(part, self.numerators, *setting))
+
+
 def merge(
     state: GlobalState,
     updates: Mapping[int, bytes],
@@ -77,6 +104,22 @@ def merge(
             if they had not come.
         data_seed: of the round's training; updates are dithered under it.
         manifest: its robust rule, outer optimiser, grid bounds and minimum of providers.
+    """
+    found = merge_updates(state, updates, facts=facts, data_seed=data_seed, manifest=manifest)
+    return MergeResult(found.moves(state, manifest), found.inputs, found.weights)
+
+
+def merge_updates(
+    state: GlobalState,
+    updates: Mapping[int, bytes],
+    *,
+    facts: MergeFacts,
+    data_seed: Digest,
+    manifest: Manifest,
+) -> MergedUpdate:
+    """The first half of `merge`, which needs neither the outer slots nor, once done, the updates.
+
+    Arguments as `merge`.
     """
     sent = _candidates_of(updates, facts, manifest)
     rows = _decode(state, sent, data_seed, manifest)
@@ -105,7 +148,7 @@ def combine(
     inputs: MergeInputs,
     manifest: Manifest,
     gram_nn: Int64Matrix | None = None,
-) -> MergeResult:
+) -> MergedUpdate:
     """Merges the rows that `inputs` names, by the manifest's rule.
 
     Args:
@@ -113,15 +156,23 @@ def combine(
     """
     weights = dict.fromkeys(map(int, inputs.available), Fraction(0))
     if not inputs.merged:
-        return MergeResult(replace(state, round=state.round + 1), inputs, weights)
-    part = state.sent_part(manifest.codec)
+        return MergedUpdate(inputs, weights, {}, 1, {})
     chosen = [rows[seat] for seat in inputs.merged]
     if gram_nn is not None:
         kept = [i for i, seat in enumerate(rows) if seat in inputs.merged]
         gram_nn = gram_nn[np.ix_(kept, kept)]
     found = _combine(chosen, manifest, inputs.f_prime, gram_nn)
     weights |= zip(map(int, inputs.merged), found.weights, strict=True)
-    return MergeResult(state.with_part(_step(part, found, chosen, manifest)), inputs, weights)
+    part, codec = state.sent_part(manifest.codec), codec_of(manifest.codec)
+    layout = Layout.of_tensors(part.params)
+    bounds = manifest.codec.min_exponent, manifest.codec.max_exponent
+    # Merged rows vote, and no others: who is left out must not move the grid either.
+    exponents = next_exponents(part.exponents, layout, chosen, codec.target, bounds)
+    flat = codec.coordinates(found.numerators, found.denominator, layout.total)
+    numerators = {
+        name: torch.from_numpy(flat[span]).reshape(shape) for name, shape, span in layout.spans()
+    }
+    return MergedUpdate(inputs, weights, numerators, found.denominator, exponents)
 
 
 def _candidates_of(
@@ -180,18 +231,3 @@ def _plain_mean(rows: Sequence[Integers]) -> Aggregate:
     """Of fp32 rows: the sum of at most 256 over their number."""
     n = len(rows)
     return Aggregate(sum(rows[1:], start=rows[0]), n, (Fraction(1, n),) * n)
-
-
-def _step(
-    state: GlobalState, found: Aggregate, rows: Sequence[Integers], manifest: Manifest
-) -> GlobalState:
-    layout, codec = Layout.of_tensors(state.params), codec_of(manifest.codec)
-    bounds = manifest.codec.min_exponent, manifest.codec.max_exponent
-    # Merged rows vote, and no others: who is left out must not move the grid either.
-    exponents = next_exponents(state.exponents, layout, rows, codec.target, bounds)
-    numerators = codec.coordinates(found.numerators, found.denominator, layout.total)
-    by_name = {
-        name: torch.from_numpy(numerators[span]).reshape(shape)
-        for name, shape, span in layout.spans()
-    }
-    return outer_step(state, by_name, found.denominator, exponents, manifest.outer)
