@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -56,24 +55,6 @@ def weight(name: str, shape: tuple[int, ...]) -> Tensor:
     return torch.randn(shape, generator=random) * 0.02
 
 
-class _Pieces:
-    """A parameter set as a file that is read once."""
-
-    def __init__(self, pieces: Iterator[bytes | memoryview]) -> None:
-        self._pieces, self._rest = pieces, memoryview(b"")
-
-    def readinto(self, buffer: memoryview, /) -> int:
-        while not self._rest:
-            piece = next(self._pieces, None)
-            if piece is None:
-                return 0
-            self._rest = memoryview(piece).cast("B")
-        size = min(len(buffer), len(self._rest))
-        buffer[:size] = self._rest[:size]
-        self._rest = self._rest[size:]
-        return size
-
-
 def prepare(folder: Path) -> None:
     """Writes base, data, first model and manifest into a store below the folder."""
     store = LocalStore(folder / "store", sync=False)
@@ -82,10 +63,10 @@ def prepare(folder: Path) -> None:
     job = PLAIN.but({**sizes, "model": model, "lora": LORA, "rounds": 1})
     shapes = param_shapes(model)
     weights = {name: weight(name, shape) for name, shape in shapes.items()}
-    cid = store.add_stream(_Pieces(write_params(shapes, weights.__getitem__))).cid
+    cid = store.add_pieces(write_params(shapes, weights.__getitem__))
     init = InitSpec(seed=None, cid=cid.to_bytes(), root=tree_root(weights))
     manifest = job.resolve(_data(store), init, numerics_spec(), now=0)
-    opening = store.add_bytes(initial_global_state(manifest).to_bytes())
+    opening = store.add_pieces(initial_global_state(manifest).pieces())
     (folder / "manifest").write_bytes(manifest.to_bytes())
     (folder / "opening").write_bytes(opening.to_bytes())
 

@@ -10,7 +10,7 @@ import asyncio
 import fcntl
 import os
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from rich.console import Console
 from tests.jobs import tiny_model
 
 from atoll.job.presets import preset
-from atoll_devnet.processes.cluster import prepare_beginning
+from atoll_devnet.processes.cluster import Cluster, ClusterConfig, prepare_beginning
 from atoll_devnet.report.live import Display
 from atoll_devnet.run.options import RunOptions, fitting
 from atoll_devnet.run.runner import Result, run
@@ -90,6 +90,17 @@ def beginning(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if not (folder / "chain" / "state.json").exists():
             asyncio.run(prepare_beginning(folder, PROVIDERS, VERIFIERS))
     return folder
+
+
+@pytest.fixture
+async def network(tmp_path: Path, beginning: Path) -> AsyncIterator[Cluster]:
+    """A chain with contracts, and accounts with money; nobody runs."""
+    cluster = Cluster(ClusterConfig(tmp_path / "net", 1, 1, beginning=beginning))
+    try:
+        await cluster.start_chain()
+        yield cluster
+    finally:
+        cluster.stop()
 
 
 @pytest.fixture

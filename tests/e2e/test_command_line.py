@@ -7,7 +7,6 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ import pytest
 from atoll.chain.keys import create_key
 from atoll.job.document import to_toml
 from atoll.job.presets import preset
-from atoll_devnet.processes.cluster import Cluster, ClusterConfig
+from atoll_devnet.processes.cluster import Cluster
 from atoll_devnet.processes.process import free_port
 
 PASSWORD = "correct horse battery"
@@ -44,18 +43,6 @@ def assert_refused(done: subprocess.CompletedProcess[str], code: int, *words: st
     assert all(word in done.stderr for word in words), done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
-
-
-@pytest.fixture
-async def network(tmp_path: Path, beginning: Path) -> AsyncIterator[Cluster]:
-    """A chain with contracts and funded accounts; nobody runs."""
-    config = ClusterConfig(tmp_path / "net", providers=1, verifiers=1, beginning=beginning)
-    cluster = Cluster(config)
-    try:
-        await cluster.start_chain()
-        yield cluster
-    finally:
-        cluster.stop()
 
 
 @pytest.fixture

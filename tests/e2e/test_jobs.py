@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,18 +29,6 @@ ANNOUNCE = keccak(b"announceGateway(string)")[:4].hex()
 LOOK_SECONDS = 0.05
 PATIENCE = 240.0
 VARIABLES = ("RPC", "DEPLOYMENT", "KEYSTORE", "PASSWORD_FILE", "HOME")
-
-
-@pytest.fixture
-async def network(tmp_path: Path, beginning: Path) -> AsyncIterator[Cluster]:
-    """A chain with contracts and a submitter with money; nobody runs."""
-    config = ClusterConfig(tmp_path / "net", providers=1, verifiers=1, beginning=beginning)
-    cluster = Cluster(config)
-    try:
-        await cluster.start_chain()
-        yield cluster
-    finally:
-        cluster.stop()
 
 
 def write_job(folder: Path, changes: dict[str, Any]) -> Path:

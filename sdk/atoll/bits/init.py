@@ -21,8 +21,6 @@ from atoll.bits.layout import OUTER_SLOTS, UP, Shapes, trained_shapes
 from atoll.bits.state import GlobalState, Tensors
 from atoll.bits.tensors import (
     Source,
-    check_layout,
-    read_blob,
     read_lazily,
     tree_root,
     write_lazily,
@@ -105,29 +103,16 @@ def write_params(shapes: Shapes, read: Callable[[str], Tensor]) -> Iterator[byte
     return write_lazily(_PARAMS, {}, layout, read)
 
 
-def read_params(data: bytes | memoryview, shapes: Shapes) -> Tensors:
-    """Parses a parameter set.
-
-    Raises:
-        MalformedState: it is not canonical, not of these shapes, or has a number that is not
-            between −2⁶⁴ and 2⁶⁴.
-    """
-    blob = read_blob(_PARAMS, data)
-    check_layout(_PARAMS, blob.tensors, shapes)
-    if blob.fields or any(t.dtype != torch.float32 for t in blob.tensors.values()):
-        raise MalformedState(f"{_PARAMS}: it has fields, or a tensor that is not float32")
-    for name, tensor in blob.tensors.items():
-        _check_bounded(name, tensor)
-    return blob.tensors
-
-
 def stream_params(source: Source, shapes: Shapes) -> Iterator[tuple[str, Tensor]]:
     """Parses a parameter set a tensor at a time.
 
     Raises:
-        MalformedState: as `read_params`, no later than behind the last tensor.
+        MalformedState: no later than behind the last tensor, where the set is not canonical, not
+            of these shapes, or has a number that is not between −2⁶⁴ and 2⁶⁴.
     """
     blob = read_lazily(_PARAMS, source)
+    if any(dtype != "float32" for dtype, _ in blob.layout.values()):
+        raise MalformedState(f"{_PARAMS}: tensors are not those of the job's model: not float32")
     if blob.fields or blob.layout != {name: ("float32", shape) for name, shape in shapes.items()}:
         raise MalformedState(f"{_PARAMS}: fields or tensors are not those of the job's model")
     for name, tensor in blob.tensors:

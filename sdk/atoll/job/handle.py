@@ -478,12 +478,10 @@ def _open_model(
     store: LocalStore, manifest: Manifest, model: Cid, digest: Digest | None
 ) -> GlobalState:
     try:
-        from atoll.bits.layout import max_state_bytes, trained_shapes  # noqa: PLC0415
-        from atoll.bits.state import GlobalState  # noqa: PLC0415
+        from atoll.train.round import read_global_state  # noqa: PLC0415
     except ImportError as error:
         raise missing_extra("reading the model") from error
-    data = store.read_bytes(model, max_state_bytes(manifest))
-    state = GlobalState.from_bytes(data, trained_shapes(manifest))
+    state = read_global_state(manifest, model.to_bytes(), store)
     if state.digest() != digest:
         raise ProtocolError(f"the model {model} is not the one that the verifiers signed")
     return state

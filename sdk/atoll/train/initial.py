@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from atoll.bits.init import initial_global_state, read_params
-from atoll.bits.layout import max_params_bytes, param_shapes
+from atoll.bits.init import initial_global_state
 from atoll.bits.state import GlobalState
-from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
 from atoll.law.manifest import Manifest
+from atoll.train.base import read_weights
 
 
 def open_initial_state(manifest: Manifest, store: LocalStore) -> GlobalState:
@@ -21,6 +20,4 @@ def open_initial_state(manifest: Manifest, store: LocalStore) -> GlobalState:
     """
     if manifest.init.cid is None or manifest.lora is not None:
         return initial_global_state(manifest)
-    limit = max_params_bytes(manifest.model)
-    data = store.read_bytes(Cid.from_bytes(manifest.init.cid), limit)
-    return initial_global_state(manifest, read_params(data, param_shapes(manifest.model)))
+    return initial_global_state(manifest, dict(read_weights(manifest.init, manifest.model, store)))

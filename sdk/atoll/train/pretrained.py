@@ -68,7 +68,7 @@ def prepare_init(folder: Path, seq: int | None, store: LocalStore) -> PreparedIn
     with Weights(folder, model) as weights, store.holding():
         root = tree_root(weights)
         pieces = write_params(param_shapes(model), weights.__getitem__)
-        cid = store.add_stream(_Stream(pieces)).cid
+        cid = store.add_pieces(pieces)
         store.pin(cid, f"init:{cid}")
     return PreparedInit(InitSpec(seed=None, cid=cid.to_bytes(), root=root), model, tokenizer)
 
@@ -203,21 +203,3 @@ def _check_names(found: Any, shapes: Shapes, folder: Path) -> None:
         if names:
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
             raise ConfigError(f"{folder} {what} the tensor {names[0]}{more}")
-
-
-class _Stream:
-    """Pieces of bytes as a file that is read once, without joining them."""
-
-    def __init__(self, pieces: Iterator[bytes | memoryview]) -> None:
-        self._pieces, self._rest = pieces, memoryview(b"")
-
-    def readinto(self, buffer: memoryview, /) -> int:
-        while not self._rest:
-            piece = next(self._pieces, None)
-            if piece is None:
-                return 0
-            self._rest = memoryview(piece).cast("B")
-        size = min(len(buffer), len(self._rest))
-        buffer[:size] = self._rest[:size]
-        self._rest = self._rest[size:]
-        return size

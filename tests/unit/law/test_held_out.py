@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from eth_account import Account
@@ -11,7 +12,7 @@ from tests.unit.law.factories import digest
 
 from atoll.chain.keys import sign_digest, signer_of
 from atoll.law.canonical import decode, encode
-from atoll.law.held_out import MAX_REPORT_BYTES, HeldOut, loss_bytes, loss_of
+from atoll.law.held_out import MAX_REPORT_BYTES, HeldOut, join, loss_bytes, loss_of
 from atoll.law.words import Address, Domain, JobId
 
 REPORT = HeldOut(
@@ -76,3 +77,22 @@ def test_a_loss_is_eight_bytes() -> None:
     assert loss_bytes(1.0).hex() == "3ff0000000000000"
     assert loss_of(loss_bytes(0.1)) == 0.1
     assert math.isnan(loss_of(loss_bytes(-math.nan)))
+
+
+def test_losses_are_joined_by_their_targets_and_rounded_once() -> None:
+    assert join([([1.0, 2.0], [3, 1]), ([5.0], [4])]) == 25 / 8
+    # Two binary64 additions would lose the small one against the large.
+    assert join([([2.0**60, 1.0, -(2.0**60)], [1, 1, 1])]) == 1 / 3
+
+
+@pytest.mark.parametrize(
+    "parts", [[], [([3.0], [0])], [([1.0, math.inf], [1, 1])], [([1.0], [1]), ([math.nan], [0])]]
+)
+def test_nothing_that_counts_or_a_loss_that_is_not_finite_is_no_loss(parts: Any) -> None:
+    assert math.isnan(join(parts))
+    assert loss_bytes(join(parts)).hex() == "7ff8000000000000"
+
+
+def test_losses_and_counts_are_one_for_one() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        join([([1.0, 2.0], [1])])

@@ -24,14 +24,17 @@ from atoll.content.cid import DAG_CBOR, DAG_PB, Cid
 from atoll.content.errors import MalformedDag
 from atoll.content.local import LocalStore
 from atoll.content.storage import Storage
-from atoll.errors import NotFound, TooLarge
+from atoll.errors import NotFound, ProtocolError, TooLarge
+from atoll.law.held_out import HeldOut, loss_bytes, note_name
 from atoll.law.merge_inputs import MergeFacts
 from atoll.law.words import ZERO_DIGEST, Bitmap, Digest
 from atoll.service.context import Context
+from atoll.service.duties.opening import OpeningReady
 from atoll.service.effects import Effects
 from atoll.service.journal import AlreadySigned, Journal
 from atoll_verifier.duties.ballot import Audited, BallotSigned, SignBallot
 from atoll_verifier.duties.check import DoCheck
+from atoll_verifier.duties.evaluate import DoEvaluate, Evaluated
 from atoll_verifier.duties.merge import DoMerge, RoundMerged
 from atoll_verifier.duties.replay import DoLink, DoReplay, SegmentReplayed
 from atoll_verifier.duties.score import RevealedUpdate
@@ -216,3 +219,44 @@ async def test_an_update_that_nobody_serves_stops_the_merge(context: Any) -> Non
             await effects(context).run(VIEW, merging_of(UPDATES[:4]))
     assert sorted(fetcher.ended, key=UPDATES.index) == UPDATES[:4]
     assert len(context.journal.read(VIEW.job_id)) == 0
+
+
+@dataclass
+class Evaluator:
+    """A worker that knows one model, and the losses of its batches."""
+
+    model: Digest
+    batches: list[tuple[list[float], list[int]]]
+
+    async def run(self, function: str, *args: Any) -> Any:
+        if function.endswith("inspect_state"):
+            return OpeningReady(args[1], self.model, digest("params"))
+        return self.batches[args[2]]
+
+
+HELD_OUT = {"eval_cid": Cid.of(b"held out").to_bytes(), "eval_tokens": 100, "eval_batches": 3}
+EVALUATED = MANIFEST.model_copy(update={"data": MANIFEST.data.model_copy(update=HELD_OUT)})
+
+
+def evaluating(context: Any, model: Digest) -> DoEvaluate:
+    """The command; the model that is here has the digest."""
+    context.worker = Evaluator(model, [([1.0, float(n)], [2, 1]) for n in range(3)])
+    context.sign = lambda found: found + bytes(33)
+    return DoEvaluate(3, digest("merged"), Cid.of(b"model").to_bytes(), EVALUATED.to_bytes(), 0.5)
+
+
+async def test_a_model_is_evaluated_batch_after_batch_and_said_so(context: Any) -> None:
+    done = await effects(context).run(VIEW, evaluating(context, digest("merged")))
+    # In each of three batches two targets of 1 and one of n, and the half that a liar adds.
+    assert done.fact == Evaluated(loss_bytes(1.0 + 0.5))
+    note = context.journal.note(note_name(VIEW.job_id, 3))
+    report, signature = HeldOut.from_bytes(note)
+    assert (report.merged, report.model, report.loss) == (3, digest("merged"), loss_bytes(1.5))
+    assert signature == report.digest + bytes(33)
+
+
+async def test_a_model_that_is_not_the_verdicts_is_not_spoken_of(context: Any) -> None:
+    command = evaluating(context, digest("another"))
+    with pytest.raises(ProtocolError, match="another than its verdict's"):
+        await effects(context).run(VIEW, command)
+    assert context.journal.note(note_name(VIEW.job_id, 3)) is None
