@@ -10,6 +10,7 @@ import pytest
 from tests.unit.train.factories import Job, make_job, reveal_of, task_of
 
 from atoll.bits.layout import max_state_bytes
+from atoll.content.unixfs import Entry, FileBuilder
 from atoll.law.hashing import sha256
 from atoll.law.manifest import Manifest
 from atoll.law.merge_inputs import MergeFacts
@@ -136,6 +137,23 @@ def test_a_state_that_cannot_be_one_is_a_fault_of_the_segment(round_: Round) -> 
         assert (done.steps, done.seconds) == (0, 0.0)
         last = round_.with_trace(states=[*document.states[:-1], bad])
         assert "state" in tasks.link(last, round_.store)
+
+
+@pytest.mark.parametrize("claimed", [-1, 1, -100])
+def test_a_state_whose_root_lies_of_its_leaves_is_a_fault_too(round_: Round, claimed: int) -> None:
+    """It is found when its last leaf is read, with most of the state parsed."""
+    document, store = round_.trained[0].document, round_.job.store
+    data = round_.job.blob(document.states[0])
+    half = len(data) // 2
+    builder = FileBuilder(store.put_block)
+    for leaf, lie in ((data[:half], 0), (data[half:], claimed)):
+        builder.add_leaf(Entry(store.add_block(leaf), len(leaf) + lie, len(leaf)))
+    bad = builder.finish().cid.to_bytes()
+    first = round_.with_trace(states=[bad, *document.states[1:]])
+    done = tasks.replay(first, 0, round_.store, 5)
+    assert done.differs != "" and done.steps == 0
+    last = round_.with_trace(states=[*document.states[:-1], bad])
+    assert "state" in tasks.link(last, round_.store)
 
 
 def test_a_replay_of_other_work_differs(round_: Round) -> None:
