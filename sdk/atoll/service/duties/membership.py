@@ -144,6 +144,10 @@ def decide_release(state: State[S], role: Role) -> Decision:
         return Decision("release", "the last round served is not final")
     if any(fault.account == state.me for fault in view.due_faults):
         return Decision("release", "a punishment is pending")
+    if role is Role.PROVIDER and state.me in view.fallen:
+        return Decision("release", "the bond is lost")
+    if role is Role.PROVIDER and view.is_held(state.me):
+        return Decision("release", "a game about our work is open")
     command = SendRelease(role, len(view.settled), is_over(view))
     return Decision("release", "nothing is owed any more", (command,))
 
