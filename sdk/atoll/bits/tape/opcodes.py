@@ -50,9 +50,9 @@ class Op(IntEnum):
     CORRECTIONS = 0x0006
     """[offset count] TABLES, COUNT's node c → f64 [2]: row min(c, count) − 1 from that byte."""
     COSINES = 0x0007
-    """[offset] TABLES → f32 [T, d/2]: cosines of pairs of cosine and sine from that byte."""
+    """[offset count] TABLES → f32 [T, d/2]: cosines of pairs of cosine and sine from that byte."""
     SINES = 0x0008
-    """[offset] TABLES → f32 [T, d/2]: the sines of the same."""
+    """[offset count] TABLES → f32 [T, d/2]: the sines of the same."""
     DROPOUT_KEY = 0x0009
     """[] CONTEXT → two u32: the Philox key of the seat's round."""
     GLOBAL_STEP = 0x000A
@@ -103,7 +103,7 @@ class Op(IntEnum):
     SORT_STAGE = 0x0112
     """[k j] i64 [n] → i64 [n]: one compare-exchange stage of the bitonic network."""
     LOWER_BOUND = 0x0113
-    """[n] sorted keys i64 [n], every 128th of them, every 16384th … while the last has more than
+    """[V n] sorted keys i64 [n], every 128th of them, every 16384th … while the last has more than
     128 → i32 [V + 1]: how many keys have an id below v."""
     GATHER_GRID = 0x0114
     """[N] g f32 [D, N], up [D], sorted keys i64 [n] → i64 [D, N]: rint(g[j, index] · up[j]), with

@@ -143,9 +143,7 @@ class Graph:
         width, tail, start, count, place = rest
         value = Value(Source.TAPE, len(self.nodes), width, elements)
         self.nodes.append(
-            Node(
-                op, value, tuple(inputs), tuple(words), tail, self._region, start, count, place
-            )
+            Node(op, value, tuple(inputs), tuple(words), tail, self._region, start, count, place)
         )
         return value
 
