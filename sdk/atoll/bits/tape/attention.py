@@ -19,6 +19,7 @@ from atoll.bits.kernels.elementary import exp
 from atoll.bits.kernels.engine import default_engine
 from atoll.bits.kernels.grid import one_nan
 from atoll.bits.tape.integers import Operation, float64
+from atoll.bits.tape.opcodes import Op
 
 
 def _strided(x: Tensor, shape: Sequence[int], offset: int, strides: Sequence[int]) -> Tensor:
@@ -130,14 +131,14 @@ def slope(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Ten
     return slopes.masked_fill(_hidden((t, s), q0, k0, slopes.device), 0.0).flatten()
 
 
-OPERATIONS: Final[dict[int, Operation]] = {
-    0x0201: dot_f32,
-    0x0202: score,
-    0x0203: attention_weight,
-    0x0204: inverse_total,
-    0x0205: weighted,
-    0x0206: add_scaled,
-    0x0207: share,
-    0x0208: share_gradient,
-    0x0209: slope,
+OPERATIONS: Final[dict[Op, Operation]] = {
+    Op.DOT_F32: dot_f32,
+    Op.SCORE: score,
+    Op.ATTENTION_WEIGHT: attention_weight,
+    Op.INVERSE_TOTAL: inverse_total,
+    Op.WEIGHTED: weighted,
+    Op.ADD_SCALED: add_scaled,
+    Op.SHARE: share,
+    Op.SHARE_GRADIENT: share_gradient,
+    Op.SLOPE: slope,
 }

@@ -1,9 +1,8 @@
 """Structure, reductions, grids, integer products, embedding: the operations 0x01 of the tape.
 
-Each is a function of its words, its inputs' flat tensors and the iteration. contracts/src/judge/
-IntegerSteps.sol works out one element of each; whichever lines of SPEC-STEP.md an operation is are
-named in brackets. Reductions go over blocks of columns and are repeated until one is left, since
-an element's inputs must fit a transaction.
+`opcodes.Op` has their words and inputs; contracts/src/judge/IntegerSteps.sol works out one element
+of each. The lines of SPEC-STEP.md that an operation is stand in brackets. Reductions go over blocks
+of columns and are repeated until one is left, since an element's inputs must fit a transaction.
 
 Shapes: R rows and C columns of an input, B columns of a block; R follows from the input's size.
 """
@@ -19,6 +18,7 @@ from torch import Tensor
 
 from atoll.bits.kernels.engine import default_engine
 from atoll.bits.kernels.grid import SPLIT_BASE, one_nan, steps, whole
+from atoll.bits.tape.opcodes import Op
 
 Operation = Callable[[Sequence[int], Sequence[Tensor], int], Tensor]
 """(words, inputs as flat tensors, iteration of the program's loop) → the node's flat tensor."""
@@ -26,7 +26,7 @@ Operation = Callable[[Sequence[int], Sequence[Tensor], int], Tensor]
 MAX_BLOCK: Final = 1024
 """Columns of a block of MAX_ABS, MAX, SUM_I32 and COUNT: 4 KiB of an input."""
 I64_BLOCK: Final = 512
-GRID_BLOCK: Final = 1024
+GRID_BLOCK: Final = 512
 """Of the sums of numbers that are rounded to a grid on the way."""
 DOT_BLOCK: Final = 2048
 """Of DOT_I8: 2 KiB of either operand."""
@@ -165,14 +165,9 @@ def sum_round(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) ->
     return _blocks(integers, columns, block).sum(-1).flatten()
 
 
-def count(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
+def count_targets(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
     """[C B] i32 [R, C] → i64 [R, ⌈C/B⌉]: how many are not negative (n of 12)."""
     return _blocks((inputs[0] >= 0).long(), *words).sum(-1).flatten()
-
-
-def add_i64(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[] i64 a + b."""
-    return inputs[0] + inputs[1]
 
 
 # ---- products ------------------------------------------------------------------------------------
@@ -213,11 +208,6 @@ def combine_split(words: Sequence[int], inputs: Sequence[Tensor], iteration: int
     """[wide] Σ of high, middle, middle' → i64: P = 254² · high + 254 · (middle + middle') (6)."""
     high, middle, other = (x.long() for x in inputs)
     return high * SPLIT_BASE**2 + (middle + other) * SPLIT_BASE
-
-
-def integers_f32(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """[wide] i32 or i64 → f32: 32(Σ)."""
-    return _rounded(inputs[0])
 
 
 # ---- embedding -----------------------------------------------------------------------------------
@@ -295,36 +285,34 @@ def sum_by_id(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) ->
     return one_nan((sums_VD.double() * step_D.double()).float()).flatten()
 
 
-OPERATIONS: Final[dict[int, Operation]] = {
-    0x0101: view,
-    0x0102: concat,
-    0x0103: max_abs,
-    0x0104: maximum,
-    0x0105: grid_up,
-    0x0106: grid_step,
-    0x0107: quantise_i8,
-    0x0108: quantise_f32,
-    0x0109: split_high,
-    0x010A: split_low,
-    0x010B: dot_i8,
-    0x010C: sum_i32,
-    0x010D: sum_i64,
-    0x010E: sum_grid,
-    0x010F: sum_squares,
-    0x0110: sum_round,
-    0x0111: sort_keys,
-    0x0112: sort_stage,
-    0x0113: lower_bound,
-    0x0114: gather_grid,
-    0x0115: prefix,
-    0x0116: sum_by_id,
-    0x0117: embed,
-    0x0118: count,
-    0x0119: add_i64,
-    0x011A: rescale,
-    0x011B: rescale_stacked,
-    0x011C: combine_split,
-    0x011D: integers_f32,
-    0x011E: copy,
-    0x011F: add_before,
+OPERATIONS: Final[dict[Op, Operation]] = {
+    Op.VIEW: view,
+    Op.CONCAT: concat,
+    Op.MAX_ABS: max_abs,
+    Op.MAX: maximum,
+    Op.GRID_UP: grid_up,
+    Op.GRID_STEP: grid_step,
+    Op.QUANTISE_I8: quantise_i8,
+    Op.QUANTISE_F32: quantise_f32,
+    Op.SPLIT_HIGH: split_high,
+    Op.SPLIT_LOW: split_low,
+    Op.DOT_I8: dot_i8,
+    Op.SUM_I32: sum_i32,
+    Op.SUM_I64: sum_i64,
+    Op.SUM_GRID: sum_grid,
+    Op.SUM_SQUARES: sum_squares,
+    Op.SUM_ROUND: sum_round,
+    Op.SORT_KEYS: sort_keys,
+    Op.SORT_STAGE: sort_stage,
+    Op.LOWER_BOUND: lower_bound,
+    Op.GATHER_GRID: gather_grid,
+    Op.PREFIX: prefix,
+    Op.ADD_BEFORE: add_before,
+    Op.SUM_BY_ID: sum_by_id,
+    Op.EMBED: embed,
+    Op.COUNT_TARGETS: count_targets,
+    Op.RESCALE: rescale,
+    Op.RESCALE_STACKED: rescale_stacked,
+    Op.COMBINE_SPLIT: combine_split,
+    Op.COPY: copy,
 }

@@ -13,6 +13,7 @@ from atoll.bits.kernels.engine import make_engine
 from atoll.bits.kernels.grid import one_nan
 from atoll.bits.kernels.interface import Engine
 from atoll.bits.tape import attention, integers
+from atoll.bits.tape.opcodes import Op
 
 OPERATIONS = integers.OPERATIONS | attention.OPERATIONS
 
@@ -23,7 +24,7 @@ def reference() -> Engine:
     return make_engine("auto", "eager")
 
 
-def op(code: int, words: list[int], *inputs: Tensor) -> Tensor:
+def op(code: Op, words: list[int], *inputs: Tensor) -> Tensor:
     """One operation on tensors of any shape."""
     return OPERATIONS[code](words, [x.contiguous().flatten() for x in inputs], 0)
 
@@ -47,7 +48,7 @@ def data(kind: str, shape: tuple[int, ...], seed: int = 0) -> Tensor:
     return sample(kind, shape, torch.Generator().manual_seed(seed))
 
 
-def largest(code: int, x: Tensor, columns: int, block: int) -> Tensor:
+def largest(code: Op, x: Tensor, columns: int, block: int) -> Tensor:
     """MAX_ABS or MAX of every row, level by level: f32 [R]."""
     while True:
         x = op(code, [columns, block], x)
@@ -59,16 +60,16 @@ def largest(code: int, x: Tensor, columns: int, block: int) -> Tensor:
 def total(x: Tensor, columns: int, block: int = integers.I64_BLOCK) -> Tensor:
     """SUM_I64 of every row, level by level: i64 [R]."""
     while columns > 1:
-        x, columns = op(0x010D, [columns, block], x), -(-columns // block)
+        x, columns = op(Op.SUM_I64, [columns, block], x), -(-columns // block)
     return x
 
 
 def grid(x: Tensor, columns: int, levels: int, block: int = 1024) -> tuple[Tensor, Tensor]:
     """The multipliers and steps of the rows of x."""
-    magnitude = largest(0x0103, x, columns, block)
-    return op(0x0105, [levels], magnitude), op(0x0106, [levels], magnitude)
+    magnitude = largest(Op.MAX_ABS, x, columns, block)
+    return op(Op.GRID_UP, [levels], magnitude), op(Op.GRID_STEP, [levels], magnitude)
 
 
 def transposed(x: Tensor, rows: int, columns: int, width: int = 4) -> Tensor:
     """x [R, C] as [C, R]."""
-    return op(0x0101, [width, columns, rows, 1, 1, 0, 1, columns, 0, 0], x)
+    return op(Op.VIEW, [width, columns, rows, 1, 1, 0, 1, columns, 0, 0], x)

@@ -14,6 +14,7 @@ from atoll.bits.kernels.acceptance import KINDS
 from atoll.bits.kernels.exact import ExactOps
 from atoll.bits.kernels.grid import operand_levels
 from atoll.bits.kernels.interface import TILE
+from atoll.bits.tape.opcodes import Op
 
 FACTOR = 0x3E80000000000000
 """2⁻²³ as binary64."""
@@ -44,7 +45,7 @@ class Tape:
 
     def rows(self, x: Tensor, columns: int) -> tuple[Tensor, Tensor]:
         up, step = grid(x, columns, self.levels)
-        return op(0x0108, [columns], x, up), step
+        return op(Op.QUANTISE_F32, [columns], x, up), step
 
     def tiles(self) -> list[tuple[int, int]]:
         return [(at, min(TILE, self.length - at)) for at in range(0, self.length, TILE)]
@@ -52,7 +53,7 @@ class Tape:
     def transposed(self, x: Tensor) -> Tensor:
         """[slices, T, d] as [slices, d, T]."""
         T, d = self.length, self.width
-        return op(0x0101, [4, x.numel() // (T * d), d, T, 1, 0, T * d, 1, d, 0], x)
+        return op(Op.VIEW, [4, x.numel() // (T * d), d, T, 1, 0, T * d, 1, d, 0], x)
 
     def forward(self) -> Tensor:
         T, d, group = self.length, self.width, self.group
@@ -60,12 +61,12 @@ class Tape:
         for q0, t in self.tiles():
             seen = q0 + t
             words = [t, seen, d, group, q0 * d, T * d, d, 0, T * d, d]
-            ints = op(0x0201, words, self.Q, self.Y)
-            z = op(0x0202, [t, seen, T, group, q0, 0], ints, self.sq, self.sk)
-            peak = largest(0x0104, z, seen, 64)
-            w = op(0x0203, [t, seen, q0, 0], z, peak)
-            sums = total(op(0x0110, [seen, 64, SCALE], w), -(-seen // 64))
-            self.weights[q0], self.inverse[q0] = w, op(0x0204, [FACTOR], sums)
+            ints = op(Op.DOT_F32, words, self.Q, self.Y)
+            z = op(Op.SCORE, [t, seen, T, group, q0, 0], ints, self.sq, self.sk)
+            peak = largest(Op.MAX, z, seen, 64)
+            w = op(Op.ATTENTION_WEIGHT, [t, seen, q0, 0], z, peak)
+            sums = total(op(Op.SUM_ROUND, [seen, 64, SCALE], w), -(-seen // 64))
+            self.weights[q0], self.inverse[q0] = w, op(Op.INVERSE_TOTAL, [FACTOR], sums)
             parts.append(self.mixed(q0, t) * self.inverse[q0].view(-1, t, 1))
         return torch.cat(parts, dim=1)
 
@@ -76,9 +77,9 @@ class Tape:
             if k0 > q0:
                 break
             words = [t, s, group, k0, t * seen, seen, 1, k0, T, 0, 1]
-            n, step = self.rows(op(0x0205, words, self.weights[q0], self.sv), s)
-            ints = op(0x0201, [t, d, s, group, 0, t * s, s, k0, T * d, T], n, across)
-            out = [op(0x0206, [d, 0 if out else 1], *out, ints, step)]
+            n, step = self.rows(op(Op.WEIGHTED, words, self.weights[q0], self.sv), s)
+            ints = op(Op.DOT_F32, [t, d, s, group, 0, t * s, s, k0, T * d, T], n, across)
+            out = [op(Op.ADD_SCALED, [d, 0 if out else 1], *out, ints, step)]
         return out[0].view(-1, t, d)
 
     def backward(self, g: Tensor, o: Tensor) -> list[Tensor]:
@@ -91,7 +92,7 @@ class Tape:
                     for name, at, ints, step in self.tile(g, e, (q0, t), (k0, s)):
                         prev = sums.get((name, at), [])
                         words = [self.width, 0 if prev else 1]
-                        sums[name, at] = [op(0x0206, words, *prev, ints, step)]
+                        sums[name, at] = [op(Op.ADD_SCALED, words, *prev, ints, step)]
         return [
             torch.cat([sums[name, at][0].view(self.slices, s, -1) for at, s in self.tiles()], 1)
             for name in ("q", "k", "v")
@@ -104,10 +105,10 @@ class Tape:
         T, d, group, (q0, t), (k0, s) = self.length, self.width, self.group, queries, keys
         G, sg = self.rows(g, d)
         words = [t, s, q0 + t, q0, k0]
-        P = op(0x0207, words, self.weights[q0], self.inverse[q0])
-        ints = op(0x0201, [t, s, d, group, q0 * d, T * d, d, k0 * d, T * d, d], G, self.U)
-        gradient = op(0x0208, [t, s, T, group, q0, k0], ints, sg, self.sv)
-        Z = op(0x0209, [t, s, T, q0, k0], P, gradient, e)
+        P = op(Op.SHARE, words, self.weights[q0], self.inverse[q0])
+        ints = op(Op.DOT_F32, [t, s, d, group, q0 * d, T * d, d, k0 * d, T * d, d], G, self.U)
+        gradient = op(Op.SHARE_GRADIENT, [t, s, T, group, q0, k0], ints, sg, self.sv)
+        Z = op(Op.SLOPE, [t, s, T, q0, k0], P, gradient, e)
         columns = [s, t, 1, 0, t * s, 1, s, q0, T, 0, 1]
         along = [t, s, group, 0, t * s, s, 1, k0, T, 0, 1]
         added = []
@@ -116,10 +117,10 @@ class Tape:
             ("k", Z, columns, self.sq, self.Q),
         ):  # fmt: skip
             m, inner, start = (t, s, k0) if name == "q" else (s, t, q0)
-            n, line_step = self.rows(op(0x0205, cut, line, step), inner)
+            n, line_step = self.rows(op(Op.WEIGHTED, cut, line, step), inner)
             shared = group if name == "q" else 1
             words = [m, d, inner, shared, 0, m * inner, inner, start, T * d, T]
-            ints = op(0x0201, words, n, self.transposed(other))
+            ints = op(Op.DOT_F32, words, n, self.transposed(other))
             added.append((name, q0 if name == "q" else k0, ints, line_step))
         return added
 

@@ -28,6 +28,7 @@ from atoll.bits.kernels.grid import (
 )
 from atoll.bits.kernels.interface import Grid
 from atoll.bits.kernels.linear import _split_product
+from atoll.bits.tape.opcodes import Op
 
 EVERY = pytest.mark.parametrize("kind", KINDS)
 BLOCK = 32
@@ -36,9 +37,9 @@ BLOCK = 32
 
 def product(a: Tensor, b: Tensor, inner: int, block: int = BLOCK) -> Tensor:
     """Σ of a [R, K] · b [S, K]: i64 [R·S], by partial sums."""
-    parts = op(0x010B, [b.numel() // inner, inner, block], a, b)
+    parts = op(Op.DOT_I8, [b.numel() // inner, inner, block], a, b)
     count = -(-inner // block)
-    sums = op(0x010C, [count, 2], parts)
+    sums = op(Op.SUM_I32, [count, 2], parts)
     return total(sums, -(-count // 2), 2)
 
 
@@ -47,10 +48,10 @@ def test_a_grid_of_rows_is_the_kernels(kind: str) -> None:
     x = data(kind, (37, 83))
     up, step = grid(x, 83, 127, BLOCK)
     expected, expected_step = quantise_int8(x, 1)
-    assert same(op(0x0107, [83], x, up), expected) and same(step, expected_step)
+    assert same(op(Op.QUANTISE_I8, [83], x, up), expected) and same(step, expected_step)
     up, step = grid(x, 83, 362, BLOCK)
     expected, expected_step = quantise(x, 1, 362)
-    assert same(op(0x0108, [83], x, up), expected) and same(step, expected_step)
+    assert same(op(Op.QUANTISE_F32, [83], x, up), expected) and same(step, expected_step)
 
 
 @EVERY
@@ -58,7 +59,7 @@ def test_two_slices_are_the_kernels(kind: str) -> None:
     x = data(kind, (37, 83))
     up, step = grid(x, 83, 32384, BLOCK)
     high, low, expected = quantise_split(x, 1)
-    assert same(op(0x0109, [83], x, up), high) and same(op(0x010A, [83], x, up), low)
+    assert same(op(Op.SPLIT_HIGH, [83], x, up), high) and same(op(Op.SPLIT_LOW, [83], x, up), low)
     assert same(step, expected)
 
 
@@ -68,19 +69,21 @@ def test_halves_round_as_the_kernels_do(levels: int) -> None:
     up, _ = grid(x, 100, levels)
     if levels == 32384:
         high, low, _ = quantise_split(x, 1)
-        assert same(op(0x0109, [100], x, up), high) and same(op(0x010A, [100], x, up), low)
+        assert same(op(Op.SPLIT_HIGH, [100], x, up), high) and same(
+            op(Op.SPLIT_LOW, [100], x, up), low
+        )
     else:
-        assert same(op(0x0108, [100], x, up), quantise(x, 1, levels)[0])
+        assert same(op(Op.QUANTISE_F32, [100], x, up), quantise(x, 1, levels)[0])
 
 
 @EVERY
 def test_sums_on_grids_are_the_kernels(kind: str) -> None:
     x = data(kind, (37, 83))
     up, step = grid(x, 83, 2**22, BLOCK)
-    sums = total(op(0x010E, [83, BLOCK], x, up), 3, 2)
+    sums = total(op(Op.SUM_GRID, [83, BLOCK], x, up), 3, 2)
     assert same(sums.double() * step.double(), exact_sum(x, 1))
     up, step = grid(x, x.numel(), 2**16, BLOCK)
-    squares = op(0x010F, [x.numel(), BLOCK], x, up)
+    squares = op(Op.SUM_SQUARES, [x.numel(), BLOCK], x, up)
     integer, expected = exact_square_sum(x)
     assert int(total(squares, squares.numel(), 7)) == int(integer) and same(step, expected)
 
@@ -88,15 +91,15 @@ def test_sums_on_grids_are_the_kernels(kind: str) -> None:
 @EVERY
 def test_a_maximum_is_the_table_s(kind: str) -> None:
     x = data(kind, (37, 83))
-    assert same(largest(0x0104, x, 83, BLOCK), x.amax(1) + 0.0)
-    assert same(largest(0x0104, -x.abs(), 83, BLOCK), (-x.abs()).amax(1) + 0.0)
+    assert same(largest(Op.MAX, x, 83, BLOCK), x.amax(1) + 0.0)
+    assert same(largest(Op.MAX, -x.abs(), 83, BLOCK), (-x.abs()).amax(1) + 0.0)
 
 
 @EVERY
 def test_weights_are_summed_as_in_the_loss(kind: str) -> None:
     weights = (-data(kind, (9, 83)).abs()).exp()
     weights[0, 0] = torch.nan
-    parts = op(0x0110, [83, BLOCK, word32(2.0**30)], weights)
+    parts = op(Op.SUM_ROUND, [83, BLOCK, word32(2.0**30)], weights)
     integers = torch.round(weights.double() * 2.0**30).nan_to_num()
     assert torch.equal(total(parts, 3), integers.sum(1).long())
 
@@ -105,15 +108,20 @@ def linear_gradient(x: Tensor, weight: Tensor, g: Tensor) -> tuple[Tensor, Tenso
     """dx and dW by L3 to L5, of x [N, I], weight [O, I], g [N, O]."""
     (tokens, inner), outputs = x.shape, len(weight)
     (up_x, sx), (up_w, sw) = grid(x, inner, 127), grid(weight, inner, 127)
-    integers_x, integers_w = op(0x0107, [inner], x, up_x), op(0x0107, [inner], weight, up_w)
+    integers_x, integers_w = (
+        op(Op.QUANTISE_I8, [inner], x, up_x),
+        op(Op.QUANTISE_I8, [inner], weight, up_w),
+    )
     rows = (g * sw).contiguous()
     columns = transposed(g * sx[:, None], tokens, outputs)
     results = []
     for line, size, kept in ((rows, outputs, integers_w), (columns, tokens, integers_x)):
         up, step = grid(line, size, 32384)
         across = transposed(kept, size, inner, width=1)
-        high, low = (product(op(c, [size], line, up), across, size) for c in (0x0109, 0x010A))
-        results.append(op(0x011B, [inner, 8], high, low, step))
+        high, low = (
+            product(op(c, [size], line, up), across, size) for c in (Op.SPLIT_HIGH, Op.SPLIT_LOW)
+        )
+        results.append(op(Op.RESCALE_STACKED, [inner, 8], high, low, step))
     return results[0], results[1]
 
 
@@ -125,9 +133,9 @@ def test_a_linear_is_the_kernels_forward_and_backward(kind: str) -> None:
     y.backward(g[None])
     plain, of = x.detach(), weight.detach()
     (up_x, sx), (up_w, sw) = grid(plain, 83, 127), grid(of, 83, 127)
-    sums = product(op(0x0107, [83], plain, up_x), op(0x0107, [83], of, up_w), 83)
-    assert same(op(0x011A, [70, 8, 1], sums, sx, sw), y.detach())
-    assert same(op(0x011A, [70, 4, 1], sums.to(torch.int32), sx, sw), y.detach())
+    sums = product(op(Op.QUANTISE_I8, [83], plain, up_x), op(Op.QUANTISE_I8, [83], of, up_w), 83)
+    assert same(op(Op.RESCALE, [70, 8, 1], sums, sx, sw), y.detach())
+    assert same(op(Op.RESCALE, [70, 4, 1], sums.to(torch.int32), sx, sw), y.detach())
     dx, dw = linear_gradient(plain, of, g)
     assert x.grad is not None and same(dx, x.grad)
     assert weight.grad is not None and same(dw, weight.grad)
@@ -136,7 +144,7 @@ def test_a_linear_is_the_kernels_forward_and_backward(kind: str) -> None:
 def split_grid(x: Tensor) -> Grid:
     columns = x.shape[1]
     up, step = grid(x, columns, 32384)
-    high, low = (op(code, [columns], x, up).view(x.shape) for code in (0x0109, 0x010A))
+    high, low = (op(code, [columns], x, up).view(x.shape) for code in (Op.SPLIT_HIGH, Op.SPLIT_LOW))
     return Grid(high, step[:, None], low)
 
 
@@ -148,9 +156,9 @@ def test_the_head_s_product_is_the_kernels(kind: str, has_column: int) -> None:
     column = b.step.t() if has_column else torch.ones(1, 23)
     expected = _split_product(reference(), a, across, a.step, column)
     pairs = (a.high, b.high), (a.high, b.low_slice), (a.low_slice, b.high)
-    wide = op(0x011C, [8], *(product(x, y, 83) for x, y in pairs))
-    assert same(op(0x011A, [23, 8, has_column], wide, a.step, column), expected)
-    narrow = op(0x011C, [4], *(product(x, y, 83).to(torch.int32) for x, y in pairs))
+    wide = op(Op.COMBINE_SPLIT, [8], *(product(x, y, 83) for x, y in pairs))
+    assert same(op(Op.RESCALE, [23, 8, has_column], wide, a.step, column), expected)
+    narrow = op(Op.COMBINE_SPLIT, [4], *(product(x, y, 83).to(torch.int32) for x, y in pairs))
     assert torch.equal(narrow, wide)
 
 
@@ -160,16 +168,16 @@ def embedding_gradient(g: Tensor, ids: Tensor, vocabulary: int) -> Tensor:
     g_DN = transposed(g, tokens, width)
     up, step = grid(g_DN, tokens, 2**22)
     length = 1 << (tokens - 1).bit_length()
-    keys = op(0x0111, [tokens, length], ids)
+    keys = op(Op.SORT_KEYS, [tokens, length], ids)
     for k in (2**i for i in range(1, length.bit_length())):
         for j in (k >> i for i in range(1, k.bit_length())):
-            keys = op(0x0112, [k, j], keys)
-    start = op(0x0113, [vocabulary, length], keys)
-    gathered = op(0x0114, [tokens], g_DN, up, keys)
-    sums, blocks = op(0x0115, [tokens, 4], gathered), -(-tokens // 4)
-    before = op(0x0115, [blocks, blocks], op(0x010D, [tokens, 4], gathered))
-    sums = op(0x011F, [tokens, 4], sums, before)
-    return op(0x0116, [width, tokens], start, sums, step)
+            keys = op(Op.SORT_STAGE, [k, j], keys)
+    start = op(Op.LOWER_BOUND, [vocabulary, length], keys)
+    gathered = op(Op.GATHER_GRID, [tokens], g_DN, up, keys)
+    sums, blocks = op(Op.PREFIX, [tokens, 4], gathered), -(-tokens // 4)
+    before = op(Op.PREFIX, [blocks, blocks], op(Op.SUM_I64, [tokens, 4], gathered))
+    sums = op(Op.ADD_BEFORE, [tokens, 4], sums, before)
+    return op(Op.SUM_BY_ID, [width, tokens], start, sums, step)
 
 
 @EVERY
@@ -184,34 +192,24 @@ def test_an_embedding_s_gradient_is_the_kernel_s(kind: str, tokens: int) -> None
 def test_an_embedding_is_its_table_s_rows() -> None:
     table = data("not a number", (11, 5))
     ids = torch.tensor([3, 0, 10, 3], dtype=torch.int32)
-    assert same(op(0x0117, [5], ids, table), table[ids.long()])
+    assert same(op(Op.EMBED, [5], ids, table), table[ids.long()])
 
 
 def test_a_view_is_any_slice_transpose_or_repetition() -> None:
     x = torch.arange(2 * 3 * 4 * 5, dtype=torch.float32).view(2, 3, 4, 5)
-    assert same(op(0x0101, [4, 2, 4, 3, 5, 0, 60, 5, 20, 1], x), x.transpose(1, 2))
-    assert same(op(0x0101, [4, 2, 3, 2, 2, 7, 60, 20, 5, 1], x), x[:, :, 1:3, 2:4])
-    assert same(op(0x0101, [4, 3, 120, 1, 1, 0, 0, 1, 0, 0], x), x.flatten().repeat(3))
+    assert same(op(Op.VIEW, [4, 2, 4, 3, 5, 0, 60, 5, 20, 1], x), x.transpose(1, 2))
+    assert same(op(Op.VIEW, [4, 2, 3, 2, 2, 7, 60, 20, 5, 1], x), x[:, :, 1:3, 2:4])
+    assert same(op(Op.VIEW, [4, 3, 120, 1, 1, 0, 0, 1, 0, 0], x), x.flatten().repeat(3))
     part = x.flatten()[60:]  # a tensor that does not start where its memory does
-    assert same(op(0x0101, [4, 60, 1, 1, 1, 0, 1, 0, 0, 0], part), x[1])
+    assert same(op(Op.VIEW, [4, 60, 1, 1, 1, 0, 1, 0, 0, 0], part), x[1])
 
 
 def test_parts_are_put_side_by_side() -> None:
     parts = [torch.full((3, columns), columns, dtype=torch.int8) for columns in (2, 1, 5)]
-    assert same(op(0x0102, [1, 2, 1, 5], *parts), torch.cat(parts, dim=1))
-    assert same(op(0x011E, [1], parts[2]), parts[2])
+    assert same(op(Op.CONCAT, [1, 2, 1, 5], *parts), torch.cat(parts, dim=1))
+    assert same(op(Op.COPY, [1], parts[2]), parts[2])
 
 
-def test_targets_are_counted_and_counts_are_added() -> None:
+def test_targets_are_counted() -> None:
     targets = torch.tensor([3, -1, 0, -4, 7, -1, -1], dtype=torch.int32)
-    parts = op(0x0118, [7, 3], targets)
-    assert parts.tolist() == [2, 1, 0]
-    assert op(0x0119, [], parts, parts).tolist() == [4, 2, 0]
-
-
-def test_integers_become_the_nearest_numbers() -> None:
-    wide = torch.tensor([2**24 + 1, -(2**24) - 3, 2**52 + 1, 0])
-    expected = [2.0**24, -(2.0**24) - 4.0, 2.0**52, 0.0]
-    assert op(0x011D, [8], wide).tolist() == expected
-    narrow = torch.tensor([2**31 - 1, -(2**31)], dtype=torch.int32)
-    assert op(0x011D, [4], narrow).tolist() == [2.0**31, -(2.0**31)]
+    assert op(Op.COUNT_TARGETS, [7, 3], targets).tolist() == [2, 1, 0]
