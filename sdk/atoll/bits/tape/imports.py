@@ -18,12 +18,11 @@ from torch import Tensor
 
 from atoll.bits.batch import gather_batch, inputs_of, targets_of
 from atoll.bits.state import SeatState
-from atoll.bits.step import state_roots
 from atoll.bits.tape.opcodes import Op
 from atoll.bits.tokens import TokenSource
 from atoll.law.draws import batch_offsets, dropout_key
 from atoll.law.trace import StateRoots
-from atoll.law.words import ZERO_DIGEST, Digest, SeatIndex
+from atoll.law.words import Digest, SeatIndex
 
 CONTEXT_BYTES: Final = 12 * 32
 
@@ -37,7 +36,7 @@ class Context:
         step: in the round, from 0; global_step: in the job.
         roots: of the state before the step.
         model: params root of the round's global model.
-        dither: the seed of the link's dither; zero in a step.
+        exponents: SHA-256 of that model's exponents, as in its digest.
     """
 
     data_seed: Digest
@@ -46,14 +45,14 @@ class Context:
     step: int
     global_step: int
     roots: StateRoots
-    model: Digest = ZERO_DIGEST
-    dither: Digest = ZERO_DIGEST
+    model: Digest
+    exponents: Digest
 
     def to_bytes(self) -> bytes:
         """Twelve words of 32 bytes, numbers big-endian."""
         numbers = (self.seat, self.round, self.step, self.global_step)
         words = [number.to_bytes(32, "big") for number in numbers]
-        digests = (self.roots.digest(), *self.roots, self.model, self.dither)
+        digests = (self.roots.digest(), *self.roots, self.model, self.exponents)
         return b"".join((self.data_seed, *words, *digests))
 
 
@@ -65,7 +64,7 @@ class Sources:
         state: before the step.
         tables: the bytes of `tables.table_parts`, one after another.
         base: the frozen model by name; empty where everything is trained.
-        model: the round's global model by name; only the link reads it.
+        model: the round's global parameters by name, which only the link reads.
     """
 
     context: Context
@@ -74,14 +73,6 @@ class Sources:
     tables: bytes
     base: Mapping[str, Tensor]
     model: Mapping[str, Tensor]
-
-    @classmethod
-    def of_state(
-        cls, state: SeatState, place: tuple[Digest, SeatIndex, int, int, int], data: TokenSource,
-        tables: bytes, base: Mapping[str, Tensor],
-    ) -> Sources:  # fmt: skip
-        """Of a step; `place` is data seed, seat, round, step in the round and global step."""
-        return cls(Context(*place, state_roots(state)), state, data, tables, base, {})
 
 
 Read: TypeAlias = Callable[["Reading"], Tensor]
@@ -107,7 +98,7 @@ def _name(r: Reading) -> str:
 
 def _state(r: Reading) -> Tensor:
     state, name = r.sources.state, _name(r)
-    if r.words[0] == 0:
+    if r.words[2] == 0:
         return state.params[name].flatten()
     group, _, name = name.partition("/")
     return {"m": state.m, "v": state.v}[group][name].flatten()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -18,18 +19,17 @@ from atoll.bits.kernels.keccak import DIGEST_BYTES
 from atoll.bits.pieces import Tree, piece_root, tree_of
 from atoll.bits.tape import attention, floats, integers, optimisers, states
 from atoll.bits.tape.imports import READS, Reading, Sources
-from atoll.bits.tape.opcodes import Source
-from atoll.bits.tape.program import Program, Template
+from atoll.bits.tape.program import Program, numbers_of, reads_of
 from atoll.bits.tensors import raw_bytes
+from atoll.law.program import Part, Source, Template
 from atoll.law.words import ZERO_DIGEST, Digest
 
 Values: TypeAlias = Mapping[int, Tensor]
 """Nodes' flat tensors by their numbers."""
 _OPERATIONS: Final[dict[int, integers.Operation]] = {
-    **integers.OPERATIONS,
-    **attention.OPERATIONS,
-    **floats.OPERATIONS,
-    **optimisers.OPERATIONS,
+    int(op): operation
+    for family in (integers, attention, floats, optimisers)
+    for op, operation in family.OPERATIONS.items()
 }
 _NORM: Final = slice(DIGEST_BYTES, DIGEST_BYTES + 8)
 
@@ -80,7 +80,7 @@ def evaluate(template: Template, iteration: int, values: Values, sources: Source
     return _OPERATIONS[template.op](template.words, inputs, iteration)
 
 
-def run(program: Program, part: int, sources: Sources) -> Iterator[tuple[int, Tensor]]:
+def run(program: Program, part: Part, sources: Sources) -> Iterator[tuple[int, Tensor]]:
     """Every node of a part with its flat tensor, in canonical order."""
     last = _last_readers(program, part)
     values: dict[int, Tensor] = {}
@@ -89,22 +89,24 @@ def run(program: Program, part: int, sources: Sources) -> Iterator[tuple[int, Te
         template = program.templates[index]
         values[node] = evaluate(template, iteration, values, sources)
         yield node, values[node]
-        for read in {*template.reads(iteration), node}:
+        for read in {*_reads(template, iteration), node}:
             if last[read] <= node:
                 del values[read]
 
 
-def _last_readers(program: Program, part: int) -> np.ndarray:
+def _reads(template: Template, iteration: int) -> list[int]:
+    """The nodes of the tape that it reads in that iteration."""
+    tape = (read for read in template.inputs if read.source is Source.TAPE)
+    return [read.node + iteration * read.stride for read in tape]
+
+
+def _last_readers(program: Program, part: Part) -> npt.NDArray[np.int64]:
     """The last node that reads each node; itself where none does."""
     last = np.arange(program.nodes(part))
     for template in program.templates:
-        if template.part != part:
-            continue
-        iterations = np.arange(template.count)
-        readers = template.first + iterations * template.stride
-        for read in template.inputs:
-            if read.source is Source.TAPE:
-                np.maximum.at(last, read.node + iterations * read.stride, readers)
+        if template.part is part:
+            for read in reads_of(template):
+                np.maximum.at(last, read, numbers_of(template))
     return last
 
 
@@ -113,7 +115,7 @@ def node_digest(tensor: Tensor) -> Digest:
     return piece_root(raw_bytes(tensor))
 
 
-def tape_of(program: Program, part: int, sources: Sources) -> tuple[Tree, bytes]:
+def tape_of(program: Program, part: Part, sources: Sources) -> tuple[Tree, bytes]:
     """The tree over all nodes' digests, whose root is the tape's, and the last node's bytes."""
     digests = bytearray()
     for _, tensor in run(program, part, sources):
@@ -122,7 +124,7 @@ def tape_of(program: Program, part: int, sources: Sources) -> tuple[Tree, bytes]
     return tree_of(leaves), bytes(raw_bytes(tensor))
 
 
-def tensors(program: Program, part: int, sources: Sources, wanted: frozenset[int]) -> Values:
+def tensors(program: Program, part: Part, sources: Sources, wanted: frozenset[int]) -> Values:
     """Some nodes' tensors, by running what they depend on and no more."""
     needed, waiting = set[int](), list(wanted)
     while waiting:
@@ -130,7 +132,7 @@ def tensors(program: Program, part: int, sources: Sources, wanted: frozenset[int
         if node not in needed:
             needed.add(node)
             index, iteration = program.at(part, node)
-            waiting += program.templates[index].reads(iteration)
+            waiting += _reads(program.templates[index], iteration)
     values: dict[int, Tensor] = {}
     for node in sorted(needed):
         index, iteration = program.at(part, node)

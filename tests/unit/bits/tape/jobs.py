@@ -77,6 +77,8 @@ JOBS: Mapping[str, Changes] = {
     },
 }
 """By what is special about them."""
+MODEL_ROOTS = Digest(b"\x01" * 32), Digest(b"\x02" * 32)
+"""Which a step does not read."""
 SEAT, DATA_SEED = SeatIndex(3), Digest(hashlib.sha256(b"data seed").digest())
 
 
@@ -146,7 +148,7 @@ class Small:
         total = self.manifest.terms.rounds * inner.steps
         place = course.global_step0 + step
         return Sources(
-            Context(DATA_SEED, SEAT, course.round, step, place, state_roots(state)),
+            Context(DATA_SEED, SEAT, course.round, step, place, state_roots(state), *MODEL_ROOTS),
             state,
             course.tokens,
             b"".join(table_parts(self.manifest.model, inner, total)),

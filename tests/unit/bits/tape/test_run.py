@@ -6,9 +6,9 @@ import pytest
 from tests.unit.bits.tape.jobs import DATA_SEED, JOBS, SEAT, small
 
 from atoll.bits.step import inner_step, state_roots
-from atoll.bits.tape.program import STEP
 from atoll.bits.tape.run import Outcome, run
 from atoll.law.draws import dropout_key
+from atoll.law.program import Part
 from atoll.law.trace import float_bytes
 
 
@@ -17,7 +17,7 @@ def test_a_program_gives_what_steps_give(name: str) -> None:
     job = small(name)
     state = job.opening
     for step in range(2):
-        for _, tensor in run(job.program, STEP, job.sources(state, step)):
+        for _, tensor in run(job.program, Part.STEP, job.sources(state, step)):
             last = tensor
         found = Outcome.of(last.numpy().tobytes())
         batch = job.course.batch(job.course.offsets(step))

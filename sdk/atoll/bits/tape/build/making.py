@@ -11,9 +11,10 @@ from atoll.bits.layout import Shapes, param_shapes, trained_shapes
 from atoll.bits.tables import table_sizes
 from atoll.bits.tape.build.graph import Graph, Region, Value
 from atoll.bits.tape.imports import CONTEXT_BYTES
-from atoll.bits.tape.opcodes import Op, Source
+from atoll.bits.tape.opcodes import Op
 from atoll.bits.tensors import chunk_count, chunk_prefix
 from atoll.law.manifest import InnerSpec, Manifest, ModelSpec
+from atoll.law.program import Source
 
 CONTEXT = Value(Source.CONTEXT, 0, 1, CONTEXT_BYTES)
 T = TypeVar("T")
@@ -122,8 +123,8 @@ class Making:
     def _read(self, op: Op, tree: Tree, root: int, name: str) -> Value:
         source = Source.STATE if op is Op.STATE else Source.BASE
         count = prod(tree.shapes[name])
-        inputs = [Value(source, 0, 4, count)] + ([CONTEXT] if op is Op.STATE else [])
-        words = [root, tree.first[name], tree.leaves]
+        words = [tree.first[name], tree.leaves, root]
+        inputs = [Value(source, 0, 4, count)]
         return self.graph.add(op, inputs, count, words, tail=tree.prefix(name))
 
     def once(self, key: object, make: Callable[[], T]) -> T:

@@ -20,8 +20,9 @@ from atoll.bits.tape.build.grids import (
 from atoll.bits.tape.build.linear import biased, head, linears
 from atoll.bits.tape.build.making import CONTEXT, Back, Making, chained
 from atoll.bits.tape.integers import MAX_BLOCK, PREFIX_BLOCK
-from atoll.bits.tape.opcodes import Op, Source
+from atoll.bits.tape.opcodes import Op
 from atoll.law.manifest import LINEARS, LinearName
+from atoll.law.program import Source
 
 EMBEDDING, HEAD = "model.embed_tokens.weight", "lm_head.weight"
 

@@ -23,9 +23,10 @@ from atoll.bits.tape.build.grids import (
 )
 from atoll.bits.tape.build.making import CONTEXT, Making, Tree
 from atoll.bits.tape.build.model import micro_batch
-from atoll.bits.tape.opcodes import Op, Source
+from atoll.bits.tape.opcodes import Op
 from atoll.bits.tensors import chunk_count
 from atoll.law.manifest import Manifest
+from atoll.law.program import Source
 
 COUNT = "count"
 SQUARE_LEVELS = 2**16
@@ -94,8 +95,8 @@ class _Optimisers:
 
     def __init__(self, m: Making) -> None:
         self.m = m
-        inputs = [Value(Source.STATE, 0, 8, 1), CONTEXT]
-        words, tail = [1, m.optimiser.first[COUNT], m.optimiser.leaves], m.optimiser.prefix(COUNT)
+        inputs = [Value(Source.STATE, 0, 8, 1)]
+        words, tail = [m.optimiser.first[COUNT], m.optimiser.leaves, 1], m.optimiser.prefix(COUNT)
         self.count = m.once(
             COUNT, lambda: m.graph.add(Op.COUNT, inputs, 1, words, width=8, tail=tail)
         )

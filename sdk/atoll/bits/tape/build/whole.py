@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from atoll.bits.tables import table_sizes
 from atoll.bits.tape.build.step import make_step
-from atoll.bits.tape.program import STEP, Header, Program
+from atoll.bits.tape.program import Program
 from atoll.law.manifest import SPARSE_CODECS, Manifest
+from atoll.law.program import Header, Part
 from atoll.law.words import ZERO_DIGEST, Digest
 
 
@@ -30,7 +31,7 @@ def program_of(manifest: Manifest, initial: Digest) -> Program:
     if not has_judge(manifest):
         raise ValueError("the operations of this job cannot be judged")
     m, result = make_step(manifest)
-    nodes, templates = m.graph.templates(STEP, result)
+    nodes, templates = m.graph.templates(Part.STEP, result)
     data, inner, total = manifest.data, manifest.inner, m.total_steps
     header = Header(
         step_nodes=nodes,
