@@ -27,6 +27,9 @@ DEPLOYED = (
     "RoundsAudit",
     "RoundsSettlement",
     "Rounds",
+    "Judge",
+    "Game",
+    "Claims",
 )
 SOLC = "0.8.37"
 EVM = "shanghai"

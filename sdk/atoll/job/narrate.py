@@ -12,6 +12,7 @@ from typing import Any
 
 from atoll.law import events as ev
 from atoll.law.events import ContractEvent
+from atoll.law.games.machine import Outcome as GameOutcome
 from atoll.law.views import JobView
 from atoll.law.words import (
     NO_SEGMENT,
@@ -19,7 +20,6 @@ from atoll.law.words import (
     Address,
     BlockRef,
     Digest,
-    GameOutcome,
     JobId,
     JobStatus,
     Offence,

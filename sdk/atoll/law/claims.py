@@ -6,13 +6,14 @@ is what `Claims.claim` reads. SPEC.md, section 21.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Final, NamedTuple
 
 from eth_abi.abi import encode
 
 from atoll.errors import ProtocolError
+from atoll.law.games.claims import Claim
+from atoll.law.games.trees import root_from
 from atoll.law.hashing import accumulate_reveal, keccak256, round_facts, sha256
 from atoll.law.merkle import merkle_proof
 from atoll.law.program import Header
@@ -21,7 +22,6 @@ from atoll.law.views import JobView, SettledRound
 from atoll.law.words import (
     ZERO_DIGEST,
     Address,
-    Claim,
     Digest,
     JobId,
     Reveal,
@@ -30,11 +30,12 @@ from atoll.law.words import (
     Slot,
     Terms,
     Verdict,
+    Wei,
 )
 
 _GLOBAL_TAG: Final = b"atoll.global-state.v1"
 _RNG_TAG: Final = b"atoll.rng.v1"
-_ACCOUNT: Final = (1 << 160) - 1
+_ACCOUNT_BITS: Final = 160
 LONGEST_MOVE: Final = 15 * 60
 """Seconds; the most that a response has beside its party's clock."""
 
@@ -59,10 +60,10 @@ class ProgramHeader:
     leaves: int
     proof: tuple[Digest, ...]
 
-    @classmethod
-    def of(cls, header: Header, leaves: Sequence[Digest]) -> ProgramHeader:
-        """From all the leaves (`law.program.program_leaves`)."""
-        return cls(header, len(leaves), tuple(merkle_proof(leaves, 0)))
+    @property
+    def root(self) -> Digest:
+        """The program's root, as the chain has it."""
+        return root_from(keccak256(self.header.to_bytes()), 0, self.leaves, self.proof)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ class Said:
         header: ProgramHeader,
         document: TraceDocument,
     ) -> Said:
-        """Of an accepted seat of a settled round. Raises ProtocolError where nothing is provable."""
+        """Of an accepted seat. Raises ProtocolError where it is none, or something is another's."""
         round, index = seat
         past = view.settled_round(round)
         if past is None or not past.evidence.accepted >> index & 1:
@@ -163,8 +164,8 @@ class Said:
             model_params=self.model.params_root,
             model_exponents=self.model.exponents,
             window_end=self.past.dispute_until,
-            lowest_bond=min(terms.report_bond, terms.provider_bond),
-            highest_bond=terms.provider_bond,
+            lowest_bond=Wei(min(terms.report_bond, terms.provider_bond)),
+            highest_bond=Wei(terms.provider_bond),
             holder_seconds=clock,
             challenger_seconds=clock,
             move_seconds=min(terms.reveal_seconds, LONGEST_MOVE),
@@ -221,7 +222,7 @@ class Said:
 
 def bond_set(job: JobId, account: Address) -> Digest:
     """`Claims.setOf`: the bond of an account's seat in a job."""
-    return Digest((job << 160 | int(account, 16)).to_bytes(32, "big"))
+    return Digest((job << _ACCOUNT_BITS | int(account, 16)).to_bytes(32, "big"))
 
 
 def pay_place(job: JobId, round: int, seat: int, steps: int) -> Digest:
@@ -229,20 +230,14 @@ def pay_place(job: JobId, round: int, seat: int, steps: int) -> Digest:
     return Digest((job << 80 | round << 48 | seat << 32 | steps).to_bytes(32, "big"))
 
 
-def split_set(set_: Digest) -> tuple[JobId, int]:
-    """A set's job, and its account as a number."""
-    number = int.from_bytes(set_, "big")
-    return JobId(number >> 160), number & _ACCOUNT
+def job_of(claim: Claim) -> JobId:
+    """The job that a claim is about."""
+    return JobId(int.from_bytes(claim.set, "big") >> _ACCOUNT_BITS)
 
 
 def facts_of(past: SettledRound) -> Digest:
     """The word that the contract keeps of the round."""
     return round_facts(past.data_seed, past.reveal_accumulator, past.verdict.parent)
-
-
-def claim_hash(claim: Claim) -> Digest:
-    """keccak256(abi.encode(Claim)), by which a game knows what it is about."""
-    return keccak256(encode([_CLAIM], [_tuple(claim)]))
 
 
 def _tuple(item: Any) -> tuple[object, ...]:
@@ -270,10 +265,6 @@ _LATER: Final = "(uint16,bytes32,bytes32)[]"
 _EVIDENCE: Final = (
     f"(uint256,uint32,uint16,bool,uint32,bytes32,bytes32,{_LATER},address,bytes32,{_REVEAL},"
     f"{_VERDICT},uint16,{_MODEL},bytes,uint256,bytes32[],uint256,{_LEAF},bytes32[],{_LEAF},bytes32[])"
-)
-_CLAIM: Final = (
-    "(address,bytes32,bytes32,bytes32,bool,uint16,uint32,uint32,bytes32,bytes32,bytes32,bytes32,"
-    "bytes32,bytes32,bytes32,uint64,uint128,uint128,uint32,uint32,uint32)"
 )
 _NO_LEAF: Final = (0, 0, 0, ZERO_DIGEST, ZERO_DIGEST, 0, ZERO_DIGEST, ZERO_DIGEST)
 _NO_VERDICT: Final = _tuple(

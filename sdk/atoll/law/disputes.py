@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from atoll.law import events as ev
+from atoll.law.claims import job_of
 from atoll.law.membership import Handler, put
 from atoll.law.views import GameRecord, JobView
 from atoll.law.words import BlockRef
@@ -28,7 +29,7 @@ GameMove = (
 
 
 def _challenged(view: JobView, event: ev.Challenged, block: BlockRef) -> JobView:
-    if event.claim.job != view.job_id:
+    if job_of(event.claim) != view.job_id:
         return view
     game = GameRecord(event.id, event.challenger, event.bond, event.claim, event.evidence)
     return replace(view, games=put(view.games, event.id, game))

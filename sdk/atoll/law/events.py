@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from atoll.law.games.claims import Claim
+from atoll.law.games.machine import Outcome as GameOutcome
 from atoll.law.words import (
     Address,
     Attempt,
     Bitmap,
-    Claim,
     Digest,
     Finding,
-    GameOutcome,
     JobId,
     JobStatus,
     Offence,

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from atoll.errors import ProtocolError
+from atoll.law.games.claims import Claim
+from atoll.law.games.machine import Outcome as GameOutcome
 from atoll.law.terms import is_quorum
 from atoll.law.words import (
     ZERO_DIGEST,
@@ -18,12 +20,10 @@ from atoll.law.words import (
     Attempt,
     Bitmap,
     BlockRef,
-    Claim,
     Digest,
     Domain,
     Evidence,
     Fault,
-    GameOutcome,
     JobId,
     JobStatus,
     Offence,

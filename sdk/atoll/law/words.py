@@ -210,55 +210,6 @@ class Evidence:
     dutiful: Bitmap
 
 
-class GameOutcome(IntEnum):
-    """How a game ended; SENT_HOME ones were never played to an end."""
-
-    NONE = 0
-    HOLDER_FELL = 1
-    CHALLENGER_FELL = 2
-    SENT_HOME = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """`IClaims.Claim`: what a holder said of a segment or of its link, and what the chain knows.
-
-    Attributes:
-        set: the bond that it stands on; place: the pay of the round.
-        segment: its number in the round; of a link the last one's.
-        opening, closing: state digests around the segment; a link begins with the last state.
-        model_params, model_exponents: of the global state that the round began with.
-        window_end: unix seconds. The clocks are seconds, bonds wei.
-    """
-
-    holder: Address
-    set: Digest
-    place: Digest
-    program: Digest
-    is_link: bool
-    seat: int
-    round: int
-    segment: int
-    data_seed: Digest
-    opening: Digest
-    closing: Digest
-    work_word: Digest
-    update_root: Digest
-    model_params: Digest
-    model_exponents: Digest
-    window_end: int
-    lowest_bond: int
-    highest_bond: int
-    holder_seconds: int
-    challenger_seconds: int
-    move_seconds: int
-
-    @property
-    def job(self) -> JobId:
-        """The job that the claim is about."""
-        return JobId(int.from_bytes(self.set, "big") >> 160)
-
-
 def bits(bitmap: int) -> list[int]:
     """Indices of the set bits, ascending."""
     return [i for i in range(bitmap.bit_length()) if bitmap >> i & 1]
