@@ -84,6 +84,14 @@ def table_parts(model: ModelSpec, inner: InnerSpec, total_steps: int) -> tuple[b
     )
 
 
+def table_sizes(model: ModelSpec, inner: InnerSpec, total_steps: int) -> tuple[int, int, int]:
+    """Bytes of each of `table_parts`."""
+    corrections = 0 if inner.optimizer == "sgd" else 16 * total_steps
+    numbers = (8 * total_steps, corrections, 4 * model.seq * model.head_dim)
+    rates, corrections, rotary = (-(-size // PIECE_BYTES) * PIECE_BYTES for size in numbers)
+    return rates, corrections, rotary
+
+
 def _filled(part: npt.NDArray[Any]) -> bytes:
     """Big-endian, filled up to whole pieces, so that every part begins with one."""
     data = part.astype(part.dtype.newbyteorder(">")).tobytes()

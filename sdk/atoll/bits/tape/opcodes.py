@@ -4,6 +4,7 @@ Rule of this file: an operation's number is its family (high byte) and its place
 contracts (`IOneStep`). A docstring has the words in brackets, in their order, then the inputs, then
 the result. Tensors are flat and row-major. i8, i32, i64, f32, f64 are their types, h is 32 bytes;
 words that are floats hold their bits, in the low half where they are f32. R is what the sizes say.
+Inputs in capitals are sources beside the tape (`law.program.Source`).
 L2, A8 … are lines of SPEC-STEP.md. Every NaN of a result is the one NaN.
 """
 
@@ -12,32 +13,14 @@ from __future__ import annotations
 from enum import IntEnum
 
 
-class Source(IntEnum):
-    """Where an input's bytes are; all but TAPE and CONTEXT are read by imports only."""
-
-    TAPE = 0
-    """A node of the same tape."""
-    STATE = 1
-    """A tensor of the opening state, by the SHA-256 tree of its params or optimiser root."""
-    TOKENS = 2
-    """The training tokens, by `data.root`."""
-    TABLES = 3
-    """Rates, corrections, cosines and sines, by the manifest's `tables`."""
-    BASE = 4
-    """A tensor of the frozen model under adapters, by the SHA-256 tree of `init.root`."""
-    MODEL = 5
-    """A tensor of the round's global model, by the SHA-256 tree of its params root."""
-    CONTEXT = 6
-    """What the game knows of the step: `imports.Context`."""
-
-
 class Op(IntEnum):
     """An operation; see the rule of this file."""
 
-    # Imports. Words 0 … 2 of whatever reads a SHA-256 tree: which root (0 params, 1 optimiser), the
-    # tensor's first leaf, the tree's leaves; the tail is what its chunks are hashed behind.
+    # Imports. Of what reads a SHA-256 tree: `first` is the tensor's first leaf, `leaves` are the
+    # tree's, `root` is 0 for params and 1 for the optimiser, and the tail is what the tensor's
+    # chunks are hashed behind. Where the optimiser root is 0 all under it reads as zeros.
     STATE = 0x0001
-    """[root first leaves; prefix] STATE, CONTEXT → f32; zeros where the root in question is 0."""
+    """[first leaves root; prefix] STATE → f32."""
     TOKENS = 0x0002
     """[b T token_bytes masked limit] TOKENS, CONTEXT → i32 [b, T + 1] of the micro-batch: token
     ids, −1 − id where one is no target; sequence j of it is draw iteration · b + j below limit."""
@@ -50,19 +33,19 @@ class Op(IntEnum):
     CORRECTIONS = 0x0006
     """[offset count] TABLES, COUNT's node c → f64 [2]: row min(c, count) − 1 from that byte."""
     COSINES = 0x0007
-    """[offset] TABLES → f32 [T, d/2]: cosines of pairs of cosine and sine from that byte."""
+    """[offset count] TABLES → f32 [T, d/2]: cosines of pairs of cosine and sine from that byte."""
     SINES = 0x0008
-    """[offset] TABLES → f32 [T, d/2]: the sines of the same."""
+    """[offset count] TABLES → f32 [T, d/2]: the sines of the same."""
     DROPOUT_KEY = 0x0009
     """[] CONTEXT → two u32: the Philox key of the seat's round."""
     GLOBAL_STEP = 0x000A
     """[] CONTEXT → u64 [1]."""
     BASE = 0x000B
-    """[0 first leaves; prefix] BASE → f32."""
+    """[first leaves 0; prefix] BASE → f32."""
     MODEL = 0x000C
-    """[0 first leaves; prefix] MODEL → f32."""
+    """[first leaves 0; prefix] MODEL → f32."""
     COUNT = 0x000D
-    """[1 first leaves; prefix] STATE, CONTEXT → i64 [1]: the optimiser's count after this step."""
+    """[first leaves 1; prefix] STATE → i64 [1]: the optimiser's count after this step."""
 
     # Structure and integers. `width` is the bytes of an element, `wide` those of a sum (4 or 8).
     VIEW = 0x0101
@@ -103,7 +86,7 @@ class Op(IntEnum):
     SORT_STAGE = 0x0112
     """[k j] i64 [n] → i64 [n]: one compare-exchange stage of the bitonic network."""
     LOWER_BOUND = 0x0113
-    """[n] sorted keys i64 [n], every 128th of them, every 16384th … while the last has more than
+    """[V n] sorted keys i64 [n], every 128th of them, every 16384th … while the last has more than
     128 → i32 [V + 1]: how many keys have an id below v."""
     GATHER_GRID = 0x0114
     """[N] g f32 [D, N], up [D], sorted keys i64 [n] → i64 [D, N]: rint(g[j, index] · up[j]), with

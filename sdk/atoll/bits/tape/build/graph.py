@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from atoll.bits.tape.opcodes import Op, Source
-from atoll.bits.tape.program import Input, Template
+from atoll.bits.tape.opcodes import Op
 from atoll.errors import ManifestError
+from atoll.law.program import Input, Part, Source, Template
 
 NODE_LIMIT = 1 << 32
 """Node numbers are u32."""
@@ -143,13 +143,11 @@ class Graph:
         width, tail, start, count, place = rest
         value = Value(Source.TAPE, len(self.nodes), width, elements)
         self.nodes.append(
-            Node(
-                op, value, tuple(inputs), tuple(words), tail, self._region, start, count, place
-            )
+            Node(op, value, tuple(inputs), tuple(words), tail, self._region, start, count, place)
         )
         return value
 
-    def templates(self, part: int, result: Value) -> tuple[int, tuple[Template, ...]]:
+    def templates(self, part: Part, result: Value) -> tuple[int, tuple[Template, ...]]:
         """How many nodes the tape has, and its templates in the order of their nodes.
 
         The result is the last node.
@@ -207,7 +205,7 @@ class _Numbering:
     bases: dict[Region, int]
     lengths: dict[Region, int]
 
-    def template(self, part: int, index: int) -> Template:
+    def template(self, part: Part, index: int) -> Template:
         node = self.nodes[index]
         place = index if node.place is None else node.place
         first, stride = self._number(place, node.start)

@@ -143,9 +143,7 @@ def dot(g: Graph, a: Value, b: Value, inner: int) -> Value:
     if count == 1:
         return sums
     again = blocks(count, MAX_BLOCK)
-    wide = g.add(
-        Op.SUM_I32, [sums], rows * columns * again, [count, MAX_BLOCK], width=8
-    )
+    wide = g.add(Op.SUM_I32, [sums], rows * columns * again, [count, MAX_BLOCK], width=8)
     return total(g, wide, again)
 
 
@@ -162,9 +160,7 @@ def rescale_stacked(g: Graph, high: Value, low: Value, columns: int, row: Value)
     return g.add(Op.RESCALE_STACKED, [high, low, row], high.elements, words)
 
 
-def split_dot(
-    g: Graph, a: tuple[Value, Value], b: tuple[Value, Value], inner: int
-) -> Value:
+def split_dot(g: Graph, a: tuple[Value, Value], b: tuple[Value, Value], inner: int) -> Value:
     """P of two split grids [R, inner] and [S, inner]: i64 [R, S]."""
     parts = [
         dot(g, a[0], b[0], inner), dot(g, a[0], b[1], inner), dot(g, a[1], b[0], inner)
