@@ -32,7 +32,14 @@ CREATE_MARGIN_GAS = 1_500_000
 """For constructors; what is not used is not paid."""
 LONGEST_MOVES = 10 * 60 * 60
 """Seconds that a game's moves take at most, beside both clocks, which the terms' bounds bound."""
-FAMILIES: tuple[str, ...] = ()
+FAMILIES = (
+    "ImportSteps",
+    "IntegerSteps",
+    "AttentionSteps",
+    "FloatSteps",
+    "OptimiserSteps",
+    "StateSteps",
+)
 """The judge's contracts of operations, by op >> 8."""
 POLL_SECONDS = 0.1  # a development chain mines at once; on others it costs a few requests
 

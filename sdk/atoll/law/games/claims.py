@@ -14,7 +14,7 @@ from atoll.law.trace import StateRoots
 from atoll.law.words import ZERO_DIGEST, Address, Digest, Wei
 
 _ONE = Wei(1)
-_CLAIM_TYPE = (
+CLAIM_TYPE = (
     "(address,bytes32,bytes32,bytes32,bool,uint16,uint32,uint32,"
     "bytes32,bytes32,bytes32,bytes32,bytes32,bytes32,bytes32,"
     "uint64,uint128,uint128,uint32,uint32,uint32)"
@@ -50,7 +50,7 @@ class Claim:
     @property
     def hash(self) -> Digest:
         """keccak256(abi.encode(Claim)), which the game keeps."""
-        return hash_fields((_CLAIM_TYPE,), (astuple(self),))
+        return hash_fields((CLAIM_TYPE,), (astuple(self),))
 
 
 @dataclass(frozen=True, slots=True)

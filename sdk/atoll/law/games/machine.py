@@ -140,7 +140,8 @@ class Game:
         result: piece root of the tape's last node.
         step: of the disputed step, in the round.
         tape: root; it has so many `nodes`.
-        tree: the tree node in dispute, the sealed root where it is at the top.
+        tree: the tree node in dispute, the sealed root where it is at the top; in the last move
+            the root over the words of the leaf.
         level, index: where it lies.
         node: in dispute, of `size` bytes; None while the search is in the tape.
         rows: of the tape, from above; `tensor_rows` those of the node.
@@ -404,7 +405,7 @@ def _post_leaf(game: Game, move: PostLeaf) -> Game:
     if game.count == 1:
         digest = seal(1, keccak256(LEAF + digest))
     _require(digest == game.tree, "another leaf")
-    return replace(game, phase=Phase.PROVE, leaf=move.leaf)
+    return replace(game, phase=Phase.PROVE, leaf=move.leaf, tree=top(words_tree(move.leaf)))
 
 
 def _prove(game: Game, proof: Proof, operations: Operations) -> Game:
@@ -413,9 +414,9 @@ def _prove(game: Game, proof: Proof, operations: Operations) -> Game:
     width = Template.from_bytes(proof.template).width
     offset = proof.element * width - game.index * PIECE
     _require(0 <= offset < len(game.leaf), "the element is not in the leaf")
-    words = words_tree(game.leaf)
-    root = root_from(proof.word, offset // WORD_BYTES, words.count, proof.word_path)
-    _require(root == top(words), "not a word of the leaf")
+    words = -(-len(game.leaf) // WORD_BYTES)
+    root = root_from(proof.word, offset // WORD_BYTES, words, proof.word_path)
+    _require(root == game.tree, "not a word of the leaf")
     try:
         computed = compute(game.disputed, game.claim, proof, operations)
     except ValueError as error:
