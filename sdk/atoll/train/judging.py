@@ -7,7 +7,6 @@ about, so that whoever was killed in the middle of a game knows the same when it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
@@ -44,35 +43,14 @@ from atoll.law.hashing import sha256 as sha256_digest
 from atoll.law.manifest import Manifest
 from atoll.law.program import Input, Part, Source, Template
 from atoll.law.trace import StateRoots, float_bytes
-from atoll.law.words import ZERO_DIGEST, Digest, RoundIndex, SeatIndex
+from atoll.law.words import ZERO_DIGEST, Digest
 from atoll.train.base import read_weights
 from atoll.train.course import open_course
+from atoll.train.judged import JudgeTask
 from atoll.train.round import read_global_state, read_seat_state
 
 OpenCourse: TypeAlias = Callable[..., Course]
 """With the arguments of `open_course`."""
-
-
-@dataclass(frozen=True, slots=True)
-class JudgeTask:
-    """One segment of a settled round, or its link. CIDs are binary, of states in the store.
-
-    Attributes:
-        initial: digest of round 0's global state, which the program names.
-        state: the SeatState that the segment begins with; of a link the last one.
-        model: the GlobalState that the round began with.
-        segment: of a link, the last one.
-    """
-
-    manifest: bytes
-    initial: Digest
-    round: RoundIndex
-    seat: SeatIndex
-    data_seed: Digest
-    state: bytes
-    model: bytes
-    segment: int
-    is_link: bool = False
 
 
 def model_roots(model: GlobalState) -> ModelRoots:

@@ -24,15 +24,17 @@ from atoll.law.games.claims import (
     PostTape,
     Reveal,
 )
-from atoll.law.games.history import is_holders_turn, rebuilt
+from atoll.law.games.history import rebuilt
 from atoll.law.games.judge import Need
 from atoll.law.games.machine import Game, Phase
 from atoll.law.games.players import NothingDiffers, answered, attack, defend
+from atoll.law.games.turns import is_holders_turn
 from atoll.law.program import Template
 from atoll.law.trace import TraceLeaf
 from atoll.law.words import Address, Digest, JobId
 from atoll.train.course import open_course
-from atoll.train.judging import JudgeTask, OwnRun, model_roots, program_header
+from atoll.train.judged import JudgeTask
+from atoll.train.judging import OwnRun, model_roots, program_header
 from atoll.train.probe import numerics_spec
 from atoll.train.round import TrainedRound, train_round
 
@@ -157,9 +159,7 @@ def play(claim: Claim, holder: Callable[[], OwnRun], challenger: Callable[[], Ow
     return game
 
 
-def test_planted_text_is_found_where_tokens_are_read(
-    judged: Job, cheated: TrainedRound
-) -> None:
+def test_planted_text_is_found_where_tokens_are_read(judged: Job, cheated: TrainedRound) -> None:
     task, claim = task_of(judged, cheated), claim_of(judged, cheated)
     holder = OwnRun(task, judged.store, poisoned_course)
     challenger = OwnRun(task, judged.store)

@@ -33,11 +33,6 @@ def rebuilt(claim: Claim, began_at: int, moves: Sequence[object], size_of: SizeO
     return game
 
 
-def is_holders_turn(moves: Sequence[object]) -> bool:
-    """Whose turn it is in a game that has begun and is not over: the holder's or the other's."""
-    return not moves or isinstance(moves[-1], ev.StepPicked | ev.Picked | ev.NodePicked)
-
-
 def _after(game: Game, move: object, size_of: SizeOf) -> Game:
     match move:
         case ev.StepsOpened(_, states, works):
