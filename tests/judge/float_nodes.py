@@ -24,6 +24,10 @@ from torch import Tensor
 from atoll.bits.tape.opcodes import Op
 
 
+VARIANTS: Final = 4
+"""Smaller nodes of operations whose words decide what they do, so that all cases are drawn."""
+
+
 def _rows(rng: Rng, count: int) -> tuple[int, int]:
     columns = size(rng, 1, 24)
     return max(1, count // columns), columns
@@ -91,7 +95,7 @@ def exact_sum(rng: Rng, count: int) -> Node:
 
 def rotate(rng: Rng, count: int) -> Node:
     length, half = size(rng, 1, 4), size(rng, 1, 8)
-    x = reals(rng, max(1, count // (length * 2 * half)) * length * 2 * half)
+    x = reals(rng, max(1, count // VARIANTS // (length * 2 * half)) * length * 2 * half)
     tables = reals(rng, length * half), reals(rng, length * half)
     return Node(Op.ROTATE, (length, 2 * half, word32(rng.choice([1.0, -1.0]))), (x, *tables))
 
@@ -149,7 +153,7 @@ def dlogits(rng: Rng, count: int) -> Node:
 
 
 def norm_term(rng: Rng, count: int) -> Node:
-    chained = size(rng, 0, 1)
+    chained, count = size(rng, 0, 1), count // VARIANTS
     before = (wide_reals(rng, count),) if chained else ()
     return Node(Op.NORM_TERM, (chained,), (*before, integers64(rng, count), reals(rng, count)))
 
@@ -177,7 +181,7 @@ def square(op: Op, kinds: str) -> Draw:
 
 
 def advance(rng: Rng, count: int) -> Node:
-    rows, columns = _rows(rng, count)
+    rows, columns = _rows(rng, count // VARIANTS)
     wide = int(rng.choice([4, 8]))
     sums = (integers32 if wide == 4 else integers64)(rng, rows * columns)
     tensors = reals(rng, rows * columns), reals(rng, rows), sums, reals(rng, rows)
