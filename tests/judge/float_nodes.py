@@ -23,7 +23,6 @@ from torch import Tensor
 
 from atoll.bits.tape.opcodes import Op
 
-
 VARIANTS: Final = 4
 """Smaller nodes of operations whose words decide what they do, so that all cases are drawn."""
 
@@ -158,6 +157,19 @@ def norm_term(rng: Rng, count: int) -> Node:
     return Node(Op.NORM_TERM, (chained,), (*before, integers64(rng, count), reals(rng, count)))
 
 
+def moments(op: Op) -> Draw:
+    """A moment and a gradient, half of it 0: with the factor 1, a moment stays on a border."""
+
+    def draw(rng: Rng, count: int) -> Node:
+        count //= VARIANTS
+        keep = float(rng.choice([1.0, 1.0, 0.9, 0.95]))
+        words = word32(keep), int(rng.choice([word32(1.0 - keep), _one(rng)]))
+        some = torch.from_numpy(rng.random(count) < 0.5)
+        return Node(op, words, (reals(rng, count), torch.where(some, reals(rng, count), 0.0)))
+
+    return draw
+
+
 def adamw_p(rng: Rng, count: int) -> Node:
     tensors = tuple(reals(rng, count) for _ in range(3))
     words = word32(rng.choice([1e-8, 1e-6])), word32(rng.choice([0.0, 0.1]))
@@ -216,10 +228,10 @@ NODES: Final[dict[int, Draw]] = {
     Op.NORM_TERM: norm_term,
     Op.NORM: singles(Op.NORM, "d"),
     Op.CLIP: singles(Op.CLIP, "d", words=1),
-    Op.ADAMW_M: constants(Op.ADAMW_M, 2, 2),
-    Op.ADAMW_V: constants(Op.ADAMW_V, 2, 2),
+    Op.ADAMW_M: moments(Op.ADAMW_M),
+    Op.ADAMW_V: moments(Op.ADAMW_V),
     Op.ADAMW_P: adamw_p,
-    Op.MOMENTUM: constants(Op.MOMENTUM, 2, 2),
+    Op.MOMENTUM: moments(Op.MOMENTUM),
     Op.DESCEND: descend,
     Op.MUON_SCALE: singles(Op.MUON_SCALE, "if"),
     Op.ZERO_DIAGONAL: square(Op.ZERO_DIAGONAL, "m"),
