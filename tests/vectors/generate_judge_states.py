@@ -13,7 +13,8 @@ from typing import Any, Final
 import numpy as np
 from eth_abi.abi import encode
 from tests.judge.elements import raw
-from tests.judge.state_nodes import NODES, tensor_of
+from tests.judge.state_nodes import NODES, OPERATIONS
+from tests.unit.bits.tape.jobs import JOBS, small
 
 from atoll.bits.tape.opcodes import Op
 from atoll.law.draws import DrawStream
@@ -30,7 +31,7 @@ FAMILIES: Final = {0: "imports", 5: "states"}
 def described(op: int, number: int) -> tuple[str, bytes]:
     """Its name, and node and output as forge decodes them."""
     node = NODES[op](np.random.default_rng((SEED, op, number)), ELEMENTS)
-    result = tensor_of(node)
+    result = node.result(OPERATIONS[op])
     inputs = [raw(x) for x in node.inputs]
     fields = (int(op), result.element_size(), node.attributes, inputs)
     encoded = encode(["(uint16,uint256,bytes,bytes[])", "bytes"], [fields, raw(result)])
@@ -57,10 +58,15 @@ def draws() -> dict[str, Any]:
     return {"context": "0x" + (seed + b"".join(words)).hex(), "limit": hex(LIMIT), "drawn": drawn}
 
 
+def program_roots() -> dict[str, str]:
+    """Programs' roots of the small jobs of the tape's tests."""
+    return {name: "0x" + small(name).program.root.hex() for name in JOBS}
+
+
 def rendered() -> dict[str, str]:
     """Every file by its name."""
     files = {f"judge_{name}.json": family(number) for number, name in FAMILIES.items()}
-    files["judge_draws.json"] = draws()
+    files["judge_draws.json"], files["judge_programs.json"] = draws(), program_roots()
     return {name: json.dumps(value, indent=1) + "\n" for name, value in files.items()}
 
 
