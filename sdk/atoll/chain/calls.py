@@ -5,8 +5,8 @@ Rule of this file: a method only encodes. Whether and when a call is sent is the
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from eth_abi.abi import encode as abi_encode
@@ -14,20 +14,8 @@ from eth_abi.abi import encode as abi_encode
 from atoll.chain.abi import registry
 from atoll.chain.decode import to_abi
 from atoll.chain.deployment import Deployment
-from atoll.law.games.claims import (
-    Claim,
-    Move,
-    OpenSteps,
-    Pick,
-    PickNode,
-    PickStep,
-    PostLeaf,
-    PostLink,
-    PostTape,
-)
-from atoll.law.games.claims import (
-    Reveal as RevealRow,
-)
+from atoll.law.games.calls import calldata
+from atoll.law.games.claims import Claim, Move
 from atoll.law.words import (
     Address,
     Attempt,
@@ -237,12 +225,16 @@ class Calls:
 
     def play(self, game: int, claim: Claim, move: Move) -> Call:
         """A move of a game about that claim."""
-        name, args = _move(claim, move)
-        return self.build(name, game, *args, contract="Game")
+        data = calldata(game, claim, move)
+        return Call(self._addresses["Game"], data, f"Game.{type(move).__name__}")
 
     def time_out(self, game: int) -> Call:
         """Ends a game in which who is to move has no time left."""
         return self.build("timeout", game, contract="Game", permissionless=True)
+
+    def conclude(self, game: int) -> Call:
+        """Has a game that is decided pay."""
+        return self.build("conclude", game, contract="Game", permissionless=True)
 
     def collect_bond(self, account: Address) -> Call:
         """Sends an account what games owe it."""
@@ -272,27 +264,3 @@ class Calls:
 
     def transfer(self, to: Address, amount: int) -> Call:
         return self.build("transfer", to, amount, contract="AtollToken")
-
-
-def _move(claim: Claim, move: Move) -> tuple[str, tuple[Any, ...]]:
-    """The contract's function for a move, and its arguments after the game's number."""
-    match move:
-        case OpenSteps(header, states, works):
-            return "openSteps", (claim, header, states, works)
-        case PostLink(header, template, pieces, path, row):
-            return "postLink", (claim, header, template, pieces, path, row)
-        case PickNode(child, digest, path, template):
-            return "pickNode", (child, digest, path, claim, template)
-        case PickStep() | PostTape() | Pick() | RevealRow() | PostLeaf():
-            values = tuple(getattr(move, field.name) for field in fields(move))
-            return _PLAIN_MOVES[type(move)], values
-    return "prove", (claim, move.proof)
-
-
-_PLAIN_MOVES: Mapping[type, str] = {
-    PickStep: "pickStep",
-    PostTape: "postTape",
-    Pick: "pick",
-    RevealRow: "reveal",
-    PostLeaf: "postLeaf",
-}

@@ -52,6 +52,10 @@ def _moved(view: JobView, event: GameMove, block: BlockRef) -> JobView:
     return _changed(view, event.id, moves=(*game.moves, event), clock=clock)
 
 
+def _decided(view: JobView, event: ev.Decided, block: BlockRef) -> JobView:
+    return _changed(view, event.id, decided=event.outcome)
+
+
 def _ended(view: JobView, event: ev.Ended, block: BlockRef) -> JobView:
     """What was said in a game that is over decides nothing any more."""
     return _changed(view, event.id, outcome=event.outcome, moves=(), evidence=b"")
@@ -95,6 +99,7 @@ DISPUTE_HANDLERS: Final[Mapping[type, Handler]] = {
     ev.Picked: _moved,
     ev.NodePicked: _moved,
     ev.LeafPosted: _moved,
+    ev.Decided: _decided,
     ev.Ended: _ended,
     ev.Fell: _fell,
     ev.PayWithheld: _pay_withheld,

@@ -263,6 +263,7 @@ class GameRecord:
         began_at: unix seconds of its beginning; 0 while it waits.
         clock: what time is left; None while it waits.
         moves: the parties' events, in the chain's order.
+        decided: by the contract's computation; it pays once somebody concludes the game.
     """
 
     id: int
@@ -273,6 +274,7 @@ class GameRecord:
     began_at: int = 0
     clock: Clock | None = None
     moves: tuple[ContractEvent, ...] = ()
+    decided: GameOutcome = GameOutcome.NONE
     outcome: GameOutcome = GameOutcome.NONE
 
     @property
@@ -288,7 +290,7 @@ class GameRecord:
     @property
     def deadline(self) -> int:
         """Unix seconds from which who is to move has lost; 0 where nobody is to move."""
-        if self.clock is None or not self.is_open:
+        if self.clock is None or not self.is_open or self.decided:
             return 0
         return self.clock.deadline(self.is_holders_turn)
 

@@ -45,7 +45,7 @@ def move_by(
     """`next_move` by a run whose course is opened in some way."""
     configure_native()
     own = _run(task, store_dir, open_)
-    game = rebuilt(position.claim, position.began_at, position.moves, own.size_of)
+    game = rebuilt(position.claim, position.began_at, position.moves)
     if position.is_holder:
         return defend(game, own)
     moves = attack(game, own)

@@ -117,10 +117,6 @@ class OwnRun:
         index, _ = self._program.at(self._part, node)
         return self._opened(1 + index, self._program.templates[index].to_bytes())
 
-    def size_of(self, node: int) -> int:
-        """Bytes of a node."""
-        return self._program.templates[self._program.at(self._part, node)[0]].size
-
     def tape(self, step: int) -> OwnTape:
         """The run of a step of the round, or of the link."""
         if self._tape is None or self._tape[0] != step:

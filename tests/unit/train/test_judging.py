@@ -133,7 +133,7 @@ def event_of(move: Move, before: Game, after: Game) -> ev.ContractEvent:
         case Pick():
             return ev.Picked(1, after.level, after.index)
         case PickNode():
-            return ev.NodePicked(1, after.node or 0, move.digest)
+            return ev.NodePicked(1, after.node or 0, move.digest, after.size)
         case Reveal():
             return ev.RowRevealed(1, move.row)
         case PostLeaf():
@@ -148,12 +148,12 @@ def play(claim: Claim, holder: Callable[[], OwnRun], challenger: Callable[[], Ow
         turn = is_holders_turn(said)
         assert turn == game.phase.is_holders
         own = holder() if turn else challenger()
-        known = rebuilt(claim, NOW, said, own.size_of)
+        known = rebuilt(claim, NOW, said)
         move = defend(known, own) if turn else answered(attack(known, own), Silent())
         after = game.play(move, turn, NOW, Silent())
         said.append(event_of(move, game, after))
         game = after
-        known = rebuilt(claim, NOW, said, own.size_of)
+        known = rebuilt(claim, NOW, said)
         names = ("phase", "step", "level", "index", "node", "size", "rows", "tensor_rows", "leaf")
         assert [getattr(known, name) for name in names] == [getattr(game, name) for name in names]
     return game

@@ -17,6 +17,7 @@ from atoll.content.cid import Cid
 from atoll.errors import ProtocolError
 from atoll.law.games.claims import Move
 from atoll.law.games.judge import Need
+from atoll.law.games.machine import Outcome
 from atoll.law.games.players import Question
 from atoll.law.games.words import explain
 from atoll.law.trace import MAX_TRACE_BYTES, TraceDocument
@@ -144,6 +145,17 @@ class SendTimeOut(ContractCall):
 
 
 @dataclass(frozen=True, slots=True)
+class SendConclude(ContractCall):
+    """Have a game that the contract decided for us pay."""
+
+    once: ClassVar[bool] = True
+    game: int
+
+    def call(self, calls: Calls, view: JobView) -> Call:
+        return calls.conclude(self.game)
+
+
+@dataclass(frozen=True, slots=True)
 class SendCollect(Transaction[BondCollected]):
     """Collect what a game that is over left us."""
 
@@ -181,6 +193,10 @@ def decide_games(state: State[S], function: str = PLAY) -> Decision:
 def _next(state: State[S], game: GameRecord, function: str) -> AnyCommand | None:
     if not game.is_open:
         return None if state.facts.of(SendCollect, game.id) else SendCollect(game.id)
+    if game.decided:
+        holder_fell = game.decided is Outcome.HOLDER_FELL
+        winner = game.challenger if holder_fell else game.claim.holder
+        return SendConclude(game.id) if state.me == winner else None
     if not game.deadline:
         return None
     mine = state.me == (game.claim.holder if game.is_holders_turn else game.challenger)
