@@ -125,7 +125,7 @@ def _rate(r: Reading) -> Tensor:
 
 def _corrections(r: Reading) -> Tensor:
     offset, count = r.words
-    row = min(int(r.inputs[0]), count) - 1
+    row = max(1, min(int(r.inputs[0]), count)) - 1  # a forged state may count from below
     return _table(r, ">f8", offset + 16 * row, 2)
 
 

@@ -1,4 +1,4 @@
-"""Family 6 of the tape: an update's bytes from the model that a round began with and the last state.
+"""Family 6 of the tape: an update's bytes from the round's model and the last state.
 
 Rule of this file: it is the codecs once more (`bits.codec`), of jobs whose seats keep nothing of
 their own between rounds. LinkSteps.sol has the same for one element.

@@ -16,7 +16,8 @@ from atoll.bits.kernels.elementary import sqrt
 from atoll.bits.kernels.grid import one_nan
 from atoll.bits.kernels.muon import COEFFICIENTS, LEAST_NORM
 from atoll.bits.kernels.reference import FLUSH
-from atoll.bits.tape.floats import Operation, f32
+from atoll.bits.tape.floats import Operation, f32, root64
+from atoll.bits.tape.opcodes import Op
 
 
 def _flushed(x: Tensor) -> Tensor:
@@ -60,7 +61,7 @@ def descend(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> T
 def muon_scale(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
     """MUON_SCALE: Σ n² i64 [1], s [1] → 32(1 / t), t = √64(Σ) · 64(s) or 2⁻⁶⁰ (Q1)."""
     squares, step = inputs
-    t = squares.double().sqrt() * step.double()
+    t = root64(squares.double()) * step.double()
     # Written so that NaN stays.
     return one_nan(torch.where(t < LEAST_NORM, LEAST_NORM, t).reciprocal().float())
 
@@ -99,14 +100,14 @@ def advance(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> T
 
 
 OPERATIONS: Final[dict[int, Operation]] = {
-    0x0401: adamw_m,
-    0x0402: adamw_v,
-    0x0403: adamw_p,
-    0x0404: momentum,
-    0x0405: descend,
-    0x0406: muon_scale,
-    0x0407: zero_diagonal,
-    0x0408: muon_along,
-    0x0409: muon_across,
-    0x040A: advance,
+    Op.ADAMW_M: adamw_m,
+    Op.ADAMW_V: adamw_v,
+    Op.ADAMW_P: adamw_p,
+    Op.MOMENTUM: momentum,
+    Op.DESCEND: descend,
+    Op.MUON_SCALE: muon_scale,
+    Op.ZERO_DIAGONAL: zero_diagonal,
+    Op.MUON_ALONG: muon_along,
+    Op.MUON_ACROSS: muon_across,
+    Op.ADVANCE: advance,
 }

@@ -87,7 +87,7 @@ def result(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tenso
     finite = bool(norm.isfinite().all() and most.isfinite().all())
     found = _bytes(digest) if finite else ZERO_DIGEST
     numbers = norm.numpy().astype(">f8").tobytes() + losses.numpy().astype(">f4").tobytes()
-    return _of([found, numbers])
+    return _of([found, numbers]).view(torch.int32)
 
 
 def _digests(x: Tensor) -> list[bytes]:

@@ -26,7 +26,7 @@ from atoll.bits.tape.build.whole import program_of
 from atoll.bits.tape.imports import Context, Sources
 from atoll.bits.tape.program import Program
 from atoll.bits.tensors import tree_root
-from atoll.bits.tokens import Tokens
+from atoll.bits.tokens import DTYPES, Tokens, dtype_for
 from atoll.law.canonical import dag_cbor_cid
 from atoll.law.manifest import DataSpec, InnerSpec, Manifest, ModelSpec, NumericsSpec
 from atoll.law.words import Digest, SeatIndex
@@ -75,6 +75,12 @@ JOBS: Mapping[str, Changes] = {
         "model": {"width": 72, "ffn": 2100, "layers": 1, "vocab": 2060},
         "inner": {"batch": 2},
     },
+    # Products of attention in two parts, and of the head over more terms than an int32 sums.
+    "broad heads": {"model": {"head_dim": 520, "layers": 1}, "inner": {"batch": 2}},
+    "vast": {
+        "model": {"vocab": 133_200, "layers": 1, "tied": False},
+        "inner": {"batch": 2, "micro_batch": 1},
+    },
 }
 """By what is special about them."""
 MODEL_ROOTS = Digest(b"\x01" * 32), Digest(b"\x02" * 32)
@@ -95,7 +101,7 @@ def tokens_of(changes: Changes, count: int) -> Tokens:
         shown = np.frombuffer(stream("mask", count), np.uint8) % 3 == 0
         shown[100:160] = False
         return drawn.astype(np.uint16) | (~shown).astype(np.uint16) << 15
-    return drawn.astype(np.uint8 if vocab <= 256 else np.uint16)
+    return drawn.astype(DTYPES[dtype_for(vocab, masked=False)])
 
 
 def manifest_of(changes: Changes, tokens: Tokens) -> Manifest:

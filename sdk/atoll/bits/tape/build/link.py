@@ -1,4 +1,4 @@
-"""The link: the nodes from the round's model and the last state to the update (SPEC-MERGE.md, 2)."""
+"""The link: nodes from the round's model and the last state to the update (SPEC-MERGE.md, 2)."""
 
 from __future__ import annotations
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from atoll.bits.tables import table_sizes
 from atoll.bits.tape.build.link import make_link
 from atoll.bits.tape.build.step import make_step
@@ -10,16 +12,21 @@ from atoll.law.manifest import SPARSE_CODECS, Manifest
 from atoll.law.program import Header, Part
 from atoll.law.words import ZERO_DIGEST, Digest
 
+MAX_BATCH: Final = 1024
+"""Sequences: the last one's draw takes 0.35M gas, since those before it must be drawn, too."""
+
 
 def has_judge(manifest: Manifest) -> bool:
     """Whether the job's operations can be judged.
 
     They can where all arithmetic is exact and a seat's state is what its steps made of the global
-    model and nothing else: no feedback, no fragments, nothing that comes back late.
+    model and nothing else: no feedback, no fragments, nothing that comes back late; and where a
+    transaction has gas for all draws of a batch.
     """
     codec = manifest.codec
-    is_private = codec.carries_feedback or codec.carries_params
-    return manifest.numerics.mode == "exact" and not is_private and codec.kind not in SPARSE_CODECS
+    is_private = codec.carries_feedback or codec.carries_params or codec.kind in SPARSE_CODECS
+    is_drawn = manifest.inner.batch <= MAX_BATCH
+    return manifest.numerics.mode == "exact" and not is_private and is_drawn
 
 
 def program_of(manifest: Manifest, initial: Digest) -> Program:
