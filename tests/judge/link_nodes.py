@@ -11,8 +11,8 @@ from typing import Final
 
 import numpy as np
 import torch
-from tests.judge.elements import Draw, Rng, reals, size
-from tests.judge.state_nodes import Given, context, of_bytes
+from tests.judge.elements import Draw, Operation, Rng, reals, size
+from tests.judge.state_nodes import Given, context, of_bytes, operation
 from torch import Tensor
 
 from atoll.bits.codec.block_steps import SIGN_LEVELS, STEPS, TWO_BIT_LEVELS
@@ -100,3 +100,4 @@ NODES: Final[Mapping[int, Draw]] = {
     Op.UPDATE_HEADER: _update_header,
     Op.UPDATE: _update,
 }
+OPERATIONS: Final[Mapping[int, Operation]] = {op: operation(Op(op)) for op in NODES}

@@ -14,7 +14,7 @@ import numpy as np
 from eth_abi.abi import encode
 from tests.judge import link_nodes, state_nodes
 from tests.judge.elements import raw
-from tests.judge.state_nodes import tensor_of
+from tests.unit.bits.tape.jobs import JOBS, small
 
 from atoll.bits.tape.opcodes import Op
 from atoll.law.draws import DrawStream
@@ -27,12 +27,13 @@ LIMIT: Final = (1 << 63) + 1
 """Of draws nearly half of whose words are rejected."""
 FAMILIES: Final = {0: "imports", 5: "states", 6: "links"}
 NODES: Final = {**state_nodes.NODES, **link_nodes.NODES}
+OPERATIONS: Final = {**state_nodes.OPERATIONS, **link_nodes.OPERATIONS}
 
 
 def described(op: int, number: int) -> tuple[str, bytes]:
     """Its name, and node and output as forge decodes them."""
     node = NODES[op](np.random.default_rng((SEED, op, number)), ELEMENTS)
-    result = tensor_of(node)
+    result = node.result(OPERATIONS[op])
     inputs = [raw(x) for x in node.inputs]
     fields = (int(op), result.element_size(), node.attributes, inputs)
     encoded = encode(["(uint16,uint256,bytes,bytes[])", "bytes"], [fields, raw(result)])
@@ -59,10 +60,15 @@ def draws() -> dict[str, Any]:
     return {"context": "0x" + (seed + b"".join(words)).hex(), "limit": hex(LIMIT), "drawn": drawn}
 
 
+def program_roots() -> dict[str, str]:
+    """Programs' roots of the small jobs of the tape's tests."""
+    return {name: "0x" + small(name).program.root.hex() for name in JOBS}
+
+
 def rendered() -> dict[str, str]:
     """Every file by its name."""
     files = {f"judge_{name}.json": family(number) for number, name in FAMILIES.items()}
-    files["judge_draws.json"] = draws()
+    files["judge_draws.json"], files["judge_programs.json"] = draws(), program_roots()
     return {name: json.dumps(value, indent=1) + "\n" for name, value in files.items()}
 
 
