@@ -31,7 +31,15 @@ from brownie import (
 ETHER = 10**18
 DAY = 24 * 60 * 60
 LONGEST_MOVES = 10 * 60 * 60
-FAMILIES = (ImportSteps, IntegerSteps, AttentionSteps, FloatSteps, OptimiserSteps, StateSteps, LinkSteps)
+FAMILIES = (
+    ImportSteps,
+    IntegerSteps,
+    AttentionSteps,
+    FloatSteps,
+    OptimiserSteps,
+    StateSteps,
+    LinkSteps,
+)
 """By op >> 8."""
 PARAMS = (100, 100, 3_000, 5_000, ETHER, ETHER)
 """missCutBps, verifierCutBps, finderShareBps, accusedShareBps, minProviderBond, minVerifierBond."""
