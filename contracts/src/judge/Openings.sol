@@ -172,19 +172,72 @@ library Openings {
         if (length == 0 || first >= width || length > width - first) revert OutOfRange(first, length, width);
         uint256 used;
         for (; levels > 0; levels--) {
+            if (length == 1 && !sha) return _climb(nodes[0], first, width, levels, siblings[used:]);
             uint256 i = first % 2;
             uint256 above = i;
             if (i == 1) nodes[0] = _hash(siblings[used++], nodes[0], sha);
-            for (; i + 1 < length; i += 2) {
-                nodes[above++] = _hash(nodes[i], nodes[i + 1], sha);
-            }
-            if (i < length) {
-                nodes[above++] = first + i + 1 < width ? _hash(nodes[i], siblings[used++], sha) : nodes[i];
+            above += _pairs(nodes, i, length, sha);
+            if ((length - i) % 2 == 1) {
+                bytes32 last = nodes[length - 1];
+                nodes[above++] = first + length < width ? _hash(last, siblings[used++], sha) : last;
             }
             (first, width, length) = (first / 2, (width + 1) / 2, above);
         }
         if (length != 1 || used != siblings.length) revert NoSuchRange(length, siblings.length - used);
         return nodes[0];
+    }
+
+    /// @notice `_fold` of one node, which most levels have: a third of the gas.
+    function _climb(bytes32 node, uint256 first, uint256 width, uint256 levels, bytes32[] calldata siblings)
+        private
+        pure
+        returns (bytes32)
+    {
+        uint256 left = siblings.length;
+        assembly ("memory-safe") {
+            let free := mload(0x40)
+            let from := siblings.offset
+            mstore8(free, 1)
+            for {} levels { levels := sub(levels, 1) } {
+                let odd := and(first, 1)
+                // The last node of an odd level is carried up.
+                if or(odd, lt(add(first, 1), width)) {
+                    mstore(add(free, add(1, shl(5, odd))), node)
+                    mstore(add(free, sub(33, shl(5, odd))), calldataload(from))
+                    node := keccak256(free, 65)
+                    from := add(from, 32)
+                    left := sub(left, 1) // below zero where siblings are missing, which is refused at the end
+                }
+                first := shr(1, first)
+                width := shr(1, add(width, 1))
+            }
+        }
+        if (left != 0) revert NoSuchRange(1, left);
+        return node;
+    }
+
+    /// @dev Hashes pairs of the nodes from number `i` on, which is 0 or 1 (then node 0 is done), into the places from `i` on.
+    /// @return pairs how many there are
+    function _pairs(bytes32[] memory nodes, uint256 i, uint256 length, bool sha) private pure returns (uint256 pairs) {
+        pairs = (length - i) / 2;
+        if (sha) {
+            for (uint256 k = 0; k < pairs; k++) {
+                nodes[i + k] = _hash(nodes[i + 2 * k], nodes[i + 2 * k + 1], true);
+            }
+            return pairs;
+        }
+        assembly ("memory-safe") {
+            let free := mload(0x40)
+            mstore8(free, 1)
+            let to := add(add(nodes, 32), mul(i, 32))
+            let from := to
+            for { let end := add(to, mul(pairs, 32)) } lt(to, end) { to := add(to, 32) } {
+                mstore(add(free, 1), mload(from))
+                mstore(add(free, 33), mload(add(from, 32)))
+                mstore(to, keccak256(free, 65))
+                from := add(from, 64)
+            }
+        }
     }
 
     function _hash(bytes32 left, bytes32 right, bool sha) private pure returns (bytes32 node) {
