@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,8 +42,10 @@ _NODE = "(uint16,uint256,bytes,bytes[])"
 _MANY = keccak(f"many(address,{_NODE},uint256[])".encode())[:4]
 _GAS = keccak(f"gasOf(address,{_NODE},uint256[])".encode())[:4]
 _GAS_LIMIT: Final = 10**13
-_NODE_SIZE: Final = 512
-"""About as many elements are asked for at once."""
+_MOST_AT_ONCE: Final = 512
+_LEAST_AT_ONCE: Final = 64
+_NODES: Final = 8
+"""An operation has as many nodes at least, since each has words of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ class Finding:
     first: str = ""
 
 
+@cache
 def compiled(*sources: str) -> dict[str, str]:
     """Runtime code of the contracts in these files of `contracts`, by name."""
     settings = {
@@ -151,7 +155,7 @@ def differences(judges: Court, op: int, count: int, seed: int) -> Finding:
     rng = np.random.default_rng((seed, op))
     elements, different, seconds, first = 0, 0, 0.0, ""
     while elements < count:
-        node = NODES[op](rng, _NODE_SIZE)
+        node = NODES[op](rng, min(_MOST_AT_ONCE, max(_LEAST_AT_ONCE, count // _NODES)))
         result = node.result(OPERATIONS[op])
         width, expected = result.element_size(), raw(result)
         started = time.perf_counter()

@@ -36,7 +36,7 @@ def f64(word: int) -> float:
     return float(struct.unpack(">d", struct.pack(">Q", word))[0])
 
 
-def unsigned(x: Tensor, width: int) -> list[int]:
+def _unsigned(x: Tensor, width: int) -> list[int]:
     """The unsigned little-endian integers of `width` bytes that x's bytes are."""
     data = x.contiguous().view(torch.uint8).numpy().tobytes()
     return [int.from_bytes(data[i : i + width], "little") for i in range(0, len(data), width)]
@@ -58,7 +58,7 @@ def _wide_sum(sums: Tensor, step: Tensor) -> Tensor:
 
 
 def add(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """ADD: a + b (L10, M4, M7, S2, and gradients of what is read twice)."""
+    """ADD: a + b (L8, L10, A12, M4, M7, S2, gradients of what is read twice)."""
     a, b = inputs
     return one_nan(a + b)
 
@@ -75,19 +75,19 @@ def scale(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Ten
 
 
 def mul(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """MUL: a · b."""
+    """MUL: a · b (N4, N6, A7)."""
     a, b = inputs
     return one_nan(a * b)
 
 
 def mul_rows(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """MUL_ROWS [C]: x[r, c] · v[r] (L3's sx, N4's u, A6, A9, A11)."""
+    """MUL_ROWS [C]: x[r, c] · v[r] (L3's sx, N4's u, A6, Q1)."""
     x, v = inputs
     return one_nan(_rows(x, words[0]) * v[:, None]).flatten()
 
 
 def mul_columns(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """MUL_COLUMNS [C]: x[r, c] · v[c] (L3's sw, N4's h, A10)."""
+    """MUL_COLUMNS [C]: x[r, c] · v[c] (L3's sw, N4's h, Q6)."""
     x, v = inputs
     return one_nan(_rows(x, words[0]) * v).flatten()
 
@@ -179,9 +179,9 @@ def dropout(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> T
     """
     threshold, factor, site, first, per_iteration = words
     x, key, step = inputs
-    k0, k1 = unsigned(key, 4)
+    k0, k1 = _unsigned(key, 4)
     start = first + iteration * per_iteration
-    mask = Mask("0", (k0, k1), unsigned(step, 8)[0] & LOW32, site, start)
+    mask = Mask("0", (k0, k1), _unsigned(step, 8)[0] & LOW32, site, start)
     kept = philox_words(mask, x.numel(), x.device) >= threshold
     return torch.where(kept, one_nan(x * f32(factor)), 0.0)
 

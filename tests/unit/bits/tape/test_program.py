@@ -43,10 +43,10 @@ def preset_manifest(name: str) -> Manifest:
 @pytest.mark.parametrize(
     ("name", "nodes", "templates"),
     [
-        ("demo", 1_879, 1_879),
-        ("nano", 12_732, 4_373),
-        ("gpt2-small", 282_236, 19_921),
-        ("llama-1b", 2_439_208, 79_448),
+        ("demo", 1_889, 1_889),
+        ("nano", 12_949, 4_440),
+        ("gpt2-small", 282_620, 19_945),
+        ("llama-1b", 2_440_232, 79_480),
     ],
 )
 def test_presets_have_programs(name: str, nodes: int, templates: int) -> None:
