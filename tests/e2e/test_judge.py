@@ -10,7 +10,7 @@ from atoll_devnet.report.observer import Observer
 from atoll_devnet.run.options import RunOptions
 from atoll_devnet.run.runner import finish, is_over, start
 
-from .conftest import Runner, provider
+from .conftest import Runner, check_books, provider
 
 Options = Callable[..., RunOptions]
 CHEAT = 2
@@ -82,3 +82,19 @@ async def test_players_are_killed_at_every_move(options: Options, display: Displ
         report = (await finish(running, chosen)).report
     assert kills > 8
     check_outsider_won(report)
+
+
+async def test_a_provider_defends_honest_work_and_who_disputes_it_loses(
+    options: Options, play: Runner
+) -> None:
+    """The challenger's run differs in one bit; the contract computes what the provider showed."""
+    chosen = options(job=WATCHED, providers=2, verifiers=2, watchers=1, watcher_cheats={0: "sham"})
+    report = await play(chosen)
+    assert report["job"]["status"] == "done"
+    assert report["games"], "nothing was disputed"
+    assert {game["outcome"] for game in report["games"]} == {"challenger-fell"}
+    assert report["falls"] == []
+    for seat in range(2):
+        honest = provider(report, seat)
+        assert (honest["accepted_rounds"], honest["slashed_wei"]) == (2, "0")
+    check_books(report)
