@@ -17,6 +17,7 @@ from atoll.job.narrate import tokens
 from atoll.job.plan import DAY, MERGE_SECONDS, Pace, replayed_steps, sum_of_windows
 from atoll.law.manifest import Manifest
 from atoll.law.terms import budget
+from atoll.train.corpus.options import PUBLIC_NOTICE
 
 SUBMIT_GAS = {"approve": 60_000, "announceGateway": 60_000, "create": 700_000}
 """Gas at most of what a submission sends; `tests/integration/chain/test_client.py` measures it."""
@@ -169,7 +170,7 @@ def report(draft: Draft, look: Outlook) -> str:
     lines = [
         f"job        {manifest.name}: {look.parameters:,} parameters, {look.rounds} rounds of "
         f"{manifest.inner.steps} steps, {terms.seats} seats",
-        f"data       {look.train_tokens:,} tokens to train on; what is submitted becomes public",
+        f"data       {look.train_tokens:,} tokens to train on",
         f"price      {tokens_text(look.budget_wei)} tokens at most: "
         f"{tokens(look.training_wei)} for training, {tokens(look.fees_wei)} for audits",
         f"gas        {look.gas:,} at most, {tokens(look.gas_wei)} of the chain's coin",
@@ -178,6 +179,7 @@ def report(draft: Draft, look: Outlook) -> str:
         f"{duration_text(look.seconds_at_most)}",
         f"bonds      {tokens(terms.provider_bond)} a provider, {tokens(terms.verifier_bond)} "
         "a verifier",
+        PUBLIC_NOTICE,
         "",
         f"{'for each':<10} {'down':>9} {'up':>9} {'memory':>9} {'disk':>9}",
     ]
