@@ -143,13 +143,13 @@ def _merged_update(command: DoMerge, manifest: Manifest, store: LocalStore) -> M
 
 def _check_update(work: SeatWork, manifest: Manifest, store: LocalStore) -> None:
     limit = max_update_bytes(manifest)
-    update = store.read_bytes(Cid.from_bytes(work.reveal.update_cid), limit)
+    update = FileSlices(store, Cid.from_bytes(work.reveal.update_cid), limit)
     if root_of_update(update) != work.reveal.update_root:
         raise MalformedUpdate("the bytes served do not have the revealed root")
     model = read_global_state(manifest, work.opening, store, outer=False)
     part = model.sent_part(manifest.codec)
     codec = seat_codec(manifest.codec, DitherKey(work.data_seed, work.seat))
-    codec.decode_flat(update, Layout.of_tensors(part.params), part.exponents)
+    codec.open(update, Layout.of_tensors(part.params), part.exponents)
 
 
 def _opening(work: SeatWork, manifest: Manifest, store: LocalStore) -> tuple[Digest, Digest]:

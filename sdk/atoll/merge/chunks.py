@@ -18,8 +18,8 @@ from atoll.errors import ConfigError
 
 T = TypeVar("T")
 
-BLOCK = 1 << 27
-"""Values of all rows together that are decoded at once: an eighth of a gigabyte of int8."""
+BLOCK = 1 << 26
+"""Values of all rows together that are decoded at once, in a byte each; their sums take four."""
 
 MIN_SHARE = 1 << 17
 """Fewer coordinates than this are not worth a thread."""
