@@ -27,6 +27,8 @@ _MERGED_AT_ONCE: Final = 3 << 26
 updates there are fewer sums."""
 _NUMBER: Final = 4
 """Bytes of an fp32 number; a merged coordinate takes as many, of fp32 updates twice that."""
+_LOGIT: Final = 4 * _NUMBER
+"""Of a logit: itself, its exponential, its gradient, and one of them as integers."""
 
 
 def peaks(manifest: Manifest, update_bytes: int) -> dict[str, int]:
@@ -52,7 +54,7 @@ def peaks(manifest: Manifest, update_bytes: int) -> dict[str, int]:
         "replay": replay,
         "link": link,
         "merge": merge,
-        "evaluate": sizes.base + sizes.model + sizes.micro_batch,
+        "evaluate": sizes.base + sizes.model + sizes.logits,
     }
     return {"start": START_BYTES} | {name: START_BYTES + size for name, size in found.items()}
 
@@ -89,7 +91,7 @@ class _Sizes:
         base: the model that adapters are added to, and what freezing its largest weight takes.
         two_states: as a step ends: the one before it, the one after it, and the optimiser's work on
             the largest tensor.
-        micro_batch: what the backward pass needs of one.
+        logits: of a micro-batch, with what is computed of them at once.
         one_state_and_gradients: before that, with a micro-batch.
     """
 
@@ -97,22 +99,24 @@ class _Sizes:
         trained, model = trained_count(manifest), manifest.model
         slots = len(OUTER_SLOTS[manifest.outer.kind])
         largest = max(prod(shape) for shape in trained_shapes(manifest).values())
-        self.micro_batch = manifest.inner.micro_batch * model.seq * _kept_of_a_token(model)
+        tokens = manifest.inner.micro_batch * model.seq
+        self.logits = tokens * _LOGIT * model.vocab
+        kept = self.logits + tokens * _kept_of_a_token(model)
         self.model = _NUMBER * trained
         self.state = _NUMBER * seat_layout(manifest).elements
         self.global_state = self.model * (1 + 2 * slots)
         self.numerators = self.model * (2 if manifest.codec.kind == "fp32" else 1)
         self.base = 0 if manifest.lora is None else _frozen_bytes(manifest)
         self.two_states = 2 * self.state + 2 * _NUMBER * largest
-        self.one_state_and_gradients = self.state + self.model + self.micro_batch
+        self.one_state_and_gradients = self.state + self.model + kept
 
 
 def _kept_of_a_token(model: ModelSpec) -> int:
-    """What a forward pass keeps of a token for the backward pass: in each layer some ten vectors as
-    wide as the model and three as wide as the MLP, and three numbers for each logit.
+    """What a forward pass keeps of a token for the backward pass beside the logits: in each layer
+    some ten vectors as wide as the model and three as wide as the MLP.
     """
     width = max(model.width, model.heads * model.head_dim)
-    return _NUMBER * (model.layers * (10 * width + 3 * model.ffn) + 3 * model.vocab)
+    return _NUMBER * model.layers * (10 * width + 3 * model.ffn)
 
 
 def _frozen_bytes(manifest: Manifest) -> int:
