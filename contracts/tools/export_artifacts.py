@@ -36,6 +36,7 @@ DEPLOYED = (
     "FloatSteps",
     "OptimiserSteps",
     "StateSteps",
+    "LinkSteps",
     "Judge",
     "Game",
     "Claims",

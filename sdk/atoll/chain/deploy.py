@@ -41,6 +41,7 @@ FAMILIES = (
     "FloatSteps",
     "OptimiserSteps",
     "StateSteps",
+    "LinkSteps",
 )
 """The judge's contracts of operations, by op >> 8."""
 POLL_SECONDS = 0.1  # a development chain mines at once; on others it costs a few requests

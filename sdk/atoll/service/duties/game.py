@@ -152,6 +152,8 @@ class SendConclude(ContractCall):
     game: int
 
     def call(self, calls: Calls, view: JobView) -> Call:
+        fell = view.games[self.game].decided.name.lower().replace("_", " ")
+        log.info("concludes", job=view.job_id, game=self.game, outcome=fell)
         return calls.conclude(self.game)
 
 
