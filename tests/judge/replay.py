@@ -19,7 +19,7 @@ from typing import Any, Final
 import numpy as np
 from eth_abi.abi import decode, encode
 from eth_utils.crypto import keccak
-from tests.judge import float_nodes, integer_nodes
+from tests.judge import float_nodes, integer_nodes, link_nodes, state_nodes
 from tests.judge.elements import Draw, Node, Operation, raw
 from torch import Tensor
 
@@ -29,14 +29,29 @@ from atoll.chain.abi import load_artifact
 from atoll_devnet.processes.evm import Evm
 
 REPLAY: Final = Path(__file__).with_name("Replay.json")
-FAMILIES: Final = {1: "IntegerSteps", 2: "AttentionSteps", 3: "FloatSteps", 4: "OptimiserSteps"}
+FAMILIES: Final = {
+    0: "ImportSteps",
+    1: "IntegerSteps",
+    2: "AttentionSteps",
+    3: "FloatSteps",
+    4: "OptimiserSteps",
+    5: "StateSteps",
+    6: "LinkSteps",
+}
 """Contracts of `contracts/src/judge`."""
-NODES: Final[Mapping[int, Draw]] = {**integer_nodes.NODES, **float_nodes.NODES}
+NODES: Final[Mapping[int, Draw]] = {
+    **integer_nodes.NODES,
+    **float_nodes.NODES,
+    **state_nodes.NODES,
+    **link_nodes.NODES,
+}
 OPERATIONS: Final[Mapping[int, Operation]] = {
     **integers.OPERATIONS,
     **attention.OPERATIONS,
     **floats.OPERATIONS,
     **optimisers.OPERATIONS,
+    **state_nodes.OPERATIONS,
+    **link_nodes.OPERATIONS,
 }
 
 _NODE = "(uint16,uint256,bytes,bytes[])"
