@@ -6,6 +6,9 @@ a piece. SPEC.md, sections 3 and 4.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -46,7 +49,8 @@ class Pieces:
         last = [keccak_rows(np.frombuffer(self._begun, np.uint8)[None])] if self._begun else []
         if not self._digests and not last:
             raise ValueError("an empty byte string has no piece root")
-        return _tree_root(np.concatenate([*self._digests, *last]))
+        leaves = np.concatenate([*self._digests, *last])
+        return seal(len(leaves), _top(keccak_rows(_prefixed(LEAF, leaves))))
 
 
 def piece_root(data: bytes | memoryview) -> Digest:
@@ -86,17 +90,50 @@ def _digests(whole: memoryview) -> Bytes:
     return keccak_rows(np.frombuffer(whole, dtype=np.uint8).reshape(-1, PIECE_BYTES))
 
 
-def _tree_root(leaves: Bytes) -> Digest:
-    """`law.merkle.merkle_root`, a level at a time."""
-    return seal(len(leaves), _top(keccak_rows(_prefixed(LEAF, leaves))))
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """`law.merkle`'s tree over many leaves.
+
+    Attributes:
+        levels: nodes from those of the leaves to the top, [nodes, 32] each.
+    """
+
+    levels: list[Bytes]
+
+    @property
+    def root(self) -> Digest:
+        return seal(len(self.levels[0]), self.levels[-1].tobytes())
+
+    def path(self, index: int) -> list[Digest]:
+        """`law.merkle.merkle_proof`. Raises IndexError when there is no such leaf."""
+        if not 0 <= index < len(self.levels[0]):
+            raise IndexError(f"leaf {index} of {len(self.levels[0])}")
+        found = []
+        for level in self.levels[:-1]:
+            if index ^ 1 < len(level):
+                found.append(Digest(level[index ^ 1].tobytes()))
+            index //= 2
+        return found
 
 
-def _top(nodes: Bytes) -> bytes:
+def tree_of(leaves: Bytes) -> Tree:
+    """The tree over leaves [N, 32], a level at a time. Raises ValueError where there are none."""
+    if not len(leaves):
+        raise ValueError("an empty tree has no root")
+    return Tree(list(_levels(keccak_rows(_prefixed(LEAF, leaves)))))
+
+
+def _levels(nodes: Bytes) -> Iterator[Bytes]:
+    yield nodes
     while len(nodes) > 1:
         pairs = nodes[: len(nodes) // 2 * 2].reshape(-1, 2 * DIGEST_BYTES)
         carried = nodes[2 * len(pairs) :]
         nodes = np.concatenate([keccak_rows(_prefixed(NODE, pairs)), carried])
-    return nodes.tobytes()
+        yield nodes
+
+
+def _top(nodes: Bytes) -> bytes:
+    return deque(_levels(nodes), maxlen=1)[0].tobytes()  # no level is kept beside the next
 
 
 def _prefixed(prefix: bytes, rows: Bytes) -> Bytes:

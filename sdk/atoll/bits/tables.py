@@ -67,18 +67,35 @@ def _rates(inner: InnerSpec, total_steps: int) -> Float64Vector:
 @lru_cache(maxsize=8)
 def tables_root(model: ModelSpec, inner: InnerSpec, total_steps: int) -> Digest:
     """The root that a manifest with these choices names."""
-    schedule = schedule_of(inner, total_steps)
-    rotary = rotary_tables(model.seq, model.head_dim, model.rope_base, model.rope_scaling)
     pieces = Pieces()
-    for part in (schedule.rates, schedule.corrections, np.stack(rotary, axis=-1)):
-        _add(pieces, part)
+    for part in table_parts(model, inner, total_steps):
+        pieces.add(part)
     return pieces.root()
 
 
-def _add(pieces: Pieces, part: npt.NDArray[Any]) -> None:
+def table_parts(model: ModelSpec, inner: InnerSpec, total_steps: int) -> tuple[bytes, bytes, bytes]:
+    """What the root is over: rates, corrections, and pairs of cosine and sine by position."""
+    schedule = schedule_of(inner, total_steps)
+    rotary = rotary_tables(model.seq, model.head_dim, model.rope_base, model.rope_scaling)
+    return (
+        _filled(schedule.rates),
+        _filled(schedule.corrections),
+        _filled(np.stack(rotary, axis=-1)),
+    )
+
+
+def table_sizes(model: ModelSpec, inner: InnerSpec, total_steps: int) -> tuple[int, int, int]:
+    """Bytes of each of `table_parts`."""
+    corrections = 0 if inner.optimizer == "sgd" else 16 * total_steps
+    numbers = (8 * total_steps, corrections, 4 * model.seq * model.head_dim)
+    rates, corrections, rotary = (-(-size // PIECE_BYTES) * PIECE_BYTES for size in numbers)
+    return rates, corrections, rotary
+
+
+def _filled(part: npt.NDArray[Any]) -> bytes:
     """Big-endian, filled up to whole pieces, so that every part begins with one."""
     data = part.astype(part.dtype.newbyteorder(">")).tobytes()
-    pieces.add(data + bytes(-len(data) % PIECE_BYTES))
+    return data + bytes(-len(data) % PIECE_BYTES)
 
 
 def check_tables(manifest: Manifest) -> None:

@@ -102,8 +102,13 @@ class TreeRoot:
         return merkle_root(self._leaves, sha256_digest) if self._leaves else ZERO_DIGEST
 
 
+def chunk_count(size: int) -> int:
+    """Chunks of a tensor of so many bytes."""
+    return max(1, -(-size // CHUNK_BYTES))
+
+
 def _chunk_hashes(name: str, tensor: Tensor) -> Iterator[bytes]:
-    prefix = sha256(_chunk_prefix(name, _DTYPE_NAMES[tensor.dtype], tuple(tensor.shape)))
+    prefix = sha256(chunk_prefix(name, _DTYPE_NAMES[tensor.dtype], tuple(tensor.shape)))
     raw = raw_bytes(tensor)
     for index, start in enumerate(range(0, max(len(raw), 1), CHUNK_BYTES)):
         chunk = prefix.copy()
@@ -113,7 +118,8 @@ def _chunk_hashes(name: str, tensor: Tensor) -> Iterator[bytes]:
 
 
 @lru_cache(maxsize=4096)
-def _chunk_prefix(name: str, dtype: str, shape: Shape) -> bytes:
+def chunk_prefix(name: str, dtype: str, shape: Shape) -> bytes:
+    """What each chunk of a tensor is hashed behind, before the chunk's index."""
     return dag_cbor.encode([_CHUNK_TAG, name, dtype, list(shape)])
 
 

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {Claim} from "./IClaims.sol";
+import {GameQueue, Outcome, Phase} from "./GameQueue.sol";
+import {Openings} from "./Openings.sol";
+import {ProgramReader} from "./ProgramReader.sol";
+import {Disputed, Judge, Proof} from "./Judge.sol";
+
+/// Bytes of the program, and where they lie in its tree.
+struct Part {
+    bytes data;
+    uint256 index; // 0 the header, then templates
+    uint256 count; // of the tree's leaves
+    bytes32[] path;
+}
+
+/// @title The judge: two parties search for the first thing that they computed otherwise, and the EVM computes it.
+/// @notice A segment: `openSteps`, `pickStep`, `postTape`; a link: `postLink`. Then `pick` and `reveal` down the tape's tree, 64
+/// nodes a row; `pickNode`; `reveal` and `pick` down that node's bytes; `postLeaf`; `prove`. The challenger picks what
+/// differs first, so that it knows all inputs of what it disputes. SPEC-GAME.md is the rule; `law/games` does the same.
+/// @dev A move of another chain's history cannot hurt: claim, steps, results and rows are bound by hashes of this game.
+contract Game is GameQueue {
+    uint256 private constant ROW_LEVELS = 6;
+    bytes32 private constant UPDATE = keccak256("atoll.update.v1");
+
+    Judge public immutable judge;
+
+    event StepsOpened(uint256 indexed id, bytes32[] states, bytes works);
+    event StepPicked(uint256 indexed id, uint256 step);
+    event TapePosted(uint256 indexed id, bytes32 root, uint256 nodes, bytes32[] row);
+    event Revealed(uint256 indexed id, bytes32[] row);
+    event Picked(uint256 indexed id, uint256 level, uint256 index);
+    event NodePicked(uint256 indexed id, uint256 node, bytes32 digest);
+    event LeafPosted(uint256 indexed id, bytes leaf);
+
+    error WrongSegment(uint256 segment, uint256 steps);
+    error WrongLength(uint256 given, uint256 needed);
+    error WrongClosing(bytes32 given, bytes32 claimed);
+    error WrongWork(bytes32 given, bytes32 claimed);
+    error NotFinite(uint256 step);
+    error WrongPath(bytes32 given, bytes32 wanted);
+    error WrongUpdate(bytes32 given, bytes32 claimed);
+    error WrongChild(uint256 child);
+    error OtherBytes(bytes32 given, bytes32 wanted);
+    error NotInTheLeaf(uint256 element);
+
+    constructor(address token_, uint256 longestGame_, address judge_) GameQueue(token_, longestGame_) {
+        judge = Judge(judge_);
+    }
+
+    /// @notice Holder: the digest of the state after every step, and what the work word hashes, all finite.
+    /// @param header part 0 of the program
+    /// @param states after each step; the last is the claim's closing digest
+    /// @param works of each step the norm (binary64) and every micro-batch's loss (binary32), big-endian
+    function openSteps(
+        uint256 id,
+        Claim calldata claim,
+        Part calldata header,
+        bytes32[] calldata states,
+        bytes calldata works
+    ) external {
+        Match storage m = _move(id, Phase.OPEN_STEPS);
+        _requireClaim(m, claim);
+        _takeHeader(m, claim, header);
+        uint256 count = ProgramReader.segment(header.data);
+        uint256 steps = ProgramReader.steps(header.data);
+        if (count == 0 || (claim.segment + 1) * count > steps) revert WrongSegment(claim.segment, steps);
+        if (states.length != count) revert WrongLength(states.length, count);
+        if (states[count - 1] != claim.closing) revert WrongClosing(states[count - 1], claim.closing);
+        if (keccak256(works) != claim.workWord) revert WrongWork(keccak256(works), claim.workWord);
+        m.from = _rootOfSteps(claim.opening, states, works, 8 + 4 * ProgramReader.microBatches(header.data));
+        m.nodes = uint40(ProgramReader.stepNodes(header.data));
+        (m.size, m.step) = (uint64(count), uint32(claim.segment * count));
+        m.phase = Phase.PICK_STEP;
+        emit StepsOpened(id, states, works);
+    }
+
+    /// @notice Challenger: the first step whose result differs from its own.
+    /// @param from digest of the state that the step opens with
+    /// @param result piece root of the step's last node, see `resultOf`
+    /// @param path of both in the tree over the opened steps
+    function pickStep(uint256 id, uint256 step, bytes32 from, bytes32 result, bytes32[] calldata path) external {
+        Match storage m = _move(id, Phase.PICK_STEP);
+        bytes32 root = Openings.rootFrom(keccak256(abi.encode(from, result)), step, m.size, path);
+        if (root != m.from) revert WrongPath(root, m.from);
+        (m.from, m.result) = (from, result);
+        m.step += uint32(step);
+        m.phase = Phase.POST_TAPE;
+        emit StepPicked(id, m.step);
+    }
+
+    /// @notice Holder: the step's tape, whose last node is the result that it opened.
+    /// @param path of that node in the tape
+    /// @param row the nodes of the tape's tree six levels below its top; of leaves, the digests
+    function postTape(uint256 id, bytes32[] calldata path, bytes32[] calldata row) external {
+        Match storage m = _move(id, Phase.POST_TAPE);
+        _takeTape(m, id, path, row);
+    }
+
+    /// @notice Holder: the link's tape, whose last node are the update's bytes.
+    /// @param template of the last node; its size is that of the update
+    /// @param pieces piece root of the update
+    function postLink(
+        uint256 id,
+        Claim calldata claim,
+        Part calldata header,
+        Part calldata template,
+        bytes32 pieces,
+        bytes32[] calldata path,
+        bytes32[] calldata row
+    ) external nonReentrant {
+        Match storage m = _move(id, Phase.POST_LINK);
+        _requireClaim(m, claim);
+        _takeHeader(m, claim, header);
+        uint256 steps = ProgramReader.steps(header.data);
+        if ((claim.segment + 1) * ProgramReader.segment(header.data) != steps) {
+            revert WrongSegment(claim.segment, steps);
+        }
+        m.nodes = uint40(ProgramReader.linkNodes(header.data));
+        if (m.nodes == 0) return _end(id, Outcome.CHALLENGER_FELL); // this job has no link that could be wrong
+        _requireTemplate(m, claim, template, m.nodes - 1);
+        bytes32 update = keccak256(abi.encode(UPDATE, uint64(ProgramReader.outputBytes(template.data)), pieces));
+        if (update != claim.updateRoot) revert WrongUpdate(update, claim.updateRoot);
+        (m.from, m.result, m.step) = (claim.opening, pieces, uint32(steps));
+        _takeTape(m, id, path, row);
+    }
+
+    /// @notice Holder: the nodes six levels below the one in dispute (fewer, where there are not six); of leaves, their digests.
+    function reveal(uint256 id, bytes32[] calldata row) external {
+        Match storage m = _move(id, Phase.REVEAL);
+        bytes32 above = _above(m, row, uint256(m.index) << _levels(m), Openings.none());
+        if (above != m.tree) revert WrongPath(above, m.tree);
+        m.phase = Phase.PICK;
+        emit Revealed(id, row);
+    }
+
+    /// @notice Challenger: the first node of the revealed row that differs from its own.
+    /// @param path of the node up to the one above the row
+    function pick(uint256 id, uint256 child, bytes32 node, bytes32[] calldata path) external {
+        Match storage m = _move(id, Phase.PICK);
+        if (m.level <= ROW_LEVELS && !m.inTensor) revert WrongChild(child); // that is a node of the tape
+        _takeChild(m, child, node, path);
+        m.phase = m.level == 0 ? Phase.POST_LEAF : Phase.REVEAL;
+        emit Picked(id, m.level, m.index);
+    }
+
+    /// @notice Challenger: the first node of the tape that differs, with its template.
+    function pickNode(
+        uint256 id,
+        uint256 child,
+        bytes32 digest,
+        bytes32[] calldata path,
+        Claim calldata claim,
+        Part calldata template
+    ) external {
+        Match storage m = _move(id, Phase.PICK);
+        _requireClaim(m, claim);
+        if (m.level > ROW_LEVELS || m.inTensor) revert WrongChild(child); // not yet, or not any more
+        _takeChild(m, child, digest, path);
+        m.node = uint40(m.index);
+        _requireTemplate(m, claim, template, m.node);
+        m.template = keccak256(template.data);
+        m.size = uint64(ProgramReader.outputBytes(template.data));
+        (m.inTensor, m.index) = (true, 0);
+        m.level = uint8(Openings.height(_count(m)));
+        m.phase = m.level == 0 ? Phase.POST_LEAF : Phase.REVEAL;
+        emit NodePicked(id, m.node, digest);
+    }
+
+    /// @notice Holder: the bytes of the leaf in dispute.
+    function postLeaf(uint256 id, bytes calldata leaf) external {
+        Match storage m = _move(id, Phase.POST_LEAF);
+        uint256 needed = _leafBytes(m);
+        if (leaf.length != needed) revert WrongLength(leaf.length, needed);
+        bytes32 digest = keccak256(leaf);
+        if (_count(m) == 1) digest = Openings.seal(1, Openings.leafNode(digest));
+        if (digest != m.tree) revert OtherBytes(digest, m.tree);
+        m.tree = Openings.wordsRoot(leaf);
+        m.phase = Phase.PROVE;
+        emit LeafPosted(id, leaf);
+    }
+
+    /// @notice Challenger: one element of the posted leaf, and all that it is computed from. The game ends here.
+    function prove(uint256 id, Claim calldata claim, Proof calldata proof) external nonReentrant {
+        Match storage m = _move(id, Phase.PROVE);
+        _requireClaim(m, claim);
+        if (keccak256(proof.header) != m.header) revert OtherBytes(keccak256(proof.header), m.header);
+        if (keccak256(proof.template) != m.template) revert OtherBytes(keccak256(proof.template), m.template);
+        bytes32 posted = _posted(m, proof);
+        bytes memory computed = judge.compute(Disputed(m.from, m.tape, m.nodes, m.node, m.step), claim, proof);
+        bool isRight = computed.length == ProgramReader.elementBytes(proof.template)
+            && keccak256(computed) == keccak256(_first(posted, computed.length));
+        _end(id, isRight ? Outcome.CHALLENGER_FELL : Outcome.HOLDER_FELL);
+    }
+
+    // --- steps and tapes ---
+
+    function _takeHeader(Match storage m, Claim calldata claim, Part calldata header) private {
+        ProgramReader.requirePart(claim.program, header.data, 0, header.count, header.path);
+        ProgramReader.requireHeader(header.data);
+        m.header = keccak256(header.data);
+    }
+
+    function _requireTemplate(Match storage m, Claim calldata claim, Part calldata template, uint256 node)
+        private
+        view
+    {
+        if (template.index == 0) revert ProgramReader.NotItsTemplate(node);
+        ProgramReader.requirePart(claim.program, template.data, template.index, template.count, template.path);
+        if (ProgramReader.isLink(template.data) != m.isLink) revert ProgramReader.NotItsTemplate(node);
+        ProgramReader.iteration(template.data, node);
+    }
+
+    /// @dev Leaf i of the tree is keccak of the state that step i opens with and of what it results in.
+    function _rootOfSteps(bytes32 opening, bytes32[] calldata states, bytes calldata works, uint256 workBytes)
+        private
+        pure
+        returns (bytes32)
+    {
+        if (works.length != states.length * workBytes) {
+            revert WrongLength(works.length, states.length * workBytes);
+        }
+        bytes32[] memory leaves = new bytes32[](states.length);
+        bytes32 from = opening;
+        for (uint256 i = 0; i < states.length; i++) {
+            bytes calldata work = works[i * workBytes:(i + 1) * workBytes];
+            _requireFinite(work, i);
+            leaves[i] = keccak256(abi.encode(from, Openings.pieceRoot(bytes.concat(states[i], work))));
+            from = states[i];
+        }
+        return Openings.rootOf(leaves);
+    }
+
+    function _requireFinite(bytes calldata work, uint256 step) private pure {
+        if (uint64(bytes8(work[:8])) >> 52 & 0x7ff == 0x7ff) revert NotFinite(step);
+        for (uint256 i = 8; i < work.length; i += 4) {
+            if (uint32(bytes4(work[i:i + 4])) >> 23 & 0xff == 0xff) revert NotFinite(step);
+        }
+    }
+
+    function _takeTape(Match storage m, uint256 id, bytes32[] calldata path, bytes32[] calldata row) private {
+        uint256 nodes = m.nodes;
+        m.level = uint8(Openings.height(nodes));
+        m.index = 0;
+        bytes32 root = Openings.rootFrom(m.result, nodes - 1, nodes, path);
+        bytes32 above = _above(m, row, 0, Openings.none());
+        if (above != root) revert WrongPath(above, root);
+        (m.tape, m.tree) = (root, root);
+        m.phase = Phase.PICK;
+        emit TapePosted(id, root, nodes, row);
+    }
+
+    // --- the search ---
+
+    function _takeChild(Match storage m, uint256 child, bytes32 node, bytes32[] calldata path) private {
+        uint256 levels = _levels(m);
+        if (child >> levels != 0) revert WrongChild(child);
+        uint256 index = (uint256(m.index) << levels) + child;
+        bytes32 above = _above(m, Openings.single(node), index, path);
+        if (above != m.tree) revert WrongPath(above, m.tree);
+        (m.tree, m.index, m.level) = (node, uint64(index), uint8(m.level - levels));
+    }
+
+    /// @dev The node in dispute, from some of the row below it.
+    function _above(Match storage m, bytes32[] memory nodes, uint256 first, bytes32[] calldata siblings)
+        private
+        view
+        returns (bytes32)
+    {
+        (uint256 levels, uint256 count) = (_levels(m), _count(m));
+        uint256 below = m.level - levels;
+        if (below == 0) {
+            for (uint256 i = 0; i < nodes.length; i++) {
+                nodes[i] = Openings.leafNode(nodes[i]);
+            }
+        }
+        bytes32 node = Openings.fold(nodes, first, Openings.widthAt(count, below), levels, siblings);
+        return m.level == Openings.height(count) ? Openings.seal(count, node) : node;
+    }
+
+    function _levels(Match storage m) private view returns (uint256) {
+        return m.level < ROW_LEVELS ? m.level : ROW_LEVELS;
+    }
+
+    /// @return leaves of the tree that is searched
+    function _count(Match storage m) private view returns (uint256) {
+        return m.inTensor ? Openings.widthAt(m.size, 10) : m.nodes;
+    }
+
+    // --- the leaf ---
+
+    function _leafBytes(Match storage m) private view returns (uint256) {
+        uint256 left = m.size - m.index * Openings.PIECE;
+        return left < Openings.PIECE ? left : Openings.PIECE;
+    }
+
+    /// @return the element that the holder posted, at the beginning of a word
+    function _posted(Match storage m, Proof calldata proof) private view returns (bytes32) {
+        uint256 offset = proof.element * ProgramReader.elementBytes(proof.template);
+        uint256 start = m.index * Openings.PIECE;
+        uint256 length = _leafBytes(m);
+        if (offset < start || offset >= start + length) revert NotInTheLeaf(proof.element);
+        uint256 inLeaf = offset - start;
+        bytes32 root = Openings.rootFrom(proof.word, inLeaf / 32, (length + 31) / 32, proof.wordPath);
+        if (root != m.tree) revert WrongPath(root, m.tree);
+        return proof.word << 8 * (inLeaf % 32);
+    }
+
+    function _first(bytes32 word, uint256 length) private pure returns (bytes memory part) {
+        part = new bytes(length);
+        for (uint256 i = 0; i < length; i++) {
+            part[i] = word[i];
+        }
+    }
+}

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
+import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
+import {ReentrancyGuard} from "@openzeppelin/contracts/utils/ReentrancyGuard.sol";
+import {Pull} from "../libraries/Pull.sol";
+import {Wired} from "../libraries/Wired.sol";
+import {Claim, IClaims, IGame} from "./IClaims.sol";
+
+/// Whose move it is follows: the holder in OPEN_STEPS, POST_TAPE, POST_LINK, REVEAL and POST_LEAF, else the challenger.
+enum Phase {
+    NONE,
+    WAITING, // for the game about the same holder that is being played
+    OPEN_STEPS,
+    PICK_STEP,
+    POST_TAPE,
+    POST_LINK,
+    PICK,
+    REVEAL,
+    POST_LEAF,
+    PROVE,
+    OVER
+}
+
+enum Outcome {
+    NONE,
+    HOLDER_FELL,
+    CHALLENGER_FELL,
+    SENT_HOME // never played to an end: pushed out, too late, or another game ended the set
+}
+
+/// @title Who plays when: bonds, queues by holder, clocks, endings.
+/// @notice One game at a time about a holder, whatever the job; at most five wait; the largest bond is next, ties by order; a
+/// larger bond pushes the smallest out, which goes home; nobody can withdraw. Who is to move and has no time left loses.
+/// @dev Why a holder's sham games against itself do not pay. A challenge's bond is at most what the holder loses by a fall, so
+/// a sham of bond b costs at least b/2 burnt, whoever loses it: the sham challenger half its bond, or the holder the burnt half
+/// of at least as much. Who challenges with the highest bond comes next after the game that is being played and shams of an equal
+/// bond before it, each of which burns half of what the holder wants to save; five of them cost more than the bond that they
+/// protect, and still end before `latestStart`: no game outlasts `longestGame`, one is played and at most five wait when the
+/// window ends, and nothing joins later. So every game that waits then begins in time if who waits calls `timeout` when it
+/// can, and there are five whole games of slack for that. A game that could not begin by then goes home: a holder must not
+/// lose by the games of others. No token is pushed to anyone (`withdraw`), so no party can make an ending revert.
+abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
+    using SafeERC20 for IERC20;
+
+    struct Match {
+        address challenger;
+        uint64 since; // when the move that is owed began to be owed
+        uint32 moveSeconds;
+        address holder;
+        uint32 holderLeft; // seconds
+        uint32 challengerLeft;
+        Phase phase;
+        Outcome outcome;
+        bool isLink;
+        bool inTensor; // the search is in the node's bytes, not in the tape any more
+        uint128 bond;
+        uint64 latestStart;
+        uint32 step; // in the round
+        uint8 level; // of the tree node in dispute, leaves being 0
+        bytes32 claim; // keccak256(abi.encode(Claim))
+        bytes32 set;
+        bytes32 place;
+        bytes32 header; // keccak256
+        bytes32 from; // root over the segment's steps; then the digest of the state that the step opens with
+        bytes32 result; // piece root of the tape's last node
+        bytes32 tape; // root
+        bytes32 tree; // the tree node in dispute (a sealed root at the top); then the root over the words of the posted leaf
+        bytes32 template; // keccak256
+        uint40 nodes; // of the tape
+        uint40 node; // in dispute
+        uint64 index; // of the tree node in dispute, within its level
+        uint64 size; // steps of the segment; then bytes of the node
+    }
+
+    struct Queue {
+        uint256 playing; // 0: nothing
+        uint256[] waiting;
+    }
+
+    address public constant BURN = address(0xdead);
+    uint256 public constant MAX_WAITING = 5;
+    /// No game has more moves: tapes below 2^40 nodes (7 rows) and tensors below 2^64 bytes (9 rows).
+    uint256 public constant MAX_MOVES = 40;
+    uint256 public constant FELL_GAS = 1_000_000;
+
+    IERC20 public immutable token;
+    /// Seconds that no game exceeds, both allowances and every move's own minutes together.
+    uint256 public immutable longestGame;
+    IClaims public claims;
+
+    uint256 public games; // ids are 1 … games
+    mapping(uint256 id => Match) internal _matches;
+    mapping(address holder => Queue) internal _queues;
+    mapping(bytes32 place => uint256) public openGames;
+    mapping(bytes32 set => bool) public hasFallen;
+    mapping(address account => uint256) public owed;
+
+    event Challenged(
+        uint256 indexed id,
+        address indexed holder,
+        address indexed challenger,
+        uint256 bond,
+        Claim claim,
+        bytes evidence
+    );
+    event Began(uint256 indexed id, address indexed holder);
+    event Ended(uint256 indexed id, Outcome outcome);
+    event NotTold(uint256 indexed id, bytes32 set); // `fell` reverted; the game ended all the same
+    event Withdrawn(address indexed account, uint256 amount);
+
+    error WindowOver(uint256 windowEnd, uint256 now_);
+    error WrongBond(uint256 bond, uint256 lowest, uint256 highest);
+    error TooLong(uint256 seconds_, uint256 longest);
+    error SetFell(bytes32 set);
+    error QueueFull(uint256 bond, uint256 smallest);
+    error WrongPhase(Phase phase, Phase needed);
+    error NotYourMove(address caller, address mover);
+    error OutOfTime(uint256 deadline, uint256 now_);
+    error StillInTime(uint256 deadline, uint256 now_);
+    error AnotherClaim(bytes32 given, bytes32 played);
+    error NotEnoughGas(uint256 left, uint256 needed);
+
+    constructor(address token_, uint256 longestGame_) {
+        token = IERC20(token_);
+        longestGame = longestGame_;
+    }
+
+    function wire(address claims_) external wiring {
+        claims = IClaims(claims_);
+    }
+
+    /// @notice Challenges a claim with a bond, which the caller has allowed this contract to take.
+    /// @return id of the game, which begins at once unless another about the holder is being played
+    function challenge(bytes calldata evidence, uint128 bond) external nonReentrant returns (uint256 id) {
+        Claim memory c = claims.claim(evidence);
+        if (block.timestamp >= c.windowEnd) revert WindowOver(c.windowEnd, block.timestamp);
+        if (hasFallen[c.set]) revert SetFell(c.set);
+        if (bond == 0 || bond < c.lowestBond || bond > c.highestBond) {
+            revert WrongBond(bond, c.lowestBond, c.highestBond);
+        }
+        uint256 longest = uint256(c.holderSeconds) + c.challengerSeconds + MAX_MOVES * c.moveSeconds;
+        if (longest > longestGame) revert TooLong(longest, longestGame);
+        id = ++games;
+        _store(_matches[id], c, bond);
+        openGames[c.place]++;
+        emit Challenged(id, c.holder, msg.sender, bond, c, evidence);
+        _enqueue(_queues[c.holder], id, bond);
+        Pull.exactly(token, msg.sender, bond);
+    }
+
+    /// @notice Ends a game in which who is to move has no time left. Anyone may call.
+    function timeout(uint256 id) external nonReentrant {
+        Match storage m = _matches[id];
+        uint256 deadline = deadlineOf(id);
+        if (deadline == 0) revert WrongPhase(m.phase, Phase.OPEN_STEPS);
+        if (block.timestamp < deadline) revert StillInTime(deadline, block.timestamp);
+        _end(id, _isHoldersMove(m.phase) ? Outcome.HOLDER_FELL : Outcome.CHALLENGER_FELL);
+    }
+
+    /// @notice Sends what an account is owed to it. Anyone may call.
+    function withdraw(address account) external nonReentrant {
+        uint256 amount = owed[account];
+        owed[account] = 0;
+        emit Withdrawn(account, amount);
+        if (amount > 0) token.safeTransfer(account, amount);
+    }
+
+    function gameOf(uint256 id) external view returns (Match memory) {
+        return _matches[id];
+    }
+
+    function queueOf(address holder) external view returns (uint256 playing, uint256[] memory waiting) {
+        return (_queues[holder].playing, _queues[holder].waiting);
+    }
+
+    /// @return unix seconds; from then on who is to move has lost. 0 while a game waits, and after it
+    function deadlineOf(uint256 id) public view returns (uint256) {
+        Match storage m = _matches[id];
+        if (m.phase <= Phase.WAITING || m.phase == Phase.OVER) return 0;
+        return uint256(m.since) + m.moveSeconds + (_isHoldersMove(m.phase) ? m.holderLeft : m.challengerLeft);
+    }
+
+    // --- what moves share ---
+
+    /// @dev Takes the move from who owes it: the right party, in the right phase, in time. Its clock stops.
+    function _move(uint256 id, Phase phase) internal returns (Match storage m) {
+        m = _matches[id];
+        if (m.phase != phase) revert WrongPhase(m.phase, phase);
+        bool isHolders = _isHoldersMove(phase);
+        address mover = isHolders ? m.holder : m.challenger;
+        if (msg.sender != mover) revert NotYourMove(msg.sender, mover);
+        uint256 deadline = deadlineOf(id);
+        if (block.timestamp >= deadline) revert OutOfTime(deadline, block.timestamp);
+        uint256 free = uint256(m.since) + m.moveSeconds;
+        uint32 charged = block.timestamp > free ? uint32(block.timestamp - free) : 0;
+        if (isHolders) m.holderLeft -= charged;
+        else m.challengerLeft -= charged;
+        m.since = uint64(block.timestamp);
+    }
+
+    function _requireClaim(Match storage m, Claim calldata claim) internal view {
+        bytes32 given = keccak256(abi.encode(claim));
+        if (given != m.claim) revert AnotherClaim(given, m.claim);
+    }
+
+    /// @dev Pays, ends what falls with it, lets the next game begin, and tells the claims contract at the very end.
+    function _end(uint256 id, Outcome outcome) internal {
+        Match storage m = _matches[id];
+        (address holder, uint256 bond) = (m.holder, m.bond);
+        _close(m, id, outcome);
+        Queue storage q = _queues[holder];
+        q.playing = 0;
+        if (outcome == Outcome.HOLDER_FELL) {
+            hasFallen[m.set] = true;
+            owed[m.challenger] += bond;
+            _sendSetHome(q, m.set);
+        } else {
+            owed[holder] += bond / 2;
+            owed[BURN] += bond - bond / 2;
+        }
+        _beginNext(q);
+        if (outcome == Outcome.HOLDER_FELL) _tell(m, id);
+    }
+
+    // --- the queue ---
+
+    function _store(Match storage m, Claim memory c, uint128 bond) private {
+        (m.challenger, m.holder, m.bond) = (msg.sender, c.holder, bond);
+        (m.moveSeconds, m.holderLeft, m.challengerLeft) = (c.moveSeconds, c.holderSeconds, c.challengerSeconds);
+        (m.phase, m.isLink) = (Phase.WAITING, c.isLink);
+        m.latestStart = uint64(c.windowEnd + MAX_WAITING * longestGame);
+        (m.claim, m.set, m.place) = (keccak256(abi.encode(c)), c.set, c.place);
+    }
+
+    function _enqueue(Queue storage q, uint256 id, uint256 bond) private {
+        if (q.playing == 0) return _begin(q, id);
+        if (q.waiting.length < MAX_WAITING) return q.waiting.push(id);
+        uint256 last = 0;
+        for (uint256 i = 1; i < MAX_WAITING; i++) {
+            if (!_isBefore(q.waiting[i], q.waiting[last])) last = i;
+        }
+        uint256 pushed = q.waiting[last];
+        uint256 smallest = _matches[pushed].bond;
+        if (bond <= smallest) revert QueueFull(bond, smallest);
+        q.waiting[last] = id;
+        _sendHome(pushed);
+    }
+
+    function _beginNext(Queue storage q) private {
+        while (q.waiting.length > 0) {
+            uint256 best = 0;
+            for (uint256 i = 1; i < q.waiting.length; i++) {
+                if (_isBefore(q.waiting[i], q.waiting[best])) best = i;
+            }
+            uint256 id = _takeOut(q, best);
+            if (block.timestamp < _matches[id].latestStart) return _begin(q, id);
+            _sendHome(id);
+        }
+    }
+
+    function _begin(Queue storage q, uint256 id) private {
+        Match storage m = _matches[id];
+        q.playing = id;
+        m.phase = m.isLink ? Phase.POST_LINK : Phase.OPEN_STEPS;
+        m.since = uint64(block.timestamp);
+        emit Began(id, m.holder);
+    }
+
+    function _sendSetHome(Queue storage q, bytes32 set) private {
+        for (uint256 i = q.waiting.length; i > 0; i--) {
+            uint256 id = q.waiting[i - 1];
+            if (_matches[id].set != set) continue;
+            _takeOut(q, i - 1);
+            _sendHome(id);
+        }
+    }
+
+    function _sendHome(uint256 id) private {
+        Match storage m = _matches[id];
+        owed[m.challenger] += m.bond;
+        _close(m, id, Outcome.SENT_HOME);
+    }
+
+    function _close(Match storage m, uint256 id, Outcome outcome) private {
+        (m.phase, m.outcome) = (Phase.OVER, outcome);
+        openGames[m.place]--;
+        emit Ended(id, outcome);
+    }
+
+    /// @dev The gas is checked first, so that nobody can end a game and starve what it tells.
+    function _tell(Match storage m, uint256 id) private {
+        uint256 needed = FELL_GAS * 64 / 63 + 10_000;
+        if (gasleft() < needed) revert NotEnoughGas(gasleft(), needed);
+        try claims.fell{gas: FELL_GAS}(m.set, m.place, m.challenger) {}
+        catch {
+            emit NotTold(id, m.set);
+        }
+    }
+
+    function _takeOut(Queue storage q, uint256 place) private returns (uint256 id) {
+        id = q.waiting[place];
+        q.waiting[place] = q.waiting[q.waiting.length - 1];
+        q.waiting.pop();
+    }
+
+    /// @dev Larger bonds first, ties by order.
+    function _isBefore(uint256 id, uint256 other) private view returns (bool) {
+        (uint256 bond, uint256 otherBond) = (_matches[id].bond, _matches[other].bond);
+        return bond == otherBond ? id < other : bond > otherBond;
+    }
+
+    function _isHoldersMove(Phase phase) private pure returns (bool) {
+        return phase == Phase.OPEN_STEPS || phase == Phase.POST_TAPE || phase == Phase.POST_LINK
+            || phase == Phase.REVEAL || phase == Phase.POST_LEAF;
+    }
+}

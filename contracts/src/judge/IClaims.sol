@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+/// What somebody said about its training, and what the chain knows of it: enough to play a game about it.
+/// A segment says: these steps lead from `opening` to `closing`, and their norms and losses hash to `workWord`.
+/// A link says: what was sent (`updateRoot`) follows from the last state (`opening`).
+struct Claim {
+    address holder; // who made the claim, and defends it
+    bytes32 set; // the bond that the claim stands on: a fall ends every game about the same set
+    bytes32 place; // the pay that a game holds up: `IGame.openGames` counts by it
+    bytes32 program; // Terms.program; never zero
+    bool isLink;
+    uint16 seat;
+    uint32 round;
+    uint32 segment; // its number in the round, by its place in the trace; of a link that of the last leaf
+    bytes32 dataSeed;
+    bytes32 opening; // state digest before the segment; of a link, after the last one
+    bytes32 closing; // state digest after the segment; of a link zero
+    bytes32 workWord; // of the segment, without a mask; of a link zero
+    bytes32 updateRoot; // of a link; else zero
+    bytes32 modelParams; // params root of the global state that the round began with
+    bytes32 modelExponents; // SHA-256 of that state's exponents (DAG-CBOR), as in its digest
+    uint64 windowEnd; // unix seconds; challenges are taken until then
+    uint128 lowestBond; // of a challenge; at least 1
+    uint128 highestBond; // at most what the holder loses by a fall: so nobody gets ahead for nothing
+    uint32 holderSeconds; // allowance for the whole game: censorship, a replay of the round, one tape
+    uint32 challengerSeconds;
+    uint32 moveSeconds; // of each response, not charged
+}
+
+/// @title The contract that holds claims and the bonds that they stand on.
+interface IClaims {
+    /// @notice The claim that the evidence shows. Reverts where it shows none that can be challenged: not revealed, not
+    /// accepted, not settled, of a leaf that is not of kind OK, without a program, of a set that fell or is final already.
+    function claim(bytes calldata evidence) external view returns (Claim memory);
+
+    /// @notice The holder lost a game: its bond is slashed, a share to the challenger, the rest burnt, and the pay of `place`
+    /// (and of whatever else stands on the set and is not final) is withheld. Only the game calls it, once a set.
+    /// @dev It must do what can still be done and not revert, whatever happened to set or holder meanwhile. It has 1,000,000 gas;
+    /// the game goes on without it if it reverts all the same.
+    function fell(bytes32 set, bytes32 place, address challenger) external;
+}
+
+/// @title What the holder of claims asks the game.
+interface IGame {
+    /// @notice Games about this place that are waiting or being played: its pay is not final before there are none.
+    function openGames(bytes32 place) external view returns (uint256);
+
+    /// @notice Whether a holder of this set lost a game.
+    function hasFallen(bytes32 set) external view returns (bool);
+}

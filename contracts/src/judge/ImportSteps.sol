@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {IOneStep, Need} from "./IOneStep.sol";
+import {Operands} from "./Operands.sol";
+
+/// @title Family 0: what a step takes from elsewhere.
+/// @notice sdk/atoll/bits/tape/imports.py has the same operations on whole tensors, and opcodes.py their words and
+/// inputs. Whatever vouches for the bytes, this only says which they are and turns them into the tape's:
+/// 0001 STATE    the state before the step     0007 COSINES      chapter 17's c
+/// 0002 TOKENS   SPEC.md 5's draws             0008 SINES        chapter 17's s
+/// 0003 IDS      what the model reads          0009 DROPOUT_KEY  SPEC.md 5's key
+/// 0004 TARGETS  what it learns                000a GLOBAL_STEP
+/// 0005 RATE     the rate of chapter 17        000b BASE         the frozen model
+/// 0006 CORRECTIONS  C1, C2 of O2              000c MODEL        the round's global model
+///                                             000d COUNT        c of O2
+contract ImportSteps is IOneStep {
+    error NoSuchOperation(uint256 op);
+
+    uint256 private constant STATE = 0x0001;
+    uint256 private constant TOKENS = 0x0002;
+    uint256 private constant IDS = 0x0003;
+    uint256 private constant TARGETS = 0x0004;
+    uint256 private constant RATE = 0x0005;
+    uint256 private constant CORRECTIONS = 0x0006;
+    uint256 private constant COSINES = 0x0007;
+    uint256 private constant SINES = 0x0008;
+    uint256 private constant DROPOUT_KEY = 0x0009;
+    uint256 private constant GLOBAL_STEP = 0x000a;
+    uint256 private constant BASE = 0x000b;
+    uint256 private constant MODEL = 0x000c;
+    uint256 private constant COUNT = 0x000d;
+
+    // Bytes of the context: data seed, seat, round, step and global step are its first five words.
+    uint256 private constant SEED_AND_SEAT = 64;
+    uint256 private constant SEED_TO_STEP = 128;
+    uint256 private constant GLOBAL_STEP_AT = 128;
+
+    // ---- what is opened -------------------------------------------------------------------------------------------
+
+    /// @inheritdoc IOneStep
+    function need(uint16 op, bytes calldata attributes, uint256 element, bytes[] calldata opened)
+        external
+        pure
+        returns (Need memory)
+    {
+        uint256 k = opened.length;
+        if (op == STATE || op == BASE || op == MODEL) return _once(k, Need(0, 4 * element, 4));
+        if (op == COUNT) return _once(k, Need(0, 0, 8));
+        if (op == IDS || op == TARGETS) return _once(k, _tokenNeed(op, Operands.word(attributes, 0), element));
+        if (op == COSINES || op == SINES) {
+            uint256 pair = Operands.word(attributes, 0) + 8 * element;
+            return _once(k, Need(0, op == SINES ? pair + 4 : pair, 4));
+        }
+        if (op == DROPOUT_KEY) return _once(k, Need(0, 0, SEED_AND_SEAT));
+        if (op == GLOBAL_STEP) return _once(k, Need(0, GLOBAL_STEP_AT, 32));
+        if (k > 1) return Need(0, 0, 0);
+        if (op == TOKENS) return k == 0 ? Need(1, 0, SEED_TO_STEP) : _drawnNeed(attributes, element, opened[0]);
+        if (op == RATE) return k == 0 ? Need(1, GLOBAL_STEP_AT, 32) : Need(0, 8 * _big(opened[0]), 8);
+        if (op == CORRECTIONS) {
+            return k == 0 ? Need(1, 0, 8) : Need(0, _correction(attributes, opened[0]) + 8 * element, 8);
+        }
+        revert NoSuchOperation(op);
+    }
+
+    function _once(uint256 k, Need memory only) private pure returns (Need memory) {
+        return k == 0 ? only : Need(0, 0, 0);
+    }
+
+    /// The token of an input, or the one after it: a sequence has one token more than inputs.
+    function _tokenNeed(uint256 op, uint256 length, uint256 element) private pure returns (Need memory) {
+        uint256 place = element + element / length;
+        return Need(0, 4 * (op == TARGETS ? place + 1 : place), 4);
+    }
+
+    /// The token word of an element [b, T + 1] of the micro-batch.
+    function _drawnNeed(bytes calldata attributes, uint256 element, bytes calldata context)
+        private
+        pure
+        returns (Need memory)
+    {
+        uint256 row = Operands.word(attributes, 1) + 1;
+        uint256 width = Operands.word(attributes, 2);
+        uint256 sequence = Operands.iteration(attributes) * Operands.word(attributes, 0) + element / row;
+        bytes memory key = abi.encodePacked(
+            "atoll.batch.v1", context[0:32], uint16(_big(context[32:64])), uint32(_big(context[96:128]))
+        );
+        uint256 start = _draw(key, sequence, Operands.word(attributes, 4));
+        return Need(0, width * (start + element % row), width);
+    }
+
+    /// @return drawn number `index` below `limit` of the stream of this tag and key (`law/draws.py`)
+    function _draw(bytes memory key, uint256 index, uint256 limit) private pure returns (uint256 drawn) {
+        uint256 end = (1 << 64) - (1 << 64) % limit;
+        bytes memory message = abi.encodePacked(key, uint32(0));
+        uint256 last;
+        assembly ("memory-safe") {
+            last := mload(add(message, mload(message))) // its last 32 bytes, of which four count
+        }
+        for (uint256 i;; ++i) {
+            assembly ("memory-safe") {
+                mstore(add(message, mload(message)), or(last, i))
+            }
+            uint256 words = uint256(sha256(message));
+            for (uint256 shift = 256; shift > 0;) {
+                unchecked {
+                    shift -= 64;
+                    drawn = (words >> shift) & type(uint64).max;
+                    if (drawn >= end) continue;
+                    if (index == 0) return drawn % limit;
+                    --index;
+                }
+            }
+        }
+    }
+
+    /// Where the row of a count stands in the tables: of one beyond the last, the last.
+    function _correction(bytes calldata attributes, bytes calldata count) private pure returns (uint256) {
+        int256 row = Operands.int64Of(Operands.load(count));
+        int256 rows = int256(Operands.word(attributes, 1));
+        if (row > rows) row = rows;
+        if (row < 1) row = 1;
+        return Operands.word(attributes, 0) + 16 * uint256(row - 1);
+    }
+
+    // ---- what it gives --------------------------------------------------------------------------------------------
+
+    /// @inheritdoc IOneStep
+    function run(uint16 op, bytes calldata attributes, uint256 element, bytes[] calldata opened)
+        external
+        pure
+        returns (bytes memory)
+    {
+        if (op == STATE || op == BASE || op == MODEL || op == TARGETS) return opened[0];
+        if (op == IDS) {
+            int256 id = Operands.int32Of(Operands.load(opened[0]));
+            return Operands.store(uint32(uint256(id < 0 ? ~id : id)), 4);
+        }
+        if (op == TOKENS) return Operands.store(_token(attributes, Operands.load(opened[1])), 4);
+        if (op == COUNT) return Operands.store(uint64(Operands.load(opened[0]) + 1), 8);
+        if (op == COSINES || op == SINES) return Operands.store(_big(opened[0]), 4);
+        if (op == RATE || op == CORRECTIONS) return Operands.store(_big(opened[1]), 8);
+        if (op == GLOBAL_STEP) return Operands.store(uint64(_big(opened[0])), 8);
+        if (op == DROPOUT_KEY) {
+            bytes32 words = sha256(
+                abi.encodePacked("atoll.dropout.v1", opened[0][0:32], uint16(_big(opened[0][32:64])), uint32(0))
+            );
+            return Operands.store(uint32(uint256(words) >> (192 - 64 * element)), 4);
+        }
+        revert NoSuchOperation(op);
+    }
+
+    /// @return i32: the id, or −1 − id where the highest bit of a masked word says that it is no target
+    function _token(bytes calldata attributes, uint256 word) private pure returns (uint256) {
+        uint256 bit = 1 << (8 * Operands.word(attributes, 2) - 1);
+        bool isNone = Operands.word(attributes, 3) == 1 && word & bit != 0;
+        return uint32(isNone ? ~(word ^ bit) : word);
+    }
+
+    /// @return the number of 32 bytes or fewer, big-endian
+    function _big(bytes calldata data) private pure returns (uint256) {
+        return uint256(bytes32(data)) >> (256 - 8 * data.length);
+    }
+}

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+/// @title Sums, maxima and products over many numbers of a tensor, whose lanes of a word are worked on together.
+/// @notice `data` are whole little-endian numbers; the number of them is what its length says. Nothing here reverts.
+/// @dev A loop ends with the word in which `data` ends, where what stands behind it in the call's data counts as zeros.
+library Lanes {
+    // Every second byte, every second pair of bytes …, the low ones.
+    uint256 private constant BYTES = 0x00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff00ff;
+    uint256 private constant PAIRS = 0x0000ffff0000ffff0000ffff0000ffff0000ffff0000ffff0000ffff0000ffff;
+    uint256 private constant FOURS = 0x00000000ffffffff00000000ffffffff00000000ffffffff00000000ffffffff;
+    uint256 private constant EIGHTS = 0x0000000000000000ffffffffffffffff0000000000000000ffffffffffffffff;
+    // One bit of every lane of 8, 32 and 64 bits.
+    uint256 private constant SIGNS8 = 0x8080808080808080808080808080808080808080808080808080808080808080;
+    uint256 private constant SIGNS32 = 0x8000000080000000800000008000000080000000800000008000000080000000;
+    uint256 private constant SIGNS64 = 0x8000000000000000800000000000000080000000000000008000000000000000;
+    uint256 private constant ONES32 = 0x0000000100000001000000010000000100000001000000010000000100000001;
+    uint256 private constant ONES64 = 0x0000000000000001000000000000000100000000000000010000000000000001;
+    uint256 private constant LOWEST = 0x000000ff000000ff000000ff000000ff000000ff000000ff000000ff000000ff;
+    /// Of magnitudes above ∞ alone the sum with it has the sign bit.
+    uint256 private constant TO_NAN = 0x007fffff007fffff007fffff007fffff007fffff007fffff007fffff007fffff;
+    uint256 private constant NAN32 = 0x7fc00000;
+    /// -0 as `max` orders it.
+    uint256 private constant MINUS_ZERO = 0x7fffffff;
+
+    /// @return word the 32 bytes at `place`, zeros behind the end, and each number of 32 bits the right way round
+    function _eight(bytes calldata data, uint256 place) private pure returns (uint256 word) {
+        assembly ("memory-safe") {
+            word := calldataload(add(data.offset, place))
+            let left := sub(data.length, place)
+            if lt(left, 32) {
+                let beyond := sub(256, shl(3, left))
+                word := shl(beyond, shr(beyond, word))
+            }
+            word := or(shl(8, and(word, BYTES)), and(shr(8, word), BYTES))
+            word := or(shl(16, and(word, PAIRS)), and(shr(16, word), PAIRS))
+        }
+    }
+
+    /// @return word the same, of numbers of 64 bits
+    function _four(bytes calldata data, uint256 place) private pure returns (uint256 word) {
+        word = _eight(data, place);
+        return ((word & FOURS) << 32) | ((word >> 32) & FOURS);
+    }
+
+    /// @return the sum of four lanes of 64 bits
+    function _folded(uint256 lanes) private pure returns (uint256) {
+        unchecked {
+            return (lanes >> 192) + uint64(lanes >> 128) + uint64(lanes >> 64) + uint64(lanes);
+        }
+    }
+
+    // ---- sums -----------------------------------------------------------------------------------------------------
+
+    /// @return Σ of i32
+    function sumI32(bytes calldata data) internal pure returns (int256) {
+        unchecked {
+            uint256 lanes; // of 64 bits, of numbers with 2^31 added
+            uint256 place;
+            for (; place < data.length; place += 32) {
+                uint256 word = _eight(data, place) ^ SIGNS32;
+                lanes += (word & FOURS) + ((word >> 32) & FOURS);
+            }
+            return int256(_folded(lanes)) - int256(place << 29);
+        }
+    }
+
+    /// @return Σ of i64
+    function sumI64(bytes calldata data) internal pure returns (int256) {
+        unchecked {
+            uint256 lanes; // of 128 bits, of numbers with 2^63 added
+            uint256 place;
+            for (; place < data.length; place += 32) {
+                uint256 word = _four(data, place) ^ SIGNS64;
+                lanes += (word & EIGHTS) + ((word >> 64) & EIGHTS);
+            }
+            return int256((lanes >> 128) + uint128(lanes)) - int256(place << 60);
+        }
+    }
+
+    /// @return how many i32 are not negative
+    function countI32(bytes calldata data) internal pure returns (uint256) {
+        unchecked {
+            uint256 negative;
+            for (uint256 place; place < data.length; place += 32) {
+                negative += (_eight(data, place) >> 31) & ONES32;
+            }
+            // 2^32 is 1 modulo 2^32 - 1: the remainder is the sum of the lanes.
+            return data.length / 4 - negative % 0xffffffff;
+        }
+    }
+
+    /// @return how many sort keys (id · 2^32 + index) have an id below this
+    function countBelow(bytes calldata data, uint256 id) internal pure returns (uint256) {
+        if (id == 0) return 0;
+        unchecked {
+            // In a lane of 64 bits, 2^32 + id - 1 less a key's id has the bit 2^32 where the key's id is below.
+            uint256 bound = (0xffffffff + id) * ONES64;
+            uint256 below;
+            uint256 place;
+            for (; place < data.length; place += 32) {
+                below += ((bound - ((_four(data, place) >> 32) & FOURS)) >> 32) & ONES64;
+            }
+            // The zeros behind the end have been counted.
+            return _folded(below) - (place - data.length) / 8;
+        }
+    }
+
+    // ---- maxima ---------------------------------------------------------------------------------------------------
+
+    /// @return the larger of every lane of 64 bits, whose numbers are below 2^32
+    function _larger(uint256 a, uint256 b) private pure returns (uint256) {
+        unchecked {
+            // The bit 2^32 stays where b is not more.
+            uint256 mask = ((((a | (ONES64 << 32)) - b) >> 32) & ONES64) * 0xffffffff;
+            return b ^ ((a ^ b) & mask);
+        }
+    }
+
+    /// @return largest the largest of four lanes of 64 bits
+    function _largest(uint256 lanes) private pure returns (uint256 largest) {
+        for (; lanes != 0; lanes >>= 64) {
+            if (uint64(lanes) > largest) largest = uint64(lanes);
+        }
+    }
+
+    /// @return the largest magnitude of f32; NaN where any is NaN
+    function maxAbs(bytes calldata data) internal pure returns (uint256) {
+        uint256 lanes;
+        for (uint256 place; place < data.length;) {
+            // Magnitudes are in the order of their words, NaN above ∞.
+            uint256 word = _eight(data, place) & ~SIGNS32;
+            lanes = _larger(_larger(lanes, word & FOURS), (word >> 32) & FOURS);
+            unchecked {
+                place += 32;
+            }
+        }
+        uint256 largest = _largest(lanes);
+        return largest > 0x7f800000 ? NAN32 : largest;
+    }
+
+    /// @return the largest of f32; NaN where any is NaN, and +0 where it is a zero
+    function max(bytes calldata data) internal pure returns (uint256) {
+        unchecked {
+            uint256 lanes;
+            uint256 nans;
+            uint256 end = data.length & ~uint256(31);
+            for (uint256 place; place < end; place += 32) {
+                uint256 word = _eight(data, place);
+                nans |= (word & ~SIGNS32) + TO_NAN;
+                word = _ordered(word);
+                lanes = _larger(_larger(lanes, word & FOURS), (word >> 32) & FOURS);
+            }
+            uint256 largest = _largest(lanes);
+            // The zeros behind the end would be larger than negative numbers.
+            uint256 rest = _eight(data, end);
+            for (uint256 left = data.length - end; left != 0; left -= 4) {
+                nans |= ((rest >> 224) & 0x7fffffff) + 0x7fffff;
+                uint256 key = _ordered(rest) >> 224;
+                if (key > largest) largest = key;
+                rest <<= 32;
+            }
+            if (nans & SIGNS32 != 0) return NAN32;
+            if (largest <= MINUS_ZERO) return largest == MINUS_ZERO ? 0 : largest ^ 0xffffffff;
+            return largest ^ 0x80000000;
+        }
+    }
+
+    /// @return every lane of 32 bits such that f32 are in the order of their words: negative ones turned round
+    function _ordered(uint256 word) private pure returns (uint256) {
+        unchecked {
+            return word ^ (SIGNS32 | (((word >> 31) & ONES32) * 0x7fffffff));
+        }
+    }
+
+    // ---- grids ----------------------------------------------------------------------------------------------------
+
+    /// @notice Σ rint(x · up) of f32, or of its squares.
+    /// @param up a positive normal number, else the sum is 0: a grid has 0 or NaN where its line is not finite, and then
+    /// all integers are 0
+    /// @dev x · up = p · 2^-down is rounded to 24 digits, as binary32 is, and then to an integer. The first rounding
+    /// moves it by at most 2^23 · 2^-down. Where it is not that close to a half between two integers, nor itself above
+    /// 2^24, the second alone gives the same. What is no normal number gives 0: zeros and subnormal numbers, taken with a
+    /// leading one, are far below a half, as up is at most 2^102; NaN, which is summed without a grid alone, at factors
+    /// of 2^23 and more, has a `down` below 0.
+    function sumRounded(bytes calldata data, uint256 up, bool squared) internal pure returns (int256 total) {
+        if (up < 0x800000 || up > 0x7f7fffff) return 0;
+        for (uint256 place; place < data.length;) {
+            uint256 word = _eight(data, place);
+            assembly ("memory-safe") {
+                let scale := or(and(up, 0x7fffff), 0x800000)
+                let base := sub(300, shr(23, up))
+                for {} word { word := shr(32, word) } {
+                    let p := mul(or(and(word, 0x7fffff), 0x800000), scale)
+                    let down := sub(base, and(shr(23, word), 0xff))
+                    let unit := shl(down, 1)
+                    let n := add(p, shr(1, unit))
+                    switch gt(and(add(n, 0x800000), sub(unit, 1)), 0x1000000)
+                    case 0 {
+                        let cut := add(23, shr(47, p))
+                        n := shr(cut, add(add(p, sub(shl(sub(cut, 1), 1), 1)), and(shr(cut, p), 1)))
+                        switch sgt(down, cut)
+                        case 0 { n := shl(sub(cut, down), n) }
+                        default {
+                            cut := sub(down, cut)
+                            n := shr(cut, add(add(n, sub(shl(sub(cut, 1), 1), 1)), and(shr(cut, n), 1)))
+                        }
+                    }
+                    default { n := shr(down, n) }
+                    switch squared
+                    case 0 {
+                        let sign := sub(0, and(shr(31, word), 1))
+                        total := add(total, sub(xor(n, sign), sign))
+                    }
+                    default { total := add(total, mul(n, n)) }
+                }
+            }
+            unchecked {
+                place += 32;
+            }
+        }
+    }
+
+    // ---- products -------------------------------------------------------------------------------------------------
+
+    /// @return total Σ of products of i8 with i8, of as many as both have, 8 products a multiplication
+    /// @dev With 128 added to each, Σ (a - 128)(b - 128) = Σ ab - 128 Σ (a + b) + 2^14 n. Every fourth byte of a word
+    /// becomes a lane of 32 bits of x, and of y in the opposite order: the top lane of x · y is the sum of eight products,
+    /// and no lane is more than 8 · 255^2. Bytes are summed in lanes of 16 bits: of 64 words of both at most 64 · 1020.
+    function dotI8(bytes calldata a, bytes calldata b) internal pure returns (int256 total) {
+        unchecked {
+            uint256 length = a.length < b.length ? a.length : b.length;
+            uint256 all;
+            for (uint256 place; place < length; place += 2048) {
+                uint256 last = length - place < 2048 ? length : place + 2048;
+                (uint256 products, uint256 sums) = _products(a, b, place, last);
+                total += int256(products);
+                all += (sums & PAIRS) % 0xffffffff + ((sums >> 16) & PAIRS) % 0xffffffff;
+            }
+            uint256 count = (length + 31) & ~uint256(31);
+            total += int256(count << 14) - int256(all << 7);
+        }
+    }
+
+    /// @return products Σ of the products of bytes from `place` to `last`, 128 added to each; zeros, so 128, to a whole word
+    /// @return sums Σ of the same bytes of both, in lanes of 16 bits
+    function _products(bytes calldata a, bytes calldata b, uint256 place, uint256 last)
+        private
+        pure
+        returns (uint256 products, uint256 sums)
+    {
+        assembly ("memory-safe") {
+            for {} lt(place, last) { place := add(place, 32) } {
+                let x := calldataload(add(a.offset, place))
+                let y := calldataload(add(b.offset, place))
+                if lt(sub(last, place), 32) {
+                    let beyond := sub(256, shl(3, sub(last, place)))
+                    x := shl(beyond, shr(beyond, x))
+                    y := shl(beyond, shr(beyond, y))
+                }
+                x := xor(x, SIGNS8)
+                y := xor(y, SIGNS8)
+                sums := add(
+                    sums,
+                    add(add(and(x, BYTES), and(shr(8, x), BYTES)), add(and(y, BYTES), and(shr(8, y), BYTES)))
+                )
+                y := or(shr(128, y), shl(128, y))
+                y := or(and(shr(64, y), EIGHTS), shl(64, and(y, EIGHTS)))
+                y := or(and(shr(32, y), FOURS), shl(32, and(y, FOURS)))
+                let eight := shr(224, mul(and(x, LOWEST), and(y, LOWEST)))
+                eight := add(eight, shr(224, mul(and(shr(8, x), LOWEST), and(shr(8, y), LOWEST))))
+                eight := add(eight, shr(224, mul(and(shr(16, x), LOWEST), and(shr(16, y), LOWEST))))
+                products := add(products, eight)
+                products := add(products, shr(224, mul(and(shr(24, x), LOWEST), and(shr(24, y), LOWEST))))
+            }
+        }
+    }
+
+    /// @return total Σ of products of integers held in f32 (below 2^24), of as many as both have
+    function dotF32(bytes calldata a, bytes calldata b) internal pure returns (int256 total) {
+        uint256 length = a.length < b.length ? a.length : b.length;
+        for (uint256 place; place < length; place += 32) {
+            uint256 x = _eight(a, place);
+            uint256 y = _eight(b, place);
+            uint256 left = length - place;
+            uint256 lanes = left < 32 ? left / 4 : 8;
+            assembly ("memory-safe") {
+                for {} lanes { lanes := sub(lanes, 1) } {
+                    // The field of 0 is 0: shifted by 150, nothing is left.
+                    let n := shr(sub(150, and(shr(247, x), 0xff)), or(and(shr(224, x), 0x7fffff), 0x800000))
+                    n := mul(n, shr(sub(150, and(shr(247, y), 0xff)), or(and(shr(224, y), 0x7fffff), 0x800000)))
+                    let sign := sub(0, shr(255, xor(x, y)))
+                    total := add(total, sub(xor(n, sign), sign))
+                    x := shl(32, x)
+                    y := shl(32, y)
+                }
+            }
+        }
+    }
+}

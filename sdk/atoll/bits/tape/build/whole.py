@@ -1,0 +1,66 @@
+"""A job's program from its manifest."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from atoll.bits.tables import table_sizes
+from atoll.bits.tape.build.step import make_step
+from atoll.bits.tape.program import Program
+from atoll.law.manifest import SPARSE_CODECS, Manifest
+from atoll.law.program import Header, Part
+from atoll.law.words import ZERO_DIGEST, Digest
+
+MAX_BATCH: Final = 1024
+"""Sequences: the last one's draw takes 0.35M gas, since those before it must be drawn, too."""
+
+
+def has_judge(manifest: Manifest) -> bool:
+    """Whether the job's operations can be judged.
+
+    They can where all arithmetic is exact and a seat's state is what its steps made of the global
+    model and nothing else: no feedback, no fragments, nothing that comes back late; and where a
+    transaction has gas for all draws of a batch.
+    """
+    codec = manifest.codec
+    is_private = codec.carries_feedback or codec.carries_params or codec.kind in SPARSE_CODECS
+    is_drawn = manifest.inner.batch <= MAX_BATCH
+    return manifest.numerics.mode == "exact" and not is_private and is_drawn
+
+
+def program_of(manifest: Manifest, initial: Digest) -> Program:
+    """The program of a job that has a judge; `initial` is the digest of round 0's global state.
+
+    Raises:
+        ValueError: the job has no judge.
+        ManifestError: its tapes would have more nodes than numbers.
+    """
+    if not has_judge(manifest):
+        raise ValueError("the operations of this job cannot be judged")
+    m, result = make_step(manifest)
+    nodes, templates = m.graph.templates(Part.STEP, result)
+    data, inner, total = manifest.data, manifest.inner, m.total_steps
+    header = Header(
+        step_nodes=nodes,
+        link_nodes=0,
+        steps=inner.steps,
+        segment=inner.segment,
+        micro_batches=m.graph.micro_batches,
+        data_root=data.root,
+        train_tokens=data.train_tokens,
+        token_bytes=data.token_bytes,
+        masked=data.masked,
+        batch=inner.batch,
+        seq=manifest.model.seq,
+        tables_root=manifest.tables,
+        tables_bytes=sum(table_sizes(manifest.model, inner, total)),
+        base_root=_base_root(manifest),
+        initial=initial,
+    )
+    return Program(header, templates)
+
+
+def _base_root(manifest: Manifest) -> Digest:
+    if manifest.lora is None or manifest.init.root is None:
+        return ZERO_DIGEST
+    return manifest.init.root

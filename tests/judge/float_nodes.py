@@ -1,0 +1,225 @@
+"""Nodes of families 3 and 4: see `elements`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+import torch
+from tests.judge.elements import (
+    Draw,
+    Node,
+    Rng,
+    integers32,
+    integers64,
+    reals,
+    size,
+    wide_reals,
+    word,
+    word32,
+    word64,
+)
+from torch import Tensor
+
+from atoll.bits.tape.opcodes import Op
+
+
+def _rows(rng: Rng, count: int) -> tuple[int, int]:
+    columns = size(rng, 1, 24)
+    return max(1, count // columns), columns
+
+
+def _one(rng: Rng) -> int:
+    """The bits of a binary32 constant."""
+    return word(reals(rng, 1))
+
+
+def alike(op: Op, inputs: int) -> Draw:
+    """Numbers of as many tensors of one size, without words."""
+
+    def draw(rng: Rng, count: int) -> Node:
+        return Node(op, (), tuple(reals(rng, count) for _ in range(inputs)))
+
+    return draw
+
+
+def constants(op: Op, inputs: int, words: int) -> Draw:
+    """The same, with binary32 words."""
+
+    def draw(rng: Rng, count: int) -> Node:
+        drawn = tuple(_one(rng) for _ in range(words))
+        return Node(op, drawn, tuple(reals(rng, count) for _ in range(inputs)))
+
+    return draw
+
+
+def lines(op: Op, kinds: str) -> Draw:
+    """Tensors that are the size of a matrix (m), a number a row (r) or a column (c)."""
+
+    def draw(rng: Rng, count: int) -> Node:
+        rows, columns = _rows(rng, count)
+        sizes = {"m": rows * columns, "r": rows, "c": columns}
+        return Node(op, (columns,), tuple(reals(rng, sizes[kind]) for kind in kinds))
+
+    return draw
+
+
+def singles(op: Op, kinds: str, words: int = 0) -> Draw:
+    """Numbers of each kind: f32 (f), f64 (d), i64 (i). On a tape there is one of each."""
+
+    def draw(rng: Rng, count: int) -> Node:
+        made = {"f": reals, "d": wide_reals, "i": integers64}
+        drawn = tuple(word(wide_reals(rng, 1)) for _ in range(words))
+        return Node(op, drawn, tuple(made[kind](rng, count) for kind in kinds))
+
+    return draw
+
+
+def scale_by(rng: Rng, count: int) -> Node:
+    return Node(Op.SCALE_BY, (), (reals(rng, count), wide_reals(rng, 1)))
+
+
+def rstd(rng: Rng, count: int) -> Node:
+    words = word64(1.0 / size(rng, 1, 1 << 17)), word32(rng.choice([1e-5, 1e-6, 1e-12]))
+    return Node(Op.RSTD, words, (integers64(rng, count), reals(rng, count)))
+
+
+def exact_sum(rng: Rng, count: int) -> Node:
+    words = (word64(rng.choice([1.0, 1.0 / size(rng, 1, 1 << 17)])),)
+    return Node(Op.EXACT_SUM, words, (integers64(rng, count), reals(rng, count)))
+
+
+def rotate(rng: Rng, count: int) -> Node:
+    length, half = size(rng, 1, 4), size(rng, 1, 8)
+    x = reals(rng, max(1, count // (length * 2 * half)) * length * 2 * half)
+    tables = reals(rng, length * half), reals(rng, length * half)
+    return Node(Op.ROTATE, (length, 2 * half, word32(rng.choice([1.0, -1.0]))), (x, *tables))
+
+
+def dropout(rng: Rng, count: int) -> Node:
+    threshold = int(rng.choice([0, 1, 1 << 31, (1 << 32) - 1, size(rng, 0, 1 << 32)]))
+    first = size(rng, 0, 1 << size(rng, 0, 48))
+    words = threshold, _one(rng), size(rng, 0, 999), first, size(rng, 0, 1 << size(rng, 0, 40))
+    key = torch.from_numpy(rng.integers(0, 1 << 64, 1, dtype=np.uint64).view(np.int32).copy())
+    step = torch.tensor([size(rng, 0, (1 << 63) - 2)])
+    return Node(Op.DROPOUT, words, (reals(rng, count), key, step), iteration=size(rng, 0, 7))
+
+
+def total(rng: Rng, count: int) -> Node:
+    return Node(Op.TOTAL, (word64(2.0**-30),), (integers64(rng, count),))
+
+
+def targets(rng: Rng, tokens: int, vocabulary: int) -> Tensor:
+    """Ids, a quarter of them as complements: no targets."""
+    ids = rng.integers(0, vocabulary, tokens).astype(np.int32)
+    return torch.from_numpy(np.where(rng.random(tokens) < 0.25, ~ids, ids))
+
+
+def token_loss(rng: Rng, count: int) -> Node:
+    tokens, vocabulary = count, size(rng, 1, 5)
+    logits, peaks = reals(rng, tokens * vocabulary), reals(rng, tokens)
+    totals = (integers64(rng, tokens).abs() >> 20).double() * 2.0**-30
+    totals = torch.where(
+        torch.from_numpy(rng.random(tokens) < 0.5), totals, wide_reals(rng, tokens)
+    )
+    return Node(
+        Op.TOKEN_LOSS, (vocabulary,), (logits, peaks, totals, targets(rng, tokens, vocabulary))
+    )
+
+
+def counts(rng: Rng, count: int) -> Tensor:
+    """How many targets: 0 and lengths up to 2³⁰."""
+    return torch.from_numpy(rng.integers(0, 1 << rng.integers(0, 31, count)))
+
+
+def loss(rng: Rng, count: int) -> Node:
+    return Node(Op.LOSS, (), (integers64(rng, count), reals(rng, count), counts(rng, count)))
+
+
+def loss_scale(rng: Rng, count: int) -> Node:
+    own, others = counts(rng, count), counts(rng, count)
+    return Node(Op.LOSS_SCALE, (), (own, torch.where(others % 3 == 0, own, own + others)))
+
+
+def dlogits(rng: Rng, count: int) -> Node:
+    tokens, vocabulary = _rows(rng, count)
+    inputs = reals(rng, tokens * vocabulary), wide_reals(rng, tokens)
+    labels = targets(rng, tokens, vocabulary)
+    return Node(Op.DLOGITS, (vocabulary,), (*inputs, labels, reals(rng, 1)))
+
+
+def norm_term(rng: Rng, count: int) -> Node:
+    chained = size(rng, 0, 1)
+    before = (wide_reals(rng, count),) if chained else ()
+    return Node(Op.NORM_TERM, (chained,), (*before, integers64(rng, count), reals(rng, count)))
+
+
+def adamw_p(rng: Rng, count: int) -> Node:
+    tensors = tuple(reals(rng, count) for _ in range(3))
+    words = word32(rng.choice([1e-8, 1e-6])), word32(rng.choice([0.0, 0.1]))
+    return Node(Op.ADAMW_P, words, (*tensors, wide_reals(rng, 2), wide_reals(rng, 1)))
+
+
+def descend(rng: Rng, count: int) -> Node:
+    inputs = reals(rng, count), reals(rng, count), wide_reals(rng, 1)
+    return Node(Op.DESCEND, (word32(rng.choice([0.0, 0.1])),), inputs)
+
+
+def square(op: Op, kinds: str) -> Draw:
+    """Square matrices (m) and numbers for each of their rows (r)."""
+
+    def draw(rng: Rng, count: int) -> Node:
+        side = size(rng, 1, max(1, int(count**0.5)))
+        sizes = {"m": side * side, "r": side}
+        return Node(op, (side,), tuple(reals(rng, sizes[kind]) for kind in kinds))
+
+    return draw
+
+
+def advance(rng: Rng, count: int) -> Node:
+    rows, columns = _rows(rng, count)
+    wide = int(rng.choice([4, 8]))
+    sums = (integers32 if wide == 4 else integers64)(rng, rows * columns)
+    tensors = reals(rng, rows * columns), reals(rng, rows), sums, reals(rng, rows)
+    return Node(Op.ADVANCE, (columns, wide), tensors)
+
+
+NODES: Final[dict[int, Draw]] = {
+    Op.ADD: alike(Op.ADD, 2),
+    Op.ADD_ROW: lines(Op.ADD_ROW, "mc"),
+    Op.SCALE: constants(Op.SCALE, 1, 1),
+    Op.MUL: alike(Op.MUL, 2),
+    Op.MUL_ROWS: lines(Op.MUL_ROWS, "mr"),
+    Op.MUL_COLUMNS: lines(Op.MUL_COLUMNS, "mc"),
+    Op.SCALE_BY: scale_by,
+    Op.RSTD: rstd,
+    Op.NORMED: lines(Op.NORMED, "mrc"),
+    Op.NORM_DX: lines(Op.NORM_DX, "mmrr"),
+    Op.EXACT_SUM: exact_sum,
+    Op.ROTATE: rotate,
+    Op.SWIGLU: alike(Op.SWIGLU, 2),
+    Op.SWIGLU_DGATE: alike(Op.SWIGLU_DGATE, 3),
+    Op.SWIGLU_DUP: alike(Op.SWIGLU_DUP, 2),
+    Op.RELU2: alike(Op.RELU2, 1),
+    Op.RELU2_GRADIENT: alike(Op.RELU2_GRADIENT, 2),
+    Op.DROPOUT: dropout,
+    Op.SOFT_WEIGHT: lines(Op.SOFT_WEIGHT, "mr"),
+    Op.TOTAL: total,
+    Op.TOKEN_LOSS: token_loss,
+    Op.LOSS: loss,
+    Op.LOSS_SCALE: loss_scale,
+    Op.DLOGITS: dlogits,
+    Op.NORM_TERM: norm_term,
+    Op.NORM: singles(Op.NORM, "d"),
+    Op.CLIP: singles(Op.CLIP, "d", words=1),
+    Op.ADAMW_M: constants(Op.ADAMW_M, 2, 2),
+    Op.ADAMW_V: constants(Op.ADAMW_V, 2, 2),
+    Op.ADAMW_P: adamw_p,
+    Op.MOMENTUM: constants(Op.MOMENTUM, 2, 2),
+    Op.DESCEND: descend,
+    Op.MUON_SCALE: singles(Op.MUON_SCALE, "if"),
+    Op.ZERO_DIAGONAL: square(Op.ZERO_DIAGONAL, "m"),
+    Op.MUON_ALONG: square(Op.MUON_ALONG, "rm"),
+    Op.MUON_ACROSS: square(Op.MUON_ACROSS, "mrmr"),
+    Op.ADVANCE: advance,
+}

@@ -1,0 +1,208 @@
+"""Nodes of families 0 and 5: what a step reads from elsewhere, and the digest of where it leads.
+
+Rule of this file: as `float_nodes`. These operations read a tail, or sources beside the tape, whose
+bytes stand in the place of an input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import torch
+from tests.judge.elements import Draw, Node, Operation, Rng, floats, integers32, raw, reals, size
+from torch import Tensor
+
+from atoll.bits.state import SeatState
+from atoll.bits.tape import imports, states
+from atoll.bits.tape.imports import Context, Reading, Sources
+from atoll.bits.tape.opcodes import Op
+from atoll.bits.tensors import CHUNK_BYTES, chunk_prefix
+from atoll.bits.tokens import DTYPES
+from atoll.law.trace import StateRoots
+from atoll.law.words import Digest, SeatIndex
+
+_EMPTY: Final = SeatState({}, {}, {}, {}, 0, 0)
+_BOUND: Final = np.array([0x5F7FFFFF, 0x5F800000, 0x5F800001, 0x7F800000, 0x7FC00000], np.uint64)
+"""Around 2⁶⁴, and what is not finite."""
+_KINDS: Final = {1: "uint8", 2: "uint16", 4: "uint32"}
+
+
+@dataclass(frozen=True, slots=True)
+class Given(Node):
+    """A node of these families; its inputs are bytes of a source where it reads one."""
+
+    def result(self, operation: Operation) -> Tensor:
+        return tensor_of(self)
+
+
+def tensor_of(node: Node) -> Tensor:
+    """What Python makes of a node, of any family 0 or 5."""
+    if node.op in states.OPERATIONS:
+        return states.OPERATIONS[node.op](node.words, node.inputs, node.tail)
+    sources = _sources(node)
+    read = Reading(node.words, node.tail, node.iteration, node.inputs[_FROM[node.op] :], sources)
+    return imports.READS[node.op](read)
+
+
+_FROM: Final[Mapping[int, int]] = dict.fromkeys(range(0x0001, 0x000E), 1) | {
+    Op.IDS: 0,
+    Op.TARGETS: 0,
+}
+"""Where the nodes of the tape begin among an import's inputs: behind the source."""
+
+
+def _sources(node: Node) -> Sources:
+    """The sources whose bytes the node has."""
+    op, first = node.op, node.inputs[0]
+    sources = Sources(_context_of(bytes(384)), _EMPTY, np.zeros(0, np.uint8), b"", {}, {})
+    if op in {Op.STATE, Op.BASE, Op.MODEL}:
+        named = {"a": first}
+        return replace(sources, state=replace(_EMPTY, params=named), base=named, model=named)
+    if op == Op.COUNT:
+        return replace(sources, state=replace(_EMPTY, count=int(first)))
+    if op in {Op.DROPOUT_KEY, Op.GLOBAL_STEP}:
+        return replace(sources, context=_context_of(raw(first)))
+    if op in {Op.TOKENS, Op.RATE}:
+        sources = replace(sources, context=_context_of(raw(node.inputs[1])))
+    if op == Op.TOKENS:
+        kind = DTYPES[_KINDS[node.words[2]]]
+        return replace(sources, tokens=np.frombuffer(raw(first), kind))
+    return replace(sources, tables=raw(first))
+
+
+def _context_of(data: bytes) -> Context:
+    words = [Digest(data[at : at + 32]) for at in range(0, len(data), 32)]
+    seat, round_, step, global_step = (int.from_bytes(word, "big") for word in words[1:5])
+    roots = StateRoots(*words[6:10])
+    return Context(words[0], SeatIndex(seat), round_, step, global_step, roots, *words[10:])
+
+
+def _bytes(data: bytes) -> Tensor:
+    return torch.from_numpy(np.frombuffer(data, np.uint8).copy())
+
+
+def _context(rng: Rng) -> Tensor:
+    """A context's bytes."""
+    numbers = (size(rng, 0, 255), size(rng, 0, 1 << 31), size(rng, 0, 59), size(rng, 0, 59))
+    words = [number.to_bytes(32, "big") for number in numbers]
+    return _bytes(b"".join((rng.bytes(32), *words, rng.bytes(7 * 32))))
+
+
+def _named(op: Op) -> Draw:
+    """A tensor of a tree."""
+
+    def draw(rng: Rng, count: int) -> Given:
+        tail = chunk_prefix("a", "float32", (count,))
+        return Given(op, (7, 99, 0), (reals(rng, count),), tail=tail)
+
+    return draw
+
+
+def _tokens(rng: Rng, count: int) -> Given:
+    width = (1, 2, 4)[size(rng, 0, 2)]
+    data = rng.bytes(3000 * width)
+    length, masked = size(rng, 1, 40), size(rng, 0, 1)
+    words = (max(1, count // (length + 1)), length, width, masked, 3000 - length)
+    return Given(Op.TOKENS, words, (_bytes(data), _context(rng)), size(rng, 0, 8))
+
+
+def _sequence(op: Op) -> Draw:
+    def draw(rng: Rng, count: int) -> Given:
+        length = size(rng, 1, 40)
+        x = integers32(rng, max(1, count // length) * (length + 1))
+        return Given(op, (length,), (x,))
+
+    return draw
+
+
+def _rate(rng: Rng, count: int) -> Given:
+    return Given(Op.RATE, (), (_bytes(rng.bytes(8 * 60)), _context(rng)))
+
+
+def _corrections(rng: Rng, count: int) -> Given:
+    rows = size(rng, 1, 20)
+    counted = torch.tensor([size(rng, -2, rows + 2)])
+    return Given(Op.CORRECTIONS, (1024, rows), (_bytes(rng.bytes(1024 + 16 * rows)), counted))
+
+
+def _rotary(op: Op) -> Draw:
+    def draw(rng: Rng, count: int) -> Given:
+        return Given(op, (2048, count), (_bytes(rng.bytes(2048 + 8 * count)),))
+
+    return draw
+
+
+def _of_context(op: Op) -> Draw:
+    return lambda rng, count: Given(op, (), (_context(rng),))
+
+
+def _count(rng: Rng, count: int) -> Given:
+    counted = torch.tensor([int(rng.integers(0, 1 << 48))])
+    return Given(Op.COUNT, (0, 9, 1), (counted,), tail=chunk_prefix("count", "int64", ()))
+
+
+def _chunks(rng: Rng, count: int) -> Given:
+    """One chunk or more and part of one; where it is bounded, most are, and borders are there."""
+    elements = CHUNK_BYTES // 4 * size(rng, 0, 2) + size(rng, 1, CHUNK_BYTES // 4 - 1)
+    x, bounded = reals(rng, elements), int(rng.integers(0, 4) > 0)
+    if bounded:
+        x = torch.where(x.abs() < 2.0**64, x, 1.0)
+        for at in rng.integers(0, elements, size(rng, 0, 2)):
+            sign = rng.integers(0, 2, 1, dtype=np.uint64) << np.uint64(31)
+            x[at] = floats(rng.choice(_BOUND, 1) | sign)[0]
+    prefix = chunk_prefix("some.weight", "float32", (elements,))
+    return Given(Op.CHUNKS, (4 * elements, bounded), (x,), tail=prefix)
+
+
+def _digests(rng: Rng, count: int) -> Tensor:
+    """Of which one in five is zero."""
+    found = [bytes(32) if rng.integers(0, 5) == 0 else rng.bytes(32) for _ in range(count)]
+    return _bytes(b"".join(found))
+
+
+def _tree(op: Op) -> Draw:
+    def draw(rng: Rng, count: int) -> Given:
+        leaves = 1 if op is Op.TREE_ROOT else size(rng, 2, 13)
+        words = {Op.TREE_LEAVES: (), Op.TREE_LEVEL: (leaves,)}.get(op, (size(rng, 1, 99),))
+        return Given(op, words, (_digests(rng, leaves),))
+
+    return draw
+
+
+def _state_digest(rng: Rng, count: int) -> Given:
+    return Given(Op.STATE_DIGEST, (), (_digests(rng, 1), _digests(rng, 1), _context(rng)))
+
+
+def _result(rng: Rng, count: int) -> Given:
+    losses = reals(rng, size(rng, 1, 20)) if rng.integers(0, 2) else torch.rand(7)
+    norms = [1.5, float("nan"), float("inf"), 0.0, 5e-324]
+    norm = torch.tensor([norms[int(rng.integers(0, len(norms)))]], dtype=torch.float64)
+    most = losses.abs().amax().view(1)
+    return Given(Op.RESULT, (losses.numel(),), (_digests(rng, 1), norm, losses, most))
+
+
+NODES: Final[Mapping[int, Draw]] = {
+    Op.STATE: _named(Op.STATE),
+    Op.TOKENS: _tokens,
+    Op.IDS: _sequence(Op.IDS),
+    Op.TARGETS: _sequence(Op.TARGETS),
+    Op.RATE: _rate,
+    Op.CORRECTIONS: _corrections,
+    Op.COSINES: _rotary(Op.COSINES),
+    Op.SINES: _rotary(Op.SINES),
+    Op.DROPOUT_KEY: _of_context(Op.DROPOUT_KEY),
+    Op.GLOBAL_STEP: _of_context(Op.GLOBAL_STEP),
+    Op.BASE: _named(Op.BASE),
+    Op.MODEL: _named(Op.MODEL),
+    Op.COUNT: _count,
+    Op.CHUNKS: _chunks,
+    Op.TREE_LEAVES: _tree(Op.TREE_LEAVES),
+    Op.TREE_LEVEL: _tree(Op.TREE_LEVEL),
+    Op.TREE_ROOT: _tree(Op.TREE_ROOT),
+    Op.STATE_DIGEST: _state_digest,
+    Op.RESULT: _result,
+}
+"""A node of about so many elements, where the operation's size is not its own."""

@@ -1,0 +1,109 @@
+"""A program's run of a step is the step: state, norm and losses, to the bit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from tests.unit.bits.tape.jobs import DATA_SEED, JOBS, SEAT, Small, make_small, small
+
+from atoll.bits.segment import run_segment
+from atoll.bits.state import SeatState
+from atoll.bits.step import StepResult, inner_step, state_roots
+from atoll.bits.tape.run import Outcome, node_digest, run, tape_of, tensors
+from atoll.bits.tensors import raw_bytes
+from atoll.law.draws import dropout_key
+from atoll.law.merkle import merkle_root
+from atoll.law.program import Part
+from atoll.law.trace import LeafKind, float_bytes
+from atoll.law.words import ZERO_DIGEST
+
+
+def outcome(job: Small, state: SeatState, step: int) -> Outcome:
+    """What the program's run of a step says."""
+    for _, tensor in run(job.program, Part.STEP, job.sources(state, step)):
+        last = tensor
+    return Outcome.of(bytes(raw_bytes(last)))
+
+
+def reference(job: Small, state: SeatState, step: int) -> StepResult:
+    """The step itself."""
+    batch = job.course.batch(job.course.offsets(step))
+    return inner_step(state, batch, step, job.course.recipe, dropout_key(DATA_SEED, SEAT))
+
+
+def same_work(found: Outcome, done: StepResult) -> bool:
+    """Whether norm and losses have the same bits; one NaN is as good as another."""
+    losses = [float_bytes(">f", loss) for loss in found.losses]
+    expected = [float_bytes(">f", loss) for loss in done.work.losses]
+    return losses == expected and float_bytes(">d", found.norm) == float_bytes(">d", done.work.norm)
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_program_gives_what_a_segment_gives(name: str) -> None:
+    job = small(name)
+    state = job.opening
+    for step in range(2):
+        found, done = outcome(job, state, step), reference(job, state, step)
+        assert same_work(found, done)
+        assert found.is_finite
+        assert found.digest == state_roots(done.state).digest()
+        state = done.state
+    assert run_segment(job.opening, 0, job.course).roots.digest() == found.digest
+
+
+def test_a_loss_that_is_not_finite_leaves_no_state() -> None:
+    job = small("plain")
+    gain = job.opening.params["model.norm.weight"].clone()
+    gain[1] = torch.inf
+    state = replace(job.opening, params=job.opening.params | {"model.norm.weight": gain})
+    found, done = outcome(job, state, 0), reference(job, state, 0)
+    assert done.diverged
+    assert same_work(found, done)
+    assert found.digest == ZERO_DIGEST
+
+
+def test_a_parameter_beyond_all_bounds_leaves_no_state() -> None:
+    """The norm is finite: it is the rate that throws the parameters out."""
+    job = make_small({"inner": {"lr": "10000", "weight_decay": "1000", "warmup_steps": 0}})
+    state, kinds = job.opening, []
+    for step in range(4):
+        found, done = outcome(job, state, step), reference(job, state, step)
+        assert same_work(found, done)
+        assert found.is_finite is not done.diverged
+        if done.diverged:
+            kinds.append(np.isfinite(done.work.norm))
+            break
+        state = done.state
+    assert kinds == [True]
+    assert found.digest == ZERO_DIGEST
+    assert run_segment(state, 0, job.course).kind is LeafKind.DIVERGED
+
+
+def test_single_nodes_are_those_of_the_run() -> None:
+    job = small("masked")
+    sources = job.sources(job.opening, 0)
+    everything = dict(run(job.program, Part.STEP, sources))
+    assert sorted(everything) == list(range(job.program.nodes(Part.STEP)))
+    wanted = frozenset(range(3, len(everything), 97))
+    for node, tensor in tensors(job.program, Part.STEP, sources, wanted).items():
+        assert torch.equal(tensor.view(torch.uint8), everything[node].view(torch.uint8))
+
+
+def test_templates_say_how_large_their_tensors_are() -> None:
+    job = small("lora")
+    for node, tensor in run(job.program, Part.STEP, job.sources(job.opening, 0)):
+        template = job.program.templates[job.program.at(Part.STEP, node)[0]]
+        assert (template.size, template.width) == (tensor.nbytes, tensor.element_size())
+        assert tensor.dim() == 1
+
+
+def test_the_tape_is_the_tree_over_all_digests() -> None:
+    job = small("lora of one")
+    sources = job.sources(job.opening, 0)
+    digests = [node_digest(tensor) for _, tensor in run(job.program, Part.STEP, sources)]
+    tape, result = tape_of(job.program, Part.STEP, sources)
+    assert tape.root == merkle_root(digests)
+    assert Outcome.of(result) == outcome(job, job.opening, 0)

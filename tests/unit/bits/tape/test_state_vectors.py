@@ -1,0 +1,62 @@
+"""Nodes of imports and state digests in `tests/vectors`, which forge reads too, are Python's."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from eth_abi.abi import decode
+from tests.judge.elements import Node, raw
+from tests.judge.state_nodes import NODES, tensor_of
+from tests.vectors.generate_judge_states import NODES_EACH, draws
+
+from atoll.bits.tape.opcodes import Op
+
+VECTORS = Path(__file__).parents[3] / "vectors"
+_TYPES = {"norm": torch.float64, "f32": torch.float32, "i32": torch.int32, "i64": torch.int64}
+INPUTS = {
+    Op.STATE: ["f32"], Op.BASE: ["f32"], Op.MODEL: ["f32"], Op.COUNT: ["i64"], Op.IDS: ["i32"],
+    Op.TARGETS: ["i32"], Op.CORRECTIONS: ["", "i64"], Op.CHUNKS: ["f32"],
+    Op.RESULT: ["", "norm", "f32", "f32"],
+}  # fmt: skip
+"""Types of inputs that are not bytes."""
+WORDS = {Op.STATE: 3, Op.BASE: 3, Op.MODEL: 3, Op.COUNT: 3, Op.CHUNKS: 2}
+"""How many words those have that have a tail."""
+
+
+def read(encoded: str) -> tuple[Node, int, bytes]:
+    """A node, the width of its elements, and its output."""
+    fields, output = decode(["(uint16,uint256,bytes,bytes[])", "bytes"], bytes.fromhex(encoded[2:]))
+    op, width, attributes, inputs = fields
+    words = WORDS.get(Op(op), len(attributes) // 8 - 1)
+    iteration, *said = struct.unpack_from(f">{words + 1}Q", attributes)
+    kinds = INPUTS.get(Op(op), []) + [""] * len(inputs)
+    tensors = [
+        torch.from_numpy(np.frombuffer(data, np.uint8).copy()).view(_TYPES.get(kind, torch.uint8))
+        for data, kind in zip(inputs, kinds, strict=False)
+    ]
+    tail = attributes[8 * (words + 1) :]
+    return Node(op, tuple(said), tuple(tensors), iteration, tail), width, output
+
+
+@pytest.mark.parametrize(("file", "family"), [("judge_imports", 0), ("judge_states", 5)])
+def test_vectors_are_what_python_makes_of_them(file: str, family: int) -> None:
+    nodes = [read(text) for text in json.loads((VECTORS / f"{file}.json").read_text())["node"]]
+    for node, width, output in nodes:
+        result = tensor_of(node)
+        assert raw(result) == output
+        assert result.element_size() == width
+    ops = [op for op in Op if op.family == family]
+    assert sorted(node.op for node, _, _ in nodes) == sorted(ops * NODES_EACH)
+
+
+def test_every_operation_of_these_families_has_nodes() -> None:
+    assert sorted(NODES) == sorted(op for op in Op if op.family in {0, 5})
+
+
+def test_draws_are_the_laws() -> None:
+    assert json.loads((VECTORS / "judge_draws.json").read_text()) == draws()
