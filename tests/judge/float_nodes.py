@@ -220,6 +220,6 @@ NODES: Final[dict[int, Draw]] = {
     Op.MUON_SCALE: singles(Op.MUON_SCALE, "if"),
     Op.ZERO_DIAGONAL: square(Op.ZERO_DIAGONAL, "m"),
     Op.MUON_ALONG: square(Op.MUON_ALONG, "rm"),
-    Op.MUON_ACROSS: square(Op.MUON_ACROSS, "mrmr"),
+    Op.MUON_ACROSS: square(Op.MUON_ACROSS, "mrm"),
     Op.ADVANCE: advance,
 }

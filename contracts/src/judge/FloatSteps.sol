@@ -9,12 +9,12 @@ import {SoftFloat} from "./SoftFloat.sol";
 /// @title Family 3: what SPEC-STEP.md does to numbers one by one.
 /// @notice sdk/atoll/bits/tape/floats.py has the same operations on whole tensors, and opcodes.py their words and
 /// inputs. The lines of SPEC-STEP.md that each of them is:
-/// 0301 ADD             a + b: L10, M4, M7, S2           030f SWIGLU_DUP      G2
+/// 0301 ADD             L8, L10, A12, M4, M7, S2         030f SWIGLU_DUP      G2
 /// 0302 ADD_ROW         L6                               0310 RELU2           G3
-/// 0303 SCALE           L8, L9, A1, A6, A12, O7          0311 RELU2_GRADIENT  G4
-/// 0304 MUL             a · b: N4, N6, A7                0312 DROPOUT         D1, D2, P1 to P3
-/// 0305 MUL_ROWS        L3, N4, A6                       0313 SOFT_WEIGHT     C1
-/// 0306 MUL_COLUMNS     L3, N4, Q1                       0314 TOTAL           C2
+/// 0303 SCALE           L8, L9, A1, A12, O7              0311 RELU2_GRADIENT  G4
+/// 0304 MUL             N4, N6, A7                       0312 DROPOUT         D1, D2, P1 to P3
+/// 0305 MUL_ROWS        L3, N4, A6, Q1                   0313 SOFT_WEIGHT     C1
+/// 0306 MUL_COLUMNS     L3, N4, Q6                       0314 TOTAL           C2
 /// 0307 SCALE_BY        g · k of chapter 15              0315 TOKEN_LOSS      C3
 /// 0308 RSTD            N1, N2                           0316 LOSS            C4
 /// 0309 NORMED          N3                               0317 LOSS_SCALE      S1, C6

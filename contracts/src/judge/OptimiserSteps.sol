@@ -54,7 +54,7 @@ contract OptimiserSteps is IOneStep {
         if (op == MUON_SCALE) return 0x15;
         if (op == ZERO_DIAGONAL) return 0x1;
         if (op == MUON_ALONG) return 0x91;
-        if (op == MUON_ACROSS) return 0x31321;
+        if (op == MUON_ACROSS) return 0x1321;
         if (op == ADVANCE) return 0x2121;
         revert NoSuchOperation(op);
     }
@@ -108,9 +108,9 @@ contract OptimiserSteps is IOneStep {
             return SoftFloat.add32(SoftFloat.mul32(x[0], x[1]), moved);
         }
         bool diagonal = element % (columns + 1) == 0;
-        if (op == MUON_ACROSS) return SoftFloat.mul32(diagonal ? 0 : _across(x), x[4]);
-        if (op != ZERO_DIAGONAL) revert NoSuchOperation(op);
+        if (op != ZERO_DIAGONAL && op != MUON_ACROSS) revert NoSuchOperation(op);
         if (diagonal) return 0;
+        if (op == MUON_ACROSS) return _across(x);
         return SoftFloat.isNan32(x[0]) ? SoftFloat.NAN32 : x[0];
     }
 

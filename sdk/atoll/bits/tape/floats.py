@@ -58,7 +58,7 @@ def _wide_sum(sums: Tensor, step: Tensor) -> Tensor:
 
 
 def add(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """ADD: a + b (L10, M4, M7, S2, and gradients of what is read twice)."""
+    """ADD: a + b (L8, L10, A12, M4, M7, S2, gradients of what is read twice)."""
     a, b = inputs
     return one_nan(a + b)
 
@@ -75,19 +75,19 @@ def scale(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Ten
 
 
 def mul(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """MUL: a · b."""
+    """MUL: a · b (N4, N6, A7)."""
     a, b = inputs
     return one_nan(a * b)
 
 
 def mul_rows(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """MUL_ROWS [C]: x[r, c] · v[r] (L3's sx, N4's u, A6, A9, A11)."""
+    """MUL_ROWS [C]: x[r, c] · v[r] (L3's sx, N4's u, A6, Q1)."""
     x, v = inputs
     return one_nan(_rows(x, words[0]) * v[:, None]).flatten()
 
 
 def mul_columns(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """MUL_COLUMNS [C]: x[r, c] · v[c] (L3's sw, N4's h, A10)."""
+    """MUL_COLUMNS [C]: x[r, c] · v[c] (L3's sw, N4's h, Q6)."""
     x, v = inputs
     return one_nan(_rows(x, words[0]) * v).flatten()
 

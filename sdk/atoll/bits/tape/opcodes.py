@@ -215,7 +215,7 @@ class Op(IntEnum):
     MUON_ALONG = 0x0408
     """[S] D f32 [S], E f32 [S, S] → y f32 [S] (Q5)."""
     MUON_ACROSS = 0x0409
-    """[S] R f32 [S, S], D f32 [S], E f32 [S, S], s f32 [S] → f32 [S, S]: W[i, j] · s[j] (Q6)."""
+    """[S] R f32 [S, S], D f32 [S], E f32 [S, S] → W f32 [S, S], +0 on its diagonal (Q6)."""
     ADVANCE = 0x040A
     """[L wide] X f32 [S, L], y f32 [S], Σ [S, L], q f32 [S] → f32: X · y + 32(Σ) · q (Q7)."""
 

@@ -79,13 +79,13 @@ def muon_along(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -
 
 
 def muon_across(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
-    """MUON_ACROSS [S]: R [S, S], D [S], E [S, S], s [S] → W[i, j] · s[j] (Q6)."""
+    """MUON_ACROSS [S]: R [S, S], D [S], E [S, S] → W [S, S], +0 on its diagonal (Q6)."""
     _, b, c = COEFFICIENTS
-    rest, d, square, step = inputs
+    rest, d, square = inputs
     size = words[0]
     factor = (d[:, None] + d) * c + b
     across = rest.view(size, size) * factor + square.view(size, size) * c
-    return one_nan(across.fill_diagonal_(0.0) * step).flatten()
+    return one_nan(across.fill_diagonal_(0.0)).flatten()
 
 
 def advance(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:

@@ -98,7 +98,8 @@ def tape_of_muon(a: Tensor) -> Tensor:
         e, f = grid(rest, rows)
         square = product(e, e, f, f)
         along = run(0x0408, [d, square], rows)
-        w, q = grid(run(0x0409, [rest, d, square, s], rows), rows)
+        across = run(0x0409, [rest, d, square], rows)
+        w, q = grid(run(0x0306, [across, s], rows), rows)
         x = run(0x040A, [x, along, (w @ n).to(torch.int32), q], columns, 4)
     return x
 

@@ -168,8 +168,9 @@ def _iterated(m: Making, x: Value, s: int, length: int) -> Value:
         squares, square_step = int8_rows(g, rest, s)
         square = rescale(g, dot(g, squares, squares, s), s, square_step, square_step)
         along = g.add(Op.MUON_ALONG, [diagonal, square], s, [s])
-        across = g.add(Op.MUON_ACROSS, [rest, diagonal, square, step], s * s, [s])
-        weights, weight_step = int8_rows(g, across, s)
+        across = g.add(Op.MUON_ACROSS, [rest, diagonal, square], s * s, [s])
+        stepped = g.add(Op.MUL_COLUMNS, [across, step], s * s, [s])
+        weights, weight_step = int8_rows(g, stepped, s)
         sums = dot(g, weights, transposed(g, integers, length), s)
         x = g.add(Op.ADVANCE, [x, along, sums, weight_step], s * length, [length, sums.width])
     return x
