@@ -30,6 +30,15 @@ DEPLOYED = (
     "RoundsAudit",
     "RoundsSettlement",
     "Rounds",
+    "ImportSteps",
+    "IntegerSteps",
+    "AttentionSteps",
+    "FloatSteps",
+    "OptimiserSteps",
+    "StateSteps",
+    "Judge",
+    "Game",
+    "Claims",
 )
 SOLC = "0.8.37"
 EVM = "shanghai"

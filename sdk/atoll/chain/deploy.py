@@ -30,6 +30,17 @@ DAY = 24 * 60 * 60
 WIRE_GAS = 150_000  # twice what the dearest of these calls uses
 CREATE_MARGIN_GAS = 1_500_000
 """For constructors; what is not used is not paid."""
+LONGEST_MOVES = 10 * 60 * 60
+"""Seconds that a game's moves take at most, beside both clocks, which the terms' bounds bound."""
+FAMILIES = (
+    "ImportSteps",
+    "IntegerSteps",
+    "AttentionSteps",
+    "FloatSteps",
+    "OptimiserSteps",
+    "StateSteps",
+)
+"""The judge's contracts of operations, by op >> 8."""
 POLL_SECONDS = 0.1  # a development chain mines at once; on others it costs a few requests
 
 
@@ -159,10 +170,22 @@ class _Deployer:
         self._create("RoundsAudit", *parts)
         self._create("RoundsSettlement", *parts)
         self._create("Rounds", *parts, at["RoundsAudit"], at["RoundsSettlement"])
-        self._wire("Stakes", at["Roster"], at["Rounds"])
-        self._wire("Jobs", at["Rounds"])
-        self._wire("Roster", at["Rounds"])
+        self._plan_judge()
+        self._wire("Stakes", at["Roster"], at["Rounds"], at["Claims"])
+        self._wire("Jobs", at["Rounds"], at["Claims"])
+        self._wire("Roster", at["Rounds"], at["Claims"])
         self._wire("CountingPolicy", at["Rounds"])
+        self._wire("Claims", at["Rounds"], at["Game"])
+        self._wire("Game", at["Claims"])
+
+    def _plan_judge(self) -> None:
+        at = self._addresses
+        for name in FAMILIES:
+            self._create(name)
+        self._create("Judge", [at[name] for name in FAMILIES])
+        longest = self._config.unbonding_delay + LONGEST_MOVES
+        self._create("Game", at["AtollToken"], longest, at["Judge"])
+        self._create("Claims", at["Stakes"], at["Jobs"], at["Roster"])
 
     def _create(self, name: str, *args: Any) -> None:
         artifact = load_artifact(name)

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {Claim, IClaims} from "../../src/judge/IClaims.sol";
+
+/// @title Claims that are whatever a test says; the evidence is the claim itself.
+contract ToyClaims is IClaims {
+    enum Mood {
+        WILLING,
+        REVERTING,
+        GREEDY // uses all the gas it is given
+    }
+
+    Mood public mood;
+    bytes32 public closed; // a set that was settled or forfeited meanwhile
+    bytes32[] public told; // sets that fell, in order
+    address public lastChallenger;
+
+    error Closed(bytes32 set);
+    error Unwilling();
+
+    function setMood(Mood mood_) external {
+        mood = mood_;
+    }
+
+    function close(bytes32 set) external {
+        closed = set;
+    }
+
+    function claim(bytes calldata evidence) external view returns (Claim memory c) {
+        c = abi.decode(evidence, (Claim));
+        if (c.set == closed) revert Closed(c.set);
+    }
+
+    function fell(bytes32 set, bytes32, address challenger) external {
+        if (mood == Mood.REVERTING) revert Unwilling();
+        while (mood == Mood.GREEDY) {}
+        told.push(set);
+        lastChallenger = challenger;
+    }
+
+    function toldCount() external view returns (uint256) {
+        return told.length;
+    }
+}

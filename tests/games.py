@@ -1,0 +1,615 @@
+"""A job small enough to be judged in a test: a family of operations, a program, and runs of it.
+
+Rule of this file: `contracts/test/support/ToySteps.sol` computes the same operations; every source
+of inputs, the loop over micro-batches and every shape of tree that a game can meet are in it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from hashlib import sha256
+
+from atoll.law.games.claims import Claim, Move, Opening, ProgramPart
+from atoll.law.games.judge import Need, Operations
+from atoll.law.games.machine import Game, Outcome, Phase
+from atoll.law.games.players import Knowledge, answered, attack, defend
+from atoll.law.games.trees import (
+    CHUNK,
+    PIECE,
+    MemoryTree,
+    height,
+    path_of,
+    piece_tree,
+    siblings_of,
+    top,
+)
+from atoll.law.hashing import keccak256, update_root
+from atoll.law.hashing import sha256 as sha256_digest
+from atoll.law.merkle import LEAF, NODE
+from atoll.law.program import Header, Input, Part, Source, Template, program_leaves, program_root
+from atoll.law.trace import StateRoots
+from atoll.law.words import ZERO_DIGEST, Address, Digest, Wei
+
+COPY, ADD, GATHER, SUM, ROOTS, DIGEST, RESULT, COPY_WORDS = range(0x0701, 0x0709)
+HOLDER = Address("0x00000000000000000000000000000000000A11cE")
+Tamper = Callable[[bytes], bytes]
+
+
+class Toy(Operations):
+    """Operations on uint32, little-endian."""
+
+    def need(self, op: int, attributes: bytes, element: int, opened: Sequence[bytes]) -> Need:
+        asked = len(opened)
+        plan: list[Need] = []
+        if op == COPY:
+            plan = [Need(0, 4 * element, 4)]
+        elif op == COPY_WORDS:
+            plan = [Need(0, 32 * element, 32)]
+        elif op == ADD:
+            plan = [Need(0, 4 * element, 4), Need(1, 4 * element, 4)]
+        elif op == GATHER:
+            plan = [Need(0, 4 * element, 4)]
+            if opened:
+                plan.append(Need(1, 4 * (_u32(opened[0]) % _word(attributes, 0)), 4))
+        elif op == SUM:
+            width = 4 * _word(attributes, 0)
+            plan = [Need(0, width * element, width)]
+        elif op == ROOTS:
+            plan = [Need(0, 32 * (6 + element), 32) if element < 2 else Need(1, 0, 4)]
+        elif op == DIGEST:
+            plan = [Need(0, 0, 128)]
+        elif op == RESULT:
+            plan = [Need(0, 4 * element, 4) if element < 8 else Need(1, 0, 4)]
+        return plan[asked] if asked < len(plan) else Need(0, 0, 0)
+
+    def run(self, op: int, attributes: bytes, element: int, opened: Sequence[bytes]) -> bytes:
+        if op == ADD:
+            return _le(_u32(opened[0]) + _u32(opened[1]))
+        if op == GATHER:
+            return opened[1]
+        if op == SUM:
+            return _le(sum(_u32(opened[0][i : i + 4]) for i in range(0, len(opened[0]), 4)))
+        if op == DIGEST:
+            return sha256(b"atoll.state.v1" + opened[0]).digest()
+        mixed = keccak256(opened[0] + element.to_bytes(8, "big"))
+        if op == ROOTS and element >= 2:
+            return mixed
+        if op == RESULT and element >= 8:
+            return (int.from_bytes(mixed[:4], "big") & 0x3FFFFFFF).to_bytes(4, "big")
+        return opened[0]
+
+
+TOY = Toy()
+
+
+def _word(attributes: bytes, number: int) -> int:
+    return int.from_bytes(attributes[8 + 8 * number : 16 + 8 * number], "big")
+
+
+def _u32(data: bytes) -> int:
+    return int.from_bytes(data, "little")
+
+
+def _le(value: int) -> bytes:
+    return (value & 0xFFFFFFFF).to_bytes(4, "little")
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How large a toy job is.
+
+    Attributes:
+        weights: uint32s of the state's one parameter.
+        filler: nodes that only make the tape longer.
+        zero_moments: whether the optimiser root is zero.
+    """
+
+    weights: int = 700
+    micro_batches: int = 3
+    segment: int = 3
+    segments: int = 2
+    filler: int = 5
+    row: int = 100
+    zero_moments: bool = True
+    seed: int = 1
+
+
+@dataclass(frozen=True)
+class Job:
+    """A program, and the documents that its imports read."""
+
+    shape: Shape
+
+    @cached_property
+    def documents(self) -> dict[str, bytes]:
+        """Contents by name, fixed by the seed."""
+        sizes = {"w": 4 * self.shape.weights, "m": 4 * self.shape.weights, "tokens": 6000}
+        sizes |= {"tables": 4000, "base": 9000, "model": 4 * self.shape.weights, "exponents": 301}
+        draw = random.Random(self.shape.seed)
+        return {name: draw.randbytes(size) for name, size in sizes.items()}
+
+    @cache  # noqa: B019 -- a job lives as long as its test
+    def chunks(self, *names: str) -> MemoryTree:
+        """The SHA-256 tree over the chunks of these documents, as of a state's tensors."""
+        leaves = []
+        for name in names:
+            data = self.documents[name]
+            for i, start in enumerate(range(0, len(data), CHUNK)):
+                prefix = name.encode() + i.to_bytes(8, "big")
+                leaves.append(sha256_digest(prefix + data[start : start + CHUNK]))
+        return MemoryTree(leaves, sha256_digest)
+
+    @cached_property
+    def roots(self) -> StateRoots:
+        """Of the state that the round opens with."""
+        moments = ZERO_DIGEST if self.shape.zero_moments else self._root("m")
+        buffers, rng = keccak256(b"buffers"), keccak256(b"rng")
+        return StateRoots(self._root("base", "w"), moments, buffers, rng)
+
+    def _root(self, *names: str) -> Digest:
+        return top(self.chunks(*names), sha256_digest)
+
+    @cached_property
+    def header(self) -> Header:
+        body = [t for t in self.templates if t.part == Part.STEP]
+        link = [t for t in self.templates if t.part == Part.LINK]
+        return Header(
+            step_nodes=sum(t.count for t in body),
+            link_nodes=sum(t.count for t in link),
+            steps=self.shape.segment * self.shape.segments,
+            segment=self.shape.segment,
+            micro_batches=self.shape.micro_batches,
+            data_root=top(piece_tree(self.documents["tokens"])),
+            train_tokens=1500,
+            token_bytes=4,
+            masked=False,
+            batch=1,
+            seq=1,
+            tables_root=top(piece_tree(self.documents["tables"])),
+            tables_bytes=4000,
+            base_root=self._root("base", "m"),
+        )
+
+    @cached_property
+    def templates(self) -> tuple[Template, ...]:
+        return (*_step_templates(self), *_link_templates(self))
+
+    def part(self, index: int) -> ProgramPart:
+        """The header, or template index − 1, with its path."""
+        leaves = MemoryTree(program_leaves(self.header, self.templates))
+        data = [self.header.to_bytes(), *(t.to_bytes() for t in self.templates)][index]
+        return ProgramPart(data, index, leaves.count, path_of(leaves, index))
+
+    def template_of(self, part: Part, node: int) -> int:
+        """Number of the template of a node."""
+        of_node = (t.part == part and t.iteration(node) is not None for t in self.templates)
+        return list(of_node).index(True)
+
+    def claim(self, **changes: object) -> Claim:
+        """A claim about a segment of it; the honest digests are the caller's to fill in."""
+        claim = Claim(
+            holder=HOLDER,
+            set=keccak256(b"set"),
+            place=keccak256(b"place"),
+            program=program_root(self.header, self.templates),
+            is_link=False,
+            seat=3,
+            round=2,
+            segment=1,
+            data_seed=keccak256(b"data"),
+            opening=self.roots.digest(),
+            model_params=self._root("base", "model"),
+            model_exponents=sha256_digest(self.documents["exponents"]),
+            window_end=1_000_000,
+            lowest_bond=Wei(10**18),
+            highest_bond=Wei(10**20),
+            holder_seconds=3600,
+            challenger_seconds=1800,
+            move_seconds=60,
+        )
+        return replace(claim, **changes)  # type: ignore[arg-type]
+
+
+def _op(part: Part, op: int, size: int, first: int, *inputs: Input, **more: object) -> Template:
+    """A template with one node; `more` are its other fields."""
+    width = 32 if op in {ROOTS, DIGEST, COPY_WORDS} else 4
+    return replace(
+        Template(part, op, width, size, first, 1, 0, inputs, ()),
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def _tape(node: int, size: int, stride: int = 0) -> Input:
+    return Input(Source.TAPE, node, stride, size)
+
+
+def _imports(job: Job) -> list[Template]:
+    """Nodes 0 to 7: one of every source but the tape."""
+    sizes = {name: len(data) for name, data in job.documents.items()}
+    base, weights = job.chunks("base").count, job.chunks("base", "w").count
+    moments, model = job.chunks("m").count, job.chunks("base", "model").count
+    frozen = job.chunks("base", "m").count
+    found = []
+    for node, (source, name, words) in enumerate(
+        (
+            (Source.STATE, "w", (base, weights, 0)),
+            (Source.STATE, "m", (0, moments, 1)),
+            (Source.TOKENS, "tokens", ()),
+            (Source.TABLES, "tables", ()),
+            (Source.BASE, "m", (base, frozen, 0)),
+            (Source.MODEL, "model", (base, model, 0)),
+            (Source.EXPONENTS, "exponents", ()),
+        )
+    ):
+        size = sizes[name] // 4 * 4
+        read = Input(source, 0, 0, sizes[name])
+        tail = name.encode()
+        found.append(_op(Part.STEP, COPY, size, node, read, words=words, tail=tail))
+    context = Input(Source.CONTEXT, 0, 0, 384)
+    return [*found, _op(Part.STEP, COPY_WORDS, 384, 7, context)]
+
+
+def _step_templates(job: Job) -> list[Template]:
+    """The imports; per micro-batch an ADD, a GATHER, a SUM and its total; filler; the result."""
+    shape, step = job.shape, Part.STEP
+    size = 4 * shape.weights
+    rows = 4 * (shape.weights // shape.row)
+    loop: dict[str, object] = {"count": shape.micro_batches, "stride": 4}
+    found = [
+        *_imports(job),
+        _op(step, ADD, size, 8, _tape(0, size), _tape(5, size), **loop),
+        _op(
+            step, GATHER, size, 9, _tape(8, size, 4), _tape(1, size), words=(shape.weights,), **loop
+        ),
+        _op(step, SUM, rows, 10, _tape(9, size, 4), words=(shape.row,), **loop),
+        _op(step, COPY, rows, 11, _tape(10, rows)),
+    ]
+    if shape.micro_batches > 1:
+        more: dict[str, object] = {"count": shape.micro_batches - 1, "stride": 4}
+        sums = (_tape(14, rows, 4), _tape(11, rows, 4))
+        found.append(_op(step, ADD, rows, 15, *sums, **more))
+    node = 8 + 4 * shape.micro_batches
+    total = _tape(node - 1, rows)
+    if shape.filler:
+        every: dict[str, object] = {"count": shape.filler, "stride": 1}
+        found.append(_op(step, COPY, 4, node, _tape(2, 6000), **every))
+    node += shape.filler
+    found.append(_op(step, ROOTS, 128, node, _tape(7, 384), total))
+    found.append(_op(step, DIGEST, 32, node + 1, _tape(node, 128)))
+    result = 40 + 4 * shape.micro_batches
+    return [*found, _op(step, RESULT, result, node + 2, _tape(node + 1, 32), total)]
+
+
+def _link_templates(job: Job) -> list[Template]:
+    size = 4 * job.shape.weights
+    base, weights = job.chunks("base").count, job.chunks("base", "w").count
+    state, model = Input(Source.STATE, 0, 0, size), Input(Source.MODEL, 0, 0, size)
+    words = (base, weights, 0)
+    return [
+        _op(Part.LINK, COPY, size, 0, state, words=words, tail=b"w"),
+        _op(Part.LINK, COPY, size, 1, model, words=words, tail=b"model"),
+        _op(Part.LINK, ADD, size, 2, _tape(0, size), _tape(1, size)),
+    ]
+
+
+@dataclass
+class Run:
+    """A run of one step or of the link: an honest one, or with nodes that somebody changed.
+
+    Attributes:
+        tamper: by node, what is done to its bytes; later nodes are computed from what it gives.
+    """
+
+    job: Job
+    claim: Claim
+    roots: StateRoots
+    step: int
+    tamper: Mapping[int, Tamper] = field(default_factory=dict)
+
+    @cached_property
+    def _context(self) -> bytes:
+        numbers = (self.claim.seat, self.claim.round, self.step)
+        step = self.claim.round * self.job.header.steps + self.step
+        words = (
+            self.claim.data_seed,
+            *(number.to_bytes(32, "big") for number in (*numbers, step)),
+            self.roots.digest(),
+            *self.roots,
+            self.claim.model_params,
+            self.claim.model_exponents,
+        )
+        return b"".join(words)
+
+    @cached_property
+    def outputs(self) -> list[bytes]:
+        """Every node's bytes."""
+        part = Part.LINK if self.claim.is_link else Part.STEP
+        header = self.job.header
+        found: list[bytes] = []
+        for node in range(header.link_nodes if self.claim.is_link else header.step_nodes):
+            template = self.job.templates[self.job.template_of(part, node)]
+            data = self._evaluated(template, template.iteration(node) or 0, found)
+            found.append(self.tamper.get(node, bytes)(data))
+        return found
+
+    def _evaluated(self, template: Template, iteration: int, before: Sequence[bytes]) -> bytes:
+        inputs = [self._input(i, template, iteration, before) for i in template.inputs]
+        attributes = template.attributes(iteration)
+        elements = []
+        for element in range(template.size // template.width):
+            opened: list[bytes] = []
+            while (need := TOY.need(template.op, attributes, element, opened)).length:
+                opened.append(inputs[need.input][need.offset :][: need.length])
+            elements.append(TOY.run(template.op, attributes, element, opened))
+        return b"".join(elements)
+
+    def _input(
+        self, source: Input, template: Template, iteration: int, before: Sequence[bytes]
+    ) -> bytes:
+        if source.source == Source.TAPE:
+            return before[source.node + iteration * source.stride]
+        if source.source == Source.CONTEXT:
+            return self._context
+        data = self.job.documents[self._name(source.source, template)]
+        moments = source.source == Source.STATE and template.words[2] == 1
+        return bytes(len(data)) if moments and self.roots.optimiser_root == ZERO_DIGEST else data
+
+    def _name(self, source: Source, template: Template) -> str:
+        return template.tail.decode() if template.tail else source.name.lower()
+
+    # --- what `players.Tape` asks ---
+
+    @cached_property
+    def _tensors(self) -> list[MemoryTree]:
+        return [piece_tree(data) for data in self.outputs]
+
+    @cached_property
+    def tree(self) -> MemoryTree:
+        return MemoryTree([top(tensor) for tensor in self._tensors])
+
+    def tensor(self, node: int) -> MemoryTree:
+        return self._tensors[node]
+
+    def read(self, node: int, start: int, end: int) -> bytes:
+        return self.outputs[node][start:end]
+
+    def open(self, template: Template, source: Input, need: Need) -> Opening:
+        data = self.job.documents[self._name(source.source, template)]
+        if source.source == Source.EXPONENTS:
+            return Opening(data)
+        if source.source in {Source.TOKENS, Source.TABLES}:
+            return _opened(piece_tree(data), data, need, PIECE, 0)
+        if source.source == Source.STATE and template.words[2] == 1:
+            if self.roots.optimiser_root == ZERO_DIGEST:
+                return Opening()
+            return _opened(self.job.chunks("m"), data, need, CHUNK, 0)
+        tree = self.job.chunks("base", template.tail.decode())
+        return _opened(tree, data, need, CHUNK, template.words[0])
+
+
+def _opened(tree: MemoryTree, data: bytes, need: Need, unit: int, base: int) -> Opening:
+    first, last = need.offset // unit, (need.offset + need.length - 1) // unit
+    levels = height(tree.count)
+    siblings = siblings_of(tree.node, base + first, last - first + 1, tree.count, levels)
+    return Opening(data[first * unit : (last + 1) * unit], siblings)
+
+
+@dataclass
+class Party:
+    """One side's knowledge of a claim: its own run of every step.
+
+    Attributes:
+        tampers: by step of the segment (of a link: 0), what it does to nodes of that step.
+    """
+
+    job: Job
+    claim: Claim
+    tampers: Mapping[int, Mapping[int, Tamper]] = field(default_factory=dict)
+
+    @cached_property
+    def runs(self) -> list[Run]:
+        """One a step of the segment."""
+        if self.claim.is_link:
+            steps = self.job.header.steps
+            return [Run(self.job, self.claim, self.job.roots, steps, self.tampers.get(0, {}))]
+        runs: list[Run] = []
+        first = self.claim.segment * self.job.shape.segment
+        roots = self.job.roots
+        for i in range(self.job.shape.segment):
+            runs.append(Run(self.job, self.claim, roots, first + i, self.tampers.get(i, {})))
+            after = runs[-1].outputs[-3]
+            parts = [Digest(after[j : j + 32]) for j in range(0, 128, 32)]
+            roots = StateRoots(*parts)
+        return runs
+
+    @cached_property
+    def states(self) -> list[Digest]:
+        return [Digest(run.outputs[-1][:32]) for run in self.runs]
+
+    @cached_property
+    def works(self) -> bytes:
+        return b"".join(run.outputs[-1][32:] for run in self.runs)
+
+    @cached_property
+    def header(self) -> ProgramPart:
+        return self.job.part(0)
+
+    def template(self, node: int) -> ProgramPart:
+        part = Part.LINK if self.claim.is_link else Part.STEP
+        return self.job.part(1 + self.job.template_of(part, node))
+
+    def tape(self, step: int) -> Run:
+        return self.runs[0 if self.claim.is_link else step % self.job.shape.segment]
+
+    @property
+    def claimed(self) -> Claim:
+        """The claim with what this party would have committed."""
+        if self.claim.is_link:
+            update = self.runs[0].outputs[-1]
+            root = update_root(len(update), top(piece_tree(update)))
+            return replace(self.claim, update_root=root)
+        closing, work = self.states[-1], keccak256(self.works)
+        return replace(self.claim, closing=closing, work_word=work)
+
+
+def played(holder: Knowledge, challenger: Knowledge, claim: Claim) -> list[tuple[bool, Move, Game]]:
+    """A whole game, a second a move: whose each move was, the move, and the game after it.
+
+    Who has no legal move loses by its clock, which ends the list.
+    """
+    game, now, moves = Game.begin(claim, 1000), 1000, []
+    while game.phase != Phase.OVER:
+        now += 1
+        by_holder = game.phase.is_holders
+        move = defend(game, holder) if by_holder else answered(attack(game, challenger), TOY)
+        game = game.play(move, by_holder, now, TOY)
+        moves.append((by_holder, move, game))
+    assert game.outcome in {Outcome.HOLDER_FELL, Outcome.CHALLENGER_FELL}
+    return moves
+
+
+def flipped(at: int) -> Tamper:
+    """One bit of one byte, counted from the end where `at` is negative."""
+
+    def change(data: bytes) -> bytes:
+        changed = bytearray(data)
+        changed[at] ^= 1
+        return bytes(changed)
+
+    return change
+
+
+class EvenTree:
+    """A tree all of whose leaves but a few are the same, made where it is read.
+
+    Attributes:
+        others: leaves that differ, by number.
+    """
+
+    def __init__(self, count: int, leaf: Digest, others: Mapping[int, Digest]) -> None:
+        self.count, self._leaf, self._others = count, leaf, dict(others)
+
+    def leaf(self, index: int) -> Digest:
+        return self._others.get(index, self._leaf)
+
+    def node(self, level: int, index: int) -> Digest:
+        first, last = index << level, min((index + 1) << level, self.count)
+        if last - first == 1 << level and not any(first <= i < last for i in self._others):
+            return _even(self._leaf, level)
+        if level == 0:
+            return keccak256(LEAF + self.leaf(index))
+        left = self.node(level - 1, 2 * index)
+        if first + (1 << level - 1) >= last:
+            return left
+        return keccak256(NODE + left + self.node(level - 1, 2 * index + 1))
+
+
+@cache
+def _even(leaf: Digest, level: int) -> Digest:
+    if level == 0:
+        return keccak256(LEAF + leaf)
+    return keccak256(NODE + 2 * _even(leaf, level - 1))
+
+
+LARGE_NODES = 1 << 20
+LARGE_BYTES = 1 << 29
+_PIECE = bytes(range(256)) * 4
+
+
+@dataclass
+class LargeParty:
+    """A step of 2²⁰ nodes of half a gigabyte each, of which nothing is kept: all pieces are alike.
+
+    Attributes:
+        wrong: node and piece of which this party's bytes are others.
+    """
+
+    wrong: tuple[int, int] | None = None
+    roots: StateRoots = field(default_factory=lambda: Job(Shape()).roots)
+
+    @cached_property
+    def header_(self) -> Header:
+        data = top(EvenTree(LARGE_BYTES // PIECE, keccak256(_PIECE), {}))
+        tables = keccak256(b"no tables")
+        return Header(LARGE_NODES, 0, 1, 1, 1, data, LARGE_BYTES // 4, 4, False, 1, 1, tables, 0)
+
+    @cached_property
+    def templates(self) -> list[Template]:
+        size, step = LARGE_BYTES, Part.STEP
+        loop: dict[str, object] = {"count": LARGE_NODES - 2, "stride": 1}
+        return [
+            _op(step, COPY, size, 0, Input(Source.TOKENS, 0, 0, size)),
+            _op(step, COPY, size, 1, _tape(0, size), **loop),
+            _op(
+                step, RESULT, 44, LARGE_NODES - 1, Input(Source.CONTEXT, 0, 0, 384), _tape(0, size)
+            ),
+        ]
+
+    def claim(self) -> Claim:
+        """Of its only step; the state after it is the data seed."""
+        job = Job(Shape())
+        work = self._result()[32:]
+        program = program_root(self.header_, self.templates)
+        base = job.claim(program=program, segment=0, round=0)
+        return replace(base, closing=base.data_seed, work_word=keccak256(work))
+
+    def _result(self) -> bytes:
+        opened = [_PIECE[:4]]
+        floats = [TOY.run(RESULT, b"", element, opened) for element in (8, 9, 10)]
+        if self.wrong:
+            floats[2] = TOY.run(RESULT, b"", 8, opened)
+        return keccak256(b"data") + b"".join(floats)
+
+    @property
+    def states(self) -> list[Digest]:
+        return [Digest(self._result()[:32])]
+
+    @property
+    def works(self) -> bytes:
+        return self._result()[32:]
+
+    def _part(self, index: int) -> ProgramPart:
+        leaves = MemoryTree(program_leaves(self.header_, self.templates))
+        data = [self.header_.to_bytes(), *(t.to_bytes() for t in self.templates)][index]
+        return ProgramPart(data, index, leaves.count, path_of(leaves, index))
+
+    @property
+    def header(self) -> ProgramPart:
+        return self._part(0)
+
+    def template(self, node: int) -> ProgramPart:
+        return self._part(1 if node == 0 else 3 if node == LARGE_NODES - 1 else 2)
+
+    def tape(self, step: int) -> LargeParty:
+        return self
+
+    @property
+    def tree(self) -> EvenTree:
+        others = {LARGE_NODES - 1: top(piece_tree(self._result()))}
+        if self.wrong:
+            others[self.wrong[0]] = top(self.tensor(self.wrong[0]))
+        return EvenTree(LARGE_NODES, top(self.tensor(0)), others)
+
+    def tensor(self, node: int) -> EvenTree | MemoryTree:
+        if node == LARGE_NODES - 1:
+            return piece_tree(self._result())
+        wrong = {}
+        if self.wrong and self.wrong[0] == node:
+            wrong = {self.wrong[1]: keccak256(self._piece(*self.wrong))}
+        return EvenTree(LARGE_BYTES // PIECE, keccak256(_PIECE), wrong)
+
+    def _piece(self, node: int, piece: int) -> bytes:
+        return flipped(-1)(_PIECE) if self.wrong == (node, piece) else _PIECE
+
+    def read(self, node: int, start: int, end: int) -> bytes:
+        if node == LARGE_NODES - 1:
+            return self._result()[start:end]
+        first = start // PIECE
+        pieces = (self._piece(node, i) for i in range(first, -(-end // PIECE)))
+        return b"".join(pieces)[start - first * PIECE : end - first * PIECE]
+
+    def open(self, template: Template, source: Input, need: Need) -> Opening:
+        raise AssertionError("no import is in dispute")

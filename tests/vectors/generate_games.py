@@ -1,0 +1,157 @@
+"""Writes `games/*.json`: whole games as transactions, for forge (`GameVectors.t.sol`).
+
+Rule of this file: `law.games` plays every move first, and refuses every one that is to be refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import fields, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from eth_abi.abi import encode
+from tests.games import (
+    LARGE_NODES,
+    TOY,
+    Job,
+    LargeParty,
+    Party,
+    Shape,
+    flipped,
+    played,
+)
+
+from atoll.law.games.calls import calldata, evidence_of
+from atoll.law.games.claims import Claim, Move
+from atoll.law.games.machine import Game, IllegalMove
+from atoll.law.games.players import Knowledge
+from atoll.law.hashing import keccak256
+from atoll.law.trace import StateRoots
+from atoll.law.words import Digest
+
+HERE = Path(__file__).parent
+SMALL = Shape(weights=300, micro_batches=2, row=40, filler=3)
+
+
+def _hex(data: bytes) -> str:
+    return "0x" + data.hex()
+
+
+def _digest_of(game: Game) -> bytes:
+    """What both languages must know alike after a move."""
+    node = game.node or 0
+    place = (game.step, game.level, game.index, node)
+    values = (int(game.phase), int(game.outcome), *place, game.tape, game.tree)
+    return keccak256(encode(["uint256"] * 6 + ["bytes32"] * 2, values))
+
+
+def _broken(move: Move) -> Iterator[Move]:
+    """The move with one thing of it changed, for each of its fields."""
+    for each in fields(move):
+        value = getattr(move, each.name)
+        for changed in _changed(value):
+            yield replace(move, **{each.name: changed})
+
+
+def _changed(value: object) -> list[Any]:
+    if isinstance(value, bool):
+        return []
+    if isinstance(value, int):
+        return [value + 1]
+    if isinstance(value, bytes):
+        return [flipped(-1)(value), value + b"\0"] if len(value) != 32 else [flipped(-1)(value)]
+    if isinstance(value, StateRoots):
+        return [value._replace(rng_digest=Digest(bytes(32)))]
+    if isinstance(value, tuple):
+        shorter = [value[:-1], (*value, value[-1])] if value else [(Digest(bytes(32)),)]
+        return shorter + ([(*value[:-1], _changed(value[-1])[0])] if value else [])
+    return list(_broken(value))  # type: ignore[arg-type]
+
+
+def _refused(game: Game, move: Move, by_holder: bool) -> list[Move]:
+    """Changed moves that are illegal. Some are not: another child may be picked, for instance."""
+    found = []
+    for changed in _broken(move):
+        try:
+            game.play(changed, by_holder, game.clock.since + 1, TOY)
+        except IllegalMove:
+            found.append(changed)
+    return found[:8]
+
+
+def _game(name: str, claim: Claim, sides: tuple[Knowledge, Knowledge], refuse: bool) -> Any:
+    moves, before = [], Game.begin(claim, 1000)
+    for by_holder, move, after in played(*sides, claim):
+        refused = _refused(before, move, by_holder) if refuse else []
+        moves.append(
+            {
+                "byHolder": by_holder,
+                "data": _hex(calldata(1, claim, move)),
+                "digest": _hex(_digest_of(after)),
+                "name": type(move).__name__,
+                "refused": [_hex(calldata(1, claim, each)) for each in refused],
+            }
+        )
+        before = after
+    evidence = _hex(evidence_of(claim))
+    return {"evidence": evidence, "moves": moves, "name": name, "outcome": int(before.outcome)}
+
+
+def _at(shape: Shape, node: int, place: int, **more: object) -> tuple[Claim, Party, Party]:
+    """A claim whose holder is wrong at this byte of a node, the holder, and who is right."""
+    job = Job(shape)
+    is_link = bool(more.get("is_link"))
+    last = (job.header.link_nodes if is_link else job.header.step_nodes) - 1
+    wrong = {last: flipped(-1), node: flipped(place)}
+    base = job.claim(**more)
+    holder = Party(job, base, {0 if is_link else 1: wrong})
+    return holder.claimed, holder, Party(job, holder.claimed)
+
+
+def _wrong_node(node: int) -> Any:
+    shape = replace(SMALL, zero_moments=node != 1)
+    claim, *sides = _at(shape, node, -1 if node % 2 else 0)
+    return _game(f"node {node}", claim, (sides[0], sides[1]), refuse=node == 9)
+
+
+def _link() -> Any:
+    claim, holder, challenger = _at(SMALL, 2, 700, is_link=True)
+    return _game("link", claim, (holder, challenger), refuse=True)
+
+
+def _right_holder() -> Any:
+    _, wrong, right = _at(SMALL, 9, 20)
+    return _game("a right holder", right.claimed, (right, wrong), refuse=False)
+
+
+def _large() -> Any:
+    large = LargeParty((LARGE_NODES // 2 + 12345, (1 << 18) + 777))
+    return _game("large", large.claim(), (large, LargeParty()), refuse=False)
+
+
+LAST = Job(SMALL).header.step_nodes - 1
+NODES = (*range(11), 15, LAST - 2, LAST - 1, LAST)  # every source and every operation
+FILES: dict[str, Callable[[], Any]] = {
+    **{f"games/{number}.json": partial(_wrong_node, node) for number, node in enumerate(NODES)},
+    f"games/{len(NODES)}.json": _link,
+    f"games/{len(NODES) + 1}.json": _right_holder,
+    f"games/{len(NODES) + 2}.json": _large,
+}
+
+
+def render(build: Callable[[], Any]) -> str:
+    """The file's text."""
+    return json.dumps(build(), indent=1, sort_keys=True) + "\n"
+
+
+def main() -> None:
+    (HERE / "games").mkdir(exist_ok=True)
+    for name, build in FILES.items():
+        (HERE / name).write_text(render(build))
+
+
+if __name__ == "__main__":
+    main()
