@@ -14,6 +14,7 @@ import numpy as np
 from eth_abi.abi import encode
 from tests.judge.elements import raw
 from tests.judge.state_nodes import NODES, tensor_of
+from tests.unit.bits.tape.jobs import JOBS, small
 
 from atoll.bits.tape.opcodes import Op
 from atoll.law.draws import DrawStream
@@ -57,10 +58,15 @@ def draws() -> dict[str, Any]:
     return {"context": "0x" + (seed + b"".join(words)).hex(), "limit": hex(LIMIT), "drawn": drawn}
 
 
+def program_roots() -> dict[str, str]:
+    """Programs' roots of the small jobs of the tape's tests."""
+    return {name: "0x" + small(name).program.root.hex() for name in JOBS}
+
+
 def rendered() -> dict[str, str]:
     """Every file by its name."""
     files = {f"judge_{name}.json": family(number) for number, name in FAMILIES.items()}
-    files["judge_draws.json"] = draws()
+    files["judge_draws.json"], files["judge_programs.json"] = draws(), program_roots()
     return {name: json.dumps(value, indent=1) + "\n" for name, value in files.items()}
 
 

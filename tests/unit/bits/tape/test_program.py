@@ -1,0 +1,170 @@
+"""Which operations a step has, how its nodes are numbered, how large they are: nothing is run."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.jobs import PLAIN
+from tests.unit.bits.tape.jobs import JOBS, make_small, manifest_of, small, tokens_of
+from tests.vectors.generate_judge_states import program_roots
+
+from atoll.bits.tape.build.graph import Graph, Region
+from atoll.bits.tape.build.whole import MAX_BATCH, has_judge, program_of
+from atoll.bits.tape.opcodes import Op
+from atoll.bits.tape.program import Program
+from atoll.job.presets import PRESETS
+from atoll.law.hashing import keccak256
+from atoll.law.manifest import Manifest
+from atoll.law.merkle import verify_proof
+from atoll.law.program import Part, Source, Template, program_root
+from atoll.law.words import Digest
+
+VECTORS = Path(__file__).parents[3] / "vectors"
+INITIAL = Digest(b"\x07" * 32)
+SECONDS = 60
+"""A generous bound of what takes ten on two shared cores."""
+
+
+def preset_manifest(name: str) -> Manifest:
+    """A manifest with a preset's model and steps."""
+    spec, plain = PRESETS[name], manifest_of({}, tokens_of({}, 1200))
+    names = ("lr", "steps", "batch", "segment", "micro_batch")
+    given = {f"inner.{field}": getattr(spec.inner, field) for field in names}
+    changes = {field: value for field, value in given.items() if value is not None}
+    data = plain.data.model_copy(update={"dtype": "uint16", "train_tokens": 10**9})
+    job = PLAIN.but({"rounds": spec.rounds, "model": spec.model, **changes})
+    return job.resolve(data, None, plain.numerics, now=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "nodes", "templates"),
+    [
+        ("demo", 1_879, 1_879),
+        ("nano", 12_732, 4_373),
+        ("gpt2-small", 282_236, 19_921),
+        ("llama-1b", 2_439_208, 79_448),
+    ],
+)
+def test_presets_have_programs(name: str, nodes: int, templates: int) -> None:
+    started = time.perf_counter()
+    program = program_of(preset_manifest(name), INITIAL)
+    assert len(program.root) == 32
+    seconds = time.perf_counter() - started
+    assert (program.nodes(Part.STEP), len(program.templates)) == (nodes, templates)
+    assert seconds < SECONDS
+    assert max(len(template.to_bytes()) for template in program.templates) < 1024
+    check_reads(program)
+
+
+def check_reads(program: Program) -> None:
+    """Every node has one template, and reads whole tensors that come before it."""
+    last = program.nodes(Part.STEP) - 1
+    assert program.at(Part.STEP, last) == (len(program.templates) - 1, 0)
+    assert program.templates[-1].op == Op.RESULT
+    for template in program.templates:
+        for iteration in {0, template.count - 1}:
+            node = template.first + iteration * template.stride
+            for read in template.inputs:
+                if read.source is Source.TAPE:
+                    number = read.node + iteration * read.stride
+                    assert number < node
+                    index, _ = program.at(Part.STEP, number)
+                    assert program.templates[index].size == read.size
+
+
+def test_programs_are_those_of_the_vectors() -> None:
+    assert json.loads((VECTORS / "judge_programs.json").read_text()) == program_roots()
+
+
+@pytest.mark.parametrize("name", ["plain", "lora", "muon"])
+def test_every_template_has_a_path_to_the_root(name: str) -> None:
+    program = small(name).program
+    count = 1 + len(program.templates)
+    assert program.root == program_root(program.header, program.templates)
+    tree = program.tree
+    for at in range(0, len(program.templates), 41):
+        data = program.templates[at].to_bytes()
+        assert Template.from_bytes(data) == program.templates[at]
+        assert verify_proof(keccak256(data), at + 1, count, tree.path(at + 1), program.root)
+    with pytest.raises(IndexError):
+        tree.path(count)
+
+
+def test_every_operation_is_of_some_program() -> None:
+    """But the import that only a link has."""
+    used = {template.op for name in JOBS for template in small(name).program.templates}
+    assert {op for op in Op if op not in used} == {Op.MODEL}
+
+
+def test_other_manifests_have_other_programs() -> None:
+    roots = {make_small(changes).program.root for changes in JOBS.values()}
+    assert len(roots) == len(JOBS)
+
+
+def test_nodes_of_loops_are_numbered_by_micro_batch() -> None:
+    g = Graph(3)
+    weight = g.add(Op.RATE, [], 1)
+    with g.within(Region.BODY):
+        unread = g.add(Op.NORM, [weight], 1)
+        gradient = g.add(Op.NORM, [weight], 1)
+        total = g.summed(gradient)
+    with g.within(Region.END):
+        result = g.add(Op.NORM, [total], 1)
+    nodes, templates = g.templates(Part.STEP, result)
+    assert unread.node == 1  # and it has no number
+    places = [(t.op, t.first, t.count, t.stride) for t in templates]
+    assert places == [
+        (Op.RATE, 0, 1, 0), (Op.NORM, 1, 3, 2), (Op.COPY, 2, 1, 0), (Op.ADD, 4, 2, 2),
+        (Op.NORM, 7, 1, 0),
+    ]  # fmt: skip
+    assert nodes == 8
+    reads = [[(i.node, i.stride) for i in t.inputs] for t in templates]
+    assert reads == [[], [(0, 0)], [(1, 0)], [(2, 2), (3, 2)], [(6, 0)]]
+
+
+def test_one_micro_batch_has_no_sums() -> None:
+    ops = {template.op for template in small("one micro-batch").program.templates}
+    assert Op.COPY not in ops
+    assert Op.COPY in {template.op for template in small("plain").program.templates}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"codec": {"feedback": "0.9"}},
+        {"codec": {"fragments": 2}},
+        {"codec": {"mixing": "0.5"}},
+        {"codec": {"overlap": 1}},
+        {"codec": {"kind": "sparse"}},
+        {"numerics": {"mode": "native"}},
+        {"inner": {"batch": MAX_BATCH + 1}},
+    ],
+    ids=lambda changes: next(iter(next(iter(changes.values())))),
+)
+def test_a_job_whose_operations_cannot_be_judged_has_no_program(
+    changes: dict[str, dict[str, Any]],
+) -> None:
+    manifest = small("plain").manifest
+    assert has_judge(manifest)
+    ((part, fields),) = changes.items()
+    changed = getattr(manifest, part).model_copy(update=fields)
+    manifest = manifest.model_copy(update={part: changed})
+    assert not has_judge(manifest)
+    with pytest.raises(ValueError, match="cannot be judged"):
+        program_of(manifest, INITIAL)
+
+
+def test_a_node_that_is_not_there_has_no_template() -> None:
+    program = small("plain").program
+    for node in (-1, program.nodes(Part.STEP)):
+        with pytest.raises(IndexError):
+            program.at(Part.STEP, node)
+    doubled = Program(program.header, (*program.templates, program.templates[0]))
+    with pytest.raises(ValueError, match="has another"):
+        doubled.at(Part.STEP, 0)
+    with pytest.raises(ValueError, match="no template"):
+        Program(program.header, program.templates[1:]).at(Part.STEP, 0)
