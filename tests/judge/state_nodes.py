@@ -6,7 +6,7 @@ bytes stand in the place of an input.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -35,16 +35,23 @@ class Given(Node):
     """A node of these families; its inputs are bytes of a source where it reads one."""
 
     def result(self, operation: Operation) -> Tensor:
-        return tensor_of(self)
+        """The tail stands behind the inputs."""
+        return operation(self.words, (*self.inputs, _bytes(self.tail)), self.iteration)
 
 
-def tensor_of(node: Node) -> Tensor:
-    """What Python makes of a node, of any family 0 or 5."""
-    if node.op in states.OPERATIONS:
-        return states.OPERATIONS[node.op](node.words, node.inputs, node.tail)
-    sources = _sources(node)
-    read = Reading(node.words, node.tail, node.iteration, node.inputs[_FROM[node.op] :], sources)
-    return imports.READS[node.op](read)
+def _operation(op: Op) -> Operation:
+    """An operation as those of the other families are called; see `Given`."""
+
+    def run(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
+        *read, tail = inputs
+        if op in states.OPERATIONS:
+            return states.OPERATIONS[op](words, read, raw(tail))
+        node = Node(op, tuple(words), tuple(read), iteration, raw(tail))
+        nodes = read[_FROM[op] :]
+        reading = Reading(node.words, node.tail, node.iteration, nodes, _sources(node))
+        return imports.READS[op](reading)
+
+    return run
 
 
 _FROM: Final[Mapping[int, int]] = dict.fromkeys(range(0x0001, 0x000E), 1) | {
@@ -177,7 +184,10 @@ def _state_digest(rng: Rng, count: int) -> Given:
 
 
 def _result(rng: Rng, count: int) -> Given:
-    losses = reals(rng, size(rng, 1, 20)) if rng.integers(0, 2) else torch.rand(7)
+    count = size(rng, 1, 20)
+    losses = (
+        reals(rng, count) if rng.integers(0, 2) else torch.from_numpy(rng.random(count)).float()
+    )
     norms = [1.5, float("nan"), float("inf"), 0.0, 5e-324]
     norm = torch.tensor([norms[int(rng.integers(0, len(norms)))]], dtype=torch.float64)
     most = losses.abs().amax().view(1)
@@ -206,3 +216,4 @@ NODES: Final[Mapping[int, Draw]] = {
     Op.RESULT: _result,
 }
 """A node of about so many elements, where the operation's size is not its own."""
+OPERATIONS: Final[Mapping[int, Operation]] = {op: _operation(Op(op)) for op in NODES}

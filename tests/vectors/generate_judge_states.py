@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from eth_abi.abi import encode
 from tests.judge.elements import raw
-from tests.judge.state_nodes import NODES, tensor_of
+from tests.judge.state_nodes import NODES, OPERATIONS
 from tests.unit.bits.tape.jobs import JOBS, small
 
 from atoll.bits.tape.opcodes import Op
@@ -31,7 +31,7 @@ FAMILIES: Final = {0: "imports", 5: "states"}
 def described(op: int, number: int) -> tuple[str, bytes]:
     """Its name, and node and output as forge decodes them."""
     node = NODES[op](np.random.default_rng((SEED, op, number)), ELEMENTS)
-    result = tensor_of(node)
+    result = node.result(OPERATIONS[op])
     inputs = [raw(x) for x in node.inputs]
     fields = (int(op), result.element_size(), node.attributes, inputs)
     encoded = encode(["(uint16,uint256,bytes,bytes[])", "bytes"], [fields, raw(result)])

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 from eth_abi.abi import decode
-from tests.judge.elements import Node, raw
-from tests.judge.state_nodes import NODES, tensor_of
+from tests.judge.elements import raw
+from tests.judge.state_nodes import NODES, OPERATIONS, Given
 from tests.vectors.generate_judge_states import NODES_EACH, draws
 
 from atoll.bits.tape.opcodes import Op
@@ -28,7 +28,7 @@ WORDS = {Op.STATE: 3, Op.BASE: 3, Op.MODEL: 3, Op.COUNT: 3, Op.CHUNKS: 2}
 """How many words those have that have a tail."""
 
 
-def read(encoded: str) -> tuple[Node, int, bytes]:
+def read(encoded: str) -> tuple[Given, int, bytes]:
     """A node, the width of its elements, and its output."""
     fields, output = decode(["(uint16,uint256,bytes,bytes[])", "bytes"], bytes.fromhex(encoded[2:]))
     op, width, attributes, inputs = fields
@@ -40,14 +40,14 @@ def read(encoded: str) -> tuple[Node, int, bytes]:
         for data, kind in zip(inputs, kinds, strict=False)
     ]
     tail = attributes[8 * (words + 1) :]
-    return Node(op, tuple(said), tuple(tensors), iteration, tail), width, output
+    return Given(op, tuple(said), tuple(tensors), iteration, tail), width, output
 
 
 @pytest.mark.parametrize(("file", "family"), [("judge_imports", 0), ("judge_states", 5)])
 def test_vectors_are_what_python_makes_of_them(file: str, family: int) -> None:
     nodes = [read(text) for text in json.loads((VECTORS / f"{file}.json").read_text())["node"]]
     for node, width, output in nodes:
-        result = tensor_of(node)
+        result = node.result(OPERATIONS[node.op])
         assert raw(result) == output
         assert result.element_size() == width
     ops = [op for op in Op if op.family == family]
