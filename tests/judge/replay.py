@@ -20,17 +20,22 @@ import numpy as np
 from eth_abi.abi import decode, encode
 from eth_utils.crypto import keccak
 from tests.integration.chain.local_anvil import Anvil, start_anvil, stop
-from tests.judge import float_nodes
+from tests.judge import float_nodes, integer_nodes
 from tests.judge.elements import Draw, Node, Operation, raw
 
-from atoll.bits.tape import floats, optimisers
+from atoll.bits.tape import attention, floats, integers, optimisers
 from atoll.bits.tape.opcodes import Op
 
 CONTRACTS: Final = Path(__file__).resolve().parents[2] / "contracts"
-FAMILIES: Final = {3: "FloatSteps", 4: "OptimiserSteps"}
+FAMILIES: Final = {1: "IntegerSteps", 2: "AttentionSteps", 3: "FloatSteps", 4: "OptimiserSteps"}
 """Contracts of `contracts/src/judge`."""
-NODES: Final[Mapping[int, Draw]] = float_nodes.NODES
-OPERATIONS: Final[Mapping[int, Operation]] = {**floats.OPERATIONS, **optimisers.OPERATIONS}
+NODES: Final[Mapping[int, Draw]] = {**integer_nodes.NODES, **float_nodes.NODES}
+OPERATIONS: Final[Mapping[int, Operation]] = {
+    **integers.OPERATIONS,
+    **attention.OPERATIONS,
+    **floats.OPERATIONS,
+    **optimisers.OPERATIONS,
+}
 
 _NODE = "(uint16,uint256,bytes,bytes[])"
 _MANY = keccak(f"many(address,{_NODE},uint256[])".encode())[:4]

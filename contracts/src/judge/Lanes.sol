@@ -179,23 +179,24 @@ library Lanes {
     /// @param up a positive normal number, else the sum is 0: a grid has 0 or NaN where its line is not finite, and then
     /// all integers are 0
     /// @dev x · up = p · 2^-down is rounded to 24 digits, as binary32 is, and then to an integer. The first rounding
-    /// moves it by at most 2^23 · 2^-down. Where it is not that close to a half between two integers, nor itself above
-    /// 2^24, the second alone gives the same. What is no normal number gives 0: zeros and subnormal numbers, taken with a
+    /// moves it by at most 2^23 · 2^-down, and not at all where `up` is a power of two. Where it is not that close to a
+    /// half between two integers, nor itself above 2^24, the second alone gives the same. What is no normal number gives 0: zeros and subnormal numbers, taken with a
     /// leading one, are far below a half, as up is at most 2^102; NaN, which is summed without a grid alone, at factors
     /// of 2^23 and more, has a `down` below 0.
     function sumRounded(bytes calldata data, uint256 up, bool squared) internal pure returns (int256 total) {
         if (up < 0x800000 || up > 0x7f7fffff) return 0;
+        uint256 field = up >> 23;
+        up = (up & 0x7fffff) | 0x800000;
         for (uint256 place; place < data.length;) {
             uint256 word = _eight(data, place);
             assembly ("memory-safe") {
-                let scale := or(and(up, 0x7fffff), 0x800000)
-                let base := sub(300, shr(23, up))
+                let moved := shl(23, gt(up, 0x800000))
                 for {} word { word := shr(32, word) } {
-                    let p := mul(or(and(word, 0x7fffff), 0x800000), scale)
-                    let down := sub(base, and(shr(23, word), 0xff))
+                    let p := mul(or(and(word, 0x7fffff), 0x800000), up)
+                    let down := sub(300, add(field, and(shr(23, word), 0xff)))
                     let unit := shl(down, 1)
                     let n := add(p, shr(1, unit))
-                    switch gt(and(add(n, 0x800000), sub(unit, 1)), 0x1000000)
+                    switch gt(and(add(n, moved), sub(unit, 1)), shl(1, moved))
                     case 0 {
                         let cut := add(23, shr(47, p))
                         n := shr(cut, add(add(p, sub(shl(sub(cut, 1), 1), 1)), and(shr(cut, p), 1)))

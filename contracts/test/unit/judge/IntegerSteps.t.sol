@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {IntegerSteps} from "../../../src/judge/IntegerSteps.sol";
+import {Nodes} from "../../support/judge/Nodes.sol";
+
+contract IntegerStepsTest is Nodes {
+    IntegerSteps internal step = new IntegerSteps();
+
+    /// Blocks are small here; test_aWholeBlocksGas has those of a program.
+    function test_everyElementIsPythons() public view {
+        uint16[31] memory highest = [
+            uint16(3700),
+            3700,
+            6000,
+            6000,
+            9000,
+            9000,
+            8200,
+            8400,
+            7900,
+            8200,
+            12000,
+            6000,
+            6000,
+            12500,
+            12000,
+            9000,
+            5600,
+            7400,
+            27000,
+            9600,
+            5400,
+            11200,
+            7000,
+            5500,
+            0,
+            8200,
+            10700,
+            8700,
+            0,
+            3700,
+            7000
+        ];
+        uint256[] memory gas = new uint256[](highest.length);
+        for (uint256 i = 0; i < highest.length; i++) {
+            gas[i] = highest[i];
+        }
+        compare(step, "1", gas);
+    }
+
+    /// @return data so many bytes of random numbers: f32 of magnitudes from 2^-8 to 1
+    function numbers(uint256 length, bytes1 kind) private pure returns (bytes memory data) {
+        data = new bytes(length);
+        for (uint256 i = 0; i < length; i += 4) {
+            uint256 drawn = uint256(keccak256(abi.encode(kind, i)));
+            uint256 word = ((drawn & 0x807fffff) | ((119 + (drawn >> 32) % 8) << 23));
+            for (uint256 j = 0; j < 4; j++) {
+                data[i + j] = bytes1(uint8(word >> (8 * j)));
+            }
+        }
+    }
+
+    function gasOf(uint16 op, bytes memory words, uint256 element, bytes[] memory opened)
+        private
+        view
+        returns (uint256)
+    {
+        bytes memory attributes = abi.encodePacked(uint64(0), words);
+        uint256 before = gasleft();
+        step.run(op, attributes, element, opened);
+        return before - gasleft();
+    }
+
+    /// What a program's blocks cost (`integers.py` has their sizes): a transaction has a bar of 450,000.
+    function test_aWholeBlocksGas() public view {
+        bytes[] memory one = new bytes[](1);
+        one[0] = numbers(4096, "x");
+        bytes memory block_ = abi.encodePacked(uint64(1024), uint64(1024));
+        atMost(gasOf(0x0103, block_, 0, one), 102_000, "MAX_ABS");
+        atMost(gasOf(0x0104, block_, 0, one), 124_000, "MAX");
+        atMost(gasOf(0x010c, block_, 0, one), 80_000, "SUM_I32");
+        atMost(gasOf(0x010d, abi.encodePacked(uint64(512), uint64(512)), 0, one), 85_000, "SUM_I64");
+        atMost(gasOf(0x0118, block_, 0, one), 65_000, "COUNT_TARGETS");
+        bytes[] memory two = new bytes[](2);
+        two[0] = numbers(2048, "x");
+        two[1] = hex"00008049"; // 2^20
+        block_ = abi.encodePacked(uint64(512), uint64(512));
+        atMost(gasOf(0x010e, block_, 0, two), 200_000, "SUM_GRID");
+        two[1] = hex"00008047"; // 2^16
+        atMost(gasOf(0x010f, block_, 0, two), 190_000, "SUM_SQUARES");
+        one[0] = two[0];
+        atMost(gasOf(0x0110, abi.encodePacked(block_, uint64(0x4e800000)), 0, one), 260_000, "SUM_ROUND");
+        two[1] = numbers(2048, "y");
+        atMost(gasOf(0x010b, abi.encodePacked(uint64(1), uint64(2048), uint64(2048)), 0, two), 80_000, "DOT_I8");
+    }
+
+    function test_anotherFamilysOperationIsRefused() public {
+        vm.expectRevert(abi.encodeWithSelector(IntegerSteps.NoSuchOperation.selector, 0x0120));
+        step.need(0x0120, new bytes(16), 0, new bytes[](0));
+        vm.expectRevert(abi.encodeWithSelector(IntegerSteps.NoSuchOperation.selector, 0x0120));
+        step.run(0x0120, new bytes(16), 0, new bytes[](0));
+    }
+}
