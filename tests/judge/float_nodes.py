@@ -23,6 +23,9 @@ from torch import Tensor
 
 from atoll.bits.tape.opcodes import Op
 
+VARIANTS: Final = 4
+"""Smaller nodes of operations whose words decide what they do, so that all cases are drawn."""
+
 
 def _rows(rng: Rng, count: int) -> tuple[int, int]:
     columns = size(rng, 1, 24)
@@ -91,7 +94,7 @@ def exact_sum(rng: Rng, count: int) -> Node:
 
 def rotate(rng: Rng, count: int) -> Node:
     length, half = size(rng, 1, 4), size(rng, 1, 8)
-    x = reals(rng, max(1, count // (length * 2 * half)) * length * 2 * half)
+    x = reals(rng, max(1, count // VARIANTS // (length * 2 * half)) * length * 2 * half)
     tables = reals(rng, length * half), reals(rng, length * half)
     return Node(Op.ROTATE, (length, 2 * half, word32(rng.choice([1.0, -1.0]))), (x, *tables))
 
@@ -149,9 +152,22 @@ def dlogits(rng: Rng, count: int) -> Node:
 
 
 def norm_term(rng: Rng, count: int) -> Node:
-    chained = size(rng, 0, 1)
+    chained, count = size(rng, 0, 1), count // VARIANTS
     before = (wide_reals(rng, count),) if chained else ()
     return Node(Op.NORM_TERM, (chained,), (*before, integers64(rng, count), reals(rng, count)))
+
+
+def moments(op: Op) -> Draw:
+    """A moment and a gradient, half of it 0: with the factor 1, a moment stays on a border."""
+
+    def draw(rng: Rng, count: int) -> Node:
+        count //= VARIANTS
+        keep = float(rng.choice([1.0, 1.0, 0.9, 0.95]))
+        words = word32(keep), int(rng.choice([word32(1.0 - keep), _one(rng)]))
+        some = torch.from_numpy(rng.random(count) < 0.5)
+        return Node(op, words, (reals(rng, count), torch.where(some, reals(rng, count), 0.0)))
+
+    return draw
 
 
 def adamw_p(rng: Rng, count: int) -> Node:
@@ -177,7 +193,7 @@ def square(op: Op, kinds: str) -> Draw:
 
 
 def advance(rng: Rng, count: int) -> Node:
-    rows, columns = _rows(rng, count)
+    rows, columns = _rows(rng, count // VARIANTS)
     wide = int(rng.choice([4, 8]))
     sums = (integers32 if wide == 4 else integers64)(rng, rows * columns)
     tensors = reals(rng, rows * columns), reals(rng, rows), sums, reals(rng, rows)
@@ -212,10 +228,10 @@ NODES: Final[dict[int, Draw]] = {
     Op.NORM_TERM: norm_term,
     Op.NORM: singles(Op.NORM, "d"),
     Op.CLIP: singles(Op.CLIP, "d", words=1),
-    Op.ADAMW_M: constants(Op.ADAMW_M, 2, 2),
-    Op.ADAMW_V: constants(Op.ADAMW_V, 2, 2),
+    Op.ADAMW_M: moments(Op.ADAMW_M),
+    Op.ADAMW_V: moments(Op.ADAMW_V),
     Op.ADAMW_P: adamw_p,
-    Op.MOMENTUM: constants(Op.MOMENTUM, 2, 2),
+    Op.MOMENTUM: moments(Op.MOMENTUM),
     Op.DESCEND: descend,
     Op.MUON_SCALE: singles(Op.MUON_SCALE, "if"),
     Op.ZERO_DIAGONAL: square(Op.ZERO_DIAGONAL, "m"),

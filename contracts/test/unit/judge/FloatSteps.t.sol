@@ -21,7 +21,7 @@ contract FloatStepsTest is Nodes {
             9500,
             10500,
             8300,
-            10100,
+            10200,
             26600,
             31100,
             26600,

@@ -44,7 +44,8 @@ def _grid(x: Tensor, dim: int, split: bool) -> Grid:
     return Grid(*quantise_int8(x, dim))
 
 
-def _flushed(x: Tensor) -> Tensor:
+def flushed(x: Tensor) -> Tensor:
+    """x, with +0 for what is below `FLUSH`, and with one NaN."""
     return one_nan(torch.where(x.abs() < FLUSH, 0.0, x))
 
 
@@ -185,7 +186,7 @@ class TorchKernels:
         return int(integer), float(step)
 
     def momentum(self, m: Tensor, g: Tensor, keep: float, add: float) -> Tensor:
-        return _flushed(m * keep + g * add)
+        return flushed(m * keep + g * add)
 
     def gram(self, sums_SS: Tensor, step_S1: Tensor) -> tuple[Tensor, Tensor]:
         gram_SS = self.rescale(sums_SS, step_S1, step_S1.t())
@@ -210,8 +211,8 @@ class TorchKernels:
     ) -> tuple[Tensor, Tensor, Tensor]:
         f = factors
         g = g * f.scale
-        m = _flushed(m * f.beta1 + g * (1.0 - f.beta1))
-        v = _flushed(v * f.beta2 + (g * g) * (1.0 - f.beta2))
+        m = flushed(m * f.beta1 + g * (1.0 - f.beta1))
+        v = flushed(v * f.beta2 + (g * g) * (1.0 - f.beta2))
         root = sqrt(v * f.correct2) + f.eps
         u = ((m * f.correct1).double() / root.double()).float() + p * f.decay
         return one_nan(p - u * f.rate), m, v

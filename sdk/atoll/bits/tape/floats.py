@@ -36,7 +36,7 @@ def f64(word: int) -> float:
     return float(struct.unpack(">d", struct.pack(">Q", word))[0])
 
 
-def unsigned(x: Tensor, width: int) -> list[int]:
+def _unsigned(x: Tensor, width: int) -> list[int]:
     """The unsigned little-endian integers of `width` bytes that x's bytes are."""
     data = x.contiguous().view(torch.uint8).numpy().tobytes()
     return [int.from_bytes(data[i : i + width], "little") for i in range(0, len(data), width)]
@@ -179,9 +179,9 @@ def dropout(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> T
     """
     threshold, factor, site, first, per_iteration = words
     x, key, step = inputs
-    k0, k1 = unsigned(key, 4)
+    k0, k1 = _unsigned(key, 4)
     start = first + iteration * per_iteration
-    mask = Mask("0", (k0, k1), unsigned(step, 8)[0] & LOW32, site, start)
+    mask = Mask("0", (k0, k1), _unsigned(step, 8)[0] & LOW32, site, start)
     kept = philox_words(mask, x.numel(), x.device) >= threshold
     return torch.where(kept, one_nan(x * f32(factor)), 0.0)
 

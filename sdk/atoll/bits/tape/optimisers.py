@@ -15,25 +15,21 @@ from torch import Tensor
 from atoll.bits.kernels.elementary import sqrt
 from atoll.bits.kernels.grid import one_nan
 from atoll.bits.kernels.muon import COEFFICIENTS, LEAST_NORM
-from atoll.bits.kernels.reference import FLUSH
+from atoll.bits.kernels.reference import flushed
 from atoll.bits.tape.floats import Operation, f32, root64
 from atoll.bits.tape.opcodes import Op
-
-
-def _flushed(x: Tensor) -> Tensor:
-    return one_nan(torch.where(x.abs() < FLUSH, 0.0, x))
 
 
 def adamw_m(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
     """ADAMW_M [β₁, 1 − β₁ f32]: m, g → flush(m · β₁ + g · (1 − β₁)) (O1)."""
     m, g = inputs
-    return _flushed(m * f32(words[0]) + g * f32(words[1]))
+    return flushed(m * f32(words[0]) + g * f32(words[1]))
 
 
 def adamw_v(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
     """ADAMW_V [β₂, 1 − β₂ f32]: v, g → flush(v · β₂ + (g · g) · (1 − β₂)) (O1)."""
     v, g = inputs
-    return _flushed(v * f32(words[0]) + (g * g) * f32(words[1]))
+    return flushed(v * f32(words[0]) + (g * g) * f32(words[1]))
 
 
 def adamw_p(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
@@ -49,7 +45,7 @@ def adamw_p(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> T
 def momentum(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
     """MOMENTUM [keep, add f32]: m, g → flush(m · keep + g · add) (O4 with add = 1, O6)."""
     m, g = inputs
-    return _flushed(m * f32(words[0]) + g * f32(words[1]))
+    return flushed(m * f32(words[0]) + g * f32(words[1]))
 
 
 def descend(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
