@@ -461,7 +461,7 @@ def played(holder: Knowledge, challenger: Knowledge, claim: Claim) -> list[tuple
     Who has no legal move loses by its clock, which ends the list.
     """
     game, now, moves = Game.begin(claim, 1000), 1000, []
-    while game.phase != Phase.OVER:
+    while game.phase != Phase.DECIDED:
         now += 1
         by_holder = game.phase.is_holders
         move = defend(game, holder) if by_holder else answered(attack(game, challenger), TOY)

@@ -31,7 +31,7 @@ contract Game is GameQueue {
     event TapePosted(uint256 indexed id, bytes32 root, uint256 nodes, bytes32[] row);
     event RowRevealed(uint256 indexed id, bytes32[] row);
     event Picked(uint256 indexed id, uint256 level, uint256 index);
-    event NodePicked(uint256 indexed id, uint256 node, bytes32 digest);
+    event NodePicked(uint256 indexed id, uint256 node, bytes32 digest, uint256 size);
     event LeafPosted(uint256 indexed id, bytes leaf);
 
     error WrongSegment(uint256 segment, uint256 steps);
@@ -109,7 +109,7 @@ contract Game is GameQueue {
         bytes32 pieces,
         bytes32[] calldata path,
         bytes32[] calldata row
-    ) external nonReentrant {
+    ) external {
         Match storage m = _move(id, Phase.POST_LINK);
         _requireClaim(m, claim);
         _takeHeader(m, claim, header);
@@ -118,7 +118,7 @@ contract Game is GameQueue {
             revert WrongSegment(claim.segment, steps);
         }
         m.nodes = uint40(ProgramReader.linkNodes(header.data));
-        if (m.nodes == 0) return _end(id, Outcome.CHALLENGER_FELL); // this job has no link that could be wrong
+        if (m.nodes == 0) return _decide(m, id, Outcome.CHALLENGER_FELL); // this job has no link that could be wrong
         _requireTemplate(m, claim, template, m.nodes - 1);
         bytes32 update = keccak256(abi.encode(UPDATE, uint64(ProgramReader.outputBytes(template.data)), pieces));
         if (update != claim.updateRoot) revert WrongUpdate(update, claim.updateRoot);
@@ -165,7 +165,7 @@ contract Game is GameQueue {
         (m.inTensor, m.index) = (true, 0);
         m.level = uint8(Openings.height(_count(m)));
         m.phase = m.level == 0 ? Phase.POST_LEAF : Phase.REVEAL;
-        emit NodePicked(id, m.node, digest);
+        emit NodePicked(id, m.node, digest, m.size);
     }
 
     /// @notice Holder: the bytes of the leaf in dispute.
@@ -181,8 +181,8 @@ contract Game is GameQueue {
         emit LeafPosted(id, leaf);
     }
 
-    /// @notice Challenger: one element of the posted leaf, and all that it is computed from. The game ends here.
-    function prove(uint256 id, Claim calldata claim, Proof calldata proof) external nonReentrant {
+    /// @notice Challenger: one element of the posted leaf, and all that it is computed from. This decides the game.
+    function prove(uint256 id, Claim calldata claim, Proof calldata proof) external {
         Match storage m = _move(id, Phase.PROVE);
         _requireClaim(m, claim);
         if (keccak256(proof.header) != m.header) revert OtherBytes(keccak256(proof.header), m.header);
@@ -191,7 +191,7 @@ contract Game is GameQueue {
         bytes memory computed = judge.compute(Disputed(m.from, m.tape, m.nodes, m.node, m.step), claim, proof);
         bool isRight = computed.length == ProgramReader.elementBytes(proof.template)
             && keccak256(computed) == keccak256(_first(posted, computed.length));
-        _end(id, isRight ? Outcome.CHALLENGER_FELL : Outcome.HOLDER_FELL);
+        _decide(m, id, isRight ? Outcome.CHALLENGER_FELL : Outcome.HOLDER_FELL);
     }
 
     // --- steps and tapes ---

@@ -20,6 +20,7 @@ enum Phase {
     REVEAL,
     POST_LEAF,
     PROVE,
+    DECIDED, // `conclude` pays
     OVER
 }
 
@@ -106,6 +107,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         bytes evidence
     );
     event Began(uint256 indexed id, address indexed holder);
+    event Decided(uint256 indexed id, Outcome outcome); // by a proof
     event Ended(uint256 indexed id, Outcome outcome);
     event NotTold(uint256 indexed id, bytes32 set); // `fell` reverted; the game ended all the same
     event BondReturned(address indexed account, uint256 amount);
@@ -160,6 +162,14 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         _end(id, _isHoldersMove(m.phase) ? Outcome.HOLDER_FELL : Outcome.CHALLENGER_FELL);
     }
 
+    /// @notice Ends a game that a proof decided: pays, slashes, and lets the next one begin. Anyone may call.
+    /// @dev Apart from the proof, so that this does not come on top of the dearest transaction.
+    function conclude(uint256 id) external nonReentrant {
+        Match storage m = _matches[id];
+        if (m.phase != Phase.DECIDED) revert WrongPhase(m.phase, Phase.DECIDED);
+        _end(id, m.outcome);
+    }
+
     /// @notice Sends what an account is owed to it. Anyone may call.
     function withdraw(address account) external nonReentrant {
         uint256 amount = owed[account];
@@ -176,10 +186,10 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         return (_queues[holder].playing, _queues[holder].waiting);
     }
 
-    /// @return unix seconds; from then on who is to move has lost. 0 while a game waits, and after it
+    /// @return unix seconds; from then on who is to move has lost. 0 where nobody is to move
     function deadlineOf(uint256 id) public view returns (uint256) {
         Match storage m = _matches[id];
-        if (m.phase <= Phase.WAITING || m.phase == Phase.OVER) return 0;
+        if (m.phase <= Phase.WAITING || m.phase >= Phase.DECIDED) return 0;
         return uint256(m.since) + m.moveSeconds + (_isHoldersMove(m.phase) ? m.holderLeft : m.challengerLeft);
     }
 
@@ -204,6 +214,11 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     function _requireClaim(Match storage m, Claim calldata claim) internal view {
         bytes32 given = keccak256(abi.encode(claim));
         if (given != m.claim) revert AnotherClaim(given, m.claim);
+    }
+
+    function _decide(Match storage m, uint256 id, Outcome outcome) internal {
+        (m.phase, m.outcome) = (Phase.DECIDED, outcome);
+        emit Decided(id, outcome);
     }
 
     /// @dev Pays, ends what falls with it, lets the next game begin, and tells the claims contract at the very end.

@@ -175,16 +175,39 @@ library Openings {
             uint256 i = first % 2;
             uint256 above = i;
             if (i == 1) nodes[0] = _hash(siblings[used++], nodes[0], sha);
-            for (; i + 1 < length; i += 2) {
-                nodes[above++] = _hash(nodes[i], nodes[i + 1], sha);
-            }
-            if (i < length) {
-                nodes[above++] = first + i + 1 < width ? _hash(nodes[i], siblings[used++], sha) : nodes[i];
+            above += _pairs(nodes, i, length, sha);
+            if ((length - i) % 2 == 1) {
+                bytes32 last = nodes[length - 1];
+                nodes[above++] = first + length < width ? _hash(last, siblings[used++], sha) : last;
             }
             (first, width, length) = (first / 2, (width + 1) / 2, above);
         }
         if (length != 1 || used != siblings.length) revert NoSuchRange(length, siblings.length - used);
         return nodes[0];
+    }
+
+    /// @dev Hashes pairs of the nodes from number `i` on, which is 0 or 1 (then node 0 is done), into the places from `i` on.
+    /// @return pairs how many there are
+    function _pairs(bytes32[] memory nodes, uint256 i, uint256 length, bool sha) private pure returns (uint256 pairs) {
+        pairs = (length - i) / 2;
+        if (sha) {
+            for (uint256 k = 0; k < pairs; k++) {
+                nodes[i + k] = _hash(nodes[i + 2 * k], nodes[i + 2 * k + 1], true);
+            }
+            return pairs;
+        }
+        assembly ("memory-safe") {
+            let free := mload(0x40)
+            mstore8(free, 1)
+            let to := add(add(nodes, 32), mul(i, 32))
+            let from := to
+            for { let end := add(to, mul(pairs, 32)) } lt(to, end) { to := add(to, 32) } {
+                mstore(add(free, 1), mload(from))
+                mstore(add(free, 33), mload(add(from, 32)))
+                mstore(to, keccak256(free, 65))
+                from := add(from, 64)
+            }
+        }
     }
 
     function _hash(bytes32 left, bytes32 right, bool sha) private pure returns (bytes32 node) {

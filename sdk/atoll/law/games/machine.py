@@ -67,7 +67,8 @@ class Phase(IntEnum):
     REVEAL = 7
     POST_LEAF = 8
     PROVE = 9
-    OVER = 10
+    DECIDED = 10
+    OVER = 11
 
     @property
     def is_holders(self) -> bool:
@@ -194,7 +195,7 @@ class Game:
 
     def timeout(self, now: int) -> Game:
         """Raises IllegalMove while who is to move has time, and where nobody is to move."""
-        if self.phase in {Phase.NONE, Phase.WAITING, Phase.OVER}:
+        if not Phase.WAITING < self.phase < Phase.DECIDED:
             raise IllegalMove("nobody is to move")
         if now < self.clock.deadline(self.phase.is_holders):
             raise IllegalMove("who is to move has time left")
@@ -203,7 +204,7 @@ class Game:
 
     def play(self, move: Move, by_holder: bool, now: int, operations: Operations) -> Game:
         """The game after this move of one side. Raises IllegalMove where the contract would."""
-        if self.phase in {Phase.NONE, Phase.WAITING, Phase.OVER}:
+        if not Phase.WAITING < self.phase < Phase.DECIDED:
             raise IllegalMove("nobody is to move")
         if by_holder != self.phase.is_holders:
             raise IllegalMove("the other side is to move")
@@ -321,7 +322,7 @@ def _post_link(game: Game, move: PostLink) -> Game:
     claim, header = game.claim, _take_header(game, move.header)
     _require((claim.segment + 1) * header.segment == header.steps, "not the last segment")
     if header.link_nodes == 0:
-        return replace(game, phase=Phase.OVER, outcome=Outcome.CHALLENGER_FELL)
+        return replace(game, phase=Phase.DECIDED, outcome=Outcome.CHALLENGER_FELL)
     template = _take_template(game, move.template, header.link_nodes - 1)
     _require(update_root(template.size, move.pieces) == claim.update_root, "another update")
     linked = replace(
@@ -423,4 +424,4 @@ def _prove(game: Game, proof: Proof, operations: Operations) -> Game:
         raise IllegalMove(str(error)) from error
     is_right = computed == proof.word[offset % WORD_BYTES :][:width]
     fell = Outcome.CHALLENGER_FELL if is_right else Outcome.HOLDER_FELL
-    return replace(game, phase=Phase.OVER, outcome=fell)
+    return replace(game, phase=Phase.DECIDED, outcome=fell)
