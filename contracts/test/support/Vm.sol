@@ -29,7 +29,6 @@ interface Vm {
     function parseJsonString(string calldata json, string calldata key) external pure returns (string memory);
     function parseJsonAddress(string calldata json, string calldata key) external pure returns (address);
     function parseJsonBool(string calldata json, string calldata key) external pure returns (bool);
-    function parseJsonString(string calldata json, string calldata key) external pure returns (string memory);
     function keyExistsJson(string calldata json, string calldata key) external view returns (bool);
     function etch(address target, bytes calldata code) external;
     function recordLogs() external;
