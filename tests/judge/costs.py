@@ -33,7 +33,11 @@ VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
         "inner": {"optimizer": "muon", "momentum": "0.95", "dropout": "0.1"},
         "codec": {"kind": "two_bit"},
     },
-    "adapters, SGD, grid4": {"inner": {**SGD, "momentum": "0.9"}, "codec": {"kind": "grid4"}, "lora": LORA},
+    "adapters, SGD, grid4": {
+        "inner": {**SGD, "momentum": "0.9"},
+        "codec": {"kind": "grid4"},
+        "lora": LORA,
+    },
     "sign": {"codec": {"kind": "sign"}},
     "fp32": {"codec": {"kind": "fp32"}},
 }
@@ -73,9 +77,9 @@ def preset_manifest(name: str, variant: str = "") -> Manifest:
     if "lora" in changes:
         cid = dag_cbor_cid(Digest(b"\x01" * 32))
         fields |= {"lora": changes["lora"], "init": {"seed": 5, "cid": cid, "root": bytes(32)}}
-    return Manifest.model_construct(**{
-        name: getattr(Manifest.model_validate(fields), name) for name in Manifest.model_fields
-    })
+    return Manifest.model_construct(
+        **{name: getattr(Manifest.model_validate(fields), name) for name in Manifest.model_fields}
+    )
 
 
 def world_of(name: str, variant: str = "") -> World:
