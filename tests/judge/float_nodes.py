@@ -100,12 +100,13 @@ def rotate(rng: Rng, count: int) -> Node:
 
 
 def dropout(rng: Rng, count: int) -> Node:
-    threshold = int(rng.choice([0, 1, 1 << 31, (1 << 32) - 1, size(rng, 0, 1 << 32)]))
+    threshold = int(rng.choice([0, 1 << 31, 1 << 32, *rng.integers(0, 1 << 32, 5)]))
     first = size(rng, 0, 1 << size(rng, 0, 48))
     words = threshold, _one(rng), size(rng, 0, 999), first, size(rng, 0, 1 << size(rng, 0, 40))
     key = torch.from_numpy(rng.integers(0, 1 << 64, 1, dtype=np.uint64).view(np.int32).copy())
     step = torch.tensor([size(rng, 0, (1 << 63) - 2)])
-    return Node(Op.DROPOUT, words, (reals(rng, count), key, step), iteration=size(rng, 0, 7))
+    x = reals(rng, count // VARIANTS)
+    return Node(Op.DROPOUT, words, (x, key, step), iteration=size(rng, 0, 7))
 
 
 def total(rng: Rng, count: int) -> Node:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,29 +21,43 @@ import numpy as np
 from eth_abi.abi import decode, encode
 from eth_utils.crypto import keccak
 from tests.integration.chain.local_anvil import Anvil, start_anvil, stop
-from tests.judge import float_nodes, integer_nodes
+from tests.judge import float_nodes, integer_nodes, state_nodes
 from tests.judge.elements import Draw, Node, Operation, raw
 
 from atoll.bits.tape import attention, floats, integers, optimisers
 from atoll.bits.tape.opcodes import Op
 
 CONTRACTS: Final = Path(__file__).resolve().parents[2] / "contracts"
-FAMILIES: Final = {1: "IntegerSteps", 2: "AttentionSteps", 3: "FloatSteps", 4: "OptimiserSteps"}
+FAMILIES: Final = {
+    0: "ImportSteps",
+    1: "IntegerSteps",
+    2: "AttentionSteps",
+    3: "FloatSteps",
+    4: "OptimiserSteps",
+    5: "StateSteps",
+}
 """Contracts of `contracts/src/judge`."""
-NODES: Final[Mapping[int, Draw]] = {**integer_nodes.NODES, **float_nodes.NODES}
+NODES: Final[Mapping[int, Draw]] = {
+    **integer_nodes.NODES,
+    **float_nodes.NODES,
+    **state_nodes.NODES,
+}
 OPERATIONS: Final[Mapping[int, Operation]] = {
     **integers.OPERATIONS,
     **attention.OPERATIONS,
     **floats.OPERATIONS,
     **optimisers.OPERATIONS,
+    **state_nodes.OPERATIONS,
 }
 
 _NODE = "(uint16,uint256,bytes,bytes[])"
 _MANY = keccak(f"many(address,{_NODE},uint256[])".encode())[:4]
 _GAS = keccak(f"gasOf(address,{_NODE},uint256[])".encode())[:4]
 _GAS_LIMIT: Final = 10**13
-_NODE_SIZE: Final = 512
-"""About as many elements are asked for at once."""
+_MOST_AT_ONCE: Final = 512
+_LEAST_AT_ONCE: Final = 64
+_NODES: Final = 8
+"""An operation has as many nodes at least, since each has words of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +76,7 @@ class Finding:
     first: str = ""
 
 
+@cache
 def compiled(*sources: str) -> dict[str, str]:
     """Runtime code of the contracts in these files of `contracts`, by name."""
     settings = {
@@ -151,7 +167,7 @@ def differences(judges: Court, op: int, count: int, seed: int) -> Finding:
     rng = np.random.default_rng((seed, op))
     elements, different, seconds, first = 0, 0, 0.0, ""
     while elements < count:
-        node = NODES[op](rng, _NODE_SIZE)
+        node = NODES[op](rng, min(_MOST_AT_ONCE, max(_LEAST_AT_ONCE, count // _NODES)))
         result = node.result(OPERATIONS[op])
         width, expected = result.element_size(), raw(result)
         started = time.perf_counter()

@@ -59,3 +59,14 @@ contract ReentrantToken is ERC20 {
         wasRefused = !ok;
     }
 }
+
+/// @title A token that moves nothing and says so by its answer, instead of reverting.
+contract RefusingToken {
+    function balanceOf(address) external pure returns (uint256) {
+        return 0;
+    }
+
+    function transferFrom(address, address, uint256) external pure returns (bool) {
+        return false;
+    }
+}

@@ -36,7 +36,7 @@ def test_one_bit_in_one_element_is_found(judges: Court, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(replay, "OPERATIONS", {Op.SWIGLU: wrong})
     finding = differences(judges, Op.SWIGLU, 1, seed=0)
-    assert (finding.different, finding.elements) == (1, 512)
+    assert (finding.different, finding.elements) == (1, 64)
     assert "SWIGLU" in finding.first and "element 7" in finding.first
 
 

@@ -19,7 +19,7 @@ from atoll.bits.codec.block_steps import BLOCK, STEP_BITS, Levels, dither_of
 from atoll.bits.codec.dense import LIMIT, LIMIT4
 from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.packing import pack
-from atoll.bits.kernels.grid import whole
+from atoll.bits.kernels.grid import one_nan, whole
 from atoll.bits.tape.opcodes import Op
 from atoll.law.words import Digest
 
@@ -31,13 +31,13 @@ _SEED, _SEAT = slice(0, 32), slice(32, 64)
 def scaled(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
     """SCALED [tensor]: (model − last) in steps of 2^exponent."""
     model, last, exponents = inputs
-    return (model - last) * 2.0 ** -int(exponents[words[0]])
+    return one_nan((model - last) * 2.0 ** -int(exponents[words[0]]))
 
 
 def difference(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
     """DIFFERENCE []: model − last, with +0 for −0."""
     model, last = inputs
-    return (model - last) + 0.0
+    return one_nan((model - last) + 0.0)
 
 
 def grid8(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:

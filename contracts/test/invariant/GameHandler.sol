@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {Claim} from "../../src/judge/IClaims.sol";
+import {GameQueue, Outcome, Phase} from "../../src/judge/GameQueue.sol";
+import {Table} from "../support/Table.sol";
+
+/// @title Holders, right and wrong, and challengers that do whatever the fuzzer draws. A revert here is a failure.
+contract GameHandler is Table {
+    uint256 internal constant HOLDERS = 2;
+    uint256 internal constant CLAIMS = 3;
+    uint256 internal constant CHALLENGERS = 4;
+
+    uint256 public bondsIn;
+    uint256 public paidOut;
+    mapping(uint256 id => uint256 number) internal numbers; // of the game's claim
+
+    constructor() {
+        setUp();
+    }
+
+    function holder(uint256 i) public pure returns (address) {
+        return address(uint160(0x1000 + i % HOLDERS));
+    }
+
+    function challenger(uint256 i) public pure returns (address) {
+        return address(uint160(0x2000 + i % CHALLENGERS));
+    }
+
+    /// @dev Odd claims are wrong.
+    function claimNumber(address account, uint256 number) internal pure returns (Claim memory) {
+        return number % 2 == 1 ? wrongClaimOf(account, number) : claimOf(account, number);
+    }
+
+    function challengeOne(uint256 who, uint256 whom, uint256 number, uint128 bond) external {
+        Claim memory c = claimNumber(holder(whom), number % CLAIMS);
+        uint128 amount = uint128(within(bond, c.lowestBond, c.highestBond));
+        if (block.timestamp >= c.windowEnd || game.hasFallen(c.set)) return;
+        (, uint256[] memory waiting) = game.queueOf(c.holder);
+        if (waiting.length == 5 && amount <= smallest(waiting)) return;
+        uint256 id = challengeBy(challenger(who), c, amount);
+        numbers[id] = number % CLAIMS;
+        bondsIn += amount;
+    }
+
+    function moveOne(uint256 whom, uint256 element) external {
+        (uint256 id,) = game.queueOf(holder(whom));
+        if (id == 0) return;
+        if (game.gameOf(id).phase == Phase.DECIDED) return game.conclude(id);
+        if (block.timestamp >= game.deadlineOf(id)) return game.timeout(id);
+        bool isWrong = numbers[id] % 2 == 1;
+        Claim memory c = claimNumber(game.gameOf(id).holder, numbers[id]);
+        playNext(id, c, abi.encodePacked(SEED, normOf(isWrong)), isWrong ? 9 : element % 10);
+    }
+
+    function timeoutOne(uint256 whom) external {
+        (uint256 id,) = game.queueOf(holder(whom));
+        uint256 deadline = game.deadlineOf(id);
+        if (deadline != 0 && block.timestamp >= deadline) game.timeout(id);
+    }
+
+    function wait(uint16 time) external {
+        vm.warp(block.timestamp + within(time, 1, 900));
+    }
+
+    function withdrawOne(uint256 who) external {
+        address account = who % 7 == 0 ? game.BURN() : who % 3 == 0 ? holder(who / 7) : challenger(who / 7);
+        uint256 before = token.balanceOf(account);
+        game.withdraw(account);
+        paidOut += token.balanceOf(account) - before;
+    }
+
+    // --- what the invariants ask ---
+
+    function smallest(uint256[] memory waiting) internal view returns (uint256 least) {
+        least = type(uint256).max;
+        for (uint256 i = 0; i < waiting.length; i++) {
+            uint256 bond = game.gameOf(waiting[i]).bond;
+            if (bond < least) least = bond;
+        }
+    }
+
+    function held() external view returns (uint256) {
+        return token.balanceOf(address(game));
+    }
+
+    /// @return sum bonds of open games, and what anybody is owed
+    function due() external view returns (uint256 sum) {
+        for (uint256 id = 1; id <= game.games(); id++) {
+            GameQueue.Match memory m = game.gameOf(id);
+            if (m.phase != Phase.OVER) sum += m.bond;
+        }
+        for (uint256 i = 0; i < CHALLENGERS; i++) {
+            sum += game.owed(challenger(i));
+        }
+        for (uint256 i = 0; i < HOLDERS; i++) {
+            sum += game.owed(holder(i));
+        }
+        sum += game.owed(game.BURN());
+    }
+
+    /// @return played at once about a holder; waiting about it; of all its open games
+    function about(uint256 whom) external view returns (uint256 played, uint256 waiting, uint256 open) {
+        for (uint256 id = 1; id <= game.games(); id++) {
+            GameQueue.Match memory m = game.gameOf(id);
+            if (m.holder != holder(whom) || m.phase == Phase.OVER) continue;
+            open++;
+            if (m.phase == Phase.WAITING) waiting++;
+            else played++;
+        }
+    }
+
+    function openPlaces(uint256 whom) external view returns (uint256 open) {
+        for (uint256 number = 0; number < CLAIMS; number++) {
+            open += game.openGames(claimOf(holder(whom), number).place);
+        }
+    }
+
+    /// @return whether a right claim fell though its holder had time, or a wrong one stood though it was played out
+    function anyWrongVerdict() external view returns (bool) {
+        for (uint256 id = 1; id <= game.games(); id++) {
+            GameQueue.Match memory m = game.gameOf(id);
+            bool wasProven = m.template != 0 && m.tree != 0 && m.phase == Phase.DECIDED;
+            if (!wasProven) continue;
+            if ((m.outcome == Outcome.HOLDER_FELL) != (numbers[id] % 2 == 1)) return true;
+        }
+        return false;
+    }
+
+    function latestEnd() external pure returns (uint256) {
+        return 100_000 + 6 * LONGEST;
+    }
+
+    function anyClockBeyond(uint256 end) external view returns (bool) {
+        for (uint256 id = 1; id <= game.games(); id++) {
+            if (game.deadlineOf(id) > end) return true;
+        }
+        return false;
+    }
+}

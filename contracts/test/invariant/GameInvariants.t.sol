@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {Check} from "../support/Check.sol";
+import {GameHandler} from "./GameHandler.sol";
+
+/// @title What holds of games after any sequence of challenges, moves, silence and time.
+contract GameInvariantsTest is Check {
+    struct FuzzSelector {
+        address addr;
+        bytes4[] selectors;
+    }
+
+    GameHandler internal handler;
+
+    function setUp() public {
+        handler = new GameHandler();
+    }
+
+    function targetContracts() external view returns (address[] memory targets) {
+        targets = new address[](1);
+        targets[0] = address(handler);
+    }
+
+    function targetSelectors() external view returns (FuzzSelector[] memory targets) {
+        bytes4[] memory selectors = new bytes4[](7);
+        selectors[0] = GameHandler.challengeOne.selector;
+        selectors[1] = GameHandler.moveOne.selector;
+        selectors[2] = GameHandler.moveOne.selector;
+        selectors[3] = GameHandler.moveOne.selector;
+        selectors[4] = GameHandler.timeoutOne.selector;
+        selectors[5] = GameHandler.wait.selector;
+        selectors[6] = GameHandler.withdrawOne.selector;
+        targets = new FuzzSelector[](1);
+        targets[0] = FuzzSelector(address(handler), selectors);
+    }
+
+    function invariant_P65_bondsInEqualBondsOut() external view {
+        same(handler.bondsIn(), handler.held() + handler.paidOut(), "in = held + out");
+        same(handler.held(), handler.due(), "held = open bonds + owed");
+    }
+
+    function invariant_P64_oneGameAtATimeAndAtMostFiveWait() external view {
+        for (uint256 i = 0; i < 2; i++) {
+            (uint256 played, uint256 waiting, uint256 open) = handler.about(i);
+            atMost(played, 1, "played");
+            atMost(waiting, 5, "waiting");
+            check(played == 1 || waiting == 0, "somebody plays while others wait");
+            same(handler.openPlaces(i), open, "open games by place");
+        }
+    }
+
+    function invariant_P62_aProofDecidesRightly() external view {
+        check(!handler.anyWrongVerdict(), "verdict");
+    }
+
+    function invariant_P63_noClockRunsBeyondTheEnd() external view {
+        check(!handler.anyClockBeyond(handler.latestEnd()), "a deadline beyond windowEnd + 6 longest games");
+    }
+}

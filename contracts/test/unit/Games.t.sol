@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {Claim} from "../../src/judge/IClaims.sol";
+import {Game} from "../../src/judge/Game.sol";
+import {GameQueue, Outcome, Phase} from "../../src/judge/GameQueue.sol";
+import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
+import {Wired} from "../../src/libraries/Wired.sol";
+import {Pull} from "../../src/libraries/Pull.sol";
+import {BlacklistToken, FeeToken, RefusingToken, ReentrantToken} from "../support/HostileTokens.sol";
+import {Table} from "../support/Table.sol";
+import {ToyClaims} from "../support/ToyClaims.sol";
+
+/// @title Bonds, queues and clocks of the judge's game, and whole games about a program of one node.
+contract GamesTest is Table {
+    address internal constant OTHER = address(0xbeef);
+    uint128 internal constant BOND = 2 ether;
+
+    function begun(uint256 number) internal returns (uint256) {
+        return challengeBy(CHALLENGER, claimOf(HOLDER, number), BOND);
+    }
+
+    function result(bool isWrong) internal pure returns (bytes memory) {
+        return abi.encodePacked(SEED, normOf(isWrong));
+    }
+
+    function phaseOf(uint256 id) internal view returns (Phase) {
+        return game.gameOf(id).phase;
+    }
+
+    function isOver(uint256 id, Outcome outcome) internal view {
+        same(uint256(phaseOf(id)), uint256(Phase.OVER), "over");
+        same(uint256(game.gameOf(id).outcome), uint256(outcome), "outcome");
+    }
+
+    function isPlaying(uint256 id) internal view {
+        (uint256 playing,) = game.queueOf(HOLDER);
+        same(playing, id, "playing");
+    }
+
+    /// @dev Lets the game's mover run out of time.
+    function stall(uint256 id) internal {
+        vm.warp(game.deadlineOf(id));
+        game.timeout(id);
+    }
+
+    // --- whole games ---
+
+    function test_P62_aWrongHolderFalls() public {
+        Claim memory c = wrongClaimOf(HOLDER, 1);
+        uint256 id = challengeBy(CHALLENGER, c, BOND);
+        same(uint256(playOut(id, c, result(true), 9)), uint256(Outcome.HOLDER_FELL), "outcome");
+        same(game.owed(CHALLENGER), BOND, "the bond goes home");
+        same(claims.told(0), c.set, "told");
+        same(claims.lastChallenger(), CHALLENGER, "who won");
+        check(game.hasFallen(c.set), "fell");
+        same(game.openGames(c.place), 0, "nothing is open");
+    }
+
+    function testFuzz_P62_aRightHolderStands(uint8 element) public {
+        Claim memory c = claimOf(HOLDER, 1);
+        uint256 id = challengeBy(CHALLENGER, c, BOND + 1);
+        Outcome outcome = playOut(id, c, result(false), within(element, 0, 9));
+        same(uint256(outcome), uint256(Outcome.CHALLENGER_FELL), "outcome");
+        same(game.owed(HOLDER), BOND / 2, "half to the holder");
+        same(game.owed(game.BURN()), BOND / 2 + 1, "half burnt, rounded up");
+        same(claims.toldCount(), 0, "nobody fell");
+    }
+
+    /// Every position of the node's bytes can be the wrong one.
+    function testFuzz_P62_anyWrongByteFalls(uint8 place, uint8 bit) public {
+        uint256 at_ = within(place, 0, 39);
+        bytes memory shown = result(false);
+        shown[at_] ^= bytes1(uint8(1 << within(bit, 0, 5))); // the two high bits of a norm could make it infinite
+        Claim memory c = claimOf(HOLDER, 1);
+        (c.closing, c.workWord) = (word(shown, 0), keccak256(tail(shown)));
+        uint256 id = challengeBy(CHALLENGER, c, BOND);
+        same(uint256(playOut(id, c, shown, at_ / 4)), uint256(Outcome.HOLDER_FELL), "outcome");
+    }
+
+    function test_P62_onlyWhoseMoveItIs() public {
+        Claim memory c = claimOf(HOLDER, 1);
+        uint256 id = challengeBy(CHALLENGER, c, BOND);
+        vm.prank(CHALLENGER);
+        vm.expectRevert(abi.encodeWithSelector(GameQueue.NotYourMove.selector, CHALLENGER, HOLDER));
+        game.openSteps(id, c, part(0), list(c.closing), normOf(false));
+        vm.prank(HOLDER);
+        vm.expectPartialRevert(GameQueue.WrongPhase.selector);
+        game.postLeaf(id, "leaf");
+        vm.expectPartialRevert(GameQueue.WrongPhase.selector);
+        game.conclude(id);
+        Claim memory other = claimOf(HOLDER, 2);
+        vm.prank(HOLDER);
+        vm.expectPartialRevert(GameQueue.AnotherClaim.selector);
+        game.openSteps(id, other, part(0), list(c.closing), normOf(false));
+    }
+
+    function test_P62_whatIsNotFiniteIsNotOpened() public {
+        bytes[2] memory norms = [bytes(hex"7ff0000000000000"), hex"fff8000000000001"];
+        for (uint256 i = 0; i < norms.length; i++) {
+            Claim memory c = claimOf(HOLDER, i);
+            c.workWord = keccak256(norms[i]);
+            uint256 id = challengeBy(CHALLENGER, c, BOND);
+            vm.prank(HOLDER);
+            vm.expectRevert(abi.encodeWithSelector(Game.NotFinite.selector, 0));
+            game.openSteps(id, c, part(0), list(c.closing), norms[i]);
+            stall(id);
+            isOver(id, Outcome.HOLDER_FELL);
+        }
+    }
+
+    function test_P62_aJobWithoutALinkHasNoneToBeWrong() public {
+        Claim memory c = claimOf(HOLDER, 1);
+        c.isLink = true;
+        uint256 id = challengeBy(CHALLENGER, c, BOND);
+        bytes32[] memory none = new bytes32[](0);
+        vm.prank(HOLDER);
+        game.postLink(id, c, part(0), part(0), 0, none, none);
+        game.conclude(id);
+        isOver(id, Outcome.CHALLENGER_FELL);
+    }
+
+    // --- clocks ---
+
+    function test_P63_theHoldersLastSecond() public {
+        Claim memory c = claimOf(HOLDER, 1);
+        uint256 id = challengeBy(CHALLENGER, c, BOND);
+        uint256 deadline = block.timestamp + c.moveSeconds + c.holderSeconds;
+        same(game.deadlineOf(id), deadline, "deadline");
+        vm.warp(deadline - 1);
+        vm.expectRevert(abi.encodeWithSelector(GameQueue.StillInTime.selector, deadline, deadline - 1));
+        game.timeout(id);
+        vm.warp(deadline);
+        vm.prank(HOLDER);
+        vm.expectRevert(abi.encodeWithSelector(GameQueue.OutOfTime.selector, deadline, deadline));
+        game.openSteps(id, c, part(0), list(c.closing), normOf(false));
+        game.timeout(id);
+        isOver(id, Outcome.HOLDER_FELL);
+        vm.expectPartialRevert(GameQueue.WrongPhase.selector);
+        game.timeout(id);
+    }
+
+    function test_P63_theChallengersLastSecond() public {
+        Claim memory c = claimOf(HOLDER, 1);
+        uint256 id = challengeBy(CHALLENGER, c, BOND);
+        vm.warp(game.deadlineOf(id) - 1);
+        playNext(id, c, result(false), 0);
+        uint256 deadline = block.timestamp + c.moveSeconds + c.challengerSeconds;
+        same(game.deadlineOf(id), deadline, "the challenger's clock is its own");
+        vm.warp(deadline - 1);
+        playNext(id, c, result(false), 0);
+        same(game.deadlineOf(id), block.timestamp + c.moveSeconds + 1, "a second of the holder's is left");
+        vm.warp(block.timestamp + c.moveSeconds);
+        playNext(id, c, result(false), 0); // within the move's own minute: not charged
+        same(game.deadlineOf(id), block.timestamp + c.moveSeconds + 1, "a second of the challenger's is left");
+        vm.warp(block.timestamp + c.moveSeconds + 1);
+        game.timeout(id);
+        isOver(id, Outcome.CHALLENGER_FELL);
+    }
+
+    function testFuzz_P63_onlyTimeBeyondTheMovesOwnIsCharged(uint16 wait) public {
+        Claim memory c = claimOf(HOLDER, 1);
+        uint256 id = challengeBy(CHALLENGER, c, BOND);
+        uint256 waited = within(wait, 0, c.moveSeconds + c.holderSeconds - 1);
+        vm.warp(block.timestamp + waited);
+        playNext(id, c, result(false), 0);
+        uint256 charged = waited > c.moveSeconds ? waited - c.moveSeconds : 0;
+        same(game.gameOf(id).holderLeft, c.holderSeconds - charged, "left");
+        same(game.gameOf(id).challengerLeft, c.challengerSeconds, "the other's stands");
+    }
+
+    function test_P63_theWindow() public {
+        Claim memory c = claimOf(HOLDER, 1);
+        vm.warp(c.windowEnd - 1);
+        begun(1);
+        vm.warp(c.windowEnd);
+        vm.expectRevert(abi.encodeWithSelector(GameQueue.WindowOver.selector, c.windowEnd, c.windowEnd));
+        game.challenge(abi.encode(c), BOND);
+    }
+
+    function test_P63_aWaitingGameBeginsUntilItsLatestStart() public {
+        uint256 latest = 100_000 + 5 * LONGEST;
+        (uint256 first, uint256 second, uint256 third) = (begun(1), begun(2), begun(3));
+        vm.warp(latest - 1);
+        game.timeout(first);
+        isPlaying(second);
+        vm.warp(game.deadlineOf(second));
+        game.timeout(second);
+        isOver(third, Outcome.SENT_HOME);
+        isPlaying(0);
+        same(game.owed(CHALLENGER), 3 * BOND, "all bonds are home");
+    }
+
+    // --- queues ---
+
+    function test_P64_oneGameAtATimeAboutAHolder() public {
+        (uint256 first, uint256 second) = (begun(1), begun(2));
+        uint256 elsewhere = challengeBy(CHALLENGER, claimOf(OTHER, 1), BOND);
+        same(uint256(phaseOf(first)), uint256(Phase.OPEN_STEPS), "first");
+        same(uint256(phaseOf(second)), uint256(Phase.WAITING), "second");
+        same(uint256(phaseOf(elsewhere)), uint256(Phase.OPEN_STEPS), "games about others hold up nobody");
+        same(game.deadlineOf(second), 0, "no clock runs");
+        vm.expectPartialRevert(GameQueue.WrongPhase.selector);
+        game.timeout(second);
+        vm.warp(block.timestamp + 500);
+        uint256 began = block.timestamp + 560;
+        stall(first);
+        same(uint256(game.gameOf(second).since), began, "its clock begins with its turn");
+    }
+
+    function test_P64_theLargestIsNextAndTiesGoByOrder() public {
+        uint256 first = begun(1);
+        uint256 small = challengeBy(CHALLENGER, claimOf(HOLDER, 2), BOND);
+        uint256 large = challengeBy(CHALLENGER, claimOf(HOLDER, 3), BOND + 1);
+        uint256 later = challengeBy(CHALLENGER, claimOf(HOLDER, 4), BOND + 1);
+        stall(first);
+        isPlaying(large);
+        stall(large);
+        isPlaying(later);
+        stall(later);
+        isPlaying(small);
+        stall(small);
+        isPlaying(0);
+    }
+
+    function test_P64_aLargerBondPushesTheSmallestOut() public {
+        begun(0);
+        uint256[5] memory waiting;
+        for (uint256 i = 0; i < 5; i++) {
+            waiting[i] = challengeBy(OTHER, claimOf(HOLDER, i + 1), i == 0 ? BOND + 1 : BOND);
+        }
+        Claim memory c = claimOf(HOLDER, 9);
+        vm.expectRevert(abi.encodeWithSelector(GameQueue.QueueFull.selector, BOND, BOND));
+        game.challenge(abi.encode(c), BOND);
+        uint256 pushing = challengeBy(CHALLENGER, c, BOND + 1);
+        isOver(waiting[4], Outcome.SENT_HOME); // of equal ones the latest
+        same(uint256(phaseOf(pushing)), uint256(Phase.WAITING), "in its place");
+        same(game.owed(OTHER), BOND, "home");
+        same(game.openGames(claimOf(HOLDER, 5).place), 0, "its place is free");
+    }
+
+    function test_P64_nobodyTakesAWaitingBondBack() public {
+        begun(1);
+        challengeBy(OTHER, claimOf(HOLDER, 2), BOND);
+        game.withdraw(OTHER);
+        same(token.balanceOf(OTHER), 0, "nothing is owed");
+    }
+
+    function test_P64_aFallEndsTheGamesOfItsSetOnly() public {
+        uint256 first = begun(1);
+        Claim memory c = claimOf(HOLDER, 1);
+        c.place = "another place of the same set";
+        uint256 sameSet = challengeBy(OTHER, c, BOND + 2);
+        uint256 otherSet = challengeBy(OTHER, claimOf(HOLDER, 2), BOND);
+        uint256 again = challengeBy(OTHER, claimOf(HOLDER, 1), BOND + 1);
+        stall(first);
+        isOver(sameSet, Outcome.SENT_HOME);
+        isOver(again, Outcome.SENT_HOME);
+        isPlaying(otherSet);
+        same(game.owed(OTHER), 2 * BOND + 3, "home");
+        vm.expectRevert(abi.encodeWithSelector(GameQueue.SetFell.selector, c.set));
+        game.challenge(abi.encode(c), BOND);
+    }
+
+    function test_P64_theSameClaimTwiceIsTwoGames() public {
+        Claim memory c = claimOf(HOLDER, 1);
+        uint256 first = challengeBy(CHALLENGER, c, BOND);
+        uint256 second = challengeBy(CHALLENGER, c, BOND);
+        same(game.openGames(c.place), 2, "both count");
+        playOut(first, c, result(false), 3);
+        isOver(first, Outcome.CHALLENGER_FELL);
+        isPlaying(second);
+        playOut(second, c, result(false), 3);
+        same(game.owed(HOLDER), BOND, "half of each");
+    }
+
+    /// A cheat challenges itself with the highest bonds before an outsider comes; every sham lasts as long as it can.
+    function test_P64_shamsNeitherExhaustTheWindowNorPay() public {
+        Claim memory c = wrongClaimOf(HOLDER, 1);
+        uint128 highest = c.highestBond;
+        vm.warp(c.windowEnd - 1);
+        uint256[5] memory shams;
+        for (uint256 i = 0; i < 5; i++) {
+            shams[i] = challengeBy(OTHER, c, highest);
+        }
+        uint256 honest = challengeBy(CHALLENGER, c, highest);
+        for (uint256 i = 0; i < 5; i++) {
+            vm.warp(game.deadlineOf(shams[i]) - 1);
+            playNext(shams[i], c, result(true), 9); // the holder moves in its last second, the sham never
+            stall(shams[i]);
+            isOver(shams[i], Outcome.CHALLENGER_FELL);
+        }
+        isPlaying(honest);
+        check(block.timestamp < c.windowEnd + 5 * LONGEST, "in time");
+        atMost(2 * uint256(highest), game.owed(game.BURN()), "burnt: more than the bond that was to be saved");
+        same(uint256(playOut(honest, c, result(true), 9)), uint256(Outcome.HOLDER_FELL), "and it falls");
+    }
+
+    // --- bonds and claims ---
+
+    function test_P65_bondsOutOfBoundsAreRefused() public {
+        Claim memory c = claimOf(HOLDER, 1);
+        uint128[2] memory bonds = [c.lowestBond - 1, c.highestBond + 1];
+        for (uint256 i = 0; i < bonds.length; i++) {
+            vm.expectPartialRevert(GameQueue.WrongBond.selector);
+            game.challenge(abi.encode(c), bonds[i]);
+        }
+        c.lowestBond = 0;
+        vm.expectPartialRevert(GameQueue.WrongBond.selector);
+        game.challenge(abi.encode(c), 0);
+    }
+
+    function test_P65_noGameIsLongerThanTheLongest() public {
+        Claim memory c = claimOf(HOLDER, 1);
+        c.holderSeconds = uint32(LONGEST - c.challengerSeconds - 40 * c.moveSeconds);
+        challengeBy(CHALLENGER, c, BOND);
+        c.holderSeconds++;
+        vm.expectRevert(abi.encodeWithSelector(GameQueue.TooLong.selector, LONGEST + 1, LONGEST));
+        game.challenge(abi.encode(c), BOND);
+    }
+
+    function test_P65_aClaimThatEndsMeanwhileTakesNoNewGames() public {
+        Claim memory c = claimOf(HOLDER, 1);
+        uint256 id = challengeBy(CHALLENGER, c, BOND);
+        claims.close(c.set);
+        vm.expectRevert(abi.encodeWithSelector(ToyClaims.Closed.selector, c.set));
+        game.challenge(abi.encode(c), BOND);
+        same(uint256(playOut(id, c, result(false), 1)), uint256(Outcome.CHALLENGER_FELL), "what runs is played out");
+    }
+
+    function test_P65_aClaimsContractThatRevertsOrEatsGasEndsNoGame() public {
+        ToyClaims.Mood[2] memory moods = [ToyClaims.Mood.REVERTING, ToyClaims.Mood.GREEDY];
+        for (uint256 i = 0; i < moods.length; i++) {
+            claims.setMood(moods[i]);
+            uint256 id = begun(i);
+            stall(id);
+            isOver(id, Outcome.HOLDER_FELL);
+            same(game.owed(CHALLENGER), (i + 1) * BOND, "home");
+        }
+        same(claims.toldCount(), 0, "not told");
+    }
+
+    function test_P65_nobodyStarvesWhatAFallTells() public {
+        uint256 id = begun(1);
+        vm.warp(game.deadlineOf(id));
+        (bool ok, bytes memory answer) = address(game).call{gas: 1_000_000}(abi.encodeCall(game.timeout, (id)));
+        check(!ok && bytes4(answer) == GameQueue.NotEnoughGas.selector, "too little gas");
+        same(uint256(phaseOf(id)), uint256(Phase.OPEN_STEPS), "nothing happened");
+        game.timeout(id);
+        same(claims.toldCount(), 1, "told");
+    }
+
+    function test_P65_whatIsOwedIsPulledOnce() public {
+        uint256 id = begun(1);
+        playNext(id, claimOf(HOLDER, 1), result(false), 0);
+        stall(id);
+        game.withdraw(HOLDER);
+        game.withdraw(game.BURN());
+        game.withdraw(HOLDER);
+        same(token.balanceOf(HOLDER), BOND / 2, "half");
+        same(token.balanceOf(game.BURN()), BOND / 2, "half");
+        same(token.balanceOf(address(game)), 0, "nothing stays");
+    }
+
+    function test_P65_onlyTheDeployerWiresOnce() public {
+        vm.expectRevert(Wired.AlreadyWired.selector);
+        game.wire(address(claims));
+        Game other = new Game(address(token), LONGEST, address(judge));
+        vm.prank(OTHER);
+        vm.expectPartialRevert(Wired.OnlyDeployer.selector);
+        other.wire(address(claims));
+    }
+
+    // --- hostile tokens ---
+
+    function gameWith(address coin) internal returns (Game table) {
+        table = new Game(coin, LONGEST, address(judge));
+        table.wire(address(claims));
+    }
+
+    function test_P65_aTokenThatKeepsAFeeOrReturnsFalseTakesNoBond() public {
+        bytes memory evidence = abi.encode(claimOf(HOLDER, 1));
+        FeeToken fee = new FeeToken(address(this), 100 ether);
+        Game table = gameWith(address(fee));
+        fee.approve(address(table), BOND);
+        vm.expectPartialRevert(Pull.TransferFee.selector);
+        table.challenge(evidence, BOND);
+        table = gameWith(address(new RefusingToken()));
+        vm.expectPartialRevert(SafeERC20.SafeERC20FailedOperation.selector);
+        table.challenge(evidence, BOND);
+        same(table.games(), 0, "no game");
+    }
+
+    function test_P65_whoTheTokenRefusesEndsNoGame() public {
+        BlacklistToken black = new BlacklistToken(address(this), 100 ether);
+        Game table = gameWith(address(black));
+        black.approve(address(table), BOND);
+        uint256 id = table.challenge(abi.encode(claimOf(HOLDER, 1)), BOND);
+        black.refuse(address(this));
+        vm.warp(table.deadlineOf(id));
+        table.timeout(id);
+        same(uint256(table.gameOf(id).phase), uint256(Phase.OVER), "over");
+        vm.expectPartialRevert(BlacklistToken.Refused.selector);
+        table.withdraw(address(this));
+        same(table.owed(address(this)), BOND, "still owed");
+    }
+
+    function test_P65_aTokenThatCallsBackGetsNowhere() public {
+        ReentrantToken coin = new ReentrantToken(address(this), 100 ether);
+        Game table = gameWith(address(coin));
+        coin.approve(address(table), 2 * BOND);
+        coin.arm(address(table), abi.encodeCall(table.challenge, (abi.encode(claimOf(HOLDER, 1)), BOND)));
+        uint256 id = table.challenge(abi.encode(claimOf(HOLDER, 1)), BOND);
+        check(coin.wasRefused(), "challenge");
+        same(table.games(), 1, "one game");
+        vm.warp(table.deadlineOf(id));
+        table.timeout(id);
+        coin.arm(address(table), abi.encodeCall(table.withdraw, (address(this))));
+        table.withdraw(address(this));
+        check(coin.wasRefused(), "withdraw");
+        same(coin.balanceOf(address(this)), 100 ether, "paid once");
+    }
+}
