@@ -16,9 +16,9 @@ library Lanes {
     uint256 private constant SIGNS64 = 0x8000000000000000800000000000000080000000000000008000000000000000;
     uint256 private constant ONES32 = 0x0000000100000001000000010000000100000001000000010000000100000001;
     uint256 private constant ONES64 = 0x0000000000000001000000000000000100000000000000010000000000000001;
-    uint256 private constant LOWEST = 0x000000ff000000ff000000ff000000ff000000ff000000ff000000ff000000ff;
-    /// Of magnitudes above ∞ alone the sum with it has the sign bit.
-    uint256 private constant TO_NAN = 0x007fffff007fffff007fffff007fffff007fffff007fffff007fffff007fffff;
+    uint256 private constant BYTE32 = 0x000000ff000000ff000000ff000000ff000000ff000000ff000000ff000000ff;
+    uint256 private constant MANTISSAS = 0x007fffff007fffff007fffff007fffff007fffff007fffff007fffff007fffff;
+    uint256 private constant LEADING = 0x0080000000800000008000000080000000800000008000000080000000800000;
     uint256 private constant NAN32 = 0x7fc00000;
     /// -0 as `max` orders it.
     uint256 private constant MINUS_ZERO = 0x7fffffff;
@@ -147,7 +147,7 @@ library Lanes {
             uint256 end = data.length & ~uint256(31);
             for (uint256 place; place < end; place += 32) {
                 uint256 word = _eight(data, place);
-                nans |= (word & ~SIGNS32) + TO_NAN;
+                nans |= (word & ~SIGNS32) + MANTISSAS; // above ∞ alone this has the sign's bit
                 word = _ordered(word);
                 lanes = _larger(_larger(lanes, word & FOURS), (word >> 32) & FOURS);
             }
@@ -268,33 +268,39 @@ library Lanes {
                 y := or(shr(128, y), shl(128, y))
                 y := or(and(shr(64, y), EIGHTS), shl(64, and(y, EIGHTS)))
                 y := or(and(shr(32, y), FOURS), shl(32, and(y, FOURS)))
-                let eight := shr(224, mul(and(x, LOWEST), and(y, LOWEST)))
-                eight := add(eight, shr(224, mul(and(shr(8, x), LOWEST), and(shr(8, y), LOWEST))))
-                eight := add(eight, shr(224, mul(and(shr(16, x), LOWEST), and(shr(16, y), LOWEST))))
+                let eight := shr(224, mul(and(x, BYTE32), and(y, BYTE32)))
+                eight := add(eight, shr(224, mul(and(shr(8, x), BYTE32), and(shr(8, y), BYTE32))))
+                eight := add(eight, shr(224, mul(and(shr(16, x), BYTE32), and(shr(16, y), BYTE32))))
                 products := add(products, eight)
-                products := add(products, shr(224, mul(and(shr(24, x), LOWEST), and(shr(24, y), LOWEST))))
+                products := add(products, shr(224, mul(and(shr(24, x), BYTE32), and(shr(24, y), BYTE32))))
             }
         }
     }
 
-    /// @return total Σ of products of integers held in f32 (below 2^24), of as many as both have
+    /// @return total Σ of products of integers held in f32, of as many as both have
+    /// @dev A number is m · 2^(field - 150): the product of two is an integer again, so the shift loses nothing. The field of
+    /// 0, and of what stands behind the end, is 0, and then no digit stays.
     function dotF32(bytes calldata a, bytes calldata b) internal pure returns (int256 total) {
         uint256 length = a.length < b.length ? a.length : b.length;
-        for (uint256 place; place < length; place += 32) {
+        for (uint256 place; place < length;) {
             uint256 x = _eight(a, place);
             uint256 y = _eight(b, place);
-            uint256 left = length - place;
-            uint256 lanes = left < 32 ? left / 4 : 8;
             assembly ("memory-safe") {
-                for {} lanes { lanes := sub(lanes, 1) } {
-                    // The field of 0 is 0: shifted by 150, nothing is left.
-                    let n := shr(sub(150, and(shr(247, x), 0xff)), or(and(shr(224, x), 0x7fffff), 0x800000))
-                    n := mul(n, shr(sub(150, and(shr(247, y), 0xff)), or(and(shr(224, y), 0x7fffff), 0x800000)))
-                    let sign := sub(0, shr(255, xor(x, y)))
+                let signs := shr(31, xor(x, y))
+                let fields := add(and(shr(23, x), BYTE32), and(shr(23, y), BYTE32))
+                x := or(and(x, MANTISSAS), LEADING)
+                y := or(and(y, MANTISSAS), LEADING)
+                for {} x { x := shr(32, x) } {
+                    let n := shr(sub(300, and(fields, 0x1ff)), mul(and(x, 0xffffff), and(y, 0xffffff)))
+                    let sign := sub(0, and(signs, 1))
                     total := add(total, sub(xor(n, sign), sign))
-                    x := shl(32, x)
-                    y := shl(32, y)
+                    y := shr(32, y)
+                    fields := shr(32, fields)
+                    signs := shr(32, signs)
                 }
+            }
+            unchecked {
+                place += 32;
             }
         }
     }

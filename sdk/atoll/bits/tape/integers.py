@@ -26,14 +26,19 @@ Operation = Callable[[Sequence[int], Sequence[Tensor], int], Tensor]
 MAX_BLOCK: Final = 1024
 """Columns of a block of MAX_ABS, MAX, SUM_I32 and COUNT: 4 KiB of an input."""
 I64_BLOCK: Final = 512
-GRID_BLOCK: Final = 512
+GRID_BLOCK: Final = 256
 """Of the sums of numbers that are rounded to a grid on the way."""
 DOT_BLOCK: Final = 2048
-"""Of DOT_I8: 2 KiB of either operand."""
+"""Of DOT_I8, where a row begins with a leaf; see `dot_block`."""
 PREFIX_BLOCK: Final = 128
 """Of PREFIX and of LOWER_BOUND's levels: int64 numbers of one leaf."""
 PADDING: Final = 2**63 - 1
 """The sort key of no token: above all others."""
+
+
+def dot_block(inner: int) -> int:
+    """Terms of a block of DOT_I8 over so many: two leaves of 1 KiB of either operand, at most."""
+    return DOT_BLOCK if inner % 1024 == 0 else DOT_BLOCK // 2
 
 
 def float32(word: int) -> float:

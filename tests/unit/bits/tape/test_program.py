@@ -44,10 +44,10 @@ def preset_manifest(name: str) -> Manifest:
 @pytest.mark.parametrize(
     ("name", "nodes", "templates"),
     [
-        ("demo", 1_879, 2_000),
-        ("nano", 12_732, 4_603),
-        ("gpt2-small", 282_236, 20_260),
-        ("llama-1b", 2_439_208, 79_896),
+        ("demo", 1_889, 2_010),
+        ("nano", 12_949, 4_670),
+        ("gpt2-small", 282_620, 20_284),
+        ("llama-1b", 2_440_232, 79_928),
     ],
 )
 def test_presets_have_programs(name: str, nodes: int, templates: int) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from math import prod
 
 from atoll.bits.tape.build.graph import Graph, Value
-from atoll.bits.tape.integers import DOT_BLOCK, GRID_BLOCK, I64_BLOCK, MAX_BLOCK
+from atoll.bits.tape.integers import GRID_BLOCK, I64_BLOCK, MAX_BLOCK, dot_block
 from atoll.bits.tape.opcodes import Op
 
 FAN = 32
@@ -138,8 +138,9 @@ def rounded_sum(g: Graph, x: Value, columns: int, factor: float) -> Value:
 def dot(g: Graph, a: Value, b: Value, inner: int) -> Value:
     """Σ a[r, k] · b[s, k] of i8 [R, inner] and [S, inner]: i32, or i64 where it is of blocks."""
     rows, columns = a.elements // inner, b.elements // inner
-    count = blocks(inner, DOT_BLOCK)
-    sums = g.add(Op.DOT_I8, [a, b], rows * columns * count, [columns, inner, DOT_BLOCK])
+    block = dot_block(inner)
+    count = blocks(inner, block)
+    sums = g.add(Op.DOT_I8, [a, b], rows * columns * count, [columns, inner, block])
     if count == 1:
         return sums
     again = blocks(count, MAX_BLOCK)
