@@ -39,6 +39,7 @@ DEPLOYED = (
     "FloatSteps",
     "OptimiserSteps",
     "StateSteps",
+    "LinkSteps",
     "Judge",
     "Game",
     "Claims",

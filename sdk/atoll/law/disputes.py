@@ -12,6 +12,7 @@ from typing import Final
 
 from atoll.law import events as ev
 from atoll.law.claims import job_of
+from atoll.law.games.machine import Game
 from atoll.law.membership import Handler, put
 from atoll.law.views import GameRecord, JobView
 from atoll.law.words import BlockRef
@@ -36,13 +37,23 @@ def _challenged(view: JobView, event: ev.Challenged, block: BlockRef) -> JobView
 
 
 def _began(view: JobView, event: ev.Began, block: BlockRef) -> JobView:
-    return _changed(view, event.id, began_at=block.timestamp, moved_at=block.timestamp)
+    game = view.games.get(event.id)
+    if game is None:
+        return view
+    now = block.timestamp
+    return _changed(view, event.id, began_at=now, clock=Game.begin(game.claim, now).clock)
 
 
 def _moved(view: JobView, event: GameMove, block: BlockRef) -> JobView:
     game = view.games.get(event.id)
-    moves = () if game is None else (*game.moves, event)
-    return _changed(view, event.id, moves=moves, moved_at=block.timestamp)
+    if game is None or game.clock is None:
+        return view
+    clock = game.clock.moved(game.is_holders_turn, block.timestamp)
+    return _changed(view, event.id, moves=(*game.moves, event), clock=clock)
+
+
+def _decided(view: JobView, event: ev.Decided, block: BlockRef) -> JobView:
+    return _changed(view, event.id, decided=event.outcome)
 
 
 def _ended(view: JobView, event: ev.Ended, block: BlockRef) -> JobView:
@@ -88,6 +99,7 @@ DISPUTE_HANDLERS: Final[Mapping[type, Handler]] = {
     ev.Picked: _moved,
     ev.NodePicked: _moved,
     ev.LeafPosted: _moved,
+    ev.Decided: _decided,
     ev.Ended: _ended,
     ev.Fell: _fell,
     ev.PayWithheld: _pay_withheld,

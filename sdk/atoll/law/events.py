@@ -489,6 +489,12 @@ class Began:
 
 
 @dataclass(frozen=True, slots=True)
+class Decided:
+    id: int
+    outcome: GameOutcome
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     id: int
     outcome: GameOutcome
@@ -545,6 +551,7 @@ class NodePicked:
     id: int
     node: int
     digest: Digest
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -606,6 +613,7 @@ ContractEvent = (
     | Fell
     | Challenged
     | Began
+    | Decided
     | Ended
     | NotTold
     | BondReturned
@@ -674,6 +682,7 @@ EVENT_TYPES: dict[str, type[ContractEvent]] = {
         Fell,
         Challenged,
         Began,
+        Decided,
         Ended,
         NotTold,
         BondReturned,

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 from atoll.errors import ProtocolError
 from atoll.law.games.claims import Claim
+from atoll.law.games.machine import Clock
 from atoll.law.games.machine import Outcome as GameOutcome
+from atoll.law.games.turns import is_holders_turn
 from atoll.law.terms import is_quorum
 from atoll.law.words import (
     ZERO_DIGEST,
@@ -258,8 +260,10 @@ class GameRecord:
     Attributes:
         bond: wei, the challenger's.
         evidence: what the claim was proved with; dropped with the moves when the game is over.
-        began_at, moved_at: unix seconds of its beginning and of the last move; 0 while it waits.
+        began_at: unix seconds of its beginning; 0 while it waits.
+        clock: what time is left; None while it waits.
         moves: the parties' events, in the chain's order.
+        decided: by the contract's computation; it pays once somebody concludes the game.
     """
 
     id: int
@@ -268,14 +272,27 @@ class GameRecord:
     claim: Claim
     evidence: bytes
     began_at: int = 0
-    moved_at: int = 0
+    clock: Clock | None = None
     moves: tuple[ContractEvent, ...] = ()
+    decided: GameOutcome = GameOutcome.NONE
     outcome: GameOutcome = GameOutcome.NONE
 
     @property
     def is_open(self) -> bool:
         """Whether it waits or is being played."""
         return self.outcome is GameOutcome.NONE
+
+    @property
+    def is_holders_turn(self) -> bool:
+        """Whose turn it is, where it has begun and is not over."""
+        return is_holders_turn(self.moves)
+
+    @property
+    def deadline(self) -> int:
+        """Unix seconds from which who is to move has lost; 0 where nobody is to move."""
+        if self.clock is None or not self.is_open or self.decided:
+            return 0
+        return self.clock.deadline(self.is_holders_turn)
 
 
 @dataclass(frozen=True, slots=True)

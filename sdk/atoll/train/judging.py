@@ -7,7 +7,6 @@ about, so that whoever was killed in the middle of a game knows the same when it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias, cast
 
@@ -44,35 +43,14 @@ from atoll.law.hashing import sha256 as sha256_digest
 from atoll.law.manifest import Manifest
 from atoll.law.program import Input, Part, Source, Template
 from atoll.law.trace import StateRoots, float_bytes
-from atoll.law.words import ZERO_DIGEST, Digest, RoundIndex, SeatIndex
+from atoll.law.words import ZERO_DIGEST, Digest
 from atoll.train.base import read_weights
 from atoll.train.course import open_course
+from atoll.train.judged import JudgeTask
 from atoll.train.round import read_global_state, read_seat_state
 
 OpenCourse: TypeAlias = Callable[..., Course]
 """With the arguments of `open_course`."""
-
-
-@dataclass(frozen=True, slots=True)
-class JudgeTask:
-    """One segment of a settled round, or its link. CIDs are binary, of states in the store.
-
-    Attributes:
-        initial: digest of round 0's global state, which the program names.
-        state: the SeatState that the segment begins with; of a link the last one.
-        model: the GlobalState that the round began with.
-        segment: of a link, the last one.
-    """
-
-    manifest: bytes
-    initial: Digest
-    round: RoundIndex
-    seat: SeatIndex
-    data_seed: Digest
-    state: bytes
-    model: bytes
-    segment: int
-    is_link: bool = False
 
 
 def model_roots(model: GlobalState) -> ModelRoots:
@@ -139,16 +117,11 @@ class OwnRun:
         index, _ = self._program.at(self._part, node)
         return self._opened(1 + index, self._program.templates[index].to_bytes())
 
-    def size_of(self, node: int) -> int:
-        """Bytes of a node."""
-        return self._program.templates[self._program.at(self._part, node)[0]].size
-
     def tape(self, step: int) -> OwnTape:
-        """The run of a step of the round, or of the link."""
+        """The run of a step of the round, or of the link, which comes after the last."""
+        step = self._manifest.inner.steps if self._task.is_link else step
         if self._tape is None or self._tape[0] != step:
-            exponents = dag_cbor.encode(dict(self._model.exponents))
-            sources = self._sources(step)
-            self._tape = (step, OwnTape(self._program, self._part, sources, exponents))
+            self._tape = (step, OwnTape(self._program, self._part, self._sources(step)))
         return self._tape[1]
 
     def _opened(self, index: int, data: bytes) -> ProgramPart:
@@ -192,9 +165,10 @@ class OwnRun:
 
     def _sources(self, step: int) -> Sources:
         course, manifest, state = self._course, self._manifest, self._opening
+        model = self._model
         for done in range(self._first, step if not self._task.is_link else self._first):
             state = self._step(state, done).state
-        roots = model_roots(self._model)
+        roots = model_roots(model)
         context = Context(
             course.data_seed,
             course.seat,
@@ -208,7 +182,7 @@ class OwnRun:
         total = manifest.terms.rounds * manifest.inner.steps
         tables = b"".join(table_parts(manifest.model, manifest.inner, total))
         base = dict(self._weights()) if manifest.lora is not None else {}
-        return Sources(context, state, course.tokens, tables, base, self._model.params)
+        return Sources(context, state, course.tokens, tables, base, model.params, model.exponents)
 
     def _weights(self) -> Iterator[tuple[str, Tensor]]:
         return read_weights(self._manifest.init, self._manifest.model, self._store)
@@ -217,9 +191,8 @@ class OwnRun:
 class OwnTape:
     """`law.games.players.Tape`: one run of a step, or of the link."""
 
-    def __init__(self, program: Program, part: Part, sources: Sources, exponents: bytes) -> None:
+    def __init__(self, program: Program, part: Part, sources: Sources) -> None:
         self._program, self._part, self._sources = program, part, sources
-        self._exponents = exponents
         digests = [node_digest(tensor) for _, tensor in run(program, part, sources)]
         self._tree = MemoryTree(digests)
         self._bytes: dict[int, bytes] = {}
@@ -251,7 +224,7 @@ class OwnTape:
             case Source.TABLES:
                 return _part_of(MemoryTree(_digests(found.tables)), found.tables, PIECE, need)
             case Source.EXPONENTS:
-                return Opening(self._exponents)
+                return Opening(dag_cbor.encode(dict(found.exponents)))
             case Source.MODEL:
                 return _chunks_of(found.model, template, need)
             case Source.BASE:

@@ -24,15 +24,17 @@ from atoll.law.games.claims import (
     PostTape,
     Reveal,
 )
-from atoll.law.games.history import is_holders_turn, rebuilt
+from atoll.law.games.history import rebuilt
 from atoll.law.games.judge import Need
 from atoll.law.games.machine import Game, Phase
 from atoll.law.games.players import NothingDiffers, answered, attack, defend
+from atoll.law.games.turns import is_holders_turn
 from atoll.law.program import Template
 from atoll.law.trace import TraceLeaf
 from atoll.law.words import Address, Digest, JobId
 from atoll.train.course import open_course
-from atoll.train.judging import JudgeTask, OwnRun, model_roots, program_header
+from atoll.train.judged import JudgeTask
+from atoll.train.judging import OwnRun, model_roots, program_header
 from atoll.train.probe import numerics_spec
 from atoll.train.round import TrainedRound, train_round
 
@@ -131,7 +133,7 @@ def event_of(move: Move, before: Game, after: Game) -> ev.ContractEvent:
         case Pick():
             return ev.Picked(1, after.level, after.index)
         case PickNode():
-            return ev.NodePicked(1, after.node or 0, move.digest)
+            return ev.NodePicked(1, after.node or 0, move.digest, after.size)
         case Reveal():
             return ev.RowRevealed(1, move.row)
         case PostLeaf():
@@ -146,20 +148,18 @@ def play(claim: Claim, holder: Callable[[], OwnRun], challenger: Callable[[], Ow
         turn = is_holders_turn(said)
         assert turn == game.phase.is_holders
         own = holder() if turn else challenger()
-        known = rebuilt(claim, NOW, said, own.size_of)
+        known = rebuilt(claim, NOW, said)
         move = defend(known, own) if turn else answered(attack(known, own), Silent())
         after = game.play(move, turn, NOW, Silent())
         said.append(event_of(move, game, after))
         game = after
-        known = rebuilt(claim, NOW, said, own.size_of)
+        known = rebuilt(claim, NOW, said)
         names = ("phase", "step", "level", "index", "node", "size", "rows", "tensor_rows", "leaf")
         assert [getattr(known, name) for name in names] == [getattr(game, name) for name in names]
     return game
 
 
-def test_planted_text_is_found_where_tokens_are_read(
-    judged: Job, cheated: TrainedRound
-) -> None:
+def test_planted_text_is_found_where_tokens_are_read(judged: Job, cheated: TrainedRound) -> None:
     task, claim = task_of(judged, cheated), claim_of(judged, cheated)
     holder = OwnRun(task, judged.store, poisoned_course)
     challenger = OwnRun(task, judged.store)

@@ -1,13 +1,12 @@
 """A game rebuilt from what the chain says of it: the chain is a player's only memory.
 
-Rule of this file: pure; what is not in an event (how large a node is) follows from the program.
+Rule of this file: pure; nothing but the chain's events is asked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeAlias
 
 from atoll.law import events as ev
 from atoll.law.games.claims import Claim
@@ -15,11 +14,8 @@ from atoll.law.games.machine import Game, Phase, Row, steps_tree
 from atoll.law.games.trees import height, pieces_of, row_levels
 from atoll.law.words import Digest
 
-SizeOf: TypeAlias = Callable[[int], int]
-"""Bytes of a node of the part that is played."""
 
-
-def rebuilt(claim: Claim, began_at: int, moves: Sequence[object], size_of: SizeOf) -> Game:
+def rebuilt(claim: Claim, began_at: int, moves: Sequence[object]) -> Game:
     """The game after these moves, as far as a player needs it.
 
     Its clocks are those of the beginning: `Game.deadlineOf` tells how much time is left.
@@ -29,16 +25,11 @@ def rebuilt(claim: Claim, began_at: int, moves: Sequence[object], size_of: SizeO
     """
     game = Game.begin(claim, began_at)
     for move in moves:
-        game = _after(game, move, size_of)
+        game = _after(game, move)
     return game
 
 
-def is_holders_turn(moves: Sequence[object]) -> bool:
-    """Whose turn it is in a game that has begun and is not over: the holder's or the other's."""
-    return not moves or isinstance(moves[-1], ev.StepPicked | ev.Picked | ev.NodePicked)
-
-
-def _after(game: Game, move: object, size_of: SizeOf) -> Game:
+def _after(game: Game, move: object) -> Game:
     match move:
         case ev.StepsOpened(_, states, works):
             first = game.claim.segment * len(states)
@@ -50,18 +41,17 @@ def _after(game: Game, move: object, size_of: SizeOf) -> Game:
             return replace(_with_row(game, row), phase=Phase.PICK)
         case ev.LeafPosted(_, leaf):
             return replace(game, phase=Phase.PROVE, leaf=leaf)
-    return _picked(game, move, size_of)
+    return _picked(game, move)
 
 
-def _picked(game: Game, move: object, size_of: SizeOf) -> Game:
+def _picked(game: Game, move: object) -> Game:
     match move:
         case ev.StepPicked(_, step):
             return _with_step(game, step)
         case ev.Picked(_, level, index):
             phase = Phase.REVEAL if level else Phase.POST_LEAF
             return replace(game, level=level, index=index, phase=phase)
-        case ev.NodePicked(_, node, _):
-            size = size_of(node)
+        case ev.NodePicked(_, node, _, size):
             level = height(pieces_of(size))
             phase = Phase.REVEAL if level else Phase.POST_LEAF
             return replace(game, node=node, size=size, level=level, index=0, phase=phase)
