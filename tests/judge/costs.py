@@ -11,21 +11,26 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tests.jobs import PLAIN
-from tests.judge.table import Table
-from tests.judge.vast import World, proof_gas
-from tests.unit.bits.tape.jobs import LORA, SGD, base_of, manifest_of, tokens_of
+from tests.judge.parties import Party, Trial, liar
+from tests.judge.playing import play
+from tests.judge.table import Bill, Table
+from tests.judge.vast import Vast, World, proof_gas
+from tests.unit.bits.tape.jobs import LORA, SGD, make_small, manifest_of, tokens_of
 
 from atoll.bits.tape.build.whole import program_of
+from atoll.bits.tape.opcodes import Op
 from atoll.job.presets import PRESETS
 from atoll.law.canonical import dag_cbor_cid
-from atoll.law.games.trees import height, pieces_of
+from atoll.law.games.trees import ROW_LEVELS, height, pieces_of
 from atoll.law.manifest import Manifest
 from atoll.law.program import Part, Template
-from atoll.law.words import Digest
+from atoll.law.words import Address, Digest
 
 INITIAL: Final = Digest(b"\x07" * 32)
 MOST: Final = 450_000
-"""Gas of a proof that fits the bar."""
+"""Gas of a proof; the bar."""
+MOST_OF_A_GAME: Final = 3_000_000
+MOST_TRANSACTIONS: Final = 22
 VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
     "": {},
     "relu2, biases, dropout, muon, two_bit": {
@@ -121,3 +126,36 @@ def dearest(table: Table, world: World, op: int, most: int = 4) -> Cost | None:
         for p in places(world, op, most)
     ]
     return max(costs, key=lambda cost: cost.gas, default=None)
+
+
+def demo_game(table: Table, number: int) -> Bill:
+    """A game about the demo's model that is really played: a wrong bit in one of its products."""
+    spec = PRESETS["demo"]
+    assert spec.model is not None
+    sizes = {"steps": 40, "batch": 8, "segment": 5, "micro_batch": 2}
+    job = make_small({"model": spec.model.model_dump(), "inner": sizes})
+    trial = Trial.of_step(job, sizes["segment"])
+    nodes = trial.places(Op.DOT_I8)
+    node = nodes[len(nodes) // 2]
+    holder = liar(trial, node, trial.values[node].numel() // 2)
+    claim = holder.claimed(trial.claim(Address(table.holder)))
+    return play(table, number, claim, holder, Party(trial, pretends=True)).bill
+
+
+def large_game(table: Table, number: int, world: World) -> Bill:
+    """A game about the largest tensor of a step, whose sum or product is the dearest to prove."""
+    step = [t for t in world.program.templates if t.part is Part.STEP]
+    largest = max(step, key=lambda t: (_moves(t), _depth(t), len(t.inputs)))
+    node = largest.first + (largest.count - 1) * largest.stride
+    element = largest.size // largest.width // 2
+    parties = [
+        Vast(world, Part.STEP, node, element, table.operations, wrong=wrong)
+        for wrong in (True, False)
+    ]
+    claim = parties[0].claim(Address(table.holder))
+    return play(table, number, claim, *parties).bill
+
+
+def _moves(template: Template) -> int:
+    """Rows between a tensor's root and a leaf."""
+    return -(-height(pieces_of(template.size)) // ROW_LEVELS)

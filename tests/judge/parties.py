@@ -37,11 +37,10 @@ class NothingToLieAbout(Exception):
 
 @dataclass(frozen=True)
 class Trial:
-    """A step of a job of segments of one step, or the link of its last one.
+    """The first step of a segment, whose other steps are nobody's run, or a link.
 
     Attributes:
         sources: what it reads.
-        exponents: bytes of those that its link reads.
     """
 
     job: Small
@@ -50,7 +49,7 @@ class Trial:
 
     @classmethod
     def of_step(cls, job: Small, step: int) -> Trial:
-        """A step of round 0, after those before it."""
+        """A step of round 0, with which a segment begins, after those before it."""
         state = job.opening
         for done in range(step):
             batch = job.course.batch(job.course.offsets(done))
@@ -99,7 +98,7 @@ class Trial:
             is_link=is_link,
             seat=context.seat,
             round=context.round,
-            segment=inner.steps - 1 if is_link else context.step,
+            segment=(inner.steps - 1 if is_link else context.step) // inner.segment,
             data_seed=context.data_seed,
             opening=context.roots.digest(),
             model_params=context.model,
@@ -141,12 +140,17 @@ class Party(OwnTape):
 
     @property
     def states(self) -> tuple[Digest, ...]:
-        result = self._result()
-        return (keccak256(result) if self._pretends else Digest(result[:32]),)
+        result = self.result()
+        first = keccak256(result) if self._pretends else Digest(result[:32])
+        return (first, *(keccak256(b"state %d" % i) for i in range(1, self._steps)))
 
     @property
     def works(self) -> bytes:
-        return self._result()[32:]
+        return self.result()[32:] * self._steps
+
+    @property
+    def _steps(self) -> int:
+        return self._program.header.segment
 
     @cached_property
     def header(self) -> ProgramPart:
@@ -165,10 +169,10 @@ class Party(OwnTape):
 
     def claimed(self, claim: Claim) -> Claim:
         """The claim, with what this party says of the result."""
-        result = self._result()
+        result = self.result()
         if self._part is Part.LINK:
             return replace(claim, update_root=update_root(len(result), top(piece_tree(result))))
-        return replace(claim, closing=Digest(result[:32]), work_word=keccak256(result[32:]))
+        return replace(claim, closing=self.states[-1], work_word=keccak256(self.works))
 
     def _result(self) -> bytes:
         return self._node(len(self._trial.digests) - 1)
@@ -234,7 +238,7 @@ def _touches(changed: Mapping[int, Tensor], nodes: Iterable[int]) -> bool:
 
 def _is_claimable(party: Party) -> bool:
     """Whether the step's work is finite, so that it can be opened, and its state is one."""
-    outcome = Outcome.of(party.states[0] + party.works)
+    outcome = Outcome.of(party.result())
     values = (outcome.norm, *outcome.losses)
     return outcome.digest != ZERO_DIGEST and all(abs(v) < float("inf") for v in values)
 
@@ -248,3 +252,21 @@ class _Overlaid(dict[int, Tensor]):
 
     def __missing__(self, node: int) -> Tensor:
         return self._honest[node]
+
+
+def node_with(trial: Trial, node: int, numbers: Sequence[int | float]) -> Tensor:
+    """The node's honest tensor but for its first elements; integers are their bits."""
+    tensor = trial.values[node].clone()
+    for place, number in enumerate(numbers):
+        if isinstance(number, int):
+            tensor.view(torch.int32)[place] = number - (number >> 31 << 32)
+        else:
+            tensor[place] = number
+    return tensor
+
+
+def run_of(trial: Trial, node: int, others: Mapping[int, Tensor]) -> Tensor:
+    """The node's tensor, computed from these tensors and from honest ones."""
+    index, iteration = trial.job.program.at(trial.part, node)
+    template = trial.job.program.templates[index]
+    return evaluate(template, iteration, _Overlaid(trial.values, others), trial.sources)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from tests.judge.table import Bill, Table, bonded
 
-from atoll.law.games.claims import Claim
+from atoll.law.games.claims import Claim, Move
 from atoll.law.games.machine import Game, Outcome, Phase
 from atoll.law.games.players import Knowledge, answered, attack, defend
 from atoll.law.words import Address
@@ -29,8 +31,36 @@ class Played:
     proof_gas: int
 
 
-def play(table: Table, number: int, claim: Claim, holder: Knowledge, rival: Knowledge) -> Played:
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Who is to move has decided on a move in a game."""
+
+    id: int
+    claim: Claim
+    game: Game
+    move: Move
+
+    def tried(self, table: Table, move: Move) -> int:
+        """Sends another move in its place, by the same side. Raises Refused."""
+        return table.move(self.id, self.claim, move, by_holder=self.game.phase.is_holders)
+
+
+Before: TypeAlias = Callable[[Turn], None]
+
+
+def play(
+    table: Table,
+    number: int,
+    claim: Claim,
+    holder: Knowledge,
+    rival: Knowledge,
+    before: Before | None = None,
+) -> Played:
     """A game on a set of its own; both players make every move that they can make.
+
+    Args:
+        number: of the set.
+        before: is called ahead of each move, and may try others.
 
     Raises:
         Refused: the chain refused a move.
@@ -47,6 +77,8 @@ def play(table: Table, number: int, claim: Claim, holder: Knowledge, rival: Know
             move = defend(game, holder)
         else:
             move = answered(attack(game, rival), table.operations)
+        if before is not None:
+            before(Turn(id_, claim, game, move))
         gas = table.move(id_, claim, move, by_holder=by_holder)
         bill.add(gas, by_holder=by_holder)
         game = game.play(move, by_holder, NOW, table.operations)
