@@ -1,53 +1,43 @@
 """The judge's steps in the EVM: elements of nodes, worked out as a game does it, against Python's.
 
-The contracts are compiled with the settings of `contracts/foundry.toml`, put on a local chain by
-their runtime code and asked with `eth_call`; nothing is sent, and gas is no limit.
+The contracts are those of the artefacts, put on a local chain by their runtime code and asked with
+`eth_call`; nothing is sent, and gas is no limit.
 """
 
 from __future__ import annotations
 
-import json
-import re
-import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from eth_abi.abi import decode, encode
 from eth_utils.crypto import keccak
 from tests.integration.chain.local_anvil import Anvil, start_anvil, stop
-from tests.judge import float_nodes, integer_nodes, state_nodes
+from tests.judge import float_nodes, integer_nodes, link_nodes, state_nodes
 from tests.judge.elements import Draw, Node, Operation, raw
+from tests.judge.table import creation_code
 
 from atoll.bits.tape import attention, floats, integers, optimisers
 from atoll.bits.tape.opcodes import Op
+from atoll.chain.deploy import FAMILIES
 
-CONTRACTS: Final = Path(__file__).resolve().parents[2] / "contracts"
-FAMILIES: Final = {
-    0: "ImportSteps",
-    1: "IntegerSteps",
-    2: "AttentionSteps",
-    3: "FloatSteps",
-    4: "OptimiserSteps",
-    5: "StateSteps",
-}
-"""Contracts of `contracts/src/judge`."""
 NODES: Final[Mapping[int, Draw]] = {
     **integer_nodes.NODES,
     **float_nodes.NODES,
     **state_nodes.NODES,
+    **link_nodes.NODES,
 }
+"""How nodes of each operation are drawn, of all families."""
 OPERATIONS: Final[Mapping[int, Operation]] = {
     **integers.OPERATIONS,
     **attention.OPERATIONS,
     **floats.OPERATIONS,
     **optimisers.OPERATIONS,
     **state_nodes.OPERATIONS,
+    **link_nodes.OPERATIONS,
 }
 
 _NODE = "(uint16,uint256,bytes,bytes[])"
@@ -76,56 +66,16 @@ class Finding:
     first: str = ""
 
 
-@cache
-def compiled(*sources: str) -> dict[str, str]:
-    """Runtime code of the contracts in these files of `contracts`, by name."""
-    settings = {
-        "optimizer": {"enabled": True, "runs": 200},
-        "evmVersion": "shanghai",
-        "metadata": {"bytecodeHash": "none", "appendCBOR": False},
-        "outputSelection": {"*": {"*": ["evm.deployedBytecode.object"]}},
-    }
-    texts = _with_imports(sources)
-    request = {"language": "Solidity", "sources": texts, "settings": settings}
-    ran = subprocess.run(
-        [str(CONTRACTS / "tools" / "solc"), "--standard-json"],
-        input=json.dumps(request).encode(),
-        capture_output=True,
-        check=True,
-    )
-    answer = json.loads(ran.stdout)
-    if answer.get("errors"):
-        raise ValueError(answer["errors"][0]["formattedMessage"])
-    return {
-        name: contract["evm"]["deployedBytecode"]["object"]
-        for source in sources
-        for name, contract in answer["contracts"][source].items()
-    }
-
-
-def _with_imports(sources: tuple[str, ...]) -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
-    waiting = list(sources)
-    while waiting:
-        name = waiting.pop()
-        if name in found:
-            continue
-        text = (CONTRACTS / name).read_text()
-        found[name] = {"content": text}
-        for relative in re.findall(r'(?:from|import) "([^"]+)"', text):
-            imported = ((CONTRACTS / name).parent / relative).resolve()
-            waiting.append(str(imported.relative_to(CONTRACTS)))
-    return found
-
-
 class Court:
     """The steps on a chain: what each of them makes of elements."""
 
-    def __init__(self, anvil: Anvil, codes: Mapping[str, str]) -> None:
+    def __init__(self, anvil: Anvil) -> None:
         self._anvil = anvil
-        self._places = {name: f"0x{0x10000 + i:040x}" for i, name in enumerate(codes)}
-        for name, code in codes.items():
-            anvil.ask("anvil_setCode", self._places[name], f"0x{code}")
+        names = (*FAMILIES, "Replay")
+        self._places = {name: f"0x{0x10000 + i:040x}" for i, name in enumerate(names)}
+        for name, place in self._places.items():
+            creation = {"data": "0x" + creation_code(name).hex(), "gas": hex(_GAS_LIMIT)}
+            anvil.ask("anvil_setCode", place, anvil.ask("eth_call", creation, "latest"))
 
     def elements(self, node: Node, width: int, numbers: list[int]) -> bytes:
         """The elements of these numbers, each of `width` bytes."""
@@ -150,14 +100,11 @@ class Court:
 
 
 @contextmanager
-def court(*families: int) -> Iterator[Court]:
-    """A chain with the contracts of these families, or of all."""
-    names = [FAMILIES[family] for family in families or FAMILIES]
-    sources = [f"src/judge/{name}.sol" for name in names]
-    codes = compiled(*sources, "test/support/judge/Replay.sol")
+def court() -> Iterator[Court]:
+    """A chain with the contracts of all families."""
     anvil = start_anvil("--gas-limit", str(_GAS_LIMIT))
     try:
-        yield Court(anvil, codes)
+        yield Court(anvil)
     finally:
         stop(anvil)
 

@@ -288,7 +288,13 @@ def _in_their_tape(game: Game, mine: Tree, level: int, index: int) -> Digest:
         return mine.node(level, index)
     for row in reversed(game.rows):  # the lowest row that has it
         above = level - row.level
-        inside = (index << max(above, 0)) - row.first
-        if 0 <= above <= ROW_LEVELS and 0 <= inside < len(row.nodes):
+        if above >= 0 and _has(row, above, index, game.nodes):
             return _in_row(row, above, index, game.nodes)
     raise ValueError(f"node {index} of level {level} was never revealed")
+
+
+def _has(row: Row, level: int, index: int, leaves: int) -> bool:
+    """Whether the row has all nodes below the one so many levels above it."""
+    first = index << level
+    last = min((index + 1) << level, width_at(leaves, row.level))
+    return row.first <= first and last <= row.first + len(row.nodes)
