@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.games import (
@@ -15,12 +16,14 @@ from tests.games import (
     flipped,
     played,
 )
+from tests.vectors import generate_games
 
 from atoll.law.games.claims import Claim, Move, OpenSteps, PostTape, Prove
 from atoll.law.games.machine import Game, IllegalMove, Outcome, Phase
 from atoll.law.games.players import NothingDiffers, answered, attack, defend
 from atoll.law.hashing import keccak256
 
+VECTORS = Path(__file__).parents[2] / "vectors"
 JOB = Job(Shape(weights=300, micro_batches=2, segment=2, row=40, filler=3))
 LAST = JOB.header.step_nodes - 1
 
@@ -134,6 +137,11 @@ def test_who_agrees_with_the_claim_has_nothing_to_pick() -> None:
     game = game.play(defend(game, party), True, 1, TOY)
     with pytest.raises(NothingDiffers):
         answered(attack(game, party), TOY)
+
+
+def test_the_games_that_forge_plays_are_these() -> None:
+    for name, build in generate_games.FILES.items():
+        assert generate_games.render(build) == (VECTORS / name).read_text(), name
 
 
 # --- what the machine refuses ---

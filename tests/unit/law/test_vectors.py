@@ -26,7 +26,7 @@ def _generator(name: str) -> ModuleType:
     return module
 
 
-GENERATORS = [_generator(f"generate{part}") for part in ("", "_merge", "_games")]
+GENERATORS = [_generator("generate"), _generator("generate_merge")]
 FILES = [(module, name) for module in GENERATORS for name in sorted(module.FILES)]
 
 
