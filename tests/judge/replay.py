@@ -21,21 +21,33 @@ import numpy as np
 from eth_abi.abi import decode, encode
 from eth_utils.crypto import keccak
 from tests.integration.chain.local_anvil import Anvil, start_anvil, stop
-from tests.judge import float_nodes, integer_nodes
+from tests.judge import float_nodes, integer_nodes, state_nodes
 from tests.judge.elements import Draw, Node, Operation, raw
 
 from atoll.bits.tape import attention, floats, integers, optimisers
 from atoll.bits.tape.opcodes import Op
 
 CONTRACTS: Final = Path(__file__).resolve().parents[2] / "contracts"
-FAMILIES: Final = {1: "IntegerSteps", 2: "AttentionSteps", 3: "FloatSteps", 4: "OptimiserSteps"}
+FAMILIES: Final = {
+    0: "ImportSteps",
+    1: "IntegerSteps",
+    2: "AttentionSteps",
+    3: "FloatSteps",
+    4: "OptimiserSteps",
+    5: "StateSteps",
+}
 """Contracts of `contracts/src/judge`."""
-NODES: Final[Mapping[int, Draw]] = {**integer_nodes.NODES, **float_nodes.NODES}
+NODES: Final[Mapping[int, Draw]] = {
+    **integer_nodes.NODES,
+    **float_nodes.NODES,
+    **state_nodes.NODES,
+}
 OPERATIONS: Final[Mapping[int, Operation]] = {
     **integers.OPERATIONS,
     **attention.OPERATIONS,
     **floats.OPERATIONS,
     **optimisers.OPERATIONS,
+    **state_nodes.OPERATIONS,
 }
 
 _NODE = "(uint16,uint256,bytes,bytes[])"
