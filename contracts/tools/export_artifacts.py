@@ -18,7 +18,10 @@ from typing import Any
 
 CONTRACTS = Path(__file__).resolve().parent.parent
 TARGET = CONTRACTS.parent / "sdk" / "atoll" / "chain" / "artifacts"
-TESTED = tuple(Path("test/support") / path for path in ("judge/Arithmetic.sol", "judge/Replay.sol"))
+TESTED = tuple(
+    Path("test/support") / path
+    for path in ("judge/Arithmetic.sol", "judge/Replay.sol", "judge/SetGame.sol", "ToyClaims.sol")
+)
 TESTED_TARGET = CONTRACTS.parent / "tests" / "judge"
 DEPLOYED = (
     "AtollToken",

@@ -40,5 +40,5 @@ def test_one_bit_in_one_element_is_found(judges: Court, monkeypatch: pytest.Monk
     assert "SWIGLU" in finding.first and "element 7" in finding.first
 
 
-def test_every_operation_with_nodes_has_one_in_python() -> None:
-    assert NODES.keys() == OPERATIONS.keys()
+def test_every_operation_has_nodes_and_one_in_python() -> None:
+    assert NODES.keys() == OPERATIONS.keys() == set(Op)

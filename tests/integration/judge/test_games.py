@@ -1,0 +1,41 @@
+"""Whole games on a chain about real steps: whoever is wrong falls, whatever is in dispute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from tests.judge.table import CODE_LIMIT, Table, table
+from tests.judge.trials import places, refute, survive
+
+from atoll.bits.tape.opcodes import Op
+from atoll.law.games.machine import Outcome
+
+SEED = 14
+MOST_GAS = 450_000
+NUMBERS = iter(range(1, 1 << 30))
+"""Of games: each is about a set of its own."""
+
+
+@pytest.fixture(scope="module")
+def judges() -> Iterator[Table]:
+    with table() as made:
+        yield made
+
+
+@pytest.mark.parametrize("op", Op, ids=lambda op: op.name)
+def test_a_wrong_bit_is_refuted_and_a_right_one_is_not(judges: Table, op: Op) -> None:
+    """At one of the nine positions of `places`; bench/judge.py --games plays all."""
+    found = list(places(op))
+    wrong, right = np.random.default_rng((SEED, op)).integers(0, len(found), 2)
+    played = refute(judges, next(NUMBERS), found[wrong])
+    assert played is None or played.outcome is Outcome.HOLDER_FELL
+    assert played is None or played.proof_gas <= MOST_GAS
+    if op % 3 == SEED % 3:
+        survived = survive(judges, next(NUMBERS), found[right])
+        assert survived.outcome is Outcome.CHALLENGER_FELL
+
+
+def test_contracts_fit_a_chain(judges: Table) -> None:
+    assert {n: size for n, size in judges.code_sizes().items() if size > CODE_LIMIT} == {}

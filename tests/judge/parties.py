@@ -1,0 +1,272 @@
+"""Players about real steps of small jobs: honest ones, liars and those who accuse the honest.
+
+Rule of this file: a liar's tape is wrong at one element and consistent behind it: every node that
+depends on the element is computed again from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+import torch
+from tests.unit.bits.tape.jobs import DATA_SEED, SEAT, Small
+from torch import Tensor
+
+from atoll.bits.state import exponent_bytes, exponents_digest
+from atoll.bits.step import inner_step
+from atoll.bits.tape.imports import Sources
+from atoll.bits.tape.run import Outcome, evaluate, node_digest, run
+from atoll.bits.tensors import raw_bytes
+from atoll.law.draws import dropout_key
+from atoll.law.games.claims import Claim, ProgramPart
+from atoll.law.games.trees import MemoryTree, piece_tree, top
+from atoll.law.hashing import keccak256, update_root
+from atoll.law.program import Part, Source
+from atoll.law.words import ZERO_DIGEST, Address, Digest
+from atoll.train.judging import OwnTape
+
+PLACE: Final = Digest(b"\x77" * 32)
+
+
+class NothingToLieAbout(Exception):
+    """No bit of that element leads to a step that a holder could claim."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The first step of a segment, whose other steps are nobody's run, or a link.
+
+    Attributes:
+        sources: what it reads.
+    """
+
+    job: Small
+    part: Part
+    sources: Sources
+
+    @classmethod
+    def of_step(cls, job: Small, step: int) -> Trial:
+        """A step of round 0, with which a segment begins, after those before it."""
+        state = job.opening
+        for done in range(step):
+            batch = job.course.batch(job.course.offsets(done))
+            key = dropout_key(DATA_SEED, SEAT)
+            state = inner_step(state, batch, done, job.course.recipe, key).state
+        return cls(job, Part.STEP, _with_model(job, job.sources(state, step)))
+
+    @classmethod
+    def of_link(cls, job: Small) -> Trial:
+        """The link of a round, from the state before its steps moved by itself."""
+        last = replace(job.opening, params={n: 1.5 * p for n, p in job.opening.params.items()})
+        sources = job.sources(last, job.manifest.inner.steps)
+        return cls(job, Part.LINK, _with_model(job, sources))
+
+    @cached_property
+    def values(self) -> dict[int, Tensor]:
+        """Every node of the honest run."""
+        return dict(run(self.job.program, self.part, self.sources))
+
+    @cached_property
+    def digests(self) -> list[Digest]:
+        """Of every node."""
+        return [node_digest(tensor) for _, tensor in sorted(self.values.items())]
+
+    @cached_property
+    def parts(self) -> Sequence[tuple[Digest, ...]]:
+        """The paths of header and templates in the program's tree."""
+        tree = self.job.program.tree
+        return [tuple(tree.path(i)) for i in range(len(tree.levels[0]))]
+
+    def places(self, op: int) -> list[int]:
+        """The nodes of an operation."""
+        program = self.job.program
+        found = (t for t in program.templates if t.op == op and t.part is self.part)
+        return sorted(t.first + i * t.stride for t in found for i in range(t.count))
+
+    def claim(self, holder: Address) -> Claim:
+        """About it, but for what a holder says of its result."""
+        context, inner = self.sources.context, self.job.manifest.inner
+        is_link = self.part is Part.LINK
+        return Claim(
+            holder=holder,
+            set=PLACE,
+            place=PLACE,
+            program=self.job.program.root,
+            is_link=is_link,
+            seat=context.seat,
+            round=context.round,
+            segment=(inner.steps - 1 if is_link else context.step) // inner.segment,
+            data_seed=context.data_seed,
+            opening=context.roots.digest(),
+            model_params=context.model,
+            model_exponents=context.exponents,
+        )
+
+
+def _with_model(job: Small, sources: Sources) -> Sources:
+    model = job.course.model
+    assert model is not None
+    context = replace(
+        sources.context, model=model.params_root(), exponents=exponents_digest(model.exponents)
+    )
+    exponents = model.exponents
+    return replace(sources, context=context, model=model.params, exponents=exponents)
+
+
+class Party(OwnTape):
+    """What one side knows: the honest run, with other tensors at some nodes.
+
+    Args:
+        others: the nodes that are not the honest run's.
+        pretends: whether it says that its result is another, so that the search goes on.
+    """
+
+    def __init__(
+        self, trial: Trial, others: Mapping[int, Tensor] | None = None, *, pretends: bool = False
+    ) -> None:
+        self._trial, self._others, self._pretends = trial, dict(others or {}), pretends
+        self._program, self._part = trial.job.program, trial.part
+        self._sources = trial.sources
+        self._exponents = exponent_bytes(trial.sources.exponents)
+        digests = list(trial.digests)
+        for node, tensor in self._others.items():
+            digests[node] = node_digest(tensor)
+        self._tree = MemoryTree(digests)
+
+    # --- players.Knowledge ---
+
+    @property
+    def states(self) -> tuple[Digest, ...]:
+        result = self.result()
+        first = keccak256(result) if self._pretends else Digest(result[:32])
+        return (first, *(keccak256(b"state %d" % i) for i in range(1, self._steps)))
+
+    @property
+    def works(self) -> bytes:
+        return self.result()[32:] * self._steps
+
+    @property
+    def _steps(self) -> int:
+        return self._program.header.segment
+
+    @cached_property
+    def header(self) -> ProgramPart:
+        return self._opened(0, self._program.header.to_bytes())
+
+    def template(self, node: int) -> ProgramPart:
+        index, _ = self._program.at(self._part, node)
+        return self._opened(1 + index, self._program.templates[index].to_bytes())
+
+    def tape(self, step: int) -> Party:
+        return self
+
+    def size_of(self, node: int) -> int:
+        """Bytes of a node."""
+        return self._program.templates[self._program.at(self._part, node)[0]].size
+
+    def claimed(self, claim: Claim) -> Claim:
+        """The claim, with what this party says of the result."""
+        result = self.result()
+        if self._part is Part.LINK:
+            return replace(claim, update_root=update_root(len(result), top(piece_tree(result))))
+        return replace(claim, closing=self.states[-1], work_word=keccak256(self.works))
+
+    def _result(self) -> bytes:
+        return self._node(len(self._trial.digests) - 1)
+
+    def _opened(self, index: int, data: bytes) -> ProgramPart:
+        return ProgramPart(data, index, len(self._trial.parts), self._trial.parts[index])
+
+    def _node(self, node: int) -> bytes:
+        tensor = self._others.get(node)
+        return bytes(raw_bytes(self._trial.values[node] if tensor is None else tensor))
+
+
+def flipped(trial: Trial, node: int, element: int, bit: int) -> Tensor:
+    """The node's honest tensor but for one bit of one element, counted from its lowest."""
+    tensor = trial.values[node].clone()
+    bytes_ = tensor.view(torch.uint8)
+    bytes_[element * tensor.element_size() + bit // 8] ^= 1 << bit % 8
+    return tensor
+
+
+def sham(trial: Trial, node: int, element: int) -> Party:
+    """Who says that an honest element is wrong."""
+    return Party(trial, {node: flipped(trial, node, element, 0)}, pretends=True)
+
+
+def liar(trial: Trial, node: int, element: int) -> Party:
+    """Who has a wrong bit in an element, and computed on from it.
+
+    Raises:
+        NothingToLieAbout: no bit that is tried can be carried to a result.
+    """
+    bits = 8 * trial.values[node].element_size()
+    for bit in (bits * 11 // 16, 0, 1, 2, bits - 1):  # the first of a number of some weight
+        try:
+            others = rerun(trial, {node: flipped(trial, node, element, bit)})
+        except (IndexError, RuntimeError, ValueError, AssertionError):
+            continue  # an id that is none, or a key of nothing: nobody could have computed on
+        party = Party(trial, others)
+        if trial.part is Part.LINK or _is_claimable(party):
+            return party
+    raise NothingToLieAbout(f"node {node}, element {element}")
+
+
+def rerun(trial: Trial, wrong: Mapping[int, Tensor]) -> dict[int, Tensor]:
+    """The nodes that change with these, in the order of the tape; honest where nothing changes."""
+    program, changed = trial.job.program, dict(wrong)
+    for node in range(min(wrong), len(trial.digests)):
+        index, iteration = program.at(trial.part, node)
+        template = program.templates[index]
+        reads = (r for r in template.inputs if r.source is Source.TAPE)
+        if node in wrong or not _touches(changed, (r.node + iteration * r.stride for r in reads)):
+            continue
+        values = _Overlaid(trial.values, changed)
+        tensor = evaluate(template, iteration, values, trial.sources)
+        if bytes(raw_bytes(tensor)) != bytes(raw_bytes(trial.values[node])):
+            changed[node] = tensor
+    return changed
+
+
+def _touches(changed: Mapping[int, Tensor], nodes: Iterable[int]) -> bool:
+    return any(node in changed for node in nodes)
+
+
+def _is_claimable(party: Party) -> bool:
+    """Whether the step's work is finite, so that it can be opened, and its state is one."""
+    outcome = Outcome.of(party.result())
+    values = (outcome.norm, *outcome.losses)
+    return outcome.digest != ZERO_DIGEST and all(abs(v) < float("inf") for v in values)
+
+
+class _Overlaid(dict[int, Tensor]):
+    """The honest values under those that changed."""
+
+    def __init__(self, honest: Mapping[int, Tensor], changed: Mapping[int, Tensor]) -> None:
+        super().__init__(changed)
+        self._honest = honest
+
+    def __missing__(self, node: int) -> Tensor:
+        return self._honest[node]
+
+
+def node_with(trial: Trial, node: int, numbers: Sequence[int | float]) -> Tensor:
+    """The node's honest tensor but for its first elements; integers are their bits."""
+    tensor = trial.values[node].clone()
+    for place, number in enumerate(numbers):
+        if isinstance(number, int):
+            tensor.view(torch.int32)[place] = number - (number >> 31 << 32)
+        else:
+            tensor[place] = number
+    return tensor
+
+
+def run_of(trial: Trial, node: int, others: Mapping[int, Tensor]) -> Tensor:
+    """The node's tensor, computed from these tensors and from honest ones."""
+    index, iteration = trial.job.program.at(trial.part, node)
+    template = trial.job.program.templates[index]
+    return evaluate(template, iteration, _Overlaid(trial.values, others), trial.sources)

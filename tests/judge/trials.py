@@ -1,0 +1,115 @@
+"""Steps and links in which every operation occurs, and games about their elements.
+
+Rule of this file: an operation is tried in the first trial that has it, at the ends and in the
+middle of its nodes and of each of those nodes' elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from tests.judge.parties import NothingToLieAbout, Party, Trial, liar, sham
+from tests.judge.playing import Played, play
+from tests.judge.table import Table
+from tests.unit.bits.tape.jobs import JOBS, Changes, Small, make_small
+from tests.unit.bits.tape.test_link import CODECS
+
+from atoll.bits.tape.opcodes import Op
+from atoll.law.games.machine import Outcome
+from atoll.law.program import Part
+from atoll.law.words import Address
+
+STEP: Final = 1
+"""The second of a round, so that the state has moments and the round an earlier segment."""
+STEPS: Final = (
+    "plain",
+    "dropout",
+    "qwen",
+    "relu2",
+    "sgd",
+    "sgd with momentum",
+    "muon",
+    "lora",
+    "long",
+    "wide",
+)
+LINKS: Final[Mapping[str, Changes]] = {f"link of {kind}": codec for kind, codec in CODECS.items()}
+TRIALS: Final = (*STEPS, *LINKS)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An element of a trial's tape."""
+
+    trial: str
+    op: Op
+    node: int
+    element: int
+
+
+@cache
+def trial(name: str) -> Trial:
+    """One of `TRIALS`."""
+    if name in LINKS:
+        return Trial.of_link(_job({**JOBS["plain"], **LINKS[name]}))
+    return Trial.of_step(_job(JOBS[name]), STEP)
+
+
+def _job(changes: Changes) -> Small:
+    """With segments of one step."""
+    return make_small({**changes, "inner": {**changes.get("inner", {}), "segment": 1}})
+
+
+@cache
+def homes() -> dict[Op, str]:
+    """The first trial of each operation."""
+    found: dict[Op, str] = {}
+    for name in TRIALS:
+        part = Part.LINK if name in LINKS else Part.STEP
+        ops = {Op(t.op) for t in trial(name).job.program.templates if t.part is part}
+        found = dict.fromkeys(sorted(ops), name) | found
+    return found
+
+
+def places(op: Op) -> Iterator[Place]:
+    """Up to nine."""
+    at = trial(homes()[op])
+    for node in _spread(at.places(op)):
+        last = at.values[node].numel() - 1
+        yield from (Place(homes()[op], op, node, e) for e in _spread(range(last + 1)))
+
+
+def _spread(all_: range | list[int]) -> list[int]:
+    """The first, a middle and the last."""
+    return sorted({all_[0], all_[len(all_) // 2], all_[-1]})
+
+
+def refute(table: Table, number: int, place: Place) -> Played | None:
+    """A game about a wrong bit there; None where nobody can claim a result with it."""
+    at = trial(place.trial)
+    try:
+        holder = liar(at, place.node, place.element)
+    except NothingToLieAbout:
+        return None
+    claim = holder.claimed(at.claim(Address(table.holder)))
+    played = play(table, number, claim, holder, Party(at, pretends=True))
+    assert played.game.node == place.node
+    return played
+
+
+def survive(table: Table, number: int, place: Place) -> Played:
+    """A game in which somebody says that the honest element there is wrong."""
+    at = trial(place.trial)
+    holder = Party(at)
+    claim = holder.claimed(at.claim(Address(table.holder)))
+    played = play(table, number, claim, holder, sham(at, place.node, place.element))
+    assert played.game.node == place.node
+    return played
+
+
+def outcome(played: Played | None) -> Outcome:
+    """How it ended; a step that nobody can claim is one that the holder would lose by time."""
+    return Outcome.HOLDER_FELL if played is None else played.outcome
