@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Builds the contracts and writes what the Python package ships of them.
 
-That is `sdk/atoll/chain/artifacts/{Name}.json`. Run it after every change of a contract; `--check`
-fails where the committed files differ from the sources.
+That is `sdk/atoll/chain/artifacts/{Name}.json`; `tests/judge/Arithmetic.json` is for tests and
+benches. Run it after every change of a contract; `--check` fails where the committed files differ
+from the sources.
 """
 # ruff: noqa: S603, T201 -- a command-line tool: it runs fixed commands and prints
 
@@ -17,6 +18,8 @@ from typing import Any
 
 CONTRACTS = Path(__file__).resolve().parent.parent
 TARGET = CONTRACTS.parent / "sdk" / "atoll" / "chain" / "artifacts"
+TESTED = Path("test/support/judge/Arithmetic.sol")
+TESTED_TARGET = CONTRACTS.parent / "tests" / "judge"
 DEPLOYED = (
     "AtollToken",
     "CountingPolicy",
@@ -60,18 +63,20 @@ def all_errors(abis: list[Abi]) -> Abi:
     return [found[key] for key in sorted(found)]
 
 
-def artifacts() -> dict[str, str]:
-    """File name → text, for every contract that gets deployed."""
+def artifacts() -> dict[Path, str]:
+    """File → text, for every contract that gets deployed, and the one of the tests."""
     parts = {name: built(name) for name in DEPLOYED}
     errors = all_errors([abi for abi, _ in parts.values()])
-    return {
-        f"{name}.json": json.dumps(
-            {"abi": with_errors(abi, errors), "bytecode": bytecode, "solc": SOLC, "evm": EVM},
-            indent=1,
-        )
-        + "\n"
+    texts = {
+        TARGET / f"{name}.json": text(with_errors(abi, errors), bytecode)
         for name, (abi, bytecode) in parts.items()
     }
+    return texts | {TESTED_TARGET / f"{TESTED.stem}.json": text(*built(TESTED.stem))}
+
+
+def text(abi: Abi, bytecode: str) -> str:
+    parts = {"abi": abi, "bytecode": bytecode, "solc": SOLC, "evm": EVM}
+    return json.dumps(parts, indent=1) + "\n"
 
 
 def main() -> int:
@@ -80,22 +85,23 @@ def main() -> int:
     arguments = parser.parse_args()
     forge = CONTRACTS / "tools" / "forge"
     subprocess.run([forge, "build", "--silent", "--skip", "test"], check=True)
+    subprocess.run([forge, "build", "--silent", TESTED], check=True)
     wanted = artifacts()
     if arguments.check:
-        stale = [name for name, text in wanted.items() if not same(TARGET / name, text)]
+        stale = [path.name for path, wants in wanted.items() if not same(path, wants)]
         if stale:
             names = ", ".join(stale)
             print(f"stale: {names}; run: contracts/tools/export_artifacts.py", file=sys.stderr)
         return 1 if stale else 0
     TARGET.mkdir(parents=True, exist_ok=True)
-    for name, text in wanted.items():
-        (TARGET / name).write_text(text)
-    print(f"wrote {len(wanted)} artefacts to {TARGET}")
+    for path, wants in wanted.items():
+        path.write_text(wants)
+    print(f"wrote {len(wanted)} artefacts to {TARGET} and {TESTED_TARGET}")
     return 0
 
 
-def same(path: Path, text: str) -> bool:
-    return path.is_file() and path.read_text() == text
+def same(path: Path, wanted: str) -> bool:
+    return path.is_file() and path.read_text() == wanted
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from tests.judge.elements import Draw, Node, Operation, Rng, floats, integers32,
 from torch import Tensor
 
 from atoll.bits.state import SeatState
-from atoll.bits.tape import imports, states
+from atoll.bits.tape import imports, links, states
 from atoll.bits.tape.imports import Context, Reading, Sources
 from atoll.bits.tape.opcodes import Op
 from atoll.bits.tensors import CHUNK_BYTES, chunk_prefix
@@ -36,16 +36,17 @@ class Given(Node):
 
     def result(self, operation: Operation) -> Tensor:
         """The tail stands behind the inputs."""
-        return operation(self.words, (*self.inputs, _bytes(self.tail)), self.iteration)
+        return operation(self.words, (*self.inputs, of_bytes(self.tail)), self.iteration)
 
 
-def _operation(op: Op) -> Operation:
+def operation(op: Op) -> Operation:
     """An operation as those of the other families are called; see `Given`."""
 
     def run(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
         *read, tail = inputs
-        if op in states.OPERATIONS:
-            return states.OPERATIONS[op](words, read, raw(tail))
+        for operations in (states.OPERATIONS, links.OPERATIONS):
+            if op in operations:
+                return operations[op](words, read, raw(tail))
         node = Node(op, tuple(words), tuple(read), iteration, raw(tail))
         nodes = read[_FROM[op] :]
         reading = Reading(node.words, node.tail, node.iteration, nodes, _sources(node))
@@ -54,7 +55,7 @@ def _operation(op: Op) -> Operation:
     return run
 
 
-_FROM: Final[Mapping[int, int]] = dict.fromkeys(range(0x0001, 0x000E), 1) | {
+_FROM: Final[Mapping[int, int]] = dict.fromkeys(range(0x0001, 0x000F), 1) | {
     Op.IDS: 0,
     Op.TARGETS: 0,
 }
@@ -64,10 +65,13 @@ _FROM: Final[Mapping[int, int]] = dict.fromkeys(range(0x0001, 0x000E), 1) | {
 def _sources(node: Node) -> Sources:
     """The sources whose bytes the node has."""
     op, first = node.op, node.inputs[0]
-    sources = Sources(_context_of(bytes(384)), _EMPTY, np.zeros(0, np.uint8), b"", {}, {})
+    sources = Sources(_context_of(bytes(384)), _EMPTY, np.zeros(0, np.uint8), b"", {}, {}, {})
     if op in {Op.STATE, Op.BASE, Op.MODEL}:
         named = {"a": first}
         return replace(sources, state=replace(_EMPTY, params=named), base=named, model=named)
+    if op == Op.EXPONENTS:
+        numbers = np.frombuffer(raw(first), ">i2").tolist()
+        return replace(sources, exponents={f"{at:03}": each for at, each in enumerate(numbers)})
     if op == Op.COUNT:
         return replace(sources, state=replace(_EMPTY, count=int(first)))
     if op in {Op.DROPOUT_KEY, Op.GLOBAL_STEP}:
@@ -87,15 +91,15 @@ def _context_of(data: bytes) -> Context:
     return Context(words[0], SeatIndex(seat), round_, step, global_step, roots, *words[10:])
 
 
-def _bytes(data: bytes) -> Tensor:
+def of_bytes(data: bytes) -> Tensor:
     return torch.from_numpy(np.frombuffer(data, np.uint8).copy())
 
 
-def _context(rng: Rng) -> Tensor:
+def context(rng: Rng) -> Tensor:
     """A context's bytes."""
     numbers = (size(rng, 0, 255), size(rng, 0, 1 << 31), size(rng, 0, 59), size(rng, 0, 59))
     words = [number.to_bytes(32, "big") for number in numbers]
-    return _bytes(b"".join((rng.bytes(32), *words, rng.bytes(7 * 32))))
+    return of_bytes(b"".join((rng.bytes(32), *words, rng.bytes(7 * 32))))
 
 
 def _named(op: Op) -> Draw:
@@ -113,7 +117,7 @@ def _tokens(rng: Rng, count: int) -> Given:
     data = rng.bytes(3000 * width)
     length, masked = size(rng, 1, 40), size(rng, 0, 1)
     words = (max(1, count // (length + 1)), length, width, masked, 3000 - length)
-    return Given(Op.TOKENS, words, (_bytes(data), _context(rng)), size(rng, 0, 8))
+    return Given(Op.TOKENS, words, (of_bytes(data), context(rng)), size(rng, 0, 8))
 
 
 def _sequence(op: Op) -> Draw:
@@ -126,29 +130,33 @@ def _sequence(op: Op) -> Draw:
 
 
 def _rate(rng: Rng, count: int) -> Given:
-    return Given(Op.RATE, (), (_bytes(rng.bytes(8 * 60)), _context(rng)))
+    return Given(Op.RATE, (), (of_bytes(rng.bytes(8 * 60)), context(rng)))
 
 
 def _corrections(rng: Rng, count: int) -> Given:
     rows = size(rng, 1, 20)
     counted = torch.tensor([size(rng, -2, rows + 2)])
-    return Given(Op.CORRECTIONS, (1024, rows), (_bytes(rng.bytes(1024 + 16 * rows)), counted))
+    return Given(Op.CORRECTIONS, (1024, rows), (of_bytes(rng.bytes(1024 + 16 * rows)), counted))
 
 
 def _rotary(op: Op) -> Draw:
     def draw(rng: Rng, count: int) -> Given:
-        return Given(op, (2048, count), (_bytes(rng.bytes(2048 + 8 * count)),))
+        return Given(op, (2048, count), (of_bytes(rng.bytes(2048 + 8 * count)),))
 
     return draw
 
 
 def _of_context(op: Op) -> Draw:
-    return lambda rng, count: Given(op, (), (_context(rng),))
+    return lambda rng, count: Given(op, (), (context(rng),))
 
 
 def _count(rng: Rng, count: int) -> Given:
     counted = torch.tensor([int(rng.integers(0, 1 << 48))])
     return Given(Op.COUNT, (0, 9, 1), (counted,), tail=chunk_prefix("count", "int64", ()))
+
+
+def _exponents(rng: Rng, count: int) -> Given:
+    return Given(Op.EXPONENTS, (), (of_bytes(rng.integers(-64, 65, 9).astype(">i2").tobytes()),))
 
 
 def _chunks(rng: Rng, count: int) -> Given:
@@ -167,7 +175,7 @@ def _chunks(rng: Rng, count: int) -> Given:
 def _digests(rng: Rng, count: int) -> Tensor:
     """Of which one in five is zero."""
     found = [bytes(32) if rng.integers(0, 5) == 0 else rng.bytes(32) for _ in range(count)]
-    return _bytes(b"".join(found))
+    return of_bytes(b"".join(found))
 
 
 def _tree(op: Op) -> Draw:
@@ -180,7 +188,7 @@ def _tree(op: Op) -> Draw:
 
 
 def _state_digest(rng: Rng, count: int) -> Given:
-    return Given(Op.STATE_DIGEST, (), (_digests(rng, 1), _digests(rng, 1), _context(rng)))
+    return Given(Op.STATE_DIGEST, (), (_digests(rng, 1), _digests(rng, 1), context(rng)))
 
 
 def _result(rng: Rng, count: int) -> Given:
@@ -208,6 +216,7 @@ NODES: Final[Mapping[int, Draw]] = {
     Op.BASE: _named(Op.BASE),
     Op.MODEL: _named(Op.MODEL),
     Op.COUNT: _count,
+    Op.EXPONENTS: _exponents,
     Op.CHUNKS: _chunks,
     Op.TREE_LEAVES: _tree(Op.TREE_LEAVES),
     Op.TREE_LEVEL: _tree(Op.TREE_LEVEL),
@@ -216,4 +225,4 @@ NODES: Final[Mapping[int, Draw]] = {
     Op.RESULT: _result,
 }
 """A node of about so many elements, where the operation's size is not its own."""
-OPERATIONS: Final[Mapping[int, Operation]] = {op: _operation(Op(op)) for op in NODES}
+OPERATIONS: Final[Mapping[int, Operation]] = {op: operation(Op(op)) for op in NODES}

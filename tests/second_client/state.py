@@ -138,12 +138,14 @@ def read_global(data: bytes) -> State:
 
 def global_digest(model: State) -> bytes:
     """The verdict's mergedDigest."""
+    numbers = [model["exponents"][name] for name in sorted(model["exponents"])]
+    exponents = b"".join(number.to_bytes(2, "big", signed=True) for number in numbers)
     return sha256(
         GLOBAL_KIND.encode()
         + u64(model["round"])
         + tree_root(model["params"])
         + tree_root(grouped(model["outer"]))
-        + sha256(encode_cbor(model["exponents"]))
+        + sha256(exponents)
     )
 
 

@@ -1,4 +1,4 @@
-"""Writes nodes of imports and state digests: `python tests/vectors/generate_judge_states.py`.
+"""Writes nodes of families 0, 5 and 6: `python tests/vectors/generate_judge_states.py`.
 
 Rule of this file: as `generate_judge_steps.py`, but with several nodes an operation, since most of
 these have one element or sizes of their own.
@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 from eth_abi.abi import encode
+from tests.judge import link_nodes, state_nodes
 from tests.judge.elements import raw
-from tests.judge.state_nodes import NODES, OPERATIONS
 from tests.unit.bits.tape.jobs import JOBS, small
 
 from atoll.bits.tape.opcodes import Op
@@ -25,7 +25,9 @@ NODES_EACH: Final = 6
 ELEMENTS: Final = 60
 LIMIT: Final = (1 << 63) + 1
 """Of draws nearly half of whose words are rejected."""
-FAMILIES: Final = {0: "imports", 5: "states"}
+FAMILIES: Final = {0: "imports", 5: "states", 6: "links"}
+NODES: Final = {**state_nodes.NODES, **link_nodes.NODES}
+OPERATIONS: Final = {**state_nodes.OPERATIONS, **link_nodes.OPERATIONS}
 
 
 def described(op: int, number: int) -> tuple[str, bytes]:

@@ -14,6 +14,7 @@ import {Operands} from "./Operands.sol";
 /// 0005 RATE     the rate of chapter 17        000b BASE         the frozen model
 /// 0006 CORRECTIONS  C1, C2 of O2              000c MODEL        the round's global model
 ///                                             000d COUNT        c of O2
+///                                             000e EXPONENTS    SPEC-MERGE.md 7's
 contract ImportSteps is IOneStep {
     error NoSuchOperation(uint256 op);
 
@@ -30,6 +31,7 @@ contract ImportSteps is IOneStep {
     uint256 private constant BASE = 0x000b;
     uint256 private constant MODEL = 0x000c;
     uint256 private constant COUNT = 0x000d;
+    uint256 private constant EXPONENTS = 0x000e;
 
     // Bytes of the context: data seed, seat, round, step and global step are its first five words.
     uint256 private constant SEED_AND_SEAT = 64;
@@ -47,6 +49,7 @@ contract ImportSteps is IOneStep {
         uint256 k = opened.length;
         if (op == STATE || op == BASE || op == MODEL) return _once(k, Need(0, 4 * element, 4));
         if (op == COUNT) return _once(k, Need(0, 0, 8));
+        if (op == EXPONENTS) return _once(k, Need(0, 2 * element, 2));
         if (op == IDS || op == TARGETS) return _once(k, _tokenNeed(op, Operands.word(attributes, 0), element));
         if (op == COSINES || op == SINES) {
             uint256 pair = Operands.word(attributes, 0) + 8 * element;
@@ -139,6 +142,7 @@ contract ImportSteps is IOneStep {
         if (op == TOKENS) return Operands.store(_token(attributes, Operands.load(opened[1])), 4);
         if (op == COUNT) return Operands.store(uint64(Operands.load(opened[0]) + 1), 8);
         if (op == COSINES || op == SINES) return Operands.store(_big(opened[0]), 4);
+        if (op == EXPONENTS) return Operands.store(uint32(int32(int16(uint16(_big(opened[0]))))), 4);
         if (op == RATE || op == CORRECTIONS) return Operands.store(_big(opened[1]), 8);
         if (op == GLOBAL_STEP) return Operands.store(uint64(_big(opened[0])), 8);
         if (op == DROPOUT_KEY) {

@@ -33,20 +33,23 @@ class ChainConfig:
         folder: for the log and, with Anvil, the state that a restart continues from.
         block_seconds: blocks are mined on this interval, full or empty.
         port: 0 takes a free one.
+        options: more of Anvil's own.
     """
 
     folder: Path
     backend: Backend = "anvil"
     block_seconds: float = 0.5
     port: int = 0
+    options: tuple[str, ...] = ()
 
 
 class Endpoint:
     """A development chain that answers at `rpc_url`, whoever started it."""
 
-    def __init__(self, rpc_url: str, chain_id: int) -> None:
+    def __init__(self, rpc_url: str, chain_id: int, patience: float = 10.0) -> None:
         self.rpc_url = rpc_url
         self.chain_id = chain_id
+        self.patience = patience
 
     async def rpc(self, method: str, *params: object) -> Any:
         """One JSON-RPC call.
@@ -57,7 +60,9 @@ class Endpoint:
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
         try:
             async with (
-                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=10)) as session,
+                aiohttp.ClientSession(
+                    timeout=aiohttp.ClientTimeout(total=self.patience)
+                ) as session,
                 session.post(self.rpc_url, json=body) as response,
             ):
                 answer = await response.json()
@@ -138,6 +143,7 @@ class LocalChain(Endpoint):
                 *("--accounts", "1", "--balance", "1000000000", "--mnemonic", MNEMONIC),
                 *("--state", str(self.state_file), "--hardfork", "shanghai"),
                 *("--order", "fifo", "--prune-history", str(KEPT_STATES)),
+                *config.options,
             ]
         # Ganache's interval is whole seconds.
         return [

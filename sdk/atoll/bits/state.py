@@ -6,12 +6,12 @@ those of SPEC.md, section 9: SHA-256 over params root, optimiser root, buffers r
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TypeAlias
 
-import dag_cbor
 import torch
 from torch import Tensor
 
@@ -74,7 +74,7 @@ class GlobalState:
             self.round.to_bytes(8, "big"),
             self.params_root(),
             tree_root(_grouped(**self.outer)),
-            sha256(dag_cbor.encode(dict(self.exponents))).digest(),
+            exponents_digest(self.exponents),
         )
 
     def pieces(self) -> Iterator[bytes | memoryview]:
@@ -205,6 +205,20 @@ class SeatState:
             "feedback": _zeros(layout.feedback, like),
         }
         return cls(model.params, **slots, count=0, batches=0, local=layout.local)
+
+
+def exponents_digest(exponents: Mapping[str, int]) -> Digest:
+    """SHA-256 of the grid exponents, each as a big-endian int16, in ascending order of name.
+
+    Names are left out, since the root of the parameters has them: a contract that is shown the
+    exponents of a large model is shown 2 bytes a tensor.
+    """
+    return Digest(sha256(exponent_bytes(exponents)).digest())
+
+
+def exponent_bytes(exponents: Mapping[str, int]) -> bytes:
+    """What `exponents_digest` hashes, which an update's header holds too."""
+    return b"".join(struct.pack(">h", exponents[name]) for name in sorted(exponents))
 
 
 def rng_digest(batches: int) -> Digest:

@@ -173,9 +173,11 @@ def _blocks(total: int) -> int:
 
 # Signs are near the least squared error for normal and Laplace-distributed values alike; for two
 # bits that would be a reach of 4, but cutting off costs more than noise does.
-SIGN = UpdateCodec(BlockStepBody(CodecId.SIGN, Levels(1, 2, 5)))
+SIGN_LEVELS = Levels(levels=1, reach=2, share=5)
+TWO_BIT_LEVELS = Levels(levels=2, reach=3, share=16)
+SIGN = UpdateCodec(BlockStepBody(CodecId.SIGN, SIGN_LEVELS))
 
 
 def two_bit(dither: DitherKey) -> UpdateCodec:
     """Two bits, as a seat writes them in a round."""
-    return UpdateCodec(BlockStepBody(CodecId.TWO_BIT, Levels(2, 3, 16), dither))
+    return UpdateCodec(BlockStepBody(CodecId.TWO_BIT, TWO_BIT_LEVELS, dither))

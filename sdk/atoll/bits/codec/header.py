@@ -50,8 +50,12 @@ def header(codec: CodecId, layout: Layout, exponents: Mapping[str, int]) -> byte
     ordered = [exponents[name] for name in layout.names]
     if any(exponent not in EXPONENT_RANGE for exponent in ordered):
         raise ConfigError(f"a grid exponent is outside {EXPONENT_RANGE}: {ordered}")
-    fixed = _FIXED.pack(MAGIC, VERSION, codec, len(layout.names), layout.digest)
-    return fixed + struct.pack(f">{len(ordered)}h", *ordered)
+    return fixed_header(codec, layout) + struct.pack(f">{len(ordered)}h", *ordered)
+
+
+def fixed_header(codec: CodecId, layout: Layout) -> bytes:
+    """The header but for its exponents."""
+    return _FIXED.pack(MAGIC, VERSION, codec, len(layout.names), layout.digest)
 
 
 def body_of(data: bytes, expected_header: bytes, body_length: int) -> memoryview:

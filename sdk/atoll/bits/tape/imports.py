@@ -65,6 +65,7 @@ class Sources:
         tables: the bytes of `tables.table_parts`, one after another.
         base: the frozen model by name; empty where everything is trained.
         model: the round's global parameters by name, which only the link reads.
+        exponents: that model's, likewise.
     """
 
     context: Context
@@ -73,6 +74,7 @@ class Sources:
     tables: bytes
     base: Mapping[str, Tensor]
     model: Mapping[str, Tensor]
+    exponents: Mapping[str, int]
 
 
 Read: TypeAlias = Callable[["Reading"], Tensor]
@@ -148,6 +150,11 @@ def _dropout_key(r: Reading) -> Tensor:
     return torch.from_numpy(words.view("<i4"))
 
 
+def _exponents(r: Reading) -> Tensor:
+    exponents = r.sources.exponents
+    return torch.tensor([exponents[name] for name in sorted(exponents)], dtype=torch.int32)
+
+
 READS: Final[dict[int, Read]] = {
     Op.STATE: _state,
     Op.TOKENS: _tokens,
@@ -162,5 +169,6 @@ READS: Final[dict[int, Read]] = {
     Op.BASE: lambda r: r.sources.base[_name(r)].flatten(),
     Op.MODEL: lambda r: r.sources.model[_name(r)].flatten(),
     Op.COUNT: lambda r: torch.tensor([r.sources.state.count + 1]),
+    Op.EXPONENTS: _exponents,
 }
 """By operation."""

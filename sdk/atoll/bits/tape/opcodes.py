@@ -46,6 +46,8 @@ class Op(IntEnum):
     """[first leaves 0; prefix] MODEL → f32."""
     COUNT = 0x000D
     """[first leaves 1; prefix] STATE → i64 [1]: the optimiser's count after this step."""
+    EXPONENTS = 0x000E
+    """[] EXPONENTS → i32 [n]: the grid exponents of the model, in ascending order of name."""
 
     # Structure and integers. `width` is the bytes of an element, `wide` those of a sum (4 or 8).
     VIEW = 0x0101
@@ -235,6 +237,28 @@ class Op(IntEnum):
     """[] digest h, norm f64 [1], losses f32 [M], the largest of their magnitudes f32 [1] → digest ‖
     norm, big-endian ‖ losses, big-endian; the digest is 0 where the step is not finite (S5, S8).
     Elements are of 4 bytes."""
+
+    # The link. C are the values of all tensors, in ascending order of name.
+    SCALED = 0x0601
+    """[tensor] model, last f32, EXPONENTS' node e → f32: (model − last) · 2^−e[tensor]."""
+    DIFFERENCE = 0x0602
+    """[] model, last f32 → f32: (model − last) + 0."""
+    GRID8 = 0x0603
+    """[] x f32 → i8: rint(x), clamped to ±127."""
+    GRID4 = 0x0604
+    """[C] x f32 [C] → u8 [⌈C/2⌉]: rint(x), clamped to ±7, plus 7, two a byte from the low bits."""
+    BLOCK_STEPS = 0x0605
+    """[C reach share] x f32 [C] → u8 [⌈C/32⌉]: the index of each block's step: the first at which
+    at most one value in `share` exceeds `reach` steps, and none twice that."""
+    PACK_STEPS = 0x0606
+    """[blocks] u8 → u8 [⌈blocks/2⌉]: two indices a byte from the low bits."""
+    CODES = 0x0607
+    """[C levels dithered] x f32 [C], indices u8 (, CONTEXT) → u8: the codes of the values, 1 bit
+    each where there is one level, 2 where there are two, from the low bits."""
+    UPDATE_HEADER = 0x0608
+    """[; the header but for its exponents] EXPONENTS' node → the header of the update."""
+    UPDATE = 0x0609
+    """[c1 … cm] m inputs of so many bytes → one after another: the update."""
 
     @property
     def family(self) -> int:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from atoll.bits.kernels.keccak import DIGEST_BYTES
 from atoll.bits.pieces import Tree, piece_root, tree_of
-from atoll.bits.tape import attention, floats, integers, optimisers, states
+from atoll.bits.tape import attention, floats, integers, links, optimisers, states
 from atoll.bits.tape.imports import READS, Reading, Sources
 from atoll.bits.tape.program import Program, numbers_of, reads_of
 from atoll.bits.tensors import raw_bytes
@@ -30,6 +30,9 @@ _OPERATIONS: Final[dict[int, integers.Operation]] = {
     int(op): operation
     for family in (integers, attention, floats, optimisers)
     for op, operation in family.OPERATIONS.items()
+}
+_WITH_TAILS: Final[dict[int, states.Operation]] = {
+    int(op): operation for family in (states, links) for op, operation in family.OPERATIONS.items()
 }
 _NORM: Final = slice(DIGEST_BYTES, DIGEST_BYTES + 8)
 
@@ -75,8 +78,8 @@ def evaluate(template: Template, iteration: int, values: Values, sources: Source
     if template.op in READS:
         reading = Reading(template.words, template.tail, iteration, inputs, sources)
         return READS[template.op](reading)
-    if template.op in states.OPERATIONS:
-        return states.OPERATIONS[template.op](template.words, inputs, template.tail)
+    if template.op in _WITH_TAILS:
+        return _WITH_TAILS[template.op](template.words, inputs, template.tail)
     return _OPERATIONS[template.op](template.words, inputs, iteration)
 
 

@@ -124,7 +124,8 @@ def manifest_of(changes: Changes, tokens: Tokens) -> Manifest:
     plain = PLAIN.but(changed).resolve(data, None, numerics, now=0).model_dump()
     plain["inner"] = inner.model_dump()
     plain["tables"] = tables_root(model, inner, 3 * inner.steps)
-    plain["codec"] |= {"kind": "grid8", "feedback": "0"}
+    plain["codec"] |= {"kind": "grid8", "feedback": "0"} | dict(changes.get("codec", {}))
+    plain["robust"] |= changes.get("robust", {})
     if "lora" in changes:
         plain["lora"] = changes["lora"]
         root = tree_root(base_of(model))
@@ -159,6 +160,7 @@ class Small:
             course.tokens,
             b"".join(table_parts(self.manifest.model, inner, total)),
             self.base,
+            {},
             {},
         )
 

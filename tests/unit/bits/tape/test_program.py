@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.jobs import PLAIN
 from tests.unit.bits.tape.jobs import JOBS, make_small, manifest_of, small, tokens_of
+from tests.unit.bits.tape.test_link import CODECS
 from tests.vectors.generate_judge_states import program_roots
 
 from atoll.bits.tape.build.graph import Graph, Region
@@ -43,10 +44,10 @@ def preset_manifest(name: str) -> Manifest:
 @pytest.mark.parametrize(
     ("name", "nodes", "templates"),
     [
-        ("demo", 1_889, 1_889),
-        ("nano", 12_949, 4_440),
-        ("gpt2-small", 282_620, 19_945),
-        ("llama-1b", 2_440_232, 79_480),
+        ("demo", 1_889, 2_010),
+        ("nano", 12_949, 4_670),
+        ("gpt2-small", 282_620, 20_284),
+        ("llama-1b", 2_440_232, 79_928),
     ],
 )
 def test_presets_have_programs(name: str, nodes: int, templates: int) -> None:
@@ -62,9 +63,10 @@ def test_presets_have_programs(name: str, nodes: int, templates: int) -> None:
 
 def check_reads(program: Program) -> None:
     """Every node has one template, and reads whole tensors that come before it."""
-    last = program.nodes(Part.STEP) - 1
-    assert program.at(Part.STEP, last) == (len(program.templates) - 1, 0)
-    assert program.templates[-1].op == Op.RESULT
+    ends = {Part.STEP: Op.RESULT, Part.LINK: Op.UPDATE}
+    for part, op in ends.items():
+        index, _ = program.at(part, program.nodes(part) - 1)
+        assert program.templates[index].op == op
     for template in program.templates:
         for iteration in {0, template.count - 1}:
             node = template.first + iteration * template.stride
@@ -72,7 +74,7 @@ def check_reads(program: Program) -> None:
                 if read.source is Source.TAPE:
                     number = read.node + iteration * read.stride
                     assert number < node
-                    index, _ = program.at(Part.STEP, number)
+                    index, _ = program.at(template.part, number)
                     assert program.templates[index].size == read.size
 
 
@@ -95,9 +97,9 @@ def test_every_template_has_a_path_to_the_root(name: str) -> None:
 
 
 def test_every_operation_is_of_some_program() -> None:
-    """But the import that only a link has."""
-    used = {template.op for name in JOBS for template in small(name).program.templates}
-    assert {op for op in Op if op not in used} == {Op.MODEL}
+    jobs = [*JOBS.values(), *CODECS.values()]
+    used = {template.op for job in jobs for template in make_small(job).program.templates}
+    assert {op for op in Op if op not in used} == set()
 
 
 def test_other_manifests_have_other_programs() -> None:

@@ -1,4 +1,4 @@
-"""Nodes of imports and state digests in `tests/vectors`, which forge reads too, are Python's."""
+"""Nodes of families 0, 5 and 6 in `tests/vectors`, which forge reads too, are Python's."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 import torch
 from eth_abi.abi import decode
 from tests.judge.elements import raw
-from tests.judge.state_nodes import NODES, OPERATIONS, Given
-from tests.vectors.generate_judge_states import NODES_EACH, draws
+from tests.judge.state_nodes import Given
+from tests.vectors.generate_judge_states import NODES, NODES_EACH, OPERATIONS, draws
 
 from atoll.bits.tape.opcodes import Op
 
@@ -21,10 +21,12 @@ _TYPES = {"norm": torch.float64, "f32": torch.float32, "i32": torch.int32, "i64"
 INPUTS = {
     Op.STATE: ["f32"], Op.BASE: ["f32"], Op.MODEL: ["f32"], Op.COUNT: ["i64"], Op.IDS: ["i32"],
     Op.TARGETS: ["i32"], Op.CORRECTIONS: ["", "i64"], Op.CHUNKS: ["f32"],
-    Op.RESULT: ["", "norm", "f32", "f32"],
+    Op.RESULT: ["", "norm", "f32", "f32"], Op.SCALED: ["f32", "f32", "i32"],
+    Op.DIFFERENCE: ["f32", "f32"], Op.GRID8: ["f32"], Op.GRID4: ["f32"], Op.BLOCK_STEPS: ["f32"],
+    Op.CODES: ["f32"], Op.UPDATE_HEADER: ["i32"],
 }  # fmt: skip
 """Types of inputs that are not bytes."""
-WORDS = {Op.STATE: 3, Op.BASE: 3, Op.MODEL: 3, Op.COUNT: 3, Op.CHUNKS: 2}
+WORDS = {Op.STATE: 3, Op.BASE: 3, Op.MODEL: 3, Op.COUNT: 3, Op.CHUNKS: 2, Op.UPDATE_HEADER: 0}
 """How many words those have that have a tail."""
 
 
@@ -43,7 +45,9 @@ def read(encoded: str) -> tuple[Given, int, bytes]:
     return Given(op, tuple(said), tuple(tensors), iteration, tail), width, output
 
 
-@pytest.mark.parametrize(("file", "family"), [("judge_imports", 0), ("judge_states", 5)])
+@pytest.mark.parametrize(
+    ("file", "family"), [("judge_imports", 0), ("judge_states", 5), ("judge_links", 6)]
+)
 def test_vectors_are_what_python_makes_of_them(file: str, family: int) -> None:
     nodes = [read(text) for text in json.loads((VECTORS / f"{file}.json").read_text())["node"]]
     for node, width, output in nodes:
@@ -55,7 +59,7 @@ def test_vectors_are_what_python_makes_of_them(file: str, family: int) -> None:
 
 
 def test_every_operation_of_these_families_has_nodes() -> None:
-    assert sorted(NODES) == sorted(op for op in Op if op.family in {0, 5})
+    assert sorted(NODES) == sorted(op for op in Op if op.family in {0, 5, 6})
 
 
 def test_draws_are_the_laws() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from atoll.bits.tables import table_sizes
+from atoll.bits.tape.build.link import make_link
 from atoll.bits.tape.build.step import make_step
 from atoll.bits.tape.program import Program
 from atoll.law.manifest import SPARSE_CODECS, Manifest
@@ -39,10 +40,11 @@ def program_of(manifest: Manifest, initial: Digest) -> Program:
         raise ValueError("the operations of this job cannot be judged")
     m, result = make_step(manifest)
     nodes, templates = m.graph.templates(Part.STEP, result)
+    link_nodes, link = make_link(manifest)
     data, inner, total = manifest.data, manifest.inner, m.total_steps
     header = Header(
         step_nodes=nodes,
-        link_nodes=0,
+        link_nodes=link_nodes,
         steps=inner.steps,
         segment=inner.segment,
         micro_batches=m.graph.micro_batches,
@@ -57,7 +59,7 @@ def program_of(manifest: Manifest, initial: Digest) -> Program:
         base_root=_base_root(manifest),
         initial=initial,
     )
-    return Program(header, templates)
+    return Program(header, (*templates, *link))
 
 
 def _base_root(manifest: Manifest) -> Digest:

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {IOneStep, Need} from "./IOneStep.sol";
+import {Operands} from "./Operands.sol";
+import {SoftFloat} from "./SoftFloat.sol";
+
+/// @title Family 6: an update's bytes from the round's model and the last state (SPEC-MERGE.md, 2).
+/// @notice sdk/atoll/bits/tape/links.py has the same operations on whole tensors, and opcodes.py their words and inputs:
+/// 0601 SCALED       0604 GRID4         0607 CODES
+/// 0602 DIFFERENCE   0605 BLOCK_STEPS   0608 UPDATE_HEADER
+/// 0603 GRID8        0606 PACK_STEPS    0609 UPDATE
+/// An element of what is bytes is a byte, so one of GRID4, PACK_STEPS and CODES has several codes.
+contract LinkSteps is IOneStep {
+    error NoSuchOperation(uint256 op);
+
+    uint256 private constant SCALED = 0x0601;
+    uint256 private constant DIFFERENCE = 0x0602;
+    uint256 private constant GRID8 = 0x0603;
+    uint256 private constant GRID4 = 0x0604;
+    uint256 private constant BLOCK_STEPS = 0x0605;
+    uint256 private constant PACK_STEPS = 0x0606;
+    uint256 private constant CODES = 0x0607;
+    uint256 private constant UPDATE_HEADER = 0x0608;
+    uint256 private constant UPDATE = 0x0609;
+
+    uint256 private constant BLOCK = 32; // values with one step
+    uint256 private constant PIECE = 1 << 16; // values with one key of noise
+    uint256 private constant SEED_AND_SEAT = 64; // bytes of the context
+    uint256 private constant MAGNITUDE = 0x7fffffff;
+    uint256 private constant HALF = 0x3f000000;
+    uint256 private constant ONE = 0x3f800000;
+    bytes private constant STEPS = hex"01020405070a0e141c";
+
+    // ---- what is opened -------------------------------------------------------------------------------------------
+
+    /// @inheritdoc IOneStep
+    function need(uint16 op, bytes calldata attributes, uint256 element, bytes[] calldata opened)
+        external
+        pure
+        returns (Need memory)
+    {
+        uint256 k = opened.length;
+        if (op == SCALED && k == 2) return Need(2, 4 * Operands.word(attributes, 0), 4);
+        if (op == SCALED || op == DIFFERENCE) return k < 2 ? Need(k, 4 * element, 4) : Need(0, 0, 0);
+        if (op == CODES && k > 0) return _codeNeed(attributes, element, k);
+        if (k > 0) return Need(0, 0, 0);
+        if (op == GRID8) return Need(0, 4 * element, 4);
+        if (op == GRID4) return _some(8, element, 4 * Operands.word(attributes, 0));
+        if (op == BLOCK_STEPS) return _some(4 * BLOCK, element, 4 * Operands.word(attributes, 0));
+        if (op == PACK_STEPS) return _some(2, element, Operands.word(attributes, 0));
+        if (op == CODES) return _some(4 * _perByte(attributes), element, 4 * Operands.word(attributes, 0));
+        if (op == UPDATE_HEADER) {
+            uint256 fixed_ = attributes.length - 8;
+            return element < fixed_ ? Need(0, 0, 0) : Need(0, (element - fixed_) / 2 * 4, 4);
+        }
+        if (op == UPDATE) return _partNeed(attributes, element);
+        revert NoSuchOperation(op);
+    }
+
+    /// What element number `element` has of an input that elements share out, `each` bytes apiece.
+    function _some(uint256 each, uint256 element, uint256 size) private pure returns (Need memory) {
+        uint256 left = size - each * element;
+        return Need(0, each * element, left < each ? left : each);
+    }
+
+    /// Behind the values of a byte: the index of their block's step, and whose noise it is.
+    function _codeNeed(bytes calldata attributes, uint256 element, uint256 k) private pure returns (Need memory) {
+        if (k == 1) return Need(1, element * _perByte(attributes) / BLOCK, 1);
+        bool isDithered = Operands.word(attributes, 2) != 0;
+        return k == 2 && isDithered ? Need(2, 0, SEED_AND_SEAT) : Need(0, 0, 0);
+    }
+
+    function _partNeed(bytes calldata attributes, uint256 element) private pure returns (Need memory) {
+        uint256 input;
+        for (uint256 size = Operands.word(attributes, 0); element >= size; size = Operands.word(attributes, input)) {
+            element -= size;
+            ++input;
+        }
+        return Need(input, element, 1);
+    }
+
+    function _perByte(bytes calldata attributes) private pure returns (uint256) {
+        return Operands.word(attributes, 1) == 1 ? 8 : 4;
+    }
+
+    // ---- what it gives --------------------------------------------------------------------------------------------
+
+    /// @inheritdoc IOneStep
+    function run(uint16 op, bytes calldata attributes, uint256 element, bytes[] calldata opened)
+        external
+        pure
+        returns (bytes memory)
+    {
+        if (op == SCALED || op == DIFFERENCE) {
+            uint256 change = SoftFloat.sub32(Operands.load(opened[0]), Operands.load(opened[1]));
+            uint256 value = op == DIFFERENCE ? SoftFloat.add32(change, 0) : _inSteps(change, opened[2]);
+            return Operands.store(value, 4);
+        }
+        if (op == GRID8) return Operands.store(uint8(int8(_onGrid(Operands.load(opened[0]), 127))), 1);
+        if (op == GRID4) return Operands.store(_pair(opened[0]), 1);
+        if (op == BLOCK_STEPS) return Operands.store(_blockStep(attributes, opened[0]), 1);
+        if (op == PACK_STEPS) {
+            uint256 second = opened[0].length > 1 ? uint8(opened[0][1]) : 0;
+            return Operands.store(uint8(opened[0][0]) | second << 4, 1);
+        }
+        if (op == CODES) return Operands.store(_codes(attributes, element, opened), 1);
+        if (op == UPDATE_HEADER) return Operands.store(_headerByte(attributes, element, opened), 1);
+        if (op == UPDATE) return opened[0];
+        revert NoSuchOperation(op);
+    }
+
+    /// @param exponent of a grid, −64 to 64: its power of two is normal
+    function _inSteps(uint256 change, bytes calldata exponent) private pure returns (uint256) {
+        int256 e = Operands.int32Of(Operands.load(exponent));
+        return SoftFloat.mul32(change, uint256(127 - e) << 23);
+    }
+
+    function _onGrid(uint256 x, int256 limit) private pure returns (int256 rounded) {
+        rounded = SoftFloat.rint32ToInt(x);
+        if (rounded > limit) return limit;
+        if (rounded < -limit) return -limit;
+    }
+
+    function _pair(bytes calldata values) private pure returns (uint256 codes) {
+        for (uint256 i = 0; i < values.length; i += 4) {
+            codes |= uint256(_onGrid(Operands.load(values[i:i + 4]), 7) + 7) << i;
+        }
+    }
+
+    /// @dev Magnitudes are compared as integers: those of numbers of binary32 have their order.
+    function _blockStep(bytes calldata attributes, bytes calldata values) private pure returns (uint256 index) {
+        uint256 reach = Operands.word(attributes, 1);
+        uint256 exceptions = values.length / 4 / Operands.word(attributes, 2);
+        (uint256[] memory magnitudes, uint256 most) = _magnitudes(values);
+        for (; index < STEPS.length - 1; ++index) {
+            int256 steps = int256(reach * uint8(STEPS[index]));
+            if (most > SoftFloat.fromInt32(2 * steps)) continue;
+            if (_above(magnitudes, SoftFloat.fromInt32(steps)) <= exceptions) return index;
+        }
+    }
+
+    function _magnitudes(bytes calldata values) private pure returns (uint256[] memory found, uint256 most) {
+        found = new uint256[](values.length / 4);
+        for (uint256 i = 0; i < found.length; ++i) {
+            uint256 magnitude = Operands.load(values[4 * i:4 * i + 4]) & MAGNITUDE;
+            if (magnitude > most) most = magnitude;
+            found[i] = magnitude;
+        }
+    }
+
+    function _above(uint256[] memory magnitudes, uint256 limit) private pure returns (uint256 count) {
+        for (uint256 i = 0; i < magnitudes.length; ++i) {
+            if (magnitudes[i] > limit) ++count;
+        }
+    }
+
+    function _codes(bytes calldata attributes, uint256 element, bytes[] calldata opened)
+        private
+        pure
+        returns (uint256 codes)
+    {
+        uint256 levels = Operands.word(attributes, 1);
+        uint256 step = uint8(STEPS[uint8(opened[1][0])]);
+        uint256 divisor = SoftFloat.fromInt32(int256(step));
+        bytes32 noise = opened.length > 2 ? _noise(opened[2], element * 4) : bytes32(0);
+        for (uint256 i = 0; i < opened[0].length / 4; ++i) {
+            uint256 x = Operands.load(opened[0][4 * i:4 * i + 4]);
+            if (opened.length > 2) {
+                uint256 drawn = uint8(noise[(4 * element + i) % BLOCK]);
+                x = SoftFloat.add32(x, SoftFloat.fromInt32(_dither(drawn, step)));
+            }
+            codes |= _code(SoftFloat.div32(x, divisor), levels) << (i * levels);
+        }
+    }
+
+    /// The noise of the 32 values about one, of a seat's update (SPEC-MERGE.md, 2).
+    function _noise(bytes calldata context, uint256 value) private pure returns (bytes32) {
+        bytes32 key = keccak256(abi.encodePacked(context[0:32], context[62:64], uint8(0), uint32(value / PIECE)));
+        return keccak256(abi.encodePacked(key, uint32(value % PIECE / BLOCK)));
+    }
+
+    /// @return round(step · ((2b + 1)/256 − 1)), halves up
+    function _dither(uint256 drawn, uint256 step) private pure returns (int256) {
+        return int256(((2 * drawn + 1) * step + 128) >> 8) - int256(step);
+    }
+
+    /// @return code how many of the borders between the levels are not above x, in steps: of one level 0, of two −2, 0, 2
+    function _code(uint256 x, uint256 levels) private pure returns (uint256 code) {
+        uint256 half = SoftFloat.mul32(x, HALF); // which may round, so the borders are those of the half
+        if (SoftFloat.lessEqual32(0, half)) ++code;
+        if (levels == 1) return code;
+        if (SoftFloat.lessEqual32(ONE | 1 << 31, half)) ++code;
+        if (SoftFloat.lessEqual32(ONE, half)) ++code;
+    }
+
+    function _headerByte(bytes calldata attributes, uint256 element, bytes[] calldata opened)
+        private
+        pure
+        returns (uint256)
+    {
+        uint256 fixed_ = attributes.length - 8;
+        if (element < fixed_) return uint8(attributes[8 + element]);
+        uint256 exponent = uint16(Operands.load(opened[0]));
+        return (element - fixed_) % 2 == 0 ? exponent >> 8 : exponent & 0xff;
+    }
+}

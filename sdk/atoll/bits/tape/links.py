@@ -1,0 +1,111 @@
+"""Family 6 of the tape: an update's bytes from the round's model and the last state.
+
+Rule of this file: it is the codecs once more (`bits.codec`), of jobs whose seats keep nothing of
+their own between rounds. LinkSteps.sol has the same for one element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from atoll.bits.codec.base import PIECE
+from atoll.bits.codec.block_steps import BLOCK, STEP_BITS, Levels, dither_of
+from atoll.bits.codec.dense import LIMIT, LIMIT4
+from atoll.bits.codec.dither import DitherKey
+from atoll.bits.codec.packing import pack
+from atoll.bits.kernels.grid import one_nan, whole
+from atoll.bits.tape.opcodes import Op
+from atoll.law.words import Digest
+
+_Floats = npt.NDArray[np.float32]
+_SEED, _SEAT = slice(0, 32), slice(32, 64)
+"""Of the context."""
+
+
+def scaled(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
+    """SCALED [tensor]: (model − last) in steps of 2^exponent."""
+    model, last, exponents = inputs
+    return one_nan((model - last) * 2.0 ** -int(exponents[words[0]]))
+
+
+def difference(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
+    """DIFFERENCE []: model − last, with +0 for −0."""
+    model, last = inputs
+    return one_nan((model - last) + 0.0)
+
+
+def grid8(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
+    """GRID8 []: half to even, clamped to ±127."""
+    return whole(inputs[0]).clamp(-LIMIT, LIMIT).to(torch.int8)
+
+
+def grid4(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
+    """GRID4 [C]: half to even, clamped to ±7, plus 7: two a byte, the first in the low bits."""
+    codes = whole(inputs[0]).clamp(-LIMIT4, LIMIT4) + LIMIT4
+    return _bytes(pack(codes.numpy().astype(np.uint8), 4))
+
+
+def block_steps(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
+    """BLOCK_STEPS [C reach share]: the index of the step of each 32 values."""
+    _, reach, share = words
+    return torch.from_numpy(Levels(1, reach, share).steps(_floats(inputs[0]), BLOCK))
+
+
+def pack_steps(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
+    """PACK_STEPS [blocks]: two indices a byte, the first in the low bits."""
+    return _bytes(pack(inputs[0].numpy(), STEP_BITS))
+
+
+def codes(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
+    """CODES [C levels dithered]: 1 or 2 bits a value, the first in the low bits."""
+    count, levels, dithered = words
+    of, steps = Levels(levels, 1, 1), inputs[1].numpy()
+    values = _floats(inputs[0]).copy()
+    for at in range(0, count if dithered else 0, PIECE):
+        own = steps[at // BLOCK : (at + PIECE) // BLOCK]
+        noise = _dither(inputs[2]).noise(at // PIECE, min(PIECE, count - at))
+        values[at : at + PIECE] += dither_of(noise, own)
+    return _bytes(pack(of.codes(values, steps, BLOCK), of.width))
+
+
+def update_header(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
+    """UPDATE_HEADER []: the tail, and each exponent as a big-endian int16."""
+    return _bytes(tail + inputs[0].numpy().astype(">i2").tobytes())
+
+
+def update(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
+    """UPDATE [c1 … cm]: m inputs of so many bytes, one after another."""
+    return torch.cat([x.view(torch.uint8) for x in inputs])
+
+
+def _dither(context: Tensor) -> DitherKey:
+    data = context.numpy().tobytes()
+    return DitherKey(Digest(data[_SEED]), int.from_bytes(data[_SEAT], "big"))
+
+
+def _floats(x: Tensor) -> _Floats:
+    found: _Floats = x.numpy()
+    return found
+
+
+def _bytes(data: bytes) -> Tensor:
+    return torch.from_numpy(np.frombuffer(data, np.uint8).copy())
+
+
+OPERATIONS: Final = {
+    Op.SCALED: scaled,
+    Op.DIFFERENCE: difference,
+    Op.GRID8: grid8,
+    Op.GRID4: grid4,
+    Op.BLOCK_STEPS: block_steps,
+    Op.PACK_STEPS: pack_steps,
+    Op.CODES: codes,
+    Op.UPDATE_HEADER: update_header,
+    Op.UPDATE: update,
+}

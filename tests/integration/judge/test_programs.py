@@ -1,0 +1,104 @@
+"""The contracts work out of a program's nodes what Python's run of the program has in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+from tests.judge.elements import raw
+from tests.judge.replay import Court, court
+from tests.judge.state_nodes import Given
+from tests.unit.bits.tape.jobs import Small, small
+from torch import Tensor
+
+from atoll.bits.step import inner_step
+from atoll.bits.tape.imports import Sources
+from atoll.bits.tape.opcodes import Op
+from atoll.bits.tape.run import run
+from atoll.law.draws import dropout_key
+from atoll.law.program import Part, Source, Template
+
+NODES_EACH = 3
+"""Of an operation: the first, the last, and one between them."""
+MOST_BYTES = 600_000
+"""Of a node's inputs: a chain takes no larger calls."""
+
+
+@pytest.fixture(scope="module")
+def judges() -> Iterator[Court]:
+    with court() as made:
+        yield made
+
+
+def shown(template: Template, output: Tensor, sources: Sources) -> dict[Source, Tensor]:
+    """The bytes of the sources that an import reads; what lies in a tree it only copies."""
+    whole = output - 1 if template.op == Op.COUNT else output
+    tokens = np.ascontiguousarray(sources.tokens[0 : len(sources.tokens)])
+    data = {
+        Source.CONTEXT: sources.context.to_bytes(),
+        Source.TABLES: sources.tables,
+        Source.TOKENS: tokens.tobytes(),
+    }
+    read = {kind: np.frombuffer(each, np.uint8).copy() for kind, each in data.items()}
+    return {kind: torch.from_numpy(each) for kind, each in read.items()} | {
+        Source.STATE: whole,
+        Source.BASE: whole,
+    }
+
+
+def node_of(
+    job: Small, number: int, values: dict[int, Tensor], sources: Sources
+) -> tuple[Given, Template]:
+    """A node as `Court` takes it."""
+    index, iteration = job.program.at(Part.STEP, number)
+    template = job.program.templates[index]
+    beside = shown(template, values[number], sources)
+    inputs = tuple(
+        values[read.node + iteration * read.stride]
+        if read.source is Source.TAPE
+        else beside[read.source]
+        for read in template.inputs
+    )
+    for read, tensor in zip(template.inputs, inputs, strict=True):
+        assert tensor.nbytes == read.size
+    return Given(template.op, template.words, inputs, iteration, template.tail), template
+
+
+def chosen(job: Small) -> dict[int, list[int]]:
+    """Some nodes of each operation, of several iterations."""
+    by_op: dict[int, list[int]] = {}
+    for number in range(job.program.nodes(Part.STEP)):
+        index, _ = job.program.at(Part.STEP, number)
+        by_op.setdefault(job.program.templates[index].op, []).append(number)
+    return {
+        op: sorted({nodes[i * (len(nodes) - 1) // (NODES_EACH - 1)] for i in range(NODES_EACH)})
+        for op, nodes in by_op.items()
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["dropout", "lora", "long", "masked", "muon", "relu2", "sgd", "wide"]
+)
+def test_elements_of_nodes_are_the_runs(judges: Court, name: str) -> None:
+    job = small(name)
+    key = dropout_key(job.course.data_seed, job.course.seat)
+    batch = job.course.batch(job.course.offsets(0))
+    state = inner_step(job.opening, batch, 0, job.course.recipe, key).state
+    sources = job.sources(state, 1)
+    values = dict(run(job.program, Part.STEP, sources))
+    nodes, tried = chosen(job), set[int]()
+    for op, numbers in nodes.items():
+        for number in numbers:
+            node, template = node_of(job, number, values, sources)
+            if sum(x.nbytes for x in node.inputs) > MOST_BYTES:
+                continue
+            tried.add(op)
+            last = template.size // template.width - 1
+            elements = sorted({0, last // 3, last // 2, last - 1 if last else 0, last})
+            found = judges.elements(node, template.width, elements)
+            data, width = raw(values[number]), template.width
+            expected = b"".join(data[e * width : (e + 1) * width] for e in elements)
+            assert found == expected, f"{Op(op).name}, node {number}"
+    assert len(tried) > len(nodes) - 4
