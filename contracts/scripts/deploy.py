@@ -7,19 +7,40 @@ one is for people who work on the contracts in Brownie's console.
 
 from brownie import (
     AtollToken,
+    AttentionSteps,
+    Claims,
     Config,
     CountingPolicy,
+    FloatSteps,
+    Game,
+    ImportSteps,
+    IntegerSteps,
     Jobs,
+    Judge,
+    LinkSteps,
+    OptimiserSteps,
     Roster,
     Rounds,
     RoundsAudit,
     RoundsSettlement,
     Stakes,
+    StateSteps,
     accounts,
 )
 
 ETHER = 10**18
 DAY = 24 * 60 * 60
+LONGEST_MOVES = 10 * 60 * 60
+FAMILIES = (
+    ImportSteps,
+    IntegerSteps,
+    AttentionSteps,
+    FloatSteps,
+    OptimiserSteps,
+    StateSteps,
+    LinkSteps,
+)
+"""By op >> 8."""
 PARAMS = (100, 100, 3_000, 5_000, ETHER, ETHER)
 """missCutBps, verifierCutBps, finderShareBps, accusedShareBps, minProviderBond, minVerifierBond."""
 
@@ -42,10 +63,16 @@ def deploy(owner) -> Rounds:
     audit = RoundsAudit.deploy(*links, sender)
     settlement = RoundsSettlement.deploy(*links, sender)
     rounds = Rounds.deploy(*links, audit, settlement, sender)
-    stakes.wire(roster, rounds, sender)
-    jobs.wire(rounds, sender)
-    roster.wire(rounds, sender)
+    families = [family.deploy(sender) for family in FAMILIES]
+    judge = Judge.deploy(families, sender)
+    game = Game.deploy(token, 7 * DAY + LONGEST_MOVES, judge, sender)
+    claims = Claims.deploy(stakes, jobs, roster, sender)
+    stakes.wire(roster, rounds, claims, sender)
+    jobs.wire(rounds, claims, sender)
+    roster.wire(rounds, claims, sender)
     policy.wire(rounds, sender)
-    for contract in (token, stakes, jobs, roster, rounds):
+    claims.wire(rounds, game, sender)
+    game.wire(claims, sender)
+    for contract in (token, stakes, jobs, roster, rounds, claims, game):
         print(f"{contract._name}: {contract.address}")
     return rounds

@@ -5,7 +5,8 @@ import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
 import {ReentrancyGuard} from "@openzeppelin/contracts/utils/ReentrancyGuard.sol";
 import {IConfig, Params} from "./interfaces/IConfig.sol";
-import {IJobsHooks, IRoundsHooks} from "./interfaces/IHooks.sol";
+import {IHolds} from "./interfaces/IHolds.sol";
+import {IJobsFalls, IJobsHooks, IRoundsHooks} from "./interfaces/IHooks.sol";
 import {IJobs} from "./interfaces/IJobs.sol";
 import {IRounds} from "./interfaces/IRounds.sol";
 import {Hashing} from "./libraries/Hashing.sol";
@@ -16,7 +17,7 @@ import {Wired} from "./libraries/Wired.sol";
 import "./types/Types.sol";
 
 /// @title Escrow. Always: funded = claimed + refunded + balance, for every job.
-contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
+contract Jobs is IJobs, IJobsHooks, IJobsFalls, Wired, ReentrancyGuard {
     using SafeERC20 for IERC20;
 
     struct Job {
@@ -38,12 +39,14 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
     IConfig public immutable config;
     IERC20 public immutable token;
     address public rounds;
+    IHolds public claims;
     uint256 public jobCount;
 
     mapping(uint256 jobId => Job) private _jobs;
     mapping(uint256 jobId => Terms) private _terms;
     mapping(uint256 jobId => mapping(address => uint256)) private _claimedByTree;
     mapping(uint256 jobId => mapping(address => uint256)) private _credits;
+    mapping(uint256 jobId => mapping(address => uint256)) private _withheld; // of what trees will still give
 
     error UnknownJob(uint256 jobId);
     error Paused();
@@ -53,6 +56,8 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
     error WrongStatus(uint256 jobId, JobStatus status);
     error OnlySubmitter(address caller, address submitter);
     error OnlyRounds(address caller);
+    error OnlyClaims(address caller);
+    error GameOpen(uint256 jobId, address account);
     error CancelAlreadyRequested(uint256 jobId);
     error AlreadyRefunded(uint256 jobId);
     error RoundsNotFinal(uint32 final_, uint32 settled);
@@ -65,8 +70,8 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         token = IERC20(config.token());
     }
 
-    function wire(address rounds_) external wiring {
-        rounds = rounds_;
+    function wire(address rounds_, address claims_) external wiring {
+        (rounds, claims) = (rounds_, IHolds(claims_));
     }
 
     modifier onlyRounds() {
@@ -138,15 +143,22 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
     function claim(uint256 jobId, address account, uint256 cumulative, bytes32[] calldata proof) external nonReentrant {
         Job storage job = _job(jobId);
         uint256 byTree = proof.length == 0 ? 0 : _dueByTree(jobId, account, cumulative, proof);
-        uint256 byCredit = _credits[jobId][account];
-        uint256 amount = byTree + byCredit;
-        if (amount == 0) return;
-        _credits[jobId][account] = 0;
         _claimedByTree[jobId][account] += byTree;
         job.claimedByTree += byTree;
+        uint256 own = byTree - _takeBack(jobId, account, byTree);
+        uint256 amount = own + _credits[jobId][account];
+        if (byTree == 0 && amount == 0) return;
+        _credits[jobId][account] = 0;
         job.claimed += amount;
         emit Claimed(jobId, account, amount, _claimedByTree[jobId][account]);
-        token.safeTransfer(account, amount);
+        if (amount > 0) token.safeTransfer(account, amount);
+    }
+
+    /// @inheritdoc IJobsFalls
+    function withhold(uint256 jobId, address account, uint256 amount) external {
+        if (msg.sender != address(claims)) revert OnlyClaims(msg.sender);
+        _withheld[jobId][account] += amount;
+        emit PayWithheld(jobId, account, amount);
     }
 
     /// @inheritdoc IJobsHooks
@@ -222,6 +234,17 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         return status == JobStatus.DONE || status == JobStatus.CANCELLED || status == JobStatus.EXPIRED;
     }
 
+    /// @return back what of `due` a lost game withholds: the submitter's, who may claim it without a proof
+    function _takeBack(uint256 jobId, address account, uint256 due) private returns (uint256 back) {
+        uint256 withheld = _withheld[jobId][account];
+        back = due < withheld ? due : withheld;
+        if (back == 0) return 0;
+        address submitter = _jobs[jobId].submitter;
+        _withheld[jobId][account] = withheld - back;
+        _credits[jobId][submitter] += back;
+        emit PayReturned(jobId, account, back, submitter);
+    }
+
     function _dueByTree(uint256 jobId, address account, uint256 cumulative, bytes32[] calldata proof)
         private
         view
@@ -233,6 +256,7 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         uint256 index = uint256(proof[0]) >> 128;
         uint256 count = uint128(uint256(proof[0]));
         if (!Merkle.verify(root, leaf, index, count, proof[1:])) revert BadProof(account, cumulative);
+        if (claims.isHeld(jobId, account)) revert GameOpen(jobId, account);
         uint256 before = _claimedByTree[jobId][account];
         if (cumulative <= before) return 0;
         uint256 left = cap - _jobs[jobId].claimedByTree;

@@ -3,7 +3,8 @@ pragma solidity 0.8.37;
 
 import {IConfig} from "./interfaces/IConfig.sol";
 import {ICustody} from "./interfaces/ICustody.sol";
-import {Boundary, IRosterHooks, IRoundsHooks} from "./interfaces/IHooks.sol";
+import {IHolds} from "./interfaces/IHolds.sol";
+import {Boundary, IRosterFalls, IRosterHooks, IRoundsHooks} from "./interfaces/IHooks.sol";
 import {IJobs} from "./interfaces/IJobs.sol";
 import {IRoster} from "./interfaces/IRoster.sol";
 import {Bits} from "./libraries/Bits.sol";
@@ -12,7 +13,7 @@ import {Wired} from "./libraries/Wired.sol";
 import "./types/Types.sol";
 
 /// @title Members of every job. While a round runs, joins and leaves wait for its boundary.
-contract Roster is IRoster, IRosterHooks, Wired {
+contract Roster is IRoster, IRosterHooks, IRosterFalls, Wired {
     using Bits for uint256;
 
     enum Standing {
@@ -55,6 +56,7 @@ contract Roster is IRoster, IRosterHooks, Wired {
     ICustody public immutable stakes;
     IJobs public immutable jobs;
     IRoundsHooks public rounds;
+    IHolds public claims;
 
     mapping(uint256 jobId => Members) private _members;
     mapping(uint256 jobId => mapping(Role => mapping(address => Member))) private _member;
@@ -74,7 +76,9 @@ contract Roster is IRoster, IRosterHooks, Wired {
     error StillBound(uint256 releasableAt, uint256 now_);
     error StillMember(uint256 jobId, Role role, address account);
     error FaultsPending(uint256 count);
+    error GameOpen(uint256 jobId, address account);
     error OnlyRounds(address caller);
+    error OnlyClaims(address caller);
 
     constructor(address config_, address stakes_, address jobs_) {
         config = IConfig(config_);
@@ -82,8 +86,8 @@ contract Roster is IRoster, IRosterHooks, Wired {
         jobs = IJobs(jobs_);
     }
 
-    function wire(address rounds_) external wiring {
-        rounds = IRoundsHooks(rounds_);
+    function wire(address rounds_, address claims_) external wiring {
+        (rounds, claims) = (IRoundsHooks(rounds_), IHolds(claims_));
     }
 
     modifier onlyRounds() {
@@ -172,13 +176,15 @@ contract Roster is IRoster, IRosterHooks, Wired {
     }
 
     /// @inheritdoc IRoster
-    /// @dev Not before the dispute window of the last round it took part in is over, nor while a fault is unpunished.
+    /// @dev Not before the dispute window of the last round it took part in is over, nor while a fault is unpunished or a
+    /// game about it is open.
     function releaseBond(uint256 jobId, Role role, address account) external {
         Member memory m = _member[jobId][role][account];
         if (m.standing == Standing.NONE) revert NotMember(jobId, role, account);
         if (m.faults != 0) revert FaultsPending(m.faults);
         uint64 releasableAt = m.standing == Standing.LEFT ? m.releasableAt : _releasableWhenClosed(jobId, role, account);
         if (block.timestamp < releasableAt) revert StillBound(releasableAt, block.timestamp);
+        if (role == Role.PROVIDER && claims.isHeld(jobId, account)) revert GameOpen(jobId, account);
         delete _member[jobId][role][account];
         stakes.unlock(account, role, Hashing.bondLock(jobId));
     }
@@ -221,6 +227,23 @@ contract Roster is IRoster, IRosterHooks, Wired {
     /// @inheritdoc IRosterHooks
     function clearFault(uint256 jobId, Role role, address account) external onlyRounds {
         _member[jobId][role][account].faults--;
+    }
+
+    /// @inheritdoc IRosterFalls
+    /// @dev The fault is never cleared: without a bond to lose, nobody who fell sits down in the job again.
+    function expel(uint256 jobId, address account) external {
+        if (msg.sender != address(claims)) revert OnlyClaims(msg.sender);
+        Member storage m = _member[jobId][Role.PROVIDER][account];
+        m.faults++;
+        if (m.standing != Standing.MEMBER) return;
+        Phase phase = rounds.phaseOf(jobId);
+        if (phase == Phase.WAITING) {
+            _unseat(jobId, m.index, "Fallen");
+        } else if (phase != Phase.CLOSED && !m.leaving) {
+            m.leaving = true;
+            _members[jobId].leavingSeats |= Bits.bit(m.index);
+            emit ProviderLeaving(jobId, m.index, account);
+        }
     }
 
     /// @inheritdoc IRosterHooks

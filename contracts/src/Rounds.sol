@@ -2,7 +2,7 @@
 pragma solidity 0.8.37;
 
 import {Params} from "./interfaces/IConfig.sol";
-import {IRoundsHooks} from "./interfaces/IHooks.sol";
+import {IRoundsFacts, IRoundsHooks, SettledFacts} from "./interfaces/IHooks.sol";
 import {IRounds} from "./interfaces/IRounds.sol";
 import {Bits} from "./libraries/Bits.sol";
 import {Hashing} from "./libraries/Hashing.sol";
@@ -12,7 +12,7 @@ import {RoundsBase} from "./rounds/RoundsBase.sol";
 /// @title The round state machine: the one entry to it, and its first half (waiting, seeding, training, revealing).
 /// @dev The rest of the code lies in two modules at fixed addresses, run by delegate call: one contract would exceed the
 /// size limit. Nothing can replace a module, and no tokens are held here.
-contract Rounds is RoundsBase, IRounds, IRoundsHooks {
+contract Rounds is RoundsBase, IRounds, IRoundsHooks, IRoundsFacts {
     using Bits for uint256;
 
     address public immutable auditModule;
@@ -100,9 +100,9 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         if (given != _seats[jobId][seat].commitment) revert WrongReveal(given, _seats[jobId][seat].commitment);
 
         s.revealed |= Bits.bit(seat);
-        s.revealAccumulator = Hashing.accumulateReveal(s.revealAccumulator, seat, reveal_.traceRoot, reveal_.updateRoot);
         if (reveal_.steps < j.terms.steps) j.work.shortSeats |= Bits.bit(seat);
-        _storeReveal(jobId, s, seat, reveal_);
+        bytes32 opening = _storeReveal(jobId, s, seat, reveal_);
+        s.revealAccumulator = Hashing.accumulateReveal(s.revealAccumulator, seat, given, opening);
         emit Revealed(jobId, round, attempt, seat, msg.sender, reveal_);
         if (s.revealed == s.committed) _endReveal(jobId, j);
     }
@@ -222,6 +222,17 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         return _jobs[jobId].settledRounds;
     }
 
+    /// @inheritdoc IRoundsFacts
+    function settledFacts(uint256 jobId, uint32 round) external view returns (SettledFacts memory) {
+        RoundRecord storage r = _records[jobId][round];
+        return SettledFacts(r.facts, r.accepted, r.disputeUntil, r.trainAttempt, r.isSettled);
+    }
+
+    /// @inheritdoc IRoundsFacts
+    function finderShareOf(uint256 jobId) external view returns (uint16) {
+        return _jobs[jobId].finderShareBps;
+    }
+
     /// @return unix seconds; from then on the round may be made final and its faults punished. 0 while it runs
     function disputeUntil(uint256 jobId, uint32 round) external view returns (uint64) {
         return _records[jobId][round].disputeUntil;
@@ -298,10 +309,16 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         if (r.traceCid.length > MAX_CID_BYTES) revert CidTooLong(r.traceCid.length, MAX_CID_BYTES);
     }
 
-    function _storeReveal(uint256 jobId, RoundState storage s, uint16 seat, Reveal calldata reveal_) private {
+    /// @return opening the optimiser root that the seat's round opens with
+    function _storeReveal(uint256 jobId, RoundState storage s, uint16 seat, Reveal calldata reveal_)
+        private
+        returns (bytes32 opening)
+    {
         SeatRecord storage record = _seats[jobId][seat];
         uint32 tenure = roster.tenureOf(jobId, seat);
-        record.optimiserRoot = record.tenure == tenure ? _optimiserRoot(jobId, seat) : bytes32(0);
+        bytes32 accepted = record.tenure == tenure ? _optimiserRoot(jobId, seat) : bytes32(0);
+        record.optimiserRoot = accepted;
+        opening = reveal_.reset ? bytes32(0) : accepted;
         (record.tenure, record.steps) = (tenure, reveal_.steps);
         (record.hasPending, record.pendingRoot) = (true, reveal_.optimiserRoot);
         (record.pendingRound, record.pendingAttempt) = (s.round, s.trainAttempt);

@@ -39,6 +39,7 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
     uint64 public immutable unbondingDelay;
     address public roster;
     address public rounds;
+    address public claims;
 
     mapping(address account => mapping(Role => Account)) private _accounts;
     mapping(bytes32 key => uint256 amount) private _locks;
@@ -61,13 +62,13 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
         unbondingDelay = config.unbondingDelay();
     }
 
-    function wire(address roster_, address rounds_) external wiring {
-        roster = roster_;
-        rounds = rounds_;
+    function wire(address roster_, address rounds_, address claims_) external wiring {
+        (roster, rounds, claims) = (roster_, rounds_, claims_);
     }
 
     modifier onlyCustodian() {
-        if (msg.sender != roster && msg.sender != rounds) revert NotAllowed(msg.sender);
+        bool isCustodian = msg.sender == roster || msg.sender == rounds || msg.sender == claims;
+        if (!isCustodian) revert NotAllowed(msg.sender);
         _;
     }
 

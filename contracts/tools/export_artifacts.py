@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Builds the contracts and writes what the Python package ships of them.
 
-That is `sdk/atoll/chain/artifacts/{Name}.json`; `tests/judge/Arithmetic.json` is for tests and
-benches. Run it after every change of a contract; `--check` fails where the committed files differ
-from the sources.
+That is `sdk/atoll/chain/artifacts/{Name}.json`; those of `tests/judge` are for tests and benches.
+Run it after every change of a contract; `--check` fails where the committed files differ from the
+sources.
 """
 # ruff: noqa: S603, T201 -- a command-line tool: it runs fixed commands and prints
 
@@ -18,7 +18,7 @@ from typing import Any
 
 CONTRACTS = Path(__file__).resolve().parent.parent
 TARGET = CONTRACTS.parent / "sdk" / "atoll" / "chain" / "artifacts"
-TESTED = Path("test/support/judge/Arithmetic.sol")
+TESTED = tuple(Path("test/support") / path for path in ("judge/Arithmetic.sol", "judge/Replay.sol"))
 TESTED_TARGET = CONTRACTS.parent / "tests" / "judge"
 DEPLOYED = (
     "AtollToken",
@@ -30,6 +30,16 @@ DEPLOYED = (
     "RoundsAudit",
     "RoundsSettlement",
     "Rounds",
+    "ImportSteps",
+    "IntegerSteps",
+    "AttentionSteps",
+    "FloatSteps",
+    "OptimiserSteps",
+    "StateSteps",
+    "LinkSteps",
+    "Judge",
+    "Game",
+    "Claims",
 )
 SOLC = "0.8.37"
 EVM = "shanghai"
@@ -64,14 +74,15 @@ def all_errors(abis: list[Abi]) -> Abi:
 
 
 def artifacts() -> dict[Path, str]:
-    """File → text, for every contract that gets deployed, and the one of the tests."""
+    """File → text, for every contract that gets deployed, and those of the tests."""
     parts = {name: built(name) for name in DEPLOYED}
     errors = all_errors([abi for abi, _ in parts.values()])
     texts = {
         TARGET / f"{name}.json": text(with_errors(abi, errors), bytecode)
         for name, (abi, bytecode) in parts.items()
     }
-    return texts | {TESTED_TARGET / f"{TESTED.stem}.json": text(*built(TESTED.stem))}
+    names = [path.stem for path in TESTED]
+    return texts | {TESTED_TARGET / f"{name}.json": text(*built(name)) for name in names}
 
 
 def text(abi: Abi, bytecode: str) -> str:
@@ -85,7 +96,7 @@ def main() -> int:
     arguments = parser.parse_args()
     forge = CONTRACTS / "tools" / "forge"
     subprocess.run([forge, "build", "--silent", "--skip", "test"], check=True)
-    subprocess.run([forge, "build", "--silent", TESTED], check=True)
+    subprocess.run([forge, "build", "--silent", *TESTED], check=True)
     wanted = artifacts()
     if arguments.check:
         stale = [path.name for path, wants in wanted.items() if not same(path, wants)]

@@ -51,6 +51,9 @@ def run_command(
     verifier_cheat: Annotated[
         list[str] | None, typer.Option(metavar="INDEX:NAME", help="A cheating verifier.")
     ] = None,
+    watchers: Annotated[
+        int, typer.Option(min=0, max=8, help="Outsiders who dispute what is wrong.")
+    ] = 0,
     chain: Annotated[str, typer.Option(help="anvil or ganache.")] = "anvil",
     skip_windows: Annotated[
         bool, typer.Option(help="Skip what is left of a window once all who will act have.")
@@ -73,6 +76,7 @@ def run_command(
         folder=_new_folder(folder),
         providers=few,
         verifiers=most,
+        watchers=watchers,
         cheats=cheats,
         verifier_cheats=parse_cheats(verifier_cheat or [], "--verifier-cheat"),
         backend="ganache" if chain == "ganache" else "anvil",

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from atoll.content.cid import Cid
 from atoll.law.views import JobView, ReportRecord
 from atoll.law.words import Digest
+from atoll.service.duties.game import PLAY
 from atoll.service.machine import Setup, State
 
 
@@ -20,9 +21,12 @@ class ProviderBehaviour:
     Attributes:
         train_function: the worker's function, `package.module:name`, with the signature of
             `atoll_node.tasks.train`.
+        judge_function: the worker's function that makes our moves in games about our work, with
+            the signature of `atoll.service.judging.next_move`.
     """
 
     train_function: str = "atoll_node.tasks:train"
+    judge_function: str = PLAY
 
     @property
     def trains_ahead(self) -> bool:

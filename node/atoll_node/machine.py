@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from atoll.law.words import Role
 from atoll.service.duties.claim import decide_claim
+from atoll.service.duties.game import decide_games
 from atoll.service.duties.material import decide_material
 from atoll.service.duties.membership import decide_announce, decide_release
 from atoll.service.duties.opening import decide_opening
@@ -43,6 +44,7 @@ def decide(state: ProviderState) -> list[Decision]:
         decide_reveal(state, seat),
         decide_commit(state, seat),
         decide_answers(state),
+        decide_games(state, setup.behaviour.judge_function),
         decide_poke(state, line, setup.keeper),
         decide_material(state),
         decide_announce(state, setup.gateway_url),

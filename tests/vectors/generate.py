@@ -99,7 +99,7 @@ EVIDENCE = Evidence(
     caught=Bitmap(0b00100),
     dutiful=Bitmap(1 << 31 | 0b101),
 )
-TERMS = Terms(*range(1, 20), *(10**18 * i for i in range(20, 25)))
+TERMS = Terms(*range(1, 20), *(10**18 * i for i in range(20, 25)), digest("program"))
 """Each field its own value, so that a swap shows; not terms that a contract would accept."""
 
 
@@ -144,17 +144,18 @@ def verdict() -> Verdict:
 def accumulators() -> Json:
     seats = [SeatIndex(seat) for seat in (0, 3, 255)]
     commits, reveals = [ZERO_DIGEST], [ZERO_DIGEST]
-    names = [(digest(f"c{s}"), digest(f"t{s}"), digest(f"u{s}")) for s in seats]
-    for seat, (commitment, root, update) in zip(seats, names, strict=True):
+    names = [(digest(f"c{s}"), digest(f"o{s}")) for s in seats]
+    for seat, (commitment, opening) in zip(seats, names, strict=True):
         commits.append(hashing.accumulate_commit(commits[-1], seat, commitment))
-        reveals.append(hashing.accumulate_reveal(reveals[-1], seat, root, update))
+        reveals.append(hashing.accumulate_reveal(reveals[-1], seat, commitment, opening))
+    facts = hashing.round_facts(digest("data seed"), reveals[-1], digest("parent"))
     return {
         "seats": seats,
-        "commitments": texts([c for c, _, _ in names]),
-        "traceRoots": texts([t for _, t, _ in names]),
-        "updateRoots": texts([u for _, _, u in names]),
+        "commitments": texts([c for c, _ in names]),
+        "openings": texts([o for _, o in names]),
         "commitAccumulators": texts(commits[1:]),
         "revealAccumulators": texts(reveals[1:]),
+        "roundFacts": text(facts),
     }
 
 

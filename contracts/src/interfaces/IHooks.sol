@@ -25,6 +25,34 @@ interface IRoundsHooks {
     function settledRounds(uint256 jobId) external view returns (uint32);
 }
 
+/// What a claim about a settled round is proved against.
+struct SettledFacts {
+    bytes32 facts; // Hashing.roundFacts
+    uint256 accepted;
+    uint64 disputeUntil;
+    uint16 trainAttempt;
+    bool isSettled;
+}
+
+/// @title What the contract that holds claims asks of the rounds contract.
+interface IRoundsFacts {
+    function settledFacts(uint256 jobId, uint32 round) external view returns (SettledFacts memory);
+    /// @return the part of a slashed bond, in basis points, that whoever brought it about gets
+    function finderShareOf(uint256 jobId) external view returns (uint16);
+}
+
+/// @title What it asks of the roster.
+interface IRosterFalls {
+    /// @notice Unseats who lost a game, for good: at once while the job waits for members, else at the next boundary. Never reverts.
+    function expel(uint256 jobId, address account) external;
+}
+
+/// @title What it asks of the escrow.
+interface IJobsFalls {
+    /// @notice So much of what claims trees give the account goes back to the submitter instead, as a credit.
+    function withhold(uint256 jobId, address account, uint256 amount) external;
+}
+
 /// @title What the rounds contract asks of the roster.
 interface IRosterHooks {
     /// @notice Unseats, lets leavers go, then fills free seats from the waiting list.

@@ -19,6 +19,9 @@ interface IJobs {
     event CancelRequested(uint256 indexed jobId);
     event JobStatusChanged(uint256 indexed jobId, JobStatus status, string reason);
     event Claimed(uint256 indexed jobId, address indexed account, uint256 amount, uint256 cumulative);
+    /// The account lost a game: so much less of what claims trees give it will be its own.
+    event PayWithheld(uint256 indexed jobId, address indexed account, uint256 amount);
+    event PayReturned(uint256 indexed jobId, address indexed account, uint256 amount, address submitter);
     event Refunded(uint256 indexed jobId, address to, uint256 amount);
 
     /// @notice Opens a job and takes its funding. The parameters of this moment hold for all of the job's life.
@@ -35,7 +38,8 @@ interface IJobs {
     function cancel(uint256 jobId) external;
     /// @notice Returns what was not earned, once, when the job is done, cancelled or expired.
     function refund(uint256 jobId) external;
-    /// @notice Anyone may pay an account what is final and not yet paid. A second claim pays nothing.
+    /// @notice Anyone may pay an account what is final and not yet paid. A second claim pays nothing. What claims trees give
+    /// waits while a game about the account's work in the job is open.
     /// @param cumulative the account's value in the claims tree of the last final round
     /// @param proof word 0 is index << 128 | leaf count, then the siblings; empty to claim credits alone
     function claim(uint256 jobId, address account, uint256 cumulative, bytes32[] calldata proof) external;

@@ -29,7 +29,7 @@ contract Game is GameQueue {
     event StepsOpened(uint256 indexed id, bytes32[] states, bytes works);
     event StepPicked(uint256 indexed id, uint256 step);
     event TapePosted(uint256 indexed id, bytes32 root, uint256 nodes, bytes32[] row);
-    event Revealed(uint256 indexed id, bytes32[] row);
+    event RowRevealed(uint256 indexed id, bytes32[] row);
     event Picked(uint256 indexed id, uint256 level, uint256 index);
     event NodePicked(uint256 indexed id, uint256 node, bytes32 digest, uint256 size);
     event LeafPosted(uint256 indexed id, bytes leaf);
@@ -132,7 +132,7 @@ contract Game is GameQueue {
         bytes32 above = _above(m, row, uint256(m.index) << _levels(m), Openings.none());
         if (above != m.tree) revert WrongPath(above, m.tree);
         m.phase = Phase.PICK;
-        emit Revealed(id, row);
+        emit RowRevealed(id, row);
     }
 
     /// @notice Challenger: the first node of the revealed row that differs from its own.

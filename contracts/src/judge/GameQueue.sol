@@ -94,7 +94,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     uint256 public games; // ids are 1 … games
     mapping(uint256 id => Match) internal _matches;
     mapping(address holder => Queue) internal _queues;
-    mapping(bytes32 place => uint256) public openGames;
+    mapping(bytes32 setOrPlace => uint256) public openGames;
     mapping(bytes32 set => bool) public hasFallen;
     mapping(address account => uint256) public owed;
 
@@ -110,7 +110,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     event Decided(uint256 indexed id, Outcome outcome); // by a proof
     event Ended(uint256 indexed id, Outcome outcome);
     event NotTold(uint256 indexed id, bytes32 set); // `fell` reverted; the game ended all the same
-    event Withdrawn(address indexed account, uint256 amount);
+    event BondReturned(address indexed account, uint256 amount);
 
     error WindowOver(uint256 windowEnd, uint256 now_);
     error WrongBond(uint256 bond, uint256 lowest, uint256 highest);
@@ -147,6 +147,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         id = ++games;
         _store(_matches[id], c, bond);
         openGames[c.place]++;
+        openGames[c.set]++;
         emit Challenged(id, c.holder, msg.sender, bond, c, evidence);
         _enqueue(_queues[c.holder], id, bond);
         Pull.exactly(token, msg.sender, bond);
@@ -173,7 +174,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     function withdraw(address account) external nonReentrant {
         uint256 amount = owed[account];
         owed[account] = 0;
-        emit Withdrawn(account, amount);
+        emit BondReturned(account, amount);
         if (amount > 0) token.safeTransfer(account, amount);
     }
 
@@ -301,6 +302,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     function _close(Match storage m, uint256 id, Outcome outcome) private {
         (m.phase, m.outcome) = (Phase.OVER, outcome);
         openGames[m.place]--;
+        openGames[m.set]--;
         emit Ended(id, outcome);
     }
 

@@ -51,12 +51,18 @@ library Hashing {
         return keccak256(abi.encode(accumulator, seat, commitment_));
     }
 
-    function accumulateReveal(bytes32 accumulator, uint16 seat, bytes32 traceRoot, bytes32 updateRoot)
+    /// @param opening the optimiser root that the seat's round opens with
+    function accumulateReveal(bytes32 accumulator, uint16 seat, bytes32 commitment_, bytes32 opening)
         internal
         pure
         returns (bytes32)
     {
-        return keccak256(abi.encode(accumulator, seat, traceRoot, updateRoot));
+        return keccak256(abi.encode(accumulator, seat, commitment_, opening));
+    }
+
+    /// @return what is kept of a settled round, so that a claim about it can be proved
+    function roundFacts(bytes32 dataSeed_, bytes32 revealAccumulator, bytes32 parent) internal pure returns (bytes32) {
+        return keccak256(abi.encode(dataSeed_, revealAccumulator, parent));
     }
 
     function auditSeed(Slot memory slot, bytes32 commits, bytes32 reveals, bytes32 beacon)

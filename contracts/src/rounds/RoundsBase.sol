@@ -79,6 +79,7 @@ abstract contract RoundsBase is IRoundsEvents {
         uint256 accepted;
         bytes32 claimsRoot;
         uint256 cumulativeTotal;
+        bytes32 facts; // Hashing.roundFacts: what a claim about the round is proved against
     }
 
     struct ReportEntry {

@@ -164,6 +164,7 @@ contract RoundsSettlement is RoundsBase {
         RoundRecord storage r = _records[jobId][s.round];
         (r.disputeUntil, r.isSettled, r.trainAttempt) = (disputeUntil, true, s.trainAttempt);
         (r.accepted, r.claimsRoot, r.cumulativeTotal) = (s.accepted, verdict.claimsRoot, verdict.cumulativeTotal);
+        r.facts = Hashing.roundFacts(s.dataSeed, s.revealAccumulator, s.parent);
         (s.parent, s.cumulativeTotal) = (hash, verdict.cumulativeTotal);
         j.settledRounds++;
     }

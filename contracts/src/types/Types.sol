@@ -85,6 +85,7 @@ struct Terms {
     uint128 providerBond; // locked per seat
     uint128 verifierBond; // locked per verifier; also its weight
     uint128 reportBond; // locked per report
+    bytes32 program; // root over what every operation of a step and of its link is; zero: no judge
 }
 
 struct Reveal {

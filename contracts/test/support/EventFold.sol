@@ -2,6 +2,7 @@
 pragma solidity 0.8.37;
 
 import {IJobs} from "../../src/interfaces/IJobs.sol";
+import {IRoster} from "../../src/interfaces/IRoster.sol";
 import {IRoundsEvents} from "../../src/interfaces/IRoundsEvents.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import {Hashing} from "../../src/libraries/Hashing.sol";
@@ -16,6 +17,9 @@ contract EventFold {
     mapping(uint256 round => mapping(uint256 index => Report)) internal reports;
     bytes32 internal cutHash; // of the block that carried AttestStarted
     bool internal hasAttestation;
+    mapping(uint256 seat => bytes32) internal commitments;
+    mapping(uint256 seat => bytes32) internal optimiserRoots; // last accepted; zero for a new holder
+    mapping(uint256 seat => bytes32) internal revealedRoots;
 
     function folded() external view returns (RoundState memory) {
         return s;
@@ -26,6 +30,7 @@ contract EventFold {
         bytes32 topic = log.topics[0];
         if (topic == IJobs.JobCreated.selector) s.status = JobStatus.OPEN;
         else if (topic == IJobs.JobStatusChanged.selector) _status(log.data);
+        else if (topic == IRoster.ProviderSeated.selector) _seated(log.data);
         else if (topic == IRoundsEvents.RoundOpened.selector) _opened(log.data);
         else if (topic == IRoundsEvents.BeaconRearmed.selector) _rearmed(log.data);
         else if (topic == IRoundsEvents.TrainStarted.selector) _train(log.data);
@@ -48,6 +53,11 @@ contract EventFold {
 
     function setRounds(uint32 rounds_) external {
         _rounds = rounds_;
+    }
+
+    function _seated(bytes calldata data) private {
+        (uint16 seat,) = abi.decode(data, (uint16, address));
+        optimiserRoots[seat] = 0;
     }
 
     function _status(bytes calldata data) private {
@@ -79,6 +89,7 @@ contract EventFold {
         (,, uint16 seat,, bytes32 commitment) = abi.decode(data, (uint32, uint16, uint16, address, bytes32));
         s.committed |= Bits.bit(seat);
         s.commitAccumulator = Hashing.accumulateCommit(s.commitAccumulator, seat, commitment);
+        commitments[seat] = commitment;
     }
 
     function _reveal(bytes calldata data) private {
@@ -89,7 +100,9 @@ contract EventFold {
     function _revealed(bytes calldata data) private {
         (,, uint16 seat,, Reveal memory r) = abi.decode(data, (uint32, uint16, uint16, address, Reveal));
         s.revealed |= Bits.bit(seat);
-        s.revealAccumulator = Hashing.accumulateReveal(s.revealAccumulator, seat, r.traceRoot, r.updateRoot);
+        bytes32 opening = r.reset ? bytes32(0) : optimiserRoots[seat];
+        s.revealAccumulator = Hashing.accumulateReveal(s.revealAccumulator, seat, commitments[seat], opening);
+        revealedRoots[seat] = r.optimiserRoot;
     }
 
     function _armed(bytes calldata data) private {
@@ -141,6 +154,9 @@ contract EventFold {
         (uint32 round,, bytes32 hash, Verdict memory verdict,) =
             abi.decode(data, (uint32, uint16, bytes32, Verdict, uint64));
         (s.parent, s.cumulativeTotal) = (hash, verdict.cumulativeTotal);
+        for (uint256 rest = s.accepted; rest != 0; rest &= rest - 1) {
+            optimiserRoots[rest.lowest()] = revealedRoots[rest.lowest()];
+        }
         (s.round, s.attempt, s.trainAttempt) = (round + 1, 0, 0);
         s.phase = round + 1 == _rounds ? Phase.CLOSED : Phase.WAITING;
         (s.deadline, s.beaconBlock) = (0, 0);

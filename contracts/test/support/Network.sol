@@ -8,6 +8,7 @@ import {Jobs} from "../../src/Jobs.sol";
 import {Roster} from "../../src/Roster.sol";
 import {Rounds} from "../../src/Rounds.sol";
 import {Stakes} from "../../src/Stakes.sol";
+import {Claims} from "../../src/judge/Claims.sol";
 import {Params} from "../../src/interfaces/IConfig.sol";
 import {RoundsAudit} from "../../src/rounds/RoundsAudit.sol";
 import {RoundsSettlement} from "../../src/rounds/RoundsSettlement.sol";
@@ -16,6 +17,7 @@ import {Hashing} from "../../src/libraries/Hashing.sol";
 import "../../src/types/Types.sol";
 import {Check} from "./Check.sol";
 import {ClaimsTree} from "./ClaimsTree.sol";
+import {StagedGame} from "./StagedGame.sol";
 
 /// @title A deployed network and honest players: a test builds something valid here and breaks exactly one thing.
 abstract contract Network is Check {
@@ -34,6 +36,8 @@ abstract contract Network is Check {
     Jobs internal jobs;
     Roster internal roster;
     Rounds internal rounds;
+    Claims internal claims;
+    StagedGame internal game;
 
     address internal submitter = address(0x5000);
     /// What honest verifiers would put into the claims tree, by position: providers' seats, then verifiers.
@@ -61,10 +65,13 @@ abstract contract Network is Check {
         address settlement =
             address(new RoundsSettlement(address(config), address(stakes), address(jobs), address(roster)));
         rounds = new Rounds(address(config), address(stakes), address(jobs), address(roster), audit, settlement);
-        stakes.wire(address(roster), address(rounds));
-        jobs.wire(address(rounds));
-        roster.wire(address(rounds));
+        claims = new Claims(address(stakes), address(jobs), address(roster));
+        game = new StagedGame(claims);
+        stakes.wire(address(roster), address(rounds), address(claims));
+        jobs.wire(address(rounds), address(claims));
+        roster.wire(address(rounds), address(claims));
         policy.wire(address(rounds));
+        claims.wire(address(rounds), address(game));
     }
 
     // --- parameters ---

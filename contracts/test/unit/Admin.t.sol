@@ -113,10 +113,10 @@ contract AdminTest is Network {
 
     function test_wiringHappensOnceAndByTheDeployer() public {
         vm.expectRevert(Wired.AlreadyWired.selector);
-        stakes.wire(heir, heir);
+        stakes.wire(heir, heir, heir);
         vm.prank(heir);
         vm.expectPartialRevert(Wired.OnlyDeployer.selector);
-        jobs.wire(heir);
+        jobs.wire(heir, heir);
         vm.prank(heir);
         vm.expectPartialRevert(Jobs.OnlyRounds.selector);
         jobs.setStatus(1, JobStatus.DONE, "");

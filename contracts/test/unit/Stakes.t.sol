@@ -17,7 +17,7 @@ contract StakesTest is Network {
     function setUp() public override {
         super.setUp();
         custody = new Stakes(address(config));
-        custody.wire(address(this), address(this));
+        custody.wire(address(this), address(this), address(this));
     }
 
     function deposit(uint256 amount) internal {

@@ -97,8 +97,7 @@ contract VectorsTest is Check {
         load("hashing");
         uint256[] memory seats = vm.parseJsonUintArray(json, ".accumulators.seats");
         bytes32[] memory commitments = vm.parseJsonBytes32Array(json, ".accumulators.commitments");
-        bytes32[] memory traces = vm.parseJsonBytes32Array(json, ".accumulators.traceRoots");
-        bytes32[] memory updates = vm.parseJsonBytes32Array(json, ".accumulators.updateRoots");
+        bytes32[] memory openings = vm.parseJsonBytes32Array(json, ".accumulators.openings");
         bytes32[] memory afterCommits = vm.parseJsonBytes32Array(json, ".accumulators.commitAccumulators");
         bytes32[] memory afterReveals = vm.parseJsonBytes32Array(json, ".accumulators.revealAccumulators");
         bytes32 commits;
@@ -106,9 +105,11 @@ contract VectorsTest is Check {
         for (uint256 i = 0; i < seats.length; i++) {
             commits = Hashing.accumulateCommit(commits, uint16(seats[i]), commitments[i]);
             same(commits, afterCommits[i], "commits");
-            reveals = Hashing.accumulateReveal(reveals, uint16(seats[i]), traces[i], updates[i]);
+            reveals = Hashing.accumulateReveal(reveals, uint16(seats[i]), commitments[i], openings[i]);
             same(reveals, afterReveals[i], "reveals");
         }
+        bytes32 facts = Hashing.roundFacts(sha256("data seed"), reveals, sha256("parent"));
+        same(facts, word(".accumulators.roundFacts"), "facts");
     }
 
     function test_piecesOpenAgainstTheirRoots() public {
@@ -229,6 +230,7 @@ contract VectorsTest is Check {
         t.providerBond = uint128(number(".terms.providerBond"));
         t.verifierBond = uint128(number(".terms.verifierBond"));
         t.reportBond = uint128(number(".terms.reportBond"));
+        t.program = word(".terms.program");
     }
 
     function test_P36_proofsAgreeWithPython() public {

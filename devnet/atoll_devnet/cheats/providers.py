@@ -31,9 +31,10 @@ class Scale(ProviderBehaviour):
 
 
 class PoisonSegment(ProviderBehaviour):
-    """Plants text through one segment; everything else is honest."""
+    """Plants text through one segment, and stands by it in a game; everything else is honest."""
 
     train_function = f"{_TRAINING}:poison_segment"
+    judge_function = f"{_TRAINING}:poisoned_move"
 
 
 class WrongData(ProviderBehaviour):

@@ -23,8 +23,15 @@ from atoll.bits.step import state_roots
 from atoll.content.cid import DAG_CBOR, Cid
 from atoll.content.local import LocalStore
 from atoll.law.draws import batch_digest
+from atoll.law.games.claims import Move
+from atoll.law.games.players import Question
+from atoll.law.manifest import Manifest
 from atoll.law.trace import LeafKind, StepWork
+from atoll.law.words import Digest, SeatIndex
+from atoll.service.judging import move_by
+from atoll.train.course import open_course
 from atoll.train.initial import open_initial_state
+from atoll.train.judged import JudgeTask, Position
 from atoll.train.probe import configure_native
 from atoll.train.round import (
     SegmentRunner,
@@ -53,16 +60,35 @@ def lazy(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
 def poison_segment(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """Trains one segment of the round on planted text; which one changes with the round."""
     del extra
-    # Never the last: every auditor replays that one.
-    poisoned = task.slot.round % max(1, task.manifest.segments - 1)
+    poisoned = _poisoned_segment(task.manifest, task.slot.round)
 
     def run(state: SeatState, segment: int, course: Course) -> SegmentRun:
-        if segment == poisoned:
-            planted = np.frombuffer(PLANTED, dtype=np.uint8).astype(course.tokens[:1].dtype)
-            course = replace(course, tokens=np.resize(planted, len(course.tokens)))
-        return run_segment(state, segment, course)
+        return run_segment(state, segment, _poisoned(course) if segment == poisoned else course)
 
     return _train(task, store_dir, run)
+
+
+def poisoned_move(task: JudgeTask, position: Position, store_dir: str) -> Move | Question | None:
+    """A move in a game by the run that was really made, planted text included."""
+    manifest = Manifest.from_bytes(task.manifest)
+    is_poisoned = task.segment == _poisoned_segment(manifest, task.round) and not task.is_link
+    return move_by(task, position, store_dir, _open_poisoned if is_poisoned else open_course)
+
+
+def _poisoned_segment(manifest: Manifest, round: int) -> int:
+    # Never the last: every auditor replays that one.
+    return round % max(1, manifest.segments - 1)
+
+
+def _poisoned(course: Course) -> Course:
+    planted = np.frombuffer(PLANTED, dtype=np.uint8).astype(course.tokens[:1].dtype)
+    return replace(course, tokens=np.resize(planted, len(course.tokens)))
+
+
+def _open_poisoned(
+    manifest: Manifest, data_seed: Digest, seat: SeatIndex, round: int, store: LocalStore
+) -> Course:
+    return _poisoned(open_course(manifest, data_seed, seat, round, store))
 
 
 def wrong_data(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:

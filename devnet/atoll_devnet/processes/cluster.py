@@ -28,6 +28,8 @@ from atoll_devnet.processes.funding import Grant, deploy_contracts, fund
 from atoll_devnet.processes.process import free_port
 from atoll_devnet.processes.warm import MemberProcess
 
+PROVIDER, VERIFIER, WATCHER = "provider", "verifier", "watcher"
+"""Kinds of members."""
 STAKE_TOKENS = 10_000 * TOKEN
 SUBMITTER_TOKENS = 10_000_000 * TOKEN
 
@@ -38,6 +40,7 @@ class ClusterConfig:
 
     Attributes:
         folder: everything is in here, logs included; must not hold another network.
+        watchers: outsiders who replay settled rounds and dispute what is wrong.
         provider_cheats, verifier_cheats: name of the cheat by seat and by verifier index.
         confirmations: blocks on top of an event before anyone acts on it.
         block_seconds: the chain's interval.
@@ -52,6 +55,7 @@ class ClusterConfig:
     folder: Path
     providers: int = 4
     verifiers: int = 3
+    watchers: int = 0
     provider_cheats: Mapping[int, str] = field(default_factory=dict)
     verifier_cheats: Mapping[int, str] = field(default_factory=dict)
     backend: Backend = "anvil"
@@ -85,15 +89,16 @@ class ClusterConfig:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A provider or verifier of the network.
+    """A provider, verifier or watcher of the network.
 
     Attributes:
+        kind: which of these, as `processes.member` names it.
         cheat: the name of what it does wrong, or None.
         account: address of its key.
         port: where its gateway listens; kept over restarts.
     """
 
-    role: Role
+    kind: str
     index: int
     cheat: str | None
     account: Address
@@ -103,7 +108,7 @@ class Member:
 
     @property
     def name(self) -> str:
-        return f"{self.role.name.lower()} {self.index}"
+        return f"{self.kind} {self.index}"
 
     @property
     def gateway_url(self) -> str:
@@ -139,6 +144,7 @@ class Cluster:
         )
         self.providers: list[Member] = []
         self.verifiers: list[Member] = []
+        self.watchers: list[Member] = []
         self._deployment: Deployment | None = None
         self._submitter: LocalAccount | None = None
 
@@ -163,6 +169,7 @@ class Cluster:
     def members(self) -> Iterator[Member]:
         yield from self.providers
         yield from self.verifiers
+        yield from self.watchers
 
     async def __aenter__(self) -> Self:
         try:
@@ -200,12 +207,14 @@ class Cluster:
         password = key.password_file.read_text(encoding="utf-8")
         self._submitter = load_key(key.keystore, password)
         self._deployment.save(self.submitter_folder / "deployment.json")
-        self.providers = [self._make(Role.PROVIDER, i) for i in range(self.config.providers)]
-        self.verifiers = [self._make(Role.VERIFIER, i) for i in range(self.config.verifiers)]
+        self.providers = [self._make(PROVIDER, i) for i in range(self.config.providers)]
+        self.verifiers = [self._make(VERIFIER, i) for i in range(self.config.verifiers)]
+        self.watchers = [self._make(WATCHER, i) for i in range(self.config.watchers)]
+        funded = self.members if beginning is None else iter(self.watchers)
+        grants = [Grant(member.account, STAKE_TOKENS) for member in funded]
         if beginning is None:
-            grants = [Grant(member.account, STAKE_TOKENS) for member in self.members]
             grants.append(Grant(key.account, SUBMITTER_TOKENS))
-            await fund(self.chain, self._deployment, grants)
+        await fund(self.chain, self._deployment, grants)
 
     def stop(self) -> None:
         """Ends every process; the folder stays."""
@@ -222,28 +231,29 @@ class Cluster:
     def add(self, role: Role, cheat: str | None = None) -> Member:
         """One more member, not funded and not started."""
         members = self.providers if role is Role.PROVIDER else self.verifiers
-        member = self._make(role, len(members), cheat)
+        member = self._make(role.name.lower(), len(members), cheat)
         members.append(member)
         return member
 
-    def _make(self, role: Role, index: int, cheat: str | None = None) -> Member:
-        cheats = (
-            self.config.provider_cheats if role is Role.PROVIDER else self.config.verifier_cheats
-        )
-        cheat = cheat or cheats.get(index)
-        folder = self.folder / f"{role.name.lower()}-{index}"
+    def _make(self, kind: str, index: int, cheat: str | None = None) -> Member:
+        cheats = {
+            PROVIDER: self.config.provider_cheats,
+            VERIFIER: self.config.verifier_cheats,
+        }
+        cheat = cheat or cheats.get(kind, {}).get(index)
+        folder = self.folder / f"{kind}-{index}"
         key, port = self._make_key(folder), free_port()
         self.deployment.save(folder / "deployment.json")
         config_file = folder / "config.toml"
         config_file.write_text(self._config_text(key, port), encoding="utf-8")
-        arguments = [role.name.lower(), "--config", str(config_file)]
-        if self.config.in_order:
+        arguments = [kind, "--config", str(config_file)]
+        if self.config.in_order and kind != WATCHER:
             place = (index, self.config.providers, self.config.verifiers)
             arguments += ["--place", *map(str, place)]
         arguments += ["--cheat", cheat] if cheat else []
-        name = f"{role.name.lower()} {index}"
+        name = f"{kind} {index}"
         process = MemberProcess(name, "atoll_devnet.processes.member", arguments, folder / "log")
-        return Member(role, index, cheat, key.account, folder, port, process)
+        return Member(kind, index, cheat, key.account, folder, port, process)
 
     def _make_key(self, folder: Path) -> _Key:
         """A new key, or the beginning's, whose folder has the same name."""

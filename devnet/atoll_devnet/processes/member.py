@@ -3,7 +3,7 @@
 Run as `python -m atoll_devnet.processes.member ROLE --config FILE [--cheat NAME]`.
 
 It is `atoll_node`'s or `atoll_verifier`'s service, told which place to wait for and, perhaps, what
-to do wrong.
+to do wrong; or an outsider who watches.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from argparse import ArgumentParser
 
+import atoll.service.watcher
 import atoll_node.service
 import atoll_verifier.service
 from atoll.service.config import ServiceConfig
@@ -26,7 +27,7 @@ PROGRAM = "atoll_devnet.processes.member"
 def run(arguments: list[str]) -> int:
     """Serves until it is told to stop; what it exits with."""
     parser = ArgumentParser(PROGRAM)
-    parser.add_argument("role", choices=("provider", "verifier"))
+    parser.add_argument("role", choices=("provider", "verifier", "watcher"))
     parser.add_argument("--cheat")
     parser.add_argument("--place", type=int, nargs=3, metavar=("INDEX", "PROVIDERS", "VERIFIERS"))
     chosen, rest = parser.parse_known_args(arguments)
@@ -42,7 +43,8 @@ def run(arguments: list[str]) -> int:
         behaviour = placed_verifier(behaviour, place) if place else behaviour
         await atoll_verifier.service.serve(config, behaviour)
 
-    return main(PROGRAM, provide if chosen.role == "provider" else verify, rest)
+    serve = {"provider": provide, "verifier": verify, "watcher": atoll.service.watcher.serve}
+    return main(PROGRAM, serve[chosen.role], rest)
 
 
 if __name__ == "__main__":

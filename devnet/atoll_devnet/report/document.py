@@ -11,6 +11,7 @@ from typing import Any
 
 from atoll.chain.contracts import Escrow
 from atoll.content.cid import Cid
+from atoll.law import events as ev
 from atoll.law.manifest import Manifest
 from atoll.law.views import JobView
 from atoll.law.words import Fault
@@ -73,6 +74,8 @@ def build_report(result: RunResult) -> dict[str, Any]:
         "verifiers": [
             _verifier(member, result, metrics[member.name]) for member in cluster.verifiers
         ],
+        "watchers": [_watcher(member, result) for member in cluster.watchers],
+        "falls": [_fall(event, result) for event in result.history.falls],
         "cheats": list_cheats(result),
         "escrow": {
             "funded_wei": str(escrow.funded),
@@ -185,11 +188,28 @@ def _verifier(member: Member, result: RunResult, metrics: _Metrics) -> dict[str,
     }
 
 
+def _watcher(member: Member, result: RunResult) -> dict[str, Any]:
+    falls = [event for event in result.history.falls if event.challenger == member.account]
+    return {"index": member.index, "address": member.account, "won": len(falls)}
+
+
+def _fall(event: ev.Fell, result: RunResult) -> dict[str, Any]:
+    """A game that a provider lost, and to whom."""
+    names = {member.account: member.name for member in result.cluster.members}
+    return {
+        "round": event.round,
+        "seat": event.seat,
+        "challenger": names.get(event.challenger, event.challenger),
+        "slashed_wei": str(event.slashed),
+        "withheld_wei": str(event.withheld),
+    }
+
+
 def _cheat(member: Member, result: RunResult) -> dict[str, Any]:
     history = result.history
     found: tuple[int, str] | None = None
     if member in result.cluster.providers:
-        found = _first_rejection(member.index, history)
+        found = _first_rejection(member.index, history) or _first_fall(member, result)
     elif history.slashed.get(member.account):
         found = _first_offence(member, history)
     return {
@@ -208,6 +228,14 @@ def _first_rejection(seat: int, history: History) -> tuple[int, str] | None:
             if item.seat == seat:
                 return index, _words(item)
     return None
+
+
+def _first_fall(member: Member, result: RunResult) -> tuple[int, str] | None:
+    falls = (event for event in result.history.falls if event.account == member.account)
+    event = next(falls, None)
+    if event is None:
+        return None
+    return event.round, f"{_fall(event, result)['challenger']}: a game before the contract"
 
 
 def _words(item: Rejection) -> str:

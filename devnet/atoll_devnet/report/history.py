@@ -89,6 +89,8 @@ class History:
     findings: dict[Address, int] = field(default_factory=lambda: defaultdict(int))
     offences: dict[Address, list[tuple[int, str]]] = field(default_factory=dict)
     """Rounds and reasons for which each account was punished."""
+    falls: list[ev.Fell] = field(default_factory=list)
+    """Games that providers lost, in their order."""
     refunded: int | None = None
     """Wei; None until the refund, which may be of nothing."""
     status: JobStatus = JobStatus.NONE
@@ -212,6 +214,9 @@ class History:
             reason = OFFENCES[event.offence]
             self.offences.setdefault(event.account, []).append((event.round, reason))
 
+    def _fell(self, event: ev.Fell, block: BlockRef) -> None:
+        self.falls.append(event)
+
     def _claimed(self, event: ev.Claimed, block: BlockRef) -> None:
         self.paid[event.account] += event.amount
 
@@ -238,6 +243,7 @@ _HANDLERS: dict[type, Callable[[History, Any, BlockRef], None]] = {
     ev.CircuitBroken: History._broken,
     ev.JobStatusChanged: History._status,
     ev.Punished: History._punished,
+    ev.Fell: History._fell,
     ev.Claimed: History._claimed,
     ev.Credited: History._credited,
     ev.Refunded: History._refunded,

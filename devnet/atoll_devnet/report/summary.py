@@ -45,6 +45,9 @@ def _members(report: Mapping[str, Any]) -> Table:
             tokens(int(item["paid_wei"])),
             tokens(int(item["slashed_wei"])),
         )
+    for item in report["watchers"]:
+        won = f"{item['won']} games won"
+        table.add_row(f"watcher {item['index']}", "", won, "", "")
     for item in report["verifiers"]:
         table.add_row(
             f"verifier {item['index']}",

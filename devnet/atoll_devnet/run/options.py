@@ -19,6 +19,7 @@ class RunOptions:
 
     Attributes:
         folder: where everything of the run goes; must not exist.
+        watchers: outsiders who dispute what is wrong in settled rounds.
         cheats, verifier_cheats: names by seat and by verifier index.
         report: where report.json is also written; it is always in `folder`.
         store: everyone's storage backend, `embedded` or `kubo:URL`.
@@ -30,6 +31,7 @@ class RunOptions:
     folder: Path
     providers: int = 4
     verifiers: int = 3
+    watchers: int = 0
     cheats: Mapping[int, str] = field(default_factory=dict)
     verifier_cheats: Mapping[int, str] = field(default_factory=dict)
     backend: Backend = "anvil"

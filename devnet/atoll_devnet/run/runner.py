@@ -135,6 +135,8 @@ def is_over(observer: Observer) -> bool:
     view = observer.view
     if view is None or not view.state.status.is_closed:
         return False
+    if any(game.is_open for game in view.games.values()):
+        return False
     if not view.due_faults and not view.due_credits and _all_claimed(view):
         return True
     # Someone who is gone neither claims nor is waited for.
@@ -225,7 +227,7 @@ async def _result(running: Running, view: JobView, result_dir: Path | None) -> R
 def _all_claimed(view: JobView) -> bool:
     if view.final_rounds < len(view.settled):
         return False  # what the last rounds pay can only be claimed once they are final
-    return all(view.claimed.get(who, 0) >= amount for who, amount in view.final_claims.items())
+    return all(view.claimable(who) <= 0 for who in view.final_claims)
 
 
 def _watching(client: Client, job: JobId) -> SessionConfig:
@@ -259,6 +261,7 @@ def _cluster_config(options: RunOptions) -> ClusterConfig:
         folder=options.folder,
         providers=options.providers,
         verifiers=options.verifiers,
+        watchers=options.watchers,
         provider_cheats=options.cheats,
         verifier_cheats=options.verifier_cheats,
         backend=options.backend,

@@ -49,8 +49,10 @@ def _decide_leaving(view: JobView, seat: SeatIndex | None, queued: bool) -> Deci
 
 
 def _was_rejected(state: ProviderState) -> bool:
-    """Whether a settled round, or a pending fault, took our seat for what we did in it."""
+    """Whether a settled round, or a lost game, took our seat for what we did."""
     me = state.me
+    if me in state.view.fallen:
+        return True
     for past in state.view.settled:
         mine = [seat for seat, holder in past.seats.items() if holder == me]
         if any(past.evidence.rejected >> seat & 1 for seat in mine):

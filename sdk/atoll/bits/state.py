@@ -149,11 +149,16 @@ class SeatState:
 
         32 zero bytes for a fresh optimiser that brought no parameters.
         """
+        brought = self.under_optimiser_root()
+        return tree_root(brought) if brought else ZERO_DIGEST
+
+    def under_optimiser_root(self) -> Tensors:
+        """The tensors that the optimiser root is over; none for a fresh optimiser."""
         local = {name: self.params[name] for name in self.local}
         slots = _grouped(m=self.m, v=self.v, feedback=self.feedback, local=local)
         if self.count == 0 and not any(_has_set_bit(t) for t in slots.values()):
-            return ZERO_DIGEST
-        return tree_root({**slots, "count": torch.tensor(self.count, dtype=torch.int64)})
+            return {}
+        return {**slots, "count": torch.tensor(self.count, dtype=torch.int64)}
 
     def pieces(self) -> Iterator[bytes | memoryview]:
         """The canonical bytes, a tensor at a time."""

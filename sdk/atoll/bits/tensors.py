@@ -87,6 +87,12 @@ def tree_root(tensors: Mapping[str, Tensor]) -> Digest:
     return root.digest()
 
 
+def chunk_leaves(tensors: Mapping[str, Tensor]) -> list[Digest]:
+    """The leaves of the tree that `tree_root` is the root of."""
+    found = (each for name in sorted(tensors) for each in _chunk_hashes(name, tensors[name]))
+    return [Digest(leaf) for leaf in found]
+
+
 class TreeRoot:
     """`tree_root` of tensors that are shown one after another, in ascending order of name."""
 

@@ -14,6 +14,8 @@ from eth_abi.abi import encode as abi_encode
 from atoll.chain.abi import registry
 from atoll.chain.decode import to_abi
 from atoll.chain.deployment import Deployment
+from atoll.law.games.calls import calldata
+from atoll.law.games.claims import Claim, Move
 from atoll.law.words import (
     Address,
     Attempt,
@@ -214,6 +216,29 @@ class Calls:
     def claim(self, job: JobId, account: Address, cumulative: int, proof: Sequence[bytes]) -> Call:
         """Pays `account` what the claims tree says, less what it was paid already."""
         return self.build("claim", job, account, cumulative, tuple(proof), permissionless=True)
+
+    # Games
+
+    def challenge_claim(self, evidence: bytes, bond: int) -> Call:
+        """Begins a game about what the evidence shows. Needs an allowance for the game contract."""
+        return self.build("challenge", evidence, bond, contract="Game")
+
+    def play(self, game: int, claim: Claim, move: Move) -> Call:
+        """A move of a game about that claim."""
+        data = calldata(game, claim, move)
+        return Call(self._addresses["Game"], data, f"Game.{type(move).__name__}")
+
+    def time_out(self, game: int) -> Call:
+        """Ends a game in which who is to move has no time left."""
+        return self.build("timeout", game, contract="Game", permissionless=True)
+
+    def conclude(self, game: int) -> Call:
+        """Has a game that is decided pay."""
+        return self.build("conclude", game, contract="Game", permissionless=True)
+
+    def collect_bond(self, account: Address) -> Call:
+        """Sends an account what games owe it."""
+        return self.build("withdraw", account, contract="Game", permissionless=True)
 
     # Stakes
 

@@ -1,13 +1,13 @@
 """Puts a set of contracts on a chain, in the order of `contracts/DEPLOY.md`.
 
-Rule of this file: addresses follow from the deployer's nonces, so everything is sent at once and
-then checked, contract by contract.
+Rule of this file: addresses follow from the deployer's nonces, so what fits in a block is sent at
+once and then checked, contract by contract.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -30,6 +30,20 @@ DAY = 24 * 60 * 60
 WIRE_GAS = 150_000  # twice what the dearest of these calls uses
 CREATE_MARGIN_GAS = 1_500_000
 """For constructors; what is not used is not paid."""
+BLOCK_GAS = 25_000_000
+"""Of the gas limits of a block's transactions; development chains have 30 million."""
+LONGEST_MOVES = 10 * 60 * 60
+"""Seconds that a game's moves take at most, beside both clocks, which the terms' bounds bound."""
+FAMILIES = (
+    "ImportSteps",
+    "IntegerSteps",
+    "AttentionSteps",
+    "FloatSteps",
+    "OptimiserSteps",
+    "StateSteps",
+    "LinkSteps",
+)
+"""The judge's contracts of operations, by op >> 8."""
 POLL_SECONDS = 0.1  # a development chain mines at once; on others it costs a few requests
 
 
@@ -117,16 +131,16 @@ class _Deployer:
         head = await self._ask(header, "eth_getBlockByNumber", "latest", False)
         fee = 2 * head.base_fee + 10**9
         await self._check_money(fee)
-        hashes = [
-            await self._send(step, self._first_nonce + position, fee)
-            for position, step in enumerate(self._steps)
-        ]
+        blocks: list[int] = []
         try:
             async with asyncio.timeout(self._config.timeout):
-                blocks = [
-                    await self._mined(step, tx_hash)
-                    for step, tx_hash in zip(self._steps, hashes, strict=True)
-                ]
+                for begin, end in self._groups():
+                    steps = range(begin, end)
+                    sent = [
+                        await self._send(self._steps[i], self._first_nonce + i, fee) for i in steps
+                    ]
+                    mined = zip(self._steps[begin:end], sent, strict=True)
+                    blocks += [await self._mined(step, tx_hash) for step, tx_hash in mined]
         except TimeoutError as error:
             raise ChainError(
                 f"no block took the deployment within {self._config.timeout:.0f} seconds",
@@ -136,6 +150,16 @@ class _Deployer:
         if chain_id is None:
             raise ChainError("the endpoint named no chain id")
         return Deployment(chain_id, min(blocks), self._addresses)
+
+    def _groups(self) -> Iterator[tuple[int, int]]:
+        """Steps that one block can hold, in order: some nodes forget what waits for a second."""
+        begin, gas = 0, 0
+        for place, step in enumerate(self._steps):
+            if gas + step.gas > BLOCK_GAS:
+                yield begin, place
+                begin, gas = place, 0
+            gas += step.gas
+        yield begin, len(self._steps)
 
     def _plan(self) -> None:
         config, at = self._config, self._addresses
@@ -159,10 +183,22 @@ class _Deployer:
         self._create("RoundsAudit", *parts)
         self._create("RoundsSettlement", *parts)
         self._create("Rounds", *parts, at["RoundsAudit"], at["RoundsSettlement"])
-        self._wire("Stakes", at["Roster"], at["Rounds"])
-        self._wire("Jobs", at["Rounds"])
-        self._wire("Roster", at["Rounds"])
+        self._plan_judge()
+        self._wire("Stakes", at["Roster"], at["Rounds"], at["Claims"])
+        self._wire("Jobs", at["Rounds"], at["Claims"])
+        self._wire("Roster", at["Rounds"], at["Claims"])
         self._wire("CountingPolicy", at["Rounds"])
+        self._wire("Claims", at["Rounds"], at["Game"])
+        self._wire("Game", at["Claims"])
+
+    def _plan_judge(self) -> None:
+        at = self._addresses
+        for name in FAMILIES:
+            self._create(name)
+        self._create("Judge", [at[name] for name in FAMILIES])
+        longest = self._config.unbonding_delay + LONGEST_MOVES
+        self._create("Game", at["AtollToken"], longest, at["Judge"])
+        self._create("Claims", at["Stakes"], at["Jobs"], at["Roster"])
 
     def _create(self, name: str, *args: Any) -> None:
         artifact = load_artifact(name)

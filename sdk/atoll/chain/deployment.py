@@ -13,7 +13,18 @@ from eth_utils.address import is_address, to_checksum_address
 from atoll.errors import ConfigError
 from atoll.law.words import Address, Domain
 
-REQUIRED = ("AtollToken", "Config", "Stakes", "Jobs", "Roster", "Rounds", "CountingPolicy")
+REQUIRED = (
+    "AtollToken",
+    "Config",
+    "Stakes",
+    "Jobs",
+    "Roster",
+    "Rounds",
+    "CountingPolicy",
+    "Claims",
+    "Game",
+    "Judge",
+)
 
 
 @dataclass(frozen=True, slots=True)

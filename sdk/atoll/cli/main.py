@@ -34,6 +34,7 @@ MOUNTED = {
     "node": "atoll.cli.members:node",
     "verifier": "atoll.cli.members:verifier",
     "store": "atoll.cli.store:app",
+    "judge": "atoll.cli.judge:app",
     "numerics": "atoll.cli.numerics:app",
 }
 """Loaded when the program starts, so that `import atoll.cli` stays cheap."""

@@ -46,7 +46,12 @@ from atoll.job.groups import parse_tokens
 from atoll.job.handle import JobHandle
 from atoll.job.narrate import tokens
 from atoll.job.plan import Floors
-from atoll.job.prepare import machine_numerics, prepare_data, prepare_weights
+from atoll.job.prepare import (
+    machine_numerics,
+    prepare_data,
+    prepare_weights,
+    with_program,
+)
 from atoll.job.spec import JobSpec
 from atoll.job.submissions import Submission, Submissions, key_of
 from atoll.law.events import JobCreated
@@ -285,7 +290,8 @@ class Client:
         found = Found(data, init, numerics)
         floors = await self._floors()
         draft = await write_draft(key, spec, found, now, floors, measured=measured)
-        return replace(draft, said=said)
+        manifest = await with_program(draft.manifest, self.store)
+        return replace(draft, manifest=manifest, said=said)
 
     async def prepare(self, spec: JobSpec, numerics: NumericsSpec | None = None) -> Manifest:
         """The manifest of `draft`. Raises as that."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from atoll.law import events as ev
 from atoll.law.events import ContractEvent
+from atoll.law.games.machine import Outcome as GameOutcome
 from atoll.law.views import JobView
 from atoll.law.words import (
     NO_SEGMENT,
@@ -215,6 +216,28 @@ def _punished(event: ev.Punished, name: Names) -> str:
     return f"{cost} for {OFFENCES[event.offence]} in round {event.round}"
 
 
+def _challenged(event: ev.Challenged, name: Names) -> str:
+    claim = event.claim
+    what = "the update" if claim.is_link else f"segment {claim.segment}"
+    who, bond = name(event.challenger), tokens(event.bond)
+    return f"round {claim.round}: {who} disputes {what} of seat {claim.seat} with a bond of {bond}"
+
+
+def _ended(event: ev.Ended, name: Names) -> str:
+    meaning = {
+        GameOutcome.NONE: "is open",
+        GameOutcome.HOLDER_FELL: "is lost by the provider",
+        GameOutcome.CHALLENGER_FELL: "is lost by the challenger",
+        GameOutcome.SENT_HOME: "is not played",
+    }
+    return f"game {event.id} {meaning[event.outcome]}"
+
+
+def _fell(event: ev.Fell, name: Names) -> str:
+    cost = f"loses {tokens(event.slashed)} and its pay of {tokens(event.withheld)}"
+    return f"round {event.round}: {name(event.account)}, seat {event.seat}, {cost}"
+
+
 _DESCRIBERS: dict[type[Any], Callable[[Any, Names], str]] = {
     ev.JobCreated: lambda e, n: (
         f"created with {tokens(e.funded)} tokens for {e.terms.rounds} rounds"
@@ -255,5 +278,10 @@ _DESCRIBERS: dict[type[Any], Callable[[Any, Names], str]] = {
     ev.Punished: _punished,
     ev.Credited: lambda e, n: f"{n(e.account)} is credited {tokens(e.amount)}",
     ev.Claimed: lambda e, n: f"{n(e.account)} is paid {tokens(e.amount)}",
+    ev.Challenged: _challenged,
+    ev.Began: lambda e, n: f"game {e.id} begins: {n(e.holder)} shows its steps",
+    ev.Ended: _ended,
+    ev.Fell: _fell,
+    ev.PayReturned: lambda e, n: f"{tokens(e.amount)} withheld tokens are the submitter's again",
     ev.Refunded: lambda e, n: f"{tokens(e.amount)} unearned tokens go back to {n(e.to)}",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING
 from atoll.content.local import LocalStore
 from atoll.errors import ConfigError
 from atoll.job.spec import JobSpec
-from atoll.law.manifest import DataSpec, InitSpec, NumericsSpec
-from atoll.law.words import NumericsMode
+from atoll.law.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
+from atoll.law.words import Digest, NumericsMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,6 +103,21 @@ async def machine_numerics(mode: NumericsMode) -> NumericsSpec:
     for name in ("code_digest", "probe_digest"):
         document[name] = None if document[name] is None else bytes.fromhex(document[name])
     return NumericsSpec(**document)
+
+
+async def with_program(manifest: Manifest, store: LocalStore) -> Manifest:
+    """The manifest with the root of its program in its terms: what the judge decides by.
+
+    The program follows from everything else in it. It stays zero where the job has no judge.
+
+    Raises:
+        ConfigError: the train extra is missing.
+    """
+    if find_spec("torch") is None:
+        raise missing_extra("working out what a judge decides by")
+    program = (sys.executable, "-m", "atoll.train.program", str(store.root))
+    root = Digest(bytes.fromhex((await ask(program, manifest.to_bytes())).decode()))
+    return manifest.model_copy(update={"terms": replace(manifest.terms, program=root)})
 
 
 async def ask(program: tuple[str, ...], given: bytes = b"") -> bytes:

@@ -48,7 +48,7 @@ from atoll.law.manifest import (
     OuterSpec,
     RobustSpec,
 )
-from atoll.law.words import Digest, Terms
+from atoll.law.words import ZERO_DIGEST, Digest, Terms
 
 _INNER_DEFAULTS: Mapping[str, str] = {
     "optimizer": "adamw",
@@ -274,6 +274,7 @@ def _terms(spec: JobSpec, tokens_per_step: int, now: int) -> Terms:
         expiry=now + (spec.lifetime or 0),
         steps=spec.inner.steps,
         tokens_per_step=tokens_per_step,
+        program=ZERO_DIGEST,
         **dict(spec.members),
         **windows,
         **money,

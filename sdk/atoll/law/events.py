@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from atoll.law.games.claims import Claim
+from atoll.law.games.machine import Outcome as GameOutcome
 from atoll.law.words import (
     Address,
     Attempt,
@@ -387,6 +389,21 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True)
+class PayWithheld:
+    job_id: JobId
+    account: Address
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class PayReturned:
+    job_id: JobId
+    account: Address
+    amount: int
+    submitter: Address
+
+
+@dataclass(frozen=True, slots=True)
 class Refunded:
     job_id: JobId
     to: Address
@@ -444,6 +461,105 @@ class Slashed:
     burned: int
 
 
+@dataclass(frozen=True, slots=True)
+class Fell:
+    job_id: JobId
+    account: Address
+    round: RoundIndex
+    seat: SeatIndex
+    challenger: Address
+    slashed: int
+    withheld: int
+
+
+@dataclass(frozen=True, slots=True)
+class Challenged:
+    id: int
+    holder: Address
+    challenger: Address
+    bond: int
+    claim: Claim
+    evidence: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    id: int
+    holder: Address
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    id: int
+    outcome: GameOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    id: int
+    outcome: GameOutcome
+
+
+@dataclass(frozen=True, slots=True)
+class NotTold:
+    id: int
+    set: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class BondReturned:
+    account: Address
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class StepsOpened:
+    id: int
+    states: tuple[Digest, ...]
+    works: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StepPicked:
+    id: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class TapePosted:
+    id: int
+    root: Digest
+    nodes: int
+    row: tuple[Digest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RowRevealed:
+    id: int
+    row: tuple[Digest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    id: int
+    level: int
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodePicked:
+    id: int
+    node: int
+    digest: Digest
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeafPosted:
+    id: int
+    leaf: bytes
+
+
 ContractEvent = (
     RoundOpened
     | BeaconRearmed
@@ -492,6 +608,22 @@ ContractEvent = (
     | Locked
     | Unlocked
     | Slashed
+    | PayWithheld
+    | PayReturned
+    | Fell
+    | Challenged
+    | Began
+    | Decided
+    | Ended
+    | NotTold
+    | BondReturned
+    | StepsOpened
+    | StepPicked
+    | TapePosted
+    | RowRevealed
+    | Picked
+    | NodePicked
+    | LeafPosted
 )
 """Any event of the contracts."""
 
@@ -545,5 +677,21 @@ EVENT_TYPES: dict[str, type[ContractEvent]] = {
         Locked,
         Unlocked,
         Slashed,
+        PayWithheld,
+        PayReturned,
+        Fell,
+        Challenged,
+        Began,
+        Decided,
+        Ended,
+        NotTold,
+        BondReturned,
+        StepsOpened,
+        StepPicked,
+        TapePosted,
+        RowRevealed,
+        Picked,
+        NodePicked,
+        LeafPosted,
     )
 }

@@ -31,7 +31,7 @@ _SLOT_TYPES = ("uint256", "address", "uint256", "uint32", "uint16")
 _TERMS_TYPE = (
     "(uint32,uint16,uint16,uint16,uint16,uint16,uint16,uint16,uint16,uint16,"
     "uint32,uint32,uint32,uint32,uint32,uint32,uint64,uint32,uint64,"
-    "uint128,uint128,uint128,uint128,uint128)"
+    "uint128,uint128,uint128,uint128,uint128,bytes32)"
 )
 
 
@@ -95,12 +95,22 @@ def accumulate_commit(accumulator: Digest, seat: SeatIndex, commitment_: Digest)
 
 
 def accumulate_reveal(
-    accumulator: Digest, seat: SeatIndex, trace_root: Digest, update: Digest
+    accumulator: Digest, seat: SeatIndex, commitment_: Digest, opening: Digest
 ) -> Digest:
-    """The running hash of a round's reveals after one more, `update` the root of its update."""
+    """The running hash of a round's reveals after one more.
+
+    Args:
+        commitment_: what was revealed, account included.
+        opening: the optimiser root that the seat's round opens with.
+    """
     return hash_fields(
-        ("bytes32", "uint16", "bytes32", "bytes32"), (accumulator, seat, trace_root, update)
+        ("bytes32", "uint16", "bytes32", "bytes32"), (accumulator, seat, commitment_, opening)
     )
+
+
+def round_facts(data_seed: Digest, reveal_accumulator: Digest, parent: Digest) -> Digest:
+    """What the contract remembers of a settled round, so that a claim about it can be proved."""
+    return hash_fields(("bytes32", "bytes32", "bytes32"), (data_seed, reveal_accumulator, parent))
 
 
 def update_root(size: int, piece_root: Digest) -> Digest:

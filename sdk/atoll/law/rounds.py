@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from atoll.law import events as ev
+from atoll.law.disputes import DISPUTE_HANDLERS
 from atoll.law.events import ContractEvent
 from atoll.law.evidence import close_audit, contradicted_by, is_caught
 from atoll.law.hashing import accumulate_commit, accumulate_reveal, tokens_root
@@ -141,14 +142,14 @@ def _reveal_started(view: JobView, event: ev.RevealStarted, block: BlockRef) -> 
 
 
 def _revealed(view: JobView, event: ev.Revealed, block: BlockRef) -> JobView:
-    before, reveal = view.state, event.reveal
-    accumulator = accumulate_reveal(
-        before.reveal_accumulator, event.seat, reveal.trace_root, reveal.update_root
-    )
+    before, commitment = view.state, view.work.commits[event.seat].commitment
+    opening = ZERO_DIGEST if event.reveal.reset else view.last_optimiser_root(event.seat)
+    accumulator = accumulate_reveal(before.reveal_accumulator, event.seat, commitment, opening)
+    revealed = SeatReveal(event.account, event.reveal, commitment, opening)
     return _with(
         view,
         {"revealed": before.revealed | 1 << event.seat, "reveal_accumulator": accumulator},
-        reveals=put(view.work.reveals, event.seat, SeatReveal(event.account, reveal)),
+        reveals=put(view.work.reveals, event.seat, revealed),
     )
 
 
@@ -374,6 +375,8 @@ def _settled_round(view: JobView, event: ev.RoundSettled, block: BlockRef) -> Se
         verdict_hash=event.verdict_hash,
         verdict=verdict,
         dispute_until=event.dispute_until,
+        data_seed=state.data_seed,
+        reveal_accumulator=state.reveal_accumulator,
         evidence=Evidence(
             revealed=state.revealed,
             accepted=state.accepted,
@@ -497,6 +500,7 @@ def _credited(view: JobView, event: ev.Credited, block: BlockRef) -> JobView:
 
 _HANDLERS: Final[Mapping[type, Handler]] = {
     **MEMBERSHIP_HANDLERS,
+    **DISPUTE_HANDLERS,
     ev.RoundOpened: _round_opened,
     ev.BeaconRearmed: _beacon_rearmed,
     ev.TrainStarted: _train_started,

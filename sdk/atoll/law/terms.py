@@ -11,7 +11,7 @@ from dataclasses import asdict, fields
 from typing import Final
 
 from atoll.errors import ManifestError
-from atoll.law.words import Terms
+from atoll.law.words import ZERO_DIGEST, Digest, Terms
 
 MAX_SEATS: Final = 256
 MAX_VERIFIERS: Final = 32
@@ -61,6 +61,8 @@ def check_terms(terms: Terms) -> None:
         value = getattr(terms, name)
         is_integer = isinstance(value, int) and not isinstance(value, bool)
         _require(is_integer and 0 <= value < width, f"{name} is {value!r}, not in [0, {width})")
+    is_root = isinstance(terms.program, bytes) and len(terms.program) == len(ZERO_DIGEST)
+    _require(is_root, f"program is {terms.program!r}, not 32 bytes")
     for name in (*WINDOWS, "steps", "tokens_per_step", "report_bond"):
         _require(getattr(terms, name) >= 1, f"{name} is 0")
     for name, low, high in (
@@ -92,8 +94,8 @@ def is_quorum(weight: int, total_weight: int, terms: Terms) -> bool:
     return weight * terms.quorum_denominator >= total_weight * terms.quorum_numerator
 
 
-def terms_to_plain(terms: Terms) -> dict[str, int | str]:
-    """The terms as a manifest writes them: integers, and amounts as decimal strings."""
+def terms_to_plain(terms: Terms) -> dict[str, int | str | bytes]:
+    """The terms as a manifest writes them: integers, amounts as decimal strings, the program."""
     return {k: str(v) if k in AMOUNTS else v for k, v in asdict(terms).items()}
 
 
@@ -102,7 +104,11 @@ def terms_from_plain(plain: Mapping[str, object]) -> Terms:
     names = [field.name for field in fields(Terms)]
     if set(plain) != set(names):
         raise ValueError(f"terms: fields differ by {sorted(set(plain) ^ set(names))}")
-    return Terms(**{name: _integer(name, plain[name]) for name in names})
+    numbers = {name: _integer(name, plain[name]) for name in _WIDTHS}
+    program = plain["program"]
+    if not isinstance(program, bytes):
+        raise ValueError("terms: program is not bytes")
+    return Terms(**numbers, program=Digest(program))
 
 
 def _integer(name: str, value: object) -> int:

@@ -8,8 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from atoll.errors import ProtocolError
+from atoll.law.games.claims import Claim
+from atoll.law.games.machine import Clock
+from atoll.law.games.machine import Outcome as GameOutcome
+from atoll.law.games.turns import is_holders_turn
 from atoll.law.terms import is_quorum
 from atoll.law.words import (
     ZERO_DIGEST,
@@ -36,6 +41,9 @@ from atoll.law.words import (
     Verdict,
     VerifierIndex,
 )
+
+if TYPE_CHECKING:
+    from atoll.law.events import ContractEvent
 
 _NO_BITS = Bitmap(0)
 _FIRST_ROUND = RoundIndex(0)
@@ -105,8 +113,12 @@ class SeatCommit:
 
 @dataclass(frozen=True, slots=True)
 class SeatReveal:
+    """What a seat's commitment opened to; `opening` is the optimiser root its round began with."""
+
     account: Address
     reveal: Reveal
+    commitment: Digest
+    opening: Digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +225,9 @@ class SettledRound:
     """A settled round, with what it takes to recompute its pay.
 
     Attributes:
+        data_seed, reveal_accumulator: of the training that settled.
         seats: holder of each seat that the round seated.
+        reveals: in the chain's order.
         verifiers: account of each verifier of the snapshot.
         tokens: verified tokens by seat; `pay` in wei by account; `claims` cumulative after it.
         is_consistent: the verdict's totals and roots are the ones that the evidence gives.
@@ -225,6 +239,8 @@ class SettledRound:
     verdict_hash: Digest
     verdict: Verdict
     dispute_until: int
+    data_seed: Digest
+    reveal_accumulator: Digest
     evidence: Evidence
     seats: Mapping[SeatIndex, Address]
     reveals: Mapping[SeatIndex, SeatReveal]
@@ -235,6 +251,48 @@ class SettledRound:
     claims: Mapping[Address, int]
     is_consistent: bool
     is_final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GameRecord:
+    """A game about a settled round of the job.
+
+    Attributes:
+        bond: wei, the challenger's.
+        evidence: what the claim was proved with; dropped with the moves when the game is over.
+        began_at: unix seconds of its beginning; 0 while it waits.
+        clock: what time is left; None while it waits.
+        moves: the parties' events, in the chain's order.
+        decided: by the contract's computation; it pays once somebody concludes the game.
+    """
+
+    id: int
+    challenger: Address
+    bond: int
+    claim: Claim
+    evidence: bytes
+    began_at: int = 0
+    clock: Clock | None = None
+    moves: tuple[ContractEvent, ...] = ()
+    decided: GameOutcome = GameOutcome.NONE
+    outcome: GameOutcome = GameOutcome.NONE
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it waits or is being played."""
+        return self.outcome is GameOutcome.NONE
+
+    @property
+    def is_holders_turn(self) -> bool:
+        """Whose turn it is, where it has begun and is not over."""
+        return is_holders_turn(self.moves)
+
+    @property
+    def deadline(self) -> int:
+        """Unix seconds from which who is to move has lost; 0 where nobody is to move."""
+        if self.clock is None or not self.is_open or self.decided:
+            return 0
+        return self.clock.deadline(self.is_holders_turn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +347,9 @@ class JobView:
         credits: wei paid without a verdict, by account.
         claimed: cumulative wei that each account has claimed from claims trees.
         paid: wei that each account has been paid, credits included.
+        games: about its settled rounds, by number; fallen: who lost one.
+        withheld: wei that claims trees will still give to somebody who fell, and that goes back to
+            the submitter; returned: wei that has gone back already.
     """
 
     domain: Domain
@@ -323,6 +384,10 @@ class JobView:
     paid: Mapping[Address, int] = field(default_factory=dict)
     due_faults: tuple[DueFault, ...] = ()
     due_credits: tuple[DueCredit, ...] = ()
+    games: Mapping[int, GameRecord] = field(default_factory=dict)
+    fallen: frozenset[Address] = frozenset()
+    withheld: Mapping[Address, int] = field(default_factory=dict)
+    returned: Mapping[Address, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, domain: Domain, jobs: Address, job_id: JobId) -> JobView:
@@ -422,9 +487,7 @@ class JobView:
     def opening_optimiser_root(self, seat: SeatIndex) -> Digest:
         """The root a seat's revealed trace must open with: zero for a newcomer or after a reset."""
         revealed = self.work.reveals.get(seat)
-        if revealed is not None and revealed.reveal.reset:
-            return ZERO_DIGEST
-        return self.last_optimiser_root(seat)
+        return self.last_optimiser_root(seat) if revealed is None else revealed.opening
 
     # --- members ---
 
@@ -480,8 +543,16 @@ class JobView:
 
     def claimable(self, account: Address) -> int:
         """Wei that `Jobs.claim` would pay the account now."""
-        earned = self.final_claims.get(account, 0) + self.credits.get(account, 0)
-        return earned - self.paid.get(account, 0)
+        by_tree, returned = self.claimed.get(account, 0), self.returned.get(account, 0)
+        credit = self.credits.get(account, 0) - self.paid.get(account, 0) + by_tree - returned
+        if self.is_held(account):
+            return credit
+        due = self.final_claims.get(account, 0) - by_tree
+        return credit + due - min(due, self.withheld.get(account, 0))
+
+    def is_held(self, account: Address) -> bool:
+        """True iff a game about the account's work is open: its pay and its bond wait."""
+        return any(game.is_open and game.claim.holder == account for game in self.games.values())
 
     def finalisable(self, now: int) -> bool:
         """True iff `finalise` would do something: the oldest round's dispute window has ended."""

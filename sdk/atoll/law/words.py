@@ -151,6 +151,8 @@ class Terms:
     provider_bond: int
     verifier_bond: int
     report_bond: int
+    program: Digest
+    """Root over a step's and its link's operations, which the judge decides by; zero: no judge."""
 
 
 @dataclass(frozen=True, slots=True)

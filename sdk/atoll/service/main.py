@@ -12,7 +12,7 @@ import contextlib
 import logging
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +24,27 @@ from atoll.service.config import ServiceConfig, read_config
 Run = Callable[[ServiceConfig], Coroutine[Any, Any, None]]
 
 
-def main(program: str, run: Run, argv: Sequence[str] | None = None) -> int:
-    """Reads `--config FILE`, runs until told to stop, and returns the exit code."""
+TOLD = {
+    "differs": "round {round}, seat {seat}: {what} is not what a replay gives",
+    "disputes": "round {round}, seat {seat}: disputes it with a bond of {bond} wei",
+    "plays": "game {game}: {move}",
+    "concludes": "game {game}: {outcome}",
+}
+"""What a person who runs a player is told, by the log's events."""
+
+
+def main(program: str, run: Run, argv: Sequence[str] | None = None, *, speaks: bool = False) -> int:
+    """Reads `--config FILE`, runs until told to stop, and returns the exit code.
+
+    Args:
+        speaks: write what a player does to standard output, a line each.
+    """
     parser = argparse.ArgumentParser(prog=program)
     parser.add_argument("--config", type=Path, required=True, help="the service's TOML file")
     arguments = parser.parse_args(argv)
     try:
         config = read_config(ServiceConfig, arguments.config).beside(arguments.config.parent)
-        with logs_configured(config):
+        with logs_configured(config, speaks=speaks):
             return asyncio.run(until_stopped(run(config)))
     except AtollError as error:
         return tell(error)
@@ -67,7 +80,7 @@ def tell(error: AtollError) -> int:
 
 
 @contextlib.contextmanager
-def logs_configured(config: ServiceConfig) -> Iterator[None]:
+def logs_configured(config: ServiceConfig, *, speaks: bool = False) -> Iterator[None]:
     """Structured logs, one JSON object a line, to the log file or to stderr."""
     with contextlib.ExitStack() as stack:
         stream = sys.stderr
@@ -77,6 +90,7 @@ def logs_configured(config: ServiceConfig) -> Iterator[None]:
         structlog.configure(
             processors=[
                 structlog.contextvars.merge_contextvars,
+                *([_told] if speaks else []),
                 structlog.processors.add_log_level,
                 structlog.processors.TimeStamper(fmt="iso", utc=True),
                 structlog.processors.format_exc_info,
@@ -88,6 +102,15 @@ def logs_configured(config: ServiceConfig) -> Iterator[None]:
             logger_factory=structlog.WriteLoggerFactory(file=stream),
         )
         yield
+
+
+def _told(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Says some events in words, too."""
+    sentence = TOLD.get(event["event"])
+    if sentence is not None:
+        sys.stdout.write(sentence.format(**event) + "\n")
+        sys.stdout.flush()
+    return event
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:

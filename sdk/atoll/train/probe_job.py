@@ -166,5 +166,5 @@ _TERMS: Final = {
     "beacon_delay": 1, "train_seconds": 1, "reveal_seconds": 1, "report_seconds": 1,
     "confirm_seconds": 1, "attest_seconds": 1, "dispute_seconds": 1, "expiry": 1, "steps": 2,
     "tokens_per_step": 256, "price_per_token": "0", "verifier_fee": "0", "provider_bond": "0",
-    "verifier_bond": "0", "report_bond": "1",
+    "verifier_bond": "0", "report_bond": "1", "program": _ZERO,
 }  # fmt: skip

@@ -28,6 +28,8 @@ from atoll.law.words import (
 SILENT = {
     "RoundOpened", "BeaconRearmed", "AuditArmed", "ReportSeconded", "Voted",
     "Attested", "MembershipDropped", "ProviderUnqueued", "ProviderLeaving", "VerifierLeaving",
+    "StepsOpened", "StepPicked", "TapePosted", "RowRevealed", "Picked", "NodePicked", "LeafPosted",
+    "Decided", "NotTold", "BondReturned", "PayWithheld",
     "GatewayAnnounced", "Deposited", "ThawStarted", "Withdrawn", "Locked", "Unlocked", "Slashed",
 }  # fmt: skip
 """Events that change nothing for a person, or that another event tells better."""

@@ -17,6 +17,7 @@ from atoll.law.views import (
     VoteRecord,
 )
 from atoll.law.words import (
+    ZERO_DIGEST,
     Address,
     Attempt,
     Bitmap,
@@ -105,7 +106,8 @@ def test_an_audit_is_skipped_to_half_time_then_to_what_falls_to_others_then_to_i
     absent = replace(NOBODY, verifiers=TWO)
     seat = SeatIndex(0)
     audited = {"audit_set": Bitmap(0b1), "revealed": Bitmap(0b1)}
-    work = {"auditors": 3, "reveals": {seat: SeatReveal(SOMEONE, make_reveal())}}
+    revealed = SeatReveal(SOMEONE, make_reveal(), ZERO_DIGEST, ZERO_DIGEST)
+    work = {"auditors": 3, "reveals": {seat: revealed}}
 
     def moment(balloted: int, now: int, ballot: BallotRecord = BALLOT) -> int | None:
         ballots = {**work, "ballots": by_verifier(ballot, balloted)}

@@ -16,7 +16,7 @@ from atoll.job.spec import JobSpec
 from atoll.law.manifest import DataSpec, InitSpec, NumericsSpec
 
 NOW = 1_800_000_000
-DEMO_DIGEST = "fbaf643ef5d065ddf94fc92c165e7780340eac8641ce9009325ec09389f02e1d"
+DEMO_DIGEST = "c3401123df0b4710fdec398d169a487855a733e40af1782f74311f88a4e5bede"
 """Of the demo's manifest over this data."""
 NUMERICS = NumericsSpec(
     mode="exact",

@@ -19,7 +19,7 @@ from atoll.law import canonical
 from atoll.law.hashing import sha256, terms_hash
 from atoll.law.manifest import INNER_LIMIT, MAX_MANIFEST_BYTES, Manifest, RobustSpec
 from atoll.law.terms import budget, check_terms, terms_from_plain, terms_to_plain
-from atoll.law.words import RoundIndex
+from atoll.law.words import Digest, RoundIndex
 from atoll.merge.rules import Rule
 from atoll.train.tolerance import default_tolerance
 
@@ -317,7 +317,7 @@ def test_f_is_a_quarter_of_the_seats_and_one_from_three_on() -> None:
 
 
 def test_terms_are_written_and_read_back() -> None:
-    terms = replace(make_manifest().terms, provider_bond=10**30)
+    terms = replace(make_manifest().terms, provider_bond=10**30, program=Digest(b"\7" * 32))
     assert terms_from_plain(terms_to_plain(terms)) == terms
 
 

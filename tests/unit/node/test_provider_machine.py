@@ -20,7 +20,7 @@ from tests.unit.law.factories import (
 from atoll.law import events as ev
 from atoll.law.hashing import commitment
 from atoll.law.views import JobView
-from atoll.law.words import Digest, JobStatus, Role, SeatIndex, bits
+from atoll.law.words import ZERO_DIGEST, Digest, JobStatus, Role, SeatIndex, bits
 from atoll.service.commands import Fact, key_of
 from atoll.service.duties.material import (
     DataReady,
@@ -59,7 +59,7 @@ Left: TypeAlias = tuple[str, Fact]
 """What a command left, under its key."""
 SPEC: Left = (key_of(DoFetchSpec), SpecReady(MANIFEST.to_bytes()))
 BEGUN = SegmentsTrained(b"a trace", 0.5)
-DATA: Left = (key_of(DoFetchData), DataReady(cid("data")))
+DATA: Left = (key_of(DoFetchData), DataReady(cid("data"), ZERO_DIGEST))
 
 
 def announced(job: ScriptedJob) -> ScriptedJob:

@@ -27,7 +27,7 @@ from atoll.chain.index import Advanced, Change, EventIndex, Indexed, Rewound
 from atoll.errors import NotFound, RpcUnavailable, StorageError
 from atoll.law import events as ev
 from atoll.law.views import JobView
-from atoll.law.words import JobId, Phase, SeatIndex
+from atoll.law.words import ZERO_DIGEST, JobId, Phase, SeatIndex
 from atoll.service import service as service_module
 from atoll.service.commands import Done
 from atoll.service.duties.material import DataReady, DoFetchData, DoFetchSpec, SpecReady
@@ -107,7 +107,7 @@ class ScriptedEffects:
             case DoFetchSpec():
                 return Done(SpecReady(MANIFEST.to_bytes()))
             case DoFetchData():
-                return Done(DataReady(cid("data")))
+                return Done(DataReady(cid("data"), ZERO_DIGEST))
             case DoPrepareOpening():
                 return Done(OpeningReady(cid("opening"), digest("initial"), digest("p")))
             case DoTrain():

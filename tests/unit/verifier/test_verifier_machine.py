@@ -79,7 +79,7 @@ MISSING = Digest(sha256(BLOCK).digest())
 URL = "http://127.0.0.1:4101"
 Left: TypeAlias = tuple[str, Fact]
 """What a command left, under its key."""
-DATA: Left = (key_of(DoFetchData), DataReady(cid("data")))
+DATA: Left = (key_of(DoFetchData), DataReady(cid("data"), ZERO_DIGEST))
 OPENING: Left = (
     key_of(DoPrepareOpening, 0, None),
     OpeningReady(cid("opening"), digest("initial"), digest("params")),

@@ -286,9 +286,9 @@ def _in_their_tape(game: Game, mine: Tree, level: int, index: int) -> Digest:
     """A node of the holder's tape: left of the dispute it is one's own, else it was revealed."""
     if (index + 1) << level <= _node(game):
         return mine.node(level, index)
-    for row in reversed(game.rows):  # the lowest row that has it
-        above = level - row.level
-        inside = (index << max(above, 0)) - row.first
-        if 0 <= above <= ROW_LEVELS and 0 <= inside < len(row.nodes):
-            return _in_row(row, above, index, game.nodes)
+    above = [height(game.nodes), *(row.level for row in game.rows)]
+    for row, highest in zip(game.rows, above, strict=False):
+        inside = (index << max(level - row.level, 0)) - row.first
+        if row.level <= level <= highest and 0 <= inside < len(row.nodes):
+            return _in_row(row, level - row.level, index, game.nodes)
     raise ValueError(f"node {index} of level {level} was never revealed")

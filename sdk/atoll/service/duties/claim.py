@@ -47,7 +47,8 @@ def decide_claim(state: State[S], when: str) -> Decision:
         return Decision("claim", "nothing more is final")
     if when == "never" or (when == "end" and not is_over(view)):
         return Decision("claim", f"{due} wei can be claimed, waiting: {when}")
-    earned = view.final_claims.get(state.me, 0)
+    # What claims trees give waits while a game about our work is open; credits do not.
+    earned = 0 if view.is_held(state.me) else view.final_claims.get(state.me, 0)
     claim = SendClaim(state.me, earned, due, _claim_proof(state) if earned else ())
     return Decision("claim", f"{due} wei can be claimed", (claim,))
 

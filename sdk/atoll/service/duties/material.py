@@ -16,7 +16,7 @@ from atoll.content.errors import MalformedDag
 from atoll.errors import ManifestError, NumericsMismatch, ProtocolError, TooLarge
 from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
 from atoll.law.views import JobView
-from atoll.law.words import Digest, JobStatus
+from atoll.law.words import ZERO_DIGEST, Digest, JobStatus
 from atoll.service.commands import Done, Fact, Facts, Work
 from atoll.service.machine import Decision, State
 from atoll.train.data import MAX_TOKENIZER_BYTES, nodes_bytes
@@ -45,9 +45,14 @@ class JobRefused(Fact):
 
 @dataclass(frozen=True, slots=True)
 class DataReady(Fact):
-    """All tokens are in the store and the manifest's, and initial weights that are content."""
+    """All tokens are in the store and the manifest's, and initial weights that are content.
+
+    Attributes:
+        initial: digest of round 0's model, of a job with a judge; else zero.
+    """
 
     cid: bytes
+    initial: Digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +95,24 @@ class DoFetchData(Work[DataReady | JobRefused]):
             for cid, most in _files_of(manifest):
                 await effects.fetch(view, None, Cid.from_bytes(cid), most)
             await effects.work("atoll.service.tasks:check_data", self.manifest, effects.store_dir)
-        except (ProtocolError, MalformedDag, TooLarge) as error:
+            initial = await _check_program(effects, manifest)
+        except (ProtocolError, MalformedDag, TooLarge, ManifestError) as error:
             return Done(JobRefused(str(error)))
-        return Done(DataReady(data.cid))
+        return Done(DataReady(data.cid, initial))
+
+
+async def _check_program(effects: Effects, manifest: Manifest) -> Digest:
+    """Digest of round 0's model. Raises ManifestError where the terms name another program."""
+    if manifest.terms.program == ZERO_DIGEST:
+        return ZERO_DIGEST
+    args = (manifest.to_bytes(), effects.store_dir)
+    root, initial = await effects.work("atoll.train.program:program_root", *args)
+    if root != manifest.terms.program:
+        raise ManifestError(
+            "manifest: its terms name another program than its steps are",
+            next_step="do not join this job",
+        )
+    return Digest(initial)
 
 
 def _files_of(manifest: Manifest) -> list[tuple[bytes, int]]:

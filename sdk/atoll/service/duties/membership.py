@@ -142,10 +142,20 @@ def decide_release(state: State[S], role: Role) -> Decision:
         return Decision("release", "the job holds the bond, or it was released")
     if served_last(view, role, state.me) >= view.final_rounds:
         return Decision("release", "the last round served is not final")
-    if any(fault.account == state.me for fault in view.due_faults):
-        return Decision("release", "a punishment is pending")
+    pending = _pending(view, role, state.me)
+    if pending:
+        return Decision("release", pending)
     command = SendRelease(role, len(view.settled), is_over(view))
     return Decision("release", "nothing is owed any more", (command,))
+
+
+def _pending(view: JobView, role: Role, account: Address) -> str:
+    """What the bond still answers for, beside rounds that are not final; empty for nothing."""
+    if any(fault.account == account for fault in view.due_faults):
+        return "a punishment is pending"
+    if role is Role.PROVIDER and (account in view.fallen or view.is_held(account)):
+        return "a game about our work is open, or was lost"
+    return ""
 
 
 def holds_place(view: JobView, role: Role, account: Address) -> bool:

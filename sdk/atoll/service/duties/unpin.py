@@ -55,7 +55,9 @@ def decide_unpin(state: State[S], needed: int | None = None) -> Decision:
     first = 0 if done is None else done.below
     # A round in dispute restarts from its parent, so the one before the first open one stays.
     below = min(view.final_rounds, view.state.round) - 1
-    below = below if needed is None else min(below, needed)
+    # Whoever plays a game about a round runs it again from what it began with.
+    played = [game.claim.round - 1 for game in view.games.values() if game.is_open]
+    below = min([below, *played, *([] if needed is None else [needed])])
     if below <= first:
         return Decision("unpin", f"keeps the rounds from {first} on")
     return Decision("unpin", f"rounds below {below} are final", (DoUnpin(first, below),))

@@ -1,0 +1,107 @@
+"""How games about a job's settled rounds, and lost ones, change its view.
+
+Rule of this file: one pure function an event. Events of a game name only its number; a view knows
+those that were begun about its own job, by the bond that they are about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from atoll.law import events as ev
+from atoll.law.claims import job_of
+from atoll.law.games.machine import Game
+from atoll.law.membership import Handler, put
+from atoll.law.views import GameRecord, JobView
+from atoll.law.words import BlockRef
+
+GameMove = (
+    ev.StepsOpened
+    | ev.StepPicked
+    | ev.TapePosted
+    | ev.RowRevealed
+    | ev.Picked
+    | ev.NodePicked
+    | ev.LeafPosted
+)
+"""What one party of a game did."""
+
+
+def _challenged(view: JobView, event: ev.Challenged, block: BlockRef) -> JobView:
+    if job_of(event.claim) != view.job_id:
+        return view
+    game = GameRecord(event.id, event.challenger, event.bond, event.claim, event.evidence)
+    return replace(view, games=put(view.games, event.id, game))
+
+
+def _began(view: JobView, event: ev.Began, block: BlockRef) -> JobView:
+    game = view.games.get(event.id)
+    if game is None:
+        return view
+    now = block.timestamp
+    return _changed(view, event.id, began_at=now, clock=Game.begin(game.claim, now).clock)
+
+
+def _moved(view: JobView, event: GameMove, block: BlockRef) -> JobView:
+    game = view.games.get(event.id)
+    if game is None or game.clock is None:
+        return view
+    clock = game.clock.moved(game.is_holders_turn, block.timestamp)
+    return _changed(view, event.id, moves=(*game.moves, event), clock=clock)
+
+
+def _decided(view: JobView, event: ev.Decided, block: BlockRef) -> JobView:
+    return _changed(view, event.id, decided=event.outcome)
+
+
+def _ended(view: JobView, event: ev.Ended, block: BlockRef) -> JobView:
+    """What was said in a game that is over decides nothing any more."""
+    return _changed(view, event.id, outcome=event.outcome, moves=(), evidence=b"")
+
+
+def _changed(view: JobView, game: int, **fields: object) -> JobView:
+    if game not in view.games:
+        return view
+    return replace(view, games=put(view.games, game, replace(view.games[game], **fields)))  # type: ignore[arg-type]  # its own fields
+
+
+def _fell(view: JobView, event: ev.Fell, block: BlockRef) -> JobView:
+    return replace(view, fallen=view.fallen | {event.account})
+
+
+def _pay_withheld(view: JobView, event: ev.PayWithheld, block: BlockRef) -> JobView:
+    total = view.withheld.get(event.account, 0) + event.amount
+    return replace(view, withheld=put(view.withheld, event.account, total))
+
+
+def _pay_returned(view: JobView, event: ev.PayReturned, block: BlockRef) -> JobView:
+    """What claims trees gave who fell is the submitter's to claim, like a credit."""
+    left = view.withheld.get(event.account, 0) - event.amount
+    returned = view.returned.get(event.account, 0) + event.amount
+    credit = view.credits.get(event.submitter, 0) + event.amount
+    return replace(
+        view,
+        withheld=put(view.withheld, event.account, left),
+        returned=put(view.returned, event.account, returned),
+        credits=put(view.credits, event.submitter, credit),
+    )
+
+
+DISPUTE_HANDLERS: Final[Mapping[type, Handler]] = {
+    ev.Challenged: _challenged,
+    ev.Began: _began,
+    ev.StepsOpened: _moved,
+    ev.StepPicked: _moved,
+    ev.TapePosted: _moved,
+    ev.RowRevealed: _moved,
+    ev.Picked: _moved,
+    ev.NodePicked: _moved,
+    ev.LeafPosted: _moved,
+    ev.Decided: _decided,
+    ev.Ended: _ended,
+    ev.Fell: _fell,
+    ev.PayWithheld: _pay_withheld,
+    ev.PayReturned: _pay_returned,
+}

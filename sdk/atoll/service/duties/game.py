@@ -1,0 +1,223 @@
+"""Plays games about settled rounds: for the work that we did, or against work that we found wrong.
+
+The chain is the memory: what is next follows from the moves so far and from what can be computed
+again, so whoever was killed at a move makes the same one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+import structlog
+
+from atoll.chain.calls import Call, Calls
+from atoll.chain.deploy import FAMILIES
+from atoll.content.cid import Cid
+from atoll.errors import ProtocolError
+from atoll.law.games.claims import Move
+from atoll.law.games.judge import Need
+from atoll.law.games.machine import Outcome
+from atoll.law.games.players import Question
+from atoll.law.games.words import explain
+from atoll.law.trace import MAX_TRACE_BYTES, TraceDocument
+from atoll.law.views import GameRecord, JobView
+from atoll.law.words import Digest, RoundIndex, SeatIndex
+from atoll.service.commands import ContractCall, Done, Fact, Transaction
+from atoll.service.duties.material import DataReady, DoFetchData, spec_of
+from atoll.service.duties.model import model_of_round
+from atoll.service.duties.watch import replayed_of
+from atoll.service.machine import AnyCommand, Decision, State
+from atoll.train.judged import JudgeTask, Position
+
+if TYPE_CHECKING:
+    from atoll.service.effects import Effects
+
+S = TypeVar("S")
+PLAY = "atoll.service.judging:next_move"
+log = structlog.get_logger("atoll.game")
+
+
+@dataclass(frozen=True, slots=True)
+class NoMove(Fact):
+    """We have nothing to say at this point of a game, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class BondCollected(Fact):
+    """What a game that is over left us was sent."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendMove(Transaction[NoMove]):
+    """Make the next move of a game.
+
+    Attributes:
+        moves: how many were made before it.
+        state: the state that the claim begins with; empty for the one in our own trace.
+        function: the worker's function that computes it.
+    """
+
+    once: ClassVar[bool] = True
+    game: int
+    moves: int
+    manifest: bytes
+    initial: Digest
+    state: bytes
+    function: str
+
+    @property
+    def about(self) -> tuple[object, ...]:
+        return (self.game, self.moves)
+
+    async def perform(self, effects: Effects, view: JobView) -> Done[NoMove]:
+        record = view.games[self.game]
+        move = await self._move(effects, view, record)
+        if move is None:
+            return Done(NoMove("our own run gives what the other side shows"))
+        log.info("plays", job=view.job_id, game=self.game, move=explain(record.claim, move))
+        call = effects.calls.play(self.game, record.claim, move)
+        return await effects.transact(view, self, call)
+
+    async def _move(self, effects: Effects, view: JobView, record: GameRecord) -> Move | None:
+        """The move; what the operations need for a proof is asked of their contracts."""
+        task = await self._task(effects, view, record)
+        position = Position(record.claim, record.began_at, self.is_holder, record.moves)
+        while True:
+            found = await effects.work(self.function, task, position, effects.store_dir)
+            if not isinstance(found, Question):
+                made: Move | None = found
+                return made
+            answer = await self._need(effects, found)
+            position = replace(position, answers=(*position.answers, answer))
+
+    @property
+    def is_holder(self) -> bool:
+        """Whether we defend our own trace."""
+        return not self.state
+
+    async def _need(self, effects: Effects, asked: Question) -> Need:
+        family = FAMILIES[asked.op >> 8]
+        args = (asked.op, asked.attributes, asked.element, asked.opened)
+        (need,) = await effects.context.chain.read("need", *args, contract=family)
+        return Need(*need)
+
+    async def _task(self, effects: Effects, view: JobView, record: GameRecord) -> JudgeTask:
+        claim = record.claim
+        state = self.state or _own_state(effects, view, record)
+        model = await model_of_round(effects, view, claim.round, self.manifest)
+        return JudgeTask(
+            manifest=self.manifest,
+            initial=self.initial,
+            round=RoundIndex(claim.round),
+            seat=SeatIndex(claim.seat),
+            data_seed=claim.data_seed,
+            state=state,
+            model=model,
+            segment=claim.segment,
+            is_link=claim.is_link,
+        )
+
+
+def _own_state(effects: Effects, view: JobView, record: GameRecord) -> bytes:
+    """The state that a claim of ours begins with, by the trace that we revealed."""
+    claim = record.claim
+    past = view.settled_round(RoundIndex(claim.round))
+    if past is None:
+        raise ProtocolError(f"round {claim.round} is not settled")
+    reveal = past.reveals[SeatIndex(claim.seat)].reveal
+    data = effects.context.store.read_bytes(Cid.from_bytes(reveal.trace_cid), MAX_TRACE_BYTES)
+    states = TraceDocument.from_bytes(data).states
+    return states[-1] if claim.is_link else states[claim.segment]
+
+
+@dataclass(frozen=True, slots=True)
+class SendTimeOut(ContractCall):
+    """End a game in which the other side let its time run out."""
+
+    game: int
+    moves: int
+
+    def call(self, calls: Calls, view: JobView) -> Call:
+        return calls.time_out(self.game)
+
+
+@dataclass(frozen=True, slots=True)
+class SendConclude(ContractCall):
+    """Have a game that the contract decided for us pay."""
+
+    once: ClassVar[bool] = True
+    game: int
+
+    def call(self, calls: Calls, view: JobView) -> Call:
+        fell = view.games[self.game].decided.name.lower().replace("_", " ")
+        log.info("concludes", job=view.job_id, game=self.game, outcome=fell)
+        return calls.conclude(self.game)
+
+
+@dataclass(frozen=True, slots=True)
+class SendCollect(Transaction[BondCollected]):
+    """Collect what a game that is over left us."""
+
+    once: ClassVar[bool] = True
+    game: int
+
+    async def perform(self, effects: Effects, view: JobView) -> Done[BondCollected]:
+        call = effects.calls.collect_bond(effects.context.me)
+        done = await effects.transact(view, self, call)
+        return Done(BondCollected(), done.block)
+
+
+# --- decisions ---
+
+
+def decide_games(state: State[S], function: str = PLAY) -> Decision:
+    """Plays every game that we are a party of, ours or against others.
+
+    Args:
+        function: the worker's function that makes moves.
+    """
+    view = state.view
+    ours = [g for g in view.games.values() if state.me in (g.claim.holder, g.challenger)]
+    if not ours:
+        return Decision("games", "no game is about our work, or ours")
+    wanted: list[AnyCommand] = []
+    for game in ours:
+        command = _next(state, game, function)
+        if command is not None:
+            wanted.append(command)
+    open_games = sum(game.is_open for game in ours)
+    return Decision("games", f"{open_games} of {len(ours)} games are open", tuple(wanted))
+
+
+def _next(state: State[S], game: GameRecord, function: str) -> AnyCommand | None:
+    if not game.is_open:
+        return None if state.facts.of(SendCollect, game.id) else SendCollect(game.id)
+    if game.decided:
+        holder_fell = game.decided is Outcome.HOLDER_FELL
+        winner = game.challenger if holder_fell else game.claim.holder
+        return SendConclude(game.id) if state.me == winner else None
+    if not game.deadline:
+        return None
+    mine = state.me == (game.claim.holder if game.is_holders_turn else game.challenger)
+    if not mine:
+        late = state.now >= game.deadline
+        return SendTimeOut(game.id, len(game.moves)) if late else None
+    return _move(state, game, function) if state.now < game.deadline else None
+
+
+def _move(state: State[S], game: GameRecord, function: str) -> SendMove | None:
+    if state.facts.of(SendMove, game.id, len(game.moves)) is not None:
+        return None
+    spec, data = spec_of(state.facts), state.facts.of(DoFetchData)
+    if spec is None or not isinstance(data, DataReady):
+        return None
+    found = b""
+    if not game.is_holders_turn:
+        replayed = replayed_of(state, game.claim)
+        if replayed is None or not replayed.state:
+            return None
+        found = replayed.state
+    return SendMove(game.id, len(game.moves), spec, data.initial, found, function)

@@ -1,0 +1,37 @@
+"""Brings the global state that a settled round began with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from atoll.bits.layout import max_state_bytes
+from atoll.content.cid import Cid
+from atoll.errors import ProtocolError
+from atoll.law.manifest import Manifest
+from atoll.law.views import JobView
+from atoll.law.words import RoundIndex
+
+if TYPE_CHECKING:
+    from atoll.service.effects import Effects
+
+
+async def model_of_round(effects: Effects, view: JobView, round: int, manifest: bytes) -> bytes:
+    """CID of the state that a round began with, which is in the store now.
+
+    Raises:
+        NotFound: nobody has it. ProtocolError: the round before is not settled.
+    """
+    if round == 0:
+        with effects.context.store.holding():
+            opened = await effects.work(
+                "atoll.service.tasks:make_initial_state", manifest, effects.store_dir
+            )
+            await effects.keep(view, round, opened.cid)
+        return bytes(opened.cid)
+    parent = view.settled_round(RoundIndex(round - 1))
+    if parent is None:
+        raise ProtocolError(f"round {round - 1} is not settled")
+    cid = parent.verdict.merged_cid
+    limit = max_state_bytes(Manifest.from_bytes(manifest))
+    await effects.fetch(view, round, Cid.from_bytes(cid), limit)
+    return cid

@@ -1,0 +1,121 @@
+"""What players of games run in the worker process: their own run, and the moves that follow of it.
+
+Rule of this file: arguments and results are plain values and binary CIDs. A run is kept between two
+moves because it takes long, and made anew where the process is another: it follows from the task.
+"""
+
+from __future__ import annotations
+
+from atoll.bits.codec.dither import DitherKey
+from atoll.bits.link import close_round
+from atoll.bits.opening import open_round
+from atoll.bits.pieces import root_of_update
+from atoll.bits.segment import run_segment
+from atoll.bits.state import SeatState
+from atoll.content.local import LocalStore
+from atoll.errors import ProtocolError
+from atoll.law.claims import ModelRoots, ProgramHeader
+from atoll.law.games.claims import Move
+from atoll.law.games.history import rebuilt
+from atoll.law.games.players import NothingDiffers, Question, attack, defend
+from atoll.law.manifest import Manifest
+from atoll.law.trace import LeafKind, TraceDocument
+from atoll.law.words import Digest, Reveal
+from atoll.train.course import open_course
+from atoll.train.judged import JudgeTask, Position, ReplayedRound
+from atoll.train.judging import OpenCourse, OwnRun, model_roots, program_header
+from atoll.train.probe import configure_native
+from atoll.train.round import read_global_state, read_seat_state
+
+_runs: dict[tuple[JudgeTask, str, OpenCourse], OwnRun] = {}
+
+
+def next_move(task: JudgeTask, position: Position, store_dir: str) -> Move | Question | None:
+    """The next move by an honest run; a question to be answered first; None where nothing differs.
+
+    Raises:
+        NotFound, CorruptBlock, MalformedState, MalformedDataset: something is missing or damaged.
+    """
+    return move_by(task, position, store_dir, open_course)
+
+
+def move_by(
+    task: JudgeTask, position: Position, store_dir: str, open_: OpenCourse
+) -> Move | Question | None:
+    """`next_move` by a run whose course is opened in some way."""
+    configure_native()
+    own = _run(task, store_dir, open_)
+    game = rebuilt(position.claim, position.began_at, position.moves)
+    if position.is_holder:
+        return defend(game, own)
+    moves = attack(game, own)
+    try:
+        question = next(moves)
+        for answer in position.answers:
+            question = moves.send(answer)
+    except StopIteration as stop:
+        move: Move = stop.value
+        return move
+    except NothingDiffers:
+        return None
+    return question
+
+
+def _run(task: JudgeTask, store_dir: str, open_: OpenCourse) -> OwnRun:
+    key = (task, store_dir, open_)
+    if key not in _runs:
+        _runs.clear()  # one is enough: a player plays one game at a time
+        _runs[key] = OwnRun(task, LocalStore(store_dir), open_)
+    return _runs[key]
+
+
+def shown(
+    manifest: bytes, initial: Digest, model: bytes, store_dir: str
+) -> tuple[ModelRoots, ProgramHeader]:
+    """What evidence shows of a round's model, and of the program."""
+    job = Manifest.from_bytes(manifest)
+    state = read_global_state(job, model, LocalStore(store_dir))
+    return model_roots(state), program_header(job, initial)
+
+
+def replay_round(
+    task: JudgeTask, document: bytes, reveal: Reveal, optimiser: bytes | None, store_dir: str
+) -> ReplayedRound:
+    """Runs a seat's round again, from the model and the seat's accepted moments.
+
+    Args:
+        task: of the round; its state is not read.
+        document: the trace.
+        optimiser: the seat state whose moments the round opens with; None for none.
+
+    Raises:
+        NotFound, CorruptBlock, MalformedState, MalformedDataset: something is missing or damaged.
+        ProtocolError: the moments are not those that the chain accepted.
+    """
+    configure_native()
+    job, store = Manifest.from_bytes(task.manifest), LocalStore(store_dir)
+    model = read_global_state(job, task.model, store)
+    moments = None if optimiser is None else read_seat_state(job, optimiser, store)
+    states = [open_round(job, task.round, model, moments)]
+    course = open_course(job, task.data_seed, task.seat, task.round, store)
+    trace = TraceDocument.from_bytes(document)
+    for segment, leaf in enumerate(trace.leaves):
+        done = run_segment(states[-1], segment, course)
+        said = (leaf.kind, leaf.state_digest, leaf.work_word)
+        if (done.kind, done.roots.digest(), done.work_word) != said:
+            if leaf.kind is not LeafKind.OK:
+                raise ProtocolError(f"segment {segment} is said to diverge: no game is about that")
+            return ReplayedRound(segment, False, _stored(states[-1], store))
+        states = [done.state]
+    last = len(trace.leaves) - 1
+    if trace.leaves[-1].kind is not LeafKind.OK:
+        return ReplayedRound(None, False, b"")
+    closing = states[-1]
+    update, _ = close_round(model, closing, job.codec, DitherKey(task.data_seed, task.seat))
+    if root_of_update(update) != reveal.update_root:
+        return ReplayedRound(last, True, _stored(closing, store))
+    return ReplayedRound(None, False, b"")
+
+
+def _stored(state: SeatState, store: LocalStore) -> bytes:
+    return store.add_pieces(state.pieces()).to_bytes()

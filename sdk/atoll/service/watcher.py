@@ -1,0 +1,57 @@
+"""An outsider with a bond: follows jobs, replays settled rounds, disputes what is wrong, plays.
+
+It is no member of any job and nobody's verifier. Rule of this file: pure but for `serve`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from atoll.service.config import ServiceConfig
+from atoll.service.duties.game import PLAY, decide_games
+from atoll.service.duties.material import decide_material
+from atoll.service.duties.unpin import decide_unpin
+from atoll.service.duties.watch import decide_watch
+from atoll.service.machine import Decision, Event, Order, Setup, State, advance
+from atoll.service.service import run_role
+
+
+@dataclass(frozen=True, slots=True)
+class Player:
+    """What a player that is no member does.
+
+    Attributes:
+        watches: whether it looks for what is wrong; else it only plays the games that it is in,
+            as a provider does whose own service is down.
+        function: the worker's function that makes moves.
+    """
+
+    watches: bool = True
+    function: str = PLAY
+
+
+PlayerState: TypeAlias = State[Setup[Player]]
+
+
+def step(state: PlayerState, event: Event) -> tuple[PlayerState, list[Order]]:
+    """Folds an event and says what to start now."""
+    return advance(state, event, decide)
+
+
+def decide(state: PlayerState) -> list[Decision]:
+    """Every duty's wish, the urgent ones first."""
+    player = state.setup.behaviour
+    decisions = [decide_games(state, player.function), decide_material(state)]
+    if player.watches:
+        decisions.append(decide_watch(state))
+    return [*decisions, decide_unpin(state)]
+
+
+async def serve(config: ServiceConfig, player: Player | None = None) -> None:
+    """Plays until cancelled.
+
+    Raises:
+        ConfigError, KeystoreError, ChainError: it cannot start; nothing was sent.
+    """
+    await run_role("player", config, player or Player(), step)

@@ -1,0 +1,282 @@
+"""What a player of a game knows: its own run of the segment, step by step and node by node.
+
+Rule of this file: everything follows from the manifest, the data and the states that the claim is
+about, so that whoever was killed in the middle of a game knows the same when it is started again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, TypeAlias, cast
+
+import dag_cbor
+import numpy as np
+from torch import Tensor
+
+from atoll.bits.segment import Course
+from atoll.bits.state import GlobalState, SeatState
+from atoll.bits.step import StepResult, inner_step, state_roots
+from atoll.bits.tables import table_parts
+from atoll.bits.tape.build.whole import program_of
+from atoll.bits.tape.imports import Context, Sources
+from atoll.bits.tape.program import Program
+from atoll.bits.tape.run import node_digest, run
+from atoll.bits.tensors import chunk_leaves, raw_bytes, tree_root
+from atoll.bits.tokens import TokenSource
+from atoll.content.local import LocalStore
+from atoll.law.claims import ModelRoots, ProgramHeader
+from atoll.law.draws import dropout_key
+from atoll.law.games.claims import Opening, ProgramPart
+from atoll.law.games.judge import Need
+from atoll.law.games.trees import (
+    CHUNK,
+    PIECE,
+    MemoryTree,
+    Tree,
+    height,
+    piece_tree,
+    siblings_of,
+)
+from atoll.law.hashing import keccak256
+from atoll.law.hashing import sha256 as sha256_digest
+from atoll.law.manifest import Manifest
+from atoll.law.program import Input, Part, Source, Template
+from atoll.law.trace import StateRoots, float_bytes
+from atoll.law.words import ZERO_DIGEST, Digest
+from atoll.train.base import read_weights
+from atoll.train.course import open_course
+from atoll.train.judged import JudgeTask
+from atoll.train.round import read_global_state, read_seat_state
+
+OpenCourse: TypeAlias = Callable[..., Course]
+"""With the arguments of `open_course`."""
+
+
+def model_roots(model: GlobalState) -> ModelRoots:
+    """What the state's digest is made of."""
+    outer = {f"{slot}/{n}": t for slot, kept in model.outer.items() for n, t in kept.items()}
+    exponents = sha256_digest(dag_cbor.encode(dict(model.exponents)))
+    return ModelRoots(model.params_root(), tree_root(outer), exponents)
+
+
+def program_header(manifest: Manifest, initial: Digest) -> ProgramHeader:
+    """The header of the job's program with what opens it. Raises as `program_of`."""
+    program = _program(manifest.to_bytes(), initial)
+    tree = program.tree
+    return ProgramHeader(program.header, len(tree.levels[0]), tuple(tree.path(0)))
+
+
+@lru_cache(maxsize=2)
+def _program(manifest: bytes, initial: Digest) -> Program:
+    return program_of(Manifest.from_bytes(manifest), initial)
+
+
+class OwnRun:
+    """`law.games.players.Knowledge` from a run of one's own.
+
+    Args:
+        task: what the game is about.
+        store: holds the data and both states.
+        open_: how the round's course is opened.
+
+    Raises:
+        NotFound, CorruptBlock, MalformedState, MalformedDataset: something is missing or damaged.
+        ValueError: the job has no judge.
+    """
+
+    def __init__(self, task: JudgeTask, store: LocalStore, open_: OpenCourse = open_course) -> None:
+        self._task, self._store = task, store
+        self._manifest = manifest = Manifest.from_bytes(task.manifest)
+        self._part = Part.LINK if task.is_link else Part.STEP
+        self._program = _program(task.manifest, task.initial)
+        self._course = open_(manifest, task.data_seed, task.seat, task.round, store)
+        self._model = read_global_state(manifest, task.model, store)
+        self._opening = read_seat_state(manifest, task.state, store, task.round)
+        self._states: tuple[Digest, ...] | None = None
+        self._works = b""
+        self._tape: tuple[int, OwnTape] | None = None
+
+    @property
+    def states(self) -> Sequence[Digest]:
+        """The digest after each step of the segment; none of a link."""
+        return self._stepped()[0]
+
+    @property
+    def works(self) -> bytes:
+        """Norm and losses of each step; none of a link."""
+        return self._stepped()[1]
+
+    @property
+    def header(self) -> ProgramPart:
+        """The program's, with its path."""
+        return self._opened(0, self._program.header.to_bytes())
+
+    def template(self, node: int) -> ProgramPart:
+        """That of a node of the part that is played, with its path."""
+        index, _ = self._program.at(self._part, node)
+        return self._opened(1 + index, self._program.templates[index].to_bytes())
+
+    def tape(self, step: int) -> OwnTape:
+        """The run of a step of the round, or of the link, which comes after the last."""
+        step = self._manifest.inner.steps if self._task.is_link else step
+        if self._tape is None or self._tape[0] != step:
+            self._tape = (step, OwnTape(self._program, self._part, self._sources(step)))
+        return self._tape[1]
+
+    def _opened(self, index: int, data: bytes) -> ProgramPart:
+        tree = self._program.tree
+        return ProgramPart(data, index, len(tree.levels[0]), tuple(tree.path(index)))
+
+    def _stepped(self) -> tuple[tuple[Digest, ...], bytes]:
+        if self._states is None:
+            run = [] if self._task.is_link else list(self._results(self._manifest.inner.segment))
+            self._states = tuple(state for state, _ in run)
+            self._works = b"".join(work for _, work in run)
+        return self._states, self._works
+
+    def _results(self, count: int) -> Iterator[tuple[Digest, bytes]]:
+        """Of each step; after one that is not finite there is nothing, written as zeros."""
+        state, silent = self._opening, bytes(8 + 4 * self._micro_batches)
+        for step in range(self._first, self._first + count):
+            done = self._step(state, step)
+            losses = b"".join(float_bytes(">f", loss) for loss in done.work.losses)
+            if done.diverged:
+                yield ZERO_DIGEST, float_bytes(">d", done.work.norm) + losses
+                yield from [(ZERO_DIGEST, silent)] * (self._first + count - 1 - step)
+                return
+            state = done.state
+            yield state_roots(state).digest(), float_bytes(">d", done.work.norm) + losses
+
+    def _step(self, state: SeatState, step: int) -> StepResult:
+        course = self._course
+        key = dropout_key(course.data_seed, course.seat)
+        batch = course.batch(course.offsets(step))
+        return inner_step(state, batch, course.global_step0 + step, course.recipe, key)
+
+    @property
+    def _first(self) -> int:
+        """The segment's first step in the round."""
+        return self._task.segment * self._manifest.inner.segment
+
+    @property
+    def _micro_batches(self) -> int:
+        return self._manifest.inner.batch // self._manifest.inner.micro_batch
+
+    def _sources(self, step: int) -> Sources:
+        course, manifest, state = self._course, self._manifest, self._opening
+        model = self._model
+        for done in range(self._first, step if not self._task.is_link else self._first):
+            state = self._step(state, done).state
+        roots = model_roots(model)
+        context = Context(
+            course.data_seed,
+            course.seat,
+            course.round,
+            step,
+            course.global_step0 + step,
+            state_roots(state),
+            roots.params_root,
+            roots.exponents,
+        )
+        total = manifest.terms.rounds * manifest.inner.steps
+        tables = b"".join(table_parts(manifest.model, manifest.inner, total))
+        base = dict(self._weights()) if manifest.lora is not None else {}
+        return Sources(context, state, course.tokens, tables, base, model.params, model.exponents)
+
+    def _weights(self) -> Iterator[tuple[str, Tensor]]:
+        return read_weights(self._manifest.init, self._manifest.model, self._store)
+
+
+class OwnTape:
+    """`law.games.players.Tape`: one run of a step, or of the link."""
+
+    def __init__(self, program: Program, part: Part, sources: Sources) -> None:
+        self._program, self._part, self._sources = program, part, sources
+        digests = [node_digest(tensor) for _, tensor in run(program, part, sources)]
+        self._tree = MemoryTree(digests)
+        self._bytes: dict[int, bytes] = {}
+
+    @property
+    def roots(self) -> StateRoots:
+        """Of the state that it opens with."""
+        return self._sources.context.roots
+
+    @property
+    def tree(self) -> Tree:
+        """Over the digests of the nodes."""
+        return self._tree
+
+    def tensor(self, node: int) -> Tree:
+        """Over the pieces of a node's bytes."""
+        return piece_tree(self._node(node))
+
+    def read(self, node: int, start: int, end: int) -> bytes:
+        """Bytes of a node."""
+        return self._node(node)[start:end]
+
+    def open(self, template: Template, source: Input, need: Need) -> Opening:
+        """Whole pieces or chunks of an input that is neither of the tape nor the context."""
+        found = self._sources
+        match source.source:
+            case Source.TOKENS:
+                return _pieces_of_tokens(found.tokens, need)
+            case Source.TABLES:
+                return _part_of(MemoryTree(_digests(found.tables)), found.tables, PIECE, need)
+            case Source.EXPONENTS:
+                return Opening(dag_cbor.encode(dict(found.exponents)))
+            case Source.MODEL:
+                return _chunks_of(found.model, template, need)
+            case Source.BASE:
+                return _chunks_of(found.base, template, need)
+            case Source.STATE:
+                return _chunks_of(_rooted(found.state, template.words[2]), template, need)
+        raise ValueError(f"{source.source.name} is not opened here")
+
+    def _node(self, node: int) -> bytes:
+        """A node's bytes; with them those of all that it reads, which a proof asks for next."""
+        if node not in self._bytes:
+            wanted = self._around(node)
+            made = run(self._program, self._part, self._sources)
+            for number, tensor in made:
+                if number in wanted:
+                    self._bytes[number] = bytes(raw_bytes(tensor))
+                if number == max(wanted):
+                    break
+        return self._bytes[node]
+
+    def _around(self, node: int) -> set[int]:
+        index, iteration = self._program.at(self._part, node)
+        reads = (r for r in self._program.templates[index].inputs if r.source is Source.TAPE)
+        return {node, *(read.node + iteration * read.stride for read in reads)}
+
+
+def _digests(data: bytes) -> list[Digest]:
+    return [keccak256(data[at : at + PIECE]) for at in range(0, len(data), PIECE)]
+
+
+def _part_of(tree: Tree, data: bytes, unit: int, need: Need, *, begin: int = 0) -> Opening:
+    """The whole units of some bytes that hold what is needed; they begin at leaf `begin`."""
+    first, last = need.offset // unit, (need.offset + need.length - 1) // unit
+    span = (begin + first, last - first + 1)
+    siblings = siblings_of(tree.node, *span, tree.count, height(tree.count))
+    return Opening(data[first * unit : (last + 1) * unit], siblings)
+
+
+def _rooted(state: SeatState, which: int) -> Mapping[str, Tensor]:
+    """The tensors under one of a state's roots; none where the root is zero."""
+    return state.params if which == 0 else state.under_optimiser_root()
+
+
+def _chunks_of(tensors: Mapping[str, Tensor], template: Template, need: Need) -> Opening:
+    if not tensors:
+        return Opening()  # moments that nobody has moved yet
+    name = str(cast(list[Any], dag_cbor.decode(template.tail))[1])
+    tree = MemoryTree(chunk_leaves(tensors), hash=sha256_digest)
+    return _part_of(tree, bytes(raw_bytes(tensors[name])), CHUNK, need, begin=template.words[0])
+
+
+def _pieces_of_tokens(tokens: TokenSource, need: Need) -> Opening:
+    words = tokens[0 : len(tokens)]
+    data = np.ascontiguousarray(words).tobytes()
+    return _part_of(piece_tree(data), data, PIECE, need)

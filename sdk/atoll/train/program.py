@@ -1,0 +1,40 @@
+"""Prints the program root of a manifest: `python -m atoll.train.program STORE`, manifest on stdin.
+
+A process of its own, so that a submitter's program is not the one that loads torch.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from atoll.bits.tape.build.whole import has_judge
+from atoll.content.local import LocalStore
+from atoll.law.manifest import Manifest
+from atoll.law.words import ZERO_DIGEST, Digest
+from atoll.train.initial import open_initial_state
+from atoll.train.judging import program_header
+from atoll.train.probe import configure_native
+
+
+def program_root(manifest: bytes, store_dir: str) -> tuple[Digest, Digest]:
+    """The root that a manifest's terms have to name, and the digest of round 0's model.
+
+    The root is zero where the job has no judge.
+
+    Raises:
+        NotFound, CorruptBlock, MalformedState: the initial weights are content, and not here.
+    """
+    configure_native()
+    job = Manifest.from_bytes(manifest)
+    initial = open_initial_state(job, LocalStore(store_dir)).digest()
+    return (program_header(job, initial).root if has_judge(job) else ZERO_DIGEST), initial
+
+
+def main() -> None:
+    """Prints the root in hexadecimal digits."""
+    root, _ = program_root(sys.stdin.buffer.read(), sys.argv[1])
+    sys.stdout.write(root.hex())
+
+
+if __name__ == "__main__":
+    main()
