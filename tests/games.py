@@ -35,6 +35,8 @@ from atoll.law.words import ZERO_DIGEST, Address, Digest, Wei
 
 COPY, ADD, GATHER, SUM, ROOTS, DIGEST, RESULT, COPY_WORDS = range(0x0701, 0x0709)
 HOLDER = Address("0x00000000000000000000000000000000000A11cE")
+TOKENS = 600
+TABLES = 1100
 Tamper = Callable[[bytes], bytes]
 
 
@@ -126,8 +128,8 @@ class Job:
     @cached_property
     def documents(self) -> dict[str, bytes]:
         """Contents by name, fixed by the seed."""
-        sizes = {"w": 4 * self.shape.weights, "m": 4 * self.shape.weights, "tokens": 6000}
-        sizes |= {"tables": 4000, "base": 9000, "model": 4 * self.shape.weights, "exponents": 301}
+        sizes = {"w": 4 * self.shape.weights, "m": 4 * self.shape.weights, "tokens": 4 * TOKENS}
+        sizes |= {"tables": TABLES, "base": 9000, "model": 4 * self.shape.weights, "exponents": 301}
         draw = random.Random(self.shape.seed)
         return {name: draw.randbytes(size) for name, size in sizes.items()}
 
@@ -163,13 +165,13 @@ class Job:
             segment=self.shape.segment,
             micro_batches=self.shape.micro_batches,
             data_root=top(piece_tree(self.documents["tokens"])),
-            train_tokens=1500,
+            train_tokens=TOKENS,
             token_bytes=4,
             masked=False,
             batch=1,
             seq=1,
             tables_root=top(piece_tree(self.documents["tables"])),
-            tables_bytes=4000,
+            tables_bytes=TABLES,
             base_root=self._root("base", "m"),
         )
 
@@ -275,7 +277,7 @@ def _step_templates(job: Job) -> list[Template]:
     total = _tape(node - 1, rows)
     if shape.filler:
         every: dict[str, object] = {"count": shape.filler, "stride": 1}
-        found.append(_op(step, COPY, 4, node, _tape(2, 6000), **every))
+        found.append(_op(step, COPY, 4, node, _tape(2, 4 * TOKENS), **every))
     node += shape.filler
     found.append(_op(step, ROOTS, 128, node, _tape(7, 384), total))
     found.append(_op(step, DIGEST, 32, node + 1, _tape(node, 128)))
@@ -337,6 +339,8 @@ class Run:
 
     def _evaluated(self, template: Template, iteration: int, before: Sequence[bytes]) -> bytes:
         inputs = [self._input(i, template, iteration, before) for i in template.inputs]
+        if template.op in {COPY, COPY_WORDS}:
+            return inputs[0][: template.size]
         attributes = template.attributes(iteration)
         elements = []
         for element in range(template.size // template.width):

@@ -26,9 +26,9 @@ interface Vm {
     function parseJsonBytesArray(string calldata json, string calldata key) external pure returns (bytes[] memory);
     function parseJsonStringArray(string calldata json, string calldata key) external pure returns (string[] memory);
     function cool(address target) external; // as in the next transaction
+    function parseJsonString(string calldata json, string calldata key) external pure returns (string memory);
     function parseJsonAddress(string calldata json, string calldata key) external pure returns (address);
     function parseJsonBool(string calldata json, string calldata key) external pure returns (bool);
-    function parseJsonString(string calldata json, string calldata key) external pure returns (string memory);
     function keyExistsJson(string calldata json, string calldata key) external view returns (bool);
     function etch(address target, bytes calldata code) external;
     function recordLogs() external;

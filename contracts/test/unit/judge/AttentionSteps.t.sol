@@ -28,7 +28,7 @@ contract AttentionStepsTest is Nodes {
         bytes memory words = abi.encodePacked(uint64(0), uint64(1), uint64(1), uint64(512), uint64(1), new bytes(48));
         uint256 before = gasleft();
         bytes memory result = step.run(0x0201, words, 0, opened);
-        atMost(before - gasleft(), 175_000, "DOT_F32");
+        atMost(before - gasleft(), 135_000, "DOT_F32");
         check(keccak256(result) == keccak256(hex"00207d4b"), "512 products of 180 with itself");
     }
 

@@ -83,14 +83,15 @@ contract IntegerStepsTest is Nodes {
         atMost(gasOf(0x010d, abi.encodePacked(uint64(512), uint64(512)), 0, one), 85_000, "SUM_I64");
         atMost(gasOf(0x0118, block_, 0, one), 65_000, "COUNT_TARGETS");
         bytes[] memory two = new bytes[](2);
-        two[0] = numbers(2048, "x");
-        two[1] = hex"00008049"; // 2^20
-        block_ = abi.encodePacked(uint64(512), uint64(512));
-        atMost(gasOf(0x010e, block_, 0, two), 200_000, "SUM_GRID");
-        two[1] = hex"00008047"; // 2^16
-        atMost(gasOf(0x010f, block_, 0, two), 190_000, "SUM_SQUARES");
+        two[0] = numbers(1024, "x");
+        two[1] = hex"cdcc8c49"; // 1.1 · 2^20
+        block_ = abi.encodePacked(uint64(256), uint64(256));
+        atMost(gasOf(0x010e, block_, 0, two), 103_000, "SUM_GRID");
+        two[1] = hex"cdcc8c47"; // 1.1 · 2^16
+        atMost(gasOf(0x010f, block_, 0, two), 103_000, "SUM_SQUARES");
         one[0] = two[0];
-        atMost(gasOf(0x0110, abi.encodePacked(block_, uint64(0x4e800000)), 0, one), 260_000, "SUM_ROUND");
+        atMost(gasOf(0x0110, abi.encodePacked(block_, uint64(0x4b000000)), 0, one), 120_000, "SUM_ROUND");
+        two[0] = numbers(2048, "x");
         two[1] = numbers(2048, "y");
         atMost(gasOf(0x010b, abi.encodePacked(uint64(1), uint64(2048), uint64(2048)), 0, two), 80_000, "DOT_I8");
     }

@@ -52,8 +52,10 @@ def float64(word: int) -> float:
 
 
 def _blocks(x: Tensor, columns: int, block: int) -> Tensor:
-    """x [R, C] as [R, ⌈C/B⌉, B], zeros behind a row's end."""
+    """x [R, C] as [R, ⌈C/B⌉, B], zeros behind a row's end; one block is as long as the row."""
     rows = x.view(-1, columns)
+    if columns <= block:  # filled up, a short row would be many times as long
+        return rows[:, None]
     if columns % block:
         rows = torch.nn.functional.pad(rows, (0, -columns % block))
     return rows.view(rows.shape[0], -1, block)

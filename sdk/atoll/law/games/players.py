@@ -286,15 +286,9 @@ def _in_their_tape(game: Game, mine: Tree, level: int, index: int) -> Digest:
     """A node of the holder's tape: left of the dispute it is one's own, else it was revealed."""
     if (index + 1) << level <= _node(game):
         return mine.node(level, index)
-    for row in reversed(game.rows):  # the lowest row that has it
-        above = level - row.level
-        if above >= 0 and _has(row, above, index, game.nodes):
-            return _in_row(row, above, index, game.nodes)
+    above = [height(game.nodes), *(row.level for row in game.rows)]
+    for row, highest in zip(game.rows, above, strict=False):
+        inside = (index << max(level - row.level, 0)) - row.first
+        if row.level <= level <= highest and 0 <= inside < len(row.nodes):
+            return _in_row(row, level - row.level, index, game.nodes)
     raise ValueError(f"node {index} of level {level} was never revealed")
-
-
-def _has(row: Row, level: int, index: int, leaves: int) -> bool:
-    """Whether the row has all nodes below the one so many levels above it."""
-    first = index << level
-    last = min((index + 1) << level, width_at(leaves, row.level))
-    return row.first <= first and last <= row.first + len(row.nodes)

@@ -6,7 +6,7 @@ import ast
 import re
 from pathlib import Path
 
-from atoll.bits.tape import attention, floats, integers, opcodes, optimisers, states
+from atoll.bits.tape import attention, floats, integers, links, opcodes, optimisers, states
 from atoll.bits.tape.imports import READS
 from atoll.bits.tape.opcodes import Op
 
@@ -40,6 +40,6 @@ def test_the_law_has_the_table_of_the_code() -> None:
 
 def test_every_operation_is_of_one_family() -> None:
     families = (READS, integers.OPERATIONS, attention.OPERATIONS, floats.OPERATIONS)
-    families = (*families, optimisers.OPERATIONS, states.OPERATIONS)
+    families = (*families, optimisers.OPERATIONS, states.OPERATIONS, links.OPERATIONS)
     for number, operations in enumerate(families):
         assert set(operations) == {op for op in Op if op.family == number}

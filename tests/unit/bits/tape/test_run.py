@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from tests.jobs import demo_model
 from tests.unit.bits.tape.jobs import DATA_SEED, JOBS, SEAT, Small, make_small, small
 
 from atoll.bits.segment import run_segment
@@ -41,9 +42,12 @@ def same_work(found: Outcome, done: StepResult) -> bool:
     return losses == expected and float_bytes(">d", found.norm) == float_bytes(">d", done.work.norm)
 
 
-@pytest.mark.parametrize("name", JOBS)
+DEMO = {"model": demo_model().model_dump(), "inner": {"batch": 8, "micro_batch": 8}}
+
+
+@pytest.mark.parametrize("name", [*JOBS, "the demo's model"])
 def test_a_program_gives_what_a_segment_gives(name: str) -> None:
-    job = small(name)
+    job = small(name) if name in JOBS else make_small(DEMO)
     state = job.opening
     for step in range(2):
         found, done = outcome(job, state, step), reference(job, state, step)

@@ -1,0 +1,242 @@
+"""Games from both sides: every position can be the wrong one, and every move has one right form."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.games import (
+    LARGE_NODES,
+    TOY,
+    Job,
+    LargeParty,
+    Party,
+    Shape,
+    flipped,
+    played,
+)
+from tests.vectors import generate_games
+
+from atoll.law.games.claims import Claim, Move, OpenSteps, PostTape, Prove
+from atoll.law.games.machine import Game, IllegalMove, Outcome, Phase
+from atoll.law.games.players import NothingDiffers, answered, attack, defend
+from atoll.law.hashing import keccak256
+
+VECTORS = Path(__file__).parents[2] / "vectors"
+JOB = Job(Shape(weights=300, micro_batches=2, segment=2, row=40, filler=3))
+LAST = JOB.header.step_nodes - 1
+
+
+def wrong_at(node: int, place: int, step: int = 1) -> tuple[Party, Party]:
+    """A holder whose claim is wrong, first at this byte of this node, and who is right."""
+    base = JOB.claim()
+    tampers = {LAST: flipped(-1), node: flipped(place)}
+    holder = Party(JOB, base, {step: tampers})
+    claim = holder.claimed
+    return Party(JOB, claim, {step: tampers}), Party(JOB, claim)
+
+
+def positions() -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for node in range(LAST + 1):
+        template = JOB.templates[JOB.template_of(JOB.templates[0].part, node)]
+        elements = {0, template.size // template.width // 2, template.size // template.width - 1}
+        found += [(node, element * template.width) for element in sorted(elements)]
+    return found
+
+
+@pytest.mark.parametrize(("node", "place"), positions())
+def test_a_wrong_bit_at_the_first_a_middle_and_the_last_element_of_a_node_falls(
+    node: int, place: int
+) -> None:
+    holder, challenger = wrong_at(node, place)
+    moves = played(holder, challenger, holder.claim)
+    assert moves[-1][2].outcome == Outcome.HOLDER_FELL
+    assert moves[-1][2].node == node
+
+
+@pytest.mark.parametrize(("node", "place"), positions())
+def test_a_right_holder_stands_wherever_a_challenger_says_otherwise(node: int, place: int) -> None:
+    wrong, right = wrong_at(node, place)
+    claim = right.claimed
+    moves = played(Party(JOB, claim), wrong, claim)
+    assert moves[-1][2].outcome == Outcome.CHALLENGER_FELL
+
+
+@pytest.mark.parametrize("step", [0, 1])
+def test_the_first_wrong_step_is_the_one_that_is_picked(step: int) -> None:
+    holder, challenger = wrong_at(9, 0, step)
+    last = played(holder, challenger, holder.claim)[-1][2]
+    assert last.step == JOB.shape.segment + step  # of the claim's segment 1
+    assert last.outcome == Outcome.HOLDER_FELL
+
+
+@pytest.mark.parametrize("node", range(JOB.header.link_nodes))
+def test_a_wrong_link_falls_at_every_node(node: int) -> None:
+    base = JOB.claim(is_link=True)
+    tampers = {0: {node: flipped(5), JOB.header.link_nodes - 1: flipped(-1)}}
+    claim = Party(JOB, base, tampers).claimed
+    moves = played(Party(JOB, claim, tampers), Party(JOB, claim), claim)
+    assert moves[-1][2].outcome == Outcome.HOLDER_FELL
+    right = Party(JOB, base).claimed
+    moves = played(Party(JOB, right), Party(JOB, right, tampers), right)
+    assert moves[-1][2].outcome == Outcome.CHALLENGER_FELL
+
+
+def test_a_right_tape_of_another_update_cannot_be_posted() -> None:
+    claim = replace(Party(JOB, JOB.claim(is_link=True)).claimed, update_root=keccak256(b"other"))
+    game = Game.begin(claim, 0)
+    with pytest.raises(IllegalMove, match="another update"):
+        game.play(defend(game, Party(JOB, claim)), True, 1, TOY)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"seat": 4}, {"round": 1}, {"data_seed": keccak256(b"another slot")}],
+    ids=["seat", "round", "slot"],
+)
+def test_a_tape_of_another_seat_round_or_slot_falls(change: dict[str, object]) -> None:
+    other = Party(JOB, JOB.claim(**change), {1: {LAST: flipped(-1)}})
+    claim = replace(JOB.claim(), closing=other.claimed.closing, work_word=other.claimed.work_word)
+    moves = played(other, Party(JOB, claim), claim)
+    assert moves[-1][2].outcome == Outcome.HOLDER_FELL
+    assert moves[-1][2].node == 7  # what it imports of the context
+
+
+def test_a_right_tape_of_another_opening_falls_or_cannot_be_opened() -> None:
+    other = Job(replace(JOB.shape, zero_moments=False))
+    holder = Party(other, other.claim())
+    claim = replace(JOB.claim(), closing=holder.claimed.closing, work_word=holder.claimed.work_word)
+    moves = played(holder, Party(JOB, claim), claim)
+    assert moves[-1][2].outcome == Outcome.HOLDER_FELL
+
+
+@pytest.mark.parametrize("filler", [49, 50, 51, 114])
+def test_inputs_are_opened_where_the_last_row_is_a_short_one(filler: int) -> None:
+    job = Job(replace(JOB.shape, weights=40, micro_batches=1, segment=1, filler=filler))
+    last = job.header.step_nodes - 1
+    base = job.claim()
+    for node in (9, last - 2, last):
+        tampers = {0: {node: flipped(0), last: flipped(-1)}}
+        claim = Party(job, base, tampers).claimed
+        moves = played(Party(job, claim, tampers), Party(job, claim), claim)
+        assert moves[-1][2].outcome == Outcome.HOLDER_FELL
+
+
+def test_a_job_of_a_million_nodes_takes_22_transactions() -> None:
+    holder = LargeParty((LARGE_NODES - 2, (1 << 19) - 1))
+    moves = played(holder, LargeParty(), holder.claim())
+    assert moves[-1][2].outcome == Outcome.HOLDER_FELL
+    assert 1 + len(moves) + 1 == 22  # with `challenge` and `conclude`
+
+
+def test_who_agrees_with_the_claim_has_nothing_to_pick() -> None:
+    party = Party(JOB, Party(JOB, JOB.claim()).claimed)
+    game = Game.begin(party.claim, 0)
+    game = game.play(defend(game, party), True, 1, TOY)
+    with pytest.raises(NothingDiffers):
+        answered(attack(game, party), TOY)
+
+
+def test_the_games_that_forge_plays_are_these() -> None:
+    for name, build in generate_games.FILES.items():
+        assert generate_games.render(build) == (VECTORS / name).read_text(), name
+
+
+# --- what the machine refuses ---
+
+
+def opened() -> tuple[Game, Party, Claim]:
+    party = Party(JOB, Party(JOB, JOB.claim()).claimed)
+    return Game.begin(party.claim, 0), party, party.claim
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"closing": keccak256(b"x")}, "another closing"),
+        ({"work_word": keccak256(b"x")}, "another work"),
+        ({"program": keccak256(b"x")}, "not of the program"),
+        ({"segment": 2}, "no such segment"),
+    ],
+)
+def test_steps_that_are_not_the_claims_are_not_opened(
+    change: dict[str, object], message: str
+) -> None:
+    game, party, claim = opened()
+    game = replace(game, claim=replace(claim, **change))  # type: ignore[arg-type]
+    with pytest.raises(IllegalMove, match=message):
+        game.play(defend(game, party), True, 1, TOY)
+
+
+@pytest.mark.parametrize("word", ["7ff0000000000000", "fff8000000000000"])
+def test_a_step_that_is_not_finite_is_not_opened(word: str) -> None:
+    game, party, claim = opened()
+    works = bytes.fromhex(word) + party.works[8:]
+    game = replace(game, claim=replace(claim, work_word=keccak256(works)))
+    move = OpenSteps(party.header, tuple(party.states), works)
+    with pytest.raises(IllegalMove, match="not finite"):
+        game.play(move, True, 1, TOY)
+
+
+def test_moves_of_the_other_side_or_of_another_phase_are_refused() -> None:
+    game, party, _ = opened()
+    move = defend(game, party)
+    with pytest.raises(IllegalMove, match="other side"):
+        game.play(move, False, 1, TOY)
+    with pytest.raises(IllegalMove, match="PostTape in OPEN_STEPS"):
+        game.play(PostTape((), ()), True, 1, TOY)
+    with pytest.raises(ValueError, match="no move"):
+        answered(attack(game, party), TOY)
+
+
+def test_each_opening_is_needed_and_no_more() -> None:
+    holder, challenger = wrong_at(9, 20)
+    *before, (_, prove, _) = played(holder, challenger, holder.claim)
+    game = before[-1][2]
+    assert isinstance(prove, Prove)
+    proof = prove.proof
+    for openings in (proof.openings[:-1], (*proof.openings, proof.openings[0])):
+        with pytest.raises(IllegalMove):
+            game.play(Prove(replace(proof, openings=openings)), False, 1020, TOY)
+    assert game.play(prove, False, 1020, TOY).outcome == Outcome.HOLDER_FELL
+
+
+# --- clocks ---
+
+
+def boundary_moves() -> tuple[Game, Move]:
+    game, party, _ = opened()
+    return game, defend(game, party)
+
+
+def test_the_last_second_of_a_clock() -> None:
+    game, move = boundary_moves()
+    deadline = game.clock.deadline(True)
+    assert deadline == 60 + 3600
+    played_ = game.play(move, True, deadline - 1, TOY)
+    assert (played_.clock.holder, played_.clock.challenger) == (1, 1800)
+    with pytest.raises(IllegalMove, match="no time"):
+        game.play(move, True, deadline, TOY)
+    with pytest.raises(IllegalMove, match="has time"):
+        game.timeout(deadline - 1)
+    assert game.timeout(deadline).outcome == Outcome.HOLDER_FELL
+    late = played_.clock.deadline(False)
+    assert late == deadline - 1 + 60 + 1800
+    assert played_.timeout(late).outcome == Outcome.CHALLENGER_FELL
+
+
+def test_a_moves_own_minutes_are_not_charged() -> None:
+    game, move = boundary_moves()
+    assert game.play(move, True, 60, TOY).clock.holder == 3600
+    assert game.play(move, True, 61, TOY).clock.holder == 3599
+
+
+def test_nobody_is_to_move_after_the_end() -> None:
+    game, move = boundary_moves()
+    over = game.timeout(10_000)
+    assert over.phase == Phase.OVER
+    for act in (lambda: over.timeout(20_000), lambda: over.play(move, True, 10_001, TOY)):
+        with pytest.raises(IllegalMove, match="nobody"):
+            act()
