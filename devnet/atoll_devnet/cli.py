@@ -54,6 +54,9 @@ def run_command(
     watchers: Annotated[
         int, typer.Option(min=0, max=8, help="Outsiders who dispute what is wrong.")
     ] = 0,
+    watcher_cheat: Annotated[
+        list[str] | None, typer.Option(metavar="INDEX:NAME", help="A lying watcher.")
+    ] = None,
     chain: Annotated[str, typer.Option(help="anvil or ganache.")] = "anvil",
     skip_windows: Annotated[
         bool, typer.Option(help="Skip what is left of a window once all who will act have.")
@@ -79,6 +82,7 @@ def run_command(
         watchers=watchers,
         cheats=cheats,
         verifier_cheats=parse_cheats(verifier_cheat or [], "--verifier-cheat"),
+        watcher_cheats=parse_cheats(watcher_cheat or [], "--watcher-cheat"),
         backend="ganache" if chain == "ganache" else "anvil",
         report=report,
         skip_windows=skip_windows,
@@ -141,9 +145,13 @@ def fund_command(
 @app.command()
 def cheats(json: Json = False) -> None:
     """List the cheats that can be staged."""
-    from atoll_devnet.cheats.catalogue import PROVIDER_CHEATS, VERIFIER_CHEATS
+    from atoll_devnet.cheats.catalogue import PROVIDER_CHEATS, VERIFIER_CHEATS, WATCHER_CHEATS
 
-    data = {"provider": dict(PROVIDER_CHEATS), "verifier": dict(VERIFIER_CHEATS)}
+    data = {
+        "provider": dict(PROVIDER_CHEATS),
+        "verifier": dict(VERIFIER_CHEATS),
+        "watcher": dict(WATCHER_CHEATS),
+    }
     lines = [
         f"{role:<9} {name:<15} {what}"
         for role, known in data.items()

@@ -35,7 +35,7 @@ struct Leaf {
 struct Model {
     bytes32 paramsRoot;
     bytes32 outerRoot;
-    bytes32 exponents; // SHA-256 of the DAG-CBOR document
+    bytes32 exponents; // their SHA-256
 }
 
 /// What shows that the holder of a seat said something about its training in a settled round.

@@ -5,8 +5,17 @@ from __future__ import annotations
 from atoll_devnet.cheats.catalogue import (
     PROVIDER_CHEATS,
     VERIFIER_CHEATS,
+    WATCHER_CHEATS,
     provider_behaviour,
     verifier_behaviour,
+    watcher_player,
 )
 
-__all__ = ["PROVIDER_CHEATS", "VERIFIER_CHEATS", "provider_behaviour", "verifier_behaviour"]
+__all__ = [
+    "PROVIDER_CHEATS",
+    "VERIFIER_CHEATS",
+    "WATCHER_CHEATS",
+    "provider_behaviour",
+    "verifier_behaviour",
+    "watcher_player",
+]

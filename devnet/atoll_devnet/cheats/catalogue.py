@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from atoll.errors import ConfigError
 
 if TYPE_CHECKING:
+    from atoll.service.watcher import Player
     from atoll_node.behaviour import ProviderBehaviour
     from atoll_verifier.behaviour import VerifierBehaviour
 
@@ -36,6 +37,25 @@ VERIFIER_CHEATS: Mapping[str, str] = {
     "false-loss": "says that every model is better than it is",
     "offline": "attests that it is ready, then does nothing",
 }
+
+
+WATCHER_CHEATS: Mapping[str, str] = {
+    "sham": "disputes honest work with a run in which one bit is another",
+}
+
+
+def check_watcher_cheat(name: str) -> str:
+    """The name itself. Raises ConfigError when there is no such cheat."""
+    return _check(name, WATCHER_CHEATS, "watcher")
+
+
+def watcher_player(name: str) -> Player:
+    """What a watcher with this cheat does. Raises ConfigError when there is no such cheat."""
+    from atoll.service.watcher import Player  # noqa: PLC0415 (loads the services)
+
+    check_watcher_cheat(name)
+    players = "atoll_devnet.cheats.players"
+    return Player(function=f"{players}:sham_move", replay=f"{players}:sham_replay")
 
 
 def check_provider_cheat(name: str) -> str:

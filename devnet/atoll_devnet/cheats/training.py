@@ -32,6 +32,7 @@ from atoll.service.judging import move_by
 from atoll.train.course import open_course
 from atoll.train.initial import open_initial_state
 from atoll.train.judged import JudgeTask, Position
+from atoll.train.judging import OwnRun
 from atoll.train.probe import configure_native
 from atoll.train.round import (
     SegmentRunner,
@@ -72,7 +73,11 @@ def poisoned_move(task: JudgeTask, position: Position, store_dir: str) -> Move |
     """A move in a game by the run that was really made, planted text included."""
     manifest = Manifest.from_bytes(task.manifest)
     is_poisoned = task.segment == _poisoned_segment(manifest, task.round) and not task.is_link
-    return move_by(task, position, store_dir, _open_poisoned if is_poisoned else open_course)
+    return move_by(task, position, store_dir, _poisoned_run if is_poisoned else OwnRun)
+
+
+def _poisoned_run(task: JudgeTask, store: LocalStore) -> OwnRun:
+    return OwnRun(task, store, _open_poisoned)
 
 
 def _poisoned_segment(manifest: Manifest, round: int) -> int:

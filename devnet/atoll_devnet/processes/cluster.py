@@ -22,7 +22,11 @@ from atoll.chain.deployment import Deployment
 from atoll.chain.keys import create_key, list_keys, load_key
 from atoll.errors import ConfigError
 from atoll.law.words import TOKEN, Address, Role
-from atoll_devnet.cheats.catalogue import check_provider_cheat, check_verifier_cheat
+from atoll_devnet.cheats.catalogue import (
+    check_provider_cheat,
+    check_verifier_cheat,
+    check_watcher_cheat,
+)
 from atoll_devnet.processes.chain import Backend, ChainConfig, LocalChain
 from atoll_devnet.processes.funding import Grant, deploy_contracts, fund
 from atoll_devnet.processes.process import free_port
@@ -41,7 +45,7 @@ class ClusterConfig:
     Attributes:
         folder: everything is in here, logs included; must not hold another network.
         watchers: outsiders who replay settled rounds and dispute what is wrong.
-        provider_cheats, verifier_cheats: name of the cheat by seat and by verifier index.
+        provider_cheats, verifier_cheats, watcher_cheats: name of the cheat by seat or index.
         confirmations: blocks on top of an event before anyone acts on it.
         block_seconds: the chain's interval.
         deployment: what the contracts start with; None takes the development network's.
@@ -58,6 +62,7 @@ class ClusterConfig:
     watchers: int = 0
     provider_cheats: Mapping[int, str] = field(default_factory=dict)
     verifier_cheats: Mapping[int, str] = field(default_factory=dict)
+    watcher_cheats: Mapping[int, str] = field(default_factory=dict)
     backend: Backend = "anvil"
     block_seconds: float = 0.5
     confirmations: int = 1
@@ -77,6 +82,7 @@ class ClusterConfig:
         for cheats, count, check, what in (
             (self.provider_cheats, self.providers, check_provider_cheat, "seat"),
             (self.verifier_cheats, self.verifiers, check_verifier_cheat, "verifier"),
+            (self.watcher_cheats, self.watchers, check_watcher_cheat, "watcher"),
         ):
             for index, name in cheats.items():
                 check(name)
@@ -239,8 +245,9 @@ class Cluster:
         cheats = {
             PROVIDER: self.config.provider_cheats,
             VERIFIER: self.config.verifier_cheats,
+            WATCHER: self.config.watcher_cheats,
         }
-        cheat = cheat or cheats.get(kind, {}).get(index)
+        cheat = cheat or cheats[kind].get(index)
         folder = self.folder / f"{kind}-{index}"
         key, port = self._make_key(folder), free_port()
         self.deployment.save(folder / "deployment.json")

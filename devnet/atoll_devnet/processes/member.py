@@ -16,7 +16,7 @@ import atoll_node.service
 import atoll_verifier.service
 from atoll.service.config import ServiceConfig
 from atoll.service.main import main
-from atoll_devnet.cheats.catalogue import provider_behaviour, verifier_behaviour
+from atoll_devnet.cheats.catalogue import provider_behaviour, verifier_behaviour, watcher_player
 from atoll_devnet.processes.seating import Place, placed_provider, placed_verifier
 from atoll_node.behaviour import ProviderBehaviour
 from atoll_verifier.behaviour import VerifierBehaviour
@@ -43,7 +43,11 @@ def run(arguments: list[str]) -> int:
         behaviour = placed_verifier(behaviour, place) if place else behaviour
         await atoll_verifier.service.serve(config, behaviour)
 
-    serve = {"provider": provide, "verifier": verify, "watcher": atoll.service.watcher.serve}
+    async def watch(config: ServiceConfig) -> None:
+        player = watcher_player(chosen.cheat) if chosen.cheat else None
+        await atoll.service.watcher.serve(config, player)
+
+    serve = {"provider": provide, "verifier": verify, "watcher": watch}
     return main(PROGRAM, serve[chosen.role], rest)
 
 

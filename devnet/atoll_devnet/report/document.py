@@ -13,7 +13,7 @@ from atoll.chain.contracts import Escrow
 from atoll.content.cid import Cid
 from atoll.law import events as ev
 from atoll.law.manifest import Manifest
-from atoll.law.views import JobView
+from atoll.law.views import GameRecord, JobView
 from atoll.law.words import Fault
 from atoll.service.metrics import read_metrics
 from atoll_devnet.processes.cluster import Cluster, Member
@@ -75,6 +75,7 @@ def build_report(result: RunResult) -> dict[str, Any]:
             _verifier(member, result, metrics[member.name]) for member in cluster.verifiers
         ],
         "watchers": [_watcher(member, result) for member in cluster.watchers],
+        "games": [_game(game, result) for _, game in sorted(view.games.items())],
         "falls": [_fall(event, result) for event in result.history.falls],
         "cheats": list_cheats(result),
         "escrow": {
@@ -191,6 +192,20 @@ def _verifier(member: Member, result: RunResult, metrics: _Metrics) -> dict[str,
 def _watcher(member: Member, result: RunResult) -> dict[str, Any]:
     falls = [event for event in result.history.falls if event.challenger == member.account]
     return {"index": member.index, "address": member.account, "won": len(falls)}
+
+
+def _game(game: GameRecord, result: RunResult) -> dict[str, Any]:
+    names = {member.account: member.name for member in result.cluster.members}
+    return {
+        "game": game.id,
+        "round": game.claim.round,
+        "seat": game.claim.seat,
+        "segment": game.claim.segment,
+        "is_link": game.claim.is_link,
+        "challenger": names.get(game.challenger, game.challenger),
+        "bond_wei": str(game.bond),
+        "outcome": game.outcome.name.lower().replace("_", "-"),
+    }
 
 
 def _fall(event: ev.Fell, result: RunResult) -> dict[str, Any]:

@@ -20,7 +20,7 @@ class RunOptions:
     Attributes:
         folder: where everything of the run goes; must not exist.
         watchers: outsiders who dispute what is wrong in settled rounds.
-        cheats, verifier_cheats: names by seat and by verifier index.
+        cheats, verifier_cheats, watcher_cheats: names by seat and by index.
         report: where report.json is also written; it is always in `folder`.
         store: everyone's storage backend, `embedded` or `kubo:URL`.
         beginning: see `ClusterConfig`.
@@ -34,6 +34,7 @@ class RunOptions:
     watchers: int = 0
     cheats: Mapping[int, str] = field(default_factory=dict)
     verifier_cheats: Mapping[int, str] = field(default_factory=dict)
+    watcher_cheats: Mapping[int, str] = field(default_factory=dict)
     backend: Backend = "anvil"
     block_seconds: float = 0.5
     report: Path | None = None

@@ -264,6 +264,7 @@ def _cluster_config(options: RunOptions) -> ClusterConfig:
         watchers=options.watchers,
         provider_cheats=options.cheats,
         verifier_cheats=options.verifier_cheats,
+        watcher_cheats=options.watcher_cheats,
         backend=options.backend,
         block_seconds=options.block_seconds,
         store=options.store,

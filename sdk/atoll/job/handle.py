@@ -352,13 +352,25 @@ class JobHandle:
     async def refund(self) -> int:
         """Brings back what was not earned, once the job has ended; wei.
 
+        Pay that lost games withheld is brought back beside it, and is not counted.
+
         Raises:
             TransactionFailed: it has not ended, or was refunded already.
         """
         await self._finalise_due()
         call = self.client.chain.calls.refund(self.id)
         await self.client.transact(f"refund:{self.id}", call)
+        await self._take_back()
         return (await self.client.chain.escrow(self.id)).refunded
+
+    async def _take_back(self) -> None:
+        """Claims for those who fell, which credits us with what is withheld of it, then for us."""
+        view, me = await self.view(), self.client.address
+        for account, amount in view.withheld.items():
+            if amount and not view.is_held(account):
+                await self.claim(account)
+        if view.submitter == me and await self.client.chain.credit_of(self.id, me):
+            await self.claim()
 
     async def claim(self, account: Address | None = None) -> int:
         """Pays out what `account` (by default our own) has earned in final rounds; wei, in all.

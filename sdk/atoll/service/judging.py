@@ -6,6 +6,9 @@ moves because it takes long, and made anew where the process is another: it foll
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeAlias
+
 from atoll.bits.codec.dither import DitherKey
 from atoll.bits.link import close_round
 from atoll.bits.opening import open_round
@@ -23,11 +26,12 @@ from atoll.law.trace import LeafKind, TraceDocument
 from atoll.law.words import Digest, Reveal
 from atoll.train.course import open_course
 from atoll.train.judged import JudgeTask, Position, ReplayedRound
-from atoll.train.judging import OpenCourse, OwnRun, model_roots, program_header
+from atoll.train.judging import OwnRun, model_roots, program_header
 from atoll.train.probe import configure_native
 from atoll.train.round import read_global_state, read_seat_state
 
-_runs: dict[tuple[JudgeTask, str, OpenCourse], OwnRun] = {}
+MakeRun: TypeAlias = Callable[[JudgeTask, LocalStore], OwnRun]
+_runs: dict[tuple[JudgeTask, str, MakeRun], OwnRun] = {}
 
 
 def next_move(task: JudgeTask, position: Position, store_dir: str) -> Move | Question | None:
@@ -36,15 +40,15 @@ def next_move(task: JudgeTask, position: Position, store_dir: str) -> Move | Que
     Raises:
         NotFound, CorruptBlock, MalformedState, MalformedDataset: something is missing or damaged.
     """
-    return move_by(task, position, store_dir, open_course)
+    return move_by(task, position, store_dir, OwnRun)
 
 
 def move_by(
-    task: JudgeTask, position: Position, store_dir: str, open_: OpenCourse
+    task: JudgeTask, position: Position, store_dir: str, make: MakeRun
 ) -> Move | Question | None:
-    """`next_move` by a run whose course is opened in some way."""
+    """`next_move` by a run that is made in some way."""
     configure_native()
-    own = _run(task, store_dir, open_)
+    own = _run(task, store_dir, make)
     game = rebuilt(position.claim, position.began_at, position.moves)
     if position.is_holder:
         return defend(game, own)
@@ -61,11 +65,11 @@ def move_by(
     return question
 
 
-def _run(task: JudgeTask, store_dir: str, open_: OpenCourse) -> OwnRun:
-    key = (task, store_dir, open_)
+def _run(task: JudgeTask, store_dir: str, make: MakeRun) -> OwnRun:
+    key = (task, store_dir, make)
     if key not in _runs:
         _runs.clear()  # one is enough: a player plays one game at a time
-        _runs[key] = OwnRun(task, LocalStore(store_dir), open_)
+        _runs[key] = make(task, LocalStore(store_dir))
     return _runs[key]
 
 
@@ -95,8 +99,7 @@ def replay_round(
     configure_native()
     job, store = Manifest.from_bytes(task.manifest), LocalStore(store_dir)
     model = read_global_state(job, task.model, store)
-    moments = None if optimiser is None else read_seat_state(job, optimiser, store)
-    states = [open_round(job, task.round, model, moments)]
+    states = [opened(task, optimiser, store)]
     course = open_course(job, task.data_seed, task.seat, task.round, store)
     trace = TraceDocument.from_bytes(document)
     for segment, leaf in enumerate(trace.leaves):
@@ -105,7 +108,7 @@ def replay_round(
         if (done.kind, done.roots.digest(), done.work_word) != said:
             if leaf.kind is not LeafKind.OK:
                 raise ProtocolError(f"segment {segment} is said to diverge: no game is about that")
-            return ReplayedRound(segment, False, _stored(states[-1], store))
+            return ReplayedRound(segment, False, stored(states[-1], store))
         states = [done.state]
     last = len(trace.leaves) - 1
     if trace.leaves[-1].kind is not LeafKind.OK:
@@ -113,9 +116,18 @@ def replay_round(
     closing = states[-1]
     update, _ = close_round(model, closing, job.codec, DitherKey(task.data_seed, task.seat))
     if root_of_update(update) != reveal.update_root:
-        return ReplayedRound(last, True, _stored(closing, store))
+        return ReplayedRound(last, True, stored(closing, store))
     return ReplayedRound(None, False, b"")
 
 
-def _stored(state: SeatState, store: LocalStore) -> bytes:
+def opened(task: JudgeTask, optimiser: bytes | None, store: LocalStore) -> SeatState:
+    """The state that a seat's round had to begin with. Raises as `replay_round`."""
+    job = Manifest.from_bytes(task.manifest)
+    model = read_global_state(job, task.model, store)
+    moments = None if optimiser is None else read_seat_state(job, optimiser, store)
+    return open_round(job, task.round, model, moments)
+
+
+def stored(state: SeatState, store: LocalStore) -> bytes:
+    """CID of the state, which is in the store then."""
     return store.add_pieces(state.pieces()).to_bytes()

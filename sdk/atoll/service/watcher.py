@@ -12,7 +12,7 @@ from atoll.service.config import ServiceConfig
 from atoll.service.duties.game import PLAY, decide_games
 from atoll.service.duties.material import decide_material
 from atoll.service.duties.unpin import decide_unpin
-from atoll.service.duties.watch import decide_watch
+from atoll.service.duties.watch import REPLAY, decide_watch
 from atoll.service.machine import Decision, Event, Order, Setup, State, advance
 from atoll.service.service import run_role
 
@@ -24,11 +24,12 @@ class Player:
     Attributes:
         watches: whether it looks for what is wrong; else it only plays the games that it is in,
             as a provider does whose own service is down.
-        function: the worker's function that makes moves.
+        function: the worker's function that makes moves; replay: that replays rounds.
     """
 
     watches: bool = True
     function: str = PLAY
+    replay: str = REPLAY
 
 
 PlayerState: TypeAlias = State[Setup[Player]]
@@ -44,7 +45,7 @@ def decide(state: PlayerState) -> list[Decision]:
     player = state.setup.behaviour
     decisions = [decide_games(state, player.function), decide_material(state)]
     if player.watches:
-        decisions.append(decide_watch(state))
+        decisions.append(decide_watch(state, player.replay))
     return [*decisions, decide_unpin(state)]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from atoll.bits.segment import Course
-from atoll.bits.state import GlobalState, SeatState
+from atoll.bits.state import GlobalState, SeatState, exponent_bytes, exponents_digest
 from atoll.bits.step import StepResult, inner_step, state_roots
 from atoll.bits.tables import table_parts
 from atoll.bits.tape.build.whole import program_of
@@ -56,8 +56,7 @@ OpenCourse: TypeAlias = Callable[..., Course]
 def model_roots(model: GlobalState) -> ModelRoots:
     """What the state's digest is made of."""
     outer = {f"{slot}/{n}": t for slot, kept in model.outer.items() for n, t in kept.items()}
-    exponents = sha256_digest(dag_cbor.encode(dict(model.exponents)))
-    return ModelRoots(model.params_root(), tree_root(outer), exponents)
+    return ModelRoots(model.params_root(), tree_root(outer), exponents_digest(model.exponents))
 
 
 def program_header(manifest: Manifest, initial: Digest) -> ProgramHeader:
@@ -224,7 +223,7 @@ class OwnTape:
             case Source.TABLES:
                 return _part_of(MemoryTree(_digests(found.tables)), found.tables, PIECE, need)
             case Source.EXPONENTS:
-                return Opening(dag_cbor.encode(dict(found.exponents)))
+                return Opening(exponent_bytes(found.exponents))
             case Source.MODEL:
                 return _chunks_of(found.model, template, need)
             case Source.BASE:

@@ -16,6 +16,7 @@ from atoll.chain.deployment import Deployment
 from atoll.chain.revert import RevertReason, decode_revert, reason_of
 from atoll.chain.rpc import FailoverProvider, RpcRefused, redact
 from atoll.errors import ChainError, ConfigError
+from atoll.law.games.claims import Claim, Reveal
 from atoll.law.words import (
     Address,
     Attempt,
@@ -31,10 +32,19 @@ from atoll.law.words import (
     SegmentIndex,
 )
 
-NAMES = (*ENTRY_CONTRACTS, "RoundsAudit")
+NAMES = (*ENTRY_CONTRACTS, "RoundsAudit", "Claims", "Game", "Judge")
+GAMES = {
+    "challengeClaim": "challenge",
+    "collectBond": "withdraw",
+    "conclude": "conclude",
+    "timeOut": "timeout",
+}
+"""Calls of the game's contract, some of whose names others have, too."""
 DEPLOYMENT = Deployment(
-    31337, 4, {name: Address(f"0x{index + 1:040x}") for index, name in enumerate(NAMES)}
+    31337, 4, {name: Address(f"0x{index + 1:040d}") for index, name in enumerate(NAMES)}
 )
+_WORD = Digest(bytes(32))
+CLAIM = Claim(Address("0x" + "12" * 20), *(_WORD,) * 3, False, 0, 0, 0, *(_WORD,) * 2)
 SLOT = (JobId(1), RoundIndex(2), Attempt(3))
 
 
@@ -85,7 +95,9 @@ def test_a_name_of_several_contracts_has_to_be_completed() -> None:
 def test_every_typed_call_finds_its_contract() -> None:
     names = [name for name in dir(Calls) if not name.startswith("_") and name != "build"]
     solidity = [re.sub("_([a-z])", lambda found: found[1].upper(), name) for name in names]
-    for name in solidity:
+    for name in GAMES.values():
+        assert registry().function(name, "Game").name == name
+    for name in set(solidity) - set(GAMES) - {"play"}:
         contract = {"approve": "AtollToken", "transfer": "AtollToken", "cancel": "Jobs",
                     "credit": "Rounds"}.get(name)  # fmt: skip
         assert registry().function(name, contract).name == name
@@ -166,3 +178,11 @@ def test_endpoints_have_to_be_http() -> None:
 
 def test_a_deployment_of_other_addresses_is_another() -> None:
     assert replace(DEPLOYMENT, chain_id=1) != DEPLOYMENT
+
+
+def test_a_move_goes_to_the_game() -> None:
+    call = Calls(DEPLOYMENT).play(3, CLAIM, Reveal((Digest(b"\x01" * 32),)))
+    assert call.to == DEPLOYMENT.addresses["Game"]
+    assert call.data[:4] == registry().function("reveal", "Game").selector
+    assert decode(["uint256", "bytes32[]"], call.data[4:]) == (3, (b"\x01" * 32,))
+    assert call.label == "Game.Reveal"

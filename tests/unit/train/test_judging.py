@@ -171,6 +171,10 @@ def test_planted_text_is_found_where_tokens_are_read(judged: Job, cheated: Train
     assert {game.leaf[i : i + 4] for i in range(0, len(game.leaf), 4)} <= planted
 
 
+def test_the_parts_of_a_models_digest_lead_to_it(judged: Job) -> None:
+    assert model_roots(judged.model).digest(judged.model.round) == judged.model.digest()
+
+
 def test_whoever_starts_afresh_at_every_move_plays_the_same(
     judged: Job, cheated: TrainedRound
 ) -> None:

@@ -86,9 +86,12 @@ OPENING: Left = (
 )
 
 
-def auditing(manifest: Manifest = MANIFEST, seats: Iterable[int] | None = None) -> ScriptedJob:
-    """A job whose first audit has started; our gateway is announced."""
+def auditing(
+    manifest: Manifest = MANIFEST, seats: Iterable[int] | None = None, blocks: int = 0
+) -> ScriptedJob:
+    """A job whose first audit has started, so many blocks later; our gateway is announced."""
     job = ScriptedJob(manifest)
+    job.number += blocks
     job.emit(ev.GatewayAnnounced(ME, URL))
     job.open()
     job.until_audit(seats)
@@ -405,8 +408,8 @@ def test_no_more_is_challenged_than_the_contract_takes() -> None:
 
 
 def test_what_others_challenge_is_looked_at_once_our_own_work_is_done() -> None:
-    job = auditing()
-    theirs = next(SeatIndex(s) for s in job.view.reveals if s not in duties(job))
+    drawn = (auditing(blocks=blocks) for blocks in range(100))
+    job, theirs = next((j, s) for j in drawn for s in j.view.reveals if s not in duties(j))
     job.challenge(1, theirs, BLOCK, segment=1)
     looker = Looker()
     state = looked(job, looker)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 S = TypeVar("S")
 TASKS = "atoll.service.judging"
+REPLAY = f"{TASKS}:replay_round"
 MARGIN_SECONDS = 2
 """So long before a window ends nothing is begun any more that it would have to contain."""
 log = structlog.get_logger("atoll.watch")
@@ -61,13 +62,18 @@ class NotChallenged(Fact):
 
 @dataclass(frozen=True, slots=True)
 class DoReplayRound(Work[RoundReplayed]):
-    """Replay an accepted seat's settled round from public inputs."""
+    """Replay an accepted seat's settled round from public inputs.
+
+    Attributes:
+        function: the worker's function that replays.
+    """
 
     round: RoundIndex
     seat: SeatIndex
     trace_root: Digest
     manifest: bytes
     initial: Digest
+    function: str
 
     @property
     def about(self) -> tuple[object, ...]:
@@ -94,7 +100,7 @@ class DoReplayRound(Work[RoundReplayed]):
         )
         with effects.context.store.holding():
             args = (task, document.to_bytes(), told.reveal, optimiser, effects.store_dir)
-            found: ReplayedRound = await effects.work(f"{TASKS}:replay_round", *args)
+            found: ReplayedRound = await effects.work(self.function, *args)
             if found.segment is None:
                 return Done(RoundReplayed(-1, False, b""))
             await effects.keep(view, self.round, found.state)
@@ -190,8 +196,12 @@ def _settled(view: JobView, round: RoundIndex) -> SettledRound:
 # --- decisions ---
 
 
-def decide_watch(state: State[S]) -> Decision:
-    """Replays the accepted seats of rounds that can still be disputed, and disputes them."""
+def decide_watch(state: State[S], function: str = REPLAY) -> Decision:
+    """Replays the accepted seats of rounds that can still be disputed, and disputes them.
+
+    Args:
+        function: the worker's function that replays.
+    """
     view = state.view
     spec, data = spec_of(state.facts), state.facts.of(DoFetchData)
     if spec is None or not isinstance(data, DataReady):
@@ -201,11 +211,13 @@ def decide_watch(state: State[S]) -> Decision:
     wanted: list[AnyCommand] = []
     for past in view.settled:
         if past.dispute_until > state.now + MARGIN_SECONDS:
-            wanted += _of_round(state, past, (spec, data.initial))
+            wanted += _of_round(state, past, (spec, data.initial), function)
     return Decision("watch", f"{len(wanted)} things to look at", tuple(wanted))
 
 
-def _of_round(state: State[S], past: SettledRound, job: tuple[bytes, Digest]) -> list[AnyCommand]:
+def _of_round(
+    state: State[S], past: SettledRound, job: tuple[bytes, Digest], function: str
+) -> list[AnyCommand]:
     wanted: list[AnyCommand] = []
     for seat in map(SeatIndex, bits(past.evidence.accepted)):
         told = past.reveals[seat]
@@ -214,7 +226,7 @@ def _of_round(state: State[S], past: SettledRound, job: tuple[bytes, Digest]) ->
         about = (past.slot.round, seat, told.reveal.trace_root)
         found = state.facts.of(DoReplayRound, *about)
         if found is None:
-            wanted.append(DoReplayRound(*about, *job))
+            wanted.append(DoReplayRound(*about, *job, function))
         elif found.segment >= 0 and _may_challenge(state, past, seat):
             place = (past.slot.round, seat, found.segment, found.is_link)
             wanted.append(SendChallenge(*place, *job))

@@ -1,0 +1,65 @@
+"""What lying players of games compute, as their worker processes run it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from atoll.bits.tape.imports import Sources
+from atoll.bits.tape.program import Program
+from atoll.content.local import LocalStore
+from atoll.law.games.claims import Move
+from atoll.law.games.players import Question
+from atoll.law.games.trees import MemoryTree, piece_tree, top
+from atoll.law.program import Part
+from atoll.law.words import Digest, Reveal
+from atoll.service.judging import move_by, opened, stored
+from atoll.train.judged import JudgeTask, Position, ReplayedRound
+from atoll.train.judging import OwnRun, OwnTape
+from atoll.train.probe import configure_native
+
+
+def sham_replay(
+    task: JudgeTask, document: bytes, reveal: Reveal, optimiser: bytes | None, store_dir: str
+) -> ReplayedRound:
+    """Says of every seat that its first segment is wrong."""
+    del document, reveal
+    configure_native()
+    store = LocalStore(store_dir)
+    return ReplayedRound(0, False, stored(opened(task, optimiser, store), store))
+
+
+def sham_move(task: JudgeTask, position: Position, store_dir: str) -> Move | Question | None:
+    """A move by an honest run with one bit of one tensor turned over."""
+    return move_by(task, position, store_dir, ShamRun)
+
+
+class ShamRun(OwnRun):
+    """Says of the segment's last step that it leads elsewhere."""
+
+    @property
+    def states(self) -> Sequence[Digest]:
+        *others, last = super().states
+        return (*others, Digest(_turned(last)))
+
+    def tape(self, step: int) -> OwnTape:
+        return ShamTape(self._program, self._part, self._sources(step))
+
+
+class ShamTape(OwnTape):
+    """Has a bit of its middle node turned over."""
+
+    def __init__(self, program: Program, part: Part, sources: Sources) -> None:
+        super().__init__(program, part, sources)
+        leaves = [self._tree.leaf(i) for i in range(self._tree.count)]
+        self._false = len(leaves) // 2
+        leaves[self._false] = top(piece_tree(self._node(self._false)))
+        self._tree = MemoryTree(leaves)
+
+    def _node(self, node: int) -> bytes:
+        data = super()._node(node)
+        is_false = node == getattr(self, "_false", None)
+        return _turned(data) if is_false else data
+
+
+def _turned(data: bytes) -> bytes:
+    return bytes([data[0] ^ 1]) + data[1:]
