@@ -1,16 +1,16 @@
 """The judge: does the EVM compute what the step computes, and what do its games cost?
 
-    python bench/judge.py [--parts NAME ...] [--elements N] [--seed S] [--games] [--json]
+    python bench/judge.py [--parts NAME ...] [--elements N] [--seed S] [--json]
 
-Parts, each of which prints a line for each of its items:
+Parts, each of which prints a line for each of its items; all but the last run where none is named:
 
 arithmetic  functions of the judge's soft-float against the reference step and Berkeley SoftFloat
 operations  elements of every operation of a program: the EVM against Python
 proofs      the dearest last move of every operation at the sizes of GPT-2 small and Llama 1B
 game        a whole game about the demo's model, really played; one of either size, with trees made
             as they are read
-trials      with --games: a wrong bit in every operation at its ends and in its middle must lose, an
-            honest provider must win
+trials      some two thousand games: a wrong bit in every operation, at its ends and in its middle,
+            must lose; an honest provider must win
 
 The last line of --json is the whole document. The exit code is 1 where anything differs, costs more
 than its bar, or is decided wrongly.
@@ -50,7 +50,7 @@ Document = dict[str, Any]
 def main() -> int:
     options = _options()
     document: Document = {"seed": options.seed, "operations": {}}
-    for name in (*options.parts, *(["trials"] if options.games else [])):
+    for name in options.parts:
         found = _RUN[name](options)
         for op, figures in found.pop("operations", {}).items():
             document["operations"].setdefault(op, {}).update(figures)
@@ -64,8 +64,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--elements", type=int, default=ELEMENTS, help="of each operation")
     parser.add_argument("--seed", type=int, default=14)
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--games", action="store_true", help="plays every trial: half an hour")
+    parser.add_argument("--parts", nargs="+", choices=tuple(_RUN), default=PARTS)
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 

@@ -16,6 +16,7 @@ from tests.judge.playing import play
 from tests.judge.table import Bill, Table
 from tests.judge.vast import Vast, World, proof_gas
 from tests.unit.bits.tape.jobs import LORA, SGD, make_small, manifest_of, tokens_of
+from tests.unit.bits.tape.test_link import CODECS
 
 from atoll.bits.tape.build.whole import program_of
 from atoll.bits.tape.opcodes import Op
@@ -44,7 +45,7 @@ VARIANTS: Final[Mapping[str, Mapping[str, Any]]] = {
         "lora": LORA,
     },
     "sign": {"codec": {"kind": "sign"}},
-    "fp32": {"codec": {"kind": "fp32"}},
+    "fp32": CODECS["fp32"],
 }
 """What a preset's model is trained with, so that every operation occurs."""
 
@@ -77,14 +78,12 @@ def preset_manifest(name: str, variant: str = "") -> Manifest:
     data = plain.data.model_copy(update={"dtype": "uint16", "train_tokens": 10**9})
     job = PLAIN.but({"rounds": spec.rounds, "model": spec.model, **kept})
     fields = job.resolve(data, None, plain.numerics, now=0).model_dump()
-    for part in ("model", "inner", "codec"):
+    for part in ("model", "inner", "codec", "robust"):
         fields[part] |= changes.get(part, {})
     if "lora" in changes:
         cid = dag_cbor_cid(Digest(b"\x01" * 32))
         fields |= {"lora": changes["lora"], "init": {"seed": 5, "cid": cid, "root": bytes(32)}}
-    return Manifest.model_construct(
-        **{name: getattr(Manifest.model_validate(fields), name) for name in Manifest.model_fields}
-    )
+    return Manifest.model_validate(fields)
 
 
 def world_of(name: str, variant: str = "") -> World:

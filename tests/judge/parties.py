@@ -174,7 +174,8 @@ class Party(OwnTape):
             return replace(claim, update_root=update_root(len(result), top(piece_tree(result))))
         return replace(claim, closing=self.states[-1], work_word=keccak256(self.works))
 
-    def _result(self) -> bytes:
+    def result(self) -> bytes:
+        """The bytes of the last node."""
         return self._node(len(self._trial.digests) - 1)
 
     def _opened(self, index: int, data: bytes) -> ProgramPart:
@@ -208,7 +209,7 @@ def liar(trial: Trial, node: int, element: int) -> Party:
     for bit in (bits * 11 // 16, 0, 1, 2, bits - 1):  # the first of a number of some weight
         try:
             others = rerun(trial, {node: flipped(trial, node, element, bit)})
-        except (IndexError, RuntimeError, ValueError, AssertionError):
+        except (ArithmeticError, AssertionError, IndexError, RuntimeError, ValueError):
             continue  # an id that is none, or a key of nothing: nobody could have computed on
         party = Party(trial, others)
         if trial.part is Part.LINK or _is_claimable(party):

@@ -106,6 +106,14 @@ class Table:
         self.operations = Families(node, families)
         self._games = 0
 
+    @contextmanager
+    def undone(self) -> Iterator[None]:
+        """What happens on the chain within it has not happened after it."""
+        games, before = self._games, self.node.ask("evm_snapshot")
+        yield
+        self.node.ask("evm_revert", before)
+        self._games = games
+
     def code_sizes(self) -> Mapping[str, int]:
         """Bytes of each contract, by name."""
         codes = {

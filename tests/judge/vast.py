@@ -16,6 +16,7 @@ import numpy as np
 from tests.games import EvenTree
 from tests.judge.table import Table, bonded
 
+from atoll.bits.codec.block_steps import STEPS
 from atoll.bits.tape.opcodes import Op
 from atoll.bits.tape.program import Program
 from atoll.law.games.claims import Claim, Opening, ProgramPart
@@ -147,6 +148,8 @@ class World:
             return rng.integers(-(1 << 46), 1 << 46, 128).astype("<i8").tobytes()
         if template.op in _INTEGERS:
             return rng.integers(-(1 << 24), 1 << 24, 256).astype("<i4").tobytes()
+        if template.op == Op.BLOCK_STEPS:
+            return rng.integers(1, len(STEPS), PIECE, dtype=np.uint8).tobytes()
         if template.width == 4 and template.op != Op.RESULT:
             return rng.standard_normal(256).astype("<f4").tobytes()
         return rng.integers(1, 256, PIECE, dtype=np.uint8).tobytes()

@@ -26,7 +26,7 @@ def judges() -> Iterator[Table]:
 
 @pytest.mark.parametrize("op", Op, ids=lambda op: op.name)
 def test_a_wrong_bit_is_refuted_and_a_right_one_is_not(judges: Table, op: Op) -> None:
-    """At one of the nine positions of `places`; bench/judge.py --games plays all."""
+    """At one of the nine positions of `places`; `bench/judge.py --parts trials` plays all."""
     found = list(places(op))
     wrong, right = np.random.default_rng((SEED, op)).integers(0, len(found), 2)
     played = refute(judges, next(NUMBERS), found[wrong])

@@ -65,7 +65,7 @@ def with_context(at: Trial, change: Callable[[Context], Context]) -> Trial:
 
 
 CONTEXTS: dict[str, tuple[Callable[[Context], Context], Op]] = {
-    "step": (lambda c: replace(c, step=c.step + 1, global_step=c.global_step + 1), Op.TOKENS),
+    "step": (lambda c: replace(c, step=c.step + 1, global_step=c.global_step + 1), Op.RATE),
     "seat": (lambda c: replace(c, seat=SeatIndex(c.seat + 1)), Op.TOKENS),
     "slot": (lambda c: replace(c, round=c.round + 1, global_step=c.global_step + 4), Op.RATE),
     "data seed": (lambda c: replace(c, data_seed=keccak256(b"another")), Op.TOKENS),
@@ -156,13 +156,14 @@ def test_who_reads_an_id_beyond_the_vocabulary_can_prove_nothing(judges: Table) 
     """Both tapes have the id: the node that reads the table there cannot be disputed."""
     at = trial("plain")
     node = middle(at, Op.EMBED)
-    index, _ = at.job.program.at(at.part, node)
-    ids = at.job.program.templates[index].inputs[0].node
+    index, iteration = at.job.program.at(at.part, node)
+    read = at.job.program.templates[index].inputs[0]
+    ids = read.node + iteration * read.stride
     both = {ids: node_with(at, ids, [1 << 20])}
     holder = Party(at, both)
     rival = Party(at, both | {node: flipped(at, node, 0, 0)}, pretends=True)
     claim = holder.claimed(at.claim(Address(judges.holder)))
-    with pytest.raises((ValueError, Refused)):
+    with judges.undone(), pytest.raises((ValueError, Refused)):
         play(judges, next(NUMBERS), claim, holder, rival)
 
 
@@ -199,12 +200,15 @@ BORDERS = {
         [0.0, 2.0, 2.0, 0.0],
     ),
     "flush": Border(
-        Op.MOMENTUM, {0: [TINY, BELOW, -BELOW, TINY], 1: [0.0] * 4}, [], "sgd with momentum"
+        Op.MOMENTUM,
+        {0: [0.0] * 4, 1: [TINY, BELOW, -BELOW, -TINY]},
+        [TINY, 0.0, 0.0, -TINY],
+        "sgd with momentum",
     ),
     "exp": Border(
         Op.SOFT_WEIGHT,
-        {0: [-86.0, -86.1, -87.5, 88.72, 88.73, 0.0, -INF, NAN], 1: [0.0]},
-        [],
+        {0: [-86.0, -86.00001, 88.72, 88.73, 0.0, -INF, NAN], 1: [0.0]},
+        [0x01739362, 0.0, 0x7F7F4648, INF, 1.0, 0.0, NAN],
     ),
 }
 
