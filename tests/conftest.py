@@ -1,10 +1,10 @@
 """Settings of every test, and in which order several processes take them.
 
-Hypothesis has no deadlines, since timings never decide a test. Logs are plain lines, as a service's
-are: structlog's own default draws every exception with `rich`, which costs more than what is tested.
-A module's tests stay together, so that what it trains once is trained once; a test of a whole
-network stands alone. What takes longest goes first, since whatever is taken last is what everyone
-else ends up waiting for.
+Hypothesis has no deadlines, since timings never decide a test. Logs are plain lines, as a
+service's are: structlog's own default draws every exception with `rich`, which costs more than what
+is tested. A module's tests stay together, so that what it trains once is trained once; a test of a
+whole network stands alone. What takes longest goes first, since whatever is taken last is what
+everyone else ends up waiting for.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import eth_account  # noqa: F401 (before atoll.chain, which undoes what this does to recursion)
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings

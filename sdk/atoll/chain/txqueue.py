@@ -13,10 +13,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
-from eth_account.signers.local import LocalAccount
 from eth_utils.address import to_checksum_address
 
 from atoll.chain.answers import quantity, tx_hash
@@ -36,6 +35,9 @@ from atoll.chain.txstore import (
 )
 from atoll.errors import ChainError, InsufficientFunds, RpcUnavailable, TransactionFailed
 from atoll.law.words import Address, BlockRef
+
+if TYPE_CHECKING:
+    from eth_account.signers.local import LocalAccount
 
 log = structlog.get_logger("atoll.chain.txqueue")
 
