@@ -214,7 +214,8 @@ class TxQueue:
             while True:
                 self._wake.clear()
                 try:
-                    await self.pump()
+                    # Whoever follows the chain beside this queue has just asked for the head.
+                    await self.pump(within=self.config.poll_seconds)
                 except (RpcUnavailable, RpcRefused) as error:
                     log.warning("transactions wait for the chain", cause=str(error))
                 try:
@@ -229,16 +230,18 @@ class TxQueue:
             async with self._moved:
                 self._moved.notify_all()
 
-    async def pump(self) -> None:
+    async def pump(self, within: float = 0.0) -> None:
         """One pass: see what the chain did, rescue what is stuck, send what is queued.
 
+        Args:
+            within: seconds; a newest block that was read so long ago is as good as one read now.
         Raises:
             RpcUnavailable: no endpoint answers; nothing is lost, call again.
         """
         async with self._pumping:
             busy = self._store.in_state(*TxState)
             if busy:
-                head = await self._chain.head()
+                head = await self._chain.head(within)
                 await self._reconcile(head)
                 await self._rescue()
                 await self._send_queued()
