@@ -27,7 +27,7 @@ async def test_adapters_are_trained_checked_and_opened_by_peft(
     folder = tmp_path / "base"
     make_folder(folder, "Qwen3", torch.bfloat16)
     job: dict[str, Any] = {"model": None, "init.folder": str(folder), "init.seq": 32}
-    job |= {"rounds": 2, "inner.lr": "0.02", "lora": LORA}
+    job |= {"rounds": 2, "inner.lr": "0.02", "inner.steps": 16, "inner.segment": 2, "lora": LORA}
     report = await play(
         options(job=job, providers=4, verifiers=2, cheats={CHEAT: "lazy"}, skip_windows=True)
     )

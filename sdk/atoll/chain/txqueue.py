@@ -239,8 +239,7 @@ class TxQueue:
             RpcUnavailable: no endpoint answers; nothing is lost, call again.
         """
         async with self._pumping:
-            busy = self._store.in_state(*TxState)
-            if busy:
+            if not self._store.is_idle:
                 head = await self._chain.head(within)
                 await self._reconcile(head)
                 await self._rescue()
