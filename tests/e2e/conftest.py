@@ -143,7 +143,9 @@ def check_books(report: dict[str, Any]) -> None:
     assert escrow["funded_wei"] == (
         escrow["paid_wei"] + escrow["refunded_wei"] + escrow["balance_wei"]
     )
-    assert escrow["paid_wei"] == sum(int(party["paid_wei"]) for party in parties)
+    earned = sum(int(party["paid_wei"]) for party in parties)
+    withheld = sum(int(fall["withheld_wei"]) for fall in report["falls"])  # the submitter's again
+    assert escrow["paid_wei"] == earned + withheld
     assert [p for p in parties if not p["cheat"] and p["slashed_wei"] != "0"] == []
     for item in report["rounds"]:
         if item["status"] in {"settled", "final"}:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
-import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +21,6 @@ MNEMONIC = "test test test test test test test test test test test junk"
 FAUCET_KEY = "0xac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80"
 """First account of `MNEMONIC`: known to everyone, rich on every development chain, nowhere else."""
 START_SECONDS = 60.0
-_JSON = {"Content-Type": "application/json"}
 KEPT_STATES = 256
 """Of old blocks, in memory; Anvil would otherwise write every state to disk, gigabytes of them."""
 
@@ -60,14 +57,13 @@ class Endpoint:
         Raises:
             ChainError: no answer, or an error answer.
         """
-        asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
-        body = io.BytesIO(json.dumps(asked).encode())  # bytes of a megabyte are warned of
+        body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
         try:
             async with (
                 aiohttp.ClientSession(
                     timeout=aiohttp.ClientTimeout(total=self.patience)
                 ) as session,
-                session.post(self.rpc_url, data=body, headers=_JSON) as response,
+                session.post(self.rpc_url, json=body) as response,
             ):
                 answer = await response.json()
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:

@@ -163,9 +163,11 @@ class SendChallenge(Transaction[NotChallenged]):
         except ProtocolError as error:
             return Done(NotChallenged(str(error)))
         bond = said.claim(self.segment, is_link=self.is_link).highest_bond
-        await _allow(effects, bond)
-        log.info("disputes", job=view.job_id, round=self.round, seat=self.seat, bond=bond)
-        return await effects.transact(view, self, effects.calls.challenge_claim(evidence, bond))
+        async with effects.staking:  # one allowance is for one challenge
+            await _allow(effects, bond)
+            log.info("disputes", job=view.job_id, round=self.round, seat=self.seat, bond=bond)
+            call = effects.calls.challenge_claim(evidence, bond)
+            return await effects.transact(view, self, call)
 
 
 async def _allow(effects: Effects, bond: int) -> None:
