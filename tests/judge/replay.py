@@ -1,50 +1,36 @@
-"""The judge's steps in an EVM: elements of nodes, worked out as a game does it, against Python's.
+"""The judge's steps in the EVM: elements of nodes, worked out as a game does it, against Python's.
 
-Rule of this file: contracts are their artefacts, as they are shipped; `differences` is what tests
-and benches call, for any operation of the families here.
+The contracts are those of the artefacts, put on a local chain by their runtime code and asked with
+`eth_call`; nothing is sent, and gas is no limit.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 from eth_abi.abi import decode, encode
 from eth_utils.crypto import keccak
+from tests.integration.chain.local_anvil import Anvil, start_anvil, stop
 from tests.judge import float_nodes, integer_nodes, link_nodes, state_nodes
 from tests.judge.elements import Draw, Node, Operation, raw
-from torch import Tensor
+from tests.judge.table import creation_code
 
 from atoll.bits.tape import attention, floats, integers, optimisers
 from atoll.bits.tape.opcodes import Op
-from atoll.chain.abi import load_artifact
-from atoll_devnet.processes.evm import Evm
+from atoll.chain.deploy import FAMILIES
 
-REPLAY: Final = Path(__file__).with_name("Replay.json")
-FAMILIES: Final = {
-    0: "ImportSteps",
-    1: "IntegerSteps",
-    2: "AttentionSteps",
-    3: "FloatSteps",
-    4: "OptimiserSteps",
-    5: "StateSteps",
-    6: "LinkSteps",
-}
-"""Contracts of `contracts/src/judge`."""
 NODES: Final[Mapping[int, Draw]] = {
     **integer_nodes.NODES,
     **float_nodes.NODES,
     **state_nodes.NODES,
     **link_nodes.NODES,
 }
+"""How nodes of each operation are drawn, of all families."""
 OPERATIONS: Final[Mapping[int, Operation]] = {
     **integers.OPERATIONS,
     **attention.OPERATIONS,
@@ -57,6 +43,7 @@ OPERATIONS: Final[Mapping[int, Operation]] = {
 _NODE = "(uint16,uint256,bytes,bytes[])"
 _MANY = keccak(f"many(address,{_NODE},uint256[])".encode())[:4]
 _GAS = keccak(f"gasOf(address,{_NODE},uint256[])".encode())[:4]
+_GAS_LIMIT: Final = 10**13
 _MOST_AT_ONCE: Final = 512
 _LEAST_AT_ONCE: Final = 64
 _NODES: Final = 8
@@ -80,15 +67,15 @@ class Finding:
 
 
 class Court:
-    """The steps in an EVM: what each of them makes of elements."""
+    """The steps on a chain: what each of them makes of elements."""
 
-    def __init__(self, evm: Evm, loop: asyncio.Runner, families: tuple[int, ...]) -> None:
-        self._evm, self._loop = evm, loop
-        self._replay = self._placed(json.loads(REPLAY.read_text()))
-        self._steps = {each: self._placed(load_artifact(FAMILIES[each])) for each in families}
-
-    def _placed(self, artefact: Mapping[str, Any]) -> str:
-        return self._loop.run(self._evm.place(bytes.fromhex(artefact["bytecode"][2:])))
+    def __init__(self, anvil: Anvil) -> None:
+        self._anvil = anvil
+        names = (*FAMILIES, "Replay")
+        self._places = {name: f"0x{0x10000 + i:040x}" for i, name in enumerate(names)}
+        for name, place in self._places.items():
+            creation = {"data": "0x" + creation_code(name).hex(), "gas": hex(_GAS_LIMIT)}
+            anvil.ask("anvil_setCode", place, anvil.ask("eth_call", creation, "latest"))
 
     def elements(self, node: Node, width: int, numbers: list[int]) -> bytes:
         """The elements of these numbers, each of `width` bytes."""
@@ -102,20 +89,24 @@ class Court:
 
     def _ask(self, selector: bytes, node: Node, width: int, numbers: list[int]) -> bytes:
         described = (int(node.op), width, node.attributes, [raw(x) for x in node.inputs])
-        step = self._steps[node.op >> 8]
+        step = self._places[FAMILIES[node.op >> 8]]
         data = encode(["address", _NODE, "uint256[]"], [step, described, numbers])
-        return self._loop.run(self._evm.call(self._replay, selector + data))
+        call = {
+            "to": self._places["Replay"],
+            "data": "0x" + (selector + data).hex(),
+            "gas": hex(_GAS_LIMIT),
+        }
+        return bytes.fromhex(str(self._anvil.ask("eth_call", call, "latest"))[2:])
 
 
 @contextmanager
-def court(*families: int) -> Iterator[Court]:
-    """An EVM with the contracts of these families, or of all."""
-    with asyncio.Runner() as loop, tempfile.TemporaryDirectory() as folder:
-        evm = loop.run(Evm(Path(folder)).__aenter__())
-        try:
-            yield Court(evm, loop, families or tuple(FAMILIES))
-        finally:
-            loop.run(evm.__aexit__(None, None, None))
+def court() -> Iterator[Court]:
+    """A chain with the contracts of all families."""
+    anvil = start_anvil("--gas-limit", str(_GAS_LIMIT))
+    try:
+        yield Court(anvil)
+    finally:
+        stop(anvil)
 
 
 def differences(judges: Court, op: int, count: int, seed: int) -> Finding:
@@ -137,7 +128,7 @@ def differences(judges: Court, op: int, count: int, seed: int) -> Finding:
     return Finding(op, elements, different, seconds, first)
 
 
-def describe(node: Node, element: int, found: bytes, result: Tensor) -> str:
+def describe(node: Node, element: int, found: bytes, result: Any) -> str:
     """One line on an element that differs."""
     width = len(found)
     expected = raw(result)[element * width :][:width]
