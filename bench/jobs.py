@@ -1,14 +1,15 @@
 """What a job's size costs each role: peak memory, bytes and seconds, one process for each part.
 
-    python bench/jobs.py [--json] [--preset gpt2-small] [--seq 128] [--steps 2] [--text-mb 1]
+    python bench/jobs.py [--json] [--preset gpt2-small] [--seq 128] [--steps 2] [--seats 2]
 
 The model has random weights of the preset's shapes. One provider trains a round of one segment of
 `--steps` steps and writes state, trace and update; a verifier checks the seat, replays the segment
-and the link, and merges two updates (the same one twice: their sizes are what counts). Each part
-is what a worker process runs for it, in a process of its own; its peak is the largest resident
-memory that the operating system saw. `start` is a worker that has done nothing yet. The bar is
-24 bytes a parameter and 1 GB (10^9) for every part; `of_bar` is the peak's share of it. `step` says
-what a step takes against as many multiplications in fp32 (`of_matmul`, whole step over product).
+and the link, and merges the updates of `--seats` (the same one over again: their sizes are what
+counts). Each part is what a worker process runs for it, in a process of its own; its peak is the
+largest resident memory that the operating system saw. `start` is a worker that has done nothing
+yet. The bar is 24 bytes a parameter and 1 GB (10^9) for every part; `of_bar` is the peak's share of
+it. `said_bytes` is what `atoll job check` says that the part takes, `of_said` the peak's share of
+that.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--preset", default="gpt2-small")
     parser.add_argument("--seq", type=int, default=128)
     parser.add_argument("--steps", type=int, default=2)
+    parser.add_argument("--seats", type=int, default=2, help="whose updates are merged")
     parser.add_argument("--text-mb", type=float, default=1.0, help="of the standard library")
     parser.add_argument("--folder", default="", help="where to work; else the temporary folder")
     parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
@@ -77,6 +79,9 @@ def _options() -> argparse.Namespace:
 
 
 def _document(options: argparse.Namespace, bench: Bench) -> dict[str, Any]:
+    from atoll.job.memory import peaks
+    from atoll.law.manifest import Manifest
+
     parameters = _prepare(options, bench)
     bar = BYTES_A_PARAMETER * parameters + BYTES_MORE
     parts: dict[str, dict[str, Any]] = {}
@@ -86,20 +91,25 @@ def _document(options: argparse.Namespace, bench: Bench) -> dict[str, Any]:
         if done.returncode != 0:
             raise SystemExit(f"{part} failed:\n{done.stderr}")
         parts[part] = json.loads(done.stdout.splitlines()[-1])
+        if part == "train":
+            said = peaks(Manifest.from_bytes(bench.manifest), parts[part]["update_bytes"])
         parts[part]["of_bar"] = round(parts[part]["peak_bytes"] / bar, 3)
         start = parts["start"]["peak_bytes"]
         parts[part]["bytes_a_parameter"] = round(
             (parts[part]["peak_bytes"] - start) / parameters, 1
         )
-    peaks = [each["peak_bytes"] for each in parts.values()]
+    for part, found in parts.items():
+        found |= {"said_bytes": said[part], "of_said": round(found["peak_bytes"] / said[part], 3)}
+    seen = [each["peak_bytes"] for each in parts.values()]
     return {
         "bench": "jobs",
         "preset": options.preset,
         "parameters": parameters,
         "seq": options.seq,
         "steps": options.steps,
+        "seats": options.seats,
         "bar_bytes": bar,
-        "holds": max(peaks) <= bar,
+        "holds": max(seen) <= bar,
         "parts": parts,
     }
 
@@ -137,6 +147,7 @@ def _prepare(options: argparse.Namespace, bench: Bench) -> int:
                 "batch": 1,
                 "micro_batch": 1,
             },
+            "members.seats": options.seats,
             "audit": {"coverage": "1"},
             "money": written | bonds,
             "windows": phases,
@@ -278,13 +289,15 @@ def _link(bench: Bench) -> dict[str, Any]:
 
 
 def _merge(bench: Bench) -> dict[str, Any]:
+    from atoll.law.manifest import Manifest
     from atoll.law.merge_inputs import MergeFacts
     from atoll.law.words import Bitmap, to_bitmap
     from atoll_verifier.duties.merge import DoMerge
     from atoll_verifier.duties.score import RevealedUpdate
     from atoll_verifier.tasks import merge_round
 
-    work, seats = _work(bench), (0, 1)
+    work = _work(bench)
+    seats = range(Manifest.from_bytes(work.manifest).terms.seats)
     updates = [RevealedUpdate(s, work.reveal.update_cid, work.reveal.update_root) for s in seats]
     facts = MergeFacts(
         to_bitmap(seats), Bitmap(0), Bitmap(0), 0, dict.fromkeys(seats, work.reveal.steps)
@@ -305,7 +318,8 @@ def _table(document: dict[str, Any]) -> str:
     for name, part in document["parts"].items():
         lines.append(
             f"{name:8} peak {part['peak_bytes'] / 1e9:6.2f} GB, {part['bytes_a_parameter']:5.1f} "
-            f"B a parameter above start, {part['of_bar']:.2f} of the bar, {part['seconds']:.1f} s"
+            f"B a parameter above start, {part['of_bar']:.2f} of the bar, "
+            f"{part['of_said']:.2f} of what is said, {part['seconds']:.1f} s"
         )
     return "\n".join(lines)
 

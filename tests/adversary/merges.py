@@ -49,7 +49,7 @@ def by_rule(name: str) -> Merge:
             rows[SeatIndex(seat)] = codec.decode_flat(data, layout, state.exponents)
         facts = all_standing(rows, manifest, arrived.caught)
         nobody_named = merge_inputs(facts, list(rows), None, MergeTerms.of(manifest))
-        return combine(state, rows, nobody_named, manifest).moves(state, manifest)
+        return combine(state, rows, nobody_named, manifest).moves(state.copied(), manifest)
 
     return merged
 

@@ -22,7 +22,7 @@ from atoll.job.spec import JobSpec
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig
 
 from .conftest import GENEROUS, check_books
-from .test_command_line import atoll
+from .test_command_line import assert_refused, atoll
 
 APPROVE = keccak(b"approve(address,uint256)")[:4].hex()
 ANNOUNCE = keccak(b"announceGateway(string)")[:4].hex()
@@ -244,8 +244,17 @@ async def test_a_job_handed_over_is_trained_and_a_script_goes_on_with_it(
         assert (status["settled_rounds"], told[0]["kind"]) == (1, "JobCreated")
         of_seat = atoll_json(network, "logs", "1", "--seat", "0")
         assert {"Committed", "Revealed"} <= {line["kind"] for line in of_seat}
-        following = tmp_path / "following.toml"
-        printed = atoll("job", "continue", "1", "--rounds", "3", "--folder", str(folder))
-        following.write_text(printed.stdout)
-        assert JobSpec.read(following).init.folder == str(folder)
-        assert JobSpec.read(following).rounds == 3
+        following = tmp_path / "following"
+        go_on = ["job", "continue", "1", "--rounds", "3", "--max-spend", "2"]
+        go_on += ["--folder", str(following)]
+        unpaid = await asyncio.to_thread(atoll, *go_on)
+        assert_refused(unpaid, 2, "there is nobody to ask whether to pay")
+        written = JobSpec.read(following / "job.toml")
+        assert (written.rounds, written.init.folder) == (3, str(following))
+        assert len(atoll_json(network, "list")) == 1
+        for _ in range(2):
+            paid = await asyncio.to_thread(atoll, *go_on, "--yes", "--detach")
+            assert paid.returncode == 0, paid.stderr
+        first, second = atoll_json(network, "list")
+        assert (first["job"], second["job"]) == (1, 2)
+        assert 1.99 * 10**18 < int(second["funded_wei"]) <= 2 * 10**18

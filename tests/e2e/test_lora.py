@@ -1,48 +1,81 @@
-"""Adapters on a folder's frozen model: trained by strangers, checked, opened by PEFT."""
+"""Adapters on a folder's frozen model: trained by strangers, checked, opened by PEFT.
+
+The four lines of the README, typed, on a network of three providers, one of whom cheats, and two
+verifiers; the model that adapters are merged into comes to somebody who has never seen it.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 from peft import PeftModel
 from safetensors.torch import load_file
 from tests.unit.train.folders import make_folder
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from atoll_devnet.run.options import RunOptions
+from atoll_devnet.processes.cluster import Cluster, ClusterConfig
 
-from .conftest import Runner, faults, provider
+from .test_command_line import atoll
+from .test_finetune import BUDGET, SMALL, ended, unsigned, write_corpus
+from .test_jobs import atoll_json, options_of
 
-LORA = {"rank": 4, "alpha": "16", "targets": ["q", "k", "v", "o", "gate", "up", "down"]}
-CHEAT = 3
+CHOSEN = SMALL | {
+    "inner.lr": "0.02",
+    "lora.rank": "4",
+    "members.min_verifiers": "2",
+    "members.max_verifiers": "2",
+}
+CHEAT = 1
 
 
-async def test_adapters_are_trained_checked_and_opened_by_peft(
-    tmp_path: Path, options: Callable[..., RunOptions], play: Runner
+async def test_adapters_are_trained_by_four_lines_and_opened_alone_and_merged(
+    tmp_path: Path, beginning: Path
 ) -> None:
-    folder = tmp_path / "base"
-    make_folder(folder, "Qwen3", torch.bfloat16)
-    job: dict[str, Any] = {"model": None, "init.folder": str(folder), "init.seq": 32}
-    job |= {"rounds": 2, "inner.lr": "0.02", "inner.steps": 16, "inner.segment": 2, "lora": LORA}
-    report = await play(
-        options(job=job, providers=4, verifiers=2, cheats={CHEAT: "lazy"}, skip_windows=True)
-    )
-    assert report["job"]["status"] == "done"
-    assert faults(report, CHEAT) == {"wrong-replay"}
-    assert int(provider(report, CHEAT)["slashed_wei"]) > 0
-    assert all(provider(report, seat)["accepted_rounds"] == 2 for seat in range(CHEAT))
-    assert report["eval"]["loss_end"] < 0.95 * report["eval"]["loss_start"]
+    start, corpus = tmp_path / "start", tmp_path / "corpus.jsonl"
+    make_folder(start, "Qwen3", torch.bfloat16)
+    write_corpus(corpus)
+    file = tmp_path / "job.toml"
+    new = ["job", "new", "--preset", "lora", "--init", str(start), "--data", str(corpus)]
+    printed = atoll(*new, *(f"--set={key}={value}" for key, value in CHOSEN.items()))
+    assert printed.returncode == 0, printed.stderr
+    file.write_text(printed.stdout)
 
-    result = Path(report["result_dir"])
-    assert json.loads((result / "adapter_config.json").read_text())["r"] == LORA["rank"]
-    base = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    ids = torch.tensor([list(b"def __init__(self) -> None:")])
+    config = ClusterConfig(
+        tmp_path / "net", providers=3, verifiers=2, provider_cheats={CHEAT: "lazy"},
+        beginning=beginning,
+    )  # fmt: skip
+    async with Cluster(config) as network:
+        pay = ["job", "submit", str(file), "--max-spend", BUDGET, "--yes", "--detach"]
+        paid = await asyncio.to_thread(atoll, *pay, *options_of(network))
+        assert paid.returncode == 0, paid.stderr
+        assert "preparing the text: " in paid.stderr
+        status = await ended(network, "1")
+        logs = await asyncio.to_thread(atoll_json, network, "logs", "1", "--seat", str(CHEAT))
+        elsewhere = ["--merged", "--home", str(tmp_path / "elsewhere")]
+        for name, more in (("adapters", []), ("merged", elsewhere)):
+            fetch = ["job", "result", "1", str(tmp_path / name), *unsigned(network), *more]
+            fetched = await asyncio.to_thread(atoll, *fetch)
+            assert fetched.returncode == 0, fetched.stderr
+
+    assert (status["status"], status["settled_rounds"]) == ("done", 2)
+    assert [line for line in logs if line["kind"] == "Punished"]
+    check_results(start, tmp_path / "adapters", tmp_path / "merged")
+
+
+def check_results(start: Path, adapters: Path, merged: Path) -> None:
+    """PEFT opens the one and `transformers` the other: the same model, better than the first."""
+    assert json.loads((adapters / "adapter_config.json").read_text())["r"] == 4
+    assert all("lora_" in name for name in load_file(adapters / "adapter_model.safetensors"))
+    base = AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32).eval()
+    tokenizer = AutoTokenizer.from_pretrained(merged)
+    held = tokenizer("the 3 quick brown foxes jump over the 4 lazy dogs", return_tensors="pt")
+    ids = held["input_ids"]
     with torch.no_grad():
-        before = base(ids).logits
-        after = PeftModel.from_pretrained(base, str(result))(ids).logits
-    assert (after - before).abs().max() > 0.1
-    assert all("lora_" in name for name in load_file(result / "adapter_model.safetensors"))
+        before = float(base(ids, labels=ids).loss)
+        alone = PeftModel.from_pretrained(base, str(adapters)).eval()(ids, labels=ids)
+        whole = AutoModelForCausalLM.from_pretrained(merged).eval()(ids, labels=ids)
+    assert float(alone.loss) < 0.8 * before
+    assert torch.allclose(alone.logits, whole.logits, atol=1e-3)

@@ -30,13 +30,19 @@ from atoll_devnet.run.runner import Running, finish, is_over, start
 from .conftest import check_books
 
 ROOT = Path(__file__).parents[2]
+FOLDER = {"model": None, "init.folder": "model", "init.seq": 24}
+ADAPTERS = FOLDER | {"lora": {"rank": 2, "alpha": "4", "targets": ["q", "v", "down"]}}
 JOBS: dict[str, dict[str, Any]] = {
-    "int8": {"method.codec": "grid8"},
+    "int8, of conversations the answers": {
+        "method.codec": "grid8",
+        "data.chat": True,
+        "data.paths": ["rows.jsonl"],
+    },
     "int4, dropout": {"method.codec": "grid4", "inner.dropout": "0.1"},
     "two bits with feedback, Muon, Nesterov": {"method.name": "muloco"},
-    "signs with feedback": {"method.codec": "sign"},
+    "signs with feedback, adapters": {"method.codec": "sign", **ADAPTERS},
     "fp32": {"method.codec": "fp32"},
-    "from a folder": {"model": None, "init.folder": "model", "init.seq": 24},
+    "from a folder": FOLDER,
 }
 
 
@@ -48,6 +54,9 @@ async def test_the_second_client_says_what_the_network_said(
     if "init.folder" in job:
         make_folder(tmp_path / "model", "Qwen3")
         job["init.folder"] = str(tmp_path / "model")
+    if "data.chat" in job:
+        write_conversations(tmp_path / "rows.jsonl")
+        job["data.paths"] = [str(tmp_path / "rows.jsonl")]
     chosen = options(job=job, providers=3, verifiers=2, skip_windows=True)
     async with start(chosen, display) as running:
         await running.observer.run(is_over)
@@ -56,6 +65,15 @@ async def test_the_second_client_says_what_the_network_said(
     check_books(report)
     assert [item["rejected"] for item in report["rounds"]] == [[], []]
     assert _work_out(tmp_path) == said
+
+
+def write_conversations(path: Path) -> None:
+    """Rows of which only the answers are learned."""
+    with path.open("w") as rows:
+        for n in range(1500):
+            asked = {"role": "user", "content": f"What comes after {n}?"}
+            answer = {"role": "assistant", "content": f"After {n} comes {n + 1}."}
+            rows.write(json.dumps({"messages": [asked, answer]}) + "\n")
 
 
 def _work_out(folder: Path) -> Any:

@@ -253,13 +253,14 @@ def test_a_verifier_replays_any_segment_from_the_state_that_is_served(job: Job) 
 
 def stepped(job: Job) -> GlobalState:
     """The next round's global state, as if some seats had been merged."""
-    part = job.model.sent_part(job.manifest.codec)
+    model = job.model.copied()
+    part = model.sent_part(job.manifest.codec)
     random = torch.Generator().manual_seed(4)
     merged = {
         name: torch.randint(-50, 51, p.shape, generator=random) for name, p in part.params.items()
     }
     after = outer_step(part, merged, 3, part.exponents, job.manifest.outer)
-    return job.model.with_part(after)
+    return model.with_part(after)
 
 
 def documents_of(job: Job) -> documents.Manifest:

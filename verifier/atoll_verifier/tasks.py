@@ -18,6 +18,7 @@ from atoll.bits.tensors import Source
 from atoll.content.cid import Cid
 from atoll.content.errors import MalformedDag
 from atoll.content.local import LocalStore
+from atoll.content.slices import FileSlices
 from atoll.errors import MalformedTrace, MalformedUpdate, TooLarge
 from atoll.law.manifest import Manifest
 from atoll.law.trace import MAX_TRACE_BYTES, TraceDocument
@@ -123,7 +124,6 @@ def merge_round(command: DoMerge, store_dir: str) -> RoundMerged:
     """Merges what the evidence prescribes and stores the next global state."""
     configure_native()
     manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
-    # Updates are let go before the outer slots are read: each is two thirds of a model.
     merged = _merged_update(command, manifest, store).moves(
         read_global_state(manifest, command.opening, store), manifest
     )
@@ -143,13 +143,13 @@ def _merged_update(command: DoMerge, manifest: Manifest, store: LocalStore) -> M
 
 def _check_update(work: SeatWork, manifest: Manifest, store: LocalStore) -> None:
     limit = max_update_bytes(manifest)
-    update = store.read_bytes(Cid.from_bytes(work.reveal.update_cid), limit)
+    update = FileSlices(store, Cid.from_bytes(work.reveal.update_cid), limit)
     if root_of_update(update) != work.reveal.update_root:
         raise MalformedUpdate("the bytes served do not have the revealed root")
     model = read_global_state(manifest, work.opening, store, outer=False)
     part = model.sent_part(manifest.codec)
     codec = seat_codec(manifest.codec, DitherKey(work.data_seed, work.seat))
-    codec.decode_flat(update, Layout.of_tensors(part.params), part.exponents)
+    codec.open(update, Layout.of_tensors(part.params), part.exponents)
 
 
 def _opening(work: SeatWork, manifest: Manifest, store: LocalStore) -> tuple[Digest, Digest]:
@@ -189,14 +189,17 @@ def _no_state(error: Exception) -> MalformedTrace:
 
 def _updates(
     revealed: Sequence[RevealedUpdate], manifest: Manifest, store: LocalStore
-) -> dict[int, bytes]:
-    """The updates that are what was revealed; who revealed something else has none."""
+) -> dict[int, FileSlices]:
+    """The updates that are what was revealed; who revealed something else has none.
+
+    They are read where they lie: all of a round at once are more than a machine may have.
+    """
     limit, updates = max_update_bytes(manifest), {}
     for one in revealed:
         try:
-            data = store.read_bytes(Cid.from_bytes(one.cid), limit)
+            data = FileSlices(store, Cid.from_bytes(one.cid), limit)
+            if root_of_update(data) == one.root:
+                updates[one.seat] = data
         except UNFETCHABLE_CONTENT:
             continue
-        if root_of_update(data) == one.root:
-            updates[one.seat] = data
     return updates

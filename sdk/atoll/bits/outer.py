@@ -48,7 +48,8 @@ def outer_step(
     """The next round's global model.
 
     Args:
-        state: the global model that the round started from.
+        state: the global model that the round started from; its tensors are overwritten, and are
+            those of the model that comes back.
         numerators: integers by name; the merged update (global − local, averaged) of a tensor is
             numerator / denominator · 2**state.exponents[name], below 128 in magnitude.
         denominator: 1 to 65536.
@@ -64,24 +65,18 @@ def outer_step(
         raise MalformedState("merged update: exponents are not one a tensor")
     if set(state.outer) != set(OUTER_SLOTS[outer.kind]):
         raise MalformedState(f"the state's slots {sorted(state.outer)} are not {outer.kind}'s")
-    params: Tensors = {}
-    slots: dict[str, Tensors] = {slot: {} for slot in OUTER_SLOTS[outer.kind]}
     for name, p in state.params.items():
-        params[name] = torch.empty_like(p, dtype=torch.float32)
-        after = {slot: torch.empty_like(state.outer[slot][name]) for slot in slots}
         for span in _spans(p.numel()):
             change = to_units(
                 numerators[name].view(-1)[span].long(), denominator, state.exponents[name]
             )
-            before = {slot: state.outer[slot][name].view(-1)[span] for slot in slots}
-            step, stepped = _OUTER[outer.kind](change, before, outer, state.round)
+            kept = {slot: tensors[name].view(-1)[span] for slot, tensors in state.outer.items()}
+            step, stepped = _OUTER[outer.kind](change, kept, outer, state.round)
             for slot, tensor in stepped.items():
-                after[slot].view(-1)[span] = tensor
-            moved = p.view(-1)[span].double() - times(step, outer.lr).double() * 2.0**-UNIT_BITS
-            params[name].view(-1)[span] = moved.float()
-        for slot, tensor in after.items():
-            slots[slot][name] = tensor
-    return GlobalState(state.round + 1, params, slots, dict(exponents))
+                kept[slot].copy_(tensor)
+            own = p.view(-1)[span]
+            own.copy_(own.double() - times(step, outer.lr).double() * 2.0**-UNIT_BITS)
+    return GlobalState(state.round + 1, state.params, state.outer, dict(exponents))
 
 
 def _spans(count: int) -> Iterator[slice]:

@@ -6,7 +6,7 @@ a piece. SPEC.md, sections 3 and 4.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -77,9 +77,20 @@ def root_of_shards(nodes: bytes, size: int) -> Digest:
     return seal(-(-size // PIECE_BYTES), top)
 
 
-def root_of_update(update: bytes) -> Digest:
+class ByteSlices(Protocol):
+    """A byte string, or what reads slices of one where it lies."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, span: slice, /) -> bytes: ...
+
+
+def root_of_update(update: ByteSlices) -> Digest:
     """What is revealed of an update's bytes; zero where there are none."""
-    return update_root(len(update), piece_root(update)) if update else ZERO_DIGEST
+    pieces = Pieces()
+    for at in range(0, len(update), SHARD_BYTES):
+        pieces.add(update[at : at + SHARD_BYTES])
+    return update_root(len(update), pieces.root()) if len(update) else ZERO_DIGEST
 
 
 def _digests(whole: memoryview) -> Bytes:

@@ -63,6 +63,15 @@ class GlobalState:
             part.round, self.params | part.params, outer, self.exponents | part.exponents
         )
 
+    def copied(self) -> GlobalState:
+        """The same in memory of its own."""
+        return GlobalState(
+            self.round,
+            {name: p.clone() for name, p in self.params.items()},
+            {s: {name: t.clone() for name, t in kept.items()} for s, kept in self.outer.items()},
+            dict(self.exponents),
+        )
+
     def params_root(self) -> Digest:
         """The root every seat's opening state must have."""
         return tree_root(self.params)

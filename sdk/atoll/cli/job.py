@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,7 +25,8 @@ from atoll.cli.network import (
     Rpc,
 )
 from atoll.cli.output import Json, emit, say, table
-from atoll.errors import AtollError, ChainError, ConfigError
+from atoll.cli.progress import Preparing
+from atoll.errors import AtollError, ChainError, ConfigError, StorageError
 
 if TYPE_CHECKING:
     from atoll.job.client import Client
@@ -50,6 +51,15 @@ License = Annotated[str, typer.Option("--license", help="For the card, as the Hu
 BaseModel = Annotated[str, typer.Option(help="For the card, as the Hub names it.")]
 Folder = Annotated[Path, typer.Argument(help="Where the model goes.")]
 Amount = Annotated[str, typer.Argument(metavar="AMOUNT", help="Tokens, as 25 or 0.5.")]
+MaxSpend = Annotated[str, typer.Option(metavar="N", help="Tokens that are never exceeded.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask before paying.")]
+Detach = Annotated[
+    bool, typer.Option("--detach", help="Stop serving once the verifiers hold the data.")
+]
+Merged = Annotated[
+    bool,
+    typer.Option("--merged", help="Adapters added to the model that they were trained on."),
+]
 
 
 @app.command()
@@ -63,41 +73,65 @@ def new(
 ) -> None:
     """Print a job file with every choice in it, for `atoll job check` and `submit`."""
     name = preset or ("nano" if init is None else "finetune")
-    _print_job(chosen_job(None, name, data, settings, init), f"from the preset {name}")
+    spec = chosen_job(None, name, data, settings, init)
+    sys.stdout.write(_job_text(spec, f"from the preset {name}"))
 
 
 @app.command("continue")
 def continue_job(
     job: Job,
     rounds: Annotated[int, typer.Option(min=1, help="Of the new job.")],
+    max_spend: MaxSpend,
     folder: Annotated[
-        Path | None, typer.Option(help="Where the model goes; default continued-JOB.")
+        Path | None,
+        typer.Option(help="Where model and job file go; default continued-JOB."),
     ] = None,
     settings: Settings = None,
+    yes: Yes = False,
+    detach: Detach = False,
     rpc: Rpc = DEFAULT_RPC,
     deployment: DeploymentFile = None,
+    keystore: Keystore = None,
+    password_file: PasswordFile = None,
     home: Home = DEFAULT_HOME,
+    json: Json = False,
 ) -> None:
-    """Print a job file like a job's own that starts from its model; fetches the model."""
+    """Submit a job like an earlier one of this home, from the newest model of that one.
+
+    Model and job file are written to a folder first, and the file is submitted as by `submit`.
+    """
+    network = Network(rpc, deployment, home, keystore, password_file)
+    place = folder or Path(f"continued-{job}")
+    file = asyncio.run(_write_following(network, job, rounds, place, settings))
+    say(f"{file} has the job")
+    _submit(network, file, Payment(max_spend, sure=yes, detach=detach, as_json=json))
+
+
+async def _write_following(
+    network: Network, job: int, rounds: int, folder: Path, settings: list[str] | None
+) -> Path:
+    """The file of a job that goes on from another's model, beside that model."""
     from atoll.job.document import parse_setting
 
-    async def work() -> JobSpec:
-        async with Network(rpc, deployment, home).open() as client:
-            handle = client.attach(job)
-            return await handle.continued(folder or Path(f"continued-{job}"), rounds)
+    async with network.open() as client:
+        spec = await client.attach(job).continued(folder, rounds)
+    changed = spec.but(dict(map(parse_setting, settings or [])))
+    file = folder / "job.toml"
+    try:
+        file.write_text(_job_text(changed, f"from the model of job {job}"), encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"cannot write {file}: {error}") from error
+    return file
 
-    spec = asyncio.run(work()).but(dict(map(parse_setting, settings or [])))
-    _print_job(spec, f"from the model of job {job}")
 
-
-def _print_job(spec: JobSpec, origin: str) -> None:
+def _job_text(spec: JobSpec, origin: str) -> str:
     from atoll.job.document import to_toml
 
     head = (
         f"A job, {origin}. What has a # in front is computed, and shown by\n"
         "`atoll job check`. Amounts are tokens; numbers, durations and text are as in TOML."
     )
-    sys.stdout.write(to_toml(spec, head))
+    return to_toml(spec, head)
 
 
 @app.command()
@@ -113,7 +147,8 @@ def check(
     from atoll.job.sizing import size_job
 
     spec = chosen_job(file, "", None, settings)
-    draft = asyncio.run(size_job(spec, home.expanduser()))
+    with Preparing() as progress:
+        draft = asyncio.run(size_job(spec, home.expanduser(), progress))
     assert draft.pace is not None  # `size_job` measures
     look = outlook(draft, draft.pace, QueueConfig().fee_cap)
     figures = [asdict(figure) for figure in draft.figures]
@@ -123,15 +158,13 @@ def check(
 @app.command()
 def submit(
     file: File,
-    max_spend: Annotated[str, typer.Option(metavar="N", help="Tokens that are never exceeded.")],
+    max_spend: MaxSpend,
     settings: Settings = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before paying.")] = False,
+    yes: Yes = False,
     again: Annotated[
         bool, typer.Option("--again", help="Another job, though this file was submitted.")
     ] = False,
-    detach: Annotated[
-        bool, typer.Option("--detach", help="Stop serving once the verifiers hold the data.")
-    ] = False,
+    detach: Detach = False,
     rpc: Rpc = DEFAULT_RPC,
     deployment: DeploymentFile = None,
     keystore: Keystore = None,
@@ -141,29 +174,49 @@ def submit(
 ) -> None:
     """Pay for a job and open it, then serve its data. The same file again is the same job."""
     network = Network(rpc, deployment, home, keystore, password_file)
-    spec = chosen_job(file, "", None, settings)
+    payment = Payment(max_spend, sure=yes, again=again, detach=detach, as_json=json)
+    _submit(network, file, payment, settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Payment:
+    """What `submit` is told beside the job: tokens at most, whether to pay without asking, and
+    whether the same file is another job; then when to stop serving, and what to print.
+    """
+
+    max_spend: str
+    sure: bool = False
+    again: bool = False
+    detach: bool = False
+    as_json: bool = False
+
+
+def _submit(
+    network: Network, file: Path, payment: Payment, settings: list[str] | None = None
+) -> None:
+    """Pays for a file's job, opens it and serves its data."""
+    spec, as_json = chosen_job(file, "", None, settings), payment.as_json
 
     async def pay() -> tuple[int, int]:
         async with network.open(must_sign=True) as client:
-            draft = await client.draft(spec, again=again)
+            with Preparing() as progress:
+                draft = await client.draft(spec, again=payment.again, on_progress=progress)
             if draft.job is None:
-                await _agree(client, draft, max_spend, sure=yes, quiet=json)
+                await _agree(client, draft, payment)
             else:
                 say(f"this file is job {draft.job}; --again makes another of it")
-            job = await client.submit(draft, max_spend=max_spend)
-            emit({"job": job.id, "handle": job.to_json()}, f"job {job.id}", as_json=json)
+            job = await client.submit(draft, max_spend=payment.max_spend)
+            emit({"job": job.id, "handle": job.to_json()}, f"job {job.id}", as_json=as_json)
             return job.id, client.port
 
     job, port = asyncio.run(pay())
-    _serve_job(network, job, port, until_handed_over=detach, quiet=json)
+    _serve_job(network, job, port, until_handed_over=payment.detach, quiet=as_json)
 
 
 @app.command()
 def serve(
     job: Job,
-    detach: Annotated[
-        bool, typer.Option("--detach", help="Stop once the verifiers hold the data.")
-    ] = False,
+    detach: Detach = False,
     rpc: Rpc = DEFAULT_RPC,
     deployment: DeploymentFile = None,
     keystore: Keystore = None,
@@ -265,6 +318,7 @@ def logs(
 def result(
     job: Job,
     folder: Folder,
+    merged: Merged = False,
     license_: License = "unknown",
     base_model: BaseModel = "",
     rpc: Rpc = DEFAULT_RPC,
@@ -272,12 +326,16 @@ def result(
     home: Home = DEFAULT_HOME,
     json: Json = False,
 ) -> None:
-    """Fetch the trained model, as `transformers` opens it, with its model card."""
+    """Fetch the trained model, as `transformers` opens it, with its model card.
+
+    Of a job that trains adapters, what PEFT opens, or with --merged what `transformers` does.
+    """
     from atoll.job.card import Labels
 
     async def work() -> None:
         async with Network(rpc, deployment, home).open() as client:
-            await client.attach(job).result(folder, Labels(license_, base_model))
+            labels = Labels(license_, base_model)
+            await client.attach(job).result(folder, labels, merged=merged)
 
     asyncio.run(work())
     emit({"job": job, "folder": str(folder)}, str(folder), as_json=json)
@@ -288,6 +346,7 @@ def checkpoint(
     job: Job,
     folder: Folder,
     round_: Round = None,
+    merged: Merged = False,
     license_: License = "unknown",
     base_model: BaseModel = "",
     rpc: Rpc = DEFAULT_RPC,
@@ -300,7 +359,8 @@ def checkpoint(
 
     async def work() -> None:
         async with Network(rpc, deployment, home).open() as client:
-            await client.attach(job).checkpoint(folder, round_, Labels(license_, base_model))
+            labels = Labels(license_, base_model)
+            await client.attach(job).checkpoint(folder, round_, labels, merged=merged)
 
     asyncio.run(work())
     emit({"job": job, "folder": str(folder), "round": round_}, str(folder), as_json=json)
@@ -409,24 +469,25 @@ def _signed(network: Network, work: Any) -> Any:
     return asyncio.run(go())
 
 
-async def _agree(client: Client, draft: Draft, max_spend: str, *, sure: bool, quiet: bool) -> None:
+async def _agree(client: Client, draft: Draft, payment: Payment) -> None:
     """Shows what a job costs, and asks, unless told not to. Raises ConfigError."""
     from atoll.job.client import wei_of
     from atoll.job.groups import tokens_text
     from atoll.job.narrate import tokens
+    from atoll.train.corpus.options import PUBLIC_NOTICE
 
     estimate = await client.estimate(draft.manifest)
-    if not quiet:
+    if not payment.as_json:
         for figure in draft.figures:
             say(f"{figure.path}: {figure.text}: {figure.reason}")
         say(
             f"{client.address} pays {tokens_text(estimate.budget)} tokens at most, of "
-            f"{tokens(estimate.balance)}; what nobody earns comes back. What is submitted "
-            "becomes public."
+            f"{tokens(estimate.balance)}; what nobody earns comes back"
         )
-    if sure or estimate.budget > wei_of(max_spend):
+    say(PUBLIC_NOTICE)
+    if payment.sure or estimate.budget > wei_of(payment.max_spend):
         return  # the refusal says more than a question
-    if quiet or not sys.stdin.isatty():
+    if payment.as_json or not sys.stdin.isatty():
         raise ConfigError(
             "there is nobody to ask whether to pay", next_step="pass --yes to pay without a word"
         )

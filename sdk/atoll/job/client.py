@@ -23,9 +23,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
+import structlog
+
 from atoll.chain.calls import Call
 from atoll.chain.contracts import AtollChain
-from atoll.chain.decode import decode_log
+from atoll.chain.decode import RawLog, decode_log
 from atoll.chain.deploy import Params
 from atoll.chain.deployment import Deployment
 from atoll.chain.keys import load_key, read_password
@@ -39,20 +41,27 @@ from atoll.errors import ChainError, ConfigError, InsufficientFunds, NotFound, U
 from atoll.job.document import to_toml
 from atoll.job.draft import Draft, Found, write_draft
 from atoll.job.figures import Figures
-from atoll.job.following import JobFollower
+from atoll.job.following import JobFollower, job_created
 from atoll.job.groups import parse_tokens
 from atoll.job.handle import JobHandle
 from atoll.job.narrate import tokens
 from atoll.job.plan import Floors
-from atoll.job.prepare import machine_numerics, prepare_data, prepare_weights
+from atoll.job.prepare import (
+    OnProgress,
+    machine_numerics,
+    prepare_data,
+    prepare_weights,
+    untold,
+)
 from atoll.job.spec import JobSpec
-from atoll.job.submissions import Submission, Submissions, key_of
-from atoll.law.events import JobCreated
+from atoll.job.submissions import Submissions, key_of
+from atoll.law.events import ContractEvent
 from atoll.law.manifest import Manifest, NumericsSpec
 from atoll.law.words import Address, JobId
 from atoll.service.config import GatewaySection
 from atoll.service.lock import hold_folder
 from atoll.service.session import Session, SessionConfig, open_session
+from atoll.train.corpus.options import PUBLIC_NOTICE
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
@@ -63,6 +72,7 @@ START_SECONDS = 600
 _VARIABLES = ("RPC", "DEPLOYMENT", "KEYSTORE", "PASSWORD_FILE", "HOME")
 HOME = Path("~/.atoll/client")
 MAX_WATCHERS = 64
+log = structlog.get_logger("atoll.job.client")
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +267,7 @@ class Client:
         *,
         again: bool = False,
         measured: bool = False,
+        on_progress: OnProgress = untold,
     ) -> Draft:
         """Puts a job's text and weights into the store and completes it. Spends nothing.
 
@@ -266,6 +277,7 @@ class Client:
             numerics: None asks this machine, which needs torch.
             again: another job of the same words, where the last is on the chain.
             measured: measure the pace even where nothing is left out.
+            on_progress: told how far the preparation of the text is, from another thread.
 
         Raises:
             ManifestError: the choices do not fit together.
@@ -273,13 +285,15 @@ class Client:
         """
         said = to_toml(spec)
         spec, init = await asyncio.to_thread(prepare_weights, spec, self.store)
-        data = await asyncio.to_thread(prepare_data, spec, self.store)
+        data = await asyncio.to_thread(prepare_data, spec, self.store, on_progress)
         key, now = key_of(spec, data, init), (await self.chain.head()).timestamp
         known = self.submissions.newest(key)
         if known is not None:
-            manifest = Manifest.from_bytes(known.manifest)
-            if not (again and known.job) and self._stands(known, now):
-                return Draft(key, spec, manifest, job=known.job, said=said)
+            manifest, job = Manifest.from_bytes(known.manifest), known.job
+            if job is None and self.can_sign:
+                job = await self._found(manifest)
+            if not (again and job) and (job is not None or self._stands(manifest, now)):
+                return Draft(key, spec, manifest, job=job, said=said)
             # Its second is all that tells another job of the same words from this one.
             now = max(now, manifest.created + 1)
         numerics = numerics or await machine_numerics(spec.audit.numerics)
@@ -292,12 +306,24 @@ class Client:
         """The manifest of `draft`. Raises as that."""
         return (await self.draft(spec, numerics)).manifest
 
-    def _stands(self, known: Submission, now: int) -> bool:
-        """Whether a submission is on the chain, or can still come to be there."""
-        manifest = Manifest.from_bytes(known.manifest)
+    def _stands(self, manifest: Manifest, now: int) -> bool:
+        """Whether a submission that is not on the chain can still come to be there."""
         sent = None if self._account is None else self.session.queue.status(_create_key(manifest))
         under_way = sent is not None and sent.state not in ENDED_WITHOUT_EFFECT
-        return known.job is not None or under_way or manifest.terms.expiry > now + START_SECONDS
+        return under_way or manifest.terms.expiry > now + START_SECONDS
+
+    async def _found(self, manifest: Manifest) -> JobId | None:
+        """Our job of a manifest that the chain has, whichever machine sent it, once confirmed."""
+        mine = manifest.digest(), self.address
+        while True:
+            job = await self.follower.created(*mine)
+            if job is not None:
+                return job
+            first, last = self.follower.confirmed + 1, (await self.chain.head()).number
+            logs = await self.chain.logs(first, last) if first <= last else []
+            if all(job_created(_event_of(raw), *mine) is None for raw in logs):
+                return None
+            await asyncio.sleep(self.config.poll_seconds)
 
     async def _floors(self) -> Floors:
         (values,) = await self.chain.read("params")
@@ -314,7 +340,12 @@ class Client:
         )
 
     async def submit(
-        self, job: JobSpec | Draft | Manifest, *, max_spend: int | str, again: bool = False
+        self,
+        job: JobSpec | Draft | Manifest,
+        *,
+        max_spend: int | str,
+        again: bool = False,
+        on_progress: OnProgress = untold,
     ) -> JobHandle:
         """Pays for a job and opens it; what is not earned comes back by `refund`.
 
@@ -324,6 +355,7 @@ class Client:
         Args:
             max_spend: never exceeded; wei, or tokens as text ("25").
             again: another job of the same words, where the last is on the chain.
+            on_progress: of a spec's data; see `draft`.
 
         Raises:
             ConfigError: the job may cost more than `max_spend`.
@@ -334,34 +366,43 @@ class Client:
         """
         limit = wei_of(max_spend)
         if isinstance(job, JobSpec):
-            job = await self.draft(job, again=again)
+            job = await self.draft(job, again=again, on_progress=on_progress)
         manifest = job.manifest if isinstance(job, Draft) else job
         kept = job.key if isinstance(job, Draft) else manifest.digest().hex()
         said = job.said if isinstance(job, Draft) else ""
-        written = (kept, manifest.name, manifest.to_bytes(), said)
-        queue = self.session.queue
+        log.info(PUBLIC_NOTICE)
         self._check_data(manifest)
         cid = self.store.add_block(manifest.to_bytes(), DAG_CBOR)
         self.store.pin(cid, f"job:{cid}")
         await self._mirror(cid, manifest)
-        key = _create_key(manifest)
         async with self._submitting:
-            known = queue.status(key)
-            if known is None or not known.has_effect:
-                await self._check_money(manifest, limit)
-                submission = self.submissions.write(*written)
-                await self._pay_in(manifest, key)
-            else:
-                submission = self.submissions.write(*written)
-            status = await queue.wait(key, self.config.confirmations)
-        job_id = await self._created_in(status, manifest)
-        self.submissions.created(submission, job_id)
+            job_id = await self._create(manifest, (kept, said), limit)
         await self.serve()
         return self.attach(job_id)
 
+    async def _create(self, manifest: Manifest, kept: tuple[str, str], limit: int) -> JobId:
+        """Notes the submission under its key with its file, and pays unless that was done."""
+        (key, said), create = kept, _create_key(manifest)
+        sent = self.session.queue.status(create)
+        is_paid = sent is not None and sent.has_effect
+        # What was copied here may know nothing of the transaction that another machine sent.
+        job = None if is_paid else await self._found(manifest)
+        is_due = not is_paid and job is None
+        if is_due:
+            await self._check_money(manifest, limit)
+        submission = self.submissions.write(key, manifest.name, manifest.to_bytes(), said)
+        if is_due:
+            await self._pay_in(manifest, create)
+        if job is None:
+            status = await self.session.queue.wait(create, self.config.confirmations)
+            job = await self._created_in(status, manifest)
+        self.submissions.created(submission, job)
+        return job
+
     def jobs(self) -> list[JobHandle]:
         """Every job that was submitted from this home, oldest first."""
-        return [self.attach(item.job) for item in self.submissions.all() if item.job is not None]
+        numbers = (item.job for item in self.submissions.all())
+        return [self.attach(job) for job in dict.fromkeys(numbers) if job is not None]
 
     async def serve(self) -> str:
         """Serves this client's blocks and announces where; the announced URL.
@@ -444,16 +485,9 @@ class Client:
         if status.block is None:
             raise ChainError("the job's transaction is in no block")
         for raw in await self.chain.logs(status.block, status.block):
-            try:
-                event = decode_log(raw)
-            except UndecodableLog:
-                continue  # a stranger's, who happens to be in the same block
-            if (
-                isinstance(event, JobCreated)
-                and event.spec_digest == manifest.digest()
-                and event.submitter == self.address
-            ):
-                return event.job_id
+            job = job_created(_event_of(raw), manifest.digest(), self.address)
+            if job is not None:
+                return job
         raise ChainError(f"block {status.block} does not have the job any more: submit it again")
 
     def _check_data(self, manifest: Manifest) -> None:
@@ -534,6 +568,13 @@ def wei_of(amount: int | str) -> int:
     if wei < 0:
         raise ConfigError(f"{wei} wei is less than nothing")
     return wei
+
+
+def _event_of(raw: RawLog) -> ContractEvent | None:
+    try:
+        return decode_log(raw)
+    except UndecodableLog:
+        return None  # a stranger's, who happens to be in the same block
 
 
 def _create_key(manifest: Manifest) -> str:

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from atoll.chain.follower import Folded, Follower, TurnedBack
 from atoll.errors import ChainError
 from atoll.job.narrate import JobSnapshot, JobUpdate, describe
+from atoll.law.events import ContractEvent, JobCreated
 from atoll.law.views import JobView
-from atoll.law.words import JobId
+from atoll.law.words import Address, Digest, JobId
 
 
 class JobFollower:
@@ -41,16 +42,35 @@ class JobFollower:
     async def updates(self, job: JobId) -> Sequence[JobUpdate]:
         """Everything that happened in the job, oldest first. Raises RpcUnavailable."""
         async with self._syncing:
-            news = await self._follower.poll()
-            if news.turned is not None:
-                self._turn_back(news.turned)
-            for step in news.folded:
-                self._fold(step)
+            await self._catch_up()
             if job not in self._logs:
                 self._logs[job] = []
                 for step in self._follower.follow(job):
                     self._fold(step)
             return self._logs[job]
+
+    async def created(self, manifest: Digest, submitter: Address) -> JobId | None:
+        """The confirmed job of that manifest and submitter, the first of several, if there is one.
+
+        Raises RpcUnavailable.
+        """
+        async with self._syncing:
+            await self._catch_up()
+            found = (item.event for item in self._follower.history())
+            jobs = (job_created(event, manifest, submitter) for event in found)
+            return next((job for job in jobs if job is not None), None)
+
+    @property
+    def confirmed(self) -> int:
+        """Height up to which everything is known."""
+        return self._follower.confirmed
+
+    async def _catch_up(self) -> None:
+        news = await self._follower.poll()
+        if news.turned is not None:
+            self._turn_back(news.turned)
+        for step in news.folded:
+            self._fold(step)
 
     def _fold(self, step: Folded) -> None:
         event, block = step.item.event, step.item.block
@@ -65,3 +85,11 @@ class JobFollower:
         for job, view in turned.views.items():
             snapshot = JobSnapshot.of(view)
             self._logs[job].append(JobUpdate("Rewound", text, view.block, None, snapshot))
+
+
+def job_created(event: ContractEvent | None, manifest: Digest, submitter: Address) -> JobId | None:
+    """The job that an event creates, where it is of that manifest and submitter."""
+    if not isinstance(event, JobCreated):
+        return None
+    is_it = (event.spec_digest, event.submitter) == (manifest, submitter)
+    return event.job_id if is_it else None

@@ -175,6 +175,8 @@ class JobHandle:
     async def continued(self, folder: Path, rounds: int) -> JobSpec:
         """A job like this one, of so many rounds, that starts from its model of now.
 
+        Where this one trains adapters, the new one trains others, on the model with these added.
+
         Args:
             folder: where that model goes; the new job names it.
 
@@ -189,7 +191,7 @@ class JobHandle:
             )
         spec = JobSpec.of(parse_toml(own.spec), "the job's file")
         model = Manifest.from_bytes(own.manifest).model
-        started = await self.checkpoint(folder)
+        started = await self.checkpoint(folder, merged=True)
         return spec.but(
             {
                 "rounds": rounds,

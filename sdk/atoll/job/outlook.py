@@ -10,24 +10,21 @@ from dataclasses import asdict, dataclass
 from math import ceil
 from typing import Any
 
-from atoll.bits.layout import max_params_bytes, max_state_bytes, param_count, trained_count
+from atoll.bits.layout import max_params_bytes, max_state_bytes, param_count
 from atoll.job.draft import Draft
 from atoll.job.groups import duration_text, tokens_text
+from atoll.job.memory import provider_bytes, submitter_bytes, verifier_bytes
 from atoll.job.narrate import tokens
 from atoll.job.plan import DAY, MERGE_SECONDS, Pace, replayed_steps, sum_of_windows
 from atoll.law.manifest import Manifest
 from atoll.law.terms import budget
+from atoll.train.corpus.options import PUBLIC_NOTICE
 
 SUBMIT_GAS = {"approve": 60_000, "announceGateway": 60_000, "create": 700_000}
 """Gas at most of what a submission sends; `tests/integration/chain/test_client.py` measures it."""
 BLOCK_SECONDS = 12
 ROUND_TRANSACTIONS = 6
 """One after another: to open, commit, reveal, report, attest and settle a round."""
-MEMORY_BYTES = 24
-"""A parameter, at most, of a process that trains, replays or merges; and `MEMORY_BASE`."""
-MEMORY_BASE = 10**9
-FROZEN_BYTES = 8
-"""A parameter, at most, of a model that adapters are added to."""
 _TOKEN_BYTES = {"uint8": 1, "uint16": 2, "uint32": 4}
 
 
@@ -87,7 +84,11 @@ def outlook(draft: Draft, pace: Pace, fee_cap: int) -> Outlook:
         gas_wei=gas * fee_cap,
         seconds_expected=ceil(_expected(draft, pace)),
         seconds_at_most=terms.expiry - manifest.created,
-        roles=(_submitter(manifest), _provider(draft, pace), _verifier(draft, pace)),
+        roles=(
+            _submitter(draft, pace),
+            _provider(draft, pace),
+            _verifier(draft, pace),
+        ),
     )
 
 
@@ -109,19 +110,14 @@ def _data_bytes(manifest: Manifest) -> int:
     return width * (data.train_tokens + evaluated) + weights
 
 
-def _memory(manifest: Manifest) -> int:
-    if manifest.lora is None:
-        return MEMORY_BYTES * param_count(manifest.model) + MEMORY_BASE
-    frozen = FROZEN_BYTES * param_count(manifest.model)
-    return frozen + MEMORY_BYTES * trained_count(manifest) + MEMORY_BASE
-
-
-def _submitter(manifest: Manifest) -> Role:
+def _submitter(draft: Draft, pace: Pace) -> Role:
     """Serves the data to whoever joins, and fetches the result."""
-    terms, data = manifest.terms, _data_bytes(manifest)
+    manifest, terms = draft.manifest, draft.manifest.terms
+    data = _data_bytes(manifest)
     model = max_state_bytes(manifest)
     members = terms.seats + terms.max_verifiers
-    return Role("submitter", down=model, up=data * members, memory=10**9, disk=data + 2 * model)
+    memory, disk = submitter_bytes(manifest, pace.update_bytes), data + 2 * model
+    return Role("submitter", down=model, up=data * members, memory=memory, disk=disk)
 
 
 def _provider(draft: Draft, pace: Pace) -> Role:
@@ -135,7 +131,7 @@ def _provider(draft: Draft, pace: Pace) -> Role:
         "provider",
         down=data + terms.rounds * model,
         up=terms.rounds * a_round,
-        memory=_memory(manifest),
+        memory=provider_bytes(manifest, pace.update_bytes),
         disk=data + 2 * (states + model + pace.update_bytes),
     )
 
@@ -150,7 +146,7 @@ def _verifier(draft: Draft, pace: Pace) -> Role:
         "verifier",
         down=data + terms.rounds * a_round,
         up=terms.rounds * ceil(terms.seats / terms.min_verifiers) * model,
-        memory=_memory(manifest),
+        memory=verifier_bytes(manifest, pace.update_bytes),
         disk=data + 2 * (a_round + model),
     )
 
@@ -169,7 +165,7 @@ def report(draft: Draft, look: Outlook) -> str:
     lines = [
         f"job        {manifest.name}: {look.parameters:,} parameters, {look.rounds} rounds of "
         f"{manifest.inner.steps} steps, {terms.seats} seats",
-        f"data       {look.train_tokens:,} tokens to train on; what is submitted becomes public",
+        f"data       {look.train_tokens:,} tokens to train on",
         f"price      {tokens_text(look.budget_wei)} tokens at most: "
         f"{tokens(look.training_wei)} for training, {tokens(look.fees_wei)} for audits",
         f"gas        {look.gas:,} at most, {tokens(look.gas_wei)} of the chain's coin",
@@ -178,6 +174,7 @@ def report(draft: Draft, look: Outlook) -> str:
         f"{duration_text(look.seconds_at_most)}",
         f"bonds      {tokens(terms.provider_bond)} a provider, {tokens(terms.verifier_bond)} "
         "a verifier",
+        PUBLIC_NOTICE,
         "",
         f"{'for each':<10} {'down':>9} {'up':>9} {'memory':>9} {'disk':>9}",
     ]

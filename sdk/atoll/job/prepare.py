@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from atoll.content.local import LocalStore
 from atoll.errors import ConfigError
@@ -16,15 +17,19 @@ from atoll.law.manifest import DataSpec, InitSpec, NumericsSpec
 from atoll.law.words import NumericsMode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from atoll.train.corpus.prepare import Progress
+
+OnProgress: TypeAlias = "Callable[[Progress], None]"
+
+
+def untold(progress: Progress) -> None:
+    """Tells nobody."""
 
 
 def prepare_data(
     spec: JobSpec,
     store: LocalStore,
-    on_progress: Callable[[Progress], None] = lambda _: None,
+    on_progress: OnProgress = untold,
 ) -> DataSpec:
     """Tokenises a spec's text into the store, pinned; what was done before is not done again.
 

@@ -10,22 +10,29 @@ from atoll.chain.deploy import Params
 from atoll.content.local import LocalStore
 from atoll.job.draft import Draft, Found, write_draft
 from atoll.job.plan import Floors
-from atoll.job.prepare import machine_numerics, prepare_data, prepare_weights
+from atoll.job.prepare import (
+    OnProgress,
+    machine_numerics,
+    prepare_data,
+    prepare_weights,
+    untold,
+)
 from atoll.job.spec import JobSpec
 from atoll.job.submissions import key_of
 
 
-async def size_job(spec: JobSpec, home: Path) -> Draft:
+async def size_job(spec: JobSpec, home: Path, on_progress: OnProgress = untold) -> Draft:
     """Prepares text and weights in this home's store, measures, and completes the job.
 
-    Bonds are at least those of a network with the usual parameters.
+    Bonds are at least those of a network with the usual parameters; `on_progress` is told how far
+    the preparation of the text is, from another thread.
 
     Raises:
         AtollError: as `Client.draft`.
     """
     store = LocalStore(home / "store")
     spec, init = await asyncio.to_thread(prepare_weights, spec, store)
-    data = await asyncio.to_thread(prepare_data, spec, store)
+    data = await asyncio.to_thread(prepare_data, spec, store, on_progress)
     found = Found(data, init, await machine_numerics(spec.audit.numerics))
     usual = Params()
     floors = Floors(usual.min_provider_bond, usual.min_verifier_bond)

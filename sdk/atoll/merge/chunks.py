@@ -7,18 +7,32 @@ the number of threads can change a bit of any result.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeVar
 
+from atoll.bits.codec.base import PIECE, Row
 from atoll.errors import ConfigError
 
 T = TypeVar("T")
 
+BLOCK = 1 << 26
+"""Values of all rows together that are decoded at once, in a byte each; their sums take four."""
+
 MIN_SHARE = 1 << 17
 """Fewer coordinates than this are not worth a thread."""
+
+
+def blocks(rows: Sequence[Row], values: int = BLOCK) -> Iterator[slice]:
+    """The slices of rows of one length, in order, in which they have so many values together.
+
+    They begin where pieces do, so that rows that are decoded as they are read are decoded once.
+    """
+    size = max(1, values // max(1, len(rows)) // PIECE) * PIECE
+    length = len(rows[0]) if rows else 0
+    return (slice(at, min(at + size, length)) for at in range(0, length, size))
 
 
 def _cores() -> int:

@@ -13,16 +13,17 @@ from math import isqrt
 
 import numpy as np
 
+from atoll.bits.codec.base import Row
 from atoll.law.checks import lower_median
-from atoll.merge.chunks import Plan
-from atoll.merge.gram import Int8Vector
+from atoll.merge.chunks import Plan, blocks
 from atoll.merge.rules import Aggregate
 
 DENOMINATOR = 1 << 12  # a merged coordinate keeps 12 bits below a grid step
 _UNIT = 1 << 16
+_NORM_BLOCK = 1 << 22
 
 
-def contributor_mean(rows: Sequence[Int8Vector], plan: Plan | None = None) -> Aggregate:
+def contributor_mean(rows: Sequence[Row], plan: Plan | None = None) -> Aggregate:
     """Merges n sparse updates, in which 0 means not sent.
 
     Each coordinate is round(Σ factorᵢ · valueᵢ · 4096 / contributors) over 4096, halves up, where
@@ -34,18 +35,22 @@ def contributor_mean(rows: Sequence[Int8Vector], plan: Plan | None = None) -> Ag
     radius = lower_median(norms)
     factors = [_UNIT if norm <= radius else _UNIT * radius // norm for norm in norms]
     numerators = np.empty(len(rows[0]), dtype=np.int32)
-    for chunk in plan.chunks(len(numerators)):
-        block = np.stack([row[chunk] for row in rows])
-        sums = np.array(factors, dtype=np.int64) @ block.astype(np.int64)
-        divisor = np.maximum(np.count_nonzero(block, axis=0), 1) * (_UNIT // DENOMINATOR)
-        numerators[chunk] = (2 * sums + divisor) // (2 * divisor)
+    for span in blocks(rows):
+        lanes, out = [row[span] for row in rows], numerators[span]
+        for chunk in plan.chunks(len(out)):
+            block = np.stack([lane[chunk] for lane in lanes])
+            sums = np.array(factors, dtype=np.int64) @ block.astype(np.int64)
+            divisor = np.maximum(np.count_nonzero(block, axis=0), 1) * (_UNIT // DENOMINATOR)
+            out[chunk] = (2 * sums + divisor) // (2 * divisor)
     shares = tuple(Fraction(factor, _UNIT * len(rows)) for factor in factors)
     return Aggregate(numerators, DENOMINATOR, shares)
 
 
-def _squared_norm(row: Int8Vector, plan: Plan) -> int:
+def _squared_norm(row: Row, plan: Plan) -> int:
     total = 0
-    for chunk in plan.chunks(len(row)):
-        wide = row[chunk].astype(np.int64)
-        total += int(wide @ wide)
+    for span in blocks([row], _NORM_BLOCK):
+        lane = row[span]
+        for chunk in plan.chunks(len(lane)):
+            wide = lane[chunk].astype(np.int64)
+            total += int(wide @ wide)
     return total

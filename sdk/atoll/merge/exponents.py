@@ -11,27 +11,43 @@ the tails that training gives them. The result is clamped to the manifest's boun
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from atoll.bits.codec.base import PIECE, Row
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import Target
 from atoll.law.checks import lower_median
 
-Row = npt.NDArray[np.int8]
+Values = npt.NDArray[np.int8]
+Counts = npt.NDArray[np.int64]
+"""Of the coordinates of an update's tensor: all that a share is of, those above `fine_steps`, and
+those above `coarse_steps`."""
+_AT_ONCE: Final = 64 * PIECE
 
 
-def vote(values: Row, target: Target) -> int:
+def vote(values: Values, target: Target) -> int:
     """−1, 0 or +1: what one update says about one tensor's exponent."""
+    return _move(_counts(values, target), target)
+
+
+def _counts(values: Values, target: Target) -> Counts:
     size = int(np.count_nonzero(values)) if target.of_sent else values.size
-    if _above(values, target.fine_steps) > target.fine_share * size:
+    steps = target.fine_steps, target.coarse_steps
+    return np.array([size, *(_above(values, step) for step in steps)], dtype=np.int64)
+
+
+def _move(counts: Counts, target: Target) -> int:
+    size, fine, coarse = counts.tolist()
+    if fine > target.fine_share * size:
         return 1
-    return 0 if _above(values, target.coarse_steps) > target.coarse_share * size else -1
+    return 0 if coarse > target.coarse_share * size else -1
 
 
-def _above(values: Row, steps: int) -> int:
+def _above(values: Values, steps: int) -> int:
     return int(np.count_nonzero(values > steps) + np.count_nonzero(values < -steps))
 
 
@@ -56,6 +72,21 @@ def next_exponents(
     low, high = bounds
     moved = {}
     for name, _, span in layout.spans():
-        move = lower_median([vote(row[span], target) for row in rows])
+        move = lower_median([_vote_of(row, span, target) for row in rows])
         moved[name] = min(max(exponents[name] + move, low), high)
     return moved
+
+
+def _vote_of(row: Row, span: slice, target: Target) -> int:
+    """`vote` of a row's values in a span, of which few are at hand at once."""
+    nothing = np.zeros(3, dtype=np.int64)
+    return _move(sum((_counts(row[part], target) for part in _parts(span)), nothing), target)
+
+
+def _parts(span: slice) -> Iterator[slice]:
+    """The parts of a span; but for the first they begin where pieces do."""
+    at = span.start
+    while at < span.stop:
+        end = min((at // _AT_ONCE + 1) * _AT_ONCE, span.stop)
+        yield slice(at, end)
+        at = end

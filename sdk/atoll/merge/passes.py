@@ -1,13 +1,17 @@
 """The passes over the updates: compiled where this machine can and it pays, numpy otherwise.
 
-Both give the same bits, so which one runs is nobody's business but the clock's.
+Both give the same bits, so which one runs is nobody's business but the clock's. Rows are taken a
+block at a time, so that a round of many seats takes no more memory than one of few.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from atoll.merge.chunks import Plan
+import numpy as np
+
+from atoll.bits.codec.base import Row
+from atoll.merge.chunks import Plan, blocks
 from atoll.merge.compiled import MAX_ROWS, MergeKernels, kernels
 from atoll.merge.coordinatewise import (
     BoolMatrix,
@@ -21,41 +25,49 @@ WORTH_COMPILING = 1 << 24
 """Values in all rows together below which numpy is done before a compiler would have started."""
 
 
-def gram(rows: Sequence[Int8Vector], plan: Plan | None = None) -> Int64Matrix:
+def gram(rows: Sequence[Row], plan: Plan | None = None) -> Int64Matrix:
     """Inner products of all pairs, (n, n) int64."""
-    plan = plan or Plan()
+    plan, total = plan or Plan(), np.zeros((len(rows), len(rows)), dtype=np.int64)
     native = _native(rows, plan)
-    return native.gram(rows, plan) if native else gram_numpy(rows, plan)
+    act = native.gram if native else gram_numpy
+    for span in blocks(rows):
+        total += act(_lanes(rows, span), plan)
+    return total
 
 
 def trimmed_sums(
-    rows: Sequence[Int8Vector], f: int, mask_nn: BoolMatrix | None, plan: Plan | None = None
+    rows: Sequence[Row], f: int, mask_nn: BoolMatrix | None, plan: Plan | None = None
 ) -> Int32Vector:
     """Per coordinate the sum of the middle n−2f values, or of the middle mixes; (d,) int32."""
-    plan = plan or Plan()
+    plan, out = plan or Plan(), np.empty(len(rows[0]), dtype=np.int32)
     native = _native(rows, plan)
-    if native:
-        return native.trimmed_sums(rows, f, mask_nn, plan)
-    return trimmed_sums_numpy(rows, f, mask_nn, plan)
+    act = native.trimmed_sums if native else trimmed_sums_numpy
+    for span in blocks(rows):
+        out[span] = act(_lanes(rows, span), f, mask_nn, plan)
+    return out
 
 
 def weighted_sums(
-    rows: Sequence[Int8Vector], weights: Sequence[int], plan: Plan | None = None
+    rows: Sequence[Row], weights: Sequence[int], plan: Plan | None = None
 ) -> Int32Vector:
     """Σ weights[i] · rows[i]; the weights' magnitudes add to at most 2^24; (d,) int32."""
     plan = plan or Plan()
     if set(weights) <= {0, 1} and 1 in weights:  # a plain sum needs no products
         chosen = [row for row, weight in zip(rows, weights, strict=True) if weight]
         return trimmed_sums(chosen, 0, None, plan)
-    native = _native(rows, plan)
-    if native:
-        return native.weighted_sums(rows, weights, plan)
-    return weighted_sums_numpy(rows, weights, plan)
+    out, native = np.empty(len(rows[0]), dtype=np.int32), _native(rows, plan)
+    act = native.weighted_sums if native else weighted_sums_numpy
+    for span in blocks(rows):
+        out[span] = act(_lanes(rows, span), weights, plan)
+    return out
 
 
-def _native(rows: Sequence[Int8Vector], plan: Plan) -> MergeKernels | None:
+def _lanes(rows: Sequence[Row], span: slice) -> list[Int8Vector]:
+    """The rows' values of a span, each one after another in memory."""
+    return [np.ascontiguousarray(row[span]) for row in rows]
+
+
+def _native(rows: Sequence[Row], plan: Plan) -> MergeKernels | None:
     if not plan.native or not 1 <= len(rows) <= MAX_ROWS:
         return None
-    if len(rows) * len(rows[0]) < WORTH_COMPILING:
-        return None
-    return kernels() if all(row.flags.c_contiguous for row in rows) else None
+    return kernels() if len(rows) * len(rows[0]) >= WORTH_COMPILING else None

@@ -15,11 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from atoll.bits.codec.base import Integers
+from atoll.bits.codec.base import Row
 from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import codec_of, seat_codec
 from atoll.bits.outer import outer_step
+from atoll.bits.pieces import ByteSlices
 from atoll.bits.state import GlobalState
 from atoll.errors import MalformedUpdate
 from atoll.law.manifest import CONTRIBUTOR_MEAN, Manifest
@@ -32,13 +33,16 @@ from atoll.law.merge_inputs import (
     merge_inputs,
 )
 from atoll.law.words import Digest, SeatIndex
+from atoll.merge.chunks import blocks
 from atoll.merge.contributors import contributor_mean
 from atoll.merge.exponents import next_exponents
 from atoll.merge.gram import Int64Matrix
 from atoll.merge.passes import gram
 from atoll.merge.rules import Aggregate, Rule, aggregate
 
-Rows = dict[SeatIndex, Integers]
+_PLAIN_BLOCK = 1 << 22
+"""Values of fp32 updates that are merged at once: each takes a score of bytes meanwhile."""
+Rows = dict[SeatIndex, Row]
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,9 @@ class MergedUpdate:
     exponents: dict[str, int]
 
     def moves(self, state: GlobalState, manifest: Manifest) -> GlobalState:
-        """The state the next round starts from, after the one that this round started from."""
+        """The state the next round starts from, in the memory of the one that this round started
+        from, which is overwritten: both of a large model are more than a machine may have.
+        """
         if not self.numerators:
             return replace(state, round=state.round + 1)
         part = state.sent_part(manifest.codec)
@@ -90,7 +96,7 @@ class MergedUpdate:
 
 def merge(
     state: GlobalState,
-    updates: Mapping[int, bytes],
+    updates: Mapping[int, ByteSlices],
     *,
     facts: MergeFacts,
     data_seed: Digest,
@@ -99,19 +105,19 @@ def merge(
     """Merges the updates of a round into the next global state.
 
     Args:
-        state: the global state the round started from.
+        state: the global state the round started from; it stays as it is.
         updates: bytes by seat, of every candidate at least; those that are not canonical count as
             if they had not come.
         data_seed: of the round's training; updates are dithered under it.
         manifest: its robust rule, outer optimiser, grid bounds and minimum of providers.
     """
     found = merge_updates(state, updates, facts=facts, data_seed=data_seed, manifest=manifest)
-    return MergeResult(found.moves(state, manifest), found.inputs, found.weights)
+    return MergeResult(found.moves(state.copied(), manifest), found.inputs, found.weights)
 
 
 def merge_updates(
     state: GlobalState,
-    updates: Mapping[int, bytes],
+    updates: Mapping[int, ByteSlices],
     *,
     facts: MergeFacts,
     data_seed: Digest,
@@ -130,7 +136,7 @@ def merge_updates(
 
 def named_inputs(
     state: GlobalState,
-    updates: Mapping[int, bytes],
+    updates: Mapping[int, ByteSlices],
     *,
     facts: MergeFacts,
     data_seed: Digest,
@@ -144,7 +150,7 @@ def named_inputs(
 
 def combine(
     state: GlobalState,
-    rows: Mapping[SeatIndex, Integers],
+    rows: Mapping[SeatIndex, Row],
     inputs: MergeInputs,
     manifest: Manifest,
     gram_nn: Int64Matrix | None = None,
@@ -176,29 +182,29 @@ def combine(
 
 
 def _candidates_of(
-    updates: Mapping[int, bytes], facts: MergeFacts, manifest: Manifest
-) -> dict[SeatIndex, bytes]:
+    updates: Mapping[int, ByteSlices], facts: MergeFacts, manifest: Manifest
+) -> dict[SeatIndex, ByteSlices]:
     """What candidates sent, in ascending order of seat."""
     seats = candidates(facts, MergeTerms.of(manifest))
     return {seat: updates[seat] for seat in seats if seat in updates}
 
 
 def _decode(
-    state: GlobalState, sent: Mapping[SeatIndex, bytes], data_seed: Digest, manifest: Manifest
+    state: GlobalState, sent: Mapping[SeatIndex, ByteSlices], data_seed: Digest, manifest: Manifest
 ) -> Rows:
-    """The integers of every update whose bytes are canonical."""
+    """Every update whose bytes are canonical, decoded as it is read."""
     part = state.sent_part(manifest.codec)
     layout, rows = Layout.of_tensors(part.params), Rows()
     for seat, data in sent.items():
         codec = seat_codec(manifest.codec, DitherKey(data_seed, seat))
         try:
-            rows[seat] = codec.decode_flat(data, layout, part.exponents)
+            rows[seat] = codec.open(data, layout, part.exponents)
         except MalformedUpdate:
             continue
     return rows
 
 
-def _gram(rows: Sequence[Integers], manifest: Manifest) -> Int64Matrix | None:
+def _gram(rows: Sequence[Row], manifest: Manifest) -> Int64Matrix | None:
     """Inner products of the rows; None of fp32 rows, whose products overflow."""
     return None if manifest.codec.kind == "fp32" else gram(rows)
 
@@ -214,7 +220,7 @@ def _inputs(
 
 
 def _combine(
-    rows: Sequence[Integers], manifest: Manifest, f: int, gram_nn: Int64Matrix | None
+    rows: Sequence[Row], manifest: Manifest, f: int, gram_nn: Int64Matrix | None
 ) -> Aggregate:
     """Merges by the manifest's rule; one update or two by their mean, as no rule can do better."""
     robust = manifest.robust
@@ -227,7 +233,10 @@ def _combine(
     return aggregate(Rule(robust.base), rows, f, nnm=robust.mixes, gram_nn=gram_nn)
 
 
-def _plain_mean(rows: Sequence[Integers]) -> Aggregate:
+def _plain_mean(rows: Sequence[Row]) -> Aggregate:
     """Of fp32 rows: the sum of at most 256 over their number."""
-    n = len(rows)
-    return Aggregate(sum(rows[1:], start=rows[0]), n, (Fraction(1, n),) * n)
+    n, sums = len(rows), np.zeros(len(rows[0]), dtype=np.int64)
+    for span in blocks(rows, _PLAIN_BLOCK):
+        for row in rows:
+            sums[span] += row[span]
+    return Aggregate(sums, n, (Fraction(1, n),) * n)

@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from atoll.bits.codec.base import Row
 from atoll.errors import ConfigError
 from atoll.merge import weights as weight_rules
 from atoll.merge.chunks import Plan
 from atoll.merge.coordinatewise import BoolMatrix
-from atoll.merge.gram import Int8Vector, Int64Matrix, squared_distances
+from atoll.merge.gram import Int64Matrix, squared_distances
 from atoll.merge.passes import gram, trimmed_sums, weighted_sums
 from atoll.merge.weights import WeightRule, Weights
 
@@ -74,7 +75,7 @@ class Aggregate:
 
 def aggregate(
     rule: Rule,
-    rows: Sequence[Int8Vector],
+    rows: Sequence[Row],
     f: int,
     *,
     nnm: bool = False,
@@ -85,7 +86,7 @@ def aggregate(
 
     Args:
         rule: what to apply.
-        rows: updates in ascending seat order; memory maps will do.
+        rows: updates in ascending seat order; decoded as they are read, or arrays.
         f: faulty updates to bear.
         nnm: whether nearest-neighbour mixing goes first.
         gram_nn: the rows' Gram matrix, where the caller has it already; it saves a pass.
@@ -111,7 +112,7 @@ def aggregate(
 
 
 def nnm_trimmed_mean(
-    rows: Sequence[Int8Vector],
+    rows: Sequence[Row],
     f: int,
     plan: Plan | None = None,
     gram_nn: Int64Matrix | None = None,
@@ -140,7 +141,7 @@ def neighbours(distances_nn: Int64Matrix, f: int) -> BoolMatrix:
 
 
 def _by_trimming(
-    rows: Sequence[Int8Vector], trim: int, mask_nn: BoolMatrix | None, plan: Plan | None
+    rows: Sequence[Row], trim: int, mask_nn: BoolMatrix | None, plan: Plan | None
 ) -> Aggregate:
     n = len(rows)
     mixed, shares = 1, (Fraction(1, n),) * n
@@ -150,7 +151,7 @@ def _by_trimming(
     return Aggregate(trimmed_sums(rows, trim, mask_nn, plan), mixed * (n - 2 * trim), shares)
 
 
-def _by_weights(rows: Sequence[Int8Vector], weights: Weights, plan: Plan | None) -> Aggregate:
+def _by_weights(rows: Sequence[Row], weights: Weights, plan: Plan | None) -> Aggregate:
     shares = tuple(Fraction(value, weights.denominator) for value in weights.numerators)
     return Aggregate(weighted_sums(rows, weights.numerators, plan), weights.denominator, shares)
 

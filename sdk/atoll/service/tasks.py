@@ -67,5 +67,5 @@ def evaluate_batch(
     """
     configure_native()
     job, store = Manifest.from_bytes(manifest), LocalStore(store_dir)
-    state = read_global_state(job, cid, store)
+    state = read_global_state(job, cid, store, outer=False)
     return evaluate.evaluate_batch(state.params, job, batch, store)

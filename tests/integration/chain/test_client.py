@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
+from peft import PeftModel
 from safetensors.torch import load_file
+from structlog.testing import capture_logs
 from tests.integration.chain.local_anvil import Anvil
 from tests.integration.chain.one_round import OneRound, initial_model
 from tests.jobs import PLAIN
+from tests.unit.train.folders import make_folder
+from transformers import AutoModelForCausalLM
 
 import atoll
 from atoll import Client, ClientConfig, JobSpec
 from atoll.bits.init import initial_global_state
+from atoll.bits.tensors import tree_root
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
 from atoll.chain.keys import import_key
 from atoll.chain.txqueue import QueueConfig
+from atoll.content.cid import Cid
 from atoll.content.gateway import Gateway
 from atoll.content.local import LocalStore
 from atoll.errors import (
@@ -36,9 +44,14 @@ from atoll.errors import (
 from atoll.job.card import CARD, FACTS
 from atoll.job.narrate import JobUpdate
 from atoll.job.outlook import SUBMIT_GAS
+from atoll.job.submissions import Submissions
 from atoll.law.manifest import Manifest, NumericsSpec
 from atoll.law.words import Address, Digest, JobId, JobStatus
+from atoll.train.adapters import ADAPTER_FILES
+from atoll.train.corpus.options import PUBLIC_NOTICE
+from atoll.train.corpus.prepare import Progress
 from atoll.train.export import FILES
+from atoll.train.pretrained import read_params
 
 PLENTY = 10**24
 NUMERICS = NumericsSpec(
@@ -358,6 +371,67 @@ async def test_the_same_words_and_text_are_the_same_job_wherever_they_lie(bench:
     assert [job.id for job in bench.client.jobs()] == [first.id, second.id]
 
 
+async def test_a_job_goes_on_elsewhere_with_its_journal(bench: Bench) -> None:
+    """The home's databases without its store, on another machine with the file and the key."""
+    draft = await bench.client.draft(bench.job, NUMERICS)
+    first = await bench.client.submit(draft, max_spend=PLENTY)
+    paid = await bench.chain.token_balance(bench.client.address)
+    await bench.client.close()
+    async with _elsewhere(bench, "*.sqlite*") as other:
+        again = await other.draft(bench.job, NUMERICS)
+        assert (again.job, again.manifest) == (first.id, draft.manifest)
+        assert (await other.submit(again, max_spend=PLENTY)).id == first.id
+        assert await bench.chain.token_balance(other.address) == paid
+        assert [job.id for job in other.jobs()] == [first.id]
+        assert (await other.attach(first.id).view()).gateway_urls() == (other.session.url,)
+
+
+async def test_a_job_killed_before_its_number_was_noted_is_paid_once_elsewhere(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other machine has what was said, and nothing of the transaction that was sent."""
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    draft = await bench.client.draft(bench.job, NUMERICS)
+    with monkeypatch.context() as killed:
+        killed.setattr(Submissions, "created", die)
+        with pytest.raises(KeyboardInterrupt):
+            await bench.client.submit(draft, max_spend=PLENTY)
+    paid = await bench.chain.token_balance(bench.client.address)
+    assert bench.client.jobs() == []
+    await bench.client.close()
+    async with _elsewhere(bench, "submissions.sqlite*") as other:
+        again = await other.draft(bench.job, NUMERICS)
+        assert again.job == 1
+        assert (await other.submit(again, max_spend=PLENTY)).id == 1
+        assert (await other.submit(draft.manifest, max_spend=PLENTY)).id == 1
+        assert await bench.chain.token_balance(other.address) == paid
+        assert [job.id for job in other.jobs()] == [1]
+
+
+def _elsewhere(bench: Bench, journal: str) -> Client:
+    """A client of the same account in another home, to which these files were copied."""
+    home = bench.folder / "elsewhere"
+    home.mkdir()
+    for file in (bench.folder / "client").glob(journal):
+        shutil.copy(file, home)
+    return Client(bench.anvil.url, bench.deployment, bench.accounts[0], config(home))
+
+
+async def test_a_submission_says_what_becomes_public_and_how_far_it_is(bench: Bench) -> None:
+    seen: list[Progress] = []
+    with capture_logs() as told:
+        draft = await bench.client.draft(bench.job, NUMERICS, on_progress=seen.append)
+        assert [line for line in told if line["event"] == PUBLIC_NOTICE] == []
+        await bench.client.submit(draft, max_spend=PLENTY)
+    assert [line["log_level"] for line in told if line["event"] == PUBLIC_NOTICE] == ["info"]
+    assert seen[-1].bytes == seen[-1].bytes_total == 800 * 44
+    data = draft.manifest.data
+    assert seen[-1].tokens + 1 == data.train_tokens + data.eval_tokens  # the last document's end
+
+
 async def test_a_draft_that_would_have_expired_is_written_anew(bench: Bench) -> None:
     brief = bench.job.but({"lifetime": "1h"})
     stale = await bench.client.draft(brief, NUMERICS)
@@ -440,6 +514,51 @@ async def test_a_job_is_continued_from_its_model(bench: Bench) -> None:
     about = await job.logs(seat=0)
     assert {"Committed", "Revealed"} <= {update.kind for update in about}
     assert not {"Committed", "Revealed"} & {update.kind for update in await job.logs(seat=3)}
+
+
+async def test_adapters_come_alone_or_merged_and_are_continued_from_the_merged_model(
+    bench: Bench,
+) -> None:
+    start = make_folder(bench.folder / "start", "Qwen3")
+    folder = {"model": None, "init.folder": str(bench.folder / "start"), "init.seq": 24}
+    lora = {"rank": 2, "alpha": "4", "targets": ["q", "down"]}
+    job = await bench.client.submit(
+        await bench.client.draft(bench.job.but(folder | {"lora": lora}), NUMERICS),
+        max_spend=PLENTY,
+    )
+    manifest = await job.manifest()
+    members = bench.members(job.id)
+    await members.join(bench.client.address)
+    await members.work(manifest)
+    state = initial_global_state(manifest)
+    for name in (name for name in state.params if name.endswith("lora_B.weight")):
+        state.params[name] += 0.25
+    cid = bench.client.store.add_pieces(state.pieces()).to_bytes()
+    members.settle(await job.view(), manifest, (state.digest(), cid))
+
+    # Somebody else, who has neither the folder nor its weights.
+    reader = Client(bench.anvil.url, bench.deployment, None, config(bench.folder / "reader"))
+    async with reader:
+        theirs = reader.attach(job.id)
+        await theirs.result(bench.folder / "adapters")
+        assert manifest.init.cid is not None
+        assert not reader.store.has(Cid.from_bytes(manifest.init.cid))
+        await theirs.result(bench.folder / "merged", merged=True)
+    assert set(ADAPTER_FILES) <= {p.name for p in (bench.folder / "adapters").iterdir()}
+    merged = AutoModelForCausalLM.from_pretrained(bench.folder / "merged").eval()
+    base = AutoModelForCausalLM.from_pretrained(bench.folder / "start").eval()
+    adapted = PeftModel.from_pretrained(base, str(bench.folder / "adapters")).eval()
+    ids = torch.tensor([list(b"the quick brown fox")])
+    with torch.no_grad():
+        logits = [model(ids).logits for model in (start, adapted, merged)]
+    assert (logits[1] - logits[0]).abs().max() > 0.05
+    assert torch.allclose(logits[1], logits[2], atol=1e-4)
+
+    following = await job.continued(bench.folder / "next", rounds=2)
+    draft = await bench.client.draft(following, NUMERICS)
+    assert (draft.manifest.lora, draft.manifest.model) == (manifest.lora, manifest.model)
+    assert draft.manifest.init.root == tree_root(read_params(bench.folder / "next", manifest.model))
+    assert draft.manifest.init.root != manifest.init.root
 
 
 async def test_the_environment_names_network_key_and_home(

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.property.border import bent
-from tests.unit.merge.test_codec_streams import codec_named, delta_of, exponents_of, in_pieces
+from tests.unit.merge.test_codec_streams import codec_named, delta_of, exponents_of
 
 from atoll.bits.codec.base import Integers
 from atoll.bits.codec.header import header_length
@@ -47,30 +47,29 @@ def read_whole(kind: str, data: bytes) -> Integers | None:
         return None
 
 
-def read_arriving(kind: str, data: bytes, size: int) -> Integers | None:
-    """The same from pieces of `size` bytes."""
+def read_opened(kind: str, data: bytes) -> Integers | None:
+    """The same where they are decoded as they are read."""
     exponents = exponents_of(kind, iter(DELTA))
     try:
-        pieces = codec_named(kind).decode_stream(in_pieces(data, size), LAYOUT, exponents)
-        return np.concatenate(list(pieces))
+        return codec_named(kind).open(data, LAYOUT, exponents)[:]
     except MalformedUpdate:
         return None
 
 
 @EVERY
 @settings(max_examples=100)
-@given(data=st.data(), size=st.integers(1, 500))
-def test_bent_bytes_are_integers_or_refused_however_they_arrive(
-    kind: str, data: st.DataObject, size: int
+@given(data=st.data())
+def test_bent_bytes_are_integers_or_refused_however_they_are_read(
+    kind: str, data: st.DataObject
 ) -> None:
     update = data.draw(bent(written(kind)))
-    whole, arrived = read_whole(kind, update), read_arriving(kind, update, size)
+    whole, opened = read_whole(kind, update), read_opened(kind, update)
     if whole is None:
-        assert arrived is None
+        assert opened is None
     else:
         assert len(whole) == length(kind)
         assert np.issubdtype(whole.dtype, np.signedinteger)
-        assert arrived is not None and np.array_equal(arrived, whole)
+        assert opened is not None and np.array_equal(opened, whole)
 
 
 @EVERY
@@ -83,7 +82,7 @@ def test_any_body_behind_a_valid_header_is_integers_or_refused(
     size = len(valid) - start
     body = data.draw(st.binary(min_size=size, max_size=size))
     whole = read_whole(kind, valid[:start] + body)
-    arrived = read_arriving(kind, valid[:start] + body, 97)
-    assert (whole is None) == (arrived is None)
-    if whole is not None and arrived is not None:
-        assert np.array_equal(arrived, whole)
+    opened = read_opened(kind, valid[:start] + body)
+    assert (whole is None) == (opened is None)
+    if whole is not None and opened is not None:
+        assert np.array_equal(opened, whole)

@@ -19,6 +19,7 @@ from atoll.job.spec import JobSpec
 from atoll.law.sampling import detection_probability
 from atoll.law.terms import budget
 from atoll.law.words import TOKEN
+from atoll.train.corpus.options import PUBLIC_NOTICE
 
 PACE = Pace(
     step_seconds=2.0,
@@ -145,7 +146,7 @@ def test_an_outlook_agrees_with_the_manifest() -> None:
     assert all(min(r.down, r.up, r.memory, r.disk) > 0 for r in look.roles)
     text = report(draft, look)
     assert "windows.train" in text
-    assert "becomes public" in text
+    assert PUBLIC_NOTICE in text
     assert "warning" not in text
 
 

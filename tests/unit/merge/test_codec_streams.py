@@ -8,12 +8,15 @@ import pytest
 import torch
 
 from atoll.bits.codec.base import PIECE, UpdateCodec
+from atoll.bits.codec.dense import GRID8
 from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.grid import NonFiniteDeltaError
+from atoll.bits.codec.header import CodecId, header
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import CODECS
 from atoll.errors import MalformedUpdate
 from atoll.law.words import ZERO_DIGEST
+from atoll.merge.chunks import blocks
 
 SHAPES = [
     {"w": (1,)},
@@ -37,12 +40,6 @@ def exponents_of(kind: str, names: Iterator[str]) -> dict[str, int]:
     return {name: -40 if kind == "fp32" else -4 - at for at, name in enumerate(sorted(names))}
 
 
-def in_pieces(data: bytes, size: int) -> Iterator[bytes]:
-    yield b""
-    for at in range(0, len(data), size):
-        yield data[at : at + size]
-
-
 @EVERY
 @pytest.mark.parametrize("shapes", SHAPES)
 def test_streams_are_what_is_written_and_read_whole(kind: str, shapes: dict[str, tuple[int, ...]]):
@@ -51,10 +48,11 @@ def test_streams_are_what_is_written_and_read_whole(kind: str, shapes: dict[str,
     data = b"".join(codec.encode_stream(delta, exponents))
     assert data == codec.encode(delta, exponents)
     assert len(data) == codec.encoded_length(layout)
-    whole = codec.decode_flat(data, layout, exponents)
-    for size in (1000, len(data)):
-        read = list(codec.decode_stream(in_pieces(data, size), layout, exponents))
-        assert np.array_equal(np.concatenate(read), whole)
+    whole, opened = codec.decode_flat(data, layout, exponents), codec.open(data, layout, exponents)
+    assert len(opened) == len(whole)
+    spans = [slice(0, None), slice(0, PIECE), slice(PIECE - 1, PIECE + 1), slice(-1, None)]
+    for span in (*spans, slice(PIECE, 2 * PIECE), slice(3, 3)):
+        assert np.array_equal(opened[span], whole[span]), span
 
 
 @EVERY
@@ -63,15 +61,14 @@ def test_what_is_cut_off_or_added_is_refused(kind: str):
     layout, exponents = Layout.of_tensors(delta), exponents_of(kind, iter(delta))
     data = codec.encode(delta, exponents)
     for wrong, message in (
-        (data[:-1], "fewer"),
-        (data[:30], "fewer"),
-        (b"", "fewer"),
-        (data + b"\0", "more"),
+        (data[:-1], "bytes where the layout asks"),
+        (data[:30], "bytes where the layout asks"),
+        (b"", "bytes where the layout asks"),
+        (data + b"\0", "bytes where the layout asks"),
         (b"x" + data[1:], "magic"),
     ):
         with pytest.raises(MalformedUpdate, match=message):
-            for _ in codec.decode_stream(in_pieces(wrong, 5000), layout, exponents):
-                pass
+            codec.open(wrong, layout, exponents)
 
 
 @EVERY
@@ -95,3 +92,37 @@ def test_memory_does_not_grow_with_the_model(kind: str, share: float):
     finally:
         tracemalloc.stop()
     assert peak < 16 * PIECE + share * 40 * PIECE
+
+
+class Zeros:
+    """The bytes of an update that are made when they are read."""
+
+    def __init__(self, head: bytes, length: int) -> None:
+        self._head, self._length = head, length
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, span: slice, /) -> bytes:
+        start, stop, _ = span.indices(self._length)
+        return self._head[start:stop] + bytes(stop - max(start, len(self._head)))
+
+
+def test_what_is_merged_is_held_a_block_at_a_time():
+    """However many seats there are, and however large the model."""
+    shapes, seats = {"w": (16 * PIECE,)}, 64
+    layout, exponents = Layout.of(shapes), {"w": -4}
+    head = header(CodecId.GRID8, layout, exponents)
+    update = Zeros(head, GRID8.encoded_length(layout))
+    tracemalloc.start()
+    try:
+        rows = [GRID8.open(update, layout, exponents) for _ in range(seats)]
+        _, opened = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        for span in blocks(rows, seats * PIECE):
+            assert sum(len(row[span]) for row in rows) == seats * PIECE
+        _, read = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert opened < 5 * 16 * PIECE
+    assert read < 8 * PIECE

@@ -106,3 +106,15 @@ def test_fp32_moves_no_grid():
     layout = Layout.of({"a": (2,)})
     rows = [np.array([1, -1], dtype=np.int8)]
     assert next_exponents({"a": -40}, layout, rows, CODECS["fp32"].target, (-40, -40)) == {"a": -40}
+
+
+def test_votes_are_counted_a_part_at_a_time(monkeypatch: pytest.MonkeyPatch):
+    rng = np.random.default_rng(3)
+    layout = Layout.of({"a": (37,), "b": (5, 20), "c": (3,)})
+    rows = [rng.integers(-127, 128, layout.total).astype(np.int8) // (i + 1) for i in range(5)]
+    for target in (GRID8_TARGET, SPARSE_TARGET, GRID4_TARGET):
+        asked = [dict.fromkeys(layout.names, -10), layout, rows, target, (-64, 64)]
+        whole = next_exponents(*asked)
+        for size in (1, 16, 1000):
+            monkeypatch.setattr("atoll.merge.exponents._AT_ONCE", size)
+            assert next_exponents(*asked) == whole

@@ -224,3 +224,15 @@ def test_contributor_mean_equals_plain_python(plan: Plan):
         assert merged.numerators[k] == floor(mean * DENOMINATOR + Fraction(1, 2))
     assert merged.denominator == DENOMINATOR
     assert merged.weights[4] < merged.weights[0] == Fraction(1, 5)
+
+
+def test_merged_coefficients_are_transformed_back_a_part_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    rng = np.random.default_rng(5)
+    for size in (1, 64, 200, 1000):
+        numerators = rng.integers(-(1 << 20), 1 << 20, dct.coefficients_of(size))
+        whole = dct.inverse(numerators, size).clip(-127 * 12, 127 * 12)
+        for at_once in (64, 128, 1 << 20):
+            monkeypatch.setattr(dct, "_AT_ONCE", at_once)
+            assert np.array_equal(dct.merged_coordinates(numerators, 12, size), whole)

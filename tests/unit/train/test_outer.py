@@ -48,7 +48,7 @@ def updates(round: int, denominator: int) -> dict[str, torch.Tensor]:
 
 def test_sgd_at_rate_one_subtracts_the_merged_update() -> None:
     state, merged = model(SGD), updates(0, 6)
-    after = outer_step(state, merged, 6, EXPONENT, SGD)
+    after = outer_step(state.copied(), merged, 6, EXPONENT, SGD)
     for name, p in state.params.items():
         expected = p.double() - merged[name].double() / 6 * 2.0 ** EXPONENT[name]
         torch.testing.assert_close(after.params[name], expected.float(), atol=1e-11, rtol=1.2e-7)
@@ -63,7 +63,7 @@ def test_one_honest_update_moves_the_model_onto_it() -> None:
         n: torch.round((p - local[n]) * 2.0 ** -EXPONENT[n]).to(torch.int64)
         for n, p in state.params.items()
     }
-    after = outer_step(state, merged, 1, EXPONENT, SGD)
+    after = outer_step(state.copied(), merged, 1, EXPONENT, SGD)
     for name, p in after.params.items():
         assert (p - local[name]).abs().max() <= 2.0 ** (EXPONENT[name] - 1) + 1e-6
 
@@ -91,7 +91,7 @@ def test_the_new_state_carries_the_next_rounds_exponents() -> None:
 def test_a_zero_update_changes_only_the_round() -> None:
     state = model(SGD)
     zeros = {n: torch.zeros(p.shape, dtype=torch.int64) for n, p in state.params.items()}
-    after = outer_step(state, zeros, 1, EXPONENT, SGD)
+    after = outer_step(state.copied(), zeros, 1, EXPONENT, SGD)
     assert after.params_root() == state.params_root()
     assert after.digest() != state.digest()
 
@@ -113,7 +113,7 @@ def test_a_runaway_slot_stops_instead_of_wrapping_round(kind: str) -> None:
     outer = spec(kind, lr="1000", momentum="0.999999", period=period)
     slots = {slot: {"w": torch.tensor([(1 << 52) - 1])} for slot in OUTER_SLOTS[kind]}
     state = GlobalState(1, {"w": torch.zeros(1)}, slots, {"w": 0})
-    after = outer_step(state, {"w": torch.tensor([-127])}, 1, {"w": 0}, outer)
+    after = outer_step(state.copied(), {"w": torch.tensor([-127])}, 1, {"w": 0}, outer)
     assert -1000 * 4096 <= after.params["w"].item() < -1000 * 3800
     assert all(slot["w"].item() <= 1 << 52 for slot in after.outer.values())
 
@@ -128,7 +128,7 @@ def test_adam_at_its_bounds_does_not_wrap_round(numerator: int) -> None:
             "second": {"w": torch.tensor([second])},
         }
         state = GlobalState(0, {"w": torch.zeros(1)}, slots, {"w": 0})
-        after = outer_step(state, {"w": torch.tensor([numerator])}, 1, {"w": 0}, outer)
+        after = outer_step(state.copied(), {"w": torch.tensor([numerator])}, 1, {"w": 0}, outer)
         assert after.outer["second"]["w"].item() == (127 << 24) ** 2
         assert -1009 < after.params["w"].item() < -1000  # 128 / 127, times the rate
 
@@ -137,7 +137,7 @@ def test_a_change_far_above_its_second_moment_is_clamped() -> None:
     outer = spec("adam", lr="1", momentum="0", beta2="0.999999", eps="0.000001")
     zero = {"w": torch.tensor([0])}
     state = GlobalState(0, {"w": torch.zeros(1)}, {"momentum": zero, "second": zero}, {"w": 0})
-    after = outer_step(state, {"w": torch.tensor([127])}, 1, {"w": 0}, outer)
+    after = outer_step(state.copied(), {"w": torch.tensor([127])}, 1, {"w": 0}, outer)
     assert after.params["w"].item() == pytest.approx(-1000, rel=0.05)  # 1 / sqrt(1 - beta2)
 
 
@@ -155,7 +155,7 @@ def test_roots_next_to_squares_are_floored_exactly() -> None:
 
 def path(outer: OuterSpec, merged: list[list[int]], start: list[float]) -> list[list[Fraction]]:
     """Parameters after each round, for merged updates in grid steps of 1/4."""
-    params = {"w": torch.tensor(start)}
+    params = {"w": torch.tensor(start, dtype=torch.float32)}
     state = GlobalState(0, params, opening_slots(outer, params), {"w": -2})
     found = []
     for numerators in merged:
@@ -258,3 +258,16 @@ def test_numerators_of_another_model_are_refused() -> None:
         outer_step(model(SGD), {"w": merged["w"]}, 1, EXPONENT, SGD)
     with pytest.raises(MalformedState):
         outer_step(model(SGD), merged, 1, {"w": -11}, SGD)
+
+
+@pytest.mark.parametrize("outer", [SGD, NESTEROV])
+def test_the_next_model_takes_the_memory_of_the_last(outer: OuterSpec) -> None:
+    """Both of a model that fills the machine could not be held."""
+    state = model(outer)
+    tensors = [*state.params.values(), *(t for kept in state.outer.values() for t in kept.values())]
+    before = [(t.data_ptr(), t.clone()) for t in tensors]
+    after = outer_step(state, updates(0, 1), 1, EXPONENT, outer)
+    found = [*after.params.values(), *(t for kept in after.outer.values() for t in kept.values())]
+    for (place, was), now in zip(before, found, strict=True):
+        assert now.data_ptr() == place
+        assert not torch.equal(now, was)

@@ -109,7 +109,7 @@ def test_the_update_is_the_link_on_the_rounds_grid(job: Job, trained: TrainedRou
         name: (values * 2.0 ** -job.model.exponents[name]).long()
         for name, values in GRID8.decode(trained.update, layout, job.model.exponents).items()
     }
-    after = outer_step(job.model, merged, 1, job.model.exponents, job.manifest.outer)
+    after = outer_step(job.model.copied(), merged, 1, job.model.exponents, job.manifest.outer)
     for name, p in after.params.items():
         assert (p - last.params[name]).abs().max() <= 2.0**-12 + 1e-6
 

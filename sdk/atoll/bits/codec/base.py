@@ -14,7 +14,7 @@ coordinates fill whole bytes of each, so that an update is written and read a pi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -22,15 +22,23 @@ import numpy as np
 import numpy.typing as npt
 
 from atoll.bits.codec.grid import Float32Vector, as_tensors, check_finite, flat
-from atoll.bits.codec.header import CodecId, body_of, check_header, header, header_length
+from atoll.bits.codec.header import (
+    CodecId,
+    body_of,
+    check_header,
+    check_length,
+    header,
+    header_length,
+)
 from atoll.bits.codec.layout import Layout
-from atoll.errors import MalformedUpdate
+from atoll.bits.pieces import ByteSlices
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 PIECE = 1 << 16
 """Coordinates handled at once, so that the work stays in a core's second-level cache."""
+_CHECKED_AT_ONCE = 16 * PIECE
 Exponents: TypeAlias = Mapping[str, int]
 Integers: TypeAlias = npt.NDArray[Any]
 
@@ -57,6 +65,57 @@ class Body(Protocol):
         Raises:
             MalformedUpdate: not what `encode` writes.
         """
+
+
+class Row(Protocol):
+    """An update's integers, flat in layout order: an array, or what decodes slices of one."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, span: slice, /) -> Integers: ...
+
+
+class StoredRow:
+    """The integers that are merged, decoded where they are asked for, so that none are held.
+
+    Args:
+        body: how the update is written.
+        data: its bytes.
+        layout, exponents: of the round.
+
+    Raises:
+        MalformedUpdate: not the canonical encoding of this layout and these exponents.
+    """
+
+    def __init__(self, body: Body, data: ByteSlices, layout: Layout, exponents: Exponents) -> None:
+        head = header(body.codec, layout, exponents)
+        sections = body.sections(layout.total)
+        check_length(len(data), len(head) + sum(sections))
+        check_header(data[: len(head)], head)
+        self._body, self._data, self._total = body, data, layout.total
+        self._begins = [len(head) + place for place in accumulate(sections, initial=0)][:-1]
+        spans = range(0, self._total, _CHECKED_AT_ONCE)
+        self._length = sum(len(self._decoded(at, at + _CHECKED_AT_ONCE)) for at in spans)
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, span: slice, /) -> Integers:
+        """The integers of a span without a step; whole pieces are decoded."""
+        start, stop, step = span.indices(self._length)
+        if step != 1:
+            raise ValueError("integers are read in their order, one after another")
+        first = start // PIECE * PIECE
+        return self._decoded(first, -(-stop // PIECE) * PIECE)[start - first : stop - first]
+
+    def _decoded(self, start: int, stop: int) -> Integers:
+        """The integers of whole pieces, and of what is left after the last of them."""
+        length = max(0, min(stop, self._total) - start)
+        parts = []
+        before, within = self._body.sections(start), self._body.sections(length)
+        for begin, skipped, size in zip(self._begins, before, within, strict=True):
+            parts.append(self._data[begin + skipped : begin + skipped + size])
+        return self._body.decode(memoryview(b"".join(parts)), length, start // PIECE)
 
 
 class UpdateCodec:
@@ -114,28 +173,9 @@ class UpdateCodec:
         body = body_of(data, head, sum(self._body.sections(layout.total)))
         return self._body.decode(body, layout.total, 0)
 
-    def decode_stream(
-        self, data: Iterable[bytes], layout: Layout, exponents: Exponents
-    ) -> Iterator[Integers]:
-        """The same integers in pieces, from bytes that arrive in any; sections before the last
-        wait in memory for it.
-
-        Raises:
-            MalformedUpdate: as `decode_flat`, as soon as it shows.
-        """
-        incoming = _Incoming(data, self.encoded_length(layout))
-        head = header(self._body.codec, layout, exponents)
-        check_header(incoming.read(len(head)), head)
-        *early, _ = self._body.sections(layout.total)
-        sections = [memoryview(incoming.read(length)) for length in early]
-        for start in range(0, layout.total, PIECE):
-            length = min(PIECE, layout.total - start)
-            *sizes, last = self._body.sections(length)
-            parts = [section[:size] for section, size in zip(sections, sizes, strict=True)]
-            sections = [section[size:] for section, size in zip(sections, sizes, strict=True)]
-            body = memoryview(b"".join([*parts, incoming.read(last)]))
-            yield self._body.decode(body, length, start // PIECE)
-        incoming.end()
+    def open(self, data: ByteSlices, layout: Layout, exponents: Exponents) -> StoredRow:
+        """As `decode_flat`, which reads all of it once and holds nothing. Raises as that."""
+        return StoredRow(self._body, data, layout, exponents)
 
     def decode(self, data: bytes, layout: Layout, exponents: Exponents) -> dict[str, Tensor]:
         """The update as fp32 tensors.
@@ -177,33 +217,3 @@ def _cut(data: bytes, lengths: Sequence[int]) -> list[bytes]:
     if len(lengths) == 1:
         return [data]
     return [data[start:end] for start, end in pairwise(accumulate(lengths, initial=0))]
-
-
-class _Incoming:
-    """Bytes that arrive in pieces of any size, `total` in all, read in others."""
-
-    def __init__(self, data: Iterable[bytes], total: int) -> None:
-        self._data, self._total = iter(data), total
-        self._rest = memoryview(b"")
-
-    def read(self, count: int) -> bytes:
-        """The next `count` bytes. Raises MalformedUpdate where there are fewer."""
-        parts = []
-        while count:
-            if not self._rest:
-                self._rest = memoryview(self._next())
-            parts.append(self._rest[:count])
-            count -= len(parts[-1])
-            self._rest = self._rest[len(parts[-1]) :]
-        return b"".join(parts)
-
-    def end(self) -> None:
-        """Raises MalformedUpdate unless everything was read."""
-        if self._rest or any(self._data):
-            raise MalformedUpdate(f"the update has more than the {self._total} bytes of its layout")
-
-    def _next(self) -> bytes:
-        for data in self._data:
-            if data:
-                return data
-        raise MalformedUpdate(f"the update has fewer than the {self._total} bytes of its layout")

@@ -32,6 +32,9 @@ FINENESS = 256
 """Parts of a grid step that coordinates are rounded to; what is sent are whole steps."""
 MATRIX_UNIT = 1 << 14
 
+_AT_ONCE = BLOCK << 14
+"""Coordinates that are transformed back at once: each takes forty bytes meanwhile."""
+Int32Vector = npt.NDArray[np.int32]
 Int64Vector = npt.NDArray[np.int64]
 
 
@@ -71,13 +74,17 @@ def inverse(coefficients: npt.NDArray[Any], length: int) -> Int64Vector:
     return (2 * products + MATRIX_UNIT) // (2 * MATRIX_UNIT)
 
 
-def merged_coordinates(numerators: npt.NDArray[Any], denominator: int, length: int) -> Int64Vector:
+def merged_coordinates(numerators: npt.NDArray[Any], denominator: int, length: int) -> Int32Vector:
     """Merged coefficients as coordinates, both over `denominator`; clamped to ±127.
 
     Honest updates are far from that: it bounds what coefficients of one block can add up to.
     """
-    limit = 127 * denominator
-    return inverse(numerators, length).clip(-limit, limit)
+    limit, out = 127 * denominator, np.empty(length, dtype=np.int32)
+    for at in range(0, length, _AT_ONCE):
+        count = min(_AT_ONCE, length - at)
+        part = inverse(numerators[at : at + coefficients_of(count)], count)
+        out[at : at + count] = part.clip(-limit, limit)
+    return out
 
 
 class DctBody:

@@ -60,12 +60,16 @@ def body_of(data: bytes, expected_header: bytes, body_length: int) -> memoryview
     Raises:
         MalformedUpdate: another length, or a header that differs; the message says where.
     """
-    expected = len(expected_header) + body_length
-    if len(data) != expected:
-        raise MalformedUpdate(f"the update has {len(data)} bytes where the layout asks {expected}")
+    check_length(len(data), len(expected_header) + body_length)
     view = memoryview(data)
     check_header(bytes(view[: len(expected_header)]), expected_header)
     return view[len(expected_header) :]
+
+
+def check_length(found: int, expected: int) -> None:
+    """Raises MalformedUpdate unless an update has as many bytes as its layout asks for."""
+    if found != expected:
+        raise MalformedUpdate(f"the update has {found} bytes where the layout asks {expected}")
 
 
 def check_header(found: bytes, expected: bytes) -> None:

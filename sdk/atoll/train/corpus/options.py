@@ -11,11 +11,11 @@ from atoll.bits.errors import DataUnusable
 
 Format = Literal["auto", "text", "jsonl", "parquet", "datasets"]
 PUBLIC_NOTICE: Final = (
-    "The data of a job becomes public: the text in tokens, the held-out part, the tokenizer and "
-    "every model trained on it can be fetched by anyone, copied, and never taken back. "
-    "Submit nothing that is secret, personal, or not yours to publish."
+    "What is submitted becomes public: the text in tokens, the held-out part, the tokenizer, the "
+    "weights to start from and every model trained can be fetched by anyone, copied, and never "
+    "taken back. Submit nothing that is secret, personal, or not yours to publish."
 )
-"""To be shown before anything is paid for."""
+"""Shown before anything is paid for."""
 
 
 @dataclass(frozen=True, slots=True)

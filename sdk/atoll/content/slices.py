@@ -1,0 +1,55 @@
+"""A file in the store as a sequence of bytes of which slices are read, none of it held."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import accumulate
+
+from atoll.content.cid import Cid
+from atoll.content.errors import MalformedDag
+from atoll.content.local import LocalStore
+
+
+class FileSlices:
+    """A file's bytes where they lie; a leaf is checked against its CID when it is first read.
+
+    Args:
+        store: where the file is.
+        cid: the file.
+        max_bytes: how much it may have.
+
+    Raises:
+        NotFound, CorruptBlock: a block is missing or damaged, found now or when it is read.
+        TooLarge: the file exceeds `max_bytes`.
+        MalformedDag: the blocks are not a file, found now or when they are read.
+    """
+
+    def __init__(self, store: LocalStore, cid: Cid, max_bytes: int) -> None:
+        try:
+            leaves = store.leaves(cid, max_bytes)
+        except MalformedDag:
+            # Of leaves that are not raw no slices can be read: the same bytes in a file of ours.
+            own = store.add_pieces(store.iter_bytes(cid, max_bytes))
+            leaves = store.leaves(own, max_bytes)
+        self._store, self._leaves = store, leaves
+        self._ends = list(accumulate(leaf.file_bytes for leaf in leaves))
+        self._checked: set[int] = set()
+
+    def __len__(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def __getitem__(self, span: slice, /) -> bytes:
+        """A copy of the bytes of a span without a step; raises as the class does."""
+        at, stop, step = span.indices(len(self))
+        if step != 1:
+            raise ValueError("bytes are read in their order, one after another")
+        parts = []
+        while at < stop:
+            index = bisect_right(self._ends, at)
+            leaf, end = self._leaves[index], self._ends[index]
+            begin = end - leaf.file_bytes
+            with self._store.map_leaf(leaf, check=index not in self._checked) as found:
+                parts.append(found[at - begin : min(stop, end) - begin])
+            self._checked.add(index)
+            at = min(stop, end)
+        return b"".join(parts)

@@ -1,0 +1,132 @@
+"""What the parts of a job's work hold in memory at once: arithmetic over its sizes.
+
+Rule of this file: a part's figure is what it holds at its fullest, by what its code keeps, and a
+process's start; `bench/jobs.py` prints it beside what a process of that part was seen to take, and
+docs/sizes.md has both.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Final
+
+from atoll.bits.layout import (
+    OUTER_SLOTS,
+    param_count,
+    param_shapes,
+    seat_layout,
+    trained_count,
+    trained_shapes,
+)
+from atoll.law.manifest import Manifest, ModelSpec
+
+START_BYTES: Final = 500_000_000
+"""A worker that has done nothing: Python, torch and what it loads; and what its allocator keeps."""
+_MERGED_AT_ONCE: Final = 3 << 26
+"""What a merge decodes of two updates at once, and its sums (`merge.chunks.BLOCK`); of more
+updates there are fewer sums."""
+_NUMBER: Final = 4
+"""Bytes of an fp32 number; a merged coordinate takes as many, of fp32 updates twice that."""
+_LOGIT: Final = 4 * _NUMBER
+"""Of a logit: itself, its exponential, its gradient, and one of them as integers."""
+
+
+def peaks(manifest: Manifest, update_bytes: int) -> dict[str, int]:
+    """Bytes of each part of a round, by name: of providers `train`, of verifiers `check`,
+    `replay`, `link` and `merge`; of verifiers and submitters `evaluate`, of everybody `open`.
+
+    Args:
+        update_bytes: of a seat's update.
+    """
+    sizes = _Sizes(manifest)
+    steps = sizes.base + max(sizes.two_states, sizes.one_state_and_gradients)
+    if manifest.codec.is_delayed:
+        steps += sizes.model  # what a merged fragment is mixed in from
+    link = sizes.state + 2 * sizes.model + 2 * update_bytes
+    if manifest.codec.carries_feedback:
+        link += 2 * sizes.model
+    replay = steps if manifest.numerics.tolerance is None else steps + sizes.state
+    merge = max(sizes.model, sizes.global_state) + sizes.numerators + _MERGED_AT_ONCE
+    found = {
+        "open": sizes.global_state,
+        "train": max(steps, link),
+        "check": sizes.model,
+        "replay": replay,
+        "link": link,
+        "merge": merge,
+        "evaluate": sizes.base + sizes.model + sizes.logits,
+    }
+    return {"start": START_BYTES} | {name: START_BYTES + size for name, size in found.items()}
+
+
+def provider_bytes(manifest: Manifest, update_bytes: int) -> int:
+    """What a provider's largest part holds."""
+    found = peaks(manifest, update_bytes)
+    return max(found["open"], found["train"])
+
+
+def verifier_bytes(manifest: Manifest, update_bytes: int) -> int:
+    """What a verifier's largest part holds."""
+    found = peaks(manifest, update_bytes)
+    return max(size for name, size in found.items() if name != "train")
+
+
+def submitter_bytes(manifest: Manifest, update_bytes: int) -> int:
+    """What evaluating takes, or fetching the result: the state that its digest is of, and of
+    adapters the model that they are merged into.
+    """
+    found = peaks(manifest, update_bytes)
+    merged = _NUMBER * param_count(manifest.model) if manifest.lora is not None else 0
+    return max(found["open"] + merged, found["evaluate"])
+
+
+class _Sizes:
+    """Bytes of what a job's parts hold.
+
+    Attributes:
+        model: what is trained, in fp32.
+        state: a seat's.
+        global_state: the model with the outer optimiser's slots.
+        numerators: of a merged update.
+        base: the model that adapters are added to, and what freezing its largest weight takes.
+        two_states: as a step ends: the one before it, the one after it, and the optimiser's work on
+            the largest tensor.
+        logits: of a micro-batch, with what is computed of them at once.
+        one_state_and_gradients: before that, with a micro-batch.
+    """
+
+    def __init__(self, manifest: Manifest) -> None:
+        trained, model = trained_count(manifest), manifest.model
+        slots = len(OUTER_SLOTS[manifest.outer.kind])
+        largest = max(prod(shape) for shape in trained_shapes(manifest).values())
+        tokens = manifest.inner.micro_batch * model.seq
+        self.logits = tokens * _LOGIT * model.vocab
+        kept = self.logits + tokens * _kept_of_a_token(model)
+        self.model = _NUMBER * trained
+        self.state = _NUMBER * seat_layout(manifest).elements
+        self.global_state = self.model * (1 + 2 * slots)
+        self.numerators = self.model * (2 if manifest.codec.kind == "fp32" else 1)
+        self.base = 0 if manifest.lora is None else _frozen_bytes(manifest)
+        self.two_states = 2 * self.state + 2 * _NUMBER * largest
+        self.one_state_and_gradients = self.state + self.model + kept
+
+
+def _kept_of_a_token(model: ModelSpec) -> int:
+    """What a forward pass keeps of a token for the backward pass beside the logits: in each layer
+    some ten vectors as wide as the model and three as wide as the MLP.
+    """
+    width = max(model.width, model.heads * model.head_dim)
+    return _NUMBER * model.layers * (10 * width + 3 * model.ffn)
+
+
+def _frozen_bytes(manifest: Manifest) -> int:
+    """Linears as one slice of int8 and the head as two, the embedding in fp32; other modes than
+    exact keep weights as they are.
+    """
+    model = manifest.model
+    ends = model.vocab * model.width
+    largest = max(prod(shape) for shape in param_shapes(model).values())
+    if manifest.numerics.mode != "exact":
+        return _NUMBER * (param_count(model) + largest)
+    linears = param_count(model) - ends * (1 if model.tied else 2)
+    return linears + (_NUMBER + 2) * ends + 2 * _NUMBER * largest

@@ -1,0 +1,70 @@
+"""A file in the store as bytes of which slices are read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from atoll.content.cid import RAW, Cid
+from atoll.content.dagpb import Link, Node, encode_node
+from atoll.content.errors import MalformedDag
+from atoll.content.local import LocalStore
+from atoll.content.slices import FileSlices
+from atoll.content.unixfs import LEGACY, V1
+from atoll.errors import CorruptBlock, NotFound, TooLarge
+
+MIB = 1 << 20
+DATA = os.urandom(2 * MIB + 300_001)
+SPANS = [
+    slice(0, None), slice(0, 0), slice(0, 1), slice(MIB - 1, MIB + 1), slice(MIB, 2 * MIB),
+    slice(5, 2 * MIB + 7), slice(-3, None), slice(len(DATA), None), slice(9, 3),
+]  # fmt: skip
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path / "store")
+
+
+@pytest.mark.parametrize("profile", [V1, LEGACY])
+def test_slices_are_those_of_the_bytes_whatever_the_leaves_are(
+    store: LocalStore, profile: object
+) -> None:
+    for data in (DATA, DATA[:MIB], b"x", b""):
+        file = FileSlices(store, store.add_bytes(data, profile), len(DATA))
+        assert len(file) == len(data)
+        for span in SPANS:
+            assert file[span] == data[span], span
+
+
+def test_slices_have_no_steps(store: LocalStore) -> None:
+    with pytest.raises(ValueError, match="one after another"):
+        FileSlices(store, store.add_bytes(DATA), len(DATA))[::2]
+
+
+def test_what_is_too_large_no_file_or_not_here_is_refused(store: LocalStore) -> None:
+    cid = store.add_bytes(DATA)
+    with pytest.raises(TooLarge):
+        FileSlices(store, cid, len(DATA) - 1)
+    with pytest.raises(NotFound):
+        FileSlices(store, Cid.of(b"elsewhere", RAW), 100)
+    folder = encode_node(Node((Link(cid, b"name", 5),), b"\x08\x01"))
+    with pytest.raises(MalformedDag):
+        FileSlices(store, store.add_block(folder, 0x70), 100)
+
+
+def test_a_damaged_leaf_is_found_when_it_is_read(store: LocalStore) -> None:
+    cid = store.add_bytes(DATA)
+    last = store.leaves(cid, len(DATA))[-1]
+    (place,) = (p for p in store.root.rglob("*") if p.is_file() and p.stat().st_size == 300_001)
+    raw = bytearray(place.read_bytes())
+    raw[7] ^= 1
+    place.chmod(0o600)
+    place.write_bytes(raw)
+    file = FileSlices(store, cid, len(DATA))
+    assert file[: 2 * MIB] == DATA[: 2 * MIB]
+    with pytest.raises(CorruptBlock):
+        file[2 * MIB :]
+    assert not store.has(last.cid)

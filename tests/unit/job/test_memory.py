@@ -1,0 +1,103 @@
+"""What a job's parts hold in memory, as `atoll job check` says it and docs/sizes.md has it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.job.test_spec import DATA, NOW, NUMERICS
+
+from atoll.bits.layout import param_count
+from atoll.job.memory import peaks, provider_bytes, submitter_bytes, verifier_bytes
+from atoll.job.presets import preset
+from atoll.job.spec import JobSpec
+from atoll.law.manifest import LoraSpec, Manifest
+
+SIZES = Path(__file__).parents[3] / "docs" / "sizes.md"
+LARGE = {"width": 4096, "layers": 32, "heads": 32, "kv_heads": 32, "head_dim": 128, "ffn": 11_008}
+BENCH = preset("gpt2-small").but({"model.seq": 128})
+"""What bench/jobs.py measures."""
+
+
+def manifest_of(job: JobSpec, **changes: Any) -> Manifest:
+    job = job.but({path.replace("__", "."): value for path, value in changes.items()})
+    open_ = {path: "1" if path == "audit.coverage" else 1 for path in job.left_out()}
+    data = DATA.model_copy(update={"dtype": "uint16"})
+    return job.but(open_).resolve(data, None, NUMERICS, NOW)
+
+
+def said(job: JobSpec, **changes: Any) -> dict[str, int]:
+    """The peaks of a job with a byte a parameter in its updates."""
+    manifest = manifest_of(job, **changes)
+    return peaks(manifest, param_count(manifest.model))
+
+
+def rows(first: str) -> list[list[str]]:
+    """The cells of the rows of the table whose first column has this header."""
+    tables = re.findall(r"(?:^\|.*\n)+", SIZES.read_text(), re.MULTILINE)
+    cells = [[row.strip("| ").split(" | ") for row in table.splitlines()] for table in tables]
+    (found,) = (table[2:] for table in cells if table[0][0] == first)
+    return found
+
+
+def test_the_text_has_what_is_said_of_every_part_that_is_measured() -> None:
+    parts = said(BENCH)
+    names = {
+        "a worker that has done nothing": "start", "the first model": "open",
+        "a round: steps, states, trace, update": "train", "cheap checks of a seat": "check",
+        "replay of a segment": "replay", "link of update and last state": "link",
+        "merge of the updates": "merge",
+    }  # fmt: skip
+    found = rows("part")
+    assert [row[0] for row in found] == list(names)
+    for name, _, seen, told, *_ in found:
+        expected = parts[names[name]]
+        assert told == f"{expected / 1e9:.2f} GB", name
+        assert 0.8 * expected < float(seen.removesuffix(" GB")) * 1e9 <= expected, name
+
+
+def test_the_text_has_what_is_said_of_larger_models() -> None:
+    billion = preset("llama-1b")
+    assert billion.model is not None
+    large = billion.but({"model": {**billion.model.model_dump(), **LARGE, "tied": False}})
+    for job, row in zip((preset("gpt2-small"), billion, large), rows("model"), strict=True):
+        manifest = manifest_of(job)
+        update = param_count(manifest.model)
+        roles = provider_bytes(manifest, update), verifier_bytes(manifest, update)
+        assert row[1:4] == [
+            f"{size / 1e9:.3g} GB" for size in (*roles, submitter_bytes(manifest, update))
+        ]
+
+
+def test_a_role_needs_what_its_largest_part_does() -> None:
+    for codec in ("grid8", "fp32"):
+        manifest = manifest_of(BENCH, method__codec=codec)
+        parts = peaks(manifest, 10**8)
+        assert provider_bytes(manifest, 10**8) == max(parts["open"], parts["train"])
+        audits = (parts[name] for name in ("check", "replay", "link", "merge"))
+        assert verifier_bytes(manifest, 10**8) == max(audits)
+        assert submitter_bytes(manifest, 10**8) >= parts["open"]
+
+
+@pytest.mark.parametrize("method", ["fedavg", "diloco", "fedadam", "delayed_nesterov"])
+def test_every_part_is_under_the_bar_whatever_the_outer_optimiser(method: str) -> None:
+    """24 bytes a parameter and a gigabyte, at the size that is measured."""
+    bar = 24 * param_count(manifest_of(BENCH).model) + 10**9
+    parts = said(BENCH, method__name=method)
+    assert max(parts.values()) <= bar, parts
+
+
+def test_longer_sequences_and_larger_micro_batches_take_more_and_more_seats_do_not() -> None:
+    little = said(BENCH)
+    assert said(BENCH, inner__micro_batch=16)["train"] > little["train"]
+    assert said(BENCH, members__seats=64) == little
+
+
+def test_adapters_take_their_base_as_integers() -> None:
+    lora = LoraSpec(rank=8, alpha="16", targets=("q", "k", "v", "o", "gate", "up", "down"))
+    manifest = manifest_of(BENCH).model_copy(update={"lora": lora})
+    base = 8 * param_count(manifest.model) + 10**9
+    assert provider_bytes(manifest, 10**6) < base
+    assert verifier_bytes(manifest, 10**6) < base
