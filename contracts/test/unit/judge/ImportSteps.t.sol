@@ -29,15 +29,15 @@ contract ImportStepsTest is Sources {
         }
     }
 
-    /// The last sequence of a batch of 1,024, which takes every draw before it.
+    /// The last sequence of a batch of 512, which takes every draw before it.
     function test_aLateDrawFitsItsGas() public view {
         bytes[] memory opened = new bytes[](1);
         opened[0] = new bytes(128);
         bytes memory attributes =
-            abi.encodePacked(uint64(1023), uint64(1), uint64(1), uint64(2), uint64(0), uint64(1_000_000));
+            abi.encodePacked(uint64(511), uint64(1), uint64(1), uint64(2), uint64(0), uint64(1_000_000));
         uint256 before = gasleft();
         step.need(0x0002, attributes, 0, opened);
-        atMost(before - gasleft(), 400_000, "gas");
+        atMost(before - gasleft(), 180_000, "gas");
     }
 
     function test_anotherFamilysOperationIsRefused() public {

@@ -12,8 +12,8 @@ from atoll.law.manifest import SPARSE_CODECS, Manifest
 from atoll.law.program import Header, Part
 from atoll.law.words import ZERO_DIGEST, Digest
 
-MAX_BATCH: Final = 1024
-"""Sequences: the last one's draw takes 0.35M gas, since those before it must be drawn, too."""
+MAX_BATCH: Final = 512
+"""Sequences: the last one's draw takes 0.17M gas, since those before it must be drawn, too."""
 
 
 def has_judge(manifest: Manifest) -> bool:
