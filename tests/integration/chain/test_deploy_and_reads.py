@@ -36,11 +36,10 @@ async def test_a_deployment_can_be_read(chain: AtollChain, accounts: list[LocalA
 
 
 async def test_wiring_is_done(chain: AtollChain, accounts: list[LocalAccount]) -> None:
+    known = chain.deployment.addresses
+    wire = chain.calls.build("wire", known["Rounds"], known["Claims"], contract="Jobs")
     with pytest.raises(TransactionFailed, match="AlreadyWired"):
-        await chain.simulate(
-            chain.calls.build("wire", chain.deployment.addresses["Rounds"], contract="Jobs"),
-            Address(accounts[0].address),
-        )
+        await chain.simulate(wire, Address(accounts[0].address))
 
 
 async def test_a_view_that_reverts_names_its_error(chain: AtollChain) -> None:
