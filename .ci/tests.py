@@ -29,6 +29,8 @@ CORES = os.cpu_count() or 1
 WAITING = ("tests/e2e", "tests/integration")
 PYTEST = (PYTHON, "-m", "pytest", "--dist=loadgroup", "--no-loadscope-reorder", "--durations=10")
 NICE = 10
+# Every process compiles our sources anew where it may not keep what it compiled.
+ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
 COUNTS = re.compile(r"(\d+)(?: tests)? (passed|failed|errors?)\b")
 
 
@@ -100,7 +102,12 @@ class Run:
         with tempfile.TemporaryFile() as output:
             command = ("nice", "-n", str(part.nice), *part.command)
             process = subprocess.Popen(
-                command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
+                command,
+                cwd=ROOT,
+                env=ENVIRONMENT,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
             )
             self._processes.append(process)
             code = process.wait()

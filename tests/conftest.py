@@ -1,8 +1,10 @@
 """Settings of every test, and in which order several processes take them.
 
-Hypothesis has no deadlines, since timings never decide a test. A module's tests stay together, so
-that what it trains once is trained once; a test of a whole network stands alone. What takes longest
-goes first, since whatever is taken last is what everyone else ends up waiting for.
+Hypothesis has no deadlines, since timings never decide a test. Logs are plain lines, as a
+service's are: structlog's own default draws every exception with `rich`, which costs more than what
+is tested. A module's tests stay together, so that what it trains once is trained once; a test of a
+whole network stands alone. What takes longest goes first, since whatever is taken last is what
+everyone else ends up waiting for.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import eth_account  # noqa: F401 (before atoll.chain, which undoes what this does to recursion)
 import pytest
+import structlog
 from hypothesis import HealthCheck, settings
 
 TESTS = Path(__file__).parent
@@ -21,6 +25,13 @@ settings.register_profile(
     "atoll", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("atoll")
+structlog.configure(
+    processors=[
+        structlog.processors.add_log_level,
+        structlog.processors.format_exc_info,
+        structlog.processors.JSONRenderer(default=repr),
+    ]
+)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -16,7 +16,9 @@ from atoll_devnet.run.options import RunOptions
 from .conftest import Runner, faults, provider
 
 Options = Callable[..., RunOptions]
-HONEST = 4
+HONEST = 3
+LONGER = {"inner.steps": 16, "inner.segment": 2}
+"""So that the model has moved on to another grid by round 1, where `stale-model` starts."""
 BRISK = {"windows.report": 60, "windows.confirm": 40}
 """A challenge that is not answered is waited for until its audit ends, and then voted on."""
 CAUGHT = {
@@ -25,7 +27,7 @@ CAUGHT = {
     "poison-segment": "wrong-replay",
     "sign-flip": "wrong-link",
     "scale": "wrong-link",
-    "stale-model": "malformed",  # the trace opens with another model, which anyone sees
+    "stale-model": "malformed",  # its update is on another model's grid, which anyone sees
     "garbage": "malformed",
     "garbage-nan": "wrong-link",  # NaN's bytes are grid integers like any others, of no training
     "garbage-shapes": "malformed",
@@ -54,7 +56,8 @@ async def test_wrong_work_is_slashed(
     names: tuple[str, ...], options: Options, play: Runner
 ) -> None:
     cheats = {HONEST + i: name for i, name in enumerate(names)}
-    report = await play(options(providers=HONEST + 3, cheats=cheats))
+    job = LONGER if "stale-model" in names else None
+    report = await play(options(job=job, providers=HONEST + 3, cheats=cheats))
     assert report["job"]["status"] == "done"
     for seat, name in cheats.items():
         assert CAUGHT[name] in faults(report, seat), name

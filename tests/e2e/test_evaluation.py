@@ -27,7 +27,7 @@ async def test_the_curve_is_the_same_for_everybody(
     tmp_path: Path, options: Callable[..., RunOptions], display: Display
 ) -> None:
     chosen = options(
-        job={"inner.steps": 8, "inner.segment": 1, "audit.coverage": "0.1"},
+        job={"audit.coverage": "0.1"},
         providers=3,
         verifiers=3,
         verifier_cheats={1: "false-loss"},
@@ -61,8 +61,7 @@ async def test_a_job_that_gets_no_better_ends_early_and_pays_back(
     options: Callable[..., RunOptions], display: Display
 ) -> None:
     stale = {"evaluate.patience": 1, "evaluate.least_gain": 50, "rounds": 12}
-    short = {"inner.steps": 8, "inner.segment": 1, "audit.coverage": "0.1"}
-    chosen = options(job=short | stale, providers=3, verifiers=3)
+    chosen = options(job={"audit.coverage": "0.1"} | stale, providers=3, verifiers=3)
     async with start(chosen, display) as running:
         observing = asyncio.create_task(running.observer.run(is_over))
         snapshot = await running.job.wait()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +42,17 @@ def write_corpus(path: Path) -> None:
 
 
 async def ended(network: Cluster, job: str) -> dict[str, Any]:
-    """The job's status, once it has ended."""
-    async with asyncio.timeout(END_SECONDS):
-        while True:
-            status: dict[str, Any] = await asyncio.to_thread(atoll_json, network, "status", job)
-            if status["status"] not in {"open", "active"}:
-                return status
-            await asyncio.sleep(2)
+    """The job's status, once `atoll job watch` says that it has ended."""
+    watch = [sys.executable, "-m", "atoll.cli.main", "job", "watch", job, *unsigned(network)]
+    process = await asyncio.create_subprocess_exec(*watch, stdout=asyncio.subprocess.DEVNULL)
+    try:
+        async with asyncio.timeout(END_SECONDS):
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+    status: dict[str, Any] = await asyncio.to_thread(atoll_json, network, "status", job)
+    return status
 
 
 async def test_a_folder_is_fine_tuned_by_four_lines_while_one_cheats(

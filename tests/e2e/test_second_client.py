@@ -50,7 +50,7 @@ JOBS: dict[str, dict[str, Any]] = {
 async def test_the_second_client_says_what_the_network_said(
     name: str, tmp_path: Path, options: Callable[..., RunOptions], display: Display
 ) -> None:
-    job = {"inner.steps": 8, "inner.segment": 1, "audit.coverage": "0.1", **JOBS[name]}
+    job = {"audit.coverage": "0.1", **JOBS[name]}
     if "init.folder" in job:
         make_folder(tmp_path / "model", "Qwen3")
         job["init.folder"] = str(tmp_path / "model")

@@ -171,7 +171,8 @@ class Party(OwnTape):
         """The claim, with what this party says of the result."""
         result = self.result()
         if self._part is Part.LINK:
-            return replace(claim, update_root=update_root(len(result), top(piece_tree(result))))
+            root = update_root(len(result), top(piece_tree(result)))
+            return replace(claim, update_root=root, closing=self.roots.optimiser_root)
         return replace(claim, closing=self.states[-1], work_word=keccak256(self.works))
 
     def result(self) -> bytes:

@@ -38,28 +38,56 @@ def _round_constants() -> list[int]:
 _ROUND_CONSTANTS = _round_constants()
 
 
-def _turn(lane, bits):
-    """A 64-bit word, or an array of them, rotated left."""
+def _moves() -> tuple[list[int], list[int]]:
+    """Which lane rho and pi bring to each place, and how far it is turned (FIPS 202, 3.2.2-3)."""
+    origin, turns = [0] * 25, [0] * 25
+    (x, y), place = (1, 0), 1
+    for t in range(24):
+        x, y = y, (2 * x + 3 * y) % 5
+        origin[x + 5 * y], turns[x + 5 * y] = place, (t + 1) * (t + 2) // 2 % 64
+        place = x + 5 * y
+    return origin, turns
+
+
+_FROM, _TURNS = _moves()
+_BEFORE, _AFTER, _AFTER_NEXT = [4, 0, 1, 2, 3], [1, 2, 3, 4, 0], [2, 3, 4, 0, 1]
+"""Columns x − 1, x + 1 and x + 2 of column x."""
+
+
+def _turn(lane: int, bits: int) -> int:
+    """A 64-bit word rotated left."""
     return ((lane << bits) | (lane >> (64 - bits))) & _WORD if bits else lane
 
 
 def _permute(a):
-    """Keccak-f[1600] of 25 lanes, lane (x, y) at x + 5y: Python integers or arrays of uint64."""
+    """Keccak-f[1600] of 25 lanes, lane (x, y) at x + 5y, as Python integers."""
     for constant in _ROUND_CONSTANTS:
         column = [a[x] ^ a[x + 5] ^ a[x + 10] ^ a[x + 15] ^ a[x + 20] for x in range(5)]
         theta = [column[x - 1] ^ _turn(column[(x + 1) % 5], 1) for x in range(5)]
         a = [a[i] ^ theta[i % 5] for i in range(25)]
-        (x, y), carried = (1, 0), a[1]
-        for t in range(24):
-            x, y = y, (2 * x + 3 * y) % 5
-            carried, a[x + 5 * y] = a[x + 5 * y], _turn(carried, (t + 1) * (t + 2) // 2 % 64)
+        moved = [_turn(a[i], bits) for i, bits in zip(_FROM, _TURNS, strict=True)]
         a = [
-            a[x + y] ^ ((a[(x + 1) % 5 + y] ^ _WORD) & a[(x + 2) % 5 + y])
+            moved[x + y] ^ ((moved[(x + 1) % 5 + y] ^ _WORD) & moved[(x + 2) % 5 + y])
             for y in range(0, 25, 5)
             for x in range(5)
         ]
         a[0] = a[0] ^ constant
     return a
+
+
+def _permute_each(lanes):
+    """The same of every column of an array of uint64 [25, messages]."""
+    turns = np.array(_TURNS, np.uint64)[:, None]
+    back = (64 - turns) % 64  # a lane that is not turned is combined with itself
+    for constant in _ROUND_CONSTANTS:
+        column = np.bitwise_xor.reduce(lanes.reshape(5, 5, -1))
+        after = column[_AFTER]
+        theta = column[_BEFORE] ^ ((after << np.uint64(1)) | (after >> np.uint64(63)))
+        moved = (lanes.reshape(5, 5, -1) ^ theta).reshape(25, -1)[_FROM]
+        moved = ((moved << turns) | (moved >> back)).reshape(5, 5, -1)
+        lanes = (moved ^ (~moved[:, _AFTER] & moved[:, _AFTER_NEXT])).reshape(25, -1)
+        lanes[0] ^= np.uint64(constant)
+    return lanes
 
 
 def _padded(size: int) -> bytes:
@@ -91,12 +119,11 @@ def keccak_each(messages: Sequence[bytes]) -> list[bytes]:
     padding = _padded(len(messages[0]))
     words = np.frombuffer(b"".join(m + padding for m in messages), "<u8")
     words = words.reshape(len(messages), -1, _RATE // 8)
-    lanes = [np.zeros(len(messages), np.uint64) for _ in range(25)]
+    lanes = np.zeros((25, len(messages)), np.uint64)
     for block in range(words.shape[1]):
-        for i in range(_RATE // 8):
-            lanes[i] = lanes[i] ^ words[:, block, i]
-        lanes = _permute(lanes)
-    digests = np.stack(lanes[:4], axis=1).astype("<u8").tobytes()
+        lanes[: _RATE // 8] ^= words[:, block].T
+        lanes = _permute_each(lanes)
+    digests = np.ascontiguousarray(lanes[:4].T).astype("<u8").tobytes()
     return [digests[at : at + 32] for at in range(0, len(digests), 32)]
 
 

@@ -222,7 +222,8 @@ contract Claims is IClaims, IHolds, Wired {
         if (e.leaf.kind != KIND_OK) revert NotOk(e.leaf.kind);
         if (e.isLink) {
             if (e.segment + 1 != e.leaves) revert NotLast(e.segment, e.leaves);
-            (c.opening, c.updateRoot) = (e.leaf.stateDigest, e.reveal.updateRoot);
+            (c.opening, c.closing) = (e.leaf.stateDigest, e.reveal.optimiserRoot);
+            c.updateRoot = e.reveal.updateRoot;
             return;
         }
         (c.closing, c.workWord) = (e.leaf.stateDigest, e.leaf.workWord);

@@ -40,6 +40,8 @@ contract Game is GameQueue {
     error WrongWork(bytes32 given, bytes32 claimed);
     error NotFinite(uint256 step);
     error WrongPath(bytes32 given, bytes32 wanted);
+    error WrongRoots(bytes32 given, bytes32 claimed);
+    error WrongOptimiser(bytes32 given, bytes32 claimed);
     error WrongUpdate(bytes32 given, bytes32 claimed);
     error WrongChild(uint256 child);
     error OtherBytes(bytes32 given, bytes32 wanted);
@@ -99,19 +101,23 @@ contract Game is GameQueue {
     }
 
     /// @notice Holder: the link's tape, whose last node are the update's bytes.
+    /// @dev The next round opens with the optimiser root that was revealed, so it has to be that of the last state.
     /// @param template of the last node; its size is that of the update
+    /// @param roots params, optimiser, buffers, RNG: of the last state
     /// @param pieces piece root of the update
     function postLink(
         uint256 id,
         Claim calldata claim,
         Part calldata header,
         Part calldata template,
+        bytes32[4] calldata roots,
         bytes32 pieces,
         bytes32[] calldata path,
         bytes32[] calldata row
     ) external {
         Match storage m = _move(id, Phase.POST_LINK);
         _requireClaim(m, claim);
+        _requireCarried(claim, roots);
         _takeHeader(m, claim, header);
         uint256 steps = ProgramReader.steps(header.data);
         if ((claim.segment + 1) * ProgramReader.segment(header.data) != steps) {
@@ -200,6 +206,12 @@ contract Game is GameQueue {
         ProgramReader.requirePart(claim.program, header.data, 0, header.count, header.path);
         ProgramReader.requireHeader(header.data);
         m.header = keccak256(header.data);
+    }
+
+    function _requireCarried(Claim calldata claim, bytes32[4] calldata roots) private pure {
+        bytes32 digest = sha256(abi.encodePacked("atoll.state.v1", roots));
+        if (digest != claim.opening) revert WrongRoots(digest, claim.opening);
+        if (roots[1] != claim.closing) revert WrongOptimiser(roots[1], claim.closing);
     }
 
     function _requireTemplate(Match storage m, Claim calldata claim, Part calldata template, uint256 node)

@@ -3,7 +3,7 @@ pragma solidity 0.8.37;
 
 /// What somebody said about its training, and what the chain knows of it: enough to play a game about it.
 /// A segment says: these steps lead from `opening` to `closing`, and their norms and losses hash to `workWord`.
-/// A link says: what was sent (`updateRoot`) follows from the last state (`opening`).
+/// A link says: what was sent (`updateRoot`) follows from the last state (`opening`), whose moments are those revealed.
 struct Claim {
     address holder; // who made the claim, and defends it
     bytes32 set; // the bond that the claim stands on: a fall ends every game about the same set
@@ -15,11 +15,11 @@ struct Claim {
     uint32 segment; // its number in the round, by its place in the trace; of a link that of the last leaf
     bytes32 dataSeed;
     bytes32 opening; // state digest before the segment; of a link, after the last one
-    bytes32 closing; // state digest after the segment; of a link zero
+    bytes32 closing; // state digest after the segment; of a link the optimiser root that was revealed
     bytes32 workWord; // of the segment, without a mask; of a link zero
     bytes32 updateRoot; // of a link; else zero
     bytes32 modelParams; // params root of the global state that the round began with
-    bytes32 modelExponents; // SHA-256 of that state's exponents (DAG-CBOR), as in its digest
+    bytes32 modelExponents; // SHA-256 of that state's exponents, as in its digest
     uint64 windowEnd; // unix seconds; challenges are taken until then
     uint128 lowestBond; // of a challenge; at least 1
     uint128 highestBond; // at most what the holder loses by a fall: so nobody gets ahead for nothing

@@ -64,7 +64,7 @@ contract JudgeTest is JudgedNetwork {
                 c = claimOf(evidenceOf(round, seat, 1, true));
                 same(c.opening, stateAfter(round, seat, 1), "link's opening");
                 same(c.updateRoot, judgedReveal(round, 0, seat).updateRoot, "link's update");
-                same(c.closing, bytes32(0), "link's closing");
+                same(c.closing, judgedReveal(round, 0, seat).optimiserRoot, "revealed moments");
             }
         }
     }

@@ -13,9 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Self
-
-from eth_account.signers.local import LocalAccount
+from typing import TYPE_CHECKING, Self
 
 from atoll.chain.deploy import DeployConfig
 from atoll.chain.deployment import Deployment
@@ -31,6 +29,9 @@ from atoll_devnet.processes.chain import Backend, ChainConfig, LocalChain
 from atoll_devnet.processes.funding import Grant, deploy_contracts, fund
 from atoll_devnet.processes.process import free_port
 from atoll_devnet.processes.warm import MemberProcess
+
+if TYPE_CHECKING:
+    from eth_account.signers.local import LocalAccount
 
 PROVIDER, VERIFIER, WATCHER = "provider", "verifier", "watcher"
 """Kinds of members."""

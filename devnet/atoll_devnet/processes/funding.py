@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-from eth_account import Account
-from eth_account.signers.local import LocalAccount
+from typing import TYPE_CHECKING, Any
 
 from atoll.chain.calls import Calls
 from atoll.chain.deploy import DeployConfig, deploy
 from atoll.chain.deployment import Deployment
+from atoll.chain.keys import account_of
 from atoll.errors import TransactionFailed
 from atoll.law.words import TOKEN, Address
 from atoll_devnet.processes.chain import FAUCET_KEY, Endpoint
+
+if TYPE_CHECKING:
+    from eth_account.signers.local import LocalAccount
 
 GAS_MONEY = 100 * TOKEN
 TRANSFER_GAS = 21_000
@@ -34,8 +35,7 @@ class Grant:
 
 def faucet() -> LocalAccount:
     """The account that every development chain makes rich."""
-    account: LocalAccount = Account.from_key(FAUCET_KEY)
-    return account
+    return account_of(FAUCET_KEY)
 
 
 async def deploy_contracts(chain: Endpoint, config: DeployConfig | None = None) -> Deployment:

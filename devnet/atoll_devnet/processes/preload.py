@@ -19,6 +19,7 @@ from atoll.errors import AtollError
 from atoll.service.worker import THREAD_VARIABLES
 
 MODULES = (
+    "eth_account",  # which a member imports once it reads its key
     "atoll_devnet.processes.member",
     *("atoll_devnet.cheats.providers", "atoll_devnet.cheats.verifiers"),
     *("atoll_node.tasks", "atoll_verifier.tasks", "atoll_devnet.cheats.training"),

@@ -6,9 +6,9 @@ nothing. Everything that is law lives in `atoll.law` or in the contracts.
 
 import sys
 
-import eth_account  # noqa: F401  (for what it does to the interpreter, before we undo it)
-
-# eth-account brings py_ecc, which raises the recursion limit of the whole process to 100,000. With
-# that, a hundred thousand opening brackets from a stranger are no RecursionError of the JSON parser
-# but a segmentation fault.
-sys.setrecursionlimit(1000)
+RECURSION_LIMIT = 1000
+"""Python's own. eth-account brings py_ecc, which raises that of the whole process to 100,000: with
+that, a hundred thousand opening brackets from a stranger are no RecursionError of the JSON parser
+but a segmentation fault.
+"""
+sys.setrecursionlimit(RECURSION_LIMIT)  # whoever imported it before us

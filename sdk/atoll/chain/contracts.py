@@ -117,9 +117,9 @@ class AtollChain:
 
     # Blocks and logs
 
-    async def head(self) -> BlockRef:
-        """The newest block."""
-        return (await self.events.newest()).ref
+    async def head(self, within: float = 0.0) -> BlockRef:
+        """The newest block, as it was at most `within` seconds ago."""
+        return (await self.events.newest(within)).ref
 
     async def base_fee(self) -> int:
         """Wei a gas that the newest block burns; 0 on a chain that burns none."""

@@ -10,11 +10,10 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import rlp  # type: ignore[import-untyped]  # it ships no annotations
 from eth_abi.abi import encode as abi_encode
-from eth_account.signers.local import LocalAccount
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
@@ -24,6 +23,9 @@ from atoll.chain.deployment import Deployment
 from atoll.chain.rpc import FailoverProvider, RpcRefused
 from atoll.errors import ChainError, InsufficientFunds, RpcUnavailable, TransactionFailed
 from atoll.law.words import TOKEN, Address
+
+if TYPE_CHECKING:
+    from eth_account.signers.local import LocalAccount
 
 T = TypeVar("T")
 DAY = 24 * 60 * 60

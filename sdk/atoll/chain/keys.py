@@ -1,26 +1,30 @@
 """Keys on disk: Web3 Secret Storage version 3 (what every Ethereum client reads).
 
-Rule of this file: a private key is never printed, logged or written unencrypted.
+Rules of this file: a private key is never printed, logged or written unencrypted; and eth-account
+is imported here alone, when a key is used. It takes as long as the rest of a command that reads.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from eth_account import Account
-from eth_account.messages import encode_defunct
-from eth_account.signers.local import LocalAccount
 from eth_typing import Hash32
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
+from atoll.chain import RECURSION_LIMIT
 from atoll.errors import KeystoreError
 from atoll.law.words import Address, Digest
+
+if TYPE_CHECKING:
+    from eth_account import Account
+    from eth_account.signers.local import LocalAccount
 
 SCRYPT_N = 1 << 18
 """What the standard's clients use; about a second and 256 MiB a guess."""
@@ -35,6 +39,19 @@ class KeyInfo:
 
     address: Address
     path: Path
+
+
+def _library() -> type[Account]:
+    """The library's class of accounts; the limit that importing it lifts is set again."""
+    from eth_account import Account  # noqa: PLC0415 (the rule of this file)
+
+    sys.setrecursionlimit(RECURSION_LIMIT)
+    return Account
+
+
+def account_of(secret: str | bytes) -> LocalAccount:
+    """The account of a private key, which nothing here writes anywhere."""
+    return _library().from_key(secret)  # type: ignore[no-any-return]
 
 
 def read_password(path: Path) -> str:
@@ -60,7 +77,7 @@ def create_key(folder: Path, password: str, *, devnet: bool = False) -> KeyInfo:
     Raises:
         KeystoreError: a weak password, or a folder that cannot be written.
     """
-    return _write(folder, Account.create(), password, devnet=devnet)
+    return _write(folder, _library().create(), password, devnet=devnet)
 
 
 def import_key(folder: Path, secret: str, password: str, *, devnet: bool = False) -> KeyInfo:
@@ -75,7 +92,7 @@ def import_key(folder: Path, secret: str, password: str, *, devnet: bool = False
         account = _decrypt(secret, password, "the imported keystore")
     else:
         try:
-            account = Account.from_key(secret.strip())
+            account = account_of(secret.strip())
         except Exception as error:  # eth_account raises half a dozen unrelated kinds
             raise KeystoreError("the private key is not 32 bytes as hexadecimal text") from error
     return _write(folder, account, password, devnet=devnet)
@@ -118,7 +135,7 @@ def verify_key(path: Path, password: str) -> KeyInfo:
     account = load_key(path, password)
     digest = Hash32(keccak(text="atoll.key-check"))
     signed = account.unsafe_sign_hash(digest)  # a fixed text that no contract accepts
-    recovered = Account._recover_hash(digest, signature=signed.signature)
+    recovered = _library()._recover_hash(digest, signature=signed.signature)
     if str(recovered) != str(account.address):
         raise KeystoreError(f"the key in {path} does not sign for {account.address}")
     return KeyInfo(Address(account.address), path)
@@ -128,7 +145,7 @@ def _write(folder: Path, account: LocalAccount, password: str, *, devnet: bool) 
     if not devnet and len(password) < MIN_PASSWORD_CHARS:
         raise KeystoreError(f"the password has fewer than {MIN_PASSWORD_CHARS} characters")
     iterations = DEVNET_SCRYPT_N if devnet else SCRYPT_N
-    keystore = Account.encrypt(account.key, password, kdf="scrypt", iterations=iterations)
+    keystore = _library().encrypt(account.key, password, kdf="scrypt", iterations=iterations)
     path = folder / f"{account.address.lower()}.json"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -157,7 +174,7 @@ def _write_once(path: Path, data: bytes) -> None:
 def _decrypt(text: str, password: str, what: str) -> LocalAccount:
     keystore = _parse(text, what)
     try:
-        return Account.from_key(Account.decrypt(keystore, password))  # type: ignore[no-any-return]
+        return account_of(_library().decrypt(keystore, password))
     except ValueError as error:
         raise KeystoreError(
             f"the password does not open {what}", next_step="check the password file"
@@ -186,13 +203,20 @@ def _address_of(path: Path) -> Address:
 
 def sign_digest(account: LocalAccount, digest: Digest) -> bytes:
     """65 bytes r ‖ s ‖ v over the EIP-191 personal message of 32 bytes."""
-    return bytes(account.sign_message(encode_defunct(digest)).signature)
+    return bytes(account.sign_message(_personal(digest)).signature)
 
 
 def signer_of(digest: Digest, signature: bytes) -> Address | None:
     """Whose signature `sign_digest` made; None where it is nobody's."""
     try:
-        found = Account.recover_message(encode_defunct(digest), signature=signature)
+        found = _library().recover_message(_personal(digest), signature=signature)
     except Exception:  # what a stranger's bytes make of the library is not foreseen
         return None
     return Address(found)
+
+
+def _personal(digest: Digest) -> Any:
+    _library()
+    from eth_account.messages import encode_defunct  # noqa: PLC0415 (the rule of this file)
+
+    return encode_defunct(digest)

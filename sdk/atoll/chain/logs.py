@@ -24,6 +24,7 @@ one that makes up headers: who must not trust any asks a node of his own.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -52,6 +53,8 @@ T = TypeVar("T")
 U = TypeVar("U")
 PARALLEL = 16
 """Questions about single blocks that are asked at once."""
+KEPT_HEADERS = 64
+"""Of blocks seen as the newest: the confirmations of most chains, and the polls between."""
 LOOKS = 3
 """How often one block is asked for: behind one URL may stand nodes that are not equally far."""
 
@@ -88,9 +91,15 @@ class LogReader:
         self._contract_bits = [_bits_of(bytes.fromhex(a.removeprefix("0x"))) for a in contracts]
         self._topic_bits = [_bits_of(topic) for topic in self._topics]
         self.left_out = 0
+        self._newest: Header | None = None
+        self._newest_at = 0.0
+        self._seen: dict[Digest, Header] = {}
 
     async def header(self, number: int) -> Header | None:
         """The block of that height, or None where the chain does not reach up to it.
+
+        Nobody is asked for a block that the newest one names, parent by parent, and that was the
+        newest itself when it was seen: who follows a chain has nearly all of them.
 
         Null is believed of an endpoint only whose newest block is lower: what it knows of the chain
         then fits together.
@@ -99,6 +108,16 @@ class LogReader:
             RpcUnavailable: no endpoint answers, or each contradicts itself.
         """
 
+        return self._named(number) or await self._ask(number)
+
+    def _named(self, number: int) -> Header | None:
+        """The block of that height which the newest names, if every one between was seen."""
+        found = self._newest
+        while found is not None and found.ref.number > number:
+            found = self._seen.get(found.parent)
+        return found if found is not None and found.ref.number == number else None
+
+    async def _ask(self, number: int) -> Header | None:
         def this_one(value: Any) -> Header:
             found = header(value)
             if found.ref.number != number:
@@ -115,9 +134,17 @@ class LogReader:
             next_step="use another RPC endpoint: this one answers from nodes that disagree",
         )
 
-    async def newest(self) -> Header:
-        """The newest block. Raises RpcUnavailable."""
-        return await self._provider.ask("eth_getBlockByNumber", ["latest", False], header)
+    async def newest(self, within: float = 0.0) -> Header:
+        """The newest block, as it was at most `within` seconds ago. Raises RpcUnavailable."""
+        if self._newest is not None and time.monotonic() - self._newest_at < within:
+            return self._newest
+        asked_at = time.monotonic()
+        found = await self._provider.ask("eth_getBlockByNumber", ["latest", False], header)
+        self._newest, self._newest_at = found, asked_at
+        self._seen[found.ref.hash] = found
+        if len(self._seen) > KEPT_HEADERS:
+            del self._seen[next(iter(self._seen))]
+        return found
 
     async def read(
         self, first: int, last: int, parent: Digest | None
@@ -171,7 +198,7 @@ class LogReader:
 
     async def _turned(self, headers: Sequence[Header]) -> bool:
         """Whether the chain no longer has the last of these blocks."""
-        end = await self.header(headers[-1].ref.number)
+        end = await self._ask(headers[-1].ref.number)
         return end is None or end.ref != headers[-1].ref
 
     def may_hold(self, bloom: int) -> bool:

@@ -13,10 +13,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
-from eth_account.signers.local import LocalAccount
 from eth_utils.address import to_checksum_address
 
 from atoll.chain.answers import quantity, tx_hash
@@ -36,6 +35,9 @@ from atoll.chain.txstore import (
 )
 from atoll.errors import ChainError, InsufficientFunds, RpcUnavailable, TransactionFailed
 from atoll.law.words import Address, BlockRef
+
+if TYPE_CHECKING:
+    from eth_account.signers.local import LocalAccount
 
 log = structlog.get_logger("atoll.chain.txqueue")
 
@@ -212,7 +214,8 @@ class TxQueue:
             while True:
                 self._wake.clear()
                 try:
-                    await self.pump()
+                    # Whoever follows the chain beside this queue has just asked for the head.
+                    await self.pump(within=self.config.poll_seconds)
                 except (RpcUnavailable, RpcRefused) as error:
                     log.warning("transactions wait for the chain", cause=str(error))
                 try:
@@ -227,16 +230,17 @@ class TxQueue:
             async with self._moved:
                 self._moved.notify_all()
 
-    async def pump(self) -> None:
+    async def pump(self, within: float = 0.0) -> None:
         """One pass: see what the chain did, rescue what is stuck, send what is queued.
 
+        Args:
+            within: seconds; a newest block that was read so long ago is as good as one read now.
         Raises:
             RpcUnavailable: no endpoint answers; nothing is lost, call again.
         """
         async with self._pumping:
-            busy = self._store.in_state(*TxState)
-            if busy:
-                head = await self._chain.head()
+            if not self._store.is_idle:
+                head = await self._chain.head(within)
                 await self._reconcile(head)
                 await self._rescue()
                 await self._send_queued()

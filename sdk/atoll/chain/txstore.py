@@ -182,6 +182,12 @@ class TxStore:
         )
         return [_intent(row) for row in rows]
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether every intent is final."""
+        row = self._db.execute("SELECT 1 FROM intents WHERE final = 0 LIMIT 1").fetchone()
+        return row is None
+
     def all(self) -> list[Intent]:
         """Every intent ever, oldest first."""
         return [_intent(row) for row in self._db.execute("SELECT * FROM intents ORDER BY id")]

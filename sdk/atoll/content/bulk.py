@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain, islice
 from mmap import mmap
 from pathlib import Path
 from threading import Lock
@@ -53,6 +54,7 @@ class BulkWriter:
         self._make_room = make_room
         self._pool = ThreadPoolExecutor(_THREADS, "atoll-store")
         self._pending: deque[Future[None]] = deque()
+        self._first: tuple[Cid, Buffer, mmap | None] | None = None
         self._buffers = Buffers(_AHEAD, MAX_BLOCK_BYTES)
         self._staged: dict[bytes, Path] = {}
         self._staged_lock = Lock()
@@ -70,6 +72,8 @@ class BulkWriter:
     ) -> None:
         try:
             if error is None:
+                if self._first is not None:
+                    self._write_from(*self._first)
                 for written in self._pending:
                     written.result()
                 self._publish(1)
@@ -124,6 +128,13 @@ class BulkWriter:
 
     def _submit(self, cid: Cid, block: Buffer, buffer: mmap | None) -> None:
         self._count(len(block))
+        if self.blocks == 1:
+            # Most trees are this one block, which no thread writes faster than the caller.
+            self._first = (cid, block, buffer)
+            return
+        if self._first is not None:
+            first, self._first = self._first, None
+            self._pending.append(self._pool.submit(self._write_from, *first))
         while self._pending and (len(self._pending) >= _AHEAD or self._pending[0].done()):
             self._pending.popleft().result()
         self._pending.append(self._pool.submit(self._write_from, cid, block, buffer))
@@ -211,11 +222,19 @@ def _placed(parts: Iterable[Part]) -> Iterator[tuple[int, Part]]:
 def _in_order(
     work: Callable[[int, Part], Result], places: Iterable[tuple[int, Part]]
 ) -> Iterator[Result]:
-    """Does the work of every place in threads, a few ahead; yields the results in order."""
+    """Does the work of every place in threads, a few ahead; yields the results in order.
+
+    Of a single place there is nothing to do beside it: that takes no thread.
+    """
+    remaining = iter(places)
+    ahead = list(islice(remaining, 2))
+    if len(ahead) < 2:
+        yield from (work(*place) for place in ahead)
+        return
     pool = ThreadPoolExecutor(_THREADS, "atoll-store")
     pending: deque[Future[Result]] = deque()
     try:
-        for offset, part in places:
+        for offset, part in chain(ahead, remaining):
             pending.append(pool.submit(work, offset, part))
             if len(pending) >= _AHEAD:
                 yield pending.popleft().result()

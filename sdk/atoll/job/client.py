@@ -20,11 +20,10 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
 import structlog
-from eth_account.signers.local import LocalAccount
 
 from atoll.chain.calls import Call
 from atoll.chain.contracts import AtollChain
@@ -64,6 +63,9 @@ from atoll.service.config import GatewaySection
 from atoll.service.lock import hold_folder
 from atoll.service.session import Session, SessionConfig, open_session
 from atoll.train.corpus.options import PUBLIC_NOTICE
+
+if TYPE_CHECKING:
+    from eth_account.signers.local import LocalAccount
 
 DEFAULT_RPC = "http://127.0.0.1:8545"
 START_SECONDS = 600

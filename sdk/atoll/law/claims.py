@@ -158,7 +158,7 @@ class Said:
             segment=segment,
             data_seed=self.past.data_seed,
             opening=leaf.state_digest if is_link else self.state_before(segment),
-            closing=ZERO_DIGEST if is_link else leaf.state_digest,
+            closing=self.reveal.optimiser_root if is_link else leaf.state_digest,
             work_word=ZERO_DIGEST if is_link else leaf.work_word,
             update_root=self.reveal.update_root if is_link else ZERO_DIGEST,
             model_params=self.model.params_root,

@@ -115,7 +115,8 @@ def replay_round(
         return ReplayedRound(None, False, b"")
     closing = states[-1]
     update, _ = close_round(model, closing, job.codec, DitherKey(task.data_seed, task.seat))
-    if root_of_update(update) != reveal.update_root:
+    carried = done.roots.optimiser_root  # which the next round opens with
+    if (root_of_update(update), carried) != (reveal.update_root, reveal.optimiser_root):
         return ReplayedRound(last, True, stored(closing, store))
     return ReplayedRound(None, False, b"")
 

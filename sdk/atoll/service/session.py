@@ -11,8 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-
-from eth_account.signers.local import LocalAccount
+from typing import TYPE_CHECKING
 
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
@@ -28,6 +27,9 @@ from atoll.content.storage import Storage, StoreConfig, open_storage
 from atoll.errors import ConfigError
 from atoll.law.words import Address, Digest, JobId
 from atoll.service.config import GatewaySection
+
+if TYPE_CHECKING:
+    from eth_account.signers.local import LocalAccount
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import importlib
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -18,6 +19,8 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
 from typing import Any, cast
+
+import structlog
 
 from atoll.errors import AtollError, ConfigError
 
@@ -116,6 +119,9 @@ def _pool(context: BaseContext) -> ProcessPoolExecutor:
 
 
 def _attach() -> None:
+    if not structlog.is_configured():
+        # A spawned one logs to standard output else, where commands print what programs read.
+        structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     # Ctrl-C reaches the whole process group; the service decides when the worker ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

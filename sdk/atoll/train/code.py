@@ -49,9 +49,13 @@ def digest_below(root: Path) -> Digest:
 def closure(root: Path = _HERE) -> list[Path]:
     """Every file below `root` that importing `ROOTS` executes, and the C beside it; ascending."""
     found: set[Path] = set()
-    waiting = list(ROOTS)
+    waiting, asked = list(ROOTS), set[str]()
     while waiting:
-        for file in _files_of(waiting.pop(), root):
+        module = waiting.pop()
+        if module in asked:
+            continue
+        asked.add(module)
+        for file in _files_of(module, root):
             if file not in found:
                 found.add(file)
                 waiting.extend(_read(file.read_bytes())[0])
@@ -137,6 +141,7 @@ def _is_prose(node: ast.AST) -> bool:
     )
 
 
+@lru_cache(maxsize=_FILES_KEPT)
 def _normal_c(content: bytes) -> bytes:
     """Without comments, and with one space, or one line's end, wherever there is any."""
     bare = _C_COMMENT.sub(lambda found: found[1] or " ", content.decode())

@@ -70,16 +70,19 @@ async def index(chain: AtollChain, tmp_path: Path) -> AsyncIterator[EventIndex]:
     opened.close()
 
 
-MOMENTS = 5
-"""Questions of a poll that finds one block: the head, the tip, the block, its logs, its receipts.
+MOMENTS = {1: 3, 2: 6}
+"""Questions of a poll that finds so many blocks. Of one: the head, its logs, its receipts, since it
+names the tip. Of two, the tip and the block between are asked for, too, and receipts twice.
 """
 
 
 class Turns:
-    """Replaces the two newest blocks by empty ones just before the chain is asked something."""
+    """Replaces the newest blocks by empty ones just before the chain is asked something."""
 
-    def __init__(self, chain: AtollChain, anvil: Anvil, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._anvil, self._left = anvil, 0
+    def __init__(
+        self, chain: AtollChain, anvil: Anvil, depth: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self._anvil, self._depth, self._left = anvil, depth, 0
         for name in ("ask", "ask_two"):
             counted = self._counted(getattr(chain.provider, name))
             monkeypatch.setattr(chain.provider, name, counted)
@@ -89,7 +92,7 @@ class Turns:
             if not self.happened:
                 self._left -= 1
                 if self.happened:
-                    self._anvil.ask("anvil_reorg", 2, [])
+                    self._anvil.ask("anvil_reorg", self._depth, [])
             return await ask(*args)
 
         return counted
@@ -206,16 +209,22 @@ async def test_a_deep_reorg_rewinds_and_gives_the_other_chain(
     assert urls(changes) == refolded[-len(urls(changes)) :]
 
 
+@pytest.mark.parametrize("found", MOMENTS)
 async def test_a_reorg_in_the_middle_of_a_poll_leaves_no_trace(
-    chain: AtollChain, announcer: Announcer, anvil: Anvil, tmp_path: Path, monkeypatch: Any
+    chain: AtollChain,
+    announcer: Announcer,
+    anvil: Anvil,
+    found: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    turns = Turns(chain, anvil, monkeypatch)
-    for moment in range(1, MOMENTS + 1):
+    turns = Turns(chain, anvil, found + 1, monkeypatch)
+    for moment in range(1, MOMENTS[found] + 1):
         announcer.say(f"kept{moment}", f"lost{moment}")
         path = tmp_path / f"{moment}.sqlite"
         index = EventIndex(chain, confirmations=0, path=path)
         assert f"lost{moment}" in urls(await index.poll())
-        announcer.say(f"too{moment}")
+        announcer.say(*(f"too{moment}-{n}" for n in range(found)))
         turns.before(moment)
         await index.poll()
         assert turns.happened

@@ -17,6 +17,7 @@ from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
 from atoll.chain.follower import Follower
 from atoll.chain.index import EventIndex, Indexed
+from atoll.chain.logs import LogReader
 from atoll.chain.txqueue import QueueConfig, TxQueue
 from atoll.errors import RpcUnavailable
 from atoll.law.events import GatewayAnnounced
@@ -93,12 +94,16 @@ async def test_a_null_block_is_believed_of_a_shorter_chain_only(
     async with faulty_rpc(anvil.url, 0, only=("null",)) as proxy:
         chain = await AtollChain.connect(proxy.url, deployment)
         assert await chain.block(height + 1) is None
+        await chain.close()
+        # Another one has seen no block yet: it asks for each.
+        chain = await AtollChain.connect(proxy.url, deployment)
         real_draw = proxy._draw
         proxy._draw = lambda method: "null" if proxy.asked[method] % 2 else None  # type: ignore[method-assign]
         proxy.asked.clear()
         with pytest.raises(RpcUnavailable, match=f"it has no block {height}, and has later ones"):
             await chain.block(height)
         proxy._draw = real_draw  # type: ignore[method-assign]
+        chain.events = LogReader(chain.provider, ())
         found = await chain.block(height)
         assert found is not None and found.number == height
         await chain.close()

@@ -429,8 +429,8 @@ async def test_a_reorg_of_a_block_newer_than_the_head_that_was_read_loses_nothin
     queue = TxQueue(chain, accounts[0], tmp_path / "tx.sqlite", EAGER, clock=clock)
     read_head = chain.head
 
-    async def then_a_block() -> BlockRef:
-        head = await read_head()
+    async def then_a_block(within: float) -> BlockRef:
+        head = await read_head(within)
         anvil.mine()
         return head
 

@@ -18,7 +18,7 @@ from tests.games import (
 )
 from tests.vectors import generate_games
 
-from atoll.law.games.claims import Claim, Move, OpenSteps, PostTape, Prove
+from atoll.law.games.claims import Claim, Move, OpenSteps, PostLink, PostTape, Prove
 from atoll.law.games.machine import Game, IllegalMove, Outcome, Phase
 from atoll.law.games.players import NothingDiffers, answered, attack, defend
 from atoll.law.hashing import keccak256
@@ -89,6 +89,18 @@ def test_a_right_tape_of_another_update_cannot_be_posted() -> None:
     game = Game.begin(claim, 0)
     with pytest.raises(IllegalMove, match="another update"):
         game.play(defend(game, Party(JOB, claim)), True, 1, TOY)
+
+
+def test_moments_that_the_last_state_has_not_cannot_be_carried_on() -> None:
+    claim = replace(Party(JOB, JOB.claim(is_link=True)).claimed, closing=keccak256(b"moments"))
+    game = Game.begin(claim, 0)
+    move = defend(game, Party(JOB, claim))
+    assert isinstance(move, PostLink)
+    with pytest.raises(IllegalMove, match="another optimiser root"):
+        game.play(move, True, 1, TOY)
+    lying = replace(move, roots=move.roots._replace(optimiser_root=claim.closing))
+    with pytest.raises(IllegalMove, match="roots of another state"):
+        game.play(lying, True, 1, TOY)
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,10 @@ _SIGNATURES: Final[dict[type[Move], tuple[str, tuple[str, ...]]]] = {
     OpenSteps: ("openSteps", (CLAIM_TYPE, _PART, "bytes32[]", "bytes")),
     PickStep: ("pickStep", ("uint256", "bytes32", "bytes32", "bytes32[]")),
     PostTape: ("postTape", ("bytes32[]", "bytes32[]")),
-    PostLink: ("postLink", (CLAIM_TYPE, _PART, _PART, "bytes32", "bytes32[]", "bytes32[]")),
+    PostLink: (
+        "postLink",
+        (CLAIM_TYPE, _PART, _PART, "bytes32[4]", "bytes32", "bytes32[]", "bytes32[]"),
+    ),
     Reveal: ("reveal", ("bytes32[]",)),
     Pick: ("pick", ("uint256", "bytes32", "bytes32[]")),
     PickNode: ("pickNode", ("uint256", "bytes32", "bytes32[]", CLAIM_TYPE, _PART)),

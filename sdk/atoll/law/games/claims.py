@@ -114,10 +114,15 @@ class PostTape:
 
 @dataclass(frozen=True, slots=True)
 class PostLink:
-    """Holder: the same for a link, whose last node are the update's bytes."""
+    """Holder: the same for a link, whose last node are the update's bytes.
+
+    Attributes:
+        roots: of the last state, which has the optimiser root that was revealed.
+    """
 
     header: ProgramPart
     template: ProgramPart
+    roots: StateRoots
     pieces: Digest
     path: tuple[Digest, ...]
     row: tuple[Digest, ...]

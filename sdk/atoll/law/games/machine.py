@@ -320,6 +320,8 @@ def _pick_step(game: Game, move: PickStep) -> Game:
 
 def _post_link(game: Game, move: PostLink) -> Game:
     claim, header = game.claim, _take_header(game, move.header)
+    _require(move.roots.digest() == claim.opening, "roots of another state")
+    _require(move.roots.optimiser_root == claim.closing, "another optimiser root")
     _require((claim.segment + 1) * header.segment == header.steps, "not the last segment")
     if header.link_nodes == 0:
         return replace(game, phase=Phase.DECIDED, outcome=Outcome.CHALLENGER_FELL)

@@ -160,11 +160,12 @@ def _first_row(tree: Tree) -> tuple[tuple[Digest, ...], tuple[Digest, ...]]:
 
 
 def _link(own: Knowledge) -> PostLink:
-    if Header.from_bytes(own.header.data).link_nodes == 0:
-        return PostLink(own.header, own.header, ZERO_DIGEST, (), ())  # it has no link to be wrong
-    tree = own.tape(0).tree
-    last = tree.count - 1
-    return PostLink(own.header, own.template(last), tree.leaf(last), *_first_row(tree))
+    tape = own.tape(0)
+    if Header.from_bytes(own.header.data).link_nodes == 0:  # it has no link to be wrong
+        return PostLink(own.header, own.header, tape.roots, ZERO_DIGEST, (), ())
+    last = tape.tree.count - 1
+    top_row = _first_row(tape.tree)
+    return PostLink(own.header, own.template(last), tape.roots, tape.tree.leaf(last), *top_row)
 
 
 def _searched(game: Game, tape: Tape) -> Tree:

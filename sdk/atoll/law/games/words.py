@@ -27,7 +27,7 @@ def explain(claim: Claim, move: Move) -> str:
             return f"step {step} of the segment is the first that it computed otherwise"
         case PostTape(_, row):
             return f"shows the top of the step's tape: {len(row)} nodes over all that it computed"
-        case PostLink(_, _, _, _, row):
+        case PostLink(row=row):
             return f"shows the top of the link's tape: {len(row)} nodes over all that it computed"
     return _explain_search(move)
 
