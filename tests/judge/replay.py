@@ -102,7 +102,7 @@ class Court:
 @contextmanager
 def court() -> Iterator[Court]:
     """A chain with the contracts of all families."""
-    anvil = start_anvil("--gas-limit", str(_GAS_LIMIT))
+    anvil = start_anvil("--gas-limit", str(_GAS_LIMIT), "--no-request-size-limit")
     try:
         yield Court(anvil)
     finally:
