@@ -131,7 +131,7 @@ contract Claims is IClaims, IHolds, Wired {
         _requireRevealed(e, facts);
         _setPlace(c, e, terms);
         _setRound(c, e, terms);
-        _setWork(c, e, facts.trainAttempt);
+        _setWork(c, e, facts.trainAttempt, terms.steps);
         _setStakes(c, terms, facts.disputeUntil);
     }
 
@@ -216,10 +216,12 @@ contract Claims is IClaims, IHolds, Wired {
 
     // --- what the holder said ---
 
-    function _setWork(Claim memory c, Evidence calldata e, uint16 attempt) private view {
+    /// @dev Only the last leaf of a seat that revealed fewer steps may be of another kind: elsewhere that would be a shield.
+    function _setWork(Claim memory c, Evidence calldata e, uint16 attempt, uint32 steps) private view {
         bytes32 leaf = _leafHash(e, attempt, e.segment, e.leaf);
         _requireLeaf(e, leaf, e.segment, e.leafProof);
-        if (e.leaf.kind != KIND_OK) revert NotOk(e.leaf.kind);
+        bool mayDiverge = e.reveal.steps < steps && e.segment + 1 == e.leaves;
+        if (mayDiverge && e.leaf.kind != KIND_OK) revert NotOk(e.leaf.kind);
         if (e.isLink) {
             if (e.segment + 1 != e.leaves) revert NotLast(e.segment, e.leaves);
             (c.opening, c.closing) = (e.leaf.stateDigest, e.reveal.optimiserRoot);

@@ -69,6 +69,14 @@ contract JudgeTest is JudgedNetwork {
         }
     }
 
+    function test_aLeafThatSaysItDivergedIsNoShieldWhereEveryStepWasRevealed() public view {
+        for (uint32 segment = 0; segment < 2; segment++) {
+            Claim memory c = claimOf(evidenceOf(1, 3, segment, false));
+            same(c.closing, stateAfter(1, 3, segment), "segment's closing");
+        }
+        same(claimOf(evidenceOf(1, 3, 1, true)).opening, stateAfter(1, 3, 1), "link's opening");
+    }
+
     function test_evidenceOfAnythingElseIsRefused() public {
         Evidence memory e = evidenceOf(1, 2, 1, false);
         e.dataSeed = keccak256("another seed");

@@ -172,9 +172,14 @@ class Said:
         )
 
     def evidence(self, segment: int, *, is_link: bool = False) -> bytes:
-        """What proves that claim to the contract. Raises ProtocolError on a leaf that diverged."""
+        """What proves that claim to the contract.
+
+        Raises:
+            ProtocolError: the leaf is where a seat that revealed fewer steps says it diverged.
+        """
         leaves = self.document.leaves
-        if leaves[segment].kind is not LeafKind.OK:
+        may_diverge = self.reveal.steps < self.terms.steps and segment + 1 == len(leaves)
+        if may_diverge and leaves[segment].kind is not LeafKind.OK:
             raise ProtocolError(f"segment {segment} diverged: no game is about it")
         hashes = [leaf.hash for leaf in leaves]
         has_previous = segment > 0 and not is_link

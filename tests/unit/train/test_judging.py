@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from tests.unit.train.factories import Job
 
+from atoll.bits.pieces import root_of_update
 from atoll.bits.segment import Course, run_segment
 from atoll.bits.tape.opcodes import Op
 from atoll.law import events as ev
@@ -29,11 +30,14 @@ from atoll.law.games.judge import Need
 from atoll.law.games.machine import Game, Phase
 from atoll.law.games.players import NothingDiffers, answered, attack, defend
 from atoll.law.games.turns import is_holders_turn
+from atoll.law.hashing import keccak256
 from atoll.law.program import Template
-from atoll.law.trace import TraceLeaf
+from atoll.law.trace import LeafKind, TraceLeaf
 from atoll.law.words import Address, Digest, JobId
+from atoll.law.words import Reveal as SeatReveal
+from atoll.service.judging import replay_round
 from atoll.train.course import open_course
-from atoll.train.judged import JudgeTask
+from atoll.train.judged import JudgeTask, ReplayedRound
 from atoll.train.judging import OwnRun, model_roots, program_header
 from atoll.train.probe import numerics_spec
 from atoll.train.round import TrainedRound, train_round
@@ -187,6 +191,63 @@ def test_whoever_starts_afresh_at_every_move_plays_the_same(
         lambda: OwnRun(task, judged.store),
     )
     assert forgetful == usual
+
+
+def found_in(job: Job, trained: TrainedRound, **said: object) -> ReplayedRound:
+    """What a watcher finds in the round; `said` are fields of its reveal, or its leaves."""
+    leaves = said.pop("leaves", trained.document.leaves)
+    document = trained.document
+    assert isinstance(leaves, tuple)
+    kept = len(leaves) + 1
+    document = replace(
+        document,
+        leaves=leaves,
+        states=document.states[:kept],
+        state_roots=document.state_roots[:kept],
+    )
+    honest = {
+        "trace_root": document.trace_root,
+        "update_root": root_of_update(trained.update),
+        "optimiser_root": trained.carried.optimiser_root,
+        "steps": trained.steps,
+        "reset": trained.reset,
+        "salt": bytes(32),
+        "update_cid": trained.update_cid,
+        "trace_cid": trained.trace_cid,
+    }
+    reveal = SeatReveal(**(honest | said))  # type: ignore[arg-type]
+    task = task_of(job, trained)
+    return replay_round(task, document.to_bytes(), reveal, None, str(job.store.root))
+
+
+def test_a_watcher_finds_nothing_in_honest_work(judged: Job, honest: TrainedRound) -> None:
+    assert found_in(judged, honest).segment is None
+
+
+def test_a_watcher_finds_the_first_wrong_segment(judged: Job, cheated: TrainedRound) -> None:
+    found = found_in(judged, cheated)
+    assert (found.segment, found.is_link) == (SEGMENT, False)
+
+
+def test_a_leaf_said_to_diverge_hides_nothing(judged: Job, cheated: TrainedRound) -> None:
+    leaves = tuple(replace(leaf, kind=LeafKind.DIVERGED) for leaf in cheated.document.leaves)
+    found = found_in(judged, cheated, leaves=leaves)
+    assert (found.segment, found.is_link) == (0, False)
+
+
+@pytest.mark.parametrize(
+    "said", [{"update_root": keccak256(b"other")}, {"optimiser_root": keccak256(b"moments")}]
+)
+def test_a_watcher_finds_a_wrong_link(
+    judged: Job, honest: TrainedRound, said: dict[str, object]
+) -> None:
+    found = found_in(judged, honest, **said)
+    assert (found.segment, found.is_link) == (judged.manifest.segments - 1, True)
+
+
+def test_a_trace_of_fewer_segments_has_no_right_link(judged: Job, honest: TrainedRound) -> None:
+    found = found_in(judged, honest, leaves=honest.document.leaves[:1])
+    assert (found.segment, found.is_link) == (0, True)
 
 
 def test_against_an_honest_holder_nothing_differs(judged: Job, honest: TrainedRound) -> None:

@@ -16,17 +16,23 @@ MAX_BATCH: Final = 512
 """Sequences: the last one's draw takes 0.17M gas, since those before it must be drawn, too."""
 
 
+MAX_OPENED: Final = 1 << 16
+"""Bytes of a segment's states, norms and losses, which one transaction has to hold."""
+
+
 def has_judge(manifest: Manifest) -> bool:
     """Whether the job's operations can be judged.
 
     They can where all arithmetic is exact and a seat's state is what its steps made of the global
     model and nothing else: no feedback, no fragments, nothing that comes back late; and where a
-    transaction has gas for all draws of a batch.
+    transaction has gas for all draws of a batch, and for what a segment's steps resulted in.
     """
     codec = manifest.codec
     is_private = codec.carries_feedback or codec.carries_params or codec.kind in SPARSE_CODECS
-    is_drawn = manifest.inner.batch <= MAX_BATCH
-    return manifest.numerics.mode == "exact" and not is_private and is_drawn
+    inner = manifest.inner
+    opened = inner.segment * (40 + 4 * (inner.batch // inner.micro_batch))
+    fits = inner.batch <= MAX_BATCH and opened <= MAX_OPENED
+    return manifest.numerics.mode == "exact" and not is_private and fits
 
 
 def program_of(manifest: Manifest, initial: Digest) -> Program:
