@@ -105,7 +105,7 @@ async def offer_free_jobs(running: Running, gateways: Sequence[str]) -> None:
 async def start_again(member: Member) -> tuple[int | None, str]:
     """A second process of a member that runs: its exit code, and what it says."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "atoll_devnet.processes.member", member.role.name.lower(),
+        sys.executable, "-m", "atoll_devnet.processes.member", member.kind,
         "--config", str(member.folder / "config.toml"),
         stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE, env=dict(os.environ),
     )  # fmt: skip

@@ -136,10 +136,12 @@ async def test_honest_networks_reject_nobody(options: Options, display: Display)
 
 
 async def _another_job(running: Running, seed: int) -> Any:
+    from atoll.job.prepare import with_program
     from atoll.law.manifest import InitSpec, Manifest
 
     first = Manifest.from_bytes(running.observer.watched.manifest)
-    manifest = first.model_copy(update={"init": InitSpec.drawn(seed)})
+    other = first.model_copy(update={"init": InitSpec.drawn(seed)})
+    manifest = await with_program(other, running.client.store)
     handle = await running.client.submit(manifest, max_spend=10**24)
     await handle.wait()
     return await handle.view()
