@@ -103,6 +103,34 @@ def test_moments_that_the_last_state_has_not_cannot_be_carried_on() -> None:
         game.play(lying, True, 1, TOY)
 
 
+def test_numbers_are_the_contracts() -> None:
+    names = ["NONE", "HOLDER_FELL", "CHALLENGER_FELL", "SENT_HOME"]
+    assert [(each.name, each.value) for each in Outcome] == list(zip(names, range(4), strict=True))
+    assert (JOB.claim().holder_seconds, JOB.claim().challenger_seconds) == (3600, 1800)
+
+
+@pytest.mark.parametrize(
+    ("norm", "loss", "is_opened"),
+    [
+        (0x7FEFFFFFFFFFFFFF, 0x7F7FFFFF, True),
+        (0x7FF0000000000000, 0x3F800000, False),
+        (0x3FF0000000000000, 0x7F800000, False),
+        (0x7FF8000000000000, 0x7FC00000, False),
+    ],
+)
+def test_only_what_is_finite_is_opened(norm: int, loss: int, is_opened: bool) -> None:
+    honest = Party(JOB, JOB.claim())
+    work = norm.to_bytes(8, "big") + loss.to_bytes(4, "big") * JOB.shape.micro_batches
+    works = work * JOB.shape.segment
+    claim = replace(honest.claimed, work_word=keccak256(works))
+    move = replace(defend(Game.begin(claim, 0), honest), works=works)
+    if is_opened:
+        assert Game.begin(claim, 0).play(move, True, 1, TOY).phase is Phase.PICK_STEP
+    else:
+        with pytest.raises(IllegalMove, match="is not finite"):
+            Game.begin(claim, 0).play(move, True, 1, TOY)
+
+
 @pytest.mark.parametrize(
     "change",
     [{"seat": 4}, {"round": 1}, {"data_seed": keccak256(b"another slot")}],
