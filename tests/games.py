@@ -207,7 +207,6 @@ class Job:
             model_exponents=sha256_digest(self.documents["exponents"]),
             window_end=1_000_000,
             lowest_bond=Wei(10**18),
-            highest_bond=Wei(10**20),
             holder_seconds=3600,
             challenger_seconds=1800,
             move_seconds=60,

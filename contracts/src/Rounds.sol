@@ -233,6 +233,13 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks, IRoundsFacts {
         return _jobs[jobId].finderShareBps;
     }
 
+    /// @inheritdoc IRoundsFacts
+    function roundsBegun(uint256 jobId) external view returns (uint256) {
+        Phase phase = _jobs[jobId].state.phase;
+        bool runs = phase != Phase.WAITING && phase != Phase.CLOSED;
+        return _jobs[jobId].settledRounds + (runs ? 1 : 0);
+    }
+
     /// @return unix seconds; from then on the round may be made final and its faults punished. 0 while it runs
     function disputeUntil(uint256 jobId, uint32 round) external view returns (uint64) {
         return _records[jobId][round].disputeUntil;

@@ -252,7 +252,6 @@ def bonded(claim: Claim, number: int) -> Claim:
         place=name,
         window_end=1 << 62,
         lowest_bond=BOND,
-        highest_bond=BOND,
         holder_seconds=10_000,
         challenger_seconds=10_000,
         move_seconds=100,

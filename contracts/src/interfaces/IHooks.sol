@@ -39,6 +39,8 @@ interface IRoundsFacts {
     function settledFacts(uint256 jobId, uint32 round) external view returns (SettledFacts memory);
     /// @return the part of a slashed bond, in basis points, that whoever brought it about gets
     function finderShareOf(uint256 jobId) external view returns (uint16);
+    /// @return rounds that are settled, and the one that runs
+    function roundsBegun(uint256 jobId) external view returns (uint256);
 }
 
 /// @title What it asks of the roster.

@@ -74,6 +74,7 @@ contract Claims is IClaims, IHolds, Wired {
     bytes32 private constant FALL = keccak256("atoll.fall.v1");
     uint8 private constant KIND_OK = 0;
     uint32 public constant LONGEST_MOVE = 15 minutes;
+    uint128 public constant BOND_SHARE = 10; // a challenge takes at least so small a part of what the holder may lose
     uint256 private constant INITIAL_AT = 151; // bytes of a program's header before round 0's digest
 
     ICustody public immutable stakes;
@@ -140,7 +141,7 @@ contract Claims is IClaims, IHolds, Wired {
         if (msg.sender != address(game)) revert OnlyGame(msg.sender);
         (uint256 jobId, address account) = (uint256(set) >> 160, address(uint160(uint256(set))));
         Terms memory terms = jobs.termsOf(jobId);
-        uint256 withheld = uint256(uint32(uint256(place))) * terms.tokensPerStep * terms.pricePerToken;
+        uint256 withheld = _forfeited(jobId, place, terms);
         roster.expel(jobId, account);
         IJobsFalls(address(jobs)).withhold(jobId, account, withheld);
         uint256 slashed = _slash(set, challenger, terms.providerBond);
@@ -274,10 +275,9 @@ contract Claims is IClaims, IHolds, Wired {
 
     /// @dev A replay of a round and a tape take the time that training it does; a report's window is for what delays them.
     function _setStakes(Claim memory c, Terms memory terms, uint64 disputeUntil) private pure {
-        uint128 highest = terms.providerBond;
         c.windowEnd = disputeUntil;
-        c.lowestBond = terms.reportBond < highest ? terms.reportBond : highest;
-        c.highestBond = highest;
+        c.lowestBond = terms.providerBond / BOND_SHARE;
+        if (c.lowestBond < terms.reportBond) c.lowestBond = terms.reportBond;
         (c.holderSeconds, c.challengerSeconds) = (_clock(terms), _clock(terms));
         c.moveSeconds = terms.revealSeconds < LONGEST_MOVE ? terms.revealSeconds : LONGEST_MOVE;
     }
@@ -285,6 +285,13 @@ contract Claims is IClaims, IHolds, Wired {
     /// @dev Terms were refused whose windows do not fit half the unbonding delay, which is at most a year.
     function _clock(Terms memory terms) private pure returns (uint32) {
         return terms.trainSeconds + terms.reportSeconds;
+    }
+
+    /// @return wei of the disputed round, by the steps revealed, and of each that was settled or begun since, by all steps
+    function _forfeited(uint256 jobId, bytes32 place, Terms memory terms) private view returns (uint256) {
+        uint256 since = rounds.roundsBegun(jobId) - uint32(uint256(place) >> 48) - 1;
+        uint256 steps = uint32(uint256(place)) + since * terms.steps;
+        return steps * terms.tokensPerStep * terms.pricePerToken;
     }
 
     function _slash(bytes32 set, address challenger, uint256 bond) private returns (uint256) {

@@ -11,7 +11,7 @@ import {Claim, IClaims, IGame} from "./IClaims.sol";
 /// Whose move it is follows: the holder in OPEN_STEPS, POST_TAPE, POST_LINK, REVEAL and POST_LEAF, else the challenger.
 enum Phase {
     NONE,
-    WAITING, // for the game about the same holder that is being played
+    WAITING, // for the game about the same bond that is being played
     OPEN_STEPS,
     PICK_STEP,
     POST_TAPE,
@@ -31,17 +31,16 @@ enum Outcome {
     SENT_HOME // never played to an end: pushed out, too late, or another game ended the set
 }
 
-/// @title Who plays when: bonds, queues by holder, clocks, endings.
-/// @notice One game at a time about a holder, whatever the job; at most five wait; the largest bond is next, ties by order; a
-/// larger bond pushes the smallest out, which goes home; nobody can withdraw. Who is to move and has no time left loses.
-/// @dev Why a holder's sham games against itself do not pay. A challenge's bond is at most what the holder loses by a fall, so
-/// a sham of bond b costs at least b/2 burnt, whoever loses it: the sham challenger half its bond, or the holder the burnt half
-/// of at least as much. Who challenges with the highest bond comes next after the game that is being played and shams of an equal
-/// bond before it, each of which burns half of what the holder wants to save; five of them cost more than the bond that they
-/// protect, and still end before `latestStart`: no game outlasts `longestGame`, one is played and at most five wait when the
-/// window ends, and nothing joins later. So every game that waits then begins in time if who waits calls `timeout` when it
-/// can, and there are five whole games of slack for that. A game that could not begin by then goes home: a holder must not
-/// lose by the games of others. No token is pushed to anyone (`withdraw`), so no party can make an ending revert.
+/// @title Who plays when: bonds, queues, clocks, endings.
+/// @notice One game at a time about a set, which is a holder's bond in a job; at most five wait; the largest bond is next, ties by
+/// order; a larger bond pushes the smallest out, which goes home; nobody can withdraw. Who is to move and has no time left loses.
+/// @dev Why a holder's sham games against itself do not pay. A queue is one bond's, so whatever ends it is the fall of that very
+/// bond. A sham that does not end so burns half of what was bid for it, and to stay before an honest challenge it has to bid
+/// more; bids have no upper bound, so who was pushed out bids again, and gets its bid back. Those who wait when the window ends
+/// begin before `latestStart`, unless larger bids about later rounds come in between, each of which burns half: no game outlasts
+/// `longestGame`, and there are five whole games of slack for whoever calls `timeout` when it can. A game that could not begin
+/// by then goes home: a holder must not lose by the games of others. No token is pushed to anyone (`withdraw`), so no party
+/// can make an ending revert.
 abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     using SafeERC20 for IERC20;
 
@@ -93,7 +92,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
 
     uint256 public games; // ids are 1 … games
     mapping(uint256 id => Match) internal _matches;
-    mapping(address holder => Queue) internal _queues;
+    mapping(bytes32 set => Queue) internal _queues;
     mapping(bytes32 setOrPlace => uint256) public openGames;
     mapping(bytes32 set => bool) public hasFallen;
     mapping(address account => uint256) public owed;
@@ -113,7 +112,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     event BondReturned(address indexed account, uint256 amount);
 
     error WindowOver(uint256 windowEnd, uint256 now_);
-    error WrongBond(uint256 bond, uint256 lowest, uint256 highest);
+    error WrongBond(uint256 bond, uint256 lowest);
     error TooLong(uint256 seconds_, uint256 longest);
     error SetFell(bytes32 set);
     error QueueFull(uint256 bond, uint256 smallest);
@@ -134,14 +133,12 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     }
 
     /// @notice Challenges a claim with a bond, which the caller has allowed this contract to take.
-    /// @return id of the game, which begins at once unless another about the holder is being played
+    /// @return id of the game, which begins at once unless another about the same bond is being played
     function challenge(bytes calldata evidence, uint128 bond) external nonReentrant returns (uint256 id) {
         Claim memory c = claims.claim(evidence);
         if (block.timestamp >= c.windowEnd) revert WindowOver(c.windowEnd, block.timestamp);
         if (hasFallen[c.set]) revert SetFell(c.set);
-        if (bond == 0 || bond < c.lowestBond || bond > c.highestBond) {
-            revert WrongBond(bond, c.lowestBond, c.highestBond);
-        }
+        if (bond == 0 || bond < c.lowestBond) revert WrongBond(bond, c.lowestBond);
         uint256 longest = uint256(c.holderSeconds) + c.challengerSeconds + MAX_MOVES * c.moveSeconds;
         if (longest > longestGame) revert TooLong(longest, longestGame);
         id = ++games;
@@ -149,7 +146,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         openGames[c.place]++;
         openGames[c.set]++;
         emit Challenged(id, c.holder, msg.sender, bond, c, evidence);
-        _enqueue(_queues[c.holder], id, bond);
+        _enqueue(_queues[c.set], id, bond);
         Pull.exactly(token, msg.sender, bond);
     }
 
@@ -182,8 +179,8 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         return _matches[id];
     }
 
-    function queueOf(address holder) external view returns (uint256 playing, uint256[] memory waiting) {
-        return (_queues[holder].playing, _queues[holder].waiting);
+    function queueOf(bytes32 set) external view returns (uint256 playing, uint256[] memory waiting) {
+        return (_queues[set].playing, _queues[set].waiting);
     }
 
     /// @return unix seconds; from then on who is to move has lost. 0 where nobody is to move
@@ -226,12 +223,12 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         Match storage m = _matches[id];
         (address holder, uint256 bond) = (m.holder, m.bond);
         _close(m, id, outcome);
-        Queue storage q = _queues[holder];
+        Queue storage q = _queues[m.set];
         q.playing = 0;
         if (outcome == Outcome.HOLDER_FELL) {
             hasFallen[m.set] = true;
             owed[m.challenger] += bond;
-            _sendSetHome(q, m.set);
+            _sendAllHome(q);
         } else {
             owed[holder] += bond / 2;
             owed[BURN] += bond - bond / 2;
@@ -284,12 +281,9 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         emit Began(id, m.holder);
     }
 
-    function _sendSetHome(Queue storage q, bytes32 set) private {
-        for (uint256 i = q.waiting.length; i > 0; i--) {
-            uint256 id = q.waiting[i - 1];
-            if (_matches[id].set != set) continue;
-            _takeOut(q, i - 1);
-            _sendHome(id);
+    function _sendAllHome(Queue storage q) private {
+        while (q.waiting.length > 0) {
+            _sendHome(_takeOut(q, q.waiting.length - 1));
         }
     }
 

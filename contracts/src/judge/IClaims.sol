@@ -22,7 +22,6 @@ struct Claim {
     bytes32 modelExponents; // SHA-256 of that state's exponents, as in its digest
     uint64 windowEnd; // unix seconds; challenges are taken until then
     uint128 lowestBond; // of a challenge; at least 1
-    uint128 highestBond; // at most what the holder loses by a fall: so nobody gets ahead for nothing
     uint32 holderSeconds; // allowance for the whole game: censorship, a replay of the round, one tape
     uint32 challengerSeconds;
     uint32 moveSeconds; // of each response, not charged

@@ -44,7 +44,7 @@ contract JudgeTest is JudgedNetwork {
         same(c.holder, provider(2), "holder");
         same(c.program, judgedTerms().program, "program");
         same(c.windowEnd, rounds.disputeUntil(jobId, 1), "window");
-        same(c.highestBond, 100 ether, "bond");
+        same(c.lowestBond, 10 ether, "bond");
         same(c.dataSeed, past[1].dataSeed, "seed");
     }
 
@@ -172,7 +172,7 @@ contract JudgeTest is JudgedNetwork {
         same(lockedOf(provider(2), Role.PROVIDER), 0, "its bond");
     }
 
-    function test_whoFallsLosesBondSeatAndThePayOfTheRound() public {
+    function test_whoFallsLosesBondSeatAndThePayFromTheRoundOn() public {
         Claim memory c = game.challenge(abi.encode(evidenceOf(1, 2, 1, false)));
         uint256 before = activeOf(provider(2), Role.PROVIDER);
         game.holderFalls(c, OUTSIDER);
@@ -183,12 +183,12 @@ contract JudgeTest is JudgedNetwork {
         playRound(jobId);
         finaliseAll(jobId);
         claim(jobId, provider(2));
-        same(token.balanceOf(provider(2)), 2 * PAY, "the pay of the other rounds");
+        same(token.balanceOf(provider(2)), PAY, "not the pay of the round, nor as much for the one begun since");
         claim(jobId, provider(1));
         same(token.balanceOf(provider(1)), 4 * PAY, "another's pay");
         uint256 submitters = token.balanceOf(submitter);
         jobs.claim(jobId, submitter, 0, new bytes32[](0));
-        same(token.balanceOf(submitter) - submitters, PAY, "back to the submitter");
+        same(token.balanceOf(submitter) - submitters, 2 * PAY, "back to the submitter");
         jobs.refund(jobId);
         checkEscrow(jobId);
         vm.expectPartialRevert(Roster.FaultsPending.selector);
@@ -221,7 +221,7 @@ contract JudgeTest is JudgedNetwork {
         game.holderFalls(c, OUTSIDER);
         same(activeOf(OUTSIDER, Role.VERIFIER), 30 ether, "to the challenger");
         claim(jobId, provider(2));
-        same(token.balanceOf(provider(2)), 2 * PAY, "the pay of the other rounds");
+        same(token.balanceOf(provider(2)), PAY, "not the pay of the round, nor as much for the one begun since");
         jobs.claim(jobId, submitter, 0, new bytes32[](0));
         checkEscrow(jobId);
     }

@@ -8,7 +8,7 @@ import {Table} from "../support/Table.sol";
 /// @title Holders, right and wrong, and challengers that do whatever the fuzzer draws. A revert here is a failure.
 contract GameHandler is Table {
     uint256 internal constant HOLDERS = 2;
-    uint256 internal constant CLAIMS = 3;
+    uint256 internal constant CLAIMS = 6;
     uint256 internal constant CHALLENGERS = 4;
 
     uint256 public bondsIn;
@@ -27,24 +27,29 @@ contract GameHandler is Table {
         return address(uint160(0x2000 + i % CHALLENGERS));
     }
 
-    /// @dev Odd claims are wrong.
-    function claimNumber(address account, uint256 number) internal pure returns (Claim memory) {
-        return number % 2 == 1 ? wrongClaimOf(account, number) : claimOf(account, number);
+    /// @dev Odd claims are wrong; two stand on one bond.
+    function claimNumber(address account, uint256 number) internal pure returns (Claim memory c) {
+        c = number % 2 == 1 ? wrongClaimOf(account, number) : claimOf(account, number);
+        c.set = setOf(account, number);
+    }
+
+    function setOf(address account, uint256 number) internal pure returns (bytes32) {
+        return keccak256(abi.encode("bond", account, number % CLAIMS / 2));
     }
 
     function challengeOne(uint256 who, uint256 whom, uint256 number, uint128 bond) external {
         Claim memory c = claimNumber(holder(whom), number % CLAIMS);
-        uint128 amount = uint128(within(bond, c.lowestBond, c.highestBond));
+        uint128 amount = uint128(within(bond, c.lowestBond, 100 ether));
         if (block.timestamp >= c.windowEnd || game.hasFallen(c.set)) return;
-        (, uint256[] memory waiting) = game.queueOf(c.holder);
+        (, uint256[] memory waiting) = game.queueOf(c.set);
         if (waiting.length == 5 && amount <= smallest(waiting)) return;
         uint256 id = challengeBy(challenger(who), c, amount);
         numbers[id] = number % CLAIMS;
         bondsIn += amount;
     }
 
-    function moveOne(uint256 whom, uint256 element) external {
-        (uint256 id,) = game.queueOf(holder(whom));
+    function moveOne(uint256 whom, uint256 number, uint256 element) external {
+        (uint256 id,) = game.queueOf(setOf(holder(whom), number));
         if (id == 0) return;
         if (game.gameOf(id).phase == Phase.DECIDED) return game.conclude(id);
         if (block.timestamp >= game.deadlineOf(id)) return game.timeout(id);
@@ -53,8 +58,8 @@ contract GameHandler is Table {
         playNext(id, c, abi.encodePacked(SEED, normOf(isWrong)), isWrong ? 9 : element % 10);
     }
 
-    function timeoutOne(uint256 whom) external {
-        (uint256 id,) = game.queueOf(holder(whom));
+    function timeoutOne(uint256 whom, uint256 number) external {
+        (uint256 id,) = game.queueOf(setOf(holder(whom), number));
         uint256 deadline = game.deadlineOf(id);
         if (deadline != 0 && block.timestamp >= deadline) game.timeout(id);
     }
@@ -99,21 +104,20 @@ contract GameHandler is Table {
         sum += game.owed(game.BURN());
     }
 
-    /// @return played at once about a holder; waiting about it; of all its open games
-    function about(uint256 whom) external view returns (uint256 played, uint256 waiting, uint256 open) {
+    /// @return played at once about a bond; waiting about it; of all its open games
+    function about(uint256 whom, uint256 number) external view returns (uint256 played, uint256 waiting, uint256 open) {
         for (uint256 id = 1; id <= game.games(); id++) {
             GameQueue.Match memory m = game.gameOf(id);
-            if (m.holder != holder(whom) || m.phase == Phase.OVER) continue;
+            if (m.set != setOf(holder(whom), number) || m.phase == Phase.OVER) continue;
             open++;
             if (m.phase == Phase.WAITING) waiting++;
             else played++;
         }
     }
 
-    function openPlaces(uint256 whom) external view returns (uint256 open) {
-        for (uint256 number = 0; number < CLAIMS; number++) {
-            open += game.openGames(claimOf(holder(whom), number).place);
-        }
+    function openPlaces(uint256 whom, uint256 number) external view returns (uint256) {
+        bytes32 other = claimOf(holder(whom), number ^ 1).place;
+        return game.openGames(claimOf(holder(whom), number).place) + game.openGames(other);
     }
 
     /// @return whether a right claim fell though its holder had time, or a wrong one stood though it was played out

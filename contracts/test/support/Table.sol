@@ -62,7 +62,6 @@ abstract contract Table is Check {
         c.workWord = keccak256(normOf(false));
         c.windowEnd = 100_000;
         c.lowestBond = 1 ether;
-        c.highestBond = 100 ether;
         c.holderSeconds = 1_000;
         c.challengerSeconds = 500;
         c.moveSeconds = 60;

@@ -17,7 +17,20 @@ contract GamesTest is Table {
     uint128 internal constant BOND = 2 ether;
 
     function begun(uint256 number) internal returns (uint256) {
-        return challengeBy(CHALLENGER, claimOf(HOLDER, number), BOND);
+        return challengeBy(CHALLENGER, sameBond(number), BOND);
+    }
+
+    /// @return c the holder's claim of that number, which stands on the bond of its claim number 1
+    function sameBond(uint256 number) internal pure returns (Claim memory c) {
+        c = claimOf(HOLDER, number);
+        c.set = claimOf(HOLDER, 1).set;
+    }
+
+    /// @dev The holder answers, and then the challenger runs out of time.
+    function defended(uint256 id, uint256 number) internal {
+        playNext(id, sameBond(number), result(false), 0);
+        stall(id);
+        isOver(id, Outcome.CHALLENGER_FELL);
     }
 
     function result(bool isWrong) internal pure returns (bytes memory) {
@@ -34,7 +47,7 @@ contract GamesTest is Table {
     }
 
     function isPlaying(uint256 id) internal view {
-        (uint256 playing,) = game.queueOf(HOLDER);
+        (uint256 playing,) = game.queueOf(claimOf(HOLDER, 1).set);
         same(playing, id, "playing");
     }
 
@@ -199,19 +212,19 @@ contract GamesTest is Table {
     function test_P63_aWaitingGameBeginsUntilItsLatestStart() public {
         uint256 latest = 100_000 + 5 * LONGEST;
         (uint256 first, uint256 second, uint256 third) = (begun(1), begun(2), begun(3));
+        playNext(first, sameBond(1), result(false), 0);
         vm.warp(latest - 1);
         game.timeout(first);
         isPlaying(second);
-        vm.warp(game.deadlineOf(second));
-        game.timeout(second);
+        defended(second, 2);
         isOver(third, Outcome.SENT_HOME);
         isPlaying(0);
-        same(game.owed(CHALLENGER), 3 * BOND, "all bonds are home");
+        same(game.owed(CHALLENGER), BOND, "its bond is home");
     }
 
     // --- queues ---
 
-    function test_P64_oneGameAtATimeAboutAHolder() public {
+    function test_P64_oneGameAtATimeAboutABond() public {
         (uint256 first, uint256 second) = (begun(1), begun(2));
         uint256 elsewhere = challengeBy(CHALLENGER, claimOf(OTHER, 1), BOND);
         same(uint256(phaseOf(first)), uint256(Phase.OPEN_STEPS), "first");
@@ -220,24 +233,24 @@ contract GamesTest is Table {
         same(game.deadlineOf(second), 0, "no clock runs");
         vm.expectPartialRevert(GameQueue.WrongPhase.selector);
         game.timeout(second);
-        vm.warp(block.timestamp + 500);
-        uint256 began = block.timestamp + 560;
+        playNext(first, sameBond(1), result(false), 0);
+        uint256 began = game.deadlineOf(first);
         stall(first);
         same(uint256(game.gameOf(second).since), began, "its clock begins with its turn");
     }
 
     function test_P64_theLargestIsNextAndTiesGoByOrder() public {
         uint256 first = begun(1);
-        uint256 small = challengeBy(CHALLENGER, claimOf(HOLDER, 2), BOND);
-        uint256 large = challengeBy(CHALLENGER, claimOf(HOLDER, 3), BOND + 1);
-        uint256 later = challengeBy(CHALLENGER, claimOf(HOLDER, 4), BOND + 1);
-        stall(first);
+        uint256 small = challengeBy(CHALLENGER, sameBond(2), BOND);
+        uint256 large = challengeBy(CHALLENGER, sameBond(3), BOND + 1);
+        uint256 later = challengeBy(CHALLENGER, sameBond(4), BOND + 1);
+        defended(first, 1);
         isPlaying(large);
-        stall(large);
+        defended(large, 3);
         isPlaying(later);
-        stall(later);
+        defended(later, 4);
         isPlaying(small);
-        stall(small);
+        defended(small, 2);
         isPlaying(0);
     }
 
@@ -245,9 +258,9 @@ contract GamesTest is Table {
         begun(0);
         uint256[5] memory waiting;
         for (uint256 i = 0; i < 5; i++) {
-            waiting[i] = challengeBy(OTHER, claimOf(HOLDER, i + 1), i == 0 ? BOND + 1 : BOND);
+            waiting[i] = challengeBy(OTHER, sameBond(i + 1), i == 0 ? BOND + 1 : BOND);
         }
-        Claim memory c = claimOf(HOLDER, 9);
+        Claim memory c = sameBond(9);
         vm.expectRevert(abi.encodeWithSelector(GameQueue.QueueFull.selector, BOND, BOND));
         game.challenge(abi.encode(c), BOND);
         uint256 pushing = challengeBy(CHALLENGER, c, BOND + 1);
@@ -259,7 +272,7 @@ contract GamesTest is Table {
 
     function test_P64_nobodyTakesAWaitingBondBack() public {
         begun(1);
-        challengeBy(OTHER, claimOf(HOLDER, 2), BOND);
+        challengeBy(OTHER, sameBond(2), BOND);
         game.withdraw(OTHER);
         same(token.balanceOf(OTHER), 0, "nothing is owed");
     }
@@ -274,7 +287,7 @@ contract GamesTest is Table {
         stall(first);
         isOver(sameSet, Outcome.SENT_HOME);
         isOver(again, Outcome.SENT_HOME);
-        isPlaying(otherSet);
+        same(uint256(phaseOf(otherSet)), uint256(Phase.OPEN_STEPS), "another bond's game goes on");
         same(game.owed(OTHER), 2 * BOND + 3, "home");
         vm.expectRevert(abi.encodeWithSelector(GameQueue.SetFell.selector, c.set));
         game.challenge(abi.encode(c), BOND);
@@ -295,7 +308,7 @@ contract GamesTest is Table {
     /// A cheat challenges itself with the highest bonds before an outsider comes; every sham lasts as long as it can.
     function test_P64_shamsNeitherExhaustTheWindowNorPay() public {
         Claim memory c = wrongClaimOf(HOLDER, 1);
-        uint128 highest = c.highestBond;
+        uint128 highest = 100 ether;
         vm.warp(c.windowEnd - 1);
         uint256[5] memory shams;
         for (uint256 i = 0; i < 5; i++) {
@@ -314,15 +327,36 @@ contract GamesTest is Table {
         same(uint256(playOut(honest, c, result(true), 9)), uint256(Outcome.HOLDER_FELL), "and it falls");
     }
 
+    /// The same cheat has a seat in a job of its own, and lets that bond fall so that its shams about it go home whole.
+    function test_P64_shamsAboutAnotherBondHoldUpNobody() public {
+        Claim memory c = wrongClaimOf(HOLDER, 1);
+        for (uint256 i = 2; i < 8; i++) {
+            Claim memory own = claimOf(HOLDER, i);
+            own.set = "a bond in its own job";
+            challengeBy(OTHER, own, 100 ether);
+        }
+        uint256 honest = challengeBy(CHALLENGER, c, BOND);
+        isPlaying(honest);
+        same(uint256(playOut(honest, c, result(true), 9)), uint256(Outcome.HOLDER_FELL), "and it falls");
+    }
+
+    function test_P64_whoWasPushedOutBidsAgain() public {
+        for (uint256 i = 0; i < 6; i++) {
+            challengeBy(OTHER, sameBond(i), 100 ether);
+        }
+        Claim memory c = sameBond(7);
+        vm.expectRevert(abi.encodeWithSelector(GameQueue.QueueFull.selector, 100 ether, 100 ether));
+        game.challenge(abi.encode(c), 100 ether);
+        uint256 honest = challengeBy(CHALLENGER, c, 1_000 ether);
+        same(uint256(phaseOf(honest)), uint256(Phase.WAITING), "no bid is too high");
+    }
+
     // --- bonds and claims ---
 
-    function test_P65_bondsOutOfBoundsAreRefused() public {
+    function test_P65_bondsBelowTheLowestAreRefused() public {
         Claim memory c = claimOf(HOLDER, 1);
-        uint128[2] memory bonds = [c.lowestBond - 1, c.highestBond + 1];
-        for (uint256 i = 0; i < bonds.length; i++) {
-            vm.expectPartialRevert(GameQueue.WrongBond.selector);
-            game.challenge(abi.encode(c), bonds[i]);
-        }
+        vm.expectPartialRevert(GameQueue.WrongBond.selector);
+        game.challenge(abi.encode(c), c.lowestBond - 1);
         c.lowestBond = 0;
         vm.expectPartialRevert(GameQueue.WrongBond.selector);
         game.challenge(abi.encode(c), 0);
@@ -350,7 +384,7 @@ contract GamesTest is Table {
         ToyClaims.Mood[2] memory moods = [ToyClaims.Mood.REVERTING, ToyClaims.Mood.GREEDY];
         for (uint256 i = 0; i < moods.length; i++) {
             claims.setMood(moods[i]);
-            uint256 id = begun(i);
+            uint256 id = challengeBy(CHALLENGER, claimOf(HOLDER, i), BOND);
             stall(id);
             isOver(id, Outcome.HOLDER_FELL);
             same(game.owed(CHALLENGER), (i + 1) * BOND, "home");

@@ -37,6 +37,10 @@ _GLOBAL_TAG: Final = b"atoll.global-state.v1"
 _RNG_TAG: Final = b"atoll.rng.v1"
 _ACCOUNT_BITS: Final = 160
 LONGEST_MOVE: Final = 15 * 60
+MAX_WAITING: Final = 5
+"""Games that wait about one bond."""
+BOND_SHARE: Final = 10
+"""A challenge takes at least so small a part of what the holder may lose."""
 """Seconds; the most that a response has beside its party's clock."""
 
 
@@ -164,8 +168,7 @@ class Said:
             model_params=self.model.params_root,
             model_exponents=self.model.exponents,
             window_end=self.past.dispute_until,
-            lowest_bond=Wei(min(terms.report_bond, terms.provider_bond)),
-            highest_bond=Wei(terms.provider_bond),
+            lowest_bond=Wei(max(terms.report_bond, terms.provider_bond // BOND_SHARE)),
             holder_seconds=clock,
             challenger_seconds=clock,
             move_seconds=min(terms.reveal_seconds, LONGEST_MOVE),

@@ -111,16 +111,16 @@ def replay_round(
                 raise ProtocolError(f"segment {segment} is said to diverge: no game is about that")
             return ReplayedRound(segment, False, stored(states[-1], store))
         states = [done.state]
-    if is_short:  # it has no update
-        return ReplayedRound(None, False, b"")
     closing = states[-1]
+    if is_short:  # it has no update
+        return ReplayedRound(None, False, stored(closing, store))
     if len(trace.leaves) != job.segments:  # nobody can show a link of such a trace
         return ReplayedRound(last, True, stored(closing, store))
     update, _ = close_round(model, closing, job.codec, DitherKey(task.data_seed, task.seat))
     carried = done.roots.optimiser_root  # which the next round opens with
     if (root_of_update(update), carried) != (reveal.update_root, reveal.optimiser_root):
         return ReplayedRound(last, True, stored(closing, store))
-    return ReplayedRound(None, False, b"")
+    return ReplayedRound(None, False, stored(closing, store))
 
 
 def opened(task: JudgeTask, optimiser: bytes | None, store: LocalStore) -> SeatState:

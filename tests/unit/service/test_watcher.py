@@ -108,6 +108,16 @@ def test_only_what_differs_is_challenged_and_only_once() -> None:
     assert SendChallenge not in kinds(after(player(*left)))
 
 
+@pytest.mark.parametrize(
+    ("outcome", "again"), [(Outcome.SENT_HOME, True), (Outcome.CHALLENGER_FELL, False)]
+)
+def test_what_was_sent_home_is_challenged_again_and_what_was_lost_is_not(
+    outcome: Outcome, again: bool
+) -> None:
+    state = after(player(replayed(WRONG)), ev.Ended(1, outcome))
+    assert (SendChallenge in kinds(state)) == again
+
+
 def test_each_side_moves_when_it_is_its_turn() -> None:
     challenger, holder = player(replayed(WRONG)), player(me=HOLDER, watches=False)
     assert SendMove not in kinds(after(challenger))

@@ -17,7 +17,7 @@ _ONE = Wei(1)
 CLAIM_TYPE = (
     "(address,bytes32,bytes32,bytes32,bool,uint16,uint32,uint32,"
     "bytes32,bytes32,bytes32,bytes32,bytes32,bytes32,bytes32,"
-    "uint64,uint128,uint128,uint32,uint32,uint32)"
+    "uint64,uint128,uint32,uint32,uint32)"
 )
 
 
@@ -42,7 +42,6 @@ class Claim:
     model_exponents: Digest = ZERO_DIGEST
     window_end: int = 0
     lowest_bond: Wei = _ONE
-    highest_bond: Wei = _ONE
     holder_seconds: int = 0
     challenger_seconds: int = 0
     move_seconds: int = 0

@@ -7,19 +7,20 @@ moments and the data are what the chain names. What is found is decided by a gam
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
 from atoll.bits.layout import max_state_bytes
 from atoll.content.cid import Cid
 from atoll.errors import InsufficientFunds, MalformedTrace, ProtocolError
-from atoll.law.claims import Said
+from atoll.law.claims import MAX_WAITING, Said
 from atoll.law.games.claims import Claim
+from atoll.law.games.machine import Outcome as GameOutcome
 from atoll.law.manifest import Manifest
 from atoll.law.trace import MAX_TRACE_BYTES, TraceDocument
 from atoll.law.views import JobView, SettledRound
-from atoll.law.words import ZERO_DIGEST, Digest, RoundIndex, SeatIndex, bits
+from atoll.law.words import ZERO_DIGEST, Address, Digest, RoundIndex, SeatIndex, bits
 from atoll.service.commands import Done, Fact, Transaction, Work
 from atoll.service.duties.material import DataReady, DoFetchData, spec_of
 from atoll.service.duties.model import model_of_round
@@ -43,7 +44,7 @@ class RoundReplayed(Fact):
 
     Attributes:
         segment: the first that differs, −1 for none; of a link the last one.
-        state: the state that it begins with, in the store; empty where nothing differs.
+        state: the state that it begins with, in the store; where nothing differs, the last one.
         reason: why nothing could be replayed; empty where it could.
     """
 
@@ -66,6 +67,8 @@ class DoReplayRound(Work[RoundReplayed]):
 
     Attributes:
         function: the worker's function that replays.
+        moments: the seat state whose moments the round opens with, where an earlier replay left
+            it; else it is asked of the members, who need not serve it to a stranger.
     """
 
     round: RoundIndex
@@ -74,6 +77,7 @@ class DoReplayRound(Work[RoundReplayed]):
     manifest: bytes
     initial: Digest
     function: str
+    moments: bytes = b""
 
     @property
     def about(self) -> tuple[object, ...]:
@@ -101,17 +105,17 @@ class DoReplayRound(Work[RoundReplayed]):
         with effects.context.store.holding():
             args = (task, document.to_bytes(), told.reveal, optimiser, effects.store_dir)
             found: ReplayedRound = await effects.work(self.function, *args)
-            if found.segment is None:
-                return Done(RoundReplayed(-1, False, b""))
             await effects.keep(view, self.round, found.state)
+        if found.segment is None:
+            return Done(RoundReplayed(-1, False, found.state))
         what = "the update" if found.is_link else f"segment {found.segment}"
         log.info("differs", job=view.job_id, round=self.round, seat=self.seat, what=what)
         return Done(RoundReplayed(found.segment, found.is_link, found.state))
 
     async def _moments(self, effects: Effects, view: JobView, root: Digest) -> bytes | None:
         """The seat state whose moments the round had to open with; None for none."""
-        if root == ZERO_DIGEST:
-            return None
+        if root == ZERO_DIGEST or self.moments:
+            return self.moments or None
         for past in reversed(view.settled[: self.round]):
             told = past.reveals.get(self.seat)
             if told is not None and told.reveal.optimiser_root == root:
@@ -138,9 +142,8 @@ async def _trace(
 
 @dataclass(frozen=True, slots=True)
 class SendChallenge(Transaction[NotChallenged]):
-    """Dispute a segment or the link of an accepted seat, with the highest bond."""
+    """Dispute a segment or the link of an accepted seat, with a bond as large as the holder's."""
 
-    once: ClassVar[bool] = True
     round: RoundIndex
     seat: SeatIndex
     segment: int
@@ -162,7 +165,8 @@ class SendChallenge(Transaction[NotChallenged]):
             evidence = said.evidence(self.segment, is_link=self.is_link)
         except ProtocolError as error:
             return Done(NotChallenged(str(error)))
-        bond = said.claim(self.segment, is_link=self.is_link).highest_bond
+        lowest = said.claim(self.segment, is_link=self.is_link).lowest_bond
+        bond = max(lowest, view.require_terms().provider_bond, _to_be_taken(view, said.holder))
         async with effects.staking:  # one allowance is for one challenge
             await _allow(effects, bond)
             log.info("disputes", job=view.job_id, round=self.round, seat=self.seat, bond=bond)
@@ -186,6 +190,13 @@ async def _allow(effects: Effects, bond: int) -> None:
     key = f"approve-game:{allowed}:{balance}:{bond}"
     await queue.submit(key, effects.calls.approve(game, bond), retry_failed=True)
     await queue.wait(key)
+
+
+def _to_be_taken(view: JobView, holder: Address) -> int:
+    """The least bond that a full queue takes; 0 where the holder's is not full."""
+    about = (game for game in view.games.values() if game.claim.holder == holder)
+    waiting = [game.bond for game in about if game.is_open and game.clock is None]
+    return min(waiting) + 1 if len(waiting) >= MAX_WAITING else 0
 
 
 def _settled(view: JobView, round: RoundIndex) -> SettledRound:
@@ -228,19 +239,35 @@ def _of_round(
         about = (past.slot.round, seat, told.reveal.trace_root)
         found = state.facts.of(DoReplayRound, *about)
         if found is None:
-            wanted.append(DoReplayRound(*about, *job, function))
+            wanted.append(DoReplayRound(*about, *job, function, _own_moments(state, past, seat)))
         elif found.segment >= 0 and _may_challenge(state, past, seat):
             place = (past.slot.round, seat, found.segment, found.is_link)
             wanted.append(SendChallenge(*place, *job))
     return wanted
 
 
+def _own_moments(state: State[S], past: SettledRound, seat: SeatIndex) -> bytes:
+    """What our replay of the round that left a seat's moments has in the store; empty without."""
+    opening = past.reveals[seat].opening
+    for earlier in reversed(state.view.settled[: past.slot.round]):
+        told = earlier.reveals.get(seat)
+        if told is not None and told.reveal.optimiser_root == opening:
+            about = (earlier.slot.round, seat, told.reveal.trace_root)
+            found = state.facts.of(DoReplayRound, *about)
+            return found.state if found is not None and found.segment < 0 else b""
+    return b""
+
+
 def _may_challenge(state: State[S], past: SettledRound, seat: SeatIndex) -> bool:
-    """Whether no game of ours is about the holder, and nothing says that there can be none."""
+    """Whether no game of ours about the holder is open or lost, and nothing says there can be none.
+
+    One that was sent home is asked for again.
+    """
     if state.facts.of(SendChallenge, past.slot.round, seat) is not None:
         return False
     holder, games = past.reveals[seat].account, state.view.games.values()
-    return not any(g.challenger == state.me and g.claim.holder == holder for g in games)
+    ours = (g for g in games if g.challenger == state.me and g.claim.holder == holder)
+    return all(g.outcome is GameOutcome.SENT_HOME for g in ours)
 
 
 def replayed_of(state: State[S], claim: Claim) -> RoundReplayed | None:
