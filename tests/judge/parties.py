@@ -112,7 +112,7 @@ def _with_model(job: Small, sources: Sources) -> Sources:
     context = replace(
         sources.context, model=model.params_root(), exponents=exponents_digest(model.exponents)
     )
-    exponents = model.exponents
+    exponents = exponent_bytes(model.exponents)
     return replace(sources, context=context, model=model.params, exponents=exponents)
 
 
@@ -130,7 +130,6 @@ class Party(OwnTape):
         self._trial, self._others, self._pretends = trial, dict(others or {}), pretends
         self._program, self._part = trial.job.program, trial.part
         self._sources = trial.sources
-        self._exponents = exponent_bytes(trial.sources.exponents)
         digests = list(trial.digests)
         for node, tensor in self._others.items():
             digests[node] = node_digest(tensor)

@@ -49,7 +49,7 @@ contract ImportSteps is IOneStep {
         uint256 k = opened.length;
         if (op == STATE || op == BASE || op == MODEL) return _once(k, Need(0, 4 * element, 4));
         if (op == COUNT) return _once(k, Need(0, 0, 8));
-        if (op == EXPONENTS) return _once(k, Need(0, 2 * element, 2));
+        if (op == EXPONENTS) return _once(k, Need(0, 2 * (Operands.word(attributes, 0) + element), 2));
         if (op == IDS || op == TARGETS) return _once(k, _tokenNeed(op, Operands.word(attributes, 0), element));
         if (op == COSINES || op == SINES) {
             uint256 pair = Operands.word(attributes, 0) + 8 * element;
@@ -140,7 +140,7 @@ contract ImportSteps is IOneStep {
             return Operands.store(uint32(uint256(id < 0 ? ~id : id)), 4);
         }
         if (op == TOKENS) return Operands.store(_token(attributes, Operands.load(opened[1])), 4);
-        if (op == COUNT) return Operands.store(uint64(Operands.load(opened[0]) + 1), 8);
+        if (op == COUNT) return Operands.store(uint64(Operands.load(opened[0]) + Operands.word(attributes, 3)), 8);
         if (op == COSINES || op == SINES) return Operands.store(_big(opened[0]), 4);
         if (op == EXPONENTS) return Operands.store(uint32(int32(int16(uint16(_big(opened[0]))))), 4);
         if (op == RATE || op == CORRECTIONS) return Operands.store(_big(opened[1]), 8);

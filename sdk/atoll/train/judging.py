@@ -181,7 +181,8 @@ class OwnRun:
         total = manifest.terms.rounds * manifest.inner.steps
         tables = b"".join(table_parts(manifest.model, manifest.inner, total))
         base = dict(self._weights()) if manifest.lora is not None else {}
-        return Sources(context, state, course.tokens, tables, base, model.params, model.exponents)
+        exponents = exponent_bytes(model.exponents)
+        return Sources(context, state, course.tokens, tables, base, model.params, exponents)
 
     def _weights(self) -> Iterator[tuple[str, Tensor]]:
         return read_weights(self._manifest.init, self._manifest.model, self._store)
@@ -223,7 +224,7 @@ class OwnTape:
             case Source.TABLES:
                 return _part_of(MemoryTree(_digests(found.tables)), found.tables, PIECE, need)
             case Source.EXPONENTS:
-                return Opening(exponent_bytes(found.exponents))
+                return Opening(found.exponents)
             case Source.MODEL:
                 return _chunks_of(found.model, template, need)
             case Source.BASE:

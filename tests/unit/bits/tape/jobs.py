@@ -161,7 +161,7 @@ class Small:
             b"".join(table_parts(self.manifest.model, inner, total)),
             self.base,
             {},
-            {},
+            b"",
         )
 
 
