@@ -112,7 +112,7 @@ def _with_model(job: Small, sources: Sources) -> Sources:
     context = replace(
         sources.context, model=model.params_root(), exponents=exponents_digest(model.exponents)
     )
-    exponents = exponent_bytes(model.exponents)
+    exponents = model.exponent_bytes()
     return replace(sources, context=context, model=model.params, exponents=exponents)
 
 

@@ -14,7 +14,7 @@ from atoll.bits.kernels.interface import AdamFactors
 from atoll.bits.kernels.philox import Mask
 from atoll.bits.model import Dropper, keep_all
 from atoll.bits.ops import Ops, operations
-from atoll.bits.tables import Schedule, schedule_of
+from atoll.bits.tables import Schedule, Steps, schedule_of
 from atoll.law.manifest import InnerSpec, Manifest, ModelSpec
 
 
@@ -23,13 +23,13 @@ class Recipe:
     """What the manifest says about a step.
 
     Attributes:
-        total_steps: global steps of the whole job, for schedules that end.
+        steps: how many the job has, for schedules that end, and an epoch of it.
         base: what adapters are added to, where they are trained.
     """
 
     model: ModelSpec
     inner: InnerSpec
-    total_steps: int
+    steps: Steps
     ops: Ops
     base: Base | None = None
 
@@ -38,14 +38,13 @@ class Recipe:
         """Raises ValueError where the manifest trains adapters and no base is given."""
         if (manifest.lora is None) != (base is None):
             raise ValueError("adapters have a base, and nothing else has")
-        total_steps = manifest.terms.rounds * manifest.inner.steps
         ops = operations(manifest.numerics.mode)
-        return cls(manifest.model, manifest.inner, total_steps, ops, base)
+        return cls(manifest.model, manifest.inner, Steps.of(manifest), ops, base)
 
     @property
     def schedule(self) -> Schedule:
         """Rates and bias corrections of the job's steps."""
-        return schedule_of(self.inner, self.total_steps)
+        return schedule_of(self.inner, self.steps)
 
 
 def clip_scale(norm: float, limit: float) -> float:

@@ -7,6 +7,7 @@ manifest or raise.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import astuple
 from fractions import Fraction
 from math import ceil
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationError
 
-from atoll.bits.tables import tables_root
+from atoll.bits.tables import Steps, tables_root
 from atoll.errors import ConfigError, ManifestError
 from atoll.job.document import explain, read_toml, set_path
 from atoll.job.groups import (
@@ -47,6 +48,7 @@ from atoll.law.manifest import (
     NumericsSpec,
     OuterSpec,
     RobustSpec,
+    epoch_of,
 )
 from atoll.law.words import ZERO_DIGEST, Digest, Terms
 
@@ -206,20 +208,22 @@ def _build(
     method = method_of(spec.method.name)
     if spec.method.codec:
         method = with_codec(method, spec.method.codec)
-    inner, members, coverage = _inner(spec.inner, method), spec.members, spec.audit.coverage
+    inner, codec = _inner(spec.inner, method), _codec(spec.inner, method)
+    members, coverage = spec.members, spec.audit.coverage
     assert coverage is not None  # `resolve` has refused what is left out
     return Manifest(
         version=MANIFEST_VERSION,
         name=spec.name,
         created=now,
         model=model,
+        epoch=epoch_of(codec, spec.rounds),
         numerics=numerics,
         lora=spec.lora,
         init=_init(spec, init),
         data=data,
         inner=inner,
         outer=_outer(spec.outer, method),
-        codec=_codec(spec.inner, method),
+        codec=codec,
         robust=RobustSpec(
             rule=method.rule, f=robust_f(members.seats), kappa=kappa_for(members.seats)
         ),
@@ -228,7 +232,7 @@ def _build(
             overlap=spec.audit.overlap,
             coverage_last_round="1",
         ),
-        tables=_tables(model, inner, spec.rounds),
+        tables=_tables(model, inner, spec.rounds, codec),
         terms=_terms(spec, inner.batch * model.seq, now),
     )
 
@@ -240,9 +244,10 @@ def _init(spec: JobSpec, found: InitSpec | None) -> InitSpec:
     return found if spec.lora is None else found.model_copy(update={"seed": spec.init.seed})
 
 
-def _tables(model: ModelSpec, inner: InnerSpec, rounds: int) -> Digest:
+def _tables(model: ModelSpec, inner: InnerSpec, rounds: int, codec: CodecSpec) -> Digest:
     # A job too long to have tables is refused by its manifest, in words.
-    return tables_root(model, inner, min(rounds * inner.steps, MAX_STEPS))
+    steps = Steps(rounds * inner.steps, epoch_of(codec, rounds) * inner.steps)
+    return tables_root(model, inner, Steps(*(min(each, MAX_STEPS) for each in astuple(steps))))
 
 
 def _codec(inner: Inner, method: Method) -> CodecSpec:

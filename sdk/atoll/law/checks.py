@@ -9,7 +9,7 @@ measured in docs/attacks.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -64,7 +64,7 @@ def lower_median(values: Sequence[int]) -> int:
 
 def name_odd(
     seats: Sequence[SeatIndex],
-    gram: Gram,
+    grams: Sequence[Gram],
     *,
     kappa: str,
     f: int,
@@ -74,14 +74,16 @@ def name_odd(
 
     Args:
         seats: seat of each row, ascending.
-        gram: inner products, n rows of n.
+        grams: inner products, n rows of n: of what moves the model, and where updates have first
+            moments of those too, which can be distant or loud by themselves.
         kappa: decimal string, compared exactly.
         f: faulty updates that the merge bears.
         grave_alignment: share of the median below which being misaligned costs weight.
     """
+    gram = grams[0]
     checks = (
-        _distant(seats, gram, kappa),
-        _loud(seats, gram),
+        _each_once(found for each in grams for found in _distant(seats, each, kappa)),
+        _each_once(found for each in grams for found in _loud(seats, each)),
         _silent(seats, gram),
         _copies(seats, gram),
         _misaligned(seats, gram, grave_alignment),
@@ -110,6 +112,14 @@ def alignments(gram: Gram) -> list[int]:
         sorted(gram[i][j] for j in range(n) if j != i)[(n - 1) // 2] if n > 1 else 0
         for i in range(n)
     ]
+
+
+def _each_once(findings: Iterable[Named]) -> list[Named]:
+    """The first about each seat."""
+    found: dict[SeatIndex, Named] = {}
+    for each in findings:
+        found.setdefault(each.seat, each)
+    return list(found.values())
 
 
 def _distant(seats: Sequence[SeatIndex], gram: Gram, kappa: str) -> list[Named]:

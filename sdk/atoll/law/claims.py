@@ -33,7 +33,7 @@ from atoll.law.words import (
     Wei,
 )
 
-_GLOBAL_TAG: Final = b"atoll.global-state.v1"
+_GLOBAL_TAG: Final = b"atoll.global-state.v2"
 _RNG_TAG: Final = b"atoll.rng.v1"
 _ACCOUNT_BITS: Final = 160
 LONGEST_MOVE: Final = 15 * 60
@@ -45,11 +45,18 @@ BOND_SHARE: Final = 10
 
 
 class ModelRoots(NamedTuple):
-    """What a global state's digest is made of, beside the round; `exponents` is their SHA-256."""
+    """What a global state's digest is made of, beside the round; `exponents` is their SHA-256.
+
+    Attributes:
+        moments_root: of the merged moments, zero where there are none.
+        opening_root: optimiser root of what a round opens with that opens from public data.
+    """
 
     params_root: Digest
     outer_root: Digest
     exponents: Digest
+    moments_root: Digest
+    opening_root: Digest
 
     def digest(self, round: int) -> Digest:
         """The verdict's mergedDigest, of the state that `round` begins with."""
@@ -137,8 +144,8 @@ class Said:
     def opening(self) -> StateRoots:
         """The roots of the state that the seat's round had to begin with."""
         drawn = sha256(_RNG_TAG + (0).to_bytes(8, "big"))
-        optimiser = self.past.reveals[self.seat].opening
-        return StateRoots(self.model.params_root, optimiser, ZERO_DIGEST, drawn)
+        # Jobs with a program open every round from public data, whatever a reveal says.
+        return StateRoots(self.model.params_root, self.model.opening_root, ZERO_DIGEST, drawn)
 
     def state_before(self, segment: int) -> Digest:
         """Digest of the state that a segment must begin with; of the link, number n, the last."""
@@ -268,7 +275,7 @@ def _leaf(leaf: TraceLeaf) -> tuple[object, ...]:
 _REVEAL: Final = "(bytes32,bytes32,bytes32,uint32,bool,bytes32,bytes,bytes)"
 _VERDICT: Final = "(bytes32,bytes32,bytes32,bytes,bytes32,uint256,bytes32,uint256,bytes32)"
 _LEAF: Final = "(uint32,uint32,uint8,bytes32,bytes32,uint32,bytes32,bytes32)"
-_MODEL: Final = "(bytes32,bytes32,bytes32)"
+_MODEL: Final = "(bytes32,bytes32,bytes32,bytes32,bytes32)"
 _LATER: Final = "(uint16,bytes32,bytes32)[]"
 _EVIDENCE: Final = (
     f"(uint256,uint32,uint16,bool,uint32,bytes32,bytes32,{_LATER},address,bytes32,{_REVEAL},"

@@ -85,7 +85,11 @@ def candidates(facts: MergeFacts, terms: MergeTerms) -> tuple[SeatIndex, ...]:
 
 
 def merge_inputs(
-    facts: MergeFacts, decoded: Sequence[SeatIndex], gram: Gram | None, terms: MergeTerms
+    facts: MergeFacts,
+    decoded: Sequence[SeatIndex],
+    gram: Gram | None,
+    terms: MergeTerms,
+    moment_gram: Gram | None = None,
 ) -> MergeInputs:
     """The one answer to who is named, audited in full, left out and merged.
 
@@ -94,14 +98,15 @@ def merge_inputs(
             that are no candidates are passed over.
         gram: inner products of their integers, a row a seat; None for fp32 updates, which have
             none: nobody is named then.
+        moment_gram: the same of their first moments, where updates have them.
     """
     possible = set(candidates(facts, terms))
     rows = [row for row, seat in enumerate(decoded) if seat in possible]
     available = tuple(decoded[row] for row in rows)
     named: tuple[Named, ...] = ()
     if gram is not None:
-        part = [[gram[i][j] for j in rows] for i in rows]
-        named = _names(available, part, terms.robust)
+        parts = [_part(each, rows) for each in (gram, moment_gram) if each is not None]
+        named = _names(available, parts, terms.robust)
     odd = {found.seat for found in named}
     everyone = len(available) <= FEW_UPDATES
     in_full = tuple(seat for seat in available if everyone or seat in odd)
@@ -116,10 +121,16 @@ def merge_inputs(
     return MergeInputs(available, named, in_full, left_out, merged, borne)
 
 
-def _names(seats: Sequence[SeatIndex], gram: Gram, robust: RobustSpec) -> tuple[Named, ...]:
+def _part(gram: Gram, rows: Sequence[int]) -> Gram:
+    return [[gram[i][j] for j in rows] for i in rows]
+
+
+def _names(
+    seats: Sequence[SeatIndex], grams: Sequence[Gram], robust: RobustSpec
+) -> tuple[Named, ...]:
     sparse = robust.rule == CONTRIBUTOR_MEAN
     grave = GRAVE_ALIGNMENT_SPARSE if sparse else GRAVE_ALIGNMENT
-    return name_odd(seats, gram, kappa=robust.kappa, f=robust.f, grave_alignment=grave)
+    return name_odd(seats, grams, kappa=robust.kappa, f=robust.f, grave_alignment=grave)
 
 
 def _spare(robust: RobustSpec) -> int:

@@ -116,7 +116,7 @@ def replay_round(
         return ReplayedRound(None, False, stored(closing, store))
     if len(trace.leaves) != job.segments:  # nobody can show a link of such a trace
         return ReplayedRound(last, True, stored(closing, store))
-    update, _ = close_round(model, closing, job.codec, DitherKey(task.data_seed, task.seat))
+    update, _ = close_round(job, model, closing, DitherKey(task.data_seed, task.seat))
     carried = done.roots.optimiser_root  # which the next round opens with
     if (root_of_update(update), carried) != (reveal.update_root, reveal.optimiser_root):
         return ReplayedRound(last, True, stored(closing, store))

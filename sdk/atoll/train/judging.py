@@ -15,14 +15,14 @@ import numpy as np
 from torch import Tensor
 
 from atoll.bits.segment import Course
-from atoll.bits.state import GlobalState, SeatState, exponent_bytes, exponents_digest
+from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import StepResult, inner_step, state_roots
-from atoll.bits.tables import table_parts
+from atoll.bits.tables import Steps, table_parts
 from atoll.bits.tape.build.whole import program_of
 from atoll.bits.tape.imports import Context, Sources
 from atoll.bits.tape.program import Program
 from atoll.bits.tape.run import node_digest, run
-from atoll.bits.tensors import chunk_leaves, raw_bytes, tree_root
+from atoll.bits.tensors import chunk_leaves, raw_bytes
 from atoll.bits.tokens import TokenSource
 from atoll.content.local import LocalStore
 from atoll.law.claims import ModelRoots, ProgramHeader
@@ -55,8 +55,7 @@ OpenCourse: TypeAlias = Callable[..., Course]
 
 def model_roots(model: GlobalState) -> ModelRoots:
     """What the state's digest is made of."""
-    outer = {f"{slot}/{n}": t for slot, kept in model.outer.items() for n, t in kept.items()}
-    return ModelRoots(model.params_root(), tree_root(outer), exponents_digest(model.exponents))
+    return ModelRoots(*model.roots())
 
 
 def program_header(manifest: Manifest, initial: Digest) -> ProgramHeader:
@@ -178,10 +177,9 @@ class OwnRun:
             roots.params_root,
             roots.exponents,
         )
-        total = manifest.terms.rounds * manifest.inner.steps
-        tables = b"".join(table_parts(manifest.model, manifest.inner, total))
+        tables = b"".join(table_parts(manifest.model, manifest.inner, Steps.of(manifest)))
         base = dict(self._weights()) if manifest.lora is not None else {}
-        exponents = exponent_bytes(model.exponents)
+        exponents = model.exponent_bytes()
         return Sources(context, state, course.tokens, tables, base, model.params, exponents)
 
     def _weights(self) -> Iterator[tuple[str, Tensor]]:

@@ -163,7 +163,7 @@ def train_round(
         update, carried = b"", states.pop()  # nothing of it is sent, so nothing was left out
     else:
         model = model or _model(task, store)
-        update, carried = close_round(model, states.pop(), manifest.codec, task.dither)
+        update, carried = close_round(manifest, model, states.pop(), task.dither)
     return TrainedRound(
         document=document,
         trace_cid=store.add_block(document.to_bytes(), DAG_CBOR).to_bytes(),

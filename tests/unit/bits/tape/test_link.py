@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pytest
 import torch
 from tests.unit.bits.tape.jobs import DATA_SEED, JOBS, SEAT, Small, make_small
 
 from atoll.bits.codec.dither import DitherKey
-from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.registry import seat_codec
-from atoll.bits.layout import optimiser_of
 from atoll.bits.link import close_round
-from atoll.bits.state import GlobalState, SeatState, exponent_bytes
+from atoll.bits.moments import Moments
+from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.tape.imports import Sources
 from atoll.bits.tape.run import run
 from atoll.law.program import Part
@@ -34,6 +28,7 @@ CODECS: Mapping[str, Mapping[str, Any]] = {
         "codec": {
             "kind": "fp32",
             "exponents": dict.fromkeys(EXPONENTS, -40),
+            "moment_exponents": dict.fromkeys(EXPONENTS, -40),
             "min_exponent": -40,
             "max_exponent": -40,
         },
@@ -57,74 +52,60 @@ def last_of(job: Small, seed: int, count: int) -> SeatState:
     params = {name: p + drawn(p) for name, p in opening.params.items()}
     next(iter(params.values())).view(-1)[0] = 1e19  # in steps of a grid it may be infinite
     m = {name: drawn(p) for name, p in opening.m.items()}
+    for p in m.values():
+        p.view(-1)[-1] = -0.0
     v = {name: drawn(p).square() for name, p in opening.v.items()}
     for name in list(v)[:1]:
         v[name] *= 2.0**-95  # below the floor of its grid
     return replace(opening, params=params, m=m, v=v, count=count, batches=4)
 
 
-def link_sources(job: Small, model: GlobalState, last: SeatState) -> Sources:
-    found = job.sources(last, job.manifest.inner.steps)
-    return replace(found, model=model.params, exponents=exponents_of(job, model))
-
-
-def exponents_of(job: Small, model: GlobalState) -> bytes:
-    moments = {name: model.exponents[name] + 2 for name in job.opening.m}
-    return exponent_bytes(model.exponents) + exponent_bytes(moments)
-
-
-def update_of(job: Small, last: SeatState) -> bytes:
+def update_of(job: Small, model: GlobalState, last: SeatState) -> bytes:
     """The last node of the link's tape."""
-    assert job.course.model is not None
-    for _, tensor in run(job.program, Part.LINK, link_sources(job, job.course.model, last)):
+    sources = job.sources(last, job.manifest.inner.steps)
+    sources = replace(sources, model=model.params, exponents=model.exponent_bytes())
+    for _, tensor in run(job.program, Part.LINK, sources):
         found = tensor
     return found.numpy().tobytes()
 
 
-def sent_by(job: Small, last: SeatState) -> bytes:
-    model, codec = job.course.model, job.manifest.codec
-    assert model is not None
-    sections = [close_round(model, last, codec, DitherKey(DATA_SEED, SEAT))[0]]
-    adam = {n for n, p in last.m.items() if optimiser_of(n, p.shape, job.manifest.inner) == "adamw"}
-    first, second = job.course.recipe.schedule.correction(last.count) if adam else (1.0, 1.0)
-    if last.m:
-        m = {n: t * np.float32(first) if n in adam else t for n, t in last.m.items()}
-        step = {n: model.exponents[n] + 2 for n in m}
-        sections.append(seat_codec(codec, DitherKey(DATA_SEED, SEAT, 1)).encode(m, step))
-    if last.v:
-        v = {n: (t * np.float32(second)).numpy() for n, t in sorted(last.v.items())}
-        layout = Layout.of({n: t.shape for n, t in v.items()})
-        head = b"ATSM\x01\x00" + len(v).to_bytes(2, "big") + layout.digest
-        sections.append(head + b"".join(exact_sums(t) for t in v.values()))
-    for at in range(len(sections) - 1):
-        sections[at] += bytes(-len(sections[at]) % 1024)
-    return b"".join(sections)
+def sent_by(job: Small, model: GlobalState, last: SeatState) -> bytes:
+    return close_round(job.manifest, model, last, DitherKey(DATA_SEED, SEAT))[0]
 
 
-def exact_sums(v: npt.NDArray[np.float32]) -> bytes:
-    """A5 of a tensor, in rational numbers."""
-    if v.ndim == 1:
-        return v.astype("<f4").tobytes()
-    _, e = math.frexp(max(float(v.max()), 2.0**-80))
-    unit = Fraction(2) ** (e - 1 - 39)
-    whole = [[round(Fraction(float(x)) / unit) for x in row] for row in v]
-    lines = [*whole, *zip(*whole, strict=True)]
-    return b"".join(np.float32(float(sum(line)) * float(unit)).tobytes() for line in lines)
+def models_of(job: Small) -> dict[int, GlobalState]:
+    """A cold round's and a warm one's, by the count with which its last state ends."""
+    cold, steps = job.course.model, job.manifest.inner.steps
+    assert cold is not None
+    first = {name: exponent + 2 for name, exponent in cold.moment_exponents.items()}
+    warm = Moments(count=steps, m_exponents={name: e - 1 for name, e in first.items()})
+    return {steps: cold, 2 * steps: replace(cold, moment_exponents=first, moments=warm)}
 
 
 @pytest.mark.parametrize("kind", CODECS)
-@pytest.mark.parametrize("name", ["plain", "lora", "sgd", "sgd with momentum", "muon", "masked"])
+@pytest.mark.parametrize(
+    "name", ["plain", "untied", "lora", "masked", "sgd", "sgd with momentum", "muon", "wide"]
+)
 def test_a_program_gives_what_a_seat_sends(kind: str, name: str) -> None:
     job = make_small({**JOBS[name], **CODECS[kind]})
-    for seed, count in enumerate((4, 9, 12)):
+    for seed, (count, model) in enumerate(models_of(job).items()):
         last = last_of(job, seed, count)
-        sent = sent_by(job, last)
-        assert update_of(job, last) == sent
+        sent = sent_by(job, model, last)
+        assert update_of(job, model, last) == sent
         assert job.program.templates[-1].size == len(sent)
 
 
-@pytest.mark.parametrize("kind", CODECS)
-def test_sums_of_many_rows_and_columns_are_made_of_parts(kind: str) -> None:
-    job = make_small({**JOBS["wide"], **CODECS[kind]})
-    last = last_of(job, 1, 4)
-    assert update_of(job, last) == sent_by(job, last)
+def test_where_no_second_moment_is_there_are_two_sections() -> None:
+    job = make_small({**JOBS["lora of two"], "inner": JOBS["muon"]["inner"], **CODECS["two_bit"]})
+    for count, model in models_of(job).items():
+        last = last_of(job, 2, count)
+        assert last.m
+        assert not last.v
+        assert update_of(job, model, last) == sent_by(job, model, last)
+
+
+@pytest.mark.parametrize("count", [-3, 0, 1, 3, 5, 1 << 47])
+def test_a_program_counts_as_a_seat_does_whatever_a_state_says(count: int) -> None:
+    job = make_small({**JOBS["plain"], **CODECS["grid8"]})
+    (model, _), last = models_of(job).values(), last_of(job, 1, count)
+    assert update_of(job, model, last) == sent_by(job, model, last)

@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from math import prod
 
 from atoll.bits.codec.block_steps import BLOCK, SIGN_LEVELS, STEP_BITS, TWO_BIT_LEVELS
+from atoll.bits.codec.dither import DELTA_SECTION, MOMENT_SECTION
 from atoll.bits.codec.header import CodecId, fixed_header
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.packing import packed_length
-from atoll.bits.layout import SeatLayout, Shapes, optimiser_layout, optimiser_of
+from atoll.bits.codec.sums import SumsLayout
+from atoll.bits.layout import Shapes, moment_layout, optimiser_of
 from atoll.bits.pieces import PIECE_BYTES
 from atoll.bits.tape.build.graph import Region, Value
 from atoll.bits.tape.build.grids import joined, power_sums, view
@@ -55,14 +57,13 @@ class _Coded:
 def make_link(manifest: Manifest) -> tuple[int, tuple[Template, ...]]:
     """How many nodes the link's tape has, and its templates; the update is the last node."""
     m = Making.of(manifest, optimiser_tree(manifest))
-    layout = optimiser_layout(m.weights.shapes, m.inner)
+    sent, moved, told = _Sent(m), m.weights.shapes, moment_layout(manifest)
     with m.graph.within(Region.PRELUDE):
-        sent = _Sent(m, layout)
-        sections = [sent.coded(_Coded(0, layout.params, 0, sent.change))]
-        if layout.m:
-            sections.append(sent.coded(_Coded(1, layout.m, len(layout.params), sent.moment)))
-        if layout.m and layout.v:
-            sections.append(sent.sums())
+        sections = [sent.coded(_Coded(DELTA_SECTION, moved, 0, sent.change))]
+        if told.m:
+            sections.append(sent.coded(_Coded(MOMENT_SECTION, told.m, len(moved), sent.moment)))
+        if told.v:
+            sections.append(sent.sums(told.v))
         update = _concatenated(m, sections)
     return m.graph.templates(Part.LINK, update)
 
@@ -84,9 +85,11 @@ def _concatenated(m: Making, sections: Sequence[Sequence[Value]]) -> Value:
 class _Sent:
     """What a link makes of the last state: nodes of an update's sections."""
 
-    def __init__(self, m: Making, layout: SeatLayout) -> None:
-        self.m, self.layout = m, layout
+    def __init__(self, m: Making) -> None:
+        self.m = m
         self.codec = _CODECS[m.manifest.codec.kind]
+        told = moment_layout(m.manifest)
+        self._exponents = len(m.weights.shapes) + len(told.m)
 
     # ---- values of the sections ----
 
@@ -113,22 +116,21 @@ class _Sent:
 
     # ---- sections ----
 
-    def sums(self) -> list[Value]:
-        """Of second moments: header and sums."""
+    def sums(self, shapes: Shapes) -> list[Value]:
+        """Of second moments of these shapes: header and sums."""
         m, sums = self.m, list[Value]()
-        for name, shape in self.layout.v.items():
+        for name, shape in shapes.items():
             second = self._corrected(m.state(1, f"v/{name}"), 1)
             is_matrix = len(shape) == 2
             sums += power_sums(m.graph, second, (shape[0], shape[1])) if is_matrix else [second]
-        tail = sums_header(Layout.of(self.layout.v))
+        tail = SumsLayout(Layout.of(shapes)).header
         header = m.graph.add(Op.UPDATE_HEADER, [], len(tail), width=1, tail=tail)
         return [header, joined(m.graph, sums)]
 
     def coded(self, section: _Coded) -> list[Value]:
         """A section in the codec's bytes: header and body."""
         g, tensors = self.m.graph, len(section.shapes)
-        known = len(self.layout.params) + len(self.layout.m)
-        hashed = Value(Source.EXPONENTS, 0, _EXPONENT_BYTES, known)
+        hashed = Value(Source.EXPONENTS, 0, _EXPONENT_BYTES, self._exponents)
         exponents = g.add(Op.EXPONENTS, [hashed], tensors, [section.first, tensors])
         fixed = fixed_header(self.codec, Layout.of(section.shapes))
         length = len(fixed) + _EXPONENT_BYTES * tensors
@@ -160,8 +162,3 @@ class _Sent:
             inputs.append(CONTEXT)
         coded = packed_length(count, levels.width)
         return [packed, g.add(Op.CODES, inputs, coded, words, width=1)]
-
-
-def sums_header(layout: Layout) -> bytes:
-    """Of the section of sums: `ATSM`, version 1, three zeros' place for … (SPEC-MERGE.md, 2)."""
-    return b"ATSM\x01\x00" + len(layout.names).to_bytes(2, "big") + layout.digest

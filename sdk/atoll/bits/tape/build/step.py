@@ -100,8 +100,8 @@ def counted(m: Making, more: int) -> Value:
 
 def corrections(m: Making, count: Value) -> Value:
     """Both of a count, f64 [2]."""
-    offset = table_sizes(m.spec, m.inner, m.total_steps)[0]
-    return m.table(Op.CORRECTIONS, 2, (count,), [offset, m.total_steps])
+    offset = table_sizes(m.spec, m.inner, m.steps)[0]
+    return m.table(Op.CORRECTIONS, 2, (count,), [offset, m.steps.epoch + 1])
 
 
 class _Optimisers:
