@@ -41,7 +41,7 @@ contract IntegerStepsTest is Nodes {
             0,
             3700,
             7000,
-            3700
+            6000
         ];
         uint256[] memory gas = new uint256[](highest.length);
         for (uint256 i = 0; i < highest.length; i++) {

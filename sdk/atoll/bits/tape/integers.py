@@ -33,7 +33,7 @@ DOT_BLOCK: Final = 2048
 PREFIX_BLOCK: Final = 128
 """Of PREFIX and of LOWER_BOUND's levels: int64 numbers of one leaf."""
 POWER_BITS: Final = 39
-"""Of POWER_GRID: the largest number of a tensor has so many binary digits before the point, and 1."""
+"""Of POWER_GRID: in its steps the largest number of a tensor is from 2^39 to 2^40."""
 _SIGNIFICAND, _BIAS = 23, 127
 PADDING: Final = 2**63 - 1
 """The sort key of no token: above all others."""

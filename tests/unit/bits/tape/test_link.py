@@ -14,7 +14,6 @@ from atoll.bits.codec.dither import DitherKey
 from atoll.bits.link import close_round
 from atoll.bits.moments import Moments
 from atoll.bits.state import GlobalState, SeatState
-from atoll.bits.tape.imports import Sources
 from atoll.bits.tape.run import run
 from atoll.law.program import Part
 
