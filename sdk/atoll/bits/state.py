@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from atoll.bits.errors import MalformedState
-from atoll.bits.layout import OUTER_SLOTS, SeatLayout, Shapes
+from atoll.bits.layout import OUTER_SLOTS, MomentLayout, SeatLayout, Shapes
 from atoll.bits.moments import COLD, GROUPS, Moments
 from atoll.bits.tensors import Fields, Source, check_layout, read_blob, tree_root, write_blob
 from atoll.law.manifest import CodecSpec
@@ -111,6 +111,20 @@ class GlobalState:
         return b"".join(
             struct.pack(">h", group[name]) for group in groups for name in sorted(group)
         )
+
+    def check_moments(self, shared: MomentLayout, steps: int) -> None:
+        """Raises MalformedState unless these can be moments of a job that shares such ones.
+
+        Args:
+            steps: of an epoch.
+        """
+        own, seconds = self.moments, {*self.moments.rows, *self.moments.whole}
+        fits = set(self.moment_exponents) == set(shared.m)
+        if own.is_warm:
+            is_shared = (set(own.m), seconds, own.count) == (set(shared.m), set(shared.v), steps)
+            fits = fits and is_shared
+        if not fits:
+            raise MalformedState(f"{_GLOBAL}: moments are not those that the job shares")
 
     def pieces(self) -> Iterator[bytes | memoryview]:
         """The canonical bytes, a tensor at a time."""
