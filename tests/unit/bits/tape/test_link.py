@@ -94,6 +94,14 @@ def test_a_program_gives_what_a_seat_sends(kind: str, name: str) -> None:
         assert job.program.templates[-1].size == len(sent)
 
 
+def test_a_table_of_many_rows_is_summed_in_parts() -> None:
+    """Of 133,200 rows and 8 columns: a column is 521 sums of 256, these are two of 512."""
+    job = make_small({**JOBS["vast"], **CODECS["grid8"]})
+    (count, model), *_ = models_of(job).items()
+    last = last_of(job, 0, count)
+    assert update_of(job, model, last) == sent_by(job, model, last)
+
+
 def test_where_no_second_moment_is_there_are_two_sections() -> None:
     job = make_small({**JOBS["lora of two"], "inner": JOBS["muon"]["inner"], **CODECS["two_bit"]})
     for count, model in models_of(job).items():
