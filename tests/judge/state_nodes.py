@@ -151,8 +151,7 @@ def _of_context(op: Op) -> Draw:
 
 def _count(rng: Rng, count: int) -> Given:
     counted = torch.tensor([int(rng.integers(0, 1 << 48))])
-    words = (0, 9, 1, size(rng, 0, 1))
-    return Given(Op.COUNT, words, (counted,), tail=chunk_prefix("count", "int64", ()))
+    return Given(Op.COUNT, (0, 9, 1), (counted,), tail=chunk_prefix("count", "int64", ()))
 
 
 def _exponents(rng: Rng, count: int) -> Given:

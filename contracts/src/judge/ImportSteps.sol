@@ -140,7 +140,7 @@ contract ImportSteps is IOneStep {
             return Operands.store(uint32(uint256(id < 0 ? ~id : id)), 4);
         }
         if (op == TOKENS) return Operands.store(_token(attributes, Operands.load(opened[1])), 4);
-        if (op == COUNT) return Operands.store(uint64(Operands.load(opened[0]) + Operands.word(attributes, 3)), 8);
+        if (op == COUNT) return Operands.store(uint64(Operands.load(opened[0]) + 1), 8);
         if (op == COSINES || op == SINES) return Operands.store(_big(opened[0]), 4);
         if (op == EXPONENTS) return Operands.store(uint32(int32(int16(uint16(_big(opened[0]))))), 4);
         if (op == RATE || op == CORRECTIONS) return Operands.store(_big(opened[1]), 8);

@@ -111,8 +111,7 @@ def test_another_tape_does_not_hang_on_the_opened_result(judges: Table) -> None:
 
 
 SECTIONS = [
-    Op.EXPONENTS, Op.COUNT, Op.CORRECTIONS, Op.SCALE_BY, Op.SCALED, Op.POWER_GRID, Op.SUM_GRID,
-    Op.EXACT_SUM, Op.UPDATE_HEADER,
+    Op.EXPONENTS, Op.STATE, Op.SCALED, Op.POWER_GRID, Op.SUM_GRID, Op.EXACT_SUM, Op.UPDATE_HEADER,
 ]  # fmt: skip
 CODED = {"link of grid8": Op.GRID8, "link of two_bit": Op.CODES}
 """A cold round's link and a warm one's."""

@@ -169,7 +169,7 @@ READS: Final[dict[int, Read]] = {
     Op.GLOBAL_STEP: lambda r: torch.tensor([r.sources.context.global_step]),
     Op.BASE: lambda r: r.sources.base[_name(r)].flatten(),
     Op.MODEL: lambda r: r.sources.model[_name(r)].flatten(),
-    Op.COUNT: lambda r: torch.tensor([r.sources.state.count + r.words[3]]),
+    Op.COUNT: lambda r: torch.tensor([r.sources.state.count + 1]),
     Op.EXPONENTS: _exponents,
 }
 """By operation."""

@@ -45,7 +45,7 @@ class Op(IntEnum):
     MODEL = 0x000C
     """[first leaves 0; prefix] MODEL → f32."""
     COUNT = 0x000D
-    """[first leaves 1 more; prefix] STATE → i64 [1]: the optimiser's count, and so many more."""
+    """[first leaves 1; prefix] STATE → i64 [1]: the optimiser's count after this step."""
     EXPONENTS = 0x000E
     """[first n] EXPONENTS → i32 [n]: n exponents from that one on."""
 

@@ -21,7 +21,7 @@ from atoll.bits.schedule import Recipe
 from atoll.bits.segment import Course
 from atoll.bits.state import SeatState
 from atoll.bits.step import state_roots
-from atoll.bits.tables import Steps, table_parts, tables_root
+from atoll.bits.tables import table_parts, tables_root
 from atoll.bits.tape.build.whole import program_of
 from atoll.bits.tape.imports import Context, Sources
 from atoll.bits.tape.program import Program
@@ -124,7 +124,7 @@ def manifest_of(changes: Changes, tokens: Tokens) -> Manifest:
     plain = PLAIN.but(changed).resolve(data, None, numerics, now=0).model_dump()
     plain["inner"] = inner.model_dump()
     plain["epoch"] = 1
-    plain["tables"] = tables_root(model, inner, Steps(3 * inner.steps, inner.steps))
+    plain["tables"] = tables_root(model, inner, 3 * inner.steps)
     plain["codec"] |= {"kind": "grid8", "feedback": "0"} | dict(changes.get("codec", {}))
     plain["robust"] |= changes.get("robust", {})
     if "lora" in changes:
@@ -153,12 +153,13 @@ class Small:
     def sources(self, state: SeatState, step: int) -> Sources:
         """What the program of a step of round 0 reads."""
         course, inner = self.course, self.manifest.inner
+        total = self.manifest.terms.rounds * inner.steps
         place = course.global_step0 + step
         return Sources(
             Context(DATA_SEED, SEAT, course.round, step, place, state_roots(state), *MODEL_ROOTS),
             state,
             course.tokens,
-            b"".join(table_parts(self.manifest.model, inner, Steps.of(self.manifest))),
+            b"".join(table_parts(self.manifest.model, inner, total)),
             self.base,
             {},
             b"",

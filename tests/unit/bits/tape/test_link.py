@@ -109,10 +109,3 @@ def test_where_no_second_moment_is_there_are_two_sections() -> None:
         assert last.m
         assert not last.v
         assert update_of(job, model, last) == sent_by(job, model, last)
-
-
-@pytest.mark.parametrize("count", [-3, 0, 1, 3, 5, 1 << 47])
-def test_a_program_counts_as_a_seat_does_whatever_a_state_says(count: int) -> None:
-    job = make_small({**JOBS["plain"], **CODECS["grid8"]})
-    (model, _), last = models_of(job).values(), last_of(job, 1, count)
-    assert update_of(job, model, last) == sent_by(job, model, last)

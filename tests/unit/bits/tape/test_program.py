@@ -44,10 +44,10 @@ def preset_manifest(name: str) -> Manifest:
 @pytest.mark.parametrize(
     ("name", "nodes", "templates"),
     [
-        ("demo", (1_889, 741), 2_630),
-        ("nano", (12_949, 1_546), 5_986),
-        ("gpt2-small", (282_620, 2_332), 22_277),
-        ("llama-1b", (2_440_232, 3_124), 82_604),
+        ("demo", (1_889, 661), 2_550),
+        ("nano", (12_949, 1_394), 5_834),
+        ("gpt2-small", (282_620, 2_108), 22_053),
+        ("llama-1b", (2_440_232, 2_828), 82_308),
     ],
 )
 def test_presets_have_programs(name: str, nodes: tuple[int, int], templates: int) -> None:

@@ -26,7 +26,7 @@ INPUTS = {
     Op.BLOCK_STEPS: ["f32"], Op.CODES: ["f32"], Op.UPDATE_HEADER: ["i32"],
 }  # fmt: skip
 """Types of inputs that are not bytes."""
-WORDS = {Op.STATE: 3, Op.BASE: 3, Op.MODEL: 3, Op.COUNT: 4, Op.CHUNKS: 2, Op.UPDATE_HEADER: 0}
+WORDS = {Op.STATE: 3, Op.BASE: 3, Op.MODEL: 3, Op.COUNT: 3, Op.CHUNKS: 2, Op.UPDATE_HEADER: 0}
 """How many words those have that have a tail."""
 
 

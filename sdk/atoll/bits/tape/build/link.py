@@ -1,8 +1,7 @@
 """The link: nodes from the round's model and the last state to the update (SPEC-MERGE.md, 2).
 
 Rule of this file: what a part of the state becomes does not depend on whether the round was cold or
-warm. So bias corrections are always multiplied by, which in a warm round are 1, and exponents stand
-where both rounds have them.
+warm; exponents stand where both have them.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from atoll.bits.codec.header import CodecId, fixed_header
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.packing import packed_length
 from atoll.bits.codec.sums import SumsLayout
-from atoll.bits.layout import Shapes, moment_layout, optimiser_of
+from atoll.bits.layout import Shapes, moment_layout
 from atoll.bits.pieces import PIECE_BYTES
 from atoll.bits.tape.build.graph import Region, Value
-from atoll.bits.tape.build.grids import joined, power_sums, view
+from atoll.bits.tape.build.grids import joined, power_sums
 from atoll.bits.tape.build.making import CONTEXT, Making
-from atoll.bits.tape.build.step import corrections, counted, optimiser_tree
+from atoll.bits.tape.build.step import optimiser_tree
 from atoll.bits.tape.opcodes import Op
 from atoll.law.manifest import Manifest
 from atoll.law.program import Part, Source, Template
@@ -103,16 +102,8 @@ class _Sent:
         return m.graph.add(Op.DIFFERENCE, [model, m.state(0, name)], count)
 
     def moment(self, name: str) -> Value:
-        """A first moment; AdamW's without its bias."""
-        moment = self.m.state(1, f"m/{name}")
-        is_biased = optimiser_of(name, self.m.shape(name), self.m.inner) == "adamw"
-        return self._corrected(moment, 0) if is_biased else moment
-
-    def _corrected(self, moment: Value, which: int) -> Value:
-        m = self.m
-        both = corrections(m, counted(m, 0))
-        factor = m.once(("correction", which), lambda: view(m.graph, both, (1,), (1,), which))
-        return m.graph.add(Op.SCALE_BY, [moment, factor], moment.elements)
+        """A first moment as it is."""
+        return self.m.state(1, f"m/{name}")
 
     # ---- sections ----
 
@@ -120,7 +111,7 @@ class _Sent:
         """Of second moments of these shapes: header and sums."""
         m, sums = self.m, list[Value]()
         for name, shape in shapes.items():
-            second = self._corrected(m.state(1, f"v/{name}"), 1)
+            second = m.state(1, f"v/{name}")
             is_matrix = len(shape) == 2
             sums += power_sums(m.graph, second, (shape[0], shape[1])) if is_matrix else [second]
         tail = SumsLayout(Layout.of(shapes)).header

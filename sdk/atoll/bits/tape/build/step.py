@@ -90,37 +90,28 @@ def _optimised(
     return params, slots
 
 
-def counted(m: Making, more: int) -> Value:
-    """The optimiser's count of the opening state, and so many more, i64 [1]."""
-    inputs = [Value(Source.STATE, 0, 8, 1)]
-    words, tail = [m.optimiser.first[COUNT], m.optimiser.leaves, 1, more], m.optimiser.prefix(COUNT)
-    make = m.graph.add
-    return m.once(COUNT, lambda: make(Op.COUNT, inputs, 1, words, width=8, tail=tail))
-
-
-def corrections(m: Making, count: Value) -> Value:
-    """Both of a count, f64 [2]."""
-    offset = table_sizes(m.spec, m.inner, m.steps)[0]
-    return m.table(Op.CORRECTIONS, 2, (count,), [offset, m.steps.epoch + 1])
-
-
 class _Optimisers:
     """One parameter's step by each of the optimisers: the parameter and its slots after it."""
 
     def __init__(self, m: Making) -> None:
         self.m = m
-        self.count = counted(m, 1)
+        inputs = [Value(Source.STATE, 0, 8, 1)]
+        words, tail = [m.optimiser.first[COUNT], m.optimiser.leaves, 1], m.optimiser.prefix(COUNT)
+        self.count = m.once(
+            COUNT, lambda: m.graph.add(Op.COUNT, inputs, 1, words, width=8, tail=tail)
+        )
         self.rate = m.table(Op.RATE, 1, (CONTEXT,), [])
 
     def adamw(self, name: str, g: Value) -> tuple[Value, dict[str, Value]]:
         """O1 to O3."""
         m, add, inner = self.m, self.m.graph.add, self.m.inner
-        factors = corrections(m, self.count)
+        offset = table_sizes(m.spec, inner, m.total_steps)[0]
+        corrections = m.table(Op.CORRECTIONS, 2, (self.count,), [offset, m.total_steps])
         slots = {}
         for slot, op, text in (("m", Op.ADAMW_M, inner.beta1), ("v", Op.ADAMW_V, inner.beta2)):
             words = [f32(float(text)), f32(1.0 - float(text))]
             slots[slot] = add(op, [m.state(1, f"{slot}/{name}"), g], g.elements, words)
-        inputs = [m.state(0, name), slots["m"], slots["v"], factors, self.rate]
+        inputs = [m.state(0, name), slots["m"], slots["v"], corrections, self.rate]
         words = [f32(float(inner.eps)), self._decay(name)]
         return add(Op.ADAMW_P, inputs, g.elements, words), slots
 
