@@ -25,8 +25,8 @@ BITS = 39
 
 
 def integers_of(x: Array) -> tuple[NDArray[np.int64], int]:
-    """Integers n and E, with x about n · 2^(E − 39): of numbers that are finite and not below 0."""
-    top = int(np.frexp(max(float(x.max()), 2.0**-80))[1]) - 1
+    """Integers n and E, with x about n · 2^(E − 39): of numbers that are finite."""
+    top = int(np.frexp(max(float(np.abs(x).max()), 2.0**-80))[1]) - 1
     return np.rint(np.ldexp(wide(x), BITS - top)).astype(np.int64), top
 
 

@@ -158,6 +158,7 @@ def read_global(data: bytes) -> State:
     fields, groups = read_blob(GLOBAL_KIND, data)
     moments = {group: groups.pop(group, {}) for group in MOMENTS}
     state = {"params": groups.pop("params"), "outer": groups, "moments": moments, **fields}
+    _check_types(state)
     m, shapes = moments["m"], {name: p.shape for name, p in state["params"].items()}
     if {name: t.shape for name, t in m.items()} != {name: shapes[name] for name in m}:
         raise ValueError("first moments of another shape")
@@ -178,6 +179,18 @@ def read_global(data: bytes) -> State:
     ):
         raise ValueError("not the sums that a state has")
     return state
+
+
+def _check_types(state: State) -> None:
+    moments = state["moments"]
+    floats = [state["params"], *(moments[part] for part in PARTS)]
+    types = {str(t.dtype) for t in moments["m"].values()}
+    if len(types) > 1 or not types <= {"int8", "float32"}:
+        raise ValueError("first moments are neither all integers nor all floats")
+    if any(t.dtype != np.float32 for group in floats for t in group.values()):
+        raise ValueError("parameters and sums are float32")
+    if any(t.dtype != np.int64 for slot in state["outer"].values() for t in slot.values()):
+        raise ValueError("slots are int64")
 
 
 def exponents_digest(model: State) -> bytes:

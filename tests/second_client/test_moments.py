@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -9,13 +10,15 @@ import numpy as np
 import pytest
 import torch
 from tests.second_client import merge as second
-from tests.second_client import moments, sections
+from tests.second_client import moments, sections, state
 
 from atoll.bits.codec.grid import NonFiniteDeltaError
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.sums import StoredSums, SumsLayout, encode_sums
+from atoll.bits.errors import MalformedState
 from atoll.bits.moments import Moments
 from atoll.bits.sections import joined
+from atoll.bits.state import GlobalState
 from atoll.errors import MalformedUpdate
 from atoll.merge.rounding import as_fp32, rounded
 from atoll.merge.sums import largest_but
@@ -51,6 +54,9 @@ def test_sums_are_written_alike_or_by_neither() -> None:
         v = {name: numbers(rng, shape_of(rng)) for name in ("b", "a")[: rng.integers(1, 3)]}
         if rng.random() < 0.02:
             v["b"].flat[0] = rng.choice([np.inf, np.nan])
+        if rng.random() < 0.1:  # of a state that somebody forged
+            v = {name: (tensor * rng.choice([-1, 1], tensor.shape)).astype(np.float32)
+                 for name, tensor in v.items()}  # fmt: skip
         shapes = {name: tensor.shape for name, tensor in v.items()}
         tensors = {name: torch.from_numpy(tensor) for name, tensor in v.items()}
         try:
@@ -218,3 +224,71 @@ def test_sections_lie_at_whole_pieces() -> None:
         for odd in (data[:-1], data + b"\0"):
             with pytest.raises(ValueError, match="size"):
                 sections.cut(odd, sizes)
+
+
+def warm_state() -> tuple[dict[str, Any], dict[str, Any]]:
+    """Fields and tensors of a state that both read."""
+    fields = {
+        "count": 30,
+        "exponents": {"w": -4, "x": -5},
+        "m_exponents": {"w": -8, "x": -3},
+        "moment_exponents": {"w": -9, "x": -2},
+        "round": 3,
+    }
+    tensors = {
+        "params/w": np.ones((2, 3), np.float32),
+        "params/x": np.ones(4, np.float32),
+        "m/w": np.ones((2, 3), np.int8),
+        "m/x": np.ones(4, np.int8),
+        "rows/w": np.ones(2, np.float32),
+        "columns/w": np.ones(3, np.float32),
+        "whole/x": np.ones(4, np.float32),
+    }
+    return fields, tensors
+
+
+Change = Callable[[dict[str, Any], dict[str, Any]], None]
+ODD: dict[str, Change] = {
+    "no count": lambda fields, _: fields.pop("count"),
+    "no moment exponents": lambda fields, _: fields.pop("moment_exponents"),
+    "a count and no moments": lambda fields, tensors: [
+        fields.update(m_exponents={}), *(tensors.pop(n) for n in list(tensors) if n[0] in "mrcw")
+    ],
+    "moments of no steps": lambda fields, _: fields.update(count=0),
+    "a first moment without an exponent": lambda fields, _: fields["m_exponents"].pop("x"),
+    "an exponent without a first moment": lambda _, tensors: [
+        tensors.pop("m/x"), tensors.pop("whole/x")
+    ],
+    "moments of some": lambda fields, tensors: [
+        fields["m_exponents"].pop("x"), tensors.pop("m/x"), tensors.pop("whole/x")
+    ],
+    "rows without columns": lambda _, tensors: tensors.pop("columns/w"),
+    "columns without rows": lambda _, tensors: tensors.pop("rows/w"),
+    "sums of no first moment": lambda fields, tensors: [
+        fields["m_exponents"].pop("w"), tensors.pop("m/w")
+    ],
+    "a vector's rows": lambda _, tensors: tensors.update({"rows/x": tensors.pop("whole/x")}),
+    "a matrix whole": lambda _, tensors: tensors.update({"whole/w": tensors["params/w"]}),
+    "rows of another length": lambda _, tensors: tensors.update({"rows/w": np.ones(3, "<f4")}),
+    "m of another shape": lambda _, tensors: tensors.update({"m/w": np.ones((3, 2), np.int8)}),
+    "m of integers and of floats": lambda _, tensors: tensors.update({"m/x": np.ones(4, "<f4")}),
+    "sums of another type": lambda _, tensors: tensors.update({"rows/w": np.ones(2, np.int64)}),
+    "a sum that is negative": lambda _, tensors: tensors["rows/w"].fill(-1),
+    "a sum that is minus zero": lambda _, tensors: tensors["whole/x"].fill(-0.0),
+    "a sum that is not finite": lambda _, tensors: tensors["columns/w"].fill(np.inf),
+    "parameters of int8": lambda _, tensors: tensors.update({"params/x": np.ones(4, np.int8)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_state_that_is_none_is_refused_by_both(name: str) -> None:
+    fields, tensors = warm_state()
+    data = state.write_blob(state.GLOBAL_KIND, fields, tensors)
+    assert state.global_bytes(state.read_global(data)) == data
+    assert GlobalState.from_bytes(data).to_bytes() == data
+    ODD[name](fields, tensors)
+    odd = state.write_blob(state.GLOBAL_KIND, fields, tensors)
+    with pytest.raises(MalformedState):
+        GlobalState.from_bytes(odd)
+    with pytest.raises((ValueError, KeyError)):
+        state.read_global(odd)
