@@ -111,8 +111,6 @@ class ScriptedEffects:
             case DoPrepareOpening():
                 digests = map(digest, ("initial", "p", "m"))
                 return Done(OpeningReady(cid("opening"), *digests))
-                    OpeningReady(cid("opening"), digest("initial"), digest("p"), digest("m"))
-                )
             case DoTrain():
                 return Done(_trained(command))
         return Done(block=1)
