@@ -19,6 +19,8 @@ Sums = dict[str, dict[str, Array]]
 """`rows` and `columns` of matrices, `whole` vectors, each by parameter."""
 PARTS = ("rows", "columns", "whole")
 BITS = 39
+SHARE = np.float32(0.25)
+"""Of a merged second moment, what a round opens with, where the first moment's square is less."""
 
 
 # ----------------------------------------------------------------------------- V1 to V3: exact sums
@@ -112,9 +114,9 @@ def opening_v(m: Array, sums: Sums, name: str) -> Array:
     """From a matrix's sums or a vector, and never below the square of m."""
     floor = m * m
     if m.ndim == 1:
-        return np.maximum(sums["whole"][name], floor)
+        return np.maximum(sums["whole"][name] * SHARE, floor)
     rows, columns = sums["rows"][name], sums["columns"][name]
     total = wide(sums_along(rows, 0))
     if total == 0.0:
         return floor
-    return np.maximum(narrow(wide(rows)[:, None] * wide(columns) / total), floor)
+    return np.maximum(narrow(wide(rows)[:, None] * wide(columns) / total) * SHARE, floor)

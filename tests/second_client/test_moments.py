@@ -116,7 +116,7 @@ def test_what_an_opening_is_at_its_edges() -> None:
     m = np.array([[0.5, 0.0]], np.float32)
     for row, columns, expected in (
         ([tiny], [huge, huge], [0.25, 0.0]),  # the total is 0
-        ([1.0], [huge, 1.0], [huge, 1.0]),
+        ([1.0], [huge, 1.0], [huge / 4, 0.25]),
         ([0.0], [1.0, 1.0], [0.25, 0.0]),
         ([2.0**-60], [0.1, 0.0], [0.25, 0.0]),
     ):
