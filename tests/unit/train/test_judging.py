@@ -218,7 +218,7 @@ def found_in(job: Job, trained: TrainedRound, **said: object) -> ReplayedRound:
     }
     reveal = SeatReveal(**(honest | said))  # type: ignore[arg-type]
     task = task_of(job, trained)
-    return replay_round(task, document.to_bytes(), reveal, None, str(job.store.root))
+    return replay_round(task, document.to_bytes(), reveal, str(job.store.root))
 
 
 def test_a_watcher_finds_nothing_in_honest_work(judged: Job, honest: TrainedRound) -> None:
