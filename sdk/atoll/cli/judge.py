@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path("~/.atoll/judge")
 SIDES = ("challenger", "provider")
-app = typer.Typer(
-    no_args_is_help=True, help="Dispute wrong training as an outsider, or defend your own."
-)
+app = typer.Typer(no_args_is_help=True, help="Dispute wrong training, or defend your own.")
 
 
 @app.command()
@@ -57,6 +55,7 @@ def play(
         str, typer.Option("--as", help="challenger, or provider with the config of your node.")
     ] = "challenger",
     job: Annotated[list[int] | None, typer.Option(help="Only this job; may be repeated.")] = None,
+    json: Json = False,
 ) -> None:
     """Play until told to stop, and say every move; a restart takes up where this one was.
 
@@ -76,7 +75,7 @@ def play(
         await serve(settings, Player(watches=side == "challenger"))
 
     arguments = ["--config", str(config.expanduser())]
-    raise typer.Exit(main("atoll judge play", run, arguments, speaks=True))
+    raise typer.Exit(main("atoll judge play", run, arguments, speaks="json" if json else "text"))
 
 
 @app.command()

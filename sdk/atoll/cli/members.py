@@ -68,9 +68,11 @@ def member_app(member: RoleCommand) -> typer.Typer:
         emit(found, services.status_text(found), as_json=json)
 
     @app.command()
-    def leave(config: Config = default_config) -> None:
+    def leave(config: Config = default_config, json: Json = False) -> None:
         """Finish the running round and give the place up."""
-        services.drain(config.expanduser())
+        pid = services.drain(config.expanduser())
+        text = f"process {pid} finishes its round, then leaves"
+        emit({"pid": pid, "leaves": True}, text, as_json=json)
 
     return app
 

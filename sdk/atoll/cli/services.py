@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from atoll.cli.keys import password_from
-from atoll.cli.output import say
 from atoll.errors import ConfigError
 
 CONFIG_NAME = "config.toml"
@@ -57,8 +56,8 @@ def run_service(program: str, service: str, config: Path) -> int:
     return main(program, serve, ["--config", str(config)])
 
 
-def drain(config: Path) -> None:
-    """Asks the service of a config to finish its round and to give its place up.
+def drain(config: Path) -> int:
+    """Asks the service of a config to finish its round and to give its place up; its process.
 
     Raises:
         ConfigError: it is not running.
@@ -74,7 +73,7 @@ def drain(config: Path) -> None:
             f"no service of {config} is running", next_step="start it: only it can sign its leave"
         )
     os.kill(pid, signal.SIGUSR1)
-    say(f"process {pid} finishes its round, then leaves")
+    return pid
 
 
 def load(config: Path) -> Any:

@@ -11,7 +11,7 @@ from typing import Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from atoll.content.storage import parse_backend
+from atoll.content.backend import parse_backend
 from atoll.errors import ConfigError
 
 T = TypeVar("T", bound=BaseModel)
