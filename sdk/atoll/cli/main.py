@@ -26,6 +26,7 @@ MOUNTED = {
     "verifier": ("atoll.cli.members:verifier", "Set up and run a verifier."),
     "store": ("atoll.cli.store:app", "Content by CID: add, get, keep, check."),
     "judge": ("atoll.cli.judge:app", "Dispute wrong training, or defend your own."),
+    "doctor": ("atoll.cli.doctor:app", "Check everything before money is at stake."),
     "numerics": ("atoll.cli.numerics:app", "Compare this machine's bits with everybody's."),
 }
 """Each group's place, and what `atoll --help` says of it without loading it."""

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator, MutableMapping, Sequence
@@ -21,6 +22,7 @@ import structlog
 
 from atoll.errors import AtollError
 from atoll.service.config import ServiceConfig, read_config
+from atoll.service.private import PRIVATE_UMASK
 
 Run = Callable[[ServiceConfig], Coroutine[Any, Any, None]]
 
@@ -48,6 +50,7 @@ def main(program: str, run: Run, argv: Sequence[str] | None = None, *, speaks: S
     parser.add_argument("--config", type=Path, required=True, help="the service's TOML file")
     arguments = parser.parse_args(argv)
     try:
+        os.umask(PRIVATE_UMASK)
         config = read_config(ServiceConfig, arguments.config).beside(arguments.config.parent)
         with logs_configured(config, speaks=speaks):
             return asyncio.run(until_stopped(run(config)))

@@ -154,7 +154,7 @@ async def open_session(config: SessionConfig) -> AsyncIterator[Session]:
         ChainError: no endpoint answers, or it is another chain.
         StorageError: the folder of blocks, or the Kubo daemon, cannot be used.
     """
-    config.folder.mkdir(parents=True, exist_ok=True)
+    config.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     async with AsyncExitStack() as stack:
         chain = await AtollChain.connect(config.rpc_urls, config.deployment)
         stack.push_async_callback(chain.close)
