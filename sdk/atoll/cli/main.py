@@ -26,6 +26,10 @@ MOUNTED = {
     "verifier": ("atoll.cli.members:verifier", "Set up and run a verifier."),
     "store": ("atoll.cli.store:app", "Content by CID: add, get, keep, check."),
     "judge": ("atoll.cli.judge:app", "Dispute wrong training, or defend your own."),
+    "network": (
+        "atoll.cli.deploying:app",
+        "Deploy a network's contracts, show and verify them.",
+    ),
     "doctor": ("atoll.cli.doctor:app", "Check everything before money is at stake."),
     "numerics": ("atoll.cli.numerics:app", "Compare this machine's bits with everybody's."),
 }
