@@ -20,11 +20,13 @@ from typer.core import TyperGroup
 from atoll.errors import AtollError, StorageError
 
 MOUNTED = {
-    "keys": ("atoll.cli.keys:app", "Make, import, list and verify keys."),
+    "keys": ("atoll.cli.keys:app", "Make, import, back up and verify keys."),
     "job": ("atoll.cli.job:app", "Submit, follow and collect training jobs."),
     "node": ("atoll.cli.members:node", "Set up and run a provider."),
     "verifier": ("atoll.cli.members:verifier", "Set up and run a verifier."),
     "store": ("atoll.cli.store:app", "Content by CID: add, get, keep, check."),
+    "tx": ("atoll.cli.tx:app", "A service's transactions: list, bump, cancel."),
+    "journal": ("atoll.cli.journal:app", "Back a service's journal up, or move it."),
     "judge": ("atoll.cli.judge:app", "Dispute wrong training, or defend your own."),
     "network": (
         "atoll.cli.deploying:app",

@@ -11,7 +11,7 @@ import signal
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import structlog
 
@@ -23,6 +23,7 @@ from atoll.law.words import JobId
 from atoll.service.commands import NotYet
 from atoll.service.config import ServiceConfig
 from atoll.service.context import open_context
+from atoll.service.control import Answer, listening
 from atoll.service.effects import Effects
 from atoll.service.machine import (
     AnyCommand,
@@ -40,6 +41,7 @@ from atoll.service.machine import (
     ViewChanged,
 )
 from atoll.service.metrics import NO_ROUND, write_metrics
+from atoll.service.transactions import CHANGES, Change, change_in
 
 B = TypeVar("B")
 S = TypeVar("S")
@@ -269,4 +271,17 @@ async def run_role(
         setup = Setup(context.url, behaviour, config.keeper, config.auto_claim)
         service = Service(role, setup, step, Effects(context))
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, service.drain)
-        await service.run()
+        async with listening(config.data_dir, answers_of(service)):
+            await service.run()
+
+
+def answers_of(service: Service[S]) -> dict[str, Answer]:
+    """What a service answers over its control socket."""
+
+    def changing(change: Change) -> Answer:
+        async def answer(arguments: dict[str, Any]) -> None:
+            await change_in(service.effects.context.queue, str(arguments["key"]), change)
+
+        return answer
+
+    return {f"tx-{change}": changing(change) for change in CHANGES}

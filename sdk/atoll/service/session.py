@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
 
 
+QUEUE_FILE = "transactions.sqlite"
+
+
 @dataclass(frozen=True, slots=True)
 class SessionConfig:
     """What a session is opened with.
@@ -166,7 +169,7 @@ async def open_session(config: SessionConfig) -> AsyncIterator[Session]:
         session.storage = await open_storage(config.store)
         stack.push_async_callback(session.storage.close)
         if config.account is not None:
-            path = config.folder / "transactions.sqlite"
+            path = config.folder / QUEUE_FILE
             queue = session._queue = TxQueue(chain, config.account, path, config.queue)
             stack.callback(queue.close)
         stack.push_async_callback(session.stop_serving)

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from eth_utils.address import to_checksum_address
-
 from atoll.chain.answers import header, quantity
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
 from atoll.chain.inspection import ContractCheck, read_parameters, verify_contracts
+from atoll.chain.keys import address_of
 from atoll.chain.rpc import FailoverProvider, redact
-from atoll.errors import AtollError, ChainError
+from atoll.errors import AtollError, ChainError, KeystoreError
 from atoll.law.words import TOKEN, Address, BlockRef, Role
 from atoll.service.doctor.findings import Finding, Level, failure, ok, warning
 from atoll.service.doctor.subject import Subject
@@ -164,7 +162,6 @@ async def _check_bond(chain: AtollChain, account: Address) -> list[Finding]:
 def _account_of(keystore: Path | None) -> Address | None:
     """Whose keystore it is, as it says itself; what is wrong with it is another check's to say."""
     try:
-        document = json.loads(keystore.read_text(encoding="utf-8")) if keystore else {}
-        return Address(to_checksum_address("0x" + document["address"].removeprefix("0x")))
-    except (OSError, ValueError, KeyError, AttributeError, TypeError):
+        return None if keystore is None else address_of(keystore)
+    except KeystoreError:
         return None
