@@ -16,7 +16,6 @@ from atoll.cli.network import (
     Home,
     Network,
     Rpc,
-    need_deployment,
 )
 from atoll.cli.output import Json, emit
 from atoll.errors import ConfigError
@@ -41,7 +40,7 @@ def init(
 ) -> None:
     """Make a folder with a new key and a config, for an outsider with a bond."""
     where = folder.expanduser()
-    made = services.write_config(where, rpc, need_deployment(deployment), password_file)
+    made = services.write_config(where, services.Choices("player", rpc, deployment, password_file))
     start = f"atoll judge play --config {made['config']}"
     emit(made, f"{made['address']}\nfund it, then: {start}", as_json=json)
 

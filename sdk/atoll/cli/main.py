@@ -25,6 +25,7 @@ MOUNTED = {
     "node": ("atoll.cli.members:node", "Set up and run a provider."),
     "verifier": ("atoll.cli.members:verifier", "Set up and run a verifier."),
     "store": ("atoll.cli.store:app", "Content by CID: add, get, keep, check."),
+    "config": ("atoll.cli.config:app", "A service's settings, and where they are from."),
     "tx": ("atoll.cli.tx:app", "A service's transactions: list, bump, cancel."),
     "journal": ("atoll.cli.journal:app", "Back a service's journal up, or move it."),
     "judge": ("atoll.cli.judge:app", "Dispute wrong training, or defend your own."),

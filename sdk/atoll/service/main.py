@@ -41,17 +41,19 @@ Speaks = Literal["", "text", "json"]
 
 
 def main(program: str, run: Run, argv: Sequence[str] | None = None, *, speaks: Speaks = "") -> int:
-    """Reads `--config FILE`, runs until told to stop, and returns the exit code.
+    """Reads `--config FILE` and `--set NAME=VALUE`, runs until told to stop; the exit code.
 
     Args:
         speaks: how what a player does is written to standard output.
     """
     parser = argparse.ArgumentParser(prog=program)
     parser.add_argument("--config", type=Path, required=True, help="the service's TOML file")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     arguments = parser.parse_args(argv)
     try:
         os.umask(PRIVATE_UMASK)
-        config = read_config(ServiceConfig, arguments.config).beside(arguments.config.parent)
+        config = read_config(ServiceConfig, arguments.config, arguments.set)
+        config = config.beside(arguments.config.parent)
         with logs_configured(config, speaks=speaks):
             return asyncio.run(until_stopped(run(config)))
     except AtollError as error:

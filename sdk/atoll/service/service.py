@@ -17,7 +17,7 @@ import structlog
 
 from atoll.chain.follower import News
 from atoll.content.cid import Cid
-from atoll.errors import AtollError, NotFound
+from atoll.errors import AtollError, ConfigError, NotFound
 from atoll.law.views import JobView
 from atoll.law.words import JobId
 from atoll.service.commands import NotYet
@@ -46,6 +46,8 @@ from atoll.service.transactions import CHANGES, Change, change_in
 B = TypeVar("B")
 S = TypeVar("S")
 METRICS_SECONDS = 2.0
+PLAYER = "player"
+"""Runs in a folder of its own, or in a node's, and plays for it while it is down."""
 log = structlog.get_logger("atoll.service")
 
 
@@ -267,6 +269,12 @@ async def run_role(
     Raises:
         ConfigError, KeystoreError, ChainError: it cannot start; nothing was sent.
     """
+    if role != PLAYER and config.role not in {None, role}:
+        raise ConfigError(
+            f"this config is of a {config.role}, and this is a {role}'s service",
+            next_step="name the other role's --config",
+        )
+    config = config.model_copy(update={"role": role})
     async with open_context(config, may_serve) as context:
         setup = Setup(context.url, behaviour, config.keeper, config.auto_claim)
         service = Service(role, setup, step, Effects(context))

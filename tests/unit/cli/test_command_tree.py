@@ -88,6 +88,7 @@ def logs_as_they_were() -> Iterator[None]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """With a password, a deployment, and a key."""
+    (tmp_path / "password").touch(mode=0o600)
     (tmp_path / "password").write_text(PASSWORD)
     addresses = {name: f"0x{i:040x}" for i, name in enumerate(REQUIRED, 1)}
     document = {"chain_id": 1, "block": 0, "addresses": addresses}
@@ -154,6 +155,7 @@ def test_json_is_one_document_and_nothing_else(folder: Path) -> None:
         ("store", "pin", cid, *root),
         ("store", "gc", *root),
         ("store", "verify", *root),
+        ("config", "show", "--config", str(folder / "node" / "config.toml")),
         ("devnet", "cheats"),
     ):
         done = atoll(*arguments, "--json")
