@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from atoll.content.backend import parse_backend
+from atoll.content.door import Budget
 from atoll.errors import ConfigError
 
 T = TypeVar("T", bound=BaseModel)
@@ -34,6 +35,23 @@ class GatewaySection(_Section):
     port: int = Field(default=0, ge=0, le=65535)
     public_url: str | None = None
     """What is announced on chain where it differs from what is listened on."""
+    private_peers: bool | None = None
+    """Whether members whose announced address is of this machine or of a network around it are
+    asked; left out, only on a development chain."""
+    connections: int = Field(default=512, ge=8)
+    """In all; a quarter of them is kept for members."""
+    connections_per_address: int = Field(default=64, ge=1)
+    least_bytes_per_s: float = Field(default=16384, gt=0)
+    """Who takes fewer while bytes wait for it is disconnected."""
+
+    def budget(self) -> Budget:
+        """These limits, as the gateway has them."""
+        return Budget(
+            connections=self.connections,
+            per_address=self.connections_per_address,
+            reserved=self.connections // 4,
+            least_bytes_per_s=self.least_bytes_per_s,
+        )
 
 
 class StoreSettings(_Section):

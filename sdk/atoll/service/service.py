@@ -250,6 +250,7 @@ class Service(Generic[S]):
                 "undecodable_logs": context.follower.undecodable,
                 "rejected_events": context.follower.rejected,
                 "stuck_jobs": sorted(self._defects),
+                "sent_away": dict(context.gateway.door.sent_away),
             },
         )
 
