@@ -74,7 +74,7 @@ def member_app(member: RoleCommand) -> typer.Typer:
 
     @app.command()
     def status(config: Config = default_config, json: Json = False) -> None:
-        """Say whether it runs, and what it has done."""
+        """Say what keeps it from its work, with the next step; then what it does and has done."""
         found = services.status_of(config.expanduser())
         emit(found, services.status_text(found), as_json=json)
 

@@ -19,6 +19,7 @@ from atoll.cli.keys import password_from
 from atoll.errors import ConfigError
 
 CONFIG_NAME = "config.toml"
+COMMANDS = {"provider": "node", "verifier": "verifier"}
 POLICY = """
 [policy]
 # What is staked on: a job that is refused costs nothing. Without a line there is no bound.
@@ -173,19 +174,42 @@ def status_of(config: Path) -> dict[str, Any]:
     settings = load(config)
     known = Deployment.load(settings.deployment)
     pid = holder_of(settings.data_dir)
-    measured = read_metrics(settings.metrics_file)
-    return {
+    told = {
         "running": pid is not None,
         "pid": pid,
         "chain_id": known.chain_id,
         "data_dir": str(settings.data_dir),
-        **measured,
+        **read_metrics(settings.metrics_file),
     }
+    if pid is None:
+        start = f"atoll {COMMANDS.get(settings.role, 'node')} run --config {config}"
+        return told | {"blocking": {"name": "stopped", "text": "not running", "next_step": start}}
+    return told | _asked_of(settings.data_dir)
+
+
+def _asked_of(data_dir: Path) -> dict[str, Any]:
+    """What a running service says of itself, or that it does not answer."""
+    import asyncio
+
+    from atoll.service.control import NotRunning, ask
+
+    try:
+        return dict(asyncio.run(ask(data_dir, "status")))
+    except NotRunning as error:
+        text = "the process runs, and does not answer: it starts, stops, or hangs"
+        return {"blocking": {"name": "silent", "text": text, "next_step": error.next_step}}
 
 
 def status_text(status: dict[str, Any]) -> str:
     """A status for a person."""
-    lines = [f"{name:<10} {value}" for name, value in status.items() if name not in {"jobs", "gas"}]
+    blocked = status.get("blocking")
+    lines = (
+        [f"blocked    {blocked['text']}", f"next       {blocked['next_step']}"] if blocked else []
+    )
+    apart = {"jobs", "gas", "blocking", "duties", "failing", "under_way"}
+    lines += [f"{name:<10} {value}" for name, value in status.items() if name not in apart]
+    for job, duties in status.get("duties", {}).items():
+        lines += [f"job {job} {duty:<12} {reason}" for duty, reason in duties.items()]
     for job, rounds in status.get("jobs", {}).items():
         for index, measures in rounds.items():
             found = "  ".join(f"{name} {value:g}" for name, value in measures.items())

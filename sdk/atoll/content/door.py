@@ -90,6 +90,11 @@ class Door:
     sent_away: dict[str, int] = field(default_factory=dict)
     _guests: dict[object, Guest] = field(default_factory=dict)
 
+    @property
+    def connections(self) -> int:
+        """How many are connected."""
+        return len(self._guests)
+
     def arrived(
         self, key: object, host: str, leave: Callable[[], None], waiting: Callable[[], int]
     ) -> None:

@@ -108,6 +108,26 @@ class PolicySection(_Section):
     most_data_bytes: int | None = Field(default=None, ge=1)
 
 
+class HealthSection(_Section):
+    """Where `/metrics`, `/livez` and `/readyz` are answered; port 0 is nowhere."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=0, ge=0, le=65535)
+
+
+class WatchdogSection(_Section):
+    """Who is told once the service is blocked for `after_s`, and once it works again.
+
+    Attributes:
+        command: run with ATOLL_EVENT, ATOLL_CONDITION and ATOLL_TEXT, and JSON on standard input.
+        webhook: an address that gets the JSON as a POST.
+    """
+
+    command: str = ""
+    webhook: str = ""
+    after_s: float = Field(default=300.0, gt=0)
+
+
 class ServiceConfig(_Section):
     """What a provider and a verifier both need to run.
 
@@ -129,6 +149,8 @@ class ServiceConfig(_Section):
     keeper: KeeperConfig = KeeperConfig()
     fees: FeeConfig = FeeConfig()
     policy: PolicySection = PolicySection()
+    health: HealthSection = HealthSection()
+    watchdog: WatchdogSection = WatchdogSection()
     auto_claim: Literal["never", "each", "end"] = "end"
     """Claim pay after each final round, once at the job's end, or by hand."""
     worker_niceness: int = Field(default=10, ge=0, le=19)

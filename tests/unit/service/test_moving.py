@@ -51,7 +51,7 @@ def test_a_journal_moves_whole(old: Path, file: Path, tmp_path: Path) -> None:
             there.sign_once("commit:2", b"another")
     with pytest.raises(JournalError, match="moved away"):
         journal(old)
-    import_journal(old, WHOSE, file)
+    assert import_journal(old, WHOSE, file) == Moved(0, 0)
     with closing(journal(old)) as back:
         assert back.secret("salt") == salt
 
