@@ -12,6 +12,7 @@ import contextlib
 import json
 import logging
 import os
+import resource
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator, MutableMapping, Sequence
@@ -24,6 +25,7 @@ from atoll.errors import AtollError
 from atoll.service.config import ServiceConfig, read_config
 from atoll.service.private import PRIVATE_UMASK
 
+OPEN_FILES = 65536
 Run = Callable[[ServiceConfig], Coroutine[Any, Any, None]]
 
 
@@ -52,12 +54,21 @@ def main(program: str, run: Run, argv: Sequence[str] | None = None, *, speaks: S
     arguments = parser.parse_args(argv)
     try:
         os.umask(PRIVATE_UMASK)
+        raise_open_files()
         config = read_config(ServiceConfig, arguments.config, arguments.set)
         config = config.beside(arguments.config.parent)
         with logs_configured(config, speaks=speaks):
             return asyncio.run(until_stopped(run(config)))
     except AtollError as error:
         return tell(error)
+
+
+def raise_open_files() -> None:
+    """Takes as many open files as this process may: connections are some, and so are databases."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 async def until_stopped(work: Coroutine[Any, Any, None]) -> int:
