@@ -10,6 +10,7 @@ sources.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import subprocess
 import sys
@@ -50,13 +51,30 @@ EVM = "shanghai"
 Abi = list[dict[str, Any]]
 
 
-def built(name: str) -> tuple[Abi, str]:
-    """ABI and creation bytecode of a contract as forge left them under `out/`."""
+def built(name: str) -> tuple[Abi, str, dict[str, Any]]:
+    """ABI, creation bytecode and `runtime` of a contract as forge left them under `out/`."""
     artifact = json.loads((CONTRACTS / "out" / f"{name}.sol" / f"{name}.json").read_text())
     bytecode = artifact["bytecode"]
     if bytecode["linkReferences"]:
         raise SystemExit(f"{name} needs linking, which the deployer does not do")
-    return artifact["abi"], bytecode["object"]
+    return artifact["abi"], bytecode["object"], runtime(artifact["deployedBytecode"])
+
+
+def runtime(deployed: dict[str, Any]) -> dict[str, Any]:
+    """What a chain's code has to be: its SHA-256 with zeros for immutables, and where those are.
+
+    The compiler leaves zeros where a constructor writes immutables, 32 bytes each.
+    """
+    code = bytes.fromhex(deployed["object"].removeprefix("0x"))
+    places = [
+        place for found in deployed.get("immutableReferences", {}).values() for place in found
+    ]
+    if any(place["length"] != 32 for place in places):
+        raise SystemExit("an immutable that is no word")
+    return {
+        "sha256": hashlib.sha256(code).hexdigest(),
+        "immutables": sorted(place["start"] for place in places),
+    }
 
 
 def with_errors(abi: Abi, errors: Abi) -> Abi:
@@ -79,17 +97,17 @@ def all_errors(abis: list[Abi]) -> Abi:
 def artifacts() -> dict[Path, str]:
     """File → text, for every contract that gets deployed, and those of the tests."""
     parts = {name: built(name) for name in DEPLOYED}
-    errors = all_errors([abi for abi, _ in parts.values()])
+    errors = all_errors([abi for abi, _, _ in parts.values()])
     texts = {
-        TARGET / f"{name}.json": text(with_errors(abi, errors), bytecode)
-        for name, (abi, bytecode) in parts.items()
+        TARGET / f"{name}.json": text(with_errors(abi, errors), bytecode, runtime)
+        for name, (abi, bytecode, runtime) in parts.items()
     }
     names = [path.stem for path in TESTED]
     return texts | {TESTED_TARGET / f"{name}.json": text(*built(name)) for name in names}
 
 
-def text(abi: Abi, bytecode: str) -> str:
-    parts = {"abi": abi, "bytecode": bytecode, "solc": SOLC, "evm": EVM}
+def text(abi: Abi, bytecode: str, runtime: dict[str, Any]) -> str:
+    parts = {"abi": abi, "bytecode": bytecode, "solc": SOLC, "evm": EVM, "runtime": runtime}
     return json.dumps(parts, indent=1) + "\n"
 
 

@@ -116,11 +116,17 @@ def up(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Of the chain.")] = 8545,
     store: StoreBackend = "embedded",
     folder: Folder = None,
+    json: Json = False,
 ) -> None:
     """Start a network and leave it running, for jobs, providers and verifiers of your own."""
-    from atoll_devnet.run.standing import stand
+    from atoll_devnet.run.standing import StandingNetwork, stand
 
-    asyncio.run(stand(_new_folder(folder), providers, verifiers, port, _checked(store)))
+    def tell(values: dict[str, str]) -> None:
+        lines = "\n".join(f"export {name}={value}" for name, value in values.items())
+        emit(values, lines, as_json=json)
+
+    place = _new_folder(folder)
+    asyncio.run(stand(StandingNetwork(place, providers, verifiers, port, _checked(store)), tell))
 
 
 @app.command("fund")
@@ -171,7 +177,7 @@ def _run(options: RunOptions, json: bool) -> None:
 
 def _checked(store: str) -> str:
     """The backend, where members can publish through it."""
-    from atoll.content.storage import parse_backend
+    from atoll.content.backend import parse_backend
 
     if parse_backend(store)[0] == "gateway":
         raise ConfigError(

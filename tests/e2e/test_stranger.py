@@ -135,7 +135,9 @@ async def proxies(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[FaultyR
                 proxy.target, proxy.rate = cluster.chain.rpc_url, FAULT_RATE
                 point_at(member, [proxy.url])
             point_at(behind[2], [proxies[2].url, cluster.chain.rpc_url])
-            cluster.providers[2].metrics_file.mkdir(parents=True)
+            data = cluster.providers[2].metrics_file.parent
+            data.mkdir(mode=0o700)
+            cluster.providers[2].metrics_file.mkdir()
             stranger = Stranger(cluster.chain, STRANGERS[0])
             await stranger.shout(cluster.deployment.addresses["Roster"])
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from eth_utils.address import is_address, to_checksum_address
@@ -18,25 +20,39 @@ from atoll_devnet.processes.funding import Grant, fund
 CHECK_SECONDS = 1.0
 
 
-async def stand(folder: Path, providers: int, verifiers: int, port: int, store: str) -> None:
+@dataclass(frozen=True, slots=True)
+class StandingNetwork:
+    """What is started: whose files are where, how many of whom, the chain's port, the storage."""
+
+    folder: Path
+    providers: int
+    verifiers: int
+    port: int
+    store: str
+
+
+async def stand(network: StandingNetwork, tell: Callable[[dict[str, str]], None]) -> None:
     """Runs until interrupted.
+
+    Args:
+        tell: is given the variables that the commands of a submitter read, once all runs.
 
     Raises:
         ConfigError: the port is in use, or the numbers do not fit.
         ProcessFailed: the chain ended by itself.
     """
     config = ClusterConfig(
-        folder=folder,
-        providers=providers,
-        verifiers=verifiers,
-        chain_port=port,
+        folder=network.folder,
+        providers=network.providers,
+        verifiers=network.verifiers,
+        chain_port=network.port,
         in_order=False,
-        store=store,
+        store=network.store,
     )
     async with Cluster(config) as cluster:
-        sys.stdout.write(_environment(cluster))
-        sys.stdout.flush()
-        sys.stderr.write(f"{providers} providers and {verifiers} verifiers wait; Ctrl-C ends all\n")
+        tell(_environment(cluster))
+        who = f"{network.providers} providers and {network.verifiers} verifiers"
+        sys.stderr.write(f"{who} wait; Ctrl-C ends all\n")
         while True:
             cluster.check()
             await asyncio.sleep(CHECK_SECONDS)
@@ -56,13 +72,12 @@ async def give(account: str, tokens: int, rpc: str, deployment_file: Path) -> No
     await fund(Endpoint(rpc, deployment.chain_id), deployment, [grant])
 
 
-def _environment(cluster: Cluster) -> str:
+def _environment(cluster: Cluster) -> dict[str, str]:
     folder = cluster.submitter_folder
     keystore = next((folder / "keys").glob("*.json"))
-    values = {
+    return {
         "ATOLL_RPC": cluster.chain.rpc_url,
-        "ATOLL_DEPLOYMENT": folder / "deployment.json",
-        "ATOLL_KEYSTORE": keystore,
-        "ATOLL_PASSWORD_FILE": folder / "password",
+        "ATOLL_DEPLOYMENT": str(folder / "deployment.json"),
+        "ATOLL_KEYSTORE": str(keystore),
+        "ATOLL_PASSWORD_FILE": str(folder / "password"),
     }
-    return "".join(f"export {name}={value}\n" for name, value in values.items())

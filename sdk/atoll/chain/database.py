@@ -6,6 +6,8 @@ stays.
 
 from __future__ import annotations
 
+import errno
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -35,6 +37,8 @@ class Database:
     ) -> None:
         self.path = path
         with self._told():
+            # SQLite makes its other files like this one: whatever they hold is their owner's.
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
             # Tasks of one service run on several threads, one at a time.
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._db.row_factory = sqlite3.Row
@@ -85,8 +89,9 @@ class Database:
             yield
         except sqlite3.IntegrityError:
             raise
-        except sqlite3.Error as error:
-            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+        except (sqlite3.Error, OSError) as error:
+            is_full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+            if is_full or getattr(error, "errno", None) == errno.ENOSPC:
                 raise DiskFull(
                     f"no room on the disk for {self.path}",
                     next_step="make room there, then start again: nothing was lost",

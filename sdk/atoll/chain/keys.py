@@ -30,7 +30,8 @@ SCRYPT_N = 1 << 18
 """What the standard's clients use; about a second and 256 MiB a guess."""
 DEVNET_SCRYPT_N = 1 << 12
 """For throwaway keys only."""
-MIN_PASSWORD_CHARS = 8
+MIN_PASSWORD_CHARS = 12
+MIN_DIFFERENT_CHARS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,7 @@ def list_keys(folder: Path) -> list[KeyInfo]:
     Raises:
         KeystoreError: a file there that is not a keystore.
     """
-    found = [KeyInfo(_address_of(path), path) for path in folder.glob("*.json")]
+    found = [KeyInfo(address_of(path), path) for path in folder.glob("*.json")]
     return sorted(found, key=lambda info: info.address.lower())
 
 
@@ -121,7 +122,7 @@ def load_key(path: Path, password: str) -> LocalAccount:
             f"cannot read the keystore {path}: {error}", next_step="atoll keys list"
         ) from error
     account = _decrypt(text, password, str(path))
-    if str(account.address) != _address_of(path):
+    if str(account.address) != address_of(path):
         raise KeystoreError(f"the keystore {path} names another address than its key has")
     return account
 
@@ -141,15 +142,43 @@ def verify_key(path: Path, password: str) -> KeyInfo:
     return KeyInfo(Address(account.address), path)
 
 
+def backup_key(path: Path, to: Path, password: str) -> KeyInfo:
+    """Copies a keystore to a new file, its owner's alone, and proves that the copy opens.
+
+    Raises:
+        KeystoreError: as `verify_key`; or the file exists, or cannot be written.
+    """
+    verify_key(path, password)
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _write_once(to, path.read_bytes())
+    except FileExistsError as error:
+        raise KeystoreError(f"{to} exists already", next_step="name another file") from error
+    except OSError as error:
+        raise KeystoreError(f"cannot write {to}: {error}") from error
+    return verify_key(to, password)
+
+
+def change_password(path: Path, old: str, new: str, *, devnet: bool = False) -> KeyInfo:
+    """Encrypts a keystore's key with another password; the file has either, at any moment.
+
+    Raises:
+        KeystoreError: as `load_key`; or the new password is weak, or the file cannot be written.
+    """
+    data = _encrypted(load_key(path, old), new, devnet=devnet)
+    try:
+        _write_beside(path, data).replace(path)
+    except OSError as error:
+        raise KeystoreError(f"cannot write the keystore {path}: {error}") from error
+    return verify_key(path, new)
+
+
 def _write(folder: Path, account: LocalAccount, password: str, *, devnet: bool) -> KeyInfo:
-    if not devnet and len(password) < MIN_PASSWORD_CHARS:
-        raise KeystoreError(f"the password has fewer than {MIN_PASSWORD_CHARS} characters")
-    iterations = DEVNET_SCRYPT_N if devnet else SCRYPT_N
-    keystore = _library().encrypt(account.key, password, kdf="scrypt", iterations=iterations)
+    text = _encrypted(account, password, devnet=devnet)
     path = folder / f"{account.address.lower()}.json"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _write_once(path, json.dumps(keystore).encode())
+        _write_once(path, text)
     except FileExistsError as error:
         raise KeystoreError(f"a keystore for {account.address} is there already: {path}") from error
     except OSError as error:
@@ -157,18 +186,44 @@ def _write(folder: Path, account: LocalAccount, password: str, *, devnet: bool) 
     return KeyInfo(Address(account.address), path)
 
 
+def _encrypted(account: LocalAccount, password: str, *, devnet: bool) -> bytes:
+    if not devnet:
+        _refuse_weak(password)
+    iterations = DEVNET_SCRYPT_N if devnet else SCRYPT_N
+    keystore = _library().encrypt(account.key, password, kdf="scrypt", iterations=iterations)
+    return json.dumps(keystore).encode()
+
+
+def _refuse_weak(password: str) -> None:
+    if len(password) < MIN_PASSWORD_CHARS:
+        raise KeystoreError(
+            f"the password has fewer than {MIN_PASSWORD_CHARS} characters",
+            next_step="take a longer one, such as four words",
+        )
+    if len(set(password)) < MIN_DIFFERENT_CHARS:
+        raise KeystoreError(
+            f"the password has fewer than {MIN_DIFFERENT_CHARS} different characters",
+            next_step="take another one, such as four words",
+        )
+
+
 def _write_once(path: Path, data: bytes) -> None:
     """All or nothing, readable by the owner alone; refuses to replace."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".key-")
-    temporary = Path(name)
+    temporary = _write_beside(path, data)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
         path.hardlink_to(temporary)
     finally:
         temporary.unlink()
+
+
+def _write_beside(path: Path, data: bytes) -> Path:
+    """A new file in the path's folder with that content, on the disk."""
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".key-")
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    return Path(name)
 
 
 def _decrypt(text: str, password: str, what: str) -> LocalAccount:
@@ -193,7 +248,8 @@ def _parse(text: str, what: str) -> dict[str, Any]:
     return keystore
 
 
-def _address_of(path: Path) -> Address:
+def address_of(path: Path) -> Address:
+    """Whose keystore it says that it is. Raises KeystoreError where it is none."""
     try:
         keystore = _parse(path.read_text(encoding="utf-8"), str(path))
         return Address(to_checksum_address("0x" + str(keystore["address"]).removeprefix("0x")))

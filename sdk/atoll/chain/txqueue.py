@@ -170,6 +170,10 @@ class TxQueue:
         """Every transaction this queue ever took, oldest first."""
         return [self._status(intent) for intent in self._store.all()]
 
+    def waiting(self) -> list[TxStatus]:
+        """What is queued or under way, oldest first."""
+        return [self._status(i) for i in self._store.in_state(TxState.QUEUED, TxState.SENT)]
+
     def gas_by_label(self) -> dict[str, GasUse]:
         """Gas used by mined transactions, by function name."""
         return self._store.gas_by_label()

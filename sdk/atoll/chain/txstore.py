@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import fcntl
 import sqlite3
+from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from atoll.chain.calls import Call
 from atoll.chain.database import Database
-from atoll.errors import ConfigError
+from atoll.errors import ConfigError, StorageError
 from atoll.law.words import Address
 
 SCHEMA = """
@@ -283,6 +284,23 @@ class TxStore:
                 f"not to {account} on chain {chain_id}",
                 next_step="use a folder of its own for each account and chain",
             )
+
+
+def read_intents(path: Path) -> list[Intent]:
+    """Every intent in a queue's file, oldest first, whoever has it open.
+
+    Raises:
+        ConfigError: there is no such file.
+        StorageError: it cannot be read.
+    """
+    if not path.exists():
+        raise ConfigError(f"no transaction was ever asked for: there is no {path}")
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+            database.row_factory = sqlite3.Row
+            return [_intent(row) for row in database.execute("SELECT * FROM intents ORDER BY id")]
+    except (sqlite3.Error, KeyError, ValueError) as error:
+        raise StorageError(f"cannot read {path}: {error}", next_step="atoll doctor") from error
 
 
 @dataclass(frozen=True, slots=True)

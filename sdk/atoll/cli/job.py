@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
 from enum import IntEnum
@@ -210,7 +210,9 @@ def _submit(
             return job.id, client.port
 
     job, port = asyncio.run(pay())
-    _serve_job(network, job, port, until_handed_over=payment.detach, quiet=as_json)
+    # What `--json` prints is told already.
+    tell = _nothing_of if as_json else _words_of
+    _serve_job(network, job, port, until_handed_over=payment.detach, tell=tell)
 
 
 @app.command()
@@ -222,6 +224,7 @@ def serve(
     keystore: Keystore = None,
     password_file: PasswordFile = None,
     home: Home = DEFAULT_HOME,
+    json: Json = False,
 ) -> None:
     """Serve a job's data again, after a stop or from another machine with this home."""
     network = Network(rpc, deployment, home, keystore, password_file)
@@ -233,7 +236,7 @@ def serve(
             return client.port
 
     port = asyncio.run(announce())
-    _serve_job(network, job, port, until_handed_over=detach, quiet=False)
+    _serve_job(network, job, port, until_handed_over=detach, tell=_line_of if json else _words_of)
 
 
 @app.command("list")
@@ -495,13 +498,28 @@ async def _agree(client: Client, draft: Draft, payment: Payment) -> None:
         raise ConfigError("nothing was paid", next_step="change the job, or pass --yes")
 
 
+Tell = Callable[["JobUpdate | RoundFigures"], None]
+
+
+def _line_of(item: JobUpdate | RoundFigures) -> None:
+    emit(_told(item), "", as_json=True)
+
+
+def _words_of(item: JobUpdate | RoundFigures) -> None:
+    say(_text_of(item))
+
+
+def _nothing_of(item: JobUpdate | RoundFigures) -> None:
+    del item
+
+
 def _serve_job(
-    network: Network, job: int, port: int, *, until_handed_over: bool, quiet: bool
+    network: Network, job: int, port: int, *, until_handed_over: bool, tell: Tell
 ) -> None:
     """Serves this home's blocks and tells what happens, until the job ends, or nobody needs us."""
     again = f"`atoll job serve {job}` serves again, `atoll job watch {job}` tells what happens"
     try:
-        ended = asyncio.run(_serve_and_watch(network, job, port, until_handed_over, quiet))
+        ended = asyncio.run(_serve_and_watch(network, job, port, until_handed_over, tell))
     except KeyboardInterrupt:
         say(f"the data is not served from here any more; job {job} and its money stay. {again}")
         raise
@@ -509,7 +527,7 @@ def _serve_job(
 
 
 async def _serve_and_watch(
-    network: Network, job: int, port: int, until_handed_over: bool, quiet: bool
+    network: Network, job: int, port: int, until_handed_over: bool, tell: Tell
 ) -> bool:
     """Whether the job has ended; else it was handed over."""
     from atoll.job.evaluation import evaluating
@@ -524,8 +542,8 @@ async def _serve_and_watch(
         handle, handed_over = client.attach(job), False
         await stack.enter_async_context(evaluating(handle))
         async for update in _patient(handle):
-            if update is not None and not quiet:
-                say(_text_of(update))
+            if update is not None:
+                tell(update)
             if isinstance(update, RoundFigures) and await is_out_of_patience(handle):
                 await _cancel(network, job)
             if not handed_over and await _is_handed_over(handle):

@@ -16,7 +16,6 @@ from atoll.cli.network import (
     Home,
     Network,
     Rpc,
-    need_deployment,
 )
 from atoll.cli.output import Json, emit
 from atoll.errors import ConfigError
@@ -26,9 +25,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path("~/.atoll/judge")
 SIDES = ("challenger", "provider")
-app = typer.Typer(
-    no_args_is_help=True, help="Dispute wrong training as an outsider, or defend your own."
-)
+app = typer.Typer(no_args_is_help=True, help="Dispute wrong training, or defend your own.")
 
 
 @app.command()
@@ -43,7 +40,7 @@ def init(
 ) -> None:
     """Make a folder with a new key and a config, for an outsider with a bond."""
     where = folder.expanduser()
-    made = services.write_config(where, rpc, need_deployment(deployment), password_file)
+    made = services.write_config(where, services.Choices("player", rpc, deployment, password_file))
     start = f"atoll judge play --config {made['config']}"
     emit(made, f"{made['address']}\nfund it, then: {start}", as_json=json)
 
@@ -57,6 +54,7 @@ def play(
         str, typer.Option("--as", help="challenger, or provider with the config of your node.")
     ] = "challenger",
     job: Annotated[list[int] | None, typer.Option(help="Only this job; may be repeated.")] = None,
+    json: Json = False,
 ) -> None:
     """Play until told to stop, and say every move; a restart takes up where this one was.
 
@@ -76,7 +74,7 @@ def play(
         await serve(settings, Player(watches=side == "challenger"))
 
     arguments = ["--config", str(config.expanduser())]
-    raise typer.Exit(main("atoll judge play", run, arguments, speaks=True))
+    raise typer.Exit(main("atoll judge play", run, arguments, speaks="json" if json else "text"))
 
 
 @app.command()

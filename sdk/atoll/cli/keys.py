@@ -11,7 +11,7 @@ import typer
 from atoll.cli.output import Json, emit, table
 from atoll.errors import KeystoreError
 
-app = typer.Typer(no_args_is_help=True, help="Make, import, list and verify keys.")
+app = typer.Typer(no_args_is_help=True, help="Make, import, back up and verify keys.")
 
 DEFAULT_FOLDER = Path("~/.atoll/keys")
 Folder = Annotated[
@@ -88,6 +88,38 @@ def list_(folder: Folder = DEFAULT_FOLDER, json: Json = False) -> None:
         for info in list_keys(folder.expanduser())
     ]
     emit(rows, table(rows), as_json=json)
+
+
+@app.command("backup")
+def backup(
+    keystore: Annotated[Path, typer.Argument(help="The keystore file.")],
+    to: Annotated[Path, typer.Argument(help="Where the copy goes; nothing is replaced.")],
+    password_file: PasswordFile = None,
+    json: Json = False,
+) -> None:
+    """Copy a keystore, under the same password, and prove that the copy opens."""
+    from atoll.chain.keys import backup_key
+
+    info = backup_key(keystore.expanduser(), to.expanduser(), password_from(password_file))
+    data = {"address": info.address, "keystore": str(info.path)}
+    emit(data, f"{info.address}  {info.path}", as_json=json)
+
+
+@app.command("change-password")
+def change_password_(
+    keystore: Annotated[Path, typer.Argument(help="The keystore file.")],
+    new_password_file: Annotated[
+        Path | None, typer.Option(help="With the new password; without it you are asked.")
+    ] = None,
+    password_file: PasswordFile = None,
+    json: Json = False,
+) -> None:
+    """Encrypt a keystore's key with another password. Backups keep the old one."""
+    from atoll.chain.keys import change_password
+
+    old, new = password_from(password_file), password_from(new_password_file, new=True)
+    info = change_password(keystore.expanduser(), old, new)
+    emit({"address": info.address, "ok": True}, f"{info.address}  ok", as_json=json)
 
 
 @app.command("verify")

@@ -2,8 +2,8 @@
 
 Exit codes: 0 done; 1 unforeseen; 2 wrong use, configuration, manifest or key; 3 the chain;
 4 storage; 5 the protocol; 130 interrupted. Every error is one line on standard error, and one more
-with what to do next. Rule of this file: it starts fast; torch is loaded by the commands that
-need it.
+with what to do next. Rule of this file: it starts fast; a group is imported when it is named, and
+what a command needs when it runs.
 """
 
 from __future__ import annotations
@@ -12,43 +12,79 @@ import errno
 import importlib
 import sys
 from importlib.metadata import entry_points
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from atoll.cli import keys
 from atoll.errors import AtollError, StorageError
+
+MOUNTED = {
+    "keys": ("atoll.cli.keys:app", "Make, import, back up and verify keys."),
+    "job": ("atoll.cli.job:app", "Submit, follow and collect training jobs."),
+    "node": ("atoll.cli.members:node", "Set up and run a provider."),
+    "verifier": ("atoll.cli.members:verifier", "Set up and run a verifier."),
+    "store": ("atoll.cli.store:app", "Content by CID: add, get, keep, check."),
+    "config": ("atoll.cli.config:app", "A service's settings, and where they are from."),
+    "tx": ("atoll.cli.tx:app", "A service's transactions: list, bump, cancel."),
+    "journal": ("atoll.cli.journal:app", "Back a service's journal up, or move it."),
+    "judge": ("atoll.cli.judge:app", "Dispute wrong training, or defend your own."),
+    "network": (
+        "atoll.cli.deploying:app",
+        "Deploy a network's contracts, show and verify them.",
+    ),
+    "doctor": ("atoll.cli.doctor:app", "Check everything before money is at stake."),
+    "numerics": ("atoll.cli.numerics:app", "Compare this machine's bits with everybody's."),
+}
+"""Each group's place, and what `atoll --help` says of it without loading it."""
+PLUGINS = "atoll.commands"
+"""Entry points of this group are commands, too: `atoll_devnet` imports atoll, never the reverse."""
+
+
+class LazyGroup(TyperGroup):
+    """Imports a group of commands when one of them is asked for."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self._places = {name: place for name, (place, _) in MOUNTED.items()}
+        for name, (_, text) in MOUNTED.items():
+            self.add_command(TyperGroup(name=name, help=text))
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of all, those of other packages last."""
+        self._add_plugins()
+        return list(self.commands)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        """The command that arguments name, loaded."""
+        if args and args[0] not in self.commands:
+            self._add_plugins()
+        name, command, rest = super().resolve_command(ctx, args)
+        if name in self._places:
+            module, _, attribute = self._places[name].partition(":")
+            command = typer.main.get_command(getattr(importlib.import_module(module), attribute))
+            command.name = name
+        return name, command, rest
+
+    def _add_plugins(self) -> None:
+        for plugin in entry_points(group=PLUGINS):
+            if plugin.name not in self.commands:
+                self.add_command(typer.main.get_command(plugin.load()), plugin.name)
+
 
 app = typer.Typer(
     name="atoll",
+    cls=LazyGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
     help="Train one model together with strangers, and pay for work that was really done.",
     epilog="Exit codes: 2 usage or configuration, 3 chain, 4 storage, 5 protocol, 130 interrupted.",
 )
-app.add_typer(keys.app, name="keys")
-
-MOUNTED = {
-    "job": "atoll.cli.job:app",
-    "node": "atoll.cli.members:node",
-    "verifier": "atoll.cli.members:verifier",
-    "store": "atoll.cli.store:app",
-    "judge": "atoll.cli.judge:app",
-    "numerics": "atoll.cli.numerics:app",
-}
-"""Loaded when the program starts, so that `import atoll.cli` stays cheap."""
-PLUGINS = "atoll.commands"
-"""Entry points of this group are commands, too: `atoll_devnet` imports atoll, never the reverse."""
 
 
 def main() -> None:
     """Entry point of the `atoll` program."""
-    for name, place in MOUNTED.items():
-        module, _, attribute = place.partition(":")
-        app.add_typer(getattr(importlib.import_module(module), attribute), name=name)
-    for plugin in entry_points(group=PLUGINS):
-        app.add_typer(plugin.load(), name=plugin.name)
     try:
         app()
     except AtollError as error:

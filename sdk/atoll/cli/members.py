@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from atoll.cli import services
-from atoll.cli.network import DEFAULT_RPC, DeploymentFile, Rpc, need_deployment
+from atoll.cli.config import Set
+from atoll.cli.network import DEFAULT_RPC, DeploymentFile, PasswordFile, Rpc
 from atoll.cli.output import Json, emit
 
 Folder = Annotated[Path, typer.Option(help="Where its key, config and data are.")]
@@ -41,36 +42,48 @@ def member_app(member: RoleCommand) -> typer.Typer:
 
     @app.command()
     def init(
-        password_file: Annotated[
-            Path, typer.Option(help="A file whose first line will open the new key.")
-        ],
         folder: Folder = member.folder,
+        key: Annotated[
+            Path | None, typer.Option(help="A keystore to use; left out, a new key is made.")
+        ] = None,
+        password_file: PasswordFile = None,
+        host: Annotated[str, typer.Option(help="The interface to serve blocks at.")] = "127.0.0.1",
+        port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any free one.")] = 0,
+        public_url: Annotated[
+            str | None, typer.Option(help="Where others reach it: http://203.0.113.7:4001")
+        ] = None,
         rpc: Rpc = DEFAULT_RPC,
         deployment: DeploymentFile = None,
         json: Json = False,
     ) -> None:
-        """Make a folder with a new key and a config."""
+        """Make a folder with a key and a config; at a terminal, what is left out is asked."""
+        choices = services.Choices(
+            member.role, rpc, deployment, password_file, key, host, port, public_url
+        )
         where = folder.expanduser()
-        made = services.write_config(where, rpc, need_deployment(deployment), password_file)
+        made = services.write_config(where, choices if json else services.asked(choices))
         start = f"atoll {member.command} run --config {made['config']}"
         emit(made, f"{made['address']}\nfund it, then: {start}", as_json=json)
 
     @app.command()
-    def run(config: Config = default_config) -> None:
+    def run(config: Config = default_config, settings: Set = None) -> None:
         """Run until told to stop; a restart takes up where this one was."""
         program = f"atoll {member.command} run"
-        raise typer.Exit(services.run_service(program, member.service, config.expanduser()))
+        place = config.expanduser()
+        raise typer.Exit(services.run_service(program, member.service, place, settings or []))
 
     @app.command()
     def status(config: Config = default_config, json: Json = False) -> None:
-        """Say whether it runs, and what it has done."""
+        """Say what keeps it from its work, with the next step; then what it does and has done."""
         found = services.status_of(config.expanduser())
         emit(found, services.status_text(found), as_json=json)
 
     @app.command()
-    def leave(config: Config = default_config) -> None:
+    def leave(config: Config = default_config, json: Json = False) -> None:
         """Finish the running round and give the place up."""
-        services.drain(config.expanduser())
+        pid = services.drain(config.expanduser())
+        text = f"process {pid} finishes its round, then leaves"
+        emit({"pid": pid, "leaves": True}, text, as_json=json)
 
     return app
 

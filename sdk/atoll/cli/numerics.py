@@ -6,17 +6,18 @@ import json
 import logging
 import sys
 from dataclasses import asdict
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
 
-import structlog
 import typer
 
+from atoll.cli.output import Json, emit
 from atoll.errors import AtollError, ConfigError, NumericsMismatch
 
 if TYPE_CHECKING:
     from atoll.lab.differential import LabResult, LabRun, Setting
 
-app = typer.Typer(help="Exact and tolerant numerics: compare this machine.", no_args_is_help=True)
+app = typer.Typer(help="Compare this machine's bits with everybody's.", no_args_is_help=True)
 
 
 @app.callback()
@@ -39,9 +40,10 @@ def verify(
     device: Annotated[str | None, typer.Option(help="cpu or cuda")] = None,
     slices: Annotated[int | None, typer.Option(min=1, help="of attention, at a time")] = None,
     inner: Annotated[int | None, typer.Option(min=1, help="columns of an fp32 product")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+    as_json: Json = False,
 ) -> None:
     """Trains a small model exactly and prints its digest; without options, under every setting."""
+    _need_torch()
     from atoll.lab.differential import LabRun, Setting, run
 
     chosen_run = {
@@ -59,7 +61,7 @@ def verify(
         return
     what = LabRun(**given_run)  # type: ignore[arg-type]
     result = run(what, Setting(**given_setting))  # type: ignore[arg-type]
-    sys.stdout.write((json.dumps(asdict(result)) if as_json else _line(result)) + "\n")
+    emit(asdict(result), _line(result), as_json=as_json)
     _check(what.key, [result.digest])
 
 
@@ -73,9 +75,10 @@ def calibrate(
     segments: Annotated[int, typer.Option(min=1, help="segments of a run")] = 12,
     seeds: Annotated[int, typer.Option(min=1, help="runs, of other weights and data")] = 1,
     optimizer: Annotated[str, typer.Option(help="adamw or muon")] = "adamw",
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON document")] = False,
+    as_json: Json = False,
 ) -> None:
     """Measures how far honest settings of this machine lie apart, and proposes tolerances."""
+    _need_torch()
     from atoll.lab.calibrate import calibrate as measure
     from atoll.lab.differential import LabRun
     from atoll.lab.trial import Trial
@@ -83,20 +86,23 @@ def calibrate(
     _known("optimizer", optimizer, ("adamw", "muon"))
     run = LabRun(width, layers, seq, steps * segments, optimizer=optimizer)  # type: ignore[arg-type]
     found = measure(Trial(run, segments, tuple(range(seeds))), sys.stderr.write)
-    if as_json:
-        sys.stdout.write(json.dumps(found.to_plain()) + "\n")
-        return
-    for row in found.rows:
-        far = row.far
-        sys.stdout.write(
-            f"{row.name:30} params {far.params:7.1e}  slots {far.slots:7.1e}  "
-            f"loss {far.loss:7.1e}  work {far.work:.3f}  cosine {row.cosine:+.3f}  "
-            f"excess {row.least_excess:.2g} to {row.most_excess:.2g}\n"
-        )
+    lines = [
+        f"{row.name:30} params {row.far.params:7.1e}  slots {row.far.slots:7.1e}  "
+        f"loss {row.far.loss:7.1e}  work {row.far.work:.3f}  cosine {row.cosine:+.3f}  "
+        f"excess {row.least_excess:.2g} to {row.most_excess:.2g}"
+        for row in found.rows
+    ]
     proposed = ", ".join(f"{name} {value}" for name, value in found.proposed.model_dump().items())
-    sys.stdout.write(
-        f"proposed: {proposed}; the nearest cheat is {found.separation:.2g} times off\n"
-    )
+    lines.append(f"proposed: {proposed}; the nearest cheat is {found.separation:.2g} times off")
+    emit(found.to_plain(), "\n".join(lines), as_json=as_json)
+
+
+def _need_torch() -> None:
+    if find_spec("torch") is None:
+        raise ConfigError(
+            "comparing bits needs torch, which is not installed",
+            next_step="pip install 'atoll[train]'",
+        )
 
 
 def _line(result: LabResult) -> str:
@@ -139,7 +145,7 @@ def _verify_matrix(as_json: bool) -> None:
         expected = {what.key: expected_digest(what) for what, _ in standard_matrix()}
         agree = all(set(found) <= {expected[key]} for key, found in digests.items())
         document = {"expected": expected, "agree": agree, "results": results}
-        sys.stdout.write(json.dumps(document) + "\n")
+        emit(document, "", as_json=True)
     for key, found in digests.items():
         _check(key, found)
 
@@ -169,6 +175,8 @@ def _check(key: str, digests: list[str]) -> None:
 
 
 if __name__ == "__main__":
+    import structlog
+
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     try:
         app()

@@ -1,4 +1,9 @@
-"""How every command speaks: data on standard output, words about it on standard error."""
+"""How every command speaks: data on standard output, words about it on standard error.
+
+With `--json`, each line of standard output is a JSON document, and there is nothing else. A command
+that tells one thing prints one; a command that goes on telling prints one each time. An error is
+words on standard error and an exit code.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +14,13 @@ from typing import Annotated, Any
 
 import typer
 
-Json = Annotated[bool, typer.Option("--json", help="Print data as JSON, and nothing else.")]
+Json = Annotated[bool, typer.Option("--json", help="Print data as JSON, a document a line.")]
 
 
 def emit(data: Any, text: str, *, as_json: bool) -> None:
-    """Prints `data` as JSON, or `text` for a person."""
+    """Prints `data` as a line of JSON, or `text` for a person."""
     if as_json:
-        text = json.dumps(data, indent=2, sort_keys=True)
+        text = json.dumps(data, sort_keys=True)
     sys.stdout.write(text.rstrip("\n") + "\n")
     sys.stdout.flush()
 

@@ -8,57 +8,138 @@ from __future__ import annotations
 
 import importlib
 import json
+import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from atoll.cli.keys import password_from
-from atoll.cli.output import say
 from atoll.errors import ConfigError
 
 CONFIG_NAME = "config.toml"
+COMMANDS = {"provider": "node", "verifier": "verifier"}
+POLICY = """
+[policy]
+# What is staked on: a job that is refused costs nothing. Without a line there is no bound.
+jobs_at_once = 1
+largest_share = 0.5
+# least_price_wei = 1000000000000
+# least_fee_wei = 1000000000000000000
+# largest_bond = 100
+# most_parameters = 1000000000
+# most_data_bytes = 10000000000
+"""
 
 
-def write_config(folder: Path, rpc: str, deployment: Path, password_file: Path) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What a new folder is made of.
+
+    Attributes:
+        key: a keystore that is there; None makes a new key.
+        password_file: opens the key; None asks for a password, and keeps it in the folder.
+        port: 0 is any free one, which others cannot reach.
+    """
+
+    role: str
+    rpc: str
+    deployment: Path | None
+    password_file: Path | None
+    key: Path | None = None
+    host: str = "127.0.0.1"
+    port: int = 0
+    public_url: str | None = None
+
+
+def asked(choices: Choices) -> Choices:
+    """The choices, with what is left open asked for, where there is somebody to ask."""
+    if not sys.stdin.isatty():
+        return choices
+
+    def ask(text: str, default: str) -> str:
+        return str(typer.prompt(text, default=default, show_default=bool(default), err=True))
+
+    if choices.deployment is None:
+        file = ask("The network's deployment file", "")
+        choices = replace(choices, deployment=Path(file).expanduser())
+    if choices.public_url is None:
+        url = ask("The address at which others reach this machine (empty: none yet)", "")
+        choices = replace(choices, public_url=url or None)
+    if choices.public_url is not None and not choices.port:
+        port = int(ask("The port that leads to", "4001"))
+        choices = replace(choices, port=port, host="0.0.0.0")  # noqa: S104 - others are to reach it
+    return choices
+
+
+def write_config(folder: Path, choices: Choices) -> dict[str, str]:
     """Makes a service's folder: key, copy of the deployment, config. Returns what was made.
 
     Raises:
         ConfigError: the folder has a config already, or the deployment cannot be read.
-        KeystoreError: the password is weak or the key cannot be written.
+        KeystoreError: the password is weak or wrong, or the key cannot be read or written.
     """
     from atoll.chain.deployment import Deployment
-    from atoll.chain.keys import create_key
+    from atoll.cli.network import need_deployment
 
     config = folder / CONFIG_NAME
     if config.exists():
         raise ConfigError(f"{config} exists already", next_step="name another --folder")
-    known = Deployment.load(deployment)
-    key = create_key(folder / "keys", password_from(password_file, new=True))
+    known = Deployment.load(need_deployment(choices.deployment))
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    address, keystore, password_file = _key(folder, choices)
     known.save(folder / "deployment.json")
-    endpoints = ", ".join(json.dumps(url) for url in rpc.split(","))
+    endpoints = ", ".join(json.dumps(url) for url in choices.rpc.split(","))
+    public = f"public_url = {json.dumps(choices.public_url)}\n" if choices.public_url else ""
     config.write_text(
+        f'role = "{choices.role}"\n'
         f"rpc_urls = [{endpoints}]\n"
         'deployment = "deployment.json"\n'
-        f"keystore = {json.dumps(str(key.path.relative_to(folder)))}\n"
-        f"password_file = {json.dumps(str(password_file.resolve()))}\n"
+        f"keystore = {json.dumps(str(keystore))}\n"
+        f"password_file = {json.dumps(str(password_file))}\n"
         'data_dir = "data"\n\n'
         "[gateway]\n"
-        'host = "127.0.0.1"\n'
-        "port = 0\n",
+        f"host = {json.dumps(choices.host)}\n"
+        f"port = {choices.port}\n{public}" + (POLICY if choices.role != "player" else ""),
         encoding="utf-8",
     )
-    return {"config": str(config), "address": key.address, "keystore": str(key.path)}
+    return {"config": str(config), "address": address, "keystore": str(folder / keystore)}
 
 
-def run_service(program: str, service: str, config: Path) -> int:
+def _key(folder: Path, choices: Choices) -> tuple[str, Path, Path]:
+    """Address, keystore and password file, the keystore as the config names it."""
+    from atoll.chain.keys import create_key, verify_key
+    from atoll.service.private import require_private
+
+    password = password_from(choices.password_file, new=choices.key is None)
+    if choices.password_file is not None:
+        password_file = choices.password_file.expanduser().resolve()
+        require_private([password_file])
+    else:
+        password_file = folder / "password"
+        password_file.touch(mode=0o600)
+        password_file.write_text(password + "\n", encoding="utf-8")
+        password_file = password_file.resolve()
+    if choices.key is not None:
+        key = verify_key(choices.key.expanduser().resolve(), password)
+        require_private([key.path])
+        return key.address, key.path, password_file
+    key = create_key(folder / "keys", password)
+    return key.address, key.path.relative_to(folder), password_file
+
+
+def run_service(program: str, service: str, config: Path, settings: list[str]) -> int:
     """Runs a service until it is told to stop; its exit code."""
     from atoll.service.main import main
 
     serve = importlib.import_module(service).serve
-    return main(program, serve, ["--config", str(config)])
+    changes = [part for setting in settings for part in ("--set", setting)]
+    return main(program, serve, ["--config", str(config), *changes])
 
 
-def drain(config: Path) -> None:
-    """Asks the service of a config to finish its round and to give its place up.
+def drain(config: Path) -> int:
+    """Asks the service of a config to finish its round and to give its place up; its process.
 
     Raises:
         ConfigError: it is not running.
@@ -74,7 +155,7 @@ def drain(config: Path) -> None:
             f"no service of {config} is running", next_step="start it: only it can sign its leave"
         )
     os.kill(pid, signal.SIGUSR1)
-    say(f"process {pid} finishes its round, then leaves")
+    return pid
 
 
 def load(config: Path) -> Any:
@@ -93,19 +174,42 @@ def status_of(config: Path) -> dict[str, Any]:
     settings = load(config)
     known = Deployment.load(settings.deployment)
     pid = holder_of(settings.data_dir)
-    measured = read_metrics(settings.metrics_file)
-    return {
+    told = {
         "running": pid is not None,
         "pid": pid,
         "chain_id": known.chain_id,
         "data_dir": str(settings.data_dir),
-        **measured,
+        **read_metrics(settings.metrics_file),
     }
+    if pid is None:
+        start = f"atoll {COMMANDS.get(settings.role, 'node')} run --config {config}"
+        return told | {"blocking": {"name": "stopped", "text": "not running", "next_step": start}}
+    return told | _asked_of(settings.data_dir)
+
+
+def _asked_of(data_dir: Path) -> dict[str, Any]:
+    """What a running service says of itself, or that it does not answer."""
+    import asyncio
+
+    from atoll.service.control import NotRunning, ask
+
+    try:
+        return dict(asyncio.run(ask(data_dir, "status")))
+    except NotRunning as error:
+        text = "the process runs, and does not answer: it starts, stops, or hangs"
+        return {"blocking": {"name": "silent", "text": text, "next_step": error.next_step}}
 
 
 def status_text(status: dict[str, Any]) -> str:
     """A status for a person."""
-    lines = [f"{name:<10} {value}" for name, value in status.items() if name not in {"jobs", "gas"}]
+    blocked = status.get("blocking")
+    lines = (
+        [f"blocked    {blocked['text']}", f"next       {blocked['next_step']}"] if blocked else []
+    )
+    apart = {"jobs", "gas", "blocking", "duties", "failing", "under_way"}
+    lines += [f"{name:<10} {value}" for name, value in status.items() if name not in apart]
+    for job, duties in status.get("duties", {}).items():
+        lines += [f"job {job} {duty:<12} {reason}" for duty, reason in duties.items()]
     for job, rounds in status.get("jobs", {}).items():
         for index, measures in rounds.items():
             found = "  ".join(f"{name} {value:g}" for name, value in measures.items())

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from atoll.cli.output import Json, emit
 from atoll.content.cid import DAG_CBOR, RAW, Cid
 from atoll.content.directory import (
     build_path,
@@ -19,9 +22,11 @@ from atoll.content.directory import (
 )
 from atoll.content.links import links_of, walk_dag
 from atoll.content.local import GRACE_S, LocalStore
-from atoll.content.storage import Storage, StoreConfig, open_storage
 from atoll.content.unixfs import PROFILES, Added, Buffer, Profile, Readable, build_tree
 from atoll.errors import ConfigError, StorageError
+
+if TYPE_CHECKING:
+    from atoll.content.storage import Storage
 
 app = typer.Typer(help="Content by CID: add, get, keep, check.", no_args_is_help=True)
 
@@ -36,7 +41,6 @@ Backend = Annotated[
         help="embedded, kubo:http://127.0.0.1:5001 or gateway:https://example.org",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="print one JSON document")]
 Gateways = Annotated[
     list[str] | None, typer.Option("--gateway", help="a gateway to fetch from; may be repeated")
 ]
@@ -44,6 +48,23 @@ Reference = Annotated[str, typer.Argument(metavar="CID[/PATH]", help="a CID, or 
 
 DEFAULT_ROOT = Path(".atoll/store")
 _UNLIMITED = 1 << 50
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the options say that blocks are kept."""
+
+    root: Path
+    backend: str
+
+    @asynccontextmanager
+    async def open(self, gateways: Sequence[str] = ()) -> AsyncIterator[Storage]:
+        """The storage, which also fetches from gateways. Errors as `open_storage`."""
+        from atoll.content.storage import StoreConfig, open_storage
+
+        config = StoreConfig(self.root, self.backend)
+        async with await open_storage(config, lambda: gateways) as storage:
+            yield storage
 
 
 @app.command()
@@ -54,7 +75,7 @@ def add(
     only_hash: Annotated[bool, typer.Option("--only-hash", help="store nothing")] = False,
     root: Root = DEFAULT_ROOT,
     backend: Backend = "embedded",
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Stores a file or folder and prints its CID."""
     if profile not in PROFILES:
@@ -65,9 +86,9 @@ def add(
     if only_hash:
         added = _hash(file, chosen)
     else:
-        added = asyncio.run(_add(StoreConfig(root, backend), file, chosen))
+        added = asyncio.run(_add(Place(root, backend), file, chosen))
     record = {"cid": str(added.cid), "bytes": added.bytes, "blocks": added.blocks}
-    _print(record, str(added.cid), as_json)
+    emit(record, str(added.cid), as_json=as_json)
 
 
 @app.command()
@@ -81,31 +102,31 @@ def get(
     gateway: Gateways = None,
     root: Root = DEFAULT_ROOT,
     backend: Backend = "embedded",
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Writes a file or folder, fetching what is not here from the gateways."""
-    config = StoreConfig(root, backend)
+    place = Place(root, backend)
     if str(output) == "-":
         if as_json:
             raise ConfigError("standard output cannot carry a file and --json at once")
-        asyncio.run(_cat(config, reference, max_bytes, gateway or []))
+        asyncio.run(_cat(place, reference, max_bytes, gateway or []))
         return
-    got = asyncio.run(_get(config, reference, output, max_bytes, gateway or []))
+    got = asyncio.run(_get(place, reference, output, max_bytes, gateway or []))
     record = {"cid": str(got.cid), "bytes": got.bytes, "blocks": got.blocks, "path": str(output)}
-    _print(record, f"{got.bytes} bytes in {output}", as_json)
+    emit(record, f"{got.bytes} bytes in {output}", as_json=as_json)
 
 
 @app.command()
-def stat(reference: Reference, root: Root = DEFAULT_ROOT, as_json: AsJson = False) -> None:
+def stat(reference: Reference, root: Root = DEFAULT_ROOT, as_json: Json = False) -> None:
     """Says what a CID is and how much of it is here."""
     store = LocalStore(root)
     cid = _resolve(store, reference)
     record = _describe(store, cid)
-    _print(record, "\n".join(f"{key}: {value}" for key, value in record.items()), as_json)
+    emit(record, "\n".join(f"{key}: {value}" for key, value in record.items()), as_json=as_json)
 
 
 @app.command()
-def ls(reference: Reference, root: Root = DEFAULT_ROOT, as_json: AsJson = False) -> None:
+def ls(reference: Reference, root: Root = DEFAULT_ROOT, as_json: Json = False) -> None:
     """Lists a folder."""
     store = LocalStore(root)
     entries = [
@@ -113,7 +134,7 @@ def ls(reference: Reference, root: Root = DEFAULT_ROOT, as_json: AsJson = False)
         for entry in list_directory(store.get_block, _resolve(store, reference))
     ]
     lines = (f"{entry['cid']}  {entry['tree_bytes']:>12}  {entry['name']}" for entry in entries)
-    _print(entries, "\n".join(lines), as_json)
+    emit(entries, "\n".join(lines), as_json=as_json)
 
 
 @app.command()
@@ -124,13 +145,13 @@ def pin(
     remove: Annotated[bool, typer.Option("--remove", help="end the pin instead")] = False,
     root: Root = DEFAULT_ROOT,
     backend: Backend = "embedded",
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Keeps a CID and all below it for a reason, ends such a pin, or lists them."""
     if cid is not None:
-        asyncio.run(_pin(StoreConfig(root, backend), _parse(cid), reason, remove))
+        asyncio.run(_pin(Place(root, backend), _parse(cid), reason, remove))
     pins = [{"cid": str(found.cid), "reason": found.reason} for found in LocalStore(root).pins()]
-    _print(pins, "\n".join(f"{found['cid']}  {found['reason']}" for found in pins), as_json)
+    emit(pins, "\n".join(f"{found['cid']}  {found['reason']}" for found in pins), as_json=as_json)
 
 
 @app.command()
@@ -138,7 +159,7 @@ def gc(
     keep_bytes: Annotated[int, typer.Option(help="stop once the store is this small")] = 0,
     grace_s: Annotated[float, typer.Option(help="spare what was used this recently")] = GRACE_S,
     root: Root = DEFAULT_ROOT,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Removes what no pin keeps, longest unused first."""
     done = LocalStore(root).collect(keep_bytes, grace_s)
@@ -147,11 +168,11 @@ def gc(
         "kept_bytes": done.kept_bytes,
         "pinned_blocks": done.pinned_blocks,
     }
-    _print(record, f"freed {done.freed_bytes} bytes, kept {done.kept_bytes}", as_json)
+    emit(record, f"freed {done.freed_bytes} bytes, kept {done.kept_bytes}", as_json=as_json)
 
 
 @app.command()
-def verify(root: Root = DEFAULT_ROOT, as_json: AsJson = False) -> None:
+def verify(root: Root = DEFAULT_ROOT, as_json: Json = False) -> None:
     """Reads every block; exits with 4 where one was damaged, or pinned content is missing."""
     found = LocalStore(root).verify()
     record = {
@@ -161,7 +182,7 @@ def verify(root: Root = DEFAULT_ROOT, as_json: AsJson = False) -> None:
         "missing": [str(cid) for cid in found.missing],
     }
     faults = f"{len(found.damaged)} damaged, {len(found.missing)} pinned but missing"
-    _print(record, f"{found.blocks} blocks, {found.bytes} bytes: {faults}", as_json)
+    emit(record, f"{found.blocks} blocks, {found.bytes} bytes: {faults}", as_json=as_json)
     if found.damaged or found.missing:
         raise StorageError(
             f"the store in {root} is not whole: {faults}",
@@ -188,18 +209,18 @@ def _standard_input() -> Readable:
     return cast(Readable, typer.get_binary_stream("stdin"))
 
 
-async def _add(config: StoreConfig, file: str, profile: Profile) -> Added:
-    async with await open_storage(config) as storage:
+async def _add(place: Place, file: str, profile: Profile) -> Added:
+    async with place.open() as storage:
         if file != "-":
             return await storage.add_path(file, profile)
         return await storage.add_stream(_standard_input(), profile)
 
 
 async def _get(
-    config: StoreConfig, reference: str, output: Path, max_bytes: int, gateways: list[str]
+    place: Place, reference: str, output: Path, max_bytes: int, gateways: list[str]
 ) -> Added:
     """Writes what a reference names; its blocks are counted once each, however often they occur."""
-    async with await open_storage(config, lambda: gateways) as storage:
+    async with place.open(gateways) as storage:
         cid = await _fetch_to(storage, reference, max_bytes)
         store = storage.local
         if cid.codec == RAW or not is_directory(cid, store.get_block(cid)):
@@ -209,10 +230,10 @@ async def _get(
         return Added(cid, written, sum(1 for _ in walk_dag(store.get_block, [cid])))
 
 
-async def _cat(config: StoreConfig, reference: str, max_bytes: int, gateways: list[str]) -> None:
+async def _cat(place: Place, reference: str, max_bytes: int, gateways: list[str]) -> None:
     """Writes a file to standard output."""
     out = typer.get_binary_stream("stdout")
-    async with await open_storage(config, lambda: gateways) as storage:
+    async with place.open(gateways) as storage:
         cid = await _fetch_to(storage, reference, max_bytes)
         for piece in storage.local.iter_bytes(cid, max_bytes):
             out.write(piece)
@@ -244,8 +265,8 @@ def _write_folder(store: LocalStore, root: Cid, output: Path, max_bytes: int) ->
     return written
 
 
-async def _pin(config: StoreConfig, cid: Cid, reason: str, remove: bool) -> None:
-    async with await open_storage(config) as storage:
+async def _pin(place: Place, cid: Cid, reason: str, remove: bool) -> None:
+    async with place.open() as storage:
         if remove:
             await storage.unpin(reason, cid)
         else:
@@ -293,7 +314,3 @@ def _parse(text: str) -> Cid:
         return Cid.parse(text)
     except ValueError as error:
         raise ConfigError(f"{text!r} is not a CID: {error}") from error
-
-
-def _print(record: object, text: str, as_json: bool) -> None:
-    typer.echo(json.dumps(record) if as_json else text)

@@ -16,7 +16,9 @@ from itertools import takewhile
 from typing import Final
 
 import aiohttp
+from yarl import URL
 
+from atoll.content.addresses import GlobalResolver, is_global
 from atoll.content.car import CarReader
 from atoll.content.cid import Cid
 from atoll.content.limits import RateLimit
@@ -44,6 +46,9 @@ class FetchConfig:
         pass_pause_s: pause before the second pass, doubled before each later one.
         max_block_bytes: the largest block accepted.
         bytes_per_s: download limit for all fetches together; None for none.
+        private_addresses: whether gateways of this machine and of networks around it are asked.
+            Not where strangers name them.
+        greet: an `Authorization` header for a gateway's address, which gives us room there.
     """
 
     parallel: int = 8
@@ -55,6 +60,8 @@ class FetchConfig:
     pass_pause_s: float = 0.25
     max_block_bytes: int = MAX_BLOCK_BYTES
     bytes_per_s: float | None = None
+    private_addresses: bool = True
+    greet: Callable[[str], str] | None = None
 
 
 class _SourceFailed(Exception):
@@ -121,7 +128,7 @@ class Downloader:
         for source in self.sources.ranked([gateway]):
             try:
                 async with asyncio.timeout(self._config.connect_timeout_s):
-                    return await self._body(f"{source.url}/notes/{name}", "*/*", max_bytes)
+                    return await self._body(source, f"notes/{name}", "*/*", max_bytes)
             except NotFound:
                 return None
             except Exception as error:  # as in `_ask`
@@ -144,9 +151,9 @@ class Downloader:
             raise NotFound(f"{gateway!r} is no gateway's address")
         (source,) = sources
         reader = CarReader(max_bytes)
-        url = f"{source.url}/ipfs/{cid}?format=car"
+        path = f"ipfs/{cid}?format=car"
         try:
-            async with aclosing(self._pieces(url, CAR_TYPE)) as pieces:
+            async with aclosing(self._pieces(source, path, CAR_TYPE)) as pieces:
                 async for piece in pieces:
                     for found in reader.feed(piece):
                         yield found
@@ -244,13 +251,13 @@ class Downloader:
             raise _SourceFailed(f"{type(error).__name__}: {error}"[:200]) from error
 
     async def _download(self, cid: Cid, source: Source) -> bytes:
-        url = f"{source.url}/ipfs/{cid}?format=raw"
-        return await self._body(url, RAW_TYPE, self._config.max_block_bytes)
+        path = f"ipfs/{cid}?format=raw"
+        return await self._body(source, path, RAW_TYPE, self._config.max_block_bytes)
 
-    async def _body(self, url: str, accept: str, max_bytes: int) -> bytes:
+    async def _body(self, source: Source, path: str, accept: str, max_bytes: int) -> bytes:
         pieces: list[bytes] = []
         size = 0
-        async with aclosing(self._pieces(url, accept)) as body:
+        async with aclosing(self._pieces(source, path, accept)) as body:
             async for piece in body:
                 pieces.append(piece)
                 size += len(piece)
@@ -258,7 +265,7 @@ class Downloader:
                     raise TooLarge(f"sent more than {max_bytes} bytes")
         return b"".join(pieces)
 
-    async def _pieces(self, url: str, accept: str) -> AsyncGenerator[bytes, None]:
+    async def _pieces(self, source: Source, path: str, accept: str) -> AsyncGenerator[bytes, None]:
         """A response's body as it comes, at no less than a block in `block_timeout_s`.
 
         Raises:
@@ -267,8 +274,13 @@ class Downloader:
         """
         started, received = self.sources.clock(), 0
         slowest = self._config.max_block_bytes / self._config.block_timeout_s
+        if not self._config.private_addresses and not is_global(URL(source.url).host or ""):
+            raise aiohttp.ClientError("its address is not one of the Internet")
+        headers = {"Accept": accept}
+        if self._config.greet is not None:
+            headers["Authorization"] = self._config.greet(source.url)
         async with self._connect().get(
-            url, headers={"Accept": accept}, allow_redirects=False
+            f"{source.url}/{path}", headers=headers, allow_redirects=False
         ) as response:
             if response.status in (404, 410):
                 raise NotFound("does not have it")
@@ -295,7 +307,11 @@ class Downloader:
                     sock_connect=self._config.connect_timeout_s,
                     sock_read=self._config.block_timeout_s,
                 ),
-                connector=aiohttp.TCPConnector(limit=64, limit_per_host=self._config.parallel),
+                connector=aiohttp.TCPConnector(
+                    limit=64,
+                    limit_per_host=self._config.parallel,
+                    resolver=None if self._config.private_addresses else GlobalResolver(),
+                ),
                 read_bufsize=_READ_BYTES,
             )
         return self._session

@@ -3,6 +3,9 @@
 Specification: https://specs.ipfs.tech/http-gateways/trustless-gateway/. A trustless gateway gives
 bytes that the receiver checks against the CID it asked for, so it needs no authority and vouches
 for nothing. It looks at its own store alone and never fetches.
+
+Whoever connects can cost it what its budget says and no more; members, who sign what they ask
+with, have room of their own (`door.py`).
 """
 
 from __future__ import annotations
@@ -10,9 +13,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import hashlib
+import re
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Final
 
 from aiohttp import web
@@ -20,6 +24,7 @@ from aiohttp import web
 from atoll.content.car import encode_car, encode_named_header
 from atoll.content.cid import RAW, Cid
 from atoll.content.directory import resolve_path
+from atoll.content.door import Budget, Door, Guest
 from atoll.content.limits import RateLimit
 from atoll.content.local import LocalStore
 from atoll.content.negotiation import (
@@ -38,6 +43,7 @@ from atoll.errors import ConfigError, CorruptBlock, NotFound, StorageError, TooL
 _PROBE: Final = "bafkqaaa"
 _PROBE_CID: Final = bytes([1, RAW, 0, 0])
 _UNKEPT: Final = {"Cache-Control": "no-store", "Access-Control-Allow-Origin": "*"}
+_NOTE: Final = re.compile(r"[a-z0-9/-]{1,128}")
 _MAX_REPEATED_BLOCKS: Final = 1 << 20  # small blocks can name one another 2^n times
 
 
@@ -46,12 +52,44 @@ class GatewayConfig:
     """Limits of a gateway.
 
     Attributes:
-        max_requests: answered at once; further ones are told to come back.
+        max_requests: answered at once; further ones are told to come back. Strangers have that
+            less what the budget reserves, but at least a half.
         bytes_per_s: upload limit for all together; None for none.
+        budget: of connections.
     """
 
     max_requests: int = 256
     bytes_per_s: float | None = None
+    budget: Budget = field(default_factory=Budget)
+
+    @property
+    def strangers_requests(self) -> int:
+        return max(self.max_requests - self.budget.reserved, -(-self.max_requests // 2))
+
+
+class _GuardedServer(web.Server):
+    """Tells the door who comes and goes."""
+
+    def __init__(
+        self,
+        handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+        door: Door,
+        idle_s: float,
+    ) -> None:
+        super().__init__(handler, access_log=None, keepalive_timeout=idle_s, lingering_time=1.0)
+        self._door = door
+
+    def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        peer = transport.get_extra_info("peername")
+        host = str(peer[0]) if peer else ""
+        self._door.arrived(handler, host, transport.abort, transport.get_write_buffer_size)
+
+    def connection_lost(
+        self, handler: web.RequestHandler, exc: BaseException | None = None
+    ) -> None:
+        self._door.left(handler)
+        super().connection_lost(handler, exc)
 
 
 class Gateway:
@@ -65,6 +103,7 @@ class Gateway:
         config: the limits.
         notes: short texts that have a name instead of a hash, by name; what they say has to be
             signed, for nothing else vouches for it.
+        recognise: which member an `Authorization` header is of; None for none.
     """
 
     def __init__(
@@ -76,6 +115,7 @@ class Gateway:
         allow: Callable[[Cid], bool] | None = None,
         config: GatewayConfig | None = None,
         notes: Callable[[str], bytes | None] = lambda _: None,
+        recognise: Callable[[str], str | None] = lambda _: None,
     ) -> None:
         self._store = store
         self._notes = notes
@@ -84,8 +124,12 @@ class Gateway:
         self._allow = allow
         self._config = config or GatewayConfig()
         self._rate = RateLimit(self._config.bytes_per_s, time.monotonic)
+        self._recognise = recognise
         self._requests = 0
-        self._runner: web.AppRunner | None = None
+        self._strangers_requests = 0
+        self.door = Door(self._config.budget, time.monotonic)
+        self._runner: web.ServerRunner | None = None
+        self._sweeper: asyncio.Task[None] | None = None
         self.bytes_up = 0
 
     @property
@@ -100,10 +144,8 @@ class Gateway:
         Raises:
             ConfigError: the address cannot be listened on.
         """
-        app = web.Application()
-        app.router.add_get(r"/ipfs/{path:[\s\S]*}", self._handle)
-        app.router.add_get(r"/notes/{name:[a-z0-9/-]{1,128}}", self._send_note)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        server = _GuardedServer(self._handle, self.door, self._config.budget.idle_s)
+        runner = web.ServerRunner(server, shutdown_timeout=1.0)
         await runner.setup()
         site = web.TCPSite(runner, self._host, self._port)
         try:
@@ -117,33 +159,80 @@ class Gateway:
             ) from error
         self._runner = runner
         self._port = runner.addresses[0][1]
+        self._sweeper = asyncio.create_task(self._sweep())
 
     async def stop(self) -> None:
         """Stops listening and ends open requests."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
 
-    async def _handle(self, request: web.Request) -> web.StreamResponse:
-        if self._requests >= self._config.max_requests:
+    async def _sweep(self) -> None:
+        budget = self._config.budget
+        while True:
+            await asyncio.sleep(min(1.0, budget.header_s / 4, budget.patience_s / 4))
+            self.door.sweep()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        guest = self.door.guest(request.protocol)
+        if guest is None:  # sent away while its request was read
+            return _refuse(503, "busy", {"Retry-After": "1"})
+        guest.requests += 1
+        self._look_who_asks(guest, request)
+        is_stranger = guest.member is None
+        if self._requests >= self._config.max_requests or (
+            is_stranger and self._strangers_requests >= self._config.strangers_requests
+        ):
             return _refuse(503, "busy", {"Retry-After": "1"})
         self._requests += 1
+        self._strangers_requests += is_stranger
+        guest.busy += 1
         try:
-            return await self._answer(request)
+            return await self._route(request)
         except Refusal as refusal:
             return _refuse(refusal.status, str(refusal))
         finally:
             self._requests -= 1
+            self._strangers_requests -= is_stranger
+            guest.busy -= 1
 
-    async def _send_note(self, request: web.Request) -> web.Response:
-        note = self._notes(request.match_info["name"])
+    def _look_who_asks(self, guest: Guest, request: web.BaseRequest) -> None:
+        """Once a connection: a signature costs more to look at than to forge."""
+        signed = request.headers.get("Authorization")
+        if guest.requests == 1 and signed is not None:
+            member = self._recognise(signed)
+            if member is not None:
+                self.door.recognised(guest, member)
+
+    async def _route(self, request: web.BaseRequest) -> web.StreamResponse:
+        kind, _, name = request.path.removeprefix("/").partition("/")
+        if kind not in {"ipfs", "notes"}:
+            raise Refusal(404, "there is nothing here")
+        if request.method not in {"GET", "HEAD"}:
+            return _refuse(405, "only GET and HEAD", {"Allow": "GET, HEAD"})
+        if kind == "ipfs":
+            return await self._answer(request, name)
+        return await self._send_note(request, name)
+
+    def _count(self, request: web.BaseRequest, size: int) -> None:
+        """Notes body bytes that are given to a connection."""
+        self.bytes_up += size
+        guest = self.door.guest(request.protocol)
+        if guest is not None:
+            guest.written += size
+
+    async def _send_note(self, request: web.BaseRequest, name: str) -> web.Response:
+        note = self._notes(name) if _NOTE.fullmatch(name) else None
         if note is None:
             return _refuse(404, "there is no such note")
-        self.bytes_up += len(note)
+        self._count(request, len(note))
         return web.Response(body=note, headers=_UNKEPT)
 
-    async def _answer(self, request: web.Request) -> web.StreamResponse:
-        text, _, path = request.match_info["path"].partition("/")
+    async def _answer(self, request: web.BaseRequest, name: str) -> web.StreamResponse:
+        text, _, path = name.partition("/")
         if request.headers.get("Service-Worker") == "script":
             raise Refusal(400, "nothing here is a service worker")
         wanted = negotiate(request)
@@ -163,7 +252,7 @@ class Gateway:
         return await self._send_block(request, wanted, cid)
 
     async def _send_block(
-        self, request: web.Request, wanted: Format, cid: Cid
+        self, request: web.BaseRequest, wanted: Format, cid: Cid
     ) -> web.StreamResponse:
         etag = f'"{cid}.raw"'
         headers = answer_headers(request, wanted, etag, f"{cid}.bin")
@@ -179,12 +268,12 @@ class Gateway:
             headers["Content-Range"] = f"bytes {part.start}-{part.stop - 1}/{len(block)}"
             block = block[part]
         if request.method != "HEAD":
-            self.bytes_up += len(block)
+            self._count(request, len(block))
             await self._rate.spend(len(block))
         return web.Response(status=status, body=block, headers=headers)
 
     async def _send_car(
-        self, request: web.Request, wanted: Format, cid: Cid, path: str
+        self, request: web.BaseRequest, wanted: Format, cid: Cid, path: str
     ) -> web.StreamResponse:
         scope, span = requested_scope(request)
         asked = f"{path}|{scope}|{span}|{wanted.repeats}"
@@ -214,7 +303,7 @@ class Gateway:
         pieces = encode_car([cid], blocks())
         try:
             while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
-                self.bytes_up += len(piece)
+                self._count(request, len(piece))
                 await self._rate.spend(len(piece))
                 await response.write(piece)
         except StorageError:
@@ -232,7 +321,7 @@ class Gateway:
         return self._store.get_block(cid)
 
 
-def _answer_probe(request: web.Request, wanted: Format) -> web.Response:
+def _answer_probe(request: web.BaseRequest, wanted: Format) -> web.Response:
     headers = answer_headers(
         request, wanted, f'"{_PROBE}.{wanted.kind}"', f"{_PROBE}.{wanted.kind}"
     )

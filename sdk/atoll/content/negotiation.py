@@ -54,7 +54,7 @@ class Format:
         return f"{CAR_TYPE}; version=1; order=dfs; dups={'y' if self.repeats else 'n'}"
 
 
-def negotiate(request: web.Request) -> Format:
+def negotiate(request: web.BaseRequest) -> Format:
     """The format to answer in: `format` decides, else the best of `Accept` that is made here.
 
     Raises:
@@ -107,7 +107,7 @@ def _accepted(accept: str) -> list[tuple[str, dict[str, str]]]:
     return [(kind, parameters) for _, kind, parameters in found]
 
 
-def requested_scope(request: web.Request) -> tuple[str, Range | None]:
+def requested_scope(request: web.BaseRequest) -> tuple[str, Range | None]:
     """Which part of a DAG is asked for.
 
     Raises:
@@ -126,7 +126,7 @@ def requested_scope(request: web.Request) -> tuple[str, Range | None]:
         raise Refusal(400, str(error)) from error
 
 
-def requested_part(request: web.Request, size: int, etag: str) -> slice | None:
+def requested_part(request: web.BaseRequest, size: int, etag: str) -> slice | None:
     """The one range of bytes that a `Range` header asks for; None for the whole.
 
     Several ranges, or what is no range, are answered with the whole, as RFC 9110 allows.
@@ -147,14 +147,14 @@ def requested_part(request: web.Request, size: int, etag: str) -> slice | None:
     return slice(start, stop)
 
 
-def is_unchanged(request: web.Request, etag: str) -> bool:
+def is_unchanged(request: web.BaseRequest, etag: str) -> bool:
     """Whether `If-None-Match` names what would be sent."""
     tags = request.headers.get("If-None-Match", "").split(",")
     return any(tag.strip() == "*" or tag.strip().removeprefix("W/") == etag for tag in tags)
 
 
 def answer_headers(
-    request: web.Request, wanted: Format, etag: str, filename: str
+    request: web.BaseRequest, wanted: Format, etag: str, filename: str
 ) -> dict[str, str]:
     """The headers of an answer that never changes."""
     headers = {

@@ -15,13 +15,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from atoll.content.backend import parse_backend
 from atoll.content.cid import RAW, Cid
 from atoll.content.download import FetchConfig
 from atoll.content.fetch import Fetcher
-from atoll.content.kubo import BlockRemote, KuboRemote, kubo_multiaddr
+from atoll.content.kubo import BlockRemote, KuboRemote
 from atoll.content.links import walk_dag
 from atoll.content.local import LocalStore
-from atoll.content.sources import normalise_gateway
 from atoll.content.unixfs import V1, Added, Profile, Readable
 from atoll.errors import ConfigError
 
@@ -175,28 +175,6 @@ class Storage:
                 "this storage backend only reads",
                 next_step="use `embedded` or `kubo:URL` to add content",
             )
-
-
-def parse_backend(text: str) -> tuple[str, str]:
-    """Splits `kind:address`; the address is empty for `embedded`.
-
-    Raises:
-        ConfigError: an unknown kind, or an address that cannot be one.
-    """
-    kind, _, address = text.partition(":")
-    if kind not in ("embedded", "kubo", "gateway") or (kind == "embedded") != (not address):
-        raise ConfigError(
-            f"unknown storage backend {text!r}",
-            next_step="use embedded, kubo:http://127.0.0.1:5001 or gateway:https://example.org",
-        )
-    if kind == "gateway" and normalise_gateway(address) is None:
-        raise ConfigError(
-            f"{address!r} is not a gateway's address",
-            next_step="write it like gateway:https://example.org",
-        )
-    if kind == "kubo":
-        kubo_multiaddr(address)
-    return kind, address
 
 
 async def open_storage(

@@ -14,7 +14,6 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationError
 
-from atoll.bits.tables import tables_root
 from atoll.errors import ConfigError, ManifestError
 from atoll.job.document import explain, read_toml, set_path
 from atoll.job.groups import (
@@ -244,6 +243,9 @@ def _init(spec: JobSpec, found: InitSpec | None) -> InitSpec:
 
 
 def _tables(model: ModelSpec, inner: InnerSpec, rounds: int) -> Digest:
+    # Only here, since numpy takes as long to load as the rest: a job file is written without it.
+    from atoll.bits.tables import tables_root  # noqa: PLC0415
+
     # A job too long to have tables is refused by its manifest, in words.
     return tables_root(model, inner, min(rounds * inner.steps, MAX_STEPS))
 

@@ -1,20 +1,27 @@
-"""The settings of a service, from one TOML file.
+"""The settings of a service: from a TOML file, from variables and from flags.
 
 A file that cannot be used is a ConfigError that names the setting; nothing is guessed.
 """
 
 from __future__ import annotations
 
+import os
 import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from atoll.content.storage import parse_backend
+from atoll.content.backend import parse_backend
+from atoll.content.door import Budget
 from atoll.errors import ConfigError
 
 T = TypeVar("T", bound=BaseModel)
+VARIABLES: Final = "ATOLL_SERVICE__"
+"""What variables begin with that are settings; sections and names follow, with two lines between.
+"""
 
 
 class _Section(BaseModel):
@@ -28,6 +35,23 @@ class GatewaySection(_Section):
     port: int = Field(default=0, ge=0, le=65535)
     public_url: str | None = None
     """What is announced on chain where it differs from what is listened on."""
+    private_peers: bool | None = None
+    """Whether members whose announced address is of this machine or of a network around it are
+    asked; left out, only on a development chain."""
+    connections: int = Field(default=512, ge=8)
+    """In all; a quarter of them is kept for members."""
+    connections_per_address: int = Field(default=64, ge=1)
+    least_bytes_per_s: float = Field(default=16384, gt=0)
+    """Who takes fewer while bytes wait for it is disconnected."""
+
+    def budget(self) -> Budget:
+        """These limits, as the gateway has them."""
+        return Budget(
+            connections=self.connections,
+            per_address=self.connections_per_address,
+            reserved=self.connections // 4,
+            least_bytes_per_s=self.least_bytes_per_s,
+        )
 
 
 class StoreSettings(_Section):
@@ -63,12 +87,55 @@ class FeeConfig(_Section):
     max_fee_gwei: int = Field(default=200, ge=1)
 
 
+class PolicySection(_Section):
+    """What jobs a service may stake on; a job that is refused costs nothing.
+
+    Attributes:
+        least_price_wei: a provider's pay for a verified token.
+        least_fee_wei: a verifier's fee for a round.
+        largest_bond: tokens.
+        largest_share: of the account's tokens, staked ones included, that may be staked.
+        jobs_at_once: jobs in which the account has a place.
+        most_parameters, most_data_bytes: of a job's model and text.
+    """
+
+    least_price_wei: int = Field(default=0, ge=0)
+    least_fee_wei: int = Field(default=0, ge=0)
+    largest_bond: float | None = Field(default=None, gt=0)
+    largest_share: float = Field(default=1.0, gt=0, le=1)
+    jobs_at_once: int = Field(default=1 << 30, ge=1)
+    most_parameters: int | None = Field(default=None, ge=1)
+    most_data_bytes: int | None = Field(default=None, ge=1)
+
+
+class HealthSection(_Section):
+    """Where `/metrics`, `/livez` and `/readyz` are answered; port 0 is nowhere."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=0, ge=0, le=65535)
+
+
+class WatchdogSection(_Section):
+    """Who is told once the service is blocked for `after_s`, and once it works again.
+
+    Attributes:
+        command: run with ATOLL_EVENT, ATOLL_CONDITION and ATOLL_TEXT, and JSON on standard input.
+        webhook: an address that gets the JSON as a POST.
+    """
+
+    command: str = ""
+    webhook: str = ""
+    after_s: float = Field(default=300.0, gt=0)
+
+
 class ServiceConfig(_Section):
     """What a provider and a verifier both need to run.
 
     Relative paths are relative to the file they are written in.
     """
 
+    role: Literal["provider", "verifier", "player"] | None = None
+    """What the folder is for; another role's service refuses to start in it."""
     rpc_urls: tuple[str, ...] = Field(min_length=1)
     deployment: Path
     keystore: Path
@@ -81,6 +148,9 @@ class ServiceConfig(_Section):
     store: StoreSettings = StoreSettings()
     keeper: KeeperConfig = KeeperConfig()
     fees: FeeConfig = FeeConfig()
+    policy: PolicySection = PolicySection()
+    health: HealthSection = HealthSection()
+    watchdog: WatchdogSection = WatchdogSection()
     auto_claim: Literal["never", "each", "end"] = "end"
     """Claim pay after each final round, once at the job's end, or by hand."""
     worker_niceness: int = Field(default=10, ge=0, le=19)
@@ -108,14 +178,78 @@ class ServiceConfig(_Section):
         )
 
 
-def read_config(cls: type[T], path: Path) -> T:
-    """Reads and validates a TOML file.
+@dataclass(frozen=True, slots=True)
+class Layered:
+    """Settings and where each of them is from.
+
+    Attributes:
+        values: as a TOML document.
+        origins: dotted name → a flag, a variable, or a file; what is in none is a default.
+    """
+
+    values: dict[str, Any]
+    origins: dict[str, str]
+
+
+def read_config(
+    cls: type[T],
+    path: Path,
+    settings: Sequence[str] = (),
+    environ: Mapping[str, str] = os.environ,
+) -> T:
+    """Reads and validates settings: a flag's, else a variable's, else the file's, else the default.
+
+    Args:
+        settings: `gateway.port=4001`, as after `--set`.
+        environ: variables such as `ATOLL_SERVICE__GATEWAY__PORT`.
 
     Raises:
         ConfigError: no such file, not TOML, or a setting that cannot be used.
     """
+    layered = read_layers(path, settings, environ)
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        return cls.model_validate(layered.values)
+    except ValidationError as error:
+        names = [".".join(map(str, e["loc"])) or "file" for e in error.errors()]
+        wrong = "; ".join(
+            f"{name}: {e['msg']}" for name, e in zip(names, error.errors(), strict=True)
+        )
+        where = layered.origins.get(names[0], str(path))
+        raise ConfigError(f"{path}: {wrong}", next_step=f"correct {where}") from error
+
+
+def read_layers(
+    path: Path, settings: Sequence[str] = (), environ: Mapping[str, str] = os.environ
+) -> Layered:
+    """The settings of all sources in one document. Raises ConfigError."""
+    layered = Layered(_read_toml(path), {})
+    _note_origins(layered.values, "", str(path), layered.origins)
+    for name in sorted(environ):
+        if name.startswith(VARIABLES):
+            parts = name.removeprefix(VARIABLES).lower().split("__")
+            _set(layered, ".".join(parts), environ[name], f"the variable {name}")
+    for setting in settings:
+        name, equals, text = setting.partition("=")
+        if not equals:
+            raise ConfigError(f"--set {setting}: no value", next_step="write --set NAME=VALUE")
+        _set(layered, name.strip(), text.strip(), f"--set {setting}")
+    return layered
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Settings by their dotted names."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{name}.")
+        else:
+            found[f"{prefix}{name}"] = value
+    return found
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(
             f"cannot read the config {path}: {error.strerror}",
@@ -123,10 +257,24 @@ def read_config(cls: type[T], path: Path) -> T:
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not TOML: {error}", next_step=f"correct {path}") from error
+
+
+def _note_origins(
+    values: Mapping[str, Any], prefix: str, where: str, origins: dict[str, str]
+) -> None:
+    origins |= dict.fromkeys(flat(values, prefix), where)
+
+
+def _set(layered: Layered, name: str, text: str, origin: str) -> None:
+    """Puts a value where its dotted name says; text that is no TOML value is text."""
+    *sections, last = name.split(".")
+    place = layered.values
+    for section in sections:
+        place = place.setdefault(section, {})
+        if not isinstance(place, dict):
+            raise ConfigError(f"{origin}: {section} is no section", next_step="correct its name")
     try:
-        return cls.model_validate(data)
-    except ValidationError as error:
-        wrong = "; ".join(
-            f"{'.'.join(map(str, e['loc'])) or 'file'}: {e['msg']}" for e in error.errors()
-        )
-        raise ConfigError(f"{path}: {wrong}", next_step=f"correct {path}") from error
+        place[last] = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        place[last] = text
+    layered.origins[name] = origin

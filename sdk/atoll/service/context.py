@@ -20,6 +20,7 @@ from atoll.law.words import Address, Digest, JobId
 from atoll.service.config import ServiceConfig
 from atoll.service.journal import Journal
 from atoll.service.lock import hold_folder
+from atoll.service.private import private_paths, require_private
 from atoll.service.session import SessionConfig, open_session
 from atoll.service.worker import Worker
 
@@ -71,12 +72,13 @@ async def open_context(
         may_serve: which blocks the gateway gives out; None gives out every block.
 
     Raises:
-        ConfigError, KeystoreError: a file, key or port that cannot be used, or another process
-            runs in the folder.
+        ConfigError, KeystoreError: a file, key or port that cannot be used, one that others can
+            read, or another process runs in the folder.
         ChainError: no endpoint answers, or it is another chain.
         StorageError: the folder of blocks, or the Kubo daemon, cannot be used.
     """
-    config.data_dir.mkdir(parents=True, exist_ok=True)
+    config.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    require_private(private_paths(config.keystore, config.password_file, config.data_dir))
     async with AsyncExitStack() as stack:
         stack.enter_context(hold_folder(config.data_dir))
         session_config = _session_config(config)

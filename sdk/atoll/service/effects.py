@@ -17,6 +17,7 @@ from atoll.chain.calls import Call
 from atoll.content.cid import Cid
 from atoll.errors import StorageError, TransactionFailed
 from atoll.law.views import JobView
+from atoll.law.words import JobId, Role
 from atoll.service.commands import Command, Done, Fact, NotYet, Transaction
 from atoll.service.context import Context
 
@@ -27,6 +28,7 @@ _FILES_AT_ONCE = 4
 at most 64 MiB in memory."""
 NAMED_TIMES = {"StillBound": 0, "DisputeOpen": 0}
 """Refusals that name when the call will be due, and which of their fields does (unix seconds)."""
+ROLES = {"provider": Role.PROVIDER, "verifier": Role.VERIFIER}
 log = structlog.get_logger("atoll.effects")
 
 
@@ -35,6 +37,8 @@ class Effects:
 
     Attributes:
         staking: held while the free stake is looked at and added to.
+        joined: jobs in which this process took a place, which views show later.
+        role: whose terms the policy is held against; None for an outsider's.
     """
 
     def __init__(self, context: Context) -> None:
@@ -42,6 +46,8 @@ class Effects:
         self.calls = context.chain.calls
         self.store_dir = str(context.config.store_dir)
         self.staking = asyncio.Lock()
+        self.joined: set[JobId] = set()
+        self.role = ROLES.get(context.config.role or "")
 
     async def run(self, view: JobView, command: Command[F]) -> Done[F]:
         """Carries a command out and journals what it left.

@@ -16,6 +16,8 @@ from atoll.service.commands import Fact, Facts
 from atoll.service.plain import JournalError, from_json, to_json
 
 SCHEMA_VERSION = 1
+RETIRED = "retired"
+"""In `meta`: the journal was moved to this file, and goes on from there."""
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS facts (
@@ -41,14 +43,19 @@ class Journal:
         path: the file; its folder must exist.
 
     Raises:
-        JournalError: the file is of another schema version.
+        JournalError: the file is of another schema version, or was moved to another machine.
         StorageError: the file cannot be used; any method that writes may raise it, too.
 
     """
 
     def __init__(self, path: Path) -> None:
         self._db = Database(path, SCHEMA)
-        self._check_version()
+        try:
+            self._check_version()
+            self._check_is_not_retired()
+        except BaseException:
+            self._db.close()
+            raise
 
     def close(self) -> None:
         self._db.close()
@@ -139,3 +146,12 @@ class Journal:
         found = self._db.execute("SELECT value FROM meta WHERE name = 'version'").fetchone()[0]
         if found != str(SCHEMA_VERSION):
             raise JournalError(f"the journal has schema {found}, this program {SCHEMA_VERSION}")
+
+    def _check_is_not_retired(self) -> None:
+        row = self._db.execute("SELECT value FROM meta WHERE name = ?", (RETIRED,)).fetchone()
+        if row is not None:
+            raise JournalError(
+                f"this journal was moved away, to {row[0]}: running here too would cost the bond",
+                next_step="run the service where the file went, or bring it back: "
+                "atoll journal import",
+            )

@@ -9,18 +9,23 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import json
 import logging
+import os
+import resource
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterator, MutableMapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import structlog
 
 from atoll.errors import AtollError
 from atoll.service.config import ServiceConfig, read_config
+from atoll.service.private import PRIVATE_UMASK
 
+OPEN_FILES = 65536
 Run = Callable[[ServiceConfig], Coroutine[Any, Any, None]]
 
 
@@ -33,21 +38,37 @@ TOLD = {
 """What a person who runs a player is told, by the log's events."""
 
 
-def main(program: str, run: Run, argv: Sequence[str] | None = None, *, speaks: bool = False) -> int:
-    """Reads `--config FILE`, runs until told to stop, and returns the exit code.
+Speaks = Literal["", "text", "json"]
+"""Whether a player tells on standard output what it does, a line each, and how."""
+
+
+def main(program: str, run: Run, argv: Sequence[str] | None = None, *, speaks: Speaks = "") -> int:
+    """Reads `--config FILE` and `--set NAME=VALUE`, runs until told to stop; the exit code.
 
     Args:
-        speaks: write what a player does to standard output, a line each.
+        speaks: how what a player does is written to standard output.
     """
     parser = argparse.ArgumentParser(prog=program)
     parser.add_argument("--config", type=Path, required=True, help="the service's TOML file")
+    parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE")
     arguments = parser.parse_args(argv)
     try:
-        config = read_config(ServiceConfig, arguments.config).beside(arguments.config.parent)
+        os.umask(PRIVATE_UMASK)
+        raise_open_files()
+        config = read_config(ServiceConfig, arguments.config, arguments.set)
+        config = config.beside(arguments.config.parent)
         with logs_configured(config, speaks=speaks):
             return asyncio.run(until_stopped(run(config)))
     except AtollError as error:
         return tell(error)
+
+
+def raise_open_files() -> None:
+    """Takes as many open files as this process may: connections are some, and so are databases."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 async def until_stopped(work: Coroutine[Any, Any, None]) -> int:
@@ -80,7 +101,7 @@ def tell(error: AtollError) -> int:
 
 
 @contextlib.contextmanager
-def logs_configured(config: ServiceConfig, *, speaks: bool = False) -> Iterator[None]:
+def logs_configured(config: ServiceConfig, *, speaks: Speaks = "") -> Iterator[None]:
     """Structured logs, one JSON object a line, to the log file or to stderr."""
     with contextlib.ExitStack() as stack:
         stream = sys.stderr
@@ -90,7 +111,7 @@ def logs_configured(config: ServiceConfig, *, speaks: bool = False) -> Iterator[
         structlog.configure(
             processors=[
                 structlog.contextvars.merge_contextvars,
-                *([_told] if speaks else []),
+                *([_teller(speaks)] if speaks else []),
                 structlog.processors.add_log_level,
                 structlog.processors.TimeStamper(fmt="iso", utc=True),
                 structlog.processors.format_exc_info,
@@ -104,13 +125,19 @@ def logs_configured(config: ServiceConfig, *, speaks: bool = False) -> Iterator[
         yield
 
 
-def _told(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """Says some events in words, too."""
-    sentence = TOLD.get(event["event"])
-    if sentence is not None:
-        sys.stdout.write(sentence.format(**event) + "\n")
-        sys.stdout.flush()
-    return event
+def _teller(speaks: Speaks) -> Callable[..., MutableMapping[str, Any]]:
+    """Tells some events on standard output, too."""
+
+    def tell(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+        sentence = TOLD.get(event["event"])
+        if sentence is not None:
+            text = sentence.format(**event)
+            as_json = json.dumps({**event, "text": text}, default=str, sort_keys=True)
+            sys.stdout.write((as_json if speaks == "json" else text) + "\n")
+            sys.stdout.flush()
+        return event
+
+    return tell
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> Iterator[BaseException]:

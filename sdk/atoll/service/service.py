@@ -7,23 +7,28 @@ come back as events. Nothing here decides anything.
 from __future__ import annotations
 
 import asyncio
+import shutil
 import signal
+import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import structlog
 
 from atoll.chain.follower import News
 from atoll.content.cid import Cid
-from atoll.errors import AtollError, NotFound
+from atoll.errors import AtollError, ConfigError, NotFound
 from atoll.law.views import JobView
 from atoll.law.words import JobId
 from atoll.service.commands import NotYet
-from atoll.service.config import ServiceConfig
+from atoll.service.condition import Condition, Failing, Known, blocking
+from atoll.service.config import ServiceConfig, WatchdogSection
 from atoll.service.context import open_context
+from atoll.service.control import listening
 from atoll.service.effects import Effects
+from atoll.service.health import Health, answering
 from atoll.service.machine import (
     AnyCommand,
     Cancel,
@@ -40,10 +45,19 @@ from atoll.service.machine import (
     ViewChanged,
 )
 from atoll.service.metrics import NO_ROUND, write_metrics
+from atoll.service.outside import answers_of, metrics_of
+from atoll.service.watchdog import Watchdog, call, notify_systemd
 
 B = TypeVar("B")
 S = TypeVar("S")
 METRICS_SECONDS = 2.0
+WATCH_SECONDS = 5.0
+FORGOTTEN_SECONDS = 180.0
+"""What is wanted is tried again within a minute: what failed last before was wanted no more."""
+STUCK_SECONDS = 60.0
+"""A turn of the machines' loop takes milliseconds."""
+PLAYER = "player"
+"""Runs in a folder of its own, or in a node's, and plays for it while it is down."""
 log = structlog.get_logger("atoll.service")
 
 
@@ -68,6 +82,11 @@ class Service(Generic[S]):
     _bytes_seen: dict[str, int] = field(default_factory=dict)
     _draining: bool = False
     _defects: dict[JobId, str] = field(default_factory=dict)
+    _failing: dict[tuple[JobId, str], Failing] = field(default_factory=dict)
+    _failed: int = 0
+    _head: Head | None = None
+    _heard_at: float = 0.0
+    _stepped_at: float = field(default_factory=time.monotonic)
     _metrics_failed: str = ""
 
     async def run(self) -> None:
@@ -80,10 +99,36 @@ class Service(Generic[S]):
                 group.create_task(self._follow())
                 group.create_task(self._step_machines())
                 group.create_task(self._measure())
+                group.create_task(self._watch())
         finally:
             await self._stop_effects()
             self.write_metrics()
             log.info("stopped", role=self.role)
+
+    @property
+    def head(self) -> Head | None:
+        """The newest block seen."""
+        return self._head
+
+    @property
+    def jobs(self) -> int:
+        """How many jobs it follows."""
+        return len(self._machines)
+
+    @property
+    def under_way(self) -> int:
+        """How many effects are under way."""
+        return len(self._running)
+
+    @property
+    def failed(self) -> int:
+        """How many effects did not take place, since the start."""
+        return self._failed
+
+    @property
+    def stuck(self) -> int:
+        """How many jobs' machines do not step."""
+        return len(self._defects)
 
     def drain(self) -> None:
         """Asks every machine to finish its round and to leave."""
@@ -101,6 +146,9 @@ class Service(Generic[S]):
 
     def _fold_news(self, news: News) -> None:
         follower = self.effects.context.follower
+        if news.head:
+            self._head = Head(news.head.number, news.head.timestamp)
+            self._heard_at = time.monotonic()
         changed = {job for step in news.folded for job in step.views}
         for job, view in follower.views.items():
             self._machine(job, view)
@@ -126,7 +174,8 @@ class Service(Generic[S]):
 
     async def _step_machines(self) -> None:
         while True:
-            job, event = await self._events.get()
+            job, event = await self._next_event()
+            self._stepped_at = time.monotonic()
             before = self._machines[job]
             try:
                 state, commands = self.step(before, event)
@@ -137,6 +186,15 @@ class Service(Generic[S]):
             self._log_reasons(job, before, state)
             for command in commands:
                 self._start(job, state.view, command)
+
+    async def _next_event(self) -> tuple[JobId, Event]:
+        """The next event; a loop that waits for one is not stuck."""
+        while True:
+            try:
+                async with asyncio.timeout(WATCH_SECONDS):
+                    return await self._events.get()
+            except TimeoutError:
+                self._stepped_at = time.monotonic()
 
     def _note_defect(self, job: JobId, error: Exception) -> None:
         """Tells once of what comes again with every block."""
@@ -167,19 +225,23 @@ class Service(Generic[S]):
         try:
             done = await self.effects.run(view, command)
             event = Finished(command.key, done.fact, done.block)
+            self._failing.pop((job, command.key), None)
             log.info("finished", job=job, command=command.key)
         except asyncio.CancelledError:
             raise
         except NotFound as error:
+            self._note_failure(job, command, error)
             event = Failed(command.key, str(error), not_found=True, missing=error.digest)
             log.info("not found", job=job, command=command.key, cause=str(error))
         except NotYet as error:
             event = Failed(command.key, str(error), due_at=error.due_at)
             log.info("too early", job=job, command=command.key, cause=str(error))
         except AtollError as error:
+            self._note_failure(job, command, error)
             event = Failed(command.key, str(error))
             log.warning("failed", job=job, command=command.key, cause=str(error))
         except Exception as error:  # a defect of ours must not stop the other duties
+            self._note_failure(job, command, error)
             event = Failed(command.key, repr(error))
             log.exception("defect", job=job, command=command.key)
         if self._running.get((job, command.key)) is asyncio.current_task():
@@ -194,6 +256,88 @@ class Service(Generic[S]):
         for task in tasks:
             with suppress(asyncio.CancelledError):
                 await task
+
+    def _note_failure(self, job: JobId, command: AnyCommand, error: Exception) -> None:
+        before = self._failing.get((job, command.key))
+        self._failed += 1
+        self._failing[(job, command.key)] = Failing(
+            kind=type(error).__name__,
+            text=" ".join(str(error).split()),
+            next_step=getattr(error, "next_step", None) or "",
+            times=before.times + 1 if before else 1,
+            at=time.monotonic(),
+        )
+
+    # --- what an operator asks ---
+
+    def condition(self) -> Condition | None:
+        """What keeps it from its work now."""
+        context = self.effects.context
+        open_jobs = [s for s in self._machines.values() if not s.view.state.status.is_closed]
+        wanted = {
+            (job, key) for job, s in self._machines.items() for key in (*s.holds, *s.in_flight)
+        }
+        self._failing = {where: one for where, one in self._failing.items() if where in wanted}
+        waits = [t.message for t in context.queue.waiting() if t.message]
+        silent = time.monotonic() - self._heard_at if self._head is not None else None
+        return blocking(
+            Known(
+                silent_seconds=silent,
+                room=shutil.disk_usage(context.config.data_dir).free,
+                jobs=len(open_jobs),
+                failing={(int(job), key): one for (job, key), one in self._failing.items()},
+                waiting=waits,
+                defects={int(job): cause for job, cause in self._defects.items()},
+            )
+        )
+
+    def status(self) -> dict[str, Any]:
+        """Where it stands, in JSON values: the blocking condition, the head, every job's duties."""
+        context, found = self.effects.context, self.condition()
+        return {
+            "role": self.role,
+            "account": context.me,
+            "gateway": context.url,
+            "draining": self._draining,
+            "blocking": found.to_plain() if found is not None else None,
+            "head": {"block": self._head.number, "time": self._head.time} if self._head else None,
+            "duties": {
+                str(job): {duty: reason for duty, reason in state.reasons.items() if reason}
+                for job, state in self._machines.items()
+            },
+            "failing": [
+                {"job": int(job), "command": key, "times": one.times, "text": one.text}
+                for (job, key), one in sorted(self._failing.items())
+            ],
+            "under_way": sorted(f"{job}:{key}" for job, key in self._running),
+        }
+
+    def is_alive(self) -> bool:
+        """Whether the machines' loop took a turn lately."""
+        return time.monotonic() - self._stepped_at < STUCK_SECONDS
+
+    async def _watch(self) -> None:
+        section = self.effects.context.config.watchdog
+        watchdog = Watchdog(section.after_s)
+        notify_systemd("READY=1")
+        while True:
+            try:
+                await self._look(section, watchdog)
+            except Exception:  # who watches must not end what it watches
+                log.exception("defect: the watchdog does not look")
+            await asyncio.sleep(WATCH_SECONDS)
+
+    async def _look(self, section: WatchdogSection, watchdog: Watchdog) -> None:
+        found = self.condition()
+        if self.is_alive():
+            text = found.text if found is not None else "works"
+            notify_systemd(f"WATCHDOG=1\nSTATUS={text}")
+        event = watchdog.look(found, time.monotonic())
+        if event:
+            told = {"role": self.role, "account": self.effects.context.me}
+            plain = found.to_plain() if found is not None else None
+            log.warning("watchdog", told=event, condition=plain)
+            await call(section, event, {**told, "condition": plain})
 
     # --- measures ---
 
@@ -246,6 +390,7 @@ class Service(Generic[S]):
                 "undecodable_logs": context.follower.undecodable,
                 "rejected_events": context.follower.rejected,
                 "stuck_jobs": sorted(self._defects),
+                "sent_away": dict(context.gateway.door.sent_away),
             },
         )
 
@@ -265,8 +410,20 @@ async def run_role(
     Raises:
         ConfigError, KeystoreError, ChainError: it cannot start; nothing was sent.
     """
+    if role != PLAYER and config.role not in {None, role}:
+        raise ConfigError(
+            f"this config is of a {config.role}, and this is a {role}'s service",
+            next_step="name the other role's --config",
+        )
+    config = config.model_copy(update={"role": role})
     async with open_context(config, may_serve) as context:
         setup = Setup(context.url, behaviour, config.keeper, config.auto_claim)
         service = Service(role, setup, step, Effects(context))
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, service.drain)
-        await service.run()
+        health = Health(lambda: metrics_of(service), service.condition, service.is_alive)
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(listening(config.data_dir, answers_of(service)))
+            if config.health.port:
+                where = (config.health.host, config.health.port)
+                await stack.enter_async_context(answering(*where, health))
+            await service.run()

@@ -6,9 +6,10 @@ that cannot work fails here, before anything is sent.
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,15 +22,22 @@ from atoll.chain.keys import sign_digest
 from atoll.chain.txqueue import QueueConfig, TxQueue
 from atoll.content.cid import Cid
 from atoll.content.fetch import Fetcher
-from atoll.content.gateway import Gateway
+from atoll.content.gateway import Gateway, GatewayConfig
 from atoll.content.local import LocalStore
 from atoll.content.storage import Storage, StoreConfig, open_storage
 from atoll.errors import ConfigError
+from atoll.law.views import JobView
 from atoll.law.words import Address, Digest, JobId
 from atoll.service.config import GatewaySection
+from atoll.service.greeting import Greeter, greeted
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
+
+
+QUEUE_FILE = "transactions.sqlite"
+DEVELOPMENT_CHAINS = frozenset({1337, 31337})
+"""Of Ganache and Anvil: everybody is on this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +131,10 @@ class Session:
         """
         if self.gateway is None:
             listen = self.config.gateway
-            make = partial(Gateway, self.store, listen.host, allow=allow, notes=notes)
+            make = partial(
+                Gateway, self.store, listen.host, allow=allow, notes=notes,
+                config=GatewayConfig(budget=listen.budget()), recognise=self._member_of,
+            )  # fmt: skip
             gateway = make(listen.port or port)
             try:
                 await gateway.start()
@@ -141,6 +152,15 @@ class Session:
         if gateway is not None:
             await gateway.stop()
 
+    def _member_of(self, header: str) -> str | None:
+        """The member of a followed job who signed what it asks our gateway with."""
+        chain_id = self.config.deployment.chain_id
+        account = greeted(header, chain_id, self.url, time.time())
+        if account is None:
+            return None
+        views = self.follower.views.values()
+        return account if any(has_part(view, account) for view in views) else None
+
     def _others(self, job: JobId) -> list[str]:
         return [url for url in self.follower.gateways(job) if url != self.url]
 
@@ -154,7 +174,7 @@ async def open_session(config: SessionConfig) -> AsyncIterator[Session]:
         ChainError: no endpoint answers, or it is another chain.
         StorageError: the folder of blocks, or the Kubo daemon, cannot be used.
     """
-    config.folder.mkdir(parents=True, exist_ok=True)
+    config.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     async with AsyncExitStack() as stack:
         chain = await AtollChain.connect(config.rpc_urls, config.deployment)
         stack.push_async_callback(chain.close)
@@ -163,14 +183,37 @@ async def open_session(config: SessionConfig) -> AsyncIterator[Session]:
         )
         stack.callback(index.close)
         session = Session(config, chain, Follower(index, config.deployment, config.jobs))
-        session.storage = await open_storage(config.store)
+        session.storage = await open_storage(_guarded(config))
         stack.push_async_callback(session.storage.close)
         if config.account is not None:
-            path = config.folder / "transactions.sqlite"
+            path = config.folder / QUEUE_FILE
             queue = session._queue = TxQueue(chain, config.account, path, config.queue)
             stack.callback(queue.close)
         stack.push_async_callback(session.stop_serving)
         yield session
+
+
+def _guarded(config: SessionConfig) -> StoreConfig:
+    """The store's config, with which gateways are asked, and how they are greeted."""
+    allowed, chain_id = config.gateway.private_peers, config.deployment.chain_id
+    fetch = replace(
+        config.store.fetch,
+        private_addresses=chain_id in DEVELOPMENT_CHAINS if allowed is None else allowed,
+    )
+    if config.account is not None:
+        me = Address(config.account.address)
+        fetch = replace(fetch, greet=Greeter(me, chain_id, partial(sign_digest, config.account)))
+    return replace(config.store, fetch=fetch)
+
+
+def has_part(view: JobView, account: Address) -> bool:
+    """Whether an account is a member of a job, waits to be one, or submitted it."""
+    return (
+        account == view.submitter
+        or account in view.waiting
+        or view.seat_of(account) is not None
+        or view.verifier_of(account) is not None
+    )
 
 
 def _only_watches() -> ConfigError:

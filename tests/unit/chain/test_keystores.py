@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from atoll.chain.keys import create_key, import_key, list_keys, load_key, read_password, verify_key
+from atoll.chain.keys import (
+    backup_key,
+    change_password,
+    create_key,
+    import_key,
+    list_keys,
+    load_key,
+    read_password,
+    verify_key,
+)
 from atoll.errors import KeystoreError
 
 SECRET = "0x59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d"
@@ -48,8 +57,36 @@ def test_another_password_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_short_password_is_refused_outside_devnets(tmp_path: Path) -> None:
-    with pytest.raises(KeystoreError, match="fewer than 8"):
+    with pytest.raises(KeystoreError, match="fewer than 12 characters"):
         create_key(tmp_path, "short")
+    with pytest.raises(KeystoreError, match="different characters"):
+        create_key(tmp_path, "abcabcabcabcabc")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_backup_opens_and_replaces_nothing(tmp_path: Path) -> None:
+    info = create_key(tmp_path / "keys", "pw", devnet=True)
+    copy = backup_key(info.path, tmp_path / "safe" / "copy.json", "pw")
+    assert (copy.address, verify_key(copy.path, "pw")) == (info.address, copy)
+    assert stat.S_IMODE(copy.path.stat().st_mode) == 0o600
+    with pytest.raises(KeystoreError, match="exists already"):
+        backup_key(info.path, copy.path, "pw")
+    with pytest.raises(KeystoreError, match="does not open"):
+        backup_key(info.path, tmp_path / "other.json", "guess")
+    assert not (tmp_path / "other.json").exists()
+
+
+def test_a_changed_password_opens_the_same_key(tmp_path: Path) -> None:
+    info = create_key(tmp_path, "pw", devnet=True)
+    secret = load_key(info.path, "pw").key
+    assert change_password(info.path, "pw", "other", devnet=True) == info
+    assert load_key(info.path, "other").key == secret
+    with pytest.raises(KeystoreError, match="does not open"):
+        load_key(info.path, "pw")
+    with pytest.raises(KeystoreError, match="fewer than 12"):
+        change_password(info.path, "other", "short")
+    assert load_key(info.path, "other").key == secret
+    assert [path.name for path in tmp_path.iterdir()] == [info.path.name]
 
 
 @pytest.mark.parametrize("secret", ["0x12", "not hex", "", "{}", '{"version": 3}', "{broken"])

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from atoll.errors import ConfigError
-from atoll.service.config import ServiceConfig, read_config
+from atoll.service.config import ServiceConfig, read_config, read_layers
+from atoll.service.service import run_role
 
 GOOD = """
 rpc_urls = ["http://127.0.0.1:8545"]
@@ -65,3 +66,38 @@ def test_a_missing_file_says_what_to_pass(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot read the config") as caught:
         read_config(ServiceConfig, tmp_path / "absent.toml")
     assert "--config" in str(caught.value.next_step)
+
+
+def test_a_flag_beats_a_variable_that_beats_the_file(tmp_path: Path) -> None:
+    path = written(tmp_path, GOOD)
+    variables = {
+        "ATOLL_SERVICE__GATEWAY__PORT": "5050",
+        "ATOLL_SERVICE__JOBS": "[7]",
+        "ATOLL_SERVICE__LOG_LEVEL": "debug",
+        "ATOLL_RPC": "of another program",
+    }
+    config = read_config(ServiceConfig, path, ["gateway.port=6060"], variables)
+    assert (config.gateway.port, config.jobs, config.log_level) == (6060, (7,), "debug")
+    origins = read_layers(path, ["gateway.port=6060"], variables).origins
+    assert origins["gateway.port"] == "--set gateway.port=6060"
+    assert origins["jobs"] == "the variable ATOLL_SERVICE__JOBS"
+    assert origins["keystore"] == str(path)
+    assert "fees.max_fee_gwei" not in origins
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [("gateway.port=high", "gateway.port"), ("gateway.prt=1", "gateway.prt"),
+     ("gateway.port", "no value"), ("keystore.path=x", "no section")],
+)  # fmt: skip
+def test_a_wrong_flag_is_named(tmp_path: Path, setting: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message) as caught:
+        read_config(ServiceConfig, written(tmp_path, GOOD), [setting], {})
+    assert caught.value.next_step is not None
+
+
+async def test_a_folder_is_one_roles(tmp_path: Path) -> None:
+    config = read_config(ServiceConfig, written(tmp_path, 'role = "verifier"\n' + GOOD), (), {})
+    with pytest.raises(ConfigError, match="this config is of a verifier"):
+        await run_role("provider", config.beside(tmp_path), None, lambda state, event: (state, []))
+    assert not (tmp_path / "data").exists()

@@ -25,8 +25,9 @@ from atoll.errors import (
 )
 from atoll.law.manifest import InitSpec
 from atoll.law.views import JobView
-from atoll.law.words import Role
+from atoll.law.words import JobId, Role
 from atoll.service.commands import NotYet
+from atoll.service.config import PolicySection
 from atoll.service.context import Context
 from atoll.service.duties.claim import SendClaim
 from atoll.service.duties.material import (
@@ -42,6 +43,7 @@ from atoll.service.duties.unpin import DoUnpin, RoundsUnpinned
 from atoll.service.duties.upkeep import SendPoke
 from atoll.service.effects import Effects
 from atoll.service.journal import Journal
+from atoll.service.policy import NotOurPolicy, manifest_refusal
 
 MANIFEST = make_manifest()
 ME = address("me")
@@ -142,7 +144,10 @@ def context(tmp_path: Path) -> Any:
     store = LocalStore(tmp_path / "store")
     return SimpleNamespace(
         me=ME,
-        config=SimpleNamespace(store_dir=tmp_path / "store"),
+        config=SimpleNamespace(
+            store_dir=tmp_path / "store", policy=PolicySection(), role="provider"
+        ),
+        follower=SimpleNamespace(views={}),
         chain=Chain(),
         queue=Queue(),
         store=store,
@@ -247,6 +252,57 @@ async def test_joining_deposits_what_the_bond_lacks(
     assert [call[0] for call in context.queue.calls.values()] == sent
     deposits = [c for c in context.queue.calls.values() if c[0] == "deposit"]
     assert all(c == ("deposit", Role.PROVIDER, 100 - chain.active + chain.locked) for c in deposits)
+
+
+async def test_a_bond_that_is_too_much_of_the_wallet_is_not_staked(context: Any) -> None:
+    context.chain.balance = 190
+    context.config.policy = PolicySection(largest_share=0.5)
+    with pytest.raises(NotOurPolicy, match=r"policy\.largest_share is 0\.5"):
+        await effects(context).run(view_at(1), SendJoin(Role.PROVIDER, 100))
+    assert context.queue.calls == {}
+    context.chain.balance = 200
+    await effects(context).run(view_at(1), SendJoin(Role.PROVIDER, 100))
+    assert len(context.queue.calls) == 3
+
+
+async def test_no_more_jobs_at_once_than_the_policy_says(context: Any) -> None:
+    context.config.policy = PolicySection(jobs_at_once=1)
+    here = effects(context)
+    await here.run(view_at(1), SendJoin(Role.PROVIDER, 100))
+    await here.run(view_at(1), SendJoin(Role.PROVIDER, 100))  # the same job is no other one
+    context.follower.views = {JOB: view_at(1)}
+    other = replace(view_at(1), job_id=JobId(JOB + 1))
+    with pytest.raises(NotOurPolicy, match="serves 1 other jobs"):
+        await here.run(other, SendJoin(Role.PROVIDER, 100))
+
+
+@pytest.mark.parametrize(
+    ("role", "policy", "reason"),
+    [
+        ("provider", {"least_price_wei": 10**30}, "policy.least_price_wei"),
+        ("verifier", {"least_fee_wei": 10**30}, "policy.least_fee_wei"),
+        ("provider", {"largest_bond": 1e-18}, "policy.largest_bond"),
+        ("verifier", {"largest_bond": 1e-18}, "policy.largest_bond"),
+    ],
+)
+async def test_terms_against_the_policy_are_refused_before_anything_is_fetched(
+    context: Any, role: str, policy: dict[str, Any], reason: str
+) -> None:
+    context.config.role, context.config.policy = role, PolicySection(**policy)
+    view = view_at(1)
+    done = await effects(context).run(view, spec_of(view))
+    assert isinstance(done.fact, JobRefused)
+    assert reason in done.fact.reason
+    assert context.fetcher.limits == {}
+
+
+@pytest.mark.parametrize(
+    ("policy", "reason"),
+    [({"most_parameters": 1}, "most_parameters"), ({"most_data_bytes": 1}, "most_data_bytes")],
+)
+def test_a_job_that_is_too_large_is_refused(policy: dict[str, Any], reason: str) -> None:
+    assert manifest_refusal(PolicySection(), MANIFEST) == ""
+    assert f"policy.{reason} is 1" in manifest_refusal(PolicySection(**policy), MANIFEST)
 
 
 async def test_a_deposit_under_way_is_not_sent_twice(context: Any) -> None:

@@ -24,18 +24,20 @@ from tests.unit.law.factories import (
 from atoll.chain.deployment import Deployment
 from atoll.chain.follower import Follower, News
 from atoll.chain.index import Advanced, Change, EventIndex, Indexed, Rewound
-from atoll.errors import NotFound, RpcUnavailable, StorageError
+from atoll.errors import InsufficientFunds, NotFound, RpcUnavailable, StorageError
 from atoll.law import events as ev
 from atoll.law.views import JobView
 from atoll.law.words import ZERO_DIGEST, JobId, Phase, SeatIndex
 from atoll.service import service as service_module
 from atoll.service.commands import Done
+from atoll.service.config import WatchdogSection
 from atoll.service.duties.material import DataReady, DoFetchData, DoFetchSpec, SpecReady
 from atoll.service.duties.opening import DoPrepareOpening, OpeningReady
 from atoll.service.effects import Effects
 from atoll.service.journal import Journal
 from atoll.service.machine import AnyCommand, Event, Setup, State
 from atoll.service.metrics import read_metrics
+from atoll.service.outside import metrics_of
 from atoll.service.service import Service
 from atoll_node.behaviour import ProviderBehaviour
 from atoll_node.duties.commit import SendCommit
@@ -152,14 +154,19 @@ def start(tmp_path: Path, job: ScriptedJob, crash: tuple[type, str] | None = Non
     context = SimpleNamespace(
         me=ME,
         url=URL,
-        config=SimpleNamespace(poll_interval_s=0.001, metrics_file=tmp_path / "metrics.json"),
+        config=SimpleNamespace(
+            poll_interval_s=0.001,
+            metrics_file=tmp_path / "metrics.json",
+            data_dir=tmp_path,
+            watchdog=WatchdogSection(),
+        ),
         journal=journal,
         chain=SimpleNamespace(
             provider=SimpleNamespace(useless_answers=0), events=SimpleNamespace(left_out=0)
         ),
         follower=Follower(cast(EventIndex, index), DEPLOYMENT),
-        queue=SimpleNamespace(run=idle, gas_by_label=dict),
-        gateway=SimpleNamespace(bytes_up=0),
+        queue=SimpleNamespace(run=idle, gas_by_label=dict, waiting=list),
+        gateway=SimpleNamespace(bytes_up=0, door=SimpleNamespace(sent_away={}, connections=0)),
         fetcher=SimpleNamespace(bytes_down=0),
     )
     effects = ScriptedEffects(context, crash)
@@ -316,3 +323,43 @@ async def test_an_unreachable_chain_is_waited_for(tmp_path: Path) -> None:
     await running.stop()
     metrics = (tmp_path / "metrics.json").read_text()
     assert '"role": "provider"' in metrics
+
+
+async def test_what_fails_is_the_status_until_it_is_done(tmp_path: Path) -> None:
+    job = training_job()
+    running = start(tmp_path, job)
+    running.effects.fail_next = [InsufficientFunds("has 0 wei", next_step="send some")]
+    while not (failing := running.service.status()["failing"]):
+        running.index.tell_everything()
+        await asyncio.sleep(0)
+    assert [(one["times"], one["text"]) for one in failing] == [(1, "has 0 wei")]
+    found = running.service.condition()
+    assert found is not None
+    assert (found.name, found.next_step) == ("money", "send some")
+    while not running.effects.committed.is_set():
+        job.mine(2)
+        running.index.tell_everything()
+        await asyncio.sleep(0.005)
+    assert running.service.status()["failing"] == []
+    assert running.service.condition() is None
+    assert running.service.is_alive()
+    metrics = {m.name: m for m in metrics_of(running.service)}
+    assert metrics["atoll_commands_failed_total"].values == {"": 1}
+    assert metrics["atoll_blocked"].values == {"": 0}
+    await running.stop()
+
+
+async def test_a_watchdog_that_fails_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = asyncio.Event()
+
+    def broken(service: Any) -> None:
+        looked.set()
+        raise OSError("no such folder")
+
+    monkeypatch.setattr(Service, "condition", broken)
+    running = start(tmp_path, training_job())
+    await looked.wait()
+    await running.effects.committed.wait()
+    await running.stop()

@@ -28,6 +28,7 @@ from atoll.errors import NotFound, ProtocolError, TooLarge
 from atoll.law.held_out import HeldOut, loss_bytes, note_name
 from atoll.law.merge_inputs import MergeFacts
 from atoll.law.words import ZERO_DIGEST, Bitmap, Digest
+from atoll.service.config import PolicySection
 from atoll.service.context import Context
 from atoll.service.duties.opening import OpeningReady
 from atoll.service.effects import Effects
@@ -72,7 +73,10 @@ def context(tmp_path: Path) -> Any:
     store = LocalStore(tmp_path / "store")
     store.add_block(DOCUMENT.to_bytes(), DAG_CBOR)
     return SimpleNamespace(
-        config=SimpleNamespace(store_dir=tmp_path / "store"),
+        config=SimpleNamespace(
+            store_dir=tmp_path / "store", policy=PolicySection(), role="provider"
+        ),
+        follower=SimpleNamespace(views={}),
         chain=SimpleNamespace(calls=None),
         store=store,
         storage=Storage(store, cast(Any, None), None, read_only=False),

@@ -19,6 +19,7 @@ from atoll.law.views import JobView
 from atoll.law.words import ZERO_DIGEST, Digest, JobStatus
 from atoll.service.commands import Done, Fact, Facts, Work
 from atoll.service.machine import Decision, State
+from atoll.service.policy import manifest_refusal, terms_refusal
 from atoll.train.data import MAX_TOKENIZER_BYTES, nodes_bytes
 
 if TYPE_CHECKING:
@@ -67,11 +68,18 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
         return ()  # a job has one
 
     async def perform(self, effects: Effects, view: JobView) -> Done[SpecReady | JobRefused]:
+        policy, role = effects.context.config.policy, effects.role
+        refused = terms_refusal(policy, view.require_terms(), role) if role is not None else ""
+        if refused:
+            return Done(JobRefused(refused))
         try:
             cid = Cid.from_bytes(self.spec_cid)
             await effects.fetch(view, None, cid, MAX_MANIFEST_BYTES)
             data = effects.context.store.read_bytes(cid, MAX_MANIFEST_BYTES)
-            Manifest.from_bytes(data).check_terms(self.terms_hash)
+            manifest = Manifest.from_bytes(data)
+            manifest.check_terms(self.terms_hash)
+            if refused := manifest_refusal(policy, manifest):
+                return Done(JobRefused(refused))
             await effects.work("atoll.service.tasks:check_machine", data)
         except (ValueError, TooLarge, MalformedDag, ManifestError, NumericsMismatch) as error:
             return Done(JobRefused(str(error)))

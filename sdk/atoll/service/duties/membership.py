@@ -12,6 +12,7 @@ from atoll.law.words import Address, Role
 from atoll.service.commands import ContractCall, Done, Fact, NotYet, Transaction
 from atoll.service.duties.upkeep import is_over
 from atoll.service.machine import Decision, State
+from atoll.service.policy import check_jobs, check_stake
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
@@ -56,8 +57,11 @@ class SendJoin(ContractCall):
 
     async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
         async with effects.staking:
+            check_jobs(effects.context.config.policy, _other_jobs(effects, self.role, view))
             await _ensure_stake(effects, self)
-            return await ContractCall.perform(self, effects, view)
+            done = await ContractCall.perform(self, effects, view)
+            effects.joined.add(view.job_id)
+            return done
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,16 @@ class SendRelease(Transaction[BondReleased]):
         return Done(BondReleased(self.settled_rounds, self.is_over), done.block)
 
 
+def _other_jobs(effects: Effects, role: Role, view: JobView) -> int:
+    """In how many other jobs that have not ended the account has a place, or just took one."""
+    return sum(
+        job != view.job_id
+        and not other.state.status.is_closed
+        and (job in effects.joined or holds_place(other, role, effects.context.me))
+        for job, other in effects.context.follower.views.items()
+    )
+
+
 async def _ensure_stake(effects: Effects, join: SendJoin) -> None:
     """Deposits what the free stake lacks. Keys name the stake found, so none is sent twice."""
     chain, queue, me = effects.context.chain, effects.context.queue, effects.context.me
@@ -110,6 +124,7 @@ async def _ensure_stake(effects: Effects, join: SendJoin) -> None:
             f"{me} has {balance} wei of the stake token, the bond lacks {lacking}",
             next_step="send stake tokens to this account, or take a job with a lower bond",
         )
+    check_stake(effects.context.config.policy, lacking, stake.active, balance)
     at = f"{join.role.name.lower()}:{stake.active}:{stake.locked}:{lacking}"
     stakes = chain.deployment.addresses["Stakes"]
     if await chain.allowance(me, stakes) < lacking:

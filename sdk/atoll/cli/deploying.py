@@ -1,0 +1,198 @@
+"""`atoll network`: put the contracts on a chain, look at them, compare them with this version."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from atoll.cli.keys import password_from
+from atoll.cli.network import (
+    DEFAULT_RPC,
+    DeploymentFile,
+    Keystore,
+    PasswordFile,
+    Rpc,
+    need_deployment,
+)
+from atoll.cli.output import Json, emit, say
+from atoll.errors import ChainError, ConfigError
+
+if TYPE_CHECKING:
+    from atoll.chain.contracts import AtollChain
+    from atoll.chain.deploy import DeployConfig, Params
+
+T = TypeVar("T")
+app = typer.Typer(no_args_is_help=True, help="Deploy a network's contracts, show and verify them.")
+DAY = 24 * 60 * 60
+
+
+@app.command()
+def deploy(
+    out: Annotated[Path, typer.Option(help="Where the deployment file goes.")],
+    token: Annotated[
+        str | None,
+        typer.Option(help="An ERC-20 with permit and without transfer fees; none makes a new one."),
+    ] = None,
+    supply: Annotated[str, typer.Option(help="Of a new token, all of it yours.")] = "1000000000",
+    owner: Annotated[
+        str | None, typer.Option(help="Who may propose parameters and pause; you, if left out.")
+    ] = None,
+    unbonding_days: Annotated[int, typer.Option(min=1, max=365)] = 7,
+    change_days: Annotated[int, typer.Option(min=1, max=30)] = 2,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change one of the network's parameters."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask before paying gas.")] = False,
+    rpc: Rpc = DEFAULT_RPC,
+    keystore: Keystore = None,
+    password_file: PasswordFile = None,
+    json: Json = False,
+) -> None:
+    """Deploy every contract from a key, write the deployment file, and verify what is there.
+
+    A deployment that is cut short is begun anew by the next one: what is there then is nobody's.
+    """
+    from atoll.chain.deploy import DeployConfig, Params
+    from atoll.chain.deploy import deploy as put_on_chain
+    from atoll.chain.keys import load_key
+    from atoll.job.client import wei_of
+
+    if out.exists():
+        raise ConfigError(f"{out} exists already", next_step="name another file with --out")
+    if keystore is None:
+        raise ConfigError("which key deploys?", next_step="pass --keystore FILE")
+    config = DeployConfig(
+        token=_address(token, "--token"),
+        supply=wei_of(supply),
+        owner=_address(owner, "--owner"),
+        params=_params(Params(), settings or []),
+        unbonding_delay=unbonding_days * DAY,
+        change_delay=change_days * DAY,
+    )
+    account = load_key(keystore.expanduser(), password_from(password_file))
+    _agree(config, account.address, yes=yes, may_ask=not json)
+    made = asyncio.run(put_on_chain(rpc.split(","), account, config))
+    made.save(out)
+    say(f"{out} has the deployment: whoever joins the network needs it")
+    _verify(rpc, out, json=json)
+
+
+@app.command()
+def show(rpc: Rpc = DEFAULT_RPC, deployment: DeploymentFile = None, json: Json = False) -> None:
+    """Show the contracts and everything that they say of themselves."""
+    from atoll.chain.inspection import read_parameters
+
+    async def read(chain: AtollChain) -> dict[str, Any]:
+        head = await chain.head()
+        return {
+            "chain_id": chain.deployment.chain_id,
+            "block": head.number,
+            "since_block": chain.deployment.block,
+            "addresses": dict(sorted(chain.deployment.addresses.items())),
+            "parameters": await read_parameters(chain),
+        }
+
+    found = _asked(rpc, deployment, read)
+    emit(found, _shown(found), as_json=json)
+
+
+@app.command()
+def verify(rpc: Rpc = DEFAULT_RPC, deployment: DeploymentFile = None, json: Json = False) -> None:
+    """Compare the code at every address, and what it names, with this version's; exits with 3."""
+    _verify(rpc, deployment, json=json)
+
+
+def _verify(rpc: str, deployment: Path | None, *, json: bool) -> None:
+    from atoll.chain.inspection import verify_contracts
+
+    checks = _asked(rpc, deployment, verify_contracts)
+    wrong = [f"{check.name}: {problem}" for check in checks for problem in check.problems]
+    lines = [
+        f"{'ok' if not check.problems else 'not':<4} {check.name:<17} {check.address}  "
+        f"{'; '.join(check.problems) or check.note or f'{check.code_bytes} bytes'}"
+        for check in checks
+    ]
+    document = {"ok": not wrong, "contracts": [check.to_plain() for check in checks]}
+    emit(document, "\n".join(lines), as_json=json)
+    if wrong:
+        raise ChainError(
+            f"{len(wrong)} contracts are not this version's: {wrong[0]}",
+            next_step="ask whoever runs the network for its version of atoll and deployment file",
+        )
+
+
+def _asked(rpc: str, deployment: Path | None, question: Callable[[AtollChain], Awaitable[T]]) -> T:
+    """What a deployment answers. Raises ConfigError, ChainError."""
+    from atoll.chain.contracts import AtollChain
+    from atoll.chain.deployment import Deployment
+
+    known = Deployment.load(need_deployment(deployment))
+
+    async def ask() -> T:
+        chain = AtollChain(rpc.split(","), known)
+        try:
+            await chain.provider.check_all()
+            return await question(chain)
+        finally:
+            await chain.close()
+
+    return asyncio.run(ask())
+
+
+def _agree(config: DeployConfig, payer: str, *, yes: bool, may_ask: bool) -> None:
+    """Says what is deployed, and asks, unless told not to. Raises ConfigError."""
+    for name, value in asdict(config.params).items():
+        say(f"{name:<20} {value}")
+    say(f"owner {config.owner or payer}; gas is paid by {payer}")
+    if yes:
+        return
+    if not may_ask or not sys.stdin.isatty():
+        raise ConfigError("there is nobody to ask whether to deploy", next_step="pass --yes")
+    if not typer.confirm("deploy?", err=True):
+        raise ConfigError("nothing was deployed", next_step="change the options, or pass --yes")
+
+
+def _params(params: Params, settings: list[str]) -> Params:
+    """Parameters with the changes of the command line; those that end in `_bond` are tokens."""
+    from atoll.job.client import wei_of
+
+    names = [field.name for field in fields(params)]
+    for setting in settings:
+        name, _, text = setting.partition("=")
+        if name not in names:
+            raise ConfigError(f"no parameter {name!r}", next_step=f"known: {', '.join(names)}")
+        try:
+            value = wei_of(text) if name.endswith("_bond") else int(text)
+        except ValueError as error:
+            raise ConfigError(f"{setting!r}: {text!r} is no whole number") from error
+        params = replace(params, **{name: value})
+    return params
+
+
+def _address(text: str | None, option: str) -> Any:
+    from eth_utils.address import is_address, to_checksum_address
+
+    if text is None:
+        return None
+    if not is_address(text):
+        raise ConfigError(f"{option}: {text!r} is no address", next_step="pass 0x and 40 digits")
+    return to_checksum_address(text)
+
+
+def _shown(found: dict[str, Any]) -> str:
+    lines = [f"chain {found['chain_id']}, at block {found['block']}"]
+    for name, address in found["addresses"].items():
+        lines.append(f"{name:<17} {address}")
+        for view, value in found["parameters"].get(name, {}).items():
+            if isinstance(value, dict):
+                lines += [f"    {field:<20} {part}" for field, part in value.items()]
+            else:
+                lines.append(f"    {view:<20} {value}")
+    return "\n".join(lines)

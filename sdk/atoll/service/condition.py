@@ -1,0 +1,115 @@
+"""What keeps a service from its work, as one condition with numbers and the next step.
+
+Rule of this file: pure. What is known is put in; the worst of it comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+SILENT_SECONDS: Final = 60.0
+LEAST_ROOM: Final = 1 << 30
+REPEATED: Final = 3
+"""Failures of one command in a row that are more than bad luck."""
+MONEY: Final = frozenset({"InsufficientFunds"})
+DISK: Final = frozenset({"DiskFull"})
+POLICY: Final = frozenset({"NotOurPolicy"})
+
+
+@dataclass(frozen=True, slots=True)
+class Failing:
+    """A command that did not take place: why, what helps, how often in a row, and when last."""
+
+    kind: str
+    text: str
+    next_step: str = ""
+    times: int = 1
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a service knows of itself.
+
+    Attributes:
+        silent_seconds: since the chain last answered; None before its first answer.
+        room: bytes that are free where it writes.
+        jobs: that it follows and that have not ended.
+        failing: by job and command.
+        waiting: what its transactions wait for, in words.
+        defects: jobs whose machine does not step, and why.
+    """
+
+    silent_seconds: float | None = None
+    room: int = 1 << 60
+    jobs: int = 1
+    failing: Mapping[tuple[int, str], Failing] = field(default_factory=dict)
+    waiting: Sequence[str] = ()
+    defects: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Why it does not work, and what to do about it.
+
+    Attributes:
+        name: a word, the same for the same cause.
+        is_fault: whether somebody has to do something; else it waits for others.
+    """
+
+    name: str
+    text: str
+    next_step: str
+    is_fault: bool = True
+
+    def to_plain(self) -> dict[str, Any]:
+        """JSON values."""
+        return {
+            "name": self.name,
+            "text": self.text,
+            "next_step": self.next_step,
+            "is_fault": self.is_fault,
+        }
+
+
+def blocking(known: Known) -> Condition | None:
+    """The one condition that has to change first; None where it works."""
+    if known.silent_seconds is None or known.silent_seconds > SILENT_SECONDS:
+        since = known.silent_seconds
+        told = "has not answered yet" if since is None else f"has not answered for {since:.0f} s"
+        return Condition("chain", f"the chain {told}", "check rpc_urls: `atoll doctor --config …`")
+    if known.room < LEAST_ROOM:
+        text = f"{known.room / (1 << 30):.2f} GiB are free where the service writes"
+        return Condition("disk", text, "free some room; nothing is lost until then")
+    for name, kinds in (("disk", DISK), ("money", MONEY), ("policy", POLICY)):
+        found = _worst(known, kinds)
+        if found is not None:
+            return Condition(name, *found)
+    if known.waiting:
+        text = f"{len(known.waiting)} transactions wait; the first: {known.waiting[0]}"
+        return Condition("fees", text, "raise fees.max_fee_gwei, or wait: `atoll tx list`")
+    return _rest(known)
+
+
+def _rest(known: Known) -> Condition | None:
+    repeated = [one for one in known.failing.values() if one.times >= REPEATED]
+    if repeated:
+        worst = max(repeated, key=lambda one: one.times)
+        text = f"failed {worst.times} times in a row: {worst.text}"
+        return Condition("failing", text, worst.next_step or "look at the log for the cause")
+    if known.defects:
+        job, cause = min(known.defects.items())
+        return Condition("defect", f"job {job} does not step: {cause}", "report this, with the log")
+    if known.jobs == 0:
+        text = "no open job is known that this service could take part in"
+        return Condition("no job", text, "wait for one, or look at [policy]", is_fault=False)
+    return None
+
+
+def _worst(known: Known, kinds: frozenset[str]) -> tuple[str, str] | None:
+    for (job, _), one in sorted(known.failing.items()):
+        if one.kind in kinds:
+            return f"job {job}: {one.text}", one.next_step or "look at the log for the cause"
+    return None

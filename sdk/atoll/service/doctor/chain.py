@@ -1,0 +1,167 @@
+"""The endpoints, the clock against the chain's, the contracts, and what the account has."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from atoll.chain.answers import header, quantity
+from atoll.chain.contracts import AtollChain
+from atoll.chain.deployment import Deployment
+from atoll.chain.inspection import ContractCheck, read_parameters, verify_contracts
+from atoll.chain.keys import address_of
+from atoll.chain.rpc import FailoverProvider, redact
+from atoll.errors import AtollError, ChainError, KeystoreError
+from atoll.law.words import TOKEN, Address, BlockRef, Role
+from atoll.service.doctor.findings import Finding, Level, failure, ok, warning
+from atoll.service.doctor.subject import Subject
+
+USUAL_GAS: Final = 5_000_000
+"""Of about twenty transactions."""
+LEAST_GAS: Final = 300_000
+"""Of one."""
+AHEAD_SECONDS: Final = 15
+"""A block's time may be so far in the future of honest clocks (go-ethereum's own bound)."""
+OLD_SECONDS: Final = 120
+FAR_BLOCKS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What one endpoint said."""
+
+    url: str
+    chain_id: int
+    head: BlockRef
+
+
+async def check_chain(subject: Subject) -> list[Finding]:
+    """Everything about the chain; where it cannot be asked, the rest is left out."""
+    if not subject.rpc_urls:
+        step = "pass --rpc URL and --deployment FILE, or --config FILE"
+        return [warning("endpoint", "no endpoint is named", step)]
+    found, seen = await _check_endpoints(subject.rpc_urls)
+    if not seen:
+        return found
+    found += _check_clock(max((one.head for one in seen), key=lambda head: head.number))
+    if subject.deployment is None:
+        step = "pass --deployment FILE"
+        return [*found, warning("contracts", "no deployment file is named", step)]
+    try:
+        deployment = Deployment.load(subject.deployment)
+    except AtollError as error:
+        return [*found, failure("contracts", str(error), error.next_step or "correct the file")]
+    wrong = [one for one in seen if one.chain_id != deployment.chain_id]
+    if wrong:
+        names = ", ".join(redact(one.url) for one in wrong)
+        text = f"{names}: chain {wrong[0].chain_id}, and the deployment is on {deployment.chain_id}"
+        return [*found, failure("chain id", text, "use endpoints of the deployment's chain")]
+    found.append(ok("chain id", f"{deployment.chain_id}, as the deployment says"))
+    return found + await _check_deployment(subject, deployment)
+
+
+async def _check_endpoints(urls: tuple[str, ...]) -> tuple[list[Finding], list[Seen]]:
+    found: list[Finding] = []
+    seen: list[Seen] = []
+    for url in urls:
+        try:
+            seen.append(await _look(url))
+        except AtollError as error:
+            step = "check that the node runs and that the URL is right, or take it out"
+            found.append(failure("endpoint", str(error), step))
+        else:
+            head = seen[-1].head.number
+            found.append(ok("endpoint", f"{redact(url)} answers, at block {head}"))
+    if len(urls) == 1:
+        step = "name a second endpoint of somebody else in rpc_urls"
+        found.append(warning("endpoints", "only one: its faults are yours", step))
+    heads = [one.head.number for one in seen]
+    if heads and max(heads) - min(heads) > FAR_BLOCKS:
+        last = min(seen, key=lambda one: one.head.number)
+        text = f"{redact(last.url)} is {max(heads) - min(heads)} blocks behind another"
+        found.append(warning("endpoints", text, "put it last in rpc_urls, or take it out"))
+    return found, seen
+
+
+async def _look(url: str) -> Seen:
+    provider = FailoverProvider([url], chain_id=None)
+    try:
+        chain_id = await provider.ask("eth_chainId", [], quantity)
+        newest = await provider.ask("eth_getBlockByNumber", ["latest", False], header)
+    finally:
+        await provider.disconnect()
+    return Seen(url, chain_id, newest.ref)
+
+
+def _check_clock(head: BlockRef, now: float | None = None) -> list[Finding]:
+    """This machine's clock against the newest block's time."""
+    age = (time.time() if now is None else now) - head.timestamp
+    if age < -AHEAD_SECONDS:
+        text = f"block {head.number} is {-age:.0f} s in this machine's future"
+        return [failure("clock", text, "set the clock: `timedatectl set-ntp true`")]
+    if age > OLD_SECONDS:
+        text = f"the newest block, {head.number}, is {age:.0f} s old"
+        step = "check the clock (`timedatectl`) and whether the chain makes blocks"
+        return [warning("clock", text, step)]
+    return [ok("clock", f"{age:.0f} s after block {head.number}")]
+
+
+async def _check_deployment(subject: Subject, deployment: Deployment) -> list[Finding]:
+    chain = AtollChain(subject.rpc_urls, deployment)
+    try:
+        found = [_contracts(await verify_contracts(chain))]
+        account = _account_of(subject.keystore)
+        if account is not None and found[0].level is Level.OK:
+            found += await _check_money(chain, account, subject.fee_cap)
+        return found
+    except ChainError as error:
+        return [failure("contracts", str(error), error.next_step or "check the endpoints")]
+    finally:
+        await chain.close()
+
+
+def _contracts(checks: list[ContractCheck]) -> Finding:
+    wrong = [f"{c.name} at {c.address}: {problem}" for c in checks for problem in c.problems]
+    if wrong:
+        more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
+        step = "ask whoever runs the network for its deployment file and version"
+        return failure("contracts", wrong[0] + more, step)
+    return ok("contracts", f"all {len(checks)} are there, with this version's code")
+
+
+async def _check_money(chain: AtollChain, account: Address, fee_cap: int) -> list[Finding]:
+    """Coin for gas, and tokens for a bond, of which some may be staked already."""
+    price = 2 * await chain.base_fee() + 10**9
+    price = min(price, fee_cap) if fee_cap else price
+    coin = await chain.native_balance(account)
+    sent = coin // (price * LEAST_GAS)
+    text = f"{account} has {coin} wei, for about {sent} transactions"
+    found = [ok("gas", text)]
+    step = f"send it at least {price * USUAL_GAS} wei of the chain's coin"
+    if coin < price * LEAST_GAS:
+        found = [failure("gas", text, step)]
+    elif coin < price * USUAL_GAS:
+        found = [warning("gas", text, step)]
+    return found + await _check_bond(chain, account)
+
+
+async def _check_bond(chain: AtollChain, account: Address) -> list[Finding]:
+    wallet = await chain.token_balance(account)
+    staked = sum([(await chain.stake(account, role)).active for role in Role])
+    parameters = (await read_parameters(chain))["Config"]["params"]
+    least = min(int(value) for name, value in parameters.items() if name.endswith("Bond"))
+    text = f"{account} has {wallet / TOKEN:g} tokens and {staked / TOKEN:g} staked"
+    if wallet + staked < least:
+        step = f"send it at least {least / TOKEN:g} tokens; a job may ask for more"
+        return [failure("bond", f"{text}; no bond is below {least / TOKEN:g}", step)]
+    return [ok("bond", text)]
+
+
+def _account_of(keystore: Path | None) -> Address | None:
+    """Whose keystore it is, as it says itself; what is wrong with it is another check's to say."""
+    try:
+        return None if keystore is None else address_of(keystore)
+    except KeystoreError:
+        return None

@@ -1,0 +1,95 @@
+"""Python, torch and the kernels; memory and open files."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+from atoll.errors import AtollError
+from atoll.service.doctor.findings import Finding, failure, ok, warning
+
+LEAST_PYTHON: Final = (3, 11)
+LEAST_MEMORY: Final = 1 << 30
+USUAL_MEMORY: Final = 4 << 30
+"""The least model that is worth a round takes about so much; `atoll job check` has a job's own."""
+USUAL_FILES: Final = 4096
+"""A store, its journals, and a gateway with as many connections as it admits."""
+CGROUP_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
+
+
+def check_python() -> list[Finding]:
+    """The interpreter."""
+    text = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    if sys.version_info < LEAST_PYTHON:
+        wanted = ".".join(map(str, LEAST_PYTHON))
+        return [failure("python", text, f"install Python {wanted} or newer")]
+    return [ok("python", text)]
+
+
+def check_torch() -> list[Finding]:
+    """Whether torch is here, and whether this machine's arithmetic gives everybody's bits."""
+    try:
+        found = version("torch")
+    except PackageNotFoundError:
+        text = "torch is not installed: this machine can neither train nor replay"
+        return [failure("torch", text, "pip install 'atoll[train]'")]
+    return [ok("torch", found), *_check_kernels()]
+
+
+def _check_kernels() -> list[Finding]:
+    # torch takes a second to load: only who asks for this check pays it.
+    from atoll.bits.kernels.engine import make_engine  # noqa: PLC0415
+
+    try:
+        engine = make_engine()
+    except AtollError as error:
+        return [failure("kernels", str(error), error.next_step or "atoll numerics verify")]
+    text = f"{engine.route.name} products and {engine.kernels.name} kernels give the known bits"
+    if engine.kernels.name == "eager":
+        step = "install a C compiler (gcc or clang), then run this again"
+        return [warning("kernels", f"{text}, and are the slow ones", step)]
+    return [ok("kernels", text)]
+
+
+def check_memory() -> list[Finding]:
+    """What is free of the memory that this process may use."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    total, free = (os.sysconf(name) * page for name in ("SC_PHYS_PAGES", "SC_AVPHYS_PAGES"))
+    limit = _cgroup_limit()
+    if limit is not None and limit < total:
+        total, free = limit, min(free, limit)
+    text = f"{_gib(free)} free of {_gib(total)}"
+    if total < LEAST_MEMORY:
+        return [failure("memory", text, f"use a machine with at least {_gib(LEAST_MEMORY)}")]
+    if total < USUAL_MEMORY:
+        step = "look at what a job needs before you join it: `atoll job check`"
+        return [warning("memory", text, step)]
+    return [ok("memory", text)]
+
+
+def check_open_files() -> list[Finding]:
+    """How many files and connections a process may have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = soft == resource.RLIM_INFINITY
+    text = "no limit" if unlimited else f"{soft} at once"
+    if not unlimited and soft < USUAL_FILES:
+        may = "" if hard == resource.RLIM_INFINITY or hard >= USUAL_FILES else " as root"
+        return [warning("open files", text, f"ulimit -n {USUAL_FILES}{may}")]
+    return [ok("open files", text)]
+
+
+def _cgroup_limit() -> int | None:
+    try:
+        text = CGROUP_LIMIT.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return None
+    return int(text) if text.isdigit() else None
+
+
+def _gib(size: int) -> str:
+    return f"{size / (1 << 30):.1f} GiB"

@@ -1,0 +1,46 @@
+"""What is examined: a config, or as much of one as the command line says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from atoll.service.config import GatewaySection, ServiceConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What checks read; None and empty where there is nothing to look at.
+
+    Attributes:
+        fee_cap: wei a gas that are never exceeded.
+        store_dir: where blocks are kept; its quota is `quota_bytes`.
+    """
+
+    rpc_urls: tuple[str, ...] = ()
+    deployment: Path | None = None
+    keystore: Path | None = None
+    password_file: Path | None = None
+    config_file: Path | None = None
+    data_dir: Path | None = None
+    store_dir: Path | None = None
+    quota_bytes: int | None = None
+    gateway: GatewaySection | None = None
+    fee_cap: int = 0
+
+    @classmethod
+    def of(cls, config: ServiceConfig, file: Path) -> Self:
+        """Everything that a service's config names."""
+        return cls(
+            rpc_urls=config.rpc_urls,
+            deployment=config.deployment,
+            keystore=config.keystore,
+            password_file=config.password_file,
+            config_file=file,
+            data_dir=config.data_dir,
+            store_dir=config.store_dir,
+            quota_bytes=config.store.quota_bytes,
+            gateway=config.gateway,
+            fee_cap=config.fees.max_fee_gwei * 10**9,
+        )

@@ -1,0 +1,192 @@
+"""A journal as a file: to keep a copy of, and to move a service to another machine.
+
+The file is JSON lines: what it is of, then every row of every table, then the SHA-256 of all lines
+before. The rows that must not be lost are `signed`: without them the same key may sign something
+else for a slot, which costs the bond (EIP-3076 has the same for validators).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from atoll.chain.database import Database
+from atoll.errors import ConfigError, StorageError
+from atoll.service.journal import RETIRED, SCHEMA, SCHEMA_VERSION, AlreadySigned
+from atoll.service.lock import hold_folder
+from atoll.service.plain import JournalError
+
+FORMAT: Final = "atoll-journal"
+TABLES: Final = {
+    "signed": ("slot", "content", "written_at"),
+    "facts": ("job", "key", "kind", "body", "written_at"),
+    "notes": ("name", "body"),
+    "meta": ("name", "value"),
+    "measures": ("job", "round", "name", "value"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Belongs:
+    """Whose journal it is."""
+
+    account: str
+    chain_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """How many rows were written to the file, or were new in the journal."""
+
+    signed: int
+    rows: int
+
+
+def export_journal(data_dir: Path, whose: Belongs, to: Path, *, retire: bool) -> Moved:
+    """Writes the journal of a service that does not run to a new file, its owner's alone.
+
+    Args:
+        retire: no service starts from this journal any more, until an import brings it back.
+
+    Raises:
+        ConfigError: the service runs, there is no journal, or the file exists.
+        StorageError: the journal cannot be read, or the file not be written.
+    """
+    path = _journal_in(data_dir)
+    if not path.exists():
+        raise ConfigError(f"there is no journal in {data_dir}", next_step="name another --config")
+    if to.exists():
+        raise ConfigError(f"{to} exists already", next_step="name another file")
+    with hold_folder(data_dir), closing(Database(path, SCHEMA)) as database:
+        header = {
+            "format": FORMAT, "version": SCHEMA_VERSION, "account": whose.account,
+            "chain_id": whose.chain_id, "written_at": time.time(),
+        }  # fmt: skip
+        rows = list(_rows(database))
+        _write_new(to, _lines([header, *rows]))
+        if retire:
+            database.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (RETIRED, str(to)))
+    return Moved(sum("signed" in row for row in rows), len(rows))
+
+
+def import_journal(data_dir: Path, whose: Belongs, source: Path) -> Moved:
+    """Adds what a file has to the journal of a service that does not run; all of it, or nothing.
+
+    A slot that both have signed differently is refused. Of everything else the journal's own rows
+    stay. What was retired may run again.
+
+    Raises:
+        ConfigError: the service runs, or the file is of another account or chain.
+        JournalError: the file is damaged, or of another version.
+        AlreadySigned: file and journal signed different things for one slot.
+        StorageError: file or journal cannot be used.
+    """
+    rows = _read(source, whose)
+    data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with hold_folder(data_dir), closing(Database(_journal_in(data_dir), SCHEMA)) as database:
+        with database.transaction():
+            before = _count(database)
+            for row in rows:
+                ((table, values),) = row.items()
+                _add(database, table, [_from_plain(value) for value in values])
+            database.execute("DELETE FROM meta WHERE name = ?", (RETIRED,))
+        after = _count(database)
+    return Moved(after["signed"] - before["signed"], sum(after.values()) - sum(before.values()))
+
+
+def _journal_in(data_dir: Path) -> Path:
+    return data_dir / "journal.sqlite"
+
+
+def _rows(database: Database) -> Iterator[dict[str, list[Any]]]:
+    for table, columns in TABLES.items():
+        names = ", ".join(columns)
+        for row in database.execute(f"SELECT {names} FROM {table} ORDER BY {names}"):  # noqa: S608 - our own names
+            if (table, row[0]) != ("meta", RETIRED):
+                yield {table: [_to_plain(value) for value in row]}
+
+
+def _add(database: Database, table: str, values: list[Any]) -> None:
+    marks = ", ".join("?" * len(values))
+    database.execute(f"INSERT INTO {table} VALUES ({marks}) ON CONFLICT DO NOTHING", values)  # noqa: S608 - our own names
+    if table != "signed":
+        return
+    slot, content = values[:2]
+    row = database.execute("SELECT content FROM signed WHERE slot = ?", (slot,)).fetchone()
+    if bytes(row[0]) != content:
+        raise AlreadySigned(f"{slot}: journal and file signed different things; nothing was read")
+
+
+def _count(database: Database) -> dict[str, int]:
+    """Rows by table, as `_rows` gives them."""
+    counts = dict.fromkeys(TABLES, 0)
+    for row in _rows(database):
+        counts[next(iter(row))] += 1
+    return counts
+
+
+def _to_plain(value: Any) -> Any:
+    return {"hex": value.hex()} if isinstance(value, bytes) else value
+
+
+def _from_plain(value: Any) -> Any:
+    return bytes.fromhex(value["hex"]) if isinstance(value, dict) else value
+
+
+def _lines(documents: Iterable[dict[str, Any]]) -> bytes:
+    body = b"".join(json.dumps(d, separators=(",", ":")).encode() + b"\n" for d in documents)
+    end = {"sha256": hashlib.sha256(body).hexdigest()}
+    return body + json.dumps(end).encode() + b"\n"
+
+
+def _write_new(path: Path, data: bytes) -> None:
+    """All or nothing, its owner's alone."""
+    try:
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".journal-")
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).rename(path)
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error}") from error
+
+
+def _read(source: Path, whose: Belongs) -> list[dict[str, list[Any]]]:
+    try:
+        data = source.read_bytes()
+    except OSError as error:
+        raise StorageError(f"cannot read {source}: {error}") from error
+    body, _, last = data.rstrip(b"\n").rpartition(b"\n")
+    body += b"\n"
+    try:
+        if json.loads(last)["sha256"] != hashlib.sha256(body).hexdigest():
+            raise ValueError("its end does not fit")
+        header, *rows = map(json.loads, body.splitlines())
+        wrong = [row for row in rows if len(row) != 1 or len(TABLES[next(iter(row))]) != len(
+            next(iter(row.values())))]  # fmt: skip
+    except (ValueError, KeyError, TypeError, StopIteration, sqlite3.Error) as error:
+        raise JournalError(
+            f"{source} is no whole journal: {error}", next_step="export it again, or use a copy"
+        ) from error
+    if wrong or (header.get("format"), header.get("version")) != (FORMAT, SCHEMA_VERSION):
+        raise JournalError(
+            f"{source} is not of this version", next_step="run the version of atoll that wrote it"
+        )
+    found = Belongs(header["account"], header["chain_id"])
+    if found != whose:
+        raise ConfigError(
+            f"{source} is of {found.account} on chain {found.chain_id}, "
+            f"and this service is {whose.account} on chain {whose.chain_id}",
+            next_step="use the config whose key it is",
+        )
+    return rows

@@ -1,0 +1,65 @@
+"""What a running service shows to its operator: answers over the control socket, and metrics."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from atoll.service.control import Answer
+from atoll.service.health import Metric
+from atoll.service.transactions import CHANGES, Change, change_in
+
+if TYPE_CHECKING:
+    from atoll.service.service import Service
+
+
+def answers_of(service: Service[Any]) -> dict[str, Answer]:
+    """What a service answers over its control socket."""
+
+    def changing(change: Change) -> Answer:
+        async def answer(arguments: dict[str, Any]) -> None:
+            await change_in(service.effects.context.queue, str(arguments["key"]), change)
+
+        return answer
+
+    async def status(_: dict[str, Any]) -> dict[str, Any]:
+        return service.status()
+
+    return {"status": status} | {f"tx-{change}": changing(change) for change in CHANGES}
+
+
+def metrics_of(service: Service[Any]) -> Iterator[Metric]:
+    """What a service measures, as Prometheus takes it."""
+    context = service.effects.context
+    use, door = context.queue.gas_by_label(), context.gateway.door
+    one = ""  # it has no label
+
+    def counter(name: str, text: str, value: float) -> Metric:
+        return Metric(f"atoll_{name}_total", "counter", text, {one: value})
+
+    def gauge(name: str, text: str, value: float) -> Metric:
+        return Metric(f"atoll_{name}", "gauge", text, {one: value})
+
+    found = service.condition()
+    yield gauge("blocked", "1 where somebody has to do something", bool(found and found.is_fault))
+    if service.head is not None:
+        yield gauge("chain_head_block", "Newest block seen", service.head.number)
+        yield gauge("chain_head_time_seconds", "Its unix time", service.head.time)
+    yield gauge("jobs", "Jobs that are followed", service.jobs)
+    yield gauge("commands_under_way", "Effects under way", service.under_way)
+    yield counter("commands_failed", "Effects that did not take place", service.failed)
+    yield counter("rpc_useless_answers", "Useless answers", context.chain.provider.useless_answers)
+    yield counter("undecodable_logs", "Logs that are no events", context.follower.undecodable)
+    yield gauge("stuck_jobs", "Jobs whose machine does not step", service.stuck)
+    yield counter("uploaded_bytes", "Body bytes of our gateway", context.gateway.bytes_up)
+    yield counter("downloaded_bytes", "Received from gateways", context.fetcher.bytes_down)
+    yield gauge("gateway_connections", "Open now", door.connections)
+    away = {reason: float(count) for reason, count in door.sent_away.items()}
+    yield Metric("atoll_gateway_sent_away_total", "counter", "Ended by us", away, "reason")
+    gas = {label: float(u.gas) for label, u in use.items()}
+    yield Metric("atoll_gas_used_total", "counter", "Of mined transactions", gas, "call")
+    fees = sum(u.fees for u in use.values())
+    yield counter("fees_wei", "Paid for gas", float(fees))
+    room = shutil.disk_usage(context.config.data_dir).free
+    yield gauge("disk_free_bytes", "Where the service writes", room)

@@ -1,0 +1,95 @@
+"""An operator's view of a service's transactions, whether it runs or not.
+
+Rule of this file: a key has one writer. Where the service runs it is asked; where it does not, the
+folder is held while its queue is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from atoll.chain.contracts import AtollChain
+from atoll.chain.deployment import Deployment
+from atoll.chain.keys import load_key, read_password
+from atoll.chain.txqueue import GWEI, QueueConfig, TxQueue
+from atoll.chain.txstore import Intent, read_intents
+from atoll.errors import ConfigError
+from atoll.service.config import ServiceConfig
+from atoll.service.control import ask
+from atoll.service.lock import hold_folder, holder_of
+from atoll.service.session import QUEUE_FILE
+
+Change = Literal["bump", "cancel"]
+CHANGES: Final[tuple[Change, ...]] = ("bump", "cancel")
+
+
+def list_transactions(data_dir: Path) -> list[dict[str, Any]]:
+    """Every transaction of a data folder, oldest first; nothing is locked or written.
+
+    Raises:
+        ConfigError: no transaction was ever asked for there.
+        StorageError: the file cannot be read.
+    """
+    return [_row(intent) for intent in read_intents(data_dir / QUEUE_FILE)]
+
+
+async def change_transaction(config: ServiceConfig, number: int, change: Change) -> dict[str, Any]:
+    """Bids more for a transaction that no block takes, or withdraws it; where it stands then.
+
+    Args:
+        number: its `id` in the list.
+
+    Raises:
+        ConfigError, KeystoreError: no such transaction, or the key cannot be used.
+        ChainError: it is not under way, or the fee cap forbids a higher bid.
+    """
+    key = _key_of(config.data_dir, number)
+    if holder_of(config.data_dir) is not None:
+        await ask(config.data_dir, f"tx-{change}", key=key)
+    else:
+        async with _queue(config) as queue:
+            await change_in(queue, key, change)
+    return next(row for row in list_transactions(config.data_dir) if row["id"] == number)
+
+
+async def change_in(queue: TxQueue, key: str, change: Change) -> None:
+    """Does it with a queue that is at hand. Raises ChainError."""
+    await (queue.bump(key) if change == "bump" else queue.cancel(key))
+
+
+@asynccontextmanager
+async def _queue(config: ServiceConfig) -> AsyncIterator[TxQueue]:
+    with hold_folder(config.data_dir):
+        account = load_key(config.keystore, read_password(config.password_file))
+        chain = await AtollChain.connect(config.rpc_urls, Deployment.load(config.deployment))
+        try:
+            bids = QueueConfig(fee_cap=config.fees.max_fee_gwei * GWEI)
+            with closing(TxQueue(chain, account, config.data_dir / QUEUE_FILE, bids)) as queue:
+                yield queue
+        finally:
+            await chain.close()
+
+
+def _key_of(data_dir: Path, number: int) -> str:
+    for row in list_transactions(data_dir):
+        if row["id"] == number:
+            return str(row["key"])
+    raise ConfigError(f"no transaction has the number {number}", next_step="atoll tx list")
+
+
+def _row(intent: Intent) -> dict[str, Any]:
+    return {
+        "id": intent.id,
+        "call": intent.call.label,
+        "state": str(intent.state),
+        "nonce": intent.nonce,
+        "block": intent.block_number,
+        "gas": intent.gas_used,
+        "fee_wei": None if intent.fee_wei is None else str(intent.fee_wei),
+        "tx_hash": intent.tx_hash,
+        "key": intent.key,
+        "message": intent.message,
+    }

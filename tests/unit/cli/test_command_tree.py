@@ -1,0 +1,175 @@
+"""The `atoll` command as a tree: what loading it costs, and how every command speaks to scripts."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.resources
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+import typer
+from typer.testing import CliRunner
+
+from atoll.chain.deployment import REQUIRED
+from atoll.chain.keys import create_key
+from atoll.cli.main import MOUNTED, app
+from atoll.errors import ConfigError
+
+HEAVY = ["torch", "web3", "numpy", "aiohttp"]
+PASSWORD = "correct horse battery"
+SILENT = {
+    "job new": "prints a job file",
+    "node run": "logs only",
+    "verifier run": "logs only",
+}
+"""Commands without `--json`, and why."""
+LOADED = """
+import io, json, sys
+from contextlib import redirect_stdout
+from atoll.cli.main import main
+
+heavy, runs = json.loads(sys.argv[1])
+told = []
+for arguments in runs:
+    sys.argv, out, code = ["atoll", *arguments], io.StringIO(), 0
+    try:
+        with redirect_stdout(out):
+            main()
+    except SystemExit as end:
+        code = end.code or 0
+    told.append([code, bool(out.getvalue()), [name for name in heavy if name in sys.modules]])
+print(json.dumps(told))
+"""
+"""Runs commands one after another: of each the exit code, whether it printed, what is loaded."""
+
+
+def run_and_look(runs: list[tuple[str, ...]]) -> list[Any]:
+    """What `LOADED` prints of these commands in a new process."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, json.dumps([HEAVY, runs])],
+        capture_output=True,
+        text=True,
+        check=True,
+        stdin=subprocess.DEVNULL,
+    )
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+def atoll(*arguments: str) -> Any:
+    """A command in this process."""
+    return CliRunner().invoke(app, arguments)
+
+
+def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Every command below a group, by its words."""
+    context = typer.Context(group)
+    for name in group.list_commands(context):
+        _, command, _ = group.resolve_command(context, [name])
+        if hasattr(command, "list_commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield " ".join((*path, name)), command
+
+
+@pytest.fixture(autouse=True)
+def logs_as_they_were() -> Iterator[None]:
+    """A command has logs go to the standard error that it was given, which ends with the test."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """With a password, a deployment, and a key."""
+    (tmp_path / "password").touch(mode=0o600)
+    (tmp_path / "password").write_text(PASSWORD)
+    addresses = {name: f"0x{i:040x}" for i, name in enumerate(REQUIRED, 1)}
+    document = {"chain_id": 1, "block": 0, "addresses": addresses}
+    (tmp_path / "deployment.json").write_text(json.dumps(document))
+    create_key(tmp_path / "keys", PASSWORD, devnet=True)
+    (tmp_path / "file").write_bytes(b"content")
+    return tmp_path
+
+
+def test_help_loads_nothing_heavy() -> None:
+    runs = [(*group.split(), "--help") for group in ("", *MOUNTED, "devnet")]
+    assert run_and_look(runs) == [[0, True, []]] * len(runs)
+
+
+def test_commands_that_need_nothing_heavy_load_nothing_heavy(folder: Path) -> None:
+    keys, password = str(folder / "keys"), str(folder / "password")
+    deployment, member = str(folder / "deployment.json"), str(folder / "member")
+    runs = [
+        ("--version",),
+        ("keys", "list", "--folder", keys),
+        ("node", "init", "--folder", member, "--deployment", deployment,
+         "--password-file", password),
+        ("node", "status", "--config", f"{member}/config.toml", "--json"),
+        ("store", "pin", "--root", str(folder / "store"), "--json"),
+        ("job", "new", "--preset", "nano"),
+        ("devnet", "cheats"),
+    ]  # fmt: skip
+    assert run_and_look(runs) == [[0, True, []]] * len(runs)
+
+
+def test_what_help_says_of_a_group_is_what_the_group_says() -> None:
+    for place, text in MOUNTED.values():
+        module, _, attribute = place.partition(":")
+        assert getattr(importlib.import_module(module), attribute).info.help == text
+
+
+def test_every_command_speaks_json() -> None:
+    found = dict(commands(typer.main.get_command(app)))
+    assert len(found) > 30
+    without = {
+        name
+        for name, command in found.items()
+        if not any("--json" in parameter.opts for parameter in command.params)
+    }
+    assert without == set(SILENT)
+
+
+def test_json_is_one_document_and_nothing_else(folder: Path) -> None:
+    keys, password = str(folder / "keys"), str(folder / "password")
+    key = str(next((folder / "keys").glob("*.json")))
+    root = ("--root", str(folder / "store"))
+    named = ("--deployment", str(folder / "deployment.json"), "--password-file", password)
+    cid = json.loads(atoll("store", "add", str(folder / "file"), *root, "--json").stdout)["cid"]
+    for arguments in (
+        ("keys", "new", "--folder", str(folder / "new"), "--password-file", password),
+        ("keys", "list", "--folder", keys),
+        ("keys", "verify", key, "--password-file", password),
+        ("node", "init", "--folder", str(folder / "node"), *named),
+        ("node", "status", "--config", str(folder / "node" / "config.toml")),
+        ("verifier", "init", "--folder", str(folder / "verifier"), *named),
+        ("judge", "init", "--folder", str(folder / "judge"), *named),
+        ("store", "get", cid, "-o", str(folder / "out"), *root),
+        ("store", "stat", cid, *root),
+        ("store", "pin", cid, *root),
+        ("store", "gc", *root),
+        ("store", "verify", *root),
+        ("config", "show", "--config", str(folder / "node" / "config.toml")),
+        ("devnet", "cheats"),
+    ):
+        done = atoll(*arguments, "--json")
+        assert (arguments, done.exit_code) == (arguments, 0)
+        assert done.stdout.count("\n") == 1
+        json.loads(done.stdout)
+
+
+def test_an_error_prints_nothing_where_data_is_expected(folder: Path) -> None:
+    done = atoll("node", "status", "--config", str(folder / "none.toml"), "--json")
+    assert isinstance(done.exception, ConfigError)
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize("package", ["atoll", "atoll_node", "atoll_verifier", "atoll_devnet"])
+def test_every_package_is_typed(package: str) -> None:
+    assert importlib.resources.files(package).joinpath("py.typed").is_file()

@@ -1,0 +1,107 @@
+"""`init`: a folder that a service can start from, with what is there already or what is asked."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from atoll.chain.deployment import REQUIRED
+from atoll.chain.keys import create_key, verify_key
+from atoll.cli import services
+from atoll.cli.members import node, verifier
+from atoll.errors import ConfigError, KeystoreError
+from atoll.service.config import ServiceConfig, read_config
+
+PASSWORD = "correct horse battery"
+
+
+@pytest.fixture
+def deployment(tmp_path: Path) -> Path:
+    addresses = {name: f"0x{i:040x}" for i, name in enumerate(REQUIRED, 1)}
+    path = tmp_path / "deployment.json"
+    path.write_text(json.dumps({"chain_id": 1, "block": 0, "addresses": addresses}))
+    return path
+
+
+@pytest.fixture
+def password(tmp_path: Path) -> Path:
+    path = tmp_path / "password"
+    path.touch(mode=0o600)
+    path.write_text(PASSWORD + "\n")
+    return path
+
+
+def run(app: Any, *arguments: str | Path, typed: str | None = None) -> Any:
+    done = CliRunner().invoke(app, ["init", *map(str, arguments)], input=typed)
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def settings_in(folder: Path) -> ServiceConfig:
+    path = folder / services.CONFIG_NAME
+    return read_config(ServiceConfig, path, (), {}).beside(folder)
+
+
+def test_an_existing_key_a_port_and_a_public_url(
+    tmp_path: Path, deployment: Path, password: Path
+) -> None:
+    key = create_key(tmp_path / "keys", PASSWORD, devnet=True)
+    folder = tmp_path / "me"
+    done = run(
+        node, "--folder", folder, "--key", key.path, "--password-file", password,
+        "--deployment", deployment, "--host", "0.0.0.0", "--port", "4001",
+        "--public-url", "http://203.0.113.7:4001", "--rpc", "http://a,http://b", "--json",
+    )  # fmt: skip
+    assert json.loads(done.stdout)["address"] == key.address
+    config = settings_in(folder)
+    assert (config.role, config.keystore) == ("provider", key.path)
+    assert config.rpc_urls == ("http://a", "http://b")
+    gateway = config.gateway
+    assert (gateway.host, gateway.port) == ("0.0.0.0", 4001)
+    assert gateway.public_url == "http://203.0.113.7:4001"
+    assert (config.policy.jobs_at_once, config.policy.largest_share) == (1, 0.5)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert not (folder / "keys").exists()
+
+
+def test_what_is_left_out_is_asked_at_a_terminal(
+    tmp_path: Path, deployment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("typer.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    folder = tmp_path / "auditor"
+    typed = f"{deployment}\nhttp://203.0.113.7:4002\n4002\n{PASSWORD}\n{PASSWORD}\n"
+    run(verifier, "--folder", folder, typed=typed)
+    config = settings_in(folder)
+    assert (config.role, config.gateway.port) == ("verifier", 4002)
+    assert config.gateway.host == "0.0.0.0"
+    verify_key(config.keystore, PASSWORD)
+    assert stat.S_IMODE(config.password_file.stat().st_mode) == 0o600
+    assert config.password_file.read_text() == PASSWORD + "\n"
+
+
+def test_without_a_terminal_what_is_missing_is_named(tmp_path: Path, deployment: Path) -> None:
+    with pytest.raises(ConfigError, match="which network"):
+        run(node, "--folder", tmp_path / "me")
+    with pytest.raises(KeystoreError, match="no terminal to ask at"):
+        run(node, "--folder", tmp_path / "me", "--deployment", deployment)
+
+
+def test_a_password_that_others_can_read_is_refused(
+    tmp_path: Path, deployment: Path, password: Path
+) -> None:
+    password.chmod(0o644)
+    options = ("--password-file", password, "--deployment", deployment)
+    with pytest.raises(ConfigError, match="others can use it") as caught:
+        run(node, "--folder", tmp_path / "me", *options)
+    assert caught.value.next_step == f"chmod 600 {password}"
+    password.chmod(0o600)
+    run(node, "--folder", tmp_path / "me", *options)
+    with pytest.raises(ConfigError, match="exists already"):
+        run(node, "--folder", tmp_path / "me", *options)

@@ -1,0 +1,168 @@
+"""A stranger with a thousand connections, and a member who is served all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from atoll.content import Cid, FetchConfig, Fetcher, Gateway, GatewayConfig, LocalStore
+from atoll.content.door import Budget
+from atoll.errors import NotFound
+
+BUDGET = Budget(connections=32, per_address=24, reserved=8, header_s=30.0)
+MEMBER = "Atoll member"
+BLOCK = 1 << 16
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path / "served", sync=False)
+
+
+def recognise(header: str) -> str | None:
+    return "a member" if header == MEMBER else None
+
+
+@asynccontextmanager
+async def serving(store: LocalStore, budget: Budget = BUDGET) -> AsyncIterator[Gateway]:
+    gateway = Gateway(store, config=GatewayConfig(budget=budget), recognise=recognise)
+    await gateway.start()
+    try:
+        yield gateway
+    finally:
+        await gateway.stop()
+
+
+def blocks(store: LocalStore, count: int) -> list[Cid]:
+    return [store.add_block(bytes([i]) * BLOCK) for i in range(count)]
+
+
+@asynccontextmanager
+async def fetcher(gateway: Gateway, folder: Path, greeting: str = MEMBER) -> AsyncIterator[Fetcher]:
+    config = FetchConfig(passes=2, greet=lambda url: greeting)
+    async with Fetcher(LocalStore(folder, sync=False), lambda: [gateway.url], config) as found:
+        yield found
+
+
+async def connect(gateway: Gateway, host: str) -> socket.socket:
+    """A stranger's connection, from any address of this machine."""
+    port = int(gateway.url.rpartition(":")[2])
+    connection = socket.socket()
+    connection.setblocking(False)
+    try:
+        connection.bind((host, 0))
+        await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", port))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+async def until(happened: Callable[[], object]) -> None:
+    """Returns once it is so; the test's own limit ends what never is."""
+    while not happened():  # noqa: ASYNC110 - nothing there tells of it
+        await asyncio.sleep(0.01)
+
+
+@asynccontextmanager
+async def flood(gateway: Gateway, hosts: list[str], count: int) -> AsyncIterator[None]:
+    """Begins requests that never end, as fast as it can, until the end of the context."""
+    loop = asyncio.get_running_loop()
+    begun: list[socket.socket] = []
+    enough = asyncio.Event()
+
+    async def attack() -> None:
+        number = 0
+        while True:
+            connection = await connect(gateway, hosts[number % len(hosts)])
+            begun.append(connection)
+            with suppress(OSError):
+                await loop.sock_sendall(connection, b"GET /ipfs/ HTTP/1.1\r\nHost: x\r\nX-A: ")
+            number += 1
+            if number >= count:
+                enough.set()
+            if len(begun) > count:
+                begun.pop(0).close()
+
+    task = asyncio.create_task(attack())
+    try:
+        await enough.wait()
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        for connection in begun:
+            connection.close()
+
+
+@pytest.mark.parametrize("hosts", [["127.0.0.1"], [f"127.0.0.{i}" for i in range(2, 60)]],
+                         ids=["the member's own address", "many addresses"])  # fmt: skip
+async def test_a_member_is_served_while_strangers_fill_the_room(
+    store: LocalStore, tmp_path: Path, hosts: list[str]
+) -> None:
+    cids = blocks(store, 30)
+    async with AsyncExitStack() as stack:
+        gateway = await stack.enter_async_context(serving(store))
+        await stack.enter_async_context(flood(gateway, hosts, count=200))
+        member = await stack.enter_async_context(fetcher(gateway, tmp_path / "member"))
+        for cid in cids:
+            await member.fetch(cid, BLOCK)
+        connected = len(gateway.door._guests)
+        assert connected <= BUDGET.connections
+        assert gateway.door.sent_away["room"] >= 100
+
+
+async def test_silence_is_ended_by_the_header_deadline(store: LocalStore) -> None:
+    async with serving(store, Budget(header_s=0.2)) as gateway:
+        connection = await connect(gateway, "127.0.0.1")
+        loop = asyncio.get_running_loop()
+        await loop.sock_sendall(connection, b"GET /ipfs/bafkqaaa HTTP/1.1\r\nHost: ")
+        with suppress(ConnectionResetError):
+            assert await loop.sock_recv(connection, 1) == b""
+        connection.close()
+        assert gateway.door.sent_away == {"header": 1}
+
+
+async def test_a_reader_that_does_not_read_is_ended(store: LocalStore) -> None:
+    cid = store.add_block(bytes(1 << 21))
+    budget = Budget(patience_s=0.3, least_bytes_per_s=1e6)
+    async with serving(store, budget) as gateway:
+        loop = asyncio.get_running_loop()
+        connection = await connect(gateway, "127.0.0.1")
+        request = f"GET /ipfs/{cid}?format=raw HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+        await loop.sock_sendall(connection, request * 8)  # more than the kernel's buffers hold
+        await until(lambda: "rate" in gateway.door.sent_away)
+        connection.close()
+
+
+async def test_a_guest_who_left_is_forgotten(store: LocalStore, tmp_path: Path) -> None:
+    (cid,) = blocks(store, 1)
+    async with serving(store) as gateway:
+        async with fetcher(gateway, tmp_path / "member") as member:
+            await member.fetch(cid, BLOCK)
+            assert [guest.member for guest in gateway.door._guests.values()] == ["a member"]
+        await until(lambda: not gateway.door._guests)
+
+
+async def test_an_address_that_is_not_the_internets_is_not_asked(
+    store: LocalStore, tmp_path: Path
+) -> None:
+    (cid,) = blocks(store, 1)
+    async with serving(store) as gateway:
+        port = gateway.url.rpartition(":")[2]
+        names = ("127.0.0.1", "localhost", "127.1", "2130706433", "[::1]", "[::ffff:127.0.0.1]",
+                 "10.0.0.1", "169.254.169.254")  # fmt: skip
+        urls = [f"http://{name}:{port}" for name in names]
+        config = FetchConfig(passes=1, private_addresses=False)
+        store_there = LocalStore(tmp_path / "there", sync=False)
+        async with Fetcher(store_there, lambda: urls, config) as stranger:
+            with pytest.raises(NotFound):
+                await stranger.fetch(cid, BLOCK)
+        assert gateway.door._guests == {}
+        assert gateway.bytes_up == 0

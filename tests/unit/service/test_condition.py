@@ -1,0 +1,64 @@
+"""The one condition that blocks a service: the worst of what is known, with numbers and a step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from atoll.service.condition import Failing, Known, blocking
+
+WORKS = Known(silent_seconds=1.0, room=1 << 40, jobs=2)
+KEY = (1, "SendJoin:provider:100")
+
+
+def failing(kind: str, times: int = 1) -> dict[str, Any]:
+    return {"failing": {KEY: Failing(kind, "why", "what helps", times)}}
+
+
+def test_a_service_that_works_is_not_blocked() -> None:
+    assert blocking(WORKS) is None
+    assert blocking(replace(WORKS, **failing("NotFound"))) is None  # once is bad luck
+
+
+@pytest.mark.parametrize(
+    ("known", "name", "words"),
+    [
+        ({"silent_seconds": None}, "chain", "has not answered yet"),
+        ({"silent_seconds": 90.0}, "chain", "for 90 s"),
+        ({"room": 1 << 29}, "disk", "0.50 GiB"),
+        (failing("DiskFull"), "disk", "job 1: why"),
+        (failing("InsufficientFunds"), "money", "job 1: why"),
+        (failing("NotOurPolicy"), "policy", "job 1: why"),
+        ({"waiting": ["waits: the base fee is above the fee cap"]}, "fees", "1 transactions wait"),
+        (failing("NotFound", 3), "failing", "failed 3 times in a row: why"),
+        ({"defects": {7: "KeyError()"}}, "defect", "job 7 does not step"),
+    ],
+)
+def test_what_blocks_is_named(known: dict[str, Any], name: str, words: str) -> None:
+    found = blocking(replace(WORKS, **known))
+    assert found is not None
+    assert (found.name, found.is_fault) == (name, True)
+    assert words in found.text
+    assert found.next_step
+
+
+def test_waiting_for_a_job_is_no_fault() -> None:
+    found = blocking(replace(WORKS, jobs=0))
+    assert found is not None
+    assert (found.name, found.is_fault) == ("no job", False)
+
+
+def test_the_cause_comes_before_what_follows_from_it() -> None:
+    everything = replace(
+        WORKS, silent_seconds=90.0, room=0, waiting=["stuck"], **failing("InsufficientFunds", 9)
+    )
+    names = []
+    for fixed in ({"silent_seconds": 0.0}, {"room": 1 << 40}, {"failing": {}}, {"waiting": ()}):
+        found = blocking(everything)
+        assert found is not None
+        names.append(found.name)
+        everything = replace(everything, **fixed)  # type: ignore[arg-type]
+    assert names == ["chain", "disk", "money", "fees"]
+    assert blocking(everything) is None

@@ -1,0 +1,176 @@
+"""Each check of `atoll doctor`, on something that is right and on the same with one thing wrong."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from atoll.chain.keys import create_key
+from atoll.errors import ConfigError
+from atoll.law.words import BlockRef, Digest
+from atoll.service.config import GatewaySection
+from atoll.service.doctor import chain, examine, files, machine
+from atoll.service.doctor.findings import Finding, Level
+from atoll.service.doctor.gateway import check_gateway
+from atoll.service.doctor.subject import Subject
+from atoll.service.lock import hold_folder
+from atoll.service.private import require_private
+
+PASSWORD = "correct horse battery"
+HEAD = BlockRef(7, Digest(bytes(32)), 1_000_000)
+
+
+@pytest.fixture
+def subject(tmp_path: Path) -> Subject:
+    """A key, its password and a data folder, as they should be."""
+    data = tmp_path / "data"
+    data.mkdir(mode=0o700)
+    password = tmp_path / "password"
+    password.touch(mode=0o600)
+    password.write_text(PASSWORD)
+    key = create_key(tmp_path / "keys", PASSWORD, devnet=True)
+    return Subject(keystore=key.path, password_file=password, data_dir=data, store_dir=data)
+
+
+def levels(findings: list[Finding]) -> list[Level]:
+    return [finding.level for finding in findings]
+
+
+def test_a_key_that_its_password_opens(subject: Subject) -> None:
+    assert levels(files.check_key(subject)) == [Level.OK]
+    assert subject.password_file is not None
+    subject.password_file.write_text("another password")
+    (found,) = files.check_key(subject)
+    assert (found.level, "does not open" in found.text) == (Level.FAILURE, True)
+
+
+@pytest.mark.parametrize(("name", "mode"), [("keystore", 0o644), ("password_file", 0o640),
+                                            ("data_dir", 0o750)])  # fmt: skip
+def test_modes_that_let_others_in_are_failures_and_refused(
+    subject: Subject, name: str, mode: int
+) -> None:
+    assert levels(files.check_modes(subject)) == [Level.OK]
+    path: Path = getattr(subject, name)
+    wanted = "700" if path.is_dir() else "600"
+    path.chmod(mode)
+    (found,) = files.check_modes(subject)
+    assert (found.level, found.next_step) == (Level.FAILURE, f"chmod {wanted} {path}")
+    with pytest.raises(ConfigError, match="others can use it"):
+        require_private([path])
+
+
+def test_a_journal_that_others_can_read(subject: Subject) -> None:
+    assert subject.data_dir is not None
+    journal = subject.data_dir / "journal.sqlite"
+    journal.touch(mode=0o600)
+    assert levels(files.check_modes(subject)) == [Level.OK]
+    journal.chmod(0o604)
+    assert levels(files.check_modes(subject)) == [Level.FAILURE]
+
+
+def test_room_on_the_disk(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    bounded = replace(subject, quota_bytes=1 << 30)
+    for room, wanted in ((1 << 29, Level.FAILURE), (5 << 30, Level.WARNING), (50 << 30, Level.OK)):
+        usage = (1 << 40, 0, room)
+        monkeypatch.setattr(
+            files.shutil, "disk_usage", lambda _, u=usage: type("", (), {"free": u[2]})
+        )
+        assert files.check_disk(bounded)[0].level is wanted
+    assert levels(files.check_disk(bounded)) == [Level.OK, Level.OK]
+    assert levels(files.check_disk(replace(subject, quota_bytes=60 << 30))) == [
+        Level.OK,
+        Level.WARNING,
+    ]
+    assert levels(files.check_disk(subject)) == [Level.OK, Level.WARNING]  # no quota at all
+
+
+def test_a_damaged_database_is_told_and_read_only(subject: Subject) -> None:
+    assert subject.data_dir is not None
+    path = subject.data_dir / "journal.sqlite"
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE facts (body TEXT)")
+        database.executemany("INSERT INTO facts VALUES (?)", [("x" * 500,)] * 50)
+    database.close()
+    assert levels(files.check_running(subject)) == [Level.OK]
+    whole = path.read_bytes()
+    damaged = bytearray(whole)
+    damaged[4096:8192] = bytes(4096)
+    path.write_bytes(damaged)
+    assert levels(files.check_running(subject)) == [Level.OK, Level.FAILURE]
+    assert path.read_bytes() == damaged
+
+
+def test_who_runs_is_told(subject: Subject) -> None:
+    assert subject.data_dir is not None
+    with hold_folder(subject.data_dir):
+        (found,) = files.check_running(subject)
+    assert f"runs in {subject.data_dir}" in found.text
+
+
+@pytest.mark.parametrize(
+    ("now", "level"),
+    [(1_000_010, Level.OK), (999_990, Level.OK), (999_900, Level.FAILURE),
+     (1_000_500, Level.WARNING)],
+)  # fmt: skip
+def test_the_clock_against_the_newest_block(now: float, level: Level) -> None:
+    assert levels(chain._check_clock(HEAD, now)) == [level]
+
+
+def test_memory_is_what_the_group_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(machine, "CGROUP_LIMIT", limit)
+    for text, level in ((str(1 << 29), Level.FAILURE), (str(3 << 30), Level.WARNING)):
+        limit.write_text(text + "\n")
+        assert levels(machine.check_memory()) == [level]
+    assert levels(machine.check_python()) == [Level.OK]
+
+
+def test_few_open_files_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine.resource, "getrlimit", lambda _: (1024, 524288))
+    (found,) = machine.check_open_files()
+    assert (found.level, found.next_step) == (Level.WARNING, "ulimit -n 4096")
+
+
+def test_this_machines_kernels_are_accepted() -> None:
+    assert levels(machine.check_torch()) == [Level.OK, Level.OK]
+
+
+async def test_a_gateway_that_its_public_url_leads_to(unused_tcp_port: int) -> None:
+    here = f"http://127.0.0.1:{unused_tcp_port}"
+    section = GatewaySection(port=unused_tcp_port, public_url=here)
+    port, reach = await check_gateway(Subject(gateway=section))
+    assert (port.level, reach.level) == (Level.OK, Level.WARNING)
+    assert "on this machine or its network only" in reach.text
+    elsewhere = section.model_copy(update={"public_url": "http://127.0.0.1:9"})
+    port, reach = await check_gateway(Subject(gateway=elsewhere))
+    assert (port.level, reach.level) == (Level.OK, Level.FAILURE)
+    unannounced = section.model_copy(update={"public_url": None})
+    assert levels(await check_gateway(Subject(gateway=unannounced))) == [Level.OK, Level.WARNING]
+    moving = section.model_copy(update={"port": 0})
+    assert levels(await check_gateway(Subject(gateway=moving))) == [Level.FAILURE]
+
+
+async def test_a_port_that_another_has(unused_tcp_port: int) -> None:
+    import asyncio
+
+    server = await asyncio.start_server(lambda r, w: w.close(), "127.0.0.1", unused_tcp_port)
+    async with server:
+        section = GatewaySection(port=unused_tcp_port)
+        (found,) = await check_gateway(Subject(gateway=section))
+    assert (found.level, "is in use" in found.text) == (Level.FAILURE, True)
+
+
+async def test_a_check_that_fails_by_itself_ends_nothing(
+    subject: Subject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: Subject) -> list[Finding]:
+        raise RuntimeError("odd machine")
+
+    monkeypatch.setattr(examine, "check_disk", broken)
+    found = {f.name: f async for f in examine.examine(subject, numerics=False)}
+    assert (found["disk"].level, "odd machine" in found["disk"].text) == (Level.FAILURE, True)
+    assert found["key"].level is Level.OK
+    assert found["endpoint"].level is Level.WARNING
