@@ -136,12 +136,14 @@ async def test_honest_networks_reject_nobody(options: Options, display: Display)
 
 
 async def _another_job(running: Running, seed: int) -> Any:
+    from atoll.job.asking import asking
     from atoll.job.prepare import with_program
     from atoll.law.manifest import InitSpec, Manifest
 
     first = Manifest.from_bytes(running.observer.watched.manifest)
     other = first.model_copy(update={"init": InitSpec.drawn(seed)})
-    manifest = await with_program(other, running.client.store)
+    async with asking(running.client.ask) as ask:
+        manifest = await with_program(other, running.client.store, ask)
     handle = await running.client.submit(manifest, max_spend=10**24)
     await handle.wait()
     return await handle.view()

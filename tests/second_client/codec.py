@@ -153,14 +153,18 @@ def dither(steps: Integers, seat: Seat, section: int) -> Integers:
     return (((2 * bytes_ + 1) * steps + 128) >> 8) - steps
 
 
-@lru_cache(maxsize=4096)
 def noise(seat: Seat, section: int, piece: int, size: int) -> bytes:
     """The first bytes that a piece's dither follows from."""
+    return _noise_blocks(seat, section, piece, -(-size // 32))[:size]
+
+
+@lru_cache(maxsize=4096)
+def _noise_blocks(seat: Seat, section: int, piece: int, blocks: int) -> bytes:
     key = dither_key(seat, section, piece)
-    blocks = range(-(-size // 32))
-    return b"".join(keccak_each([key + u32(block) for block in blocks]))[:size]
+    return b"".join(keccak_each([key + u32(block) for block in range(blocks)]))
 
 
+@lru_cache(maxsize=4096)
 def dither_key(seat: Seat, section: int, piece: int) -> bytes:
     """Everybody can work it out: nobody chose it, and every seat, round and piece has another."""
     data_seed, index = seat

@@ -8,6 +8,7 @@ Rule of this file: importing it starts no thread, since a thread does not live t
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 from contextlib import suppress
@@ -23,7 +24,7 @@ MODULES = (
     "atoll_devnet.processes.member",
     *("atoll_devnet.cheats.providers", "atoll_devnet.cheats.verifiers"),
     *("atoll_node.tasks", "atoll_verifier.tasks", "atoll_devnet.cheats.training"),
-    "atoll_devnet.run.evaluation",
+    *("atoll_devnet.run.evaluation", "atoll.train.answers"),
 )
 
 # Before the numerical libraries are loaded: they read these once, and start as many threads.
@@ -47,3 +48,7 @@ def find_numerics() -> None:
 
 
 find_numerics()
+# What is imported lives as long as the process: without this, the collector of every fork would
+# walk through it, and so copy what they share.
+gc.collect()
+gc.freeze()

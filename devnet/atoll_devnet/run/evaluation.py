@@ -1,4 +1,4 @@
-"""What the submitter computes in its worker process: numerics, losses, a sample of text."""
+"""What the submitter computes in its worker process: losses, a sample of text."""
 
 from __future__ import annotations
 
@@ -6,24 +6,17 @@ from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import codec_of
 from atoll.bits.layout import param_count, trained_shapes
 from atoll.content.local import LocalStore
-from atoll.law.manifest import Manifest, NumericsSpec
-from atoll.law.words import NumericsMode
+from atoll.law.manifest import Manifest
 from atoll.train.adapters import full_weights
 from atoll.train.data import open_tokenizer
 from atoll.train.evaluate import evaluate
 from atoll.train.generate import Sampling, generate
 from atoll.train.initial import open_initial_state
-from atoll.train.probe import configure_native, numerics_spec
+from atoll.train.probe import configure_native
 from atoll.train.round import read_global_state
 
 PROMPT = "def "
 SAMPLE_TOKENS = 240
-
-
-def machine_numerics(mode: NumericsMode) -> NumericsSpec:
-    """What this machine reproduces, from a process that has torch already."""
-    configure_native()
-    return numerics_spec(mode)
 
 
 def eval_loss(manifest: bytes, merged: bytes | None, store_dir: str) -> float:

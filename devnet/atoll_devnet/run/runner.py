@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +96,8 @@ async def start(options: RunOptions, display: Display) -> AsyncIterator[Running]
                 member.process.start()
             who = f"{options.providers} providers and {options.verifiers} verifiers"
             display.line(f"contracts deployed; {who} start, each a process of its own")
-            async with _client(cluster) as client:
-                numerics = await worker.run(f"{_TASKS}:machine_numerics", job_spec.audit.numerics)
-                draft = await client.draft(job_spec, numerics)
+            async with _client(cluster, worker) as client:
+                draft = await client.draft(job_spec)
                 job, manifest = await client.submit(draft, max_spend=MAX_SPEND), draft.manifest
                 display.line(f"job {job.id} submitted: {manifest.terms.rounds} rounds")
                 async with open_session(_watching(client, job.id)) as session:
@@ -243,7 +243,7 @@ def _watching(client: Client, job: JobId) -> SessionConfig:
     )
 
 
-def _client(cluster: Cluster) -> Client:
+def _client(cluster: Cluster, worker: Worker) -> Client:
     return Client(
         cluster.chain.rpc_url,
         cluster.deployment,
@@ -253,6 +253,7 @@ def _client(cluster: Cluster) -> Client:
             store=cluster.config.store,
             poll_seconds=cluster.config.poll_interval_s,
         ),
+        ask=partial(worker.run, "atoll.train.answers:answer"),
     )
 
 

@@ -383,7 +383,7 @@ def sample(
     json: Json = False,
 ) -> None:
     """Have the model after a settled round continue a prompt, on this machine."""
-    from atoll.job.prepare import missing_extra
+    from atoll.job.asking import missing_extra
 
     try:
         from atoll.train.generate import Sampling

@@ -38,6 +38,7 @@ from atoll.content.fetch import Fetcher
 from atoll.content.local import LocalStore
 from atoll.content.storage import StoreConfig
 from atoll.errors import ChainError, ConfigError, InsufficientFunds, NotFound, UndecodableLog
+from atoll.job.asking import Ask, asking
 from atoll.job.document import to_toml
 from atoll.job.draft import Draft, Found, write_draft
 from atoll.job.figures import Figures
@@ -117,6 +118,7 @@ class Client:
         rpc: one or more http(s) endpoints, the preferred one first.
         deployment: the contracts' addresses, or the file that has them.
         account: who pays and signs (`atoll.chain.keys.load_key`); None can only watch.
+        ask: whom to ask what a manifest says of this machine; None starts a process when it is.
     """
 
     def __init__(
@@ -125,6 +127,7 @@ class Client:
         deployment: Deployment | Path,
         account: LocalAccount | None = None,
         config: ClientConfig | None = None,
+        ask: Ask | None = None,
     ) -> None:
         if isinstance(deployment, Path):
             deployment = Deployment.load(deployment)
@@ -132,6 +135,7 @@ class Client:
         self.config = config or ClientConfig()
         self._rpc_urls = (rpc,) if isinstance(rpc, str) else tuple(rpc)
         self._account = account
+        self.ask = ask
         self._opened = AsyncExitStack()
         self._session: Session | None = None
         self._follower: JobFollower | None = None
@@ -297,11 +301,12 @@ class Client:
                 return Draft(key, spec, manifest, job=job, said=said)
             # Its second is all that tells another job of the same words from this one.
             now = max(now, manifest.created + 1)
-        numerics = numerics or await machine_numerics(spec.audit.numerics)
-        found = Found(data, init, numerics)
-        floors = await self._floors()
-        draft = await write_draft(key, spec, found, now, floors, measured=measured)
-        manifest = await with_program(draft.manifest, self.store)
+        floors, is_open = await self._floors(), bool(spec.left_out())
+        async with asking(self.ask) as ask:
+            found = Found(data, init, numerics or await machine_numerics(spec.audit.numerics, ask))
+            measuring = ask if measured or is_open else None
+            draft = await write_draft(key, spec, found, now, floors, ask=measuring)
+            manifest = await with_program(draft.manifest, self.store, ask)
         return replace(draft, manifest=manifest, said=said)
 
     async def prepare(self, spec: JobSpec, numerics: NumericsSpec | None = None) -> Manifest:

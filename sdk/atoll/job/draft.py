@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import dataclass
-from importlib.util import find_spec
 
+from atoll.job.asking import Ask
 from atoll.job.plan import Figure, Floors, Pace, complete
-from atoll.job.prepare import ask, missing_extra
 from atoll.job.spec import JobSpec
 from atoll.law.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
 from atoll.law.words import JobId
@@ -45,28 +42,28 @@ class Draft:
 
 
 async def write_draft(
-    key: str, spec: JobSpec, found: Found, now: int, floors: Floors, *, measured: bool = False
+    key: str, spec: JobSpec, found: Found, now: int, floors: Floors, *, ask: Ask | None
 ) -> Draft:
-    """Completes a spec, measuring what it leaves open, or in any case if `measured`.
+    """Completes a spec, measuring what it leaves open.
+
+    Args:
+        ask: who measures the model's pace (`atoll.job.asking`); None where nothing is left open.
 
     Raises:
         ConfigError: the train extra is missing, the machine cannot be probed, the budget is small.
         ManifestError: the choices do not fit together.
     """
     figures: tuple[Figure, ...] = ()
-    pace = await measure(spec, found) if measured or spec.left_out() else None
+    pace = None if ask is None else await measure(spec, found, ask)
     if pace is not None:
         spec, figures = complete(spec, pace, floors)
     manifest = spec.resolve(found.data, found.init, found.numerics, now)
     return Draft(key, spec, manifest, figures, pace)
 
 
-async def measure(spec: JobSpec, found: Found) -> Pace:
-    """The model's pace on this machine, from a process of its own. Raises as `write_draft`."""
-    if find_spec("torch") is None:
-        raise missing_extra("measuring how long a step takes")
+async def measure(spec: JobSpec, found: Found, ask: Ask) -> Pace:
+    """The model's pace on this machine. Raises as `write_draft`."""
     # What is left out does not matter to a step.
     anything = {path: "1" if path == "audit.coverage" else 1 for path in spec.left_out()}
     manifest = spec.but(anything).resolve(found.data, found.init, found.numerics, now=0)
-    program = (sys.executable, "-m", "atoll.train.pace")
-    return Pace(**json.loads(await ask(program, manifest.to_bytes())))
+    return Pace(**await ask({"pace": manifest.to_bytes().hex()}))

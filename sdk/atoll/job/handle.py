@@ -26,13 +26,13 @@ from atoll.errors import (
     RpcUnavailable,
     StorageError,
 )
+from atoll.job.asking import missing_extra
 from atoll.job.card import CARD, FACTS, NO_LABELS, Labels, Origin, card, facts
 from atoll.job.document import parse_toml
 from atoll.job.evaluation import can_evaluate, evaluate_here, evaluating
 from atoll.job.figures import RoundFigures, gather, known
 from atoll.job.narrate import JobSnapshot, JobUpdate, is_about
 from atoll.job.patience import is_out_of_patience, patience_of
-from atoll.job.prepare import missing_extra
 from atoll.job.spec import JobSpec
 from atoll.law.events import Punished
 from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
-import sys
 from collections.abc import Callable
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from atoll.content.local import LocalStore
 from atoll.errors import ConfigError
+from atoll.job.asking import Ask, missing_extra
 from atoll.job.spec import JobSpec
 from atoll.law.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
 from atoll.law.words import Digest, NumericsMode
@@ -95,60 +92,20 @@ def prepare_weights(spec: JobSpec, store: LocalStore) -> tuple[JobSpec, InitSpec
     return spec.but(changes | {"model": prepared.model}), prepared.init
 
 
-async def machine_numerics(mode: NumericsMode) -> NumericsSpec:
-    """What workers reproduce on this machine, asked of a process of its own.
-
-    Raises:
-        ConfigError: the train extra is missing, or this machine cannot be probed.
-    """
-    if find_spec("torch") is None:
-        raise missing_extra("writing a manifest")
-    program = (sys.executable, "-m", "atoll.train.describe", mode)
-    document = json.loads(await ask(program))
+async def machine_numerics(mode: NumericsMode, ask: Ask) -> NumericsSpec:
+    """What workers reproduce on this machine. Raises as `asking`."""
+    document = await ask({"numerics": mode})
     for name in ("code_digest", "probe_digest"):
         document[name] = None if document[name] is None else bytes.fromhex(document[name])
     return NumericsSpec(**document)
 
 
-async def with_program(manifest: Manifest, store: LocalStore) -> Manifest:
+async def with_program(manifest: Manifest, store: LocalStore, ask: Ask) -> Manifest:
     """The manifest with the root of its program in its terms: what the judge decides by.
 
     The program follows from everything else in it. It stays zero where the job has no judge.
-
-    Raises:
-        ConfigError: the train extra is missing.
+    Raises as `asking`.
     """
-    if find_spec("torch") is None:
-        raise missing_extra("working out what a judge decides by")
-    program = (sys.executable, "-m", "atoll.train.program", str(store.root))
-    root = Digest(bytes.fromhex((await ask(program, manifest.to_bytes())).decode()))
+    said = await ask({"program": manifest.to_bytes().hex(), "store": str(store.root)})
+    root = Digest(bytes.fromhex(said))
     return manifest.model_copy(update={"terms": replace(manifest.terms, program=root)})
-
-
-async def ask(program: tuple[str, ...], given: bytes = b"") -> bytes:
-    """What a program of our own prints.
-
-    Raises:
-        ConfigError: it failed; the message has its last line.
-    """
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*program, stdin=pipe, stdout=pipe, stderr=pipe)
-    try:
-        printed, complaint = await process.communicate(given)
-    finally:
-        if process.returncode is None:
-            process.kill()
-    if process.returncode != 0:
-        last = complaint.decode(errors="replace").strip().rpartition("\n")[2]
-        raise ConfigError(
-            f"this machine could not be probed: {last}",
-            next_step=f"run {' '.join(program)} to see why",
-        )
-    return printed
-
-
-def missing_extra(what: str) -> ConfigError:
-    """What to raise where torch would be needed."""
-    return ConfigError(
-        f"{what} needs torch, which is not installed", next_step="pip install 'atoll[train]'"
-    )

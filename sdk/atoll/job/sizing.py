@@ -8,6 +8,7 @@ from pathlib import Path
 
 from atoll.chain.deploy import Params
 from atoll.content.local import LocalStore
+from atoll.job.asking import asking
 from atoll.job.draft import Draft, Found, write_draft
 from atoll.job.plan import Floors
 from atoll.job.prepare import (
@@ -33,8 +34,9 @@ async def size_job(spec: JobSpec, home: Path, on_progress: OnProgress = untold) 
     store = LocalStore(home / "store")
     spec, init = await asyncio.to_thread(prepare_weights, spec, store)
     data = await asyncio.to_thread(prepare_data, spec, store, on_progress)
-    found = Found(data, init, await machine_numerics(spec.audit.numerics))
     usual = Params()
     floors = Floors(usual.min_provider_bond, usual.min_verifier_bond)
     key, now = key_of(spec, data, init), int(time.time())
-    return await write_draft(key, spec, found, now, floors, measured=True)
+    async with asking() as ask:
+        found = Found(data, init, await machine_numerics(spec.audit.numerics, ask))
+        return await write_draft(key, spec, found, now, floors, ask=ask)

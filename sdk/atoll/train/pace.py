@@ -1,18 +1,14 @@
-"""How fast this machine trains a job's model: `python -m atoll.train.pace < manifest`.
+"""How fast this machine trains a job's model.
 
-A program of its own, because bits depend on settings of torch that a caller's process keeps. A
-model too large for a few seconds is timed by a smaller one of its kind, and scaled by operations.
+A model too large for a few seconds is timed by a smaller one of its kind, and scaled by operations.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from collections.abc import Callable
 
 import numpy as np
-import structlog
 
 from atoll.bits.base import freeze
 from atoll.bits.batch import gather_batch
@@ -28,7 +24,6 @@ from atoll.bits.tensors import tree_root
 from atoll.bits.tokens import DTYPES
 from atoll.law.manifest import InitSpec, LoraSpec, Manifest, ModelSpec
 from atoll.law.words import ZERO_DIGEST, SeatIndex
-from atoll.train.probe import configure_native
 
 MAX_TIMED = 3_000_000
 """Parameters up to which a model is timed itself."""
@@ -121,16 +116,3 @@ def _times(trial: Manifest) -> tuple[float, float]:
     step = seconds_of(lambda: inner_step(opening, batch, 0, course.recipe))
     segment = seconds_of(lambda: run_segment(opening, 0, course))
     return step, max(0.0, segment - step)
-
-
-def main() -> None:
-    """Reads a manifest's bytes, writes one JSON object."""
-    # Standard output is the document's alone.
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(file=sys.stderr))
-    configure_native()
-    manifest = Manifest.from_bytes(sys.stdin.buffer.read())
-    sys.stdout.write(json.dumps(measure(manifest)) + "\n")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,11 +1,6 @@
-"""Prints the program root of a manifest: `python -m atoll.train.program STORE`, manifest on stdin.
-
-A process of its own, so that a submitter's program is not the one that loads torch.
-"""
+"""The program root of a manifest: what its judge decides by."""
 
 from __future__ import annotations
-
-import sys
 
 from atoll.bits.tape.build.whole import has_judge
 from atoll.content.local import LocalStore
@@ -28,13 +23,3 @@ def program_root(manifest: bytes, store_dir: str) -> tuple[Digest, Digest]:
     job = Manifest.from_bytes(manifest)
     initial = open_initial_state(job, LocalStore(store_dir)).digest()
     return (program_header(job, initial).root if has_judge(job) else ZERO_DIGEST), initial
-
-
-def main() -> None:
-    """Prints the root in hexadecimal digits."""
-    root, _ = program_root(sys.stdin.buffer.read(), sys.argv[1])
-    sys.stdout.write(root.hex())
-
-
-if __name__ == "__main__":
-    main()

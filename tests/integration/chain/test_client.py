@@ -7,6 +7,7 @@ import shutil
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -48,6 +49,7 @@ from atoll.job.submissions import Submissions
 from atoll.law.manifest import Manifest, NumericsSpec
 from atoll.law.words import Address, Digest, JobId, JobStatus
 from atoll.train.adapters import ADAPTER_FILES
+from atoll.train.answers import answer
 from atoll.train.corpus.options import PUBLIC_NOTICE
 from atoll.train.corpus.prepare import Progress
 from atoll.train.export import FILES
@@ -96,6 +98,11 @@ class Bench:
         return OneRound(self.anvil, self.chain, JobId(job), provider, verifier)
 
 
+async def answered_here(question: dict[str, str]) -> Any:
+    """What a process of its own says else, which takes seconds to start."""
+    return answer(question)
+
+
 def config(folder: Path) -> ClientConfig:
     queue = QueueConfig(rebroadcast_seconds=1.0)
     return ClientConfig(home=folder, confirmations=0, poll_seconds=0.02, queue=queue)
@@ -111,7 +118,9 @@ async def bench(
 ) -> AsyncIterator[Bench]:
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "a.txt").write_text("the quick brown fox jumps over the lazy dog\n" * 800)
-    client = Client(anvil.url, deployment, accounts[0], config(tmp_path / "client"))
+    client = Client(
+        anvil.url, deployment, accounts[0], config(tmp_path / "client"), ask=answered_here
+    )
     async with client:
         yield Bench(anvil, chain, deployment, accounts, tmp_path, client)
 
@@ -344,7 +353,8 @@ async def test_a_chain_out_of_reach_is_said_when_opening(bench: Bench) -> None:
 async def test_missing_torch_is_said_with_the_next_command(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("atoll.job.prepare.find_spec", lambda name: None)
+    monkeypatch.setattr("atoll.job.asking.find_spec", lambda name: None)
+    bench.client.ask = None
     with pytest.raises(ConfigError, match="needs torch") as caught:
         await bench.client.prepare(bench.job)
     assert caught.value.next_step == "pip install 'atoll[train]'"
@@ -417,7 +427,9 @@ def _elsewhere(bench: Bench, journal: str) -> Client:
     home.mkdir()
     for file in (bench.folder / "client").glob(journal):
         shutil.copy(file, home)
-    return Client(bench.anvil.url, bench.deployment, bench.accounts[0], config(home))
+    return Client(
+        bench.anvil.url, bench.deployment, bench.accounts[0], config(home), ask=answered_here
+    )
 
 
 async def test_a_submission_says_what_becomes_public_and_how_far_it_is(bench: Bench) -> None:

@@ -1,0 +1,58 @@
+"""Answers what a submitter asks of this machine: `python -m atoll.train.answers`.
+
+A line of JSON in is a question, a line of JSON out its answer, until there are no more. A program
+of its own, because bits depend on settings of torch that a caller's process keeps; one for all
+questions, because torch takes seconds to load.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, Final, get_args
+
+import structlog
+
+from atoll.law.manifest import Manifest
+from atoll.law.words import NumericsMode
+from atoll.train.pace import measure
+from atoll.train.probe import configure_native, numerics_spec
+from atoll.train.program import program_root
+
+MODES: Final[tuple[NumericsMode, ...]] = get_args(NumericsMode)
+
+
+def answer(question: dict[str, str]) -> Any:
+    """What this machine says to a question; bytes are hexadecimal digits on both sides.
+
+    `{"numerics": MODE}` asks what workers reproduce here, `{"pace": MANIFEST}` how fast a job's
+    model is trained (`atoll.train.pace`), `{"program": MANIFEST, "store": FOLDER}` which root its
+    terms have to name (`atoll.train.program`).
+
+    Raises:
+        ValueError: it is none of these.
+        NotFound, CorruptBlock, MalformedState: of a program, whose initial weights are not here.
+    """
+    configure_native()
+    match question:
+        case {"numerics": mode} if mode in MODES:
+            (named,) = (known for known in MODES if known == mode)
+            return json.loads(json.dumps(numerics_spec(named).model_dump(), default=bytes.hex))
+        case {"pace": manifest}:
+            return measure(Manifest.from_bytes(bytes.fromhex(manifest)))
+        case {"program": manifest, "store": folder}:
+            return program_root(bytes.fromhex(manifest), folder)[0].hex()
+    raise ValueError(f"no question: {sorted(question)}")
+
+
+def main() -> None:
+    """Answers until standard input ends."""
+    # Standard output is the answers' alone.
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(file=sys.stderr))
+    for line in sys.stdin:
+        sys.stdout.write(json.dumps(answer(json.loads(line))) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,41 @@
+"""The process that a submission asks about this machine, or whoever stands in for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from atoll.errors import ConfigError
+from atoll.job.asking import asking
+from atoll.job.prepare import machine_numerics
+from atoll.train.probe import configure_native, numerics_spec
+
+
+async def test_one_process_answers_until_it_cannot() -> None:
+    """The second question that it is asked is none, which ends it: its last words are passed on."""
+    async with asking() as ask:
+        told = await machine_numerics("exact", ask)
+        with pytest.raises(ConfigError, match=r"could not be probed: ValueError: no question") as e:
+            await ask({"weather": "tomorrow"})
+        assert "atoll.train.answers" in e.value.next_step
+        with pytest.raises(ConfigError, match="could not be probed"):
+            await ask({"numerics": "exact"})
+    configure_native()
+    assert told == numerics_spec("exact")
+
+
+async def test_who_has_torch_is_asked_instead() -> None:
+    asked: list[dict[str, str]] = []
+
+    async def answer(question: dict[str, str]) -> Any:
+        asked.append(question)
+        return {
+            "mode": "tolerant", "code_digest": "00" * 32, "software_class": None,
+            "probe_digest": None, "tolerance": numerics_spec("tolerant").model_dump()["tolerance"],
+        }  # fmt: skip
+
+    async with asking(answer) as ask:
+        told = await machine_numerics("tolerant", ask)
+    assert asked == [{"numerics": "tolerant"}]
+    assert (told.mode, told.code_digest) == ("tolerant", bytes(32))
