@@ -45,8 +45,7 @@ def peaks(manifest: Manifest, update_bytes: int) -> dict[str, int]:
     steps = sizes.base + max(sizes.two_states, sizes.one_state_and_gradients)
     if manifest.codec.is_delayed:
         steps += sizes.model  # what a merged fragment is mixed in from
-    sections = 1 if moment_layout(manifest).m else 2
-    link = sizes.state + sizes.model + max(sizes.model + sections * update_bytes, 2 * update_bytes)
+    link = sizes.state + 2 * sizes.model + 2 * update_bytes
     if manifest.codec.carries_feedback:
         link += 2 * sizes.model
     replay = steps if manifest.numerics.tolerance is None else steps + sizes.state
@@ -56,7 +55,8 @@ def peaks(manifest: Manifest, update_bytes: int) -> dict[str, int]:
     merge = max(sections_merged, whole) + _MERGED_AT_ONCE
     found = {
         "open": sizes.global_state + sizes.moments + sizes.opened,
-        "train": max(steps, link),
+        # Seen beside its steps: what is kept of storing states and writing the update.
+        "train": max(steps + update_bytes // 2, link),
         "check": sizes.model,
         "replay": replay,
         "link": link,
@@ -115,7 +115,7 @@ class _Sizes:
         self.state = _NUMBER * seat_layout(manifest).elements
         self.global_state = self.model * (1 + 2 * slots)
         self.moments = first_moment_bytes(manifest) + _NUMBER * moment_layout(manifest).sums
-        self.opened = 2 * _NUMBER * largest if self.moments else 0
+        self.opened = _NUMBER * largest if self.moments else 0
         self.numerators = self.model * (2 if manifest.codec.kind == "fp32" else 1)
         is_rounded = manifest.codec.kind not in (SPARSE_CODECS | {"fp32"})
         self.change = trained if is_rounded else self.numerators
