@@ -66,7 +66,7 @@ class Moments:
     def first(self, name: str) -> Tensor:
         """The first moment that a round opens with: fp32, exact."""
         m = self.m[name]
-        return m if m.dtype == torch.float32 else m.float() * 2.0 ** self.m_exponents[name]
+        return m if m.dtype == torch.float32 else m.float().mul_(2.0 ** self.m_exponents[name])
 
     def second(self, name: str) -> Tensor:
         """The second moment that a round opens with: fp32, at least the first one's square."""
@@ -88,7 +88,7 @@ class Moments:
 
     def _first_rows(self, name: str, span: slice) -> Tensor:
         m = self.m[name][span]
-        return m if m.dtype == torch.float32 else m.float() * 2.0 ** self.m_exponents[name]
+        return m if m.dtype == torch.float32 else m.float().mul_(2.0 ** self.m_exponents[name])
 
     @cached_property
     def opening_root(self) -> Digest:

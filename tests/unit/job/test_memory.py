@@ -29,9 +29,9 @@ def manifest_of(job: JobSpec, **changes: Any) -> Manifest:
 
 
 def said(job: JobSpec, **changes: Any) -> dict[str, int]:
-    """The peaks of a job with a byte a parameter in its updates."""
+    """The peaks of a job with two bytes a parameter in its updates."""
     manifest = manifest_of(job, **changes)
-    return peaks(manifest, param_count(manifest.model))
+    return peaks(manifest, 2 * param_count(manifest.model))
 
 
 def rows(first: str) -> list[list[str]]:
@@ -64,7 +64,7 @@ def test_the_text_has_what_is_said_of_larger_models() -> None:
     large = billion.but({"model": {**billion.model.model_dump(), **LARGE, "tied": False}})
     for job, row in zip((preset("gpt2-small"), billion, large), rows("model"), strict=True):
         manifest = manifest_of(job)
-        update = param_count(manifest.model)
+        update = 2 * param_count(manifest.model)
         roles = provider_bytes(manifest, update), verifier_bytes(manifest, update)
         assert row[1:4] == [
             f"{size / 1e9:.3g} GB" for size in (*roles, submitter_bytes(manifest, update))
