@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sqlite3
 import sys
@@ -33,6 +34,7 @@ START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 5.0
 TOLD_SECONDS: Final = 1.0
 RESTART_SECONDS: Final = 1.0
+PORT_TRIES: Final = 3
 _LONGEST_LINE: Final = 1 << 22
 log = structlog.get_logger("atoll.gateway")
 
@@ -87,7 +89,16 @@ class GatewayProcess:
 
     async def start(self) -> None:
         """Returns when requests are answered. Raises ConfigError where it cannot listen."""
-        await self._spawn()
+        tries = PORT_TRIES if self._spec.port else 1
+        for left in reversed(range(tries)):
+            try:
+                await self._spawn()
+                break
+            except ConfigError:
+                # The child of a service that was killed a moment ago may have the port still.
+                if not left:
+                    raise
+                await asyncio.sleep(RESTART_SECONDS)
         self._follows = asyncio.create_task(self._follow())
 
     async def stop(self) -> None:
@@ -194,13 +205,12 @@ async def _serve() -> None:
         return
     _tell({"port": int(gateway.url.rpartition(":")[2])})
     counts = asyncio.create_task(_tell_counts(gateway))
-    try:
-        while line := await lines.readline():  # ends with the parent
-            members.clear()
-            members.update(json.loads(line)["members"])
-    finally:
-        counts.cancel()
-        await gateway.stop()
+    while line := await lines.readline():  # ends with the parent
+        members.clear()
+        members.update(json.loads(line)["members"])
+    counts.cancel()
+    # At once: a service that starts again wants the port, and nothing here has to be kept.
+    os._exit(0)
 
 
 def _gateway_of(spec: GatewaySpec, members: set[str]) -> Gateway:

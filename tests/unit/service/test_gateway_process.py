@@ -171,3 +171,18 @@ async def test_a_port_in_use_is_one_clear_error(gateway: GatewayProcess, spec: G
     with pytest.raises(ConfigError, match=f"{port} is in use") as caught:
         await GatewayProcess(replace(spec, port=port)).start()
     assert caught.value.next_step is not None
+
+
+async def test_a_service_that_starts_again_gets_its_port(
+    gateway: GatewayProcess, spec: GatewaySpec
+) -> None:
+    port = int(gateway.url.rpartition(":")[2])
+    again = GatewayProcess(replace(spec, port=port))
+    starts = asyncio.create_task(again.start())
+    await until(lambda: again.pid is not None)
+    await gateway.stop()
+    await starts
+    try:
+        assert (await get(again, "notes/none"))[0] == 404
+    finally:
+        await again.stop()
