@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from atoll.content.cid import Cid
 from atoll.law.views import JobView, ReportRecord
 from atoll.law.words import Digest
 from atoll.service.duties.game import PLAY
@@ -23,10 +22,13 @@ class ProviderBehaviour:
             `atoll_node.tasks.train`.
         judge_function: the worker's function that makes our moves in games about our work, with
             the signature of `atoll.service.judging.next_move`.
+        serve_function: the gateway's function that says of a CID whether others get the block;
+            empty serves all.
     """
 
     train_function: str = "atoll_node.tasks:train"
     judge_function: str = PLAY
+    serve_function: str = ""
 
     @property
     def trains_ahead(self) -> bool:
@@ -40,10 +42,6 @@ class ProviderBehaviour:
     def train_extra(self, view: JobView) -> tuple[bytes, ...]:
         """CIDs to fetch before training and to hand to the worker function as `extra`."""
         return ()
-
-    def may_serve(self, cid: Cid) -> bool:
-        """Whether the gateway serves a block to others."""
-        return True
 
     def answers(self, view: JobView, record: ReportRecord, now: int) -> bool:
         """Whether to put a challenged block of ours on the chain now, if it is small enough.

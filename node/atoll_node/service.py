@@ -15,4 +15,4 @@ async def serve(config: ServiceConfig, behaviour: ProviderBehaviour | None = Non
         ConfigError, KeystoreError, ChainError: it cannot start; nothing was sent.
     """
     chosen = behaviour or ProviderBehaviour()
-    await run_role("provider", config, chosen, step, chosen.may_serve)
+    await run_role("provider", config, chosen, step, chosen.serve_function)

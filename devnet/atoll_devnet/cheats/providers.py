@@ -106,11 +106,21 @@ class Copy(ProviderBehaviour):
         return not view.settled
 
 
+def serves_nothing(cid: Cid) -> bool:
+    """For a gateway's process."""
+    del cid
+    return False
+
+
+def serves_no_documents(cid: Cid) -> bool:
+    """For a gateway's process: traces are documents."""
+    return cid.codec != DAG_CBOR
+
+
 class Withhold(ProviderBehaviour):
     """Serves nothing to anyone, and answers no challenge."""
 
-    def may_serve(self, cid: Cid) -> bool:
-        return False
+    serve_function = f"{__name__}:serves_nothing"
 
     def answers(self, view: JobView, record: ReportRecord, now: int) -> bool:
         return False
@@ -119,8 +129,7 @@ class Withhold(ProviderBehaviour):
 class LateServe(ProviderBehaviour):
     """Serves all but its trace, which it shows to nobody until it must, and then on the chain."""
 
-    def may_serve(self, cid: Cid) -> bool:
-        return cid.codec != DAG_CBOR
+    serve_function = f"{__name__}:serves_no_documents"
 
     def answers(self, view: JobView, record: ReportRecord, now: int) -> bool:
         return True

@@ -1,8 +1,8 @@
 """Who may be connected to a gateway: budgets that a stranger cannot use up for a member.
 
-Every connection is let in, and somebody else is sent away where that makes too many: a stranger,
-first one who has asked for nothing yet, the oldest first. So who fills the room with connections
-pushes out those alone, and a member, who is known from its first request on, is served.
+Every connection is let in, and somebody else is sent away where that makes too many: the stranger
+whose last word is longest ago, those last whom we are answering. So who fills the room pushes out
+those who fill it, and a member, who is known from its first request on, is served.
 
 Rule of this file: it counts and decides; what is decided happens through `Guest.leave`.
 """
@@ -46,14 +46,16 @@ class Guest:
         address: whose it is, as far as limits go.
         leave: ends it at once.
         waiting: bytes that were written and not taken yet.
-        since: when it came; member: who it is, once known; requests: how many began.
+        since: when it came; active: when it last came, asked, or was answered.
+        member: who it is, once known; requests: how many began.
         busy: requests under way; written: body bytes given to it so far.
     """
 
     address: str
-    leave: Callable[[], None]
+    leave: Callable[[], object]
     waiting: Callable[[], int]
     since: float
+    active: float
     member: str | None = None
     requests: int = 0
     busy: int = 0
@@ -96,10 +98,11 @@ class Door:
         return len(self._guests)
 
     def arrived(
-        self, key: object, host: str, leave: Callable[[], None], waiting: Callable[[], int]
+        self, key: object, host: str, leave: Callable[[], object], waiting: Callable[[], int]
     ) -> None:
         """Lets a connection in, and sends others away where it is one too many."""
-        guest = self._guests[key] = Guest(address_of(host), leave, waiting, self.clock())
+        now = self.clock()
+        guest = self._guests[key] = Guest(address_of(host), leave, waiting, now, now)
         strangers = self._strangers()
         self._trim([g for g in strangers if g.address == guest.address], self.budget.per_address)
         self._trim(self._strangers(), self.budget.connections - self.budget.reserved)
@@ -113,6 +116,17 @@ class Door:
     def guest(self, key: object) -> Guest | None:
         """Who a connection is; None where it was sent away."""
         return self._guests.get(key)
+
+    def begins(self, guest: Guest) -> None:
+        """Notes that a connection's request is here."""
+        guest.requests += 1
+        guest.busy += 1
+        guest.active = self.clock()
+
+    def ends(self, guest: Guest) -> None:
+        """Notes that a request was answered."""
+        guest.busy -= 1
+        guest.active = self.clock()
 
     def recognised(self, guest: Guest, member: str) -> None:
         """Notes that a connection is a member's."""
@@ -133,8 +147,8 @@ class Door:
         return [guest for guest in self._guests.values() if guest.member is None]
 
     def _trim(self, guests: Iterable[Guest], most: int) -> None:
-        """Leaves `most` of them: the silent go first, then the idle, of each the oldest."""
-        order = sorted(guests, key=lambda g: (g.requests > 0, g.busy > 0, g.since))
+        """Leaves `most` of them: who was silent longest goes first, whom we answer last."""
+        order = sorted(guests, key=lambda g: (g.busy > 0, g.active))
         for guest in order[: max(0, len(order) - most)]:
             self._send_away(guest, "room")
 

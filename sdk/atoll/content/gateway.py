@@ -17,6 +17,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from aiohttp import web
@@ -83,7 +84,9 @@ class _GuardedServer(web.Server):
         super().connection_made(handler, transport)
         peer = transport.get_extra_info("peername")
         host = str(peer[0]) if peer else ""
-        self._door.arrived(handler, host, transport.abort, transport.get_write_buffer_size)
+        # Not at once: aiohttp's handler has to have begun before its connection is lost.
+        leave = partial(asyncio.get_running_loop().call_soon, transport.abort)
+        self._door.arrived(handler, host, leave, transport.get_write_buffer_size)
 
     def connection_lost(
         self, handler: web.RequestHandler, exc: BaseException | None = None
@@ -180,16 +183,21 @@ class Gateway:
         guest = self.door.guest(request.protocol)
         if guest is None:  # sent away while its request was read
             return _refuse(503, "busy", {"Retry-After": "1"})
-        guest.requests += 1
-        self._look_who_asks(guest, request)
-        is_stranger = guest.member is None
+        self.door.begins(guest)
+        try:
+            self._look_who_asks(guest, request)
+            return await self._admitted(request, is_stranger=guest.member is None)
+        finally:
+            self.door.ends(guest)
+
+    async def _admitted(self, request: web.BaseRequest, *, is_stranger: bool) -> web.StreamResponse:
+        """Answers if there is room for one more request."""
         if self._requests >= self._config.max_requests or (
             is_stranger and self._strangers_requests >= self._config.strangers_requests
         ):
             return _refuse(503, "busy", {"Retry-After": "1"})
         self._requests += 1
         self._strangers_requests += is_stranger
-        guest.busy += 1
         try:
             return await self._route(request)
         except Refusal as refusal:
@@ -197,7 +205,6 @@ class Gateway:
         finally:
             self._requests -= 1
             self._strangers_requests -= is_stranger
-            guest.busy -= 1
 
     def _look_who_asks(self, guest: Guest, request: web.BaseRequest) -> None:
         """Once a connection: a signature costs more to look at than to forge."""

@@ -11,13 +11,12 @@ from atoll.chain.deployment import Deployment
 from atoll.chain.follower import Follower
 from atoll.chain.keys import load_key, read_password
 from atoll.chain.txqueue import GWEI, QueueConfig, TxQueue
-from atoll.content.cid import Cid
 from atoll.content.fetch import Fetcher
-from atoll.content.gateway import Gateway
 from atoll.content.local import LocalStore
 from atoll.content.storage import Storage, StoreConfig
 from atoll.law.words import Address, Digest, JobId
 from atoll.service.config import ServiceConfig
+from atoll.service.gateway_process import GatewayProcess
 from atoll.service.journal import Journal
 from atoll.service.lock import hold_folder
 from atoll.service.private import private_paths, require_private
@@ -47,7 +46,7 @@ class Context:
     queue: TxQueue
     follower: Follower
     storage: Storage
-    gateway: Gateway
+    gateway: GatewayProcess
     worker: Worker
     journal: Journal
     sign: Callable[[Digest], bytes]
@@ -63,13 +62,11 @@ class Context:
 
 
 @asynccontextmanager
-async def open_context(
-    config: ServiceConfig, may_serve: Callable[[Cid], bool] | None
-) -> AsyncIterator[Context]:
+async def open_context(config: ServiceConfig, serves: str = "") -> AsyncIterator[Context]:
     """Opens everything; the gateway listens when this returns.
 
     Args:
-        may_serve: which blocks the gateway gives out; None gives out every block.
+        serves: `module:function` that says which blocks are given out; empty gives out all.
 
     Raises:
         ConfigError, KeystoreError: a file, key or port that cannot be used, one that others can
@@ -84,7 +81,7 @@ async def open_context(
         session_config = _session_config(config)
         journal = stack.enter_context(closing(Journal(config.journal_file)))
         session = await stack.enter_async_context(open_session(session_config))
-        gateway = await session.serve(may_serve, notes=journal.note)
+        gateway = await session.serve(serves, journal=config.journal_file)
         worker = Worker(niceness=config.worker_niceness)
         stack.callback(worker.kill)
         yield Context(

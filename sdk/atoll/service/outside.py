@@ -32,7 +32,7 @@ def answers_of(service: Service[Any]) -> dict[str, Answer]:
 def metrics_of(service: Service[Any]) -> Iterator[Metric]:
     """What a service measures, as Prometheus takes it."""
     context = service.effects.context
-    use, door = context.queue.gas_by_label(), context.gateway.door
+    use, gateway = context.queue.gas_by_label(), context.gateway
     one = ""  # it has no label
 
     def counter(name: str, text: str, value: float) -> Metric:
@@ -52,10 +52,10 @@ def metrics_of(service: Service[Any]) -> Iterator[Metric]:
     yield counter("rpc_useless_answers", "Useless answers", context.chain.provider.useless_answers)
     yield counter("undecodable_logs", "Logs that are no events", context.follower.undecodable)
     yield gauge("stuck_jobs", "Jobs whose machine does not step", service.stuck)
-    yield counter("uploaded_bytes", "Body bytes of our gateway", context.gateway.bytes_up)
+    yield counter("uploaded_bytes", "Body bytes of our gateway", gateway.bytes_up)
     yield counter("downloaded_bytes", "Received from gateways", context.fetcher.bytes_down)
-    yield gauge("gateway_connections", "Open now", door.connections)
-    away = {reason: float(count) for reason, count in door.sent_away.items()}
+    yield gauge("gateway_connections", "Open now", gateway.connections)
+    away = {reason: float(count) for reason, count in gateway.sent_away.items()}
     yield Metric("atoll_gateway_sent_away_total", "counter", "Ended by us", away, "reason")
     gas = {label: float(u.gas) for label, u in use.items()}
     yield Metric("atoll_gas_used_total", "counter", "Of mined transactions", gas, "call")

@@ -10,7 +10,6 @@ import asyncio
 import shutil
 import signal
 import time
-from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
@@ -18,7 +17,6 @@ from typing import Any, Generic, TypeVar
 import structlog
 
 from atoll.chain.follower import News
-from atoll.content.cid import Cid
 from atoll.errors import AtollError, ConfigError, NotFound
 from atoll.law.views import JobView
 from atoll.law.words import JobId
@@ -390,7 +388,7 @@ class Service(Generic[S]):
                 "undecodable_logs": context.follower.undecodable,
                 "rejected_events": context.follower.rejected,
                 "stuck_jobs": sorted(self._defects),
-                "sent_away": dict(context.gateway.door.sent_away),
+                "sent_away": dict(context.gateway.sent_away),
             },
         )
 
@@ -400,12 +398,12 @@ async def run_role(
     config: ServiceConfig,
     behaviour: B,
     step: Step[Setup[B]],
-    may_serve: Callable[[Cid], bool] | None = None,
+    serves: str = "",
 ) -> None:
     """Serves until cancelled. SIGUSR1 finishes the running round and gives the place up.
 
     Args:
-        may_serve: which blocks the gateway gives out; None gives out every block.
+        serves: `module:function` that says which blocks are given out; empty gives out all.
 
     Raises:
         ConfigError, KeystoreError, ChainError: it cannot start; nothing was sent.
@@ -416,7 +414,7 @@ async def run_role(
             next_step="name the other role's --config",
         )
     config = config.model_copy(update={"role": role})
-    async with open_context(config, may_serve) as context:
+    async with open_context(config, serves) as context:
         setup = Setup(context.url, behaviour, config.keeper, config.auto_claim)
         service = Service(role, setup, step, Effects(context))
         asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, service.drain)

@@ -6,8 +6,8 @@ that cannot work fails here, before anything is sent.
 
 from __future__ import annotations
 
-import time
-from collections.abc import AsyncIterator, Callable
+import asyncio
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,22 +20,22 @@ from atoll.chain.follower import Follower
 from atoll.chain.index import EventIndex
 from atoll.chain.keys import sign_digest
 from atoll.chain.txqueue import QueueConfig, TxQueue
-from atoll.content.cid import Cid
 from atoll.content.fetch import Fetcher
-from atoll.content.gateway import Gateway, GatewayConfig
 from atoll.content.local import LocalStore
 from atoll.content.storage import Storage, StoreConfig, open_storage
 from atoll.errors import ConfigError
 from atoll.law.views import JobView
 from atoll.law.words import Address, Digest, JobId
 from atoll.service.config import GatewaySection
-from atoll.service.greeting import Greeter, greeted
+from atoll.service.gateway_process import GatewayProcess, GatewaySpec
+from atoll.service.greeting import Greeter
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
 
 
 QUEUE_FILE = "transactions.sqlite"
+ADMIT_SECONDS = 2.0
 DEVELOPMENT_CHAINS = frozenset({1337, 31337})
 """Of Ganache and Anvil: everybody is on this machine."""
 
@@ -76,8 +76,9 @@ class Session:
     chain: AtollChain
     follower: Follower
     storage: Storage = field(init=False)
-    gateway: Gateway | None = None
+    gateway: GatewayProcess | None = None
     _queue: TxQueue | None = None
+    _admits: asyncio.Task[None] | None = None
 
     @property
     def store(self) -> LocalStore:
@@ -113,53 +114,60 @@ class Session:
         return sign_digest(self.config.account, digest)
 
     async def serve(
-        self,
-        allow: Callable[[Cid], bool] | None = None,
-        *,
-        port: int = 0,
-        notes: Callable[[str], bytes | None] = lambda _: None,
-    ) -> Gateway:
+        self, serves: str = "", *, port: int = 0, journal: Path | None = None
+    ) -> GatewayProcess:
         """Serves our blocks from now on; the same gateway when asked again.
 
         Args:
-            allow: which blocks are given out; None gives out every block.
+            serves: `module:function` that says which blocks are given out; empty gives out all.
             port: taken if it is free, where the config leaves it open.
-            notes: what we say under a name.
+            journal: whose notes are served.
 
         Raises:
             ConfigError: the port is in use.
         """
         if self.gateway is None:
-            listen = self.config.gateway
-            make = partial(
-                Gateway, self.store, listen.host, allow=allow, notes=notes,
-                config=GatewayConfig(budget=listen.budget()), recognise=self._member_of,
-            )  # fmt: skip
-            gateway = make(listen.port or port)
+            spec = self._gateway_spec(serves, port, journal)
+            gateway = GatewayProcess(spec)
             try:
                 await gateway.start()
             except ConfigError:
-                if listen.port:
+                if self.config.gateway.port or not port:
                     raise
-                gateway = make(0)
+                gateway = GatewayProcess(replace(spec, port=0))
                 await gateway.start()
             self.gateway = gateway
+            self._admits = asyncio.create_task(self._admit(gateway))
         return self.gateway
+
+    def _gateway_spec(self, serves: str, port: int, journal: Path | None) -> GatewaySpec:
+        listen = self.config.gateway
+        return GatewaySpec(
+            store=str(self.store.root.absolute()),
+            host=listen.host,
+            port=listen.port or port,
+            chain_id=self.config.deployment.chain_id,
+            budget=listen.budget(),
+            journal=str(journal.absolute()) if journal is not None else "",
+            url=listen.public_url or "",
+            serves=serves,
+        )
 
     async def stop_serving(self) -> None:
         """Ends what `serve` began."""
         gateway, self.gateway = self.gateway, None
+        if self._admits is not None:
+            self._admits.cancel()
+            self._admits = None
         if gateway is not None:
             await gateway.stop()
 
-    def _member_of(self, header: str) -> str | None:
-        """The member of a followed job who signed what it asks our gateway with."""
-        chain_id = self.config.deployment.chain_id
-        account = greeted(header, chain_id, self.url, time.time())
-        if account is None:
-            return None
-        views = self.follower.views.values()
-        return account if any(has_part(view, account) for view in views) else None
+    async def _admit(self, gateway: GatewayProcess) -> None:
+        """Has the gateway keep room for the members of every followed job."""
+        while True:
+            views = self.follower.views.values()
+            gateway.admit(account for view in views for account in members_of(view))
+            await asyncio.sleep(ADMIT_SECONDS)
 
     def _others(self, job: JobId) -> list[str]:
         return [url for url in self.follower.gateways(job) if url != self.url]
@@ -206,14 +214,10 @@ def _guarded(config: SessionConfig) -> StoreConfig:
     return replace(config.store, fetch=fetch)
 
 
-def has_part(view: JobView, account: Address) -> bool:
-    """Whether an account is a member of a job, waits to be one, or submitted it."""
-    return (
-        account == view.submitter
-        or account in view.waiting
-        or view.seat_of(account) is not None
-        or view.verifier_of(account) is not None
-    )
+def members_of(view: JobView) -> set[Address]:
+    """Who is a member of a job, waits to be one, or submitted it."""
+    verifiers = {member.account for member in view.verifiers.values()}
+    return {view.submitter, *view.seats.values(), *view.waiting} | verifiers
 
 
 def _only_watches() -> ConfigError:

@@ -30,7 +30,9 @@ class House:
     def ask(self, name: str, member: str | None = None) -> None:
         guest = self.door.guest(name)
         assert guest is not None
-        guest.requests += 1
+        self.now += 1
+        self.door.begins(guest)
+        self.door.ends(guest)
         if member is not None:
             self.door.recognised(guest, member)
 
@@ -41,13 +43,34 @@ def house() -> House:
     return house
 
 
-def test_of_one_address_the_oldest_silent_one_goes(house: House) -> None:
+def test_of_one_address_who_was_silent_longest_goes(house: House) -> None:
     house.arrive("a", "b", "c", "d")
     house.ask("a")
     house.arrive("e")
     assert house.gone == ["b"]
     house.arrive("f", "g", "h")
-    assert house.gone == ["b", "c", "d", "e"]  # and not the one that asks for something
+    assert house.gone == ["b", "c", "d", "a"]
+
+
+def test_whom_we_answer_stays_and_who_just_came_may_speak(house: House) -> None:
+    house.arrive("a", "b", "c", "d")
+    for name in "abc":
+        guest = house.door.guest(name)
+        assert guest is not None
+        house.door.begins(guest)
+    house.ask("d")
+    house.arrive("e", "f")
+    assert house.gone == ["d", "e"]
+
+
+def test_who_asked_once_and_stays_does_not_keep_others_out(house: House) -> None:
+    for i in range(8):
+        house.arrive(f"s{i}", host=f"203.0.113.{i}")
+        if house.door.guest(f"s{i}") is not None:
+            house.ask(f"s{i}")
+    house.arrive("m", host="198.51.100.1")
+    house.ask("m", member="one")
+    assert "m" not in house.gone
 
 
 def test_strangers_leave_room_for_members(house: House) -> None:
@@ -68,7 +91,7 @@ def test_a_member_has_its_own_limit(house: House) -> None:
     for name in "abc":
         house.ask(name, member="one")
     house.arrive("d", "e", "f", "g")
-    assert house.gone == ["d"]  # "c" counts as a stranger's, and asks; "d" was silent
+    assert house.gone == ["c"]  # which counts as a stranger's
 
 
 def test_more_members_than_there_is_room_for_wait_outside(house: House) -> None:

@@ -69,9 +69,15 @@ async def until(happened: Callable[[], object]) -> None:
         await asyncio.sleep(0.01)
 
 
+SILENT = b"GET /ipfs/ HTTP/1.1\r\nHost: x\r\nX-A: "
+ASKING = b"GET /notes/none HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
 @asynccontextmanager
-async def flood(gateway: Gateway, hosts: list[str], count: int) -> AsyncIterator[None]:
-    """Begins requests that never end, as fast as it can, until the end of the context."""
+async def flood(
+    gateway: Gateway, hosts: list[str], count: int, request: bytes
+) -> AsyncIterator[None]:
+    """Opens connections that stay, as fast as it can, until the end of the context."""
     loop = asyncio.get_running_loop()
     begun: list[socket.socket] = []
     enough = asyncio.Event()
@@ -82,7 +88,7 @@ async def flood(gateway: Gateway, hosts: list[str], count: int) -> AsyncIterator
             connection = await connect(gateway, hosts[number % len(hosts)])
             begun.append(connection)
             with suppress(OSError):
-                await loop.sock_sendall(connection, b"GET /ipfs/ HTTP/1.1\r\nHost: x\r\nX-A: ")
+                await loop.sock_sendall(connection, request)
             number += 1
             if number >= count:
                 enough.set()
@@ -103,13 +109,14 @@ async def flood(gateway: Gateway, hosts: list[str], count: int) -> AsyncIterator
 
 @pytest.mark.parametrize("hosts", [["127.0.0.1"], [f"127.0.0.{i}" for i in range(2, 60)]],
                          ids=["the member's own address", "many addresses"])  # fmt: skip
+@pytest.mark.parametrize("request_", [SILENT, ASKING], ids=["slow headers", "one request each"])
 async def test_a_member_is_served_while_strangers_fill_the_room(
-    store: LocalStore, tmp_path: Path, hosts: list[str]
+    store: LocalStore, tmp_path: Path, hosts: list[str], request_: bytes
 ) -> None:
     cids = blocks(store, 30)
     async with AsyncExitStack() as stack:
         gateway = await stack.enter_async_context(serving(store))
-        await stack.enter_async_context(flood(gateway, hosts, count=200))
+        await stack.enter_async_context(flood(gateway, hosts, 200, request_))
         member = await stack.enter_async_context(fetcher(gateway, tmp_path / "member"))
         for cid in cids:
             await member.fetch(cid, BLOCK)

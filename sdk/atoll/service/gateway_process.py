@@ -1,0 +1,273 @@
+"""A member's gateway as a process of its own: what strangers cost it, they cost only it.
+
+It opens the store and the journal's notes by themselves and has neither key nor chain; who is a
+member it is told. Rule of this file: parent and child say JSON lines to each other and nothing
+else, the child ends with its parent, and the parent starts a child that ended anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from atoll.content.cid import Cid
+from atoll.content.door import Budget
+from atoll.content.gateway import Gateway, GatewayConfig
+from atoll.content.local import LocalStore
+from atoll.errors import AtollError, ConfigError
+from atoll.service.greeting import greeted
+from atoll.service.worker import resolve
+
+START_SECONDS: Final = 60.0
+STOP_SECONDS: Final = 5.0
+TOLD_SECONDS: Final = 1.0
+RESTART_SECONDS: Final = 1.0
+PORT_TRIES: Final = 3
+_LONGEST_LINE: Final = 1 << 22
+log = structlog.get_logger("atoll.gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySpec:
+    """What a child serves and where.
+
+    Attributes:
+        store: the folder of blocks; journal: the database whose notes are served; empty for none.
+        url: what is announced; empty for what is listened on.
+        serves: `module:function` that says of a CID whether it is given out; empty gives out all.
+    """
+
+    store: str
+    host: str
+    port: int
+    chain_id: int
+    budget: Budget
+    journal: str = ""
+    url: str = ""
+    serves: str = ""
+
+
+class GatewayProcess:
+    """The parent's side.
+
+    Attributes:
+        bytes_up, connections, sent_away: what the child counted, a second ago or so.
+    """
+
+    def __init__(self, spec: GatewaySpec) -> None:
+        self._spec = spec
+        self._process: asyncio.subprocess.Process | None = None
+        self._follows: asyncio.Task[None] | None = None
+        self._members: frozenset[str] = frozenset()
+        self._before = 0
+        self.bytes_up = 0
+        self.connections = 0
+        self.sent_away: dict[str, int] = {}
+
+    @property
+    def url(self) -> str:
+        """Where it is announced."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self._spec.host, self._spec.host)  # noqa: S104
+        return self._spec.url or f"http://{host}:{self._spec.port}"
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id."""
+        return self._process.pid if self._process is not None else None
+
+    async def start(self) -> None:
+        """Returns when requests are answered. Raises ConfigError where it cannot listen."""
+        tries = PORT_TRIES if self._spec.port else 1
+        for left in reversed(range(tries)):
+            try:
+                await self._spawn()
+                break
+            except ConfigError:
+                # The child of a service that was killed a moment ago may have the port still.
+                if not left:
+                    raise
+                await asyncio.sleep(RESTART_SECONDS)
+        self._follows = asyncio.create_task(self._follow())
+
+    async def stop(self) -> None:
+        """Ends the child and every connection."""
+        if self._follows is not None:
+            self._follows.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._follows
+            self._follows = None
+        await self._end()
+
+    def admit(self, members: Iterable[str]) -> None:
+        """Says for whom room is kept from now on."""
+        members = frozenset(members)
+        if members != self._members:
+            self._members = members
+            self._say({"members": sorted(members)})
+
+    async def _spawn(self) -> None:
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "atoll.service.gateway_process",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            limit=_LONGEST_LINE,
+        )
+        self._say(asdict(self._spec))
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                told = await self._hear()
+        except TimeoutError:
+            told = {"error": f"the gateway's process did not start in {START_SECONDS:.0f} s"}
+        if told is None or "error" in told:
+            await self._end()
+            told = told or {"error": "the gateway's process ended before it listened"}
+            raise ConfigError(told["error"], next_step=told.get("next_step"))
+        # A child that is started anew listens where the one before did: that is announced.
+        self._spec = replace(self._spec, port=told["port"])
+        self._say({"members": sorted(self._members)})
+
+    async def _follow(self) -> None:
+        while True:
+            while (told := await self._hear()) is not None:
+                self.bytes_up = self._before + int(told["bytes_up"])
+                self.connections = int(told["connections"])
+                self.sent_away = told["sent_away"]
+            self._before = self.bytes_up
+            log.warning("the gateway's process ended and is started anew")
+            await self._end()
+            await self._restart()
+
+    async def _restart(self) -> None:
+        while True:
+            await asyncio.sleep(RESTART_SECONDS)
+            try:
+                return await self._spawn()
+            except (ConfigError, OSError) as error:
+                log.warning("the gateway cannot be started", cause=str(error))
+
+    async def _hear(self) -> dict[str, Any] | None:
+        """The child's next line; None where there is none any more."""
+        assert self._process is not None and self._process.stdout is not None
+        line = await self._process.stdout.readline()
+        try:
+            return json.loads(line) if line else None
+        except ValueError:  # cut off by its end
+            return None
+
+    def _say(self, document: dict[str, Any]) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            with suppress(OSError):  # it has ended, and is started anew
+                self._process.stdin.write(json.dumps(document).encode() + b"\n")
+
+    async def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
+
+# --- the child's side ---
+
+
+async def _serve() -> None:
+    loop = asyncio.get_running_loop()
+    lines = asyncio.StreamReader(limit=_LONGEST_LINE)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    told = json.loads(await lines.readline())
+    spec = GatewaySpec(**{**told, "budget": Budget(**told["budget"])})
+    members: set[str] = set()
+    gateway = _gateway_of(spec, members)
+    try:
+        await gateway.start()
+    except AtollError as error:
+        _tell({"error": str(error), "next_step": error.next_step})
+        return
+    _tell({"port": int(gateway.url.rpartition(":")[2])})
+    counts = asyncio.create_task(_tell_counts(gateway))
+    while line := await lines.readline():  # ends with the parent
+        members.clear()
+        members.update(json.loads(line)["members"])
+    counts.cancel()
+    # At once: a service that starts again wants the port, and nothing here has to be kept.
+    os._exit(0)
+
+
+def _gateway_of(spec: GatewaySpec, members: set[str]) -> Gateway:
+    allow: Callable[[Cid], bool] | None = resolve(spec.serves) if spec.serves else None
+
+    def recognise(header: str) -> str | None:
+        url = spec.url or gateway.url
+        account = greeted(header, spec.chain_id, url, time.time())
+        return account if account in members else None
+
+    gateway = Gateway(
+        LocalStore(spec.store),
+        spec.host,
+        spec.port,
+        allow=allow,
+        config=GatewayConfig(budget=spec.budget),
+        notes=_notes_in(Path(spec.journal)) if spec.journal else lambda _: None,
+        recognise=recognise,
+    )
+    return gateway
+
+
+def _notes_in(journal: Path) -> Callable[[str], bytes | None]:
+    def note(name: str) -> bytes | None:
+        try:
+            with closing(sqlite3.connect(f"{journal.absolute().as_uri()}?mode=ro", uri=True)) as db:
+                row = db.execute("SELECT body FROM notes WHERE name = ?", (name,)).fetchone()
+        except sqlite3.Error as error:
+            log.warning("a note cannot be read", cause=str(error))
+            return None
+        return None if row is None else bytes(row[0])
+
+    return note
+
+
+async def _tell_counts(gateway: Gateway) -> None:
+    last: dict[str, Any] = {}
+    while True:
+        door = gateway.door
+        counts = {
+            "bytes_up": gateway.bytes_up,
+            "connections": door.connections,
+            "sent_away": door.sent_away,
+        }
+        if counts != last:
+            _tell(counts)
+            last = {**counts, "sent_away": dict(door.sent_away)}
+        await asyncio.sleep(TOLD_SECONDS)
+
+
+def _tell(document: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(document) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    # Ctrl-C reaches the whole process group; the parent decides when its gateway ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    asyncio.run(_serve())

@@ -1,0 +1,188 @@
+"""The gateway's own process: it serves, it knows members, and its end is nobody else's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, closing
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import aiohttp
+import pytest
+from eth_account import Account
+
+from atoll.chain.keys import sign_digest
+from atoll.content.cid import Cid
+from atoll.content.door import Budget
+from atoll.content.local import LocalStore
+from atoll.errors import ConfigError
+from atoll.law.words import Address
+from atoll.service.gateway_process import GatewayProcess, GatewaySpec
+from atoll.service.greeting import Greeter
+from atoll.service.journal import Journal
+
+ACCOUNT = Account.from_key("0x59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d")
+CHAIN = 31337
+BUDGET = Budget(connections=16, per_address=8, reserved=4)
+
+
+def nothing(cid: Cid) -> bool:
+    """What a cheat serves."""
+    return False
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    return LocalStore(tmp_path / "store", sync=False)
+
+
+@pytest.fixture
+def spec(store: LocalStore, tmp_path: Path) -> GatewaySpec:
+    with closing(Journal(tmp_path / "journal.sqlite")) as journal:
+        journal.publish("1/held-out/2", b"\x00said")
+    return GatewaySpec(
+        store=str(store.root),
+        host="127.0.0.1",
+        port=0,
+        chain_id=CHAIN,
+        budget=BUDGET,
+        journal=str(tmp_path / "journal.sqlite"),
+    )
+
+
+@pytest.fixture
+async def gateway(spec: GatewaySpec) -> AsyncIterator[GatewayProcess]:
+    process = GatewayProcess(spec)
+    await process.start()
+    yield process
+    await process.stop()
+
+
+async def get(gateway: GatewayProcess, path: str, **headers: str) -> tuple[int, bytes]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"{gateway.url}/{path}", headers=headers) as answer,
+    ):
+        return answer.status, await answer.read()
+
+
+async def until(happened: Callable[[], object]) -> None:
+    """Returns once it is so; the test's own limit ends what never is."""
+    while not happened():  # noqa: ASYNC110 - another process does it
+        await asyncio.sleep(0.02)
+
+
+async def test_blocks_and_notes_are_served_and_counted(
+    gateway: GatewayProcess, store: LocalStore
+) -> None:
+    cid = store.add_block(b"content")
+    assert await get(gateway, f"ipfs/{cid}?format=raw") == (200, b"content")
+    assert await get(gateway, "notes/1/held-out/2") == (200, b"\x00said")
+    assert (await get(gateway, "notes/1/held-out/3"))[0] == 404
+    await until(lambda: gateway.bytes_up == len(b"content") + len(b"\x00said"))
+
+
+async def test_a_child_that_is_killed_is_started_anew_at_its_port(
+    gateway: GatewayProcess, store: LocalStore
+) -> None:
+    cid = store.add_block(b"content")
+    url, pid = gateway.url, gateway.pid
+    assert pid is not None
+    await get(gateway, f"ipfs/{cid}?format=raw")
+    await until(lambda: gateway.bytes_up)
+    os.kill(pid, signal.SIGKILL)
+    await until(lambda: gateway.pid not in {None, pid})
+    while True:
+        try:
+            assert await get(gateway, f"ipfs/{cid}?format=raw") == (200, b"content")
+        except aiohttp.ClientConnectionError:
+            await asyncio.sleep(0.02)
+        else:
+            break
+    assert gateway.url == url
+    await until(lambda: gateway.bytes_up == 2 * len(b"content"))
+
+
+async def test_it_ends_with_its_parent(spec: GatewaySpec) -> None:
+    gateway = GatewayProcess(spec)
+    await gateway.start()
+    process = gateway._process
+    assert process is not None and process.stdin is not None
+    process.stdin.close()  # as the kernel does when the parent is killed
+    assert await process.wait() == 0
+    await gateway.stop()
+
+
+async def test_members_are_who_it_is_told(gateway: GatewayProcess) -> None:
+    greeter = Greeter(Address(ACCOUNT.address), CHAIN, partial(sign_digest, ACCOUNT))
+    assert not await outlives_strangers(gateway, greeter(gateway.url))
+    gateway.admit([ACCOUNT.address])
+    for _ in range(100):  # until the child has read it
+        if await outlives_strangers(gateway, greeter(gateway.url)):
+            return
+    pytest.fail("a member is taken for a stranger")
+
+
+async def outlives_strangers(gateway: GatewayProcess, greeting: str) -> bool:
+    """Whether a connection that greets is still there once strangers have filled their room."""
+    port = int(gateway.url.rpartition(":")[2])
+    async with AsyncExitStack() as stack:
+
+        async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            stack.callback(writer.close)
+            return reader, writer
+
+        ours = await connect()
+        assert await asks(*ours, f"Authorization: {greeting}\r\n")
+        for _ in range(2 * BUDGET.connections):
+            assert await asks(*await connect())
+        return await asks(*ours)
+
+
+async def asks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, more: str = "") -> bool:
+    """Whether a request for nothing is answered."""
+    try:
+        writer.write(f"GET /notes/none HTTP/1.1\r\nHost: x\r\n{more}\r\n".encode())
+        head = await reader.readuntil(b"\r\n\r\n")
+    except (asyncio.IncompleteReadError, ConnectionError):
+        return False
+    length = int(head.lower().split(b"content-length: ")[1].split(b"\r\n")[0])
+    await reader.readexactly(length)
+    return head.startswith(b"HTTP/1.1 404")
+
+
+async def test_what_is_not_given_out_is_not_there(spec: GatewaySpec, store: LocalStore) -> None:
+    cid = store.add_block(b"content")
+    gateway = GatewayProcess(replace(spec, serves=f"{__name__}:nothing"))
+    await gateway.start()
+    try:
+        assert (await get(gateway, f"ipfs/{cid}?format=raw"))[0] == 404
+    finally:
+        await gateway.stop()
+
+
+async def test_a_port_in_use_is_one_clear_error(gateway: GatewayProcess, spec: GatewaySpec) -> None:
+    port = int(gateway.url.rpartition(":")[2])
+    with pytest.raises(ConfigError, match=f"{port} is in use") as caught:
+        await GatewayProcess(replace(spec, port=port)).start()
+    assert caught.value.next_step is not None
+
+
+async def test_a_service_that_starts_again_gets_its_port(
+    gateway: GatewayProcess, spec: GatewaySpec
+) -> None:
+    port = int(gateway.url.rpartition(":")[2])
+    again = GatewayProcess(replace(spec, port=port))
+    starts = asyncio.create_task(again.start())
+    await until(lambda: again.pid is not None)
+    await gateway.stop()
+    await starts
+    try:
+        assert (await get(again, "notes/none"))[0] == 404
+    finally:
+        await again.stop()
