@@ -4,7 +4,8 @@ Hypothesis has no deadlines, since timings never decide a test. Logs are plain l
 service's are: structlog's own default draws every exception with `rich`, which costs more than what
 is tested. A module's tests stay together, so that what it trains once is trained once; a test of a
 whole network stands alone. What takes longest goes first, since whatever is taken last is what
-everyone else ends up waiting for.
+everyone else ends up waiting for. Every process imports every module of tests: `transformers` and
+`peft`, which take four seconds, are imported where they are used.
 """
 
 from __future__ import annotations
