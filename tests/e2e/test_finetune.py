@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 from tests.unit.train.folders import make_folder
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig
 
@@ -58,6 +57,8 @@ async def ended(network: Cluster, job: str) -> dict[str, Any]:
 async def test_a_folder_is_fine_tuned_by_four_lines_while_one_cheats(
     tmp_path: Path, beginning: Path
 ) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
     start, corpus = tmp_path / "start", tmp_path / "corpus.jsonl"
     before = make_folder(start, "Qwen3", torch.bfloat16)
     write_corpus(corpus)

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from tests.unit.train.folders import make_folder
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from atoll.bits.model import forward
 from atoll.bits.ops import NativeOps
@@ -23,6 +22,8 @@ SEQ = 32
 async def test_a_folder_is_trained_and_comes_back_as_what_it_was(
     tmp_path: Path, options: Callable[..., RunOptions], play: Runner
 ) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
     folder = tmp_path / "start"
     before = make_folder(folder, "Qwen3", torch.bfloat16)
     job: dict[str, Any] = {"model": None, "init.folder": str(folder), "init.seq": SEQ}

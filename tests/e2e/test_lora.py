@@ -11,10 +11,8 @@ import json
 from pathlib import Path
 
 import torch
-from peft import PeftModel
 from safetensors.torch import load_file
 from tests.unit.train.folders import make_folder
-from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig
 
@@ -67,6 +65,9 @@ async def test_adapters_are_trained_by_four_lines_and_opened_alone_and_merged(
 
 def check_results(start: Path, adapters: Path, merged: Path) -> None:
     """PEFT opens the one and `transformers` the other: the same model, better than the first."""
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
     assert json.loads((adapters / "adapter_config.json").read_text())["r"] == 4
     assert all("lora_" in name for name in load_file(adapters / "adapter_model.safetensors"))
     base = AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32).eval()

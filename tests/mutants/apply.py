@@ -27,6 +27,7 @@ class Functions:
         self._root = root
         self._of: dict[str, list[FunctionType]] = {str(root / file): [] for file in files}
         self._caches: list[_lru_cache_wrapper[object]] = []
+        gc.unfreeze()  # tests/conftest.py froze what was imported, which else would not be found
         for thing in gc.get_objects():
             # Not isinstance, which asks lazy modules for their class, and so imports them.
             if type(thing) is FunctionType:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import gc
+import resource
 import sys
 import time
 from collections import defaultdict
@@ -119,9 +120,9 @@ class Evaluation:
             session.items, [*session.items[1:], session.items[0]], strict=True
         ):
             cov.switch_context(item.nodeid)
-            begun = time.process_time()
+            begun = _processor_seconds()
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            self._seconds[item.nodeid] = time.process_time() - begun
+            self._seconds[item.nodeid] = _processor_seconds() - begun
         cov.stop()
         data = cov.get_data()
         for file in self.files:
@@ -182,6 +183,12 @@ class _Reporter:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             (self.home / "by").write_text(report.nodeid, "utf-8")
+
+
+def _processor_seconds() -> float:
+    """Of this process and of its children that have ended, since a test may start some."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def _module_of(file: str) -> str:

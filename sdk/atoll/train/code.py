@@ -104,7 +104,7 @@ def _add_imports(tree: ast.AST, found: list[str]) -> None:
             found.extend(f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
             _add_imports(ast.Module(node.orelse, []), found)
-        else:
+        elif not isinstance(node, ast.expr):  # none has a statement in it
             _add_imports(node, found)
 
 

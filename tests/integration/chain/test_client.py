@@ -13,14 +13,12 @@ import pytest
 import torch
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
-from peft import PeftModel
 from safetensors.torch import load_file
 from structlog.testing import capture_logs
 from tests.integration.chain.local_anvil import Anvil
 from tests.integration.chain.one_round import OneRound, initial_model
 from tests.jobs import PLAIN
 from tests.unit.train.folders import make_folder
-from transformers import AutoModelForCausalLM
 
 import atoll
 from atoll import Client, ClientConfig, JobSpec
@@ -531,6 +529,9 @@ async def test_a_job_is_continued_from_its_model(bench: Bench) -> None:
 async def test_adapters_come_alone_or_merged_and_are_continued_from_the_merged_model(
     bench: Bench,
 ) -> None:
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
     start = make_folder(bench.folder / "start", "Qwen3")
     folder = {"model": None, "init.folder": str(bench.folder / "start"), "init.seq": 24}
     lora = {"rank": 2, "alpha": "4", "targets": ["q", "down"]}

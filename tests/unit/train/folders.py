@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
 
 from atoll.train.data import byte_tokenizer
 
@@ -41,6 +40,8 @@ def make_folder(
     folder: Path, name: str, dtype: torch.dtype = torch.float32, shard: str = "1GB", **changes: Any
 ) -> Any:
     """Writes a random model of that kind, and gives it: every parameter moves the logits."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
     fields = _TINY | CONFIGS[name] | changes
     torch.manual_seed(len(name))
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**fields))

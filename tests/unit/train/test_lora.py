@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from peft import PeftModel
 from tests.unit.train.factories import Job, make_job
 from tests.unit.train.folders import make_folder
 from torch import Tensor
-from transformers import AutoModelForCausalLM
 
 from atoll.bits.base import Base
 from atoll.bits.errors import MalformedState
@@ -327,6 +325,9 @@ def test_a_machine_is_timed_by_adapters_where_they_are_trained(
 def test_peft_opens_the_result_with_the_same_logits(
     job: Job, folder: Path, tmp_path: Path, alpha: str, targets: list[Any]
 ) -> None:
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM
+
     lora = LoraSpec(rank=3, alpha=alpha, targets=tuple(targets))
     native = job.manifest.model_copy(update={"lora": lora, "numerics": numerics_spec("native")})
     changed = job.of(native)
