@@ -420,8 +420,7 @@ def manifest_of(row: Row, setting: Setting, seed: int, train_tokens: int) -> Man
         changes["outer"] = row.outer
     if row.rule is not None:
         changes["robust"] = manifest.robust.model_copy(update={"rule": row.rule})
-    if row.codec is not None:
-        changes["epoch"] = epoch_of(row.codec, rounds)
+    changes["epoch"] = epoch_of(changes.get("codec", manifest.codec), rounds)
     if row.private:
         return PrivateMoments.model_construct(**dict(manifest) | changes | {"epoch": rounds})
     return manifest.model_copy(update=changes)

@@ -151,9 +151,8 @@ def _check_update(work: SeatWork, manifest: Manifest, store: LocalStore) -> None
     update = FileSlices(store, Cid.from_bytes(work.reveal.update_cid), limit)
     if root_of_update(update) != work.reveal.update_root:
         raise MalformedUpdate("the bytes served do not have the revealed root")
-    layout = UpdateLayout.of(manifest, work.slot.round)
-    dither = DitherKey(work.data_seed, work.seat)
-    layout.open(update, _model(work, manifest, store), dither)
+    model, dither = _model(work, manifest, store), DitherKey(work.data_seed, work.seat)
+    UpdateLayout.of(manifest, model.shapes, model.round).open(update, model, dither)
 
 
 def _opening(work: SeatWork, manifest: Manifest, store: LocalStore) -> tuple[Digest, Digest]:

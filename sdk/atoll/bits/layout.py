@@ -153,11 +153,12 @@ class MomentLayout:
         return sum(sum(shape) for shape in self.v.values())
 
 
-def moment_layout(manifest: Manifest) -> MomentLayout:
-    """What this job shares of the inner optimiser's moments."""
+def moment_layout(manifest: Manifest, shapes: Shapes | None = None) -> MomentLayout:
+    """What this job shares of the inner optimiser's moments, of parameters of these shapes."""
     if not manifest.shares_moments:
         return MomentLayout({}, {})
-    layout = optimiser_layout(trained_shapes(manifest), manifest.inner)
+    shapes = trained_shapes(manifest) if shapes is None else shapes
+    layout = optimiser_layout(shapes, manifest.inner)
     return MomentLayout(layout.m, layout.v)
 
 

@@ -14,7 +14,6 @@ from atoll.bits.layout import moment_layout
 from atoll.bits.opening import committed_state
 from atoll.bits.sections import joined
 from atoll.bits.state import GlobalState, SeatState, Tensors
-from atoll.bits.tables import Steps, schedule_of
 from atoll.bits.tensors import Source
 from atoll.law.manifest import CodecSpec, Manifest
 from atoll.law.trace import TraceLeaf
@@ -56,19 +55,13 @@ def _change(
 def _moments(
     manifest: Manifest, model: GlobalState, last: SeatState, dither: DitherKey
 ) -> Iterator[bytes]:
-    """The other sections: moments without the bias that they have from opening at zero."""
-    shared, correct1, correct2 = moment_layout(manifest), 1.0, 1.0
-    if shared.v:
-        schedule = schedule_of(manifest.inner, Steps.of(manifest))
-        correct1, correct2 = schedule.correction(last.count)
+    """The other sections: the moments as they are, whose count of steps goes on with them."""
+    shared = moment_layout(manifest, model.shapes)
     if shared.m:
         codec = seat_codec(manifest.codec, replace(dither, section=MOMENT_SECTION))
-        # Where nothing is to be corrected, no copy of all moments is made.
-        corrected = shared.v if correct1 != 1.0 else {}
-        m = {n: last.m[n] * correct1 if n in corrected else last.m[n] for n in shared.m}
-        yield codec.encode(m, model.moment_exponents)
+        yield codec.encode(last.m, model.moment_exponents)
     if shared.v:
-        yield encode_sums(last.v, correct2)
+        yield encode_sums(last.v)
 
 
 @dataclass(frozen=True, slots=True)

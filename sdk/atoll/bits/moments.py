@@ -34,7 +34,7 @@ class Moments:
     """The merged moments of the round before, or none: `COLD`.
 
     Attributes:
-        count: steps that the opening counts, those of an epoch; 0 where there are no moments.
+        count: steps that the opening counts, those of every round merged; 0 where there are none.
         m: first moments by parameter: int8 in steps of 2**m_exponents, of fp32 updates fp32.
         m_exponents: of those integers; of every name in `m`.
         rows, columns: of each second moment that is a matrix, fp32 sums [rows] and [columns].

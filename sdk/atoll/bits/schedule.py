@@ -14,7 +14,7 @@ from atoll.bits.kernels.interface import AdamFactors
 from atoll.bits.kernels.philox import Mask
 from atoll.bits.model import Dropper, keep_all
 from atoll.bits.ops import Ops, operations
-from atoll.bits.tables import Schedule, Steps, schedule_of
+from atoll.bits.tables import Schedule, schedule_of
 from atoll.law.manifest import InnerSpec, Manifest, ModelSpec
 
 
@@ -23,13 +23,13 @@ class Recipe:
     """What the manifest says about a step.
 
     Attributes:
-        steps: how many the job has, for schedules that end, and an epoch of it.
+        total_steps: global steps of the whole job, for schedules that end.
         base: what adapters are added to, where they are trained.
     """
 
     model: ModelSpec
     inner: InnerSpec
-    steps: Steps
+    total_steps: int
     ops: Ops
     base: Base | None = None
 
@@ -38,13 +38,14 @@ class Recipe:
         """Raises ValueError where the manifest trains adapters and no base is given."""
         if (manifest.lora is None) != (base is None):
             raise ValueError("adapters have a base, and nothing else has")
+        total_steps = manifest.terms.rounds * manifest.inner.steps
         ops = operations(manifest.numerics.mode)
-        return cls(manifest.model, manifest.inner, Steps.of(manifest), ops, base)
+        return cls(manifest.model, manifest.inner, total_steps, ops, base)
 
     @property
     def schedule(self) -> Schedule:
         """Rates and bias corrections of the job's steps."""
-        return schedule_of(self.inner, self.steps)
+        return schedule_of(self.inner, self.total_steps)
 
 
 def clip_scale(norm: float, limit: float) -> float:

@@ -16,7 +16,7 @@ from atoll.bits.codec.header import check_length
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import codec_of, seat_codec
 from atoll.bits.codec.sums import StoredSums, SumsLayout
-from atoll.bits.layout import moment_layout, trained_shapes
+from atoll.bits.layout import Shapes, moment_layout
 from atoll.bits.pieces import PIECE_BYTES, ByteSlices
 from atoll.bits.state import GlobalState
 from atoll.errors import MalformedUpdate
@@ -54,10 +54,9 @@ class UpdateLayout:
     sums: SumsLayout | None
 
     @classmethod
-    def of(cls, manifest: Manifest, round: int) -> UpdateLayout:
-        """Of this job's round."""
-        codec, shared = manifest.codec, moment_layout(manifest)
-        shapes = trained_shapes(manifest)
+    def of(cls, manifest: Manifest, shapes: Shapes, round: int) -> UpdateLayout:
+        """Of this job's round; `shapes` are those of what is trained."""
+        codec, shared = manifest.codec, moment_layout(manifest, shapes)
         sent = {name: shape for name, shape in shapes.items() if codec.is_sent(name, round)}
         return cls(
             codec,

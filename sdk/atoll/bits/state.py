@@ -83,6 +83,11 @@ class GlobalState:
             },
         )
 
+    @property
+    def shapes(self) -> Shapes:
+        """Of the parameters."""
+        return _shapes_of(self.params)
+
     def params_root(self) -> Digest:
         """The root every seat's opening state must have."""
         return tree_root(self.params)
@@ -112,17 +117,12 @@ class GlobalState:
             struct.pack(">h", group[name]) for group in groups for name in sorted(group)
         )
 
-    def check_moments(self, shared: MomentLayout, steps: int) -> None:
-        """Raises MalformedState unless these can be moments of a job that shares such ones.
-
-        Args:
-            steps: of an epoch.
-        """
+    def check_moments(self, shared: MomentLayout) -> None:
+        """Raises MalformedState unless these can be moments of a job that shares such ones."""
         own, seconds = self.moments, {*self.moments.rows, *self.moments.whole}
         fits = set(self.moment_exponents) == set(shared.m)
         if own.is_warm:
-            is_shared = (set(own.m), seconds, own.count) == (set(shared.m), set(shared.v), steps)
-            fits = fits and is_shared
+            fits = fits and (set(own.m), seconds) == (set(shared.m), set(shared.v))
         if not fits:
             raise MalformedState(f"{_GLOBAL}: moments are not those that the job shares")
 

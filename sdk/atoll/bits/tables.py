@@ -29,49 +29,27 @@ class Schedule:
 
     Attributes:
         rates: by global step, [S].
-        corrections: 1/(1 − β₁ᶜ) and 1/(1 − β₂ᶜ) for the count c from 1 to C, the steps of an
-            epoch, and (1, 1) behind them, [C + 1, 2]; [0, 2] where the optimiser has no Adam in it.
+        corrections: 1/(1 − β₁ᶜ) and 1/(1 − β₂ᶜ) for the count c from 1, [S, 2]; [0, 2] where the
+            optimiser has no Adam in it.
     """
 
     rates: Float64Vector
     corrections: Float64Vector
 
     def correction(self, count: int) -> tuple[float, float]:
-        """Of a step's count. One beyond an epoch's reads the last: its moments are averages.
-
-        Forged states count from anywhere; below 1 the first is read.
-        """
-        row = max(1, min(count, len(self.corrections))) - 1
-        first, second = self.corrections[row].tolist()
+        """Of a step's count; one beyond the job's steps reads the last."""
+        first, second = self.corrections[min(count, len(self.corrections)) - 1].tolist()
         return first, second
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
-    """How many steps a job's tables speak of.
-
-    Attributes:
-        total: global steps of the job, each with its rate.
-        epoch: steps from one opening from public data to the next, each with its corrections.
-    """
-
-    total: int
-    epoch: int
-
-    @classmethod
-    def of(cls, manifest: Manifest) -> Steps:
-        """Those of a job."""
-        return cls(manifest.total_steps, manifest.epoch_steps)
-
-
 @lru_cache(maxsize=8)
-def schedule_of(inner: InnerSpec, steps: Steps) -> Schedule:
-    """Rates and corrections of a job of so many steps."""
-    rates, corrections = _rates(inner, steps.total), np.empty((0, 2))
+def schedule_of(inner: InnerSpec, total_steps: int) -> Schedule:
+    """Rates and corrections of a job of so many global steps."""
+    rates, corrections = _rates(inner, total_steps), np.empty((0, 2))
     if inner.optimizer != "sgd":
         betas = (inner.beta1, inner.beta2)
-        corrections = np.array([one_minus_powers(beta, steps.epoch) for beta in betas]).T
-        corrections = np.concatenate([1.0 / corrections, np.ones((1, 2))])
+        corrections = np.array([one_minus_powers(beta, total_steps) for beta in betas]).T
+        corrections = np.ascontiguousarray(1.0 / corrections)
     for array in (rates, corrections):
         array.flags.writeable = False
     return Schedule(rates, corrections)
@@ -87,17 +65,17 @@ def _rates(inner: InnerSpec, total_steps: int) -> Float64Vector:
 
 
 @lru_cache(maxsize=8)
-def tables_root(model: ModelSpec, inner: InnerSpec, steps: Steps) -> Digest:
+def tables_root(model: ModelSpec, inner: InnerSpec, total_steps: int) -> Digest:
     """The root that a manifest with these choices names."""
     pieces = Pieces()
-    for part in table_parts(model, inner, steps):
+    for part in table_parts(model, inner, total_steps):
         pieces.add(part)
     return pieces.root()
 
 
-def table_parts(model: ModelSpec, inner: InnerSpec, steps: Steps) -> tuple[bytes, bytes, bytes]:
+def table_parts(model: ModelSpec, inner: InnerSpec, total_steps: int) -> tuple[bytes, bytes, bytes]:
     """What the root is over: rates, corrections, and pairs of cosine and sine by position."""
-    schedule = schedule_of(inner, steps)
+    schedule = schedule_of(inner, total_steps)
     rotary = rotary_tables(model.seq, model.head_dim, model.rope_base, model.rope_scaling)
     return (
         _filled(schedule.rates),
@@ -106,10 +84,10 @@ def table_parts(model: ModelSpec, inner: InnerSpec, steps: Steps) -> tuple[bytes
     )
 
 
-def table_sizes(model: ModelSpec, inner: InnerSpec, steps: Steps) -> tuple[int, int, int]:
+def table_sizes(model: ModelSpec, inner: InnerSpec, total_steps: int) -> tuple[int, int, int]:
     """Bytes of each of `table_parts`."""
-    corrections = 0 if inner.optimizer == "sgd" else 16 * (steps.epoch + 1)
-    numbers = (8 * steps.total, corrections, 4 * model.seq * model.head_dim)
+    corrections = 0 if inner.optimizer == "sgd" else 16 * total_steps
+    numbers = (8 * total_steps, corrections, 4 * model.seq * model.head_dim)
     rates, corrections, rotary = (-(-size // PIECE_BYTES) * PIECE_BYTES for size in numbers)
     return rates, corrections, rotary
 
@@ -122,7 +100,8 @@ def _filled(part: npt.NDArray[Any]) -> bytes:
 
 def check_tables(manifest: Manifest) -> None:
     """Raises ManifestError unless the manifest's tables root is that of its choices."""
-    if tables_root(manifest.model, manifest.inner, Steps.of(manifest)) != manifest.tables:
+    total_steps = manifest.terms.rounds * manifest.inner.steps
+    if tables_root(manifest.model, manifest.inner, total_steps) != manifest.tables:
         raise ManifestError(
             "manifest: its tables are not those of its schedule and model",
             next_step="do not join this job",

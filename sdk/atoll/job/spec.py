@@ -7,7 +7,6 @@ manifest or raise.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import astuple
 from fractions import Fraction
 from math import ceil
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationError
 
-from atoll.bits.tables import Steps, tables_root
+from atoll.bits.tables import tables_root
 from atoll.errors import ConfigError, ManifestError
 from atoll.job.document import explain, read_toml, set_path
 from atoll.job.groups import (
@@ -232,7 +231,7 @@ def _build(
             overlap=spec.audit.overlap,
             coverage_last_round="1",
         ),
-        tables=_tables(model, inner, spec.rounds, codec),
+        tables=_tables(model, inner, spec.rounds),
         terms=_terms(spec, inner.batch * model.seq, now),
     )
 
@@ -244,10 +243,9 @@ def _init(spec: JobSpec, found: InitSpec | None) -> InitSpec:
     return found if spec.lora is None else found.model_copy(update={"seed": spec.init.seed})
 
 
-def _tables(model: ModelSpec, inner: InnerSpec, rounds: int, codec: CodecSpec) -> Digest:
+def _tables(model: ModelSpec, inner: InnerSpec, rounds: int) -> Digest:
     # A job too long to have tables is refused by its manifest, in words.
-    steps = Steps(rounds * inner.steps, epoch_of(codec, rounds) * inner.steps)
-    return tables_root(model, inner, Steps(*(min(each, MAX_STEPS) for each in astuple(steps))))
+    return tables_root(model, inner, min(rounds * inner.steps, MAX_STEPS))
 
 
 def _codec(inner: Inner, method: Method) -> CodecSpec:

@@ -30,7 +30,6 @@ from atoll.bits.layout import optimiser_layout, param_shapes
 from atoll.bits.schedule import Recipe
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import inner_step, state_roots
-from atoll.bits.tables import Steps
 from atoll.errors import AtollError, NumericsMismatch
 from atoll.law.manifest import UNSCALED, InnerSpec, ModelSpec
 
@@ -129,7 +128,7 @@ def run(what: LabRun, how: Setting) -> LabResult:
     engine = replace(make_engine(how.route, how.kernels, how.device), slices=how.slices)
     if engine.route.name == "fp32":
         engine = replace(engine, route=fp32_route(how.inner))
-    recipe = Recipe(what.model(), what.inner(), Steps(what.steps, what.steps), ExactOps(engine))
+    recipe = Recipe(what.model(), what.inner(), what.steps, ExactOps(engine))
     state, tokens = _opening(what, how.device), lab_tokens(what.seed)
     started, loss = time.perf_counter(), 0.0
     for step in range(what.steps):

@@ -23,7 +23,6 @@ from atoll.bits.ops import NativeOps, Ops
 from atoll.bits.schedule import Recipe
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import inner_step
-from atoll.bits.tables import Steps
 from atoll.bits.tokens import Tokens
 from atoll.lab.differential import BATCH, LabRun, lab_tokens
 from atoll.train.coherence import coherence
@@ -156,8 +155,7 @@ def _recipe(trial: Trial) -> Recipe:
     if trial.what == "rate 10 % low":
         inner = inner.model_copy(update={"lr": str(float(inner.lr) * 0.9)})
     ops: Ops = _Bf16() if trial.what == "bf16 products" else NativeOps()
-    steps = Steps(trial.run.steps, trial.run.steps)
-    return Recipe(trial.run.model(), inner, steps, ops)
+    return Recipe(trial.run.model(), inner, trial.run.steps, ops)
 
 
 def _opening(trial: Trial, seed: int) -> SeatState:

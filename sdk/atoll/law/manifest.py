@@ -725,16 +725,6 @@ class Manifest(_Spec):
         return has_moments and not self.codec.carries_more
 
     @property
-    def epoch_steps(self) -> int:
-        """Steps from one opening from public data to the next."""
-        return self.epoch * self.inner.steps
-
-    @property
-    def total_steps(self) -> int:
-        """Steps of the whole job."""
-        return self.terms.rounds * self.inner.steps
-
-    @property
     def segments(self) -> int:
         """n = H / k."""
         return self.inner.steps // self.inner.segment

@@ -209,7 +209,7 @@ def combine(
         denominator,
         changes.next_exponents(part.exponents, codec),
     )
-    shared = moment_layout(manifest)
+    shared = moment_layout(manifest, state.shapes)
     if not shared.m:
         return result
     rows = [each.first for each in chosen if each.first is not None]
@@ -217,7 +217,7 @@ def combine(
     return replace(
         result,
         moments=Moments(
-            manifest.epoch_steps,
+            state.moments.count + manifest.inner.steps,
             first.tensors(_first_moment(first.merged(manifest, f), codec)),
             dict(state.moment_exponents),
             **_sums([each.sums for each in chosen if each.sums is not None], shared, f),
@@ -288,7 +288,8 @@ def _decode(
     state: GlobalState, sent: Mapping[SeatIndex, ByteSlices], data_seed: Digest, manifest: Manifest
 ) -> dict[SeatIndex, StoredUpdate]:
     """Every update whose bytes are canonical, decoded as it is read."""
-    layout, found = UpdateLayout.of(manifest, state.round), dict[SeatIndex, StoredUpdate]()
+    layout = UpdateLayout.of(manifest, state.shapes, state.round)
+    found: dict[SeatIndex, StoredUpdate] = {}
     for seat, data in sent.items():
         try:
             found[seat] = layout.open(data, state, DitherKey(data_seed, seat))

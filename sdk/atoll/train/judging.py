@@ -17,7 +17,7 @@ from torch import Tensor
 from atoll.bits.segment import Course
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import StepResult, inner_step, state_roots
-from atoll.bits.tables import Steps, table_parts
+from atoll.bits.tables import table_parts
 from atoll.bits.tape.build.whole import program_of
 from atoll.bits.tape.imports import Context, Sources
 from atoll.bits.tape.program import Program
@@ -177,7 +177,8 @@ class OwnRun:
             roots.params_root,
             roots.exponents,
         )
-        tables = b"".join(table_parts(manifest.model, manifest.inner, Steps.of(manifest)))
+        total = manifest.terms.rounds * manifest.inner.steps
+        tables = b"".join(table_parts(manifest.model, manifest.inner, total))
         base = dict(self._weights()) if manifest.lora is not None else {}
         exponents = model.exponent_bytes()
         return Sources(context, state, course.tokens, tables, base, model.params, exponents)

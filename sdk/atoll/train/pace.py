@@ -17,7 +17,7 @@ import structlog
 from atoll.bits.base import freeze
 from atoll.bits.batch import gather_batch
 from atoll.bits.init import initial_global_state, initial_params
-from atoll.bits.layout import param_count, param_shapes, seat_layout, trained_count
+from atoll.bits.layout import param_count, param_shapes, seat_layout, trained_count, trained_shapes
 from atoll.bits.ops import operations as operations_of
 from atoll.bits.schedule import Recipe
 from atoll.bits.sections import UpdateLayout
@@ -78,13 +78,14 @@ def measure(manifest: Manifest) -> dict[str, float | int]:
     step, besides = _times(trial)
     by_operations = operations(model) * model.seq / (operations(timed) * timed.seq)
     by_size = trained_count(manifest) / trained_count(trial)
-    layout, fragments = seat_layout(manifest), range(manifest.codec.fragments)
+    layout, shapes = seat_layout(manifest), trained_shapes(manifest)
+    rounds = (UpdateLayout.of(manifest, shapes, r) for r in range(manifest.codec.fragments))
     return {
         "step_seconds": step * by_operations * (inner.batch // inner.micro_batch),
         "segment_seconds": besides * by_size,
         "parameters": param_count(model),
         "timed_parameters": param_count(timed),
-        "update_bytes": max(UpdateLayout.of(manifest, r).encoded_length for r in fragments),
+        "update_bytes": max(each.encoded_length for each in rounds),
         "state_bytes": 4 * layout.elements,
     }
 

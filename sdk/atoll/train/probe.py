@@ -13,7 +13,7 @@ from atoll.bits.ops import operations
 from atoll.bits.schedule import Recipe
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import inner_step
-from atoll.bits.tables import Steps, check_tables
+from atoll.bits.tables import check_tables
 from atoll.errors import NumericsMismatch
 from atoll.law.draws import batch_offsets
 from atoll.law.manifest import (
@@ -75,7 +75,7 @@ def _two_steps(dtype: torch.dtype) -> tuple[SeatState, SeatState]:
     tokens = (
         torch.arange(1 << 12).mul(2654435761).remainder(1 << 32).div(1 << 24, rounding_mode="floor")
     )
-    recipe = Recipe(_MODEL, _INNER, Steps(2, 2), ops=operations("tolerant"))
+    recipe = Recipe(_MODEL, _INNER, total_steps=2, ops=operations("tolerant"))
     for step in range(_INNER.steps):
         offsets = batch_offsets(Digest(bytes(32)), SeatIndex(0), step, _INNER.batch, 4000)
         batch = gather_batch(tokens.numpy().astype("u1"), offsets, _MODEL.seq)

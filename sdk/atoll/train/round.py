@@ -216,10 +216,9 @@ def read_global_state(
         outer: false leaves the outer optimiser's slots out, two thirds of the state.
         moments: false leaves the merged moments out.
     """
-    source = state_source(cid, manifest, store)
-    shapes, shared = trained_shapes(manifest), moment_layout(manifest)
+    source, shapes = state_source(cid, manifest, store), trained_shapes(manifest)
     state = GlobalState.from_bytes(source, shapes, outer=outer, moments=moments)
-    state.check_moments(shared, manifest.epoch_steps)
+    state.check_moments(moment_layout(manifest))
     return state
 
 

@@ -15,7 +15,7 @@ def gram_of(rows: Rows) -> Gram:
 
 
 def suspects(rows: Rows, f: int = 9) -> dict[int, set[Check]]:
-    found = name_odd([SeatIndex(s) for s in rows], gram_of(rows), kappa="3", f=f)
+    found = name_odd([SeatIndex(s) for s in rows], [gram_of(rows)], kappa="3", f=f)
     result: dict[int, set[Check]] = {}
     for named in found:
         assert named.reason
@@ -69,7 +69,7 @@ def test_every_check_names_at_most_f_and_the_worst_first():
     gram_nn = gram_of(rows | odd)
 
     def seats(f: int) -> tuple[int, ...]:
-        named = name_odd([SeatIndex(s) for s in range(11)], gram_nn, kappa="3", f=f)
+        named = name_odd([SeatIndex(s) for s in range(11)], [gram_nn], kappa="3", f=f)
         return tuple(dict.fromkeys(found.seat for found in named))
 
     assert seats(9) == (10, 9, 8)
@@ -110,7 +110,7 @@ def line(points: dict[int, list[int]]) -> Gram:
 
 
 def distant(points: dict[int, list[int]], kappa: str, f: int) -> tuple[int, ...]:
-    named = name_odd([SeatIndex(s) for s in points], line(points), kappa=kappa, f=f)
+    named = name_odd([SeatIndex(s) for s in points], [line(points)], kappa=kappa, f=f)
     return tuple(found.seat for found in named if found.check is Check.DISTANT)
 
 
@@ -152,7 +152,7 @@ def test_of_fewer_than_three_nobody_is_distant(points: dict[int, list[int]]):
 
 
 def test_of_no_updates_nobody_is_named():
-    assert name_odd([], [], kappa="1", f=3) == ()
+    assert name_odd([], [[]], kappa="1", f=3) == ()
 
 
 @pytest.mark.parametrize(
@@ -162,6 +162,6 @@ def test_misalignment_costs_weight_only_far_below_the_median(product: int, named
     gram_nn = [[1000 if i == j else 100 for j in range(5)] for i in range(5)]
     for other in range(1, 5):
         gram_nn[0][other] = gram_nn[other][0] = product
-    found = name_odd([SeatIndex(s) for s in range(5)], gram_nn, kappa="9", f=9)
+    found = name_odd([SeatIndex(s) for s in range(5)], [gram_nn], kappa="9", f=9)
     assert [one.seat for one in found] == [0] * named
     assert sum(one.grave for one in found) == grave

@@ -28,7 +28,7 @@ from atoll.law.trace import TraceDocument
 from atoll.law.words import ZERO_DIGEST, JobId, RoundIndex, SeatIndex, Slot
 
 SEAT, ROUND = SeatIndex(2), RoundIndex(0)
-MODEL = ModelRoots(digest("params"), digest("outer"), digest("exponents"))
+MODEL = ModelRoots(*map(digest, ("params", "outer", "exponents", "moments", "opening")))
 HEADER = Header(
     step_nodes=9,
     link_nodes=3,
@@ -79,7 +79,7 @@ def test_a_claim_says_what_the_trace_and_the_chain_say() -> None:
     said, past = said_by(job, document), job.view.settled[0]
     first, second, link = said.claim(0), said.claim(1), said.claim(7, is_link=True)
     assert first.opening == said.opening.digest()
-    assert (said.opening.params_root, said.opening.optimiser_root) == (MODEL[0], ZERO_DIGEST)
+    assert (said.opening.params_root, said.opening.optimiser_root) == (MODEL[0], MODEL[4])
     assert first.closing == second.opening == document.leaves[0].state_digest
     assert second.work_word == document.leaves[1].work_word
     assert link.opening == document.leaves[7].state_digest

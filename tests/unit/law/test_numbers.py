@@ -128,10 +128,7 @@ def test_a_trace_without_leaves_is_none() -> None:
 
 
 def test_exponents_are_by_what_a_tensor_is() -> None:
-    codec = make_manifest().codec
-    of = codec.model_copy(
-        update={"exponents": manifest.TensorExponents(embedding=-1, matrix=-2, vector=-3)}
-    ).exponent_of
+    of = manifest.TensorExponents(embedding=-1, matrix=-2, vector=-3).of
     assert [of("model.embed_tokens.weight"), of("lm_head.weight")] == [-1, -1]
     assert [of("model.norm.weight"), of("model.layers.0.input_layernorm.weight")] == [-3, -3]
     assert of("model.layers.0.mlp.up_proj.weight") == -2

@@ -32,7 +32,7 @@ from atoll.law.words import (
 )
 from atoll.train.initial import open_initial_state
 from atoll.train.probe import numerics_spec
-from atoll.train.replay import ReplayTask, SegmentReplay, replay_segment
+from atoll.train.replay import ReplayTask, SegmentReplay, replay_segment, served
 from atoll.train.round import TrainedRound, TrainTask
 
 SMALL_SHAPES: Shapes = {"a.weight": (3, 5), "b.weight": (4,)}
@@ -137,7 +137,7 @@ class Job:
         task = self.replay_task(trained, segment, optimiser_root)
         opening, closing = map(self.blob, trained.document.states[segment : segment + 2])
         leaf = trained.document.leaves[segment]
-        return replay_segment(task, opening, leaf, self.store, closing)
+        return replay_segment(task, served(task, opening), leaf, self.store, closing)
 
 
 def reveal_of(trained: TrainedRound) -> Reveal:

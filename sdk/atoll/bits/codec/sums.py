@@ -74,8 +74,8 @@ class SumsLayout:
         return zip(self.layout.names, self.layout.shapes, spans, strict=True)
 
 
-def encode_sums(seconds: Mapping[str, Tensor], factor: float) -> bytes:
-    """The section of second moments, each element times a positive factor that is rounded to fp32.
+def encode_sums(seconds: Mapping[str, Tensor]) -> bytes:
+    """The section of these second moments.
 
     Raises:
         NonFiniteDeltaError: a moment or a sum is not finite.
@@ -84,11 +84,9 @@ def encode_sums(seconds: Mapping[str, Tensor], factor: float) -> bytes:
     parts = [places.header]
     for name in places.layout.names:
         values = flat(seconds[name]).reshape(seconds[name].shape)
-        # Rounded products with a positive factor ascend as their operands do.
-        with np.errstate(over="ignore"):
-            largest = np.maximum(values.max(), -values.min())[None] * np.float32(factor)
-        check_finite(name, largest)
-        sums = _sums_of(values, np.float32(factor), _exponent_of(largest[0]))
+        largest = np.maximum(values.max(), -values.min())  # no moment is negative but a forged one
+        check_finite(name, largest[None])
+        sums = _sums_of(values, _exponent_of(largest))
         check_finite(name, sums)
         parts.append(sums.astype("<f4").tobytes())
     return b"".join(parts)
@@ -127,15 +125,15 @@ def exact_sum(values: Float32Vector) -> float:
     return float(_narrowed(np.array([total]), exponent)[0])
 
 
-def _sums_of(values: Float32Array, factor: np.float32, exponent: int) -> Float32Vector:
-    """Of a matrix its row sums and column sums, of a vector the elements; all times the factor."""
+def _sums_of(values: Float32Array, exponent: int) -> Float32Vector:
+    """Of a matrix its row sums and column sums, of a vector the elements."""
     if values.ndim == 1:
-        return values * factor
+        return values
     rows, columns = values.shape
     by_row, by_column = np.empty(rows, dtype=np.int64), np.zeros(columns, dtype=np.int64)
     size = max(1, _AT_ONCE // columns)
     for at in range(0, rows, size):
-        whole = _integers(values[at : at + size] * factor, exponent)
+        whole = _integers(values[at : at + size].copy(), exponent)
         whole.sum(axis=1, out=by_row[at : at + size])
         by_column += whole.sum(axis=0)
     return _narrowed(np.concatenate([by_row, by_column]), exponent)

@@ -71,6 +71,6 @@ def test_a_program_gives_what_a_seat_sends(kind: str, name: str) -> None:
     for seed in range(3):
         last = last_of(job, seed)
         dither = DitherKey(DATA_SEED, SEAT)
-        sent, _ = close_round(job.course.model, last, job.manifest.codec, dither)
+        sent, _ = close_round(job.manifest, job.course.model, last, dither)
         assert update_of(job, last) == sent
         assert job.program.templates[-1].size == len(sent)

@@ -60,7 +60,7 @@ def normed(m: Making, x: Value, name: str) -> tuple[Value, Back]:
 def rotated(m: Making, x: Value) -> tuple[Value, Back]:
     """x [B, heads, T, d] turned by position (R1, R2)."""
     g, spec = m.graph, m.spec
-    offset = sum(table_sizes(spec, m.inner, m.steps)[:2])
+    offset = sum(table_sizes(spec, m.inner, m.total_steps)[:2])
     pairs = spec.seq * spec.head_dim // 2
     tables = [m.table(op, pairs, (), [offset, pairs]) for op in (Op.COSINES, Op.SINES)]
 

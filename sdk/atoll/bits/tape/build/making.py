@@ -8,7 +8,7 @@ from math import prod
 from typing import TypeAlias, TypeVar, cast
 
 from atoll.bits.layout import Shapes, param_shapes, trained_shapes
-from atoll.bits.tables import Steps, table_sizes
+from atoll.bits.tables import table_sizes
 from atoll.bits.tape.build.graph import Graph, Region, Value
 from atoll.bits.tape.imports import CONTEXT_BYTES
 from atoll.bits.tape.opcodes import Op
@@ -136,16 +136,16 @@ class Making:
 
     def table(self, op: Op, elements: int, inputs: tuple[Value, ...], words: list[int]) -> Value:
         """What an import reads of the tables."""
-        size = sum(table_sizes(self.spec, self.inner, self.steps))
+        size = sum(table_sizes(self.spec, self.inner, self.total_steps))
         tables = Value(Source.TABLES, 0, 1, size)
         width = 4 if op in {Op.COSINES, Op.SINES} else 8
         make = self.graph.add
         return self.once(op, lambda: make(op, [tables, *inputs], elements, words, width=width))
 
     @property
-    def steps(self) -> Steps:
-        """Of the job, whose rates are in the tables, and of an epoch."""
-        return Steps.of(self.manifest)
+    def total_steps(self) -> int:
+        """Of the job, whose rates are in the tables."""
+        return self.manifest.terms.rounds * self.inner.steps
 
     def meet(self, name: str, gradient: Value) -> None:
         """Takes in a weight's gradient; a tied table has two."""

@@ -105,8 +105,8 @@ class _Optimisers:
     def adamw(self, name: str, g: Value) -> tuple[Value, dict[str, Value]]:
         """O1 to O3."""
         m, add, inner = self.m, self.m.graph.add, self.m.inner
-        offset = table_sizes(m.spec, inner, m.steps)[0]
-        corrections = m.table(Op.CORRECTIONS, 2, (self.count,), [offset, m.steps.epoch + 1])
+        offset = table_sizes(m.spec, inner, m.total_steps)[0]
+        corrections = m.table(Op.CORRECTIONS, 2, (self.count,), [offset, m.total_steps])
         slots = {}
         for slot, op, text in (("m", Op.ADAMW_M, inner.beta1), ("v", Op.ADAMW_V, inner.beta2)):
             words = [f32(float(text)), f32(1.0 - float(text))]

@@ -47,7 +47,7 @@ def program_of(manifest: Manifest, initial: Digest) -> Program:
     m, result = make_step(manifest)
     nodes, templates = m.graph.templates(Part.STEP, result)
     link_nodes, link = make_link(manifest)
-    data, inner = manifest.data, manifest.inner
+    data, inner, total = manifest.data, manifest.inner, m.total_steps
     header = Header(
         step_nodes=nodes,
         link_nodes=link_nodes,
@@ -61,7 +61,7 @@ def program_of(manifest: Manifest, initial: Digest) -> Program:
         batch=inner.batch,
         seq=manifest.model.seq,
         tables_root=manifest.tables,
-        tables_bytes=sum(table_sizes(manifest.model, inner, m.steps)),
+        tables_bytes=sum(table_sizes(manifest.model, inner, total)),
         base_root=_base_root(manifest),
         initial=initial,
     )
