@@ -27,6 +27,7 @@ CAUGHT = {
     "poison-segment": "wrong-replay",
     "sign-flip": "wrong-link",
     "scale": "wrong-link",
+    "forge-moments": "wrong-link",
     "stale-model": "malformed",  # its update is on another model's grid, which anyone sees
     "garbage": "malformed",
     "garbage-nan": "wrong-link",  # NaN's bytes are grid integers like any others, of no training
@@ -49,6 +50,7 @@ def test_every_cheat_is_staged() -> None:
         ("lazy", "wrong-data", "poison-segment"),
         ("sign-flip", "scale", "garbage"),
         ("garbage-nan", "garbage-shapes", "stale-model"),
+        ("forge-moments",),
     ],
     ids="+".join,
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from hashlib import shake_128
 from math import prod
 from pathlib import Path
@@ -15,21 +16,26 @@ from typing import Any, TypeAlias
 
 import torch
 from tests.jobs import PLAIN
+from torch import Tensor
 
-from atoll.bits.codec.dither import DitherKey
+from atoll.bits.codec.dither import MOMENT_SECTION, DitherKey
 from atoll.bits.codec.registry import seat_codec
-from atoll.bits.layout import OUTER_SLOTS
+from atoll.bits.codec.sums import encode_sums
+from atoll.bits.layout import OUTER_SLOTS, Shapes, moment_layout, trained_shapes
+from atoll.bits.sections import joined
 from atoll.bits.state import GlobalState
 from atoll.law.canonical import dag_cbor_cid
 from atoll.law.hashing import sha256
 from atoll.law.manifest import (
     CodecSpec,
     DataSpec,
+    LoraSpec,
     Manifest,
     NumericsSpec,
     OuterSpec,
     RobustSpec,
     TensorExponents,
+    epoch_of,
 )
 from atoll.law.merge_inputs import MergeFacts, MergeTerms, merge_inputs
 from atoll.law.words import Bitmap, SeatIndex
@@ -94,7 +100,8 @@ def case(name: str, gram: Gram | None, **given: Json) -> Json:
     terms = MergeTerms(STEPS, given.get("min_providers", 1), robust)
     steps = {SeatIndex(s): count for s, count in enumerate(done) if count is not None}
     facts = MergeFacts(*map(Bitmap, bitmaps), given.get("caught", 0), steps)
-    found = merge_inputs(facts, [SeatIndex(s) for s in decoded], gram, terms)
+    of_moments: Gram | None = given.get("of_moments")
+    found = merge_inputs(facts, [SeatIndex(s) for s in decoded], gram, terms, of_moments)
     return {
         "decoded": decoded,
         "facts": {
@@ -105,6 +112,7 @@ def case(name: str, gram: Gram | None, **given: Json) -> Json:
             "unresolved": hex(facts.unresolved),
         },
         "gram": None if gram is None else [[str(value) for value in row] for row in gram],
+        "gramOfMoments": of_moments and [[str(value) for value in row] for row in of_moments],
         "inputs": {
             "available": list(found.available),
             "fPrime": found.f_prime,
@@ -191,13 +199,42 @@ def fact_cases() -> list[Json]:
     ]
 
 
+def moment_cases() -> list[Json]:
+    """What the first moments name beside what the updates do."""
+    loud, far = axes(10, 10, 10, 10, 31), products([0], [0], [1], [1], [50], [-60])
+    return [
+        case("moments: loud in them only", axes(10, 10, 10, 10, 10), kappa="9", of_moments=loud),
+        case("moments: loud in both is named once", loud, kappa="9", of_moments=loud),
+        case("moments: Δ's come first, and fill f", axes(10, 10, 31, 10, 10), f=1, kappa="9",
+             of_moments=loud),
+        case("moments: Δ's come first, then theirs", axes(10, 10, 31, 10, 10), f=2, kappa="9",
+             of_moments=axes(10, 40, 99, 10, 10)),
+        case("moments: distant by them", alike(6), f=2, of_moments=far),
+        case("moments: no other check reads them", alike(6), f=2, of_moments=silent(alike(6), 2)),
+        case("moments: who is no candidate is in neither", alike(6), f=2, rejected=0b10000,
+             of_moments=far),
+    ]  # fmt: skip
+
+
 def merge_input_cases() -> Json:
-    return {"cases": [*threshold_cases(), *order_cases(), *fact_cases()]}
+    cases = [*threshold_cases(), *order_cases(), *fact_cases(), *moment_cases()]
+    return {"cases": cases}
 
 
 # --- merge.json ---
 
-SHAPES = {"lm_head.weight": (3, 4), "model.layers.0.w": (5, 7), "model.layers.1.norm": (6,)}
+SMALL: Mapping[str, Json] = {
+    "vocab": 3, "width": 8, "layers": 2, "heads": 1, "kv_heads": 1, "head_dim": 2, "ffn": 8,
+    "mlp": "relu2", "tied": True,
+}  # fmt: skip
+ADAPTERS = LoraSpec(rank=1, alpha="1", targets=("q", "o"))
+"""Their 40 parameters are what most cases train."""
+INNERS: Mapping[str, Mapping[str, Json]] = {
+    "adamw": {"optimizer": "adamw", "momentum": "0"},
+    "muon": {"optimizer": "muon", "momentum": "0.95"},
+    "momentum": {"optimizer": "sgd", "momentum": "0.9", "beta1": "0", "beta2": "0", "eps": "0"},
+    "sgd": {"optimizer": "sgd", "momentum": "0", "beta1": "0", "beta2": "0", "eps": "0"},
+}
 RULES = (
     "mean",
     "median",
@@ -228,7 +265,10 @@ def numbers(name: str, count: int, limit: int) -> list[int]:
 
 
 def manifest_of(kind: str, rule: str, outer: str, **given: Json) -> Manifest:
-    """The demo's manifest with another codec, rule and outer optimiser."""
+    """The demo's manifest with another codec, rule, outer and inner optimiser, and few parameters.
+
+    `whole` trains a model of few parameters instead of adapters of it.
+    """
     low, high, start = (-40, -40, -40) if kind == "fp32" else (-16, -4, -10)
     base = PLAIN.resolve(
         DataSpec(
@@ -254,20 +294,25 @@ def manifest_of(kind: str, rule: str, outer: str, **given: Json) -> Manifest:
         now=0,
     )
     grid = {"min_exponent": low, "max_exponent": high, "feedback": "0", "overlap": 0}
-    grid |= {"exponents": TensorExponents(embedding=start, matrix=start, vector=start)}
+    same = TensorExponents(embedding=start, matrix=start, vector=start)
+    grid |= {"exponents": same, "moment_exponents": same}
     grid |= {"fragments": given.get("fragments", 1), "mixing": "0", "kind": kind}
     parts = {
         "codec": CodecSpec(**grid),
         "outer": OuterSpec(**DECAYS | {"kind": outer, "lr": "0.7"} | OUTERS[outer]),
         "robust": RobustSpec(rule=rule, f=given.get("f", 1), kappa="1.5"),
+        "inner": base.inner.model_copy(update=INNERS[given.get("inner", "sgd")]),
+        "model": base.model.model_copy(update=dict(SMALL)),
+        "lora": None if given.get("whole") else ADAPTERS,
     }
-    return base.model_copy(update=parts)
+    epoch = epoch_of(parts["codec"], base.terms.rounds)
+    return base.model_copy(update=parts | {"epoch": epoch})
 
 
 def model_of(manifest: Manifest, number: int) -> GlobalState:
-    """A model in the middle of its job."""
+    """A model in the middle of its job, into which no moments were merged so far."""
     params, outer = {}, {slot: {} for slot in OUTER_SLOTS[manifest.outer.kind]}
-    for name, shape in SHAPES.items():
+    for name, shape in trained_shapes(manifest).items():
         count = prod(shape)
         values = torch.tensor(numbers(name, count, 1 << 20), dtype=torch.float64)
         params[name] = (values * 2.0**-20).to(torch.float32).reshape(shape)
@@ -275,45 +320,105 @@ def model_of(manifest: Manifest, number: int) -> GlobalState:
             kept = numbers(f"{slot}/{name}", count, 1 << 35)
             kept = [abs(value) for value in kept] if slot == "second" else kept
             tensors[name] = torch.tensor(kept).reshape(shape)
-    exponents = {name: manifest.codec.exponent_of(name) for name in SHAPES}
-    return GlobalState(number, params, outer, exponents)
+    codec, shared = manifest.codec, moment_layout(manifest)
+    exponents = {name: codec.exponents.of(name) for name in params}
+    of_moments = {name: codec.moment_exponents.of(name) for name in shared.m}
+    return GlobalState(number, params, outer, exponents, of_moments)
 
 
-def updates_of(manifest: Manifest, model: GlobalState, odd: Mapping[int, int]) -> dict[int, bytes]:
-    """Updates of seats 0 to 6 with something in common; `odd` ones are so many times that."""
-    part = model.sent_part(manifest.codec)
+def tensors_of(name: str, shapes: Shapes, step: float, seat: int, odd: int) -> dict[str, Tensor]:
+    """A seat's, with something in common, of which `odd` times as much is there."""
+    found = {}
+    for key, shape in shapes.items():
+        common = numbers(f"common {name} {key}", prod(shape), 60)
+        own = numbers(f"own {seat} {name} {key}", prod(shape), 30)
+        values = [odd * a + b for a, b in zip(common, own, strict=True)]
+        found[key] = (torch.tensor(values, dtype=torch.float32) * step).reshape(shape)
+    return found
+
+
+def updates_of(
+    manifest: Manifest, model: GlobalState, odd: Mapping[int, int], loud: int | None
+) -> dict[int, list[bytes]]:
+    """The sections of seats 0 to 6; `odd` ones have so many times what the others share.
+
+    `loud` has five times as much of it in its first moments.
+    """
+    part, shared = model.sent_part(manifest.codec), moment_layout(manifest)
     step = 2.0 ** (-20 if manifest.codec.kind == "fp32" else -10 - 2)
-    updates = {}
+    sent = {name: tuple(p.shape) for name, p in part.params.items()}
+    updates: dict[int, list[bytes]] = {}
     for seat in range(7):
-        delta = {}
-        for name, tensor in part.params.items():
-            common = numbers(f"common {name}", tensor.numel(), 60)
-            own = numbers(f"own {seat} {name}", tensor.numel(), 30)
-            values = [odd.get(seat, 1) * a + b for a, b in zip(common, own, strict=True)]
-            delta[name] = (torch.tensor(values, dtype=torch.float32) * step).reshape(tensor.shape)
-        codec = seat_codec(manifest.codec, DitherKey(DATA_SEED, seat))
-        updates[seat] = codec.encode(delta, part.exponents)
+        times, key = odd.get(seat, 1), DitherKey(DATA_SEED, seat)
+        delta = tensors_of(f"delta {model.round}", sent, step, seat, times)
+        updates[seat] = [seat_codec(manifest.codec, key).encode(delta, part.exponents)]
+        if shared.m:
+            m = tensors_of(f"m {model.round}", shared.m, step, seat, 5 if seat == loud else 1)
+            codec = seat_codec(manifest.codec, replace(key, section=MOMENT_SECTION))
+            updates[seat].append(codec.encode(m, model.moment_exponents))
+        if shared.v:
+            v = tensors_of(f"v {model.round}", shared.v, step, seat, 1)
+            updates[seat].append(encode_sums({name: x * x for name, x in v.items()}))
     return updates
 
 
 def merge_case(name: str, manifest: Manifest, number: int = 4, **given: Json) -> Json:
-    """A whole merge: what it is made from, and the digest of what it makes."""
-    model = model_of(manifest, number)
-    updates = updates_of(manifest, model, given.get("odd", {}))
+    """Whole merges of one round or of two: what they are made from, the digests of what they make.
+
+    The updates of a second round are of the state that the first one made.
+    """
+    first = model = model_of(manifest, number)
+    rounds = []
+    for _ in range(given.get("rounds", 1)):
+        told, model = merged_round(manifest, model, given)
+        rounds.append(told)
+    codec = manifest.codec
+    return {
+        "dataSeed": hexed(DATA_SEED),
+        "manifest": {
+            "codec": {
+                "feedback": codec.feedback,
+                "fragments": codec.fragments,
+                "kind": codec.kind,
+                "max_exponent": codec.max_exponent,
+                "min_exponent": codec.min_exponent,
+                "mixing": codec.mixing,
+                "overlap": codec.overlap,
+            },
+            "inner": {
+                "momentum": manifest.inner.momentum,
+                "optimizer": manifest.inner.optimizer,
+                "steps": manifest.inner.steps,
+            },
+            "outer": manifest.outer.model_dump(),
+            "robust": manifest.robust.model_dump(),
+            "minProviders": manifest.terms.min_providers,
+        },
+        "model": hexed(first.to_bytes()),
+        "name": name,
+        "rounds": rounds,
+    }
+
+
+def merged_round(
+    manifest: Manifest, model: GlobalState, given: Mapping[str, Json]
+) -> tuple[Json, GlobalState]:
+    """One round as the file has it, and the state after it."""
+    updates = updates_of(manifest, model, given.get("odd", {}), given.get("loud"))
     if "broken" in given:
-        updates[given["broken"]] = updates[given["broken"]][:-1]
-    steps = {SeatIndex(seat): manifest.inner.steps for seat in updates}
+        last = updates[given["broken"]]
+        last[-1] = last[-1][:-1]
     facts = MergeFacts(
         Bitmap(0b1111111),
         Bitmap(given.get("rejected", 0)),
         Bitmap(0),
         given.get("caught", 0),
-        steps,
+        {SeatIndex(seat): manifest.inner.steps for seat in updates},
     )
-    merged = merge(model, updates, facts=facts, data_seed=DATA_SEED, manifest=manifest)
-    codec, inputs = manifest.codec, merged.inputs
-    return {
-        "dataSeed": hexed(DATA_SEED),
+    whole = {seat: joined(sections) for seat, sections in updates.items()}
+    merged = merge(model, whole, facts=facts, data_seed=DATA_SEED, manifest=manifest)
+    inputs = merged.inputs
+    told = {
         "digest": hexed(merged.global_state.digest()),
         "facts": {
             "caught": facts.caught,
@@ -323,24 +428,12 @@ def merge_case(name: str, manifest: Manifest, number: int = 4, **given: Json) ->
         },
         "fPrime": inputs.f_prime,
         "leftOut": list(inputs.left_out),
-        "manifest": {
-            "codec": {
-                "fragments": codec.fragments,
-                "kind": codec.kind,
-                "max_exponent": codec.max_exponent,
-                "min_exponent": codec.min_exponent,
-            },
-            "outer": manifest.outer.model_dump(),
-            "robust": manifest.robust.model_dump(),
-            "steps": manifest.inner.steps,
-            "minProviders": manifest.terms.min_providers,
-        },
         "merged": list(inputs.merged),
-        "model": hexed(model.to_bytes()),
-        "name": name,
         "named": [f"{found.check} {found.seat}" for found in inputs.named],
-        "updates": [hexed(updates[seat]) for seat in sorted(updates)],
+        "openingRoot": hexed(merged.global_state.moments.opening_root),
+        "updates": [[hexed(part) for part in updates[seat]] for seat in sorted(updates)],
     }
+    return told, merged.global_state
 
 
 def hexed(data: bytes) -> str:
@@ -352,11 +445,21 @@ def merge_cases() -> Json:
     of = manifest_of
     default = of("grid8", "nnm_trimmed_mean", "nesterov")
     kinds = ("grid8", "grid4", "two_bit", "sign")
+    adamw, muon = {"inner": "adamw"}, of("grid4", "median", "sgd", inner="muon", whole=True)
     rules = [mixing + rule for mixing in ("", "nnm_") for rule in RULES]
     return {
         "cases": [
-            *(merge_case(k, of(k, "nnm_trimmed_mean", "nesterov")) for k in kinds),
-            merge_case("fp32", of("fp32", "mean", "sgd")),
+            *(
+                merge_case(k, of(k, "nnm_trimmed_mean", "nesterov", **adamw), rounds=2)
+                for k in kinds
+            ),
+            *(
+                merge_case(k, of(k, "contributor_mean", "sgd", **adamw), rounds=2)
+                for k in ("sparse", "dct")
+            ),
+            merge_case("fp32", of("fp32", "mean", "sgd", **adamw), rounds=2),
+            merge_case("a whole model by Muon and AdamW", muon, rounds=2),
+            merge_case("momentum", of("sign", "mean", "sgd", inner="momentum"), rounds=2),
             *(merge_case(rule, of("grid8", rule, "sgd")) for rule in rules),
             *(merge_case(kind, of("grid4", "median", kind)) for kind in OUTERS),
             merge_case("delayed_nesterov renews", of("grid4", "median", "delayed_nesterov"), 5),
@@ -369,6 +472,16 @@ def merge_cases() -> Json:
             merge_case("one is not canonical", default, broken=2),
             merge_case("two are left", default, rejected=0b1111100),
             merge_case("too few", default, rejected=0b1111110),
+            merge_case(
+                "too few, and moments stay",
+                of("grid8", "mean", "sgd", **adamw),
+                number=0,
+                rejected=0b1111110,
+            ),
+            merge_case("moments that stand out", of("grid8", "median", "sgd", **adamw), loud=4),
+            merge_case(
+                "sums that are not canonical", of("grid8", "mean", "sgd", **adamw), broken=2
+            ),
         ]
     }
 

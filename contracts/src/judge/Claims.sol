@@ -36,6 +36,8 @@ struct Model {
     bytes32 paramsRoot;
     bytes32 outerRoot;
     bytes32 exponents; // their SHA-256
+    bytes32 momentsRoot; // of the merged moments; zero where there are none
+    bytes32 openingRoot; // optimiser root of the state that its round opens with
 }
 
 /// What shows that the holder of a seat said something about its training in a settled round.
@@ -49,7 +51,7 @@ struct Evidence {
     bytes32 before; // the reveal accumulator before the seat's reveal
     Later[] later; // the reveals after it, in the chain's order
     address holder;
-    bytes32 opening; // the optimiser root that the seat's round opened with
+    bytes32 opening; // the optimiser root that the chain has for the seat, as the accumulator took it in
     Reveal reveal;
     Verdict parent; // the verdict before; nothing in round 0
     uint16 parentAttempt;
@@ -201,7 +203,9 @@ contract Claims is IClaims, IHolds, Wired {
     function _setRound(Claim memory c, Evidence calldata e, Terms memory terms) private pure {
         bytes32 digest = sha256(
             abi.encodePacked(
-                "atoll.global-state.v1", uint64(e.round), e.model.paramsRoot, e.model.outerRoot, e.model.exponents
+                "atoll.global-state.v2",
+                uint64(e.round),
+                abi.encode(e.model) // five words
             )
         );
         bytes32 wanted = e.round == 0 ? _initial(e, terms.program) : e.parent.mergedDigest;
@@ -217,7 +221,8 @@ contract Claims is IClaims, IHolds, Wired {
 
     // --- what the holder said ---
 
-    /// @dev Only the last leaf of a seat that revealed fewer steps may be of another kind: elsewhere that would be a shield.
+    /// @dev A job with a program shares its moments: every round of it opens with those that were merged, and none with a
+    /// seat's own, whatever it revealed. Only the last leaf of a seat that revealed fewer steps may be of another kind: elsewhere that would be a shield.
     function _setWork(Claim memory c, Evidence calldata e, uint16 attempt, uint32 steps) private view {
         bytes32 leaf = _leafHash(e, attempt, e.segment, e.leaf);
         _requireLeaf(e, leaf, e.segment, e.leafProof);
@@ -231,7 +236,7 @@ contract Claims is IClaims, IHolds, Wired {
         }
         (c.closing, c.workWord) = (e.leaf.stateDigest, e.leaf.workWord);
         if (e.segment == 0) {
-            c.opening = _openingDigest(e.model.paramsRoot, e.opening);
+            c.opening = _openingDigest(e.model.paramsRoot, e.model.openingRoot);
             return;
         }
         _requireLeaf(e, _leafHash(e, attempt, e.segment - 1, e.previous), e.segment - 1, e.previousProof);
@@ -265,7 +270,7 @@ contract Claims is IClaims, IHolds, Wired {
         );
     }
 
-    /// @return the digest of the state that a round opens with: the model, the seat's moments, no batch drawn
+    /// @return the digest of the state that a round opens with: the model, the shared moments, no batch drawn
     function _openingDigest(bytes32 paramsRoot, bytes32 optimiserRoot) private pure returns (bytes32) {
         bytes32 drawn = sha256(abi.encodePacked("atoll.rng.v1", uint64(0)));
         return sha256(abi.encodePacked("atoll.state.v1", paramsRoot, optimiserRoot, bytes32(0), drawn));

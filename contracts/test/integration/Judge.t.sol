@@ -31,11 +31,13 @@ contract JudgeTest is JudgedNetwork {
 
     // --- evidence ---
 
-    function test_theFirstSegmentBeginsWithTheModelAndTheSeatsMoments() public view {
-        Claim memory c = claimOf(evidenceOf(1, 2, 0, false));
+    function test_theFirstSegmentBeginsWithTheModelAndItsMomentsWhateverTheSeatHad() public view {
+        Evidence memory e = evidenceOf(1, 2, 0, false);
+        same(e.opening, judgedReveal(0, 0, 2).optimiserRoot, "what the chain has for the seat");
+        Claim memory c = claimOf(e);
         bytes32 drawn = sha256(abi.encodePacked("atoll.rng.v1", uint64(0)));
-        bytes32 moments = judgedReveal(0, 0, 2).optimiserRoot;
-        bytes32 wanted = sha256(abi.encodePacked("atoll.state.v1", modelOf(1).paramsRoot, moments, bytes32(0), drawn));
+        bytes32 shared = modelOf(1).openingRoot;
+        bytes32 wanted = sha256(abi.encodePacked("atoll.state.v1", modelOf(1).paramsRoot, shared, bytes32(0), drawn));
         same(c.opening, wanted, "opening");
         same(c.closing, stateAfter(1, 2, 0), "closing");
         same(c.workWord, keccak256(abi.encode("work", uint32(1), uint16(2), uint256(0))), "work");
@@ -104,6 +106,12 @@ contract JudgeTest is JudgedNetwork {
     function test_modelsAndLeavesOfAnythingElseAreRefused() public {
         Evidence memory e = evidenceOf(1, 2, 1, false);
         e.model.paramsRoot = keccak256("another model");
+        refused(e, Claims.WrongModel.selector);
+        e = evidenceOf(1, 2, 1, false);
+        e.model.momentsRoot = keccak256("other moments");
+        refused(e, Claims.WrongModel.selector);
+        e = evidenceOf(1, 2, 0, false);
+        e.model.openingRoot = e.opening;
         refused(e, Claims.WrongModel.selector);
         e = evidenceOf(0, 2, 1, false);
         e.header = bytes.concat(new bytes(151), modelDigest(1));

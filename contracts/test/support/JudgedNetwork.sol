@@ -41,12 +41,15 @@ abstract contract JudgedNetwork is Network {
     }
 
     function modelOf(uint256 round) internal pure returns (Model memory) {
-        return Model(keccak256(abi.encode("params", round)), keccak256("outer"), keccak256("exponents"));
+        bytes32 opening = round == 0 ? bytes32(0) : keccak256(abi.encode("opening", round));
+        bytes32 params = keccak256(abi.encode("params", round));
+        return Model(params, keccak256("outer"), keccak256("exponents"), keccak256("moments"), opening);
     }
 
     function modelDigest(uint256 round) internal pure returns (bytes32) {
         Model memory m = modelOf(round);
-        return sha256(abi.encodePacked("atoll.global-state.v1", uint64(round), m.paramsRoot, m.outerRoot, m.exponents));
+        bytes memory roots = abi.encodePacked(m.paramsRoot, m.outerRoot, m.exponents, m.momentsRoot, m.openingRoot);
+        return sha256(abi.encodePacked("atoll.global-state.v2", uint64(round), roots));
     }
 
     function stateAfter(uint32 round, uint16 seat, uint256 index) internal pure returns (bytes32) {

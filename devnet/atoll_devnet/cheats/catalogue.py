@@ -19,6 +19,7 @@ PROVIDER_CHEATS: Mapping[str, str] = {
     "lazy": "skips half the steps and fills the trace plausibly",
     "sign-flip": "trains honestly and sends the update negated",
     "scale": "trains honestly and sends the update ten times as large",
+    "forge-moments": "moves the model honestly and sends moments that nobody has",
     "poison-segment": "trains one segment a round on planted text",
     "copy": "repeats another seat's commitment, then another seat's last update",
     "wrong-data": "trains on other data than its draws",

@@ -30,6 +30,12 @@ class Scale(ProviderBehaviour):
     train_function = f"{_TRAINING}:scale"
 
 
+class ForgeMoments(ProviderBehaviour):
+    """Moves the model honestly, and would have the next round open with moments that nobody has."""
+
+    train_function = f"{_TRAINING}:forge_moments"
+
+
 class PoisonSegment(ProviderBehaviour):
     """Plants text through one segment, and stands by it in a game; everything else is honest."""
 
@@ -131,6 +137,7 @@ BEHAVIOURS: Mapping[str, type[ProviderBehaviour]] = {
     "lazy": Lazy,
     "sign-flip": SignFlip,
     "scale": Scale,
+    "forge-moments": ForgeMoments,
     "poison-segment": PoisonSegment,
     "copy": Copy,
     "wrong-data": WrongData,

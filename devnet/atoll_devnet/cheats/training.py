@@ -14,9 +14,10 @@ import numpy as np
 from torch import Tensor
 
 from atoll.bits.codec.header import header_length
-from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import seat_codec
+from atoll.bits.link import close_round
 from atoll.bits.opening import open_round
+from atoll.bits.sections import UpdateLayout, filled
 from atoll.bits.segment import Course, SegmentRun, run_segment
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import state_roots
@@ -127,14 +128,31 @@ def garbage_bytes(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound
     return _with_update(honest, noise, LocalStore(store_dir))
 
 
-def garbage_nan(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
-    """An honest header followed by as many fp32 NaNs as fit."""
+def forge_moments(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
+    """An honest round whose update tells moments that nobody has: turned round, and far too large.
+
+    What moves the model is honest, so that only the next round's opening suffers.
+    """
     del extra
     honest, store = _train(task, store_dir), LocalStore(store_dir)
-    head = _header(honest.update, task, store)
-    body = len(honest.update) - len(head)
-    nans = np.full(body // 4 + 1, np.nan, dtype="<f4").tobytes()[:body]
-    return _with_update(honest, head + nans, store)
+    last = read_seat_state(task.manifest, honest.document.states[-1], store)
+    forged = replace(
+        last,
+        m={name: -m * SCALE for name, m in last.m.items()},
+        v={name: v * SCALE for name, v in last.v.items()},
+    )
+    model = read_global_state(task.manifest, task.global_state_cid, store)
+    update, _ = close_round(task.manifest, model, forged, task.dither)
+    return _with_update(honest, update, store)
+
+
+def garbage_nan(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
+    """The first section's honest header followed by as many fp32 NaNs as fit in that section."""
+    del extra
+    honest, store = _train(task, store_dir), LocalStore(store_dir)
+    begin, end = _header_length(task, store), _layout(task, store).lengths[0]
+    nans = np.full(end // 4 + 1, np.nan, dtype="<f4").tobytes()[: end - begin]
+    return _with_update(honest, honest.update[:begin] + nans + honest.update[end:], store)
 
 
 def garbage_shapes(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
@@ -171,10 +189,13 @@ def copied(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     made_up, store = _train(task, store_dir, _Guesser(trains_odd=False)), LocalStore(store_dir)
     if not extra:
         return made_up
-    head = _header(made_up.update, task, store)
     other = store.read_bytes(Cid.from_bytes(extra[0]), UPDATE_LIMIT)
-    # The header names the round's grid; the values are the other seat's.
-    return _with_update(made_up, head + other[len(head) :], store)
+    # Headers name the round's grids; the values are the other seat's.
+    head, update = _header_length(task, store), bytearray(other)
+    lengths = _layout(task, store).lengths
+    for begin in (0, *[filled(lengths[0])] * (len(lengths) > 1)):
+        update[begin : begin + head] = made_up.update[begin : begin + head]
+    return _with_update(made_up, bytes(update), store)
 
 
 class _Guesser:
@@ -229,10 +250,11 @@ def _train(task: TrainTask, store_dir: str, run: SegmentRunner = run_segment) ->
 
 def _with_scaled_update(task: TrainTask, store_dir: str, factor: float) -> TrainedRound:
     honest, store = _train(task, store_dir), LocalStore(store_dir)
-    part = _sent_part(task, store)
+    model = read_global_state(task.manifest, task.global_state_cid, store)
     last = read_seat_state(task.manifest, honest.document.states[-1], store)
-    delta = {name: (p - last.params[name]) * factor for name, p in part.params.items()}
-    update = seat_codec(task.manifest.codec, task.dither).encode(delta, part.exponents)
+    moved = {name: p - (p - last.params[name]) * factor for name, p in model.params.items()}
+    scaled = replace(last, params=moved)
+    update, _ = close_round(task.manifest, model, scaled, task.dither)
     return _with_update(honest, update, store)
 
 
@@ -266,5 +288,11 @@ def _sent_part(task: TrainTask, store: LocalStore) -> GlobalState:
     return model.sent_part(task.manifest.codec)
 
 
-def _header(update: bytes, task: TrainTask, store: LocalStore) -> bytes:
-    return update[: header_length(Layout.of_tensors(_sent_part(task, store).params))]
+def _layout(task: TrainTask, store: LocalStore) -> UpdateLayout:
+    model = read_global_state(task.manifest, task.global_state_cid, store)
+    return UpdateLayout.of(task.manifest, model.shapes, model.round)
+
+
+def _header_length(task: TrainTask, store: LocalStore) -> int:
+    """Of the first section; the second one's is as long where every parameter has a moment."""
+    return header_length(_layout(task, store).delta)

@@ -24,6 +24,8 @@ from atoll.law.words import Digest
 Tensors: TypeAlias = dict[str, Tensor]
 GROUPS: Final = ("columns", "m", "rows", "whole")
 """Of a global state's tensors, those that are moments."""
+SHARE: Final = 0.25
+"""Of a merged second moment, what the model's next steps open with: it moves by a mean of seats."""
 _KIND: Final = "moments"
 _AT_ONCE: Final = 1 << 18
 """Elements of a second moment that are worked out at once: each takes forty bytes meanwhile."""
@@ -70,7 +72,7 @@ class Moments:
         """The second moment that a round opens with: fp32, at least the first one's square."""
         if name in self.whole:
             m = self.first(name)
-            return torch.maximum(self.whole[name], m * m)
+            return torch.maximum(self.whole[name] * SHARE, m * m)
         rows_R, columns_C = self.rows[name].double(), self.columns[name].double()
         total = exact_sum(self.rows[name].numpy())
         out_RC = torch.empty(self.m[name].shape, dtype=torch.float32)
@@ -80,7 +82,8 @@ class Moments:
             if total > 0:
                 # The product of two binary32 numbers is exact in binary64.
                 product_rC = rows_R[span, None] * columns_C[None, :]
-                torch.maximum(out_RC[span], (product_rC / total).float(), out=out_RC[span])
+                quotient_rC = (product_rC / total).float().mul_(SHARE)
+                torch.maximum(out_RC[span], quotient_rC, out=out_RC[span])
         return out_RC
 
     def _first_rows(self, name: str, span: slice) -> Tensor:

@@ -181,6 +181,8 @@ class GlobalState:
             raise MalformedState(f"{_GLOBAL}: exponents are not one a parameter")
         found = Moments(count, m_exponents=m_exponents, **shared) if moments else COLD
         found.check(params)
+        if found.is_warm and set(found.m) != set(moment_exponents):
+            raise MalformedState(f"{_GLOBAL}: first moments of other parameters than updates tell")
         return cls(round_index, params, slots, exponents, moment_exponents, found)
 
 

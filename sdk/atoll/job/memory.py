@@ -12,13 +12,15 @@ from typing import Final
 
 from atoll.bits.layout import (
     OUTER_SLOTS,
+    first_moment_bytes,
+    moment_layout,
     param_count,
     param_shapes,
     seat_layout,
     trained_count,
     trained_shapes,
 )
-from atoll.law.manifest import Manifest, ModelSpec
+from atoll.law.manifest import SPARSE_CODECS, Manifest, ModelSpec
 
 START_BYTES: Final = 500_000_000
 """A worker that has done nothing: Python, torch and what it loads; and what its allocator keeps."""
@@ -26,7 +28,8 @@ _MERGED_AT_ONCE: Final = 3 << 26
 """What a merge decodes of two updates at once, and its sums (`merge.chunks.BLOCK`); of more
 updates there are fewer sums."""
 _NUMBER: Final = 4
-"""Bytes of an fp32 number; a merged coordinate takes as many, of fp32 updates twice that."""
+"""Bytes of an fp32 number; a coordinate that is merged takes as many, of fp32 updates twice that.
+Rounded it takes one."""
 _LOGIT: Final = 4 * _NUMBER
 """Of a logit: itself, its exponential, its gradient, and one of them as integers."""
 
@@ -42,13 +45,17 @@ def peaks(manifest: Manifest, update_bytes: int) -> dict[str, int]:
     steps = sizes.base + max(sizes.two_states, sizes.one_state_and_gradients)
     if manifest.codec.is_delayed:
         steps += sizes.model  # what a merged fragment is mixed in from
-    link = sizes.state + 2 * sizes.model + 2 * update_bytes
+    sections = 1 if moment_layout(manifest).m else 2
+    link = sizes.state + sizes.model + max(sizes.model + sections * update_bytes, 2 * update_bytes)
     if manifest.codec.carries_feedback:
         link += 2 * sizes.model
     replay = steps if manifest.numerics.tolerance is None else steps + sizes.state
-    merge = max(sizes.model, sizes.global_state) + sizes.numerators + _MERGED_AT_ONCE
+    # Section by section; then what came of it, and the whole state with the moments before.
+    sections_merged = sizes.model + sizes.change + sizes.numerators + sizes.moments
+    whole = sizes.global_state + sizes.change + 2 * sizes.moments + sizes.opened
+    merge = max(sections_merged, whole) + _MERGED_AT_ONCE
     found = {
-        "open": sizes.global_state,
+        "open": sizes.global_state + sizes.moments + sizes.opened,
         "train": max(steps, link),
         "check": sizes.model,
         "replay": replay,
@@ -87,7 +94,9 @@ class _Sizes:
         model: what is trained, in fp32.
         state: a seat's.
         global_state: the model with the outer optimiser's slots.
-        numerators: of a merged update.
+        moments: the merged ones.
+        opened: what making the opening's largest tensor takes.
+        numerators: of a section as it is merged; change: of the first one as it is kept.
         base: the model that adapters are added to, and what freezing its largest weight takes.
         two_states: as a step ends: the one before it, the one after it, and the optimiser's work on
             the largest tensor.
@@ -105,7 +114,11 @@ class _Sizes:
         self.model = _NUMBER * trained
         self.state = _NUMBER * seat_layout(manifest).elements
         self.global_state = self.model * (1 + 2 * slots)
+        self.moments = first_moment_bytes(manifest) + _NUMBER * moment_layout(manifest).sums
+        self.opened = 2 * _NUMBER * largest if self.moments else 0
         self.numerators = self.model * (2 if manifest.codec.kind == "fp32" else 1)
+        is_rounded = manifest.codec.kind not in (SPARSE_CODECS | {"fp32"})
+        self.change = trained if is_rounded else self.numerators
         self.base = 0 if manifest.lora is None else _frozen_bytes(manifest)
         self.two_states = 2 * self.state + 2 * _NUMBER * largest
         self.one_state_and_gradients = self.state + self.model + kept

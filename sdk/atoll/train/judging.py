@@ -166,7 +166,7 @@ class OwnRun:
         model = self._model
         for done in range(self._first, step if not self._task.is_link else self._first):
             state = self._step(state, done).state
-        roots = model_roots(model)
+        exponents = model.exponent_bytes()
         context = Context(
             course.data_seed,
             course.seat,
@@ -174,13 +174,12 @@ class OwnRun:
             step,
             course.global_step0 + step,
             state_roots(state),
-            roots.params_root,
-            roots.exponents,
+            model.params_root(),
+            sha256_digest(exponents),
         )
         total = manifest.terms.rounds * manifest.inner.steps
         tables = b"".join(table_parts(manifest.model, manifest.inner, total))
         base = dict(self._weights()) if manifest.lora is not None else {}
-        exponents = model.exponent_bytes()
         return Sources(context, state, course.tokens, tables, base, model.params, exponents)
 
     def _weights(self) -> Iterator[tuple[str, Tensor]]:

@@ -36,19 +36,20 @@ def of_two_tensors(rows: list[float], columns: list[float], m: list[list[int]]) 
         {"a": -3, "b": -2},
         {"a": torch.tensor(rows)},
         {"a": torch.tensor(columns)},
-        {"b": torch.tensor([0.5, 1.5])},
+        {"b": torch.tensor([0.5, 6.0])},
     )
 
 
 def test_golden_opening() -> None:
-    """m in eighths; v is row · column / (sum of rows), or m² where that is more.
+    """m in eighths; v is a quarter of row · column / (sum of rows), or m² where that is more.
 
-    Rows 1 and 3 add to 4: (1·2, 1·2; 3·2, 3·2) / 4 = (0.5, 0.5; 1.5, 1.5). Of m = (1, −4; 0, 16)/8
-    the squares are (1/64, 1/4; 0, 4). Of b: m = (3/4, −1), squares 9/16 and 1.
+    Rows 1 and 3 add to 4: (1·2, 1·2; 3·2, 3·2) / 4 / 4 = (1/8, 1/8; 3/8, 3/8). Of m = (1, −4; 0,
+    16)/8 the squares are (1/64, 1/4; 0, 4). Of b: quarters 1/8 and 3/2, m = (3/4, −1), squares
+    9/16 and 1.
     """
     found = of_two_tensors([1.0, 3.0], [2.0, 2.0], [[1, -4], [0, 16]])
     assert found.first("a").tolist() == [[0.125, -0.5], [0.0, 2.0]]
-    assert found.second("a").tolist() == [[0.5, 0.5], [1.5, 4.0]]
+    assert found.second("a").tolist() == [[0.125, 0.25], [0.375, 4.0]]
     assert found.first("b").tolist() == [0.75, -1.0]
     assert found.second("b").tolist() == [9 / 16, 1.5]
 
@@ -85,6 +86,7 @@ def test_a_second_moment_is_the_line_in_unbounded_integers(seed: int) -> None:
         for j in range(shape[1]):
             product = Fraction(float(rows[i])) * Fraction(float(columns[j]))
             factored = to_binary32(product / total) if total else 0.0
+            factored = to_binary32(Fraction(factored) / 4)
             square = to_binary32((Fraction(int(m[i, j])) * Fraction(2) ** exponent) ** 2)
             assert found[i, j].item() == max(factored, square)
 

@@ -141,6 +141,10 @@ def test_a_finding_that_costs_weight_is_not_saved_by_a_light_one() -> None:
     assert found.left_out == seats(2)
 
 
+def read_gram(rows: list[list[str]] | None) -> list[list[int]] | None:
+    return None if rows is None else [[int(value) for value in row] for row in rows]
+
+
 @pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda case: case["name"])
 def test_the_vectors(case: dict) -> None:
     facts, terms, expected = case["facts"], case["terms"], case["inputs"]
@@ -150,8 +154,9 @@ def test_the_vectors(case: dict) -> None:
     found = merge_inputs(
         MergeFacts(*bitmaps, facts["caught"], steps),
         seats(*case["decoded"]),
-        None if case["gram"] is None else [[int(value) for value in row] for row in case["gram"]],
+        read_gram(case["gram"]),
         MergeTerms(terms["steps"], terms["minProviders"], robust),
+        read_gram(case["gramOfMoments"]),
     )
     named = [{"check": x.check, "grave": x.grave, "seat": x.seat} for x in found.named]
     assert named == expected["named"]

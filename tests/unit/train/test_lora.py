@@ -30,6 +30,7 @@ from atoll.bits.layout import (
 from atoll.bits.model import forward
 from atoll.bits.ops import NativeOps, operations
 from atoll.bits.schedule import Recipe
+from atoll.bits.sections import UpdateLayout
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.tensors import write_blob
 from atoll.content.cid import RAW, Cid
@@ -183,7 +184,8 @@ def test_states_and_updates_are_the_adapters_alone(job: Job) -> None:
     assert not trained.diverged
     assert all(job.replay(trained, segment).matches for segment in range(4))
     assert job.link(trained, trained.update)
-    assert len(trained.update) < trained_count(manifest) + 4096
+    layout = UpdateLayout.of(manifest, shapes, 0)
+    assert len(trained.update) == layout.encoded_length < 4 * trained_count(manifest) + 8192
     last = SeatState.from_bytes(job.blob(trained.document.states[-1]), seat_layout(manifest))
     assert evaluate(last.params, manifest, job.store) < evaluate(
         job.model.params, manifest, job.store

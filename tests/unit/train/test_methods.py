@@ -8,12 +8,13 @@ import pytest
 import torch
 from tests.jobs import PLAIN
 from tests.merging import all_standing
-from tests.unit.train.factories import DATA_SEED, DITHER, Job, make_job, small_model
+from tests.unit.train.factories import DATA_SEED, Job, make_job, small_model
 
-from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.registry import seat_codec
+from atoll.bits.codec.dither import DitherKey
 from atoll.bits.layout import OUTER_SLOTS
-from atoll.bits.opening import opening_digest
+from atoll.bits.link import close_round
+from atoll.bits.opening import open_round, opening_digest
+from atoll.bits.sections import UpdateLayout
 from atoll.errors import MalformedUpdate, ManifestError
 from atoll.job.methods import DENSE_CODECS, METHODS, method_of, with_codec
 from atoll.law.manifest import Manifest
@@ -77,16 +78,20 @@ class Run:
             seat=SeatIndex(seat),
             data_seed=Digest(bytes([self.round]) * 32),
             global_state_cid=job.store.add_bytes(job.model.to_bytes()).to_bytes(),
-            opening_optimiser=self.carried[seat],
+            opening_optimiser=None if self.is_public else self.carried[seat],
         )
         return replace(job, task=task)
+
+    @property
+    def is_public(self) -> bool:
+        return self.job.manifest.opens_publicly(self.round)
 
     def verify(self, seat: int, trained: TrainedRound) -> None:
         """Replays everything from what was committed, then the link."""
         job = self.seat(seat)
-        roots = job.opening_roots(self.roots[seat])
-        trained.document.check_opening(*roots)
-        assert all(replay.matches for replay in replays(job, trained, self.roots[seat]))
+        brought = self.job.model.moments.opening_root if self.is_public else self.roots[seat]
+        trained.document.check_opening(*job.opening_roots(brought))
+        assert all(replay.matches for replay in replays(job, trained, brought))
         assert job.link(trained, trained.update)
         assert not job.link(trained, trained.update, Digest(b"\x01" * 32))
         flipped = bytearray(trained.update)
@@ -131,13 +136,14 @@ def test_a_method_trains_replays_links_and_merges(method: str, data: Job) -> Non
 def test_a_methods_updates_are_refused_when_broken(method: str, data: Job) -> None:
     """Hostile bytes are a typed error whatever the codec: truncated, padded, of another codec."""
     job = data.of(manifest_for(data, method))
-    part, codec = job.model.sent_part(job.manifest.codec), seat_codec(job.manifest.codec, DITHER)
-    layout = Layout.of_tensors(part.params)
-    good = codec.encode({name: p / 50 for name, p in part.params.items()}, part.exponents)
-    assert len(good) == codec.encoded_length(layout)
+    layout = UpdateLayout.of(job.manifest, job.model.shapes, 0)
+    opening = open_round(job.manifest, 0, job.model, None)
+    last = replace(opening, params={name: p * 0.98 for name, p in opening.params.items()})
+    good, _ = close_round(job.manifest, job.model, last, DitherKey(DATA_SEED, 0))
+    assert len(good) == layout.encoded_length
     for bad in (b"", good[:-1], good + b"\0", b"X" + good[1:], good[:5] + b"\x09" + good[6:]):
         with pytest.raises(MalformedUpdate):
-            codec.decode_flat(bad, layout, part.exponents)
+            layout.open(bad, job.model, DitherKey(DATA_SEED, 1))
         facts = all_standing([0, 1], job.manifest)
         merged = merge(
             job.model, {0: good, 1: bad}, facts=facts, data_seed=DATA_SEED, manifest=job.manifest

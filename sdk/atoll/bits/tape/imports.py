@@ -151,7 +151,8 @@ def _dropout_key(r: Reading) -> Tensor:
 
 
 def _exponents(r: Reading) -> Tensor:
-    numbers = np.frombuffer(r.sources.exponents, ">i2", len(r.sources.model))
+    first, count = r.words
+    numbers = np.frombuffer(r.sources.exponents, ">i2", count, 2 * first)
     return torch.from_numpy(numbers.astype("<i4"))
 
 
