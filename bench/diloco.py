@@ -49,7 +49,7 @@ from numpy.typing import NDArray
 from atoll.bits.batch import gather_batch
 from atoll.bits.codec.dither import DitherKey
 from atoll.bits.init import initial_global_state
-from atoll.bits.layout import param_count, seat_layout
+from atoll.bits.layout import param_count, seat_layout, trained_shapes
 from atoll.bits.link import close_round
 from atoll.bits.model import forward
 from atoll.bits.opening import open_round
@@ -354,7 +354,9 @@ def train(row: Row, setting: Setting, seed: int, tokens: tuple[Tokens, Tokens]) 
         params = train_alone(manifest, row.peer, seed, tokens[0])
         return Run(evaluate(params, manifest, tokens[1]), 4.0 * (row.peer == "synchronous"))
     state, first_step = train_together(manifest, seed, tokens[0])
-    size = UpdateLayout.of(manifest, 0).encoded_length / param_count(manifest.model)
+    size = UpdateLayout.of(manifest, trained_shapes(manifest), 0).encoded_length / param_count(
+        manifest.model
+    )
     return Run(evaluate(state.params, manifest, tokens[1]), size, first_step)
 
 
