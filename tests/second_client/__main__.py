@@ -45,9 +45,10 @@ def work_out(
     job: provide.Job, model: State, carried: dict[int, State], slot: provide.Slot, told: Any
 ) -> tuple[State, dict[str, Any]]:
     """The next global state, and what a round's seats and merge should have said."""
-    seed, found, updates = bytes.fromhex(told["data_seed"]), {}, {}
+    seed, number, found, updates = bytes.fromhex(told["data_seed"]), model["round"], {}, {}
     for name, seat in told["seats"].items():
-        brought = None if seat["reset"] else carried[int(name)]  # a public job's always reset
+        resets = seat["reset"] or number % job.manifest["epoch"] == 0
+        brought = None if resets else carried[int(name)]
         done = provide.provide(job, model, brought, slot, (seed, int(name)))
         carried[int(name)], updates[int(name)] = done["carried"], done["update"]
         roots = ("trace_root", "update_root", "optimiser_root")

@@ -183,6 +183,7 @@ def play(ready: Job, rounds: int) -> bool:
         ready = in_round(ready, ready.model, trained)
         trained, mine = train_round(ready.task, ready.store), provided(ready, brought)
         assert_same(ready, trained, mine)
+        assert trained.reset == (number % manifest["epoch"] == 0)
         if trained.diverged:
             return True
         model = merged_by_both(ready, mine["update"])

@@ -172,7 +172,10 @@ def trained_by(state: ProviderState, seat: SeatIndex) -> Trained | None:
 
 
 def moments_round(state: ProviderState) -> int | None:
-    """The round whose carried state the next one opens with."""
+    """The round whose carried state the next one opens with; None where nothing is brought."""
+    manifest, round_ = manifest_of(state.facts), state.view.state.round
+    if manifest is not None and all(map(manifest.opens_publicly, (round_, round_ + 1))):
+        return None
     seat = state.view.seat_of(state.me)
     accepted = None if seat is None else _accepted(state, seat)
     return None if accepted is None else accepted.round

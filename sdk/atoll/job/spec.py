@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from fractions import Fraction
-from math import ceil
+from math import ceil, prod
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationError
 
+from atoll.bits.layout import adapter_shapes, param_shapes
 from atoll.bits.tables import tables_root
 from atoll.errors import ConfigError, ManifestError
 from atoll.job.document import explain, read_toml, set_path
@@ -32,7 +33,7 @@ from atoll.job.groups import (
     Outer,
     Windows,
 )
-from atoll.job.methods import Method, method_of, with_codec
+from atoll.job.methods import Method, method_of, moment_exponents, with_codec
 from atoll.law.manifest import (
     MANIFEST_VERSION,
     MAX_STEPS,
@@ -207,7 +208,8 @@ def _build(
     method = method_of(spec.method.name)
     if spec.method.codec:
         method = with_codec(method, spec.method.codec)
-    inner, codec = _inner(spec.inner, method), _codec(spec.inner, method)
+    inner = _inner(spec.inner, method)
+    codec = _codec(spec.inner, method, _trained(model, spec.lora))
     members, coverage = spec.members, spec.audit.coverage
     assert coverage is not None  # `resolve` has refused what is left out
     return Manifest(
@@ -248,10 +250,19 @@ def _tables(model: ModelSpec, inner: InnerSpec, rounds: int) -> Digest:
     return tables_root(model, inner, min(rounds * inner.steps, MAX_STEPS))
 
 
-def _codec(inner: Inner, method: Method) -> CodecSpec:
+def _codec(inner: Inner, method: Method, trained: int) -> CodecSpec:
     # A provider trains whole segments while the merged model is on its way to it.
     overlaps = method.overlaps and inner.steps > inner.segment
-    return method.codec.model_copy(update={"overlap": inner.segment if overlaps else 0})
+    changes = {
+        "overlap": inner.segment if overlaps else 0,
+        "moment_exponents": moment_exponents(method.codec, trained),
+    }
+    return method.codec.model_copy(update=changes)
+
+
+def _trained(model: ModelSpec, lora: LoraSpec | None) -> int:
+    shapes = param_shapes(model) if lora is None else adapter_shapes(model, lora)
+    return sum(prod(shape) for shape in shapes.values())
 
 
 def _given(group: Group) -> dict[str, Any]:

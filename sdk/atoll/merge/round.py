@@ -99,7 +99,8 @@ class MergedUpdate:
         numerators: integers by tensor, in steps of the grid; none where nobody was merged.
         denominator: of all of them.
         exponents: the next round's grid exponents of these tensors.
-        moments: what the next round opens with; None where updates have none, or nobody was merged.
+        moments: what the next round opens with, whose count is this round's steps alone: the first
+            half of a merge may have a state without moments. None where there are none.
         moment_exponents: the next round's grid exponents of those.
     """
 
@@ -122,7 +123,8 @@ class MergedUpdate:
         moved = state.with_part(outer_step(part, self.numerators, *setting))
         if self.moments is None:
             return moved
-        return replace(moved, moments=self.moments, moment_exponents=self.moment_exponents)
+        moments = replace(self.moments, count=state.moments.count + self.moments.count)
+        return replace(moved, moments=moments, moment_exponents=self.moment_exponents)
 
 
 def merge(
@@ -217,7 +219,7 @@ def combine(
     return replace(
         result,
         moments=Moments(
-            state.moments.count + manifest.inner.steps,
+            manifest.inner.steps,
             first.tensors(_first_moment(first.merged(manifest, f), codec)),
             dict(state.moment_exponents),
             **_sums([each.sums for each in chosen if each.sums is not None], shared, f),

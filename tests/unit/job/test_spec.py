@@ -11,12 +11,13 @@ from tests.unit.law.factories import cid, digest
 from atoll.errors import ConfigError, ManifestError
 from atoll.job.document import key_paths, parse_setting, parse_toml, to_toml
 from atoll.job.groups import duration_text, parse_duration, parse_tokens, tokens_text
+from atoll.job.methods import DENSE_CODECS, method_of, moment_exponents
 from atoll.job.presets import PRESETS, preset
 from atoll.job.spec import JobSpec
-from atoll.law.manifest import DataSpec, InitSpec, NumericsSpec
+from atoll.law.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
 
 NOW = 1_800_000_000
-DEMO_DIGEST = "c3401123df0b4710fdec398d169a487855a733e40af1782f74311f88a4e5bede"
+DEMO_DIGEST = "2312f117a1947eab2e4fc1a248c65cc926b448a92613a325e0a9bdaaf972729f"
 """Of the demo's manifest over this data."""
 NUMERICS = NumericsSpec(
     mode="exact",
@@ -216,3 +217,24 @@ def test_amounts_are_exact() -> None:
     assert parse_tokens("1e3") == 10**21
     assert tokens_text(10**18 + 1) == "1.000000000000000001"
     assert tokens_text(25 * 10**18) == "25"
+
+
+def test_moments_begin_smaller_the_more_numbers_share_a_clipped_gradient() -> None:
+    codec = method_of("diloco").codec
+    assert moment_exponents(codec, 1 << 16).model_dump() == {
+        "embedding": -11, "matrix": -15, "vector": -12,
+    }  # fmt: skip
+    assert moment_exponents(codec, 123_551_232).matrix == -20  # ten more bits, half as many steps
+    assert moment_exponents(codec, 1 << 60).matrix == codec.min_exponent
+    coarse = DENSE_CODECS["grid4"]
+    assert moment_exponents(coarse, 1 << 16).matrix == -15 + coarse.exponents.matrix + 11
+    assert moment_exponents(DENSE_CODECS["fp32"], 1 << 30) == DENSE_CODECS["fp32"].exponents
+
+
+def test_an_epoch_is_a_round_unless_seats_carry_something() -> None:
+    for method, epoch in (("diloco", 1), ("muloco", 3), ("streaming", 3), ("lo_fi", 1)):
+        job = PLAIN.but({"method.name": method, "rounds": 1 if method == "lo_fi" else 3})
+        manifest = job.resolve(DATA, None, NUMERICS, NOW)
+        assert manifest.epoch == epoch
+        with pytest.raises(ManifestError, match="epoch"):
+            Manifest.from_bytes(manifest.model_copy(update={"epoch": epoch + 1}).to_bytes())

@@ -22,7 +22,7 @@ from atoll.errors import MalformedUpdate
 from atoll.law.checks import Check
 from atoll.law.hashing import sha256
 from atoll.law.manifest import Manifest
-from atoll.merge.round import MergeResult, merge
+from atoll.merge.round import MergeResult, merge, merge_updates
 from atoll.merge.rounding import rounded
 from atoll.merge.rules import Rule, aggregate
 
@@ -249,3 +249,23 @@ def test_rounding_is_half_to_even_and_clamped(denominator: int, fineness: int) -
     for numerator, value in zip(numerators.tolist()[::7], found.tolist()[::7], strict=True):
         expected = round(Fraction(numerator * 2**fineness, denominator))
         assert value == max(-127, min(127, expected))
+
+
+def test_a_merge_in_two_halves_of_which_the_first_has_no_moments() -> None:
+    """As a verifier merges: the steps that moments have taken in are those of every round."""
+    manifest = make_manifest()
+    state = merged_of(*_round(make_state(manifest), manifest)).global_state
+    assert state.moments.count == manifest.inner.steps
+    whole = merged_of(*_round(state, manifest)).global_state
+    assert whole.moments.count == 2 * manifest.inner.steps
+    _, updates, _ = _round(state, manifest)
+    facts, data = all_standing(updates, manifest), state.to_bytes()
+    without = GlobalState.from_bytes(data, moments=False)
+    half = merge_updates(without, updates, facts=facts, data_seed=SEED, manifest=manifest)
+    assert half.moves(GlobalState.from_bytes(data), manifest).digest() == whole.digest()
+
+
+def _round(
+    state: GlobalState, manifest: Manifest
+) -> tuple[GlobalState, dict[int, bytes], Manifest]:
+    return state, updates_of(state, manifest, 4), manifest

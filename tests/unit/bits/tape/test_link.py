@@ -109,3 +109,12 @@ def test_where_no_second_moment_is_there_are_two_sections() -> None:
         assert last.m
         assert not last.v
         assert update_of(job, model, last) == sent_by(job, model, last)
+
+
+def test_of_second_moments_that_are_negative_the_largest_magnitude_decides() -> None:
+    """Which no run has, but a forged state may: seat and tape must not part there."""
+    job = make_small({**JOBS["plain"], **CODECS["grid8"]})
+    (count, model), *_ = models_of(job).items()
+    last = last_of(job, 3, count)
+    forged = replace(last, v={name: -v for name, v in last.v.items()})
+    assert update_of(job, model, forged) == sent_by(job, model, forged)
