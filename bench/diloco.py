@@ -1,6 +1,7 @@
 """The DiLoCo family in one small setting: validation loss at equal tokens, and bytes sent.
 
     python bench/diloco.py [--quick] [--seeds N] [--jobs N] [--only NAME ...] [--json]
+    python bench/diloco.py --vocabulary 8000    # what public moments cost where most rows are rare
 
 A byte-level model of 117,000 parameters trains on the source of Python's standard library, in
 native numerics, one thread a run. Every row sees the same number of tokens, 4 seats times 600
@@ -12,9 +13,17 @@ The peers are AdamW on all seats' batches at once (`synchronous`: a gradient of 
 is sent every step), one worker that takes all batches one after another (`one_worker`), and one
 that has only its own share (`alone`). `dense` is DiLoCo with the outer rate
 and momentum that end lowest in this setting, which has fewer rounds than the published 0.7 and 0.9
-are for. The last line is JSON: per row the mean validation loss in nats a token, each seed's, and
+are for. Rows called `…_private` are peers, too: their seats keep their own moments from round to
+round, as no job's do, and each is held against the row that opens from public ones.
+
+`--vocabulary 8000` is another setting for the rows that have such a peer: byte pairs of the same
+text, embeddings that are not tied, and 300 batches a seat of half the size, so that most rows of
+the embedding are seen by no seat in a round, or by one.
+
+The last line is JSON: per row the mean validation loss in nats a token, each seed's, and
 bytes per parameter and round; `against` compares a row with another, seed by seed, in percent of
-the other's loss, with the standard error of the mean over seeds.
+the other's loss, with the standard error of the mean over seeds. `largest_first_step` is that of
+any parameter after an opening, in rates.
 """
 
 from __future__ import annotations
@@ -28,6 +37,7 @@ import sysconfig
 import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -38,14 +48,13 @@ from numpy.typing import NDArray
 
 from atoll.bits.batch import gather_batch
 from atoll.bits.codec.dither import DitherKey
-from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.registry import codec_of
 from atoll.bits.init import initial_global_state
-from atoll.bits.layout import param_count, seat_layout
+from atoll.bits.layout import param_count, seat_layout, trained_shapes
 from atoll.bits.link import close_round
 from atoll.bits.model import forward
 from atoll.bits.opening import open_round
 from atoll.bits.schedule import Recipe
+from atoll.bits.sections import UpdateLayout
 from atoll.bits.segment import Course
 from atoll.bits.state import GlobalState, SeatState, Tensors
 from atoll.bits.step import inner_step
@@ -67,9 +76,32 @@ from atoll.law.merge_inputs import MergeFacts
 from atoll.law.words import ZERO_DIGEST, Bitmap, SeatIndex, to_bitmap
 from atoll.merge.round import merge
 
-SEATS, BATCH, SEQ, EVAL_BATCHES = 4, 8, 64, 64
+SEATS, SEQ = 4, 64
+WINDOWS, WINDOWS_AT_ONCE = 512, 8
+"""Of the held-out text, of SEQ tokens each."""
 TRAIN_BYTES, HELD_OUT = 6_000_000, 400_000
-Tokens = NDArray[np.uint8]
+HELD_OUT_PAIRS = 100_000
+Tokens = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all rows have in common.
+
+    Attributes:
+        vocabulary: 256 are bytes; more are byte pairs, and embeddings are not tied then.
+        batch: sequences of a step.
+        most: inner steps of a seat in all rounds of any row.
+    """
+
+    vocabulary: int
+    width: int
+    ffn: int
+    batch: int
+    most: int
+
+
+SETTINGS = {256: Setting(256, 64, 176, 8, 600), 8000: Setting(8000, 48, 128, 4, 300)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +116,7 @@ class Row:
         codec, rule, outer: in place of the method's.
         lr: the inner rate.
         peer: "synchronous", "one_worker" or "alone".
+        private: seats keep their moments from round to round.
     """
 
     method: str = "fedavg"
@@ -96,6 +129,10 @@ class Row:
     rule: str | None = None
     outer: OuterSpec | None = None
     peer: str | None = None
+    private: bool = False
+
+
+MOMENT_EXPONENT = -16
 
 
 def dense(kind: str, exponent: int, feedback: str = "0") -> CodecSpec:
@@ -106,7 +143,7 @@ def dense(kind: str, exponent: int, feedback: str = "0") -> CodecSpec:
         {
             "kind": kind,
             "exponents": start,
-            "moment_exponents": start,
+            "moment_exponents": start if kind == "fp32" else dict.fromkeys(start, MOMENT_EXPONENT),
             "min_exponent": low,
             "max_exponent": high,
             "feedback": feedback,
@@ -153,6 +190,19 @@ ROWS: dict[str, Row] = {
     "fp32_long": Row(**CODEC_RUN | {"total": 600}, codec=dense("fp32", -40)),
     "two_bit_long": Row(**CODEC_RUN | {"total": 600}, codec=dense("two_bit", -10, "0.9")),
 }
+PUBLIC = {
+    "int8": ROWS["int8"],
+    "int4": ROWS["int4"],
+    "two_bit_public": replace(ROWS["two_bit"], codec=dense("two_bit", -10)),
+    "fp32": ROWS["fp32"],
+    "muloco_int8": ROWS["muloco_int8"],
+    **{f"h{steps}": Row(steps=steps, schedule="cosine") for steps in (10, 20, 50, 100)},
+}
+"""Rows that open from public moments and are held against the same with private ones."""
+PEERS = {name: f"{name}_private" for name in PUBLIC} | {"two_bit_public": "two_bit"}
+"""What two bits feed back is private, too."""
+ROWS |= PUBLIC
+ROWS |= {p: replace(PUBLIC[name], private=True) for name, p in PEERS.items() if p not in ROWS}
 COMPARED = {
     "int8": "fp32",
     "int4": "fp32",
@@ -171,52 +221,68 @@ COMPARED = {
 def main() -> None:
     options = _options()
     seeds = range(1 if options.quick else options.seeds)
+    setting = SETTINGS[options.vocabulary]
+    known = ROWS if setting.vocabulary == 256 else (*PEERS, *PEERS.values())
     rows: dict[str, dict[str, Any]] = {}
     with ProcessPoolExecutor(options.jobs, get_context("spawn")) as pool:
-        running = {
-            name: [pool.submit(sample, name, seed, quick=options.quick) for seed in seeds]
-            for name in options.only or ROWS
-        }
-        for name, samples in running.items():
-            rows[name] = summary(name, [each.result() for each in samples], quick=options.quick)
+        running = {}
+        for name in options.only or known:
+            row = row_of(name, setting, quick=options.quick)
+            running[name] = row, [pool.submit(sample, row, setting, seed) for seed in seeds]
+        for name, (row, samples) in running.items():
+            rows[name] = summary(row, setting, [each.result() for each in samples])
             if not options.json:
-                print(f"{name:18} {rows[name]}", flush=True)
-    print(json.dumps({"bench": "diloco", "seats": SEATS, "rows": rows, "against": against(rows)}))
+                print(f"{name:22} {rows[name]}", flush=True)
+    print(
+        json.dumps(
+            {
+                "bench": "diloco",
+                "seats": SEATS,
+                "vocabulary": setting.vocabulary,
+                "rows": rows,
+                "against": against(rows, COMPARED),
+                "against_private": against(rows, PEERS),
+            }
+        )
+    )
 
 
-def sample(name: str, seed: int, *, quick: bool) -> tuple[float, float, float]:
-    """One run of a row: validation loss, bytes a parameter and round, CPU seconds."""
+def sample(row: Row, setting: Setting, seed: int) -> Run:
+    """One run of a row."""
     torch.set_num_threads(1)
     started = time.process_time()
-    loss, size = train(row_of(name, quick=quick), seed, text())
-    return loss, size, time.process_time() - started
+    run = train(row, setting, seed, text(setting.vocabulary))
+    return replace(run, cpu_s=time.process_time() - started)
 
 
-def row_of(name: str, *, quick: bool) -> Row:
-    """A row, cut to a few rounds where only its working is looked at."""
-    return replace(ROWS[name], total=60) if quick else ROWS[name]
+def row_of(name: str, setting: Setting, *, quick: bool) -> Row:
+    """A row within the setting's steps, or a few rounds where only its working is looked at."""
+    row = ROWS[name]
+    return replace(row, total=max(60, 2 * row.steps) if quick else min(row.total, setting.most))
 
 
-def summary(name: str, samples: list[tuple[float, float, float]], *, quick: bool) -> dict[str, Any]:
+def summary(row: Row, setting: Setting, runs: list[Run]) -> dict[str, Any]:
     """What is printed of a row."""
-    losses, row = [loss for loss, _, _ in samples], row_of(name, quick=quick)
-    return {
+    losses = [run.loss for run in runs]
+    said = {
         "loss": round(statistics.fmean(losses), 4),
         "seeds": [round(loss, 5) for loss in losses],
-        "bytes_per_parameter_and_round": round(samples[0][1], 4),
+        "bytes_per_parameter_and_round": round(runs[0].size, 4),
         "rounds": rounds_of(row),
-        "tokens": SEATS * row.total * BATCH * SEQ,
-        "cpu_seconds": round(math.fsum(cpu_s for _, _, cpu_s in samples), 1),
+        "tokens": SEATS * row.total * setting.batch * SEQ,
+        "cpu_seconds": round(math.fsum(run.cpu_s for run in runs), 1),
     }
+    first_steps = [run.first_step for run in runs if run.first_step is not None]
+    return said | ({"largest_first_step": round(max(first_steps), 3)} if first_steps else {})
 
 
-def against(rows: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """By how many percent each compared row ends above the other."""
+def against(rows: dict[str, dict[str, Any]], pairs: dict[str, str]) -> dict[str, dict[str, Any]]:
+    """By how many percent each row of a pair ends above the other."""
     compared = {}
-    for name, other in COMPARED.items():
+    for name, other in pairs.items():
         if name in rows and other in rows:
-            pairs = zip(rows[name]["seeds"], rows[other]["seeds"], strict=True)
-            percents = [100 * (ours / theirs - 1) for ours, theirs in pairs]
+            losses = zip(rows[name]["seeds"], rows[other]["seeds"], strict=True)
+            percents = [100 * (ours / theirs - 1) for ours, theirs in losses]
             compared[name] = {"of": other, "percent": round(statistics.fmean(percents), 3)}
             if len(percents) > 1:
                 error = statistics.stdev(percents) / math.sqrt(len(percents))
@@ -228,30 +294,70 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--quick", action="store_true", help="60 batches a seat, one seed")
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--vocabulary", type=int, choices=SETTINGS, default=256)
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs side by side")
     parser.add_argument("--only", nargs="*", choices=ROWS, metavar="NAME")
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     return parser.parse_args()
 
 
-def text() -> tuple[Tokens, Tokens]:
-    """Bytes to train on and bytes held out, of modules that are the same on one Python version."""
+@lru_cache(maxsize=1)
+def text(vocabulary: int) -> tuple[Tokens, Tokens]:
+    """What is trained on and what is held out, of modules that are the same on one Python version:
+    bytes, or byte pairs that are learnt from them.
+    """
     paths = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
+    if vocabulary > 256:
+        tokens = byte_pairs([path.read_text(errors="ignore") for path in paths], vocabulary)
+        return tokens[:-HELD_OUT_PAIRS], tokens[-HELD_OUT_PAIRS:]
     joined = np.frombuffer(b"".join(path.read_bytes() for path in paths), dtype=np.uint8)
     return joined[:TRAIN_BYTES][:-HELD_OUT], joined[:TRAIN_BYTES][-HELD_OUT:]
 
 
-def train(row: Row, seed: int, tokens: tuple[Tokens, Tokens]) -> tuple[float, float]:
-    """Trains a row to its end; the validation loss, and bytes a parameter and round."""
-    manifest = manifest_of(row, seed, len(tokens[0]))
+def byte_pairs(texts: list[str], vocabulary: int) -> Tokens:
+    """The texts' tokens, uint16, of as many byte pairs as are most frequent in them."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    letters = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocabulary, initial_alphabet=letters, show_progress=False
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return np.concatenate(
+        [np.array(each.ids, dtype=np.uint16) for each in tokenizer.encode_batch(texts)]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What came of a row and a seed.
+
+    Attributes:
+        loss: nats a token of the held-out text.
+        size: bytes a parameter and round.
+        first_step: the largest of any parameter after an opening, in rates; None where no round
+            opened with moments.
+    """
+
+    loss: float
+    size: float
+    first_step: float | None = None
+    cpu_s: float = 0.0
+
+
+def train(row: Row, setting: Setting, seed: int, tokens: tuple[Tokens, Tokens]) -> Run:
+    """Trains a row to its end."""
+    manifest = manifest_of(row, setting, seed, len(tokens[0]))
     if row.peer is not None:
         params = train_alone(manifest, row.peer, seed, tokens[0])
-        return evaluate(params, manifest, tokens[1]), 4.0 * (row.peer == "synchronous")
-    state = train_together(manifest, seed, tokens[0])
-    sent = Layout.of_tensors(state.sent_part(manifest.codec).params)
-    length = codec_of(manifest.codec).encoded_length(sent)
-    size = length / param_count(manifest.model)
-    return evaluate(state.params, manifest, tokens[1]), size
+        return Run(evaluate(params, manifest, tokens[1]), 4.0 * (row.peer == "synchronous"))
+    state, first_step = train_together(manifest, seed, tokens[0])
+    size = UpdateLayout.of(manifest, trained_shapes(manifest), 0).encoded_length / param_count(
+        manifest.model
+    )
+    return Run(evaluate(state.params, manifest, tokens[1]), size, first_step)
 
 
 def rounds_of(row: Row) -> int:
@@ -261,18 +367,28 @@ def rounds_of(row: Row) -> int:
     return 1 if METHODS[row.method].one_round else row.total // row.steps
 
 
-def manifest_of(row: Row, seed: int, train_tokens: int) -> Manifest:
+class PrivateMoments(Manifest):
+    """A job whose seats keep their moments, as no job's do: one epoch, and updates without them."""
+
+    @property
+    def shares_moments(self) -> bool:
+        return False
+
+
+def manifest_of(row: Row, setting: Setting, seed: int, train_tokens: int) -> Manifest:
     """The row's manifest: the job's choices, over data that only this process has."""
     cid = dag_cbor_cid(sha256(b"bench/diloco.py"))
     rounds = rounds_of(row)
     inner_steps = row.total // rounds if row.peer is None else 1
     model = ModelSpec(
-        kind="llama", vocab=256, width=64, layers=2, heads=4, kv_heads=4, head_dim=16,
-        qkv_bias=False, qk_norm=False, ffn=176, mlp="swiglu", seq=SEQ, tied=True,
-        norm_eps="0.00001", rope_base=10000, rope_scaling=UNSCALED,
+        kind="llama", vocab=setting.vocabulary, width=setting.width, layers=2, heads=4, kv_heads=4,
+        head_dim=setting.width // 4, qkv_bias=False, qk_norm=False, ffn=setting.ffn, mlp="swiglu",
+        seq=SEQ, tied=setting.vocabulary == 256, norm_eps="0.00001", rope_base=10000,
+        rope_scaling=UNSCALED,
     )  # fmt: skip
     data = DataSpec(
-        cid=cid, root=ZERO_DIGEST, nodes_cid=cid, dtype="uint8", masked=False,
+        cid=cid, root=ZERO_DIGEST, nodes_cid=cid, masked=False,
+        dtype="uint8" if setting.vocabulary == 256 else "uint16",
         train_tokens=train_tokens, eval_cid=None, eval_tokens=0, eval_batches=0, tokenizer_cid=cid,
     )  # fmt: skip
     numerics = NumericsSpec(
@@ -290,8 +406,8 @@ def manifest_of(row: Row, seed: int, train_tokens: int) -> Manifest:
             "inner.lr": row.lr,
             "inner.steps": inner_steps,
             "inner.segment": row.segment or inner_steps,
-            "inner.micro_batch": BATCH,
-            "inner.batch": BATCH * SEATS if row.peer == "synchronous" else BATCH,
+            "inner.micro_batch": setting.batch,
+            "inner.batch": setting.batch * (SEATS if row.peer == "synchronous" else 1),
             "inner.schedule": row.schedule,
             "inner.warmup_steps": max(1, rounds * inner_steps // 30),
             "model": model,
@@ -306,15 +422,20 @@ def manifest_of(row: Row, seed: int, train_tokens: int) -> Manifest:
         changes["outer"] = row.outer
     if row.rule is not None:
         changes["robust"] = manifest.robust.model_copy(update={"rule": row.rule})
-    changes["epoch"] = epoch_of(changes.get("codec", manifest.codec), manifest.terms.rounds)
+    changes["epoch"] = epoch_of(changes.get("codec", manifest.codec), rounds)
+    if row.private:
+        return PrivateMoments.model_construct(**dict(manifest) | changes | {"epoch": rounds})
     return manifest.model_copy(update=changes)
 
 
-def train_together(manifest: Manifest, seed: int, tokens: Tokens) -> GlobalState:
-    """Every round as providers and verifiers compute it."""
+def train_together(
+    manifest: Manifest, seed: int, tokens: Tokens
+) -> tuple[GlobalState, float | None]:
+    """Every round as providers and verifiers compute it; the model, and the largest first step."""
     recipe, steps = Recipe.of(manifest), manifest.inner.steps
     state = initial_global_state(manifest)
     carried: list[SeatState | None] = [None] * SEATS
+    first_steps: list[float] = []
     for round in range(manifest.terms.rounds):
         data_seed, updates = sha256(f"{seed} {round}".encode()), {}
         for seat in range(SEATS):
@@ -325,20 +446,31 @@ def train_together(manifest: Manifest, seed: int, tokens: Tokens) -> GlobalState
                 batch = gather_batch(tokens, course.offsets(step), manifest.model.seq)
                 begun = course.begin(last, step)
                 last = inner_step(begun, batch, course.global_step0 + step, recipe).state
-            updates[seat], carried[seat] = close_round(
-                manifest, state, last, DitherKey(data_seed, seat)
-            )
+                if step == 0 and state.moments.is_warm:
+                    first_steps.append(largest_step(last, recipe))
+            dither = DitherKey(data_seed, seat)
+            updates[seat], carried[seat] = close_round(manifest, state, last, dither)
         done = {SeatIndex(seat): steps for seat in updates}
         facts = MergeFacts(to_bitmap(done), Bitmap(0), Bitmap(0), 0, done)
         state = merge(
             state, updates, facts=facts, data_seed=data_seed, manifest=manifest
         ).global_state
-    return state
+    return state, max(first_steps, default=None)
+
+
+def largest_step(state: SeatState, recipe: Recipe) -> float:
+    """The largest that AdamW took of any parameter, in rates."""
+    correct1, correct2 = recipe.schedule.correction(state.count)
+    steps = (
+        (state.m[name] * correct1).abs() / ((v * correct2).sqrt() + float(recipe.inner.eps))
+        for name, v in state.v.items()
+    )
+    return max(step.max().item() for step in steps)
 
 
 def train_alone(manifest: Manifest, peer: str, seed: int, tokens: Tokens) -> Tensors:
     """One optimiser without rounds, on the batches of all seats or of one."""
-    recipe = replace(Recipe.of(manifest), total_steps=manifest.terms.rounds)
+    recipe = Recipe.of(manifest)
     state = SeatState.opening(initial_global_state(manifest), None, seat_layout(manifest))
     for step in range(manifest.terms.rounds):
         offsets = manifest.batch_offsets(sha256(f"{seed} {peer}".encode()), SeatIndex(0), step)
@@ -351,11 +483,11 @@ def train_alone(manifest: Manifest, peer: str, seed: int, tokens: Tokens) -> Ten
 def evaluate(params: Tensors, manifest: Manifest, tokens: Tokens) -> float:
     """Mean loss in nats a token on evenly spaced windows of the held-out text."""
     spec, ops = manifest.model, Recipe.of(manifest).ops
-    starts = np.linspace(0, len(tokens) - spec.seq - 1, EVAL_BATCHES * BATCH).astype(int).tolist()
+    starts = np.linspace(0, len(tokens) - spec.seq - 1, WINDOWS).astype(int).tolist()
     losses = []
     with torch.no_grad():
-        for at in range(0, len(starts), BATCH):
-            batch = gather_batch(tokens, starts[at : at + BATCH], spec.seq)
+        for at in range(0, len(starts), WINDOWS_AT_ONCE):
+            batch = gather_batch(tokens, starts[at : at + WINDOWS_AT_ONCE], spec.seq)
             logits = forward(params, batch[:, :-1], spec, ops)
             losses.append(ops.cross_entropy(logits, batch[:, 1:]).item())
     return math.fsum(losses) / len(losses)
