@@ -372,8 +372,9 @@ def merged_first(kind: str, rule: str, rows: Sequence[Row], f: int, count: int) 
 
 
 def merged_sums(rows: Sequence[Any], f: int) -> Any:
-    """Of every number the (f + 1)-th largest: numbers that are not negative, as their bits."""
-    return np.sort(np.stack(rows), axis=0)[len(rows) - 1 - f]
+    """Of every number the (f + 1)-th largest, 2^64 at most: none is negative, so as their bits."""
+    most = np.float32(2.0**64).view(np.uint32)
+    return np.minimum(np.sort(np.stack(rows), axis=0)[len(rows) - 1 - f], most)
 
 
 # ------------------------------------------------------------------------------- votes (chapter 5)
@@ -566,7 +567,8 @@ def _merged_moments(
         end = at + int(np.prod(spoken.first[name]))
         m[name] = values[at:end].reshape(spoken.first[name])
         at = end
-    bits = merged_sums([update.sums for update in chosen], f)
+    least = 1 if len(chosen) > 2 else 0
+    bits = merged_sums([update.sums for update in chosen], max(f, least))
     return {
         "moments": {"m": m, **named_sums(bits, spoken.second)},
         "m_exponents": old,

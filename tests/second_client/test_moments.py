@@ -174,7 +174,8 @@ def test_the_largest_but_f_of_every_number() -> None:
         mine = second.merged_sums([row.view(np.uint32) for row in rows], f)
         assert largest_but(f, sums).view(np.uint32).tolist() == mine.tolist()
         for j in range(places.total):
-            assert mine[j] == sorted((row[j] for row in rows), reverse=True)[f].view(np.uint32)
+            told = sorted((row[j] for row in rows), reverse=True)[f]
+            assert mine[j] == min(told, np.float32(2.0**64)).view(np.uint32)
         seen += places.total
 
 

@@ -2,6 +2,8 @@
 
 A row that few seats saw is small in most updates, so a median would let its second moment decay
 for all; above the (f' + 1)-th largest there are only f' values, which bad seats may have invented.
+Sums enter no Gram matrix, so that nothing else tells an invented one: of three updates the largest
+is never taken, whatever f' is, and what is taken is cut off, so that nobody's sums overflow by it.
 """
 
 from __future__ import annotations
@@ -14,12 +16,21 @@ import numpy as np
 from atoll.bits.codec.grid import Float32Vector
 from atoll.bits.codec.sums import StoredSums
 
+_ENOUGH: Final = 3
+"""Updates of which the largest of a sum can be left out, and two still speak."""
+_MOST: Final = np.float32(2.0**64).view(np.uint32)
 _AT_ONCE: Final = 1 << 22
 """Values of all updates together that are compared at once."""
 
 
+def passed_over(f: int, updates: int) -> int:
+    """How many values of so many updates are passed over, the rule bearing f bad ones."""
+    return f if updates < _ENOUGH else max(f, 1)
+
+
 def largest_but(f: int, sums: Sequence[StoredSums]) -> Float32Vector:
-    """Of each entry the value that at most f of the updates exceed; f is below their number.
+    """Of each entry the value that at most f of the updates exceed, at most 2^64; f is below their
+    number.
 
     Non-negative floats are ordered as their bits, so integers are compared.
     """
@@ -30,4 +41,4 @@ def largest_but(f: int, sums: Sequence[StoredSums]) -> Float32Vector:
         values = np.stack([each[span] for each in sums])
         place = len(sums) - 1 - f
         found[span] = np.partition(values, place, axis=0)[place]
-    return found.view(np.float32)
+    return np.minimum(found, _MOST).view(np.float32)

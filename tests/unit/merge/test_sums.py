@@ -11,7 +11,7 @@ from atoll.bits.codec.grid import NonFiniteDeltaError
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.sums import StoredSums, SumsLayout, encode_sums, exact_sum
 from atoll.errors import MalformedUpdate
-from atoll.merge.sums import largest_but
+from atoll.merge.sums import largest_but, passed_over
 
 SHAPES = {"b": (4,), "a": (3, 5)}
 PLACES = SumsLayout(Layout.of(SHAPES))
@@ -139,6 +139,25 @@ def test_f_liars_move_no_sum_beyond_what_honest_seats_said() -> None:
         said = encode_sums({"a": torch.full((3, 5), lie / 64), "b": torch.full((4,), lie)})
         merged = largest_but(1, [*honest, StoredSums(said, PLACES)])
         assert 0 < merged.min() <= merged.max() <= most
+
+
+def test_of_three_updates_the_largest_is_never_taken() -> None:
+    assert [passed_over(0, n) for n in (1, 2, 3, 9)] == [0, 0, 1, 1]
+    assert [passed_over(2, n) for n in (5, 9)] == [2, 2]
+
+
+def test_what_one_seat_invents_overflows_nobodys_sums() -> None:
+    huge = torch.full((3, 5), 1e37), torch.full((4,), 3e38)
+    said = StoredSums(encode_sums({"a": huge[0], "b": huge[1]}), PLACES)
+    merged = largest_but(0, [StoredSums(encode_sums(seconds(1)), PLACES), said])
+    assert merged.tolist() == [2.0**64] * PLACES.total
+    opened = torch.full((1 << 17, 8), float(merged[0]))  # the most that v_ij can be, and more rows
+    assert np.isfinite(values_of_shape(encode_sums({"w": opened}), (1 << 17, 8))).all()
+
+
+def values_of_shape(data: bytes, shape: tuple[int, int]) -> np.ndarray:
+    places = SumsLayout(Layout.of({"w": shape}))
+    return StoredSums(data, places)[0 : places.total].view(np.float32)
 
 
 @pytest.mark.parametrize("values", [[], [0.0], [1e-40, 2.0], [3.4e38, 3.4e38]])
