@@ -106,12 +106,11 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """(job, round, attempt) in a domain; a seat or role completes it where one is named."""
+    """(job, round) in a domain; the seed that a message was made for completes it."""
 
     domain: Domain
     job: JobId
     round: RoundIndex
-    attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True)
