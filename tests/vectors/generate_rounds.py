@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from atoll.law.checks import Grams
 from atoll.law.manifest import RobustSpec
 from atoll.law.merge_inputs import MergeFacts, MergeTerms, merge_inputs
 from atoll.law.words import Bitmap, SeatIndex, to_bitmap
@@ -84,7 +83,7 @@ def case(name: str, gram: Gram | None, **given: Json) -> Json:
         for key, plain in (("rule", "nnm_trimmed_mean"), ("f", 2), ("kappa", "1.5"))
     )
     terms = MergeTerms(SEGMENTS, RobustSpec(rule=rule, f=f, kappa=kappa))
-    grams = None if gram is None else Grams(gram, moments)
+    grams = [each for each in (gram, moments) if each is not None]
     found = merge_inputs(facts, [SeatIndex(s) for s in decoded], grams, terms)
     return {
         "decoded": decoded,

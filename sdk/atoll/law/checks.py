@@ -8,7 +8,7 @@ seats are named, and what slips under each limit, is measured in docs/attacks.md
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -47,48 +47,33 @@ class Named:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Grams:
-    """What the checks read of a round's updates: of the pseudo-gradients, and of first moments.
-
-    `moments` is None where updates have none.
-    """
-
-    updates: Gram
-    moments: Gram | None = None
-
-    def only(self, rows: Sequence[int]) -> Grams:
-        """The same of some rows."""
-        moments = None if self.moments is None else _part(self.moments, rows)
-        return Grams(_part(self.updates, rows), moments)
-
-
-def _part(gram: Gram, rows: Sequence[int]) -> Gram:
-    return [[gram[i][j] for j in rows] for i in rows]
-
-
 def lower_median(values: Sequence[int]) -> int:
     """The middle value; of an even count the lower of the two middle ones; 0 of none."""
     return sorted(values)[(len(values) - 1) // 2] if values else 0
 
 
 def name_odd(
-    seats: Sequence[SeatIndex], grams: Grams, done: Sequence[int], *, kappa: str, f: int
+    seats: Sequence[SeatIndex],
+    grams: Sequence[Gram],
+    done: Sequence[int],
+    *,
+    kappa: str,
+    f: int,
 ) -> tuple[Named, ...]:
     """Findings check by check in the order of `Check`, at most f of each, the most odd first.
 
-    Distant and loud are looked for among the first moments too; those findings follow.
-
     Args:
         seats: seat of each row, ascending.
+        grams: inner products, n rows of n: of what moves the model, and where updates have first
+            moments of those too, which can be distant or loud by themselves.
         done: how much of the round each did, at least 1.
         kappa: decimal string, compared exactly.
         f: faulty updates that the merge bears.
     """
-    gram, moments = grams.updates, grams.moments or []
+    gram = grams[0]
     checks = (
-        _joined(_distant(seats, gram, kappa), _distant(seats, moments, kappa)),
-        _joined(_loud(seats, gram), _loud(seats, moments)),
+        _each_once(found for each in grams for found in _distant(seats, each, kappa)),
+        _each_once(found for each in grams for found in _loud(seats, each)),
         _silent(seats, gram),
         _copies(seats, gram),
         _misaligned(seats, gram, done),
@@ -96,10 +81,12 @@ def name_odd(
     return tuple(found for check in checks for found in check[:f])
 
 
-def _joined(first: list[Named], second: list[Named]) -> list[Named]:
-    """The first findings, then the second about other seats."""
-    known = {found.seat for found in first}
-    return first + [found for found in second if found.seat not in known]
+def _each_once(findings: Iterable[Named]) -> list[Named]:
+    """The first about each seat."""
+    found: dict[SeatIndex, Named] = {}
+    for each in findings:
+        found.setdefault(each.seat, each)
+    return list(found.values())
 
 
 def distance_scores(gram: Gram) -> list[int]:
@@ -131,8 +118,6 @@ def alignments(gram: Gram, done: Sequence[int]) -> list[int]:
 
 
 def _distant(seats: Sequence[SeatIndex], gram: Gram, kappa: str) -> list[Named]:
-    if not gram:
-        return []
     scores = distance_scores(gram)
     limit = Fraction(kappa) ** 2 * lower_median(scores)
     far = sorted((-score, seat) for score, seat in zip(scores, seats, strict=True) if score > limit)
@@ -141,8 +126,6 @@ def _distant(seats: Sequence[SeatIndex], gram: Gram, kappa: str) -> list[Named]:
 
 
 def _loud(seats: Sequence[SeatIndex], gram: Gram) -> list[Named]:
-    if not gram:
-        return []
     squares = _squares(gram)
     cap = NORM_CAP**2 * lower_median(squares)
     loud = sorted((-s, seat) for s, seat in zip(squares, seats, strict=True) if s > cap)

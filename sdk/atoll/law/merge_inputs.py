@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from atoll.law.checks import Grams, Named, name_odd
+from atoll.law.checks import Gram, Named, name_odd
 from atoll.law.manifest import Manifest, RobustSpec
 from atoll.law.words import Bitmap, SeatIndex, bits, to_bitmap
 
@@ -115,23 +115,25 @@ def candidates(facts: MergeFacts, terms: MergeTerms) -> tuple[SeatIndex, ...]:
 
 
 def merge_inputs(
-    facts: MergeFacts, decoded: Sequence[SeatIndex], grams: Grams | None, terms: MergeTerms
+    facts: MergeFacts, decoded: Sequence[SeatIndex], grams: Sequence[Gram], terms: MergeTerms
 ) -> MergeInputs:
     """The one answer to who is named, left out and merged.
 
     Args:
         decoded: seats whose update's bytes are the revealed ones and canonical, ascending; those
             that are no candidates are passed over.
-        grams: of these seats, a row each; None for fp32 updates, which have none: nobody is named.
+        grams: inner products of their integers, a row a seat, and those of their first moments,
+            where updates have them; nothing for fp32 updates: nobody is named then.
     """
     possible = set(candidates(facts, terms))
     rows = [row for row, seat in enumerate(decoded) if seat in possible]
     available = tuple(decoded[row] for row in rows)
     f = terms.robust.f
     named: tuple[Named, ...] = ()
-    if grams is not None:
+    if grams:
+        parts = [[[gram[i][j] for j in rows] for i in rows] for gram in grams]
         done = [facts.segments[seat] for seat in available]
-        named = name_odd(available, grams.only(rows), done, kappa=terms.robust.kappa, f=f)
+        named = name_odd(available, parts, done, kappa=terms.robust.kappa, f=f)
     room = min(f, len(available) - terms.minimum)
     if room < 0:
         return MergeInputs(available, named, (), (), 0)

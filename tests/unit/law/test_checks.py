@@ -6,7 +6,6 @@ import pytest
 from atoll.law.checks import (
     Check,
     Gram,
-    Grams,
     Named,
     alignments,
     distance_scores,
@@ -27,7 +26,7 @@ def named_of(
     gram: Gram, seats: list[int] | None = None, *, kappa: str = "3", f: int = 9
 ) -> tuple[Named, ...]:
     rows = [SeatIndex(s) for s in (range(len(gram)) if seats is None else seats)]
-    return name_odd(rows, Grams(gram), [1] * len(gram), kappa=kappa, f=f)
+    return name_odd(rows, [gram], [1] * len(gram), kappa=kappa, f=f)
 
 
 def suspects(rows: Rows, f: int = 9) -> dict[int, set[Check]]:
@@ -118,7 +117,7 @@ def test_who_did_less_is_aligned_by_what_it_did():
         gram_nn[0][other] = gram_nn[other][0] = 74
     seats = [SeatIndex(s) for s in range(4)]
     for done, odd in ((8, [0]), (6, [])):
-        found = name_odd(seats, Grams(gram_nn), [done, 8, 8, 8], kappa="9", f=9)
+        found = name_odd(seats, [gram_nn], [done, 8, 8, 8], kappa="9", f=9)
         assert [one.seat for one in found] == odd
 
 
@@ -182,7 +181,7 @@ def test_of_fewer_than_three_nobody_is_distant(points: dict[int, list[int]]):
 
 def test_of_no_updates_nobody_is_named():
     assert named_of([]) == ()
-    assert name_odd([], Grams([], []), [], kappa="1", f=3) == ()
+    assert name_odd([], [[], []], [], kappa="1", f=3) == ()
 
 
 @pytest.mark.parametrize(("product", "named"), [(75, 0), (74, 1)])
@@ -198,11 +197,11 @@ def test_moments_name_the_distant_and_the_loud_after_the_updates():
     seats, done = [SeatIndex(s) for s in range(7)], [1] * 7
     alike = line({seat: [0, 0] for seat in range(6)} | {6: [40, 0]})
     moments = line({seat: [9, 1] for seat in range(5)} | {5: [400, 0], 6: [80, 0]})
-    found = name_odd(seats, Grams(alike, moments), done, kappa="2", f=9)
+    found = name_odd(seats, [alike, moments], done, kappa="2", f=9)
     odd = [(one.check, one.seat) for one in found if one.check in {Check.DISTANT, Check.LOUD}]
     assert odd == [(c, s) for c in (Check.DISTANT, Check.LOUD) for s in (6, 5)]
-    assert {one.check for one in name_odd(seats, Grams(alike), done, kappa="2", f=9)} == {
+    assert {one.check for one in name_odd(seats, [alike], done, kappa="2", f=9)} == {
         one.check for one in found
     }
-    cut = name_odd(seats, Grams(alike, moments), done, kappa="2", f=1)
+    cut = name_odd(seats, [alike, moments], done, kappa="2", f=1)
     assert {one.seat for one in cut if one.check is Check.DISTANT} == {6}

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll.law.checks import Check, Gram, Grams
+from atoll.law.checks import Check, Gram
 from atoll.law.manifest import RobustSpec
 from atoll.law.merge_inputs import (
     MergeFacts,
@@ -41,7 +41,7 @@ def facts_of(n: int) -> MergeFacts:
 
 
 def merged_of(n: int, gram: Gram | None, terms: MergeTerms, **facts: Bitmap) -> MergeInputs:
-    grams = None if gram is None else Grams(gram)
+    grams = [] if gram is None else [gram]
     return merge_inputs(replace(facts_of(n), **facts), seats(*range(n)), grams, terms)
 
 
@@ -126,9 +126,9 @@ def test_who_is_no_candidate_shifts_no_median() -> None:
     facts = replace(facts, words=[Bitmap(0xFF), Bitmap(0xFB), Bitmap(0xFB)])
     assert candidates(facts, terms_of(1)) == seats(3, 4, 5, 6, 7)
     gram = with_silent(8, 0, 1, 2)
-    found = merge_inputs(facts, seats(*range(8)), Grams(gram, gram), terms_of(1))
+    found = merge_inputs(facts, seats(*range(8)), [gram, gram], terms_of(1))
     assert (found.available, found.named) == (seats(3, 4, 5, 6, 7), ())
-    found = merge_inputs(facts, seats(3, 4, 6, 7), Grams(alike(4)), terms_of(1))
+    found = merge_inputs(facts, seats(3, 4, 6, 7), [alike(4)], terms_of(1))
     assert found.merged == seats(3, 4, 6, 7)
 
 
@@ -172,8 +172,9 @@ def test_the_vectors(case: dict) -> None:
     facts, terms, expected = case["facts"], case["terms"], case["inputs"]
     done = {SeatIndex(s): n for s, n in enumerate(facts["segments"]) if n is not None}
     grams = [
-        None if gram is None else [[int(value) for value in row] for row in gram]
+        [[int(value) for value in row] for row in gram]
         for gram in (case["gram"], case["moments"])
+        if gram is not None
     ]
     found = merge_inputs(
         MergeFacts(
@@ -185,7 +186,7 @@ def test_the_vectors(case: dict) -> None:
             accused=Bitmap(int(facts["accused"], 16)),
         ),
         seats(*case["decoded"]),
-        None if grams[0] is None else Grams(grams[0], grams[1]),
+        grams,
         MergeTerms(
             terms["segments"],
             RobustSpec(rule=terms["rule"], f=terms["f"], kappa=terms["kappa"]),
@@ -199,7 +200,7 @@ def test_the_vectors(case: dict) -> None:
 
 
 @st.composite
-def rounds(draw: st.DrawFn) -> tuple[MergeFacts, list[SeatIndex], Grams | None, MergeTerms]:
+def rounds(draw: st.DrawFn) -> tuple[MergeFacts, list[SeatIndex], list[Gram], MergeTerms]:
     n = draw(st.integers(0, 9))
     rows = st.lists(st.lists(st.integers(-9, 9), min_size=3, max_size=3), min_size=n, max_size=n)
     gram, moments = (
@@ -215,13 +216,13 @@ def rounds(draw: st.DrawFn) -> tuple[MergeFacts, list[SeatIndex], Grams | None, 
     )
     rule = draw(st.sampled_from(["mean", "nnm_trimmed_mean", "krum"]))
     f = 0 if rule == "mean" else draw(st.integers(0, 3))
-    grams = draw(st.sampled_from([Grams(gram), Grams(gram, moments), None]))
+    grams = draw(st.sampled_from([[gram], [gram, moments], []]))
     return facts, [SeatIndex(s) for s in range(n)], grams, terms_of(f, rule)
 
 
 @given(rounds())
 def test_the_rule_is_never_left_with_too_few(
-    case: tuple[MergeFacts, list[SeatIndex], Grams | None, MergeTerms],
+    case: tuple[MergeFacts, list[SeatIndex], list[Gram], MergeTerms],
 ) -> None:
     facts, decoded, grams, terms = case
     found = merge_inputs(facts, decoded, grams, terms)
