@@ -1,27 +1,44 @@
 """Every hash that the contract and Python must compute alike.
 
 Rule of this file: a hash is keccak-256 of the standard ABI encoding of a tag and its fields, so
-that no two kinds of message can share a preimage. `tests/vectors/hashing.json` fixes the bytes for
+that no two kinds of message can share a preimage. `tests/vectors/rounds.json` fixes the bytes for
 both languages. Source: EIP-712's separation by domain and type, without its typed-data framing.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple
 
 from eth_abi.abi import encode
 from eth_hash.auto import keccak
 
-from atoll.law.words import Digest, Slot, Terms
+from atoll.law.words import (
+    Address,
+    Bitmap,
+    Digest,
+    Facts,
+    HolderId,
+    JobId,
+    Miss,
+    PlaceIndex,
+    Reveal,
+    Role,
+    SeatIndex,
+    Slot,
+    Terms,
+    Verdict,
+)
 
 _SLOT_TYPES = ("uint256", "address", "uint256", "uint32")
 _TERMS_TYPE = (
-    "(uint32,uint16,uint16,uint16,uint16,uint16,uint16,uint16,uint16,uint16,"
-    "uint32,uint32,uint32,uint32,uint32,uint32,uint64,uint32,uint64,"
+    "(uint32,uint16,uint16,uint16,uint16,uint8,uint16,uint32,uint32,uint32,uint32,uint32,uint32,"
+    "uint32,uint32,uint32,uint32,uint32,uint64,uint32,uint32,uint64,"
     "uint128,uint128,uint128,uint128,uint128,bytes32)"
 )
+_ACCUMULATOR_BYTES = 28
+"""Of the words' accumulator, which shares its storage word with another."""
 
 
 def keccak256(data: bytes) -> Digest:
@@ -57,6 +74,90 @@ def hash_in_slot(name: str, slot: Slot, types: Sequence[str], values: Sequence[o
 def slot_hash(slot: Slot) -> Digest:
     """The slot as the attestation policy knows it."""
     return hash_fields(_SLOT_TYPES, slot_values(slot))
+
+
+def data_seed(slot: Slot, source: Digest, block_hash: Digest) -> Digest:
+    """The data seed of the round in `slot`.
+
+    Args:
+        source: reveal accumulator of the round before; zero for a round opened from WAITING.
+        block_hash: of the block before the one in which that REVEAL ended, or the round opened.
+    """
+    return hash_in_slot("atoll.data.v2", slot, ("bytes32", "bytes32"), (source, block_hash))
+
+
+def audit_seed(slot: Slot, reveals: Digest, block_hash: Digest, randao: int) -> Digest:
+    """The audit seed of a round, from the block before the first word's and from its PREVRANDAO."""
+    types = ("bytes32", "bytes32", "uint256")
+    return hash_in_slot("atoll.audit.v2", slot, types, (reveals, block_hash, randao))
+
+
+def commitment(
+    slot: Slot, seed: Digest, seat: SeatIndex, account: Address, said: tuple[Reveal, Digest]
+) -> Digest:
+    """What a provider commits; the account is part of it, so that nobody can open a copy.
+
+    Args:
+        seed: the data seed.
+        said: what will be revealed, and the digest of the model that the round opens from.
+    """
+    reveal, model = said
+    types = ("bytes32", "uint16", "address", "bytes32", "bytes32", "bytes32", "bytes32", "bytes32")
+    leaves, root, key = keccak256(reveal.leaves), reveal.update_root, reveal.key_hash
+    values = (seed, seat, account, leaves, root, model, key, reveal.salt)
+    return hash_in_slot("atoll.commit.v2", slot, types, values)
+
+
+def accumulate_reveal(accumulator: Digest, seat: SeatIndex, commitment: Digest) -> Digest:
+    """The running hash of a round's reveals after one more; it starts as the data seed."""
+    return hash_fields(("bytes32", "uint256", "bytes32"), (accumulator, seat, commitment))
+
+
+def cut_off(digest: Digest) -> Digest:
+    """A digest as the words' accumulator has it: 28 bytes and 4 zero bytes."""
+    return Digest(digest[:_ACCUMULATOR_BYTES] + bytes(32 - _ACCUMULATOR_BYTES))
+
+
+def accumulate_word(accumulator: Digest, place: PlaceIndex, has: Bitmap) -> Digest:
+    """The running hash of a lot's words after one more."""
+    return cut_off(hash_fields(("bytes32", "uint256", "uint256"), (accumulator, place, has)))
+
+
+def accumulate_words(lot: Digest, words: Iterable[tuple[PlaceIndex, Bitmap]]) -> Digest:
+    """Of a lot with this seed: all its words, in the chain's order."""
+    accumulator = cut_off(lot)
+    for place, has in words:
+        accumulator = accumulate_word(accumulator, place, has)
+    return accumulator
+
+
+def certificate_hash(slot: Slot, seed: Digest, words: Digest, verdict: Verdict) -> Digest:
+    """What a committee signs, as it is: `seed` is the data seed, `words` the accumulator."""
+    types = ("bytes32", "bytes32", "uint256", "uint16", "bytes32", "bytes32", "bytes8")
+    cid = keccak256(verdict.cid)
+    values = (seed, words, verdict.left_out, verdict.merged, verdict.state, cid, verdict.loss)
+    return hash_in_slot("atoll.certificate.v1", slot, types, values)
+
+
+def facts_hash(facts: Facts) -> Digest:
+    """The one word that the contract keeps of a settled round."""
+    types = ("bytes32",) * 6 + ("uint256",) * 5
+    return hash_fields(types, (tag("atoll.facts.v1"), *astuple(facts)))
+
+
+def bond_lock(job: JobId, role: Role, holder: HolderId) -> Digest:
+    """Names the lock of a holder's bond in `Stakes`."""
+    types = ("string", "uint256", "uint8", "uint32")
+    return hash_fields(types, ("atoll.bond.v2", job, int(role), holder))
+
+
+def fault_id(members: Slot, role: Role, holder: HolderId, kind: Miss) -> Digest:
+    """Names one miss of a holder in a round; `members.domain` has the address of Members."""
+    chain_id, contract, job, round = slot_values(members)
+    return hash_fields(
+        ("bytes32", "uint256", "address", "uint256", "uint8", "uint32", "uint32", "uint8"),
+        (tag("atoll.fault.v2"), chain_id, contract, job, int(role), holder, round, int(kind)),
+    )
 
 
 def update_root(size: int, piece_root: Digest) -> Digest:

@@ -1,18 +1,17 @@
-"""Who is drawn: seats to audit, their auditors, and the committee of a round.
+"""Who is drawn: a round's committee, the seats that are audited, and their auditors.
 
-Rule of this file: whoever has the smallest tickets under a seed is drawn, and a ticket is the hash
-of the seed and of whom it is for. Nobody chooses a seed, and no draw depends on where in a table a
-member stands.
+Rule of this file: whoever has the smallest tickets under a seed is drawn, of equal ones the lower
+number, and a ticket is the hash of the seed and of the number that it is for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from fractions import Fraction
+from collections.abc import Iterable
 from typing import Final
 
 from atoll.law.hashing import hash_fields
-from atoll.law.words import Address, Bitmap, Digest, SeatIndex, bits, to_bitmap
+from atoll.law.terms import WHOLE_BPS
+from atoll.law.words import Bitmap, Digest, PlaceIndex, SeatIndex, bits, to_bitmap
 
 COMMITTEE: Final = 32
 """Members of a committee, where so many are ready."""
@@ -20,59 +19,55 @@ LAST_AUDITORS: Final = 2
 """Auditors of a seat in a job's last round."""
 
 
-def seat_ticket(seed: Digest, seat: SeatIndex) -> Digest:
-    """A seat's place in the draw of whom to audit."""
-    return hash_fields(("bytes32", "uint256"), (seed, seat))
+def _ticket(seed: Digest, *numbers: int) -> Digest:
+    return hash_fields(("bytes32", *("uint256",) * len(numbers)), (seed, *numbers))
 
 
-def auditor_ticket(seed: Digest, seat: SeatIndex, member: Address) -> Digest:
-    """A member's place in the draw of who audits a seat."""
-    return hash_fields(("bytes32", "uint256", "address"), (seed, seat, member))
+def _smallest(numbers: Iterable[int], seed: Digest, *before: int) -> list[int]:
+    return sorted(numbers, key=lambda number: (_ticket(seed, *before, number), number))
 
 
-def member_ticket(seed: Digest, member: Address) -> Digest:
-    """A member's place in the draw of a committee."""
-    return hash_fields(("bytes32", "address"), (seed, member))
+def next_lot(seed: Digest, lot: int) -> Digest:
+    """The seed of lot number `lot`, from that of the one before."""
+    return _ticket(seed, lot)
 
 
-def lot_seed(before: Digest, lot: int) -> Digest:
-    """The seed of a round's next committee, when one did not settle: keccak(before ‖ lot)."""
-    return hash_fields(("bytes32", "uint256"), (before, lot))
+def draw_committee(seed: Digest, pool: Bitmap) -> tuple[PlaceIndex, ...]:
+    """Places of the pool with the smallest tickets, ascending: the order of their signatures."""
+    return tuple(PlaceIndex(p) for p in sorted(_smallest(bits(pool), seed)[:COMMITTEE]))
 
 
-def draw_committee(seed: Digest, ready: Iterable[Address]) -> tuple[Address, ...]:
-    """Members with the smallest tickets, ascending as integers: the order of their signatures."""
-    drawn = sorted(ready, key=lambda member: member_ticket(seed, member))[:COMMITTEE]
-    return tuple(sorted(drawn, key=lambda member: int(member, 16)))
+def audited_share(count: int, share_bps: int, ready: int) -> int:
+    """How many of so many revealed seats are drawn, beside those that were left out."""
+    share = -(-share_bps * count // WHOLE_BPS)
+    return max(1, min(share, -(-ready // 2)))
 
 
 def draw_seats(
-    seed: Digest, revealed: Bitmap, left_out: Bitmap, *, share: Fraction, pool: int
+    seed: Digest, revealed: Bitmap, left_out: Bitmap, *, share_bps: int, ready: Bitmap
 ) -> Bitmap:
     """Seats that are audited: a share of the revealed, and who was left out of the merge.
 
-    Args:
-        share: of the revealed seats, rounded up.
-        pool: members; never are more seats drawn than half of them, those left out first.
+    A job's last round, and one whose rule bears nobody, is audited whole; this is of others.
     """
-    tickets = sorted(map(SeatIndex, bits(revealed)), key=lambda seat: seat_ticket(seed, seat))
-    count = -(-share.numerator * len(tickets) // share.denominator)
-    order = dict.fromkeys((*bits(left_out & revealed), *tickets[:count]))
-    return to_bitmap(list(order)[: pool // 2])
+    count = audited_share(revealed.bit_count(), share_bps, ready.bit_count())
+    return Bitmap(to_bitmap(_smallest(bits(revealed), seed)[:count]) | left_out)
 
 
 def auditors_of(
-    seed: Digest, seat: SeatIndex, ready: Iterable[Address], holder: Address, count: int = 1
-) -> tuple[Address, ...]:
-    """Who audits a seat: the smallest tickets among the ready, its own holder excepted."""
-    others = (member for member in ready if member != holder)
-    return tuple(sorted(others, key=lambda m: auditor_ticket(seed, seat, m))[:count])
+    seed: Digest, seat: SeatIndex, ready: Bitmap, *, is_last: bool = False
+) -> tuple[PlaceIndex, ...]:
+    """Places that audit a drawn seat, smallest ticket first."""
+    count = LAST_AUDITORS if is_last else 1
+    return tuple(PlaceIndex(p) for p in _smallest(bits(ready), seed, seat)[:count])
 
 
-def most_duties(auditors: Iterable[Sequence[Address]]) -> int:
-    """Of the busiest auditor: so many rounds long is the audit of a job's last round."""
-    counts: dict[Address, int] = {}
-    for seat in auditors:
-        for member in seat:
-            counts[member] = counts.get(member, 0) + 1
-    return max(counts.values(), default=0)
+def draw_duties(
+    seed: Digest, drawn: Bitmap, ready: Bitmap, *, is_last: bool
+) -> dict[PlaceIndex, tuple[SeatIndex, ...]]:
+    """The seats that each place audits, ascending; places without any are left out."""
+    duties: dict[PlaceIndex, tuple[SeatIndex, ...]] = {}
+    for seat in map(SeatIndex, bits(drawn)):
+        for place in auditors_of(seed, seat, ready, is_last=is_last):
+            duties[place] = (*duties.get(place, ()), seat)
+    return duties

@@ -13,10 +13,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple, Self
 
-from atoll.law.hashing import hash_fields, keccak256, sha256
-from atoll.law.words import Digest
+from atoll.law.hashing import hash_fields, hash_in_slot, keccak256, sha256
+from atoll.law.words import Digest, SeatIndex, Slot
 
-MAX_SEGMENTS: Final = 64
 LEAF_BYTES: Final = 64
 _NANS: Final = {">d": bytes.fromhex("7ff8000000000000"), ">f": bytes.fromhex("7fc00000")}
 _DIGEST: Final = 32
@@ -51,28 +50,41 @@ class StepWork(NamedTuple):
     losses: tuple[float, ...]
 
 
-def work_bytes(steps: Iterable[StepWork]) -> bytes:
-    """The norm (binary64) and losses (binary32) of every step, all big-endian."""
-    return b"".join(
+def work_word(steps: Iterable[StepWork]) -> Digest:
+    """A segment's word: keccak-256 of the norm (binary64) and losses (binary32) of every step.
+
+    All big-endian, the steps in order.
+    """
+    parts = [
         float_bytes(">d", step.norm) + b"".join(float_bytes(">f", loss) for loss in step.losses)
         for step in steps
-    )
-
-
-def work_word(steps: Iterable[StepWork], sections: Iterable[Digest] = ()) -> Digest:
-    """A segment's word: keccak-256 of what only who ran its steps knows.
-
-    Args:
-        sections: of the round's last segment, the digest of each section of the update before the
-            codec, in order; none of others.
-    """
-    return keccak256(work_bytes(steps) + b"".join(sections))
+    ]
+    return keccak256(b"".join(parts))
 
 
 def float_bytes(layout: Literal[">d", ">f"], value: float) -> bytes:
     """The bytes of a binary64 or binary32; every NaN has the same."""
     # Which NaN an operation gives is the processor's choice, so its own bits would part machines.
     return _NANS[layout] if math.isnan(value) else struct.pack(layout, value)
+
+
+def key_message(slot: Slot, data_seed: Digest, seat: SeatIndex) -> Digest:
+    """What a provider's account signs, as it is, for the key of its round."""
+    return hash_in_slot("atoll.key.v1", slot, ("bytes32", "uint16"), (data_seed, seat))
+
+
+def key_of(signature: bytes) -> Digest:
+    """The key of a round, from r ‖ s (and whatever follows) of its message's signature.
+
+    It is the same each time where the signature is deterministic (RFC 6979, low s): a provider that
+    lost its disk still has its keys.
+    """
+    return keccak256(signature[:64])
+
+
+def key_hash(key: Digest) -> Digest:
+    """κ: what a commitment has of the key."""
+    return hash_fields(("bytes32",), (key,))
 
 
 def masked(word: Digest, key: Digest, segment: int) -> Digest:
@@ -102,8 +114,8 @@ class Leaves:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Raises ValueError on bytes that are no whole leaves, or more than a round has."""
-        if len(data) % LEAF_BYTES or len(data) > MAX_SEGMENTS * LEAF_BYTES:
+        """Raises ValueError on bytes that are no whole leaves."""
+        if len(data) % LEAF_BYTES:
             raise ValueError(f"{len(data)} bytes are no leaves")
         words = [Digest(data[at : at + _DIGEST]) for at in range(0, len(data), _DIGEST)]
         return cls(tuple(Leaf(*words[at : at + 2]) for at in range(0, len(words), 2)))
@@ -116,6 +128,11 @@ class Leaves:
     def hash(self) -> Digest:
         """What is committed."""
         return keccak256(self.to_bytes())
+
+    @property
+    def segments(self) -> int:
+        """What the seat did of its round."""
+        return len(self.items)
 
     def words(self, key: Digest) -> tuple[Digest, ...]:
         """The plain words under the seat's key."""

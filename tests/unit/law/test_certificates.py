@@ -7,29 +7,24 @@ from dataclasses import replace
 import pytest
 from coincurve import PrivateKey
 from eth_account import Account
+from tests.unit.law.identities import address, cid, digest
 
-from atoll.law.certificates import (
-    Certificate,
-    in_order,
-    is_enough,
-    join_signatures,
-    signer_of,
-    signers_of,
-)
-from atoll.law.words import Address, Bitmap, Digest, Domain, JobId, RoundIndex, Slot
+from atoll.law.certificates import certificate_bytes, is_enough, signer_of, signers_of
+from atoll.law.hashing import certificate_hash
+from atoll.law.words import Address, Bitmap, Digest, Domain, JobId, RoundIndex, Slot, Verdict
 
 ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
-SLOT = Slot(Domain(1, Address("0x" + "11" * 20)), JobId(7), RoundIndex(3))
-SEED = Digest(b"s" * 32)
-CERTIFICATE = Certificate(Digest(b"w" * 32), Bitmap(0b10), Digest(b"g" * 32), b"cid", bytes(8))
-HASH = CERTIFICATE.hash(SLOT, SEED)
+SLOT = Slot(Domain(1, address("rounds")), JobId(7), RoundIndex(3))
+SEED, WORDS = digest("seed"), digest("words")
+VERDICT = Verdict(Bitmap(0b10), 5, digest("state"), cid("state"), bytes(8))
+HASH = certificate_hash(SLOT, SEED, WORDS, VERDICT)
 ACCOUNTS = [Account.from_key(bytes([i]) * 32) for i in range(1, 5)]
-MEMBERS = [Address(account.address) for account in ACCOUNTS]
+COMMITTEE = [Address(account.address) for account in ACCOUNTS]
 
 
-def signed(digest: Digest = HASH) -> dict[Address, bytes]:
+def signed(message: Digest = HASH) -> dict[Address, bytes]:
     return {
-        Address(account.address): bytes(account.unsafe_sign_hash(digest).signature)
+        Address(account.address): bytes(account.unsafe_sign_hash(message).signature)
         for account in ACCOUNTS
     }
 
@@ -37,11 +32,11 @@ def signed(digest: Digest = HASH) -> dict[Address, bytes]:
 def test_a_signature_tells_its_account() -> None:
     for member, signature in signed().items():
         assert signer_of(HASH, signature) == member
-        assert signer_of(Digest(b"x" * 32), signature) != member
+        assert signer_of(digest("other"), signature) != member
 
 
 def test_what_is_no_signature_is_nobodys() -> None:
-    good = signed()[MEMBERS[0]]
+    good = signed()[COMMITTEE[0]]
     for bad in (b"", good[:-1], good + b"\x00", good[:-1] + b"\x00", good[:-1] + b"\x1d"):
         assert signer_of(HASH, bad) is None
     assert signer_of(HASH, bytes(64) + b"\x1b") is None
@@ -49,46 +44,52 @@ def test_what_is_no_signature_is_nobodys() -> None:
 
 
 def test_of_the_two_values_of_s_the_larger_is_nobodys() -> None:
-    good = signed()[MEMBERS[0]]
+    good = signed()[COMMITTEE[0]]
     other = ORDER - int.from_bytes(good[32:64], "big")
     twin = good[:32] + other.to_bytes(32, "big") + bytes([55 - good[64]])
-    recoverable = twin[:64] + bytes([twin[64] - 27])
     key = PrivateKey(bytes([1]) * 32).public_key
-    recovered = type(key).from_signature_and_message(recoverable, HASH, hasher=None)
-    assert recovered == key
+    recoverable = twin[:64] + bytes([twin[64] - 27])
+    assert type(key).from_signature_and_message(recoverable, HASH, hasher=None) == key
     assert signer_of(HASH, twin) is None
 
 
-def test_signers_are_members_in_order_each_once() -> None:
-    signatures = signed()
-    joined = join_signatures(signatures)
-    assert signers_of(HASH, joined, MEMBERS) == in_order(MEMBERS)
-    assert signers_of(HASH, b"", MEMBERS) == []
-    first, *_, last = in_order(MEMBERS)
-    for bad in (
-        signatures[last] + signatures[first],
-        signatures[first] * 2,
-        joined[:-1],
-        joined + signed(Digest(b"x" * 32))[last],
-    ):
-        with pytest.raises(ValueError, match=r"signature|ascend"):
-            signers_of(HASH, bad, MEMBERS)
-    with pytest.raises(ValueError, match="no member's"):
-        signers_of(HASH, joined, MEMBERS[1:])
+@pytest.mark.parametrize("who", [0b1111, 0b1011, 0b0100, 0])
+def test_a_certificate_says_who_signed(who: int) -> None:
+    own = {m: s for i, (m, s) in enumerate(signed().items()) if who >> i & 1}
+    certificate = certificate_bytes(COMMITTEE, own)
+    assert signers_of(HASH, certificate, COMMITTEE) == who
+    assert len(certificate) == 4 + 65 * who.bit_count()
+
+
+def test_strangers_signatures_are_left_out() -> None:
+    assert certificate_bytes(COMMITTEE[:2], signed())[:4] == b"\x00\x00\x00\x03"
+
+
+def test_what_the_policy_refuses_is_refused() -> None:
+    whole, other = certificate_bytes(COMMITTEE, signed()), signed(digest("other"))
+    first, second = whole[4:69], whole[69:134]
+    swapped = whole[:4] + second + first + whole[134:]
+    again = whole[:4] + first + first + whole[134:]
+    mixed = certificate_bytes(COMMITTEE, {**signed(), COMMITTEE[2]: other[COMMITTEE[2]]})
+    fewer = b"\x00\x00\x00\x07" + whole[4:]
+    more = b"\x00\x00\x00\x1f" + whole[4:] + first
+    for bad in (swapped, again, mixed, fewer, more, whole[:-1], whole + b"\x00", b"", b"\x00" * 3):
+        with pytest.raises(ValueError, match=r"signature|certificate|member"):
+            signers_of(HASH, bad, COMMITTEE)
 
 
 def test_every_field_is_signed() -> None:
     others = [
-        replace(CERTIFICATE, words=Digest(b"W" * 32)),
-        replace(CERTIFICATE, left_out=Bitmap(0b11)),
-        replace(CERTIFICATE, state=Digest(b"G" * 32)),
-        replace(CERTIFICATE, cid=b"cie"),
-        replace(CERTIFICATE, loss=bytes(7) + b"\x01"),
+        replace(VERDICT, left_out=Bitmap(0b11)),
+        replace(VERDICT, merged=4),
+        replace(VERDICT, state=digest("another")),
+        replace(VERDICT, cid=cid("another")),
+        replace(VERDICT, loss=bytes(7) + b"\x01"),
     ]
-    slots = [replace(SLOT, job=JobId(8)), replace(SLOT, round=RoundIndex(4))]
-    hashes = {certificate.hash(SLOT, SEED) for certificate in others}
-    hashes |= {CERTIFICATE.hash(slot, SEED) for slot in slots}
-    hashes |= {HASH, CERTIFICATE.hash(SLOT, Digest(b"S" * 32))}
+    hashes = {certificate_hash(SLOT, SEED, WORDS, verdict) for verdict in others}
+    for slot in (replace(SLOT, job=JobId(8)), replace(SLOT, round=RoundIndex(4))):
+        hashes.add(certificate_hash(slot, SEED, WORDS, VERDICT))
+    hashes |= {certificate_hash(SLOT, WORDS, SEED, VERDICT), HASH}
     assert len(hashes) == 9
 
 
