@@ -21,6 +21,7 @@ from atoll.law.words import (
     JobId,
     JobStatus,
     Miss,
+    Params,
     PlaceIndex,
     Reveal,
     Role,
@@ -331,6 +332,7 @@ class JobCreated:
     spec_cid: bytes
     terms_hash: Digest
     terms: Terms
+    params: Params
     policy: Address
     funded: int
 
@@ -356,6 +358,20 @@ class Claimed:
     to: RoundIndex
     amount: int
     burnt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Credited:
+    job_id: JobId
+    account: Address
+    amount: int
+
+
+@dataclass(frozen=True, slots=True)
+class CreditClaimed:
+    job_id: JobId
+    account: Address
+    amount: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -554,6 +570,8 @@ ContractEvent = (
     | JobFunded
     | CancelRequested
     | Claimed
+    | Credited
+    | CreditClaimed
     | Burnt
     | Refunded
     | Deposited

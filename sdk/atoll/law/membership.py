@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from atoll.law import events as ev
-from atoll.law.misses import Record
+from atoll.law.misses import ORDINARY, Record
 from atoll.law.views import Holder, JobView
 from atoll.law.words import (
     NO_ROUND,
@@ -61,6 +61,7 @@ def _job_created(view: JobView, event: ev.JobCreated, block: BlockRef) -> JobVie
         spec_digest=event.spec_digest,
         spec_cid=event.spec_cid,
         terms=event.terms,
+        params=event.params,
         terms_hash=event.terms_hash,
         funded=event.funded,
     )
@@ -78,6 +79,18 @@ def _claimed(view: JobView, event: ev.Claimed, block: BlockRef) -> JobView:
     view = with_holder(view, event.role, event.id, claimed_to=event.to)
     total = view.paid.get(event.account, 0) + event.amount
     return replace(view, paid=put(view.paid, event.account, total), burnt=view.burnt + event.burnt)
+
+
+def _credited(view: JobView, event: ev.Credited, block: BlockRef) -> JobView:
+    total = view.credits.get(event.account, 0) + event.amount
+    return replace(view, credits=put(view.credits, event.account, total))
+
+
+def _credit_claimed(view: JobView, event: ev.CreditClaimed, block: BlockRef) -> JobView:
+    total = view.paid.get(event.account, 0) + event.amount
+    left = view.credits.get(event.account, 0) - event.amount
+    paid, credits = put(view.paid, event.account, total), put(view.credits, event.account, left)
+    return replace(view, paid=paid, credits=credits)
 
 
 def _burnt(view: JobView, event: ev.Burnt, block: BlockRef) -> JobView:
@@ -98,7 +111,7 @@ def _gateway_announced(view: JobView, event: ev.GatewayAnnounced, block: BlockRe
 def _seated(view: JobView, event: ev.Seated, block: BlockRef) -> JobView:
     bond = Wei(view.require_terms().provider_bond)
     holder = Holder(event.id, Role.PROVIDER, event.account, event.seat, event.start, bond)
-    return _with(view, holder)
+    return _with(view, replace(holder, claimed_to=event.start))
 
 
 def _seat_leaving(view: JobView, event: ev.SeatLeaving, block: BlockRef) -> JobView:
@@ -108,7 +121,7 @@ def _seat_leaving(view: JobView, event: ev.SeatLeaving, block: BlockRef) -> JobV
 def _enrolled(view: JobView, event: ev.Enrolled, block: BlockRef) -> JobView:
     bond, until = Wei(event.bond), event.ready_until
     holder = Holder(event.id, Role.VERIFIER, event.account, event.place, event.start, bond)
-    return _with(view, replace(holder, ready_until=until))
+    return _with(view, replace(holder, ready_until=until, claimed_to=event.start))
 
 
 def _ready(view: JobView, event: ev.Ready, block: BlockRef) -> JobView:
@@ -120,14 +133,16 @@ def _place_leaving(view: JobView, event: ev.PlaceLeaving, block: BlockRef) -> Jo
 
 
 def _missed(view: JobView, event: ev.Missed, block: BlockRef) -> JobView:
-    """A cut; the next one is dearer."""
+    """A cut; after an ordinary miss the next one is dearer."""
     holder = view.holders(event.role)[event.id]
-    key = (event.role, event.account)
-    record = view.records.get(key, Record()).missed(event.round, holder.start)
     still = NO_ROUND if event.kind is Miss.SEAT else holder.missed
     bond = Wei(max(0, holder.bond - event.cut))
     cuts = holder.cuts | {(event.round, event.kind)}
     view = with_holder(view, event.role, event.id, bond=bond, missed=still, cuts=cuts)
+    if event.kind not in ORDINARY:
+        return view
+    key = (event.role, event.account)
+    record = view.records.get(key, Record()).missed(event.round, holder.start)
     return replace(view, records=put(view.records, key, record))
 
 
@@ -152,6 +167,8 @@ MEMBERSHIP_HANDLERS: Final[Mapping[type, Handler]] = {
     ev.JobFunded: _job_funded,
     ev.CancelRequested: _cancel_requested,
     ev.Claimed: _claimed,
+    ev.Credited: _credited,
+    ev.CreditClaimed: _credit_claimed,
     ev.Burnt: _burnt,
     ev.Refunded: _refunded,
     ev.GatewayAnnounced: _gateway_announced,

@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from atoll.law.terms import WHOLE_BPS
-from atoll.law.words import RoundIndex, Wei
+from atoll.law.words import Miss, RoundIndex, Wei
 
 MOST: Final = 8
 """A cut is at most one part in so many of the bond."""
+ORDINARY: Final = frozenset({Miss.SEAT, Miss.KEY, Miss.SIGNATURE, Miss.AUDIT, Miss.WORDS})
+"""Misses that are cut by level; the others take their own part of a bond."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from atoll.law.ballots import Duty as BallotDuty
 from atoll.law.views import GameRecord, Holder, JobView, OpenRound, SettledRound, parties
 from atoll.law.words import (
     NO_HOLDER,
@@ -165,16 +166,21 @@ def _accusations(view: JobView, past: SettledRound, member: Holder) -> Iterator[
     for duty in body.duties if body else ():
         about = past.seats[duty.seat]
         fell = view.providers[about].has_fallen
-        if not duty.is_fine and not fell and not is_played(view, past, member.account, about):
+        if not duty.is_fine and not fell and not is_played(view, past, member.account, duty):
             where = (duty.seat,)
             yield Owed(Duty.CHALLENGE, past.round, past.clock.half, member.id, where, at=duty.at)
 
 
-def is_played(view: JobView, past: SettledRound, author: Address, about: HolderId) -> bool:
-    """Whether the account has challenged the provider's round."""
+def is_played(view: JobView, past: SettledRound, author: Address, accusation: BallotDuty) -> bool:
+    """Whether the account has challenged what its ballot says of a seat."""
+    seat = accusation.seat
+    about, done = past.seats[seat], past.reveals[seat].segments
+    is_link = accusation.at == done
+    segment = max(0, done - 1) if is_link else accusation.at
     return any(
         game.challenger == author
-        and game.claim.round == past.round
+        and (game.claim.round, game.claim.segment) == (past.round, segment)
+        and game.claim.is_link == is_link
         and parties(game.claim) == (view.job_id, Role.PROVIDER, about)
         for game in view.games.values()
     )

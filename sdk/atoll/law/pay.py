@@ -26,20 +26,14 @@ def unpaid(terms: Terms, past: SettledRound) -> Wei:
 
 
 def duties_paid(past: SettledRound, holder: Holder) -> int:
-    """Duties that the auditor opened, and that no contest has taken back."""
+    """Duties that the auditor opened, without those that were contested.
+
+    What becomes of a contest is credited, not claimed.
+    """
     body = past.bodies.get(holder.id)
     if body is None:
         return 0
-    own = set(past.duties_of(holder.id))
-    return sum(
-        duty.seat in own and not _is_contested(past, holder, duty.seat) for duty in body.duties
-    )
-
-
-def _is_contested(past: SettledRound, holder: Holder, seat: SeatIndex) -> bool:
-    """Whether the fee is taken back: until it turns out that the seat itself fell, or for good."""
-    contest = past.contests.get((holder.id, seat))
-    return contest is not None and contest.is_wrong is not False
+    return sum((holder.id, duty.seat) not in past.contests for duty in body.duties)
 
 
 def verifier_pay(terms: Terms, past: SettledRound, holder: Holder) -> Wei:
@@ -58,9 +52,9 @@ def round_pay(terms: Terms, past: SettledRound, holder: Holder) -> Wei:
 
 
 def claimable_to(view: JobView, holder: Holder, now: int) -> RoundIndex:
-    """The first round, from the last claimed one on, that is not FINAL for the holder."""
+    """The first of the holder's rounds, from the last claimed one on, that is not FINAL."""
     round = holder.claimed_to
-    while view.is_final(holder.role, holder.id, round, now):
+    while round < holder.to and view.is_final(holder.role, holder.id, round, now):
         round = RoundIndex(round + 1)
     return round
 
@@ -89,18 +83,21 @@ def most_drawn(terms: Terms) -> int:
 
 
 def round_budget(terms: Terms) -> Wei:
-    """A round at its dearest."""
+    """A round at its dearest, but for the second auditors of the last one."""
     seats = terms.seats * terms.segments * terms.segment_pay
     duties = (most_drawn(terms) + terms.f) * terms.duty_fee
     return Wei(seats + min(COMMITTEE, terms.places) * terms.sign_fee + duties)
 
 
+def last_audit(terms: Terms) -> Wei:
+    """What the last round's audit may cost beyond that."""
+    return Wei(LAST_AUDITORS * terms.seats * terms.duty_fee)
+
+
 def budget(terms: Terms) -> Wei:
-    """Wei that a job must hold at creation: every round at its dearest, and the last audit."""
-    last = LAST_AUDITORS * terms.seats * terms.duty_fee
-    return Wei(
-        terms.rounds * round_budget(terms) + last + min(COMMITTEE, terms.places) * terms.sign_fee
-    )
+    """Wei that a job must hold at creation: every round at its dearest, and a committee's fees."""
+    fees = min(COMMITTEE, terms.places) * terms.sign_fee
+    return Wei(terms.rounds * round_budget(terms) + last_audit(terms) + fees)
 
 
 def may_earn(terms: Terms, past: SettledRound, *, is_last: bool) -> Wei:
@@ -123,5 +120,6 @@ def refundable(view: JobView) -> Wei:
         may_earn(terms, past, is_last=view.is_last(past.round)) for past in view.settled
     )
     if not view.status.is_closed:
-        reserved += budget(terms) - len(view.settled) * round_budget(terms)
+        left = terms.rounds - len(view.settled)
+        reserved += left * round_budget(terms) + last_audit(terms)
     return Wei(max(0, view.funded - view.refunded - reserved))

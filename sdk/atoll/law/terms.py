@@ -63,10 +63,9 @@ WINDOWS: Final = (
     "audit_seconds",
     "open_seconds",
     "key_seconds",
-    "ready_seconds",
     "window_seconds",
 )
-"""Of a round and its members; together they are bounded."""
+"""Of a round; together they are bounded."""
 
 
 def _require(condition: bool, message: str) -> None:
@@ -82,7 +81,8 @@ def check_terms(terms: Terms) -> None:
         _require(is_integer and 0 <= value < width, f"{name} is {value!r}, not in [0, {width})")
     is_root = isinstance(terms.program, bytes) and len(terms.program) == len(ZERO_DIGEST)
     _require(is_root, f"program is {terms.program!r}, not 32 bytes")
-    for name in (*WINDOWS, "game_seconds", "move_seconds", "claim_seconds", "tokens_per_step"):
+    others = ("ready_seconds", "game_seconds", "move_seconds", "claim_seconds", "tokens_per_step")
+    for name in (*WINDOWS, *others):
         _require(getattr(terms, name) >= 1, f"{name} is 0")
     for name, low, high in (
         ("rounds", 1, _U32 - 2),
@@ -101,6 +101,8 @@ def check_terms(terms: Terms) -> None:
         _require(low <= value <= high, f"{name} is {value}, not in [{low}, {high}]")
     _require(terms.steps % terms.segment_steps == 0, "segment_steps does not divide steps")
     _require(terms.segments <= MAX_SEGMENTS, f"{terms.segments} segments, above {MAX_SEGMENTS}")
+    tokens = terms.steps * terms.tokens_per_step
+    _require(tokens < _U64, f"{tokens} tokens a seat and round do not fit in 64 bits")
     together = sum(getattr(terms, name) for name in WINDOWS)
     _require(together <= LONGEST_SECONDS, f"windows of {together} s, above {LONGEST_SECONDS}")
 

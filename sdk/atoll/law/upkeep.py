@@ -30,7 +30,6 @@ from atoll.law.words import (
     bits,
 )
 
-
 _NO_SEAT: Final = SeatIndex(0)
 
 
@@ -42,6 +41,7 @@ class Call(StrEnum):
     CUT_MEMBER = "cutMember"
     ABSENT = "absent"
     STRIKE = "strike"
+    NO_KEY = "noKey"
     CONTEST_KEY = "contestKey"
     CONTEST = "contest"
     SETTLE_CONTEST = "settleContest"
@@ -142,9 +142,13 @@ def _struck(view: JobView, past: SettledRound, now: int) -> Iterator[Upkeep]:
         return
     for seat in map(SeatIndex, bits(past.drawn)):
         holder = view.providers[past.seats[seat]]
-        is_done = past.struck >> seat & 1 and now < past.clock.half
-        if past.key_of(seat) is None and not is_done and not holder.has_fallen:
-            yield Upkeep(Call.STRIKE, past.round, Role.PROVIDER, holder.id, seat)
+        about = (past.round, Role.PROVIDER, holder.id, seat)
+        if past.key_of(seat) is not None:
+            continue
+        if not past.struck >> seat & 1:
+            yield Upkeep(Call.STRIKE, *about)
+        if now >= past.clock.half and not holder.has_fallen:
+            yield Upkeep(Call.NO_KEY, *about)
 
 
 # --- what was opened ---
@@ -204,7 +208,7 @@ def _dropped(view: JobView, past: SettledRound, now: int) -> Iterator[Upkeep]:
             is_over = view.providers[about].has_fallen or any(
                 view.games_about(Role.PROVIDER, about)
             )
-            is_kept = duty.is_fine or is_over or is_played(view, past, author.account, about)
+            is_kept = duty.is_fine or is_over or is_played(view, past, author.account, duty)
             if not is_kept:
                 yield Upkeep(Call.DROPPED, past.round, Role.VERIFIER, auditor, duty.seat)
 
@@ -219,7 +223,8 @@ def _money(view: JobView, now: int) -> Iterator[Upkeep]:
     for holder in (*view.providers.values(), *view.verifiers.values()):
         to = claimable_to(view, holder, now)
         rounds = view.settled[holder.claimed_to : to]
-        if any(round_pay(terms, past, holder) for past in rounds):
+        is_worth = any(round_pay(terms, past, holder) for past in rounds)
+        if rounds and (is_worth or holder.has_fallen):
             yield Upkeep(Call.CLAIM, to, holder.role, holder.id)
         if is_releasable(view, holder, now):
             yield Upkeep(Call.RELEASE, view.round, holder.role, holder.id)

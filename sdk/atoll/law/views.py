@@ -36,6 +36,7 @@ from atoll.law.words import (
     JobId,
     JobStatus,
     Miss,
+    Params,
     Phase,
     PlaceIndex,
     Reveal,
@@ -234,9 +235,10 @@ class OpenRound:
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """Somebody has shown that an opened *fine* does not tell the seat's words.
+    """Somebody has shown that an opened *fine* does not tell the seat's words: its fee is gone.
 
-    `is_wrong` is None until the seat's round is FINAL and somebody settles it.
+    `is_wrong` is None until the seat's round is FINAL and somebody settles it. Then half of the fee
+    is credited to who showed it, or, where the seat fell for that round, all of it to the auditor.
     """
 
     by: Address
@@ -364,7 +366,7 @@ class JobView:
         settled: rounds with their audits, in order.
         games: about its settled rounds, by number.
         gateways: last announced URL by account.
-        paid: wei by account.
+        paid: wei by account, credits included; `credits` those that are not claimed.
         burnt: wei that nobody gets; `burnt_to` the first round not burnt through.
     """
 
@@ -380,6 +382,7 @@ class JobView:
     spec_digest: Digest = ZERO_DIGEST
     spec_cid: bytes = b""
     terms: Terms | None = None
+    params: Params | None = None
     terms_hash: Digest = ZERO_DIGEST
     cancel_requested: bool = False
     closed_at: int = 0
@@ -394,6 +397,7 @@ class JobView:
     burnt: int = 0
     burnt_to: RoundIndex = _FIRST_ROUND
     paid: Mapping[Address, int] = field(default_factory=dict)
+    credits: Mapping[Address, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, domain: Domain, job_id: JobId) -> JobView:

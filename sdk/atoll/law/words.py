@@ -152,6 +152,17 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
+class Params:
+    """What a deployment adds to a job's terms when it is created. Shares in basis points."""
+
+    miss_cut_bps: int
+    winner_share_bps: int
+    min_window: int
+    min_provider_bond: int
+    min_verifier_bond: int
+
+
+@dataclass(frozen=True, slots=True)
 class Reveal:
     """What a seat shows of its round; its CID is a hint and not committed to."""
 
