@@ -259,6 +259,7 @@ class Network:
 
     def enrol(self, account: Address, place: int, bond: int) -> None:
         need(bond >= self.terms.verifier_bond and place < self.terms.places, "no")
+        need(self.phase is not Phase.CLOSED and self.own(account) is None, "no")
         taken = {m.index: m for m in self.members.values() if self._has_place(m)}
         if place in taken:
             self._make_room(place, bond, taken)
@@ -577,6 +578,11 @@ class Network:
         self.streak = 0 if merged else self.streak + 1
         self.model = state
         self._next()
+
+    def advance(self) -> None:
+        """Time passes until the phase's deadline, and somebody notices."""
+        self.wait_until(self.deadline)
+        self.poke()
 
     def settle_late(self) -> None:
         need(self.phase is Phase.MERGE, "not now")
