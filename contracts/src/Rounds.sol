@@ -1,353 +1,334 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {Params} from "./interfaces/IConfig.sol";
-import {IRoundsFacts, IRoundsHooks, SettledFacts} from "./interfaces/IHooks.sol";
+import {Earned, IMembersHooks, IRoundsHooks} from "./interfaces/IHooks.sol";
 import {IRounds} from "./interfaces/IRounds.sol";
 import {Bits} from "./libraries/Bits.sol";
-import {Hashing} from "./libraries/Hashing.sol";
+import {Rows} from "./libraries/Rows.sol";
+import {Wired} from "./libraries/Wired.sol";
 import "./types/Types.sol";
 import {RoundsBase} from "./rounds/RoundsBase.sol";
+import {RoundsSettlement} from "./rounds/RoundsSettlement.sol";
 
-/// @title The round state machine: the one entry to it, and its first half (waiting, seeding, training, revealing).
-/// @dev The rest of the code lies in two modules at fixed addresses, run by delegate call: one contract would exceed the
-/// size limit. Nothing can replace a module, and no tokens are held here.
-contract Rounds is RoundsBase, IRounds, IRoundsHooks, IRoundsFacts {
+/// @title The round state machine. It holds no money and asks nobody who may change his answer.
+/// @notice Commit, reveal and word write one or two words that are reused from round to round. Of a settled round there stay a
+/// hash of its facts, its time, and rows of bits.
+contract Rounds is RoundsSettlement, IRoundsHooks, Wired {
     using Bits for uint256;
 
-    address public immutable auditModule;
-    address public immutable settlementModule;
+    address public immutable jobs;
+    address public members;
+    address public audits;
 
-    error ModuleMismatch(address module);
-    error OnlyJobs(address caller);
-    error EmptyCommitment();
-    error AlreadyCommitted(uint16 seat);
-    error NotCommitted(uint16 seat);
-    error AlreadyRevealed(uint16 seat);
-    error WrongReveal(bytes32 given, bytes32 committed);
-    error TooManySteps(uint32 given, uint32 highest);
-    error CidTooLong(uint256 length, uint256 highest);
+    error NotAllowed(address caller);
+    error SeatTaken(uint16 seat);
+    error NoSuchIndex(uint16 index, uint256 count);
+    error NoMiss(uint16 seat, uint256 owing);
+    error MergeRuns(uint256 jobId);
+    error JobClosed(uint256 jobId);
+    error WindowOpen(uint256 windowEnd, uint256 now_);
+    error NotRevealed(uint16 seat, uint32 round);
 
-    constructor(address config_, address stakes_, address jobs_, address roster_, address audit, address settlement)
-        RoundsBase(config_, stakes_, jobs_, roster_)
-    {
-        auditModule = audit;
-        settlementModule = settlement;
-        if (RoundsBase(audit).links() != links()) revert ModuleMismatch(audit);
-        if (RoundsBase(settlement).links() != links()) revert ModuleMismatch(settlement);
+    constructor(address jobs_, uint256 longestGame_) RoundsBase(longestGame_) {
+        jobs = jobs_;
     }
 
-    modifier onlyJobs() {
-        if (msg.sender != address(jobs)) revert OnlyJobs(msg.sender);
+    function wire(address members_, address audits_) external wiring {
+        (members, audits) = (members_, audits_);
+    }
+
+    modifier only(address caller) {
+        if (msg.sender != caller) revert NotAllowed(msg.sender);
         _;
     }
 
+    // --- the escrow's ---
+
     /// @inheritdoc IRoundsHooks
-    function open(uint256 jobId, Terms calldata terms, Params calldata params, address policy) external onlyJobs {
+    function open(uint256 jobId, Terms calldata t, address policy) external only(jobs) {
         Job storage j = _jobs[jobId];
-        j.state.status = JobStatus.OPEN;
-        j.terms = terms;
+        j.head.status = JobStatus.OPEN;
         j.policy = policy;
-        (j.missCutBps, j.verifierCutBps) = (params.missCutBps, params.verifierCutBps);
-        (j.finderShareBps, j.accusedShareBps) = (params.finderShareBps, params.accusedShareBps);
+        j.windows = Windows(
+            t.trainSeconds,
+            t.revealSeconds,
+            t.mergeSeconds,
+            t.auditSeconds,
+            t.openSeconds,
+            t.keySeconds,
+            t.windowSeconds
+        );
+        Shape memory s;
+        (s.expiry, s.rounds, s.seats, s.minProviders) = (uint40(t.expiry), t.rounds, t.seats, t.minProviders);
+        (s.places, s.minVerifiers, s.f, s.shareBps) = (t.places, t.minVerifiers, t.f, t.shareBps);
+        s.segments = uint16(t.steps / t.segmentSteps);
+        (s.seatBits, s.placeBits) = (uint16(Rows.width(t.seats)), uint16(Rows.width(t.places)));
+        j.shape = s;
     }
 
     /// @inheritdoc IRoundsHooks
-    function cancel(uint256 jobId) external onlyJobs {
+    function cancel(uint256 jobId) external only(jobs) {
         Job storage j = _job(jobId);
-        j.cancelRequested = true;
-        if (j.state.phase == Phase.WAITING) _close(jobId, j, JobStatus.CANCELLED, "Cancelled");
+        Head memory h = j.head;
+        if (h.phase == Phase.WAITING) return _close(jobId, j, h, JobStatus.CANCELLED);
+        j.head.isCancelled = true;
     }
 
-    /// @inheritdoc IRounds
-    function poke(uint256 jobId) external {
-        Job storage j = _job(jobId);
-        Phase phase = j.state.phase;
-        if (phase == Phase.WAITING) _pokeWaiting(jobId, j);
-        else if (phase == Phase.SEEDING) _pokeSeeding(jobId, j);
-        else if (phase == Phase.TRAIN) _pokeTrain(jobId, j);
-        else if (phase == Phase.REVEAL) _pokeReveal(jobId, j);
-        else if (phase == Phase.ATTEST) _delegate(settlementModule);
-        else if (phase == Phase.CLOSED) revert NothingToDo(phase, 0, 0);
-        else _delegate(auditModule);
+    /// @inheritdoc IRoundsHooks
+    function statusOf(uint256 jobId) external view returns (JobStatus, uint32, Earned memory) {
+        Job storage j = _jobs[jobId];
+        return (j.head.status, j.head.round, j.earned);
     }
 
-    /// @inheritdoc IRounds
-    function commit(uint256 jobId, uint32 round, uint16 attempt, bytes32 commitment) external {
-        Job storage j = _job(jobId);
-        RoundState storage s = j.state;
-        if (commitment == 0) revert EmptyCommitment();
-        _requireWindow(s, round, attempt, Phase.TRAIN);
-        uint16 seat = _requireSeat(jobId, s.seated);
-        if (s.committed.has(seat)) revert AlreadyCommitted(seat);
-        s.committed |= Bits.bit(seat);
-        s.commitAccumulator = Hashing.accumulateCommit(s.commitAccumulator, seat, commitment);
-        _seats[jobId][seat].commitment = commitment;
-        emit Committed(jobId, round, attempt, seat, msg.sender, commitment);
-        if (s.committed == s.seated) _startReveal(jobId, j);
-    }
-
-    /// @inheritdoc IRounds
-    function reveal(uint256 jobId, uint32 round, uint16 attempt, Reveal calldata reveal_) external {
-        Job storage j = _job(jobId);
-        RoundState storage s = j.state;
-        _requireReveal(j, reveal_);
-        _requireWindow(s, round, attempt, Phase.REVEAL);
-        uint16 seat = _requireSeat(jobId, s.seated);
-        if (!s.committed.has(seat)) revert NotCommitted(seat);
-        if (s.revealed.has(seat)) revert AlreadyRevealed(seat);
-        bytes32 given = Hashing.commitment(_slot(jobId, s), seat, msg.sender, reveal_);
-        if (given != _seats[jobId][seat].commitment) revert WrongReveal(given, _seats[jobId][seat].commitment);
-
-        s.revealed |= Bits.bit(seat);
-        if (reveal_.steps < j.terms.steps) j.work.shortSeats |= Bits.bit(seat);
-        bytes32 opening = _storeReveal(jobId, s, seat, reveal_);
-        s.revealAccumulator = Hashing.accumulateReveal(s.revealAccumulator, seat, given, opening);
-        emit Revealed(jobId, round, attempt, seat, msg.sender, reveal_);
-        if (s.revealed == s.committed) _endReveal(jobId, j);
-    }
-
-    /// @inheritdoc IRounds
-    function ballot(uint256, uint32, uint16, Finding[] calldata, Report[] calldata, bytes32) external {
-        _delegate(auditModule);
-    }
-
-    /// @inheritdoc IRounds
-    function vote(uint256, uint32, uint16, uint256, uint256, uint256) external {
-        _delegate(auditModule);
-    }
-
-    /// @inheritdoc IRounds
-    function challenge(uint256, uint32, uint16, uint16, uint16, bytes32) external {
-        _delegate(auditModule);
-    }
-
-    /// @inheritdoc IRounds
-    function withdrawChallenge(uint256, uint32, uint16, uint16) external {
-        _delegate(auditModule);
-    }
-
-    /// @inheritdoc IRounds
-    function answerChallenge(uint256, uint32, uint16, uint16, bytes calldata) external {
-        _delegate(auditModule);
-    }
-
-    /// @notice Clears a halted round's audits and starts them again. Only the owner of the configuration.
-    function reaudit(uint256) external {
-        _delegate(auditModule);
-    }
-
-    /// @inheritdoc IRounds
-    function attest(uint256, uint32, uint16, bytes32, bytes calldata) external {
-        _delegate(settlementModule);
-    }
-
-    /// @inheritdoc IRounds
-    function settle(uint256, Verdict calldata) external {
-        _delegate(settlementModule);
-    }
-
-    /// @inheritdoc IRounds
-    function finalise(uint256) external {
-        _delegate(settlementModule);
-    }
-
-    /// @inheritdoc IRounds
-    function punish(uint256, uint32, Offence, uint16) external {
-        _delegate(settlementModule);
-    }
-
-    /// @inheritdoc IRounds
-    function credit(uint256, uint32, Role, uint16) external {
-        _delegate(settlementModule);
-    }
-
-    /// @inheritdoc IRounds
-    function state(uint256 jobId) external view returns (RoundState memory) {
-        return _job(jobId).state;
-    }
-
-    /// @inheritdoc IRounds
-    function lastOptimiserRoot(uint256 jobId, uint16 seat) external view returns (bytes32) {
-        SeatRecord storage record = _seats[jobId][seat];
-        uint32 tenure = roster.tenureOf(jobId, seat);
-        return tenure == 0 || tenure != record.tenure ? bytes32(0) : _optimiserRoot(jobId, seat);
-    }
-
-    /// @inheritdoc IRounds
-    function finalRounds(uint256 jobId)
+    /// @inheritdoc IRoundsHooks
+    function segmentsPaid(uint256 jobId, uint16 seat, uint32 from, uint32 to, uint32 lostFrom)
         external
         view
-        returns (uint32 count, bytes32 claimsRoot, uint256 cumulativeTotal)
+        returns (uint256 paid, uint256 lost)
     {
-        count = _jobs[jobId].finalRounds;
-        if (count == 0) return (0, 0, 0);
-        RoundRecord storage r = _records[jobId][count - 1];
-        return (count, r.claimsRoot, r.cumulativeTotal);
+        Job storage j = _jobs[jobId];
+        _requireOver(jobId, to);
+        Shape memory s = j.shape;
+        for (uint32 round = from; round < to; round++) {
+            uint256 segments = _paidSegments(j, s, round, seat);
+            if (round < lostFrom) paid += segments;
+            else lost += segments;
+        }
     }
 
-    /// @inheritdoc IRounds
-    function commitmentOf(
-        uint256 jobId,
-        uint32 round,
-        uint16 attempt,
-        uint16 seat,
-        address sender,
-        Reveal calldata reveal_
-    ) external view returns (bytes32) {
-        return Hashing.commitment(Hashing.Slot(address(this), jobId, round, attempt), seat, sender, reveal_);
+    /// @inheritdoc IRoundsHooks
+    function segmentsUnpaid(uint256 jobId, uint32 from, uint32 to) external view returns (uint256 total) {
+        Job storage j = _jobs[jobId];
+        _requireOver(jobId, to);
+        Shape memory s = j.shape;
+        for (uint32 round = from; round < to; round++) {
+            uint256 lost = Rows.get(j.lost, s.seatBits, round);
+            if (lost != 0) total += _segmentsOf(j, s, round, lost, j.settled[round].hasPartials);
+        }
     }
 
-    /// @inheritdoc IRounds
-    function verdictHash(uint256 jobId, uint32 round, uint16 attempt, Verdict calldata verdict)
+    /// @inheritdoc IRoundsHooks
+    function signaturesOf(uint256 jobId, uint16 place_, uint32 from, uint32 to) external view returns (uint256 count) {
+        Job storage j = _jobs[jobId];
+        _requireOver(jobId, to);
+        uint256 bits = j.shape.placeBits;
+        for (uint256 round = from; round < to; round++) {
+            if (Rows.get(j.signed, bits, round).has(place_)) count++;
+        }
+    }
+
+    // --- the members' ---
+
+    /// @inheritdoc IRoundsHooks
+    function sit(uint256 jobId, uint16 seat, address account, uint32 id) external only(members) returns (uint32 from) {
+        Job storage j = _job(jobId);
+        Head memory h = j.head;
+        if (h.phase == Phase.CLOSED) revert JobClosed(jobId);
+        if (seat >= j.shape.seats) revert NoSuchIndex(seat, j.shape.seats);
+        uint256 taken = j.held | j.owing | j.seated;
+        if (taken.has(seat)) revert SeatTaken(seat);
+        from = _nextRound(h);
+        j.seats[seat] = Occupant(account, id, from);
+        j.held |= Bits.bit(seat);
+    }
+
+    /// @inheritdoc IRoundsHooks
+    function unseat(uint256 jobId, uint16 seat) external only(members) returns (uint32 to) {
+        Job storage j = _jobs[jobId];
+        j.held &= ~Bits.bit(seat);
+        return _nextRound(j.head);
+    }
+
+    /// @inheritdoc IRoundsHooks
+    function stop(uint256 jobId, uint16 seat, address account, bytes32 root) external only(members) returns (uint32) {
+        Job storage j = _jobs[jobId];
+        Head memory h = j.head;
+        uint256 mark = Bits.bit(seat);
+        j.held &= ~mark;
+        if (h.phase != Phase.TRAIN || j.waiting & mark == 0) return _nextRound(h);
+        (uint256 waiting, uint256 seated) = (j.waiting & ~mark, j.seated & ~mark);
+        (j.waiting, j.seated) = (waiting, seated);
+        emit Stopped(jobId, account, seat, h.round, root);
+        uint32 round = h.round;
+        if (waiting == 0) _endTrain(jobId, j, h, 0);
+        return round;
+    }
+
+    /// @inheritdoc IRoundsHooks
+    function clearOwing(uint256 jobId, uint16 seat) external only(members) returns (uint32 id, uint32 to) {
+        Job storage j = _jobs[jobId];
+        if (seat > type(uint8).max || !j.owing.has(seat)) revert NoMiss(seat, j.owing);
+        j.owing ^= Bits.bit(seat);
+        return (j.seats[seat].id, _nextRound(j.head));
+    }
+
+    /// @inheritdoc IRoundsHooks
+    function place(uint256 jobId, uint16 place_, address account, uint32 id)
         external
-        view
-        returns (bytes32)
+        only(members)
+        returns (uint32 from)
     {
-        return Hashing.verdictHash(Hashing.Slot(address(this), jobId, round, attempt), verdict);
+        Job storage j = _job(jobId);
+        Head memory h = j.head;
+        if (h.phase == Phase.CLOSED) revert JobClosed(jobId);
+        if (place_ >= j.shape.places) revert NoSuchIndex(place_, j.shape.places);
+        from = _nextRound(h);
+        Occupant memory before = j.pool[place_];
+        if (before.from < from) j.poolBefore[place_] = before;
+        j.pool[place_] = Occupant(account, id, from);
     }
 
     /// @inheritdoc IRoundsHooks
-    function phaseOf(uint256 jobId) external view returns (Phase) {
-        return _job(jobId).state.phase;
+    function setReady(uint256 jobId, uint16 place_) external only(members) {
+        Job storage j = _jobs[jobId];
+        Head memory h = _requireNoMerge(jobId, j);
+        if (h.phase == Phase.WAITING) _setReady(j, h, j.ready | Bits.bit(place_));
+        else j.poolIn |= Bits.bit(place_);
     }
 
     /// @inheritdoc IRoundsHooks
-    function closedAt(uint256 jobId) external view returns (uint64) {
-        return _jobs[jobId].closedAt;
+    function unplace(uint256 jobId, uint16 place_) external only(members) returns (uint32 to) {
+        Job storage j = _jobs[jobId];
+        Head memory h = j.head;
+        uint256 mark = Bits.bit(place_);
+        if (h.phase == Phase.WAITING) {
+            _setReady(j, h, j.ready & ~mark);
+        } else {
+            j.poolIn &= ~mark;
+            if (j.ready & mark != 0) j.poolOut |= mark;
+        }
+        return _nextRound(h);
     }
 
     /// @inheritdoc IRoundsHooks
-    function settledRounds(uint256 jobId) external view returns (uint32) {
-        return _jobs[jobId].settledRounds;
+    function setPay(uint256 jobId, uint32 round, uint16 seat, bool isPaid) external only(audits) {
+        Job storage j = _jobs[jobId];
+        uint256 bits = j.shape.seatBits;
+        (uint256 pay, uint256 lost) = (Rows.get(j.pay, bits, round), Rows.get(j.lost, bits, round));
+        uint256 mark = Bits.bit(seat);
+        if ((pay | lost) & mark == 0) revert NotRevealed(seat, round);
+        (pay, lost) = isPaid ? (pay | mark, lost & ~mark) : (pay & ~mark, lost | mark);
+        Rows.set(j.pay, bits, round, pay);
+        Rows.set(j.lost, bits, round, lost);
+        emit PayChanged(jobId, round, pay);
     }
 
-    /// @inheritdoc IRoundsFacts
-    function settledFacts(uint256 jobId, uint32 round) external view returns (SettledFacts memory) {
-        RoundRecord storage r = _records[jobId][round];
-        return SettledFacts(r.facts, r.accepted, r.disputeUntil, r.trainAttempt, r.isSettled);
+    // --- views ---
+
+    /// @inheritdoc IRounds
+    function state(uint256 jobId) external view returns (RoundState memory s) {
+        Job storage j = _job(jobId);
+        Head memory h = j.head;
+        (s.status, s.phase, s.round, s.lot, s.deadline) = (h.status, h.phase, h.round, h.lot, h.deadline);
+        (s.seed, s.nextSeed) = (j.seed, j.nextSeed);
+        s.auditSeed = h.isSeeded ? j.auditSeed : bytes32(0);
+        (s.held, s.seated, s.waiting, s.owing) = (j.held, j.seated, j.waiting, j.owing);
+        (s.ready, s.committee, s.due) = (j.ready, j.committee, j.due);
+        (s.reveals, s.words, s.model, s.digest) = (j.reveals, j.words, j.model, j.digest);
     }
 
-    /// @inheritdoc IRoundsFacts
-    function finderShareOf(uint256 jobId) external view returns (uint16) {
-        return _jobs[jobId].finderShareBps;
+    /// @inheritdoc IRounds
+    function timesOf(uint256 jobId, uint32 round) public view returns (Times memory t) {
+        Job storage j = _jobs[jobId];
+        Settlement memory s = j.settled[round];
+        if (s.settledAt == 0) return t;
+        Windows memory w = j.windows;
+        (t.settledAt, t.auditTag) = (s.settledAt, s.auditTag);
+        t.auditEnd = s.settledAt + uint64(s.audits) * w.audit;
+        t.openEnd = t.auditEnd + w.open;
+        t.keysEnd = t.openEnd + w.key;
+        t.half = t.keysEnd + w.window / 2;
+        t.windowEnd = t.keysEnd + w.window;
     }
 
-    /// @inheritdoc IRoundsFacts
-    function roundsBegun(uint256 jobId) external view returns (uint256) {
-        Phase phase = _jobs[jobId].state.phase;
-        bool runs = phase != Phase.WAITING && phase != Phase.CLOSED;
-        return _jobs[jobId].settledRounds + (runs ? 1 : 0);
+    /// @inheritdoc IRounds
+    function factsOf(uint256 jobId, uint32 round) external view returns (bytes32) {
+        return _jobs[jobId].facts[round];
     }
 
-    /// @return unix seconds; from then on the round may be made final and its faults punished. 0 while it runs
-    function disputeUntil(uint256 jobId, uint32 round) external view returns (uint64) {
-        return _records[jobId][round].disputeUntil;
+    /// @inheritdoc IRounds
+    function rowsOf(uint256 jobId, uint32 round) external view returns (uint256, uint256, uint256) {
+        Job storage j = _jobs[jobId];
+        (uint256 seats, uint256 places) = (j.shape.seatBits, j.shape.placeBits);
+        return (Rows.get(j.pay, seats, round), Rows.get(j.lost, seats, round), Rows.get(j.signed, places, round));
     }
 
-    /// @return what was reported, and who agreed, disagreed or could not fetch
-    function reportOf(uint256 jobId, uint32 round, uint16 index) external view returns (ReportEntry memory) {
-        return _reports[jobId][round][index];
+    /// @inheritdoc IRounds
+    function seatHolder(uint256 jobId, uint16 seat) external view returns (address, uint32, uint32) {
+        Occupant memory o = _jobs[jobId].seats[seat];
+        return (o.account, o.id, o.from);
     }
 
-    /// @return seats and verifiers of an exhausted round that `credit` has still to credit
-    function creditable(uint256 jobId) external view returns (uint256 seats, uint256 verifiers) {
-        return (_jobs[jobId].creditableSeats, _jobs[jobId].creditableVerifiers);
+    /// @inheritdoc IRounds
+    function placeHolder(uint256 jobId, uint16 place_) external view returns (address, uint32, uint32) {
+        Job storage j = _jobs[jobId];
+        Occupant memory o = _member(j, place_, j.head.round);
+        return (o.account, o.id, o.from);
     }
 
-    // --- phases ---
+    /// @inheritdoc IRounds
+    function absentOf(uint256 jobId, uint32 round) external view returns (uint256 absent) {
+        Job storage j = _jobs[jobId];
+        absent = j.absent[round];
+        bool isLast = j.head.phase == Phase.CLOSED && round + 1 == j.head.round;
+        if (isLast && !_isSigning(j, round)) absent |= j.due;
+    }
 
-    function _pokeWaiting(uint256 jobId, Job storage j) private {
-        if (j.cancelRequested) return _close(jobId, j, JobStatus.CANCELLED, "Cancelled");
-        if (block.timestamp >= j.terms.expiry) return _close(jobId, j, JobStatus.EXPIRED, "Expired");
-        (, uint256 verifiers, uint256 ready) = roster.membersOf(jobId);
-        bool open_ = _hasEnough(jobId, j) && _isQuorum(j, ready, verifiers);
-        if (!open_) revert NothingToDo(Phase.WAITING, 0, 0);
-        if (j.state.status == JobStatus.OPEN) {
-            j.state.status = JobStatus.ACTIVE;
-            jobs.setStatus(jobId, JobStatus.ACTIVE, "Opened");
+    /// @inheritdoc IRounds
+    function segmentsOf(uint256 jobId, uint32 round, uint16 seat) external view returns (uint256) {
+        Job storage j = _jobs[jobId];
+        uint256 done = j.partials[uint256(round) << 8 | seat];
+        return done == 0 ? j.shape.segments : done - 1;
+    }
+
+    /// @inheritdoc IRounds
+    function drawRule(uint256 jobId) external view returns (uint32, uint8, uint16) {
+        Shape memory s = _jobs[jobId].shape;
+        return (s.rounds, s.f, s.shareBps);
+    }
+
+    /// @inheritdoc IRounds
+    function policyOf(uint256 jobId) external view returns (address) {
+        return _jobs[jobId].policy;
+    }
+
+    /// @inheritdoc IRounds
+    function absoluteEnd(uint256 jobId) external view returns (uint256) {
+        Job storage j = _job(jobId);
+        Windows memory w = j.windows;
+        return _lastMoment(j) + MAX_AUDITS * w.audit + w.open + w.key + w.window + LONGEST_GAMES * longestGame;
+    }
+
+    function _members() internal view override returns (IMembersHooks) {
+        return IMembersHooks(members);
+    }
+
+    // --- parts ---
+
+    function _requireOver(uint256 jobId, uint32 to) private view {
+        if (to == 0) return;
+        uint256 end = timesOf(jobId, to - 1).windowEnd;
+        if (end == 0 || block.timestamp < end) revert WindowOpen(end, block.timestamp);
+    }
+
+    function _paidSegments(Job storage j, Shape memory s, uint256 round, uint16 seat) private view returns (uint256) {
+        if (!Rows.get(j.pay, s.seatBits, round).has(seat)) return 0;
+        uint256 done = j.partials[round << 8 | seat];
+        return done == 0 ? s.segments : done - 1;
+    }
+
+    function _requireNoMerge(uint256 jobId, Job storage j) private view returns (Head memory h) {
+        h = j.head;
+        if (h.phase == Phase.CLOSED) revert JobClosed(jobId);
+        if (h.phase == Phase.MERGE) revert MergeRuns(jobId);
+    }
+
+    /// @dev While a job waits: the pool as it stood before this block is kept, since an opening's lot is drawn from it.
+    function _setReady(Job storage j, Head memory h, uint256 ready) private {
+        if (block.number > h.poolChangedAt) {
+            j.readyBefore = j.ready;
+            j.head.poolChangedAt = uint40(block.number);
         }
-        _openSeeding(jobId, j);
-    }
-
-    function _pokeSeeding(uint256 jobId, Job storage j) private {
-        RoundState storage s = j.state;
-        if (block.number <= s.beaconBlock) revert NothingToDo(s.phase, 0, s.beaconBlock);
-        bytes32 beacon = blockhash(s.beaconBlock);
-        if (beacon == 0) {
-            s.beaconBlock = uint64(block.number) + j.terms.beaconDelay;
-            emit BeaconRearmed(jobId, s.round, s.attempt, s.beaconBlock);
-            return;
-        }
-        _startTrain(jobId, j, beacon, s.attempt);
-    }
-
-    function _pokeTrain(uint256 jobId, Job storage j) private {
-        _requireDeadlinePassed(j.state);
-        if (j.state.committed != 0) return _startReveal(jobId, j);
-        _recordMisses(jobId, j, j.state.seated);
-        _retrain(jobId, j, "NoCommits");
-    }
-
-    function _startReveal(uint256 jobId, Job storage j) private {
-        RoundState storage s = j.state;
-        s.phase = Phase.REVEAL;
-        s.deadline = uint64(block.timestamp) + j.terms.revealSeconds;
-        emit RevealStarted(jobId, s.round, s.attempt, s.committed, s.deadline);
-    }
-
-    function _pokeReveal(uint256 jobId, Job storage j) private {
-        _requireDeadlinePassed(j.state);
-        _endReveal(jobId, j);
-    }
-
-    function _endReveal(uint256 jobId, Job storage j) private {
-        RoundState storage s = j.state;
-        _recordMisses(jobId, j, s.seated & ~s.revealed);
-        if (s.revealed == 0) _retrain(jobId, j, "NoReveals");
-        else _armDraw(jobId, j, s.revealed);
-    }
-
-    // --- reveals ---
-
-    function _requireReveal(Job storage j, Reveal calldata r) private view {
-        if (r.steps > j.terms.steps) revert TooManySteps(r.steps, j.terms.steps);
-        if (r.updateCid.length > MAX_CID_BYTES) revert CidTooLong(r.updateCid.length, MAX_CID_BYTES);
-        if (r.traceCid.length > MAX_CID_BYTES) revert CidTooLong(r.traceCid.length, MAX_CID_BYTES);
-    }
-
-    /// @return opening the optimiser root that the seat's round opens with
-    function _storeReveal(uint256 jobId, RoundState storage s, uint16 seat, Reveal calldata reveal_)
-        private
-        returns (bytes32 opening)
-    {
-        SeatRecord storage record = _seats[jobId][seat];
-        uint32 tenure = roster.tenureOf(jobId, seat);
-        bytes32 accepted = record.tenure == tenure ? _optimiserRoot(jobId, seat) : bytes32(0);
-        record.optimiserRoot = accepted;
-        opening = reveal_.reset ? bytes32(0) : accepted;
-        (record.tenure, record.steps) = (tenure, reveal_.steps);
-        (record.hasPending, record.pendingRoot) = (true, reveal_.optimiserRoot);
-        (record.pendingRound, record.pendingAttempt) = (s.round, s.trainAttempt);
-    }
-
-    /// @dev A pending root counts from the moment its round settled with the seat accepted.
-    function _optimiserRoot(uint256 jobId, uint16 seat) private view returns (bytes32) {
-        SeatRecord storage record = _seats[jobId][seat];
-        RoundRecord storage r = _records[jobId][record.pendingRound];
-        bool isAccepted =
-            record.hasPending && r.isSettled && r.trainAttempt == record.pendingAttempt && r.accepted.has(seat);
-        return isAccepted ? record.pendingRoot : record.optimiserRoot;
-    }
-
-    /// @dev Runs the same call on a module with this contract's storage, and ends it with the module's answer.
-    function _delegate(address module) private {
-        assembly ("memory-safe") {
-            calldatacopy(0, 0, calldatasize())
-            let ok := delegatecall(gas(), module, 0, calldatasize(), 0, 0)
-            returndatacopy(0, 0, returndatasize())
-            if iszero(ok) { revert(0, returndatasize()) }
-            return(0, returndatasize())
-        }
+        j.ready = ready;
     }
 }

@@ -1,0 +1,532 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {IAttestationPolicy} from "./interfaces/IAttestationPolicy.sol";
+import {IAudits} from "./interfaces/IAudits.sol";
+import {IAuditsHooks, IJobsHooks, IMembersHooks, IRoundsHooks} from "./interfaces/IHooks.sol";
+import {IJobs} from "./interfaces/IJobs.sol";
+import {IRounds} from "./interfaces/IRounds.sol";
+import {IGame} from "./judge/IClaims.sol";
+import {Bits} from "./libraries/Bits.sol";
+import {Draws} from "./libraries/Draws.sol";
+import {Hashing} from "./libraries/Hashing.sol";
+import {Reveals, Shown} from "./libraries/Reveals.sol";
+import {Wired} from "./libraries/Wired.sol";
+import "./types/Types.sol";
+
+/// @title Behind the training: who looked at what, and proved it.
+/// @notice A word of a verifier changes its own fee and nobody's pay or bond. All that is claimed here can be recomputed.
+contract Audits is IAudits, IAuditsHooks, Wired {
+    using Bits for uint256;
+
+    /// A member's accusation of another fee: it waits until the seat's round is FINAL.
+    struct Contest {
+        address by;
+        uint16 seat;
+        bool isSettled;
+    }
+
+    uint256 private constant DUTY_BYTES = 35;
+    uint16 private constant FINE = type(uint16).max;
+    uint256 private constant HASH = type(uint256).max << 48; // of an opened ballot: 26 bytes of its body's hash,
+    uint256 private constant EARNS = 32; // then how many duties earn,
+    uint256 private constant OPENED = 1; // and a mark, which a sealed one does not have
+
+    IRounds public immutable rounds;
+    IMembersHooks public immutable members;
+    IJobs public immutable jobs;
+    IGame public game;
+
+    mapping(uint256 jobId => mapping(uint32 round => mapping(uint32 id => bytes32))) public ballotOf;
+    mapping(uint256 jobId => mapping(uint32 round => mapping(uint16 seat => bytes32))) public keyOf;
+    mapping(uint256 jobId => mapping(uint32 round => uint256)) private _leaked; // seats
+    mapping(bytes32 duty => Contest) private _contests;
+    mapping(uint256 jobId => mapping(uint32 round => mapping(uint16 place => uint256))) private _late;
+
+    error NotOpen(uint256 from, uint256 to, uint256 now_);
+    error WrongSeed(bytes32 given, uint64 tag);
+    error NotYours(uint32 id, address account, address caller);
+    error NotThen(uint32 id, uint32 round);
+    error EmptyWord();
+    error AlreadyBalloted(uint32 id, uint32 round);
+    error WrongBallot(bytes32 given, bytes32 sealed_);
+    error WrongBody(bytes32 given, bytes32 opened);
+    error BodyLength(uint256 length);
+    error NotADuty(uint16 seat, uint32 id);
+    error KeyShownAlready(uint16 seat, uint32 round);
+    error KeyIsRight(uint16 seat, uint32 round);
+    error NoKeyShown(uint16 seat, uint32 round);
+    error OwnKey(address account);
+    error NotPaid(uint16 seat, uint256 pay);
+    error NotFine(uint16 seat, uint16 from);
+    error WordIsRight(bytes32 word);
+    error WasLeaked(uint16 seat);
+    error HasFallen(uint32 id);
+    error AlreadyContested(uint32 id, uint16 seat);
+    error NotContested(uint32 id, uint16 seat);
+    error NotFinal(uint32 round, uint256 openPlace);
+    error NotDrawn(uint16 seat, uint32 round);
+    error WasAudited(uint16 seat, uint32 id);
+    error NotDropped(uint16 seat, uint32 id);
+    error NotHad(uint16 seat, uint256 has, uint256 electors);
+    error WrongWords(bytes32 given, bytes32 kept);
+    error NotSigned(address account, bytes32 digest);
+    error NoContradiction(uint32 id);
+
+    constructor(address rounds_, address members_, address jobs_) {
+        (rounds, members, jobs) = (IRounds(rounds_), IMembersHooks(members_), IJobs(jobs_));
+    }
+
+    function wire(address game_) external wiring {
+        game = IGame(game_);
+    }
+
+    // --- ballots ---
+
+    /// @inheritdoc IAudits
+    function ballot(uint256 jobId, uint32 round, uint32 id, bytes32 auditSeed, bytes32 ballot_) external {
+        Times memory t = rounds.timesOf(jobId, round);
+        _requireBetween(t.settledAt, t.auditEnd);
+        _requireTag(t, auditSeed);
+        _ownMember(jobId, round, id);
+        if (ballot_ == 0) revert EmptyWord();
+        if (ballotOf[jobId][round][id] != 0) revert AlreadyBalloted(id, round);
+        // The mark of an opened one is among the bits that are cut off.
+        ballotOf[jobId][round][id] = ballot_ & bytes32(HASH);
+        emit Balloted(jobId, msg.sender, id, round, ballot_);
+    }
+
+    /// @inheritdoc IAudits
+    function open(uint256 jobId, uint32 round, uint32 id, Facts calldata facts, bytes calldata body, bytes32 salt)
+        external
+    {
+        Times memory t = rounds.timesOf(jobId, round);
+        _requireBetween(t.auditEnd, t.openEnd);
+        Reveals.requireFacts(rounds, jobId, round, facts);
+        uint16 place = _requireSealed(jobId, round, id, facts.auditSeed, keccak256(body), salt);
+        uint256 duties = _requireDuties(jobId, round, place, facts, body);
+        ballotOf[jobId][round][id] = bytes32(uint256(keccak256(body)) & HASH | duties << EARNS | OPENED);
+        emit Opened(jobId, msg.sender, id, round, body);
+    }
+
+    /// @inheritdoc IAudits
+    function absent(
+        uint256 jobId,
+        uint32 round,
+        uint32 id,
+        uint16 seat,
+        Facts calldata facts,
+        bytes calldata body
+    ) external {
+        Times memory t = rounds.timesOf(jobId, round);
+        _requireBetween(t.openEnd, t.windowEnd);
+        Reveals.requireFacts(rounds, jobId, round, facts);
+        Holder memory m = _requireMember(jobId, round, id);
+        if (!_isDuty(jobId, round, m.index, facts, seat)) revert NotADuty(seat, id);
+        bytes32 record = ballotOf[jobId][round][id];
+        if (uint256(record) & OPENED != 0) {
+            _requireBody(record, body);
+            if (_find(body, seat) < body.length) revert WasAudited(seat, id);
+        }
+        members.miss(jobId, Role.VERIFIER, id, round, Miss.AUDIT);
+    }
+
+    /// @inheritdoc IAudits
+    function dropped(uint256 jobId, uint32 round, uint32 id, uint16 seat, uint32 seatId, bytes calldata body)
+        external
+    {
+        Times memory t = rounds.timesOf(jobId, round);
+        _requireBetween(t.half, t.windowEnd);
+        (uint16 from,) = saidOf(jobId, round, id, seat, body);
+        bool hasFallen = _requireSeat(jobId, round, seatId, seat).hasFallen;
+        bytes32 set = Hashing.setOf(jobId, Role.PROVIDER, seatId);
+        bool isPlayed = hasFallen || game.openGames(set) != 0
+            || game.wasChallenged(_accusation(jobId, round, id, seat, from, set));
+        if (from == FINE || isPlayed) revert NotDropped(seat, id);
+        members.slash(jobId, Role.VERIFIER, id, round, Miss.DROPPED, 5_000, address(0));
+    }
+
+    // --- keys ---
+
+    /// @inheritdoc IAudits
+    function key(uint256 jobId, uint32 round, uint32 id, bytes32 auditSeed, bytes32 key_) external {
+        Times memory t = rounds.timesOf(jobId, round);
+        _requireBetween(t.openEnd, t.half);
+        _requireTag(t, auditSeed);
+        Holder memory m = members.holderOf(jobId, Role.PROVIDER, id);
+        if (msg.sender != m.account) revert NotYours(id, m.account, msg.sender);
+        if (round < m.from || round >= m.to) revert NotThen(id, round);
+        if (key_ == 0) revert EmptyWord();
+        if (keyOf[jobId][round][m.index] != 0) revert KeyShownAlready(m.index, round);
+        keyOf[jobId][round][m.index] = key_;
+        emit KeyShown(jobId, msg.sender, m.index, round, key_);
+    }
+
+    /// @inheritdoc IAudits
+    function contestKey(Shown calldata s) external {
+        _requireBetween(0, rounds.timesOf(s.jobId, s.round).windowEnd);
+        Reveals.requireShown(rounds, members, s);
+        bytes32 shown = keyOf[s.jobId][s.round][s.seat];
+        if (shown == 0) revert NoKeyShown(s.seat, s.round);
+        if (keccak256(abi.encode(shown)) == s.reveal.keyHash) revert KeyIsRight(s.seat, s.round);
+        delete keyOf[s.jobId][s.round][s.seat];
+        emit KeyContested(s.jobId, s.round, s.seat);
+    }
+
+    /// @inheritdoc IAudits
+    function leak(Shown calldata s, bytes32 key_) external {
+        _requireBetween(0, rounds.timesOf(s.jobId, s.round).auditEnd);
+        Holder memory m = Reveals.requireShown(rounds, members, s);
+        Reveals.requireKey(s.reveal, key_);
+        if (msg.sender == m.account) revert OwnKey(msg.sender);
+        _requirePaid(s.jobId, s.round, s.seat);
+        keyOf[s.jobId][s.round][s.seat] = key_;
+        _leaked[s.jobId][s.round] |= Bits.bit(s.seat);
+        emit Leaked(s.jobId, msg.sender, s.seat, s.round, key_);
+        IRoundsHooks(address(rounds)).setPay(s.jobId, s.round, s.seat, false);
+        IJobsHooks(address(jobs)).creditSegments(s.jobId, msg.sender, Reveals.segments(s.reveal));
+    }
+
+    /// @inheritdoc IAudits
+    function strike(uint256 jobId, uint32 round, uint32 id, Facts calldata facts) external {
+        Times memory t = rounds.timesOf(jobId, round);
+        _requireBetween(t.keysEnd, t.windowEnd);
+        uint16 seat = _requireKeyless(jobId, round, id, facts);
+        (uint256 pay,,) = rounds.rowsOf(jobId, round);
+        if (pay.has(seat)) IRoundsHooks(address(rounds)).setPay(jobId, round, seat, false);
+        emit Struck(jobId, round, seat);
+        members.miss(jobId, Role.PROVIDER, id, round, Miss.KEY);
+    }
+
+    /// @inheritdoc IAudits
+    function noKey(uint256 jobId, uint32 round, uint32 id, Facts calldata facts) external {
+        Times memory t = rounds.timesOf(jobId, round);
+        _requireBetween(t.half, t.windowEnd);
+        _requireKeyless(jobId, round, id, facts);
+        if (members.holderOf(jobId, Role.PROVIDER, id).hasFallen) revert HasFallen(id);
+        members.fall(jobId, Role.PROVIDER, id, round, msg.sender);
+    }
+
+    // --- contests of words ---
+
+    /// @inheritdoc IAudits
+    function contest(Shown calldata s, uint32 id, bytes calldata body, bytes32 key_) external {
+        _requireContestable(s);
+        _requireWrong(s, id, body, key_);
+        Contest storage c = _contests[_dutyOf(s.jobId, s.round, id, s.seat)];
+        if (c.by != address(0)) revert AlreadyContested(id, s.seat);
+        (c.by, c.seat) = (msg.sender, s.seat);
+        uint256 record = uint256(ballotOf[s.jobId][s.round][id]);
+        ballotOf[s.jobId][s.round][id] = bytes32(record - (1 << EARNS));
+        emit Contested(s.jobId, msg.sender, id, s.round, s.seat);
+    }
+
+    /// @inheritdoc IAudits
+    /// @dev A seat that lied about its words and fell for it takes nobody's fee.
+    function settleContest(uint256 jobId, uint32 round, uint32 id, uint32 seatId) external {
+        Holder memory holder = members.holderOf(jobId, Role.PROVIDER, seatId);
+        Contest storage c = _contests[_dutyOf(jobId, round, id, holder.index)];
+        if (c.by == address(0) || c.isSettled) revert NotContested(id, holder.index);
+        _requireSeat(jobId, round, seatId, c.seat);
+        _requireFinal(jobId, round, seatId);
+        c.isSettled = true;
+        bool isLost = holder.hasFallen && members.lostFrom(jobId, Role.PROVIDER, seatId) <= round;
+        uint256 fee = jobs.termsOf(jobId).dutyFee;
+        emit ContestSettled(jobId, id, round, c.seat, !isLost);
+        if (isLost) {
+            address auditor = members.holderOf(jobId, Role.VERIFIER, id).account;
+            return IJobsHooks(address(jobs)).credit(jobId, auditor, fee);
+        }
+        IJobsHooks(address(jobs)).credit(jobId, c.by, fee / 2);
+        try members.miss(jobId, Role.VERIFIER, id, round, Miss.WORDS) {} catch {} // once a round, whatever the number of words
+    }
+
+    function _requireContestable(Shown calldata s) private view {
+        Times memory t = rounds.timesOf(s.jobId, s.round);
+        _requireBetween(t.openEnd, t.windowEnd);
+        if (Reveals.requireShown(rounds, members, s).hasFallen) revert HasFallen(s.id);
+        if (_leaked[s.jobId][s.round].has(s.seat)) revert WasLeaked(s.seat);
+    }
+
+    function _requireWrong(Shown calldata s, uint32 id, bytes calldata body, bytes32 key_) private view {
+        Reveals.requireKey(s.reveal, key_);
+        (uint16 from, bytes32 word) = saidOf(s.jobId, s.round, id, s.seat, body);
+        if (from != FINE) revert NotFine(s.seat, from);
+        address auditor = members.holderOf(s.jobId, Role.VERIFIER, id).account;
+        if (word == Reveals.fineWord(s.reveal, key_, auditor)) revert WordIsRight(word);
+    }
+
+    // --- late words ---
+
+    /// @inheritdoc IAudits
+    function lateWord(uint256 jobId, uint32 round, uint32 id, uint256 has) external {
+        _requireBetween(0, rounds.timesOf(jobId, round).auditEnd);
+        Holder memory m = members.holderOf(jobId, Role.VERIFIER, id);
+        if (msg.sender != m.account) revert NotYours(id, m.account, msg.sender);
+        if (m.from > round + 1 || m.to <= round) revert NotThen(id, round);
+        _late[jobId][round][m.index] |= has;
+        emit LateWord(jobId, msg.sender, round, m.index, has);
+    }
+
+    /// @inheritdoc IAudits
+    function grant(
+        uint256 jobId,
+        uint32 round,
+        uint16 seat,
+        Facts calldata facts,
+        Facts calldata next,
+        bytes32 lotSeed,
+        bytes calldata places,
+        uint256[] calldata has
+    ) external {
+        _requireBetween(0, rounds.timesOf(jobId, round).auditEnd);
+        Reveals.requireFacts(rounds, jobId, round, facts);
+        if (_leaked[jobId][round].has(seat)) revert WasLeaked(seat);
+        (bytes32 words, uint256 having) = _wordsOf(lotSeed, places, has, seat);
+        if (words != facts.words) revert WrongWords(words, facts.words);
+        uint256 electors = facts.committee | _nextCommittee(jobId, round, next);
+        having |= _lateOf(jobId, round, electors & ~having, seat);
+        bool isHad = having.popcount() * 2 > electors.popcount();
+        if (!isHad) revert NotHad(seat, having.popcount(), electors.popcount());
+        IRoundsHooks(address(rounds)).setPay(jobId, round, seat, true);
+    }
+
+    // --- certificates ---
+
+    /// @inheritdoc IAudits
+    function equivocated(
+        uint256 jobId,
+        uint32 round,
+        uint32 id,
+        bytes32 seed,
+        bytes32 words,
+        Verdict[2] calldata verdicts,
+        bytes[2] calldata certificates
+    ) external {
+        address account = _requireMember(jobId, round, id).account;
+        bytes32 first = _signed(jobId, round, account, seed, words, verdicts[0], certificates[0]);
+        bytes32 second = _signed(jobId, round, account, seed, words, verdicts[1], certificates[1]);
+        if (first == second) revert NoContradiction(id);
+        members.slash(jobId, Role.VERIFIER, id, round, Miss.EQUIVOCATED, 10_000, msg.sender);
+    }
+
+    // --- views ---
+
+    /// @inheritdoc IAuditsHooks
+    function dutiesOf(uint256 jobId, uint32 id, uint32 from, uint32 to) external view returns (uint256 total) {
+        for (uint32 round = from; round < to; round++) {
+            uint256 record = uint256(ballotOf[jobId][round][id]);
+            if (record & OPENED != 0) total += uint16(record >> EARNS);
+        }
+    }
+
+    /// @inheritdoc IAudits
+    function saidOf(uint256 jobId, uint32 round, uint32 id, uint16 seat, bytes calldata body)
+        public
+        view
+        returns (uint16 from, bytes32 word)
+    {
+        bytes32 record = ballotOf[jobId][round][id];
+        if (uint256(record) & OPENED == 0) revert WrongBody(keccak256(body), record);
+        _requireBody(record, body);
+        uint256 offset = _find(body, seat);
+        if (offset == body.length) revert NotADuty(seat, id);
+        return (uint16(bytes2(body[offset + 1:])), bytes32(body[offset + 3:]));
+    }
+
+    // --- duties ---
+
+    function _requireDuties(
+        uint256 jobId,
+        uint32 round,
+        uint16 place,
+        Facts calldata facts,
+        bytes calldata body
+    ) private view returns (uint256 duties) {
+        if (body.length == 0 || body.length % DUTY_BYTES != 0) revert BodyLength(body.length);
+        duties = body.length / DUTY_BYTES;
+        (uint256 count, uint256 auditors) = _drawOf(jobId, round, facts);
+        uint256 least;
+        for (uint256 i = 0; i < body.length; i += DUTY_BYTES) {
+            uint16 seat = uint8(body[i]);
+            bool isIts = seat >= least && _isDrawn(facts, count, seat)
+                && Draws.isAuditor(facts.auditSeed, facts.ready, auditors, seat, place);
+            if (!isIts) revert NotADuty(seat, place);
+            least = uint256(seat) + 1;
+        }
+    }
+
+    function _isDuty(uint256 jobId, uint32 round, uint16 place, Facts calldata facts, uint16 seat)
+        private
+        view
+        returns (bool)
+    {
+        (uint256 count, uint256 auditors) = _drawOf(jobId, round, facts);
+        return seat <= type(uint8).max && _isDrawn(facts, count, seat)
+            && Draws.isAuditor(facts.auditSeed, facts.ready, auditors, seat, place);
+    }
+
+    /// @return count how many of the revealed seats the seed draws
+    /// @return auditors of each
+    function _drawOf(uint256 jobId, uint32 round, Facts calldata facts)
+        private
+        view
+        returns (uint256 count, uint256 auditors)
+    {
+        (uint32 last, uint8 f, uint16 shareBps) = rounds.drawRule(jobId);
+        uint256 revealed = facts.revealed.popcount();
+        bool isLast = round + 1 == last;
+        count = isLast || f == 0 ? revealed : Draws.sampled(revealed, facts.ready.popcount(), shareBps);
+        auditors = isLast ? 2 : 1;
+    }
+
+    function _isDrawn(Facts calldata facts, uint256 count, uint16 seat) private pure returns (bool) {
+        return facts.leftOut.has(seat) || Draws.isDrawn(facts.auditSeed, facts.revealed, count, seat);
+    }
+
+    function _requireKeyless(uint256 jobId, uint32 round, uint32 id, Facts calldata facts)
+        private
+        view
+        returns (uint16 seat)
+    {
+        Reveals.requireFacts(rounds, jobId, round, facts);
+        seat = members.holderOf(jobId, Role.PROVIDER, id).index;
+        _requireSeat(jobId, round, id, seat);
+        (uint256 count,) = _drawOf(jobId, round, facts);
+        if (!_isDrawn(facts, count, seat)) revert NotDrawn(seat, round);
+        if (keyOf[jobId][round][seat] != 0) revert KeyShownAlready(seat, round);
+    }
+
+    /// @return words the accumulator that they give
+    /// @return having places whose word has the seat
+    function _wordsOf(bytes32 lotSeed, bytes calldata places, uint256[] calldata has, uint16 seat)
+        private
+        pure
+        returns (bytes32 words, uint256 having)
+    {
+        words = Hashing.noWords(lotSeed);
+        for (uint256 i = 0; i < has.length; i++) {
+            words = Hashing.accumulateWord(words, uint8(places[i]), has[i]);
+            if (has[i].has(seat)) having |= Bits.bit(uint8(places[i]));
+        }
+    }
+
+    /// @return having those of the places whose late word has the seat
+    function _lateOf(uint256 jobId, uint32 round, uint256 places, uint16 seat) private view returns (uint256 having) {
+        for (uint256 left = places; left != 0; left &= left - 1) {
+            uint16 place = left.lowest();
+            if (_late[jobId][round][place].has(seat)) having |= Bits.bit(place);
+        }
+    }
+
+    function _nextCommittee(uint256 jobId, uint32 round, Facts calldata next) private view returns (uint256) {
+        if (rounds.factsOf(jobId, round + 1) != 0) {
+            Reveals.requireFacts(rounds, jobId, round + 1, next);
+            return next.committee;
+        }
+        RoundState memory s = rounds.state(jobId);
+        bool isRunning = s.round == round + 1 && s.phase != Phase.WAITING && s.phase != Phase.CLOSED;
+        return isRunning ? s.committee : 0;
+    }
+
+    /// @return what the game remembers of a challenge by the member about the first segment that it says differs
+    function _accusation(uint256 jobId, uint32 round, uint32 id, uint16 seat, uint16 from, bytes32 set)
+        private
+        view
+        returns (bytes32)
+    {
+        address author = members.holderOf(jobId, Role.VERIFIER, id).account;
+        bool isLink = from == rounds.segmentsOf(jobId, round, seat);
+        uint256 segment = isLink && from > 0 ? from - 1 : from;
+        return keccak256(abi.encode(author, Hashing.placeOf(set, round), segment, isLink));
+    }
+
+    /// @return digest that the account signed
+    function _signed(
+        uint256 jobId,
+        uint32 round,
+        address account,
+        bytes32 seed,
+        bytes32 words,
+        Verdict calldata verdict,
+        bytes calldata certificate
+    ) private view returns (bytes32 digest) {
+        address[] memory signer = new address[](1);
+        signer[0] = account;
+        Hashing.Slot memory slot = Hashing.Slot(address(rounds), jobId, round);
+        digest = Hashing.certificate(slot, seed, words, verdict);
+        IAttestationPolicy policy = IAttestationPolicy(rounds.policyOf(jobId));
+        uint256 signers = policy.certify(Hashing.slotHash(slot), signer, digest, certificate);
+        if (signers != 1) revert NotSigned(account, digest);
+    }
+
+    // --- bodies ---
+
+    function _requireBody(bytes32 record, bytes calldata body) private pure {
+        bytes32 given = keccak256(body);
+        if ((given ^ record) & bytes32(HASH) != 0) revert WrongBody(given, record);
+    }
+
+    /// @return offset of the seat's duty; the body's length where there is none
+    function _find(bytes calldata body, uint16 seat) private pure returns (uint256 offset) {
+        for (; offset < body.length; offset += DUTY_BYTES) {
+            if (uint8(body[offset]) == seat) return offset;
+        }
+    }
+
+    function _dutyOf(uint256 jobId, uint32 round, uint32 id, uint16 seat) private pure returns (bytes32) {
+        return keccak256(abi.encode(jobId, round, id, seat));
+    }
+
+    /// @return place of the caller, whose ballot it is
+    function _requireSealed(uint256 jobId, uint32 round, uint32 id, bytes32 auditSeed, bytes32 hash, bytes32 salt)
+        private
+        view
+        returns (uint16 place)
+    {
+        place = _ownMember(jobId, round, id).index;
+        Hashing.Slot memory slot = Hashing.Slot(address(rounds), jobId, round);
+        bytes32 given = Hashing.ballot(slot, auditSeed, id, msg.sender, hash, salt) & bytes32(HASH);
+        bytes32 sealed_ = ballotOf[jobId][round][id];
+        if (given != sealed_) revert WrongBallot(given, sealed_);
+    }
+
+    // --- who and when ---
+
+    function _ownMember(uint256 jobId, uint32 round, uint32 id) private view returns (Holder memory m) {
+        m = _requireMember(jobId, round, id);
+        if (msg.sender != m.account) revert NotYours(id, m.account, msg.sender);
+    }
+
+    function _requireMember(uint256 jobId, uint32 round, uint32 id) private view returns (Holder memory m) {
+        m = members.holderOf(jobId, Role.VERIFIER, id);
+        if (round < m.from || round >= m.to) revert NotThen(id, round);
+    }
+
+    function _requireSeat(uint256 jobId, uint32 round, uint32 id, uint16 seat) private view returns (Holder memory m) {
+        m = members.holderOf(jobId, Role.PROVIDER, id);
+        if (m.index != seat || round < m.from || round >= m.to) revert NotThen(id, round);
+    }
+
+    function _requirePaid(uint256 jobId, uint32 round, uint16 seat) private view {
+        (uint256 pay,,) = rounds.rowsOf(jobId, round);
+        if (!pay.has(seat)) revert NotPaid(seat, pay);
+    }
+
+    function _requireFinal(uint256 jobId, uint32 round, uint32 seatId) private view {
+        _requireBetween(rounds.timesOf(jobId, round).windowEnd, type(uint256).max);
+        bytes32 set = Hashing.setOf(jobId, Role.PROVIDER, seatId);
+        if (game.openGames(set) == 0) return;
+        uint256 open_ = uint256(game.lowestOpen(set));
+        if (open_ < uint256(Hashing.placeOf(set, round + 1))) revert NotFinal(round, open_);
+    }
+
+    /// @dev A round that is not settled has no times from all.
+    function _requireBetween(uint256 from, uint256 to) private view {
+        if (to == 0 || block.timestamp < from || block.timestamp >= to) revert NotOpen(from, to, block.timestamp);
+    }
+
+    function _requireTag(Times memory t, bytes32 auditSeed) private pure {
+        if (uint64(uint256(auditSeed) >> 192) != t.auditTag) revert WrongSeed(auditSeed, t.auditTag);
+    }
+}
