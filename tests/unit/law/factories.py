@@ -123,9 +123,9 @@ def plain_manifest() -> dict[str, Any]:
             "micro_batch": 8,
         },
         "outer": {
-            "kind": "nesterov",
-            "lr": "0.7",
-            "momentum": "0.9",
+            "kind": "sgd",
+            "lr": "1",
+            "momentum": "0",
             "beta2": "0",
             "eps": "0",
             "period": 0,
@@ -133,7 +133,7 @@ def plain_manifest() -> dict[str, Any]:
         "codec": {
             "kind": "grid8",
             "exponents": {"embedding": -16, "matrix": -16, "vector": -16},
-            "min_exponent": -40,
+            "min_exponent": -30,
             "max_exponent": 0,
             "feedback": "0",
             "fragments": 1,

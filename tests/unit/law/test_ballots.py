@@ -1,64 +1,72 @@
-"""Ballots: what they commit to, and whose words are right."""
+"""Ballots: what they commit to, the bytes of their bodies, and whose words are right."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
+from eth_hash.auto import keccak
 from tests.unit.law.identities import address, digest
 
-from atoll.law.ballots import FINE, Ballot, Finding, told
-from atoll.law.merkle import verify_proof
-from atoll.law.words import Domain, JobId, RoundIndex, SeatIndex, Slot
+from atoll.law.ballots import DUTY_BYTES, FINE, Body, Duty, ballot_hash, fine_word
+from atoll.law.words import Domain, HolderId, JobId, RoundIndex, SeatIndex, Slot
 
 SLOT = Slot(Domain(1, address("rounds")), JobId(7), RoundIndex(3))
-SEED = digest("audit")
+SEED, SALT = digest("audit"), digest("salt")
 MEMBER, OTHER = address("member"), address("other")
 WORDS = [digest(f"x {j}") for j in range(4)]
-FINDINGS = tuple(Finding.fine(SeatIndex(seat), MEMBER, WORDS) for seat in (1, 4, 9))
-BALLOT = Ballot(MEMBER, FINDINGS, digest("salt"))
+DUTIES = tuple(Duty.fine(SeatIndex(seat), MEMBER, WORDS) for seat in (1, 4, 255))
+BODY = Body(DUTIES)
 
 
-def test_words_are_right_where_they_are_the_keys() -> None:
-    finding = FINDINGS[0]
-    assert finding.is_right(MEMBER, WORDS)
-    for wrong in (WORDS[:3], [*WORDS, WORDS[0]], [*WORDS[:3], digest("other")], WORDS[::-1]):
-        assert not finding.is_right(MEMBER, wrong)
+def test_a_fine_word_is_of_the_address_and_every_word() -> None:
+    right = fine_word(MEMBER, WORDS)
+    assert right == keccak(bytes.fromhex(MEMBER[2:]) + b"".join(WORDS))
+    wrong = [WORDS[:3], [*WORDS, WORDS[0]], [*WORDS[:3], digest("other")], WORDS[::-1]]
+    assert right not in {fine_word(MEMBER, words) for words in wrong}
+    assert fine_word(OTHER, WORDS) != right
 
 
-def test_copied_words_are_wrong() -> None:
-    """Whoever copies another's opened leaf has told the other's hashes, not its own."""
-    assert not FINDINGS[0].is_right(OTHER, WORDS)
-    assert told(MEMBER, WORDS[0]) != told(OTHER, WORDS[0])
+def test_a_body_is_35_bytes_a_duty() -> None:
+    differs = Duty(SeatIndex(7), 3, digest("own"))
+    data = Body((DUTIES[0], differs)).to_bytes()
+    assert data[:3] == b"\x01\xff\xff"
+    assert data[35:38] == b"\x07\x00\x03"
+    assert data[38:] == digest("own")
+    assert len(data) == 2 * DUTY_BYTES
+    assert Body.from_bytes(data) == Body((DUTIES[0], differs))
+    assert (DUTIES[0].is_fine, differs.is_fine) == (True, False)
+    assert DUTIES[0].at == FINE
+
+
+def test_what_is_said_of_a_seat_is_found() -> None:
+    assert BODY.of(SeatIndex(4)) == DUTIES[1]
+    assert BODY.of(SeatIndex(5)) is None
+
+
+@pytest.mark.parametrize("order", [(1, 0), (0, 0), (0, 2, 1)])
+def test_seats_ascend_each_once(order: tuple[int, ...]) -> None:
+    data = Body(tuple(DUTIES[i] for i in order)).to_bytes()
+    with pytest.raises(ValueError, match="ascend"):
+        Body.from_bytes(data)
+
+
+@pytest.mark.parametrize("size", [0, 1, 34, 36, 71])
+def test_bytes_that_are_no_duties_are_refused(size: int) -> None:
+    with pytest.raises(ValueError, match="no duties"):
+        Body.from_bytes(bytes(size))
 
 
 def test_a_ballot_binds_everything() -> None:
-    first = FINDINGS[0]
-    others = [
-        replace(first, seat=SeatIndex(2)),
-        replace(first, words=first.words[:3]),
-        replace(first, differs=0),
-        replace(first, digest=digest("own")),
-    ]
-    hashes = {replace(BALLOT, findings=(item, *FINDINGS[1:])).hash(SLOT, SEED) for item in others}
-    hashes |= {
-        BALLOT.hash(SLOT, SEED),
-        BALLOT.hash(SLOT, digest("fork")),
-        BALLOT.hash(replace(SLOT, round=RoundIndex(4)), SEED),
-        replace(BALLOT, member=OTHER).hash(SLOT, SEED),
-        replace(BALLOT, salt=digest("pepper")).hash(SLOT, SEED),
-        replace(BALLOT, findings=FINDINGS[:2]).hash(SLOT, SEED),
-    }
-    assert len(hashes) == 10
-
-
-def test_each_finding_is_shown_by_its_path() -> None:
-    for finding in FINDINGS:
-        index, path = BALLOT.proof(finding.seat)
-        assert verify_proof(finding.leaf, index, len(FINDINGS), path, BALLOT.root)
-    with pytest.raises(KeyError):
-        BALLOT.proof(SeatIndex(2))
-
-
-def test_fine_names_no_segment() -> None:
-    assert {finding.differs for finding in FINDINGS} == {FINE}
+    whole = (SLOT, SEED, (HolderId(2), MEMBER), BODY.hash, SALT)
+    changes = (
+        (0, replace(SLOT, round=RoundIndex(4))),
+        (1, digest("fork")),
+        (2, (HolderId(3), MEMBER)),
+        (2, (HolderId(2), OTHER)),
+        (3, Body(DUTIES[:2]).hash),
+        (4, digest("pepper")),
+    )
+    others = [(*whole[:i], value, *whole[i + 1 :]) for i, value in changes]
+    hashes = {ballot_hash(*fields) for fields in (whole, *others)}  # type: ignore[arg-type]
+    assert len(hashes) == 7
