@@ -153,7 +153,7 @@ class Closed:
     job_id: JobId
     status: JobStatus
     rounds: int
-    at: int
+    closed_at: int
 
 
 # --- Members ---

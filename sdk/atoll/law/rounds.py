@@ -278,7 +278,7 @@ def _closed(view: JobView, event: ev.Closed, block: BlockRef) -> JobView:
         owing = running.counting if running.phase is Phase.TRAIN else running.committed
         view = _miss(view, Bitmap(owing & ~to_bitmap(said)), is_void=True)
     closed = event.status
-    return replace(view, open=None, phase=Phase.CLOSED, status=closed, closed_at=event.at)
+    return replace(view, open=None, phase=Phase.CLOSED, status=closed, closed_at=event.closed_at)
 
 
 _HANDLERS: Final[Mapping[type, Handler]] = {

@@ -21,8 +21,10 @@ from atoll.law.words import (
     Bitmap,
     BlockRef,
     Digest,
+    Domain,
     Facts,
     HolderId,
+    JobId,
     JobStatus,
     Miss,
     Params,
@@ -60,9 +62,12 @@ def hashed(*parts: bytes | int) -> Digest:
     return Digest(keccak(b"".join(word(p) if isinstance(p, int) else p for p in parts)))
 
 
-def tagged(name: str, round: int, *parts: bytes | int) -> Digest:
+def tagged(
+    name: str, round: int, *parts: bytes | int, where: tuple[Domain, JobId] = (DOMAIN, JOB)
+) -> Digest:
     """H of SPEC-ROUNDS.md, with the slot of a round of the one job."""
-    slot = (DOMAIN.chain_id, int(DOMAIN.rounds, 16), JOB, round)
+    domain, job = where
+    slot = (domain.chain_id, int(domain.rounds, 16), job, round)
     return hashed(keccak(name.encode()), *slot, *parts)
 
 
@@ -131,9 +136,10 @@ class Network:
     """
 
     def __init__(self, terms: Terms | None = None, funded: int = 10**24) -> None:
+        self.domain, self.job = DOMAIN, JOB
         self.terms = terms or make_terms()
         self.now, self.number = 1_000_000, 100
-        self.view = JobView.of(DOMAIN, JOB)
+        self.view = JobView.of(self.domain, self.job)
         self.log: list[tuple[ev.ContractEvent, BlockRef]] = []
         self.phase, self.status = Phase.WAITING, JobStatus.OPEN
         self.round, self.lot, self.deadline, self.streak = 0, 0, 0, 0
@@ -149,7 +155,7 @@ class Network:
         self.funded, self.claimed, self.refunded, self.burnt, self.burnt_to = funded, 0, 0, 0, 0
         params = Params(MISS_CUT_BPS, WINNER_BPS, 1, 80, 80)
         spec = (digest("spec"), cid("spec"), digest("terms"), self.terms, params)
-        self.emit(ev.JobCreated(JOB, address("submitter"), *spec, address("policy"), funded))
+        self.emit(ev.JobCreated(self.job, address("submitter"), *spec, address("policy"), funded))
         self.credits: dict[Address, int] = {}
 
     # --- the chain ---
@@ -157,6 +163,17 @@ class Network:
     @property
     def block(self) -> BlockRef:
         return BlockRef(self.number, digest(f"block {self.number}"), self.now)
+
+    def beacon(self) -> Digest:
+        """Hash of the block before."""
+        return digest(f"block {self.number - 1}")
+
+    def randao(self) -> int:
+        """PREVRANDAO of the block."""
+        return self.number
+
+    def tagged(self, name: str, round: int, *parts: bytes | int) -> Digest:
+        return tagged(name, round, *parts, where=(self.domain, self.job))
 
     def emit(self, event: ev.ContractEvent) -> None:
         self.log.append((event, self.block))
@@ -202,7 +219,7 @@ class Network:
         m = self._new(Role.PROVIDER, account, seat, self.terms.provider_bond)
         self.held.add(seat)
         start = RoundIndex(m.start)
-        self.emit(ev.Seated(JOB, account, SeatIndex(seat), HolderId(m.id), start))
+        self.emit(ev.Seated(self.job, account, SeatIndex(seat), HolderId(m.id), start))
 
     def leave_seat(self, account: Address) -> None:
         m = self._staying(account, Role.PROVIDER)
@@ -219,14 +236,14 @@ class Network:
         m.to = max(m.start, to)
         end, id = RoundIndex(m.to), HolderId(m.id)
         if m.role is Role.PROVIDER:
-            self.emit(ev.SeatLeaving(JOB, m.account, SeatIndex(m.index), id, end))
+            self.emit(ev.SeatLeaving(self.job, m.account, SeatIndex(m.index), id, end))
             return
         if self.phase is Phase.WAITING:
             self.ready.discard(m.index)
         else:
             self.coming.discard(m.index)
             self.going |= {m.index} & self.ready
-        self.emit(ev.PlaceLeaving(JOB, m.account, PlaceIndex(m.index), id, end))
+        self.emit(ev.PlaceLeaving(self.job, m.account, PlaceIndex(m.index), id, end))
 
     def disagree(self, account: Address) -> None:
         m = self._staying(account, Role.PROVIDER)
@@ -242,7 +259,7 @@ class Network:
             self.seated.discard(m.index)
             to = self.round
             where = (SeatIndex(m.index), RoundIndex(to))
-            self.emit(ev.Stopped(JOB, m.account, *where, root))
+            self.emit(ev.Stopped(self.job, m.account, *where, root))
             if not self.waited:
                 self._end_train(set())
         self._end(m, to)
@@ -267,7 +284,7 @@ class Network:
         m.ready_until = self.now + self.terms.ready_seconds
         start = RoundIndex(m.start)
         where = (PlaceIndex(place), HolderId(m.id), start, bond, m.ready_until)
-        self.emit(ev.Enrolled(JOB, account, *where))
+        self.emit(ev.Enrolled(self.job, account, *where))
 
     def _has_place(self, m: Member) -> bool:
         return m.role is Role.VERIFIER and m.to == FOREVER and not m.released
@@ -290,7 +307,7 @@ class Network:
         need(self.phase not in {Phase.MERGE, Phase.CLOSED}, "not now")
         m.ready_until = 0
         (self.ready if self.phase is Phase.WAITING else self.coming).add(m.index)
-        self.emit(ev.Ready(JOB, account, PlaceIndex(m.index), HolderId(m.id)))
+        self.emit(ev.Ready(self.job, account, PlaceIndex(m.index), HolderId(m.id)))
 
     def leave_pool(self, account: Address) -> None:
         m = self._staying(account, Role.VERIFIER)
@@ -313,7 +330,7 @@ class Network:
     def _release(self, m: Member) -> None:
         m.released = True
         m.bond = 0
-        self.emit(ev.Released(JOB, m.account, m.role, HolderId(m.id)))
+        self.emit(ev.Released(self.job, m.account, m.role, HolderId(m.id)))
 
     # --- misses and falls ---
 
@@ -329,7 +346,7 @@ class Network:
         m.bond -= cut
         self.levels[m.role, m.account] = (level + 1, max(after, round + 1))
         where = (m.role, HolderId(m.id), RoundIndex(round), kind)
-        self.emit(ev.Missed(JOB, m.account, *where, cut))
+        self.emit(ev.Missed(self.job, m.account, *where, cut))
 
     def _missed(self, m: Member, round: int, kind: Miss) -> None:
         self._cut(m, round, kind)
@@ -357,7 +374,7 @@ class Network:
         slashed = m.bond if role is Role.PROVIDER else m.bond // 2
         m.bond -= slashed
         what = (role, HolderId(id), RoundIndex(m.lost_from), slashed)
-        self.emit(ev.Fell(JOB, m.account, winner, *what))
+        self.emit(ev.Fell(self.job, m.account, winner, *what))
 
     def cut_member(self, round: int, id: int) -> None:
         m = self.member(Role.VERIFIER, id)
@@ -405,8 +422,8 @@ class Network:
             return
         need(self._has_enough(), "members are missing")
         self.status = JobStatus.ACTIVE
-        beacon = digest(f"block {self.number - 1}")
-        self._open(tagged("atoll.data.v2", self.round, ZERO, beacon), set(self.ready))
+        beacon = self.beacon()
+        self._open(self.tagged("atoll.data.v2", self.round, ZERO, beacon), set(self.ready))
 
     def _has_enough(self) -> bool:
         least = max(self.terms.min_providers, 2 * self.terms.f + 1)
@@ -423,7 +440,9 @@ class Network:
         self.phase, self.deadline = Phase.TRAIN, self.now + self.terms.train_seconds
         members = map(bitmap, (self.seated, self.ready, self.committee))
         self.emit(
-            ev.RoundOpened(JOB, RoundIndex(self.round), seed, *members, self.model, self.deadline)
+            ev.RoundOpened(
+                self.job, RoundIndex(self.round), seed, *members, self.model, self.deadline
+            )
         )
 
     def commit(self, account: Address, commitment: Digest) -> None:
@@ -436,14 +455,14 @@ class Network:
         self.commits[m.index] = commitment
         self.waited.discard(m.index)
         where = (SeatIndex(m.index), RoundIndex(self.round))
-        self.emit(ev.Committed(JOB, account, *where, commitment))
+        self.emit(ev.Committed(self.job, account, *where, commitment))
         if not self.waited:
             self._end_train(set())
 
     def commitment(self, account: Address, seat: int, reveal: Reveal) -> Digest:
         parts = (keccak(reveal.leaves), reveal.update_root, self.model, reveal.key_hash)
         who = (self.seed, seat, int(account, 16))
-        return tagged("atoll.commit.v2", self.round, *who, *parts, reveal.salt)
+        return self.tagged("atoll.commit.v2", self.round, *who, *parts, reveal.salt)
 
     def _end_train(self, missed: set[int]) -> None:
         committed = self.seated - missed
@@ -454,7 +473,7 @@ class Network:
         self.seated, self.waited = committed, set(committed)
         self.phase, self.deadline = Phase.REVEAL, self.now + self.terms.reveal_seconds
         told = bitmap(committed)
-        self.emit(ev.RevealOpened(JOB, RoundIndex(self.round), told, self.deadline))
+        self.emit(ev.RevealOpened(self.job, RoundIndex(self.round), told, self.deadline))
 
     def _free(self, missed: set[int]) -> None:
         self.held -= missed
@@ -472,11 +491,11 @@ class Network:
     def _wait_for_members(self, missed: set[int]) -> None:
         self.phase, self.deadline = Phase.WAITING, 0
         self.seated, self.waited = set(), set()
-        self.emit(ev.Waiting(JOB, RoundIndex(self.round), bitmap(missed)))
+        self.emit(ev.Waiting(self.job, RoundIndex(self.round), bitmap(missed)))
 
     def _close(self, status: JobStatus) -> None:
         self.phase, self.status, self.deadline = Phase.CLOSED, status, 0
-        self.emit(ev.Closed(JOB, status, self.round, self.now))
+        self.emit(ev.Closed(self.job, status, self.round, self.now))
 
     def _change_pool(self) -> None:
         self.ready = (self.ready - self.going) | self.coming
@@ -493,7 +512,7 @@ class Network:
         self.waited.discard(m.index)
         self.reveals_acc = hashed(self.reveals_acc, m.index, given)
         where = (SeatIndex(m.index), RoundIndex(self.round))
-        self.emit(ev.Revealed(JOB, account, *where, reveal))
+        self.emit(ev.Revealed(self.job, account, *where, reveal))
         if not self.waited:
             self._end_reveal(set())
 
@@ -504,12 +523,12 @@ class Network:
             self._void(missed)
             return
         self.seated = revealed
-        beacon = digest(f"block {self.number - 1}")
-        self.next_seed = tagged("atoll.data.v2", self.round + 1, self.reveals_acc, beacon)
+        beacon = self.beacon()
+        self.next_seed = self.tagged("atoll.data.v2", self.round + 1, self.reveals_acc, beacon)
         self.half_merge = self.now + self.terms.merge_seconds // 2
         self.phase, self.deadline = Phase.MERGE, self.now + self.terms.merge_seconds
         told = (bitmap(revealed), self.next_seed, self.deadline)
-        self.emit(ev.MergeOpened(JOB, RoundIndex(self.round), *told))
+        self.emit(ev.MergeOpened(self.job, RoundIndex(self.round), *told))
 
     def say(self, account: Address, has: int) -> None:
         need(self.phase is Phase.MERGE and self.now < self.deadline, "not now")
@@ -519,7 +538,7 @@ class Network:
         assert place is not None
         self.words[place] = has
         where = (PlaceIndex(place), RoundIndex(self.round), self.lot, Bitmap(has))
-        self.emit(ev.Said(JOB, account, *where))
+        self.emit(ev.Said(self.job, account, *where))
         if not any(self.audit_seed):
             self._seed_audit()
 
@@ -532,10 +551,10 @@ class Network:
         self._seed_audit()
 
     def _seed_audit(self) -> None:
-        beacon = digest(f"block {self.number - 1}")
-        parts = (self.reveals_acc, beacon, self.number)
-        self.audit_seed = tagged("atoll.audit.v2", self.round, *parts)
-        self.emit(ev.AuditSeeded(JOB, RoundIndex(self.round), self.audit_seed))
+        beacon = self.beacon()
+        parts = (self.reveals_acc, beacon, self.randao())
+        self.audit_seed = self.tagged("atoll.audit.v2", self.round, *parts)
+        self.emit(ev.AuditSeeded(self.job, RoundIndex(self.round), self.audit_seed))
 
     def _next_lot(self) -> None:
         self.silent |= self.committee - set(self.words)
@@ -544,7 +563,7 @@ class Network:
         self.committee, self.words = smallest(self.lot_seed, self.ready, 32), {}
         self.deadline = self.now + self.terms.merge_seconds
         told = (self.lot, bitmap(self.committee), self.deadline)
-        self.emit(ev.LotDrawn(JOB, RoundIndex(self.round), *told))
+        self.emit(ev.LotDrawn(self.job, RoundIndex(self.round), *told))
 
     # --- settling ---
 
@@ -572,17 +591,27 @@ class Network:
         need(out <= had and len(out) <= self.terms.f and merged + len(out) <= len(had), "unsound")
         need(signers <= self.committee, "no member's")
         need(3 * len(signers) >= 2 * len(self.committee), "too few signers")
-        state = digest(f"state {self.round + 1} {sorted(had - out)}")
-        verdict = Verdict(bitmap(out), merged, state, cid(state.hex()), bytes(8))
-        self._store(verdict, digest(f"verdict {self.round}"), signers)
+        verdict = self.verdict(out, merged)
+        self._store(verdict, self.certified(verdict), signers)
         self.streak = 0 if merged else self.streak + 1
-        self.model = state
+        self.model = verdict.state
         self._next()
 
     def advance(self) -> None:
         """Time passes until the phase's deadline, and somebody notices."""
         self.wait_until(self.deadline)
         self.poke()
+
+    def verdict(self, left_out: set[int], merged: int) -> Verdict:
+        """What honest members would say of the merge."""
+        state = digest(f"state {self.round + 1} {sorted(self.had() - left_out)}")
+        return Verdict(bitmap(left_out), merged, state, cid(state.hex()), bytes(8))
+
+    def certified(self, verdict: Verdict) -> Digest:
+        """What the committee signs."""
+        loss = verdict.loss + bytes(24)
+        said = (verdict.left_out, verdict.merged, verdict.state, keccak(verdict.cid), loss)
+        return self.tagged("atoll.certificate.v1", self.round, self.seed, self.words_acc, *said)
 
     def settle_late(self) -> None:
         need(self.phase is Phase.MERGE, "not now")
@@ -636,7 +665,7 @@ class Network:
         )
         self.settled.append(past)
         told = (signed, verdict, bitmap(had), bitmap(signers), facts)
-        self.emit(ev.Settled(JOB, RoundIndex(self.round), *told))
+        self.emit(ev.Settled(self.job, RoundIndex(self.round), *told))
 
     def _drawn(self, left_out: set[int], is_last: bool) -> set[int]:
         if is_last or self.terms.f == 0:
@@ -703,12 +732,12 @@ class Network:
         assert place is not None
         past.signed.add(place)
         past.due.discard(place)
-        self.emit(ev.Signed(JOB, RoundIndex(len(self.settled) - 1), bitmap(past.signed)))
+        self.emit(ev.Signed(self.job, RoundIndex(len(self.settled) - 1), bitmap(past.signed)))
 
     def cancel(self) -> None:
         need(not self.cancelled and self.phase is not Phase.CLOSED, "no")
         self.cancelled = True
-        self.emit(ev.CancelRequested(JOB))
+        self.emit(ev.CancelRequested(self.job))
         if self.phase is Phase.WAITING:
             self._close(JobStatus.CANCELLED)
 
@@ -724,19 +753,19 @@ class Network:
         need(past.at <= self.now < past.ends["audit"] and id not in past.ballots, "no")
         past.ballots[id] = ballot
         account = self.member(Role.VERIFIER, id).account
-        self.emit(ev.Balloted(JOB, account, HolderId(id), RoundIndex(round), ballot))
+        self.emit(ev.Balloted(self.job, account, HolderId(id), RoundIndex(round), ballot))
 
     def open_ballot(self, round: int, id: int, body: bytes, salt: Digest) -> None:
         past = self.settled[round]
         need(past.ends["audit"] <= self.now < past.ends["open"], "not now")
         m = self.member(Role.VERIFIER, id)
         parts = (past.facts.audit_seed, id, int(m.account, 16), keccak(body), salt)
-        given = tagged("atoll.ballot.v1", round, *parts)
+        given = self.tagged("atoll.ballot.v1", round, *parts)
         need(past.ballots.get(id) == given and id not in past.bodies and body, "another ballot")
         seats = [body[at] for at in range(0, len(body), 35)]
         need(set(seats) <= self.duties(round, id) and seats == sorted(set(seats)), "no duties")
         past.bodies[id] = body
-        self.emit(ev.Opened(JOB, m.account, HolderId(id), RoundIndex(round), body))
+        self.emit(ev.Opened(self.job, m.account, HolderId(id), RoundIndex(round), body))
 
     def show_key(self, round: int, seat: int, key: Digest) -> None:
         past = self.settled[round]
@@ -744,7 +773,7 @@ class Network:
         need(seat in past.holders and seat not in past.keys, "shown")
         past.keys[seat] = key
         account = self.member(Role.PROVIDER, past.holders[seat]).account
-        self.emit(ev.KeyShown(JOB, account, SeatIndex(seat), RoundIndex(round), key))
+        self.emit(ev.KeyShown(self.job, account, SeatIndex(seat), RoundIndex(round), key))
 
     def contest_key(self, round: int, seat: int) -> None:
         past = self.settled[round]
@@ -752,7 +781,7 @@ class Network:
         need(hashed(past.keys[seat]) != past.reveals[seat].key_hash, "it is the key")
         need(seat not in past.refuted, "done")
         past.refuted.add(seat)
-        self.emit(ev.KeyContested(JOB, RoundIndex(round), SeatIndex(seat)))
+        self.emit(ev.KeyContested(self.job, RoundIndex(round), SeatIndex(seat)))
 
     def _keyless(self, round: int, seat: int) -> Member:
         past = self.settled[round]
@@ -767,8 +796,8 @@ class Network:
         need((round, Miss.KEY) not in m.cuts, "done")
         if seat in past.pay:
             past.pay.discard(seat)
-            self.emit(ev.PayChanged(JOB, RoundIndex(round), bitmap(past.pay)))
-        self.emit(ev.Struck(JOB, RoundIndex(round), SeatIndex(seat)))
+            self.emit(ev.PayChanged(self.job, RoundIndex(round), bitmap(past.pay)))
+        self.emit(ev.Struck(self.job, RoundIndex(round), SeatIndex(seat)))
         self._missed(m, round, Miss.KEY)
 
     def no_key(self, round: int, seat: int, by: Address) -> None:
@@ -811,7 +840,7 @@ class Network:
         past.contests[id, seat] = None
         past.accusers[id, seat] = by
         where = (HolderId(id), RoundIndex(round), SeatIndex(seat))
-        self.emit(ev.Contested(JOB, by, *where))
+        self.emit(ev.Contested(self.job, by, *where))
 
     def settle_contest(self, round: int, id: int, seat: int) -> None:
         past = self.settled[round]
@@ -822,7 +851,7 @@ class Network:
         past.contests[id, seat] = wrong
         where = (HolderId(id), RoundIndex(round), SeatIndex(seat))
         m, fee = self.member(Role.VERIFIER, id), self.terms.duty_fee
-        self.emit(ev.ContestSettled(JOB, *where, wrong))
+        self.emit(ev.ContestSettled(self.job, *where, wrong))
         if not wrong:
             self._credit(m.account, fee)
             return
@@ -832,13 +861,13 @@ class Network:
 
     def _credit(self, account: Address, amount: int) -> None:
         self.credits[account] = self.credits.get(account, 0) + amount
-        self.emit(ev.Credited(JOB, account, amount))
+        self.emit(ev.Credited(self.job, account, amount))
 
     def claim_credit(self, account: Address) -> None:
         amount = self.credits.get(account, 0)
         self.credits[account] = 0
         self.claimed += amount
-        self.emit(ev.CreditClaimed(JOB, account, amount))
+        self.emit(ev.CreditClaimed(self.job, account, amount))
 
     # --- money ---
 
@@ -869,7 +898,7 @@ class Network:
         self.claimed += paid
         self.burnt += burnt
         where = (role, HolderId(id), RoundIndex(to), paid, burnt)
-        self.emit(ev.Claimed(JOB, m.account, *where))
+        self.emit(ev.Claimed(self.job, m.account, *where))
         return paid, burnt
 
     def burn(self, to: int) -> None:
@@ -884,7 +913,7 @@ class Network:
         )
         self.burnt_to = to
         self.burnt += amount
-        self.emit(ev.Burnt(JOB, RoundIndex(to), amount))
+        self.emit(ev.Burnt(self.job, RoundIndex(to), amount))
 
 
 # --- honest members ---

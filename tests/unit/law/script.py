@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from coincurve import PrivateKey
+from eth_hash.auto import keccak
+from eth_utils.address import to_checksum_address
 from tests.unit.law.factories import accounts, digest
-from tests.unit.law.network import Network, reveal_of, tagged
+from tests.unit.law.network import Network, reveal_of
 
 from atoll.law.ballots import Body, Duty
 from atoll.law.words import Address, Digest, Phase, Reveal, Role, SeatIndex, Terms
 
 PROVIDERS = accounts("provider", 8)
-VERIFIERS = accounts("verifier", 8)
+SECRETS = {
+    Address(to_checksum_address(keccak(key.public_key.format(compressed=False)[1:])[-20:])): key
+    for key in (PrivateKey(digest(f"verifier {i}")) for i in range(8))
+}
+VERIFIERS = list(SECRETS)
 WATCHER = accounts("watcher", 1)[0]
 
 
@@ -103,12 +110,10 @@ class Script:
         return Body(tuple(duties)).to_bytes()
 
     def ballot(self, round: int, id: int, body: bytes | None = None) -> None:
-        from eth_hash.auto import keccak
-
         body, salt = self.body(round, id) if body is None else body, digest(f"salt {round} {id}")
         account = int(self.net.member(Role.VERIFIER, id).account, 16)
         seed = self.net.settled[round].facts.audit_seed
-        sealed = tagged("atoll.ballot.v1", round, seed, id, account, keccak(body), salt)
+        sealed = self.net.tagged("atoll.ballot.v1", round, seed, id, account, keccak(body), salt)
         self.net.ballot(round, id, sealed)
         self.salts[round, id] = (body, salt)
 
