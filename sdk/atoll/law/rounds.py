@@ -16,6 +16,7 @@ from atoll.law.disputes import DISPUTE_HANDLERS
 from atoll.law.events import ContractEvent
 from atoll.law.lots import draw_duties, draw_seats, next_lot
 from atoll.law.membership import MEMBERSHIP_HANDLERS, Handler, put, with_holder
+from atoll.law.merge_inputs import is_whole_enough
 from atoll.law.views import Holder, JobView, OpenRound, SeatCommit, SeatReveal, SettledRound
 from atoll.law.words import (
     Bitmap,
@@ -211,24 +212,26 @@ def facts_of(running: OpenRound, left_out: Bitmap) -> Facts:
 def _settled(view: JobView, event: ev.Settled, block: BlockRef) -> JobView:
     running = _running(view)
     past = _settled_round(view, event, block)
-    segments, whole = running.segments, view.require_terms().segments
-    short = to_bitmap(seat for seat, done in segments.items() if 4 * done < 3 * whole)
-    again = Bitmap(short & _short_before(view, running))
-    view = _miss(view, again)
+    if any(event.digest):  # where none is certified the job ends, and nobody is short
+        view = _miss(view, _short_twice(view, running))
     following = RoundIndex(event.round + 1)
     settled = (*view.settled, past)
     return replace(view, settled=settled, open=None, phase=Phase.WAITING, round=following)
 
 
-def _short_before(view: JobView, running: OpenRound) -> Bitmap:
-    """Seats whose same holder was short in the round before, too."""
+def _short_twice(view: JobView, running: OpenRound) -> Bitmap:
+    """Seats whose holder was short in the round before, too, and has no successor yet."""
     if not view.settled:
         return Bitmap(0)
-    before, whole = view.settled[-1], view.require_terms().segments
+    before, whole = view.settled[-1].reveals, view.require_terms().segments
+    newest = {h.index: h.id for h in sorted(view.providers.values(), key=lambda h: h.id)}
     return to_bitmap(
         seat
-        for seat, told in before.reveals.items()
-        if 4 * told.segments < 3 * whole and running.seats.get(seat) == told.holder
+        for seat, told in running.reveals.items()
+        if not is_whole_enough(told.segments, whole)
+        and seat in before
+        and not is_whole_enough(before[seat].segments, whole)
+        and before[seat].holder == told.holder == newest[seat]
     )
 
 

@@ -199,6 +199,7 @@ class Live(Network):
         chain_id = int(chain.anvil.ask("eth_chainId"), 16)
         self.domain, self.job = Domain(chain_id, chain.rounds.address), JobId(created.job_id)
         self.folded = apply(JobView.of(self.domain, self.job), created, self._ref())
+        self.has_stake_behind = True
         self.view, self.log, self.now = self.folded, [], chain.now
         self.is_live = True
 
@@ -255,7 +256,8 @@ class Live(Network):
         found, reference = self.chain.said(), self._ref()
         for event in found:
             self.folded = apply(self.folded, event, reference)
-        assert _comparable(found) == _comparable(self.expected)
+        said, expected = _comparable(found), _comparable(self.expected)
+        assert said == expected, f"{sent[2]}: {said} on the chain, {expected} by the text"
         return result
 
     # --- every action ---

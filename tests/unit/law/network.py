@@ -137,6 +137,7 @@ class Network:
 
     def __init__(self, terms: Terms | None = None, funded: int = 10**24) -> None:
         self.domain, self.job = DOMAIN, JOB
+        self.has_stake_behind = False  # of members, beyond their bonds: a cut takes of it too
         self.terms = terms or make_terms()
         self.now, self.number = 1_000_000, 100
         self.view = JobView.of(self.domain, self.job)
@@ -342,8 +343,8 @@ class Network:
         is_seat = m.role is Role.PROVIDER
         bond = self.terms.provider_bond if is_seat else self.terms.verifier_bond
         whole = min(bond // 8, ceil(Fraction(bond * MISS_CUT_BPS, 10_000)) * 2**level)
-        cut = min(whole, m.bond)
-        m.bond -= cut
+        cut = whole if self.has_stake_behind else min(whole, m.bond)
+        m.bond = max(0, m.bond - cut)
         self.levels[m.role, m.account] = (level + 1, max(after, round + 1))
         where = (m.role, HolderId(m.id), RoundIndex(round), kind)
         self.emit(ev.Missed(self.job, m.account, *where, cut))
