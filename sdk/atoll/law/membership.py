@@ -15,6 +15,7 @@ from atoll.law.misses import ORDINARY, Record
 from atoll.law.views import Holder, JobView
 from atoll.law.words import (
     NO_ROUND,
+    Bitmap,
     BlockRef,
     HolderId,
     JobStatus,
@@ -111,10 +112,12 @@ def _gateway_announced(view: JobView, event: ev.GatewayAnnounced, block: BlockRe
 def _seated(view: JobView, event: ev.Seated, block: BlockRef) -> JobView:
     bond = Wei(view.require_terms().provider_bond)
     holder = Holder(event.id, Role.PROVIDER, event.account, event.seat, event.start, bond)
+    view = replace(view, held=Bitmap(view.held | 1 << event.seat))
     return _with(view, replace(holder, claimed_to=event.start))
 
 
 def _seat_leaving(view: JobView, event: ev.SeatLeaving, block: BlockRef) -> JobView:
+    view = replace(view, held=Bitmap(view.held & ~(1 << event.seat)))
     return with_holder(view, Role.PROVIDER, event.id, to=event.to)
 
 

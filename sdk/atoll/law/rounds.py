@@ -122,18 +122,13 @@ def _reveal_opened(view: JobView, event: ev.RevealOpened, block: BlockRef) -> Jo
     return _with(view, phase=Phase.REVEAL, deadline=event.deadline)
 
 
-def _miss(view: JobView, seats: Bitmap, *, is_void: bool = False) -> JobView:
-    """These seats' holders owed the phase that is over: they are free after this round.
-
-    Of a void round they are free at once, since its number stays.
-    """
+def _miss(view: JobView, seats: Bitmap) -> JobView:
+    """These seats' holders owed the phase that is over: nobody holds them now."""
     running = _running(view)
-    end = RoundIndex(running.round if is_void else running.round + 1)
     for seat in map(SeatIndex, bits(seats)):
-        holder = view.providers[running.seats[seat]]
-        ended = RoundIndex(min(holder.to, end))
-        view = with_holder(view, Role.PROVIDER, holder.id, missed=running.round, to=ended)
-    return view
+        holder = running.seats[seat]
+        view = with_holder(view, Role.PROVIDER, holder, missed=running.round)
+    return replace(view, held=Bitmap(view.held & ~seats))
 
 
 def _revealed(view: JobView, event: ev.Revealed, block: BlockRef) -> JobView:
@@ -266,7 +261,7 @@ def _settled_round(view: JobView, event: ev.Settled, block: BlockRef) -> Settled
 def _waiting(view: JobView, event: ev.Waiting, block: BlockRef) -> JobView:
     """A round that nobody committed to or revealed is void; or members are missing."""
     if view.open is not None:
-        view = _miss(view, event.missed, is_void=True)
+        view = _miss(view, event.missed)
     return replace(view, open=None, phase=Phase.WAITING, round=event.round)
 
 
@@ -279,7 +274,7 @@ def _closed(view: JobView, event: ev.Closed, block: BlockRef) -> JobView:
     if running is not None and block.timestamp < last_moment(view.require_terms()):
         said = running.commits if running.phase is Phase.TRAIN else running.reveals
         owing = running.counting if running.phase is Phase.TRAIN else running.committed
-        view = _miss(view, Bitmap(owing & ~to_bitmap(said)), is_void=True)
+        view = _miss(view, Bitmap(owing & ~to_bitmap(said)))
     closed = event.status
     return replace(view, open=None, phase=Phase.CLOSED, status=closed, closed_at=event.closed_at)
 

@@ -173,6 +173,13 @@ class OpenRound:
         return Bitmap(self.seated & ~self.stopped)
 
     @property
+    def standing(self) -> Bitmap:
+        """Seats that have done by now what phases before this one asked for."""
+        if self.phase is Phase.TRAIN:
+            return self.counting
+        return self.committed if self.phase is Phase.REVEAL else self.revealed
+
+    @property
     def committed(self) -> Bitmap:
         return to_bitmap(self.commits)
 
@@ -362,6 +369,7 @@ class JobView:
         round: the one that is open, or the next to open.
         open: what runs; None in WAITING and when the job is closed.
         providers, verifiers: everybody who ever held a seat or a place, by id.
+        held: seats that the next round may count on.
         records: misses of accounts, by role.
         settled: rounds with their audits, in order.
         games: about its settled rounds, by number.
@@ -386,6 +394,7 @@ class JobView:
     terms_hash: Digest = ZERO_DIGEST
     cancel_requested: bool = False
     closed_at: int = 0
+    held: Bitmap = NO_BITS
     providers: Mapping[HolderId, Holder] = field(default_factory=dict)
     verifiers: Mapping[HolderId, Holder] = field(default_factory=dict)
     records: Mapping[tuple[Role, Address], Record] = field(default_factory=dict)
@@ -431,11 +440,6 @@ class JobView:
         """Every id that the account ever had in this role."""
         return {h.id for h in self.holders(role).values() if h.account == account}
 
-    def seated(self, round: int) -> dict[SeatIndex, Holder]:
-        """Holders of seats that count in a round, if it opens as things stand."""
-        counting = (h for h in self.providers.values() if h.counts_in(round))
-        return {SeatIndex(h.index): h for h in counting}
-
     def pool(self, round: int) -> dict[PlaceIndex, Holder]:
         """Holders of places that count in a round, if it opens as things stand."""
         counting = (h for h in self.verifiers.values() if h.counts_in(round))
@@ -447,10 +451,10 @@ class JobView:
 
     def free_seats(self) -> list[SeatIndex]:
         """Seats that `sit` would take: held by nobody next, and without an uncut miss."""
-        following = self.round if self.open is None else self.round + 1
-        taken = set(self.seated(following))
-        uncut = {h.index for h in self.providers.values() if h.missed != NO_ROUND}
-        return [SeatIndex(s) for s in range(self.require_terms().seats) if s not in taken | uncut]
+        running = NO_BITS if self.open is None else self.open.standing
+        uncut = to_bitmap(h.index for h in self.providers.values() if h.missed != NO_ROUND)
+        taken = self.held | running | uncut
+        return [SeatIndex(s) for s in range(self.require_terms().seats) if not taken >> s & 1]
 
     def gateway_urls(self) -> tuple[str, ...]:
         """Gateways of everyone who ever had a part in the job, the submitter first."""
@@ -551,7 +555,7 @@ class JobView:
     def _can_open(self, terms: Terms) -> bool:
         enough = max(terms.min_providers, 2 * terms.f + 1)
         ready = self.ready_places(self.round).bit_count()
-        return len(self.seated(self.round)) >= enough and ready >= terms.min_verifiers
+        return self.held.bit_count() >= enough and ready >= terms.min_verifiers
 
 
 _ROLE_BIT: Final = 32

@@ -29,6 +29,7 @@ from atoll.law.events import EVENT_TYPES, ContractEvent, JobCreated
 from atoll.law.rounds import apply
 from atoll.law.views import JobView
 from atoll.law.words import (
+    NO_ROUND,
     TOKEN,
     Address,
     BlockRef,
@@ -439,6 +440,9 @@ class Live(Network):
         view = self.folded
         assert (view.status, view.phase, view.round) == state[:3]
         assert view == self.view
+        assert (view.held, view.model) == (state[8], state[17])
+        uncut = {h.index for h in view.providers.values() if h.missed != NO_ROUND}
+        assert uncut == numbers(state[11])
         if view.open is not None:
             running = view.open
             assert (running.lot, running.deadline, running.seed) == state[3:6]

@@ -350,9 +350,12 @@ class Network:
         self.emit(ev.Missed(self.job, m.account, *where, cut))
 
     def _missed(self, m: Member, round: int, kind: Miss) -> None:
+        """A miss frees the seat or the place at the next opening."""
         self._cut(m, round, kind)
         if m.to == FOREVER:
-            self._go(m)
+            if m.role is Role.PROVIDER:
+                self.held.discard(m.index)
+            self._end(m, self.following)
 
     def _go(self, m: Member) -> None:
         if m.role is Role.PROVIDER:
