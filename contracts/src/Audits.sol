@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {IAttestationPolicy} from "./interfaces/IAttestationPolicy.sol";
 import {IAudits} from "./interfaces/IAudits.sol";
 import {IAuditsHooks, IJobsHooks, IMembersHooks, IRoundsHooks} from "./interfaces/IHooks.sol";
 import {IJobs} from "./interfaces/IJobs.sol";
@@ -39,9 +38,8 @@ contract Audits is IAudits, IAuditsHooks, Wired {
 
     mapping(uint256 jobId => mapping(uint32 round => mapping(uint32 id => bytes32))) public ballotOf;
     mapping(uint256 jobId => mapping(uint32 round => mapping(uint16 seat => bytes32))) public keyOf;
-    mapping(uint256 jobId => mapping(uint32 round => uint256)) private _leaked; // seats
+    mapping(uint256 jobId => mapping(uint32 round => uint256)) public leakedOf; // seats
     mapping(bytes32 duty => Contest) private _contests;
-    mapping(uint256 jobId => mapping(uint32 round => mapping(uint16 place => uint256))) private _late;
 
     error NotOpen(uint256 from, uint256 to, uint256 now_);
     error WrongSeed(bytes32 given, uint64 tag);
@@ -68,10 +66,6 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     error NotDrawn(uint16 seat, uint32 round);
     error WasAudited(uint16 seat, uint32 id);
     error NotDropped(uint16 seat, uint32 id);
-    error NotHad(uint16 seat, uint256 has, uint256 electors);
-    error WrongWords(bytes32 given, bytes32 kept);
-    error NotSigned(address account, bytes32 digest);
-    error NoContradiction(uint32 id);
 
     constructor(address rounds_, address members_, address jobs_) {
         (rounds, members, jobs) = (IRounds(rounds_), IMembersHooks(members_), IJobs(jobs_));
@@ -181,7 +175,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         if (msg.sender == m.account) revert OwnKey(msg.sender);
         _requirePaid(s.jobId, s.round, s.seat);
         keyOf[s.jobId][s.round][s.seat] = key_;
-        _leaked[s.jobId][s.round] |= Bits.bit(s.seat);
+        leakedOf[s.jobId][s.round] |= Bits.bit(s.seat);
         emit Leaked(s.jobId, msg.sender, s.seat, s.round, key_);
         IRoundsHooks(address(rounds)).setPay(s.jobId, s.round, s.seat, false);
         IJobsHooks(address(jobs)).creditSegments(s.jobId, msg.sender, Reveals.segments(s.reveal));
@@ -245,7 +239,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         Times memory t = rounds.timesOf(s.jobId, s.round);
         _requireBetween(t.openEnd, t.windowEnd);
         if (Reveals.requireShown(rounds, members, s).hasFallen) revert HasFallen(s.id);
-        if (_leaked[s.jobId][s.round].has(s.seat)) revert WasLeaked(s.seat);
+        if (leakedOf[s.jobId][s.round].has(s.seat)) revert WasLeaked(s.seat);
     }
 
     function _requireWrong(Shown calldata s, uint32 id, bytes calldata body, bytes32 key_) private view {
@@ -254,60 +248,6 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         if (from != FINE) revert NotFine(s.seat, from);
         address auditor = members.holderOf(s.jobId, Role.VERIFIER, id).account;
         if (word == Reveals.fineWord(s.reveal, key_, auditor)) revert WordIsRight(word);
-    }
-
-    // --- late words ---
-
-    /// @inheritdoc IAudits
-    function lateWord(uint256 jobId, uint32 round, uint32 id, uint256 has) external {
-        _requireBetween(0, rounds.timesOf(jobId, round).auditEnd);
-        Holder memory m = members.holderOf(jobId, Role.VERIFIER, id);
-        if (msg.sender != m.account) revert NotYours(id, m.account, msg.sender);
-        if (m.from > round + 1 || m.to <= round) revert NotThen(id, round);
-        _late[jobId][round][m.index] |= has;
-        emit LateWord(jobId, msg.sender, round, m.index, has);
-    }
-
-    /// @inheritdoc IAudits
-    function grant(
-        uint256 jobId,
-        uint32 round,
-        uint16 seat,
-        Facts calldata facts,
-        Facts calldata next,
-        bytes32 lotSeed,
-        bytes calldata places,
-        uint256[] calldata has
-    ) external {
-        _requireBetween(0, rounds.timesOf(jobId, round).auditEnd);
-        Reveals.requireFacts(rounds, jobId, round, facts);
-        if (_leaked[jobId][round].has(seat)) revert WasLeaked(seat);
-        (bytes32 words, uint256 having) = _wordsOf(lotSeed, places, has, seat);
-        if (words != facts.words) revert WrongWords(words, facts.words);
-        uint256 electors = facts.committee | _nextCommittee(jobId, round, next);
-        having |= _lateOf(jobId, round, electors & ~having, seat);
-        bool isHad = having.popcount() * 2 > electors.popcount();
-        if (!isHad) revert NotHad(seat, having.popcount(), electors.popcount());
-        IRoundsHooks(address(rounds)).setPay(jobId, round, seat, true);
-    }
-
-    // --- certificates ---
-
-    /// @inheritdoc IAudits
-    function equivocated(
-        uint256 jobId,
-        uint32 round,
-        uint32 id,
-        bytes32 seed,
-        bytes32 words,
-        Verdict[2] calldata verdicts,
-        bytes[2] calldata certificates
-    ) external {
-        address account = _requireMember(jobId, round, id).account;
-        bytes32 first = _signed(jobId, round, account, seed, words, verdicts[0], certificates[0]);
-        bytes32 second = _signed(jobId, round, account, seed, words, verdicts[1], certificates[1]);
-        if (first == second) revert NoContradiction(id);
-        members.slash(jobId, Role.VERIFIER, id, round, Miss.EQUIVOCATED, 10_000, msg.sender);
     }
 
     // --- views ---
@@ -397,38 +337,6 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         if (keyOf[jobId][round][seat] != 0) revert KeyShownAlready(seat, round);
     }
 
-    /// @return words the accumulator that they give
-    /// @return having places whose word has the seat
-    function _wordsOf(bytes32 lotSeed, bytes calldata places, uint256[] calldata has, uint16 seat)
-        private
-        pure
-        returns (bytes32 words, uint256 having)
-    {
-        words = Hashing.noWords(lotSeed);
-        for (uint256 i = 0; i < has.length; i++) {
-            words = Hashing.accumulateWord(words, uint8(places[i]), has[i]);
-            if (has[i].has(seat)) having |= Bits.bit(uint8(places[i]));
-        }
-    }
-
-    /// @return having those of the places whose late word has the seat
-    function _lateOf(uint256 jobId, uint32 round, uint256 places, uint16 seat) private view returns (uint256 having) {
-        for (uint256 left = places; left != 0; left &= left - 1) {
-            uint16 place = left.lowest();
-            if (_late[jobId][round][place].has(seat)) having |= Bits.bit(place);
-        }
-    }
-
-    function _nextCommittee(uint256 jobId, uint32 round, Facts calldata next) private view returns (uint256) {
-        if (rounds.factsOf(jobId, round + 1) != 0) {
-            Reveals.requireFacts(rounds, jobId, round + 1, next);
-            return next.committee;
-        }
-        RoundState memory s = rounds.state(jobId);
-        bool isRunning = s.round == round + 1 && s.phase != Phase.WAITING && s.phase != Phase.CLOSED;
-        return isRunning ? s.committee : 0;
-    }
-
     /// @return what the game remembers of a challenge by the member about the first segment that it says differs
     function _accusation(uint256 jobId, uint32 round, uint32 id, uint16 seat, uint16 from, bytes32 set)
         private
@@ -439,25 +347,6 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         bool isLink = from == rounds.segmentsOf(jobId, round, seat);
         uint256 segment = isLink && from > 0 ? from - 1 : from;
         return keccak256(abi.encode(author, Hashing.placeOf(set, round), segment, isLink));
-    }
-
-    /// @return digest that the account signed
-    function _signed(
-        uint256 jobId,
-        uint32 round,
-        address account,
-        bytes32 seed,
-        bytes32 words,
-        Verdict calldata verdict,
-        bytes calldata certificate
-    ) private view returns (bytes32 digest) {
-        address[] memory signer = new address[](1);
-        signer[0] = account;
-        Hashing.Slot memory slot = Hashing.Slot(address(rounds), jobId, round);
-        digest = Hashing.certificate(slot, seed, words, verdict);
-        IAttestationPolicy policy = IAttestationPolicy(rounds.policyOf(jobId));
-        uint256 signers = policy.certify(Hashing.slotHash(slot), signer, digest, certificate);
-        if (signers != 1) revert NotSigned(account, digest);
     }
 
     // --- bodies ---

@@ -16,9 +16,6 @@ interface IAudits {
     event Contested(uint256 indexed jobId, address indexed by, uint32 indexed id, uint32 round, uint16 seat);
     event ContestSettled(uint256 indexed jobId, uint32 indexed id, uint32 round, uint16 seat, bool wrong);
     event Struck(uint256 indexed jobId, uint32 indexed round, uint16 indexed seat);
-    event LateWord(
-        uint256 indexed jobId, address indexed account, uint32 indexed round, uint16 place, uint256 has
-    );
 
     /// @notice A member's sealed ballot of a round's duties; once, before auditEnd.
     function ballot(uint256 jobId, uint32 round, uint32 id, bytes32 auditSeed, bytes32 ballot_) external;
@@ -47,33 +44,6 @@ interface IAudits {
     /// @notice Anyone, in the second half of the window: an opened *differs* that its author did not challenge.
     function dropped(uint256 jobId, uint32 round, uint32 id, uint16 seat, uint32 seatId, bytes calldata body)
         external;
-    /// @notice A member of the round's pool, or of the next one's: "I have these updates now", for their pay. Before auditEnd.
-    function lateWord(uint256 jobId, uint32 round, uint32 id, uint256 has) external;
-    /// @notice Anyone, before auditEnd: more than half of both committees have the seat's update; so it is paid.
-    /// @param next facts of the next round if that is settled; else ignored
-    /// @param has the words of the lot that settled, with their places, in the chain's order
-    /// @param lotSeed of that lot
-    function grant(
-        uint256 jobId,
-        uint32 round,
-        uint16 seat,
-        Facts calldata facts,
-        Facts calldata next,
-        bytes32 lotSeed,
-        bytes calldata places,
-        uint256[] calldata has
-    ) external;
-    /// @notice Anyone: one member signed two verdicts about the same words.
-    function equivocated(
-        uint256 jobId,
-        uint32 round,
-        uint32 id,
-        bytes32 seed,
-        bytes32 words,
-        Verdict[2] calldata verdicts,
-        bytes[2] calldata certificates
-    ) external;
-
     /// @return from 0xffff for fine, else the first segment that differs
     /// @return word what the member said of the seat; reverts unless it opened that body
     function saidOf(uint256 jobId, uint32 round, uint32 id, uint16 seat, bytes calldata body)
@@ -82,4 +52,6 @@ interface IAudits {
         returns (uint16 from, bytes32 word);
     function ballotOf(uint256 jobId, uint32 round, uint32 id) external view returns (bytes32);
     function keyOf(uint256 jobId, uint32 round, uint16 seat) external view returns (bytes32);
+    /// @return seats whose key another account showed before the end of AUDIT
+    function leakedOf(uint256 jobId, uint32 round) external view returns (uint256);
 }

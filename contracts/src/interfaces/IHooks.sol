@@ -32,7 +32,7 @@ interface IRoundsHooks {
     /// @return id of who missed
     /// @return to the first round that it does not count in
     function clearOwing(uint256 jobId, uint16 seat) external returns (uint32 id, uint32 to);
-    function place(uint256 jobId, uint16 place_, address account, uint32 id) external returns (uint32 from);
+    function enter(uint256 jobId, uint16 place_, address account, uint32 id) external returns (uint32 from);
     function setReady(uint256 jobId, uint16 place_) external;
     /// @return to the first round that the member does not count in
     function unplace(uint256 jobId, uint16 place_) external returns (uint32 to);

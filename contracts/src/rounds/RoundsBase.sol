@@ -6,10 +6,13 @@ import {IRoundsEvents} from "../interfaces/IRoundsEvents.sol";
 import {Bits} from "../libraries/Bits.sol";
 import {Draws} from "../libraries/Draws.sol";
 import {Hashing} from "../libraries/Hashing.sol";
+import {Rows} from "../libraries/Rows.sol";
+import {Wired} from "../libraries/Wired.sol";
 import "../types/Types.sol";
 
 /// @title What a round is made of, how one opens, and how a job waits or ends.
-abstract contract RoundsBase is IRoundsEvents {
+/// @dev All storage of the rounds contract and of the modules that run in it by delegate call is declared here, and nowhere else.
+abstract contract RoundsBase is IRoundsEvents, Wired {
     using Bits for uint256;
 
     /// One word: what every message looks at.
@@ -108,9 +111,11 @@ abstract contract RoundsBase is IRoundsEvents {
     uint256 internal constant LEAF_BYTES = 64;
     uint256 internal constant MAX_AUDITS = 16;
     uint256 internal constant MAX_STREAK = 3;
-    uint256 internal constant LONGEST_GAMES = 6;
 
-    uint256 public immutable longestGame;
+    address public immutable jobs;
+    address public members;
+    address public audits;
+    address public words;
     mapping(uint256 jobId => Job) internal _jobs;
 
     error UnknownJob(uint256 jobId);
@@ -122,8 +127,8 @@ abstract contract RoundsBase is IRoundsEvents {
     error NotYourPlace(uint16 place, address member, address caller);
     error NotWaitedFor(uint16 seat, uint256 waiting);
 
-    constructor(uint256 longestGame_) {
-        longestGame = longestGame_;
+    constructor(address jobs_) {
+        jobs = jobs_;
     }
 
     function _job(uint256 jobId) internal view returns (Job storage j) {
@@ -198,5 +203,59 @@ abstract contract RoundsBase is IRoundsEvents {
         j.head = h;
         j.earned.closedAt = uint64(block.timestamp);
         emit Closed(jobId, status, h.round, uint64(block.timestamp));
+    }
+
+    // --- what more than one part does ---
+
+    /// @param missed seats that have not committed
+    function _endTrain(uint256 jobId, Job storage j, Head memory h, uint256 missed) internal {
+        uint256 committed = j.seated & ~missed;
+        _free(j, missed);
+        if (committed == 0) return _void(jobId, j, h, missed);
+        if (missed != 0) j.seated = committed;
+        j.waiting = committed;
+        (h.phase, h.deadline) = (Phase.REVEAL, uint40(block.timestamp) + j.windows.reveal);
+        j.head = h;
+        emit RevealOpened(jobId, h.round, committed, h.deadline);
+    }
+
+    function _seedAudit(uint256 jobId, Job storage j, Head memory h) internal {
+        h.isSeeded = true;
+        j.head = h;
+        j.auditSeed =
+            Hashing.auditSeed(_slot(jobId, h.round), j.reveals, blockhash(block.number - 1), block.prevrandao);
+        emit AuditSeeded(jobId, h.round, j.auditSeed);
+    }
+
+    /// @dev Who missed owes a cut, and its seat is nobody's.
+    function _free(Job storage j, uint256 missed) internal {
+        if (missed == 0) return;
+        j.held &= ~missed;
+        j.owing |= missed;
+    }
+
+    /// @return total segments that these seats revealed
+    function _segmentsOf(Job storage j, Shape memory s, uint32 round, uint256 seats, bool hasPartials)
+        internal
+        view
+        returns (uint256 total)
+    {
+        total = seats.popcount() * s.segments;
+        if (!hasPartials) return total;
+        for (; seats != 0; seats &= seats - 1) {
+            uint256 done = j.partials[uint256(round) << 8 | seats.lowest()];
+            if (done != 0) total -= uint256(s.segments) + 1 - done;
+        }
+    }
+
+    /// @return whether signatures of the round, which is the last settled, still count
+    function _isSigning(Job storage j, uint32 round) internal view returns (bool) {
+        if (j.digest == 0) return false;
+        return j.head.phase != Phase.CLOSED || block.timestamp < _auditEnd(j, round);
+    }
+
+    function _auditEnd(Job storage j, uint32 round) internal view returns (uint256) {
+        Settlement memory s = j.settled[round];
+        return uint256(s.settledAt) + uint256(s.audits) * j.windows.audit;
     }
 }

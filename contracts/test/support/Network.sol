@@ -10,7 +10,10 @@ import {Jobs} from "../../src/Jobs.sol";
 import {Members} from "../../src/Members.sol";
 import {Rounds} from "../../src/Rounds.sol";
 import {Stakes} from "../../src/Stakes.sol";
+import {Words} from "../../src/Words.sol";
 import {Claims, Evidence, Model} from "../../src/judge/Claims.sol";
+import {RoundsMembership} from "../../src/rounds/RoundsMembership.sol";
+import {RoundsSettlement} from "../../src/rounds/RoundsSettlement.sol";
 import {Params} from "../../src/interfaces/IConfig.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import {Draws} from "../../src/libraries/Draws.sol";
@@ -40,6 +43,7 @@ abstract contract Network is Check {
     Members internal members;
     Rounds internal rounds;
     Audits internal audits;
+    Words internal words;
     Claims internal claims;
     StagedGame internal game;
     EcdsaPolicy internal policy;
@@ -70,14 +74,17 @@ abstract contract Network is Check {
         config = new Config(token_, address(this), params, 7 days, 2 days, LONGEST, address(policy));
         stakes = new Stakes(address(config));
         jobs = new Jobs(address(config));
-        rounds = new Rounds(address(jobs), LONGEST);
+        address settlement = address(new RoundsSettlement(address(jobs)));
+        address membership = address(new RoundsMembership(address(jobs)));
+        rounds = new Rounds(address(jobs), LONGEST, settlement, membership);
         members = new Members(address(stakes), address(jobs));
         audits = new Audits(address(rounds), address(members), address(jobs));
+        words = new Words(address(rounds), address(members), address(audits));
         claims = new Claims(address(rounds), address(members), address(jobs), address(audits));
         stakes.wire(address(members));
         jobs.wire(address(rounds), address(members), address(audits), address(game));
-        rounds.wire(address(members), address(audits));
-        members.wire(address(rounds), address(audits), address(claims), address(game));
+        rounds.wire(address(members), address(audits), address(words));
+        members.wire(address(rounds), address(audits), address(words), address(claims), address(game));
         audits.wire(address(game));
         claims.wire(address(game));
         game.wire(address(claims));
@@ -283,8 +290,8 @@ abstract contract Network is Check {
 
     function digestFor(uint256 jobId, Verdict memory v) internal view returns (bytes32) {
         RoundState memory s = rounds.state(jobId);
-        bytes32 words = Hashing.cut(s.words);
-        return trainer.digest(Hashing.Slot(address(rounds), jobId, s.round), s.seed, words, v);
+        bytes32 kept = Hashing.cut(s.words);
+        return trainer.digest(Hashing.Slot(address(rounds), jobId, s.round), s.seed, kept, v);
     }
 
     /// @return a certificate by those members of the committee whose bit is set, by rank
@@ -444,7 +451,8 @@ abstract contract Network is Check {
     // --- evidence ---
 
     function shownFor(uint256 jobId, uint32 round, uint16 seat) internal view returns (Shown memory s) {
-        return shownFor(jobId, round, seat, trainer.train(jobId, round, seat, keyOf(jobId, round, seat), rounds.segmentsOf(jobId, round, seat)));
+        uint256 segments = rounds.segmentsOf(jobId, round, seat);
+        return shownFor(jobId, round, seat, trainer.train(jobId, round, seat, keyOf(jobId, round, seat), segments));
     }
 
     function shownFor(uint256 jobId, uint32 round, uint16 seat, Reveal memory r)
