@@ -129,7 +129,7 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         _claimedTo[set] = to;
         (uint256 amount, uint256 lost) = role == Role.PROVIDER
             ? _payOfSeat(jobId, set, id, m, from, to)
-            : (_payOfMember(jobId, id, m.index, from, to), 0);
+            : (_payOfMember(jobId, m, from, to), 0);
         if (endsFall) {
             isFallClosed[set] = true;
             members.closeFall(jobId);
@@ -282,14 +282,14 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         return (amount * pay, lost * pay);
     }
 
-    function _payOfMember(uint256 jobId, uint32 id, uint16 place, uint32 from, uint32 to)
+    function _payOfMember(uint256 jobId, Holder memory m, uint32 from, uint32 to)
         private
         view
         returns (uint256)
     {
         Terms storage t = _terms[jobId];
-        uint256 signatures = IRoundsHooks(rounds).signaturesOf(jobId, place, from, to);
-        return signatures * t.signFee + IAuditsHooks(audits).dutiesOf(jobId, id, from, to) * t.dutyFee;
+        uint256 signatures = IRoundsHooks(rounds).signaturesOf(jobId, m.index, from, to);
+        return signatures * t.signFee + IAuditsHooks(audits).dutiesOf(jobId, m.account, from, to) * t.dutyFee;
     }
 
     /// @return wei for one segment

@@ -167,17 +167,16 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     }
 
     function _takeSegments(Job storage j, Head memory h, uint16 seat, Reveal calldata r) private {
-        Shape memory s = j.shape;
         uint256 segments = r.leaves.length / LEAF_BYTES;
-        if (r.leaves.length % LEAF_BYTES != 0 || segments > s.segments) {
-            revert WrongLeaves(r.leaves.length, s.segments);
+        if (r.leaves.length % LEAF_BYTES != 0 || segments > h.segments) {
+            revert WrongLeaves(r.leaves.length, h.segments);
         }
         if (r.updateCid.length > MAX_CID_BYTES) revert CidTooLong(r.updateCid.length, MAX_CID_BYTES);
-        if (segments == s.segments) return;
+        if (segments == h.segments) return;
         j.partials[uint256(h.round) << 8 | seat] = segments + 1;
         h.hasPartials = true;
         j.head = h;
-        if (segments * 4 < uint256(s.segments) * 3) j.short |= Bits.bit(seat);
+        if (segments * 4 < uint256(h.segments) * 3) j.short |= Bits.bit(seat);
     }
 
     function _requireWindow(Head memory h, Phase phase) private view {
@@ -326,12 +325,22 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         Settlement memory s = j.settled[round];
         if (s.settledAt == 0) return t;
         Windows memory w = j.windows;
-        (t.settledAt, t.auditTag) = (s.settledAt, s.auditTag);
+        t.settledAt = s.settledAt;
         t.auditEnd = s.settledAt + uint64(s.audits) * w.audit;
         t.openEnd = t.auditEnd + w.open;
         t.keysEnd = t.openEnd + w.key;
         t.half = t.keysEnd + w.window / 2;
         t.windowEnd = t.keysEnd + w.window;
+    }
+
+    /// @inheritdoc IRounds
+    function auditOf(uint256 jobId, uint32 round) external view returns (Audit memory a) {
+        Job storage j = _jobs[jobId];
+        Times memory t = timesOf(jobId, round);
+        (a.settledAt, a.auditEnd, a.openEnd, a.windowEnd) = (t.settledAt, t.auditEnd, t.openEnd, t.windowEnd);
+        a.facts = j.facts[round];
+        Shape memory s = j.shape;
+        (a.isLast, a.f, a.shareBps) = (round + 1 == s.rounds, s.f, s.shareBps);
     }
 
     /// @inheritdoc IRounds
@@ -372,12 +381,6 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         Job storage j = _jobs[jobId];
         uint256 done = j.partials[uint256(round) << 8 | seat];
         return done == 0 ? j.shape.segments : done - 1;
-    }
-
-    /// @inheritdoc IRounds
-    function drawRule(uint256 jobId) external view returns (uint32, uint8, uint16) {
-        Shape memory s = _jobs[jobId].shape;
-        return (s.rounds, s.f, s.shareBps);
     }
 
     /// @inheritdoc IRounds

@@ -6,25 +6,24 @@ import "../types/Types.sol";
 
 /// @title Ballots, openings and keys of settled rounds, and the contest of one bit. SPEC-ROUNDS.md, 8.
 interface IAudits {
-    event Balloted(
-        uint256 indexed jobId, address indexed account, uint32 indexed id, uint32 round, bytes32 ballot
-    );
+    event Balloted(uint256 indexed jobId, address indexed account, uint32 indexed round, bytes32 ballot);
     event Opened(uint256 indexed jobId, address indexed account, uint32 indexed id, uint32 round, bytes body);
-    event KeyShown(uint256 indexed jobId, address indexed account, uint16 indexed seat, uint32 round, bytes32 key);
+    event KeyShown(uint256 indexed jobId, address indexed account, uint32 indexed round, bytes32 key);
     event KeyContested(uint256 indexed jobId, uint32 indexed round, uint16 indexed seat);
     event Leaked(uint256 indexed jobId, address indexed by, uint16 indexed seat, uint32 round, bytes32 key);
     event Contested(uint256 indexed jobId, address indexed by, uint32 indexed id, uint32 round, uint16 seat);
     event ContestSettled(uint256 indexed jobId, uint32 indexed id, uint32 round, uint16 seat, bool wrong);
     event Struck(uint256 indexed jobId, uint32 indexed round, uint16 indexed seat);
 
-    /// @notice A member's sealed ballot of a round's duties; once, before auditEnd.
-    function ballot(uint256 jobId, uint32 round, uint32 id, bytes32 auditSeed, bytes32 ballot_) external;
+    /// @notice A member's sealed ballot of a round's duties. The last one before auditEnd counts, so one that was made for
+    /// another seed can be replaced. Warning: one that is sealed later replaces it, too, and cannot be opened.
+    function ballot(uint256 jobId, uint32 round, bytes32 ballot_) external;
     /// @notice Opens it, between auditEnd and openEnd. Every seat in it has to be a duty of the member.
     /// @param body 35 bytes a duty: seat, 0xffff or the first segment that differs, word
     function open(uint256 jobId, uint32 round, uint32 id, Facts calldata facts, bytes calldata body, bytes32 salt)
         external;
-    /// @notice The holder of a seat shows the key of its words' masks, from openEnd on.
-    function key(uint256 jobId, uint32 round, uint32 id, bytes32 auditSeed, bytes32 key_) external;
+    /// @notice The holder of a seat shows the key of its words' masks. Warning: before auditEnd anyone can take half of the pay.
+    function key(uint256 jobId, uint32 round, bytes32 key_) external;
     /// @notice Anyone: the key shown is not the committed one, so it counts as not shown.
     function contestKey(Shown calldata shown) external;
     /// @notice Anyone but the holder, before auditEnd: shows a key that it was told, for half of the seat's pay.
@@ -50,8 +49,8 @@ interface IAudits {
         external
         view
         returns (uint16 from, bytes32 word);
-    function ballotOf(uint256 jobId, uint32 round, uint32 id) external view returns (bytes32);
-    function keyOf(uint256 jobId, uint32 round, uint16 seat) external view returns (bytes32);
+    function ballotOf(uint256 jobId, uint32 round, address account) external view returns (bytes32);
+    function keyOf(uint256 jobId, uint32 round, address account) external view returns (bytes32);
     /// @return seats whose key another account showed before the end of AUDIT
     function leakedOf(uint256 jobId, uint32 round) external view returns (uint256);
 }

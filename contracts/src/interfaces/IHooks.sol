@@ -71,7 +71,7 @@ interface IMembersHooks {
 /// @title What they ask of audits.
 interface IAuditsHooks {
     /// @return duties of the member's rounds from … to that stand
-    function dutiesOf(uint256 jobId, uint32 id, uint32 from, uint32 to) external view returns (uint256);
+    function dutiesOf(uint256 jobId, address account, uint32 from, uint32 to) external view returns (uint256);
 }
 
 /// @title What audits ask of the escrow.

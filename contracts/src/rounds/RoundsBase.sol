@@ -28,6 +28,7 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         bool hasPartials; // somebody revealed fewer than all segments
         uint40 halfMerge;
         uint40 poolChangedAt; // block, while the job waits
+        uint16 segments; // of a whole round; as in the shape
     }
 
     struct Windows {
@@ -57,7 +58,6 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
     /// One word of a settled round.
     struct Settlement {
         uint40 settledAt;
-        uint64 auditTag;
         uint8 audits; // how many times auditSeconds AUDIT takes
         bool hasPartials;
     }

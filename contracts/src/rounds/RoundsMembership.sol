@@ -30,7 +30,7 @@ contract RoundsMembership is RoundsBase {
 
     function open(uint256 jobId, Terms calldata t, address policy) external only(jobs) {
         Job storage j = _jobs[jobId];
-        j.head.status = JobStatus.OPEN;
+        (j.head.status, j.head.segments) = (JobStatus.OPEN, uint16(t.steps / t.segmentSteps));
         j.policy = policy;
         j.windows = Windows(
             t.trainSeconds,

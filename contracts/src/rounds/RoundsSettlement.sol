@@ -203,8 +203,7 @@ contract RoundsSettlement is RoundsBase {
             audits = 1 + (2 * revealed + ready - 1) / ready;
             if (audits > MAX_AUDITS) audits = MAX_AUDITS;
         }
-        uint64 tag = uint64(uint256(f.auditSeed) >> 192);
-        j.settled[h.round] = Settlement(uint40(block.timestamp), tag, uint8(audits), h.hasPartials);
+        j.settled[h.round] = Settlement(uint40(block.timestamp), uint8(audits), h.hasPartials);
         uint256 drawn = isLast || s.f == 0
             ? revealed
             : Draws.sampled(revealed, ready, s.shareBps) + f.leftOut.popcount();

@@ -6,7 +6,6 @@ import {Members} from "../../src/Members.sol";
 import {RoundsSettlement} from "../../src/rounds/RoundsSettlement.sol";
 import {Evidence} from "../../src/judge/Claims.sol";
 import {Claim} from "../../src/judge/IClaims.sol";
-import {Escrow} from "../../src/interfaces/IJobs.sol";
 import {Shown} from "../../src/libraries/Reveals.sol";
 import {TermsCheck} from "../../src/libraries/TermsCheck.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
@@ -215,7 +214,7 @@ contract AttacksTest is Network {
                 vm.expectPartialRevert(bytes4(keccak256("NoMiss(uint16,uint256)")));
                 members.cutSeat(jobId, seat);
             }
-            uint256 all = STAKE * 0;
+            uint256 all;
             for (uint16 seat = 0; seat < 4; seat++) {
                 members.release(jobId, Role.PROVIDER, uint32(4 * i + seat + 1));
                 all += BOND * (i + 1) - stakeSum(provider(seat));
@@ -285,10 +284,10 @@ contract AttacksTest is Network {
     /// 12. An account is not both; accounts of one person are, and one outsider with a bond has its seats slashed.
     function test_poc12_onePersonIsEveryone() public {
         uint256 jobId = start(many(), 4, 8);
-        stakeUp(provider(0), Role.VERIFIER, BOND);
-        vm.prank(provider(0));
+        stakeUp(verifier(0), Role.PROVIDER, BOND);
+        vm.prank(verifier(0));
         vm.expectPartialRevert(Members.AlreadyMember.selector);
-        members.enrol(jobId, 7, uint128(BOND));
+        members.sit(jobId, 3);
         play(jobId);
         play(jobId);
         audit(jobId, 1); // all its verifiers call all its seats fine

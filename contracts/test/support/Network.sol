@@ -361,9 +361,9 @@ abstract contract Network is Check {
 
     function drawn(uint256 jobId, uint32 round) internal view returns (uint256 seats) {
         Facts memory f = said[jobId][round].facts;
-        (uint32 last, uint8 bears, uint16 shareBps) = rounds.drawRule(jobId);
-        uint256 count = Draws.sampled(f.revealed.popcount(), f.ready.popcount(), shareBps);
-        if (round + 1 == last || bears == 0) return f.revealed;
+        Audit memory a = rounds.auditOf(jobId, round);
+        if (a.isLast || a.f == 0) return f.revealed;
+        uint256 count = Draws.sampled(f.revealed.popcount(), f.ready.popcount(), a.shareBps);
         for (uint256 seat = 0; seat < 256; seat++) {
             if (Draws.isDrawn(f.auditSeed, f.revealed, count, seat)) seats |= Bits.bit(seat);
         }
@@ -372,12 +372,10 @@ abstract contract Network is Check {
 
     function dutiesOf(uint256 jobId, uint32 round, uint16 place) internal view returns (uint256 duties) {
         Facts memory f = said[jobId][round].facts;
-        (uint32 last,,) = rounds.drawRule(jobId);
+        uint256 auditors = rounds.auditOf(jobId, round).isLast ? 2 : 1;
         for (uint256 left = drawn(jobId, round); left != 0; left &= left - 1) {
             uint16 seat = left.lowest();
-            if (Draws.isAuditor(f.auditSeed, f.ready, round + 1 == last ? 2 : 1, seat, place)) {
-                duties |= Bits.bit(seat);
-            }
+            if (Draws.isAuditor(f.auditSeed, f.ready, auditors, seat, place)) duties |= Bits.bit(seat);
         }
     }
 
@@ -407,7 +405,7 @@ abstract contract Network is Check {
         Hashing.Slot memory slot = Hashing.Slot(address(rounds), jobId, round);
         bytes32 sealed_ = Hashing.ballot(slot, seed, id, m.account, keccak256(body), "salt");
         vm.prank(m.account);
-        audits.ballot(jobId, round, id, seed, sealed_);
+        audits.ballot(jobId, round, sealed_);
     }
 
     function openBody(uint256 jobId, uint32 round, uint32 id, bytes memory body) internal {
@@ -425,9 +423,8 @@ abstract contract Network is Check {
     }
 
     function showKey(uint256 jobId, uint32 round, uint16 seat, bytes32 key) internal {
-        (address account, uint32 id,) = rounds.seatHolder(jobId, seat);
-        vm.prank(account);
-        audits.key(jobId, round, id, said[jobId][round].facts.auditSeed, key);
+        vm.prank(accountOf(jobId, seat));
+        audits.key(jobId, round, key);
     }
 
     /// @dev Ids of members are their places + 1 in jobs that `start` made.

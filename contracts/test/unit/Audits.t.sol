@@ -99,36 +99,37 @@ contract AuditsTest is Network {
         }
     }
 
-    function test_ballotsAreOncePerRoundInTimeAndOfTheirSeed() public {
-        bytes32 seed = facts().auditSeed;
+    function test_aBallotIsSealedInTimeForItsSeedAndOpenedOnce() public {
+        bytes memory body = wrongBody();
+        Facts memory f = facts();
         vm.prank(account);
-        vm.expectPartialRevert(Audits.WrongSeed.selector);
-        audits.ballot(jobId, 1, auditor, "another history", "x");
+        audits.ballot(jobId, 1, "made for another history");
+        ballotBody(jobId, 1, auditor, body); // replaces it
+        opens(f, body, "salt", Audits.NotOpen.selector);
+        vm.warp(rounds.timesOf(jobId, 1).auditEnd);
+        opens(f, body, "pepper", Audits.WrongBallot.selector);
+        f.ready ^= 8;
+        opens(f, body, "salt", Reveals.WrongFacts.selector);
         vm.prank(OUTSIDER);
         vm.expectPartialRevert(Audits.NotYours.selector);
-        audits.ballot(jobId, 1, auditor, seed, "x");
-        ballotBody(jobId, 1, auditor, wrongBody());
-        vm.prank(account);
-        vm.expectPartialRevert(Audits.AlreadyBalloted.selector);
-        audits.ballot(jobId, 1, auditor, seed, "x");
-        Facts memory f = facts();
-        bytes memory body = wrongBody();
-        vm.prank(account);
-        vm.expectPartialRevert(Audits.NotOpen.selector);
-        audits.open(jobId, 1, auditor, f, body, "salt");
-        vm.warp(rounds.timesOf(jobId, 1).auditEnd);
-        vm.prank(account);
-        vm.expectPartialRevert(Audits.WrongBallot.selector);
-        audits.open(jobId, 1, auditor, f, body, "pepper");
-        f.ready ^= 8;
-        vm.prank(account);
-        vm.expectPartialRevert(Reveals.WrongFacts.selector);
-        audits.open(jobId, 1, auditor, f, body, "salt");
+        audits.open(jobId, 1, auditor, facts(), body, "salt");
         openBody(jobId, 1, auditor, body);
-        f = facts();
+        opens(facts(), body, "salt", Audits.WrongBallot.selector);
         vm.prank(account);
-        vm.expectPartialRevert(Audits.WrongBallot.selector);
-        audits.open(jobId, 1, auditor, f, body, "salt"); // once
+        vm.expectPartialRevert(Audits.AlreadyOpened.selector);
+        audits.ballot(jobId, 1, "again");
+    }
+
+    function test_aBallotOfAfterAuditCannotBeOpened() public {
+        vm.warp(rounds.timesOf(jobId, 1).auditEnd);
+        ballotBody(jobId, 1, auditor, wrongBody());
+        opens(facts(), wrongBody(), "salt", Audits.NotInTime.selector);
+    }
+
+    function opens(Facts memory f, bytes memory body, bytes32 salt, bytes4 why) internal {
+        vm.prank(account);
+        vm.expectPartialRevert(why);
+        audits.open(jobId, 1, auditor, f, body, salt);
     }
 
     // --- words ---
@@ -152,7 +153,7 @@ contract AuditsTest is Network {
         audits.contest(s, auditor, body, right);
         vm.expectPartialRevert(Audits.AlreadyContested.selector);
         audits.contest(s, auditor, body, right);
-        same(audits.dutiesOf(jobId, auditor, 1, 2), 0, "no fee");
+        same(audits.dutiesOf(jobId, account, 1, 2), 0, "no fee");
         vm.expectPartialRevert(Audits.NotOpen.selector);
         audits.settleContest(jobId, 1, auditor, uint32(seat) + 1);
         vm.warp(rounds.timesOf(jobId, 1).windowEnd);
