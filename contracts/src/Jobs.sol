@@ -62,6 +62,7 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
     error NotAllowed(address caller);
     error NoSuchRounds(uint32 from, uint32 to, uint32 last);
     error NotFinal(uint32 to, uint256 openPlace);
+    error NothingLeft(uint256 amount, uint256 left);
 
     constructor(address config_) {
         config = IConfig(config_);
@@ -135,7 +136,7 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
             members.closeFall(jobId);
         }
         Job storage job = _jobs[jobId];
-        job.claimed += uint128(amount);
+        _spend(job, amount);
         if (lost > 0) _burn(job, lost);
         emit Claimed(jobId, m.account, role, id, to, amount, lost);
         if (amount > 0) token.safeTransfer(m.account, amount);
@@ -145,7 +146,7 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
     function claimCredit(uint256 jobId, address account) external nonReentrant {
         uint256 amount = creditOf[jobId][account];
         creditOf[jobId][account] = 0;
-        _jobs[jobId].claimed += uint128(amount);
+        _spend(_jobs[jobId], amount);
         emit CreditClaimed(jobId, account, amount);
         if (amount > 0) token.safeTransfer(account, amount);
     }
@@ -206,9 +207,8 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         (JobStatus status, uint32 settled, Earned memory earned) = IRoundsHooks(rounds).statusOf(jobId);
         Terms memory t = _terms[jobId];
         bool isClosed = _isClosed(status);
-        uint256 left = uint256(job.funded) - job.refunded - job.claimed - job.burnt;
         if (isClosed && job.burntTo >= settled && members.openFalls(jobId) == 0) {
-            if (block.timestamp >= IRounds(rounds).absoluteEnd(jobId) + t.claimSeconds) return left;
+            if (block.timestamp >= IRounds(rounds).absoluteEnd(jobId) + t.claimSeconds) return _left(job);
         }
         uint256 owed = earned.segments * _segmentPay(jobId) + uint256(earned.signatures) * t.signFee
             + uint256(earned.duties) * t.dutyFee;
@@ -261,7 +261,20 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         return _isClosed(status) && to == settled;
     }
 
+    /// @dev Of a job whose rest was refunded there is nothing to claim: another job's tokens are not its own.
+    function _spend(Job storage job, uint256 amount) private {
+        uint256 left = _left(job);
+        if (amount > left) revert NothingLeft(amount, left);
+        job.claimed += uint128(amount);
+    }
+
+    function _left(Job storage job) private view returns (uint256) {
+        return uint256(job.funded) - job.refunded - job.claimed - job.burnt;
+    }
+
     function _burn(Job storage job, uint256 amount) private {
+        uint256 left = _left(job);
+        if (amount > left) amount = left;
         job.burnt += uint128(amount);
         unburnt += amount;
     }

@@ -159,7 +159,9 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
             if (said & 1 == 0) silent |= left & (~left + 1);
         }
         if (silent != 0) j.absent[h.round] |= silent;
-        bytes32 seed = Hashing.lotSeed(j.lotSeed, ++h.lot);
+        bytes32 previous = h.lot == 0 ? j.seed : j.lotSeed;
+        h.lot++;
+        bytes32 seed = Hashing.lotSeed(previous, h.lot);
         (j.lotSeed, j.words, j.committee) = (seed, Hashing.noWords(seed), Draws.committee(seed, j.ready));
         h.deadline = uint40(block.timestamp) + j.windows.merge;
         j.head = h;
@@ -174,8 +176,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         if (r.updateCid.length > MAX_CID_BYTES) revert CidTooLong(r.updateCid.length, MAX_CID_BYTES);
         if (segments == h.segments) return;
         j.partials[uint256(h.round) << 8 | seat] = segments + 1;
-        h.hasPartials = true;
-        j.head = h;
+        if (!j.shape.hasPartials) j.shape.hasPartials = true;
         if (segments * 4 < uint256(h.segments) * 3) j.short |= Bits.bit(seat);
     }
 
@@ -291,7 +292,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         Shape memory s = j.shape;
         for (uint32 round = from; round < to; round++) {
             uint256 lost = Rows.get(j.lost, s.seatBits, round);
-            if (lost != 0) total += _segmentsOf(j, s, round, lost, j.settled[round].hasPartials);
+            if (lost != 0) total += _segmentsOf(j, s, round, lost);
         }
     }
 
@@ -405,6 +406,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
 
     function _paidSegments(Job storage j, Shape memory s, uint256 round, uint16 seat) private view returns (uint256) {
         if (!Rows.get(j.pay, s.seatBits, round).has(seat)) return 0;
+        if (!s.hasPartials) return s.segments;
         uint256 done = j.partials[round << 8 | seat];
         return done == 0 ? s.segments : done - 1;
     }

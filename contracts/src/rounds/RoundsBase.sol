@@ -25,7 +25,6 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         uint8 streak; // of rounds that merged nothing
         bool isCancelled;
         bool isSeeded; // the audit seed is fixed
-        bool hasPartials; // somebody revealed fewer than all segments
         uint40 halfMerge;
         uint40 poolChangedAt; // block, while the job waits
         uint16 segments; // of a whole round; as in the shape
@@ -53,13 +52,13 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         uint16 segments;
         uint16 seatBits; // width of a row of seats
         uint16 placeBits;
+        bool hasPartials; // somebody ever revealed fewer than all segments
     }
 
     /// One word of a settled round.
     struct Settlement {
         uint40 settledAt;
         uint8 audits; // how many times auditSeconds AUDIT takes
-        bool hasPartials;
     }
 
     struct Occupant {
@@ -90,7 +89,7 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         uint256 poolOut;
         uint256 committee;
         uint256 due; // places of the last settled round's committee
-        bytes32 lotSeed;
+        bytes32 lotSeed; // of lots after the first, whose seed is the round's
         bytes32 model;
         bytes32 digest;
         Earned earned;
@@ -167,9 +166,9 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
     /// @param pool the places that the committee is drawn from
     function _openRound(uint256 jobId, Job storage j, Head memory h, bytes32 seed, uint256 pool) internal {
         (uint256 seated, uint256 committee) = (j.held, Draws.committee(seed, pool));
-        (j.seed, j.lotSeed, j.reveals, j.words) = (seed, seed, seed, Hashing.noWords(seed));
+        (j.seed, j.reveals, j.words) = (seed, seed, Hashing.noWords(seed));
         (j.seated, j.waiting, j.committee) = (seated, seated, committee);
-        (h.phase, h.lot, h.isSeeded, h.hasPartials) = (Phase.TRAIN, 0, false, false);
+        (h.phase, h.lot, h.isSeeded) = (Phase.TRAIN, 0, false);
         h.deadline = uint40(block.timestamp) + j.windows.train;
         j.head = h;
         emit RoundOpened(jobId, h.round, seed, seated, j.ready, committee, j.model, h.deadline);
@@ -235,13 +234,13 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
     }
 
     /// @return total segments that these seats revealed
-    function _segmentsOf(Job storage j, Shape memory s, uint32 round, uint256 seats, bool hasPartials)
+    function _segmentsOf(Job storage j, Shape memory s, uint32 round, uint256 seats)
         internal
         view
         returns (uint256 total)
     {
         total = seats.popcount() * s.segments;
-        if (!hasPartials) return total;
+        if (!s.hasPartials) return total;
         for (; seats != 0; seats &= seats - 1) {
             uint256 done = j.partials[uint256(round) << 8 | seats.lowest()];
             if (done != 0) total -= uint256(s.segments) + 1 - done;

@@ -105,7 +105,7 @@ contract RoundsSettlement is RoundsBase {
         if (h.phase != Phase.MERGE) revert WrongPhase(h.phase, Phase.MERGE);
         uint256 last = _lastMoment(j);
         if (block.timestamp >= last) revert DeadlinePassed(last, block.timestamp);
-        c.words = Hashing.noWords(j.lotSeed);
+        c.words = Hashing.noWords(h.lot == 0 ? j.seed : j.lotSeed);
         uint256[6] memory planes;
         for (uint256 i = 0; i < has.length; i++) {
             uint256 place = uint8(places[i]);
@@ -203,11 +203,11 @@ contract RoundsSettlement is RoundsBase {
             audits = 1 + (2 * revealed + ready - 1) / ready;
             if (audits > MAX_AUDITS) audits = MAX_AUDITS;
         }
-        j.settled[h.round] = Settlement(uint40(block.timestamp), uint8(audits), h.hasPartials);
+        j.settled[h.round] = Settlement(uint40(block.timestamp), uint8(audits));
         uint256 drawn = isLast || s.f == 0
             ? revealed
             : Draws.sampled(revealed, ready, s.shareBps) + f.leftOut.popcount();
-        j.earned.segments += uint64(_segmentsOf(j, s, h.round, f.revealed, h.hasPartials));
+        j.earned.segments += uint64(_segmentsOf(j, s, h.round, f.revealed));
         j.earned.signatures += uint64(f.committee.popcount());
         j.earned.duties += uint64(isLast ? 2 * drawn : drawn);
     }

@@ -19,7 +19,8 @@ contract EscrowTest is Network {
     function identity(uint256 jobId) internal view {
         Escrow memory e = jobs.escrowOf(jobId);
         same(e.funded, e.claimed + e.refunded + e.burnt + e.balance, "the identity");
-        same(token.balanceOf(address(jobs)), e.balance + jobs.unburnt(), "tokens held");
+        uint256 others = jobs.escrowOf(jobId + 1).balance;
+        same(token.balanceOf(address(jobs)), e.balance + others + jobs.unburnt(), "tokens held");
     }
 
     function test_P01_P02_refundIsWhatCanNoLongerBeEarned() public {
@@ -45,8 +46,12 @@ contract EscrowTest is Network {
         vm.warp(rounds.absoluteEnd(jobId) + t.claimSeconds);
         same(jobs.refundable(jobId), 0, "not before lost pay is burnt");
         jobs.burn(jobId, 2);
+        uint256 other = create(defaultTerms()); // its tokens lie beside
         jobs.refund(jobId);
         same(jobs.escrowOf(jobId).balance, 0, "fees that nobody earned go home at last");
+        vm.expectPartialRevert(Jobs.NothingLeft.selector);
+        jobs.claim(jobId, Role.VERIFIER, 1, 2);
+        same(jobs.escrowOf(other).balance, jobs.escrowOf(other).funded, "another job's tokens are its own");
         identity(jobId);
     }
 
