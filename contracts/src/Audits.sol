@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {IAttestationPolicy} from "./interfaces/IAttestationPolicy.sol";
 import {IAudits} from "./interfaces/IAudits.sol";
 import {IAuditsHooks, IJobsHooks, IMembersHooks, IRoundsHooks} from "./interfaces/IHooks.sol";
 import {IJobs} from "./interfaces/IJobs.sol";
@@ -28,34 +27,33 @@ contract Audits is IAudits, IAuditsHooks, Wired {
 
     uint256 private constant DUTY_BYTES = 35;
     uint16 private constant FINE = type(uint16).max;
-    uint256 private constant HASH = type(uint256).max << 48; // of an opened ballot: 26 bytes of its body's hash,
-    uint256 private constant EARNS = 32; // then how many duties earn,
-    uint256 private constant OPENED = 1; // and a mark, which a sealed one does not have
+    uint256 private constant HASH = type(uint256).max << 48; // 26 bytes of the ballot, or of the opened body's hash;
+    uint256 private constant OPENED = 1 << 47; // then whether it is opened;
+    uint256 private constant REST = (1 << 47) - 1; // then how many duties earn, or when it was sealed
 
     IRounds public immutable rounds;
     IMembersHooks public immutable members;
     IJobs public immutable jobs;
     IGame public game;
 
-    mapping(uint256 jobId => mapping(uint32 round => mapping(uint32 id => bytes32))) public ballotOf;
-    mapping(uint256 jobId => mapping(uint32 round => mapping(uint16 seat => bytes32))) public keyOf;
-    mapping(uint256 jobId => mapping(uint32 round => uint256)) private _leaked; // seats
+    mapping(uint256 jobId => mapping(uint32 round => mapping(address => bytes32))) public ballotOf;
+    mapping(uint256 jobId => mapping(uint32 round => mapping(address => bytes32))) public keyOf;
+    mapping(uint256 jobId => mapping(uint32 round => uint256)) public leakedOf; // seats
     mapping(bytes32 duty => Contest) private _contests;
-    mapping(uint256 jobId => mapping(uint32 round => mapping(uint16 place => uint256))) private _late;
 
     error NotOpen(uint256 from, uint256 to, uint256 now_);
-    error WrongSeed(bytes32 given, uint64 tag);
     error NotYours(uint32 id, address account, address caller);
     error NotThen(uint32 id, uint32 round);
-    error EmptyWord();
-    error AlreadyBalloted(uint32 id, uint32 round);
+    error EmptyKey();
+    error AlreadyOpened(address account, uint32 round);
+    error NotInTime(uint256 sealedAt, uint256 from, uint256 to);
     error WrongBallot(bytes32 given, bytes32 sealed_);
     error WrongBody(bytes32 given, bytes32 opened);
     error BodyLength(uint256 length);
     error NotADuty(uint16 seat, uint32 id);
-    error KeyShownAlready(uint16 seat, uint32 round);
-    error KeyIsRight(uint16 seat, uint32 round);
-    error NoKeyShown(uint16 seat, uint32 round);
+    error KeyShownAlready(address account, uint32 round);
+    error KeyIsRight(address account, uint32 round);
+    error NoKeyShown(address account, uint32 round);
     error OwnKey(address account);
     error NotPaid(uint16 seat, uint256 pay);
     error NotFine(uint16 seat, uint16 from);
@@ -68,10 +66,6 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     error NotDrawn(uint16 seat, uint32 round);
     error WasAudited(uint16 seat, uint32 id);
     error NotDropped(uint16 seat, uint32 id);
-    error NotHad(uint16 seat, uint256 has, uint256 electors);
-    error WrongWords(bytes32 given, bytes32 kept);
-    error NotSigned(address account, bytes32 digest);
-    error NoContradiction(uint32 id);
 
     constructor(address rounds_, address members_, address jobs_) {
         (rounds, members, jobs) = (IRounds(rounds_), IMembersHooks(members_), IJobs(jobs_));
@@ -84,28 +78,27 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     // --- ballots ---
 
     /// @inheritdoc IAudits
-    function ballot(uint256 jobId, uint32 round, uint32 id, bytes32 auditSeed, bytes32 ballot_) external {
-        Times memory t = rounds.timesOf(jobId, round);
-        _requireBetween(t.settledAt, t.auditEnd);
-        _requireTag(t, auditSeed);
-        _ownMember(jobId, round, id);
-        if (ballot_ == 0) revert EmptyWord();
-        if (ballotOf[jobId][round][id] != 0) revert AlreadyBalloted(id, round);
-        // The mark of an opened one is among the bits that are cut off.
-        ballotOf[jobId][round][id] = ballot_ & bytes32(HASH);
-        emit Balloted(jobId, msg.sender, id, round, ballot_);
+    /// @dev Whether the caller is a member, and in time, is asked when it opens: what a stranger seals harms nobody.
+    function ballot(uint256 jobId, uint32 round, bytes32 ballot_) external {
+        bytes32 record = ballotOf[jobId][round][msg.sender];
+        if (uint256(record) & OPENED != 0) revert AlreadyOpened(msg.sender, round);
+        ballotOf[jobId][round][msg.sender] = bytes32(uint256(ballot_) & HASH | block.timestamp);
+        emit Balloted(jobId, msg.sender, round, ballot_);
     }
 
     /// @inheritdoc IAudits
     function open(uint256 jobId, uint32 round, uint32 id, Facts calldata facts, bytes calldata body, bytes32 salt)
         external
     {
-        Times memory t = rounds.timesOf(jobId, round);
-        _requireBetween(t.auditEnd, t.openEnd);
-        Reveals.requireFacts(rounds, jobId, round, facts);
-        uint16 place = _requireSealed(jobId, round, id, facts.auditSeed, keccak256(body), salt);
-        uint256 duties = _requireDuties(jobId, round, place, facts, body);
-        ballotOf[jobId][round][id] = bytes32(uint256(keccak256(body)) & HASH | duties << EARNS | OPENED);
+        Audit memory a = rounds.auditOf(jobId, round);
+        _requireBetween(a.auditEnd, a.openEnd);
+        _requireFacts(a, facts);
+        Holder memory m = _requireMember(jobId, round, id);
+        if (msg.sender != m.account) revert NotYours(id, m.account, msg.sender);
+        bytes32 hash = keccak256(body);
+        _requireSealed(a, jobId, round, Hashing.ballot(_slot(jobId, round), facts.auditSeed, id, msg.sender, hash, salt));
+        uint256 duties = _requireDuties(a, m.index, facts, body);
+        ballotOf[jobId][round][msg.sender] = bytes32(uint256(hash) & HASH | OPENED | duties);
         emit Opened(jobId, msg.sender, id, round, body);
     }
 
@@ -118,12 +111,12 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         Facts calldata facts,
         bytes calldata body
     ) external {
-        Times memory t = rounds.timesOf(jobId, round);
-        _requireBetween(t.openEnd, t.windowEnd);
-        Reveals.requireFacts(rounds, jobId, round, facts);
+        Audit memory a = rounds.auditOf(jobId, round);
+        _requireBetween(a.openEnd, a.windowEnd);
+        _requireFacts(a, facts);
         Holder memory m = _requireMember(jobId, round, id);
-        if (!_isDuty(jobId, round, m.index, facts, seat)) revert NotADuty(seat, id);
-        bytes32 record = ballotOf[jobId][round][id];
+        if (!_isDuty(a, m.index, facts, seat)) revert NotADuty(seat, id);
+        bytes32 record = ballotOf[jobId][round][m.account];
         if (uint256(record) & OPENED != 0) {
             _requireBody(record, body);
             if (_find(body, seat) < body.length) revert WasAudited(seat, id);
@@ -149,27 +142,21 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     // --- keys ---
 
     /// @inheritdoc IAudits
-    function key(uint256 jobId, uint32 round, uint32 id, bytes32 auditSeed, bytes32 key_) external {
-        Times memory t = rounds.timesOf(jobId, round);
-        _requireBetween(t.openEnd, t.half);
-        _requireTag(t, auditSeed);
-        Holder memory m = members.holderOf(jobId, Role.PROVIDER, id);
-        if (msg.sender != m.account) revert NotYours(id, m.account, msg.sender);
-        if (round < m.from || round >= m.to) revert NotThen(id, round);
-        if (key_ == 0) revert EmptyWord();
-        if (keyOf[jobId][round][m.index] != 0) revert KeyShownAlready(m.index, round);
-        keyOf[jobId][round][m.index] = key_;
-        emit KeyShown(jobId, msg.sender, m.index, round, key_);
+    function key(uint256 jobId, uint32 round, bytes32 key_) external {
+        if (key_ == 0) revert EmptyKey();
+        if (keyOf[jobId][round][msg.sender] != 0) revert KeyShownAlready(msg.sender, round);
+        keyOf[jobId][round][msg.sender] = key_;
+        emit KeyShown(jobId, msg.sender, round, key_);
     }
 
     /// @inheritdoc IAudits
     function contestKey(Shown calldata s) external {
         _requireBetween(0, rounds.timesOf(s.jobId, s.round).windowEnd);
-        Reveals.requireShown(rounds, members, s);
-        bytes32 shown = keyOf[s.jobId][s.round][s.seat];
-        if (shown == 0) revert NoKeyShown(s.seat, s.round);
-        if (keccak256(abi.encode(shown)) == s.reveal.keyHash) revert KeyIsRight(s.seat, s.round);
-        delete keyOf[s.jobId][s.round][s.seat];
+        address account = Reveals.requireShown(rounds, members, s).account;
+        bytes32 shown = keyOf[s.jobId][s.round][account];
+        if (shown == 0) revert NoKeyShown(account, s.round);
+        if (keccak256(abi.encode(shown)) == s.reveal.keyHash) revert KeyIsRight(account, s.round);
+        delete keyOf[s.jobId][s.round][account];
         emit KeyContested(s.jobId, s.round, s.seat);
     }
 
@@ -180,8 +167,8 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         Reveals.requireKey(s.reveal, key_);
         if (msg.sender == m.account) revert OwnKey(msg.sender);
         _requirePaid(s.jobId, s.round, s.seat);
-        keyOf[s.jobId][s.round][s.seat] = key_;
-        _leaked[s.jobId][s.round] |= Bits.bit(s.seat);
+        keyOf[s.jobId][s.round][m.account] = key_;
+        leakedOf[s.jobId][s.round] |= Bits.bit(s.seat);
         emit Leaked(s.jobId, msg.sender, s.seat, s.round, key_);
         IRoundsHooks(address(rounds)).setPay(s.jobId, s.round, s.seat, false);
         IJobsHooks(address(jobs)).creditSegments(s.jobId, msg.sender, Reveals.segments(s.reveal));
@@ -216,8 +203,9 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         Contest storage c = _contests[_dutyOf(s.jobId, s.round, id, s.seat)];
         if (c.by != address(0)) revert AlreadyContested(id, s.seat);
         (c.by, c.seat) = (msg.sender, s.seat);
-        uint256 record = uint256(ballotOf[s.jobId][s.round][id]);
-        ballotOf[s.jobId][s.round][id] = bytes32(record - (1 << EARNS));
+        address auditor = members.holderOf(s.jobId, Role.VERIFIER, id).account;
+        bytes32 record = ballotOf[s.jobId][s.round][auditor];
+        ballotOf[s.jobId][s.round][auditor] = bytes32(uint256(record) - 1); // one duty less earns
         emit Contested(s.jobId, msg.sender, id, s.round, s.seat);
     }
 
@@ -245,7 +233,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         Times memory t = rounds.timesOf(s.jobId, s.round);
         _requireBetween(t.openEnd, t.windowEnd);
         if (Reveals.requireShown(rounds, members, s).hasFallen) revert HasFallen(s.id);
-        if (_leaked[s.jobId][s.round].has(s.seat)) revert WasLeaked(s.seat);
+        if (leakedOf[s.jobId][s.round].has(s.seat)) revert WasLeaked(s.seat);
     }
 
     function _requireWrong(Shown calldata s, uint32 id, bytes calldata body, bytes32 key_) private view {
@@ -256,67 +244,13 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         if (word == Reveals.fineWord(s.reveal, key_, auditor)) revert WordIsRight(word);
     }
 
-    // --- late words ---
-
-    /// @inheritdoc IAudits
-    function lateWord(uint256 jobId, uint32 round, uint32 id, uint256 has) external {
-        _requireBetween(0, rounds.timesOf(jobId, round).auditEnd);
-        Holder memory m = members.holderOf(jobId, Role.VERIFIER, id);
-        if (msg.sender != m.account) revert NotYours(id, m.account, msg.sender);
-        if (m.from > round + 1 || m.to <= round) revert NotThen(id, round);
-        _late[jobId][round][m.index] |= has;
-        emit LateWord(jobId, msg.sender, round, m.index, has);
-    }
-
-    /// @inheritdoc IAudits
-    function grant(
-        uint256 jobId,
-        uint32 round,
-        uint16 seat,
-        Facts calldata facts,
-        Facts calldata next,
-        bytes32 lotSeed,
-        bytes calldata places,
-        uint256[] calldata has
-    ) external {
-        _requireBetween(0, rounds.timesOf(jobId, round).auditEnd);
-        Reveals.requireFacts(rounds, jobId, round, facts);
-        if (_leaked[jobId][round].has(seat)) revert WasLeaked(seat);
-        (bytes32 words, uint256 having) = _wordsOf(lotSeed, places, has, seat);
-        if (words != facts.words) revert WrongWords(words, facts.words);
-        uint256 electors = facts.committee | _nextCommittee(jobId, round, next);
-        having |= _lateOf(jobId, round, electors & ~having, seat);
-        bool isHad = having.popcount() * 2 > electors.popcount();
-        if (!isHad) revert NotHad(seat, having.popcount(), electors.popcount());
-        IRoundsHooks(address(rounds)).setPay(jobId, round, seat, true);
-    }
-
-    // --- certificates ---
-
-    /// @inheritdoc IAudits
-    function equivocated(
-        uint256 jobId,
-        uint32 round,
-        uint32 id,
-        bytes32 seed,
-        bytes32 words,
-        Verdict[2] calldata verdicts,
-        bytes[2] calldata certificates
-    ) external {
-        address account = _requireMember(jobId, round, id).account;
-        bytes32 first = _signed(jobId, round, account, seed, words, verdicts[0], certificates[0]);
-        bytes32 second = _signed(jobId, round, account, seed, words, verdicts[1], certificates[1]);
-        if (first == second) revert NoContradiction(id);
-        members.slash(jobId, Role.VERIFIER, id, round, Miss.EQUIVOCATED, 10_000, msg.sender);
-    }
-
     // --- views ---
 
     /// @inheritdoc IAuditsHooks
-    function dutiesOf(uint256 jobId, uint32 id, uint32 from, uint32 to) external view returns (uint256 total) {
+    function dutiesOf(uint256 jobId, address account, uint32 from, uint32 to) external view returns (uint256 total) {
         for (uint32 round = from; round < to; round++) {
-            uint256 record = uint256(ballotOf[jobId][round][id]);
-            if (record & OPENED != 0) total += uint16(record >> EARNS);
+            uint256 record = uint256(ballotOf[jobId][round][account]);
+            if (record & OPENED != 0) total += record & REST;
         }
     }
 
@@ -326,7 +260,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         view
         returns (uint16 from, bytes32 word)
     {
-        bytes32 record = ballotOf[jobId][round][id];
+        bytes32 record = ballotOf[jobId][round][members.holderOf(jobId, Role.VERIFIER, id).account];
         if (uint256(record) & OPENED == 0) revert WrongBody(keccak256(body), record);
         _requireBody(record, body);
         uint256 offset = _find(body, seat);
@@ -336,16 +270,14 @@ contract Audits is IAudits, IAuditsHooks, Wired {
 
     // --- duties ---
 
-    function _requireDuties(
-        uint256 jobId,
-        uint32 round,
-        uint16 place,
-        Facts calldata facts,
-        bytes calldata body
-    ) private view returns (uint256 duties) {
+    function _requireDuties(Audit memory a, uint16 place, Facts calldata facts, bytes calldata body)
+        private
+        pure
+        returns (uint256 duties)
+    {
         if (body.length == 0 || body.length % DUTY_BYTES != 0) revert BodyLength(body.length);
         duties = body.length / DUTY_BYTES;
-        (uint256 count, uint256 auditors) = _drawOf(jobId, round, facts);
+        (uint256 count, uint256 auditors) = _drawOf(a, facts);
         uint256 least;
         for (uint256 i = 0; i < body.length; i += DUTY_BYTES) {
             uint16 seat = uint8(body[i]);
@@ -356,28 +288,19 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         }
     }
 
-    function _isDuty(uint256 jobId, uint32 round, uint16 place, Facts calldata facts, uint16 seat)
-        private
-        view
-        returns (bool)
-    {
-        (uint256 count, uint256 auditors) = _drawOf(jobId, round, facts);
+    function _isDuty(Audit memory a, uint16 place, Facts calldata facts, uint16 seat) private pure returns (bool) {
+        (uint256 count, uint256 auditors) = _drawOf(a, facts);
         return seat <= type(uint8).max && _isDrawn(facts, count, seat)
             && Draws.isAuditor(facts.auditSeed, facts.ready, auditors, seat, place);
     }
 
     /// @return count how many of the revealed seats the seed draws
     /// @return auditors of each
-    function _drawOf(uint256 jobId, uint32 round, Facts calldata facts)
-        private
-        view
-        returns (uint256 count, uint256 auditors)
-    {
-        (uint32 last, uint8 f, uint16 shareBps) = rounds.drawRule(jobId);
+    function _drawOf(Audit memory a, Facts calldata facts) private pure returns (uint256 count, uint256 auditors) {
         uint256 revealed = facts.revealed.popcount();
-        bool isLast = round + 1 == last;
-        count = isLast || f == 0 ? revealed : Draws.sampled(revealed, facts.ready.popcount(), shareBps);
-        auditors = isLast ? 2 : 1;
+        bool areAll = a.isLast || a.f == 0;
+        count = areAll ? revealed : Draws.sampled(revealed, facts.ready.popcount(), a.shareBps);
+        auditors = a.isLast ? 2 : 1;
     }
 
     function _isDrawn(Facts calldata facts, uint256 count, uint16 seat) private pure returns (bool) {
@@ -389,44 +312,14 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         view
         returns (uint16 seat)
     {
-        Reveals.requireFacts(rounds, jobId, round, facts);
-        seat = members.holderOf(jobId, Role.PROVIDER, id).index;
-        _requireSeat(jobId, round, id, seat);
-        (uint256 count,) = _drawOf(jobId, round, facts);
+        Audit memory a = rounds.auditOf(jobId, round);
+        _requireFacts(a, facts);
+        Holder memory m = members.holderOf(jobId, Role.PROVIDER, id);
+        if (round < m.from || round >= m.to) revert NotThen(id, round);
+        seat = m.index;
+        (uint256 count,) = _drawOf(a, facts);
         if (!_isDrawn(facts, count, seat)) revert NotDrawn(seat, round);
-        if (keyOf[jobId][round][seat] != 0) revert KeyShownAlready(seat, round);
-    }
-
-    /// @return words the accumulator that they give
-    /// @return having places whose word has the seat
-    function _wordsOf(bytes32 lotSeed, bytes calldata places, uint256[] calldata has, uint16 seat)
-        private
-        pure
-        returns (bytes32 words, uint256 having)
-    {
-        words = Hashing.noWords(lotSeed);
-        for (uint256 i = 0; i < has.length; i++) {
-            words = Hashing.accumulateWord(words, uint8(places[i]), has[i]);
-            if (has[i].has(seat)) having |= Bits.bit(uint8(places[i]));
-        }
-    }
-
-    /// @return having those of the places whose late word has the seat
-    function _lateOf(uint256 jobId, uint32 round, uint256 places, uint16 seat) private view returns (uint256 having) {
-        for (uint256 left = places; left != 0; left &= left - 1) {
-            uint16 place = left.lowest();
-            if (_late[jobId][round][place].has(seat)) having |= Bits.bit(place);
-        }
-    }
-
-    function _nextCommittee(uint256 jobId, uint32 round, Facts calldata next) private view returns (uint256) {
-        if (rounds.factsOf(jobId, round + 1) != 0) {
-            Reveals.requireFacts(rounds, jobId, round + 1, next);
-            return next.committee;
-        }
-        RoundState memory s = rounds.state(jobId);
-        bool isRunning = s.round == round + 1 && s.phase != Phase.WAITING && s.phase != Phase.CLOSED;
-        return isRunning ? s.committee : 0;
+        if (keyOf[jobId][round][m.account] != 0) revert KeyShownAlready(m.account, round);
     }
 
     /// @return what the game remembers of a challenge by the member about the first segment that it says differs
@@ -439,25 +332,6 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         bool isLink = from == rounds.segmentsOf(jobId, round, seat);
         uint256 segment = isLink && from > 0 ? from - 1 : from;
         return keccak256(abi.encode(author, Hashing.placeOf(set, round), segment, isLink));
-    }
-
-    /// @return digest that the account signed
-    function _signed(
-        uint256 jobId,
-        uint32 round,
-        address account,
-        bytes32 seed,
-        bytes32 words,
-        Verdict calldata verdict,
-        bytes calldata certificate
-    ) private view returns (bytes32 digest) {
-        address[] memory signer = new address[](1);
-        signer[0] = account;
-        Hashing.Slot memory slot = Hashing.Slot(address(rounds), jobId, round);
-        digest = Hashing.certificate(slot, seed, words, verdict);
-        IAttestationPolicy policy = IAttestationPolicy(rounds.policyOf(jobId));
-        uint256 signers = policy.certify(Hashing.slotHash(slot), signer, digest, certificate);
-        if (signers != 1) revert NotSigned(account, digest);
     }
 
     // --- bodies ---
@@ -478,25 +352,21 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         return keccak256(abi.encode(jobId, round, id, seat));
     }
 
-    /// @return place of the caller, whose ballot it is
-    function _requireSealed(uint256 jobId, uint32 round, uint32 id, bytes32 auditSeed, bytes32 hash, bytes32 salt)
-        private
-        view
-        returns (uint16 place)
-    {
-        place = _ownMember(jobId, round, id).index;
-        Hashing.Slot memory slot = Hashing.Slot(address(rounds), jobId, round);
-        bytes32 given = Hashing.ballot(slot, auditSeed, id, msg.sender, hash, salt) & bytes32(HASH);
-        bytes32 sealed_ = ballotOf[jobId][round][id];
-        if (given != sealed_) revert WrongBallot(given, sealed_);
+    /// @dev Sealed while AUDIT was open: not before the seed was settled, not after its end.
+    function _requireSealed(Audit memory a, uint256 jobId, uint32 round, bytes32 given) private view {
+        bytes32 record = ballotOf[jobId][round][msg.sender];
+        bool isOpened = uint256(record) & OPENED != 0;
+        if (isOpened || (given ^ record) & bytes32(HASH) != 0) revert WrongBallot(given, record);
+        uint256 sealedAt = uint256(record) & REST;
+        bool isInTime = sealedAt >= a.settledAt && sealedAt < a.auditEnd;
+        if (!isInTime) revert NotInTime(sealedAt, a.settledAt, a.auditEnd);
+    }
+
+    function _slot(uint256 jobId, uint32 round) private view returns (Hashing.Slot memory) {
+        return Hashing.Slot(address(rounds), jobId, round);
     }
 
     // --- who and when ---
-
-    function _ownMember(uint256 jobId, uint32 round, uint32 id) private view returns (Holder memory m) {
-        m = _requireMember(jobId, round, id);
-        if (msg.sender != m.account) revert NotYours(id, m.account, msg.sender);
-    }
 
     function _requireMember(uint256 jobId, uint32 round, uint32 id) private view returns (Holder memory m) {
         m = members.holderOf(jobId, Role.VERIFIER, id);
@@ -526,7 +396,8 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         if (to == 0 || block.timestamp < from || block.timestamp >= to) revert NotOpen(from, to, block.timestamp);
     }
 
-    function _requireTag(Times memory t, bytes32 auditSeed) private pure {
-        if (uint64(uint256(auditSeed) >> 192) != t.auditTag) revert WrongSeed(auditSeed, t.auditTag);
+    function _requireFacts(Audit memory a, Facts calldata facts) private pure {
+        bytes32 given = Hashing.facts(facts);
+        if (given != a.facts) revert Reveals.WrongFacts(given, a.facts);
     }
 }

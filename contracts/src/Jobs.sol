@@ -62,6 +62,7 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
     error NotAllowed(address caller);
     error NoSuchRounds(uint32 from, uint32 to, uint32 last);
     error NotFinal(uint32 to, uint256 openPlace);
+    error NothingLeft(uint256 amount, uint256 left);
 
     constructor(address config_) {
         config = IConfig(config_);
@@ -129,13 +130,13 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         _claimedTo[set] = to;
         (uint256 amount, uint256 lost) = role == Role.PROVIDER
             ? _payOfSeat(jobId, set, id, m, from, to)
-            : (_payOfMember(jobId, id, m.index, from, to), 0);
+            : (_payOfMember(jobId, m, from, to), 0);
         if (endsFall) {
             isFallClosed[set] = true;
             members.closeFall(jobId);
         }
         Job storage job = _jobs[jobId];
-        job.claimed += uint128(amount);
+        _spend(job, amount);
         if (lost > 0) _burn(job, lost);
         emit Claimed(jobId, m.account, role, id, to, amount, lost);
         if (amount > 0) token.safeTransfer(m.account, amount);
@@ -145,7 +146,7 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
     function claimCredit(uint256 jobId, address account) external nonReentrant {
         uint256 amount = creditOf[jobId][account];
         creditOf[jobId][account] = 0;
-        _jobs[jobId].claimed += uint128(amount);
+        _spend(_jobs[jobId], amount);
         emit CreditClaimed(jobId, account, amount);
         if (amount > 0) token.safeTransfer(account, amount);
     }
@@ -206,9 +207,8 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         (JobStatus status, uint32 settled, Earned memory earned) = IRoundsHooks(rounds).statusOf(jobId);
         Terms memory t = _terms[jobId];
         bool isClosed = _isClosed(status);
-        uint256 left = uint256(job.funded) - job.refunded - job.claimed - job.burnt;
         if (isClosed && job.burntTo >= settled && members.openFalls(jobId) == 0) {
-            if (block.timestamp >= IRounds(rounds).absoluteEnd(jobId) + t.claimSeconds) return left;
+            if (block.timestamp >= IRounds(rounds).absoluteEnd(jobId) + t.claimSeconds) return _left(job);
         }
         uint256 owed = earned.segments * _segmentPay(jobId) + uint256(earned.signatures) * t.signFee
             + uint256(earned.duties) * t.dutyFee;
@@ -261,7 +261,20 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         return _isClosed(status) && to == settled;
     }
 
+    /// @dev Of a job whose rest was refunded there is nothing to claim: another job's tokens are not its own.
+    function _spend(Job storage job, uint256 amount) private {
+        uint256 left = _left(job);
+        if (amount > left) revert NothingLeft(amount, left);
+        job.claimed += uint128(amount);
+    }
+
+    function _left(Job storage job) private view returns (uint256) {
+        return uint256(job.funded) - job.refunded - job.claimed - job.burnt;
+    }
+
     function _burn(Job storage job, uint256 amount) private {
+        uint256 left = _left(job);
+        if (amount > left) amount = left;
         job.burnt += uint128(amount);
         unburnt += amount;
     }
@@ -282,14 +295,14 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         return (amount * pay, lost * pay);
     }
 
-    function _payOfMember(uint256 jobId, uint32 id, uint16 place, uint32 from, uint32 to)
+    function _payOfMember(uint256 jobId, Holder memory m, uint32 from, uint32 to)
         private
         view
         returns (uint256)
     {
         Terms storage t = _terms[jobId];
-        uint256 signatures = IRoundsHooks(rounds).signaturesOf(jobId, place, from, to);
-        return signatures * t.signFee + IAuditsHooks(audits).dutiesOf(jobId, id, from, to) * t.dutyFee;
+        uint256 signatures = IRoundsHooks(rounds).signaturesOf(jobId, m.index, from, to);
+        return signatures * t.signFee + IAuditsHooks(audits).dutiesOf(jobId, m.account, from, to) * t.dutyFee;
     }
 
     /// @return wei for one segment

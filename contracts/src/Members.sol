@@ -37,6 +37,7 @@ contract Members is IMembers, IMembersHooks, Wired {
     IJobs public immutable jobs;
     address public rounds;
     address public audits;
+    address public words;
     address public claims;
     IGame public game;
 
@@ -73,8 +74,8 @@ contract Members is IMembers, IMembersHooks, Wired {
         (stakes, jobs) = (ICustody(stakes_), IJobs(jobs_));
     }
 
-    function wire(address rounds_, address audits_, address claims_, address game_) external wiring {
-        (rounds, audits, claims, game) = (rounds_, audits_, claims_, IGame(game_));
+    function wire(address rounds_, address audits_, address words_, address claims_, address game_) external wiring {
+        (rounds, audits, words, claims, game) = (rounds_, audits_, words_, claims_, IGame(game_));
     }
 
     // --- seats ---
@@ -124,7 +125,7 @@ contract Members is IMembers, IMembersHooks, Wired {
         uint256 taken = _taken[jobId];
         if (place < terms.places && taken.has(place)) _makeRoom(jobId, place, bond, taken, terms.places);
         id = _newHolder(jobId, Role.VERIFIER, place, bond);
-        uint32 from = IRoundsHooks(rounds).place(jobId, place, msg.sender, id);
+        uint32 from = IRoundsHooks(rounds).enter(jobId, place, msg.sender, id);
         bytes32 set = Hashing.setOf(jobId, Role.VERIFIER, id);
         _holders[set].from = from;
         uint64 readyUntil = uint64(block.timestamp) + terms.readySeconds;
@@ -192,13 +193,13 @@ contract Members is IMembers, IMembersHooks, Wired {
 
     /// @inheritdoc IMembersHooks
     function slash(uint256 jobId, Role role, uint32 id, uint32 round, Miss kind, uint256 bps, address winner) external {
-        if (msg.sender != audits) revert NotAllowed(msg.sender);
+        if (msg.sender != audits && msg.sender != words) revert NotAllowed(msg.sender);
         bytes32 set = Hashing.setOf(jobId, role, id);
         uint256 amount = bondOf(jobId, role, id) * bps / BPS;
         bytes32 fault = Hashing.fault(address(this), jobId, role, id, round, kind);
         Slash memory order = _orderOf(jobId, role, id, fault, amount);
         if (winner != address(0)) (order.beneficiary, order.beneficiaryBps) = (winner, HALF_BPS);
-        stakes.slash(order);
+        emit Missed(jobId, order.account, role, id, round, kind, stakes.slash(order));
         _leave(jobId, role, id, set, false);
     }
 

@@ -1,78 +1,267 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {Earned, IMembersHooks, IRoundsHooks} from "./interfaces/IHooks.sol";
+import {Earned, IRoundsHooks} from "./interfaces/IHooks.sol";
 import {IRounds} from "./interfaces/IRounds.sol";
 import {Bits} from "./libraries/Bits.sol";
+import {Draws} from "./libraries/Draws.sol";
+import {Hashing} from "./libraries/Hashing.sol";
 import {Rows} from "./libraries/Rows.sol";
-import {Wired} from "./libraries/Wired.sol";
 import "./types/Types.sol";
 import {RoundsBase} from "./rounds/RoundsBase.sol";
-import {RoundsSettlement} from "./rounds/RoundsSettlement.sol";
 
 /// @title The round state machine. It holds no money and asks nobody who may change his answer.
 /// @notice Commit, reveal and word write one or two words that are reused from round to round. Of a settled round there stay a
 /// hash of its facts, its time, and rows of bits.
-contract Rounds is RoundsSettlement, IRoundsHooks, Wired {
+/// @dev Settling, and what members change, lie in two modules at fixed addresses, run by delegate call: one contract would
+/// exceed the size limit. Nothing can replace a module.
+contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     using Bits for uint256;
 
-    address public immutable jobs;
-    address public members;
-    address public audits;
+    uint256 private constant LONGEST_GAMES = 6;
 
-    error NotAllowed(address caller);
-    error SeatTaken(uint16 seat);
-    error NoSuchIndex(uint16 index, uint256 count);
-    error NoMiss(uint16 seat, uint256 owing);
-    error MergeRuns(uint256 jobId);
-    error JobClosed(uint256 jobId);
+    uint256 public immutable longestGame;
+    address public immutable settlement;
+    address public immutable membership;
+
+    error ModuleMismatch(address module);
     error WindowOpen(uint256 windowEnd, uint256 now_);
-    error NotRevealed(uint16 seat, uint32 round);
+    error EmptyCommitment();
+    error WrongReveal(bytes32 given, bytes32 committed);
+    error WrongLeaves(uint256 length, uint256 segments);
+    error CidTooLong(uint256 length, uint256 highest);
+    error NotInCommittee(uint16 place, uint256 committee);
+    error AlreadySaid(uint16 place);
+    error AlreadySeeded(uint256 jobId);
 
-    constructor(address jobs_, uint256 longestGame_) RoundsBase(longestGame_) {
-        jobs = jobs_;
+    constructor(address jobs_, uint256 longestGame_, address settlement_, address membership_) RoundsBase(jobs_) {
+        (longestGame, settlement, membership) = (longestGame_, settlement_, membership_);
+        if (RoundsBase(settlement_).jobs() != jobs_) revert ModuleMismatch(settlement_);
+        if (RoundsBase(membership_).jobs() != jobs_) revert ModuleMismatch(membership_);
     }
 
-    function wire(address members_, address audits_) external wiring {
-        (members, audits) = (members_, audits_);
+    function wire(address members_, address audits_, address words_) external wiring {
+        (members, audits, words) = (members_, audits_, words_);
     }
 
-    modifier only(address caller) {
-        if (msg.sender != caller) revert NotAllowed(msg.sender);
-        _;
-    }
-
-    // --- the escrow's ---
-
-    /// @inheritdoc IRoundsHooks
-    function open(uint256 jobId, Terms calldata t, address policy) external only(jobs) {
+    /// @inheritdoc IRounds
+    function commit(uint256 jobId, uint16 seat, bytes32 seed, bytes32 commitment) external {
         Job storage j = _jobs[jobId];
-        j.head.status = JobStatus.OPEN;
-        j.policy = policy;
-        j.windows = Windows(
-            t.trainSeconds,
-            t.revealSeconds,
-            t.mergeSeconds,
-            t.auditSeconds,
-            t.openSeconds,
-            t.keySeconds,
-            t.windowSeconds
-        );
-        Shape memory s;
-        (s.expiry, s.rounds, s.seats, s.minProviders) = (uint40(t.expiry), t.rounds, t.seats, t.minProviders);
-        (s.places, s.minVerifiers, s.f, s.shareBps) = (t.places, t.minVerifiers, t.f, t.shareBps);
-        s.segments = uint16(t.steps / t.segmentSteps);
-        (s.seatBits, s.placeBits) = (uint16(Rows.width(t.seats)), uint16(Rows.width(t.places)));
-        j.shape = s;
+        Head memory h = j.head;
+        _requireWindow(h, Phase.TRAIN);
+        _requireSeed(seed, j.seed);
+        _requireHolder(j, seat);
+        uint256 waiting = j.waiting;
+        if (!waiting.has(seat)) revert NotWaitedFor(seat, waiting);
+        if (commitment == 0) revert EmptyCommitment();
+        j.commitments[seat] = commitment;
+        waiting ^= Bits.bit(seat);
+        j.waiting = waiting;
+        emit Committed(jobId, msg.sender, seat, h.round, commitment);
+        if (waiting == 0) _endTrain(jobId, j, h, 0);
     }
 
-    /// @inheritdoc IRoundsHooks
-    function cancel(uint256 jobId) external only(jobs) {
+    /// @inheritdoc IRounds
+    function reveal(uint256 jobId, uint16 seat, bytes32 seed, Reveal calldata reveal_) external {
+        Job storage j = _jobs[jobId];
+        Head memory h = j.head;
+        _requireWindow(h, Phase.REVEAL);
+        _requireHolder(j, seat);
+        uint256 waiting = j.waiting;
+        if (!waiting.has(seat)) revert NotWaitedFor(seat, waiting);
+        _takeSegments(j, h, seat, reveal_);
+        // A commitment that was taken in this round names its seed, so another seed gives another commitment.
+        bytes32 given = Hashing.commitment(_slot(jobId, h.round), seed, seat, msg.sender, j.model, reveal_);
+        if (given != j.commitments[seat]) revert WrongReveal(given, j.commitments[seat]);
+        waiting ^= Bits.bit(seat);
+        j.waiting = waiting;
+        j.reveals = Hashing.accumulateReveal(j.reveals, seat, given);
+        emit Revealed(jobId, msg.sender, seat, h.round, reveal_);
+        if (waiting == 0) _endReveal(jobId, j, h, 0);
+    }
+
+    /// @inheritdoc IRounds
+    function word(uint256 jobId, uint16 place, bytes32 seed, uint256 has) external {
+        Job storage j = _jobs[jobId];
+        Head memory h = j.head;
+        _requireWindow(h, Phase.MERGE);
+        _requireSeed(seed, j.seed);
+        uint256 committee = j.committee;
+        if (place > type(uint8).max || !committee.has(place)) revert NotInCommittee(place, committee);
+        address member = _member(j, place, h.round).account;
+        if (msg.sender != member) revert NotYourPlace(place, member, msg.sender);
+        uint256 words = uint256(j.words);
+        uint256 mark = 1 << (committee & (Bits.bit(place) - 1)).popcount();
+        if (words & mark != 0) revert AlreadySaid(place);
+        uint256 said = uint32(words) | mark;
+        bytes32 accumulator = Hashing.accumulateWord(Hashing.cut(bytes32(words)), place, has);
+        j.words = bytes32(uint256(accumulator) | said);
+        emit Said(jobId, msg.sender, place, h.round, h.lot, has);
+        if (!h.isSeeded) _seedAudit(jobId, j, h);
+    }
+
+    /// @inheritdoc IRounds
+    function seedAudit(uint256 jobId) external {
+        Job storage j = _jobs[jobId];
+        Head memory h = j.head;
+        if (h.phase != Phase.MERGE) revert WrongPhase(h.phase, Phase.MERGE);
+        if (h.isSeeded) revert AlreadySeeded(jobId);
+        if (block.timestamp < h.halfMerge) revert NothingToDo(h.phase, h.halfMerge);
+        _seedAudit(jobId, j, h);
+    }
+
+    /// @inheritdoc IRounds
+    function poke(uint256 jobId) external {
         Job storage j = _job(jobId);
         Head memory h = j.head;
-        if (h.phase == Phase.WAITING) return _close(jobId, j, h, JobStatus.CANCELLED);
-        j.head.isCancelled = true;
+        if (h.phase == Phase.CLOSED) revert NothingToDo(h.phase, 0);
+        if (h.phase == Phase.WAITING) return _pokeWaiting(jobId, j, h);
+        if (block.timestamp >= _lastMoment(j)) return _close(jobId, j, h, JobStatus.EXPIRED);
+        if (block.timestamp < h.deadline) revert NothingToDo(h.phase, h.deadline);
+        if (h.phase == Phase.TRAIN) return _endTrain(jobId, j, h, j.waiting);
+        if (h.phase == Phase.REVEAL) return _endReveal(jobId, j, h, j.waiting);
+        if (block.timestamp >= j.shape.expiry) revert NothingToDo(h.phase, _lastMoment(j)); // `settleLate` is due
+        _nextLot(jobId, j, h);
     }
+
+    function _pokeWaiting(uint256 jobId, Job storage j, Head memory h) private {
+        Shape memory s = j.shape;
+        if (block.timestamp >= s.expiry) return _close(jobId, j, h, JobStatus.EXPIRED);
+        if (!_hasEnough(j, s)) revert NothingToDo(Phase.WAITING, 0);
+        h.status = JobStatus.ACTIVE;
+        uint256 ready = j.ready;
+        uint256 pool = block.number > h.poolChangedAt ? ready : ready & j.readyBefore;
+        bytes32 seed = Hashing.dataSeed(_slot(jobId, h.round), 0, blockhash(block.number - 1));
+        _openRound(jobId, j, h, seed, pool == 0 ? ready : pool);
+    }
+
+    /// @param missed seats that have not revealed
+    function _endReveal(uint256 jobId, Job storage j, Head memory h, uint256 missed) internal {
+        uint256 revealed = j.seated & ~missed;
+        _free(j, missed);
+        if (revealed == 0) return _void(jobId, j, h, missed);
+        if (missed != 0) j.seated = revealed;
+        j.waiting = revealed; // it says nothing from here on; written as not zero, since that is cheaper
+        bytes32 beacon = blockhash(block.number - 1);
+        j.nextSeed = Hashing.dataSeed(_slot(jobId, h.round + 1), j.reveals, beacon);
+        uint40 merge = j.windows.merge;
+        (h.phase, h.deadline) = (Phase.MERGE, uint40(block.timestamp) + merge);
+        h.halfMerge = uint40(block.timestamp) + merge / 2;
+        j.head = h;
+        emit MergeOpened(jobId, h.round, revealed, j.nextSeed, h.deadline);
+    }
+
+    /// @dev Who was silent in a lot that settled nothing misses; the audit seed stays.
+    function _nextLot(uint256 jobId, Job storage j, Head memory h) private {
+        uint256 said = uint32(uint256(j.words));
+        uint256 silent;
+        for (uint256 left = j.committee; left != 0; (left &= left - 1, said >>= 1)) {
+            if (said & 1 == 0) silent |= left & (~left + 1);
+        }
+        if (silent != 0) j.absent[h.round] |= silent;
+        bytes32 previous = h.lot == 0 ? j.seed : j.lotSeed;
+        h.lot++;
+        bytes32 seed = Hashing.lotSeed(previous, h.lot);
+        (j.lotSeed, j.words, j.committee) = (seed, Hashing.noWords(seed), Draws.committee(seed, j.ready));
+        h.deadline = uint40(block.timestamp) + j.windows.merge;
+        j.head = h;
+        emit LotDrawn(jobId, h.round, h.lot, j.committee, h.deadline);
+    }
+
+    function _takeSegments(Job storage j, Head memory h, uint16 seat, Reveal calldata r) private {
+        uint256 segments = r.leaves.length / LEAF_BYTES;
+        if (r.leaves.length % LEAF_BYTES != 0 || segments > h.segments) {
+            revert WrongLeaves(r.leaves.length, h.segments);
+        }
+        if (r.updateCid.length > MAX_CID_BYTES) revert CidTooLong(r.updateCid.length, MAX_CID_BYTES);
+        if (segments == h.segments) return;
+        j.partials[uint256(h.round) << 8 | seat] = segments + 1;
+        if (!j.shape.hasPartials) j.shape.hasPartials = true;
+        if (segments * 4 < uint256(h.segments) * 3) j.short |= Bits.bit(seat);
+    }
+
+    function _requireWindow(Head memory h, Phase phase) private view {
+        if (h.phase != phase) revert WrongPhase(h.phase, phase);
+        if (block.timestamp >= h.deadline) revert DeadlinePassed(h.deadline, block.timestamp);
+    }
+
+    function _requireSeed(bytes32 given, bytes32 current) private pure {
+        if (given != current) revert WrongSeed(given, current);
+    }
+
+    function _requireHolder(Job storage j, uint16 seat) private view {
+        address holder = j.seats[seat].account;
+        if (msg.sender != holder) revert NotYourSeat(seat, holder, msg.sender);
+    }
+
+    // --- what the modules do ---
+
+    /// @inheritdoc IRounds
+    function settle(uint256, bytes calldata, uint256[] calldata, Verdict calldata, bytes calldata) external {
+        _delegate(settlement);
+    }
+
+    /// @inheritdoc IRounds
+    function settleLate(uint256, bytes calldata, uint256[] calldata) external {
+        _delegate(settlement);
+    }
+
+    /// @inheritdoc IRounds
+    function sign(uint256, Facts calldata, uint32, bytes calldata) external {
+        _delegate(settlement);
+    }
+
+    /// @inheritdoc IRoundsHooks
+    function open(uint256, Terms calldata, address) external {
+        _delegate(membership);
+    }
+
+    /// @inheritdoc IRoundsHooks
+    function cancel(uint256) external {
+        _delegate(membership);
+    }
+
+    /// @inheritdoc IRoundsHooks
+    function sit(uint256, uint16, address, uint32) external returns (uint32) {
+        _delegate(membership);
+    }
+
+    /// @inheritdoc IRoundsHooks
+    function unseat(uint256, uint16) external returns (uint32) {
+        _delegate(membership);
+    }
+
+    /// @inheritdoc IRoundsHooks
+    function stop(uint256, uint16, address, bytes32) external returns (uint32) {
+        _delegate(membership);
+    }
+
+    /// @inheritdoc IRoundsHooks
+    function clearOwing(uint256, uint16) external returns (uint32, uint32) {
+        _delegate(membership);
+    }
+
+    /// @inheritdoc IRoundsHooks
+    function enter(uint256, uint16, address, uint32) external returns (uint32) {
+        _delegate(membership);
+    }
+
+    /// @inheritdoc IRoundsHooks
+    function setReady(uint256, uint16) external {
+        _delegate(membership);
+    }
+
+    /// @inheritdoc IRoundsHooks
+    function unplace(uint256, uint16) external returns (uint32) {
+        _delegate(membership);
+    }
+
+    /// @inheritdoc IRoundsHooks
+    function setPay(uint256, uint32, uint16, bool) external {
+        _delegate(membership);
+    }
+
+    // --- what is counted for the escrow ---
 
     /// @inheritdoc IRoundsHooks
     function statusOf(uint256 jobId) external view returns (JobStatus, uint32, Earned memory) {
@@ -103,7 +292,7 @@ contract Rounds is RoundsSettlement, IRoundsHooks, Wired {
         Shape memory s = j.shape;
         for (uint32 round = from; round < to; round++) {
             uint256 lost = Rows.get(j.lost, s.seatBits, round);
-            if (lost != 0) total += _segmentsOf(j, s, round, lost, j.settled[round].hasPartials);
+            if (lost != 0) total += _segmentsOf(j, s, round, lost);
         }
     }
 
@@ -115,102 +304,6 @@ contract Rounds is RoundsSettlement, IRoundsHooks, Wired {
         for (uint256 round = from; round < to; round++) {
             if (Rows.get(j.signed, bits, round).has(place_)) count++;
         }
-    }
-
-    // --- the members' ---
-
-    /// @inheritdoc IRoundsHooks
-    function sit(uint256 jobId, uint16 seat, address account, uint32 id) external only(members) returns (uint32 from) {
-        Job storage j = _job(jobId);
-        Head memory h = j.head;
-        if (h.phase == Phase.CLOSED) revert JobClosed(jobId);
-        if (seat >= j.shape.seats) revert NoSuchIndex(seat, j.shape.seats);
-        uint256 taken = j.held | j.owing | j.seated;
-        if (taken.has(seat)) revert SeatTaken(seat);
-        from = _nextRound(h);
-        j.seats[seat] = Occupant(account, id, from);
-        j.held |= Bits.bit(seat);
-    }
-
-    /// @inheritdoc IRoundsHooks
-    function unseat(uint256 jobId, uint16 seat) external only(members) returns (uint32 to) {
-        Job storage j = _jobs[jobId];
-        j.held &= ~Bits.bit(seat);
-        return _nextRound(j.head);
-    }
-
-    /// @inheritdoc IRoundsHooks
-    function stop(uint256 jobId, uint16 seat, address account, bytes32 root) external only(members) returns (uint32) {
-        Job storage j = _jobs[jobId];
-        Head memory h = j.head;
-        uint256 mark = Bits.bit(seat);
-        j.held &= ~mark;
-        if (h.phase != Phase.TRAIN || j.waiting & mark == 0) return _nextRound(h);
-        (uint256 waiting, uint256 seated) = (j.waiting & ~mark, j.seated & ~mark);
-        (j.waiting, j.seated) = (waiting, seated);
-        emit Stopped(jobId, account, seat, h.round, root);
-        uint32 round = h.round;
-        if (waiting == 0) _endTrain(jobId, j, h, 0);
-        return round;
-    }
-
-    /// @inheritdoc IRoundsHooks
-    function clearOwing(uint256 jobId, uint16 seat) external only(members) returns (uint32 id, uint32 to) {
-        Job storage j = _jobs[jobId];
-        if (seat > type(uint8).max || !j.owing.has(seat)) revert NoMiss(seat, j.owing);
-        j.owing ^= Bits.bit(seat);
-        return (j.seats[seat].id, _nextRound(j.head));
-    }
-
-    /// @inheritdoc IRoundsHooks
-    function place(uint256 jobId, uint16 place_, address account, uint32 id)
-        external
-        only(members)
-        returns (uint32 from)
-    {
-        Job storage j = _job(jobId);
-        Head memory h = j.head;
-        if (h.phase == Phase.CLOSED) revert JobClosed(jobId);
-        if (place_ >= j.shape.places) revert NoSuchIndex(place_, j.shape.places);
-        from = _nextRound(h);
-        Occupant memory before = j.pool[place_];
-        if (before.from < from) j.poolBefore[place_] = before;
-        j.pool[place_] = Occupant(account, id, from);
-    }
-
-    /// @inheritdoc IRoundsHooks
-    function setReady(uint256 jobId, uint16 place_) external only(members) {
-        Job storage j = _jobs[jobId];
-        Head memory h = _requireNoMerge(jobId, j);
-        if (h.phase == Phase.WAITING) _setReady(j, h, j.ready | Bits.bit(place_));
-        else j.poolIn |= Bits.bit(place_);
-    }
-
-    /// @inheritdoc IRoundsHooks
-    function unplace(uint256 jobId, uint16 place_) external only(members) returns (uint32 to) {
-        Job storage j = _jobs[jobId];
-        Head memory h = j.head;
-        uint256 mark = Bits.bit(place_);
-        if (h.phase == Phase.WAITING) {
-            _setReady(j, h, j.ready & ~mark);
-        } else {
-            j.poolIn &= ~mark;
-            if (j.ready & mark != 0) j.poolOut |= mark;
-        }
-        return _nextRound(h);
-    }
-
-    /// @inheritdoc IRoundsHooks
-    function setPay(uint256 jobId, uint32 round, uint16 seat, bool isPaid) external only(audits) {
-        Job storage j = _jobs[jobId];
-        uint256 bits = j.shape.seatBits;
-        (uint256 pay, uint256 lost) = (Rows.get(j.pay, bits, round), Rows.get(j.lost, bits, round));
-        uint256 mark = Bits.bit(seat);
-        if ((pay | lost) & mark == 0) revert NotRevealed(seat, round);
-        (pay, lost) = isPaid ? (pay | mark, lost & ~mark) : (pay & ~mark, lost | mark);
-        Rows.set(j.pay, bits, round, pay);
-        Rows.set(j.lost, bits, round, lost);
-        emit PayChanged(jobId, round, pay);
     }
 
     // --- views ---
@@ -233,12 +326,22 @@ contract Rounds is RoundsSettlement, IRoundsHooks, Wired {
         Settlement memory s = j.settled[round];
         if (s.settledAt == 0) return t;
         Windows memory w = j.windows;
-        (t.settledAt, t.auditTag) = (s.settledAt, s.auditTag);
+        t.settledAt = s.settledAt;
         t.auditEnd = s.settledAt + uint64(s.audits) * w.audit;
         t.openEnd = t.auditEnd + w.open;
         t.keysEnd = t.openEnd + w.key;
         t.half = t.keysEnd + w.window / 2;
         t.windowEnd = t.keysEnd + w.window;
+    }
+
+    /// @inheritdoc IRounds
+    function auditOf(uint256 jobId, uint32 round) external view returns (Audit memory a) {
+        Job storage j = _jobs[jobId];
+        Times memory t = timesOf(jobId, round);
+        (a.settledAt, a.auditEnd, a.openEnd, a.windowEnd) = (t.settledAt, t.auditEnd, t.openEnd, t.windowEnd);
+        a.facts = j.facts[round];
+        Shape memory s = j.shape;
+        (a.isLast, a.f, a.shareBps) = (round + 1 == s.rounds, s.f, s.shareBps);
     }
 
     /// @inheritdoc IRounds
@@ -282,12 +385,6 @@ contract Rounds is RoundsSettlement, IRoundsHooks, Wired {
     }
 
     /// @inheritdoc IRounds
-    function drawRule(uint256 jobId) external view returns (uint32, uint8, uint16) {
-        Shape memory s = _jobs[jobId].shape;
-        return (s.rounds, s.f, s.shareBps);
-    }
-
-    /// @inheritdoc IRounds
     function policyOf(uint256 jobId) external view returns (address) {
         return _jobs[jobId].policy;
     }
@@ -297,10 +394,6 @@ contract Rounds is RoundsSettlement, IRoundsHooks, Wired {
         Job storage j = _job(jobId);
         Windows memory w = j.windows;
         return _lastMoment(j) + MAX_AUDITS * w.audit + w.open + w.key + w.window + LONGEST_GAMES * longestGame;
-    }
-
-    function _members() internal view override returns (IMembersHooks) {
-        return IMembersHooks(members);
     }
 
     // --- parts ---
@@ -313,22 +406,19 @@ contract Rounds is RoundsSettlement, IRoundsHooks, Wired {
 
     function _paidSegments(Job storage j, Shape memory s, uint256 round, uint16 seat) private view returns (uint256) {
         if (!Rows.get(j.pay, s.seatBits, round).has(seat)) return 0;
+        if (!s.hasPartials) return s.segments;
         uint256 done = j.partials[round << 8 | seat];
         return done == 0 ? s.segments : done - 1;
     }
 
-    function _requireNoMerge(uint256 jobId, Job storage j) private view returns (Head memory h) {
-        h = j.head;
-        if (h.phase == Phase.CLOSED) revert JobClosed(jobId);
-        if (h.phase == Phase.MERGE) revert MergeRuns(jobId);
-    }
-
-    /// @dev While a job waits: the pool as it stood before this block is kept, since an opening's lot is drawn from it.
-    function _setReady(Job storage j, Head memory h, uint256 ready) private {
-        if (block.number > h.poolChangedAt) {
-            j.readyBefore = j.ready;
-            j.head.poolChangedAt = uint40(block.number);
+    /// @dev Runs the same call on a module with this contract's storage, and ends it with the module's answer.
+    function _delegate(address module) private {
+        assembly ("memory-safe") {
+            calldatacopy(0, 0, calldatasize())
+            let ok := delegatecall(gas(), module, 0, calldatasize(), 0, 0)
+            returndatacopy(0, 0, returndatasize())
+            if iszero(ok) { revert(0, returndatasize()) }
+            return(0, returndatasize())
         }
-        j.ready = ready;
     }
 }

@@ -32,7 +32,7 @@ interface IRoundsHooks {
     /// @return id of who missed
     /// @return to the first round that it does not count in
     function clearOwing(uint256 jobId, uint16 seat) external returns (uint32 id, uint32 to);
-    function place(uint256 jobId, uint16 place_, address account, uint32 id) external returns (uint32 from);
+    function enter(uint256 jobId, uint16 place_, address account, uint32 id) external returns (uint32 from);
     function setReady(uint256 jobId, uint16 place_) external;
     /// @return to the first round that the member does not count in
     function unplace(uint256 jobId, uint16 place_) external returns (uint32 to);
@@ -71,7 +71,7 @@ interface IMembersHooks {
 /// @title What they ask of audits.
 interface IAuditsHooks {
     /// @return duties of the member's rounds from … to that stand
-    function dutiesOf(uint256 jobId, uint32 id, uint32 from, uint32 to) external view returns (uint256);
+    function dutiesOf(uint256 jobId, address account, uint32 from, uint32 to) external view returns (uint256);
 }
 
 /// @title What audits ask of the escrow.

@@ -51,8 +51,8 @@ interface IRounds is IRoundsEvents {
     function absentOf(uint256 jobId, uint32 round) external view returns (uint256);
     /// @return segments that the seat revealed
     function segmentsOf(uint256 jobId, uint32 round, uint16 seat) external view returns (uint256);
-    /// @notice What decides whether a seat is drawn; the share is in basis points.
-    function drawRule(uint256 jobId) external view returns (uint32 rounds, uint8 f, uint16 shareBps);
+    /// @notice All that an audit asks about a round.
+    function auditOf(uint256 jobId, uint32 round) external view returns (Audit memory);
     function policyOf(uint256 jobId) external view returns (address);
     /// @return unix seconds from which on no lock of the job holds
     function absoluteEnd(uint256 jobId) external view returns (uint256);

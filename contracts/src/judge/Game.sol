@@ -120,10 +120,8 @@ contract Game is GameQueue {
         _requireClaim(m, claim);
         _requireCarried(claim, roots);
         _takeHeader(m, claim, header);
-        uint256 steps = ProgramReader.steps(header.data);
-        if ((claim.segment + 1) * ProgramReader.segment(header.data) != steps) {
-            revert WrongSegment(claim.segment, steps);
-        }
+        uint256 steps = (claim.segment + 1) * ProgramReader.segment(header.data);
+        if (steps > ProgramReader.steps(header.data)) revert WrongSegment(claim.segment, steps); // fewer: it ended early
         m.nodes = uint40(ProgramReader.linkNodes(header.data));
         if (m.nodes == 0) return _decide(m, id, Outcome.CHALLENGER_FELL); // this job has no link that could be wrong
         _requireTemplate(m, claim, template, m.nodes - 1);

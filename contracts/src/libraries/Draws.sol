@@ -44,10 +44,12 @@ library Draws {
         if (!revealed.has(seat)) return false;
         bytes32 own = ticket(auditSeed, seat);
         uint256 before;
-        for (uint256 left = revealed; left != 0; left &= left - 1) {
-            uint256 other = left.lowest();
-            bytes32 value = ticket(auditSeed, other);
-            if (value < own || (value == own && other < seat)) before++;
+        unchecked {
+            for (uint256 other = 0; revealed != 0; (revealed >>= 1, other++)) {
+                if (revealed & 1 == 0) continue;
+                bytes32 value = ticket(auditSeed, other);
+                if (value < own || (value == own && other < seat)) before++;
+            }
         }
         return before < count;
     }
@@ -61,10 +63,12 @@ library Draws {
         if (!ready.has(place)) return false;
         bytes32 own = ticket(auditSeed, seat, place);
         uint256 before;
-        for (uint256 left = ready; left != 0; left &= left - 1) {
-            uint256 other = left.lowest();
-            bytes32 value = ticket(auditSeed, seat, other);
-            if (value < own || (value == own && other < place)) before++;
+        unchecked {
+            for (uint256 other = 0; ready != 0; (ready >>= 1, other++)) {
+                if (ready & 1 == 0) continue;
+                bytes32 value = ticket(auditSeed, seat, other);
+                if (value < own || (value == own && other < place)) before++;
+            }
         }
         return before < count;
     }

@@ -6,10 +6,13 @@ import {IRoundsEvents} from "../interfaces/IRoundsEvents.sol";
 import {Bits} from "../libraries/Bits.sol";
 import {Draws} from "../libraries/Draws.sol";
 import {Hashing} from "../libraries/Hashing.sol";
+import {Rows} from "../libraries/Rows.sol";
+import {Wired} from "../libraries/Wired.sol";
 import "../types/Types.sol";
 
 /// @title What a round is made of, how one opens, and how a job waits or ends.
-abstract contract RoundsBase is IRoundsEvents {
+/// @dev All storage of the rounds contract and of the modules that run in it by delegate call is declared here, and nowhere else.
+abstract contract RoundsBase is IRoundsEvents, Wired {
     using Bits for uint256;
 
     /// One word: what every message looks at.
@@ -22,9 +25,9 @@ abstract contract RoundsBase is IRoundsEvents {
         uint8 streak; // of rounds that merged nothing
         bool isCancelled;
         bool isSeeded; // the audit seed is fixed
-        bool hasPartials; // somebody revealed fewer than all segments
         uint40 halfMerge;
         uint40 poolChangedAt; // block, while the job waits
+        uint16 segments; // of a whole round; as in the shape
     }
 
     struct Windows {
@@ -49,14 +52,13 @@ abstract contract RoundsBase is IRoundsEvents {
         uint16 segments;
         uint16 seatBits; // width of a row of seats
         uint16 placeBits;
+        bool hasPartials; // somebody ever revealed fewer than all segments
     }
 
     /// One word of a settled round.
     struct Settlement {
         uint40 settledAt;
-        uint64 auditTag;
         uint8 audits; // how many times auditSeconds AUDIT takes
-        bool hasPartials;
     }
 
     struct Occupant {
@@ -87,7 +89,7 @@ abstract contract RoundsBase is IRoundsEvents {
         uint256 poolOut;
         uint256 committee;
         uint256 due; // places of the last settled round's committee
-        bytes32 lotSeed;
+        bytes32 lotSeed; // of lots after the first, whose seed is the round's
         bytes32 model;
         bytes32 digest;
         Earned earned;
@@ -108,9 +110,11 @@ abstract contract RoundsBase is IRoundsEvents {
     uint256 internal constant LEAF_BYTES = 64;
     uint256 internal constant MAX_AUDITS = 16;
     uint256 internal constant MAX_STREAK = 3;
-    uint256 internal constant LONGEST_GAMES = 6;
 
-    uint256 public immutable longestGame;
+    address public immutable jobs;
+    address public members;
+    address public audits;
+    address public words;
     mapping(uint256 jobId => Job) internal _jobs;
 
     error UnknownJob(uint256 jobId);
@@ -122,8 +126,8 @@ abstract contract RoundsBase is IRoundsEvents {
     error NotYourPlace(uint16 place, address member, address caller);
     error NotWaitedFor(uint16 seat, uint256 waiting);
 
-    constructor(uint256 longestGame_) {
-        longestGame = longestGame_;
+    constructor(address jobs_) {
+        jobs = jobs_;
     }
 
     function _job(uint256 jobId) internal view returns (Job storage j) {
@@ -162,9 +166,9 @@ abstract contract RoundsBase is IRoundsEvents {
     /// @param pool the places that the committee is drawn from
     function _openRound(uint256 jobId, Job storage j, Head memory h, bytes32 seed, uint256 pool) internal {
         (uint256 seated, uint256 committee) = (j.held, Draws.committee(seed, pool));
-        (j.seed, j.lotSeed, j.reveals, j.words) = (seed, seed, seed, Hashing.noWords(seed));
+        (j.seed, j.reveals, j.words) = (seed, seed, Hashing.noWords(seed));
         (j.seated, j.waiting, j.committee) = (seated, seated, committee);
-        (h.phase, h.lot, h.isSeeded, h.hasPartials) = (Phase.TRAIN, 0, false, false);
+        (h.phase, h.lot, h.isSeeded) = (Phase.TRAIN, 0, false);
         h.deadline = uint40(block.timestamp) + j.windows.train;
         j.head = h;
         emit RoundOpened(jobId, h.round, seed, seated, j.ready, committee, j.model, h.deadline);
@@ -198,5 +202,59 @@ abstract contract RoundsBase is IRoundsEvents {
         j.head = h;
         j.earned.closedAt = uint64(block.timestamp);
         emit Closed(jobId, status, h.round, uint64(block.timestamp));
+    }
+
+    // --- what more than one part does ---
+
+    /// @param missed seats that have not committed
+    function _endTrain(uint256 jobId, Job storage j, Head memory h, uint256 missed) internal {
+        uint256 committed = j.seated & ~missed;
+        _free(j, missed);
+        if (committed == 0) return _void(jobId, j, h, missed);
+        if (missed != 0) j.seated = committed;
+        j.waiting = committed;
+        (h.phase, h.deadline) = (Phase.REVEAL, uint40(block.timestamp) + j.windows.reveal);
+        j.head = h;
+        emit RevealOpened(jobId, h.round, committed, h.deadline);
+    }
+
+    function _seedAudit(uint256 jobId, Job storage j, Head memory h) internal {
+        h.isSeeded = true;
+        j.head = h;
+        j.auditSeed =
+            Hashing.auditSeed(_slot(jobId, h.round), j.reveals, blockhash(block.number - 1), block.prevrandao);
+        emit AuditSeeded(jobId, h.round, j.auditSeed);
+    }
+
+    /// @dev Who missed owes a cut, and its seat is nobody's.
+    function _free(Job storage j, uint256 missed) internal {
+        if (missed == 0) return;
+        j.held &= ~missed;
+        j.owing |= missed;
+    }
+
+    /// @return total segments that these seats revealed
+    function _segmentsOf(Job storage j, Shape memory s, uint32 round, uint256 seats)
+        internal
+        view
+        returns (uint256 total)
+    {
+        total = seats.popcount() * s.segments;
+        if (!s.hasPartials) return total;
+        for (; seats != 0; seats &= seats - 1) {
+            uint256 done = j.partials[uint256(round) << 8 | seats.lowest()];
+            if (done != 0) total -= uint256(s.segments) + 1 - done;
+        }
+    }
+
+    /// @return whether signatures of the round, which is the last settled, still count
+    function _isSigning(Job storage j, uint32 round) internal view returns (bool) {
+        if (j.digest == 0) return false;
+        return j.head.phase != Phase.CLOSED || block.timestamp < _auditEnd(j, round);
+    }
+
+    function _auditEnd(Job storage j, uint32 round) internal view returns (uint256) {
+        Settlement memory s = j.settled[round];
+        return uint256(s.settledAt) + uint256(s.audits) * j.windows.audit;
     }
 }

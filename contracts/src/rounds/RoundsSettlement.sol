@@ -3,17 +3,17 @@ pragma solidity 0.8.37;
 
 import {IAttestationPolicy} from "../interfaces/IAttestationPolicy.sol";
 import {IMembersHooks} from "../interfaces/IHooks.sol";
-import {IRounds} from "../interfaces/IRounds.sol";
 import {Bits} from "../libraries/Bits.sol";
 import {Draws} from "../libraries/Draws.sol";
 import {Hashing} from "../libraries/Hashing.sol";
 import {Rows} from "../libraries/Rows.sol";
 import {Tally} from "../libraries/Tally.sol";
 import "../types/Types.sol";
-import {RoundsPhases} from "./RoundsPhases.sol";
+import {RoundsBase} from "./RoundsBase.sol";
 
 /// @title From a committee's words to the next round: what was had, what was merged, who may be paid.
-abstract contract RoundsSettlement is RoundsPhases {
+/// @dev Runs by delegate call from `Rounds`; called directly it knows no job.
+contract RoundsSettlement is RoundsBase {
     using Bits for uint256;
 
     /// What the words of a lot say.
@@ -32,8 +32,10 @@ abstract contract RoundsSettlement is RoundsPhases {
     error WrongFacts(bytes32 given, bytes32 kept);
     error NotDue(uint32 id, uint256 due);
     error SigningOver(uint32 round);
+    error CidTooLong(uint256 length, uint256 highest);
 
-    /// @inheritdoc IRounds
+    constructor(address jobs_) RoundsBase(jobs_) {}
+
     function settle(
         uint256 jobId,
         bytes calldata places,
@@ -54,7 +56,6 @@ abstract contract RoundsSettlement is RoundsPhases {
         _next(jobId, j, h);
     }
 
-    /// @inheritdoc IRounds
     function settleLate(uint256 jobId, bytes calldata places, uint256[] calldata has) external {
         Job storage j = _jobs[jobId];
         Head memory h = j.head;
@@ -69,14 +70,15 @@ abstract contract RoundsSettlement is RoundsPhases {
         _close(jobId, j, h, h.isCancelled ? JobStatus.CANCELLED : JobStatus.EXPIRED);
     }
 
-    /// @inheritdoc IRounds
     function sign(uint256 jobId, Facts calldata facts, uint32 id, bytes calldata certificate) external {
         Job storage j = _job(jobId);
-        uint32 round = j.head.round - 1;
+        uint32 round = j.head.round;
+        if (round == 0) revert SigningOver(0);
+        round--;
         bytes32 given = Hashing.facts(facts);
         if (given != j.facts[round]) revert WrongFacts(given, j.facts[round]);
         if (!_isSigning(j, round)) revert SigningOver(round);
-        Holder memory m = _members().holderOf(jobId, Role.VERIFIER, id);
+        Holder memory m = IMembersHooks(members).holderOf(jobId, Role.VERIFIER, id);
         bool isMember = m.from <= round && round < m.to && facts.committee.has(m.index);
         uint256 signed = Rows.get(j.signed, j.shape.placeBits, round);
         if (!isMember || signed.has(m.index)) revert NotDue(id, facts.committee & ~signed);
@@ -92,19 +94,6 @@ abstract contract RoundsSettlement is RoundsPhases {
         emit Signed(jobId, round, signed);
     }
 
-    function _members() internal view virtual returns (IMembersHooks);
-
-    /// @return whether signatures of the round, which is the last settled, still count
-    function _isSigning(Job storage j, uint32 round) internal view returns (bool) {
-        if (j.digest == 0) return false;
-        return j.head.phase != Phase.CLOSED || block.timestamp < _auditEnd(j, round);
-    }
-
-    function _auditEnd(Job storage j, uint32 round) internal view returns (uint256) {
-        Settlement memory s = j.settled[round];
-        return uint256(s.settledAt) + uint256(s.audits) * j.windows.audit;
-    }
-
     // --- words ---
 
     /// @dev Decided: no word to come changes who has more than half.
@@ -116,7 +105,7 @@ abstract contract RoundsSettlement is RoundsPhases {
         if (h.phase != Phase.MERGE) revert WrongPhase(h.phase, Phase.MERGE);
         uint256 last = _lastMoment(j);
         if (block.timestamp >= last) revert DeadlinePassed(last, block.timestamp);
-        c.words = Hashing.noWords(j.lotSeed);
+        c.words = Hashing.noWords(h.lot == 0 ? j.seed : j.lotSeed);
         uint256[6] memory planes;
         for (uint256 i = 0; i < has.length; i++) {
             uint256 place = uint8(places[i]);
@@ -201,7 +190,8 @@ abstract contract RoundsSettlement is RoundsPhases {
     function _noteDue(Job storage j, uint32 round, Count memory c, uint256 signers) private {
         uint256 before = j.due;
         if (before != 0) j.absent[round - 1] |= before;
-        uint256 due = j.committee & ~signers & ~c.lacking;
+        // Without a certificate only those who said nothing owe something.
+        uint256 due = signers == 0 ? j.committee & ~c.spoke : j.committee & ~signers & ~c.lacking;
         if (due != before) j.due = due;
     }
 
@@ -213,28 +203,13 @@ abstract contract RoundsSettlement is RoundsPhases {
             audits = 1 + (2 * revealed + ready - 1) / ready;
             if (audits > MAX_AUDITS) audits = MAX_AUDITS;
         }
-        uint64 tag = uint64(uint256(f.auditSeed) >> 192);
-        j.settled[h.round] = Settlement(uint40(block.timestamp), tag, uint8(audits), h.hasPartials);
+        j.settled[h.round] = Settlement(uint40(block.timestamp), uint8(audits));
         uint256 drawn = isLast || s.f == 0
             ? revealed
             : Draws.sampled(revealed, ready, s.shareBps) + f.leftOut.popcount();
-        j.earned.segments += uint64(_segmentsOf(j, s, h.round, f.revealed, h.hasPartials));
+        j.earned.segments += uint64(_segmentsOf(j, s, h.round, f.revealed));
         j.earned.signatures += uint64(f.committee.popcount());
         j.earned.duties += uint64(isLast ? 2 * drawn : drawn);
-    }
-
-    /// @return total segments that these seats revealed
-    function _segmentsOf(Job storage j, Shape memory s, uint32 round, uint256 seats, bool hasPartials)
-        internal
-        view
-        returns (uint256 total)
-    {
-        total = seats.popcount() * s.segments;
-        if (!hasPartials) return total;
-        for (; seats != 0; seats &= seats - 1) {
-            uint256 done = j.partials[uint256(round) << 8 | seats.lowest()];
-            if (done != 0) total -= uint256(s.segments) + 1 - done;
-        }
     }
 
     // --- the boundary ---

@@ -107,7 +107,18 @@ struct Times {
     uint64 keysEnd;
     uint64 half;
     uint64 windowEnd;
-    uint64 auditTag; // the first 8 bytes of the audit seed
+}
+
+/// What audits ask of a settled round; zeros before.
+struct Audit {
+    uint64 settledAt;
+    uint64 auditEnd;
+    uint64 openEnd;
+    uint64 windowEnd;
+    bytes32 facts;
+    bool isLast; // of the terms
+    uint8 f;
+    uint16 shareBps;
 }
 
 /// Who holds a seat or a place, from round `from` up to, not including, `to`.

@@ -10,7 +10,10 @@ import {Jobs} from "../../src/Jobs.sol";
 import {Members} from "../../src/Members.sol";
 import {Rounds} from "../../src/Rounds.sol";
 import {Stakes} from "../../src/Stakes.sol";
+import {Words} from "../../src/Words.sol";
 import {Claims, Evidence, Model} from "../../src/judge/Claims.sol";
+import {RoundsMembership} from "../../src/rounds/RoundsMembership.sol";
+import {RoundsSettlement} from "../../src/rounds/RoundsSettlement.sol";
 import {Params} from "../../src/interfaces/IConfig.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import {Draws} from "../../src/libraries/Draws.sol";
@@ -40,6 +43,7 @@ abstract contract Network is Check {
     Members internal members;
     Rounds internal rounds;
     Audits internal audits;
+    Words internal words;
     Claims internal claims;
     StagedGame internal game;
     EcdsaPolicy internal policy;
@@ -70,14 +74,17 @@ abstract contract Network is Check {
         config = new Config(token_, address(this), params, 7 days, 2 days, LONGEST, address(policy));
         stakes = new Stakes(address(config));
         jobs = new Jobs(address(config));
-        rounds = new Rounds(address(jobs), LONGEST);
+        address settlement = address(new RoundsSettlement(address(jobs)));
+        address membership = address(new RoundsMembership(address(jobs)));
+        rounds = new Rounds(address(jobs), LONGEST, settlement, membership);
         members = new Members(address(stakes), address(jobs));
         audits = new Audits(address(rounds), address(members), address(jobs));
+        words = new Words(address(rounds), address(members), address(audits));
         claims = new Claims(address(rounds), address(members), address(jobs), address(audits));
         stakes.wire(address(members));
         jobs.wire(address(rounds), address(members), address(audits), address(game));
-        rounds.wire(address(members), address(audits));
-        members.wire(address(rounds), address(audits), address(claims), address(game));
+        rounds.wire(address(members), address(audits), address(words));
+        members.wire(address(rounds), address(audits), address(words), address(claims), address(game));
         audits.wire(address(game));
         claims.wire(address(game));
         game.wire(address(claims));
@@ -283,8 +290,8 @@ abstract contract Network is Check {
 
     function digestFor(uint256 jobId, Verdict memory v) internal view returns (bytes32) {
         RoundState memory s = rounds.state(jobId);
-        bytes32 words = Hashing.cut(s.words);
-        return trainer.digest(Hashing.Slot(address(rounds), jobId, s.round), s.seed, words, v);
+        bytes32 kept = Hashing.cut(s.words);
+        return trainer.digest(Hashing.Slot(address(rounds), jobId, s.round), s.seed, kept, v);
     }
 
     /// @return a certificate by those members of the committee whose bit is set, by rank
@@ -354,9 +361,9 @@ abstract contract Network is Check {
 
     function drawn(uint256 jobId, uint32 round) internal view returns (uint256 seats) {
         Facts memory f = said[jobId][round].facts;
-        (uint32 last, uint8 bears, uint16 shareBps) = rounds.drawRule(jobId);
-        uint256 count = Draws.sampled(f.revealed.popcount(), f.ready.popcount(), shareBps);
-        if (round + 1 == last || bears == 0) return f.revealed;
+        Audit memory a = rounds.auditOf(jobId, round);
+        if (a.isLast || a.f == 0) return f.revealed;
+        uint256 count = Draws.sampled(f.revealed.popcount(), f.ready.popcount(), a.shareBps);
         for (uint256 seat = 0; seat < 256; seat++) {
             if (Draws.isDrawn(f.auditSeed, f.revealed, count, seat)) seats |= Bits.bit(seat);
         }
@@ -365,12 +372,10 @@ abstract contract Network is Check {
 
     function dutiesOf(uint256 jobId, uint32 round, uint16 place) internal view returns (uint256 duties) {
         Facts memory f = said[jobId][round].facts;
-        (uint32 last,,) = rounds.drawRule(jobId);
+        uint256 auditors = rounds.auditOf(jobId, round).isLast ? 2 : 1;
         for (uint256 left = drawn(jobId, round); left != 0; left &= left - 1) {
             uint16 seat = left.lowest();
-            if (Draws.isAuditor(f.auditSeed, f.ready, round + 1 == last ? 2 : 1, seat, place)) {
-                duties |= Bits.bit(seat);
-            }
+            if (Draws.isAuditor(f.auditSeed, f.ready, auditors, seat, place)) duties |= Bits.bit(seat);
         }
     }
 
@@ -400,7 +405,7 @@ abstract contract Network is Check {
         Hashing.Slot memory slot = Hashing.Slot(address(rounds), jobId, round);
         bytes32 sealed_ = Hashing.ballot(slot, seed, id, m.account, keccak256(body), "salt");
         vm.prank(m.account);
-        audits.ballot(jobId, round, id, seed, sealed_);
+        audits.ballot(jobId, round, sealed_);
     }
 
     function openBody(uint256 jobId, uint32 round, uint32 id, bytes memory body) internal {
@@ -418,9 +423,8 @@ abstract contract Network is Check {
     }
 
     function showKey(uint256 jobId, uint32 round, uint16 seat, bytes32 key) internal {
-        (address account, uint32 id,) = rounds.seatHolder(jobId, seat);
-        vm.prank(account);
-        audits.key(jobId, round, id, said[jobId][round].facts.auditSeed, key);
+        vm.prank(accountOf(jobId, seat));
+        audits.key(jobId, round, key);
     }
 
     /// @dev Ids of members are their places + 1 in jobs that `start` made.
@@ -444,7 +448,8 @@ abstract contract Network is Check {
     // --- evidence ---
 
     function shownFor(uint256 jobId, uint32 round, uint16 seat) internal view returns (Shown memory s) {
-        return shownFor(jobId, round, seat, trainer.train(jobId, round, seat, keyOf(jobId, round, seat), rounds.segmentsOf(jobId, round, seat)));
+        uint256 segments = rounds.segmentsOf(jobId, round, seat);
+        return shownFor(jobId, round, seat, trainer.train(jobId, round, seat, keyOf(jobId, round, seat), segments));
     }
 
     function shownFor(uint256 jobId, uint32 round, uint16 seat, Reveal memory r)

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {Bits} from "../../src/libraries/Bits.sol";
+import "../../src/types/Types.sol";
+import {Network} from "../support/Network.sol";
+
+/// @title P41: what each call costs in steady state, and all calls of a round together, by seats and members.
+/// @dev Every call is a transaction of its own, so that gas is counted as on a chain.
+/// forge-config: default.isolate = true
+contract GasTest is Network {
+    using Bits for uint256;
+
+    event log_named_uint(string what, uint256 gas); // forge prints it with -vv
+
+    uint256 private constant WARM = 3; // rounds before the one that is measured: words of rows and of accounts are there
+
+    uint256 internal spent;
+
+    /// @dev Notes the gas of the last call.
+    function note(string memory what) internal returns (uint256 gas) {
+        gas = vm.snapshotGasLastCall(what);
+        spent += gas;
+    }
+
+    function terms(uint16 seats, uint16 places, uint16 shareBps) internal view returns (Terms memory t) {
+        t = defaultTerms();
+        (t.seats, t.minProviders, t.places, t.minVerifiers) = (seats, seats, places, places);
+        (t.rounds, t.f, t.shareBps) = (30, uint8((seats - 1) / 3), shareBps);
+        (t.pricePerToken, t.auditSeconds) = (1e6, 700);
+    }
+
+    function test_P41_commitRevealWord() public {
+        uint256 jobId = start(terms(4, 3, 5_000), 4, 3);
+        for (uint256 r = 0; r < WARM; r++) {
+            play(jobId);
+        }
+        commitSeat(jobId, 0, revealFor(jobId, 0, 8));
+        atMost(shown("commit"), 45_000, "commit");
+        commitAll(jobId, 6);
+        commitSeat(jobId, 3, revealFor(jobId, 3, 8));
+        atMost(shown("last commit"), 62_000, "last commit");
+        revealSeat(jobId, 0, revealFor(jobId, 0, 8));
+        atMost(shown("reveal"), 68_000, "reveal");
+        revealAll(jobId, 6);
+        revealSeat(jobId, 3, revealFor(jobId, 3, 8));
+        atMost(shown("last reveal"), 90_000, "last reveal");
+        sayWord(jobId, 0, 15);
+        atMost(shown("first word"), 60_000, "first word");
+        sayWord(jobId, 1, 15);
+        atMost(shown("word"), 42_000, "word");
+    }
+
+    function test_P41_revealOf64Leaves() public {
+        Terms memory t = terms(4, 3, 5_000);
+        (t.steps, t.segmentSteps) = (640, 10);
+        uint256 jobId = start(t, 4, 3);
+        for (uint16 seat = 0; seat < 4; seat++) {
+            commitSeat(jobId, seat, revealFor(jobId, seat, 64));
+        }
+        revealSeat(jobId, 0, revealFor(jobId, 0, 64));
+        atMost(shown("reveal of 64 leaves"), 200_000, "reveal of 64 leaves");
+    }
+
+    function shown(string memory what) internal returns (uint256 gas) {
+        gas = note(what);
+        emit log_named_uint(what, gas);
+    }
+
+    function test_P41_aRoundOfFour() public {
+        atMost(measure(4, 3, 5_000), 310_000, "a provider's round, all in, at 4/3");
+    }
+
+    function test_P41_aRoundOf16() public {
+        atMost(measure(16, 7, 2_500), 190_000, "a provider's round, all in, at 16/7");
+    }
+
+    function test_P41_aRoundOf64() public {
+        atMost(measure(64, 7, 2_500), 165_000, "a provider's round, all in, at 64/7");
+    }
+
+    function test_P41_settlementAt32Members() public {
+        uint256 jobId = start(terms(16, 32, 2_500), 16, 32);
+        play(jobId);
+        play(jobId);
+        toWords(jobId);
+        nextBlock();
+        settle(jobId);
+        atMost(shown("settlement at 32 members, all of whom sign"), 525_000, "settlement at 32 members");
+    }
+
+    /// @return gas of everybody, for each seat
+    function measure(uint16 seats, uint16 places, uint16 shareBps) internal returns (uint256) {
+        uint256 jobId = start(terms(seats, places, shareBps), seats, places);
+        for (uint256 r = 0; r < WARM; r++) {
+            play(jobId);
+        }
+        uint32 round = rounds.state(jobId).round;
+        spent = 0;
+        train(jobId, seats, places);
+        emit log_named_uint("seats", seats);
+        emit log_named_uint("  training, reveals and words", spent / seats);
+        settle(jobId);
+        emit log_named_uint("  settlement", note("settle"));
+        auditNoted(jobId, round);
+        emit log_named_uint("  a seat and round, all but claims", spent / seats);
+        return spent / seats + claimNoted(jobId, seats, places);
+    }
+
+    function train(uint256 jobId, uint16 seats, uint16 places) private {
+        for (uint16 seat = 0; seat < seats; seat++) {
+            commitSeat(jobId, seat, revealFor(jobId, seat, 8));
+            note("commit");
+        }
+        nextBlock();
+        for (uint16 seat = 0; seat < seats; seat++) {
+            revealSeat(jobId, seat, revealFor(jobId, seat, 8));
+            note("reveal");
+        }
+        nextBlock();
+        for (uint16 place = 0; place < places; place++) {
+            sayWord(jobId, place, Bits.firstBits(seats));
+            note("word");
+        }
+        nextBlock();
+    }
+
+    function auditNoted(uint256 jobId, uint32 round) private {
+        uint256 verifiers = said[jobId][round].facts.ready.popcount();
+        (uint256 ballots, uint256 opens, uint256 keys) = (0, 0, 0);
+        for (uint32 id = 1; id <= verifiers; id++) {
+            if (dutiesOf(jobId, round, uint16(id - 1)) == 0) continue;
+            ballotBody(jobId, round, id, honestBody(jobId, round, id));
+            ballots = note("ballot");
+        }
+        vm.warp(rounds.timesOf(jobId, round).auditEnd);
+        for (uint32 id = 1; id <= verifiers; id++) {
+            if (dutiesOf(jobId, round, uint16(id - 1)) == 0) continue;
+            openBody(jobId, round, id, honestBody(jobId, round, id));
+            opens = note("open");
+        }
+        vm.warp(rounds.timesOf(jobId, round).openEnd);
+        for (uint256 left = drawn(jobId, round); left != 0; left &= left - 1) {
+            showKey(jobId, round, left.lowest());
+            keys = note("key");
+        }
+        emit log_named_uint("  ballot", ballots);
+        emit log_named_uint("  open", opens);
+        emit log_named_uint("  key", keys);
+    }
+
+    /// @return gas of claims for ten rounds, a tenth of it, for each seat
+    function claimNoted(uint256 jobId, uint16 seats, uint16 places) private returns (uint256) {
+        uint256 before = spent;
+        vm.warp(rounds.timesOf(jobId, 1).windowEnd);
+        jobs.claim(jobId, Role.PROVIDER, 1, 2);
+        jobs.claim(jobId, Role.VERIFIER, 1, 2);
+        vm.warp(rounds.state(jobId).deadline - 1);
+        for (uint256 r = 0; r < 9; r++) {
+            play(jobId);
+        }
+        vm.warp(rounds.timesOf(jobId, 11).windowEnd);
+        jobs.claim(jobId, Role.PROVIDER, 1, 12);
+        uint256 seat = shown("  claim of ten rounds, seat");
+        jobs.claim(jobId, Role.VERIFIER, 1, 12);
+        uint256 member = shown("  claim of ten rounds, member");
+        spent = before;
+        atMost(seat, 110_000, "claim of ten rounds");
+        return (seat + member * places / seats) / 10;
+    }
+}

@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {Evidence} from "../../src/judge/Claims.sol";
+import {Claim} from "../../src/judge/IClaims.sol";
+import {Escrow} from "../../src/interfaces/IJobs.sol";
+import {Bits} from "../../src/libraries/Bits.sol";
+import {Hashing} from "../../src/libraries/Hashing.sol";
+import {Shown} from "../../src/libraries/Reveals.sol";
+import "../../src/types/Types.sol";
+import {Network} from "../support/Network.sol";
+
+/// @title Two jobs, and people who do what they should, or do not, in any order.
+/// @dev What the rules refuse is refused: actions that may be too early or too late are tried and may fail. What must hold after
+/// all of them is in Invariants.t.sol.
+contract Handler is Network {
+    using Bits for uint256;
+
+    uint256 internal constant JOBS = 2;
+
+    uint256[2] public jobIds;
+    uint256 public people; // accounts made so far; a provider's and a verifier's each
+    uint256 public paidOut; // tokens that claims sent
+    uint256 public done; // actions that were not refused
+    mapping(uint256 jobId => Claim[]) internal open; // games
+    mapping(uint256 jobId => mapping(uint32 round => bytes32)) internal finalRows;
+
+    constructor() {
+        setUp();
+        for (uint256 i = 0; i < JOBS; i++) {
+            Terms memory t = defaultTerms();
+            (t.rounds, t.minProviders) = (12, 3);
+            jobIds[i] = create(t);
+            for (uint16 k = 0; k < 4; k++) {
+                sit(jobIds[i], people + k, k);
+            }
+            for (uint16 k = 0; k < 3; k++) {
+                enrol(jobIds[i], people + k, k);
+            }
+            people += 4;
+            nextBlock();
+            rounds.poke(jobIds[i]);
+        }
+    }
+
+    modifier tried() {
+        if (msg.sender == address(this)) {
+            _;
+        } else {
+            (bool ok,) = address(this).call(msg.data);
+            if (ok) done++;
+        }
+    }
+
+    function pick(uint256 i) internal view returns (uint256) {
+        return jobIds[i % JOBS];
+    }
+
+    // --- rounds ---
+
+    /// @param who which of those that are waited for; `how` decides what it says
+    function step(uint256 i, uint256 who, uint256 how) external tried {
+        uint256 jobId = pick(i);
+        RoundState memory s = rounds.state(jobId);
+        if (s.phase == Phase.TRAIN) commitSeat(jobId, chosen(s.waiting, who), workOf(jobId, s, who));
+        else if (s.phase == Phase.REVEAL) revealSeat(jobId, chosen(s.waiting, who), workOf(jobId, s, who));
+        else if (s.phase == Phase.MERGE) speak(jobId, s, who, how);
+        else if (s.phase == Phase.WAITING) refill(jobId);
+        nextBlock();
+    }
+
+    function workOf(uint256 jobId, RoundState memory s, uint256 who) internal view returns (Reveal memory) {
+        uint16 seat = chosen(s.waiting, who);
+        return revealFor(jobId, seat, segmentsOf(jobId, s.round, seat));
+    }
+
+    /// @dev The same when it commits and when it reveals: one seat in some rounds does fewer.
+    function segmentsOf(uint256 jobId, uint32 round, uint16 seat) internal pure returns (uint256) {
+        uint256 x = uint256(keccak256(abi.encode(jobId, round, seat))) % 12;
+        return x < 3 ? 4 + 2 * x : 8;
+    }
+
+    function chosen(uint256 bitmap, uint256 who) internal pure returns (uint16) {
+        for (uint256 k = who % bitmap.popcount(); k > 0; k--) {
+            bitmap &= bitmap - 1;
+        }
+        return bitmap.lowest();
+    }
+
+    function speak(uint256 jobId, RoundState memory s, uint256 who, uint256 how) internal {
+        bytes storage places = said[jobId][s.round].places;
+        for (uint256 k = 0; k < places.length; k++) {
+            s.committee &= ~Bits.bit(uint8(places[k]));
+        }
+        if (block.timestamp >= s.deadline || s.committee == 0) return conclude(jobId, how);
+        uint256 has = how % 5 == 0 ? how >> 8 & 15 : 15;
+        sayWord(jobId, chosen(s.committee, who), has);
+    }
+
+    /// @dev Settles with two or all of the members, leaving somebody out now and then; or late.
+    function conclude(uint256 jobId, uint256 how) internal {
+        RoundState memory s = rounds.state(jobId);
+        uint256 had = hadOf(said[jobId][s.round].has, s.committee.popcount()) & s.seated;
+        if (s.auditSeed == 0) {
+            rounds.seedAudit(jobId);
+            s = rounds.state(jobId);
+        }
+        Verdict memory v = verdictFor(jobId, had);
+        if (how % 7 == 0 && had != 0) (v.leftOut, v.merged) = (had & (~had + 1), v.merged - 1);
+        if (how % 11 == 0) v.merged = 0;
+        uint256 members_ = s.committee.popcount();
+        uint256 signers = how % 3 == 0 ? (2 * members_ + 2) / 3 : members_;
+        bytes memory signed = certificate(jobId, digestFor(jobId, v), s.committee, Bits.firstBits(signers));
+        noteFacts(jobId, v);
+        rounds.settle(jobId, said[jobId][s.round].places, said[jobId][s.round].has, v, signed);
+    }
+
+    function refill(uint256 jobId) internal {
+        RoundState memory s = rounds.state(jobId);
+        for (uint16 seat = 0; seat < 4; seat++) {
+            if (s.owing.has(seat)) members.cutSeat(jobId, seat);
+            if (!s.held.has(seat)) sit(jobId, people++, seat);
+        }
+        for (uint16 place = 0; place < 3; place++) {
+            if (!s.ready.has(place)) try this.enrolOne(jobId, place) {} catch {}
+        }
+        nextBlock();
+        rounds.poke(jobId);
+    }
+
+    function enrolOne(uint256 jobId, uint16 place) external {
+        enrol(jobId, people++, place);
+    }
+
+    function skip(uint256 time) external {
+        vm.warp(block.timestamp + within(time, 1, 400));
+        vm.roll(block.number + 1);
+    }
+
+    /// @dev Nobody comes in time: misses, or another lot.
+    function pass(uint256 i) external tried {
+        uint256 jobId = pick(i);
+        RoundState memory s = rounds.state(jobId);
+        if (s.deadline > block.timestamp) vm.warp(s.deadline);
+        rounds.poke(jobId);
+        RoundState memory now_ = rounds.state(jobId);
+        if (now_.phase != Phase.MERGE || now_.lot == 0) return;
+        Said storage of_ = said[jobId][now_.round];
+        of_.lotSeed = Hashing.lotSeed(now_.lot == 1 ? now_.seed : of_.lotSeed, now_.lot);
+        delete of_.places;
+        delete of_.has;
+    }
+
+    // --- members ---
+
+    function leaveSeat(uint256 i, uint256 who) external tried {
+        (uint256 jobId, RoundState memory s) = (pick(i), rounds.state(pick(i)));
+        vm.prank(accountOf(jobId, chosen(s.held, who)));
+        members.leaveSeat(jobId);
+    }
+
+    function sitDown(uint256 i, uint256 who) external tried {
+        uint256 jobId = pick(i);
+        uint16 seat = uint16(who % 4);
+        if (rounds.state(jobId).owing.has(seat)) members.cutSeat(jobId, seat);
+        sit(jobId, people++, seat);
+    }
+
+    function outbid(uint256 i, uint256 who) external tried {
+        (uint256 jobId, uint256 n) = (pick(i), people++);
+        uint256 bond = BOND * 2 + n * 1 ether;
+        stakeUp(verifier(n), Role.VERIFIER, bond);
+        vm.startPrank(verifier(n));
+        members.enrol(jobId, uint16(who % 3), uint128(bond));
+        members.ready(jobId);
+        vm.stopPrank();
+    }
+
+    function disagree(uint256 i, uint256 who) external tried {
+        (uint256 jobId, RoundState memory s) = (pick(i), rounds.state(pick(i)));
+        vm.prank(accountOf(jobId, chosen(s.waiting, who)));
+        members.disagree(jobId, s.seed, "another");
+    }
+
+    function cutMember(uint256 i, uint256 round, uint256 id) external tried {
+        members.cutMember(pick(i), aRound(i, round), uint32(within(id, 1, 12)));
+    }
+
+    function release(uint256 i, uint256 role, uint256 id) external tried {
+        members.release(pick(i), Role(role % 2), uint32(within(id, 1, 30)));
+    }
+
+    // --- audits ---
+
+    function aRound(uint256 i, uint256 round) internal view returns (uint32) {
+        uint32 settled = rounds.state(pick(i)).round;
+        return settled == 0 ? 0 : uint32(within(round, settled > 4 ? settled - 4 : 0, settled - 1));
+    }
+
+    /// @param how whether it looked, guessed or accuses
+    function ballotOne(uint256 i, uint256 round, uint256 id, uint256 how) external tried {
+        (uint256 jobId, uint32 r, uint32 member) = (pick(i), aRound(i, round), uint32(within(id, 1, 8)));
+        ballotBody(jobId, r, member, bodyOf(jobId, r, member, how));
+        bodies[jobId][r][member] = bodyOf(jobId, r, member, how);
+    }
+
+    mapping(uint256 jobId => mapping(uint32 round => mapping(uint32 id => bytes))) internal bodies;
+
+    function bodyOf(uint256 jobId, uint32 r, uint32 member, uint256 how) internal view returns (bytes memory body) {
+        Holder memory m = members.holderOf(jobId, Role.VERIFIER, member);
+        uint256 duties = dutiesOf(jobId, r, m.index);
+        if (how % 3 != 0) return fineBody(jobId, r, duties, m.account);
+        for (; duties != 0; duties &= duties - 1) {
+            uint16 from = how % 2 == 0 ? type(uint16).max : uint16(how >> 8) % 8;
+            body = abi.encodePacked(body, uint8(duties.lowest()), from, keccak256("guess"));
+        }
+    }
+
+    function openOne(uint256 i, uint256 round, uint256 id) external tried {
+        (uint256 jobId, uint32 r, uint32 member) = (pick(i), aRound(i, round), uint32(within(id, 1, 8)));
+        openBody(jobId, r, member, bodies[jobId][r][member]);
+    }
+
+    function keyOne(uint256 i, uint256 round, uint256 seat, uint256 how) external tried {
+        (uint256 jobId, uint32 r, uint16 s) = (pick(i), aRound(i, round), uint16(seat % 4));
+        showKey(jobId, r, s, how % 6 == 0 ? bytes32("wrong") : keyOf(jobId, r, s));
+    }
+
+    function contestOne(uint256 i, uint256 round, uint256 id, uint256 seat) external tried {
+        (uint256 jobId, uint32 r, uint16 s) = (pick(i), aRound(i, round), uint16(seat % 4));
+        uint32 member = uint32(within(id, 1, 8));
+        Shown memory shown = shownFor(jobId, r, s);
+        bytes32 key = keyOf(jobId, r, s);
+        vm.prank(OUTSIDER);
+        audits.contest(shown, member, bodies[jobId][r][member], key);
+    }
+
+    function settleContestOne(uint256 i, uint256 round, uint256 id, uint256 seatId) external tried {
+        audits.settleContest(pick(i), aRound(i, round), uint32(within(id, 1, 8)), uint32(within(seatId, 1, 20)));
+    }
+
+    function contestKeyOne(uint256 i, uint256 round, uint256 seat) external tried {
+        audits.contestKey(shownFor(pick(i), aRound(i, round), uint16(seat % 4)));
+    }
+
+    function leakOne(uint256 i, uint256 round, uint256 seat) external tried {
+        (uint256 jobId, uint32 r, uint16 s) = (pick(i), aRound(i, round), uint16(seat % 4));
+        Shown memory shown = shownFor(jobId, r, s);
+        bytes32 key = keyOf(jobId, r, s);
+        vm.prank(OUTSIDER);
+        audits.leak(shown, key);
+    }
+
+    /// @param how which of the things that follow from silence
+    function punish(uint256 i, uint256 round, uint256 who, uint256 how) external tried {
+        (uint256 jobId, uint32 r) = (pick(i), aRound(i, round));
+        Facts memory f = said[jobId][r].facts;
+        uint32 id = uint32(within(who, 1, 16));
+        uint16 seat = uint16(who % 4);
+        if (how % 4 == 0) audits.strike(jobId, r, id, f);
+        else if (how % 4 == 1) audits.noKey(jobId, r, id, f);
+        else if (how % 4 == 2) audits.absent(jobId, r, id, seat, f, bodies[jobId][r][id]);
+        else audits.dropped(jobId, r, id, seat, uint32(seat) + 1, bodies[jobId][r][id]);
+    }
+
+    // --- games ---
+
+    function challengeOne(uint256 i, uint256 round, uint256 seat, uint256 segment) external tried {
+        uint256 jobId = pick(i);
+        uint32 r = aRound(i, round);
+        Evidence memory e = evidenceFor(jobId, r == 0 ? 1 : r, uint16(seat % 4), uint32(segment % 8));
+        open[jobId].push(game.challenge(abi.encode(e)));
+    }
+
+    function endGame(uint256 i, uint256 which, bool falls) external tried {
+        uint256 jobId = pick(i);
+        Claim[] storage games = open[jobId];
+        Claim memory c = games[which % games.length];
+        games[which % games.length] = games[games.length - 1];
+        games.pop();
+        if (game.openGames(c.set) == 0) return; // another one ended the set
+        if (falls) game.holderFalls(c, OUTSIDER);
+        else game.holderWins(c);
+    }
+
+    // --- money ---
+
+    function claimOne(uint256 i, uint256 role, uint256 id, uint256 to) external tried {
+        uint256 before = token.balanceOf(address(jobs));
+        jobs.claim(pick(i), Role(role % 2), uint32(within(id, 1, 20)), uint32(within(to, 1, 12)));
+        paidOut += before - token.balanceOf(address(jobs));
+    }
+
+    function creditOne(uint256 i) external tried {
+        jobs.claimCredit(pick(i), OUTSIDER);
+    }
+
+    function burnOne(uint256 i, uint256 to) external tried {
+        jobs.burn(pick(i), uint32(within(to, 1, 12)));
+    }
+
+    function refundOne(uint256 i) external tried {
+        jobs.refund(pick(i));
+    }
+
+    function sinkAll() external {
+        jobs.sink();
+        stakes.burn();
+    }
+
+    function cancelOne(uint256 i, uint256 dice) external tried {
+        if (dice % 16 != 0) return;
+        vm.prank(SUBMITTER);
+        jobs.cancel(pick(i));
+    }
+
+    // --- what invariants read ---
+
+    /// @dev All that the settled rounds may earn, in wei.
+    function mayEarn(uint256 jobId) external view returns (uint256 total) {
+        uint32 settled = rounds.state(jobId).round;
+        for (uint32 r = 0; r < settled; r++) {
+            (uint256 pay, uint256 lost, uint256 signed) = rounds.rowsOf(jobId, r);
+            for (uint16 seat = 0; seat < 4; seat++) {
+                if ((pay | lost).has(seat)) total += rounds.segmentsOf(jobId, r, seat) * segmentPay();
+            }
+            uint256 duties = said[jobId][r].facts.revealed == 0 ? 4 : drawn(jobId, r).popcount();
+            total += signed.popcount() * 1 ether + duties * (r == 11 ? 20 ether : 10 ether);
+        }
+    }
+
+    /// @return sum of all accounts' active and thawing stake
+    function staked() external view returns (uint256 sum) {
+        for (uint256 n = 0; n < people; n++) {
+            sum += sumOf(provider(n)) + sumOf(verifier(n));
+        }
+        return sum + sumOf(OUTSIDER);
+    }
+
+    function sumOf(address account) internal view returns (uint256 sum) {
+        for (uint256 role = 0; role < 2; role++) {
+            (uint256 active, uint256 locked, uint256 thawing) = stakes.stakeOf(account, Role(role));
+            atMost(locked, active, "locked");
+            sum += active + thawing;
+        }
+    }
+
+    function escrows() external view returns (Escrow[2] memory e, uint256 tokens) {
+        for (uint256 i = 0; i < JOBS; i++) {
+            e[i] = jobs.escrowOf(jobIds[i]);
+        }
+        return (e, token.balanceOf(address(jobs)) - jobs.unburnt());
+    }
+
+    function stakesTokens() external view returns (uint256) {
+        return token.balanceOf(address(stakes)) - stakes.unburnt();
+    }
+
+    /// @dev Rows of rounds whose windows are over are noted once, and then compared.
+    function requireFinalRowsStand() external {
+        for (uint256 i = 0; i < JOBS; i++) {
+            uint32 settled = rounds.state(jobIds[i]).round;
+            for (uint32 r = 0; r < settled; r++) {
+                if (block.timestamp < rounds.timesOf(jobIds[i], r).windowEnd) continue;
+                (uint256 pay, uint256 lost,) = rounds.rowsOf(jobIds[i], r);
+                bytes32 row = keccak256(abi.encode(pay, lost));
+                if (finalRows[jobIds[i]][r] == 0) finalRows[jobIds[i]][r] = row;
+                same(finalRows[jobIds[i]][r], row, "what is final");
+            }
+        }
+    }
+
+    /// @dev After the absolute end: whoever comes gets all locks, all pay, all of the escrow home.
+    function drain() external {
+        for (uint256 i = 0; i < JOBS; i++) {
+            uint256 jobId = jobIds[i];
+            vm.warp(rounds.absoluteEnd(jobId));
+            for (uint256 k = 0; k < open[jobId].length; k++) {
+                if (game.openGames(open[jobId][k].set) != 0) game.holderWins(open[jobId][k]);
+            }
+            try rounds.poke(jobId) {} catch {}
+            inPhase(jobId, Phase.CLOSED);
+            uint32 settled = rounds.state(jobId).round;
+            for (uint256 role = 0; role < 2; role++) {
+                for (uint32 id = 1; members.holderOf(jobId, Role(role), id).account != address(0); id++) {
+                    drainHolder(jobId, Role(role), id, settled);
+                }
+            }
+            if (settled > 0) try jobs.burn(jobId, settled) {} catch {}
+            same(members.openFalls(jobId), 0, "falls unclaimed");
+            jobs.claimCredit(jobId, OUTSIDER);
+            for (uint256 n = 0; n < people; n++) {
+                jobs.claimCredit(jobId, verifier(n));
+            }
+            vm.warp(rounds.absoluteEnd(jobId) + defaultTerms().claimSeconds);
+            jobs.refund(jobId);
+            same(jobs.escrowOf(jobId).balance, 0, "of the escrow");
+        }
+        same(token.balanceOf(address(jobs)), jobs.unburnt(), "tokens of the escrow");
+    }
+
+    function drainHolder(uint256 jobId, Role role, uint32 id, uint32 settled) internal {
+        Holder memory m = members.holderOf(jobId, role, id);
+        uint32 to = m.to < settled ? m.to : settled;
+        if (to >= m.from && jobs.claimedTo(jobId, role, id) <= to) try jobs.claim(jobId, role, id, to) {} catch {}
+        uint32 first = jobs.claimedTo(jobId, role, id);
+        check(first >= to || to <= m.from, "all of its rounds are claimed");
+        if (!m.isReleased) members.release(jobId, role, id);
+        same(lockedOf(m.account, role), 0, "a bond");
+    }
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {Config} from "../../src/Config.sol";
+import {Jobs} from "../../src/Jobs.sol";
+import {Members} from "../../src/Members.sol";
+import {Rounds} from "../../src/Rounds.sol";
+import {Params} from "../../src/interfaces/IConfig.sol";
+import {Wired} from "../../src/libraries/Wired.sol";
+import {RoundsMembership} from "../../src/rounds/RoundsMembership.sol";
+import {RoundsSettlement} from "../../src/rounds/RoundsSettlement.sol";
+import "../../src/types/Types.sol";
+import {Network} from "../support/Network.sol";
+
+/// @title What an owner can do, and what it cannot.
+contract AdminTest is Network {
+    address internal heir = address(0x4e14);
+    uint256 internal constant CHANGE_DELAY = 2 days;
+
+    function defaultParams() internal pure returns (Params memory) {
+        return Params(100, 3_000, 10, 1 ether, 1 ether);
+    }
+
+    function test_P39_ownershipMovesInTwoSteps() public {
+        config.transferOwnership(heir);
+        same(config.owner(), address(this), "not before it is accepted");
+        vm.prank(heir);
+        config.acceptOwnership();
+        same(config.owner(), heir, "accepted");
+        vm.expectRevert(abi.encodeWithSignature("OwnableUnauthorizedAccount(address)", address(this)));
+        config.setPaused(true);
+    }
+
+    function test_P39_changesWaitForTheDelay() public {
+        vm.expectRevert(Config.NothingProposed.selector);
+        config.applyParams();
+        Params memory p = defaultParams();
+        p.missCutBps = 777;
+        config.proposeParams(p);
+        uint256 due = block.timestamp + CHANGE_DELAY;
+        vm.warp(due - 1);
+        vm.expectRevert(abi.encodeWithSelector(Config.TooEarly.selector, due, due - 1));
+        config.applyParams();
+        vm.warp(due);
+        vm.prank(heir);
+        config.applyParams();
+        same(config.params().missCutBps, 777, "applied by anyone");
+    }
+
+    function test_P39_policiesWaitForTheDelayToo() public {
+        config.proposePolicy(heir);
+        vm.expectPartialRevert(Config.TooEarly.selector);
+        config.applyPolicy();
+        vm.warp(block.timestamp + CHANGE_DELAY);
+        config.applyPolicy();
+        check(config.isPolicy(heir), "allowed");
+        config.proposePolicy(SUBMITTER);
+        config.dropProposals();
+        vm.warp(block.timestamp + CHANGE_DELAY);
+        vm.expectRevert(Config.NothingProposed.selector);
+        config.applyPolicy();
+    }
+
+    function testFuzz_P39_settersAreBounded(uint16 cut, uint16 share, uint32 window, uint128 bond) public {
+        Params memory p = Params(cut, share, window, bond, bond);
+        bool isWithin = cut >= 1 && cut <= 1_250 && share <= 5_000 && window >= 1 && window <= 1 days;
+        isWithin = isWithin && bond >= 80 && bond <= 1e30;
+        if (!isWithin) vm.expectPartialRevert(Config.OutOfBounds.selector);
+        config.proposeParams(p);
+    }
+
+    function test_P39_renouncingAndPausingHarmNobodyInAJob() public {
+        uint256 jobId = start();
+        config.setPaused(true);
+        config.renounceOwnership();
+        Terms memory t = defaultTerms();
+        uint256 funding = jobs.budget(t);
+        vm.prank(SUBMITTER);
+        vm.expectRevert(Jobs.Paused.selector);
+        jobs.create(0, "", t, address(policy), funding);
+        play(jobId);
+        vm.warp(rounds.state(jobId).deadline);
+        rounds.poke(jobId);
+        for (uint16 seat = 0; seat < 4; seat++) {
+            members.cutSeat(jobId, seat);
+            sit(jobId, 10 + seat, seat); // new members come all the same
+        }
+        nextBlock();
+        rounds.poke(jobId);
+        play(jobId);
+        hasStatus(jobId, JobStatus.DONE);
+        vm.warp(rounds.timesOf(jobId, 1).windowEnd);
+        jobs.claim(jobId, Role.PROVIDER, 1, 1);
+        jobs.refund(jobId);
+        members.release(jobId, Role.PROVIDER, 1);
+    }
+
+    function test_P06_P10_changesReachNoOpenJob() public {
+        uint256 jobId = start();
+        uint256 end = rounds.absoluteEnd(jobId);
+        Params memory p = Params(1_250, 5_000, 1 days, 1e30, 1e30);
+        config.proposeParams(p);
+        vm.warp(block.timestamp + CHANGE_DELAY);
+        config.applyParams();
+        same(jobs.paramsOf(jobId).missCutBps, 100, "the job's own");
+        same(rounds.absoluteEnd(jobId), end, "the locks' end");
+    }
+
+    function test_wiringHappensOnceAndByTheDeployer() public {
+        vm.expectRevert(Wired.AlreadyWired.selector);
+        stakes.wire(heir);
+        vm.prank(heir);
+        vm.expectPartialRevert(Wired.OnlyDeployer.selector);
+        rounds.wire(heir, heir, heir);
+    }
+
+    function test_onlyTheContractsThemselvesCallTheirHooks() public {
+        uint256 jobId = start();
+        Terms memory t = defaultTerms();
+        vm.startPrank(heir);
+        vm.expectPartialRevert(RoundsMembership.NotAllowed.selector);
+        rounds.open(jobId, t, heir);
+        vm.expectPartialRevert(RoundsMembership.NotAllowed.selector);
+        rounds.cancel(jobId);
+        vm.expectPartialRevert(RoundsMembership.NotAllowed.selector);
+        rounds.sit(jobId, 0, heir, 1);
+        vm.expectPartialRevert(RoundsMembership.NotAllowed.selector);
+        rounds.unseat(jobId, 0);
+        vm.expectPartialRevert(RoundsMembership.NotAllowed.selector);
+        rounds.stop(jobId, 0, heir, 0);
+        vm.expectPartialRevert(RoundsMembership.NotAllowed.selector);
+        rounds.clearOwing(jobId, 0);
+        vm.expectPartialRevert(RoundsMembership.NotAllowed.selector);
+        rounds.enter(jobId, 0, heir, 1);
+        vm.expectPartialRevert(RoundsMembership.NotAllowed.selector);
+        rounds.setReady(jobId, 0);
+        vm.expectPartialRevert(RoundsMembership.NotAllowed.selector);
+        rounds.unplace(jobId, 0);
+        vm.expectPartialRevert(RoundsMembership.NotAllowed.selector);
+        rounds.setPay(jobId, 0, 0, true);
+        vm.expectPartialRevert(Members.NotAllowed.selector);
+        members.miss(jobId, Role.PROVIDER, 1, 0, Miss.KEY);
+        vm.expectPartialRevert(Members.NotAllowed.selector);
+        members.slash(jobId, Role.VERIFIER, 1, 0, Miss.DROPPED, 1, heir);
+        vm.expectPartialRevert(Members.NotAllowed.selector);
+        members.fall(jobId, Role.PROVIDER, 1, 0, heir);
+        vm.expectPartialRevert(Members.NotAllowed.selector);
+        members.closeFall(jobId);
+        vm.expectPartialRevert(Jobs.NotAllowed.selector);
+        jobs.credit(jobId, heir, 1);
+        vm.expectPartialRevert(Jobs.NotAllowed.selector);
+        jobs.creditSegments(jobId, heir, 1);
+        vm.expectPartialRevert(bytes4(keccak256("OnlyGame(address)")));
+        claims.fell(0, 0, heir);
+        vm.stopPrank();
+    }
+
+    function test_modulesAreOfTheSameJobsContract() public {
+        address other = address(new RoundsSettlement(heir));
+        address right = address(new RoundsMembership(address(jobs)));
+        vm.expectRevert(abi.encodeWithSelector(Rounds.ModuleMismatch.selector, other));
+        new Rounds(address(jobs), LONGEST, other, right);
+    }
+}

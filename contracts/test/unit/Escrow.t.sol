@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {Jobs} from "../../src/Jobs.sol";
+import {Members} from "../../src/Members.sol";
+import {Rounds} from "../../src/Rounds.sol";
+import {IJobs, Escrow} from "../../src/interfaces/IJobs.sol";
+import {Pull} from "../../src/libraries/Pull.sol";
+import {TermsCheck} from "../../src/libraries/TermsCheck.sol";
+import {Bits} from "../../src/libraries/Bits.sol";
+import "../../src/types/Types.sol";
+import {BlacklistToken, FeeToken} from "../support/HostileTokens.sol";
+import {Network} from "../support/Network.sol";
+
+/// @title Money of jobs, and members' bonds and places.
+contract EscrowTest is Network {
+    using Bits for uint256;
+
+    function identity(uint256 jobId) internal view {
+        Escrow memory e = jobs.escrowOf(jobId);
+        same(e.funded, e.claimed + e.refunded + e.burnt + e.balance, "the identity");
+        uint256 others = jobs.escrowOf(jobId + 1).balance;
+        same(token.balanceOf(address(jobs)), e.balance + others + jobs.unburnt(), "tokens held");
+    }
+
+    function test_P01_P02_refundIsWhatCanNoLongerBeEarned() public {
+        Terms memory t = defaultTerms();
+        t.rounds = 4;
+        uint256 jobId = start(t, 4, 3);
+        same(jobs.refundable(jobId), 3 ether, "at first a committee's spare fees");
+        play(jobId);
+        vm.prank(SUBMITTER);
+        jobs.cancel(jobId);
+        play(jobId);
+        hasStatus(jobId, JobStatus.CANCELLED);
+        uint256 earned = 2 * (4 * 8 * segmentPay() + 3 ether + drawn(jobId, 0).popcount() * 10 ether);
+        same(jobs.refundable(jobId), jobs.escrowOf(jobId).funded - earned, "all but what two rounds may earn");
+        jobs.refund(jobId);
+        same(jobs.refundable(jobId), 0, "once");
+        vm.warp(rounds.timesOf(jobId, 1).windowEnd);
+        for (uint32 id = 1; id <= 4; id++) {
+            jobs.claim(jobId, Role.PROVIDER, id, 2);
+        }
+        identity(jobId);
+        same(jobs.refundable(jobId), 0, "P05: cancelling took no pay");
+        vm.warp(rounds.absoluteEnd(jobId) + t.claimSeconds);
+        same(jobs.refundable(jobId), 0, "not before lost pay is burnt");
+        jobs.burn(jobId, 2);
+        uint256 other = create(defaultTerms()); // its tokens lie beside
+        jobs.refund(jobId);
+        same(jobs.escrowOf(jobId).balance, 0, "fees that nobody earned go home at last");
+        vm.expectPartialRevert(Jobs.NothingLeft.selector);
+        jobs.claim(jobId, Role.VERIFIER, 1, 2);
+        same(jobs.escrowOf(other).balance, jobs.escrowOf(other).funded, "another job's tokens are its own");
+        identity(jobId);
+    }
+
+    function test_P02_aJobThatNeverOpensGoesHome() public {
+        uint256 jobId = create(defaultTerms());
+        vm.prank(SUBMITTER);
+        jobs.cancel(jobId);
+        jobs.refund(jobId);
+        same(jobs.escrowOf(jobId).balance, 0, "whole");
+    }
+
+    function test_P02_anExpiredJobGoesHome() public {
+        uint256 jobId = create(defaultTerms());
+        vm.warp(defaultTerms().expiry - 30 days + 30 days);
+        rounds.poke(jobId);
+        hasStatus(jobId, JobStatus.EXPIRED);
+        jobs.refund(jobId);
+        same(jobs.escrowOf(jobId).balance, 0, "whole");
+    }
+
+    function test_P04_feeOnTransferIsRefused() public {
+        FeeToken fee = new FeeToken(address(this), 1e9 ether);
+        deploy(address(fee));
+        Terms memory t = defaultTerms();
+        uint256 funding = jobs.budget(t);
+        vm.prank(SUBMITTER);
+        vm.expectPartialRevert(Pull.TransferFee.selector);
+        jobs.create("spec", "cid", t, address(policy), funding);
+    }
+
+    function test_P05_onlyTheSubmitterCancels() public {
+        uint256 jobId = start();
+        vm.expectPartialRevert(Jobs.OnlySubmitter.selector);
+        jobs.cancel(jobId);
+    }
+
+    function test_P35_eachRoundIsPaidOnce() public {
+        uint256 jobId = start();
+        play(jobId);
+        play(jobId);
+        vm.expectPartialRevert(Rounds.WindowOpen.selector);
+        jobs.claim(jobId, Role.PROVIDER, 1, 1);
+        vm.warp(rounds.timesOf(jobId, 1).windowEnd);
+        jobs.claim(jobId, Role.PROVIDER, 1, 1);
+        vm.expectPartialRevert(Jobs.NoSuchRounds.selector);
+        jobs.claim(jobId, Role.PROVIDER, 1, 1);
+        jobs.claim(jobId, Role.PROVIDER, 1, 2);
+        same(token.balanceOf(provider(0)), 2 * 8 * segmentPay(), "each once");
+        vm.expectPartialRevert(Rounds.WindowOpen.selector);
+        jobs.claim(jobId, Role.PROVIDER, 1, 3);
+        vm.expectPartialRevert(Jobs.NoSuchRounds.selector);
+        jobs.claim(jobId, Role.PROVIDER, 9, 1); // nobody
+    }
+
+    function test_P35_roundsOfAnotherHolderAreNotPaid() public {
+        Terms memory t = defaultTerms();
+        t.rounds = 4;
+        uint256 jobId = start(t, 4, 3);
+        play(jobId);
+        vm.prank(provider(3));
+        members.leaveSeat(jobId);
+        play(jobId);
+        sit(jobId, 9, 3);
+        play(jobId);
+        play(jobId);
+        vm.warp(rounds.timesOf(jobId, 3).windowEnd);
+        jobs.claim(jobId, Role.PROVIDER, 4, 2);
+        same(token.balanceOf(provider(3)), 2 * 8 * segmentPay(), "its two rounds");
+        vm.expectPartialRevert(Jobs.NoSuchRounds.selector);
+        jobs.claim(jobId, Role.PROVIDER, 4, 3);
+        jobs.claim(jobId, Role.PROVIDER, 5, 4);
+        same(token.balanceOf(provider(9)), 8 * segmentPay(), "the next one's");
+        members.release(jobId, Role.PROVIDER, 4);
+    }
+
+    function test_P37_aRefusedRecipientBlocksNobody() public {
+        BlacklistToken hostile = new BlacklistToken(address(this), 1e9 ether);
+        deploy(address(hostile));
+        uint256 jobId = start();
+        play(jobId);
+        play(jobId);
+        vm.warp(rounds.timesOf(jobId, 1).windowEnd);
+        hostile.refuse(provider(0));
+        hostile.refuse(jobs.BURN());
+        vm.expectPartialRevert(BlacklistToken.Refused.selector);
+        jobs.claim(jobId, Role.PROVIDER, 1, 2);
+        jobs.claim(jobId, Role.PROVIDER, 2, 2);
+        jobs.burn(jobId, 2);
+        jobs.refund(jobId);
+        same(token.balanceOf(provider(1)), 2 * 8 * segmentPay(), "paid");
+    }
+
+    function test_createRefusesBadTerms() public {
+        for (uint256 i = 0; i < 9; i++) {
+            Terms memory t = defaultTerms();
+            if (i == 0) t.f = 2; // 3f < seats
+            if (i == 1) (t.seats, t.f) = (3, 1);
+            if (i == 2) t.shareBps = 0;
+            if (i == 3) t.segmentSteps = 7;
+            if (i == 4) t.windowSeconds = 1_999;
+            if (i == 5) t.gameSeconds = 9_000;
+            if (i == 6) t.expiry = uint64(block.timestamp);
+            if (i == 7) t.places = 257;
+            if (i == 8) t.providerBond = 1 ether - 1;
+            vm.prank(SUBMITTER);
+            vm.expectPartialRevert(TermsCheck.TermOutOfRange.selector);
+            jobs.create("spec", "cid", t, address(policy), 1e24);
+        }
+        Terms memory good = defaultTerms();
+        uint256 funding = jobs.budget(good) - 1;
+        vm.prank(SUBMITTER);
+        vm.expectPartialRevert(Jobs.Underfunded.selector);
+        jobs.create("spec", "cid", good, address(policy), funding);
+    }
+
+    // --- members ---
+
+    function test_P09_bondsAreHeldUntilTheLastRoundsWindowAndNoLonger() public {
+        Terms memory t = defaultTerms();
+        t.rounds = 9;
+        uint256 jobId = start(t, 4, 3);
+        play(jobId);
+        vm.prank(provider(0));
+        members.leaveSeat(jobId);
+        vm.expectPartialRevert(Members.StillBound.selector); // it owes round 1
+        members.release(jobId, Role.PROVIDER, 1);
+        vm.expectPartialRevert(Members.StillMember.selector);
+        members.release(jobId, Role.PROVIDER, 2);
+        play(jobId);
+        uint256 end = rounds.timesOf(jobId, 1).windowEnd;
+        vm.warp(end - 1);
+        vm.expectPartialRevert(Members.StillBound.selector);
+        members.release(jobId, Role.PROVIDER, 1);
+        vm.warp(end);
+        members.release(jobId, Role.PROVIDER, 1);
+        vm.expectPartialRevert(Members.NotMember.selector);
+        members.release(jobId, Role.PROVIDER, 1);
+    }
+
+    function test_aFullPoolIsOutbidByATenthAtTheNextOpening() public {
+        Terms memory t = defaultTerms();
+        t.rounds = 4;
+        uint256 jobId = start(t, 4, 3);
+        stakeUp(verifier(7), Role.VERIFIER, 2 * BOND);
+        vm.startPrank(verifier(7));
+        vm.expectPartialRevert(Members.BondTooSmall.selector);
+        members.enrol(jobId, 0, uint128(BOND * 11 / 10 - 1));
+        vm.expectPartialRevert(Members.NotTheSmallest.selector);
+        members.enrol(jobId, 1, uint128(BOND * 11 / 10));
+        members.enrol(jobId, 0, uint128(BOND * 11 / 10));
+        members.ready(jobId);
+        vm.stopPrank();
+        same(memberAt(jobId, 0), verifier(0), "the old one plays the round");
+        play(jobId);
+        same(memberAt(jobId, 0), verifier(7), "the new one the next");
+        same(rounds.state(jobId).ready, 7, "ready at once");
+        play(jobId);
+        vm.warp(rounds.timesOf(jobId, 1).windowEnd);
+        jobs.claim(jobId, Role.VERIFIER, 1, 1);
+        jobs.claim(jobId, Role.VERIFIER, 4, 2);
+        same(token.balanceOf(verifier(0)), 1 ether, "each its rounds");
+        same(token.balanceOf(verifier(7)), 1 ether, "each its rounds");
+        members.release(jobId, Role.VERIFIER, 1);
+    }
+
+    function test_thePoolStandsStillWhileWordsAreSaid() public {
+        uint256 jobId = start();
+        toWords(jobId);
+        vm.prank(verifier(0));
+        vm.expectPartialRevert(Members.NotNow.selector);
+        members.leavePool(jobId);
+    }
+
+    /// The lot of an opening is drawn from the pool of the block before.
+    function test_whoIsReadyInTheOpeningsBlockIsNotInItsLot() public {
+        Terms memory t = defaultTerms();
+        uint256 jobId = create(t);
+        for (uint256 i = 0; i < 4; i++) {
+            sit(jobId, i, uint16(i));
+        }
+        enrol(jobId, 0, 0);
+        enrol(jobId, 1, 1);
+        nextBlock();
+        enrol(jobId, 2, 2);
+        rounds.poke(jobId);
+        same(rounds.state(jobId).committee, 3, "the committee");
+        same(rounds.state(jobId).ready, 7, "the pool");
+    }
+
+    function test_waitingJobsLetGoAtOnce() public {
+        uint256 jobId = create(defaultTerms());
+        uint32 seatId = sit(jobId, 0, 2);
+        uint32 placeId = enrol(jobId, 0, 1);
+        vm.prank(provider(0));
+        members.leaveSeat(jobId);
+        vm.prank(verifier(0));
+        members.leavePool(jobId);
+        members.release(jobId, Role.PROVIDER, seatId);
+        members.release(jobId, Role.VERIFIER, placeId);
+        same(lockedOf(provider(0), Role.PROVIDER) + lockedOf(verifier(0), Role.VERIFIER), 0, "home");
+    }
+
+    function test_oneIdInAJobAtATime() public {
+        uint256 jobId = start();
+        stakeUp(provider(0), Role.PROVIDER, BOND);
+        vm.prank(provider(0));
+        vm.expectPartialRevert(Members.AlreadyMember.selector);
+        members.sit(jobId, 3);
+    }
+}
