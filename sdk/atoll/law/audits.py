@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from atoll.law import events as ev
 from atoll.law.ballots import Body
-from atoll.law.membership import Handler, put
+from atoll.law.membership import Handler, drop, put
 from atoll.law.views import Contest, JobView, SettledRound
 from atoll.law.words import Bitmap, BlockRef, RoundIndex
 
@@ -40,7 +40,14 @@ def _pay_changed(view: JobView, event: ev.PayChanged, block: BlockRef) -> JobVie
 
 
 def _balloted(view: JobView, event: ev.Balloted, block: BlockRef) -> JobView:
-    ballots = put(_past(view, event.round).ballots, event.id, event.ballot)
+    """The last one counts, and only of AUDIT: another takes it away. Anybody may say one."""
+    past = view.settled_round(event.round)
+    holder = None if past is None else past.auditor_of(view, event.account)
+    if past is None or holder is None:
+        return view
+    ballots = drop(past.ballots, holder)
+    if past.clock.is_auditing(block.timestamp):
+        ballots = put(ballots, holder, event.ballot)
     return with_settled(view, event.round, ballots=ballots)
 
 
@@ -50,8 +57,17 @@ def _opened(view: JobView, event: ev.Opened, block: BlockRef) -> JobView:
 
 
 def _key_shown(view: JobView, event: ev.KeyShown, block: BlockRef) -> JobView:
-    keys = put(_past(view, event.round).keys, event.seat, event.key)
-    return with_settled(view, event.round, keys=keys)
+    """Of a round that is not settled yet it is kept; of others it is its holder's."""
+    past = view.settled_round(event.round)
+    if past is None:
+        early = put(view.early_keys, (event.round, event.account), event.key)
+        return replace(view, early_keys=early)
+    seats = past.seats.items()
+    for seat in (s for s, h in seats if view.providers[h].account == event.account):
+        refuted = Bitmap(past.refuted & ~(1 << seat))
+        keys = put(past.keys, seat, event.key)
+        return with_settled(view, event.round, keys=keys, refuted=refuted)
+    return view
 
 
 def _key_contested(view: JobView, event: ev.KeyContested, block: BlockRef) -> JobView:

@@ -53,10 +53,6 @@ class AuditClock:
         """Whether ballots are opened."""
         return self.audit_end <= now < self.open_end
 
-    def takes_keys(self, now: int) -> bool:
-        """Whether keys are shown."""
-        return self.open_end <= now < self.half
-
     def takes_challenges(self, now: int) -> bool:
         """Whether games about the round may be asked for."""
         return self.audit_end <= now < self.window_end

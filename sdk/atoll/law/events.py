@@ -248,7 +248,6 @@ class GatewayAnnounced:
 class Balloted:
     job_id: JobId
     account: Address
-    id: HolderId
     round: RoundIndex
     ballot: Digest
 
@@ -266,7 +265,6 @@ class Opened:
 class KeyShown:
     job_id: JobId
     account: Address
-    seat: SeatIndex
     round: RoundIndex
     key: Digest
 

@@ -36,6 +36,11 @@ def put(mapping: Mapping[K, V], key: K, value: V) -> dict[K, V]:
     return {**mapping, key: value}
 
 
+def drop(mapping: Mapping[K, V], key: K) -> dict[K, V]:
+    """A copy without the entry."""
+    return {k: v for k, v in mapping.items() if k != key}
+
+
 def with_holder(view: JobView, role: Role, holder: HolderId, **changes: Any) -> JobView:
     """The view with these fields of a holder replaced."""
     changed = replace(view.holders(role)[holder], **changes)

@@ -84,7 +84,7 @@ def provider_owes(view: JobView, holder: HolderId, now: int) -> Iterator[Owed]:
     if running is not None and now < running.deadline:
         yield from _training(running, holder)
     for past in view.auditing(now):
-        yield from _keys(past, holder, now)
+        yield from _keys(view, past, holder, now)
 
 
 def _training(running: OpenRound, holder: HolderId) -> Iterator[Owed]:
@@ -97,11 +97,12 @@ def _training(running: OpenRound, holder: HolderId) -> Iterator[Owed]:
         yield Owed(Duty.REVEAL, running.round, running.deadline, holder, (seat,))
 
 
-def _keys(past: SettledRound, holder: HolderId, now: int) -> Iterator[Owed]:
-    """Of a drawn seat. After keys_end it is late already, and until half it saves the bond."""
-    if not past.clock.takes_keys(now):
+def _keys(view: JobView, past: SettledRound, holder: HolderId, now: int) -> Iterator[Owed]:
+    """Of a drawn seat. After keys_end it is late, and saves the bond until somebody takes it."""
+    clock = past.clock
+    if now < clock.open_end or view.providers[holder].has_fallen:
         return
-    until = past.clock.keys_end if now < past.clock.keys_end else past.clock.half
+    until = next(end for end in (clock.keys_end, clock.half, clock.window_end) if now < end)
     for seat in map(SeatIndex, bits(past.drawn)):
         if past.seats[seat] == holder and past.key_of(seat) is None:
             yield Owed(Duty.KEY, past.round, until, holder, (seat,))

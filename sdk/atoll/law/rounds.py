@@ -21,6 +21,7 @@ from atoll.law.views import Holder, JobView, OpenRound, SeatCommit, SeatReveal, 
 from atoll.law.words import (
     Bitmap,
     BlockRef,
+    Digest,
     Facts,
     HolderId,
     JobStatus,
@@ -211,7 +212,9 @@ def _settled(view: JobView, event: ev.Settled, block: BlockRef) -> JobView:
         view = _miss(view, _short_twice(view, running))
     following = RoundIndex(event.round + 1)
     settled = (*view.settled, past)
-    return replace(view, settled=settled, open=None, phase=Phase.WAITING, round=following)
+    early = {key: shown for key, shown in view.early_keys.items() if key[0] != event.round}
+    view = replace(view, settled=settled, early_keys=early)
+    return replace(view, open=None, phase=Phase.WAITING, round=following)
 
 
 def _short_twice(view: JobView, running: OpenRound) -> Bitmap:
@@ -254,8 +257,16 @@ def _settled_round(view: JobView, event: ev.Settled, block: BlockRef) -> Settled
         drawn=drawn,
         duties=draw_duties(seed, drawn, ready, is_last=is_last),
         pay=event.available,
+        keys=_early_keys(view, running),
         is_consistent=facts == facts_of(running, event.verdict.left_out),
     )
+
+
+def _early_keys(view: JobView, running: OpenRound) -> dict[SeatIndex, Digest]:
+    """Whoever shows its key too early has shown it."""
+    accounts = {seat: view.providers[holder].account for seat, holder in running.seats.items()}
+    early = ((seat, view.early_keys.get((running.round, who))) for seat, who in accounts.items())
+    return {seat: key for seat, key in early if key is not None}
 
 
 def _waiting(view: JobView, event: ev.Waiting, block: BlockRef) -> JobView:

@@ -313,6 +313,11 @@ class SettledRound:
         """The place that the holder has in this round's pool."""
         return next((place for place, held in self.places.items() if held == holder), None)
 
+    def auditor_of(self, view: JobView, account: Address) -> HolderId | None:
+        """The account's id in this round's pool or committee."""
+        own = (h for h in self.places.values() if view.verifiers[h].account == account)
+        return next(own, None)
+
     def duties_of(self, holder: HolderId) -> tuple[SeatIndex, ...]:
         """Seats that the holder audits."""
         place = self.place_of(holder)
@@ -372,6 +377,7 @@ class JobView:
         held: seats that the next round may count on.
         records: misses of accounts, by role.
         settled: rounds with their audits, in order.
+        early_keys: shown of rounds that are not settled yet.
         games: about its settled rounds, by number.
         gateways: last announced URL by account.
         paid: wei by account, credits included; `credits` those that are not claimed.
@@ -399,6 +405,7 @@ class JobView:
     verifiers: Mapping[HolderId, Holder] = field(default_factory=dict)
     records: Mapping[tuple[Role, Address], Record] = field(default_factory=dict)
     settled: tuple[SettledRound, ...] = ()
+    early_keys: Mapping[tuple[RoundIndex, Address], Digest] = field(default_factory=dict)
     games: Mapping[int, GameRecord] = field(default_factory=dict)
     gateways: Mapping[Address, str] = field(default_factory=dict)
     funded: int = 0

@@ -96,18 +96,22 @@ class Chain:
         self.stakes = self.deploy("Stakes", config.address)
         self.jobs = self.deploy("Jobs", config.address)
         jobs = self.jobs.address
-        self.rounds = self.deploy("Rounds", jobs, LONGEST_GAME)
+        parts = [self.deploy(f"Rounds{part}", jobs) for part in ("Settlement", "Membership")]
+        behind = [part.address for part in parts]
+        made = self.deploy("Rounds", jobs, LONGEST_GAME, *behind)
+        self.rounds = Contract(made.address, [item for c in (made, *parts) for item in c.abi])
         self.members = self.deploy("Members", self.stakes.address, jobs)
         rounds, members = self.rounds.address, self.members.address
         self.audits = self.deploy("Audits", rounds, members, jobs)
         audits = self.audits.address
+        words = self.deploy("Words", rounds, members, audits).address
         claims = self.deploy("Claims", rounds, members, jobs, audits)
         game = self.deploy("Game", token.address, LONGEST_GAME, address("judge"))
         for contract, others in (
             (self.stakes, (members,)),
             (self.jobs, (rounds, members, audits, game.address)),
-            (self.rounds, (members, audits)),
-            (self.members, (rounds, audits, claims.address, game.address)),
+            (self.rounds, (members, audits, words)),
+            (self.members, (rounds, audits, words, claims.address, game.address)),
             (self.audits, (game.address,)),
             (claims, (game.address,)),
             (game, (claims.address,)),
@@ -361,8 +365,7 @@ class Live(Network):
 
     def ballot(self, round: int, id: int, ballot: Digest) -> None:
         account = self.member(Role.VERIFIER, id).account
-        seed = self.settled[round].facts.audit_seed
-        sent = (account, self.chain.audits, "ballot", self.job, round, id, seed, ballot)
+        sent = (account, self.chain.audits, "ballot", self.job, round, ballot)
         self.both(sent, lambda: super(Live, self).ballot(round, id, ballot))
 
     def open_ballot(self, round: int, id: int, body: bytes, salt: Digest) -> None:
@@ -372,11 +375,8 @@ class Live(Network):
         self.both(sent, lambda: super(Live, self).open_ballot(round, id, body, salt))
 
     def show_key(self, round: int, seat: int, key: Digest) -> None:
-        past = self.settled[round]
-        id = past.holders.get(seat, 0)
-        account = self.member(Role.PROVIDER, id).account if id else WATCHER
-        what = (self.job, round, id, past.facts.audit_seed, key)
-        sent = (account, self.chain.audits, "key", *what)
+        account = self.member(Role.PROVIDER, self.settled[round].holders[seat]).account
+        sent = (account, self.chain.audits, "key", self.job, round, key)
         self.both(sent, lambda: super(Live, self).show_key(round, seat, key))
 
     def _shown(self, round: int, seat: int) -> tuple[object, ...]:

@@ -155,8 +155,8 @@ class AnyJob(RuleBasedStateMachine):
                 self.attempt(self.s.ballot, round, id, self.s.body(round, id)[:-1] + b"\0")
             elif what == "open" and (round, id) in self.s.salts:
                 self.attempt(self.s.open, round, id)
-        if what == "key":
-            self.attempt(self.s.show_keys, round)
+        for seat in sorted(self.net.settled[round].drawn) if what == "key" else ():
+            self.attempt(self.s.show_keys, round, [seat])
 
     @precondition(lambda self: self.net.settled)
     @rule(back=st.integers(0, 2), seat=st.integers(0, 5))

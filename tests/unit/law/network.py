@@ -753,11 +753,14 @@ class Network:
         return {s for s, places in past.auditors.items() if place in places}
 
     def ballot(self, round: int, id: int, ballot: Digest) -> None:
+        """The last one counts, if it was sealed in AUDIT."""
         past = self.settled[round]
-        need(past.at <= self.now < past.ends["audit"] and id not in past.ballots, "no")
-        past.ballots[id] = ballot
+        need(id not in past.bodies, "opened")
+        past.ballots.pop(id, None)
+        if past.at <= self.now < past.ends["audit"]:
+            past.ballots[id] = ballot
         account = self.member(Role.VERIFIER, id).account
-        self.emit(ev.Balloted(self.job, account, HolderId(id), RoundIndex(round), ballot))
+        self.emit(ev.Balloted(self.job, account, RoundIndex(round), ballot))
 
     def open_ballot(self, round: int, id: int, body: bytes, salt: Digest) -> None:
         past = self.settled[round]
@@ -773,11 +776,12 @@ class Network:
 
     def show_key(self, round: int, seat: int, key: Digest) -> None:
         past = self.settled[round]
-        need(past.ends["open"] <= self.now < past.ends["half"], "not now")
-        need(seat in past.holders and seat not in past.keys, "shown")
+        need(seat in past.holders, "nobody's")
+        need(seat not in past.keys or seat in past.refuted, "shown")
         past.keys[seat] = key
+        past.refuted.discard(seat)
         account = self.member(Role.PROVIDER, past.holders[seat]).account
-        self.emit(ev.KeyShown(self.job, account, SeatIndex(seat), RoundIndex(round), key))
+        self.emit(ev.KeyShown(self.job, account, RoundIndex(round), key))
 
     def contest_key(self, round: int, seat: int) -> None:
         past = self.settled[round]
