@@ -105,7 +105,7 @@ class Chain:
         self.audits = self.deploy("Audits", rounds, members, jobs)
         audits = self.audits.address
         words = self.deploy("Words", rounds, members, audits).address
-        claims = self.deploy("Claims", rounds, members, jobs, audits)
+        claims = self.claims = self.deploy("Claims", rounds, members, jobs, audits)
         game = self.deploy("Game", token.address, LONGEST_GAME, address("judge"))
         for contract, others in (
             (self.stakes, (members,)),

@@ -5,18 +5,23 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 
 import pytest
 from tests.integration.chain.local_anvil import Anvil, start_anvil, stop
 from tests.integration.law.live import START, Chain, Live, field_names, live_terms
+from tests.unit.law.models import MODEL, PROGRAM
 from tests.unit.law.network import Refused
 from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
+from atoll.chain.decode import from_abi
 from atoll.law import pay
+from atoll.law.claims import Said
 from atoll.law.events import EVENT_TYPES
+from atoll.law.games.claims import Claim
 from atoll.law.owes import Duty, Owed, owed_by
 from atoll.law.upkeep import Call, Upkeep, upkeep
-from atoll.law.words import NO_ROUND, Address, JobStatus, Phase, Terms
+from atoll.law.words import NO_ROUND, Address, JobStatus, Phase, RoundIndex, SeatIndex, Terms
 
 
 @pytest.fixture(scope="module")
@@ -117,6 +122,41 @@ def test_keys_that_are_missing_or_wrong_lose_pay_and_then_the_bond(chain: Chain)
     finish(net)
     net.check()
     assert net.burnt == 2 * net.terms.segments * net.terms.segment_pay
+
+
+def test_what_the_law_claims_is_what_the_contract_reads(chain: Chain) -> None:
+    changes = {"rounds": 3, "f": 0, "min_providers": 2, "program": PROGRAM.root}
+    long = {"audit_seconds": 1_000, "open_seconds": 1_000, "key_seconds": 1_000}
+    script = started(chain, live_terms(expiry=chain.now + 100_000, **changes, **long))
+    net = script.net
+    assert isinstance(net, Live)
+    net.state_of = lambda round, merged: MODEL.digest(round)
+    for partial in ({}, {1: 6}):
+        script.train(partial)
+        script.say()
+        script.settle()
+    both = [(round, id) for round in (0, 1) for id in script.auditors(round)]
+    for round, id in both:
+        script.ballot(round, id)
+    net.wait_until(net.settled[1].ends["audit"])
+    for round, id in both:
+        script.open(round, id)
+    net.wait_until(net.settled[1].ends["open"])
+    for round in (0, 1):
+        script.show_keys(round)
+        for seat in map(SeatIndex, range(4)):
+            compare_claims(net, Said.of(net.folded, (RoundIndex(round), seat), MODEL, PROGRAM))
+
+
+def compare_claims(net: Live, said: Said) -> None:
+    """The seat's own, and those of whoever called it fine."""
+    auditors = [id for id, body in said.past.bodies.items() if body.of(said.seat)]
+    assert auditors
+    for each in (said, *(replace(said, member=id) for id in auditors)):
+        for segment, is_link in ((0, False), (3, False), (said.segments - 1, True)):
+            evidence = each.evidence(segment, is_link=is_link)
+            (read,) = net.chain.call(net.chain.claims, "claim", evidence)
+            assert from_abi(Claim, read) == each.claim(segment, is_link=is_link)
 
 
 def finish(net: Live) -> None:

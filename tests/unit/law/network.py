@@ -137,6 +137,7 @@ class Network:
 
     def __init__(self, terms: Terms | None = None, funded: int = 10**24) -> None:
         self.domain, self.job = DOMAIN, JOB
+        self.state_of = lambda round, merged: digest(f"state {round} {merged}")
         self.has_stake_behind = False  # of members, beyond their bonds: a cut takes of it too
         self.terms = terms or make_terms()
         self.now, self.number = 1_000_000, 100
@@ -608,7 +609,7 @@ class Network:
 
     def verdict(self, left_out: set[int], merged: int) -> Verdict:
         """What honest members would say of the merge."""
-        state = digest(f"state {self.round + 1} {sorted(self.had() - left_out)}")
+        state = self.state_of(self.round + 1, str(sorted(self.had() - left_out)))
         return Verdict(bitmap(left_out), merged, state, cid(state.hex()), bytes(8))
 
     def certified(self, verdict: Verdict) -> Digest:
