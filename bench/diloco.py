@@ -61,6 +61,7 @@ from atoll.law.manifest import (
     ModelSpec,
     NumericsSpec,
     OuterSpec,
+    epoch_of,
 )
 from atoll.law.merge_inputs import MergeFacts
 from atoll.law.words import ZERO_DIGEST, Bitmap, SeatIndex, to_bitmap
@@ -105,6 +106,7 @@ def dense(kind: str, exponent: int, feedback: str = "0") -> CodecSpec:
         {
             "kind": kind,
             "exponents": start,
+            "moment_exponents": start,
             "min_exponent": low,
             "max_exponent": high,
             "feedback": feedback,
@@ -304,6 +306,7 @@ def manifest_of(row: Row, seed: int, train_tokens: int) -> Manifest:
         changes["outer"] = row.outer
     if row.rule is not None:
         changes["robust"] = manifest.robust.model_copy(update={"rule": row.rule})
+    changes["epoch"] = epoch_of(changes.get("codec", manifest.codec), manifest.terms.rounds)
     return manifest.model_copy(update=changes)
 
 
@@ -316,13 +319,14 @@ def train_together(manifest: Manifest, seed: int, tokens: Tokens) -> GlobalState
         data_seed, updates = sha256(f"{seed} {round}".encode()), {}
         for seat in range(SEATS):
             course = Course(manifest, recipe, tokens, data_seed, SeatIndex(seat), round, state)
-            last = open_round(manifest, round, state, carried[seat])
+            brought = None if manifest.opens_publicly(round) else carried[seat]
+            last = open_round(manifest, round, state, brought)
             for step in range(steps):
                 batch = gather_batch(tokens, course.offsets(step), manifest.model.seq)
                 begun = course.begin(last, step)
                 last = inner_step(begun, batch, course.global_step0 + step, recipe).state
             updates[seat], carried[seat] = close_round(
-                state, last, manifest.codec, DitherKey(data_seed, seat)
+                manifest, state, last, DitherKey(data_seed, seat)
             )
         done = {SeatIndex(seat): steps for seat in updates}
         facts = MergeFacts(to_bitmap(done), Bitmap(0), Bitmap(0), 0, done)

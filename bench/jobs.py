@@ -215,7 +215,8 @@ def _open(bench: Bench) -> dict[str, Any]:
     from atoll.service.tasks import make_initial_state
 
     ready = make_initial_state(bench.manifest, bench.store)
-    bench.keep("opening", {"cid": ready.cid.hex(), "params_root": ready.params_root.hex()})
+    fields = ("cid", "params_root", "opening_root")
+    bench.keep("opening", {name: getattr(ready, name).hex() for name in fields})
     return {}
 
 
@@ -249,7 +250,7 @@ def _train(bench: Bench) -> dict[str, Any]:
 
 def _work(bench: Bench) -> Any:
     from atoll.law.manifest import Manifest
-    from atoll.law.words import ZERO_DIGEST, Address, Digest, Reveal
+    from atoll.law.words import Address, Digest, Reveal
     from atoll_verifier.seatwork import SeatWork
 
     trained = {name: bytes.fromhex(text) for name, text in bench.kept("trained").items()}
@@ -265,7 +266,7 @@ def _work(bench: Bench) -> Any:
         manifest=bench.manifest,
         opening=bytes.fromhex(opening["cid"]),
         params_root=Digest(bytes.fromhex(opening["params_root"])),
-        optimiser_root=ZERO_DIGEST,
+        optimiser_root=Digest(bytes.fromhex(opening["opening_root"])),
     )
 
 

@@ -33,7 +33,7 @@ from atoll.law.trace import TraceDocument
 from atoll.law.words import ZERO_DIGEST
 from atoll.train.data import write_tokens
 from atoll.train.probe import configure_native, numerics_spec
-from atoll.train.replay import ReplayTask, replay_segment
+from atoll.train.replay import ReplayTask, replay_segment, served
 from atoll.train.round import train_round
 
 MAX_UPDATE = 3_000_000
@@ -105,7 +105,9 @@ def role(name: str, folder: Path) -> dict[str, float]:
         digest = opening_digest(document, 0, params_root, ZERO_DIGEST)
         replay = ReplayTask(manifest, task.slot, task.seat, DATA_SEED, digest)
         opening = store.read_bytes(Cid.from_bytes(document.states[0]), 1 << 30)
-        found["matches"] = float(replay_segment(replay, opening, document.leaves[0], store).matches)
+        found["matches"] = float(
+            replay_segment(replay, served(replay, opening), document.leaves[0], store).matches
+        )
     found |= {"seconds": round(time.perf_counter() - started, 1)}
     return found | {"peak_bytes": float(_peak()), "bytes_before": float(before)}
 

@@ -66,7 +66,7 @@ class Sample:
         seats = [SeatIndex(seat) for seat in range(self.n)]
         grave = GRAVE_ALIGNMENT_SPARSE if self.kind in SPARSE_CODECS else GRAVE_ALIGNMENT
         gram_nn = self.gram_nn.tolist()
-        found = name_odd(seats, gram_nn, kappa=kappa, f=self.n, grave_alignment=grave)
+        found = name_odd(seats, [gram_nn], kappa=kappa, f=self.n, grave_alignment=grave)
         counts = {str(check): sum(named.check is check for named in found) for check in Check}
         return counts | {"grave": len({named.seat for named in found if named.grave})}
 

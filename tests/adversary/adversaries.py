@@ -141,7 +141,7 @@ def _named(bad: Rows, honest: Rows) -> bool:
     rows = np.concatenate([bad, honest])
     gram_nn = (rows @ rows.T).astype(np.int64)
     seats = [SeatIndex(seat) for seat in range(len(rows))]
-    found = name_odd(seats, gram_nn.tolist(), kappa=kappa_for(len(rows)), f=len(bad))
+    found = name_odd(seats, [gram_nn.tolist()], kappa=kappa_for(len(rows)), f=len(bad))
     return any(named.seat < len(bad) for named in found)
 
 

@@ -57,6 +57,7 @@ def spec_of(kind: str) -> CodecSpec:
     return CodecSpec(
         kind=kind,
         exponents=TensorExponents(embedding=start, matrix=start, vector=start),
+        moment_exponents=TensorExponents(embedding=start, matrix=start, vector=start),
         min_exponent=-30,
         max_exponent=-4,
         feedback=feedback,

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from atoll.bits.kernels.acceptance import KINDS, next_to_halves, sample
 from atoll.bits.kernels.grid import SPLIT_LEVELS, operand_levels, steps
+from atoll.bits.tape.integers import power_grid as power_grid_of
 from atoll.bits.tape.opcodes import Op
 
 LEVELS: Final = (127, SPLIT_LEVELS, 2**16, 2**18, 2**22, 511, operand_levels(128), 1)
@@ -129,6 +130,16 @@ def grids(op: Op) -> Draw:
     return draw
 
 
+def power_grid(rng: Rng, count: int) -> Node:
+    """The largest of a tensor: of any size, with the floor's neighbours, and not finite."""
+    x = reals(rng, count)
+    floor = torch.exp2(torch.from_numpy(rng.integers(-82, -78, count).astype(np.float32)))
+    near = torch.nextafter(floor, torch.where(x > 0, 0.0, 1.0))
+    kind = torch.from_numpy(rng.integers(0, 8, count))
+    x = torch.where(kind == 0, floor, torch.where(kind == 1, near, x))
+    return Node(Op.POWER_GRID, (size(rng, 0, 1),), (x.abs(),))
+
+
 def on_grid(op: Op, levels: Sequence[int]) -> Draw:
     """What rounds each number of a row to its grid."""
 
@@ -144,15 +155,30 @@ def on_grid(op: Op, levels: Sequence[int]) -> Draw:
 
 
 def sums_on_grid(op: Op, levels: Sequence[int]) -> Draw:
-    """SUM_GRID or SUM_SQUARES."""
+    """SUM_GRID or SUM_SQUARES; of the levels 0 are POWER_GRID's."""
 
     def draw(rng: Rng, count: int) -> Node:
         rows, columns, block = _blocked(rng, count)
         chosen = int(rng.choice(levels))
+        if chosen == 0:
+            x, up = _on_power_grid(rng, rows * columns)
+            return Node(op, (columns, block), (x, up.expand(rows).contiguous()))
         x = lines(rng, rows, columns, chosen)
         return Node(op, (columns, block), (x.flatten(), _multiplier(x, chosen)))
 
     return draw
+
+
+def _on_power_grid(rng: Rng, count: int) -> tuple[Tensor, Tensor]:
+    """Second moments, some of them halves of their grid's steps, and the grid's multiplier."""
+    spread = torch.from_numpy(rng.integers(-60, 1, count).astype(np.float32))
+    x = reals(rng, count).abs() if rng.random() < 0.2 else torch.exp2(spread)
+    x = (x * torch.from_numpy(rng.random(count).astype(np.float32))).clamp(max=2.0**127)
+    x *= 2.0 ** size(rng, -80, 0)
+    up = power_grid_of((1,), (x.amax().view(1),), 0)
+    halves = (torch.from_numpy(rng.integers(0, 1 << 22, count)).float() + 0.5) / up
+    x = torch.where(torch.from_numpy(rng.random(count) < 0.3), halves.clamp(max=x.amax()), x)
+    return x, power_grid_of((1,), (x.amax().view(1),), 0)
 
 
 def sum_round(rng: Rng, count: int) -> Node:
@@ -395,6 +421,7 @@ NODES: Final[dict[int, Draw]] = {
     Op.MAX: maxima(Op.MAX),
     Op.GRID_UP: grids(Op.GRID_UP),
     Op.GRID_STEP: grids(Op.GRID_STEP),
+    Op.POWER_GRID: power_grid,
     Op.QUANTISE_I8: on_grid(Op.QUANTISE_I8, (127,)),
     Op.QUANTISE_F32: on_grid(Op.QUANTISE_F32, (127, 511, operand_levels(128))),
     Op.SPLIT_HIGH: on_grid(Op.SPLIT_HIGH, (SPLIT_LEVELS,)),
@@ -402,7 +429,7 @@ NODES: Final[dict[int, Draw]] = {
     Op.DOT_I8: dot_i8,
     Op.SUM_I32: sums(Op.SUM_I32),
     Op.SUM_I64: sums(Op.SUM_I64),
-    Op.SUM_GRID: sums_on_grid(Op.SUM_GRID, (2**22,)),
+    Op.SUM_GRID: sums_on_grid(Op.SUM_GRID, (2**22, 0)),
     Op.SUM_SQUARES: sums_on_grid(Op.SUM_SQUARES, (2**16, 2**18)),
     Op.SUM_ROUND: sum_round,
     Op.SORT_KEYS: sort_keys,

@@ -34,14 +34,17 @@ def _exponents(rng: Rng) -> Tensor:
 
 
 def _scaled(rng: Rng, count: int) -> Given:
-    pair = reals(rng, count), reals(rng, count)
-    return Given(Op.SCALED, (size(rng, 0, 4),), (*pair, _exponents(rng)))
+    return Given(Op.SCALED, (size(rng, 0, 4),), (reals(rng, count), _exponents(rng)))
 
 
 def _difference(rng: Rng, count: int) -> Given:
     first = reals(rng, count)
     second = torch.where(torch.from_numpy(rng.integers(0, 4, count)) == 0, first, reals(rng, count))
     return Given(Op.DIFFERENCE, (), (first, second))
+
+
+def _fp32(rng: Rng, count: int) -> Given:
+    return Given(Op.FP32, (), (reals(rng, count),))
 
 
 def _grid8(rng: Rng, count: int) -> Given:
@@ -76,22 +79,26 @@ def _codes(rng: Rng, count: int) -> Given:
     count = 4 * count + size(rng, 0, 31)
     x, indices = _steps_of_a_grid(rng, count), _indices(rng, -(-count // 32))
     if rng.integers(0, 2):
-        return Given(Op.CODES, (count, 1, 0), (x, indices))
-    return Given(Op.CODES, (count, 2, 1), (x, indices, context(rng)))
+        return Given(Op.CODES, (count, 1, 0, 0), (x, indices))
+    return Given(Op.CODES, (count, 2, 1, size(rng, 0, 1)), (x, indices, context(rng)))
 
 
 def _update_header(rng: Rng, count: int) -> Given:
-    return Given(Op.UPDATE_HEADER, (), (_exponents(rng),), tail=rng.bytes(40))
+    inputs = (_exponents(rng),) if rng.integers(0, 4) else ()
+    return Given(Op.UPDATE_HEADER, (), inputs, tail=rng.bytes(40))
 
 
 def _update(rng: Rng, count: int) -> Given:
-    sizes = tuple(size(rng, 1, count) for _ in range(3))
-    return Given(Op.UPDATE, sizes, tuple(of_bytes(rng.bytes(each)) for each in sizes))
+    sizes = [size(rng, 1, count) for _ in range(3)]
+    zeros = [size(rng, 0, 5), size(rng, 0, 1) * size(rng, 0, 9), 0]
+    words = tuple(word for pair in zip(sizes, zeros, strict=True) for word in pair)
+    return Given(Op.UPDATE, words, tuple(of_bytes(rng.bytes(each)) for each in sizes))
 
 
 NODES: Final[Mapping[int, Draw]] = {
     Op.SCALED: _scaled,
     Op.DIFFERENCE: _difference,
+    Op.FP32: _fp32,
     Op.GRID8: _grid8,
     Op.GRID4: _grid4,
     Op.BLOCK_STEPS: _block_steps,

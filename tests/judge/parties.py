@@ -15,7 +15,8 @@ import torch
 from tests.unit.bits.tape.jobs import DATA_SEED, SEAT, Small
 from torch import Tensor
 
-from atoll.bits.state import exponent_bytes, exponents_digest
+from atoll.bits.moments import Moments
+from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import inner_step
 from atoll.bits.tape.imports import Sources
 from atoll.bits.tape.run import Outcome, evaluate, node_digest, run
@@ -23,7 +24,7 @@ from atoll.bits.tensors import raw_bytes
 from atoll.law.draws import dropout_key
 from atoll.law.games.claims import Claim, ProgramPart
 from atoll.law.games.trees import MemoryTree, piece_tree, top
-from atoll.law.hashing import keccak256, update_root
+from atoll.law.hashing import keccak256, sha256, update_root
 from atoll.law.program import Part, Source
 from atoll.law.words import ZERO_DIGEST, Address, Digest
 from atoll.train.judging import OwnTape
@@ -50,19 +51,23 @@ class Trial:
     @classmethod
     def of_step(cls, job: Small, step: int) -> Trial:
         """A step of round 0, with which a segment begins, after those before it."""
-        state = job.opening
-        for done in range(step):
-            batch = job.course.batch(job.course.offsets(done))
-            key = dropout_key(DATA_SEED, SEAT)
-            state = inner_step(state, batch, done, job.course.recipe, key).state
-        return cls(job, Part.STEP, _with_model(job, job.sources(state, step)))
+        sources = job.sources(_after(job, step), step)
+        return cls(job, Part.STEP, _with_model(sources, _model(job)))
 
     @classmethod
-    def of_link(cls, job: Small) -> Trial:
-        """The link of a round, from the state before its steps moved by itself."""
-        last = replace(job.opening, params={n: 1.5 * p for n, p in job.opening.params.items()})
-        sources = job.sources(last, job.manifest.inner.steps)
-        return cls(job, Part.LINK, _with_model(job, sources))
+    def of_link(cls, job: Small, *, warm: bool = False) -> Trial:
+        """The link of a round, from a state with moments, which moved by itself.
+
+        Args:
+            warm: whether the round began with moments.
+        """
+        state, model, steps = _after(job, 1), _model(job), job.manifest.inner.steps
+        params = {n: 1.5 * p for n, p in job.opening.params.items()}
+        last = replace(state, params=params, count=2 * steps if warm else steps)
+        if warm:
+            merged = {name: exponent - 1 for name, exponent in model.moment_exponents.items()}
+            model = replace(model, moments=Moments(count=steps, m_exponents=merged))
+        return cls(job, Part.LINK, _with_model(job.sources(last, steps), model))
 
     @cached_property
     def values(self) -> dict[int, Tensor]:
@@ -106,13 +111,24 @@ class Trial:
         )
 
 
-def _with_model(job: Small, sources: Sources) -> Sources:
-    model = job.course.model
-    assert model is not None
-    context = replace(
-        sources.context, model=model.params_root(), exponents=exponents_digest(model.exponents)
-    )
-    exponents = model.exponents
+def _model(job: Small) -> GlobalState:
+    assert job.course.model is not None
+    return job.course.model
+
+
+def _after(job: Small, steps: int) -> SeatState:
+    """The state after so many steps of round 0."""
+    state = job.opening
+    for done in range(steps):
+        batch = job.course.batch(job.course.offsets(done))
+        key = dropout_key(DATA_SEED, SEAT)
+        state = inner_step(state, batch, done, job.course.recipe, key).state
+    return state
+
+
+def _with_model(sources: Sources, model: GlobalState) -> Sources:
+    params, exponents = model.params_root(), model.exponent_bytes()
+    context = replace(sources.context, model=params, exponents=sha256(exponents))
     return replace(sources, context=context, model=model.params, exponents=exponents)
 
 
@@ -130,7 +146,6 @@ class Party(OwnTape):
         self._trial, self._others, self._pretends = trial, dict(others or {}), pretends
         self._program, self._part = trial.job.program, trial.part
         self._sources = trial.sources
-        self._exponents = exponent_bytes(trial.sources.exponents)
         digests = list(trial.digests)
         for node, tensor in self._others.items():
             digests[node] = node_digest(tensor)

@@ -65,13 +65,12 @@ _FROM: Final[Mapping[int, int]] = dict.fromkeys(range(0x0001, 0x000F), 1) | {
 def _sources(node: Node) -> Sources:
     """The sources whose bytes the node has."""
     op, first = node.op, node.inputs[0]
-    sources = Sources(_context_of(bytes(384)), _EMPTY, np.zeros(0, np.uint8), b"", {}, {}, {})
+    sources = Sources(_context_of(bytes(384)), _EMPTY, np.zeros(0, np.uint8), b"", {}, {}, b"")
     if op in {Op.STATE, Op.BASE, Op.MODEL}:
         named = {"a": first}
         return replace(sources, state=replace(_EMPTY, params=named), base=named, model=named)
     if op == Op.EXPONENTS:
-        numbers = np.frombuffer(raw(first), ">i2").tolist()
-        return replace(sources, exponents={f"{at:03}": each for at, each in enumerate(numbers)})
+        return replace(sources, exponents=raw(first))
     if op == Op.COUNT:
         return replace(sources, state=replace(_EMPTY, count=int(first)))
     if op in {Op.DROPOUT_KEY, Op.GLOBAL_STEP}:
@@ -156,7 +155,9 @@ def _count(rng: Rng, count: int) -> Given:
 
 
 def _exponents(rng: Rng, count: int) -> Given:
-    return Given(Op.EXPONENTS, (), (of_bytes(rng.integers(-64, 65, 9).astype(">i2").tobytes()),))
+    numbers = of_bytes(rng.integers(-64, 65, 9).astype(">i2").tobytes())
+    first = size(rng, 0, 8)
+    return Given(Op.EXPONENTS, (first, size(rng, 1, 9 - first)), (numbers,))
 
 
 def _chunks(rng: Rng, count: int) -> Given:

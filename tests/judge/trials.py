@@ -37,6 +37,8 @@ STEPS: Final = (
     "wide",
 )
 LINKS: Final[Mapping[str, Changes]] = {f"link of {kind}": codec for kind, codec in CODECS.items()}
+WARM: Final = frozenset({"link of two_bit", "link of sign"})
+"""Of rounds that began with moments."""
 TRIALS: Final = (*STEPS, *LINKS)
 
 
@@ -54,7 +56,7 @@ class Place:
 def trial(name: str) -> Trial:
     """One of `TRIALS`."""
     if name in LINKS:
-        return Trial.of_link(_job({**JOBS["plain"], **LINKS[name]}))
+        return Trial.of_link(_job({**JOBS["plain"], **LINKS[name]}), warm=name in WARM)
     return Trial.of_step(_job(JOBS[name]), STEP)
 
 

@@ -110,9 +110,7 @@ class World:
         tables = even(header.tables_bytes, self.tables)
         header = replace(header, data_root=top(data), tables_root=top(tables))
         self.program = Program(header, program.templates)
-        reads = (i for t in program.templates for i in t.inputs)
-        sizes = [i.size for i in reads if i.source is Source.EXPONENTS]
-        self.exponents = rng.bytes(max(sizes, default=2))
+        self.exponents = rng.bytes(_exponent_bytes(program))
         self.levels = [[row.tobytes() for row in level] for level in self.program.tree.levels]
         self._contents: dict[tuple[Part, int], bytes] = {}
 
@@ -153,6 +151,12 @@ class World:
         if template.width == 4 and template.op != Op.RESULT:
             return rng.standard_normal(256).astype("<f4").tobytes()
         return rng.integers(1, 256, PIECE, dtype=np.uint8).tobytes()
+
+
+def _exponent_bytes(program: Program) -> int:
+    """Of a round that began with moments: those of parameters, and twice those of first moments."""
+    words = [t.words for t in program.templates if t.op == Op.EXPONENTS]
+    return 2 * (words[0][1] + 2 * sum(count for _, count in words[1:]))
 
 
 def _ids(rng: np.random.Generator, limit: int, width: int) -> bytes:

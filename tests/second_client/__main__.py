@@ -47,7 +47,7 @@ def work_out(
     """The next global state, and what a round's seats and merge should have said."""
     seed, found, updates = bytes.fromhex(told["data_seed"]), {}, {}
     for name, seat in told["seats"].items():
-        brought = None if seat["reset"] else carried[int(name)]
+        brought = None if seat["reset"] else carried[int(name)]  # a public job's always reset
         done = provide.provide(job, model, brought, slot, (seed, int(name)))
         carried[int(name)], updates[int(name)] = done["carried"], done["update"]
         roots = ("trace_root", "update_root", "optimiser_root")
@@ -55,7 +55,10 @@ def work_out(
     facts = {"revealed": sum(1 << seat for seat in updates), "rejected": 0, "unresolved": 0}
     facts |= {"caught": 0, "steps": {int(s): seat["steps"] for s, seat in told["seats"].items()}}
     after, _ = merge(job.manifest, model, facts, updates, seed)
-    return after, {"seats": found, "merged": global_digest(after).hex()}
+    return after, {
+        "seats": found,
+        "merged": global_digest(after).hex(),
+    }
 
 
 if __name__ == "__main__":

@@ -32,21 +32,30 @@ def update_root(update: bytes) -> bytes:
     return hashed("atoll.update.v1", len(update), piece_root(update))
 
 
-def header(kind: str, shapes: Mapping[str, tuple[int, ...]], exponents: Mapping[str, int]) -> bytes:
-    """Everything of an update that follows from the round."""
-    names = sorted(shapes)
+def layout_digest(shapes: Mapping[str, tuple[int, ...]]) -> bytes:
+    """What says which tensors a vector is of."""
     layout = b"atoll.layout.v1"
-    for name in names:
+    for name in sorted(shapes):
         sides = b"".join(u64(side) for side in shapes[name])
         layout += u16(len(name)) + name.encode() + bytes([len(shapes[name])]) + sides
-    start = b"ATUP" + bytes([1, CODECS[kind]]) + u16(len(names)) + sha256(layout)
+    return sha256(layout)
+
+
+def header(kind: str, shapes: Mapping[str, tuple[int, ...]], exponents: Mapping[str, int]) -> bytes:
+    """Everything of a section that follows from the round."""
+    names = sorted(shapes)
+    start = b"ATUP" + bytes([1, CODECS[kind]]) + u16(len(names)) + layout_digest(shapes)
     return start + b"".join(exponents[n].to_bytes(2, "big", signed=True) for n in names)
 
 
 def encode(
-    kind: str, delta: Mapping[str, Array], exponents: Mapping[str, int], seat: Seat
+    kind: str,
+    delta: Mapping[str, Array],
+    exponents: Mapping[str, int],
+    seat: Seat,
+    section: int = 0,
 ) -> bytes:
-    """The bytes of an update. Raises ValueError where a value is not finite: there is none."""
+    """The bytes of a section of an update. Raises ValueError where a value is not finite."""
     shapes = {name: values.shape for name, values in delta.items()}
     names = sorted(delta)
     values = np.concatenate([delta[name].reshape(-1) for name in names])
@@ -67,7 +76,7 @@ def encode(
         return start + packed(np.clip(np.rint(x), -7, 7).astype(np.int64) + 7, 4)
     if kind in ("sparse", "dct"):
         return start + sparse.write(x if kind == "sparse" else sparse.coefficients(x))
-    return start + _block_steps(kind, x, seat)
+    return start + _block_steps(kind, x, seat, section)
 
 
 def decode(
@@ -102,7 +111,7 @@ def _values(kind: str, body: bytes, count: int, seat: Seat) -> tuple[Array, int]
     return integers.astype(np.float32), 0
 
 
-def merged_integers(kind: str, body: bytes, count: int, seat: Seat) -> Integers:
+def merged_integers(kind: str, body: bytes, count: int, seat: Seat, section: int = 0) -> Integers:
     """The integers that an update's body adds to a merge, of so many coordinates.
 
     Those of `dct` are coefficients, of whole blocks.
@@ -121,15 +130,15 @@ def merged_integers(kind: str, body: bytes, count: int, seat: Seat) -> Integers:
     steps = np.array(STEPS)[unpacked(body[:cut], blocks, 4)].repeat(BLOCK)[:count]
     if kind == "sign":
         return (2 * unpacked(body[cut:], count, 1) - 1) * steps
-    return (2 * unpacked(body[cut:], count, 2) - 3) * steps - dither(steps, seat, 0)
+    return (2 * unpacked(body[cut:], count, 2) - 3) * steps - dither(steps, seat, section)
 
 
-def _block_steps(kind: str, x: Array, seat: Seat) -> bytes:
+def _block_steps(kind: str, x: Array, seat: Seat, section: int) -> bytes:
     """A step for every block of 32, then a code of one or two bits for every coordinate."""
     indices = block_steps(x, BLOCK, *REACH[kind])
     steps = np.array(STEPS)[indices].repeat(BLOCK)[: len(x)]
     if kind == "two_bit":
-        x = x + dither(steps, seat, 0).astype(np.float32)
+        x = x + dither(steps, seat, section).astype(np.float32)
     levels = 2 if kind == "two_bit" else 1
     y = np.clip(x / steps.astype(np.float32), -2 * levels, 2 * levels - 1)
     codes = (np.floor(y / 2) + levels).astype(np.int64)

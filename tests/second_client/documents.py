@@ -6,12 +6,14 @@ strings that they are until a line of the law rounds them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from tests.second_client.words import decode_cbor
 
 Manifest = dict[str, Any]
 Shape = tuple[int, ...]
+Shapes = dict[str, Shape]
 
 EMBEDDING = "model.embed_tokens.weight"
 HEAD = "lm_head.weight"
@@ -25,8 +27,10 @@ OUTER_SLOTS = {
 
 
 def read_manifest(data: bytes) -> Manifest:
-    """Raises ValueError unless the bytes are canonical."""
+    """Raises ValueError unless the bytes are canonical, and the epoch is the codec's."""
     manifest: Manifest = decode_cbor(data)
+    if manifest["epoch"] != epoch_of(manifest):
+        raise ValueError("not this codec's epoch")
     return manifest
 
 
@@ -87,21 +91,30 @@ def optimiser_of(name: str, shape: Shape, inner: dict[str, Any]) -> str:
     return kind
 
 
-def moments_of(manifest: Manifest) -> tuple[list[str], list[str]]:
-    """The parameters that have a first moment, and those that have a second."""
-    inner = manifest["inner"]
-    kinds = {n: optimiser_of(n, s, inner) for n, s in trained_of(manifest).items()}
+def moments_of(shapes: Mapping[str, Shape], inner: dict[str, Any]) -> tuple[Shapes, Shapes]:
+    """The shapes of the parameters that have a first moment, and of those that have a second."""
+    kinds = {name: optimiser_of(name, shape, inner) for name, shape in shapes.items()}
     first = [n for n, kind in kinds.items() if kind != "sgd" or inner["momentum"] != "0"]
-    return first, [n for n, kind in kinds.items() if kind == "adamw"]
+    second = [n for n, kind in kinds.items() if kind == "adamw"]
+    return {name: shapes[name] for name in first}, {name: shapes[name] for name in second}
 
 
-def exponent_of(name: str, codec: dict[str, Any]) -> int:
-    """The grid exponent of a tensor in round 0."""
+def exponent_of(name: str, exponents: dict[str, int]) -> int:
+    """The grid exponent of a tensor in round 0, of the manifest's three."""
     kind = "vector" if "norm" in name or name.endswith(".bias") else "matrix"
-    if name in (EMBEDDING, HEAD):
-        kind = "embedding"
-    exponent: int = codec["exponents"][kind]
-    return exponent
+    return exponents["embedding" if name in (EMBEDDING, HEAD) else kind]
+
+
+def is_public(codec: dict[str, Any]) -> bool:
+    """Whether a seat carries nothing of its own, so that every round opens from public data."""
+    carries = codec["feedback"] != "0" or codec["fragments"] > 1
+    return not (carries or is_delayed(codec))
+
+
+def epoch_of(manifest: Manifest) -> int:
+    """How many rounds open publicly once."""
+    epoch: int = 1 if is_public(manifest["codec"]) else manifest["terms"]["rounds"]
+    return epoch
 
 
 def fragment_of(name: str, codec: dict[str, Any]) -> int:

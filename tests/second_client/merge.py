@@ -7,6 +7,7 @@ Python's integers do not overflow; NumPy's int64 are used where the text bounds 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
@@ -16,8 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from tests.second_client import sparse
+from tests.second_client.arithmetic import narrow, wide
 from tests.second_client.codec import BLOCK, Seat, header, merged_integers
-from tests.second_client.documents import Manifest, is_sent
+from tests.second_client.documents import Manifest, Shapes
+from tests.second_client.moments import lines, named_sums, read_sums, sums_header
+from tests.second_client.sections import Spoken, cut, spoken_of
 from tests.second_client.state import State
 
 Row = NDArray[np.int64]
@@ -46,8 +50,9 @@ def read_row(
     shapes: Mapping[str, tuple[int, ...]],
     exponents: Mapping[str, int],
     seat: Seat,
+    section: int = 0,
 ) -> Row:
-    """The integers of a canonical update. Raises ValueError for any other bytes."""
+    """The integers of a canonical section 0 or 1. Raises ValueError for any other bytes."""
     count = sum(int(np.prod(shape)) for shape in shapes.values())
     start = header(kind, shapes, exponents)
     body = data[len(start) :]
@@ -60,7 +65,7 @@ def read_row(
         if not np.isfinite(values).all() or np.signbit(values[values == 0]).any():
             raise ValueError("a value is minus zero or not finite")
     try:
-        row = merged_integers(kind, body, count, seat)
+        row = merged_integers(kind, body, count, seat, section)
     except IndexError as error:
         raise ValueError("a step is none of the nine") from error
     if kind == "grid8" and (row == -128).any():
@@ -68,6 +73,38 @@ def read_row(
     if kind == "grid4" and (row > 7).any():
         raise ValueError("a code above 14 is not on the grid")
     return row
+
+
+@dataclass(frozen=True)
+class Update:
+    """What a canonical update says: rows of Δ and of first moments, the bits of its sums."""
+
+    delta: Row
+    first: Row
+    sums: Any
+
+
+def read_update(kind: str, data: bytes, model: State, spoken: Spoken, seat: Seat) -> Update:
+    """An update's sections. Raises ValueError unless each of them is canonical."""
+    exponents = {name: model["exponents"][name] for name in spoken.delta}
+    vectors = [(spoken.delta, exponents), (spoken.first, model["moment_exponents"])]
+    vectors = [vector for vector in vectors if vector[0]]
+    sizes = [len(header(kind, *v)) + body_size(kind, length_of(v[0])) for v in vectors]
+    counted = sum(length for _, _, length in lines(spoken.second))
+    sizes += [len(sums_header(spoken.second)) + 4 * counted] if spoken.second else []
+    parts = cut(data, sizes)
+    rows = [
+        read_row(kind, part, *v, seat, i)
+        for i, (part, v) in enumerate(zip(parts, vectors, strict=False))
+    ]
+    nothing = np.zeros(0, np.int64)
+    sums = read_sums(parts[-1], spoken.second) if spoken.second else nothing
+    return Update(rows[0], rows[1] if len(rows) > 1 else nothing, sums)
+
+
+def length_of(shapes: Mapping[str, tuple[int, ...]]) -> int:
+    """L, the length of a vector."""
+    return sum(int(np.prod(shape)) for shape in shapes.values())
 
 
 def inner_products(rows: Sequence[Row]) -> list[list[int]]:
@@ -86,40 +123,58 @@ def upper_median(values: Sequence[int]) -> int:
     return sorted(values)[len(values) // 2] if values else 0
 
 
-def named(G: Gram, kappa: str, f: int, grave_below: Fraction) -> list[tuple[str, int, bool]]:
+def far_and_loud(G: Gram, kappa: str) -> dict[str, list[int]]:
+    """The rows that are distant and those that are loud, the most conspicuous first."""
+    rows = range(len(G))
+    D = [lower_median([G[i][i] + G[j][j] - 2 * G[i][j] for j in rows if j != i]) for i in rows]
+    far, loud = Fraction(kappa) ** 2 * lower_median(D), 9 * lower_median([G[i][i] for i in rows])
+    return {
+        "distant": sorted((i for i in rows if D[i] > far), key=lambda i: (-D[i], i)),
+        "loud": sorted((i for i in rows if G[i][i] > loud), key=lambda i: (-G[i][i], i)),
+    }
+
+
+def named(
+    G: Gram, of_moments: Gram | None, kappa: str, f: int, grave_below: Fraction
+) -> list[tuple[str, int, bool]]:
     """(check, row, grave) of the five checks, in their order."""
     rows = range(len(G))
     others = {i: [j for j in rows if j != i] for i in rows}
-    D = [lower_median([G[i][i] + G[j][j] - 2 * G[i][j] for j in others[i]]) for i in rows]
     A = [upper_median([G[i][j] for j in others[i]]) for i in rows]
     twins = [
         sum(G[i][j] > 0 and 10000 * G[i][j] ** 2 > 9801 * G[i][i] * G[j][j] for j in others[i])
         for i in rows
     ]
-    far, loud = Fraction(kappa) ** 2 * lower_median(D), 9 * lower_median([G[i][i] for i in rows])
     middle = lower_median(A)
-    found = {
-        "distant": [(-D[i], i) for i in rows if D[i] > far],
-        "loud": [(-G[i][i], i) for i in rows if G[i][i] > loud],
-        "silent": [(i, i) for i in rows if G[i][i] == 0],
-        "copy": [(-twins[i], i) for i in rows if twins[i]],
-        "misaligned": [(A[i], i) for i in rows if middle > 0 and 10 * A[i] < 9 * middle],
+    found = far_and_loud(G, kappa)
+    for check, order in far_and_loud(of_moments or [], kappa).items():
+        found[check] += [i for i in order if i not in found[check]]
+    found |= {
+        "silent": [i for i in rows if G[i][i] == 0],
+        "copy": sorted((i for i in rows if twins[i]), key=lambda i: (-twins[i], i)),
+        "misaligned": sorted(
+            (i for i in rows if middle > 0 and 10 * A[i] < 9 * middle), key=lambda i: (A[i], i)
+        ),
     }
     return [
         (check, i, check != "misaligned" or A[i] < grave_below * middle)
-        for check, odd in found.items()
-        for _, i in sorted(odd)[:f]
+        for check, order in found.items()
+        for i in order[:f]
     ]
 
 
 def merge_inputs(
-    facts: Mapping[str, Any], decoded: Sequence[int], gram: Gram | None, terms: Mapping[str, Any]
+    facts: Mapping[str, Any],
+    decoded: Sequence[int],
+    gram: Gram | None,
+    terms: Mapping[str, Any],
+    of_moments: Gram | None = None,
 ) -> dict[str, Any]:
     """Who is available, named, audited in full, left out and merged.
 
     `facts` has the bitmaps revealed, rejected and unresolved, the number caught, and steps by seat;
     `terms` the manifest's rule, f, kappa, steps and minProviders. A row of `gram` is a seat of
-    `decoded`, whose updates are canonical.
+    `decoded`, whose updates are canonical; `of_moments` is that of their first moments.
     """
     stands = facts["revealed"] & ~facts["rejected"] & ~facts["unresolved"]
     rows = [
@@ -132,7 +187,8 @@ def merge_inputs(
     if gram is not None:
         grave_below = Fraction(3, 5) if rule == "contributor_mean" else Fraction(3, 4)
         G = [[gram[i][j] for j in rows] for i in rows]
-        odd = [(c, available[i], g) for c, i, g in named(G, terms["kappa"], f, grave_below)]
+        M = of_moments and [[of_moments[i][j] for j in rows] for i in rows]
+        odd = [(c, available[i], g) for c, i, g in named(G, M, terms["kappa"], f, grave_below)]
     n, conspicuous = len(available), {seat for _, seat, _ in odd}
     found: dict[str, Any] = {
         "available": available,
@@ -273,6 +329,53 @@ def contributor_mean(rows: Sequence[Row]) -> Merged:
     return ((2 * sums + senders) // (2 * senders)).tolist(), 4096
 
 
+FINER = {"grid4": 4}
+UNROUNDED = ("sparse", "dct", "fp32")
+
+
+def half_to_even(numerator: int, denominator: int) -> int:
+    """The nearest integer to a quotient; of two the even one."""
+    whole, rest = divmod(numerator, denominator)
+    return whole + (2 * rest > denominator or (2 * rest == denominator and whole % 2))
+
+
+def published(merged: Merged, finer: int = 0) -> list[int]:
+    """The merged update as int8: in 2^−finer grid steps."""
+    numerators, denominator = merged
+    return [clamped(half_to_even(a << finer, denominator), 127) for a in numerators]
+
+
+def merged_row(kind: str, rule: str, rows: Sequence[Row], f: int, count: int) -> Merged:
+    """What the rule makes of rows, in coordinates of a vector of so many."""
+    numerators, denominator = combined(kind, rule, rows, f)
+    if kind == "dct":
+        numerators = sparse.coordinates(numerators, denominator, count)
+    return numerators, denominator
+
+
+def merged_delta(kind: str, rule: str, rows: Sequence[Row], f: int, count: int) -> Merged:
+    """The merged update as the outer step takes it."""
+    merged = merged_row(kind, rule, rows, f, count)
+    if kind in UNROUNDED:
+        return merged
+    finer = FINER.get(kind, 0)
+    return published(merged, finer), 1 << finer
+
+
+def merged_first(kind: str, rule: str, rows: Sequence[Row], f: int, count: int) -> Any:
+    """Merged first moments: int8 in steps of the moment exponents, or numbers of fp32."""
+    merged = merged_row(kind, rule, rows, f, count)
+    if kind != "fp32":
+        return np.array(published(merged), np.int8)
+    numerators, denominator = np.array(merged[0], np.int64), merged[1]
+    return narrow(wide(numerators) * 2.0**-40 / float(denominator))
+
+
+def merged_sums(rows: Sequence[Any], f: int) -> Any:
+    """Of every number the (f + 1)-th largest: numbers that are not negative, as their bits."""
+    return np.sort(np.stack(rows), axis=0)[len(rows) - 1 - f]
+
+
 # ------------------------------------------------------------------------------- votes (chapter 5)
 
 TARGETS = {
@@ -403,40 +506,70 @@ def merge(
     data_seed: bytes,
 ) -> tuple[State, dict[str, Any]]:
     """The global state that the next round opens with, and the merge inputs."""
-    codec, number = manifest["codec"], model["round"]
-    names = sorted(name for name in model["params"] if is_sent(name, codec, number))
-    shapes = {name: model["params"][name].shape for name in names}
-    exponents = {name: model["exponents"][name] for name in names}
-    kind, rows = codec["kind"], {}
+    codec, spoken = manifest["codec"], spoken_of(manifest, model)
+    kind, read = codec["kind"], dict[int, Update]()
     for seat in sorted(updates):
         try:
-            rows[seat] = read_row(kind, updates[seat], shapes, exponents, (data_seed, seat))
+            read[seat] = read_update(kind, updates[seat], model, spoken, (data_seed, seat))
         except ValueError:
             continue
-    gram = None if kind == "fp32" else inner_products(list(rows.values()))
+    gram = gram_of_moments = None
+    if kind != "fp32":
+        gram = inner_products([update.delta for update in read.values()])
+        gram_of_moments = inner_products([update.first for update in read.values()])
     terms = {
         "steps": manifest["inner"]["steps"],
         "minProviders": manifest["terms"]["min_providers"],
     }
-    inputs = merge_inputs(facts, list(rows), gram, manifest["robust"] | terms)
+    inputs = merge_inputs(facts, list(read), gram, manifest["robust"] | terms, gram_of_moments)
+    after = model | {"round": model["round"] + 1}
     if not inputs["merged"]:
-        return model | {"round": number + 1}, inputs
-    chosen = [rows[seat] for seat in inputs["merged"]]
-    rule = manifest["robust"]["rule"]
-    numerators, denominator = combined(kind, rule, chosen, inputs["fPrime"])
-    if kind == "dct":
-        count = sum(int(np.prod(shape)) for shape in shapes.values())
-        numerators = sparse.coordinates(numerators, denominator, count)
-    moved = next_exponents(codec, exponents, shapes, chosen)
+        return after, inputs
+    chosen, f = [read[seat] for seat in inputs["merged"]], inputs["fPrime"]
+    after |= _outer_stepped(manifest, model, spoken.delta, [u.delta for u in chosen], f)
+    return after | _merged_moments(manifest, model, spoken, chosen, f), inputs
+
+
+def _outer_stepped(
+    manifest: Manifest, model: State, shapes: Shapes, rows: Sequence[Row], f: int
+) -> State:
+    """Parameters, slots and exponents after the merge of Δ."""
+    codec, rule = manifest["codec"], manifest["robust"]["rule"]
+    old = {name: model["exponents"][name] for name in shapes}
+    numerators, denominator = merged_delta(codec["kind"], rule, rows, f, length_of(shapes))
     params, at = dict(model["params"]), 0
     outer = {slot: dict(tensors) for slot, tensors in model["outer"].items()}
-    for name in names:
+    for name in sorted(shapes):
         end = at + int(np.prod(shapes[name]))
-        changes = [change_of(x, denominator, exponents[name]) for x in numerators[at:end]]
+        changes = [change_of(x, denominator, old[name]) for x in numerators[at:end]]
         slots = {slot: tensors[name] for slot, tensors in outer.items()}
-        params[name], kept = stepped(manifest["outer"], params[name], changes, slots, number)
-        for slot, tensor in kept.items():
+        kept = stepped(manifest["outer"], params[name], changes, slots, model["round"])
+        params[name] = kept[0]
+        for slot, tensor in kept[1].items():
             outer[slot][name] = tensor
         at = end
-    state = {"round": number + 1, "params": params, "outer": outer}
-    return state | {"exponents": model["exponents"] | moved}, inputs
+    exponents = model["exponents"] | next_exponents(codec, old, shapes, rows)
+    return {"params": params, "outer": outer, "exponents": exponents}
+
+
+def _merged_moments(
+    manifest: Manifest, model: State, spoken: Spoken, chosen: Sequence[Update], f: int
+) -> State:
+    """The moments that the next round opens with; nothing where updates have none."""
+    if not spoken.first:
+        return {}
+    codec, rule, old = manifest["codec"], manifest["robust"]["rule"], model["moment_exponents"]
+    rows = [update.first for update in chosen]
+    values = merged_first(codec["kind"], rule, rows, f, length_of(spoken.first))
+    m, at = {}, 0
+    for name in sorted(spoken.first):
+        end = at + int(np.prod(spoken.first[name]))
+        m[name] = values[at:end].reshape(spoken.first[name])
+        at = end
+    bits = merged_sums([update.sums for update in chosen], f)
+    return {
+        "moments": {"m": m, **named_sums(bits, spoken.second)},
+        "m_exponents": old,
+        "moment_exponents": next_exponents(codec, old, spoken.first, rows),
+        "count": model["count"] + manifest["inner"]["steps"],
+    }

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tests.second_client import codec, optimisers
+from tests.second_client import codec, moments, optimisers, sections
 from tests.second_client.arithmetic import Array, dropout_scale, kept, quiet
 from tests.second_client.constants import corrections, rate, rotary, tables_root
-from tests.second_client.documents import Manifest, is_sent, local_names, optimiser_of
+from tests.second_client.documents import Manifest, local_names, optimiser_of
 from tests.second_client.kernels import Ids, drop
 from tests.second_client.model import Drop, Params, Tables, loss_and_gradients
 from tests.second_client.state import (
@@ -310,13 +310,13 @@ def leaf_hashes(leaves: list[dict[str, Any]], slot: Slot, seat: int) -> list[byt
 
 def link(manifest: Manifest, model: State, last: State, seat: codec.Seat) -> tuple[bytes, State]:
     """The update's bytes, and the state that the seat carries on."""
-    spec, round = manifest["codec"], model["round"]
-    names = [name for name in model["params"] if is_sent(name, spec, round)]
-    exponents = {name: model["exponents"][name] for name in names}
-    wanted = {name: model["params"][name] - last["params"][name] for name in names}
-    carried = last | {"local": local_names(manifest, round + 1)}
+    spec, spoken = manifest["codec"], sections.spoken_of(manifest, model)
+    exponents = {name: model["exponents"][name] for name in spoken.delta}
+    wanted = {name: model["params"][name] - last["params"][name] for name in spoken.delta}
+    carried = last | {"local": local_names(manifest, model["round"] + 1)}
     if spec["feedback"] == "0":
-        return codec.encode(spec["kind"], wanted, exponents, seat), carried
+        update = codec.encode(spec["kind"], wanted, exponents, seat)
+        return sections.joined([update, *_moments(manifest, model, last, seat)]), carried
     decay = np.float32(float(spec["feedback"]))
     wanted = {name: w + last["feedback"][name] * decay for name, w in wanted.items()}
     update = codec.encode(spec["kind"], wanted, exponents, seat)
@@ -324,3 +324,15 @@ def link(manifest: Manifest, model: State, last: State, seat: codec.Seat) -> tup
     said = codec.decode(spec["kind"], update, shapes, exponents, seat)
     left = {name: w - said[name] for name, w in wanted.items()}
     return update, carried | {"feedback": last["feedback"] | left}
+
+
+def _moments(manifest: Manifest, model: State, last: State, seat: codec.Seat) -> list[bytes]:
+    """Sections 1 and 2 of an update, where there are any: the last state's moments."""
+    spoken, found = sections.spoken_of(manifest, model), list[bytes]()
+    if spoken.first:
+        kind, m = manifest["codec"]["kind"], {name: last["m"][name] for name in spoken.first}
+        found.append(codec.encode(kind, m, model["moment_exponents"], seat, 1))
+    if spoken.second:
+        v = {name: last["v"][name] for name in spoken.second}
+        found.append(moments.write_sums(moments.sums_of(v), spoken.second))
+    return found

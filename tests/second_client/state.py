@@ -1,9 +1,11 @@
 """The two states of a job, their bytes and their digests: SPEC.md, section 9.
 
-A tensor is a little-endian array, float32 or int64. A *seat state* is a dict of the groups
+A tensor is a little-endian array, float32, int64 or int8. A *seat state* is a dict of the groups
 `params`, `m`, `v` and `feedback` (each a dict of arrays by parameter), the counters `count` and
 `batches`, and the set `local` of parameters that the round opened with as the seat's own. A *global
-state* is a dict of `round`, `params`, `outer` (slots, each a dict of arrays) and `exponents`.
+state* is a dict of `round`, `params`, `outer` (slots, each a dict of arrays), `exponents`,
+`moment_exponents`, `moments` (the groups `m`, `rows`, `columns` and `whole`, empty where it is
+cold), `m_exponents` and `count`.
 """
 
 from __future__ import annotations
@@ -21,12 +23,14 @@ from tests.second_client.documents import (
     Manifest,
     exponent_of,
     is_delayed,
+    is_public,
     is_sent,
     local_names,
     moments_of,
     shapes_of,
     trained_of,
 )
+from tests.second_client.moments import PARTS, opening_m, opening_v
 from tests.second_client.words import ZERO, decode_cbor, encode_cbor, root, sha256, u64
 
 State = dict[str, Any]
@@ -35,9 +39,10 @@ MAGIC = b"ATOLLTN1"
 CHUNK = 4096
 GROUPS = ("params", "m", "v", "feedback")
 SEAT_KIND = "atoll.seat-state.v1"
-GLOBAL_KIND = "atoll.global-state.v1"
+GLOBAL_KIND = "atoll.global-state.v2"
+MOMENTS = ("m", *PARTS)
 PARAMS_KIND = "atoll.params.v1"
-_DTYPES = {"float32": np.dtype("<f4"), "int64": np.dtype("<i8")}
+_DTYPES = {"float32": np.dtype("<f4"), "int64": np.dtype("<i8"), "int8": np.dtype("i1")}
 
 # ------------------------------------------------------------------------------ tensors as bytes
 
@@ -94,7 +99,7 @@ def read_blob(kind: str, data: bytes) -> tuple[dict[str, Any], dict[str, dict[st
 
 
 def initial_global_state(manifest: Manifest, content: bytes = b"") -> State:
-    """Round 0's: initial weights, exponents of the manifest, slots of zeros (eps² for second).
+    """Round 0's: initial weights, the manifest's exponents, slots of zeros (eps² for second), cold.
 
     `content` is the parameter set that the manifest names, where it names one.
     """
@@ -108,8 +113,21 @@ def initial_global_state(manifest: Manifest, content: bytes = b"") -> State:
     for slot in OUTER_SLOTS[outer["kind"]]:
         start = round(Fraction(outer["eps"]) * 2**24) ** 2 if slot == "second" else 0
         slots[slot] = {name: np.full(p.shape, start, np.int64) for name, p in params.items()}
-    exponents = {name: exponent_of(name, manifest["codec"]) for name in params}
-    return {"round": 0, "params": params, "outer": slots, "exponents": exponents}
+    first, _ = moments_of(trained_of(manifest), manifest["inner"])
+    first = first if is_public(manifest["codec"]) else {}
+    codec = manifest["codec"]
+    exponents = {name: exponent_of(name, codec["exponents"]) for name in params}
+    of_moments = {name: exponent_of(name, codec["moment_exponents"]) for name in first}
+    return {
+        "round": 0,
+        "params": params,
+        "outer": slots,
+        "exponents": exponents,
+        "moment_exponents": of_moments,
+        "moments": {group: {} for group in MOMENTS},
+        "m_exponents": {},
+        "count": 0,
+    }
 
 
 def read_params(data: bytes, manifest: Manifest) -> Tensors:
@@ -126,27 +144,88 @@ def read_params(data: bytes, manifest: Manifest) -> Tensors:
     return params
 
 
+FIELDS = ("exponents", "moment_exponents", "m_exponents")
+
+
 def global_bytes(model: State) -> bytes:
-    fields = {"exponents": model["exponents"], "round": model["round"]}
-    return write_blob(GLOBAL_KIND, fields, grouped({"params": model["params"], **model["outer"]}))
+    fields = {name: model[name] for name in (*FIELDS, "count", "round")}
+    tensors = {"params": model["params"], **model["outer"], **model["moments"]}
+    return write_blob(GLOBAL_KIND, fields, grouped(tensors))
 
 
 def read_global(data: bytes) -> State:
+    """Raises ValueError unless the moments are whole, or none."""
     fields, groups = read_blob(GLOBAL_KIND, data)
-    return {"params": groups.pop("params"), "outer": groups, **fields}
+    moments = {group: groups.pop(group, {}) for group in MOMENTS}
+    state = {"params": groups.pop("params"), "outer": groups, "moments": moments, **fields}
+    _check_types(state)
+    m, shapes = moments["m"], {name: p.shape for name, p in state["params"].items()}
+    if {name: t.shape for name, t in m.items()} != {name: shapes[name] for name in m}:
+        raise ValueError("first moments of another shape")
+    expected = set(state["moment_exponents"]) if state["m_exponents"] else set()
+    if not set(m) == set(state["m_exponents"]) == expected or (fields["count"] > 0) != bool(m):
+        raise ValueError("not the first moments that a state has")
+    second = set(moments["rows"]) | set(moments["whole"])
+    sides = {
+        "rows": {name: shapes[name][:1] for name in second if len(shapes[name]) == 2},
+        "columns": {name: shapes[name][1:] for name in second if len(shapes[name]) == 2},
+        "whole": {name: shapes[name] for name in second if len(shapes[name]) == 1},
+    }
+    words = [t.view("<u4") for part in PARTS for t in moments[part].values()]
+    if any((line >= 0x7F800000).any() for line in words):
+        raise ValueError("a sum is negative, minus zero or not finite")
+    if not second <= set(m) or any(
+        {name: t.shape for name, t in moments[part].items()} != sides[part] for part in PARTS
+    ):
+        raise ValueError("not the sums that a state has")
+    return state
+
+
+def _check_types(state: State) -> None:
+    moments = state["moments"]
+    floats = [state["params"], *(moments[part] for part in PARTS)]
+    types = {str(t.dtype) for t in moments["m"].values()}
+    if len(types) > 1 or not types <= {"int8", "float32"}:
+        raise ValueError("first moments are neither all integers nor all floats")
+    if any(t.dtype != np.float32 for group in floats for t in group.values()):
+        raise ValueError("parameters and sums are float32")
+    if any(t.dtype != np.int64 for slot in state["outer"].values() for t in slot.values()):
+        raise ValueError("slots are int64")
+
+
+def exponents_digest(model: State) -> bytes:
+    """Of the three lists, one after another."""
+    numbers = [model[field][name] for field in FIELDS for name in sorted(model[field])]
+    return sha256(b"".join(number.to_bytes(2, "big", signed=True) for number in numbers))
 
 
 def global_digest(model: State) -> bytes:
     """The verdict's mergedDigest."""
-    numbers = [model["exponents"][name] for name in sorted(model["exponents"])]
-    exponents = b"".join(number.to_bytes(2, "big", signed=True) for number in numbers)
     return sha256(
         GLOBAL_KIND.encode()
         + u64(model["round"])
         + tree_root(model["params"])
         + tree_root(grouped(model["outer"]))
-        + sha256(exponents)
+        + exponents_digest(model)
+        + tree_root(grouped(model["moments"]))
+        + opening_root(model)
     )
+
+
+def opened_moments(model: State) -> State:
+    """`m`, `v` and `count` with which every seat opens the round of a warm state."""
+    exponents, sums = model["m_exponents"], model["moments"]
+    m = {name: opening_m(n, exponents[name]) for name, n in sums["m"].items()}
+    second = (*sums["rows"], *sums["whole"])
+    return {"m": m, "v": {n: opening_v(m[n], sums, n) for n in second}, "count": model["count"]}
+
+
+def opening_root(model: State) -> bytes:
+    """What a judge reads instead of working the opening out."""
+    if not model["m_exponents"]:
+        return ZERO
+    opened = opened_moments(model) | {"params": {}, "feedback": {}, "local": frozenset()}
+    return optimiser_root(opened)
 
 
 # ------------------------------------------------------------------------------------ seat state
@@ -172,24 +251,32 @@ def read_seat(data: bytes, manifest: Manifest, round: int) -> State:
 
 def seat_shapes(manifest: Manifest) -> dict[str, dict[str, tuple[int, ...]]]:
     """The tensors of a seat's state by group."""
-    shapes, (first, second) = trained_of(manifest), moments_of(manifest)
+    shapes = trained_of(manifest)
+    first, second = moments_of(shapes, manifest["inner"])
     return {
         "params": shapes,
-        "m": {name: shapes[name] for name in first},
-        "v": {name: shapes[name] for name in second},
+        "m": first,
+        "v": second,
         "feedback": shapes if manifest["codec"]["feedback"] != "0" else {},
     }
 
 
 def opening_state(manifest: Manifest, model: State, brought: State | None) -> State:
-    """What a seat opens the model's round with: `brought` is its carried state, None for none."""
+    """What a seat opens the model's round with.
+
+    `brought` is its carried state, None for none: where nothing is, and always in a public job.
+    """
     local = local_names(manifest, model["round"])
+    if is_public(manifest["codec"]) and brought is not None:
+        raise ValueError("a public job's rounds open from public data alone")
     if brought is None:
         zeros = {
             group: {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
             for group, shapes in seat_shapes(manifest).items()
         }
-        return zeros | {"params": model["params"], "count": 0, "batches": 0, "local": local}
+        opened = opened_moments(model) if model["m_exponents"] else {}
+        start = {"params": model["params"], "count": 0, "batches": 0, "local": local}
+        return zeros | start | opened
     own = {name: brought["params"][name] for name in local}
     return brought | {"params": model["params"] | own, "batches": 0, "local": local}
 

@@ -13,6 +13,7 @@ from tests.second_client import (
     documents,
     kernels,
     model,
+    moments,
     optimisers,
     state,
 )
@@ -195,9 +196,23 @@ def states() -> Lines:
     ]  # fmt: skip
 
 
+SECOND = {"w": rows([0.5, 0.3, 0.001], [1e-7, 2e-10, 0.0]), "x": np.array([0.25, 0], np.float32)}
+
+
+def opening() -> Lines:
+    sums = moments.sums_of({"w": SECOND["w"]})
+    n = np.array([[3, -1, 0], [40, 0, -127]], np.int8)
+    m = moments.opening_m(n, -8)
+    return [
+        ("sent", SECOND["w"]), ("r", sums["rows"]["w"]), ("c", sums["columns"]["w"]),
+        ("R", moments.sums_along(sums["rows"]["w"], 0)),
+        ("n", n), ("m", m), ("v", moments.opening_v(m, sums, "w")),
+    ]  # fmt: skip
+
+
 EXAMPLES = (
     grids, functions, embedding, linear, adapter, head, norm, rotation, attention, gates, dropout,
-    loss, adamw, muon, weights, states,
+    loss, adamw, muon, weights, opening, states,
 )  # fmt: skip
 
 

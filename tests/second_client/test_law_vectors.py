@@ -14,7 +14,9 @@ from tests.second_client import (
     constants,
     documents,
     kernels,
+    moments,
     provide,
+    sections,
     state,
     words,
 )
@@ -77,6 +79,62 @@ def test_state_trees() -> None:
             for item in case["tensors"]
         }
         assert state.tree_root(tensors) == unhex(case["root"])
+
+
+MOMENTS = load("moments.json")
+
+
+def array(item: Json) -> Any:
+    kind = np.dtype(item["dtype"])
+    words = np.frombuffer(bytes.fromhex(item["bits"]), kind.newbyteorder(">"))
+    return words.astype(kind).reshape(item["shape"])
+
+
+@pytest.mark.parametrize("case", MOMENTS["sums"], ids=lambda case: case["name"])
+def test_sums_of_second_moments(case: Json) -> None:
+    v = {name: array(item) for name, item in case["second"].items()}
+    shapes = {name: tensor.shape for name, tensor in v.items()}
+    if case["section"] is None:
+        with pytest.raises(ValueError, match="not finite"):
+            moments.sums_of(v)
+        return
+    section = moments.write_sums(moments.sums_of(v), shapes)
+    assert section == unhex(case["section"])
+    read = moments.named_sums(moments.read_sums(section, shapes), shapes)
+    assert moments.write_sums(read, shapes) == section
+
+
+@pytest.mark.parametrize("case", MOMENTS["openings"], ids=lambda case: case["name"])
+def test_openings(case: Json) -> None:
+    sums = {part: {"w": array(case[part])} if part in case else {} for part in moments.PARTS}
+    m = moments.opening_m(array(case["merged"]), case["exponent"])
+    assert m.tobytes() == array(case["m"]).tobytes()
+    assert moments.opening_v(m, sums, "w").tobytes() == array(case["v"]).tobytes()
+    if "rows" in case:
+        total = moments.sums_along(sums["rows"]["w"], 0)
+        assert total.tobytes() == array(case["total"]).tobytes()
+
+
+def test_sections_of_updates() -> None:
+    for case in MOMENTS["sections"]:
+        parts, update = [unhex(part) for part in case["sections"]], unhex(case["update"])
+        assert sections.joined(parts) == update
+        assert sections.cut(update, [len(part) for part in parts]) == parts
+
+
+@pytest.mark.parametrize("case", MOMENTS["states"], ids=lambda case: case["name"])
+def test_global_states(case: Json) -> None:
+    model = state.read_global(unhex(case["bytes"]))
+    assert state.global_bytes(model) == unhex(case["bytes"])
+    roots = {
+        "params": state.tree_root(model["params"]),
+        "outer": state.tree_root(state.grouped(model["outer"])),
+        "exponents": state.exponents_digest(model),
+        "moments": state.tree_root(state.grouped(model["moments"])),
+        "opening": state.opening_root(model),
+    }
+    assert roots == {name: unhex(root) for name, root in case["roots"].items()}
+    assert state.global_digest(model) == unhex(case["digest"])
 
 
 @pytest.mark.parametrize("case", load("tables.json")["tables"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -13,18 +13,22 @@ import torch
 from tests.second_client import merge as second
 from tests.second_client import sparse
 from tests.second_client.codec import STEPS, header, packed
-from tests.second_client.state import global_bytes, global_digest
+from tests.second_client.documents import Shapes, is_public, moments_of
+from tests.second_client.moments import lines, named_sums, read_sums, sums_header
+from tests.second_client.sections import joined, spoken_of
+from tests.second_client.state import global_bytes, global_digest, read_global
 from tests.unit.merge.test_merge_round import make_manifest
 
-from atoll.bits.layout import OUTER_SLOTS
+from atoll.bits.layout import OUTER_SLOTS, trained_shapes
+from atoll.bits.moments import Moments
 from atoll.bits.state import GlobalState
-from atoll.law.manifest import Manifest
+from atoll.law.manifest import LoraSpec, Manifest
 from atoll.law.merge_inputs import MergeFacts
 from atoll.law.words import Bitmap, Digest, SeatIndex
 from atoll.merge.round import MergeResult, merge
 
-CHUNKS, CASES = 20, 500
-"""Together 10,000 merges."""
+CHUNKS, CASES = 20, 400
+"""Together 8,000 merges."""
 DENSE = ("grid8", "grid4", "two_bit", "sign", "fp32")
 SPARSE = ("sparse", "dct")
 BASES = (
@@ -42,11 +46,16 @@ RULES = (*BASES, *(f"nnm_{rule}" for rule in BASES))
 KAPPAS = ("1", "1.25", "1.5", "2.000000000000000001", "3", "1000")
 OUTERS = tuple(OUTER_SLOTS)
 SEEDS = tuple(bytes([i]) * 32 for i in range(3))
-NAMES = (
-    "lm_head.weight",
-    "model.layers.0.mlp.down_proj.weight",
-    "model.layers.1.input_layernorm.weight",
-    "model.layers.2.self_attn.q_proj.weight",
+MODEL = {
+    "vocab": 2, "width": 8, "layers": 1, "heads": 1, "kv_heads": 1, "head_dim": 2, "ffn": 8,
+    "mlp": "relu2", "tied": True,
+}  # fmt: skip
+ADAPTERS = (("q", "k"), ("v",), ("o", "up", "down"))
+INNERS = (
+    {"optimizer": "adamw", "momentum": "0"},
+    {"optimizer": "muon", "momentum": "0.95"},
+    {"optimizer": "sgd", "momentum": "0.9"},
+    {"optimizer": "sgd", "momentum": "0"},
 )
 Rng = np.random.Generator
 
@@ -72,6 +81,8 @@ class Round:
                 for slot, kept in model["outer"].items()
             },
             model["exponents"],
+            model["moment_exponents"],
+            self.moments(),
         )
         told = MergeFacts(
             Bitmap(facts["revealed"]),
@@ -82,6 +93,13 @@ class Round:
         )
         seed = Digest(self.data_seed)
         return merge(state, self.updates, facts=told, data_seed=seed, manifest=self.manifest)
+
+    def moments(self) -> Moments:
+        groups = {
+            group: {name: torch.from_numpy(t.copy()) for name, t in kept.items()}
+            for group, kept in self.model["moments"].items()
+        }
+        return Moments(self.model["count"], m_exponents=self.model["m_exponents"], **groups)
 
     def by_the_second_client(self) -> tuple[dict[str, Any], dict[str, Any]]:
         return second.merge(self.plain, self.model, self.facts, self.updates, self.data_seed)
@@ -106,23 +124,26 @@ def random_round(rng: Rng) -> Round:
         int(rng.integers(4)),
         pick(rng, KAPPAS),
         pick(rng, OUTERS),
+        int(rng.integers(4)) if rng.random() < 0.97 else 4 + int(rng.integers(2)),
         int(rng.integers(1, 4)),
     )
-    model = random_model(rng, plain)
+    model = random_model(rng, manifest, plain)
     n = int(rng.integers(1, 13))
     facts = random_facts(rng, n, plain["inner"]["steps"])
-    codec, number = plain["codec"], model["round"]
-    shapes = {
-        name: p.shape for name, p in model["params"].items() if second.is_sent(name, codec, number)
-    }
-    exponents = {name: model["exponents"][name] for name in shapes}
-    count = sum(int(np.prod(shape)) for shape in shapes.values())
-    start = header(kind, shapes, exponents)
-    bodies = random_bodies(rng, kind, n, count)
-    updates = {seat: start + body for seat, body in enumerate(bodies)}
+    spoken = spoken_of(plain, model)
+    shapes, size = (spoken.delta, spoken.first), second.length_of
+    exponents = ({name: model["exponents"][name] for name in shapes[0]}, model["moment_exponents"])
+    parts = [
+        [header(kind, *layout) + body for body in random_bodies(rng, kind, n, size(layout[0]))]
+        for layout in zip(shapes, exponents, strict=True)
+        if layout[0]
+    ]
+    if spoken.second:
+        parts.append([random_sums(rng, spoken.second) for _ in range(n)])
+    updates = {seat: joined([part[seat] for part in parts]) for seat in range(n)}
     if rng.random() < 0.2:
         seat = int(rng.integers(n))
-        updates[seat] = spoiled(rng, kind, updates[seat], count)
+        updates[seat] = spoiled(rng, kind, [part[seat] for part in parts])
     order = rng.permutation(n).tolist()
     return Round(
         manifest, plain, model, facts, {seat: updates[seat] for seat in order}, pick(rng, SEEDS)
@@ -131,27 +152,41 @@ def random_round(rng: Rng) -> Round:
 
 @cache
 def manifests(
-    kind: str, rule: str, f: int, kappa: str, outer: str, min_providers: int
+    kind: str, rule: str, f: int, kappa: str, outer: str, trained: int, min_providers: int
 ) -> tuple[Manifest, dict[str, Any]]:
-    """A manifest and the fields of it that a merge reads."""
+    """A manifest and the fields of it that a merge reads.
+
+    `trained`: one of four inner optimisers of few adapters; or a whole model, by AdamW or Muon.
+    Every other f is of a job whose seats carry something of their own.
+    """
     low, high = (-40, -40) if kind == "fp32" else (-20, -3)
     numbers = {"lr": "0.7", "momentum": "0.9", "beta2": "0.95", "eps": "0.001", "period": 3}
-    chosen = {
+    fragmented = f % 2 == 1 and outer != "delayed_nesterov"
+    chosen: dict[str, dict[str, Any]] = {
         "codec": {
             "kind": kind,
             "min_exponent": low,
             "max_exponent": high,
-            "fragments": 1 if outer == "delayed_nesterov" else 1 + f % 2,
+            "fragments": 2 if fragmented else 1,
+            "feedback": "0.9" if f == 3 and kind != "fp32" else "0",
+            "overlap": 0,
+            "mixing": "0",
         },
         "outer": {"kind": outer, **numbers},
         "robust": {"rule": rule, "f": f, "kappa": kappa},
+        "inner": INNERS[trained % 4],
+        "model": MODEL | {"layers": 2 if fragmented else 1},
     }
     base = base_manifest(min_providers)
     made = base.model_copy(
         update={name: getattr(base, name).model_copy(update=part) for name, part in chosen.items()}
     )
-    terms = {"min_providers": min_providers}
-    return made, {**chosen, "inner": {"steps": base.inner.steps}, "terms": terms}
+    if trained < 4:
+        targets = ADAPTERS[(f + trained) % len(ADAPTERS)]
+        lora = LoraSpec(rank=1, alpha="1", targets=targets)
+        made = made.model_copy(update={"lora": lora})
+    inner = INNERS[trained % 4] | {"steps": base.inner.steps}
+    return made, chosen | {"inner": inner, "terms": {"min_providers": min_providers}}
 
 
 @cache
@@ -159,22 +194,50 @@ def base_manifest(min_providers: int) -> Manifest:
     return make_manifest(min_providers=min_providers)
 
 
-def random_model(rng: Rng, plain: dict[str, Any]) -> dict[str, Any]:
-    shapes = {name: tuple(rng.integers(1, 7, rng.integers(1, 3)).tolist()) for name in NAMES}
-    scale = 2.0 ** rng.integers(-12, 3)
+def random_model(rng: Rng, manifest: Manifest, plain: dict[str, Any]) -> dict[str, Any]:
+    shapes = trained_shapes(manifest)
+    scale, names = 2.0 ** rng.integers(-12, 3), sorted(shapes)
     params = {name: rng.normal(0, scale, s).astype(np.float32) for name, s in shapes.items()}
-    params[NAMES[0]].flat[0] = pick(rng, (0.0, -0.0, 1e30))
+    params[names[0]].flat[0] = pick(rng, (0.0, -0.0, 1e30))
     kind = plain["outer"]["kind"]
     outer = {
         slot: {name: random_slot(rng, kind, slot, shape) for name, shape in shapes.items()}
         for slot in OUTER_SLOTS[kind]
     }
-    codec = plain["codec"]
-    exponents = {
-        name: int(rng.integers(codec["min_exponent"], codec["max_exponent"] + 1)) for name in NAMES
+    first, second_ = moments_of(shapes, plain["inner"]) if is_public(plain["codec"]) else ({}, {})
+    state = {
+        "round": int(rng.integers(9)),
+        "params": params,
+        "outer": outer,
+        "exponents": random_exponents(rng, plain["codec"], names),
+        "moment_exponents": random_exponents(rng, plain["codec"], first),
+        "moments": {"m": {}, "rows": {}, "columns": {}, "whole": {}},
+        "m_exponents": {},
+        "count": 0,
     }
-    number = int(rng.integers(9))
-    return {"round": number, "params": params, "outer": outer, "exponents": exponents}
+    if not first or rng.random() < 0.5:
+        return state
+    m = {name: rng.integers(-127, 128, shape).astype(np.int8) for name, shape in first.items()}
+    if plain["codec"]["kind"] == "fp32":
+        m = {name: (n * 2.0**-9).astype(np.float32) for name, n in m.items()}
+    sums = named_sums(read_sums(random_sums(rng, second_), second_), second_)
+    return state | {
+        "moments": {"m": m, **sums},
+        "m_exponents": random_exponents(rng, plain["codec"], first),
+        "count": plain["inner"]["steps"],
+    }
+
+
+def random_exponents(rng: Rng, codec: dict[str, Any], names: Iterable[str]) -> dict[str, int]:
+    low, high = codec["min_exponent"], codec["max_exponent"]
+    return {name: int(rng.integers(low, high + 1)) for name in names}
+
+
+def random_sums(rng: Rng, shapes: Shapes) -> bytes:
+    """Section 2 of numbers that are often alike."""
+    count = sum(length for _, _, length in lines(shapes))
+    values = np.exp2(rng.integers(-30, 4, count)) * rng.integers(0, 3, count)
+    return sums_header(shapes) + values.astype("<f4").tobytes()
 
 
 def random_slot(rng: Rng, kind: str, slot: str, shape: tuple[int, ...]) -> Any:
@@ -259,19 +322,26 @@ WRONG_BYTE = {
 }
 
 
-def spoiled(rng: Rng, kind: str, data: bytes, count: int) -> bytes:
-    """An update that is not one: of another size, with another header, or off the grid."""
-    start = len(data) - second.body_size(kind, count)
+def spoiled(rng: Rng, kind: str, parts: list[bytes]) -> bytes:
+    """An update that is not one: of another size or header, or off the grid, in some section."""
+    data, which = joined(parts), int(rng.integers(len(parts)))
+    at, part = len(joined([*parts[:which], b""])), parts[which]
+    if rng.random() < 0.2 and which < len(parts) - 1 and len(part) % 1024:
+        at += len(part)  # the filling
+        return data[:at] + b"\1" + data[at + 1 :]
     match int(rng.integers(4)):
         case 0:
             return data[:-1]
         case 1:
             return data + b"\0"
         case 2:
-            at = int(rng.integers(start))
+            at += int(rng.integers(40))
             return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
-    wrong = bytes([WRONG_BYTE[kind]]) * (4 if kind == "fp32" else 1)
-    return data[:start] + wrong + data[start + len(wrong) :]
+    sums = part[:4] == b"ATSM"
+    wide = sums or kind == "fp32"
+    at += len(part) - 4 if wide else 42 + 2 * (int.from_bytes(part[6:8], "big") - 1)
+    wrong = b"\0\0\0\x80" if sums else bytes([WRONG_BYTE[kind]]) * (4 if wide else 1)
+    return data[:at] + wrong + data[at + len(wrong) :]
 
 
 def same(round_: Round) -> bool:
@@ -314,6 +384,7 @@ def test_the_states_bytes_are_the_same_too() -> None:
     for round_ in rounds(2000, 50):
         ours, (state, _) = round_.by_atoll(), round_.by_the_second_client()
         assert ours.global_state.to_bytes() == global_bytes(state)
+        assert global_bytes(read_global(global_bytes(state))) == global_bytes(state)
 
 
 def test_a_difference_would_be_seen() -> None:

@@ -129,6 +129,7 @@ def test_who_is_named_left_out_and_merged() -> None:
     for _ in range(CASES):
         n = int(rng.integers(0, 13))
         gram = small_gram(rng, n) if rng.random() < 0.95 else None
+        of_moments = small_gram(rng, n) if gram is not None and rng.random() < 0.7 else None
         everyone = (1 << n) - 1
         maps = [int(rng.integers(1 << n)) & everyone if rng.random() < 0.2 else 0 for _ in "ab"]
         steps = {seat: STEPS - int(rng.random() < 0.05) for seat in range(n)}
@@ -145,11 +146,12 @@ def test_who_is_named_left_out_and_merged() -> None:
             [SeatIndex(seat) for seat in range(n)],
             gram,
             MergeTerms(STEPS, least, RobustSpec(rule=rule, f=f, kappa=kappa)),
+            of_moments,
         )
         facts = {"revealed": everyone, "rejected": maps[0], "unresolved": maps[1]}
         terms = {"rule": rule, "f": f, "kappa": kappa, "steps": STEPS, "minProviders": least}
         assert second.merge_inputs(
-            facts | {"caught": caught, "steps": steps}, list(range(n)), gram, terms
+            facts | {"caught": caught, "steps": steps}, list(range(n)), gram, terms, of_moments
         ) == {
             "available": list(found.available),
             "named": [

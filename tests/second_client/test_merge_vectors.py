@@ -10,7 +10,17 @@ import numpy as np
 import pytest
 from tests.second_client import merge as second
 from tests.second_client.codec import encode
-from tests.second_client.state import global_bytes, global_digest, read_global
+from tests.second_client.moments import sums_of, write_sums
+from tests.second_client.sections import joined
+from tests.second_client.state import (
+    exponents_digest,
+    global_bytes,
+    global_digest,
+    grouped,
+    opening_root,
+    read_global,
+    tree_root,
+)
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 SPEC = Path(__file__).parents[2] / "sdk" / "atoll" / "law" / "SPEC-MERGE.md"
@@ -28,40 +38,48 @@ def unhexed(text: str) -> bytes:
 @pytest.mark.parametrize("case", cases("merge.json"), ids=lambda case: case["name"])
 def test_whole_merges(case: Case) -> None:
     told = case["manifest"]
-    manifest = {
-        "codec": told["codec"],
-        "inner": {"steps": told["steps"]},
-        "outer": told["outer"],
-        "robust": told["robust"],
-        "terms": {"min_providers": told["minProviders"]},
-    }
-    facts = {name: int(case["facts"][name], 16) for name in ("revealed", "rejected", "unresolved")}
-    updates = dict(enumerate(map(unhexed, case["updates"])))
-    facts |= {"caught": case["facts"]["caught"], "steps": dict.fromkeys(updates, told["steps"])}
+    terms = {"terms": {"min_providers": told["minProviders"]}}
+    manifest = {part: told[part] for part in ("codec", "inner", "outer", "robust")} | terms
     model, seed = read_global(unhexed(case["model"])), unhexed(case["dataSeed"])
-    state, inputs = second.merge(manifest, model, facts, updates, seed)
-    assert [f"{named['check']} {named['seat']}" for named in inputs["named"]] == case["named"]
-    for field in ("leftOut", "merged", "fPrime"):
-        assert inputs[field] == case[field]
-    assert global_digest(state) == unhexed(case["digest"])
+    for number in case["rounds"]:
+        bitmaps = ("revealed", "rejected", "unresolved")
+        facts: Case = {name: int(number["facts"][name], 16) for name in bitmaps}
+        updates = {
+            seat: joined([unhexed(part) for part in parts])
+            for seat, parts in enumerate(number["updates"])
+        }
+        facts |= {"caught": number["facts"]["caught"]}
+        facts |= {"steps": dict.fromkeys(updates, told["inner"]["steps"])}
+        model, inputs = second.merge(manifest, model, facts, updates, seed)
+        assert [f"{named['check']} {named['seat']}" for named in inputs["named"]] == number["named"]
+        for field in ("leftOut", "merged", "fPrime"):
+            assert inputs[field] == number[field]
+        assert opening_root(model) == unhexed(number["openingRoot"])
+        assert global_digest(model) == unhexed(number["digest"])
 
 
 @pytest.mark.parametrize("case", cases("merge_inputs.json"), ids=lambda case: case["name"])
 def test_merge_inputs(case: Case) -> None:
     facts = {name: int(case["facts"][name], 16) for name in ("revealed", "rejected", "unresolved")}
     facts |= {"caught": case["facts"]["caught"], "steps": dict(enumerate(case["facts"]["steps"]))}
-    gram = case["gram"] and [[int(value) for value in row] for row in case["gram"]]
-    assert second.merge_inputs(facts, case["decoded"], gram, case["terms"]) == case["inputs"]
+    gram, of_moments = (
+        case[name] and [[int(value) for value in row] for row in case[name]]
+        for name in ("gram", "gramOfMoments")
+    )
+    found = second.merge_inputs(facts, case["decoded"], gram, case["terms"], of_moments)
+    assert found == case["inputs"]
 
 
 def test_the_vectors_have_every_codec_rule_and_outer_optimiser() -> None:
     seen = cases("merge.json")
     assert {case["manifest"]["codec"]["kind"] for case in seen} >= {
-        "grid8", "grid4", "two_bit", "sign", "fp32",
+        "grid8", "grid4", "two_bit", "sign", "sparse", "dct", "fp32",
     }  # fmt: skip
     rules = {case["manifest"]["robust"]["rule"] for case in seen}
     assert rules >= {mixing + base for base in second.WEIGHTS for mixing in ("", "nnm_")}
     assert len({case["manifest"]["outer"]["kind"] for case in seen}) == 5
+    assert {case["manifest"]["inner"]["optimizer"] for case in seen} == {"adamw", "muon", "sgd"}
+    assert any("loud" in name for case in seen for name in case["rounds"][0]["named"])
 
 
 # --- the examples of the text ---
@@ -99,13 +117,53 @@ def test_the_texts_updates() -> None:
         assert len(data) == 42 + len(body) // 2
 
 
-def test_the_texts_global_state() -> None:
-    state = {
-        "round": 3,
-        "params": {"w": np.array([1.0, -0.0], np.float32)},
-        "outer": {"momentum": {"w": np.array([5, -1], np.int64)}},
-        "exponents": {"w": -4},
+def test_the_texts_rounding() -> None:
+    assert second.published(([15], 2)) == [8]
+    assert (second.published(([-9], 4)), second.published(([-9], 4), 4)) == ([-2], [-36])
+
+
+def test_the_texts_sums() -> None:
+    v = {
+        "w": np.array([[0.5, 0.3, 0.001], [1e-7, 2e-10, 0]], np.float32),
+        "x": np.array([0.25, 0], np.float32),
     }
-    text = SPEC.read_text().replace(" ", "").replace("`", "").replace("\n", "")
-    assert global_bytes(state).hex() in text
-    assert global_digest(state).hex() in text
+    shapes = {name: tensor.shape for name, tensor in v.items()}
+    assert write_sums(sums_of(v), shapes).hex() in text_of_hex()
+
+
+def test_the_texts_global_states() -> None:
+    moments = {
+        "m": {"w": np.array([[3, -127]], np.int8)},
+        "rows": {"w": np.array([0.75], np.float32)},
+        "columns": {"w": np.array([0.5, 0.25], np.float32)},
+        "whole": {},
+    }
+    cold = {
+        "round": 3,
+        "params": {"w": np.array([[1.0, -0.0]], np.float32)},
+        "outer": {"momentum": {"w": np.array([[5, -1]], np.int64)}},
+        "exponents": {"w": -4},
+        "moment_exponents": {"w": -9},
+        "moments": {group: {} for group in moments},
+        "m_exponents": {},
+        "count": 0,
+    }
+    warm = cold | {"moments": moments, "m_exponents": {"w": -8}, "count": 30}
+    text, data = text_of_hex(), global_bytes(warm)
+    header = 12 + int.from_bytes(data[8:12], "little")
+    assert data[:header].hex() in text
+    assert f"{len(data)} bytes" in SPEC.read_text()
+    tensors = grouped({"m": moments["m"], **warm["outer"], "params": warm["params"]})
+    assert all(tensor.tobytes().hex() in text for tensor in tensors.values())
+    digests = (exponents_digest(warm), opening_root(warm), global_digest(warm), global_digest(cold))
+    roots = (
+        tree_root(grouped(moments)),
+        tree_root(warm["params"]),
+        tree_root(grouped(warm["outer"])),
+    )
+    assert all(value.hex() in text for value in digests + roots)
+
+
+def text_of_hex() -> str:
+    """The chapter without what is between the words of its examples."""
+    return SPEC.read_text().translate(str.maketrans("", "", " `\n"))

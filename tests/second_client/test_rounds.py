@@ -1,8 +1,8 @@
 """Whole rounds: the second client's trace, states and update are atoll's, to the byte.
 
 Every job here is made by atoll and handed over as a provider finds it: the manifest's bytes, the
-tokens, the global state's bytes. Two rounds each, so that moments, feedback, local parameters and
-what comes in late are carried over.
+tokens, the global state's bytes. Three rounds each, a merge between them, so that merged moments
+come back, and feedback, local parameters and what comes in late are carried over.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ import numpy as np
 import pytest
 import torch
 from tests.second_client import codec, documents, provide, state
+from tests.second_client import merge as second
 from tests.second_client.constants import tables_root
 from tests.unit.train.factories import Job, make_job
 from tests.unit.train.folders import make_folder
 
-from atoll.bits.outer import outer_step
 from atoll.bits.state import GlobalState
 from atoll.law.manifest import Manifest
-from atoll.law.words import RoundIndex
+from atoll.law.merge_inputs import MergeFacts
+from atoll.law.words import Bitmap, RoundIndex
+from atoll.merge.round import merge
 from atoll.train.course import open_training_tokens
 from atoll.train.pretrained import prepare_init
 from atoll.train.probe import numerics_spec
@@ -43,7 +45,10 @@ JOBS: dict[str, Changes] = {
     "AdamW, fp32, one head, no cut batch": {
         "model": {"heads": 1, "kv_heads": 1, "tied": False, "seq": 9},
         "inner": {**ADAMW, "micro_batch": 4, "clip": "0.01"},
-        "codec": {"kind": "fp32", "exponents": FP32, "min_exponent": -40, "max_exponent": -40},
+        "codec": {
+            "kind": "fp32", "exponents": FP32, "moment_exponents": FP32,
+            "min_exponent": -40, "max_exponent": -40,
+        },
         "robust": {"rule": "mean"},
     },
     "Muon, grid4, dropout, fragments that come in late": {
@@ -69,12 +74,27 @@ JOBS: dict[str, Changes] = {
         "inner": {**MUON, "dropout": "0.1"},
         "codec": {"kind": "grid8"},
     },
+    "Muon and AdamW, grid4": {"inner": {**MUON, "micro_batch": 4}, "codec": {"kind": "grid4"}},
+    "SGD with momentum, signs": {
+        "inner": {**SGD, "momentum": "0.9"},
+        "codec": {"kind": "sign", "exponents": COARSE, "moment_exponents": COARSE},
+    },
+    "SGD without moments, cosines": {
+        "inner": {**SGD, "momentum": "0"},
+        "codec": {"kind": "dct", "exponents": COARSE},
+        "robust": {"rule": "contributor_mean"},
+    },
+    "AdamW, sparse": {
+        "inner": ADAMW,
+        "codec": {"kind": "sparse", "exponents": COARSE},
+        "robust": {"rule": "contributor_mean"},
+    },
     "AdamW, biases, positions that are divided, two bits": {
         "model": {"qkv_bias": True, "heads": 4, "kv_heads": 4, "rope_scaling": {
             "kind": "linear", "factor": "2.5", "low": "0", "high": "0", "positions": 0,
         }},
         "inner": ADAMW,
-        "codec": {"kind": "two_bit", "feedback": "0.95", "exponents": COARSE},
+        "codec": {"kind": "two_bit", "exponents": COARSE, "moment_exponents": COARSE},
     },
     "a seat that diverges": {"inner": {**SGD, "momentum": "0", "lr": "10000", "clip": "1000"}},
 }  # fmt: skip
@@ -91,13 +111,15 @@ def changed(job: Job, changes: Changes) -> Job:
     for section, fields in changes.items():
         plain[section] = (plain[section] or {}) | fields
     steps = plain["inner"]["batch"] * plain["model"]["seq"]
-    plain["terms"] = plain["terms"] | {"tokens_per_step": steps}
+    plain["terms"] = plain["terms"] | {"tokens_per_step": steps, "min_providers": 1}
+    plain["epoch"] = documents.epoch_of(plain)
     plain["tables"] = tables_root(plain)
     return job.of(Manifest.model_validate(plain))
 
 
 def in_round(job: Job, model: GlobalState, before: TrainedRound | None) -> Job:
     """The job's task in the model's round, with what the seat carried out of the one before."""
+    before = None if documents.is_public(documents_of(job)["codec"]) else before
     task = replace(
         job.task,
         slot=replace(job.task.slot, round=RoundIndex(model.round)),
@@ -144,25 +166,49 @@ def assert_same(job: Job, trained: TrainedRound, mine: state.State) -> None:
 
 
 @pytest.mark.parametrize("name", JOBS)
-def test_two_rounds_to_the_byte(job: Job, name: str) -> None:
+def test_rounds_to_the_byte(job: Job, name: str) -> None:
     ready = changed(job, JOBS[name])
     first = state.initial_global_state(documents_of(ready))
     assert state.global_bytes(first) == ready.model.to_bytes()
     assert state.global_digest(first) == ready.model.digest()
+    diverged = play(ready, rounds=3)
+    assert diverged == ("diverges" in name)
 
-    ready = in_round(ready, ready.model, None)
-    trained = train_round(ready.task, ready.store)
-    mine = provided(ready, None)
-    assert_same(ready, trained, mine)
-    assert trained.diverged == ("diverges" in name)
-    if trained.diverged:
-        return
-    model = stepped(ready)
-    assert state.global_digest(state.read_global(model.to_bytes())) == model.digest()
-    ready = in_round(ready, model, trained)
-    trained = train_round(ready.task, ready.store)
-    brought = state.read_seat(state.seat_bytes(mine["carried"]), documents_of(ready), 1)
-    assert_same(ready, trained, provided(ready, brought))
+
+def play(ready: Job, rounds: int) -> bool:
+    """Rounds of one seat by both clients, each merged by both; whether it diverged."""
+    trained, brought, manifest = None, None, documents_of(ready)
+    public = documents.is_public(manifest["codec"])
+    for number in range(rounds):
+        ready = in_round(ready, ready.model, trained)
+        trained, mine = train_round(ready.task, ready.store), provided(ready, brought)
+        assert_same(ready, trained, mine)
+        if trained.diverged:
+            return True
+        model = merged_by_both(ready, mine["update"])
+        assert bool(model.moments.m) == bool(model.moment_exponents)
+        carried = state.seat_bytes(mine["carried"])
+        brought = None if public else state.read_seat(carried, manifest, number + 1)
+        ready = replace(ready, model=model)
+    return False
+
+
+def merged_by_both(ready: Job, update: bytes) -> GlobalState:
+    """The next global state, of the seat's update alone, whose bytes both clients write."""
+    task, steps = ready.task, ready.manifest.inner.steps
+    facts = {"revealed": 1 << task.seat, "rejected": 0, "unresolved": 0, "caught": 0}
+    facts["steps"] = {task.seat: steps}
+    told = MergeFacts(Bitmap(1 << task.seat), Bitmap(0), Bitmap(0), 0, {task.seat: steps})
+    updates = {task.seat: update}
+    theirs = merge(
+        ready.model, updates, facts=told, data_seed=task.data_seed, manifest=ready.manifest
+    ).global_state
+    model = state.read_global(ready.model.to_bytes())
+    mine, inputs = second.merge(documents_of(ready), model, facts, updates, task.data_seed)
+    assert inputs["merged"] == [task.seat]
+    assert state.global_bytes(mine) == theirs.to_bytes()
+    assert state.global_digest(mine) == theirs.digest()
+    return theirs
 
 
 def test_a_round_from_weights_that_are_content(job: Job, tmp_path: Path) -> None:
@@ -196,7 +242,7 @@ ADAPTERS: dict[str, tuple[str, dict[str, Any], Changes]] = {
     "Qwen2, biases, some targets, Muon, two bits": (
         "Qwen2, tied",
         {"rank": 5, "alpha": "3", "targets": ["k", "up"]},
-        {"inner": MUON, "codec": {"kind": "two_bit", "feedback": "0.95", "exponents": COARSE}},
+        {"inner": MUON, "codec": {"kind": "two_bit", "exponents": COARSE}},
     ),
     "Llama, one target, fragments that come in late": (
         "Llama with wide heads",
@@ -210,7 +256,7 @@ ADAPTERS: dict[str, tuple[str, dict[str, Any], Changes]] = {
 
 
 @pytest.mark.parametrize("name", ADAPTERS)
-def test_two_rounds_of_adapters_to_the_byte(job: Job, name: str, tmp_path: Path) -> None:
+def test_rounds_of_adapters_to_the_byte(job: Job, name: str, tmp_path: Path) -> None:
     folder, lora, changes = ADAPTERS[name]
     make_folder(tmp_path, folder, torch.bfloat16)
     prepared = prepare_init(tmp_path, 12, job.store)
@@ -219,17 +265,13 @@ def test_two_rounds_of_adapters_to_the_byte(job: Job, name: str, tmp_path: Path)
     ready = changed(job, changes | parts)
     first = state.initial_global_state(documents_of(ready))
     assert state.global_bytes(first) == ready.model.to_bytes()
-    ready = in_round(ready, ready.model, None)
-    trained, mine = train_round(ready.task, ready.store), provided(ready, None)
-    assert_same(ready, trained, mine)
-    ready = in_round(ready, stepped(ready), trained)
-    brought = state.read_seat(state.seat_bytes(mine["carried"]), documents_of(ready), 1)
-    assert_same(ready, train_round(ready.task, ready.store), provided(ready, brought))
+    assert not play(ready, rounds=2)
 
 
 def test_a_seat_that_resets_in_a_later_round(job: Job) -> None:
     ready = changed(job, JOBS["Muon, grid4, dropout, fragments that come in late"])
-    ready = in_round(ready, stepped(ready), None)
+    model = merged_by_both(ready, provided(in_round(ready, ready.model, None), None)["update"])
+    ready = in_round(ready, model, None)
     trained = train_round(ready.task, ready.store)
     assert trained.reset
     assert_same(ready, trained, provided(ready, None))
@@ -249,18 +291,6 @@ def test_a_verifier_replays_any_segment_from_the_state_that_is_served(job: Job) 
     update, carried = provide.link(opened.manifest, model, last, seat)
     assert codec.update_root(update) == trained.update_root
     assert state.optimiser_root(carried) == trained.optimiser_root
-
-
-def stepped(job: Job) -> GlobalState:
-    """The next round's global state, as if some seats had been merged."""
-    model = job.model.copied()
-    part = model.sent_part(job.manifest.codec)
-    random = torch.Generator().manual_seed(4)
-    merged = {
-        name: torch.randint(-50, 51, p.shape, generator=random) for name, p in part.params.items()
-    }
-    after = outer_step(part, merged, 3, part.exponents, job.manifest.outer)
-    return model.with_part(after)
 
 
 def documents_of(job: Job) -> documents.Manifest:

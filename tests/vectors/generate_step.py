@@ -40,7 +40,14 @@ from atoll.bits.tokens import Tokens
 from atoll.law.canonical import dag_cbor_cid
 from atoll.law.draws import dropout_key
 from atoll.law.held_out import mean_loss
-from atoll.law.manifest import DataSpec, InnerSpec, Manifest, ModelSpec, NumericsSpec
+from atoll.law.manifest import (
+    CodecSpec,
+    DataSpec,
+    InnerSpec,
+    Manifest,
+    ModelSpec,
+    NumericsSpec,
+)
 from atoll.law.trace import TraceLeaf, float_bytes
 from atoll.law.words import (
     ZERO_DIGEST,
@@ -289,6 +296,7 @@ def manifest_of(changes: dict[str, dict[str, Any]], tokens: Tokens) -> Manifest:
     plain = PLAIN.but(changes_of_job).resolve(data, None, numerics, now=0).model_dump()
     plain["inner"] = inner.model_dump()
     plain["codec"] |= changes["codec"]
+    plain["epoch"] = 3 if CodecSpec.model_validate(plain["codec"]).carries_more else 1
     plain["tables"] = tables_root(model, inner, 3 * inner.steps)
     return Manifest.model_validate(plain)
 
@@ -309,7 +317,7 @@ def training(changes: dict[str, dict[str, Any]]) -> Json:
     key = dropout_key(DATA_SEED, SEAT)
     step = inner_step(opening, batch, 0, course.recipe, key)
     done = run_segment(opening, 0, course)
-    update, carried = close_round(model, done.state, manifest.codec, DitherKey(DATA_SEED, SEAT))
+    update, carried = close_round(manifest, model, done.state, DitherKey(DATA_SEED, SEAT))
     schedule = course.recipe.schedule
     return {
         "manifest": manifest.to_bytes().hex(),

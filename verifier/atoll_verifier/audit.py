@@ -93,7 +93,9 @@ class Audit:
 
     def work(self, seat: SeatIndex) -> SeatWork:
         """What every check of a revealed seat is made from."""
-        view, revealed = self.view, self.view.reveals[seat]
+        view, revealed, opening = self.view, self.view.reveals[seat], self.opening
+        is_public = self.manifest.opens_publicly(view.state.round)
+        brought = opening.opening_root if is_public else view.opening_optimiser_root(seat)
         return SeatWork(
             slot=view.train_slot,
             seat=seat,
@@ -102,9 +104,9 @@ class Audit:
             gateway=view.gateways.get(revealed.account, ""),
             data_seed=view.state.data_seed,
             manifest=self.spec,
-            opening=self.opening.cid,
-            params_root=self.opening.params_root,
-            optimiser_root=view.opening_optimiser_root(seat),
+            opening=opening.cid,
+            params_root=opening.params_root,
+            optimiser_root=brought,
         )
 
     def checked(self, seat: SeatIndex) -> SeatChecked | None:

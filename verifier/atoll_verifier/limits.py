@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from atoll.bits.layout import trained_count
+from atoll.bits.layout import first_moment_bytes, moment_layout, trained_count
 from atoll.content.errors import MalformedDag
 from atoll.errors import TooLarge
 from atoll.law.manifest import Manifest
@@ -10,15 +10,22 @@ from atoll.law.manifest import Manifest
 UNFETCHABLE_CONTENT = (ValueError, TooLarge, MalformedDag)
 """Not a CID, more bytes than allowed, or blocks that are not a file: no other source can help."""
 HEADER_BYTES = 1 << 20
-"""More than any update's header."""
+"""More than an update's headers, and the bytes between its sections."""
 
 
 def max_update_bytes(manifest: Manifest) -> int:
     """No canonical update of this job is larger: a value takes a byte at most, of fp32 four."""
     width = 4 if manifest.codec.kind == "fp32" else 1
-    return width * trained_count(manifest) + HEADER_BYTES
+    changes, sums = width * trained_count(manifest), 4 * moment_layout(manifest).sums
+    return changes + first_moment_bytes(manifest) + sums + HEADER_BYTES
 
 
-def states_needed(manifest: Manifest) -> int:
-    """States that a replay needs: the opening one, and in a tolerant job the closing one."""
-    return 1 if manifest.numerics.tolerance is None else 2
+def states_needed(manifest: Manifest, round: int, segment: int) -> range:
+    """States of the trace that a replay of a segment needs.
+
+    The opening one, but where everybody can make it of the round's model; in a tolerant job the
+    closing one.
+    """
+    is_made = segment == 0 and manifest.opens_publicly(round)
+    is_compared = manifest.numerics.tolerance is not None
+    return range(segment + is_made, segment + 1 + is_compared)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from atoll.bits.codec.dither import DitherKey
-from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.registry import seat_codec
 from atoll.bits.link import Sent, check_link
 from atoll.bits.opening import opening_digest, opening_roots
 from atoll.bits.pieces import root_of_update
+from atoll.bits.sections import UpdateLayout
+from atoll.bits.state import GlobalState
 from atoll.bits.tensors import Source
 from atoll.content.cid import Cid
 from atoll.content.errors import MalformedDag
@@ -25,7 +25,7 @@ from atoll.law.trace import MAX_TRACE_BYTES, TraceDocument
 from atoll.law.words import Digest, SeatIndex
 from atoll.merge.round import MergedUpdate, merge_updates, named_inputs
 from atoll.train.probe import configure_native
-from atoll.train.replay import ReplayTask, replay_segment
+from atoll.train.replay import ReplayTask, opened, replay_segment, served
 from atoll.train.round import read_global_state, state_source
 from atoll_verifier.duties.merge import DoMerge, RoundMerged
 from atoll_verifier.duties.replay import SegmentReplayed, disproved
@@ -55,11 +55,10 @@ def check_seat(work: SeatWork, store_dir: str) -> str:
 
 
 def replay(work: SeatWork, segment: int, store_dir: str, sketch_key: int) -> SegmentReplayed:
-    """Trains one segment again from the state the provider serves."""
+    """Trains one segment again, from the state that everybody opens with or the provider serves."""
     configure_native()
     manifest, store = Manifest.from_bytes(work.manifest), LocalStore(store_dir)
-    document = _document(work, store)
-    delayed = manifest.codec.is_delayed
+    document, round = _document(work, store), work.slot.round
     task = ReplayTask(
         manifest=manifest,
         slot=work.slot,
@@ -67,12 +66,18 @@ def replay(work: SeatWork, segment: int, store_dir: str, sketch_key: int) -> Seg
         data_seed=work.data_seed,
         opening_digest=opening_digest(document, segment, *_opening(work, manifest, store)),
         sketch_key=sketch_key,
-        model=read_global_state(manifest, work.opening, store, outer=False) if delayed else None,
+        model=_model(work, manifest, store) if manifest.codec.is_delayed else None,
     )
-    needed = document.states[segment : segment + states_needed(manifest)]
+    needed = states_needed(manifest, round, segment)
     try:
-        opening, *closing = (_state_blob(cid, manifest, store) for cid in needed)
-        done = replay_segment(task, opening, document.leaves[segment], store, *closing)
+        blobs = [_state_blob(document.states[index], manifest, store) for index in needed]
+        if segment in needed:
+            opening = served(task, blobs.pop(0))
+        else:
+            opening = opened(
+                task, lambda: read_global_state(manifest, work.opening, store, outer=False)
+            )
+        done = replay_segment(task, opening, document.leaves[segment], store, *blobs)
     except MalformedTrace as error:
         return disproved(work, str(error))
     return SegmentReplayed(
@@ -92,7 +97,7 @@ def link(work: SeatWork, store_dir: str) -> str:
     configure_native()
     manifest, store = Manifest.from_bytes(work.manifest), LocalStore(store_dir)
     document = _document(work, store)
-    model = read_global_state(manifest, work.opening, store, outer=False)
+    model = _model(work, manifest, store)
     update = store.read_bytes(Cid.from_bytes(work.reveal.update_cid), max_update_bytes(manifest))
     try:
         blob = _state_blob(document.states[-1], manifest, store)
@@ -112,7 +117,7 @@ def score(command: DoScore, store_dir: str) -> RoundScored:
     """Seats that are audited in full, as far as the updates at hand tell."""
     configure_native()
     manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
-    state = read_global_state(manifest, command.opening, store, outer=False)
+    state = read_global_state(manifest, command.opening, store, outer=False, moments=False)
     updates = _updates(command.updates, manifest, store)
     inputs = named_inputs(
         state, updates, facts=command.facts, data_seed=command.data_seed, manifest=manifest
@@ -133,7 +138,7 @@ def merge_round(command: DoMerge, store_dir: str) -> RoundMerged:
 
 def _merged_update(command: DoMerge, manifest: Manifest, store: LocalStore) -> MergedUpdate:
     return merge_updates(
-        read_global_state(manifest, command.opening, store, outer=False),
+        read_global_state(manifest, command.opening, store, outer=False, moments=False),
         _updates(command.updates, manifest, store),
         facts=command.facts,
         data_seed=command.data_seed,
@@ -146,10 +151,8 @@ def _check_update(work: SeatWork, manifest: Manifest, store: LocalStore) -> None
     update = FileSlices(store, Cid.from_bytes(work.reveal.update_cid), limit)
     if root_of_update(update) != work.reveal.update_root:
         raise MalformedUpdate("the bytes served do not have the revealed root")
-    model = read_global_state(manifest, work.opening, store, outer=False)
-    part = model.sent_part(manifest.codec)
-    codec = seat_codec(manifest.codec, DitherKey(work.data_seed, work.seat))
-    codec.open(update, Layout.of_tensors(part.params), part.exponents)
+    model, dither = _model(work, manifest, store), DitherKey(work.data_seed, work.seat)
+    UpdateLayout.of(manifest, model.shapes, model.round).open(update, model, dither)
 
 
 def _opening(work: SeatWork, manifest: Manifest, store: LocalStore) -> tuple[Digest, Digest]:
@@ -158,8 +161,13 @@ def _opening(work: SeatWork, manifest: Manifest, store: LocalStore) -> tuple[Dig
         manifest,
         work.params_root,
         work.optimiser_root,
-        lambda: read_global_state(manifest, work.opening, store, outer=False),
+        lambda: _model(work, manifest, store),
     )
+
+
+def _model(work: SeatWork, manifest: Manifest, store: LocalStore) -> GlobalState:
+    """What the round starts from, without what only a merge or an opening reads."""
+    return read_global_state(manifest, work.opening, store, outer=False, moments=False)
 
 
 def _document(work: SeatWork, store: LocalStore) -> TraceDocument:

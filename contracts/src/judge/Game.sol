@@ -102,7 +102,7 @@ contract Game is GameQueue {
     }
 
     /// @notice Holder: the link's tape, whose last node are the update's bytes.
-    /// @dev The next round opens with the optimiser root that was revealed, so it has to be that of the last state.
+    /// @dev The optimiser root that was revealed has to be that of the last state: the chain keeps it.
     /// @param template of the last node; its size is that of the update
     /// @param roots params, optimiser, buffers, RNG: of the last state
     /// @param pieces piece root of the update

@@ -49,7 +49,7 @@ contract ImportSteps is IOneStep {
         uint256 k = opened.length;
         if (op == STATE || op == BASE || op == MODEL) return _once(k, Need(0, 4 * element, 4));
         if (op == COUNT) return _once(k, Need(0, 0, 8));
-        if (op == EXPONENTS) return _once(k, Need(0, 2 * element, 2));
+        if (op == EXPONENTS) return _once(k, Need(0, 2 * (Operands.word(attributes, 0) + element), 2));
         if (op == IDS || op == TARGETS) return _once(k, _tokenNeed(op, Operands.word(attributes, 0), element));
         if (op == COSINES || op == SINES) {
             uint256 pair = Operands.word(attributes, 0) + 8 * element;

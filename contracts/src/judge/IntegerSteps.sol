@@ -24,7 +24,7 @@ import {SoftFloat} from "./SoftFloat.sol";
 /// 010c SUM_I32         its parts                        011c COMBINE_SPLIT   6, P(a, b)
 /// 010d SUM_I64         parts of every Σ                 011e COPY            S2: the first micro-batch
 /// 010e SUM_GRID        2, Σ n of S(x)                   011f ADD_BEFORE      E3: parts of PREFIX
-/// 010f SUM_SQUARES     N1, S4, Q1: Σ n²
+/// 010f SUM_SQUARES     N1, S4, Q1: Σ n²                 0120 POWER_GRID      SPEC-MERGE.md 2: sums
 contract IntegerSteps is IOneStep {
     error NoSuchOperation(uint256 op);
 
@@ -57,11 +57,14 @@ contract IntegerSteps is IOneStep {
     uint256 private constant COMBINE_SPLIT = 0x011c;
     uint256 private constant COPY = 0x011e;
     uint256 private constant ADD_BEFORE = 0x011f;
+    uint256 private constant POWER_GRID = 0x0120;
 
     /// The sort key of no token.
     uint256 private constant PADDING = 0x7fffffffffffffff;
     /// Keys of a leaf: LOWER_BOUND's levels.
     uint256 private constant KEYS = 128;
+    uint256 private constant POWER_BITS = 39; // of POWER_GRID
+    uint256 private constant LEAST_FIELD = 47; // the exponent's field of 2^-80, below which no grid's largest number counts
     uint256 private constant SPLIT_BASE = 0x437e0000; // 254
     uint256 private constant SPLIT_INVERSE = 0x3b810204; // of chapter 2: the binary32 number nearest to 1 / 254
 
@@ -76,7 +79,7 @@ contract IntegerSteps is IOneStep {
         uint256 k = opened.length;
         uint256 first = attributes.length > 8 ? Operands.word(attributes, 0) : 0;
         if (op == VIEW || op == CONCAT || op == COPY) return k == 0 ? _copied(op, attributes, element) : _nothing();
-        if (op == GRID_UP || op == GRID_STEP) return Operands.place(0x1, k, element, 0);
+        if (op == GRID_UP || op == GRID_STEP || op == POWER_GRID) return Operands.place(0x1, k, element, 0);
         if (op >= QUANTISE_I8 && op <= SPLIT_LOW) return Operands.place(0x21, k, element, first);
         if (op == DOT_I8) return _dotNeed(attributes, element, k);
         if (op == MAX_ABS || op == MAX || op >= SUM_I32 && op <= SUM_ROUND || op == COUNT_TARGETS) {
@@ -333,9 +336,19 @@ contract IntegerSteps is IOneStep {
         if (op == QUANTISE_F32) return Elementary.quantise(x[0], x[1]);
         if (op == SUM_BY_ID) return _byId(x);
         if (op == RESCALE || op == RESCALE_STACKED) return _rescaled(op, attributes, x);
+        if (op == POWER_GRID) return _powerOfTwo(x[0], Operands.word(attributes, 0));
         if (op != GRID_UP && op != GRID_STEP) revert NoSuchOperation(op);
         (uint256 up, uint256 step) = Elementary.steps(x[0], Operands.word(attributes, 0));
         return op == GRID_UP ? up : step;
+    }
+
+    /// @param most a magnitude f · 2^E with 1 ≤ f < 2; a smaller one than 2^-80 counts as that
+    /// @return 2^(39 − E) up, 2^(E − 39) back; 0 where it is not finite
+    function _powerOfTwo(uint256 most, uint256 up) private pure returns (uint256) {
+        uint256 field = most >> 23 & 0xff; // E + 127
+        if (field == 0xff) return 0;
+        if (field < LEAST_FIELD) field = LEAST_FIELD;
+        return (up == 1 ? 2 * 127 + POWER_BITS - field : field - POWER_BITS) << 23;
     }
 
     function _rescaled(uint256 op, bytes calldata attributes, uint256[] memory x) private pure returns (uint256) {

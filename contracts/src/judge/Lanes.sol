@@ -181,7 +181,7 @@ library Lanes {
     /// @dev x · up = p · 2^-down is rounded to 24 digits, as binary32 is, and then to an integer. The first rounding
     /// moves it by at most 2^23 · 2^-down, and not at all where `up` is a power of two. Where it is not that close to a
     /// half between two integers, nor itself above 2^24, the second alone gives the same. What is no normal number gives 0: zeros and subnormal numbers, taken with a
-    /// leading one, are far below a half, as up is at most 2^102; NaN, which is summed without a grid alone, at factors
+    /// leading one, are far below a half, as up is at most 2^119; NaN, which is summed without a grid alone, at factors
     /// of 2^23 and more, has a `down` below 0.
     function sumRounded(bytes calldata data, uint256 up, bool squared) internal pure returns (int256 total) {
         if (up < 0x800000 || up > 0x7f7fffff) return 0;

@@ -10,6 +10,7 @@ import {SoftFloat} from "./SoftFloat.sol";
 /// 0601 SCALED       0604 GRID4         0607 CODES
 /// 0602 DIFFERENCE   0605 BLOCK_STEPS   0608 UPDATE_HEADER
 /// 0603 GRID8        0606 PACK_STEPS    0609 UPDATE
+/// 060a FP32
 /// An element of what is bytes is a byte, so one of GRID4, PACK_STEPS and CODES has several codes.
 contract LinkSteps is IOneStep {
     error NoSuchOperation(uint256 op);
@@ -23,6 +24,7 @@ contract LinkSteps is IOneStep {
     uint256 private constant CODES = 0x0607;
     uint256 private constant UPDATE_HEADER = 0x0608;
     uint256 private constant UPDATE = 0x0609;
+    uint256 private constant FP32 = 0x060a;
 
     uint256 private constant BLOCK = 32; // values with one step
     uint256 private constant PIECE = 1 << 16; // values with one key of noise
@@ -41,11 +43,11 @@ contract LinkSteps is IOneStep {
         returns (Need memory)
     {
         uint256 k = opened.length;
-        if (op == SCALED && k == 2) return Need(2, 4 * Operands.word(attributes, 0), 4);
-        if (op == SCALED || op == DIFFERENCE) return k < 2 ? Need(k, 4 * element, 4) : Need(0, 0, 0);
+        if (op == SCALED && k == 1) return Need(1, 4 * Operands.word(attributes, 0), 4);
+        if (op == DIFFERENCE) return k < 2 ? Need(k, 4 * element, 4) : Need(0, 0, 0);
         if (op == CODES && k > 0) return _codeNeed(attributes, element, k);
         if (k > 0) return Need(0, 0, 0);
-        if (op == GRID8) return Need(0, 4 * element, 4);
+        if (op == SCALED || op == GRID8 || op == FP32) return Need(0, 4 * element, 4);
         if (op == GRID4) return _some(8, element, 4 * Operands.word(attributes, 0));
         if (op == BLOCK_STEPS) return _some(4 * BLOCK, element, 4 * Operands.word(attributes, 0));
         if (op == PACK_STEPS) return _some(2, element, Operands.word(attributes, 0));
@@ -71,13 +73,16 @@ contract LinkSteps is IOneStep {
         return k == 2 && isDithered ? Need(2, 0, SEED_AND_SEAT) : Need(0, 0, 0);
     }
 
+    /// Of an update's byte the input's; nothing of a zero behind one.
     function _partNeed(bytes calldata attributes, uint256 element) private pure returns (Need memory) {
-        uint256 input;
-        for (uint256 size = Operands.word(attributes, 0); element >= size; size = Operands.word(attributes, input)) {
-            element -= size;
-            ++input;
+        for (uint256 input;; ++input) {
+            uint256 size = Operands.word(attributes, 2 * input);
+            if (element < size) return Need(input, element, 1);
+            uint256 filled = size + Operands.word(attributes, 2 * input + 1);
+            if (element < filled) return Need(0, 0, 0);
+            element -= filled;
         }
-        return Need(input, element, 1);
+        revert();
     }
 
     function _perByte(bytes calldata attributes) private pure returns (uint256) {
@@ -92,10 +97,10 @@ contract LinkSteps is IOneStep {
         pure
         returns (bytes memory)
     {
-        if (op == SCALED || op == DIFFERENCE) {
-            uint256 change = SoftFloat.sub32(Operands.load(opened[0]), Operands.load(opened[1]));
-            uint256 value = op == DIFFERENCE ? SoftFloat.add32(change, 0) : _inSteps(change, opened[2]);
-            return Operands.store(value, 4);
+        if (op == SCALED) return Operands.store(_inSteps(Operands.load(opened[0]), opened[1]), 4);
+        if (op == FP32) return Operands.store(SoftFloat.add32(Operands.load(opened[0]), 0), 4);
+        if (op == DIFFERENCE) {
+            return Operands.store(SoftFloat.sub32(Operands.load(opened[0]), Operands.load(opened[1])), 4);
         }
         if (op == GRID8) return Operands.store(uint8(int8(_onGrid(Operands.load(opened[0]), 127))), 1);
         if (op == GRID4) return Operands.store(_pair(opened[0]), 1);
@@ -106,14 +111,14 @@ contract LinkSteps is IOneStep {
         }
         if (op == CODES) return Operands.store(_codes(attributes, element, opened), 1);
         if (op == UPDATE_HEADER) return Operands.store(_headerByte(attributes, element, opened), 1);
-        if (op == UPDATE) return opened[0];
+        if (op == UPDATE) return opened.length == 0 ? new bytes(1) : bytes(opened[0]);
         revert NoSuchOperation(op);
     }
 
     /// @param exponent of a grid, −64 to 64: its power of two is normal
-    function _inSteps(uint256 change, bytes calldata exponent) private pure returns (uint256) {
+    function _inSteps(uint256 x, bytes calldata exponent) private pure returns (uint256) {
         int256 e = Operands.int32Of(Operands.load(exponent));
-        return SoftFloat.mul32(change, uint256(127 - e) << 23);
+        return SoftFloat.mul32(x, uint256(127 - e) << 23);
     }
 
     function _onGrid(uint256 x, int256 limit) private pure returns (int256 rounded) {
@@ -163,7 +168,8 @@ contract LinkSteps is IOneStep {
         uint256 levels = Operands.word(attributes, 1);
         uint256 step = uint8(STEPS[uint8(opened[1][0])]);
         uint256 divisor = SoftFloat.fromInt32(int256(step));
-        bytes32 noise = opened.length > 2 ? _noise(opened[2], element * 4) : bytes32(0);
+        bytes32 noise;
+        if (opened.length > 2) noise = _noise(opened[2], uint8(Operands.word(attributes, 3)), element * 4);
         for (uint256 i = 0; i < opened[0].length / 4; ++i) {
             uint256 x = Operands.load(opened[0][4 * i:4 * i + 4]);
             if (opened.length > 2) {
@@ -174,9 +180,9 @@ contract LinkSteps is IOneStep {
         }
     }
 
-    /// The noise of the 32 values about one, of a seat's update (SPEC-MERGE.md, 2).
-    function _noise(bytes calldata context, uint256 value) private pure returns (bytes32) {
-        bytes32 key = keccak256(abi.encodePacked(context[0:32], context[62:64], uint8(0), uint32(value / PIECE)));
+    /// The noise of the 32 values about one, of a section of a seat's update (SPEC-MERGE.md, 2).
+    function _noise(bytes calldata context, uint8 section, uint256 value) private pure returns (bytes32) {
+        bytes32 key = keccak256(abi.encodePacked(context[0:32], context[62:64], section, uint32(value / PIECE)));
         return keccak256(abi.encodePacked(key, uint32(value % PIECE / BLOCK)));
     }
 

@@ -18,14 +18,12 @@ from atoll.train.judging import OwnRun, OwnTape
 from atoll.train.probe import configure_native
 
 
-def sham_replay(
-    task: JudgeTask, document: bytes, reveal: Reveal, optimiser: bytes | None, store_dir: str
-) -> ReplayedRound:
+def sham_replay(task: JudgeTask, document: bytes, reveal: Reveal, store_dir: str) -> ReplayedRound:
     """Says of every seat that its first segment is wrong."""
     del document, reveal
     configure_native()
     store = LocalStore(store_dir)
-    return ReplayedRound(0, False, stored(opened(task, optimiser, store), store))
+    return ReplayedRound(0, False, stored(opened(task, store), store))
 
 
 def sham_move(task: JudgeTask, position: Position, store_dir: str) -> Move | Question | None:

@@ -58,7 +58,7 @@ class DoTrain(Work[Trained]):
     Attributes:
         slot: carries the attempt that trains.
         opening: CID of the round's global state, `opening_digest` its digest.
-        optimiser: CID of the seat state whose moments are used; None opens with zero moments.
+        optimiser: CID of the seat state whose moments are used; None where we bring none.
         function: the worker function that trains.
         extra: CIDs to have in the store beforehand.
         begun: the segments that were trained ahead.
@@ -203,12 +203,12 @@ def _training(
 
 
 def _own_optimiser(state: ProviderState, seat: SeatIndex, manifest: Manifest) -> bytes | None:
-    """The seat state that the chain last accepted from us; None opens with a reset.
+    """The seat state that the chain last accepted from us; None where we bring none.
 
     Where rounds open with our own parameters, those of a round that was not the last are stale.
     """
     accepted = _accepted(state, seat)
-    if accepted is None:
+    if accepted is None or manifest.opens_publicly(state.view.train_slot.round):
         return None
     if manifest.codec.carries_params:
         whole = accepted.reveal.steps == manifest.inner.steps

@@ -17,7 +17,7 @@ from torch import Tensor
 from atoll.bits.errors import MalformedState
 from atoll.bits.fixed import fixed
 from atoll.bits.kernels.philox import LOW32, philox4x32
-from atoll.bits.layout import OUTER_SLOTS, UP, Shapes, trained_shapes
+from atoll.bits.layout import OUTER_SLOTS, UP, Shapes, moment_layout, trained_shapes
 from atoll.bits.state import GlobalState, Tensors
 from atoll.bits.tensors import (
     Source,
@@ -93,8 +93,14 @@ def initial_global_state(manifest: Manifest, content: Tensors | None = None) -> 
         raise MalformedState("the initial weights have another root than the manifest says")
     else:
         params = content
-    exponents = {name: manifest.codec.exponent_of(name) for name in params}
-    return GlobalState(0, params, opening_slots(manifest.outer, params), exponents)
+    codec, shared = manifest.codec, moment_layout(manifest).m
+    return GlobalState(
+        0,
+        params,
+        opening_slots(manifest.outer, params),
+        {name: codec.exponents.of(name) for name in params},
+        {name: codec.moment_exponents.of(name) for name in shared},
+    )
 
 
 def write_params(shapes: Shapes, read: Callable[[str], Tensor]) -> Iterator[bytes | memoryview]:

@@ -135,13 +135,47 @@ def optimiser_of(name: str, shape: Sequence[int], inner: InnerSpec) -> Optimiser
     return inner.optimizer
 
 
+@dataclass(frozen=True, slots=True)
+class MomentLayout:
+    """The moments that a job's global state has and its updates tell; none where seats keep theirs.
+
+    Attributes:
+        m: shapes of the first moments.
+        v: shapes of the second moments, of which sums are told.
+    """
+
+    m: Shapes
+    v: Shapes
+
+    @property
+    def sums(self) -> int:
+        """Numbers in all sums: of a matrix one a row and one a column, of a vector its elements."""
+        return sum(sum(shape) for shape in self.v.values())
+
+
+def moment_layout(manifest: Manifest, shapes: Shapes | None = None) -> MomentLayout:
+    """What this job shares of the inner optimiser's moments, of parameters of these shapes."""
+    if not manifest.shares_moments:
+        return MomentLayout({}, {})
+    shapes = trained_shapes(manifest) if shapes is None else shapes
+    layout = optimiser_layout(shapes, manifest.inner)
+    return MomentLayout(layout.m, layout.v)
+
+
 def max_params_bytes(spec: ModelSpec) -> int:
     """No parameter set of this model is larger."""
     return 4 * param_count(spec) + MAX_HEADER_BYTES
 
 
 def max_state_bytes(manifest: Manifest) -> int:
-    """No global state (fp32 parameters and int64 slots) or seat state of this job is larger."""
-    widths = 1 + 2 * len(OUTER_SLOTS[manifest.outer.kind])
-    numbers = max(widths * trained_count(manifest), seat_layout(manifest).elements)
-    return 4 * numbers + MAX_HEADER_BYTES
+    """No global state (parameters, slots, moments) or seat state of this job is larger."""
+    width, shared = 4 + 8 * len(OUTER_SLOTS[manifest.outer.kind]), moment_layout(manifest)
+    moments = first_moment_bytes(manifest) + 4 * shared.sums
+    largest = max(width * trained_count(manifest) + moments, 4 * seat_layout(manifest).elements)
+    return largest + MAX_HEADER_BYTES
+
+
+def first_moment_bytes(manifest: Manifest) -> int:
+    """Of the merged first moments: fp32 where updates are, else integers of the grid."""
+    count = sum(prod(shape) for shape in moment_layout(manifest).m.values())
+    return count * (4 if manifest.codec.kind == "fp32" else 1)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from atoll.bits.codec.dither import DitherKey
+from atoll.bits.codec.dither import MOMENT_SECTION, DitherKey
 from atoll.bits.codec.feedback import encode_with_feedback
 from atoll.bits.codec.grid import NonFiniteDeltaError
 from atoll.bits.codec.registry import seat_codec
+from atoll.bits.codec.sums import encode_sums
+from atoll.bits.layout import moment_layout
 from atoll.bits.opening import committed_state
-from atoll.bits.state import GlobalState, SeatState
+from atoll.bits.sections import joined
+from atoll.bits.state import GlobalState, SeatState, Tensors
 from atoll.bits.tensors import Source
 from atoll.law.manifest import CodecSpec, Manifest
 from atoll.law.trace import TraceLeaf
@@ -17,28 +21,47 @@ from atoll.law.words import Digest
 
 
 def close_round(
-    model: GlobalState, last: SeatState, spec: CodecSpec, dither: DitherKey
+    manifest: Manifest, model: GlobalState, last: SeatState, dither: DitherKey
 ) -> tuple[bytes, SeatState]:
     """The link: the update's canonical bytes, and the state that the seat carries on.
 
     The update is the codec's of global − last, plus the decayed feedback where the codec has it;
-    then the carried state's feedback is what the bytes lack of that sum. `dither` is the seat's in
-    the round.
+    then the carried state's feedback is what the bytes lack of that sum. Where seats carry nothing
+    of their own, the first moment in the same codec and the sums of the second come behind it.
+    `dither` is the seat's in the round.
 
     Raises:
         NonFiniteDeltaError: what would be sent has a value that is not finite.
     """
+    spec = manifest.codec
+    local = frozenset(name for name in model.params if spec.is_local(name, model.round + 1))
+    change, left = _change(model, last, spec, dither)
+    carried = replace(last, local=local, feedback=last.feedback | left)
+    return joined([change, *_moments(manifest, model, last, dither)]), carried
+
+
+def _change(
+    model: GlobalState, last: SeatState, spec: CodecSpec, dither: DitherKey
+) -> tuple[bytes, Tensors]:
+    """The first section, and the feedback that is left of it."""
     codec, part = seat_codec(spec, dither), model.sent_part(spec)
     delta = {name: p - last.params[name] for name, p in part.params.items()}
-    local = frozenset(name for name in model.params if spec.is_local(name, model.round + 1))
-    carried = replace(last, local=local)
     if not spec.carries_feedback:
-        return codec.encode(delta, part.exponents), carried
+        return codec.encode(delta, part.exponents), {}
     residual = {name: last.feedback[name] for name in delta}
-    update, left = encode_with_feedback(
-        codec, delta, residual, part.exponents, float(spec.feedback)
-    )
-    return update, replace(carried, feedback=last.feedback | left)
+    return encode_with_feedback(codec, delta, residual, part.exponents, float(spec.feedback))
+
+
+def _moments(
+    manifest: Manifest, model: GlobalState, last: SeatState, dither: DitherKey
+) -> Iterator[bytes]:
+    """The other sections: the moments as they are, whose count of steps goes on with them."""
+    shared = moment_layout(manifest, model.shapes)
+    if shared.m:
+        codec = seat_codec(manifest.codec, replace(dither, section=MOMENT_SECTION))
+        yield codec.encode(last.m, model.moment_exponents)
+    if shared.v:
+        yield encode_sums(last.v)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +92,7 @@ def check_link(
     """
     last = committed_state(manifest, model.round, last_blob, last_leaf.state_digest)
     try:
-        expected, carried = close_round(model, last, manifest.codec, sent.dither)
-    except NonFiniteDeltaError:  # a forged residual: nothing follows from it
+        expected, carried = close_round(manifest, model, last, sent.dither)
+    except NonFiniteDeltaError:  # a forged residual or moment: nothing follows from it
         return False
     return expected == sent.update and carried.optimiser_root() == sent.optimiser_root

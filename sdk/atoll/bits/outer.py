@@ -7,6 +7,7 @@ cannot matter.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TypeAlias
 
 import torch
@@ -76,7 +77,7 @@ def outer_step(
                 kept[slot].copy_(tensor)
             own = p.view(-1)[span]
             own.copy_(own.double() - times(step, outer.lr).double() * 2.0**-UNIT_BITS)
-    return GlobalState(state.round + 1, state.params, state.outer, dict(exponents))
+    return replace(state, round=state.round + 1, exponents=dict(exponents))
 
 
 def _spans(count: int) -> Iterator[slice]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import TypeAlias
 
@@ -16,14 +16,16 @@ import torch
 from torch import Tensor
 
 from atoll.bits.errors import MalformedState
-from atoll.bits.layout import OUTER_SLOTS, SeatLayout, Shapes
+from atoll.bits.layout import OUTER_SLOTS, MomentLayout, SeatLayout, Shapes
+from atoll.bits.moments import COLD, GROUPS, Moments
 from atoll.bits.tensors import Fields, Source, check_layout, read_blob, tree_root, write_blob
 from atoll.law.manifest import CodecSpec
 from atoll.law.words import ZERO_DIGEST, Digest
 
-_GLOBAL = "atoll.global-state.v1"
+_GLOBAL = "atoll.global-state.v2"
 _SEAT = "atoll.seat-state.v1"
 _SLOT_NAMES = tuple(sorted({name for slots in OUTER_SLOTS.values() for name in slots}))
+_GLOBAL_FIELDS = {"count", "exponents", "m_exponents", "moment_exponents", "round"}
 _SEAT_GROUPS = ("params", "m", "v", "feedback")
 COUNTER_LIMIT = 1 << 48
 """So that no replay of a forged state counts beyond 64 bits."""
@@ -39,61 +41,105 @@ class GlobalState:
         params: fp32, named as `layout.param_shapes` says.
         outer: the outer optimiser's int64 tensors, by slot (`layout.OUTER_SLOTS`) and parameter.
         exponents: each tensor's grid exponent e for this round: updates count steps of 2**e.
+        moment_exponents: the same of each first moment; none where seats keep theirs.
+        moments: merged in the round before; nothing writes into them.
     """
 
     round: int
     params: Tensors
     outer: dict[str, Tensors]
     exponents: dict[str, int]
+    moment_exponents: dict[str, int] = field(default_factory=dict)
+    moments: Moments = COLD
 
     def sent_part(self, codec: CodecSpec) -> GlobalState:
         """What updates of this round speak of: the whole state, or that of a fragment."""
         names = [name for name in self.params if codec.is_sent(name, self.round)]
-        return GlobalState(
-            self.round,
-            {name: self.params[name] for name in names},
-            {slot: {name: kept[name] for name in names} for slot, kept in self.outer.items()},
-            {name: self.exponents[name] for name in names},
+        return replace(
+            self,
+            params={name: self.params[name] for name in names},
+            outer={slot: {name: kept[name] for name in names} for slot, kept in self.outer.items()},
+            exponents={name: self.exponents[name] for name in names},
         )
 
     def with_part(self, part: GlobalState) -> GlobalState:
         """This state with the part of it that is given, whose round it takes."""
-        outer = {slot: kept | part.outer[slot] for slot, kept in self.outer.items()}
-        return GlobalState(
-            part.round, self.params | part.params, outer, self.exponents | part.exponents
+        return replace(
+            self,
+            round=part.round,
+            params=self.params | part.params,
+            outer={slot: kept | part.outer[slot] for slot, kept in self.outer.items()},
+            exponents=self.exponents | part.exponents,
         )
 
     def copied(self) -> GlobalState:
-        """The same in memory of its own."""
-        return GlobalState(
-            self.round,
-            {name: p.clone() for name, p in self.params.items()},
-            {s: {name: t.clone() for name, t in kept.items()} for s, kept in self.outer.items()},
-            dict(self.exponents),
+        """The same with parameters and slots in memory of its own."""
+        return replace(
+            self,
+            params={name: p.clone() for name, p in self.params.items()},
+            outer={
+                slot: {name: t.clone() for name, t in kept.items()}
+                for slot, kept in self.outer.items()
+            },
         )
+
+    @property
+    def shapes(self) -> Shapes:
+        """Of the parameters."""
+        return _shapes_of(self.params)
 
     def params_root(self) -> Digest:
         """The root every seat's opening state must have."""
         return tree_root(self.params)
 
     def digest(self) -> Digest:
-        """The verdict's mergedDigest: SHA-256 over round, params, outer slots and exponents."""
-        return _hash(
-            _GLOBAL,
-            self.round.to_bytes(8, "big"),
+        """The verdict's mergedDigest: SHA-256 over the round and all of `roots`."""
+        return _hash(_GLOBAL, self.round.to_bytes(8, "big"), *self.roots())
+
+    def roots(self) -> tuple[Digest, Digest, Digest, Digest, Digest]:
+        """What the digest is made of, beside the round, in the order of `claims.ModelRoots`."""
+        return (
             self.params_root(),
             tree_root(_grouped(**self.outer)),
-            exponents_digest(self.exponents),
+            Digest(sha256(self.exponent_bytes()).digest()),
+            self.moments.root(),
+            self.moments.opening_root,
         )
+
+    def exponent_bytes(self) -> bytes:
+        """Every exponent as a big-endian int16, each group in ascending order of name.
+
+        Names are left out, since the roots of the tensors have them: a contract that is shown the
+        exponents of a large model is shown 2 bytes a tensor.
+        """
+        groups = (self.exponents, self.moment_exponents, self.moments.m_exponents)
+        return b"".join(
+            struct.pack(">h", group[name]) for group in groups for name in sorted(group)
+        )
+
+    def check_moments(self, shared: MomentLayout) -> None:
+        """Raises MalformedState unless these can be moments of a job that shares such ones."""
+        own, seconds = self.moments, {*self.moments.rows, *self.moments.whole}
+        fits = set(self.moment_exponents) == set(shared.m)
+        if own.is_warm:
+            fits = fits and (set(own.m), seconds) == (set(shared.m), set(shared.v))
+        if not fits:
+            raise MalformedState(f"{_GLOBAL}: moments are not those that the job shares")
 
     def pieces(self) -> Iterator[bytes | memoryview]:
         """The canonical bytes, a tensor at a time."""
-        fields: Fields = {"exponents": dict(self.exponents), "round": self.round}
-        tensors = _grouped(params=self.params, **self.outer)
+        fields: Fields = {
+            "count": self.moments.count,
+            "exponents": dict(self.exponents),
+            "m_exponents": dict(self.moments.m_exponents),
+            "moment_exponents": dict(self.moment_exponents),
+            "round": self.round,
+        }
+        tensors = _grouped(params=self.params, **self.outer) | self.moments.tensors()
         return write_blob(_GLOBAL, fields, tensors)
 
     def to_bytes(self) -> bytes:
-        """The canonical bytes: 4 a parameter, 8 more for each slot, plus a header."""
+        """The canonical bytes: 4 a parameter, 8 more for each slot, moments, plus a header."""
         return b"".join(self.pieces())
 
     @classmethod
@@ -103,30 +149,41 @@ class GlobalState:
         shapes: Mapping[str, Sequence[int]] | None = None,
         *,
         outer: bool = True,
+        moments: bool = True,
     ) -> GlobalState:
         """Parses canonical bytes; `shapes` are the model's, where they are known.
 
         Args:
             outer: false leaves the slots out: only who takes an outer step needs them.
+            moments: false leaves those out: only who opens a round with them needs them.
 
         Raises:
             MalformedState: if the bytes are not canonical, or not of these shapes.
         """
-        blob = read_blob(_GLOBAL, data, lambda name: outer or name.startswith("params/"))
-        groups = _ungrouped(_GLOBAL, blob.tensors, ("params", *_SLOT_NAMES))
-        params = groups.pop("params")
+        left_out = ((*_SLOT_NAMES,) if not outer else ()) + (GROUPS if not moments else ())
+        blob = read_blob(_GLOBAL, data, lambda name: name.partition("/")[0] not in left_out)
+        groups = _ungrouped(_GLOBAL, blob.tensors, ("params", *_SLOT_NAMES, *GROUPS))
+        params, shared = groups.pop("params"), {group: groups.pop(group) for group in GROUPS}
         slots = {slot: tensors for slot, tensors in groups.items() if tensors}
-        round_index, exponents = blob.fields.get("round"), blob.fields.get("exponents")
-        if set(blob.fields) != {"exponents", "round"} or not isinstance(exponents, dict):
-            raise MalformedState(f"{_GLOBAL}: fields are not round and exponents")
-        if not isinstance(round_index, int) or not 0 <= round_index < 1 << 32:
+        if set(blob.fields) != _GLOBAL_FIELDS:
+            raise MalformedState(f"{_GLOBAL}: fields are not {sorted(_GLOBAL_FIELDS)}")
+        round_index, count = (_counter(_GLOBAL, blob.fields[name]) for name in ("round", "count"))
+        if round_index >= 1 << 32:
             raise MalformedState(f"{_GLOBAL}: round {round_index} out of range")
         _check_group(_GLOBAL, params, torch.float32, shapes or _shapes_of(params))
         for tensors in slots.values():
             _check_group(_GLOBAL, tensors, torch.int64, _shapes_of(params))
-        if set(exponents) != set(params) or any(abs(e) > 64 for e in exponents.values()):
-            raise MalformedState(f"{_GLOBAL}: exponents are not one small integer a tensor")
-        return cls(round_index, params, slots, dict(exponents))
+        exponents, m_exponents, moment_exponents = (
+            _exponents(blob.fields[name], set(params))
+            for name in ("exponents", "m_exponents", "moment_exponents")
+        )
+        if set(exponents) != set(params):
+            raise MalformedState(f"{_GLOBAL}: exponents are not one a parameter")
+        found = Moments(count, m_exponents=m_exponents, **shared) if moments else COLD
+        found.check(params)
+        if found.is_warm and set(found.m) != set(moment_exponents):
+            raise MalformedState(f"{_GLOBAL}: first moments of other parameters than updates tell")
+        return cls(round_index, params, slots, exponents, moment_exponents, found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +249,7 @@ class SeatState:
             _check_group(_SEAT, group, torch.float32, getattr(layout, name))
         if set(blob.fields) != {"batches", "count"}:
             raise MalformedState(f"{_SEAT}: fields are not batches and count")
-        count, batches = (_counter(blob.fields[name]) for name in ("count", "batches"))
+        count, batches = (_counter(_SEAT, blob.fields[name]) for name in ("count", "batches"))
         return cls(**groups, count=count, batches=batches, local=layout.local)
 
     @classmethod
@@ -201,8 +258,9 @@ class SeatState:
     ) -> SeatState:
         """The state a round starts from: the global model, and the seat's last accepted optimiser.
 
-        `optimiser` None means a reset: zero moments and feedback, no steps counted. `model` may be
-        None where the round opens with nothing of it: no reset, and every parameter the seat's own.
+        `optimiser` None means that the seat brings none: the moments of the model, zero where it
+        has none, and no feedback. `model` may be None where the round opens with nothing of it: the
+        seat brings its own, and every parameter is its own.
         """
         if optimiser is not None and len(layout.local) == len(layout.params):
             return replace(optimiser, batches=0, local=layout.local)
@@ -212,27 +270,14 @@ class SeatState:
             own = {name: optimiser.params[name] for name in layout.local}
             params = model.params | own
             return replace(optimiser, params=params, batches=0, local=layout.local)
-        like = model.params
-        slots = {
-            "m": _zeros(layout.m, like),
-            "v": _zeros(layout.v, like),
-            "feedback": _zeros(layout.feedback, like),
-        }
-        return cls(model.params, **slots, count=0, batches=0, local=layout.local)
-
-
-def exponents_digest(exponents: Mapping[str, int]) -> Digest:
-    """SHA-256 of the grid exponents, each as a big-endian int16, in ascending order of name.
-
-    Names are left out, since the root of the parameters has them: a contract that is shown the
-    exponents of a large model is shown 2 bytes a tensor.
-    """
-    return Digest(sha256(exponent_bytes(exponents)).digest())
-
-
-def exponent_bytes(exponents: Mapping[str, int]) -> bytes:
-    """What `exponents_digest` hashes, which an update's header holds too."""
-    return b"".join(struct.pack(">h", exponents[name]) for name in sorted(exponents))
+        like, shared = model.params, model.moments
+        if shared.is_warm:
+            m = {name: shared.first(name) for name in layout.m}
+            v = {name: shared.second(name) for name in layout.v}
+        else:
+            m, v = _zeros(layout.m, like), _zeros(layout.v, like)
+        feedback = _zeros(layout.feedback, like)
+        return cls(model.params, m, v, feedback, shared.count, batches=0, local=layout.local)
 
 
 def rng_digest(batches: int) -> Digest:
@@ -260,10 +305,18 @@ def _ungrouped(kind: str, tensors: Tensors, groups: tuple[str, ...]) -> dict[str
     return result
 
 
-def _counter(value: object) -> int:
+def _counter(kind: str, value: object) -> int:
     if not isinstance(value, int) or not 0 <= value < COUNTER_LIMIT:
-        raise MalformedState(f"{_SEAT}: a counter is not a natural number below 2^48")
+        raise MalformedState(f"{kind}: a counter is not a natural number below 2^48")
     return value
+
+
+def _exponents(value: object, names: set[str]) -> dict[str, int]:
+    if not isinstance(value, dict) or not set(value) <= names:
+        raise MalformedState(f"{_GLOBAL}: exponents are not of its parameters")
+    if any(abs(exponent) > 64 for exponent in value.values()):
+        raise MalformedState(f"{_GLOBAL}: an exponent is no small integer")
+    return dict(value)
 
 
 def _zeros(shapes: Shapes, like: Tensors) -> Tensors:

@@ -41,7 +41,11 @@ CHUNK_BYTES = 1 << 12
 """What a contract can be shown of a state: a leaf of this size is cheap to hash there."""
 MAX_TENSORS = 1 << 16
 MAX_DIMS = 4  # no model's tensor has more, and strangers write headers
-DTYPES: dict[str, torch.dtype] = {"float32": torch.float32, "int64": torch.int64}
+DTYPES: dict[str, torch.dtype] = {
+    "float32": torch.float32,
+    "int64": torch.int64,
+    "int8": torch.int8,
+}
 _DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _NAME = re.compile(r"[A-Za-z0-9_./-]{1,200}")
 _CHUNK_TAG = "atoll.chunk.v1"

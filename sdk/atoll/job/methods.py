@@ -58,6 +58,7 @@ def _codec(kind: str, exponent: int, **fields: str | int) -> CodecSpec:
         {
             "kind": kind,
             "exponents": start,
+            "moment_exponents": start,
             "min_exponent": -30,
             "max_exponent": -4,
         }

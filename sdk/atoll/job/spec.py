@@ -47,6 +47,7 @@ from atoll.law.manifest import (
     NumericsSpec,
     OuterSpec,
     RobustSpec,
+    epoch_of,
 )
 from atoll.law.words import ZERO_DIGEST, Digest, Terms
 
@@ -206,20 +207,22 @@ def _build(
     method = method_of(spec.method.name)
     if spec.method.codec:
         method = with_codec(method, spec.method.codec)
-    inner, members, coverage = _inner(spec.inner, method), spec.members, spec.audit.coverage
+    inner, codec = _inner(spec.inner, method), _codec(spec.inner, method)
+    members, coverage = spec.members, spec.audit.coverage
     assert coverage is not None  # `resolve` has refused what is left out
     return Manifest(
         version=MANIFEST_VERSION,
         name=spec.name,
         created=now,
         model=model,
+        epoch=epoch_of(codec, spec.rounds),
         numerics=numerics,
         lora=spec.lora,
         init=_init(spec, init),
         data=data,
         inner=inner,
         outer=_outer(spec.outer, method),
-        codec=_codec(spec.inner, method),
+        codec=codec,
         robust=RobustSpec(
             rule=method.rule, f=robust_f(members.seats), kappa=kappa_for(members.seats)
         ),

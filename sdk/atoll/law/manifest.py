@@ -412,6 +412,13 @@ class TensorExponents(_Spec):
     matrix: Exponent
     vector: Exponent
 
+    def of(self, tensor: str) -> int:
+        """That of a tensor named as in `bits.layout`."""
+        if "embed_tokens" in tensor or "lm_head" in tensor:
+            return self.embedding
+        is_vector = "norm" in tensor or tensor.endswith(".bias")
+        return self.vector if is_vector else self.matrix
+
 
 FP32_EXPONENT: Final = -40
 """fp32 updates are merged in integers of 2**-40, the outer step's unit."""
@@ -422,6 +429,7 @@ SPARSE_CODECS: Final = frozenset({"sparse", "dct"})
 class CodecSpec(_Spec):
     """How an update is written: on a shared power-of-two grid, whose steps follow the updates.
 
+    `exponents` are round 0's of what the model moves by, `moment_exponents` of the first moments.
     `feedback` is the decay of what the codec left out and carries to the next round; "0" drops it.
     The update of round r has the tensors of fragment r mod `fragments`; the seats keep their own of
     the others until their turn. What is merged comes back before step `overlap` of the next round,
@@ -431,6 +439,7 @@ class CodecSpec(_Spec):
 
     kind: Literal["grid8", "grid4", "two_bit", "sign", "sparse", "dct", "fp32"]
     exponents: TensorExponents
+    moment_exponents: TensorExponents
     min_exponent: Exponent
     max_exponent: Exponent
     feedback: UnitFraction
@@ -440,9 +449,10 @@ class CodecSpec(_Spec):
 
     @model_validator(mode="after")
     def _check_bounds(self) -> Self:
-        for name, value in self.exponents.model_dump().items():
-            if not self.min_exponent <= value <= self.max_exponent:
-                raise ValueError(f"exponent of {name} is outside the bounds")
+        for start in (self.exponents, self.moment_exponents):
+            for name, value in start.model_dump().items():
+                if not self.min_exponent <= value <= self.max_exponent:
+                    raise ValueError(f"exponent of {name} is outside the bounds")
         if self.kind == "fp32":
             if self.carries_feedback:
                 raise ValueError("fp32 leaves nothing out: its feedback is 0")
@@ -457,7 +467,7 @@ class CodecSpec(_Spec):
 
     @property
     def carries_more(self) -> bool:
-        """Whether what a seat carries on has another root than its last state."""
+        """Whether a seat brings to a round what nobody else has, beside moments."""
         return self.carries_feedback or self.carries_params
 
     @property
@@ -486,12 +496,10 @@ class CodecSpec(_Spec):
         """Whether a seat opens that round with its own values of the tensor."""
         return round > 0 and (self.is_delayed or not self.is_sent(tensor, round - 1))
 
-    def exponent_of(self, tensor: str) -> int:
-        """The round-0 exponent of a tensor named as in `train.layout`."""
-        if "embed_tokens" in tensor or "lm_head" in tensor:
-            return self.exponents.embedding
-        is_vector = "norm" in tensor or tensor.endswith(".bias")
-        return self.exponents.vector if is_vector else self.exponents.matrix
+
+def epoch_of(codec: CodecSpec, rounds: int) -> int:
+    """The epoch of a job: all of its rounds where seats carry what nobody else has."""
+    return rounds if codec.carries_more else 1
 
 
 _NNM: Final = "nnm_"
@@ -559,12 +567,14 @@ class Manifest(_Spec):
     """A job, whole. Build it from a preset or `from_bytes`; constructing it raises ValidationError.
 
     `created` is unix seconds and distinguishes two jobs that are otherwise the same. `tables` is
-    the root over what its steps read of schedule and positions (`bits.tables`).
+    the root over what its steps read of schedule and positions (`bits.tables`). Round r opens from
+    public data, whatever a seat did before, where r is a multiple of `epoch`.
     """
 
     version: Literal[1]
     name: Annotated[str, Field(min_length=1, max_length=64)]
     created: Annotated[int, Field(ge=0, lt=1 << 63)]
+    epoch: Annotated[int, Field(ge=1, lt=1 << 32)]
     model: ModelSpec
     lora: LoraSpec | None
     numerics: NumericsSpec
@@ -602,6 +612,8 @@ class Manifest(_Spec):
             raise ValueError(f"an overlap of {self.codec.overlap} in rounds of {inner.steps} steps")
         if terms.rounds * inner.steps > MAX_STEPS:
             raise ValueError(f"more than {MAX_STEPS} steps, each of which has its rate in a table")
+        if self.epoch != epoch_of(self.codec, terms.rounds):
+            raise ValueError(f"an epoch of {self.epoch} rounds does not go with this codec")
         self.robust.check_seats(terms.seats)
         self._check_rule_of_codec()
         self._check_init()
@@ -665,6 +677,16 @@ class Manifest(_Spec):
         """The CIDs of what a submitter serves beside the manifest: data, tokeniser, weights."""
         weights = () if self.init.cid is None else (self.init.cid,)
         return (*self.data.cids, *weights)
+
+    def opens_publicly(self, round: int) -> bool:
+        """Whether that round opens with nothing that a seat brings."""
+        return round % self.epoch == 0
+
+    @property
+    def shares_moments(self) -> bool:
+        """Whether updates have the moments of the inner optimiser, and rounds open with them."""
+        has_moments = self.inner.optimizer != "sgd" or self.inner.momentum != "0"
+        return has_moments and not self.codec.carries_more
 
     @property
     def segments(self) -> int:

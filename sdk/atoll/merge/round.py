@@ -8,24 +8,30 @@ come in, everything is integers until the outer step, and so every verifier has 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from atoll.bits.codec.base import Row
 from atoll.bits.codec.dither import DitherKey
+from atoll.bits.codec.fp32 import UNIT_BITS
 from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.registry import codec_of, seat_codec
+from atoll.bits.codec.registry import codec_of
+from atoll.bits.codec.sums import StoredSums, SumsLayout
+from atoll.bits.layout import MomentLayout, moment_layout
+from atoll.bits.moments import Moments
 from atoll.bits.outer import outer_step
 from atoll.bits.pieces import ByteSlices
+from atoll.bits.sections import StoredUpdate, UpdateLayout
 from atoll.bits.state import GlobalState
 from atoll.errors import MalformedUpdate
-from atoll.law.manifest import CONTRIBUTOR_MEAN, Manifest
+from atoll.law.manifest import CONTRIBUTOR_MEAN, CodecSpec, Manifest
 from atoll.law.merge_inputs import (
-    FEW_UPDATES,
     MergeFacts,
     MergeInputs,
     MergeTerms,
@@ -38,11 +44,30 @@ from atoll.merge.contributors import contributor_mean
 from atoll.merge.exponents import next_exponents
 from atoll.merge.gram import Int64Matrix
 from atoll.merge.passes import gram
+from atoll.merge.rounding import as_fp32, moving, rounded
 from atoll.merge.rules import Aggregate, Rule, aggregate
+from atoll.merge.sums import largest_but
 
+FEW_UPDATES: Final = 2
+"""With this many updates or fewer no rule can outvote anyone: they are merged by their mean."""
 _PLAIN_BLOCK = 1 << 22
 """Values of fp32 updates that are merged at once: each takes a score of bytes meanwhile."""
-Rows = dict[SeatIndex, Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Grams:
+    """Inner products of all pairs of updates: of what moves the model, and of the first moments."""
+
+    delta: Int64Matrix | None
+    first: Int64Matrix | None
+
+    def of_rows(self, kept: Sequence[int]) -> Grams:
+        """Of these updates only."""
+        parts = (None if g is None else g[np.ix_(kept, kept)] for g in (self.delta, self.first))
+        return Grams(*parts)
+
+
+NO_GRAMS: Final = Grams(None, None)
 
 
 @dataclass(frozen=True)
@@ -75,13 +100,17 @@ class MergedUpdate:
         numerators: integers by tensor, in steps of the grid; none where nobody was merged.
         denominator: of all of them.
         exponents: the next round's grid exponents of these tensors.
+        moments: what the next round opens with; None where updates have none, or nobody was merged.
+        moment_exponents: the next round's grid exponents of those.
     """
 
     inputs: MergeInputs
     weights: dict[int, Fraction]
-    numerators: dict[str, Tensor]
-    denominator: int
-    exponents: dict[str, int]
+    numerators: dict[str, Tensor] = field(default_factory=dict)
+    denominator: int = 1
+    exponents: dict[str, int] = field(default_factory=dict)
+    moments: Moments | None = None
+    moment_exponents: dict[str, int] = field(default_factory=dict)
 
     def moves(self, state: GlobalState, manifest: Manifest) -> GlobalState:
         """The state the next round starts from, in the memory of the one that this round started
@@ -91,7 +120,10 @@ class MergedUpdate:
             return replace(state, round=state.round + 1)
         part = state.sent_part(manifest.codec)
         setting = self.denominator, self.exponents, manifest.outer
-        return state.with_part(outer_step(part, self.numerators, *setting))
+        moved = state.with_part(outer_step(part, self.numerators, *setting))
+        if self.moments is None:
+            return moved
+        return replace(moved, moments=self.moments, moment_exponents=self.moment_exponents)
 
 
 def merge(
@@ -127,11 +159,10 @@ def merge_updates(
 
     Arguments as `merge`.
     """
-    sent = _candidates_of(updates, facts, manifest)
-    rows = _decode(state, sent, data_seed, manifest)
-    gram_nn = _gram(list(rows.values()), manifest)
-    inputs = _inputs(list(rows), gram_nn, facts, manifest)
-    return combine(state, rows, inputs, manifest, gram_nn)
+    found = _decode(state, _candidates_of(updates, facts, manifest), data_seed, manifest)
+    grams = _grams(list(found.values()), manifest)
+    inputs = _inputs(list(found), grams, facts, manifest)
+    return combine(state, found, inputs, manifest, grams)
 
 
 def named_inputs(
@@ -143,42 +174,107 @@ def named_inputs(
     manifest: Manifest,
 ) -> MergeInputs:
     """Who would be merged as things stand, and who is audited in full; arguments as `merge`."""
-    sent = _candidates_of(updates, facts, manifest)
-    rows = _decode(state, sent, data_seed, manifest)
-    return _inputs(list(rows), _gram(list(rows.values()), manifest), facts, manifest)
+    found = _decode(state, _candidates_of(updates, facts, manifest), data_seed, manifest)
+    return _inputs(list(found), _grams(list(found.values()), manifest), facts, manifest)
 
 
 def combine(
     state: GlobalState,
-    rows: Mapping[SeatIndex, Row],
+    updates: Mapping[SeatIndex, StoredUpdate],
     inputs: MergeInputs,
     manifest: Manifest,
-    gram_nn: Int64Matrix | None = None,
+    grams: Grams = NO_GRAMS,
 ) -> MergedUpdate:
-    """Merges the rows that `inputs` names, by the manifest's rule.
+    """Merges the updates that `inputs` names, section by section, by the manifest's rule.
 
     Args:
-        gram_nn: inner products of all of `rows`, where the caller has them; it saves a pass.
+        grams: inner products of all of `updates`, where the caller has them; they save passes.
     """
     weights = dict.fromkeys(map(int, inputs.available), Fraction(0))
     if not inputs.merged:
-        return MergedUpdate(inputs, weights, {}, 1, {})
-    chosen = [rows[seat] for seat in inputs.merged]
-    if gram_nn is not None:
-        kept = [i for i, seat in enumerate(rows) if seat in inputs.merged]
-        gram_nn = gram_nn[np.ix_(kept, kept)]
-    found = _combine(chosen, manifest, inputs.f_prime, gram_nn)
-    weights |= zip(map(int, inputs.merged), found.weights, strict=True)
-    part, codec = state.sent_part(manifest.codec), codec_of(manifest.codec)
+        return MergedUpdate(inputs, weights)
+    chosen = [updates[seat] for seat in inputs.merged]
+    kept = [i for i, seat in enumerate(updates) if seat in inputs.merged]
+    grams = grams.of_rows(kept)
+    f, part, codec = inputs.f_prime, state.sent_part(manifest.codec), manifest.codec
     layout = Layout.of_tensors(part.params)
-    bounds = manifest.codec.min_exponent, manifest.codec.max_exponent
-    # Merged rows vote, and no others: who is left out must not move the grid either.
-    exponents = next_exponents(part.exponents, layout, chosen, codec.target, bounds)
-    flat = codec.coordinates(found.numerators, found.denominator, layout.total)
-    numerators = {
-        name: torch.from_numpy(flat[span]).reshape(shape) for name, shape, span in layout.spans()
-    }
-    return MergedUpdate(inputs, weights, numerators, found.denominator, exponents)
+    changes = Section(layout, [each.delta for each in chosen], grams.delta)
+    found = changes.merged(manifest, f)
+    weights |= zip(map(int, inputs.merged), found.weights, strict=True)
+    numerators, denominator = moving(found, codec.kind)
+    del found
+    result = MergedUpdate(
+        inputs,
+        weights,
+        changes.tensors(numerators),
+        denominator,
+        changes.next_exponents(part.exponents, codec),
+    )
+    shared = moment_layout(manifest, state.shapes)
+    if not shared.m:
+        return result
+    rows = [each.first for each in chosen if each.first is not None]
+    first = Section(Layout.of(shared.m), rows, grams.first)
+    return replace(
+        result,
+        moments=Moments(
+            state.moments.count + manifest.inner.steps,
+            first.tensors(_first_moment(first.merged(manifest, f), codec)),
+            dict(state.moment_exponents),
+            **_sums([each.sums for each in chosen if each.sums is not None], shared, f),
+        ),
+        moment_exponents=first.next_exponents(state.moment_exponents, codec),
+    )
+
+
+@dataclass(frozen=True)
+class Section:
+    """One of the two sections that are merged by the rule: the rows of the merged seats.
+
+    Attributes:
+        gram_nn: their inner products, where they are known.
+    """
+
+    layout: Layout
+    rows: Sequence[Row]
+    gram_nn: Int64Matrix | None
+
+    def merged(self, manifest: Manifest, f: int) -> Aggregate:
+        """What the rule makes of them, in coordinates."""
+        found = _combine(self.rows, manifest, f, self.gram_nn)
+        turn, total = codec_of(manifest.codec).coordinates, self.layout.total
+        return replace(found, numerators=turn(found.numerators, found.denominator, total))
+
+    def next_exponents(self, exponents: Mapping[str, int], codec: CodecSpec) -> dict[str, int]:
+        """Merged rows vote, and no others: who is left out must not move the grid either."""
+        bounds = codec.min_exponent, codec.max_exponent
+        return next_exponents(exponents, self.layout, self.rows, codec_of(codec).target, bounds)
+
+    def tensors(self, flat: npt.NDArray[Any]) -> dict[str, Tensor]:
+        """Numbers in the order of the layout, by tensor."""
+        spans = self.layout.spans()
+        return {name: torch.from_numpy(flat[span]).reshape(shape) for name, shape, span in spans}
+
+
+def _first_moment(found: Aggregate, codec: CodecSpec) -> npt.NDArray[Any]:
+    if codec.kind == "fp32":
+        return as_fp32(found.numerators, found.denominator, UNIT_BITS)
+    return rounded(found.numerators, found.denominator)
+
+
+def _sums(chosen: Sequence[StoredSums], shared: MomentLayout, f: int) -> dict[str, Any]:
+    """Rows, columns and whole second moments by name."""
+    found: dict[str, dict[str, Tensor]] = {"rows": {}, "columns": {}, "whole": {}}
+    if not shared.v:
+        return found
+    merged = torch.from_numpy(largest_but(f, chosen))
+    for name, shape, span in SumsLayout(Layout.of(shared.v)).spans():
+        if len(shape) == 1:
+            found["whole"][name] = merged[span].clone()
+            continue
+        found["rows"][name] = merged[span][: shape[0]].clone()
+        found["columns"][name] = merged[span][shape[0] :].clone()
+    return found
 
 
 def _candidates_of(
@@ -191,32 +287,31 @@ def _candidates_of(
 
 def _decode(
     state: GlobalState, sent: Mapping[SeatIndex, ByteSlices], data_seed: Digest, manifest: Manifest
-) -> Rows:
+) -> dict[SeatIndex, StoredUpdate]:
     """Every update whose bytes are canonical, decoded as it is read."""
-    part = state.sent_part(manifest.codec)
-    layout, rows = Layout.of_tensors(part.params), Rows()
+    layout = UpdateLayout.of(manifest, state.shapes, state.round)
+    found: dict[SeatIndex, StoredUpdate] = {}
     for seat, data in sent.items():
-        codec = seat_codec(manifest.codec, DitherKey(data_seed, seat))
         try:
-            rows[seat] = codec.open(data, layout, part.exponents)
+            found[seat] = layout.open(data, state, DitherKey(data_seed, seat))
         except MalformedUpdate:
             continue
-    return rows
+    return found
 
 
-def _gram(rows: Sequence[Row], manifest: Manifest) -> Int64Matrix | None:
-    """Inner products of the rows; None of fp32 rows, whose products overflow."""
-    return None if manifest.codec.kind == "fp32" else gram(rows)
+def _grams(updates: Sequence[StoredUpdate], manifest: Manifest) -> Grams:
+    """Inner products of the rows; none of fp32 rows, whose products overflow."""
+    if manifest.codec.kind == "fp32":
+        return NO_GRAMS
+    first = [each.first for each in updates if each.first is not None]
+    return Grams(gram([each.delta for each in updates]), gram(first) if first else None)
 
 
 def _inputs(
-    seats: Sequence[SeatIndex],
-    gram_nn: Int64Matrix | None,
-    facts: MergeFacts,
-    manifest: Manifest,
+    seats: Sequence[SeatIndex], grams: Grams, facts: MergeFacts, manifest: Manifest
 ) -> MergeInputs:
-    plain = None if gram_nn is None else gram_nn.tolist()
-    return merge_inputs(facts, seats, plain, MergeTerms.of(manifest))
+    compared = [each.tolist() for each in (grams.delta, grams.first) if each is not None]
+    return merge_inputs(facts, seats, compared, MergeTerms.of(manifest))
 
 
 def _combine(

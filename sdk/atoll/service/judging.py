@@ -28,7 +28,7 @@ from atoll.train.course import open_course
 from atoll.train.judged import JudgeTask, Position, ReplayedRound
 from atoll.train.judging import OwnRun, model_roots, program_header
 from atoll.train.probe import configure_native
-from atoll.train.round import read_global_state, read_seat_state
+from atoll.train.round import read_global_state
 
 MakeRun: TypeAlias = Callable[[JudgeTask, LocalStore], OwnRun]
 _runs: dict[tuple[JudgeTask, str, MakeRun], OwnRun] = {}
@@ -82,24 +82,21 @@ def shown(
     return model_roots(state), program_header(job, initial)
 
 
-def replay_round(
-    task: JudgeTask, document: bytes, reveal: Reveal, optimiser: bytes | None, store_dir: str
-) -> ReplayedRound:
-    """Runs a seat's round again, from the model and the seat's accepted moments.
+def replay_round(task: JudgeTask, document: bytes, reveal: Reveal, store_dir: str) -> ReplayedRound:
+    """Runs a seat's round again, from the round's model and the moments that were merged with it.
 
     Args:
         task: of the round; its state is not read.
         document: the trace.
-        optimiser: the seat state whose moments the round opens with; None for none.
 
     Raises:
         NotFound, CorruptBlock, MalformedState, MalformedDataset: something is missing or damaged.
-        ProtocolError: the moments are not those that the chain accepted.
+        ProtocolError: no game is about what differs.
     """
     configure_native()
     job, store = Manifest.from_bytes(task.manifest), LocalStore(store_dir)
-    model = read_global_state(job, task.model, store)
-    states = [opened(task, optimiser, store)]
+    model = read_global_state(job, task.model, store, outer=False, moments=False)
+    states = [opened(task, store)]
     course = open_course(job, task.data_seed, task.seat, task.round, store)
     trace = TraceDocument.from_bytes(document)
     is_short, last = reveal.steps < job.inner.steps, len(trace.leaves) - 1
@@ -113,22 +110,20 @@ def replay_round(
         states = [done.state]
     closing = states[-1]
     if is_short:  # it has no update
-        return ReplayedRound(None, False, stored(closing, store))
+        return ReplayedRound(None, False, b"")
     if len(trace.leaves) != job.segments:  # nobody can show a link of such a trace
         return ReplayedRound(last, True, stored(closing, store))
-    update, _ = close_round(model, closing, job.codec, DitherKey(task.data_seed, task.seat))
-    carried = done.roots.optimiser_root  # which the next round opens with
+    update, _ = close_round(job, model, closing, DitherKey(task.data_seed, task.seat))
+    carried = done.roots.optimiser_root  # nothing reads it yet, but the claim names it
     if (root_of_update(update), carried) != (reveal.update_root, reveal.optimiser_root):
         return ReplayedRound(last, True, stored(closing, store))
-    return ReplayedRound(None, False, stored(closing, store))
+    return ReplayedRound(None, False, b"")
 
 
-def opened(task: JudgeTask, optimiser: bytes | None, store: LocalStore) -> SeatState:
-    """The state that a seat's round had to begin with. Raises as `replay_round`."""
+def opened(task: JudgeTask, store: LocalStore) -> SeatState:
+    """The state that any seat's round had to begin with. Raises as `replay_round`."""
     job = Manifest.from_bytes(task.manifest)
-    model = read_global_state(job, task.model, store)
-    moments = None if optimiser is None else read_seat_state(job, optimiser, store)
-    return open_round(job, task.round, model, moments)
+    return open_round(job, task.round, read_global_state(job, task.model, store, outer=False), None)
 
 
 def stored(state: SeatState, store: LocalStore) -> bytes:

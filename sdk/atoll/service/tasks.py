@@ -6,6 +6,7 @@ store, which the worker opens by its folder.
 
 from __future__ import annotations
 
+from atoll.bits.state import GlobalState
 from atoll.content.local import LocalStore
 from atoll.law.manifest import Manifest
 from atoll.service.duties.opening import OpeningReady
@@ -47,14 +48,17 @@ def make_initial_state(manifest: bytes, store_dir: str) -> OpeningReady:
     store = LocalStore(store_dir)
     state = open_initial_state(Manifest.from_bytes(manifest), store)
     cid = store.add_pieces(state.pieces())
-    return OpeningReady(cid.to_bytes(), state.digest(), state.params_root())
+    return _ready(cid.to_bytes(), state)
 
 
 def inspect_state(manifest: bytes, cid: bytes, store_dir: str) -> OpeningReady:
     """The digests of a global state in the store. Raises MalformedState where it is none."""
     configure_native()
-    state = read_global_state(Manifest.from_bytes(manifest), cid, LocalStore(store_dir))
-    return OpeningReady(cid, state.digest(), state.params_root())
+    return _ready(cid, read_global_state(Manifest.from_bytes(manifest), cid, LocalStore(store_dir)))
+
+
+def _ready(cid: bytes, state: GlobalState) -> OpeningReady:
+    return OpeningReady(cid, state.digest(), state.params_root(), state.moments.opening_root)
 
 
 def evaluate_batch(
@@ -67,5 +71,5 @@ def evaluate_batch(
     """
     configure_native()
     job, store = Manifest.from_bytes(manifest), LocalStore(store_dir)
-    state = read_global_state(job, cid, store, outer=False)
+    state = read_global_state(job, cid, store, outer=False, moments=False)
     return evaluate.evaluate_batch(state.params, job, batch, store)

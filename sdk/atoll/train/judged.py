@@ -53,8 +53,7 @@ class ReplayedRound:
 
     Attributes:
         segment: its number, of a link the last one's; None where nothing differs.
-        state: the state that it begins with, in the store; where nothing differs, the last one,
-            whose moments the seat's next round may open with.
+        state: the state that it begins with, in the store; empty where nothing differs.
     """
 
     segment: int | None

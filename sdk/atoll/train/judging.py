@@ -15,14 +15,14 @@ import numpy as np
 from torch import Tensor
 
 from atoll.bits.segment import Course
-from atoll.bits.state import GlobalState, SeatState, exponent_bytes, exponents_digest
+from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import StepResult, inner_step, state_roots
 from atoll.bits.tables import table_parts
 from atoll.bits.tape.build.whole import program_of
 from atoll.bits.tape.imports import Context, Sources
 from atoll.bits.tape.program import Program
 from atoll.bits.tape.run import node_digest, run
-from atoll.bits.tensors import chunk_leaves, raw_bytes, tree_root
+from atoll.bits.tensors import chunk_leaves, raw_bytes
 from atoll.bits.tokens import TokenSource
 from atoll.content.local import LocalStore
 from atoll.law.claims import ModelRoots, ProgramHeader
@@ -55,8 +55,7 @@ OpenCourse: TypeAlias = Callable[..., Course]
 
 def model_roots(model: GlobalState) -> ModelRoots:
     """What the state's digest is made of."""
-    outer = {f"{slot}/{n}": t for slot, kept in model.outer.items() for n, t in kept.items()}
-    return ModelRoots(model.params_root(), tree_root(outer), exponents_digest(model.exponents))
+    return ModelRoots(*model.roots())
 
 
 def program_header(manifest: Manifest, initial: Digest) -> ProgramHeader:
@@ -167,7 +166,7 @@ class OwnRun:
         model = self._model
         for done in range(self._first, step if not self._task.is_link else self._first):
             state = self._step(state, done).state
-        roots = model_roots(model)
+        exponents = model.exponent_bytes()
         context = Context(
             course.data_seed,
             course.seat,
@@ -175,13 +174,13 @@ class OwnRun:
             step,
             course.global_step0 + step,
             state_roots(state),
-            roots.params_root,
-            roots.exponents,
+            model.params_root(),
+            sha256_digest(exponents),
         )
         total = manifest.terms.rounds * manifest.inner.steps
         tables = b"".join(table_parts(manifest.model, manifest.inner, total))
         base = dict(self._weights()) if manifest.lora is not None else {}
-        return Sources(context, state, course.tokens, tables, base, model.params, model.exponents)
+        return Sources(context, state, course.tokens, tables, base, model.params, exponents)
 
     def _weights(self) -> Iterator[tuple[str, Tensor]]:
         return read_weights(self._manifest.init, self._manifest.model, self._store)
@@ -223,7 +222,7 @@ class OwnTape:
             case Source.TABLES:
                 return _part_of(MemoryTree(_digests(found.tables)), found.tables, PIECE, need)
             case Source.EXPONENTS:
-                return Opening(exponent_bytes(found.exponents))
+                return Opening(found.exponents)
             case Source.MODEL:
                 return _chunks_of(found.model, template, need)
             case Source.BASE:

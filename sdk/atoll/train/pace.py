@@ -16,12 +16,11 @@ import structlog
 
 from atoll.bits.base import freeze
 from atoll.bits.batch import gather_batch
-from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.registry import codec_of
 from atoll.bits.init import initial_global_state, initial_params
 from atoll.bits.layout import param_count, param_shapes, seat_layout, trained_count, trained_shapes
 from atoll.bits.ops import operations as operations_of
 from atoll.bits.schedule import Recipe
+from atoll.bits.sections import UpdateLayout
 from atoll.bits.segment import Course, run_segment
 from atoll.bits.state import SeatState
 from atoll.bits.step import inner_step
@@ -79,13 +78,14 @@ def measure(manifest: Manifest) -> dict[str, float | int]:
     step, besides = _times(trial)
     by_operations = operations(model) * model.seq / (operations(timed) * timed.seq)
     by_size = trained_count(manifest) / trained_count(trial)
-    layout, sent = seat_layout(manifest), Layout.of(trained_shapes(manifest))
+    layout, shapes = seat_layout(manifest), trained_shapes(manifest)
+    rounds = (UpdateLayout.of(manifest, shapes, r) for r in range(manifest.codec.fragments))
     return {
         "step_seconds": step * by_operations * (inner.batch // inner.micro_batch),
         "segment_seconds": besides * by_size,
         "parameters": param_count(model),
         "timed_parameters": param_count(timed),
-        "update_bytes": codec_of(manifest.codec).encoded_length(sent),
+        "update_bytes": max(each.encoded_length for each in rounds),
         "state_bytes": 4 * layout.elements,
     }
 

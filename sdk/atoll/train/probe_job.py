@@ -3,12 +3,13 @@
 Two fragments, a mixture that comes in at a step, dropout, micro-batches, fewer key heads than
 heads, heads of a size of their own, attention biases, normalised heads, stretched positions, an
 output head of its own, Muon beside AdamW, clipping, a dithered two-bit codec with feedback, a
-robust rule with neighbours, and momentum outside. Then a step of adapters on a frozen model of the
-same kind.
+robust rule with neighbours, and momentum outside. Then the same with seats that keep nothing, so
+that moments are merged; and a step of adapters on a frozen model of the same kind.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from typing import Any, Final
@@ -39,98 +40,6 @@ _ZERO, _NOBODY = bytes(32), Bitmap(0)
 _CID = bytes((0x01, 0x55, 0x12, 0x20)) + _ZERO
 """Of a block that nobody has: the tokens are made here."""
 
-
-@lru_cache(maxsize=2)
-def probe_digest(mode: NumericsMode) -> Digest:
-    """SHA-256 over state digest and work word of every segment, update roots and merged digests."""
-    manifest, parts = probe_manifest(mode), sha256()
-    model = initial_global_state(manifest)
-    carried: dict[SeatIndex, SeatState] = {}
-    for round in range(manifest.terms.rounds):
-        updates: dict[int, bytes] = {}
-        seed = Digest(sha256(bytes([round])).digest())
-        for seat in SEATS:
-            course = _course(manifest, model, seed, seat)
-            state = open_round(manifest, round, model, carried.get(seat))
-            for segment in range(manifest.inner.steps // manifest.inner.segment):
-                done = run_segment(state, segment, course)
-                parts.update(done.roots.digest() + done.work_word)
-                state = done.state
-            updates[seat], carried[seat] = close_round(
-                model, state, manifest.codec, DitherKey(seed, seat)
-            )
-            parts.update(root_of_update(updates[seat]))
-        facts = MergeFacts(to_bitmap(SEATS), _NOBODY, _NOBODY, 0, dict.fromkeys(SEATS, 2))
-        merged = merge(model, updates, facts=facts, data_seed=seed, manifest=manifest)
-        model = merged.global_state
-        parts.update(model.digest())
-    parts.update(_adapters(mode))
-    return Digest(parts.digest())
-
-
-def _adapters(mode: NumericsMode) -> bytes:
-    """State digests and work words of segments that train adapters."""
-    spec, lora = ModelSpec.model_validate(_MODEL), LoraSpec.model_validate(_LORA)
-    weights = initial_params(param_shapes(spec), seed=1)
-    root = tree_root(weights)
-    base = freeze(weights.items(), root, spec, lora, operations(mode))
-    manifest = probe_manifest(mode, _LORA, {"seed": 0, "cid": _CID, "root": root})
-    model, recipe = initial_global_state(manifest), Recipe.of(manifest, base)
-    course = Course(manifest, recipe, _tokens(), Digest(_ZERO), SEATS[0], 0, model)
-    state = open_round(manifest, 0, model, None)
-    said = b""
-    for segment in range(manifest.segments):  # in the first B is zero, so A has no gradient
-        done = run_segment(state, segment, course)
-        said, state = said + done.roots.digest() + done.work_word, done.state
-    return said
-
-
-def probe_manifest(
-    mode: NumericsMode,
-    lora: dict[str, Any] | None = None,
-    init: dict[str, object] | None = None,
-) -> Manifest:
-    """The probe's job: valid but for its digests, which nothing here compares."""
-    return Manifest.model_validate(
-        {
-            "version": 1,
-            "name": "probe",
-            "created": 0,
-            "model": _MODEL,
-            "lora": lora,
-            "numerics": _numerics(mode),
-            "init": init or {"seed": 0, "cid": None, "root": None},
-            "data": _DATA,
-            "inner": _INNER,
-            "outer": _OUTER,
-            "codec": _CODEC,
-            "robust": {"rule": "nnm_trimmed_mean", "f": 1, "kappa": "1.5"},
-            "audit": {"draws": 1, "overlap": "0", "coverage_last_round": "1"},
-            "tables": _ZERO,
-            "terms": _TERMS,
-        }
-    )
-
-
-def _course(manifest: Manifest, model: GlobalState, seed: Digest, seat: SeatIndex) -> Course:
-    return Course(manifest, Recipe.of(manifest), _tokens(), seed, seat, model.round, model)
-
-
-def _tokens() -> Tokens:
-    """Bytes that repeat nowhere near: the top eight bits of multiples of Knuth's constant."""
-    return (np.arange(TOKENS, dtype=np.uint64) * 2654435761 % (1 << 32) >> 24).astype("u1")
-
-
-def _numerics(mode: NumericsMode) -> dict[str, object]:
-    return {
-        "mode": mode,
-        "code_digest": _ZERO,
-        "software_class": "probe" if mode == "native" else None,
-        "probe_digest": _ZERO,
-        "tolerance": None,
-    }
-
-
 _MODEL: Final = {
     "kind": "llama", "vocab": 256, "width": 64, "layers": 2, "heads": 4, "kv_heads": 2,
     "head_dim": 24, "qkv_bias": True, "qk_norm": True, "mlp": "swiglu", "ffn": 176, "seq": 64,
@@ -157,9 +66,11 @@ _OUTER: Final = {
 }  # fmt: skip
 _CODEC: Final = {
     "kind": "two_bit", "exponents": {"embedding": -10, "matrix": -10, "vector": -10},
+    "moment_exponents": {"embedding": -10, "matrix": -10, "vector": -10},
     "min_exponent": -30, "max_exponent": -4, "feedback": "0.9", "fragments": 2, "overlap": 1,
     "mixing": "0.5",
 }  # fmt: skip
+_NOTHING_KEPT: Final = {"feedback": "0", "fragments": 1, "overlap": 0, "mixing": "0"}
 _TERMS: Final = {
     "rounds": 2, "seats": 3, "min_providers": 1, "min_verifiers": 1, "max_verifiers": 1,
     "quorum_numerator": 1, "quorum_denominator": 1, "attempts": 1, "auditors": 1,
@@ -168,3 +79,104 @@ _TERMS: Final = {
     "tokens_per_step": 256, "price_per_token": "0", "verifier_fee": "0", "provider_bond": "0",
     "verifier_bond": "0", "report_bond": "1", "program": _ZERO,
 }  # fmt: skip
+
+
+@lru_cache(maxsize=2)
+def probe_digest(mode: NumericsMode) -> Digest:
+    """SHA-256 over state digest and work word of every segment, update roots and merged digests."""
+    parts = sha256()
+    for codec in (_CODEC, _CODEC | _NOTHING_KEPT):
+        for said in _rounds(probe_manifest(mode, codec=codec)):
+            parts.update(said)
+    parts.update(_adapters(mode))
+    return Digest(parts.digest())
+
+
+def _rounds(manifest: Manifest) -> Iterator[bytes]:
+    """State digest and work word of every segment, update roots and merged digests of a job."""
+    model = initial_global_state(manifest)
+    carried: dict[SeatIndex, SeatState] = {}
+    for round in range(manifest.terms.rounds):
+        updates: dict[int, bytes] = {}
+        seed = Digest(sha256(bytes([round])).digest())
+        for seat in SEATS:
+            course = _course(manifest, model, seed, seat)
+            brought = None if manifest.opens_publicly(round) else carried[seat]
+            state = open_round(manifest, round, model, brought)
+            for segment in range(manifest.segments):
+                done = run_segment(state, segment, course)
+                yield done.roots.digest() + done.work_word
+                state = done.state
+            updates[seat], carried[seat] = close_round(
+                manifest, model, state, DitherKey(seed, seat)
+            )
+            yield root_of_update(updates[seat])
+        facts = MergeFacts(to_bitmap(SEATS), _NOBODY, _NOBODY, 0, dict.fromkeys(SEATS, 2))
+        merged = merge(model, updates, facts=facts, data_seed=seed, manifest=manifest)
+        model = merged.global_state
+        yield model.digest()
+
+
+def _adapters(mode: NumericsMode) -> bytes:
+    """State digests and work words of segments that train adapters."""
+    spec, lora = ModelSpec.model_validate(_MODEL), LoraSpec.model_validate(_LORA)
+    weights = initial_params(param_shapes(spec), seed=1)
+    root = tree_root(weights)
+    base = freeze(weights.items(), root, spec, lora, operations(mode))
+    manifest = probe_manifest(mode, _LORA, {"seed": 0, "cid": _CID, "root": root})
+    model, recipe = initial_global_state(manifest), Recipe.of(manifest, base)
+    course = Course(manifest, recipe, _tokens(), Digest(_ZERO), SEATS[0], 0, model)
+    state = open_round(manifest, 0, model, None)
+    said = b""
+    for segment in range(manifest.segments):  # in the first B is zero, so A has no gradient
+        done = run_segment(state, segment, course)
+        said, state = said + done.roots.digest() + done.work_word, done.state
+    return said
+
+
+def probe_manifest(
+    mode: NumericsMode,
+    lora: dict[str, Any] | None = None,
+    init: dict[str, object] | None = None,
+    codec: Mapping[str, Any] = _CODEC,
+) -> Manifest:
+    """The probe's job: valid but for its digests, which nothing here compares."""
+    return Manifest.model_validate(
+        {
+            "version": 1,
+            "name": "probe",
+            "created": 0,
+            "epoch": 1 if codec["fragments"] == 1 else _TERMS["rounds"],
+            "model": _MODEL,
+            "lora": lora,
+            "numerics": _numerics(mode),
+            "init": init or {"seed": 0, "cid": None, "root": None},
+            "data": _DATA,
+            "inner": _INNER,
+            "outer": _OUTER,
+            "codec": codec,
+            "robust": {"rule": "nnm_trimmed_mean", "f": 1, "kappa": "1.5"},
+            "audit": {"draws": 1, "overlap": "0", "coverage_last_round": "1"},
+            "tables": _ZERO,
+            "terms": _TERMS,
+        }
+    )
+
+
+def _course(manifest: Manifest, model: GlobalState, seed: Digest, seat: SeatIndex) -> Course:
+    return Course(manifest, Recipe.of(manifest), _tokens(), seed, seat, model.round, model)
+
+
+def _tokens() -> Tokens:
+    """Bytes that repeat nowhere near: the top eight bits of multiples of Knuth's constant."""
+    return (np.arange(TOKENS, dtype=np.uint64) * 2654435761 % (1 << 32) >> 24).astype("u1")
+
+
+def _numerics(mode: NumericsMode) -> dict[str, object]:
+    return {
+        "mode": mode,
+        "code_digest": _ZERO,
+        "software_class": "probe" if mode == "native" else None,
+        "probe_digest": _ZERO,
+        "tolerance": None,
+    }

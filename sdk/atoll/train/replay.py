@@ -7,13 +7,17 @@ provider committed to; a blob that is not the committed state is the trace's fau
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
-from atoll.bits.opening import committed_state
+from atoll.bits.opening import committed_state, open_round
 from atoll.bits.segment import Course, SegmentRun, float_of_bits, run_segment
 from atoll.bits.state import GlobalState, SeatState
+from atoll.bits.step import state_roots
 from atoll.bits.tensors import Source
 from atoll.content.local import LocalStore
+from atoll.errors import MalformedTrace
 from atoll.law.manifest import Manifest
 from atoll.law.trace import LeafKind, TraceLeaf
 from atoll.law.words import Digest, SeatIndex, Slot
@@ -69,18 +73,49 @@ class SegmentReplay:
         return not self.differs and self.excess <= 1.0
 
 
+MakeState: TypeAlias = Callable[[], SeatState]
+
+
+def served(task: ReplayTask, blob: bytes | Source) -> MakeState:
+    """A state that the provider serves; `blob` is a SeatState's canonical bytes.
+
+    Raises, when it is made:
+        MalformedTrace: the blob is not the committed state: the provider's fault.
+    """
+    return lambda: committed_state(task.manifest, task.slot.round, blob, task.opening_digest)
+
+
+def opened(task: ReplayTask, model: Callable[[], GlobalState]) -> MakeState:
+    """The state that a round opens with that opens from public data: nobody serves it.
+
+    Args:
+        model: reads what the round starts from; it is let go once the state is made.
+
+    Raises, when it is made:
+        MalformedTrace: the trace opens with another one.
+    """
+
+    def make() -> SeatState:
+        state = open_round(task.manifest, task.slot.round, model(), None)
+        if state_roots(state).digest() != task.opening_digest:
+            raise MalformedTrace("the round does not open with what everybody's opens with")
+        return state
+
+    return make
+
+
 def replay_segment(
     task: ReplayTask,
-    opening_blob: bytes | Source,
+    opening: MakeState,
     leaf: TraceLeaf,
     store: LocalStore,
     closing_blob: bytes | Source | None = None,
 ) -> SegmentReplay:
-    """Trains the leaf's segment again from the opening state the provider serves.
+    """Trains the leaf's segment again.
 
     Args:
         task: what the segment follows from.
-        opening_blob: a SeatState's canonical bytes.
+        opening: makes the state that it begins with.
         leaf: what the provider committed to.
         store: holds the dataset.
         closing_blob: the state the leaf commits to; a tolerant replay is held against it.
@@ -91,12 +126,12 @@ def replay_segment(
     """
     round = task.slot.round
     # Popped below, so that it is not kept beside the states that come of it.
-    openings = [committed_state(task.manifest, round, opening_blob, task.opening_digest)]
-    opening = claimed = None
+    openings = [opening()]
+    begun = claimed = None
     if task.manifest.numerics.tolerance is not None:
         if closing_blob is None:
             raise ValueError("a tolerant replay needs the closing state")
-        opening = openings[0]
+        begun = openings[0]
         claimed = committed_state(task.manifest, round, closing_blob, leaf.state_digest)
     course = open_course(task.manifest, task.data_seed, task.seat, round, store, model=task.model)
     done = run_segment(openings.pop(), leaf.segment, course)
@@ -110,9 +145,9 @@ def replay_segment(
         steps=len(done.works),
         seconds=done.seconds,
     )
-    if opening is None or claimed is None:
+    if begun is None or claimed is None:
         return replay
-    segment = _held_against(claimed, leaf, opening, done, course)
+    segment = _held_against(claimed, leaf, begun, done, course)
     ends_alike = (done.kind, done.last_step) == (leaf.kind, leaf.last_step)
     found = _excess(segment, leaf, done, task.manifest) if ends_alike else math.inf
     return replace(

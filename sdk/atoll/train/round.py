@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from atoll.bits.codec.dither import DitherKey
-from atoll.bits.layout import max_state_bytes, seat_layout, trained_shapes
+from atoll.bits.layout import max_state_bytes, moment_layout, seat_layout, trained_shapes
 from atoll.bits.link import close_round
 from atoll.bits.opening import open_round
 from atoll.bits.pieces import root_of_update
@@ -34,7 +34,7 @@ class TrainTask:
 
     Attributes:
         global_state_cid: the round's GlobalState.
-        opening_optimiser: a SeatState whose optimiser is used on; None for a reset.
+        opening_optimiser: a SeatState whose optimiser is used on; None where the seat brings none.
         begun: the trace of segments that are trained already, empty for none.
     """
 
@@ -77,7 +77,7 @@ class TrainedRound:
         carried: the seat state that the next round's optimiser is taken from once this one is
             settled, in the store under `carried_cid`; the last one, with what the codec left out.
         steps: finite steps done; fewer than the manifest's H when it diverged.
-        reset: whether the optimiser started from zero.
+        reset: whether the seat brought no optimiser of its own.
         update: the encoded pseudo-gradient, in the store under `update_cid`; empty, as its CID
             is, where the round diverged.
         losses: of the steps run by this call (none of segments that were resumed), nats a token.
@@ -147,7 +147,7 @@ def train_round(
     document = _resumed(task) if task.begun else _opened(task, _model(task, store), store)
     # Popped for each segment, since whoever held it would keep it while the next ones are made.
     states = [read_seat_state(manifest, document.states[-1], store, task.slot.round)]
-    model = _model(task, store) if manifest.codec.is_delayed else None
+    model = _model(task, store, moments=False) if manifest.codec.is_delayed else None
     course = open_course(manifest, task.data_seed, task.seat, task.slot.round, store, model=model)
     losses: list[float] = []
     seconds = 0.0
@@ -162,8 +162,8 @@ def train_round(
     if document.leaves[-1].kind is LeafKind.DIVERGED:
         update, carried = b"", states.pop()  # nothing of it is sent, so nothing was left out
     else:
-        model = model or _model(task, store)
-        update, carried = close_round(model, states.pop(), manifest.codec, task.dither)
+        model = model or _model(task, store, moments=False)
+        update, carried = close_round(manifest, model, states.pop(), task.dither)
     return TrainedRound(
         document=document,
         trace_cid=store.add_block(document.to_bytes(), DAG_CBOR).to_bytes(),
@@ -203,15 +203,23 @@ def train_ahead(task: TrainTask, store: LocalStore) -> TrainedAhead:
 
 
 def read_global_state(
-    manifest: Manifest, cid: bytes, store: LocalStore, *, outer: bool = True
+    manifest: Manifest,
+    cid: bytes,
+    store: LocalStore,
+    *,
+    outer: bool = True,
+    moments: bool = True,
 ) -> GlobalState:
-    """Raises MalformedState unless the blob is a global state of the manifest's model.
+    """Raises MalformedState unless the blob is a global state of the manifest's job.
 
     Args:
         outer: false leaves the outer optimiser's slots out, two thirds of the state.
+        moments: false leaves the merged moments out.
     """
-    source = state_source(cid, manifest, store)
-    return GlobalState.from_bytes(source, trained_shapes(manifest), outer=outer)
+    source, shapes = state_source(cid, manifest, store), trained_shapes(manifest)
+    state = GlobalState.from_bytes(source, shapes, outer=outer, moments=moments)
+    state.check_moments(moment_layout(manifest))
+    return state
 
 
 def read_seat_state(manifest: Manifest, cid: bytes, store: LocalStore, round: int = 0) -> SeatState:
@@ -231,9 +239,10 @@ def state_source(cid: bytes, manifest: Manifest, store: LocalStore) -> Source:
     return Source(store.file_bytes(file), store.iter_bytes(file, limit))
 
 
-def _model(task: TrainTask, store: LocalStore) -> GlobalState:
+def _model(task: TrainTask, store: LocalStore, *, moments: bool = True) -> GlobalState:
     """What the round starts from, as far as training needs it."""
-    return read_global_state(task.manifest, task.global_state_cid, store, outer=False)
+    cid = task.global_state_cid
+    return read_global_state(task.manifest, cid, store, outer=False, moments=moments)
 
 
 def _opened(task: TrainTask, model: GlobalState | None, store: LocalStore) -> TraceDocument:

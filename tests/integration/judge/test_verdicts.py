@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import torch
-from tests.judge.parties import Party, Trial, flipped, node_with, run_of, sham
+from tests.judge.parties import Party, Trial, flipped, liar, node_with, run_of, sham
 from tests.judge.playing import Turn, play
 from tests.judge.table import Refused, Table, table
 from tests.judge.trials import trial
@@ -51,11 +51,11 @@ def middle(at: Trial, op: Op) -> int:
 def test_a_lying_tape_with_the_right_closing_state_falls(judges: Table) -> None:
     at = trial("plain")
     node = middle(at, Op.SWIGLU)
-    liar = Party(at, {node: flipped(at, node, 5, 22)})
-    assert liar.claimed(at.claim(Address(judges.holder))) == Party(at).claimed(
+    lying = Party(at, {node: flipped(at, node, 5, 22)})
+    assert lying.claimed(at.claim(Address(judges.holder))) == Party(at).claimed(
         at.claim(Address(judges.holder))
     )
-    outcome, template = verdict(judges, at, liar, Party(at, pretends=True))
+    outcome, template = verdict(judges, at, lying, Party(at, pretends=True))
     assert (outcome, template.op) == (Outcome.HOLDER_FELL, Op.SWIGLU)
 
 
@@ -107,6 +107,54 @@ def test_another_tape_does_not_hang_on_the_opened_result(judges: Table) -> None:
     assert played.outcome is Outcome.CHALLENGER_FELL
 
 
+# ---- an update's sections ----------------------------------------------------------------------
+
+
+SECTIONS = [
+    Op.EXPONENTS, Op.STATE, Op.SCALED, Op.POWER_GRID, Op.SUM_GRID, Op.EXACT_SUM, Op.UPDATE_HEADER,
+]  # fmt: skip
+CODED = {"link of grid8": Op.GRID8, "link of two_bit": Op.CODES}
+"""A cold round's link and a warm one's."""
+
+
+@pytest.mark.parametrize(
+    ("name", "op"), [(name, op) for name in CODED for op in (*SECTIONS, CODED[name])]
+)
+def test_moments_of_cold_and_warm_rounds_are_decided_rightly(
+    judges: Table, name: str, op: Op
+) -> None:
+    """At the last node of each operation, which is of the moments' sections."""
+    at = trial(name)
+    node = at.places(op)[-1]
+    last = at.values[node].numel() - 1
+    outcome, template = verdict(judges, at, liar(at, node, last), Party(at, pretends=True))
+    assert (outcome, template.op) == (Outcome.HOLDER_FELL, op)
+    assert verdict(judges, at, Party(at), sham(at, node, 0))[0] is Outcome.CHALLENGER_FELL
+
+
+@pytest.mark.parametrize("place", ["first", "last"])
+def test_what_fills_a_section_up_is_zero(judges: Table, place: str) -> None:
+    at = trial("link of two_bit")
+    node = at.places(Op.UPDATE)[0]
+    words = at.job.program.templates[-1].words
+    filled = next(i for i, zeros in enumerate(words) if i % 2 and zeros)
+    end = sum(words[: filled + 1])
+    element = end - 1 if place == "last" else end - words[filled]
+    assert int(at.values[node][element]) == 0
+    outcome, _ = verdict(judges, at, liar(at, node, element), Party(at, pretends=True))
+    assert outcome is Outcome.HOLDER_FELL
+    assert verdict(judges, at, Party(at), sham(at, node, element))[0] is Outcome.CHALLENGER_FELL
+
+
+def test_exponents_of_another_round_fall(judges: Table) -> None:
+    at = trial("link of two_bit")
+    moved = bytearray(at.sources.exponents)
+    moved[2 * len(at.job.opening.params) + 1] ^= 1
+    other = replace(at, sources=replace(at.sources, exponents=bytes(moved)))
+    outcome, template = verdict(judges, at, Party(other), Party(at))
+    assert (outcome, template.op) == (Outcome.HOLDER_FELL, Op.EXPONENTS)
+
+
 # ---- leaves and elements ---------------------------------------------------------------------
 
 
@@ -114,8 +162,8 @@ def test_a_leaf_with_padding_is_refused_and_an_element_beyond_it_too(judges: Tab
     at = trial("wide")
     node = next(n for n in at.places(Op.SWIGLU) if at.values[n].nbytes % 1024)
     last = at.values[node].numel() - 1
-    liar = Party(at, {node: flipped(at, node, last, 0)})
-    claim = liar.claimed(at.claim(Address(judges.holder)))
+    lying = Party(at, {node: flipped(at, node, last, 0)})
+    claim = lying.claimed(at.claim(Address(judges.holder)))
     tries: list[Move] = []
 
     def meddles(turn: Turn) -> None:
@@ -130,7 +178,7 @@ def test_a_leaf_with_padding_is_refused_and_an_element_beyond_it_too(judges: Tab
                 turn.tried(judges, attempt)
 
     rival = Party(at, pretends=True)
-    played = play(judges, next(NUMBERS), claim, liar, rival, meddles)
+    played = play(judges, next(NUMBERS), claim, lying, rival, meddles)
     assert len(tries) == 3
     assert played.outcome is Outcome.HOLDER_FELL
 
@@ -140,15 +188,15 @@ def test_a_key_of_no_token_is_what_it_must_be(judges: Table) -> None:
     node = at.places(Op.SORT_KEYS)[0]
     keys = at.values[node]
     assert int(keys[-1]) == 2**63 - 1
-    liar = Party(at, {node: flipped(at, node, keys.numel() - 1, 0)})
-    assert verdict(judges, at, liar, Party(at, pretends=True))[0] is Outcome.HOLDER_FELL
+    lying = Party(at, {node: flipped(at, node, keys.numel() - 1, 0)})
+    assert verdict(judges, at, lying, Party(at, pretends=True))[0] is Outcome.HOLDER_FELL
 
 
 def test_an_id_beyond_the_vocabulary_falls_where_it_is_read(judges: Table) -> None:
     at = trial("plain")
     node = at.places(Op.TOKENS)[0]
-    liar = Party(at, {node: flipped(at, node, 0, 20)})
-    outcome, template = verdict(judges, at, liar, Party(at, pretends=True))
+    lying = Party(at, {node: flipped(at, node, 0, 20)})
+    outcome, template = verdict(judges, at, lying, Party(at, pretends=True))
     assert (outcome, template.op) == (Outcome.HOLDER_FELL, Op.TOKENS)
 
 

@@ -39,7 +39,7 @@ def attacked(attack: Attack, n: int, f: int, seed: int) -> tuple[np.ndarray, lis
 def distant(rows: list[np.ndarray], f: int) -> list[int]:
     """Who is named for its distance with the presets' κ."""
     seats = [SeatIndex(seat) for seat in range(len(rows))]
-    named = name_odd(seats, gram(rows).tolist(), kappa="1.5", f=f)
+    named = name_odd(seats, [gram(rows).tolist()], kappa="1.5", f=f)
     return [found.seat for found in named if found.check is Check.DISTANT]
 
 

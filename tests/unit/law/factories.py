@@ -72,6 +72,7 @@ def plain_manifest() -> dict[str, Any]:
         "version": 1,
         "name": "demo",
         "created": 0,
+        "epoch": 1,
         "model": {
             "kind": "llama",
             "vocab": 256,
@@ -133,6 +134,7 @@ def plain_manifest() -> dict[str, Any]:
         "codec": {
             "kind": "grid8",
             "exponents": {"embedding": -16, "matrix": -16, "vector": -16},
+            "moment_exponents": {"embedding": -20, "matrix": -20, "vector": -20},
             "min_exponent": -30,
             "max_exponent": 0,
             "feedback": "0",

@@ -68,7 +68,7 @@ def refused(manifest: Manifest, path: tuple[str, ...], value: object) -> bool:
 
 
 def test_fragments_are_at_most_the_layers() -> None:
-    manifest = make_manifest({"codec.feedback": "1"})
+    manifest = make_manifest({"codec.feedback": "1", "epoch": 4})
     layers = manifest.model.layers
     assert not refused(manifest, ("codec", "fragments"), layers)
     assert refused(manifest, ("codec", "fragments"), layers + 1)

@@ -37,8 +37,8 @@ SHARED = {
         "LEAF_BYTES": trace.LEAF_BYTES,
         "MAX_AUDITS": clocks.MAX_AUDITS,
         "MAX_STREAK": views.EMPTY_ROUNDS,
-        "LONGEST_GAMES": clocks.GAMES_BEHIND,
     },
+    "Rounds.sol": {"LONGEST_GAMES": clocks.GAMES_BEHIND},
     "Audits.sol": {"DUTY_BYTES": ballots.DUTY_BYTES},
     "Jobs.sol": {"COMMITTEE": lots.COMMITTEE},
 }
@@ -76,10 +76,7 @@ def test_a_view_begins_with_nothing() -> None:
 
 
 def test_exponents_are_by_what_a_tensor_is() -> None:
-    codec = make_manifest().codec
-    of = codec.model_copy(
-        update={"exponents": manifest.TensorExponents(embedding=-1, matrix=-2, vector=-3)}
-    ).exponent_of
+    of = manifest.TensorExponents(embedding=-1, matrix=-2, vector=-3).of
     assert [of("model.embed_tokens.weight"), of("lm_head.weight")] == [-1, -1]
     assert [of("model.norm.weight"), of("model.layers.0.input_layernorm.weight")] == [-3, -3]
     assert of("model.layers.0.mlp.up_proj.weight") == -2

@@ -107,7 +107,7 @@ def kinds(commands: list[Order]) -> list[type]:
 
 
 def opening(round_: int = 0, state: Digest = INITIAL) -> Left:
-    ready = OpeningReady(cid("opening"), state, digest("params"))
+    ready = OpeningReady(cid("opening"), state, digest("params"), digest("moments"))
     return key_of(DoPrepareOpening, round_, state if round_ else None), ready
 
 
@@ -237,7 +237,7 @@ def first_round(job: ScriptedJob) -> Left:
     return key_of(DoTrain, 0, 0, SEAT, digest("seed 0"), INITIAL), fact
 
 
-@pytest.mark.parametrize(("method", "resets"), [("diloco", False), ("streaming", True)])
+@pytest.mark.parametrize(("method", "resets"), [("muloco", False), ("streaming", True)])
 def test_parameters_carried_past_a_missed_round_are_stale(method: str, resets: bool) -> None:
     """Where seats keep parameters of their own, one that missed a round starts anew."""
     job = seated_job()
@@ -262,20 +262,25 @@ def test_parameters_carried_past_a_missed_round_are_stale(method: str, resets: b
         assert (task.optimiser is None) == (missed and resets)
 
 
-def test_the_next_round_starts_from_the_verdict_and_the_accepted_moments() -> None:
-    job = seated_job()
+@pytest.mark.parametrize(("method", "brought"), [("muloco", cid("moments")), ("diloco", None)])
+def test_the_next_round_starts_from_the_verdict_and_what_a_seat_may_bring(
+    method: str, brought: bytes | None
+) -> None:
+    """Where seats keep nothing of their own, a round opens with what everybody has."""
+    job, spec = seated_job(), spec_of(method)
+    manifest = make_manifest({"method.name": method}).to_bytes()
     job.honest_round()
     first = first_round(job)
     job.open()
     job.train()
-    state, commands = given(provider(job, opening(), first), job)
+    state, commands = given(provider(job, spec, opening(), first), job)
     verdict = job.view.settled[0].verdict
-    prepare = DoPrepareOpening(1, MANIFEST.to_bytes(), verdict.merged_cid, verdict.merged_digest)
+    prepare = DoPrepareOpening(1, manifest, verdict.merged_cid, verdict.merged_digest)
     assert prepare in commands
     _, commands = step(state, Finished(*opening(1, verdict.merged_digest)))
     (task,) = commands
     assert isinstance(task, DoTrain)
-    assert task.optimiser == cid("moments")
+    assert task.optimiser == brought
 
 
 def overlapping(*left: Left, behaviour: ProviderBehaviour | None = None) -> ProviderState:

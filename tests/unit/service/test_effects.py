@@ -373,7 +373,7 @@ async def test_an_opening_state_must_have_the_verdicts_digest(context: Any, foun
     data = b"a state"
     cid = Cid.of(data)
     context.fetcher.blocks[cid] = data
-    opening = OpeningReady(cid.to_bytes(), digest(found), digest("params"))
+    opening = OpeningReady(cid.to_bytes(), digest(found), digest("params"), digest("moments"))
     context.worker.results = [opening]
     command = DoPrepareOpening(3, MANIFEST.to_bytes(), cid.to_bytes(), digest("merged"))
     if found == "other":

@@ -109,7 +109,8 @@ class ScriptedEffects:
             case DoFetchData():
                 return Done(DataReady(cid("data"), ZERO_DIGEST))
             case DoPrepareOpening():
-                return Done(OpeningReady(cid("opening"), digest("initial"), digest("p")))
+                digests = map(digest, ("initial", "p", "m"))
+                return Done(OpeningReady(cid("opening"), *digests))
             case DoTrain():
                 return Done(_trained(command))
         return Done(block=1)

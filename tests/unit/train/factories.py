@@ -17,7 +17,7 @@ from atoll.bits.state import GlobalState, SeatState
 from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
 from atoll.job.prepare import prepare_data
-from atoll.law.manifest import UNSCALED, Manifest, ModelSpec, NumericsSpec
+from atoll.law.manifest import UNSCALED, Manifest, ModelSpec, NumericsSpec, epoch_of
 from atoll.law.words import (
     ZERO_DIGEST,
     Address,
@@ -32,7 +32,7 @@ from atoll.law.words import (
 )
 from atoll.train.initial import open_initial_state
 from atoll.train.probe import numerics_spec
-from atoll.train.replay import ReplayTask, SegmentReplay, replay_segment
+from atoll.train.replay import ReplayTask, SegmentReplay, replay_segment, served
 from atoll.train.round import TrainedRound, TrainTask
 
 SMALL_SHAPES: Shapes = {"a.weight": (3, 5), "b.weight": (4,)}
@@ -91,7 +91,9 @@ class Job:
         return self.of(self.manifest.model_copy(update={"codec": codec}))
 
     def of(self, manifest: Manifest) -> Job:
-        """The same data and slot under another manifest."""
+        """The same data and slot under another manifest, whose epoch follows from its codec."""
+        epoch = epoch_of(manifest.codec, manifest.terms.rounds)
+        manifest = manifest.model_copy(update={"epoch": epoch})
         model = open_initial_state(manifest, self.store)
         cid = self.store.add_bytes(model.to_bytes()).to_bytes()
         task = replace(self.task, manifest=manifest, global_state_cid=cid)
@@ -135,7 +137,7 @@ class Job:
         task = self.replay_task(trained, segment, optimiser_root)
         opening, closing = map(self.blob, trained.document.states[segment : segment + 2])
         leaf = trained.document.leaves[segment]
-        return replay_segment(task, opening, leaf, self.store, closing)
+        return replay_segment(task, served(task, opening), leaf, self.store, closing)
 
 
 def reveal_of(trained: TrainedRound) -> Reveal:

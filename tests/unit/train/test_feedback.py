@@ -23,6 +23,7 @@ from atoll.train.round import read_seat_state, train_round
 SPEC = CodecSpec(
     kind="two_bit",
     exponents=TensorExponents(embedding=-2, matrix=-2, vector=-2),
+    moment_exponents=TensorExponents(embedding=-2, matrix=-2, vector=-2),
     min_exponent=-4,
     max_exponent=0,
     feedback="0.5",
@@ -38,7 +39,7 @@ def stateful(job: Job) -> Job:
     return job.with_codec(kind="two_bit", feedback="0.9")
 
 
-def test_golden_feedback() -> None:
+def test_golden_feedback(job: Job) -> None:
     """Signs on a grid of 1/4, decay 1/2, one parameter pair that moves by (−1, 1/8) a round.
 
     A value is sent as ±1 step; steps double while any of the two is beyond 2 of them.
@@ -46,12 +47,13 @@ def test_golden_feedback() -> None:
     Round 1: wanted (1 + 1/4, −1/8 + 3/16), steps of 1, sent (1, 1), left (1/4, −15/16).
     Round 2: wanted (1 + 1/8, −1/8 − 15/32), steps of 1, sent (1, −1), left (1/8, 13/32).
     """
+    manifest = job.manifest.model_copy(update={"codec": SIGNS})
     model = GlobalState(0, {"w": torch.zeros(2)}, {}, {"w": -2})
     left = torch.zeros(2)
     found = []
     for _ in range(3):
         last = SeatState({"w": torch.tensor([-1.0, 0.125])}, {}, {}, {"w": left}, 1, 1)
-        _, carried = close_round(model, last, SIGNS, DITHER)
+        _, carried = close_round(manifest, model, last, DITHER)
         left = carried.feedback["w"]
         found.append([Fraction(value) for value in left.tolist()])
     assert found == [
@@ -132,7 +134,7 @@ def test_golden_sparseloco(job: Job) -> None:
         for seat, move in wanted.items():
             params = {"w": model.params["w"] - move * (round == 0)}
             last = SeatState(params, {}, {}, left[seat], 1, 1)
-            updates[seat], carried = close_round(model, last, spec, DITHER)
+            updates[seat], carried = close_round(manifest, model, last, DITHER)
             left[seat] = carried.feedback
         facts = all_standing(updates, manifest)
         model = merge(
@@ -159,7 +161,7 @@ def test_golden_demo(job: Job) -> None:
     manifest = job.manifest.model_copy(update={"codec": spec, "robust": robust, "outer": outer})
     model = GlobalState(0, {"w": torch.zeros(64)}, {}, {"w": -2})
     last = SeatState({"w": torch.full((64,), -0.25)}, {}, {}, {"w": torch.zeros(64)}, 1, 1)
-    update, carried = close_round(model, last, spec, DITHER)
+    update, carried = close_round(manifest, model, last, DITHER)
     angles = torch.arange(1, 128, 2) * math.pi / 128
     cosines = sum(torch.cos(angles * k) for k in (1, 2, 3))
     left = 0.25 - 0.25 * (6 / 8 + 2 * math.sqrt(2 / 64) * cosines)

@@ -80,7 +80,7 @@ def test_golden_muloco(job: Job, gradients: dict[str, torch.Tensor]) -> None:
         updates = {}
         for place in (0, 1):
             dither = DitherKey(SEED, place)
-            updates[place], seat = close_round(model, last, manifest.codec, dither)
+            updates[place], seat = close_round(manifest, model, last, dither)
         facts = all_standing(updates, manifest)
         model = merge(model, updates, facts=facts, data_seed=SEED, manifest=manifest).global_state
         found.append(model.params["w"].flatten().tolist())
@@ -104,7 +104,7 @@ def test_golden_lo_fi(job: Job, gradients: dict[str, torch.Tensor]) -> None:
     for seat, gradient in enumerate(([1 / 32, -1 / 64], [0.0, 1 / 64])):
         gradients["w"] = torch.tensor(gradient)
         last = trained(SeatState(model.params, {}, {}, {}, 0, 0), manifest)
-        updates[seat], _ = close_round(model, last, manifest.codec, DitherKey(SEED, seat))
+        updates[seat], _ = close_round(manifest, model, last, DitherKey(SEED, seat))
     facts = all_standing(updates, manifest)
     merged = merge(model, updates, facts=facts, data_seed=SEED, manifest=manifest).global_state
     assert merged.params["w"].tolist() == [-1 / 64, 0.0]

@@ -45,7 +45,7 @@ from atoll.train.evaluate import evaluate
 from atoll.train.export import export_model
 from atoll.train.pretrained import prepare_init, read_params
 from atoll.train.probe import numerics_spec
-from atoll.train.replay import replay_segment
+from atoll.train.replay import replay_segment, served
 from atoll.train.round import train_round
 
 ALL = list(LINEARS)
@@ -207,7 +207,7 @@ def test_a_state_that_smuggles_a_tensor_of_the_base_is_none(job: Job) -> None:
     trained = train_round(job.task, job.store)
     task = job.replay_task(trained, 0)
     with pytest.raises(MalformedTrace):
-        replay_segment(task, odd.to_bytes(), trained.document.leaves[0], job.store)
+        replay_segment(task, served(task, odd.to_bytes()), trained.document.leaves[0], job.store)
 
 
 # ----------------------------------------------------------------------------------- the base

@@ -19,7 +19,7 @@ from atoll.job.methods import DENSE_CODECS, METHODS, method_of, with_codec
 from atoll.law.manifest import Manifest
 from atoll.law.words import ZERO_DIGEST, Digest, RoundIndex, SeatIndex
 from atoll.merge.round import merge
-from atoll.train.replay import SegmentReplay, replay_segment
+from atoll.train.replay import SegmentReplay, replay_segment, served
 from atoll.train.round import TrainedRound, train_round
 
 SEATS = 3
@@ -55,7 +55,7 @@ def replays(job: Job, trained: TrainedRound, accepted: Digest) -> list[SegmentRe
             opening_digest=opening_digest(trained.document, segment, *roots),
         )
         opening, closing = map(job.blob, trained.document.states[segment : segment + 2])
-        found.append(replay_segment(task, opening, leaf, job.store, closing))
+        found.append(replay_segment(task, served(task, opening), leaf, job.store, closing))
     return found
 
 

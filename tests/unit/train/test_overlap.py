@@ -78,7 +78,7 @@ def test_golden_overlap(job: Job) -> None:
             for step in range(2):
                 state = moved(course.begin(state, step), by)
             closings.append(values(state.params))
-            updates[seat], carried[seat] = close_round(model, state, codec, DITHER)
+            updates[seat], carried[seat] = close_round(manifest, model, state, DITHER)
         facts = all_standing(updates, manifest)
         model = merge(
             model, updates, facts=facts, data_seed=DATA_SEED, manifest=manifest

@@ -18,7 +18,7 @@ from atoll.content.cid import Cid
 from atoll.errors import MalformedTrace
 from atoll.law.trace import LeafKind, TraceLeaf
 from atoll.law.words import Digest
-from atoll.train.replay import replay_segment
+from atoll.train.replay import replay_segment, served
 from atoll.train.round import TrainedRound, read_seat_state, train_round
 
 
@@ -48,7 +48,7 @@ from atoll.law.trace import TraceDocument
 from atoll.law.words import ZERO_DIGEST, Digest
 from atoll.train.probe import check_environment, configure_native
 from atoll.bits.opening import opening_digest
-from atoll.train.replay import ReplayTask, replay_segment
+from atoll.train.replay import ReplayTask, replay_segment, served
 
 configure_native()
 root, manifest, trace, seed, params_root = sys.argv[1:]
@@ -60,7 +60,7 @@ for leaf in document.leaves:
     digest = opening_digest(document, leaf.segment, bytes.fromhex(params_root), ZERO_DIGEST)
     task = ReplayTask(manifest, document.slot, document.seat, bytes.fromhex(seed), digest)
     blob = store.read_bytes(Cid.from_bytes(document.states[leaf.segment]), 1 << 30)
-    print(replay_segment(task, blob, leaf, store).matches)
+    print(replay_segment(task, served(task, blob), leaf, store).matches)
 """
 
 
@@ -109,8 +109,8 @@ def test_a_leaf_that_says_anything_else_differs(
     job: Job, trained: TrainedRound, field: str, value: object
 ) -> None:
     leaf: TraceLeaf = replace(trained.document.leaves[1], **{field: value})
-    opening = job.blob(trained.document.states[1])
-    replay = replay_segment(job.replay_task(trained, 1), opening, leaf, job.store)
+    task, opening = job.replay_task(trained, 1), job.blob(trained.document.states[1])
+    replay = replay_segment(task, served(task, opening), leaf, job.store)
     assert replay.differs == (field,)
     assert not replay.matches
 
@@ -121,7 +121,7 @@ def test_only_the_committed_opening_state_is_used(job: Job, trained: TrainedRoun
     blob[-1] ^= 1
     for wrong in (bytes(blob), job.blob(trained.document.states[2]), b"", b"garbage"):
         with pytest.raises(MalformedTrace, match="the state served"):
-            replay_segment(task, wrong, leaf, job.store)
+            replay_segment(task, served(task, wrong), leaf, job.store)
 
 
 def test_a_first_segment_must_open_with_the_chains_moments(job: Job, trained: TrainedRound) -> None:
@@ -161,7 +161,7 @@ def test_the_link_is_checked(job: Job, trained: TrainedRound) -> None:
 def test_a_poisoned_update_breaks_the_link(job: Job, trained: TrainedRound) -> None:
     last = read_seat_state(job.manifest, trained.document.states[-1], job.store)
     moved = {n: p + (p - last.params[n]) for n, p in job.model.params.items()}
-    flipped, _ = close_round(job.model, replace(last, params=moved), job.manifest.codec, DITHER)
+    flipped, _ = close_round(job.manifest, job.model, replace(last, params=moved), DITHER)
     assert len(flipped) == len(trained.update)
     assert not job.link(trained, flipped)
 
@@ -175,5 +175,5 @@ def test_where_a_state_lies_in_memory_does_not_matter(job: Job, trained: Trained
         assert all(p.data_ptr() % 64 == 0 for p in again.params.values())
         leaf = trained.document.leaves[1]
         task = job.replay_task(trained, 1)
-        assert replay_segment(task, bytes(shifted), leaf, job.store).matches
+        assert replay_segment(task, served(task, bytes(shifted)), leaf, job.store).matches
     assert torch.get_num_threads() == 1

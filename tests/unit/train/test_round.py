@@ -9,11 +9,10 @@ import pytest
 import torch
 from tests.unit.train.factories import NEXT, Job, reveal_of
 
-from atoll.bits.codec.dense import GRID8
-from atoll.bits.codec.layout import Layout
 from atoll.bits.errors import MalformedDataset, MalformedState
 from atoll.bits.layout import seat_layout
 from atoll.bits.outer import outer_step
+from atoll.bits.sections import UpdateLayout
 from atoll.bits.segment import run_segment
 from atoll.bits.state import SeatState
 from atoll.bits.step import state_roots
@@ -104,10 +103,11 @@ def test_a_leafs_work_word_is_of_every_step_and_micro_batch(
 
 def test_the_update_is_the_link_on_the_rounds_grid(job: Job, trained: TrainedRound) -> None:
     last = read_seat_state(job.manifest, trained.document.states[-1], job.store)
-    layout = Layout.of_tensors(job.model.params)
+    layout = UpdateLayout.of(job.manifest, job.model.shapes, 0)
+    row = layout.open(trained.update, job.model, job.task.dither).delta
     merged = {
-        name: (values * 2.0 ** -job.model.exponents[name]).long()
-        for name, values in GRID8.decode(trained.update, layout, job.model.exponents).items()
+        name: torch.from_numpy(row[span].copy()).reshape(shape)
+        for name, shape, span in layout.delta.spans()
     }
     after = outer_step(job.model.copied(), merged, 1, job.model.exponents, job.manifest.outer)
     for name, p in after.params.items():

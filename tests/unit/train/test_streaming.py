@@ -25,6 +25,7 @@ SHAPES = {A: (1,), B: (1,)}
 HALVES = CodecSpec(
     kind="grid8",
     exponents=TensorExponents(embedding=-2, matrix=-2, vector=-2),
+    moment_exponents=TensorExponents(embedding=-2, matrix=-2, vector=-2),
     min_exponent=-2,
     max_exponent=-2,
     feedback="0",
@@ -65,7 +66,7 @@ def test_golden_streaming(job: Job) -> None:
         for seat, by in enumerate((("-1", "-1"), ("-2", "-1/2"))):
             state = SeatState.opening(model, carried[seat], layout)
             openings.append(values(state.params))
-            updates[seat], carried[seat] = close_round(model, moved(state, by), HALVES, DITHER)
+            updates[seat], carried[seat] = close_round(manifest, model, moved(state, by), DITHER)
         facts = all_standing(updates, manifest)
         model = merge(
             model, updates, facts=facts, data_seed=DATA_SEED, manifest=manifest

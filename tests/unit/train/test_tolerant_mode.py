@@ -16,7 +16,7 @@ from atoll.bits.step import inner_step, state_roots
 from atoll.errors import MalformedTrace, NumericsMismatch
 from atoll.law.manifest import NumericsSpec
 from atoll.train import probe
-from atoll.train.replay import SegmentReplay, replay_segment
+from atoll.train.replay import SegmentReplay, replay_segment, served
 from atoll.train.round import train_round
 from atoll.train.tolerance import default_tolerance, state_parts
 
@@ -133,12 +133,12 @@ def test_only_the_committed_closing_state_is_used(tolerant: Job) -> None:
     trained = train_round(tolerant.task, tolerant.store)
     task, leaf = tolerant.replay_task(trained, 1), trained.document.leaves[1]
     opening, closing, later = (tolerant.blob(cid) for cid in trained.document.states[1:4])
-    assert replay_segment(task, opening, leaf, tolerant.store, closing).matches
+    assert replay_segment(task, served(task, opening), leaf, tolerant.store, closing).matches
     for wrong in (opening, later, closing[:-1], b""):
         with pytest.raises(MalformedTrace, match="the state served"):
-            replay_segment(task, opening, leaf, tolerant.store, wrong)
+            replay_segment(task, served(task, opening), leaf, tolerant.store, wrong)
     with pytest.raises(ValueError, match="closing state"):
-        replay_segment(task, opening, leaf, tolerant.store)
+        replay_segment(task, served(task, opening), leaf, tolerant.store)
 
 
 def test_a_diverged_segment_is_compared_up_to_where_it_diverged(tolerant: Job) -> None:
@@ -149,9 +149,8 @@ def test_a_diverged_segment_is_compared_up_to_where_it_diverged(tolerant: Job) -
     tame = replace(tolerant, task=wild.task, manifest=wild.manifest)
     sober = replace(trained.document.leaves[last], loss_bits=0x40000000)
     opening, closing = map(tame.blob, trained.document.states[last : last + 2])
-    assert not replay_segment(
-        wild.replay_task(trained, last), opening, sober, wild.store, closing
-    ).matches
+    task = wild.replay_task(trained, last)
+    assert not replay_segment(task, served(task, opening), sober, wild.store, closing).matches
 
 
 def test_a_machine_near_enough_may_take_part(tolerant: Job) -> None:

@@ -14,10 +14,10 @@ from atoll.content.unixfs import Entry, FileBuilder
 from atoll.law.hashing import sha256
 from atoll.law.manifest import Manifest
 from atoll.law.merge_inputs import MergeFacts
-from atoll.law.words import ZERO_DIGEST, Address, Bitmap, Digest, SeatIndex
+from atoll.law.words import ZERO_DIGEST, Address, Bitmap, Digest, RoundIndex, SeatIndex
 from atoll.merge.round import merge, named_inputs
 from atoll.train.probe import configure_native
-from atoll.train.round import TrainedRound, train_round
+from atoll.train.round import TrainedRound, read_global_state, train_round
 from atoll_verifier import tasks
 from atoll_verifier.duties.merge import DoMerge
 from atoll_verifier.duties.score import DoScore, RevealedUpdate
@@ -131,8 +131,8 @@ def test_a_state_that_cannot_be_one_is_a_fault_of_the_segment(round_: Round) -> 
     document = round_.trained[0].document
     too_long = round_.put(bytes(max_state_bytes(round_.job.manifest) + 1))
     for bad in (too_long, round_.put(b"no state")):
-        first = round_.with_trace(states=[bad, *document.states[1:]])
-        done = tasks.replay(first, 0, round_.store, 5)
+        first = round_.with_trace(states=[document.states[0], bad, *document.states[2:]])
+        done = tasks.replay(first, 1, round_.store, 5)
         assert done.differs != "" and done.computed == done.work_word == ZERO_DIGEST
         assert (done.steps, done.seconds) == (0, 0.0)
         last = round_.with_trace(states=[*document.states[:-1], bad])
@@ -143,17 +143,44 @@ def test_a_state_that_cannot_be_one_is_a_fault_of_the_segment(round_: Round) -> 
 def test_a_state_whose_root_lies_of_its_leaves_is_a_fault_too(round_: Round, claimed: int) -> None:
     """It is found when its last leaf is read, with most of the state parsed."""
     document, store = round_.trained[0].document, round_.job.store
-    data = round_.job.blob(document.states[0])
+    data = round_.job.blob(document.states[1])
     half = len(data) // 2
     builder = FileBuilder(store.put_block)
     for leaf, lie in ((data[:half], 0), (data[half:], claimed)):
         builder.add_leaf(Entry(store.add_block(leaf), len(leaf) + lie, len(leaf)))
     bad = builder.finish().cid.to_bytes()
-    first = round_.with_trace(states=[bad, *document.states[1:]])
-    done = tasks.replay(first, 0, round_.store, 5)
+    first = round_.with_trace(states=[document.states[0], bad, *document.states[2:]])
+    done = tasks.replay(first, 1, round_.store, 5)
     assert done.differs != "" and done.steps == 0
     last = round_.with_trace(states=[*document.states[:-1], bad])
     assert "state" in tasks.link(last, round_.store)
+
+
+def test_nobody_serves_the_state_that_a_round_opens_with(round_: Round) -> None:
+    """Of a second round too, which opens with merged moments: its first state is junk here."""
+    job, cid = (
+        round_.job,
+        tasks.merge_round(of(DoMerge, round_, round_.updates()), round_.store).cid,
+    )
+    model = read_global_state(job.manifest, cid, job.store)
+    assert model.moments.is_warm
+    slot = replace(job.task.slot, round=RoundIndex(1))
+    trained = train_round(replace(job.task, slot=slot, global_state_cid=cid), job.store)
+    assert trained.reset
+    assert trained.document.state_roots[0].optimiser_root == model.moments.opening_root
+    document = replace(trained.document, states=(round_.put(b"junk"), *trained.document.states[1:]))
+    work = replace(
+        with_reveal(round_.works[0], trace_cid=round_.put(document.to_bytes())),
+        slot=slot,
+        seat=job.task.seat,
+        opening=cid,
+        params_root=model.params_root(),
+        optimiser_root=model.moments.opening_root,
+    )
+    done = tasks.replay(work, 0, round_.store, 5)
+    assert (done.differs, done.computed) == ("", document.leaves[0].state_digest)
+    cold = tasks.replay(replace(work, optimiser_root=ZERO_DIGEST), 0, round_.store, 5)
+    assert "does not open with" in cold.differs
 
 
 def test_a_replay_of_other_work_differs(round_: Round) -> None:

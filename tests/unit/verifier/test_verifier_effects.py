@@ -142,6 +142,12 @@ async def test_a_replay_asks_the_provider_first_and_is_measured(context: Any) ->
     assert measures == {"replayed_steps": 5.0, "replayed_segments": 1.0, "replay_seconds": 0.25}
 
 
+async def test_nobody_is_asked_for_the_state_that_every_seat_opens_with(context: Any) -> None:
+    context.worker.result = SegmentReplayed(work().account, "", digest("s"), digest("w"), 5, 0.25)
+    await effects(context).run(VIEW, DoReplay(work(), 0))
+    assert context.fetcher.asked == []
+
+
 async def test_the_update_of_a_diverged_seat_is_not_asked_for(context: Any) -> None:
     diverged = replace(work(), reveal=replace(work().reveal, steps=7))
     await effects(context).run(VIEW, DoCheck(diverged))
@@ -230,7 +236,7 @@ class Evaluator:
 
     async def run(self, function: str, *args: Any) -> Any:
         if function.endswith("inspect_state"):
-            return OpeningReady(args[1], self.model, digest("params"))
+            return OpeningReady(args[1], self.model, digest("params"), digest("moments"))
         return self.batches[args[2]]
 
 

@@ -54,6 +54,7 @@ from atoll.service.machine import (
     Setup,
     ViewChanged,
 )
+from atoll_verifier.audit import Audit
 from atoll_verifier.behaviour import Ballot, VerifierBehaviour, VerifierState, Votes
 from atoll_verifier.duties.attest import SendAttest, SignVerdict
 from atoll_verifier.duties.ballot import BallotSigned, SendBallot, SignBallot
@@ -82,7 +83,7 @@ Left: TypeAlias = tuple[str, Fact]
 DATA: Left = (key_of(DoFetchData), DataReady(cid("data"), ZERO_DIGEST))
 OPENING: Left = (
     key_of(DoPrepareOpening, 0, None),
-    OpeningReady(cid("opening"), digest("initial"), digest("params")),
+    OpeningReady(cid("opening"), digest("initial"), digest("params"), digest("moments")),
 )
 
 
@@ -121,6 +122,27 @@ def given(state: VerifierState, job: ScriptedJob) -> tuple[VerifierState, list[O
     state, first = step(state, ViewChanged(job.view, job.number))
     state, then = step(state, HeadAdvanced(Head(job.number, job.now)))
     return state, [*first, *then]
+
+
+@pytest.mark.parametrize("method", ["diloco", "muloco"])
+def test_a_seat_opens_with_what_everybody_has_unless_it_may_bring_its_own(method: str) -> None:
+    """Its reveal's word is that of a reset: zero."""
+    manifest = make_manifest({"method.name": method})
+    job = auditing(manifest)
+    audit = Audit.of(given(verifier(job), job)[0])
+    assert audit is not None
+    assert audit.work(SeatIndex(0)).optimiser_root == digest("moments")  # round 0 is public
+    job = ScriptedJob(manifest)
+    job.honest_round()
+    job.open()
+    job.until_audit(None)
+    verdict = job.view.settled[0].verdict.merged_digest
+    later = key_of(DoPrepareOpening, 1, verdict), OPENING[1]
+    audit = Audit.of(given(verifier(job, later), job)[0])
+    assert audit is not None
+    own = job.view.opening_optimiser_root(SeatIndex(0))
+    expected = digest("moments") if method == "diloco" else own
+    assert audit.work(SeatIndex(0)).optimiser_root == expected
 
 
 class Looker:

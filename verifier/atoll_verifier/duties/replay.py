@@ -51,7 +51,7 @@ class SegmentReplayed(Fact):
 
 @dataclass(frozen=True, slots=True)
 class DoReplay(Work[SegmentReplayed]):
-    """Fetch a segment's opening state (in a tolerant job the closing one too), train it again."""
+    """Fetch the states that a segment's replay needs, and train it again."""
 
     work: SeatWork
     segment: int
@@ -62,9 +62,9 @@ class DoReplay(Work[SegmentReplayed]):
 
     async def perform(self, effects: Effects, view: JobView) -> Done[SegmentReplayed]:
         work, segment, journal = self.work, self.segment, effects.context.journal
-        needed = states_needed(Manifest.from_bytes(work.manifest))
+        manifest = Manifest.from_bytes(work.manifest)
         try:
-            for index in range(segment, segment + needed):
+            for index in states_needed(manifest, work.slot.round, segment):
                 await work.fetch_state(effects, view, index)
         except (*UNFETCHABLE_CONTENT, MalformedTrace) as error:
             return Done(disproved(work, str(error)))

@@ -16,7 +16,9 @@ from atoll.law.hashing import dither_key
 from atoll.law.words import Digest
 
 DELTA_SECTION: Final = 0
-"""The section of the pseudo-gradient; so far updates have no other."""
+"""The section of the pseudo-gradient."""
+MOMENT_SECTION: Final = 1
+"""The section of the first moment."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ class Context:
         step: in the round, from 0; global_step: in the job.
         roots: of the state before the step.
         model: params root of the round's global model.
-        exponents: SHA-256 of that model's exponents, as in its digest.
+        exponents: SHA-256 of that state's exponents, as in its digest.
     """
 
     data_seed: Digest
@@ -65,7 +65,7 @@ class Sources:
         tables: the bytes of `tables.table_parts`, one after another.
         base: the frozen model by name; empty where everything is trained.
         model: the round's global parameters by name, which only the link reads.
-        exponents: that model's, likewise.
+        exponents: the bytes of which the context has the hash, likewise.
     """
 
     context: Context
@@ -74,7 +74,7 @@ class Sources:
     tables: bytes
     base: Mapping[str, Tensor]
     model: Mapping[str, Tensor]
-    exponents: Mapping[str, int]
+    exponents: bytes
 
 
 Read: TypeAlias = Callable[["Reading"], Tensor]
@@ -151,8 +151,9 @@ def _dropout_key(r: Reading) -> Tensor:
 
 
 def _exponents(r: Reading) -> Tensor:
-    exponents = r.sources.exponents
-    return torch.tensor([exponents[name] for name in sorted(exponents)], dtype=torch.int32)
+    first, count = r.words
+    numbers = np.frombuffer(r.sources.exponents, ">i2", count, 2 * first)
+    return torch.from_numpy(numbers.astype("<i4"))
 
 
 READS: Final[dict[int, Read]] = {

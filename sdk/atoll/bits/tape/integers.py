@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from atoll.bits.kernels.engine import default_engine
-from atoll.bits.kernels.grid import SPLIT_BASE, one_nan, steps, whole
+from atoll.bits.kernels.grid import FLOOR, SPLIT_BASE, one_nan, steps, whole
 from atoll.bits.tape.opcodes import Op
 
 Operation = Callable[[Sequence[int], Sequence[Tensor], int], Tensor]
@@ -32,6 +32,9 @@ DOT_BLOCK: Final = 2048
 """Of DOT_I8, where a row begins with a leaf; see `dot_block`."""
 PREFIX_BLOCK: Final = 128
 """Of PREFIX and of LOWER_BOUND's levels: int64 numbers of one leaf."""
+POWER_BITS: Final = 39
+"""Of POWER_GRID: in its steps the largest number of a tensor is from 2^39 to 2^40."""
+_SIGNIFICAND, _BIAS = 23, 127
 PADDING: Final = 2**63 - 1
 """The sort key of no token: above all others."""
 
@@ -106,6 +109,17 @@ def grid_up(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> T
 def grid_step(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
     """[levels] largest magnitudes f32 → steps f32 (2, lines 1 and 3)."""
     return steps(inputs[0], words[0])[1]
+
+
+def power_grid(words: Sequence[int], inputs: Sequence[Tensor], iteration: int) -> Tensor:
+    """[up] M f32 → f32: 2^(39 − E) up, 2^(E − 39) back, of M = f · 2^E, 1 ≤ f < 2, M ≥ FLOOR.
+
+    0 where M is not finite.
+    """
+    exponent = (inputs[0].clamp_min(FLOOR).view(torch.int32) >> _SIGNIFICAND) - _BIAS
+    power = POWER_BITS - exponent if words[0] else exponent - POWER_BITS
+    found = ((power + _BIAS) << _SIGNIFICAND).view(torch.float32)
+    return found.where(inputs[0].isfinite(), 0.0)
 
 
 def _integers(columns: int, inputs: Sequence[Tensor]) -> Tensor:
@@ -299,6 +313,7 @@ OPERATIONS: Final[dict[Op, Operation]] = {
     Op.MAX: maximum,
     Op.GRID_UP: grid_up,
     Op.GRID_STEP: grid_step,
+    Op.POWER_GRID: power_grid,
     Op.QUANTISE_I8: quantise_i8,
     Op.QUANTISE_F32: quantise_f32,
     Op.SPLIT_HIGH: split_high,

@@ -29,15 +29,20 @@ _SEED, _SEAT = slice(0, 32), slice(32, 64)
 
 
 def scaled(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """SCALED [tensor]: (model − last) in steps of 2^exponent."""
-    model, last, exponents = inputs
-    return one_nan((model - last) * 2.0 ** -int(exponents[words[0]]))
+    """SCALED [tensor]: x in steps of 2^exponent."""
+    x, exponents = inputs
+    return one_nan(x * 2.0 ** -int(exponents[words[0]]))
 
 
 def difference(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """DIFFERENCE []: model − last, with +0 for −0."""
+    """DIFFERENCE []: model − last."""
     model, last = inputs
-    return one_nan((model - last) + 0.0)
+    return one_nan(model - last)
+
+
+def fp32(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
+    """FP32 []: x with +0 for −0."""
+    return one_nan(inputs[0] + 0.0)
 
 
 def grid8(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
@@ -63,30 +68,33 @@ def pack_steps(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> T
 
 
 def codes(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """CODES [C levels dithered]: 1 or 2 bits a value, the first in the low bits."""
-    count, levels, dithered = words
+    """CODES [C levels dithered section]: 1 or 2 bits a value, the first in the low bits."""
+    count, levels, dithered, section = words
     of, steps = Levels(levels, 1, 1), inputs[1].numpy()
     values = _floats(inputs[0]).copy()
     for at in range(0, count if dithered else 0, PIECE):
         own = steps[at // BLOCK : (at + PIECE) // BLOCK]
-        noise = _dither(inputs[2]).noise(at // PIECE, min(PIECE, count - at))
+        key = _dither(inputs[2], section)
+        noise = key.noise(at // PIECE, min(PIECE, count - at))
         values[at : at + PIECE] += dither_of(noise, own)
     return _bytes(pack(of.codes(values, steps, BLOCK), of.width))
 
 
 def update_header(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
     """UPDATE_HEADER []: the tail, and each exponent as a big-endian int16."""
-    return _bytes(tail + inputs[0].numpy().astype(">i2").tobytes())
+    return _bytes(tail + b"".join(x.numpy().astype(">i2").tobytes() for x in inputs))
 
 
 def update(words: Sequence[int], inputs: Sequence[Tensor], tail: bytes) -> Tensor:
-    """UPDATE [c1 … cm]: m inputs of so many bytes, one after another."""
-    return torch.cat([x.view(torch.uint8) for x in inputs])
+    """UPDATE [c1 z1 … cm zm]: m inputs of c bytes one after another, z zeros behind each."""
+    pairs = zip(inputs, words[1::2], strict=True)
+    parts = ((x.view(torch.uint8), torch.zeros(zeros, dtype=torch.uint8)) for x, zeros in pairs)
+    return torch.cat([part for pair in parts for part in pair])
 
 
-def _dither(context: Tensor) -> DitherKey:
+def _dither(context: Tensor, section: int) -> DitherKey:
     data = context.numpy().tobytes()
-    return DitherKey(Digest(data[_SEED]), int.from_bytes(data[_SEAT], "big"))
+    return DitherKey(Digest(data[_SEED]), int.from_bytes(data[_SEAT], "big"), section)
 
 
 def _floats(x: Tensor) -> _Floats:
@@ -108,4 +116,5 @@ OPERATIONS: Final = {
     Op.CODES: codes,
     Op.UPDATE_HEADER: update_header,
     Op.UPDATE: update,
+    Op.FP32: fp32,
 }

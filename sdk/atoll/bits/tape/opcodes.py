@@ -47,7 +47,7 @@ class Op(IntEnum):
     COUNT = 0x000D
     """[first leaves 1; prefix] STATE → i64 [1]: the optimiser's count after this step."""
     EXPONENTS = 0x000E
-    """[] EXPONENTS → i32 [n]: the grid exponents of the model, in ascending order of name."""
+    """[first n] EXPONENTS → i32 [n]: n exponents from that one on."""
 
     # Structure and integers. `width` is the bytes of an element, `wide` those of a sum (4 or 8).
     VIEW = 0x0101
@@ -113,6 +113,9 @@ class Op(IntEnum):
     ADD_BEFORE = 0x011F
     """[C B] a i64 [R, C], t i64 [R, ⌈C/B⌉] → i64 [R, C]: a[r, c], from c = B on plus
     t[r, ⌊c/B⌋ − 1]."""
+    POWER_GRID = 0x0120
+    """[up] M f32 → f32: with 2^E ≤ max(M, 2⁻⁸⁰) < 2^(E + 1) it is 2^(39 − E) where `up` is 1, else
+    2^(E − 39); 0 where M is not finite."""
 
     # Attention. `group` is the query heads of a key head where an operand has key heads, else 1:
     # slice g reads its slice g // group. q0 and k0 are the first query and key of a tile.
@@ -238,11 +241,11 @@ class Op(IntEnum):
     norm, big-endian ‖ losses, big-endian; the digest is 0 where the step is not finite (S5, S8).
     Elements are of 4 bytes."""
 
-    # The link. C are the values of all tensors, in ascending order of name.
+    # The link. C are the values of all tensors of a section, in ascending order of name.
     SCALED = 0x0601
-    """[tensor] model, last f32, EXPONENTS' node e → f32: (model − last) · 2^−e[tensor]."""
+    """[tensor] x f32, EXPONENTS' node e → f32: x · 2^−e[tensor]."""
     DIFFERENCE = 0x0602
-    """[] model, last f32 → f32: (model − last) + 0."""
+    """[] model, last f32 → f32: model − last."""
     GRID8 = 0x0603
     """[] x f32 → i8: rint(x), clamped to ±127."""
     GRID4 = 0x0604
@@ -253,12 +256,17 @@ class Op(IntEnum):
     PACK_STEPS = 0x0606
     """[blocks] u8 → u8 [⌈blocks/2⌉]: two indices a byte from the low bits."""
     CODES = 0x0607
-    """[C levels dithered] x f32 [C], indices u8 (, CONTEXT) → u8: the codes of the values, 1 bit
-    each where there is one level, 2 where there are two, from the low bits."""
+    """[C levels dithered section] x f32 [C], indices u8 (, CONTEXT) → u8: the codes of the values,
+    1 bit each where there is one level, 2 where there are two, from the low bits; with the dither
+    of that section."""
     UPDATE_HEADER = 0x0608
-    """[; the header but for its exponents] EXPONENTS' node → the header of the update."""
+    """[; the header but for its exponents] (EXPONENTS' node) → the header of a section of the
+    update; without exponents the tail alone."""
     UPDATE = 0x0609
-    """[c1 … cm] m inputs of so many bytes → one after another: the update."""
+    """[c1 z1 … cm zm] m inputs of c bytes → one after another, each with z zeros behind it: the
+    update."""
+    FP32 = 0x060A
+    """[] x f32 → x + 0."""
 
     @property
     def family(self) -> int:

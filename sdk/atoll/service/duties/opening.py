@@ -26,12 +26,14 @@ TASKS = "atoll.service.tasks"
 class OpeningReady(Fact):
     """The global state that a round starts from is in the store and has the settled digest.
 
-    `params_root` is what every seat's opening state must have.
+    `params_root` is what every seat's opening state must have, `opening_root` the optimiser root
+    that it must have where the round opens from public data.
     """
 
     cid: bytes
     digest: Digest
     params_root: Digest
+    opening_root: Digest
 
 
 @dataclass(frozen=True, slots=True)

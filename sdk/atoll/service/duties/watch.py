@@ -1,7 +1,7 @@
 """Looks at settled rounds as an outsider: replays accepted seats and disputes what is wrong.
 
-Nobody has to be believed for it: the trace is what the seat revealed, and the model, the seat's
-moments and the data are what the chain names. What is found is decided by a game.
+Nobody has to be believed for it: the trace is what the seat revealed, and model, moments and data
+are what the chain names. What is found is decided by a game.
 """
 
 from __future__ import annotations
@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
-from atoll.bits.layout import max_state_bytes
 from atoll.content.cid import Cid
 from atoll.errors import InsufficientFunds, MalformedTrace, ProtocolError
 from atoll.law.claims import MAX_WAITING, Said
 from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome as GameOutcome
-from atoll.law.manifest import Manifest
 from atoll.law.trace import MAX_TRACE_BYTES, TraceDocument
 from atoll.law.views import JobView, SettledRound
 from atoll.law.words import ZERO_DIGEST, Address, Digest, RoundIndex, SeatIndex, bits
@@ -44,7 +42,7 @@ class RoundReplayed(Fact):
 
     Attributes:
         segment: the first that differs, −1 for none; of a link the last one.
-        state: the state that it begins with, in the store; where nothing differs, the last one.
+        state: the state that it begins with, in the store; empty where nothing differs.
         reason: why nothing could be replayed; empty where it could.
     """
 
@@ -67,8 +65,6 @@ class DoReplayRound(Work[RoundReplayed]):
 
     Attributes:
         function: the worker's function that replays.
-        moments: the seat state whose moments the round opens with, where an earlier replay left
-            it; else it is asked of the members, who need not serve it to a stranger.
     """
 
     round: RoundIndex
@@ -77,7 +73,6 @@ class DoReplayRound(Work[RoundReplayed]):
     manifest: bytes
     initial: Digest
     function: str
-    moments: bytes = b""
 
     @property
     def about(self) -> tuple[object, ...]:
@@ -91,7 +86,6 @@ class DoReplayRound(Work[RoundReplayed]):
         except MalformedTrace as error:
             return Done(RoundReplayed(-1, False, b"", str(error)))
         model = await model_of_round(effects, view, self.round, self.manifest)
-        optimiser = await self._moments(effects, view, told.opening)
         task = JudgeTask(
             manifest=self.manifest,
             initial=self.initial,
@@ -103,27 +97,14 @@ class DoReplayRound(Work[RoundReplayed]):
             segment=0,
         )
         with effects.context.store.holding():
-            args = (task, document.to_bytes(), told.reveal, optimiser, effects.store_dir)
+            args = (task, document.to_bytes(), told.reveal, effects.store_dir)
             found: ReplayedRound = await effects.work(self.function, *args)
+            if found.segment is None:
+                return Done(RoundReplayed(-1, False, b""))
             await effects.keep(view, self.round, found.state)
-        if found.segment is None:
-            return Done(RoundReplayed(-1, False, found.state))
         what = "the update" if found.is_link else f"segment {found.segment}"
         log.info("differs", job=view.job_id, round=self.round, seat=self.seat, what=what)
         return Done(RoundReplayed(found.segment, found.is_link, found.state))
-
-    async def _moments(self, effects: Effects, view: JobView, root: Digest) -> bytes | None:
-        """The seat state whose moments the round had to open with; None for none."""
-        if root == ZERO_DIGEST or self.moments:
-            return self.moments or None
-        for past in reversed(view.settled[: self.round]):
-            told = past.reveals.get(self.seat)
-            if told is not None and told.reveal.optimiser_root == root:
-                cid = (await _trace(effects, view, past, self.seat)).states[-1]
-                limit = max_state_bytes(Manifest.from_bytes(self.manifest))
-                await effects.fetch(view, self.round, Cid.from_bytes(cid), limit)
-                return cid
-        raise ProtocolError(f"no round accepted the moments that seat {self.seat} opened with")
 
 
 async def _trace(
@@ -239,23 +220,11 @@ def _of_round(
         about = (past.slot.round, seat, told.reveal.trace_root)
         found = state.facts.of(DoReplayRound, *about)
         if found is None:
-            wanted.append(DoReplayRound(*about, *job, function, _own_moments(state, past, seat)))
+            wanted.append(DoReplayRound(*about, *job, function))
         elif found.segment >= 0 and _may_challenge(state, past, seat):
             place = (past.slot.round, seat, found.segment, found.is_link)
             wanted.append(SendChallenge(*place, *job))
     return wanted
-
-
-def _own_moments(state: State[S], past: SettledRound, seat: SeatIndex) -> bytes:
-    """What our replay of the round that left a seat's moments has in the store; empty without."""
-    opening = past.reveals[seat].opening
-    for earlier in reversed(state.view.settled[: past.slot.round]):
-        told = earlier.reveals.get(seat)
-        if told is not None and told.reveal.optimiser_root == opening:
-            about = (earlier.slot.round, seat, told.reveal.trace_root)
-            found = state.facts.of(DoReplayRound, *about)
-            return found.state if found is not None and found.segment < 0 else b""
-    return b""
 
 
 def _may_challenge(state: State[S], past: SettledRound, seat: SeatIndex) -> bool:

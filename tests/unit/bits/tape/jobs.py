@@ -123,6 +123,7 @@ def manifest_of(changes: Changes, tokens: Tokens) -> Manifest:
     changed = {"rounds": 3, "model": model} | {f"inner.{k}": v for k, v in sizes.items()}
     plain = PLAIN.but(changed).resolve(data, None, numerics, now=0).model_dump()
     plain["inner"] = inner.model_dump()
+    plain["epoch"] = 1
     plain["tables"] = tables_root(model, inner, 3 * inner.steps)
     plain["codec"] |= {"kind": "grid8", "feedback": "0"} | dict(changes.get("codec", {}))
     plain["robust"] |= changes.get("robust", {})
@@ -161,7 +162,7 @@ class Small:
             b"".join(table_parts(self.manifest.model, inner, total)),
             self.base,
             {},
-            {},
+            b"",
         )
 
 

@@ -88,6 +88,26 @@ def test_sums_on_grids_are_the_kernels(kind: str) -> None:
     assert int(total(squares, squares.numel(), 7)) == int(integer) and same(step, expected)
 
 
+@pytest.mark.parametrize(
+    ("most", "exponent"),
+    [
+        (1.0, 0), (1.9999999, 0), (2.0, 1), (3.4028235e38, 127), (2.0**-79, -79),
+        (2.0**-80, -80), (2.0**-80 * 0.999, -80), (2.0**-149, -80), (0.0, -80),
+    ],
+)  # fmt: skip
+def test_a_grid_of_a_power_of_two_holds_forty_bits(most: float, exponent: int) -> None:
+    x = torch.tensor([most])
+    assert op(Op.POWER_GRID, [1], x).tolist() == [2.0 ** (39 - exponent)]
+    assert op(Op.POWER_GRID, [0], x).tolist() == [2.0 ** (exponent - 39)]
+
+
+def test_what_is_not_finite_has_a_grid_of_zeros() -> None:
+    x = torch.tensor([torch.inf, torch.nan])
+    up, step = (op(Op.POWER_GRID, [direction], x) for direction in (1, 0))
+    assert up.tolist() == step.tolist() == [0.0, 0.0]
+    assert op(Op.SUM_GRID, [1, 1], x, up).tolist() == [0, 0]
+
+
 @EVERY
 def test_a_maximum_is_the_table_s(kind: str) -> None:
     x = data(kind, (37, 83))

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import torch
-from tests.unit.bits.tape.jobs import DATA_SEED, JOBS, SEAT, Changes, Small, make_small
+from tests.unit.bits.tape.jobs import DATA_SEED, JOBS, SEAT, Small, make_small
 
 from atoll.bits.codec.dither import DitherKey
 from atoll.bits.link import close_round
+from atoll.bits.moments import Moments
 from atoll.bits.state import GlobalState, SeatState
-from atoll.bits.tape.imports import Sources
 from atoll.bits.tape.run import run
 from atoll.law.program import Part
 
@@ -27,6 +27,7 @@ CODECS: Mapping[str, Mapping[str, Any]] = {
         "codec": {
             "kind": "fp32",
             "exponents": dict.fromkeys(EXPONENTS, -40),
+            "moment_exponents": dict.fromkeys(EXPONENTS, -40),
             "min_exponent": -40,
             "max_exponent": -40,
         },
@@ -35,42 +36,76 @@ CODECS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def last_of(job: Small, seed: int) -> SeatState:
+def last_of(job: Small, seed: int, count: int) -> SeatState:
     """A last state that moved by sizes on both sides of every limit of a grid, and by −0."""
     generator = torch.Generator().manual_seed(seed)
 
-    def moved(p: torch.Tensor) -> torch.Tensor:
-        sizes = torch.exp2(torch.randint(-24, 8, p.shape, generator=generator).float())
-        change = torch.randn(p.shape, generator=generator) * sizes
-        return p + change.masked_fill(torch.rand(p.shape, generator=generator) < 0.1, 0.0)
+    def sizes(p: torch.Tensor) -> torch.Tensor:
+        return torch.exp2(torch.randint(-24, 8, p.shape, generator=generator).float())
 
-    params = {name: moved(p) for name, p in job.opening.params.items()}
+    def drawn(p: torch.Tensor) -> torch.Tensor:
+        found = torch.randn(p.shape, generator=generator) * sizes(p)
+        return found.masked_fill(torch.rand(p.shape, generator=generator) < 0.1, 0.0)
+
+    opening = job.opening
+    params = {name: p + drawn(p) for name, p in opening.params.items()}
     next(iter(params.values())).view(-1)[0] = 1e19  # in steps of a grid it may be infinite
-    return replace(job.opening, params=params, count=4, batches=4)
+    m = {name: drawn(p) for name, p in opening.m.items()}
+    for p in m.values():
+        p.view(-1)[-1] = -0.0
+    v = {name: drawn(p).square() for name, p in opening.v.items()}
+    for name in list(v)[:1]:
+        v[name] *= 2.0**-95  # below the floor of its grid
+    return replace(opening, params=params, m=m, v=v, count=count, batches=4)
 
 
-def link_sources(job: Small, model: GlobalState, last: SeatState) -> Sources:
-    found = job.sources(last, job.manifest.inner.steps)
-    return replace(found, model=model.params, exponents=model.exponents)
-
-
-def update_of(job: Small, last: SeatState) -> bytes:
+def update_of(job: Small, model: GlobalState, last: SeatState) -> bytes:
     """The last node of the link's tape."""
-    assert job.course.model is not None
-    for _, tensor in run(job.program, Part.LINK, link_sources(job, job.course.model, last)):
+    sources = job.sources(last, job.manifest.inner.steps)
+    sources = replace(sources, model=model.params, exponents=model.exponent_bytes())
+    for _, tensor in run(job.program, Part.LINK, sources):
         found = tensor
     return found.numpy().tobytes()
 
 
+def sent_by(job: Small, model: GlobalState, last: SeatState) -> bytes:
+    return close_round(job.manifest, model, last, DitherKey(DATA_SEED, SEAT))[0]
+
+
+def models_of(job: Small) -> dict[int, GlobalState]:
+    """A cold round's and a warm one's, by the count with which its last state ends."""
+    cold, steps = job.course.model, job.manifest.inner.steps
+    assert cold is not None
+    first = {name: exponent + 2 for name, exponent in cold.moment_exponents.items()}
+    warm = Moments(count=steps, m_exponents={name: e - 1 for name, e in first.items()})
+    return {steps: cold, 2 * steps: replace(cold, moment_exponents=first, moments=warm)}
+
+
 @pytest.mark.parametrize("kind", CODECS)
-@pytest.mark.parametrize("name", ["plain", "lora", "wide"])
+@pytest.mark.parametrize(
+    "name", ["plain", "untied", "lora", "masked", "sgd", "sgd with momentum", "muon", "wide"]
+)
 def test_a_program_gives_what_a_seat_sends(kind: str, name: str) -> None:
-    changes: Changes = {**JOBS[name], **CODECS[kind]}
-    job = make_small(changes)
-    assert job.course.model is not None
-    for seed in range(3):
-        last = last_of(job, seed)
-        dither = DitherKey(DATA_SEED, SEAT)
-        sent, _ = close_round(job.course.model, last, job.manifest.codec, dither)
-        assert update_of(job, last) == sent
+    job = make_small({**JOBS[name], **CODECS[kind]})
+    for seed, (count, model) in enumerate(models_of(job).items()):
+        last = last_of(job, seed, count)
+        sent = sent_by(job, model, last)
+        assert update_of(job, model, last) == sent
         assert job.program.templates[-1].size == len(sent)
+
+
+def test_a_table_of_many_rows_is_summed_in_parts() -> None:
+    """Of 133,200 rows and 8 columns: a column is 521 sums of 256, these are two of 512."""
+    job = make_small({**JOBS["vast"], **CODECS["grid8"]})
+    (count, model), *_ = models_of(job).items()
+    last = last_of(job, 0, count)
+    assert update_of(job, model, last) == sent_by(job, model, last)
+
+
+def test_where_no_second_moment_is_there_are_two_sections() -> None:
+    job = make_small({**JOBS["lora of two"], "inner": JOBS["muon"]["inner"], **CODECS["two_bit"]})
+    for count, model in models_of(job).items():
+        last = last_of(job, 2, count)
+        assert last.m
+        assert not last.v
+        assert update_of(job, model, last) == sent_by(job, model, last)

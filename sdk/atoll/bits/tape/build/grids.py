@@ -127,6 +127,21 @@ def exact_sum(g: Graph, x: Value, columns: int, factor: float = 1.0) -> Value:
     return g.add(Op.EXACT_SUM, [sums, step], sums.elements, [f64(factor)])
 
 
+def power_sums(g: Graph, x: Value, shape: tuple[int, int]) -> list[Value]:
+    """Sums of the rows [R] and of the columns [C] of x [R, C], on one grid of a power of two."""
+    top = largest(g, x, x.elements)
+    up, step = (g.add(Op.POWER_GRID, [top], 1, [direction]) for direction in (1, 0))
+    rows = _power_sum(g, x, shape[1], (up, step))
+    return [rows, _power_sum(g, transposed(g, x, shape[1]), shape[0], (up, step))]
+
+
+def _power_sum(g: Graph, x: Value, columns: int, grid_: tuple[Value, Value]) -> Value:
+    rows, count = x.elements // columns, blocks(columns, GRID_BLOCK)
+    up, step = (view(g, each, (rows,), (0,)) for each in grid_)
+    sums = g.add(Op.SUM_GRID, [x, up], rows * count, [columns, GRID_BLOCK], width=8)
+    return g.add(Op.EXACT_SUM, [total(g, sums, count), step], rows, [f64(1.0)])
+
+
 def rounded_sum(g: Graph, x: Value, columns: int, factor: float) -> Value:
     """Σ rint(x · factor) of each row, i64 [R]."""
     rows, count = x.elements // columns, blocks(columns, GRID_BLOCK)
