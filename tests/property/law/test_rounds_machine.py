@@ -41,7 +41,7 @@ class AnyJob(RuleBasedStateMachine):
         self.s = Script.ready(made, seats, min(places, made.places))
         self.net = self.s.net
         for _ in range(done):
-            for _ in range(3):
+            for _ in range(4):
                 if self.net.phase is not Phase.CLOSED:
                     self.do_the_next_thing()
 
@@ -127,8 +127,12 @@ class AnyJob(RuleBasedStateMachine):
         match net.phase:
             case Phase.WAITING:
                 self.attempt(net.poke)
-            case Phase.TRAIN | Phase.REVEAL:
-                self.s.train()
+            case Phase.TRAIN:
+                for seat in sorted(net.waited):
+                    self.attempt(self.s.commit, seat)
+            case Phase.REVEAL:
+                for seat in sorted(net.waited):
+                    self.attempt(self.s.reveal, seat)
             case Phase.MERGE:
                 self.attempt(self.s.say, sorted(net.committee - set(net.words)))
                 self.attempt(self.s.settle)
