@@ -50,8 +50,9 @@ contract JudgeTest is Network {
         same(lockedOf(provider(1), Role.PROVIDER), 0, "the bond");
         same(activeOf(OUTSIDER, Role.VERIFIER), 30 ether, "the share");
         same(members.lostFrom(jobId, Role.PROVIDER, 2), 0, "the windows are all open: all of it is lost");
+        bytes memory again = abi.encode(evidenceFor(jobId, 2, 1, 0));
         vm.expectPartialRevert(Claims.HasFallen.selector);
-        real.challenge(abi.encode(evidenceFor(jobId, 2, 1, 0)), 10 ether);
+        real.challenge(again, 10 ether);
     }
 
     function test_P30_aWaitingGameAboutAnEarlierRoundKeepsThatRoundFromBeingFinal() public {
