@@ -304,6 +304,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     }
 
     function _isDrawn(Facts calldata facts, uint256 count, uint16 seat) private pure returns (bool) {
+        if (count == facts.revealed.popcount()) return facts.revealed.has(seat);
         return facts.leftOut.has(seat) || Draws.isDrawn(facts.auditSeed, facts.revealed, count, seat);
     }
 

@@ -197,8 +197,7 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
 
     /// @inheritdoc IJobs
     function budget(Terms calldata t) public pure returns (uint256) {
-        uint256 committee = t.places < COMMITTEE ? t.places : COMMITTEE;
-        return t.rounds * _roundBudget(t) + 2 * uint256(t.seats) * t.dutyFee + committee * t.signFee;
+        return t.rounds * _roundBudget(t) + _spare(t);
     }
 
     /// @inheritdoc IJobs
@@ -212,7 +211,7 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         }
         uint256 owed = earned.segments * _segmentPay(jobId) + uint256(earned.signatures) * t.signFee
             + uint256(earned.duties) * t.dutyFee;
-        if (!isClosed) owed += (t.rounds - settled) * _roundBudget(t) + 2 * uint256(t.seats) * t.dutyFee;
+        if (!isClosed) owed += (t.rounds - settled) * _roundBudget(t) + _spare(t);
         uint256 kept = uint256(job.funded) - job.refunded;
         return kept > owed ? kept - owed : 0;
     }
@@ -309,6 +308,12 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
     function _segmentPay(uint256 jobId) private view returns (uint256) {
         Terms storage t = _terms[jobId];
         return uint256(t.segmentSteps) * t.tokensPerStep * t.pricePerToken;
+    }
+
+    /// @return wei for the last round's second auditors, and for one committee more
+    function _spare(Terms memory t) private pure returns (uint256) {
+        uint256 committee = t.places < COMMITTEE ? t.places : COMMITTEE;
+        return 2 * uint256(t.seats) * t.dutyFee + committee * t.signFee;
     }
 
     /// @return wei that a round costs at most, but for the last round's second auditors

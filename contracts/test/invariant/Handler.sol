@@ -329,6 +329,23 @@ contract Handler is Network {
         }
     }
 
+    function progress() external view returns (uint256 settled, uint256 falls, uint256 misses, uint256 opened) {
+        for (uint256 i = 0; i < JOBS; i++) {
+            uint256 jobId = jobIds[i];
+            settled += rounds.state(jobId).round;
+            for (uint32 id = 1; members.holderOf(jobId, Role.PROVIDER, id).account != address(0); id++) {
+                bool hasFallen = members.holderOf(jobId, Role.PROVIDER, id).hasFallen;
+                if (hasFallen) falls++;
+                uint256 bond = members.bondOf(jobId, Role.PROVIDER, id);
+                if (!hasFallen && bond != 0 && bond < BOND) misses++;
+            }
+            for (uint32 id = 1; members.holderOf(jobId, Role.VERIFIER, id).account != address(0); id++) {
+                address account = members.holderOf(jobId, Role.VERIFIER, id).account;
+                opened += audits.dutiesOf(jobId, account, 0, rounds.state(jobId).round);
+            }
+        }
+    }
+
     /// @return sum of all accounts' active and thawing stake
     function staked() external view returns (uint256 sum) {
         for (uint256 n = 0; n < people; n++) {

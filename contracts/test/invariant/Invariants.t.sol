@@ -12,6 +12,8 @@ contract InvariantsTest is Check {
         bytes4[] selectors;
     }
 
+    event log_named_uint(string what, uint256 value); // forge prints it with -vv
+
     Handler internal handler;
 
     function setUp() public {
@@ -84,6 +86,51 @@ contract InvariantsTest is Check {
 
     function invariant_P36_P38_whatIsFinalStands() external {
         handler.requireFinalRowsStand();
+    }
+
+    /// The actions get somewhere: rounds settle, members miss and fall, games end, everybody is paid.
+    function test_theHandlerPlaysWholeJobs() public {
+        uint256 x = 7;
+        for (uint256 i = 0; i < 700; i++) {
+            x = uint256(keccak256(abi.encode(x)));
+            this.act(x);
+        }
+        (uint256 settled, uint256 falls, uint256 misses, uint256 opened) = handler.progress();
+        emit log_named_uint("actions that were not refused", handler.done());
+        emit log_named_uint("rounds settled", settled);
+        emit log_named_uint("falls", falls);
+        emit log_named_uint("misses", misses);
+        emit log_named_uint("duties opened", opened);
+        emit log_named_uint("paid", handler.paidOut());
+        atMost(200, handler.done(), "actions that were not refused");
+        atMost(12, settled, "rounds settled");
+        atMost(1, falls, "falls");
+        atMost(4, misses, "misses");
+        atMost(2, opened, "ballots opened");
+        atMost(1, handler.paidOut(), "paid");
+        handler.drain();
+    }
+
+    function act(uint256 x) external {
+        (uint256 i, uint256 a, uint256 b, uint256 c) = (x >> 8 & 1, x >> 16 & 0xffffffff, x >> 48 & 0xffffffff, x >> 80);
+        uint256 which = x % 40;
+        if (which < 18) handler.step(i, a, b);
+        else if (which == 18) handler.skip(a);
+        else if (which == 19) handler.pass(i);
+        else if (which == 20) handler.sitDown(i, a);
+        else if (which == 21) handler.cutMember(i, a, b);
+        else if (which == 22) handler.release(i, a, b);
+        else if (which < 26) handler.ballotOne(i, a, b, c);
+        else if (which < 29) handler.openOne(i, a, b);
+        else if (which < 31) handler.keyOne(i, a, b, c);
+        else if (which == 31) handler.contestOne(i, a, b, c);
+        else if (which == 32) handler.settleContestOne(i, a, b, c);
+        else if (which == 33) handler.punish(i, a, b, c);
+        else if (which < 36) handler.challengeOne(i, a, b, c);
+        else if (which == 36) handler.endGame(i, a, b % 2 == 0);
+        else if (which == 37) handler.claimOne(i, a, b, c);
+        else if (which == 38) handler.leakOne(i, a, b);
+        else handler.burnOne(i, a);
     }
 
     /// P09, P28: nobody's funds are locked after the absolute end.

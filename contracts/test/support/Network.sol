@@ -68,8 +68,15 @@ abstract contract Network is Check {
     }
 
     function deploy(address token_) internal {
+        game = new StagedGame();
+        deployWith(token_, address(game));
+        game.wire(address(claims));
+    }
+
+    /// @param game_ which the caller wires
+    function deployWith(address token_, address game_) internal {
         token = IERC20(token_);
-        (trainer, policy, game) = (new Trainer(), new EcdsaPolicy(), new StagedGame());
+        (trainer, policy) = (new Trainer(), new EcdsaPolicy());
         Params memory params = Params(100, 3_000, 10, 1 ether, 1 ether);
         config = new Config(token_, address(this), params, 7 days, 2 days, LONGEST, address(policy));
         stakes = new Stakes(address(config));
@@ -82,12 +89,11 @@ abstract contract Network is Check {
         words = new Words(address(rounds), address(members), address(audits));
         claims = new Claims(address(rounds), address(members), address(jobs), address(audits));
         stakes.wire(address(members));
-        jobs.wire(address(rounds), address(members), address(audits), address(game));
+        jobs.wire(address(rounds), address(members), address(audits), game_);
         rounds.wire(address(members), address(audits), address(words));
-        members.wire(address(rounds), address(audits), address(words), address(claims), address(game));
-        audits.wire(address(game));
-        claims.wire(address(game));
-        game.wire(address(claims));
+        members.wire(address(rounds), address(audits), address(words), address(claims), game_);
+        audits.wire(game_);
+        claims.wire(game_);
         vm.warp(1_000_000);
         vm.roll(1_000);
         token.transfer(SUBMITTER, 100_000_000 ether);

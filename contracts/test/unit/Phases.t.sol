@@ -269,6 +269,7 @@ contract PhasesTest is Network {
         rounds.settle(jobId, hex"000102", has, v, "");
     }
 
+    /// forge-config: default.fuzz.runs = 32
     function testFuzz_availableIsMoreThanHalfOfTheWords(uint8[7] memory saysOf, uint8 count) public {
         (jobId, count) = (biggerJob(), uint8(within(count, 0, 7)));
         commitAll(jobId, 15);

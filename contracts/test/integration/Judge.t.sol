@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {AtollToken} from "../../src/AtollToken.sol";
+import {Jobs} from "../../src/Jobs.sol";
+import {Claims, Evidence} from "../../src/judge/Claims.sol";
+import {Game} from "../../src/judge/Game.sol";
+import {GameQueue, Outcome} from "../../src/judge/GameQueue.sol";
+import {Judge} from "../../src/judge/Judge.sol";
+import "../../src/types/Types.sol";
+import {Network} from "../support/Network.sol";
+
+/// @title The real game wired to rounds, members and escrow. What is played within it is the games' own tests'.
+contract JudgeTest is Network {
+    Game internal real;
+    uint256 internal jobId;
+
+    function setUp() public override {
+        address token_ = address(new AtollToken(address(this), 1_000_000_000 ether));
+        real = new Game(token_, LONGEST, address(new Judge(new address[](8))));
+        deployWith(token_, address(real));
+        real.wire(address(claims));
+        Terms memory t = defaultTerms();
+        t.rounds = 6;
+        jobId = start(t, 4, 3);
+        for (uint256 r = 0; r < 3; r++) {
+            play(jobId);
+        }
+        vm.warp(rounds.timesOf(jobId, 2).auditEnd);
+    }
+
+    function challenge(uint32 round, uint16 seat, uint128 bond, address by) internal returns (uint256) {
+        Evidence memory e = evidenceFor(jobId, round, seat, 0);
+        token.transfer(by, bond);
+        vm.startPrank(by);
+        token.approve(address(real), bond);
+        uint256 id = real.challenge(abi.encode(e), bond);
+        vm.stopPrank();
+        return id;
+    }
+
+    function test_P29_P30_silenceLosesTheBondAndAllThatIsNotFinal() public {
+        uint256 first = challenge(2, 1, 20 ether, OUTSIDER);
+        uint256 second = challenge(1, 1, 10 ether, address(0xbee)); // waits behind it
+        challenge(2, 0, 10 ether, OUTSIDER); // about another: held up by nobody
+        vm.warp(real.deadlineOf(first));
+        real.timeout(first);
+        same(uint256(real.gameOf(first).outcome), uint256(Outcome.HOLDER_FELL), "fell");
+        same(uint256(real.gameOf(second).outcome), uint256(Outcome.SENT_HOME), "its bond goes home");
+        same(lockedOf(provider(1), Role.PROVIDER), 0, "the bond");
+        same(activeOf(OUTSIDER, Role.VERIFIER), 30 ether, "the share");
+        same(members.lostFrom(jobId, Role.PROVIDER, 2), 0, "the windows are all open: all of it is lost");
+        bytes memory again = abi.encode(evidenceFor(jobId, 2, 1, 0));
+        vm.expectPartialRevert(Claims.HasFallen.selector);
+        real.challenge(again, 10 ether);
+    }
+
+    function test_P30_aWaitingGameAboutAnEarlierRoundKeepsThatRoundFromBeingFinal() public {
+        uint256 first = challenge(2, 1, 20 ether, OUTSIDER);
+        challenge(1, 1, 10 ether, address(0xbee));
+        vm.warp(rounds.timesOf(jobId, 2).windowEnd);
+        vm.expectPartialRevert(Jobs.NotFinal.selector);
+        jobs.claim(jobId, Role.PROVIDER, 2, 2);
+        jobs.claim(jobId, Role.PROVIDER, 2, 1); // round 0 is
+        vm.warp(real.deadlineOf(first) > block.timestamp ? real.deadlineOf(first) : block.timestamp);
+        real.timeout(first);
+        same(members.lostFrom(jobId, Role.PROVIDER, 2), 1, "from the earliest open game on");
+        jobs.claim(jobId, Role.PROVIDER, 2, 3);
+        same(token.balanceOf(provider(1)), 8 * segmentPay(), "round 0 alone is paid");
+        same(jobs.escrowOf(jobId).burnt, 2 * 8 * segmentPay(), "the others are burnt");
+    }
+
+    function test_P28_shamsHoldUpNobodyElse() public {
+        for (uint256 i = 0; i < 6; i++) {
+            challenge(1, 3, 10 ether, address(uint160(0x100 + i)));
+        }
+        Evidence memory e = evidenceFor(jobId, 1, 3, 0);
+        token.transfer(OUTSIDER, 100 ether);
+        vm.startPrank(OUTSIDER);
+        token.approve(address(real), 100 ether);
+        vm.expectPartialRevert(GameQueue.QueueFull.selector);
+        real.challenge(abi.encode(e), 10 ether);
+        real.challenge(abi.encode(e), 11 ether); // an honest one pushes the smallest out
+        vm.stopPrank();
+        vm.warp(rounds.timesOf(jobId, 2).windowEnd);
+        for (uint32 id = 1; id <= 3; id++) {
+            jobs.claim(jobId, Role.PROVIDER, id, 3);
+        }
+        same(token.balanceOf(provider(2)), 3 * 8 * segmentPay(), "all others are paid");
+    }
+
+    /// What a noKey took, a game that ends later does not take again.
+    function test_P31_aSecondFallTakesNothing() public {
+        uint256 id = challenge(2, uint16(drawnSeat()), 20 ether, OUTSIDER);
+        vm.warp(rounds.timesOf(jobId, 2).half);
+        uint32 holder = uint32(drawnSeat()) + 1;
+        audits.noKey(jobId, 2, holder, said[jobId][2].facts);
+        uint256 burnt = stakes.unburnt();
+        uint256 deadline = real.deadlineOf(id);
+        if (deadline > block.timestamp) vm.warp(deadline);
+        real.timeout(id);
+        same(stakes.unburnt(), burnt, "once");
+        same(members.openFalls(jobId), 1, "one fall");
+        real.withdraw(OUTSIDER);
+        same(token.balanceOf(OUTSIDER), 20 ether, "the challenger's bond is home");
+    }
+
+    function drawnSeat() internal view returns (uint256 seat) {
+        while (drawn(jobId, 2) >> seat & 1 == 0) seat++;
+    }
+}
