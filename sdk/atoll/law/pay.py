@@ -120,6 +120,5 @@ def refundable(view: JobView) -> Wei:
         may_earn(terms, past, is_last=view.is_last(past.round)) for past in view.settled
     )
     if not view.status.is_closed:
-        left = terms.rounds - len(view.settled)
-        reserved += left * round_budget(terms) + last_audit(terms)
+        reserved += budget(terms) - len(view.settled) * round_budget(terms)
     return Wei(max(0, view.funded - view.refunded - reserved))
