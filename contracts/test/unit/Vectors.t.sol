@@ -38,10 +38,11 @@ contract VectorsTest is Check {
         bytes32 words = Hashing.noWords(lots[0]);
         same(words, word(".seeds.words[0].accumulator"), "seeds.words[0].accumulator");
         for (uint256 i = 1; i < 3; i++) {
-            string memory at = string.concat(".seeds.words[", vm.toString(i), "]");
-            words =
-                Hashing.accumulateWord(words, number(string.concat(at, ".place")), number(string.concat(at, ".has")));
-            same(words, word(string.concat(at, ".accumulator")), "accumulator");
+            string memory place = string.concat(".seeds.words[", vm.toString(i), "]");
+            words = Hashing.accumulateWord(
+                words, number(string.concat(place, ".place")), number(string.concat(place, ".has"))
+            );
+            same(words, word(string.concat(place, ".accumulator")), "accumulator");
         }
     }
 
@@ -88,8 +89,8 @@ contract VectorsTest is Check {
         same(digest, word(".certificate.digest"), "certificate.digest");
         address[] memory committee = new address[](4);
         for (uint256 i = 0; i < 4; i++) {
-            string memory at = string.concat(".certificate.committee[", vm.toString(i), "]");
-            committee[i] = vm.parseJsonAddress(json, at);
+            string memory place = string.concat(".certificate.committee[", vm.toString(i), "]");
+            committee[i] = vm.parseJsonAddress(json, place);
         }
         bytes memory certificate = vm.parseJsonBytes(json, ".certificate.certificate");
         uint256 signers = new EcdsaPolicy().certify(0, committee, digest, certificate);
@@ -126,16 +127,16 @@ contract VectorsTest is Check {
     function test_names() public view {
         address members = vm.parseJsonAddress(json, ".slot.members");
         for (uint256 i = 0; i < 2; i++) {
-            string memory at = string.concat(".names[", vm.toString(i), "]");
-            Role role = Role(number(string.concat(at, ".role")));
-            uint32 id = uint32(number(string.concat(at, ".id")));
-            Miss kind = Miss(number(string.concat(at, ".kind")));
+            string memory place = string.concat(".names[", vm.toString(i), "]");
+            Role role = Role(number(string.concat(place, ".role")));
+            uint32 id = uint32(number(string.concat(place, ".id")));
+            Miss kind = Miss(number(string.concat(place, ".kind")));
             bytes32 set = Hashing.setOf(slot.jobId, role, id);
-            same(set, word(string.concat(at, ".set")), "set");
-            same(Hashing.placeOf(set, slot.round), word(string.concat(at, ".place")), "place");
-            same(Hashing.bondLock(slot.jobId, role, id), word(string.concat(at, ".lock")), "lock");
+            same(set, word(string.concat(place, ".set")), "set");
+            same(Hashing.placeOf(set, slot.round), word(string.concat(place, ".place")), "place");
+            same(Hashing.bondLock(slot.jobId, role, id), word(string.concat(place, ".lock")), "lock");
             bytes32 fault = Hashing.fault(members, slot.jobId, role, id, slot.round, kind);
-            same(fault, word(string.concat(at, ".fault")), "fault");
+            same(fault, word(string.concat(place, ".fault")), "fault");
         }
     }
 
@@ -145,18 +146,18 @@ contract VectorsTest is Check {
         }
     }
 
-    function checkDraw(string memory at) internal view {
-        bytes32 seed = word(string.concat(at, ".seed"));
-        uint256 ready = number(string.concat(at, ".ready"));
-        uint256 revealed = number(string.concat(at, ".revealed"));
-        uint256 count = number(string.concat(at, ".count"));
-        same(Draws.committee(seed, ready), number(string.concat(at, ".committee")), "committee");
-        uint256[] memory seats = vm.parseJsonUintArray(json, string.concat(at, ".seats"));
-        uint256 leftOut = number(string.concat(at, ".leftOut"));
+    function checkDraw(string memory place) internal view {
+        bytes32 seed = word(string.concat(place, ".seed"));
+        uint256 ready = number(string.concat(place, ".ready"));
+        uint256 revealed = number(string.concat(place, ".revealed"));
+        uint256 count = number(string.concat(place, ".count"));
+        same(Draws.committee(seed, ready), number(string.concat(place, ".committee")), "committee");
+        uint256[] memory seats = vm.parseJsonUintArray(json, string.concat(place, ".seats"));
+        uint256 leftOut = number(string.concat(place, ".leftOut"));
         for (uint256 i = 0; i < seats.length; i++) {
             bool isLeftOut = (leftOut >> seats[i]) & 1 == 1;
             check(isLeftOut || Draws.isDrawn(seed, revealed, count, seats[i]), "drawn");
-            string memory own = string.concat(at, ".auditors[", vm.toString(i), "]");
+            string memory own = string.concat(place, ".auditors[", vm.toString(i), "]");
             uint256[] memory auditors = vm.parseJsonUintArray(json, own);
             for (uint256 k = 0; k < auditors.length; k++) {
                 check(Draws.isAuditor(seed, ready, k + 1, seats[i], auditors[k]), "auditor");

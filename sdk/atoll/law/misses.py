@@ -44,5 +44,9 @@ def cut(bond: int, miss_cut_bps: int, level: int) -> Wei:
     Args:
         bond: as the terms have it, whatever is left of it.
     """
-    first = -(-bond * miss_cut_bps // WHOLE_BPS)
-    return Wei(min(bond // MOST, first << level))
+    return Wei(min(bond // MOST, first_cut(bond, miss_cut_bps) << level))
+
+
+def first_cut(bond: int, miss_cut_bps: int) -> Wei:
+    """Wei of a first miss, where an eighth of the bond is not less."""
+    return Wei(-(-bond * miss_cut_bps // WHOLE_BPS))

@@ -7,9 +7,10 @@ share of a pot: who loses its pay makes nobody richer but by what was shown agai
 from __future__ import annotations
 
 from atoll.law.lots import COMMITTEE, LAST_AUDITORS, audited_share
+from atoll.law.misses import first_cut
 from atoll.law.terms import WHOLE_BPS
 from atoll.law.views import Holder, JobView, SettledRound
-from atoll.law.words import Role, RoundIndex, SeatIndex, Terms, Wei, bits
+from atoll.law.words import Params, Role, RoundIndex, SeatIndex, Terms, Wei, bits
 
 
 def seat_pay(terms: Terms, past: SettledRound, seat: SeatIndex) -> Wei:
@@ -34,6 +35,12 @@ def duties_paid(past: SettledRound, holder: Holder) -> int:
     if body is None:
         return 0
     return sum((holder.id, duty.seat) not in past.contests for duty in body.duties)
+
+
+def contest_reward(terms: Terms, params: Params) -> Wei:
+    """Of who shows an auditor's first wrong word of a round: less than the miss costs its author."""
+    first = first_cut(terms.verifier_bond, params.miss_cut_bps)
+    return Wei(min(terms.duty_fee, first) // 2)
 
 
 def verifier_pay(terms: Terms, past: SettledRound, holder: Holder) -> Wei:

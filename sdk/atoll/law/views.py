@@ -244,8 +244,9 @@ class OpenRound:
 class Contest:
     """Somebody has shown that an opened *fine* does not tell the seat's words: its fee is gone.
 
-    `is_wrong` is None until the seat's round is FINAL and somebody settles it. Then half of the fee
-    is credited to who showed it, or, where the seat fell for that round, all of it to the auditor.
+    `is_wrong` is None until the seat's round is FINAL and somebody settles it. Then who showed an
+    auditor's first wrong word of the round is credited `pay.contest_reward`; where the seat fell
+    for that round, the auditor is credited its fee.
     """
 
     by: Address

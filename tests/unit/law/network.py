@@ -864,9 +864,11 @@ class Network:
         if not wrong:
             self._credit(m.account, fee)
             return
-        self._credit(past.accusers[id, seat], fee // 2)
-        if (round, Miss.WORDS) not in m.cuts:
-            self._missed(m, round, Miss.WORDS)
+        if (round, Miss.WORDS) in m.cuts:
+            return
+        first = ceil(Fraction(self.terms.verifier_bond * MISS_CUT_BPS, 10_000))
+        self._credit(past.accusers[id, seat], min(fee, first) // 2)
+        self._missed(m, round, Miss.WORDS)
 
     def _credit(self, account: Address, amount: int) -> None:
         self.credits[account] = self.credits.get(account, 0) + amount

@@ -200,7 +200,9 @@ def test_wrong_words_cost_the_fee_and_half_of_it_is_the_contesters() -> None:
     net.wait_until(past.ends["window"])
     assert Call.SETTLE_CONTEST in calls(script)
     net.settle_contest(round, auditor, wrong[0].seat)
-    assert net.view.credits[WATCHER] == net.terms.duty_fee // 2
+    assert net.view.params is not None
+    reward = pay.contest_reward(net.terms, net.view.params)
+    assert net.view.credits[WATCHER] == reward == net.terms.duty_fee // 2
     assert (round, Miss.WORDS) in net.view.verifiers[holder.id].cuts
 
 
