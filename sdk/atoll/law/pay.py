@@ -38,7 +38,7 @@ def duties_paid(past: SettledRound, holder: Holder) -> int:
 
 
 def contest_reward(terms: Terms, params: Params) -> Wei:
-    """Of who shows an auditor's first wrong word of a round: less than the miss costs its author."""
+    """Of who shows an auditor's first wrong word of a round: below what the miss costs."""
     first = first_cut(terms.verifier_bond, params.miss_cut_bps)
     return Wei(min(terms.duty_fee, first) // 2)
 
