@@ -32,8 +32,6 @@ def anvil() -> Iterator[Anvil]:
         "--auto-impersonate",
         "--timestamp",
         str(START - 10),
-        "--code-size-limit",
-        "100000",
     )
     yield node
     stop(node)
