@@ -17,6 +17,8 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
+import atoll.chain  # noqa: F401 (undoes it)
+
 TESTS = Path(__file__).parent
 NETWORKS = "e2e"
 LONGEST_FIRST = (NETWORKS, "integration", "adversary", "unit/train", "unit/bits", "property")

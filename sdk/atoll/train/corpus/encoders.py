@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from atoll.bits.errors import DataUnusable
+from atoll.train.corpus.bytepairs import BytePairs, plain_byte_pairs
 from atoll.train.corpus.chat import Render, Span, answers, find_template, plain_template, token_text
 from atoll.train.corpus.documents import SECTION_BYTES, Document
 from atoll.train.corpus.files import reading
@@ -42,6 +43,7 @@ class Encoder:
         vocab: token ids are below it.
         end: the end token.
         render: of conversations.
+        fast: another way to the same tokens of a text, where the tokenizer has one.
     """
 
     tokenizer: Tokenizer | None
@@ -49,6 +51,7 @@ class Encoder:
     vocab: int
     end: int
     render: Render = plain_template
+    fast: BytePairs | None = None
 
     def encode(self, documents: Sequence[Document]) -> list[Ids]:
         """The tokens of each document, without its end token. Raises DataUnusable."""
@@ -61,8 +64,13 @@ class Encoder:
         cut = [list(_cut(_decoded(t, d))) for t, d in zip(texts, documents, strict=True)]
         self.tokenizer.encode_special_tokens = True
         flat = [part for parts in cut for part in parts]
-        found = iter(self.tokenizer.encode_batch_fast(flat, add_special_tokens=False))
-        return [_joined([_ids(next(found).ids) for _ in parts]) for parts in cut]
+        found = iter(self.fast.encode(flat) if self.fast else self._encoded(flat))
+        return [_joined([next(found) for _ in parts]) for parts in cut]
+
+    def _encoded(self, texts: Sequence[str]) -> Iterator[Ids]:
+        assert self.tokenizer is not None
+        found = self.tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        return (_ids(one.ids) for one in found)
 
     def _conversations(self, documents: Sequence[Document]) -> list[Ids]:
         told = [
@@ -127,7 +135,8 @@ def _open_tokenizer(path: Path, options: DataOptions) -> Encoder:
     # Ids may have gaps, and a token beyond the count.
     vocab = max(letters.values(), default=-1) + 1
     render = find_template(file.parent) if options.chat else plain_template
-    return Encoder(tokenizer, raw, vocab, _end_token(tokenizer, file, options), render)
+    end, fast = _end_token(tokenizer, file, options), plain_byte_pairs(tokenizer)
+    return Encoder(tokenizer, raw, vocab, end, render, fast)
 
 
 def _end_token(tokenizer: Tokenizer, file: Path, options: DataOptions) -> int:
