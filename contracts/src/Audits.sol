@@ -29,7 +29,9 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     uint16 private constant FINE = type(uint16).max;
     uint256 private constant HASH = type(uint256).max << 48; // 26 bytes of the ballot, or of the opened body's hash;
     uint256 private constant OPENED = 1 << 47; // then whether it is opened;
-    uint256 private constant REST = (1 << 47) - 1; // then how many duties earn, or when it was sealed
+    uint256 private constant MISSED = 1 << 46; // whether a wrong word of it was a miss;
+    uint256 private constant REST = (1 << 46) - 1; // then how many duties earn, or when it was sealed
+    uint256 private constant BPS = 10_000;
 
     IRounds public immutable rounds;
     IMembersHooks public immutable members;
@@ -96,21 +98,18 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         Holder memory m = _requireMember(jobId, round, id);
         if (msg.sender != m.account) revert NotYours(id, m.account, msg.sender);
         bytes32 hash = keccak256(body);
-        _requireSealed(a, jobId, round, Hashing.ballot(_slot(jobId, round), facts.auditSeed, id, msg.sender, hash, salt));
+        _requireSealed(
+            a, jobId, round, Hashing.ballot(_slot(jobId, round), facts.auditSeed, id, msg.sender, hash, salt)
+        );
         uint256 duties = _requireDuties(a, m.index, facts, body);
         ballotOf[jobId][round][msg.sender] = bytes32(uint256(hash) & HASH | OPENED | duties);
         emit Opened(jobId, msg.sender, id, round, body);
     }
 
     /// @inheritdoc IAudits
-    function absent(
-        uint256 jobId,
-        uint32 round,
-        uint32 id,
-        uint16 seat,
-        Facts calldata facts,
-        bytes calldata body
-    ) external {
+    function absent(uint256 jobId, uint32 round, uint32 id, uint16 seat, Facts calldata facts, bytes calldata body)
+        external
+    {
         Audit memory a = rounds.auditOf(jobId, round);
         _requireBetween(a.openEnd, a.windowEnd);
         _requireFacts(a, facts);
@@ -125,16 +124,14 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     }
 
     /// @inheritdoc IAudits
-    function dropped(uint256 jobId, uint32 round, uint32 id, uint16 seat, uint32 seatId, bytes calldata body)
-        external
-    {
+    function dropped(uint256 jobId, uint32 round, uint32 id, uint16 seat, uint32 seatId, bytes calldata body) external {
         Times memory t = rounds.timesOf(jobId, round);
         _requireBetween(t.half, t.windowEnd);
         (uint16 from,) = saidOf(jobId, round, id, seat, body);
         bool hasFallen = _requireSeat(jobId, round, seatId, seat).hasFallen;
         bytes32 set = Hashing.setOf(jobId, Role.PROVIDER, seatId);
-        bool isPlayed = hasFallen || game.openGames(set) != 0
-            || game.wasChallenged(_accusation(jobId, round, id, seat, from, set));
+        bool isPlayed =
+            hasFallen || game.openGames(set) != 0 || game.wasChallenged(_accusation(jobId, round, id, seat, from, set));
         if (from == FINE || isPlayed) revert NotDropped(seat, id);
         members.slash(jobId, Role.VERIFIER, id, round, Miss.DROPPED, 5_000, address(0));
     }
@@ -219,14 +216,21 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         _requireFinal(jobId, round, seatId);
         c.isSettled = true;
         bool isLost = holder.hasFallen && members.lostFrom(jobId, Role.PROVIDER, seatId) <= round;
-        uint256 fee = jobs.termsOf(jobId).dutyFee;
         emit ContestSettled(jobId, id, round, c.seat, !isLost);
-        if (isLost) {
-            address auditor = members.holderOf(jobId, Role.VERIFIER, id).account;
-            return IJobsHooks(address(jobs)).credit(jobId, auditor, fee);
-        }
-        IJobsHooks(address(jobs)).credit(jobId, c.by, fee / 2);
-        try members.miss(jobId, Role.VERIFIER, id, round, Miss.WORDS) {} catch {} // once a round, whatever the number of words
+        address auditor = members.holderOf(jobId, Role.VERIFIER, id).account;
+        if (isLost) return IJobsHooks(address(jobs)).credit(jobId, auditor, jobs.termsOf(jobId).dutyFee);
+        uint256 record = uint256(ballotOf[jobId][round][auditor]);
+        if (record & MISSED != 0) return;
+        ballotOf[jobId][round][auditor] = bytes32(record | MISSED);
+        IJobsHooks(address(jobs)).credit(jobId, c.by, _rewardOf(jobId));
+        members.miss(jobId, Role.VERIFIER, id, round, Miss.WORDS);
+    }
+
+    /// @return wei for the first wrong word of a round: below the least that it costs, so that nobody guesses and shows it himself
+    function _rewardOf(uint256 jobId) private view returns (uint256) {
+        Terms memory t = jobs.termsOf(jobId);
+        uint256 cutUp = (uint256(t.verifierBond) * jobs.paramsOf(jobId).missCutBps + BPS - 1) / BPS;
+        return (cutUp < t.dutyFee ? cutUp : t.dutyFee) / 2;
     }
 
     function _requireContestable(Shown calldata s) private view {

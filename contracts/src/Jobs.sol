@@ -128,9 +128,8 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         bool endsFall = m.hasFallen && role == Role.PROVIDER && !isFallClosed[set] && _isLast(jobId, m, to);
         if (to > m.to || from > to || (from == to && !endsFall)) revert NoSuchRounds(from, to, m.to);
         _claimedTo[set] = to;
-        (uint256 amount, uint256 lost) = role == Role.PROVIDER
-            ? _payOfSeat(jobId, set, id, m, from, to)
-            : (_payOfMember(jobId, m, from, to), 0);
+        (uint256 amount, uint256 lost) =
+            role == Role.PROVIDER ? _payOfSeat(jobId, set, id, m, from, to) : (_payOfMember(jobId, m, from, to), 0);
         if (endsFall) {
             isFallClosed[set] = true;
             members.closeFall(jobId);
@@ -294,11 +293,7 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         return (amount * pay, lost * pay);
     }
 
-    function _payOfMember(uint256 jobId, Holder memory m, uint32 from, uint32 to)
-        private
-        view
-        returns (uint256)
-    {
+    function _payOfMember(uint256 jobId, Holder memory m, uint32 from, uint32 to) private view returns (uint256) {
         Terms storage t = _terms[jobId];
         uint256 signatures = IRoundsHooks(rounds).signaturesOf(jobId, m.index, from, to);
         return signatures * t.signFee + IAuditsHooks(audits).dutiesOf(jobId, m.account, from, to) * t.dutyFee;

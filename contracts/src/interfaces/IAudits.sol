@@ -30,7 +30,7 @@ interface IAudits {
     function leak(Shown calldata shown, bytes32 key_) external;
     /// @notice Anyone: an opened *fine* is not what the reveal's leaves and the key give.
     function contest(Shown calldata shown, uint32 id, bytes calldata body, bytes32 key_) external;
-    /// @notice Anyone, once the seat's round is FINAL: half of the fee to who contested and a miss, or the fee back.
+    /// @notice Anyone, once the seat's round is FINAL: a miss, and a part of the fee to who contested; or the fee back.
     function settleContest(uint256 jobId, uint32 round, uint32 id, uint32 seatId) external;
     /// @notice Anyone, after keysEnd: a drawn seat without key loses the round's pay and misses.
     function strike(uint256 jobId, uint32 round, uint32 id, Facts calldata facts) external;
@@ -41,8 +41,7 @@ interface IAudits {
     function absent(uint256 jobId, uint32 round, uint32 id, uint16 seat, Facts calldata facts, bytes calldata body)
         external;
     /// @notice Anyone, in the second half of the window: an opened *differs* that its author did not challenge.
-    function dropped(uint256 jobId, uint32 round, uint32 id, uint16 seat, uint32 seatId, bytes calldata body)
-        external;
+    function dropped(uint256 jobId, uint32 round, uint32 id, uint16 seat, uint32 seatId, bytes calldata body) external;
     /// @return from 0xffff for fine, else the first segment that differs
     /// @return word what the member said of the seat; reverts unless it opened that body
     function saidOf(uint256 jobId, uint32 round, uint32 id, uint16 seat, bytes calldata body)

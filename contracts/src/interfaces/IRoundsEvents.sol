@@ -20,9 +20,7 @@ interface IRoundsEvents {
     );
     event RevealOpened(uint256 indexed jobId, uint32 indexed round, uint256 committed, uint64 deadline);
     event Revealed(uint256 indexed jobId, address indexed account, uint16 indexed seat, uint32 round, Reveal reveal);
-    event MergeOpened(
-        uint256 indexed jobId, uint32 indexed round, uint256 revealed, bytes32 nextSeed, uint64 deadline
-    );
+    event MergeOpened(uint256 indexed jobId, uint32 indexed round, uint256 revealed, bytes32 nextSeed, uint64 deadline);
     event AuditSeeded(uint256 indexed jobId, uint32 indexed round, bytes32 auditSeed);
     event Said(
         uint256 indexed jobId, address indexed account, uint16 indexed place, uint32 round, uint16 lot, uint256 has

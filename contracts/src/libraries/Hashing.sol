@@ -55,14 +55,7 @@ library Hashing {
                 abi.encode(COMMIT),
                 _slot(slot),
                 abi.encode(
-                    seed,
-                    seat,
-                    account,
-                    keccak256(reveal.leaves),
-                    reveal.updateRoot,
-                    model,
-                    reveal.keyHash,
-                    reveal.salt
+                    seed, seat, account, keccak256(reveal.leaves), reveal.updateRoot, model, reveal.keyHash, reveal.salt
                 )
             )
         );
@@ -105,17 +98,15 @@ library Hashing {
         return keccak256(abi.encode(FACTS, f));
     }
 
-    function ballot(
-        Slot memory slot,
-        bytes32 auditSeed_,
-        uint32 id,
-        address account,
-        bytes32 bodyHash,
-        bytes32 salt
-    ) internal view returns (bytes32) {
-        return keccak256(
-            bytes.concat(abi.encode(BALLOT), _slot(slot), abi.encode(auditSeed_, id, account, bodyHash, salt))
-        );
+    function ballot(Slot memory slot, bytes32 auditSeed_, uint32 id, address account, bytes32 bodyHash, bytes32 salt)
+        internal
+        view
+        returns (bytes32)
+    {
+        return
+            keccak256(
+                bytes.concat(abi.encode(BALLOT), _slot(slot), abi.encode(auditSeed_, id, account, bodyHash, salt))
+            );
     }
 
     /// @return what the mask of a segment's work word is

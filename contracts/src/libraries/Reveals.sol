@@ -44,8 +44,7 @@ library Reveals {
         bool isIts = m.index == s.seat && m.from <= s.round && s.round < m.to;
         if (!isIts) revert NotTheHolder(s.id, s.seat, s.round);
         Hashing.Slot memory slot = Hashing.Slot(address(rounds), s.jobId, s.round);
-        bytes32 commitment =
-            Hashing.commitment(slot, s.facts.seed, s.seat, m.account, s.facts.model, s.reveal);
+        bytes32 commitment = Hashing.commitment(slot, s.facts.seed, s.seat, m.account, s.facts.model, s.reveal);
         bytes32 reveals = Hashing.accumulateReveal(s.before, s.seat, commitment);
         for (uint256 i = 0; i < s.later.length; i++) {
             reveals = Hashing.accumulateReveal(reveals, s.later[i].seat, s.later[i].commitment);

@@ -221,8 +221,7 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
     function _seedAudit(uint256 jobId, Job storage j, Head memory h) internal {
         h.isSeeded = true;
         j.head = h;
-        j.auditSeed =
-            Hashing.auditSeed(_slot(jobId, h.round), j.reveals, blockhash(block.number - 1), block.prevrandao);
+        j.auditSeed = Hashing.auditSeed(_slot(jobId, h.round), j.reveals, blockhash(block.number - 1), block.prevrandao);
         emit AuditSeeded(jobId, h.round, j.auditSeed);
     }
 

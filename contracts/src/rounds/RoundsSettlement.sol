@@ -204,9 +204,8 @@ contract RoundsSettlement is RoundsBase {
             if (audits > MAX_AUDITS) audits = MAX_AUDITS;
         }
         j.settled[h.round] = Settlement(uint40(block.timestamp), uint8(audits));
-        uint256 drawn = isLast || s.f == 0
-            ? revealed
-            : Draws.sampled(revealed, ready, s.shareBps) + f.leftOut.popcount();
+        uint256 drawn =
+            isLast || s.f == 0 ? revealed : Draws.sampled(revealed, ready, s.shareBps) + f.leftOut.popcount();
         j.earned.segments += uint64(_segmentsOf(j, s, h.round, f.revealed));
         j.earned.signatures += uint64(f.committee.popcount());
         j.earned.duties += uint64(isLast ? 2 * drawn : drawn);

@@ -30,6 +30,8 @@ contract Handler is Network {
         for (uint256 i = 0; i < JOBS; i++) {
             Terms memory t = defaultTerms();
             (t.rounds, t.minProviders) = (12, 3);
+            (t.auditSeconds, t.openSeconds, t.keySeconds) = (200, 300, 300); // so that many of them are hit
+            (t.gameSeconds, t.windowSeconds) = (200, 400);
             jobIds[i] = create(t);
             for (uint16 k = 0; k < 4; k++) {
                 sit(jobIds[i], people + k, k);
@@ -197,9 +199,13 @@ contract Handler is Network {
         return settled == 0 ? 0 : uint32(within(round, settled > 4 ? settled - 4 : 0, settled - 1));
     }
 
+    function aMember(uint256 i, uint256 place) internal view returns (uint32 id) {
+        (, id,) = rounds.placeHolder(pick(i), uint16(place % 3));
+    }
+
     /// @param how whether it looked, guessed or accuses
     function ballotOne(uint256 i, uint256 round, uint256 id, uint256 how) external tried {
-        (uint256 jobId, uint32 r, uint32 member) = (pick(i), aRound(i, round), uint32(within(id, 1, 8)));
+        (uint256 jobId, uint32 r, uint32 member) = (pick(i), aRound(i, round), aMember(i, id));
         ballotBody(jobId, r, member, bodyOf(jobId, r, member, how));
         bodies[jobId][r][member] = bodyOf(jobId, r, member, how);
     }
@@ -216,8 +222,19 @@ contract Handler is Network {
         }
     }
 
-    function openOne(uint256 i, uint256 round, uint256 id) external tried {
-        (uint256 jobId, uint32 r, uint32 member) = (pick(i), aRound(i, round), uint32(within(id, 1, 8)));
+    /// @dev Whatever was sealed and can be opened now, but for one member that forgets.
+    function openAll(uint256 i, uint256 forgets) external {
+        uint256 jobId = pick(i);
+        for (uint256 k = 0; k < 12; k++) {
+            (uint32 r, uint32 member) = (aRound(i, k / 3), aMember(i, k));
+            if (bodies[jobId][r][member].length == 0 || k == forgets % 24) continue;
+            try this.openOne(jobId, r, member) {
+                done++;
+            } catch {}
+        }
+    }
+
+    function openOne(uint256 jobId, uint32 r, uint32 member) external {
         openBody(jobId, r, member, bodies[jobId][r][member]);
     }
 
@@ -228,7 +245,7 @@ contract Handler is Network {
 
     function contestOne(uint256 i, uint256 round, uint256 id, uint256 seat) external tried {
         (uint256 jobId, uint32 r, uint16 s) = (pick(i), aRound(i, round), uint16(seat % 4));
-        uint32 member = uint32(within(id, 1, 8));
+        uint32 member = aMember(i, id);
         Shown memory shown = shownFor(jobId, r, s);
         bytes32 key = keyOf(jobId, r, s);
         vm.prank(OUTSIDER);
@@ -236,7 +253,7 @@ contract Handler is Network {
     }
 
     function settleContestOne(uint256 i, uint256 round, uint256 id, uint256 seatId) external tried {
-        audits.settleContest(pick(i), aRound(i, round), uint32(within(id, 1, 8)), uint32(within(seatId, 1, 20)));
+        audits.settleContest(pick(i), aRound(i, round), aMember(i, id), uint32(within(seatId, 1, 12)));
     }
 
     function contestKeyOne(uint256 i, uint256 round, uint256 seat) external tried {
@@ -255,8 +272,8 @@ contract Handler is Network {
     function punish(uint256 i, uint256 round, uint256 who, uint256 how) external tried {
         (uint256 jobId, uint32 r) = (pick(i), aRound(i, round));
         Facts memory f = said[jobId][r].facts;
-        uint32 id = uint32(within(who, 1, 16));
-        uint16 seat = uint16(who % 4);
+        uint32 id = how % 4 < 2 ? uint32(within(who, 1, 12)) : aMember(i, who);
+        uint16 seat = uint16(who >> 8) % 4;
         if (how % 4 == 0) audits.strike(jobId, r, id, f);
         else if (how % 4 == 1) audits.noKey(jobId, r, id, f);
         else if (how % 4 == 2) audits.absent(jobId, r, id, seat, f, bodies[jobId][r][id]);
@@ -287,7 +304,8 @@ contract Handler is Network {
 
     function claimOne(uint256 i, uint256 role, uint256 id, uint256 to) external tried {
         uint256 before = token.balanceOf(address(jobs));
-        jobs.claim(pick(i), Role(role % 2), uint32(within(id, 1, 20)), uint32(within(to, 1, 12)));
+        uint32 settled = rounds.state(pick(i)).round;
+        jobs.claim(pick(i), Role(role % 2), uint32(within(id, 1, 8)), uint32(within(to, 1, settled)));
         paidOut += before - token.balanceOf(address(jobs));
     }
 

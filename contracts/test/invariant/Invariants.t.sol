@@ -32,33 +32,22 @@ contract InvariantsTest is Check {
             s[i] = Handler.step.selector;
         }
         (s[12], s[13], s[14], s[15]) =
-            (Handler.skip.selector, Handler.pass.selector, Handler.leaveSeat.selector, Handler.sitDown.selector);
-        (s[16], s[17], s[18], s[19]) = (
-            Handler.outbid.selector,
-            Handler.disagree.selector,
-            Handler.cutMember.selector,
-            Handler.release.selector
-        );
-        (s[20], s[21], s[22], s[23]) = (
-            Handler.ballotOne.selector,
-            Handler.openOne.selector,
-            Handler.keyOne.selector,
-            Handler.contestOne.selector
-        );
-        (s[24], s[25], s[26], s[27]) = (
+        (Handler.skip.selector, Handler.pass.selector, Handler.leaveSeat.selector, Handler.sitDown.selector);
+        (s[16], s[17], s[18], s[19]) =
+        (Handler.outbid.selector, Handler.disagree.selector, Handler.cutMember.selector, Handler.release.selector);
+        (s[20], s[21], s[22], s[23]) =
+        (Handler.ballotOne.selector, Handler.openAll.selector, Handler.keyOne.selector, Handler.contestOne.selector);
+        (s[24], s[25], s[26], s[27]) =
+        (
             Handler.settleContestOne.selector,
             Handler.contestKeyOne.selector,
             Handler.leakOne.selector,
             Handler.punish.selector
         );
-        (s[28], s[29], s[30], s[31]) = (
-            Handler.challengeOne.selector,
-            Handler.endGame.selector,
-            Handler.claimOne.selector,
-            Handler.creditOne.selector
-        );
+        (s[28], s[29], s[30], s[31]) =
+        (Handler.challengeOne.selector, Handler.endGame.selector, Handler.claimOne.selector, Handler.creditOne.selector);
         (s[32], s[33], s[34], s[35]) =
-            (Handler.burnOne.selector, Handler.refundOne.selector, Handler.sinkAll.selector, Handler.cancelOne.selector);
+        (Handler.burnOne.selector, Handler.refundOne.selector, Handler.sinkAll.selector, Handler.cancelOne.selector);
         targets = new FuzzSelector[](1);
         targets[0] = FuzzSelector(address(handler), s);
     }
@@ -121,7 +110,7 @@ contract InvariantsTest is Check {
         else if (which == 21) handler.cutMember(i, a, b);
         else if (which == 22) handler.release(i, a, b);
         else if (which < 26) handler.ballotOne(i, a, b, c);
-        else if (which < 29) handler.openOne(i, a, b);
+        else if (which < 29) handler.openAll(i, a);
         else if (which < 31) handler.keyOne(i, a, b, c);
         else if (which == 31) handler.contestOne(i, a, b, c);
         else if (which == 32) handler.settleContestOne(i, a, b, c);

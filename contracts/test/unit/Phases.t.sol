@@ -421,7 +421,9 @@ contract PhasesTest is Network {
         noteFacts(jobId, v);
         rounds.settle(jobId, hex"000102", said[jobId][0].has, v, certificate(jobId, digest, 7, 3));
         same(rounds.state(jobId).due, 4, "the third owes one");
-        rounds.sign(jobId, said[jobId][0].facts, 3, bytes.concat(bytes4(uint32(1)), signatureOf(verifierKey(2), digest)));
+        rounds.sign(
+            jobId, said[jobId][0].facts, 3, bytes.concat(bytes4(uint32(1)), signatureOf(verifierKey(2), digest))
+        );
         same(rounds.state(jobId).due, 0, "owed no more");
         (,, uint256 signed) = rounds.rowsOf(jobId, 0);
         same(signed, 7, "and paid");

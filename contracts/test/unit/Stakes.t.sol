@@ -249,8 +249,12 @@ contract StakesTest is Network {
         bytes32 typehash = keccak256(
             "Permit(address owner,address spender,uint256 value,uint256 nonce,uint256 deadline)"
         );
-        bytes32 content =
-            keccak256(abi.encode(typehash, owner, address(custody), value, AtollToken(address(token)).nonces(owner), block.timestamp));
-        return vm.sign(key, keccak256(abi.encodePacked(hex"1901", AtollToken(address(token)).DOMAIN_SEPARATOR(), content)));
+        bytes32 content = keccak256(
+            abi.encode(
+                typehash, owner, address(custody), value, AtollToken(address(token)).nonces(owner), block.timestamp
+            )
+        );
+        return
+            vm.sign(key, keccak256(abi.encodePacked(hex"1901", AtollToken(address(token)).DOMAIN_SEPARATOR(), content)));
     }
 }

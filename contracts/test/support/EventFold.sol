@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {IMembers} from "../../src/interfaces/IMembers.sol";
+import {IRoundsEvents} from "../../src/interfaces/IRoundsEvents.sol";
+import {Bits} from "../../src/libraries/Bits.sol";
+import {Hashing} from "../../src/libraries/Hashing.sol";
+import "../../src/types/Types.sol";
+import {Check} from "./Check.sol";
+import {Vm} from "./Vm.sol";
+
+/// @title The fold of EVENTS.md: a job's state from logs alone.
+contract EventFold is Check {
+    using Bits for uint256;
+
+    RoundState internal s;
+    address internal immutable rounds;
+    uint256 internal immutable jobId;
+    uint256 internal immutable segments;
+    uint256 internal poolIn;
+    uint256 internal poolOut;
+    uint256 internal short;
+    uint256 internal shortBefore;
+    bytes32 internal lotSeed;
+    uint256 internal spoke;
+    uint256[256] internal hasOf; // by place
+    uint32[256] internal from; // by seat
+
+    constructor(address rounds_, uint256 jobId_, uint256 segments_) {
+        (rounds, jobId, segments) = (rounds_, jobId_, segments_);
+        s.status = JobStatus.OPEN;
+    }
+
+    function state() external view returns (RoundState memory) {
+        return s;
+    }
+
+    function take(Vm.Log[] calldata logs) external {
+        for (uint256 i = 0; i < logs.length; i++) {
+            if (logs[i].topics.length < 2 || uint256(logs[i].topics[1]) != jobId) continue;
+            takeMember(logs[i]);
+            takeRound(logs[i]);
+        }
+    }
+
+    function takeMember(Vm.Log calldata log) private {
+        bytes32 name = log.topics[0];
+        if (log.topics.length < 4) {
+            if (name != IMembers.Missed.selector) return;
+            (Role role, uint32 id,, Miss kind,) = abi.decode(log.data, (Role, uint32, uint32, Miss, uint256));
+            if (role == Role.PROVIDER && kind == Miss.SEAT) s.owing &= ~Bits.bit(seatOf[id]);
+            return;
+        }
+        uint256 mark = Bits.bit(uint256(log.topics[3]));
+        if (name == IMembers.Seated.selector) {
+            (uint32 id, uint32 first) = abi.decode(log.data, (uint32, uint32));
+            (seatOf[id], from[uint256(log.topics[3])]) = (uint256(log.topics[3]), first);
+            s.held |= mark;
+        } else if (name == IMembers.SeatLeaving.selector) {
+            s.held &= ~mark;
+        } else if (name == IMembers.Ready.selector) {
+            if (s.phase == Phase.WAITING) s.ready |= mark;
+            else poolIn |= mark;
+        } else if (name == IMembers.PlaceLeaving.selector) {
+            if (s.phase == Phase.WAITING) s.ready &= ~mark;
+            else (poolIn, poolOut) = (poolIn & ~mark, poolOut | (s.ready & mark));
+        }
+    }
+
+    mapping(uint32 id => uint256) internal seatOf;
+
+    function takeRound(Vm.Log calldata log) private {
+        bytes32 name = log.topics[0];
+        if (name == IRoundsEvents.RoundOpened.selector) open(log);
+        else if (name == IRoundsEvents.Committed.selector) s.waiting ^= Bits.bit(uint256(log.topics[3]));
+        else if (name == IRoundsEvents.Stopped.selector) stop(Bits.bit(uint256(log.topics[3])));
+        else if (name == IRoundsEvents.RevealOpened.selector) endTrain(log);
+        else if (name == IRoundsEvents.Revealed.selector) reveal(log);
+        else if (name == IRoundsEvents.MergeOpened.selector) endReveal(log);
+        else if (name == IRoundsEvents.Said.selector) word(log);
+        else if (name == IRoundsEvents.AuditSeeded.selector) s.auditSeed = abi.decode(log.data, (bytes32));
+        else if (name == IRoundsEvents.LotDrawn.selector) lot(log);
+        else if (name == IRoundsEvents.Settled.selector) settle(log);
+        else if (name == IRoundsEvents.Signed.selector) s.due &= ~abi.decode(log.data, (uint256));
+        else if (name == IRoundsEvents.Waiting.selector) wait(abi.decode(log.data, (uint256)));
+        else if (name == IRoundsEvents.Closed.selector) close(log);
+    }
+
+    function open(Vm.Log calldata log) private {
+        s.round = uint32(uint256(log.topics[2]));
+        (s.seed, s.seated, s.ready, s.committee, s.model, s.deadline) =
+            abi.decode(log.data, (bytes32, uint256, uint256, uint256, bytes32, uint64));
+        (s.phase, s.status, s.waiting, s.reveals) = (Phase.TRAIN, JobStatus.ACTIVE, s.seated, s.seed);
+        (s.words, s.lot, s.auditSeed) = (Hashing.noWords(s.seed), 0, 0);
+        (lotSeed, spoke) = (s.seed, 0);
+    }
+
+    function stop(uint256 mark) private {
+        (s.waiting, s.seated, s.held) = (s.waiting & ~mark, s.seated & ~mark, s.held & ~mark);
+    }
+
+    function miss(uint256 seats) private {
+        (s.owing, s.held) = (s.owing | seats, s.held & ~seats);
+    }
+
+    function endTrain(Vm.Log calldata log) private {
+        (uint256 committed, uint64 deadline) = abi.decode(log.data, (uint256, uint64));
+        miss(s.seated & ~committed);
+        (s.phase, s.seated, s.waiting, s.deadline) = (Phase.REVEAL, committed, committed, deadline);
+    }
+
+    function reveal(Vm.Log calldata log) private {
+        (uint32 round, Reveal memory r) = abi.decode(log.data, (uint32, Reveal));
+        uint256 seat = uint256(log.topics[3]);
+        s.waiting ^= Bits.bit(seat);
+        address account = address(uint160(uint256(log.topics[2])));
+        Hashing.Slot memory slot = Hashing.Slot(rounds, jobId, round);
+        bytes32 commitment = this.commitmentOf(slot, s.seed, seat, account, s.model, r);
+        s.reveals = Hashing.accumulateReveal(s.reveals, seat, commitment);
+        if (r.leaves.length / 64 * 4 < segments * 3) short |= Bits.bit(seat);
+    }
+
+    function commitmentOf(
+        Hashing.Slot calldata slot,
+        bytes32 seed,
+        uint256 seat,
+        address account,
+        bytes32 model,
+        Reveal calldata r
+    ) external view returns (bytes32) {
+        return Hashing.commitment(slot, seed, seat, account, model, r);
+    }
+
+    function endReveal(Vm.Log calldata log) private {
+        uint256 revealed;
+        (revealed, s.nextSeed, s.deadline) = abi.decode(log.data, (uint256, bytes32, uint64));
+        miss(s.seated & ~revealed);
+        (s.phase, s.seated, s.waiting) = (Phase.MERGE, revealed, revealed);
+    }
+
+    function word(Vm.Log calldata log) private {
+        (,, uint256 has) = abi.decode(log.data, (uint32, uint16, uint256));
+        uint256 place = uint256(log.topics[3]);
+        uint256 rank = (s.committee & (Bits.bit(place) - 1)).popcount();
+        uint256 said = uint32(uint256(s.words)) | 1 << rank;
+        bytes32 accumulator = Hashing.accumulateWord(Hashing.cut(s.words), place, has);
+        s.words = bytes32(uint256(accumulator) | said);
+        (hasOf[place], spoke) = (has, spoke | Bits.bit(place));
+    }
+
+    function lot(Vm.Log calldata log) private {
+        (s.lot, s.committee, s.deadline) = abi.decode(log.data, (uint16, uint256, uint64));
+        lotSeed = Hashing.lotSeed(lotSeed, s.lot);
+        (s.words, spoke) = (Hashing.noWords(lotSeed), 0);
+    }
+
+    function settle(Vm.Log calldata log) private {
+        Verdict memory v;
+        uint256 available;
+        uint256 signers;
+        (s.digest, v, available, signers,) = abi.decode(log.data, (bytes32, Verdict, uint256, uint256, Facts));
+        uint256 lacking;
+        for (uint256 left = spoke; left != 0; left &= left - 1) {
+            if (available & ~hasOf[left.lowest()] != 0) lacking |= left & (~left + 1);
+        }
+        s.due = s.digest == 0 ? s.committee & ~spoke : s.committee & ~signers & ~lacking;
+        s.model = v.state;
+        uint256 twice;
+        for (uint256 left = short & shortBefore; left != 0; left &= left - 1) {
+            if (from[left.lowest()] < s.round) twice |= left & (~left + 1);
+        }
+        if (s.digest != 0) {
+            miss(twice);
+            (shortBefore, short) = (short & ~twice, 0);
+        }
+        s.round++;
+        changePool();
+    }
+
+    function changePool() private {
+        s.ready = (s.ready & ~poolOut) | poolIn;
+        (poolIn, poolOut) = (0, 0);
+    }
+
+    function wait(uint256 missed) private {
+        changePool();
+        miss(missed);
+        (s.phase, s.seated, s.waiting, s.deadline) = (Phase.WAITING, 0, 0, 0);
+    }
+
+    function close(Vm.Log calldata log) private {
+        (s.status,,) = abi.decode(log.data, (JobStatus, uint32, uint64));
+        (s.phase, s.deadline) = (Phase.CLOSED, 0);
+    }
+}
