@@ -8,9 +8,10 @@ one is for people who work on the contracts in Brownie's console.
 from brownie import (
     AtollToken,
     AttentionSteps,
+    Audits,
     Claims,
     Config,
-    CountingPolicy,
+    EcdsaPolicy,
     FloatSteps,
     Game,
     ImportSteps,
@@ -18,19 +19,20 @@ from brownie import (
     Jobs,
     Judge,
     LinkSteps,
+    Members,
     OptimiserSteps,
-    Roster,
     Rounds,
-    RoundsAudit,
+    RoundsMembership,
     RoundsSettlement,
     Stakes,
     StateSteps,
+    Words,
     accounts,
 )
 
 ETHER = 10**18
 DAY = 24 * 60 * 60
-LONGEST_MOVES = 10 * 60 * 60
+LONGEST_GAME = 7 * DAY + 10 * 60 * 60
 FAMILIES = (
     ImportSteps,
     IntegerSteps,
@@ -41,8 +43,8 @@ FAMILIES = (
     LinkSteps,
 )
 """By op >> 8."""
-PARAMS = (100, 100, 3_000, 5_000, ETHER, ETHER)
-"""missCutBps, verifierCutBps, finderShareBps, accusedShareBps, minProviderBond, minVerifierBond."""
+PARAMS = (100, 3_000, 1, ETHER, ETHER)
+"""missCutBps, winnerShareBps, minWindow, minProviderBond, minVerifierBond."""
 
 
 def main() -> Rounds:
@@ -54,25 +56,27 @@ def deploy(owner) -> Rounds:
     """Deploys and wires everything; the entry contract, which knows all other addresses."""
     sender = {"from": owner}
     token = AtollToken.deploy(owner, 10**9 * ETHER, sender)
-    policy = CountingPolicy.deploy(sender)
-    config = Config.deploy(token, owner, PARAMS, 7 * DAY, 2 * DAY, policy, sender)
+    policy = EcdsaPolicy.deploy(sender)
+    config = Config.deploy(token, owner, PARAMS, 7 * DAY, 2 * DAY, LONGEST_GAME, policy, sender)
     stakes = Stakes.deploy(config, sender)
     jobs = Jobs.deploy(config, sender)
-    roster = Roster.deploy(config, stakes, jobs, sender)
-    links = (config, stakes, jobs, roster)
-    audit = RoundsAudit.deploy(*links, sender)
-    settlement = RoundsSettlement.deploy(*links, sender)
-    rounds = Rounds.deploy(*links, audit, settlement, sender)
+    settlement = RoundsSettlement.deploy(jobs, sender)
+    membership = RoundsMembership.deploy(jobs, sender)
+    rounds = Rounds.deploy(jobs, LONGEST_GAME, settlement, membership, sender)
+    members = Members.deploy(stakes, jobs, sender)
+    audits = Audits.deploy(rounds, members, jobs, sender)
+    words = Words.deploy(rounds, members, audits, sender)
     families = [family.deploy(sender) for family in FAMILIES]
     judge = Judge.deploy(families, sender)
-    game = Game.deploy(token, 7 * DAY + LONGEST_MOVES, judge, sender)
-    claims = Claims.deploy(stakes, jobs, roster, sender)
-    stakes.wire(roster, rounds, claims, sender)
-    jobs.wire(rounds, claims, sender)
-    roster.wire(rounds, claims, sender)
-    policy.wire(rounds, sender)
-    claims.wire(rounds, game, sender)
+    game = Game.deploy(token, LONGEST_GAME, judge, sender)
+    claims = Claims.deploy(rounds, members, jobs, audits, sender)
+    stakes.wire(members, sender)
+    jobs.wire(rounds, members, audits, game, sender)
+    rounds.wire(members, audits, words, sender)
+    members.wire(rounds, audits, words, claims, game, sender)
+    audits.wire(game, sender)
+    claims.wire(game, sender)
     game.wire(claims, sender)
-    for contract in (token, stakes, jobs, roster, rounds, claims, game):
+    for contract in (token, stakes, jobs, members, rounds, audits, words, claims, game):
         print(f"{contract._name}: {contract.address}")
     return rounds

@@ -7,8 +7,10 @@ import {IConfig, Params} from "./interfaces/IConfig.sol";
 
 /// @title Parameters behind a delay and bounds.
 contract Config is IConfig, Ownable2Step {
-    uint16 public constant MAX_CUT_BPS = 2_000;
+    uint16 public constant MAX_CUT_BPS = 1_250;
     uint16 public constant MAX_SHARE_BPS = 5_000;
+    uint32 public constant MAX_MIN_WINDOW = 1 days;
+    uint128 public constant LOWEST_BOND = 80; // an eighth of it is something
     uint128 public constant MAX_MIN_BOND = 1e30;
 
     /// @inheritdoc IConfig
@@ -17,6 +19,8 @@ contract Config is IConfig, Ownable2Step {
     uint64 public immutable override unbondingDelay;
     /// @inheritdoc IConfig
     uint64 public immutable override changeDelay;
+    /// @inheritdoc IConfig
+    uint256 public immutable override longestGame;
     /// @inheritdoc IConfig
     bool public override paused;
     /// @inheritdoc IConfig
@@ -38,14 +42,17 @@ contract Config is IConfig, Ownable2Step {
         Params memory params_,
         uint64 unbondingDelay_,
         uint64 changeDelay_,
+        uint256 longestGame_,
         address policy
     ) Ownable(owner_) {
         _requireBetween("unbondingDelay", unbondingDelay_, 1 hours, 365 days);
         _requireBetween("changeDelay", changeDelay_, 1 hours, 30 days);
+        _requireBetween("longestGame", longestGame_, 1, 365 days);
         _requireValid(params_);
         token = token_;
         unbondingDelay = unbondingDelay_;
         changeDelay = changeDelay_;
+        longestGame = longestGame_;
         _params = params_;
         isPolicy[policy] = true;
         emit ParamsApplied(params_);
@@ -108,11 +115,10 @@ contract Config is IConfig, Ownable2Step {
 
     function _requireValid(Params memory params_) private pure {
         _requireBetween("missCutBps", params_.missCutBps, 1, MAX_CUT_BPS);
-        _requireBetween("verifierCutBps", params_.verifierCutBps, 1, MAX_CUT_BPS);
-        _requireBetween("finderShareBps", params_.finderShareBps, 0, MAX_SHARE_BPS);
-        _requireBetween("accusedShareBps", params_.accusedShareBps, 0, MAX_SHARE_BPS);
-        _requireBetween("minProviderBond", params_.minProviderBond, 1, MAX_MIN_BOND);
-        _requireBetween("minVerifierBond", params_.minVerifierBond, 1, MAX_MIN_BOND);
+        _requireBetween("winnerShareBps", params_.winnerShareBps, 0, MAX_SHARE_BPS);
+        _requireBetween("minWindow", params_.minWindow, 1, MAX_MIN_WINDOW);
+        _requireBetween("minProviderBond", params_.minProviderBond, LOWEST_BOND, MAX_MIN_BOND);
+        _requireBetween("minVerifierBond", params_.minVerifierBond, LOWEST_BOND, MAX_MIN_BOND);
     }
 
     function _requireBetween(string memory name, uint256 value, uint256 lowest, uint256 highest) private pure {

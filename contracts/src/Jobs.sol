@@ -5,78 +5,72 @@ import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {SafeERC20} from "@openzeppelin/contracts/token/ERC20/utils/SafeERC20.sol";
 import {ReentrancyGuard} from "@openzeppelin/contracts/utils/ReentrancyGuard.sol";
 import {IConfig, Params} from "./interfaces/IConfig.sol";
-import {IHolds} from "./interfaces/IHolds.sol";
-import {IJobsFalls, IJobsHooks, IRoundsHooks} from "./interfaces/IHooks.sol";
-import {IJobs} from "./interfaces/IJobs.sol";
+import {Earned, IAuditsHooks, IJobsHooks, IMembersHooks, IRoundsHooks} from "./interfaces/IHooks.sol";
+import {Escrow, IJobs} from "./interfaces/IJobs.sol";
 import {IRounds} from "./interfaces/IRounds.sol";
+import {IGame} from "./judge/IClaims.sol";
 import {Hashing} from "./libraries/Hashing.sol";
-import {Merkle} from "./libraries/Merkle.sol";
 import {Pull} from "./libraries/Pull.sol";
 import {TermsCheck} from "./libraries/TermsCheck.sol";
 import {Wired} from "./libraries/Wired.sol";
 import "./types/Types.sol";
 
-/// @title Escrow. Always: funded = claimed + refunded + balance, for every job.
-contract Jobs is IJobs, IJobsHooks, IJobsFalls, Wired, ReentrancyGuard {
+/// @title Escrow. Always: funded = claimed + refunded + burnt + balance, for every job.
+/// @notice Nobody signs money: what a holder earned is counted from bits of settled rounds.
+contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
     using SafeERC20 for IERC20;
 
     struct Job {
         address submitter;
-        JobStatus status;
-        bool cancelRequested;
-        bool isRefunded;
-        address policy;
-        uint256 funded;
-        uint256 claimed; // by claims trees and by credits
-        uint256 claimedByTree;
-        uint256 refunded;
-        uint256 creditReserve; // all that may ever be credited
-        uint256 credited;
+        uint32 burntTo; // rounds whose lost pay is burnt
+        uint128 funded;
+        uint128 refunded;
+        uint128 claimed; // credits included
+        uint128 burnt;
+        uint128 lostCredits; // of lost pay, what was credited and is not burnt
     }
 
     uint256 public constant MAX_CID_BYTES = 128;
+    uint256 private constant COMMITTEE = 32;
+    uint256 private constant BPS = 10_000;
+    address public constant BURN = address(0xdead);
 
     IConfig public immutable config;
     IERC20 public immutable token;
     address public rounds;
-    IHolds public claims;
+    IMembersHooks public members;
+    address public audits;
+    IGame public game;
     uint256 public jobCount;
+    uint256 public unburnt; // of all jobs; nobody's, until `sink` sends it away
 
     mapping(uint256 jobId => Job) private _jobs;
     mapping(uint256 jobId => Terms) private _terms;
-    mapping(uint256 jobId => mapping(address => uint256)) private _claimedByTree;
-    mapping(uint256 jobId => mapping(address => uint256)) private _credits;
-    mapping(uint256 jobId => mapping(address => uint256)) private _withheld; // of what trees will still give
+    mapping(uint256 jobId => Params) private _params;
+    mapping(bytes32 set => uint256) private _claimedTo;
+    mapping(bytes32 set => bool) public isFallClosed; // all that it lost is burnt
+    mapping(uint256 jobId => mapping(address => uint256)) public creditOf;
 
     error UnknownJob(uint256 jobId);
     error Paused();
     error PolicyNotAllowed(address policy);
     error CidTooLong(uint256 length, uint256 highest);
     error Underfunded(uint256 given, uint256 needed);
+    error TooMuch(uint256 amount, uint256 highest);
     error WrongStatus(uint256 jobId, JobStatus status);
     error OnlySubmitter(address caller, address submitter);
-    error OnlyRounds(address caller);
-    error OnlyClaims(address caller);
-    error GameOpen(uint256 jobId, address account);
-    error CancelAlreadyRequested(uint256 jobId);
-    error AlreadyRefunded(uint256 jobId);
-    error RoundsNotFinal(uint32 final_, uint32 settled);
-    error NothingFinal(uint256 jobId);
-    error BadProof(address account, uint256 cumulative);
-    error CreditsExceeded(uint256 credited, uint256 reserve);
+    error NotAllowed(address caller);
+    error NoSuchRounds(uint32 from, uint32 to, uint32 last);
+    error NotFinal(uint32 to, uint256 openPlace);
+    error NothingLeft(uint256 amount, uint256 left);
 
     constructor(address config_) {
         config = IConfig(config_);
         token = IERC20(config.token());
     }
 
-    function wire(address rounds_, address claims_) external wiring {
-        (rounds, claims) = (rounds_, IHolds(claims_));
-    }
-
-    modifier onlyRounds() {
-        if (msg.sender != rounds) revert OnlyRounds(msg.sender);
-        _;
+    function wire(address rounds_, address members_, address audits_, address game_) external wiring {
+        (rounds, members, audits, game) = (rounds_, IMembersHooks(members_), audits_, IGame(game_));
     }
 
     /// @inheritdoc IJobs
@@ -89,24 +83,28 @@ contract Jobs is IJobs, IJobsHooks, IJobsFalls, Wired, ReentrancyGuard {
         if (!config.isPolicy(policy)) revert PolicyNotAllowed(policy);
         if (specCid.length > MAX_CID_BYTES) revert CidTooLong(specCid.length, MAX_CID_BYTES);
         Params memory params = config.params();
-        TermsCheck.requireValid(terms, params, config.unbondingDelay());
+        TermsCheck.requireValid(terms, params, config.longestGame());
         if (funding < budget(terms)) revert Underfunded(funding, budget(terms));
+        if (funding > type(uint128).max) revert TooMuch(funding, type(uint128).max);
 
         jobId = ++jobCount;
         Job storage job = _jobs[jobId];
-        (job.submitter, job.status, job.policy, job.funded) = (msg.sender, JobStatus.OPEN, policy, funding);
-        _terms[jobId] = terms;
-        IRoundsHooks(rounds).open(jobId, terms, params, policy);
-
-        emit JobCreated(jobId, msg.sender, specDigest, specCid, keccak256(abi.encode(terms)), terms, policy, funding);
+        (job.submitter, job.funded) = (msg.sender, uint128(funding));
+        (_terms[jobId], _params[jobId]) = (terms, params);
+        IRoundsHooks(rounds).open(jobId, terms, policy);
+        bytes32 termsHash = keccak256(abi.encode(terms));
+        emit JobCreated(jobId, msg.sender, specDigest, specCid, termsHash, terms, params, policy, funding);
         Pull.exactly(token, msg.sender, funding);
     }
 
     /// @inheritdoc IJobs
     function fund(uint256 jobId, uint256 amount) external nonReentrant {
         Job storage job = _job(jobId);
-        if (_isClosed(job.status)) revert WrongStatus(jobId, job.status);
-        job.funded += amount;
+        (JobStatus status,,) = IRoundsHooks(rounds).statusOf(jobId);
+        if (_isClosed(status)) revert WrongStatus(jobId, status);
+        uint256 highest = type(uint128).max - job.funded;
+        if (amount > highest) revert TooMuch(amount, highest);
+        job.funded += uint128(amount);
         emit JobFunded(jobId, msg.sender, amount);
         Pull.exactly(token, msg.sender, amount);
     }
@@ -114,76 +112,107 @@ contract Jobs is IJobs, IJobsHooks, IJobsFalls, Wired, ReentrancyGuard {
     /// @inheritdoc IJobs
     function cancel(uint256 jobId) external {
         Job storage job = _job(jobId);
-        if (_isClosed(job.status)) revert WrongStatus(jobId, job.status);
+        (JobStatus status,,) = IRoundsHooks(rounds).statusOf(jobId);
+        if (_isClosed(status)) revert WrongStatus(jobId, status);
         if (msg.sender != job.submitter) revert OnlySubmitter(msg.sender, job.submitter);
-        if (job.cancelRequested) revert CancelAlreadyRequested(jobId);
-        job.cancelRequested = true;
         emit CancelRequested(jobId);
         IRoundsHooks(rounds).cancel(jobId);
     }
 
     /// @inheritdoc IJobs
+    function claim(uint256 jobId, Role role, uint32 id, uint32 to) external nonReentrant {
+        Holder memory m = members.holderOf(jobId, role, id);
+        bytes32 set = Hashing.setOf(jobId, role, id);
+        uint32 from = uint32(_claimedTo[set]);
+        if (from < m.from) from = m.from;
+        bool endsFall = m.hasFallen && role == Role.PROVIDER && !isFallClosed[set] && _isLast(jobId, m, to);
+        if (to > m.to || from > to || (from == to && !endsFall)) revert NoSuchRounds(from, to, m.to);
+        _claimedTo[set] = to;
+        (uint256 amount, uint256 lost) =
+            role == Role.PROVIDER ? _payOfSeat(jobId, set, id, m, from, to) : (_payOfMember(jobId, m, from, to), 0);
+        if (endsFall) {
+            isFallClosed[set] = true;
+            members.closeFall(jobId);
+        }
+        Job storage job = _jobs[jobId];
+        _spend(job, amount);
+        if (lost > 0) _burn(job, lost);
+        emit Claimed(jobId, m.account, role, id, to, amount, lost);
+        if (amount > 0) token.safeTransfer(m.account, amount);
+    }
+
+    /// @inheritdoc IJobs
+    function claimCredit(uint256 jobId, address account) external nonReentrant {
+        uint256 amount = creditOf[jobId][account];
+        creditOf[jobId][account] = 0;
+        _spend(_jobs[jobId], amount);
+        emit CreditClaimed(jobId, account, amount);
+        if (amount > 0) token.safeTransfer(account, amount);
+    }
+
+    /// @inheritdoc IJobs
+    function burn(uint256 jobId, uint32 to) external {
+        Job storage job = _job(jobId);
+        uint32 from = job.burntTo;
+        if (from >= to) revert NoSuchRounds(from, to, type(uint32).max);
+        uint256 lost = IRoundsHooks(rounds).segmentsUnpaid(jobId, from, to) * _segmentPay(jobId);
+        uint256 credited = job.lostCredits < lost ? job.lostCredits : lost;
+        (job.burntTo, job.lostCredits) = (to, job.lostCredits - uint128(credited));
+        _burn(job, lost - credited);
+        emit Burnt(jobId, to, lost - credited);
+    }
+
+    /// @inheritdoc IJobs
     function refund(uint256 jobId) external nonReentrant {
         Job storage job = _job(jobId);
-        if (!_isClosed(job.status)) revert WrongStatus(jobId, job.status);
-        if (job.isRefunded) revert AlreadyRefunded(jobId);
-        (uint32 final_,, uint256 earned) = IRounds(rounds).finalRounds(jobId);
-        uint32 settled = IRoundsHooks(rounds).settledRounds(jobId);
-        if (final_ != settled) revert RoundsNotFinal(final_, settled);
-        job.isRefunded = true;
-        uint256 amount = job.funded - earned - job.creditReserve;
-        job.refunded = amount;
+        uint256 amount = refundable(jobId);
+        job.refunded += uint128(amount);
         emit Refunded(jobId, job.submitter, amount);
         if (amount > 0) token.safeTransfer(job.submitter, amount);
     }
 
     /// @inheritdoc IJobs
-    /// @dev Pays what the final claims tree adds to earlier claims, up to the sum of final rounds, and all credits.
-    /// Word 0 of the proof is index << 128 | leaf count; an empty proof claims credits alone.
-    function claim(uint256 jobId, address account, uint256 cumulative, bytes32[] calldata proof) external nonReentrant {
-        Job storage job = _job(jobId);
-        uint256 byTree = proof.length == 0 ? 0 : _dueByTree(jobId, account, cumulative, proof);
-        _claimedByTree[jobId][account] += byTree;
-        job.claimedByTree += byTree;
-        uint256 own = byTree - _takeBack(jobId, account, byTree);
-        uint256 amount = own + _credits[jobId][account];
-        if (byTree == 0 && amount == 0) return;
-        _credits[jobId][account] = 0;
-        job.claimed += amount;
-        emit Claimed(jobId, account, amount, _claimedByTree[jobId][account]);
-        if (amount > 0) token.safeTransfer(account, amount);
-    }
-
-    /// @inheritdoc IJobsFalls
-    function withhold(uint256 jobId, address account, uint256 amount) external {
-        if (msg.sender != address(claims)) revert OnlyClaims(msg.sender);
-        _withheld[jobId][account] += amount;
-        emit PayWithheld(jobId, account, amount);
+    function sink() external nonReentrant {
+        uint256 amount = unburnt;
+        unburnt = 0;
+        if (amount > 0) token.safeTransfer(BURN, amount);
     }
 
     /// @inheritdoc IJobsHooks
-    function setStatus(uint256 jobId, JobStatus status, string calldata reason) external onlyRounds {
-        _jobs[jobId].status = status;
-        emit JobStatusChanged(jobId, status, reason);
+    function credit(uint256 jobId, address account, uint256 amount) external {
+        if (msg.sender != audits) revert NotAllowed(msg.sender);
+        creditOf[jobId][account] += amount;
+        emit Credited(jobId, account, amount);
     }
 
     /// @inheritdoc IJobsHooks
-    function reserveCredits(uint256 jobId, uint256 amount) external onlyRounds {
-        _jobs[jobId].creditReserve = amount;
-    }
-
-    /// @inheritdoc IJobsHooks
-    function credit(uint256 jobId, address account, uint256 amount) external onlyRounds {
-        Job storage job = _jobs[jobId];
-        job.credited += amount;
-        if (job.credited > job.creditReserve) revert CreditsExceeded(job.credited, job.creditReserve);
-        _credits[jobId][account] += amount;
+    function creditSegments(uint256 jobId, address account, uint256 segments) external {
+        if (msg.sender != audits) revert NotAllowed(msg.sender);
+        uint256 amount = segments * _segmentPay(jobId) / 2;
+        _jobs[jobId].lostCredits += uint128(amount);
+        creditOf[jobId][account] += amount;
+        emit Credited(jobId, account, amount);
     }
 
     /// @inheritdoc IJobs
-    function budget(Terms calldata terms) public pure returns (uint256) {
-        uint256 tokens = uint256(terms.seats) * terms.steps * terms.tokensPerStep;
-        return terms.rounds * (tokens * terms.pricePerToken + uint256(terms.maxVerifiers) * terms.verifierFee);
+    function budget(Terms calldata t) public pure returns (uint256) {
+        return t.rounds * _roundBudget(t) + _spare(t);
+    }
+
+    /// @inheritdoc IJobs
+    function refundable(uint256 jobId) public view returns (uint256) {
+        Job storage job = _jobs[jobId];
+        (JobStatus status, uint32 settled, Earned memory earned) = IRoundsHooks(rounds).statusOf(jobId);
+        Terms memory t = _terms[jobId];
+        bool isClosed = _isClosed(status);
+        if (isClosed && job.burntTo >= settled && members.openFalls(jobId) == 0) {
+            if (block.timestamp >= IRounds(rounds).absoluteEnd(jobId) + t.claimSeconds) return _left(job);
+        }
+        uint256 owed = earned.segments * _segmentPay(jobId) + uint256(earned.signatures) * t.signFee
+            + uint256(earned.duties) * t.dutyFee;
+        if (!isClosed) owed += (t.rounds - settled) * _roundBudget(t) + _spare(t);
+        uint256 kept = uint256(job.funded) - job.refunded;
+        return kept > owed ? kept - owed : 0;
     }
 
     /// @inheritdoc IJobs
@@ -193,73 +222,100 @@ contract Jobs is IJobs, IJobsHooks, IJobsFalls, Wired, ReentrancyGuard {
     }
 
     /// @inheritdoc IJobs
-    function statusOf(uint256 jobId) external view returns (JobStatus) {
-        return _jobs[jobId].status;
+    function paramsOf(uint256 jobId) external view returns (Params memory) {
+        return _params[jobId];
     }
 
     /// @inheritdoc IJobs
-    function escrowOf(uint256 jobId)
-        external
-        view
-        returns (uint256 funded, uint256 claimed, uint256 refunded, uint256 balance)
-    {
-        Job storage job = _jobs[jobId];
-        return (job.funded, job.claimed, job.refunded, job.funded - job.claimed - job.refunded);
-    }
-
-    function policyOf(uint256 jobId) external view returns (address) {
-        return _jobs[jobId].policy;
-    }
-
     function submitterOf(uint256 jobId) external view returns (address) {
         return _jobs[jobId].submitter;
     }
 
-    /// @return what the account has been paid from claims trees
-    function paidTo(uint256 jobId, address account) external view returns (uint256) {
-        return _claimedByTree[jobId][account];
+    /// @inheritdoc IJobs
+    function escrowOf(uint256 jobId) external view returns (Escrow memory e) {
+        Job storage job = _jobs[jobId];
+        (e.funded, e.claimed, e.refunded, e.burnt) = (job.funded, job.claimed, job.refunded, job.burnt);
+        e.balance = e.funded - e.claimed - e.refunded - e.burnt;
     }
 
-    /// @return what the account may claim without a proof
-    function creditOf(uint256 jobId, address account) external view returns (uint256) {
-        return _credits[jobId][account];
+    /// @inheritdoc IJobs
+    function claimedTo(uint256 jobId, Role role, uint32 id) external view returns (uint32) {
+        return uint32(_claimedTo[Hashing.setOf(jobId, role, id)]);
     }
 
     function _job(uint256 jobId) private view returns (Job storage job) {
         job = _jobs[jobId];
-        if (job.status == JobStatus.NONE) revert UnknownJob(jobId);
+        if (job.submitter == address(0)) revert UnknownJob(jobId);
     }
 
     function _isClosed(JobStatus status) private pure returns (bool) {
         return status == JobStatus.DONE || status == JobStatus.CANCELLED || status == JobStatus.EXPIRED;
     }
 
-    /// @return back what of `due` a lost game withholds: the submitter's, who may claim it without a proof
-    function _takeBack(uint256 jobId, address account, uint256 due) private returns (uint256 back) {
-        uint256 withheld = _withheld[jobId][account];
-        back = due < withheld ? due : withheld;
-        if (back == 0) return 0;
-        address submitter = _jobs[jobId].submitter;
-        _withheld[jobId][account] = withheld - back;
-        _credits[jobId][submitter] += back;
-        emit PayReturned(jobId, account, back, submitter);
+    /// @return whether no round of a holder comes after those before `to`
+    function _isLast(uint256 jobId, Holder memory m, uint32 to) private view returns (bool) {
+        if (to == m.to) return true;
+        (JobStatus status, uint32 settled,) = IRoundsHooks(rounds).statusOf(jobId);
+        return _isClosed(status) && to == settled;
     }
 
-    function _dueByTree(uint256 jobId, address account, uint256 cumulative, bytes32[] calldata proof)
+    /// @dev Of a job whose rest was refunded there is nothing to claim: another job's tokens are not its own.
+    function _spend(Job storage job, uint256 amount) private {
+        uint256 left = _left(job);
+        if (amount > left) revert NothingLeft(amount, left);
+        job.claimed += uint128(amount);
+    }
+
+    function _left(Job storage job) private view returns (uint256) {
+        return uint256(job.funded) - job.refunded - job.claimed - job.burnt;
+    }
+
+    function _burn(Job storage job, uint256 amount) private {
+        uint256 left = _left(job);
+        if (amount > left) amount = left;
+        job.burnt += uint128(amount);
+        unburnt += amount;
+    }
+
+    /// @dev A game about an earlier round may still take a later one.
+    function _payOfSeat(uint256 jobId, bytes32 set, uint32 id, Holder memory m, uint32 from, uint32 to)
         private
         view
-        returns (uint256)
+        returns (uint256 amount, uint256 lost)
     {
-        (, bytes32 root, uint256 cap) = IRounds(rounds).finalRounds(jobId);
-        if (root == 0) revert NothingFinal(jobId);
-        bytes32 leaf = Hashing.claimLeaf(address(this), jobId, account, cumulative);
-        uint256 index = uint256(proof[0]) >> 128;
-        uint256 count = uint128(uint256(proof[0]));
-        if (!Merkle.verify(root, leaf, index, count, proof[1:])) revert BadProof(account, cumulative);
-        if (claims.isHeld(jobId, account)) revert GameOpen(jobId, account);
-        uint256 before = _claimedByTree[jobId][account];
-        if (cumulative <= before) return 0;
-        uint256 left = cap - _jobs[jobId].claimedByTree;
-        return cumulative - before < left ? cumulative - before : left;
+        if (game.openGames(set) != 0) {
+            uint256 open = uint256(game.lowestOpen(set));
+            if (open < uint256(Hashing.placeOf(set, to))) revert NotFinal(to, open);
+        }
+        uint32 lostFrom = m.hasFallen ? members.lostFrom(jobId, Role.PROVIDER, id) : type(uint32).max;
+        (amount, lost) = IRoundsHooks(rounds).segmentsPaid(jobId, m.index, from, to, lostFrom);
+        uint256 pay = _segmentPay(jobId);
+        return (amount * pay, lost * pay);
+    }
+
+    function _payOfMember(uint256 jobId, Holder memory m, uint32 from, uint32 to) private view returns (uint256) {
+        Terms storage t = _terms[jobId];
+        uint256 signatures = IRoundsHooks(rounds).signaturesOf(jobId, m.index, from, to);
+        return signatures * t.signFee + IAuditsHooks(audits).dutiesOf(jobId, m.account, from, to) * t.dutyFee;
+    }
+
+    /// @return wei for one segment
+    function _segmentPay(uint256 jobId) private view returns (uint256) {
+        Terms storage t = _terms[jobId];
+        return uint256(t.segmentSteps) * t.tokensPerStep * t.pricePerToken;
+    }
+
+    /// @return wei for the last round's second auditors, and for one committee more
+    function _spare(Terms memory t) private pure returns (uint256) {
+        uint256 committee = t.places < COMMITTEE ? t.places : COMMITTEE;
+        return 2 * uint256(t.seats) * t.dutyFee + committee * t.signFee;
+    }
+
+    /// @return wei that a round costs at most, but for the last round's second auditors
+    function _roundBudget(Terms memory t) private pure returns (uint256) {
+        uint256 committee = t.places < COMMITTEE ? t.places : COMMITTEE;
+        uint256 drawn = t.f == 0 ? t.seats : (uint256(t.shareBps) * t.seats + BPS - 1) / BPS + t.f;
+        uint256 pay = uint256(t.steps) * t.tokensPerStep * t.pricePerToken;
+        return t.seats * pay + committee * t.signFee + drawn * t.dutyFee;
     }
 }

@@ -1,343 +1,414 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {Params} from "./interfaces/IConfig.sol";
-import {IRoundsFacts, IRoundsHooks, SettledFacts} from "./interfaces/IHooks.sol";
+import {Earned, IRoundsHooks} from "./interfaces/IHooks.sol";
 import {IRounds} from "./interfaces/IRounds.sol";
 import {Bits} from "./libraries/Bits.sol";
+import {Draws} from "./libraries/Draws.sol";
 import {Hashing} from "./libraries/Hashing.sol";
+import {Rows} from "./libraries/Rows.sol";
 import "./types/Types.sol";
 import {RoundsBase} from "./rounds/RoundsBase.sol";
 
-/// @title The round state machine: the one entry to it, and its first half (waiting, seeding, training, revealing).
-/// @dev The rest of the code lies in two modules at fixed addresses, run by delegate call: one contract would exceed the
-/// size limit. Nothing can replace a module, and no tokens are held here.
-contract Rounds is RoundsBase, IRounds, IRoundsHooks, IRoundsFacts {
+/// @title The round state machine. It holds no money and asks nobody who may change his answer.
+/// @notice Commit, reveal and word write one or two words that are reused from round to round. Of a settled round there stay a
+/// hash of its facts, its time, and rows of bits.
+/// @dev Settling, and what members change, lie in two modules at fixed addresses, run by delegate call: one contract would
+/// exceed the size limit. Nothing can replace a module.
+contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     using Bits for uint256;
 
-    address public immutable auditModule;
-    address public immutable settlementModule;
+    uint256 private constant LONGEST_GAMES = 6;
+
+    uint256 public immutable longestGame;
+    address public immutable settlement;
+    address public immutable membership;
 
     error ModuleMismatch(address module);
-    error OnlyJobs(address caller);
+    error WindowOpen(uint256 windowEnd, uint256 now_);
     error EmptyCommitment();
-    error AlreadyCommitted(uint16 seat);
-    error NotCommitted(uint16 seat);
-    error AlreadyRevealed(uint16 seat);
     error WrongReveal(bytes32 given, bytes32 committed);
-    error TooManySteps(uint32 given, uint32 highest);
+    error WrongLeaves(uint256 length, uint256 segments);
     error CidTooLong(uint256 length, uint256 highest);
+    error NotInCommittee(uint16 place, uint256 committee);
+    error AlreadySaid(uint16 place);
+    error AlreadySeeded(uint256 jobId);
 
-    constructor(address config_, address stakes_, address jobs_, address roster_, address audit, address settlement)
-        RoundsBase(config_, stakes_, jobs_, roster_)
-    {
-        auditModule = audit;
-        settlementModule = settlement;
-        if (RoundsBase(audit).links() != links()) revert ModuleMismatch(audit);
-        if (RoundsBase(settlement).links() != links()) revert ModuleMismatch(settlement);
+    constructor(address jobs_, uint256 longestGame_, address settlement_, address membership_) RoundsBase(jobs_) {
+        (longestGame, settlement, membership) = (longestGame_, settlement_, membership_);
+        if (RoundsBase(settlement_).jobs() != jobs_) revert ModuleMismatch(settlement_);
+        if (RoundsBase(membership_).jobs() != jobs_) revert ModuleMismatch(membership_);
     }
 
-    modifier onlyJobs() {
-        if (msg.sender != address(jobs)) revert OnlyJobs(msg.sender);
-        _;
+    function wire(address members_, address audits_, address words_) external wiring {
+        (members, audits, words) = (members_, audits_, words_);
     }
 
-    /// @inheritdoc IRoundsHooks
-    function open(uint256 jobId, Terms calldata terms, Params calldata params, address policy) external onlyJobs {
+    /// @inheritdoc IRounds
+    function commit(uint256 jobId, uint16 seat, bytes32 seed, bytes32 commitment) external {
         Job storage j = _jobs[jobId];
-        j.state.status = JobStatus.OPEN;
-        j.terms = terms;
-        j.policy = policy;
-        (j.missCutBps, j.verifierCutBps) = (params.missCutBps, params.verifierCutBps);
-        (j.finderShareBps, j.accusedShareBps) = (params.finderShareBps, params.accusedShareBps);
+        Head memory h = j.head;
+        _requireWindow(h, Phase.TRAIN);
+        _requireSeed(seed, j.seed);
+        _requireHolder(j, seat);
+        uint256 waiting = j.waiting;
+        if (!waiting.has(seat)) revert NotWaitedFor(seat, waiting);
+        if (commitment == 0) revert EmptyCommitment();
+        j.commitments[seat] = commitment;
+        waiting ^= Bits.bit(seat);
+        j.waiting = waiting;
+        emit Committed(jobId, msg.sender, seat, h.round, commitment);
+        if (waiting == 0) _endTrain(jobId, j, h, 0);
     }
 
-    /// @inheritdoc IRoundsHooks
-    function cancel(uint256 jobId) external onlyJobs {
-        Job storage j = _job(jobId);
-        j.cancelRequested = true;
-        if (j.state.phase == Phase.WAITING) _close(jobId, j, JobStatus.CANCELLED, "Cancelled");
+    /// @inheritdoc IRounds
+    function reveal(uint256 jobId, uint16 seat, bytes32 seed, Reveal calldata reveal_) external {
+        Job storage j = _jobs[jobId];
+        Head memory h = j.head;
+        _requireWindow(h, Phase.REVEAL);
+        _requireHolder(j, seat);
+        uint256 waiting = j.waiting;
+        if (!waiting.has(seat)) revert NotWaitedFor(seat, waiting);
+        _takeSegments(j, h, seat, reveal_);
+        // A commitment that was taken in this round names its seed, so another seed gives another commitment.
+        bytes32 given = Hashing.commitment(_slot(jobId, h.round), seed, seat, msg.sender, j.model, reveal_);
+        if (given != j.commitments[seat]) revert WrongReveal(given, j.commitments[seat]);
+        waiting ^= Bits.bit(seat);
+        j.waiting = waiting;
+        j.reveals = Hashing.accumulateReveal(j.reveals, seat, given);
+        emit Revealed(jobId, msg.sender, seat, h.round, reveal_);
+        if (waiting == 0) _endReveal(jobId, j, h, 0);
+    }
+
+    /// @inheritdoc IRounds
+    function word(uint256 jobId, uint16 place, bytes32 seed, uint256 has) external {
+        Job storage j = _jobs[jobId];
+        Head memory h = j.head;
+        _requireWindow(h, Phase.MERGE);
+        _requireSeed(seed, j.seed);
+        uint256 committee = j.committee;
+        if (place > type(uint8).max || !committee.has(place)) revert NotInCommittee(place, committee);
+        address member = _member(j, place, h.round).account;
+        if (msg.sender != member) revert NotYourPlace(place, member, msg.sender);
+        uint256 words = uint256(j.words);
+        uint256 mark = 1 << (committee & (Bits.bit(place) - 1)).popcount();
+        if (words & mark != 0) revert AlreadySaid(place);
+        uint256 said = uint32(words) | mark;
+        bytes32 accumulator = Hashing.accumulateWord(Hashing.cut(bytes32(words)), place, has);
+        j.words = bytes32(uint256(accumulator) | said);
+        emit Said(jobId, msg.sender, place, h.round, h.lot, has);
+        if (!h.isSeeded) _seedAudit(jobId, j, h);
+    }
+
+    /// @inheritdoc IRounds
+    function seedAudit(uint256 jobId) external {
+        Job storage j = _jobs[jobId];
+        Head memory h = j.head;
+        if (h.phase != Phase.MERGE) revert WrongPhase(h.phase, Phase.MERGE);
+        if (h.isSeeded) revert AlreadySeeded(jobId);
+        if (block.timestamp < h.halfMerge) revert NothingToDo(h.phase, h.halfMerge);
+        _seedAudit(jobId, j, h);
     }
 
     /// @inheritdoc IRounds
     function poke(uint256 jobId) external {
         Job storage j = _job(jobId);
-        Phase phase = j.state.phase;
-        if (phase == Phase.WAITING) _pokeWaiting(jobId, j);
-        else if (phase == Phase.SEEDING) _pokeSeeding(jobId, j);
-        else if (phase == Phase.TRAIN) _pokeTrain(jobId, j);
-        else if (phase == Phase.REVEAL) _pokeReveal(jobId, j);
-        else if (phase == Phase.ATTEST) _delegate(settlementModule);
-        else if (phase == Phase.CLOSED) revert NothingToDo(phase, 0, 0);
-        else _delegate(auditModule);
+        Head memory h = j.head;
+        if (h.phase == Phase.CLOSED) revert NothingToDo(h.phase, 0);
+        if (h.phase == Phase.WAITING) return _pokeWaiting(jobId, j, h);
+        if (block.timestamp >= _lastMoment(j)) return _close(jobId, j, h, JobStatus.EXPIRED);
+        if (block.timestamp < h.deadline) revert NothingToDo(h.phase, h.deadline);
+        if (h.phase == Phase.TRAIN) return _endTrain(jobId, j, h, j.waiting);
+        if (h.phase == Phase.REVEAL) return _endReveal(jobId, j, h, j.waiting);
+        if (block.timestamp >= j.shape.expiry) revert NothingToDo(h.phase, _lastMoment(j)); // `settleLate` is due
+        _nextLot(jobId, j, h);
     }
 
-    /// @inheritdoc IRounds
-    function commit(uint256 jobId, uint32 round, uint16 attempt, bytes32 commitment) external {
-        Job storage j = _job(jobId);
-        RoundState storage s = j.state;
-        if (commitment == 0) revert EmptyCommitment();
-        _requireWindow(s, round, attempt, Phase.TRAIN);
-        uint16 seat = _requireSeat(jobId, s.seated);
-        if (s.committed.has(seat)) revert AlreadyCommitted(seat);
-        s.committed |= Bits.bit(seat);
-        s.commitAccumulator = Hashing.accumulateCommit(s.commitAccumulator, seat, commitment);
-        _seats[jobId][seat].commitment = commitment;
-        emit Committed(jobId, round, attempt, seat, msg.sender, commitment);
-        if (s.committed == s.seated) _startReveal(jobId, j);
+    function _pokeWaiting(uint256 jobId, Job storage j, Head memory h) private {
+        Shape memory s = j.shape;
+        if (block.timestamp >= s.expiry) return _close(jobId, j, h, JobStatus.EXPIRED);
+        if (!_hasEnough(j, s)) revert NothingToDo(Phase.WAITING, 0);
+        h.status = JobStatus.ACTIVE;
+        uint256 ready = j.ready;
+        uint256 pool = block.number > h.poolChangedAt ? ready : ready & j.readyBefore;
+        bytes32 seed = Hashing.dataSeed(_slot(jobId, h.round), 0, blockhash(block.number - 1));
+        _openRound(jobId, j, h, seed, pool == 0 ? ready : pool);
     }
 
-    /// @inheritdoc IRounds
-    function reveal(uint256 jobId, uint32 round, uint16 attempt, Reveal calldata reveal_) external {
-        Job storage j = _job(jobId);
-        RoundState storage s = j.state;
-        _requireReveal(j, reveal_);
-        _requireWindow(s, round, attempt, Phase.REVEAL);
-        uint16 seat = _requireSeat(jobId, s.seated);
-        if (!s.committed.has(seat)) revert NotCommitted(seat);
-        if (s.revealed.has(seat)) revert AlreadyRevealed(seat);
-        bytes32 given = Hashing.commitment(_slot(jobId, s), seat, msg.sender, reveal_);
-        if (given != _seats[jobId][seat].commitment) revert WrongReveal(given, _seats[jobId][seat].commitment);
-
-        s.revealed |= Bits.bit(seat);
-        if (reveal_.steps < j.terms.steps) j.work.shortSeats |= Bits.bit(seat);
-        bytes32 opening = _storeReveal(jobId, s, seat, reveal_);
-        s.revealAccumulator = Hashing.accumulateReveal(s.revealAccumulator, seat, given, opening);
-        emit Revealed(jobId, round, attempt, seat, msg.sender, reveal_);
-        if (s.revealed == s.committed) _endReveal(jobId, j);
+    /// @param missed seats that have not revealed
+    function _endReveal(uint256 jobId, Job storage j, Head memory h, uint256 missed) internal {
+        uint256 revealed = j.seated & ~missed;
+        _free(j, missed);
+        if (revealed == 0) return _void(jobId, j, h, missed);
+        if (missed != 0) j.seated = revealed;
+        j.waiting = revealed; // it says nothing from here on; written as not zero, since that is cheaper
+        bytes32 beacon = blockhash(block.number - 1);
+        j.nextSeed = Hashing.dataSeed(_slot(jobId, h.round + 1), j.reveals, beacon);
+        uint40 merge = j.windows.merge;
+        (h.phase, h.deadline) = (Phase.MERGE, uint40(block.timestamp) + merge);
+        h.halfMerge = uint40(block.timestamp) + merge / 2;
+        j.head = h;
+        emit MergeOpened(jobId, h.round, revealed, j.nextSeed, h.deadline);
     }
 
-    /// @inheritdoc IRounds
-    function ballot(uint256, uint32, uint16, Finding[] calldata, Report[] calldata, bytes32) external {
-        _delegate(auditModule);
-    }
-
-    /// @inheritdoc IRounds
-    function vote(uint256, uint32, uint16, uint256, uint256, uint256) external {
-        _delegate(auditModule);
-    }
-
-    /// @inheritdoc IRounds
-    function challenge(uint256, uint32, uint16, uint16, uint16, bytes32) external {
-        _delegate(auditModule);
-    }
-
-    /// @inheritdoc IRounds
-    function withdrawChallenge(uint256, uint32, uint16, uint16) external {
-        _delegate(auditModule);
-    }
-
-    /// @inheritdoc IRounds
-    function answerChallenge(uint256, uint32, uint16, uint16, bytes calldata) external {
-        _delegate(auditModule);
-    }
-
-    /// @notice Clears a halted round's audits and starts them again. Only the owner of the configuration.
-    function reaudit(uint256) external {
-        _delegate(auditModule);
-    }
-
-    /// @inheritdoc IRounds
-    function attest(uint256, uint32, uint16, bytes32, bytes calldata) external {
-        _delegate(settlementModule);
-    }
-
-    /// @inheritdoc IRounds
-    function settle(uint256, Verdict calldata) external {
-        _delegate(settlementModule);
-    }
-
-    /// @inheritdoc IRounds
-    function finalise(uint256) external {
-        _delegate(settlementModule);
-    }
-
-    /// @inheritdoc IRounds
-    function punish(uint256, uint32, Offence, uint16) external {
-        _delegate(settlementModule);
-    }
-
-    /// @inheritdoc IRounds
-    function credit(uint256, uint32, Role, uint16) external {
-        _delegate(settlementModule);
-    }
-
-    /// @inheritdoc IRounds
-    function state(uint256 jobId) external view returns (RoundState memory) {
-        return _job(jobId).state;
-    }
-
-    /// @inheritdoc IRounds
-    function lastOptimiserRoot(uint256 jobId, uint16 seat) external view returns (bytes32) {
-        SeatRecord storage record = _seats[jobId][seat];
-        uint32 tenure = roster.tenureOf(jobId, seat);
-        return tenure == 0 || tenure != record.tenure ? bytes32(0) : _optimiserRoot(jobId, seat);
-    }
-
-    /// @inheritdoc IRounds
-    function finalRounds(uint256 jobId)
-        external
-        view
-        returns (uint32 count, bytes32 claimsRoot, uint256 cumulativeTotal)
-    {
-        count = _jobs[jobId].finalRounds;
-        if (count == 0) return (0, 0, 0);
-        RoundRecord storage r = _records[jobId][count - 1];
-        return (count, r.claimsRoot, r.cumulativeTotal);
-    }
-
-    /// @inheritdoc IRounds
-    function commitmentOf(
-        uint256 jobId,
-        uint32 round,
-        uint16 attempt,
-        uint16 seat,
-        address sender,
-        Reveal calldata reveal_
-    ) external view returns (bytes32) {
-        return Hashing.commitment(Hashing.Slot(address(this), jobId, round, attempt), seat, sender, reveal_);
-    }
-
-    /// @inheritdoc IRounds
-    function verdictHash(uint256 jobId, uint32 round, uint16 attempt, Verdict calldata verdict)
-        external
-        view
-        returns (bytes32)
-    {
-        return Hashing.verdictHash(Hashing.Slot(address(this), jobId, round, attempt), verdict);
-    }
-
-    /// @inheritdoc IRoundsHooks
-    function phaseOf(uint256 jobId) external view returns (Phase) {
-        return _job(jobId).state.phase;
-    }
-
-    /// @inheritdoc IRoundsHooks
-    function closedAt(uint256 jobId) external view returns (uint64) {
-        return _jobs[jobId].closedAt;
-    }
-
-    /// @inheritdoc IRoundsHooks
-    function settledRounds(uint256 jobId) external view returns (uint32) {
-        return _jobs[jobId].settledRounds;
-    }
-
-    /// @inheritdoc IRoundsFacts
-    function settledFacts(uint256 jobId, uint32 round) external view returns (SettledFacts memory) {
-        RoundRecord storage r = _records[jobId][round];
-        return SettledFacts(r.facts, r.accepted, r.disputeUntil, r.trainAttempt, r.isSettled);
-    }
-
-    /// @inheritdoc IRoundsFacts
-    function finderShareOf(uint256 jobId) external view returns (uint16) {
-        return _jobs[jobId].finderShareBps;
-    }
-
-    /// @inheritdoc IRoundsFacts
-    function roundsBegun(uint256 jobId) external view returns (uint256) {
-        Phase phase = _jobs[jobId].state.phase;
-        bool runs = phase != Phase.WAITING && phase != Phase.CLOSED;
-        return _jobs[jobId].settledRounds + (runs ? 1 : 0);
-    }
-
-    /// @return unix seconds; from then on the round may be made final and its faults punished. 0 while it runs
-    function disputeUntil(uint256 jobId, uint32 round) external view returns (uint64) {
-        return _records[jobId][round].disputeUntil;
-    }
-
-    /// @return what was reported, and who agreed, disagreed or could not fetch
-    function reportOf(uint256 jobId, uint32 round, uint16 index) external view returns (ReportEntry memory) {
-        return _reports[jobId][round][index];
-    }
-
-    /// @return seats and verifiers of an exhausted round that `credit` has still to credit
-    function creditable(uint256 jobId) external view returns (uint256 seats, uint256 verifiers) {
-        return (_jobs[jobId].creditableSeats, _jobs[jobId].creditableVerifiers);
-    }
-
-    // --- phases ---
-
-    function _pokeWaiting(uint256 jobId, Job storage j) private {
-        if (j.cancelRequested) return _close(jobId, j, JobStatus.CANCELLED, "Cancelled");
-        if (block.timestamp >= j.terms.expiry) return _close(jobId, j, JobStatus.EXPIRED, "Expired");
-        (, uint256 verifiers, uint256 ready) = roster.membersOf(jobId);
-        bool open_ = _hasEnough(jobId, j) && _isQuorum(j, ready, verifiers);
-        if (!open_) revert NothingToDo(Phase.WAITING, 0, 0);
-        if (j.state.status == JobStatus.OPEN) {
-            j.state.status = JobStatus.ACTIVE;
-            jobs.setStatus(jobId, JobStatus.ACTIVE, "Opened");
+    /// @dev Who was silent in a lot that settled nothing misses; the audit seed stays.
+    function _nextLot(uint256 jobId, Job storage j, Head memory h) private {
+        uint256 said = uint32(uint256(j.words));
+        uint256 silent;
+        for (uint256 left = j.committee; left != 0; (left &= left - 1, said >>= 1)) {
+            if (said & 1 == 0) silent |= left & (~left + 1);
         }
-        _openSeeding(jobId, j);
+        if (silent != 0) j.absent[h.round] |= silent;
+        bytes32 previous = h.lot == 0 ? j.seed : j.lotSeed;
+        h.lot++;
+        bytes32 seed = Hashing.lotSeed(previous, h.lot);
+        (j.lotSeed, j.words, j.committee) = (seed, Hashing.noWords(seed), Draws.committee(seed, j.ready));
+        h.deadline = uint40(block.timestamp) + j.windows.merge;
+        j.head = h;
+        emit LotDrawn(jobId, h.round, h.lot, j.committee, h.deadline);
     }
 
-    function _pokeSeeding(uint256 jobId, Job storage j) private {
-        RoundState storage s = j.state;
-        if (block.number <= s.beaconBlock) revert NothingToDo(s.phase, 0, s.beaconBlock);
-        bytes32 beacon = blockhash(s.beaconBlock);
-        if (beacon == 0) {
-            s.beaconBlock = uint64(block.number) + j.terms.beaconDelay;
-            emit BeaconRearmed(jobId, s.round, s.attempt, s.beaconBlock);
-            return;
+    function _takeSegments(Job storage j, Head memory h, uint16 seat, Reveal calldata r) private {
+        uint256 segments = r.leaves.length / LEAF_BYTES;
+        if (r.leaves.length % LEAF_BYTES != 0 || segments > h.segments) {
+            revert WrongLeaves(r.leaves.length, h.segments);
         }
-        _startTrain(jobId, j, beacon, s.attempt);
-    }
-
-    function _pokeTrain(uint256 jobId, Job storage j) private {
-        _requireDeadlinePassed(j.state);
-        if (j.state.committed != 0) return _startReveal(jobId, j);
-        _recordMisses(jobId, j, j.state.seated);
-        _retrain(jobId, j, "NoCommits");
-    }
-
-    function _startReveal(uint256 jobId, Job storage j) private {
-        RoundState storage s = j.state;
-        s.phase = Phase.REVEAL;
-        s.deadline = uint64(block.timestamp) + j.terms.revealSeconds;
-        emit RevealStarted(jobId, s.round, s.attempt, s.committed, s.deadline);
-    }
-
-    function _pokeReveal(uint256 jobId, Job storage j) private {
-        _requireDeadlinePassed(j.state);
-        _endReveal(jobId, j);
-    }
-
-    function _endReveal(uint256 jobId, Job storage j) private {
-        RoundState storage s = j.state;
-        _recordMisses(jobId, j, s.seated & ~s.revealed);
-        if (s.revealed == 0) _retrain(jobId, j, "NoReveals");
-        else _armDraw(jobId, j, s.revealed);
-    }
-
-    // --- reveals ---
-
-    function _requireReveal(Job storage j, Reveal calldata r) private view {
-        if (r.steps > j.terms.steps) revert TooManySteps(r.steps, j.terms.steps);
         if (r.updateCid.length > MAX_CID_BYTES) revert CidTooLong(r.updateCid.length, MAX_CID_BYTES);
-        if (r.traceCid.length > MAX_CID_BYTES) revert CidTooLong(r.traceCid.length, MAX_CID_BYTES);
+        if (segments == h.segments) return;
+        j.partials[uint256(h.round) << 8 | seat] = segments + 1;
+        if (!j.shape.hasPartials) j.shape.hasPartials = true;
+        if (segments * 4 < uint256(h.segments) * 3) j.short |= Bits.bit(seat);
     }
 
-    /// @return opening the optimiser root that the seat's round opens with
-    function _storeReveal(uint256 jobId, RoundState storage s, uint16 seat, Reveal calldata reveal_)
-        private
-        returns (bytes32 opening)
+    function _requireWindow(Head memory h, Phase phase) private view {
+        if (h.phase != phase) revert WrongPhase(h.phase, phase);
+        if (block.timestamp >= h.deadline) revert DeadlinePassed(h.deadline, block.timestamp);
+    }
+
+    function _requireSeed(bytes32 given, bytes32 current) private pure {
+        if (given != current) revert WrongSeed(given, current);
+    }
+
+    function _requireHolder(Job storage j, uint16 seat) private view {
+        address holder = j.seats[seat].account;
+        if (msg.sender != holder) revert NotYourSeat(seat, holder, msg.sender);
+    }
+
+    // --- what the modules do ---
+
+    /// @inheritdoc IRounds
+    function settle(uint256, bytes calldata, uint256[] calldata, Verdict calldata, bytes calldata) external {
+        _delegate(settlement);
+    }
+
+    /// @inheritdoc IRounds
+    function settleLate(uint256, bytes calldata, uint256[] calldata) external {
+        _delegate(settlement);
+    }
+
+    /// @inheritdoc IRounds
+    function sign(uint256, Facts calldata, uint32, bytes calldata) external {
+        _delegate(settlement);
+    }
+
+    /// @inheritdoc IRoundsHooks
+    function open(uint256, Terms calldata, address) external {
+        _delegate(membership);
+    }
+
+    /// @inheritdoc IRoundsHooks
+    function cancel(uint256) external {
+        _delegate(membership);
+    }
+
+    /// @inheritdoc IRoundsHooks
+    function sit(uint256, uint16, address, uint32) external returns (uint32) {
+        _delegate(membership);
+    }
+
+    /// @inheritdoc IRoundsHooks
+    function unseat(uint256, uint16) external returns (uint32) {
+        _delegate(membership);
+    }
+
+    /// @inheritdoc IRoundsHooks
+    function stop(uint256, uint16, address, bytes32) external returns (uint32) {
+        _delegate(membership);
+    }
+
+    /// @inheritdoc IRoundsHooks
+    function clearOwing(uint256, uint16) external returns (uint32, uint32) {
+        _delegate(membership);
+    }
+
+    /// @inheritdoc IRoundsHooks
+    function enter(uint256, uint16, address, uint32) external returns (uint32) {
+        _delegate(membership);
+    }
+
+    /// @inheritdoc IRoundsHooks
+    function setReady(uint256, uint16) external {
+        _delegate(membership);
+    }
+
+    /// @inheritdoc IRoundsHooks
+    function unplace(uint256, uint16) external returns (uint32) {
+        _delegate(membership);
+    }
+
+    /// @inheritdoc IRoundsHooks
+    function setPay(uint256, uint32, uint16, bool) external {
+        _delegate(membership);
+    }
+
+    // --- what is counted for the escrow ---
+
+    /// @inheritdoc IRoundsHooks
+    function statusOf(uint256 jobId) external view returns (JobStatus, uint32, Earned memory) {
+        Job storage j = _jobs[jobId];
+        return (j.head.status, j.head.round, j.earned);
+    }
+
+    /// @inheritdoc IRoundsHooks
+    function segmentsPaid(uint256 jobId, uint16 seat, uint32 from, uint32 to, uint32 lostFrom)
+        external
+        view
+        returns (uint256 paid, uint256 lost)
     {
-        SeatRecord storage record = _seats[jobId][seat];
-        uint32 tenure = roster.tenureOf(jobId, seat);
-        bytes32 accepted = record.tenure == tenure ? _optimiserRoot(jobId, seat) : bytes32(0);
-        record.optimiserRoot = accepted;
-        opening = reveal_.reset ? bytes32(0) : accepted;
-        (record.tenure, record.steps) = (tenure, reveal_.steps);
-        (record.hasPending, record.pendingRoot) = (true, reveal_.optimiserRoot);
-        (record.pendingRound, record.pendingAttempt) = (s.round, s.trainAttempt);
+        Job storage j = _jobs[jobId];
+        _requireOver(jobId, to);
+        Shape memory s = j.shape;
+        for (uint32 round = from; round < to; round++) {
+            uint256 segments = _paidSegments(j, s, round, seat);
+            if (round < lostFrom) paid += segments;
+            else lost += segments;
+        }
     }
 
-    /// @dev A pending root counts from the moment its round settled with the seat accepted.
-    function _optimiserRoot(uint256 jobId, uint16 seat) private view returns (bytes32) {
-        SeatRecord storage record = _seats[jobId][seat];
-        RoundRecord storage r = _records[jobId][record.pendingRound];
-        bool isAccepted =
-            record.hasPending && r.isSettled && r.trainAttempt == record.pendingAttempt && r.accepted.has(seat);
-        return isAccepted ? record.pendingRoot : record.optimiserRoot;
+    /// @inheritdoc IRoundsHooks
+    function segmentsUnpaid(uint256 jobId, uint32 from, uint32 to) external view returns (uint256 total) {
+        Job storage j = _jobs[jobId];
+        _requireOver(jobId, to);
+        Shape memory s = j.shape;
+        for (uint32 round = from; round < to; round++) {
+            uint256 lost = Rows.get(j.lost, s.seatBits, round);
+            if (lost != 0) total += _segmentsOf(j, s, round, lost);
+        }
+    }
+
+    /// @inheritdoc IRoundsHooks
+    function signaturesOf(uint256 jobId, uint16 place_, uint32 from, uint32 to) external view returns (uint256 count) {
+        Job storage j = _jobs[jobId];
+        _requireOver(jobId, to);
+        uint256 bits = j.shape.placeBits;
+        for (uint256 round = from; round < to; round++) {
+            if (Rows.get(j.signed, bits, round).has(place_)) count++;
+        }
+    }
+
+    // --- views ---
+
+    /// @inheritdoc IRounds
+    function state(uint256 jobId) external view returns (RoundState memory s) {
+        Job storage j = _job(jobId);
+        Head memory h = j.head;
+        (s.status, s.phase, s.round, s.lot, s.deadline) = (h.status, h.phase, h.round, h.lot, h.deadline);
+        (s.seed, s.nextSeed) = (j.seed, j.nextSeed);
+        s.auditSeed = h.isSeeded ? j.auditSeed : bytes32(0);
+        (s.held, s.seated, s.waiting, s.owing) = (j.held, j.seated, j.waiting, j.owing);
+        (s.ready, s.committee, s.due) = (j.ready, j.committee, j.due);
+        (s.reveals, s.words, s.model, s.digest) = (j.reveals, j.words, j.model, j.digest);
+    }
+
+    /// @inheritdoc IRounds
+    function timesOf(uint256 jobId, uint32 round) public view returns (Times memory t) {
+        Job storage j = _jobs[jobId];
+        Settlement memory s = j.settled[round];
+        if (s.settledAt == 0) return t;
+        Windows memory w = j.windows;
+        t.settledAt = s.settledAt;
+        t.auditEnd = s.settledAt + uint64(s.audits) * w.audit;
+        t.openEnd = t.auditEnd + w.open;
+        t.keysEnd = t.openEnd + w.key;
+        t.half = t.keysEnd + w.window / 2;
+        t.windowEnd = t.keysEnd + w.window;
+    }
+
+    /// @inheritdoc IRounds
+    function auditOf(uint256 jobId, uint32 round) external view returns (Audit memory a) {
+        Job storage j = _jobs[jobId];
+        Times memory t = timesOf(jobId, round);
+        (a.settledAt, a.auditEnd, a.openEnd, a.windowEnd) = (t.settledAt, t.auditEnd, t.openEnd, t.windowEnd);
+        a.facts = j.facts[round];
+        Shape memory s = j.shape;
+        (a.isLast, a.f, a.shareBps) = (round + 1 == s.rounds, s.f, s.shareBps);
+    }
+
+    /// @inheritdoc IRounds
+    function factsOf(uint256 jobId, uint32 round) external view returns (bytes32) {
+        return _jobs[jobId].facts[round];
+    }
+
+    /// @inheritdoc IRounds
+    function rowsOf(uint256 jobId, uint32 round) external view returns (uint256, uint256, uint256) {
+        Job storage j = _jobs[jobId];
+        (uint256 seats, uint256 places) = (j.shape.seatBits, j.shape.placeBits);
+        return (Rows.get(j.pay, seats, round), Rows.get(j.lost, seats, round), Rows.get(j.signed, places, round));
+    }
+
+    /// @inheritdoc IRounds
+    function seatHolder(uint256 jobId, uint16 seat) external view returns (address, uint32, uint32) {
+        Occupant memory o = _jobs[jobId].seats[seat];
+        return (o.account, o.id, o.from);
+    }
+
+    /// @inheritdoc IRounds
+    function placeHolder(uint256 jobId, uint16 place_) external view returns (address, uint32, uint32) {
+        Job storage j = _jobs[jobId];
+        Occupant memory o = _member(j, place_, j.head.round);
+        return (o.account, o.id, o.from);
+    }
+
+    /// @inheritdoc IRounds
+    function absentOf(uint256 jobId, uint32 round) external view returns (uint256 absent) {
+        Job storage j = _jobs[jobId];
+        absent = j.absent[round];
+        bool isLast = j.head.phase == Phase.CLOSED && round + 1 == j.head.round;
+        if (isLast && !_isSigning(j, round)) absent |= j.due;
+    }
+
+    /// @inheritdoc IRounds
+    function segmentsOf(uint256 jobId, uint32 round, uint16 seat) external view returns (uint256) {
+        Job storage j = _jobs[jobId];
+        uint256 done = j.partials[uint256(round) << 8 | seat];
+        return done == 0 ? j.shape.segments : done - 1;
+    }
+
+    /// @inheritdoc IRounds
+    function policyOf(uint256 jobId) external view returns (address) {
+        return _jobs[jobId].policy;
+    }
+
+    /// @inheritdoc IRounds
+    function absoluteEnd(uint256 jobId) external view returns (uint256) {
+        Job storage j = _job(jobId);
+        Windows memory w = j.windows;
+        return _lastMoment(j) + MAX_AUDITS * w.audit + w.open + w.key + w.window + LONGEST_GAMES * longestGame;
+    }
+
+    // --- parts ---
+
+    function _requireOver(uint256 jobId, uint32 to) private view {
+        if (to == 0) return;
+        uint256 end = timesOf(jobId, to - 1).windowEnd;
+        if (end == 0 || block.timestamp < end) revert WindowOpen(end, block.timestamp);
+    }
+
+    function _paidSegments(Job storage j, Shape memory s, uint256 round, uint16 seat) private view returns (uint256) {
+        if (!Rows.get(j.pay, s.seatBits, round).has(seat)) return 0;
+        if (!s.hasPartials) return s.segments;
+        uint256 done = j.partials[round << 8 | seat];
+        return done == 0 ? s.segments : done - 1;
     }
 
     /// @dev Runs the same call on a module with this contract's storage, and ends it with the module's answer.

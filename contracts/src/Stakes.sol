@@ -12,7 +12,7 @@ import {Pull} from "./libraries/Pull.sol";
 import {Wired} from "./libraries/Wired.sol";
 import "./types/Types.sol";
 
-/// @title Custody of stakes. Always: balance ≥ sum of active + thawing, and locked ≤ active for every account.
+/// @title Custody of stakes. Always: balance ≥ sum of active + thawing + unburnt, and locked ≤ active for every account.
 contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
     using SafeERC20 for IERC20;
 
@@ -37,9 +37,8 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
     IConfig public immutable config;
     IERC20 public immutable token;
     uint64 public immutable unbondingDelay;
-    address public roster;
-    address public rounds;
-    address public claims;
+    address public members;
+    uint256 public unburnt; // of slashes; nobody's, until `burn` sends it away
 
     mapping(address account => mapping(Role => Account)) private _accounts;
     mapping(bytes32 key => uint256 amount) private _locks;
@@ -62,13 +61,12 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
         unbondingDelay = config.unbondingDelay();
     }
 
-    function wire(address roster_, address rounds_, address claims_) external wiring {
-        (roster, rounds, claims) = (roster_, rounds_, claims_);
+    function wire(address members_) external wiring {
+        members = members_;
     }
 
     modifier onlyCustodian() {
-        bool isCustodian = msg.sender == roster || msg.sender == rounds || msg.sender == claims;
-        if (!isCustodian) revert NotAllowed(msg.sender);
+        if (msg.sender != members) revert NotAllowed(msg.sender);
         _;
     }
 
@@ -146,7 +144,14 @@ contract Stakes is IStakes, ICustody, Wired, ReentrancyGuard {
         uint256 shareDown = order.beneficiary == address(0) ? 0 : taken * order.beneficiaryBps / BPS;
         if (shareDown > 0) _accounts[order.beneficiary][order.beneficiaryRole].active += uint128(shareDown);
         emit Slashed(order.account, order.role, order.faultId, taken, order.beneficiary, shareDown, taken - shareDown);
-        if (taken > shareDown) token.safeTransfer(BURN, taken - shareDown);
+        unburnt += taken - shareDown;
+    }
+
+    /// @notice Sends what slashes took to the sink. Anyone; apart from the slash, so that no sink can make that revert.
+    function burn() external nonReentrant {
+        uint256 amount = unburnt;
+        unburnt = 0;
+        if (amount > 0) token.safeTransfer(BURN, amount);
     }
 
     /// @inheritdoc IStakes

@@ -7,16 +7,15 @@ same bytes anywhere; `README.md` beside it says what each file holds.
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import astuple, fields
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from eth_utils.address import to_checksum_address
-from tests.jobs import PLAIN
+from tests.unit.law.factories import make_manifest
 from torch import Tensor
 
 from atoll.bits import decimals, tables
@@ -30,27 +29,11 @@ from atoll.bits.kernels.philox import words as kernels_words
 from atoll.bits.kernels.reference import TorchKernels
 from atoll.bits.pieces import piece_root, root_of_update
 from atoll.bits.tensors import tree_root
-from atoll.law import draws as prf
-from atoll.law import hashing, merkle, sampling, trace
+from atoll.law import hashing, merkle
 from atoll.law.canonical import dag_cbor_cid
-from atoll.law.manifest import DataSpec, NumericsSpec
 from atoll.law.words import (
-    ZERO_DIGEST,
     Address,
-    Attempt,
-    Bitmap,
     Digest,
-    Domain,
-    Evidence,
-    JobId,
-    Offence,
-    Reveal,
-    RoundIndex,
-    SeatIndex,
-    SegmentIndex,
-    Slot,
-    Terms,
-    Verdict,
 )
 
 HERE = Path(__file__).parent
@@ -79,30 +62,6 @@ def texts(items: list[Digest]) -> list[str]:
     return [text(item) for item in items]
 
 
-DOMAIN = Domain(CHAIN_ID, address("rounds"))
-SLOT = Slot(DOMAIN, JobId(7), RoundIndex(3), Attempt(1))
-REVEAL = Reveal(
-    trace_root=digest("trace root"),
-    update_root=digest("update"),
-    optimiser_root=digest("optimiser"),
-    steps=40,
-    reset=True,
-    salt=digest("salt"),
-    update_cid=cid("update"),
-    trace_cid=cid("trace"),
-)
-EVIDENCE = Evidence(
-    revealed=Bitmap(0b11111),
-    accepted=Bitmap(0b01011),
-    rejected=Bitmap(0b00100),
-    unresolved=Bitmap(0b10000),
-    caught=Bitmap(0b00100),
-    dutiful=Bitmap(1 << 31 | 0b101),
-)
-TERMS = Terms(*range(1, 20), *(10**18 * i for i in range(20, 25)), digest("program"))
-"""Each field its own value, so that a swap shows; not terms that a contract would accept."""
-
-
 def camel(name: str) -> str:
     """Names as in Solidity."""
     head, *tail = name.split("_")
@@ -122,97 +81,6 @@ def record(item: object) -> Json:
     """A dataclass as an object with Solidity's names."""
     values = ((f.name, getattr(item, f.name)) for f in fields(item))  # type: ignore[arg-type]
     return {camel(name): plain(value) for name, value in values}
-
-
-def verdict() -> Verdict:
-    tokens = [20480, 20480, 0, 512, 0]
-    return Verdict(
-        evidence_root=hashing.evidence_root(
-            SLOT, EVIDENCE, digest("audit seed"), digest("reveals")
-        ),
-        cut_block_hash=digest("cut block"),
-        merged_digest=digest("merged"),
-        merged_cid=cid("merged"),
-        claims_root=digest("claims root"),
-        cumulative_total=10**21 + 7,
-        tokens_root=hashing.tokens_root(tokens),
-        tokens_total=sum(tokens),
-        parent=digest("parent"),
-    )
-
-
-def accumulators() -> Json:
-    seats = [SeatIndex(seat) for seat in (0, 3, 255)]
-    commits, reveals = [ZERO_DIGEST], [ZERO_DIGEST]
-    names = [(digest(f"c{s}"), digest(f"o{s}")) for s in seats]
-    for seat, (commitment, opening) in zip(seats, names, strict=True):
-        commits.append(hashing.accumulate_commit(commits[-1], seat, commitment))
-        reveals.append(hashing.accumulate_reveal(reveals[-1], seat, commitment, opening))
-    facts = hashing.round_facts(digest("data seed"), reveals[-1], digest("parent"))
-    return {
-        "seats": seats,
-        "commitments": texts([c for c, _ in names]),
-        "openings": texts([o for _, o in names]),
-        "commitAccumulators": texts(commits[1:]),
-        "revealAccumulators": texts(reveals[1:]),
-        "roundFacts": text(facts),
-    }
-
-
-def seeds() -> Json:
-    commits, reveals, beacon = digest("commits"), digest("reveals"), digest("beacon")
-    audit = hashing.audit_seed(SLOT, commits, reveals, beacon)
-    following = Slot(DOMAIN, SLOT.job, RoundIndex(SLOT.round + 1), Attempt(0))
-    return {
-        "beaconHash": text(beacon),
-        "commitAccumulator": text(commits),
-        "revealAccumulator": text(reveals),
-        "auditSeed": text(audit),
-        "dataSeedFromBlock": text(hashing.data_seed_from_block(SLOT, beacon)),
-        "nextRound": following.round,
-        "dataSeedFromAudit": text(hashing.data_seed_from_audit(following, audit)),
-    }
-
-
-def hashes() -> Json:
-    """hashing.json: one object a hash, inputs beside the result."""
-    seat, sender = SeatIndex(5), address("provider")
-    tokens = [20480, 20480, 0, 512, 0]
-    evidence = {camel(f.name): hex(getattr(EVIDENCE, f.name)) for f in fields(EVIDENCE)}
-    root = hashing.evidence_root(SLOT, EVIDENCE, digest("audit seed"), digest("reveals"))
-    return {
-        "slot": {
-            "chainId": CHAIN_ID,
-            "rounds": DOMAIN.rounds,
-            "jobId": SLOT.job,
-            "round": SLOT.round,
-            "attempt": SLOT.attempt,
-            "hash": text(hashing.slot_hash(SLOT)),
-        },
-        "commit": {
-            "seat": seat,
-            "sender": sender,
-            "reveal": record(REVEAL),
-            "commitment": text(hashing.commitment(SLOT, seat, sender, REVEAL)),
-        },
-        "accumulators": accumulators(),
-        "seeds": seeds(),
-        "evidence": evidence
-        | {
-            "auditSeed": text(digest("audit seed")),
-            "revealAccumulator": text(digest("reveals")),
-            "root": text(root),
-        },
-        "verdict": record(verdict()) | {"hash": text(hashing.verdict_hash(SLOT, verdict()))},
-        "tokens": {"values": tokens, "root": text(hashing.tokens_root(tokens))},
-        "terms": record(TERMS),
-        "termsHash": text(hashing.terms_hash(TERMS)),
-        "faults": [
-            {"id": text(hashing.fault_id(SLOT, offence, i)), "index": i, "offence": int(offence)}
-            for offence in Offence
-            for i in (0, 255)
-        ],
-    }
 
 
 def merkle_trees() -> Json:
@@ -236,204 +104,6 @@ def merkle_trees() -> Json:
         "sha256Roots": texts(
             [merkle.merkle_root(leaves[:n], hashing.sha256) for n in range(1, 10)]
         ),
-    }
-
-
-def claims() -> Json:
-    """claims.json: a claims tree of five accounts, with what `Jobs.claim` takes for each."""
-    jobs, job = address("jobs"), JobId(7)
-    cumulative = {address(f"account {i}"): 10**18 * i for i in range(5)}
-    tree = merkle.claims_tree(CHAIN_ID, jobs, job, cumulative)
-    return {
-        "chainId": CHAIN_ID,
-        "jobs": jobs,
-        "jobId": job,
-        "accounts": list(tree.accounts),
-        "cumulatives": [str(cumulative[account]) for account in tree.accounts],
-        "leaves": texts(list(tree.leaves)),
-        "root": text(tree.root),
-        "proofs": [texts(tree.proof(account)) for account in tree.accounts],
-    }
-
-
-def sampling_cases() -> Json:
-    """sampling.json: orders of verifiers, drawn segments, batch offsets and plain draws."""
-    bitmaps = [0b1, 0b111, 0b1011011, 1 << 31 | 1, (1 << 32) - 1]
-    cases = [
-        (digest(f"seed {i}"), SeatIndex(s), b) for i, b in enumerate(bitmaps) for s in (0, 255)
-    ]
-    orders = [
-        {
-            "auditSeed": text(seed),
-            "order": sampling.verifier_order(seed, seat, Bitmap(bitmap)),
-            "seat": seat,
-            "verifiers": hex(bitmap),
-        }
-        for seed, seat, bitmap in cases
-    ]
-    draws = [
-        {
-            "key": text(digest("key")),
-            "n": str(n),
-            "tag": "atoll.order.v1",
-            "values": [str(value) for value in drawn(n)],
-        }
-        for n in (1, 2, 3, 1000, (1 << 63) + 1)
-    ]
-    return {
-        "orders": orders,
-        "draws": draws,
-        "dropoutKeys": [dropout_key(f"seed {i}", seat) for i, seat in enumerate((0, 1, 255))],
-        "segments": segments(),
-        "batches": batches(),
-    }
-
-
-def dropout_key(name: str, seat: int) -> Json:
-    key = prf.dropout_key(digest(name), SeatIndex(seat))
-    return {"dataSeed": text(digest(name)), "key": list(key), "seat": seat}
-
-
-def drawn(n: int) -> list[int]:
-    stream = prf.DrawStream("atoll.order.v1", digest("key"))
-    return [stream.draw(n) for _ in range(9)]
-
-
-def segments() -> list[Json]:
-    seed, verifiers = digest("seed 2"), Bitmap(0b1011011)
-    result = []
-    for leaves, draws, overlapped, outlier in ((8, 4, 2, False), (8, 8, 4, False), (5, 2, 0, True)):
-        plan = sampling.AuditPlan(leaves, draws, overlapped, auditors=2, in_full=outlier)
-        duties = sampling.assign_seat(seed, SeatIndex(1), verifiers, plan)
-        owners = [
-            {
-                "link": duty.link,
-                "segments": hex(sum(1 << segment for segment in duty.segments)),
-                "verifier": verifier,
-            }
-            for verifier, duty in duties.items()
-        ]
-        result.append(
-            {
-                "auditSeed": text(seed),
-                "draws": draws,
-                "drawn": sampling.draw_segments(seed, SeatIndex(1), leaves),
-                "leaves": leaves,
-                "outlier": outlier,
-                "overlapped": overlapped,
-                "owners": owners,
-                "seat": 1,
-                "verifiers": hex(verifiers),
-            }
-        )
-    return result
-
-
-def batches() -> list[Json]:
-    result = []
-    for seat, step, limit in ((0, 0, 1), (1, 7, 99_872), (255, 4_000_000_000, (1 << 62) + 1)):
-        offsets = prf.batch_offsets(digest("data seed"), SeatIndex(seat), step, 4, limit)
-        result.append(
-            {
-                "batch": 4,
-                "dataSeed": text(digest("data seed")),
-                "digest": text(prf.batch_digest([offsets])),
-                "limit": str(limit),
-                "offsets": [str(offset) for offset in offsets],
-                "seat": seat,
-                "step": step,
-            }
-        )
-    return result
-
-
-WORKS = (
-    (trace.StepWork(1.25, (2.5, 2.625)), trace.StepWork(5e-324, (0.0, -0.0))),
-    (trace.StepWork(1.0, (3.0, 2.5)), trace.StepWork(math.inf, (math.inf, math.nan))),
-)
-"""The steps of two segments; a NaN is written as the one NaN."""
-
-
-def work(steps: Sequence[trace.StepWork]) -> Json:
-    return {
-        "losses": [[text(trace.float_bytes(">f", x)) for x in step.losses] for step in steps],
-        "norms": [text(trace.float_bytes(">d", step.norm)) for step in steps],
-        "word": text(trace.work_word(steps)),
-    }
-
-
-def traces() -> Json:
-    """trace.json: two leaves, the second diverged, and the tree over them."""
-    leaves: list[trace.TraceLeaf] = []
-    for i, kind in enumerate(trace.LeafKind):
-        leaves.append(
-            trace.TraceLeaf(
-                slot=SLOT,
-                seat=SeatIndex(5),
-                segment=SegmentIndex(i),
-                first_step=5 * i,
-                last_step=5 * i + 4,
-                kind=kind,
-                state_digest=digest(f"state {i}"),
-                batch_digest=digest(f"batch {i}"),
-                loss_bits=trace.DIVERGED_LOSS_BITS if kind else 0x40490FDB,
-                work_word=trace.work_word(WORKS[i]),
-                previous=leaves[-1].hash if leaves else ZERO_DIGEST,
-            )
-        )
-    return {
-        "leaves": [leaf_record(leaf) for leaf in leaves],
-        "root": text(merkle.merkle_root([leaf.hash for leaf in leaves])),
-        "slot": {
-            "attempt": SLOT.attempt,
-            "chainId": CHAIN_ID,
-            "jobId": SLOT.job,
-            "round": SLOT.round,
-            "rounds": DOMAIN.rounds,
-        },
-        "stateRoots": texts([digest(name) for name in ("params", "optimiser", "buffers", "rng")]),
-        "stateDigest": text(
-            trace.StateRoots(*map(digest, ("params", "optimiser", "buffers", "rng"))).digest()
-        ),
-        "works": [work(steps) for steps in WORKS],
-    }
-
-
-def leaf_record(leaf: trace.TraceLeaf) -> Json:
-    values = record(leaf) | {"hash": text(leaf.hash), "kind": int(leaf.kind)}
-    return {name: value for name, value in values.items() if name != "slot"}
-
-
-DATA = DataSpec(
-    cid=cid("data"),
-    root=digest("tokens"),
-    nodes_cid=cid("nodes"),
-    dtype="uint8",
-    masked=False,
-    train_tokens=1_000_000,
-    eval_cid=cid("eval"),
-    eval_tokens=50_000,
-    eval_batches=8,
-    tokenizer_cid=cid("tokenizer"),
-)
-NUMERICS = NumericsSpec(
-    mode="native",
-    software_class="vectors",
-    code_digest=digest("code"),
-    probe_digest=digest("probe"),
-    tolerance=None,
-)
-
-
-def manifests() -> Json:
-    """manifest.json: the demo's manifest over data that does not exist."""
-    manifest = PLAIN.resolve(DATA, None, NUMERICS, now=0)
-    return {
-        "bytes": text(manifest.to_bytes()),
-        "cid": text(manifest.cid()),
-        "digest": text(manifest.digest()),
-        "terms": [plain(value) for value in astuple(manifest.terms)],
-        "termsHash": text(hashing.terms_hash(manifest.terms)),
     }
 
 
@@ -632,12 +302,12 @@ def state_trees() -> Json:
 
 def job_tables() -> Json:
     """tables.json: schedules and models, every number of their tables, and the root."""
-    manifest = PLAIN.but({"rounds": 3, "model.seq": 5}).resolve(DATA, None, NUMERICS, now=0)
+    manifest = make_manifest()
     adamw = manifest.inner.model_copy(update={"warmup_steps": 3})
     cosine = adamw.model_copy(update={"schedule": "cosine"})
     unused = dict.fromkeys(("beta1", "beta2", "eps"), "0")
     sgd = adamw.model_copy(update={"optimizer": "sgd", **unused})
-    model, result = manifest.model, []
+    model, result = manifest.model.model_copy(update={"seq": 5}), []
     for inner, count in ((adamw, 4), (cosine, 130), (sgd, 2)):
         schedule = tables.schedule_of(inner, count)
         rotary = decimals.rotary_tables(
@@ -658,12 +328,7 @@ def job_tables() -> Json:
 
 
 FILES: Mapping[str, Callable[[], Json]] = {
-    "hashing.json": hashes,
     "merkle.json": merkle_trees,
-    "claims.json": claims,
-    "sampling.json": sampling_cases,
-    "trace.json": traces,
-    "manifest.json": manifests,
     "exact.json": exact,
     "pieces.json": pieces,
     "dither.json": dithers,

@@ -7,7 +7,7 @@ same bytes everywhere. What each file holds is in README.md.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from hashlib import shake_128
 from math import prod
@@ -37,7 +37,7 @@ from atoll.law.manifest import (
     TensorExponents,
     epoch_of,
 )
-from atoll.law.merge_inputs import MergeFacts, MergeTerms, merge_inputs
+from atoll.law.merge_inputs import MergeFacts
 from atoll.law.words import Bitmap, SeatIndex
 from atoll.merge.round import merge
 
@@ -45,180 +45,6 @@ HERE = Path(__file__).parent
 Json: TypeAlias = Any
 Gram: TypeAlias = list[list[int]]
 STEPS = 40
-
-
-# --- merge_inputs.json ---
-
-
-def alike(n: int, square: int = 200, product: int = 100) -> Gram:
-    """Updates of one length that have the same product with each other."""
-    return [[square if i == j else product for j in range(n)] for i in range(n)]
-
-
-def changed(gram: Gram, *changes: tuple[int, int, int]) -> Gram:
-    """The matrix with (i, j, value) written at [i][j] and [j][i]."""
-    result = [list(row) for row in gram]
-    for i, j, value in changes:
-        result[i][j] = result[j][i] = value
-    return result
-
-
-def against_all(gram: Gram, seat: int, product: int) -> Gram:
-    """One update whose product with every other is `product`."""
-    return changed(gram, *((seat, j, product) for j in range(len(gram)) if j != seat))
-
-
-def silent(gram: Gram, *seats: int) -> Gram:
-    """These updates are all zero."""
-    for seat in seats:
-        gram = changed(against_all(gram, seat, 0), (seat, seat, 0))
-    return gram
-
-
-def products(*points: Sequence[int]) -> Gram:
-    """The Gram matrix of points written out."""
-    return [[sum(a * b for a, b in zip(x, y, strict=True)) for y in points] for x in points]
-
-
-def axes(*lengths: int) -> Gram:
-    """Updates at right angles."""
-    return [[x * x if i == j else 0 for j in range(len(lengths))] for i, x in enumerate(lengths)]
-
-
-def case(name: str, gram: Gram | None, **given: Json) -> Json:
-    """One case; what is not given is the plainest there is."""
-    n = given.get("seats", 0 if gram is None else len(gram))
-    decoded = given.get("decoded", list(range(n)))
-    bitmaps = [given.get(key, 0) for key in ("revealed", "rejected", "unresolved")]
-    bitmaps[0] = bitmaps[0] or (1 << n) - 1
-    done: list[int | None] = given.get("steps", [STEPS] * n)
-    robust = RobustSpec(
-        rule=given.get("rule", "nnm_trimmed_mean"),
-        f=given.get("f", 2),
-        kappa=given.get("kappa", "1.5"),
-    )
-    terms = MergeTerms(STEPS, given.get("min_providers", 1), robust)
-    steps = {SeatIndex(s): count for s, count in enumerate(done) if count is not None}
-    facts = MergeFacts(*map(Bitmap, bitmaps), given.get("caught", 0), steps)
-    of_moments: Gram | None = given.get("of_moments")
-    found = merge_inputs(facts, [SeatIndex(s) for s in decoded], gram, terms, of_moments)
-    return {
-        "decoded": decoded,
-        "facts": {
-            "caught": facts.caught,
-            "rejected": hex(facts.rejected),
-            "revealed": hex(facts.revealed),
-            "steps": done,
-            "unresolved": hex(facts.unresolved),
-        },
-        "gram": None if gram is None else [[str(value) for value in row] for row in gram],
-        "gramOfMoments": of_moments and [[str(value) for value in row] for row in of_moments],
-        "inputs": {
-            "available": list(found.available),
-            "fPrime": found.f_prime,
-            "inFull": list(found.in_full),
-            "leftOut": list(found.left_out),
-            "merged": list(found.merged),
-            "named": [{"check": x.check, "grave": x.grave, "seat": x.seat} for x in found.named],
-        },
-        "name": name,
-        "terms": {
-            "f": robust.f,
-            "kappa": robust.kappa,
-            "minProviders": terms.min_providers,
-            "rule": robust.rule,
-            "steps": terms.steps,
-        },
-    }
-
-
-def threshold_cases() -> list[Json]:
-    """Each check just at and just beyond its limit."""
-    near, far = products([0], [3], [5]), products([0], [10], [20], [33])
-    copies = alike(6, 10_000, 5_000)
-    return [
-        case("distant: at the limit, 9 = 1.5² · 4", near),
-        case("distant: κ² exact, not rounded", near, kappa="1.499999999999999999"),
-        case("distant: lower median of four scores", far, kappa="1", f=3),
-        case("distant: a median of 0", products([0, 0], [0, 0], [9, 0], [9, 0], [9, 0]), f=1),
-        case("loud: at the limit, 30² = 9 · 10²", axes(10, 10, 10, 10, 30), kappa="9"),
-        case("loud: beyond it", axes(10, 10, 10, 10, 31), kappa="9"),
-        case("copy: a cosine of 0.99 is none", changed(copies, (1, 4, 9_900))),
-        case("copy: beyond it both are", changed(copies, (1, 4, 9_901))),
-        case("copy: the opposite is none", changed(copies, (1, 4, -9_999)), kappa="9"),
-        case("copy: of three alike the middle one has most twins",
-             changed(alike(7, 10_000, 5_000), (1, 4, 9_950), (4, 6, 9_950))),
-        case("misaligned: at 9/10", against_all(alike(8), 5, 90)),
-        case("misaligned: below it, at 3/4", against_all(alike(8), 5, 75)),
-        case("misaligned: below 3/4", against_all(alike(8), 5, 74)),
-        case("misaligned: sparse, at 3/5", against_all(alike(8), 5, 60), rule="contributor_mean"),
-        case("misaligned: sparse, below it", against_all(alike(8), 5, 59), rule="contributor_mean"),
-        case("misaligned: nobody where the median is 0", axes(10, 10, 10, 10)),
-        case("misaligned: nobody where it is negative", products([1, 0], [-1, 1], [-1, -1])),
-        case("misaligned: the upper median of an even count of others",
-             changed(alike(5), (2, 0, 80), (2, 1, 80))),
-        case("misaligned: below it", changed(alike(5), (2, 0, 80), (2, 1, 80), (2, 3, 80))),
-    ]  # fmt: skip
-
-
-def order_cases() -> list[Json]:
-    """Ties, the cap of f a check, the order of checks, and what the rule can spare."""
-    return [
-        *(case(f"{n} alike", alike(n), f=1) for n in range(6)),
-        *(case(f"{n}, one silent, f = 1", silent(alike(n), n - 1), f=1) for n in range(2, 6)),
-        *(case(f"{n}, two silent, f = 2", silent(alike(n), 1, 3)) for n in range(4, 9)),
-        case("three silent: f of a check, the lowest seats", silent(alike(9), 2, 5, 7)),
-        case("distant goes before silent", products(*([[9, 1]] * 4), [-90, 0], [0, 0]), f=1),
-        case("ties of distance by seat", products([0], [0], [0], [0], [0], [50], [-50]), f=1),
-        case("krum: 7", silent(alike(7), 1, 3), rule="krum"),
-        case("krum: 8", silent(alike(8), 1, 3), rule="krum"),
-        case("multi_krum: 9", silent(alike(9), 1, 3), rule="nnm_multi_krum"),
-        case("krum: 5 bear one", alike(5), rule="krum"),
-        case("f = 0: nobody is named, one is borne", silent(alike(7), 1), f=0),
-        case("numbers beyond 2⁵³", changed(alike(5, 2**61 + 3, 2**60 + 1), (1, 2, 2**61 + 1)), f=1),
-    ]
-
-
-def fact_cases() -> list[Json]:
-    """What the chain says, and which updates are there."""
-    gram, full = silent(alike(7), 1, 3), 0b1111111
-    return [
-        case("caught 1 of 2", gram, caught=1),
-        case("caught more than f", gram, caught=5),
-        case("rejected: neither scored nor merged", gram, rejected=0b10),
-        case("unresolved at the cut: the same", gram, unresolved=0b1000),
-        case("diverged: no update", gram, steps=[STEPS, STEPS - 1, *[STEPS] * 5]),
-        case("not revealed", gram, revealed=full & ~0b10, steps=[STEPS, None, *[STEPS] * 5]),
-        case("an update that does not decode", alike(6), seats=7, decoded=[0, 1, 2, 4, 5, 6]),
-        case("of four revealed two decode", alike(2), seats=4, decoded=[0, 3], f=1),
-        case("fewer than the minimum", silent(alike(5), 2), min_providers=6, f=1),
-        case("as many as the minimum", silent(alike(5), 2), min_providers=5, f=1),
-        case("fp32: no Gram matrix", None, seats=5, rule="mean", f=1),
-        case("fp32: two", None, seats=2, rule="mean", f=1),
-        case("nobody revealed", []),
-    ]
-
-
-def moment_cases() -> list[Json]:
-    """What the first moments name beside what the updates do."""
-    loud, far = axes(10, 10, 10, 10, 31), products([0], [0], [1], [1], [50], [-60])
-    return [
-        case("moments: loud in them only", axes(10, 10, 10, 10, 10), kappa="9", of_moments=loud),
-        case("moments: loud in both is named once", loud, kappa="9", of_moments=loud),
-        case("moments: Δ's come first, and fill f", axes(10, 10, 31, 10, 10), f=1, kappa="9",
-             of_moments=loud),
-        case("moments: Δ's come first, then theirs", axes(10, 10, 31, 10, 10), f=2, kappa="9",
-             of_moments=axes(10, 40, 99, 10, 10)),
-        case("moments: distant by them", alike(6), f=2, of_moments=far),
-        case("moments: no other check reads them", alike(6), f=2, of_moments=silent(alike(6), 2)),
-        case("moments: who is no candidate is in neither", alike(6), f=2, rejected=0b10000,
-             of_moments=far),
-    ]  # fmt: skip
-
-
-def merge_input_cases() -> Json:
-    cases = [*threshold_cases(), *order_cases(), *fact_cases(), *moment_cases()]
-    return {"cases": cases}
 
 
 # --- merge.json ---
@@ -408,12 +234,14 @@ def merged_round(
     if "broken" in given:
         last = updates[given["broken"]]
         last[-1] = last[-1][:-1]
+    everyone = Bitmap(0b1111111)
     facts = MergeFacts(
-        Bitmap(0b1111111),
-        Bitmap(given.get("rejected", 0)),
-        Bitmap(0),
-        given.get("caught", 0),
-        {SeatIndex(seat): manifest.inner.steps for seat in updates},
+        everyone,
+        1,
+        [everyone],
+        {SeatIndex(seat): manifest.segments for seat in updates},
+        fallen=Bitmap(given.get("fallen", 0)),
+        accused=Bitmap(given.get("accused", 0)),
     )
     whole = {seat: joined(sections) for seat, sections in updates.items()}
     merged = merge(model, whole, facts=facts, data_seed=DATA_SEED, manifest=manifest)
@@ -421,10 +249,9 @@ def merged_round(
     told = {
         "digest": hexed(merged.global_state.digest()),
         "facts": {
-            "caught": facts.caught,
-            "rejected": hex(facts.rejected),
+            "accused": hex(facts.accused),
+            "fallen": hex(facts.fallen),
             "revealed": hex(facts.revealed),
-            "unresolved": hex(facts.unresolved),
         },
         "fPrime": inputs.f_prime,
         "leftOut": list(inputs.left_out),
@@ -466,17 +293,15 @@ def merge_cases() -> Json:
             merge_case("a fragment", of("grid8", "median", "nesterov", fragments=2), 5),
             merge_case("a flip is left out", default, odd={3: -2}),
             merge_case("two that stand out", of("grid8", "median", "sgd", f=2), odd={3: -2, 5: 9}),
-            merge_case(
-                "one is rejected and caught", default, rejected=0b1000, caught=1, odd={3: 9}
-            ),
+            merge_case("one is rejected and caught", default, fallen=0b1000, odd={3: 9}),
             merge_case("one is not canonical", default, broken=2),
-            merge_case("two are left", default, rejected=0b1111100),
-            merge_case("too few", default, rejected=0b1111110),
+            merge_case("two are left", default, fallen=0b1111100),
+            merge_case("too few", default, fallen=0b1111110),
             merge_case(
                 "too few, and moments stay",
                 of("grid8", "mean", "sgd", **adamw),
                 number=0,
-                rejected=0b1111110,
+                fallen=0b1111110,
             ),
             merge_case("moments that stand out", of("grid8", "median", "sgd", **adamw), loud=4),
             merge_case(
@@ -487,7 +312,6 @@ def merge_cases() -> Json:
 
 
 FILES: Mapping[str, Callable[[], Json]] = {
-    "merge_inputs.json": merge_input_cases,
     "merge.json": merge_cases,
 }
 

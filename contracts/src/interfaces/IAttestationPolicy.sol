@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-/// @title How a job counts its verifiers' attestations; one interface for counted transactions and for BLS.
+/// @title How a committee's certificate shows who of it signed.
 interface IAttestationPolicy {
-    /// @notice Records one attestation. Only the rounds contract calls it.
-    /// @param slot keccak256(abi.encode(chainid, rounds, jobId, round, attempt))
-    /// @return total weight behind `verdictHash` after this attestation
-    function record(bytes32 slot, bytes32 verdictHash, uint16 verifier, uint256 weight, bytes calldata proof)
+    /// @notice Reverts unless the certificate is exactly one valid signature of `digest` by each member that it names.
+    /// @param slot hash of chain, contract, job and round; `digest` binds it already
+    /// @param committee at most 32 accounts
+    /// @return signers bit i: the committee's member i
+    function certify(bytes32 slot, address[] calldata committee, bytes32 digest, bytes calldata certificate)
         external
-        returns (uint256 total);
-    /// @return weight behind the verdict, and the bitmap of verifiers that signed it
-    function tally(bytes32 slot, bytes32 verdictHash) external view returns (uint256 weight, uint256 signers);
+        view
+        returns (uint256 signers);
 }

@@ -3,18 +3,16 @@ pragma solidity 0.8.37;
 
 /// Parameters that a job copies when it is created. Shares and cuts are in basis points.
 struct Params {
-    uint16 missCutBps; // of the provider's bond, per missed commit or reveal
-    uint16 verifierCutBps; // of the verifier's bond, per absence or contradiction
-    uint16 finderShareBps; // of a slashed bond, to the verifier that found it
-    uint16 accusedShareBps; // of a lost report bond, to the provider wrongly accused
+    uint16 missCutBps; // of a bond, for a first miss
+    uint16 winnerShareBps; // of a slashed bond, to whoever won the game
+    uint32 minWindow; // seconds that no window of a job is below
     uint128 minProviderBond;
     uint128 minVerifierBond;
 }
 
 /// @title The few things an owner may change, and the little that it can do with them.
 /// @notice The owner can: change parameters of jobs not yet created, after a public delay and within fixed bounds; allow
-/// further attestation policies, after the same delay; pause new jobs and new members; order a re-audit of a job that the
-/// circuit breaker halted. It cannot touch money, running jobs, exits or the unbonding delay.
+/// further attestation policies, after the same delay; pause new jobs. It cannot touch money, open jobs, exits or delays.
 interface IConfig {
     event ParamsProposed(Params params, uint64 applicableAt);
     event ParamsApplied(Params params);
@@ -29,7 +27,7 @@ interface IConfig {
     /// @notice Anyone, once the delay has passed.
     function applyParams() external;
     function applyPolicy() external;
-    /// @notice Stops new jobs and new members. Running rounds, claims, exits and refunds go on.
+    /// @notice Stops new jobs. Everything in jobs that are open goes on.
     function setPaused(bool paused_) external;
 
     function owner() external view returns (address);
@@ -40,4 +38,6 @@ interface IConfig {
     /// @notice Seconds between asking for stake back and getting it; fixed at deployment.
     function unbondingDelay() external view returns (uint64);
     function changeDelay() external view returns (uint64);
+    /// @notice Seconds that no game of the judge exceeds; fixed at deployment.
+    function longestGame() external view returns (uint256);
 }

@@ -3,7 +3,7 @@ pragma solidity 0.8.37;
 
 import "../types/Types.sol";
 
-/// A slash as the rounds contract orders it.
+/// A slash as the members contract orders it.
 struct Slash {
     address account;
     Role role;
@@ -15,7 +15,7 @@ struct Slash {
     uint16 beneficiaryBps; // at most one half
 }
 
-/// @title What only the roster and the rounds contract may do with stakes.
+/// @title What only the members contract may do with stakes.
 interface ICustody {
     /// @notice Reserves free active stake. Reverts when there is not enough.
     function lock(address account, Role role, bytes32 lockId, uint256 amount) external;

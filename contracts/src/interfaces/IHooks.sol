@@ -2,79 +2,82 @@
 pragma solidity 0.8.37;
 
 import "../types/Types.sol";
-import {Params} from "./IConfig.sol";
 
-/// What the boundary between two rounds does to the members.
-struct Boundary {
-    uint256 rejectedSeats;
-    uint256 missedSeats; // two misses in a row
-    uint256 missedVerifiers; // absent twice in a row
-    uint256 queuedBefore; // only providers queued before this block may sit down
+/// What a settled job may have to pay or burn, in units.
+struct Earned {
+    uint64 segments;
+    uint64 signatures;
+    uint64 duties;
+    uint64 closedAt; // unix seconds; 0 while it runs
 }
 
-/// @title What the contracts ask of the rounds contract.
+/// @title What the other contracts ask of the rounds contract.
 interface IRoundsHooks {
     /// @notice Only the escrow, when a job is created.
-    function open(uint256 jobId, Terms calldata terms, Params calldata params, address policy) external;
-    /// @notice Only the escrow. Closes a waiting job at once, any other at its next boundary.
+    function open(uint256 jobId, Terms calldata terms, address policy) external;
+    /// @notice Only the escrow. Closes a waiting job at once, any other when its round ends.
     function cancel(uint256 jobId) external;
-    function phaseOf(uint256 jobId) external view returns (Phase);
-    /// @return unix seconds when the job's last round ended; 0 while it runs
-    function closedAt(uint256 jobId) external view returns (uint64);
-    /// @return rounds that have settled, final or not
-    function settledRounds(uint256 jobId) external view returns (uint32);
+    function statusOf(uint256 jobId) external view returns (JobStatus status, uint32 settled, Earned memory earned);
+
+    /// @notice Only members, all below. From which round on the new holder counts.
+    function sit(uint256 jobId, uint16 seat, address account, uint32 id) external returns (uint32 from);
+    /// @notice The seat is not held for the next round.
+    /// @return to the first round that the holder does not count in
+    function unseat(uint256 jobId, uint16 seat) external returns (uint32 to);
+    /// @notice The seat does not count any more, unless it has committed. Never reverts.
+    /// @param root what the holder computed; zero for a fall
+    /// @return to as of `unseat`, or the round itself
+    function stop(uint256 jobId, uint16 seat, address account, bytes32 root) external returns (uint32 to);
+    /// @notice Takes note that a seat's miss is cut.
+    /// @return id of who missed
+    /// @return to the first round that it does not count in
+    function clearOwing(uint256 jobId, uint16 seat) external returns (uint32 id, uint32 to);
+    function enter(uint256 jobId, uint16 place_, address account, uint32 id) external returns (uint32 from);
+    function setReady(uint256 jobId, uint16 place_) external;
+    /// @return to the first round that the member does not count in
+    function unplace(uint256 jobId, uint16 place_) external returns (uint32 to);
+
+    /// @notice Only audits: takes or gives back the pay of a seat that revealed.
+    function setPay(uint256 jobId, uint32 round, uint16 seat, bool isPaid) external;
+
+    /// @notice Segments of the seat's rounds from … to, whose windows must be over; from `lostFrom` on they are lost.
+    function segmentsPaid(uint256 jobId, uint16 seat, uint32 from, uint32 to, uint32 lostFrom)
+        external
+        view
+        returns (uint256 paid, uint256 lost);
+    /// @notice Segments that were revealed and are not paid, in rounds whose windows must be over.
+    function segmentsUnpaid(uint256 jobId, uint32 from, uint32 to) external view returns (uint256);
+    function signaturesOf(uint256 jobId, uint16 place_, uint32 from, uint32 to) external view returns (uint256);
 }
 
-/// What a claim about a settled round is proved against.
-struct SettledFacts {
-    bytes32 facts; // Hashing.roundFacts
-    uint256 accepted;
-    uint64 disputeUntil;
-    uint16 trainAttempt;
-    bool isSettled;
+/// @title What they ask of the members contract.
+interface IMembersHooks {
+    function holderOf(uint256 jobId, Role role, uint32 id) external view returns (Holder memory);
+    /// @return the first round whose pay a fall took
+    function lostFrom(uint256 jobId, Role role, uint32 id) external view returns (uint32);
+    /// @notice Fallen holders whose rounds are not all claimed.
+    function openFalls(uint256 jobId) external view returns (uint256);
+
+    /// @notice Only escrow: a fallen holder's rounds are claimed up to its last.
+    function closeFall(uint256 jobId) external;
+    /// @notice Only audits: a miss of a holder, cut at once. Reverts if it was cut before.
+    function miss(uint256 jobId, Role role, uint32 id, uint32 round, Miss kind) external;
+    /// @notice Only audits: a part of the bond, in basis points of what is left, burnt or half of it to somebody.
+    function slash(uint256 jobId, Role role, uint32 id, uint32 round, Miss kind, uint256 bps, address winner) external;
+    /// @notice Only claims and audits: a lost game, or no key. What can still be done is done; the second time does less.
+    function fall(uint256 jobId, Role role, uint32 id, uint32 lowestRound, address winner) external;
 }
 
-/// @title What the contract that holds claims asks of the rounds contract.
-interface IRoundsFacts {
-    function settledFacts(uint256 jobId, uint32 round) external view returns (SettledFacts memory);
-    /// @return the part of a slashed bond, in basis points, that whoever brought it about gets
-    function finderShareOf(uint256 jobId) external view returns (uint16);
-    /// @return rounds that are settled, and the one that runs
-    function roundsBegun(uint256 jobId) external view returns (uint256);
+/// @title What they ask of audits.
+interface IAuditsHooks {
+    /// @return duties of the member's rounds from … to that stand
+    function dutiesOf(uint256 jobId, address account, uint32 from, uint32 to) external view returns (uint256);
 }
 
-/// @title What it asks of the roster.
-interface IRosterFalls {
-    /// @notice Unseats who lost a game, for good: at once while the job waits for members, else at the next boundary. Never reverts.
-    function expel(uint256 jobId, address account) external;
-}
-
-/// @title What it asks of the escrow.
-interface IJobsFalls {
-    /// @notice So much of what claims trees give the account goes back to the submitter instead, as a credit.
-    function withhold(uint256 jobId, address account, uint256 amount) external;
-}
-
-/// @title What the rounds contract asks of the roster.
-interface IRosterHooks {
-    /// @notice Unseats, lets leavers go, then fills free seats from the waiting list.
-    function applyBoundary(uint256 jobId, Boundary calldata boundary) external;
-    /// @notice Fills free seats from the whole waiting list.
-    function admitAll(uint256 jobId) external;
-    /// @return seats and verifiers taken by someone new since the last call
-    function takeFresh(uint256 jobId) external returns (uint256 seats, uint256 verifiers);
-    /// @notice A bond is not released while a fault of its owner waits for its punishment.
-    function markFault(uint256 jobId, Role role, address account) external;
-    function clearFault(uint256 jobId, Role role, address account) external;
-    function membersOf(uint256 jobId) external view returns (uint256 seated, uint256 verifiers, uint256 ready);
-    /// @return tenure differs for every holder a seat ever had; 0 for an empty seat
-    function tenureOf(uint256 jobId, uint16 seat) external view returns (uint32 tenure);
-}
-
-/// @title What the rounds contract asks of the escrow.
+/// @title What audits ask of the escrow.
 interface IJobsHooks {
-    function setStatus(uint256 jobId, JobStatus status, string calldata reason) external;
-    /// @notice Sets aside what a round that ran out of attempts still owes.
-    function reserveCredits(uint256 jobId, uint256 amount) external;
+    /// @notice Credits an account with parts of a fee or of a seat's pay.
     function credit(uint256 jobId, address account, uint256 amount) external;
+    /// @notice Half of a seat's segments to whoever showed its key; the rest counts as lost.
+    function creditSegments(uint256 jobId, address account, uint256 segments) external;
 }

@@ -4,8 +4,7 @@ pragma solidity 0.8.37;
 import "../types/Types.sol";
 
 /// @title Custody of stakes, per role: active, locked for a job, thawing (still slashable), withdrawn.
-/// @notice Only the roster and the rounds contract lock, unlock and slash, and only by the rules of a job that the account
-/// joined itself. Nobody can change a running exit.
+/// @notice Only the members contract locks, unlocks and slashes, and only by the rules of a job that the account joined itself. Nobody can change a running exit.
 interface IStakes {
     event Deposited(address indexed account, Role role, uint256 amount);
     event ThawStarted(address indexed account, Role role, uint256 id, uint256 amount, uint64 availableAt);

@@ -95,6 +95,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     mapping(bytes32 set => Queue) internal _queues;
     mapping(bytes32 setOrPlace => uint256) public openGames;
     mapping(bytes32 set => bool) public hasFallen;
+    mapping(bytes32 said => bool) public wasChallenged; // keccak of challenger, place, segment and whether it is the link
     mapping(address account => uint256) public owed;
 
     event Challenged(
@@ -145,6 +146,7 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         _store(_matches[id], c, bond);
         openGames[c.place]++;
         openGames[c.set]++;
+        wasChallenged[keccak256(abi.encode(msg.sender, c.place, c.segment, c.isLink))] = true;
         emit Challenged(id, c.holder, msg.sender, bond, c, evidence);
         _enqueue(_queues[c.set], id, bond);
         Pull.exactly(token, msg.sender, bond);
@@ -190,6 +192,12 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         return uint256(m.since) + m.moveSeconds + (_isHoldersMove(m.phase) ? m.holderLeft : m.challengerLeft);
     }
 
+    /// @inheritdoc IGame
+    function lowestOpen(bytes32 set) external view returns (bytes32) {
+        Queue storage q = _queues[set];
+        return q.playing == 0 ? bytes32(type(uint256).max) : _lowestPlace(_matches[q.playing], q);
+    }
+
     // --- what moves share ---
 
     /// @dev Takes the move from who owes it: the right party, in the right phase, in time. Its clock stops.
@@ -221,20 +229,21 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     /// @dev Pays, ends what falls with it, lets the next game begin, and tells the claims contract at the very end.
     function _end(uint256 id, Outcome outcome) internal {
         Match storage m = _matches[id];
-        (address holder, uint256 bond) = (m.holder, m.bond);
+        (address holder, uint256 bond, bytes32 lowest) = (m.holder, m.bond, 0);
         _close(m, id, outcome);
         Queue storage q = _queues[m.set];
         q.playing = 0;
         if (outcome == Outcome.HOLDER_FELL) {
             hasFallen[m.set] = true;
             owed[m.challenger] += bond;
+            lowest = _lowestPlace(m, q);
             _sendAllHome(q);
         } else {
             owed[holder] += bond / 2;
             owed[BURN] += bond - bond / 2;
         }
         _beginNext(q);
-        if (outcome == Outcome.HOLDER_FELL) _tell(m, id);
+        if (outcome == Outcome.HOLDER_FELL) _tell(m, id, lowest);
     }
 
     // --- the queue ---
@@ -281,6 +290,15 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
         emit Began(id, m.holder);
     }
 
+    /// @return lowest place of a game and of those that wait behind it
+    function _lowestPlace(Match storage m, Queue storage q) private view returns (bytes32 lowest) {
+        lowest = m.place;
+        for (uint256 i = 0; i < q.waiting.length; i++) {
+            bytes32 place = _matches[q.waiting[i]].place;
+            if (place < lowest) lowest = place;
+        }
+    }
+
     function _sendAllHome(Queue storage q) private {
         while (q.waiting.length > 0) {
             _sendHome(_takeOut(q, q.waiting.length - 1));
@@ -301,10 +319,10 @@ abstract contract GameQueue is IGame, Wired, ReentrancyGuard {
     }
 
     /// @dev The gas is checked first, so that nobody can end a game and starve what it tells.
-    function _tell(Match storage m, uint256 id) private {
+    function _tell(Match storage m, uint256 id, bytes32 lowest) private {
         uint256 needed = FELL_GAS * 64 / 63 + 10_000;
         if (gasleft() < needed) revert NotEnoughGas(gasleft(), needed);
-        try claims.fell{gas: FELL_GAS}(m.set, m.place, m.challenger) {}
+        try claims.fell{gas: FELL_GAS}(m.set, lowest, m.challenger) {}
         catch {
             emit NotTold(id, m.set);
         }

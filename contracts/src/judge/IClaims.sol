@@ -15,8 +15,8 @@ struct Claim {
     uint32 segment; // its number in the round, by its place in the trace; of a link that of the last leaf
     bytes32 dataSeed;
     bytes32 opening; // state digest before the segment; of a link, after the last one
-    bytes32 closing; // state digest after the segment; of a link the optimiser root that was revealed
-    bytes32 workWord; // of the segment, without a mask; of a link zero
+    bytes32 closing; // state digest after the segment; of a link zero, or the optimiser root that it has to have
+    bytes32 workWord; // of the segment, without a mask; of a link zero, and where no key shows it
     bytes32 updateRoot; // of a link; else zero
     bytes32 modelParams; // params root of the global state that the round began with
     bytes32 modelExponents; // SHA-256 of that state's exponents, as in its digest
@@ -34,7 +34,8 @@ interface IClaims {
     function claim(bytes calldata evidence) external view returns (Claim memory);
 
     /// @notice The holder lost a game: its bond is slashed, a share to the challenger, the rest burnt, and the pay of `place`
-    /// (and of whatever else stands on the set and is not final) is withheld. Only the game calls it, once a set.
+    /// (and of whatever else stands on the set and is not final) is lost. Only the game calls it, once a set.
+    /// @param place the lowest of the game's and of those that waited behind it: a set's places are in the order of rounds
     /// @dev It must do what can still be done and not revert, whatever happened to set or holder meanwhile. It has 1,000,000 gas;
     /// the game goes on without it if it reverts all the same.
     function fell(bytes32 set, bytes32 place, address challenger) external;
@@ -47,4 +48,10 @@ interface IGame {
 
     /// @notice Whether a holder of this set lost a game.
     function hasFallen(bytes32 set) external view returns (bool);
+
+    /// @notice The lowest place of the set's open games; the largest word where there are none.
+    function lowestOpen(bytes32 set) external view returns (bytes32);
+
+    /// @param said keccak of challenger, place, segment and whether it is the link, as ABI words
+    function wasChallenged(bytes32 said) external view returns (bool);
 }

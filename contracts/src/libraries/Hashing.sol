@@ -3,135 +3,141 @@ pragma solidity 0.8.37;
 
 import "../types/Types.sol";
 
-/// @title Every hash that binds what someone says to a chain, a contract and a slot.
+/// @title Every hash that binds what someone says to a chain, a contract and a round. SPEC-ROUNDS.md, 2 and 3.
 /// @dev Long encodings are concatenations of shorter ones: all fields are single words, so this equals one `abi.encode`.
 library Hashing {
-    bytes32 internal constant COMMIT = keccak256("atoll.commit.v1");
-    bytes32 internal constant AUDIT = keccak256("atoll.audit.v1");
-    bytes32 internal constant DATA = keccak256("atoll.data.v1");
-    bytes32 internal constant EVIDENCE = keccak256("atoll.evidence.v1");
-    bytes32 internal constant VERDICT = keccak256("atoll.verdict.v1");
-    bytes32 internal constant FAULT = keccak256("atoll.fault.v1");
-    bytes32 internal constant CLAIM = keccak256("atoll.claim.v1");
+    bytes32 internal constant COMMIT = keccak256("atoll.commit.v2");
+    bytes32 internal constant DATA = keccak256("atoll.data.v2");
+    bytes32 internal constant AUDIT = keccak256("atoll.audit.v2");
+    bytes32 internal constant CERTIFICATE = keccak256("atoll.certificate.v1");
+    bytes32 internal constant FACTS = keccak256("atoll.facts.v1");
+    bytes32 internal constant BALLOT = keccak256("atoll.ballot.v1");
+    bytes32 internal constant FAULT = keccak256("atoll.fault.v2");
+    uint256 private constant CUT = ~uint256(type(uint32).max);
 
-    /// (chain, rounds contract, job, round, attempt): completed by a seat or a role where one is named.
     struct Slot {
         address rounds;
         uint256 jobId;
         uint32 round;
-        uint16 attempt;
     }
 
     function slotHash(Slot memory slot) internal view returns (bytes32) {
-        return keccak256(encodeSlot(slot));
+        return keccak256(_slot(slot));
     }
 
-    function commitment(Slot memory slot, uint16 seat, address sender, Reveal calldata reveal_)
+    function dataSeed(Slot memory slot, bytes32 source, bytes32 beacon) internal view returns (bytes32) {
+        return keccak256(bytes.concat(abi.encode(DATA), _slot(slot), abi.encode(source, beacon)));
+    }
+
+    function auditSeed(Slot memory slot, bytes32 reveals, bytes32 beacon, uint256 randao)
         internal
         view
         returns (bytes32)
     {
+        return keccak256(bytes.concat(abi.encode(AUDIT), _slot(slot), abi.encode(reveals, beacon, randao)));
+    }
+
+    function lotSeed(bytes32 previous, uint256 lot) internal pure returns (bytes32) {
+        return keccak256(abi.encode(previous, lot));
+    }
+
+    /// @param model digest of the state that the round opened from
+    function commitment(
+        Slot memory slot,
+        bytes32 seed,
+        uint256 seat,
+        address account,
+        bytes32 model,
+        Reveal calldata reveal
+    ) internal view returns (bytes32) {
         return keccak256(
             bytes.concat(
                 abi.encode(COMMIT),
-                encodeSlot(slot),
-                abi.encode(seat, sender, reveal_.traceRoot, reveal_.updateRoot, reveal_.optimiserRoot),
+                _slot(slot),
                 abi.encode(
-                    reveal_.steps,
-                    reveal_.reset,
-                    reveal_.salt,
-                    keccak256(reveal_.updateCid),
-                    keccak256(reveal_.traceCid)
+                    seed, seat, account, keccak256(reveal.leaves), reveal.updateRoot, model, reveal.keyHash, reveal.salt
                 )
             )
         );
     }
 
-    function accumulateCommit(bytes32 accumulator, uint16 seat, bytes32 commitment_) internal pure returns (bytes32) {
+    function accumulateReveal(bytes32 accumulator, uint256 seat, bytes32 commitment_) internal pure returns (bytes32) {
         return keccak256(abi.encode(accumulator, seat, commitment_));
     }
 
-    /// @param opening the optimiser root that the seat's round opens with
-    function accumulateReveal(bytes32 accumulator, uint16 seat, bytes32 commitment_, bytes32 opening)
-        internal
-        pure
-        returns (bytes32)
-    {
-        return keccak256(abi.encode(accumulator, seat, commitment_, opening));
+    /// @return the accumulator that a lot's words begin with
+    function noWords(bytes32 lotSeed_) internal pure returns (bytes32) {
+        return cut(lotSeed_);
     }
 
-    /// @return what is kept of a settled round, so that a claim about it can be proved
-    function roundFacts(bytes32 dataSeed_, bytes32 revealAccumulator, bytes32 parent) internal pure returns (bytes32) {
-        return keccak256(abi.encode(dataSeed_, revealAccumulator, parent));
+    /// @param accumulator with its last 4 bytes zero
+    function accumulateWord(bytes32 accumulator, uint256 place, uint256 has) internal pure returns (bytes32) {
+        return cut(keccak256(abi.encode(accumulator, place, has)));
     }
 
-    function auditSeed(Slot memory slot, bytes32 commits, bytes32 reveals, bytes32 beacon)
+    /// @return the word with its last 4 bytes zero
+    function cut(bytes32 word) internal pure returns (bytes32) {
+        return bytes32(uint256(word) & CUT);
+    }
+
+    function certificate(Slot memory slot, bytes32 seed, bytes32 words, Verdict calldata v)
         internal
         view
         returns (bytes32)
     {
-        return keccak256(bytes.concat(abi.encode(AUDIT), encodeSlot(slot), abi.encode(commits, reveals, beacon)));
-    }
-
-    /// @param source the beacon block's hash, or the first audit seed of the round before
-    function dataSeed(Slot memory slot, bytes32 source) internal view returns (bytes32) {
-        return keccak256(bytes.concat(abi.encode(DATA), encodeSlot(slot), abi.encode(source)));
-    }
-
-    function evidenceRoot(Slot memory slot, RoundState storage s) internal view returns (bytes32) {
         return keccak256(
             bytes.concat(
-                abi.encode(EVIDENCE),
-                encodeSlot(slot),
-                abi.encode(s.revealed, s.accepted, s.rejected, s.unresolved, s.caught, s.dutiful),
-                abi.encode(s.auditSeed, s.revealAccumulator)
+                abi.encode(CERTIFICATE),
+                _slot(slot),
+                abi.encode(seed, words, v.leftOut, v.merged, v.state, keccak256(v.cid), v.loss)
             )
         );
     }
 
-    function verdictHash(Slot memory slot, Verdict calldata verdict) internal view returns (bytes32) {
-        return keccak256(
-            bytes.concat(
-                abi.encode(VERDICT),
-                encodeSlot(slot),
-                abi.encode(
-                    verdict.evidenceRoot, verdict.cutBlockHash, verdict.mergedDigest, keccak256(verdict.mergedCid)
-                ),
-                abi.encode(
-                    verdict.claimsRoot, verdict.cumulativeTotal, verdict.tokensRoot, verdict.tokensTotal, verdict.parent
-                )
-            )
-        );
+    function facts(Facts memory f) internal pure returns (bytes32) {
+        return keccak256(abi.encode(FACTS, f));
     }
 
-    function faultId(address rounds, uint256 jobId, uint32 round, Offence offence, uint16 index)
+    function ballot(Slot memory slot, bytes32 auditSeed_, uint32 id, address account, bytes32 bodyHash, bytes32 salt)
         internal
         view
         returns (bytes32)
     {
-        return keccak256(abi.encode(FAULT, block.chainid, rounds, jobId, round, offence, index));
+        return
+            keccak256(
+                bytes.concat(abi.encode(BALLOT), _slot(slot), abi.encode(auditSeed_, id, account, bodyHash, salt))
+            );
     }
 
-    /// @notice Leaf of a claims tree, hashed twice so that no inner node passes for one.
-    function claimLeaf(address jobs, uint256 jobId, address account, uint256 cumulative)
+    /// @return what the mask of a segment's work word is
+    function mask(bytes32 key, uint256 segment) internal pure returns (bytes32) {
+        return keccak256(abi.encode(key, segment));
+    }
+
+    function fault(address members, uint256 jobId, Role role, uint32 id, uint32 round, Miss kind)
         internal
         view
         returns (bytes32)
     {
-        bytes32 inner = keccak256(abi.encode(CLAIM, block.chainid, jobs, jobId, account, cumulative));
-        return keccak256(bytes.concat(inner));
+        return keccak256(abi.encode(FAULT, block.chainid, members, jobId, role, id, round, kind));
     }
 
-    /// @return id of the lock that holds a member's bond; stakes keep one per account and role under it
-    function bondLock(uint256 jobId) internal pure returns (bytes32) {
-        return keccak256(abi.encode("atoll.bond.v1", jobId));
+    /// @return id of the lock that holds a seat's or a place's bond
+    function bondLock(uint256 jobId, Role role, uint32 id) internal pure returns (bytes32) {
+        return keccak256(abi.encode("atoll.bond.v2", jobId, role, id));
     }
 
-    function reportLock(uint256 jobId, uint32 round, uint16 index) internal pure returns (bytes32) {
-        return keccak256(abi.encode("atoll.report.v1", jobId, round, index));
+    /// @return the bond that claims of a holder stand on
+    function setOf(uint256 jobId, Role role, uint32 id) internal pure returns (bytes32) {
+        return bytes32(jobId << 40 | uint256(role) << 32 | id);
     }
 
-    function encodeSlot(Slot memory slot) private view returns (bytes memory) {
-        return abi.encode(block.chainid, slot.rounds, slot.jobId, slot.round, slot.attempt);
+    /// @return the pay of a holder's round: of one set, places are in the order of rounds
+    function placeOf(bytes32 set, uint32 round) internal pure returns (bytes32) {
+        return bytes32(uint256(set) << 32 | round);
+    }
+
+    function _slot(Slot memory slot) private view returns (bytes memory) {
+        return abi.encode(block.chainid, slot.rounds, slot.jobId, slot.round);
     }
 }

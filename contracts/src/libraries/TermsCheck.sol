@@ -1,55 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import "../types/Types.sol";
 import {Params} from "../interfaces/IConfig.sol";
+import "../types/Types.sol";
 
-/// @title What terms the contracts accept at all.
+/// @title What terms the contracts accept at all. SPEC-ROUNDS.md, 12.
 library TermsCheck {
-    uint256 internal constant MAX_SEATS = 256;
-    uint256 internal constant MAX_VERIFIERS = 32;
-    uint256 internal constant MAX_ATTEMPTS = 8;
-    uint256 internal constant MAX_BEACON_DELAY = 64;
+    uint256 internal constant MAX_MEMBERS = 256;
+    uint256 internal constant MAX_SEGMENTS = 1024;
+    uint256 internal constant BPS = 10_000;
+    uint256 internal constant LONGEST_ROUND = 60 days;
+    uint256 internal constant LONGEST_JOB = 5 * 365 days;
+    uint256 internal constant MAX_MOVES = 40;
 
     error TermOutOfRange(string name, uint256 value, uint256 lowest, uint256 highest);
-    error QuorumOutOfRange(uint256 numerator, uint256 denominator);
 
-    function requireValid(Terms calldata t, Params memory p, uint64 unbondingDelay) internal view {
+    function requireValid(Terms calldata t, Params memory p, uint256 longestGame) internal view {
         _requireCounts(t);
-        _requireWindows(t, unbondingDelay);
+        _requireWindows(t, p.minWindow, longestGame);
         _between("steps", t.steps, 1, type(uint32).max);
+        _between("segmentSteps", t.segmentSteps, 1, t.steps);
+        _between("steps", t.steps % t.segmentSteps, 0, 0);
+        _between("segments", t.steps / t.segmentSteps, 1, MAX_SEGMENTS);
         _between("tokensPerStep", t.tokensPerStep, 1, type(uint64).max / t.steps);
         _between("providerBond", t.providerBond, p.minProviderBond, type(uint128).max);
         _between("verifierBond", t.verifierBond, p.minVerifierBond, type(uint128).max);
-        _between("reportBond", t.reportBond, 1, type(uint128).max);
     }
 
     function _requireCounts(Terms calldata t) private pure {
         _between("rounds", t.rounds, 1, type(uint32).max - 1);
-        _between("seats", t.seats, 1, MAX_SEATS);
+        _between("seats", t.seats, 1, MAX_MEMBERS);
         _between("minProviders", t.minProviders, 1, t.seats);
-        _between("maxVerifiers", t.maxVerifiers, 1, MAX_VERIFIERS);
-        _between("minVerifiers", t.minVerifiers, 1, t.maxVerifiers);
-        _between("attempts", t.attempts, 1, MAX_ATTEMPTS);
-        _between("auditors", t.auditors, 1, t.maxVerifiers);
-        _between("beaconDelay", t.beaconDelay, 1, MAX_BEACON_DELAY);
-        bool aboveHalf = uint256(t.quorumNumerator) * 2 > t.quorumDenominator;
-        if (!aboveHalf || t.quorumNumerator > t.quorumDenominator) {
-            revert QuorumOutOfRange(t.quorumNumerator, t.quorumDenominator);
-        }
+        _between("places", t.places, 1, MAX_MEMBERS);
+        _between("minVerifiers", t.minVerifiers, 1, t.places);
+        _between("f", t.f, 0, t.seats < 4 ? 0 : (uint256(t.seats) - 1) / 3);
+        _between("shareBps", t.shareBps, 1, BPS);
     }
 
-    function _requireWindows(Terms calldata t, uint64 unbondingDelay) private view {
-        _between("trainSeconds", t.trainSeconds, 1, type(uint32).max);
-        _between("revealSeconds", t.revealSeconds, 1, type(uint32).max);
-        _between("reportSeconds", t.reportSeconds, 1, type(uint32).max);
-        _between("confirmSeconds", t.confirmSeconds, 1, type(uint32).max);
-        _between("attestSeconds", t.attestSeconds, 1, type(uint32).max);
-        _between("disputeSeconds", t.disputeSeconds, 1, type(uint32).max);
-        _between("expiry", t.expiry, block.timestamp + 1, type(uint64).max);
-        uint256 windows = uint256(t.trainSeconds) + t.revealSeconds + t.reportSeconds + t.confirmSeconds
-            + t.attestSeconds + t.disputeSeconds;
-        _between("windows", windows * t.attempts, 1, unbondingDelay / 2);
+    function _requireWindows(Terms calldata t, uint256 least, uint256 longestGame) private view {
+        uint256 highest = type(uint32).max;
+        _between("trainSeconds", t.trainSeconds, least, highest);
+        _between("revealSeconds", t.revealSeconds, least, highest);
+        _between("mergeSeconds", t.mergeSeconds, least, highest);
+        _between("auditSeconds", t.auditSeconds, least, highest);
+        _between("openSeconds", t.openSeconds, least, highest);
+        _between("keySeconds", t.keySeconds, least, highest);
+        _between("readySeconds", t.readySeconds, least, highest);
+        _between("gameSeconds", t.gameSeconds, least, highest);
+        _between("moveSeconds", t.moveSeconds, 1, highest);
+        _between("claimSeconds", t.claimSeconds, least, highest);
+        _between("game", 2 * uint256(t.gameSeconds) + MAX_MOVES * t.moveSeconds, 1, longestGame);
+        _between("windowSeconds", t.windowSeconds, 2 * uint256(t.gameSeconds), highest);
+        uint256 windows = uint256(t.trainSeconds) + t.revealSeconds + t.mergeSeconds + t.auditSeconds + t.openSeconds
+            + t.keySeconds + t.windowSeconds;
+        _between("windows", windows, 1, LONGEST_ROUND);
+        _between("expiry", t.expiry, block.timestamp + 1, block.timestamp + LONGEST_JOB);
     }
 
     function _between(string memory name, uint256 value, uint256 lowest, uint256 highest) private pure {

@@ -1,347 +1,259 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {IConfig} from "../interfaces/IConfig.sol";
-import {ICustody} from "../interfaces/ICustody.sol";
-import {Boundary, IJobsHooks, IRosterHooks} from "../interfaces/IHooks.sol";
-import {IRoster} from "../interfaces/IRoster.sol";
+import {Earned} from "../interfaces/IHooks.sol";
 import {IRoundsEvents} from "../interfaces/IRoundsEvents.sol";
 import {Bits} from "../libraries/Bits.sol";
+import {Draws} from "../libraries/Draws.sol";
 import {Hashing} from "../libraries/Hashing.sol";
+import {Rows} from "../libraries/Rows.sol";
+import {Wired} from "../libraries/Wired.sol";
 import "../types/Types.sol";
 
-/// @title Storage of the round state machine, and the transitions that more than one of its modules makes.
-/// @dev The storage layout is shared by delegate call: only this contract declares state variables.
-abstract contract RoundsBase is IRoundsEvents {
+/// @title What a round is made of, how one opens, and how a job waits or ends.
+/// @dev All storage of the rounds contract and of the modules that run in it by delegate call is declared here, and nowhere else.
+abstract contract RoundsBase is IRoundsEvents, Wired {
     using Bits for uint256;
 
-    /// What a round needs beside the state that everyone reads. Verifier bitmaps are 32 bits wide.
-    struct Work {
-        uint64 halfTime;
-        uint64 armedBlock; // when this training's first audit beacon was fixed: later joiners wait a round more
-        uint32 epoch; // of the evidence: counted findings belong to one
-        uint16 auditors;
-        uint16 attemptFrom; // index of the first report of this attempt
-        uint32 balloted;
-        uint32 supplemented;
-        uint32 voted;
-        uint32 excused; // reporters or seconders of every open report have nothing to vote on
-        uint32 absent; // in any audit of this round
-        uint32 absentBefore; // in the round before
-        uint32 contradicted; // in any audit of this round
-        bytes32 firstAuditSeed;
-        bytes32 quorumVerdict;
-        uint256 shortSeats; // revealed fewer steps than asked: diverged
-        uint256 missedBefore; // in the training before
-        uint256 missedTwice;
-        uint256 disputedSeats; // with a report that the last audit left unresolved
-        uint256 replayedSeats; // by anyone, in this training
-        uint256 challenged; // this attempt's challenges, by report
-        uint256 answered; // of these, those whose block is on the chain
-        uint256 withdrawn; // and those that everyone took back
+    /// One word: what every message looks at.
+    struct Head {
+        Phase phase;
+        JobStatus status;
+        uint32 round; // also: how many are settled
+        uint40 deadline;
+        uint16 lot;
+        uint8 streak; // of rounds that merged nothing
+        bool isCancelled;
+        bool isSeeded; // the audit seed is fixed
+        uint40 halfMerge;
+        uint40 poolChangedAt; // block, while the job waits
+        uint16 segments; // of a whole round; as in the shape
+    }
+
+    struct Windows {
+        uint32 train;
+        uint32 reveal;
+        uint32 merge;
+        uint32 audit;
+        uint32 open;
+        uint32 key;
+        uint32 window;
+    }
+
+    struct Shape {
+        uint40 expiry;
+        uint32 rounds;
+        uint16 seats;
+        uint16 minProviders;
+        uint16 places;
+        uint16 minVerifiers;
+        uint8 f;
+        uint16 shareBps;
+        uint16 segments;
+        uint16 seatBits; // width of a row of seats
+        uint16 placeBits;
+        bool hasPartials; // somebody ever revealed fewer than all segments
+    }
+
+    /// One word of a settled round.
+    struct Settlement {
+        uint40 settledAt;
+        uint8 audits; // how many times auditSeconds AUDIT takes
+    }
+
+    struct Occupant {
+        address account;
+        uint32 id;
+        uint32 from;
     }
 
     struct Job {
-        RoundState state;
-        Work work;
-        Terms terms;
-        uint16 missCutBps;
-        uint16 verifierCutBps;
-        uint16 finderShareBps;
-        uint16 accusedShareBps;
-        bool cancelRequested;
-        uint32 settledRounds;
-        uint32 finalRounds;
-        uint64 closedAt;
+        Head head;
+        Windows windows;
+        Shape shape;
         address policy;
-        uint256 creditableSeats;
-        uint256 creditableVerifiers;
-    }
-
-    struct SeatRecord {
-        bytes32 commitment;
-        bytes32 optimiserRoot; // last accepted
-        bytes32 pendingRoot; // becomes the root if its round settles with the seat accepted
-        uint32 tenure;
-        uint32 steps;
-        uint32 pendingRound;
-        uint16 pendingAttempt;
-        bool hasPending;
-    }
-
-    struct RoundRecord {
-        uint64 disputeUntil; // 0 while the round runs
-        uint16 trainAttempt;
-        uint16 reportCount;
-        uint16 annulledBelow; // reports before this index count as unresolved
-        bool isSettled;
-        bool isForgiven; // halted by the circuit breaker and never re-audited: no cuts
-        uint256 accepted;
-        bytes32 claimsRoot;
-        uint256 cumulativeTotal;
-        bytes32 facts; // Hashing.roundFacts: what a claim about the round is proved against
-    }
-
-    struct ReportEntry {
-        address reporter;
-        uint16 seat;
-        uint16 segment;
-        uint16 verifier;
-        Fault fault;
-        Outcome outcome;
-        bool assigned;
-        bool carriesBond; // the first confirmed report on its seat: the one that slashes the seat's bond
-        bool isWithdrawn; // by its reporter; seconders may still stand by it
-        address accused;
-        uint32 agree; // verifiers, the reporter and seconders included
-        uint32 disagree;
-        uint32 cannotFetch;
-        bytes32 blockDigest; // of a challenge: SHA-256 of the block that is missing
-    }
-
-    struct FaultRecord {
-        address account;
-        bool isPunished;
+        bytes32 seed;
+        bytes32 nextSeed;
+        bytes32 auditSeed;
+        uint256 held;
+        uint256 seated;
+        uint256 waiting;
+        uint256 owing;
+        uint256 short;
+        uint256 shortBefore;
+        bytes32 reveals;
+        bytes32 words; // 28 bytes of the accumulator, then who of the committee has spoken, by rank
+        uint256 ready;
+        uint256 readyBefore; // as of the block before `poolChangedAt`
+        uint256 poolIn;
+        uint256 poolOut;
+        uint256 committee;
+        uint256 due; // places of the last settled round's committee
+        bytes32 lotSeed; // of lots after the first, whose seed is the round's
+        bytes32 model;
+        bytes32 digest;
+        Earned earned;
+        mapping(uint256 round => bytes32) facts;
+        mapping(uint256 round => Settlement) settled;
+        mapping(uint256 word => uint256) pay; // rows of seats
+        mapping(uint256 word => uint256) lost; // rows of seats
+        mapping(uint256 word => uint256) signed; // rows of places
+        mapping(uint256 round => uint256) absent; // places
+        mapping(uint256 roundAndSeat => uint256) partials; // segments + 1, where fewer than all
+        mapping(uint256 seat => Occupant) seats;
+        mapping(uint256 seat => bytes32) commitments;
+        mapping(uint256 place => Occupant) pool;
+        mapping(uint256 place => Occupant) poolBefore;
     }
 
     uint256 internal constant MAX_CID_BYTES = 128;
-    uint256 internal constant BPS = 10_000;
-    uint16 internal constant NO_SEGMENT = 0xffff;
+    uint256 internal constant LEAF_BYTES = 64;
+    uint256 internal constant MAX_AUDITS = 16;
+    uint256 internal constant MAX_STREAK = 3;
 
-    IConfig public immutable config;
-    ICustody public immutable stakes;
-    IJobsHooks public immutable jobs;
-    IRosterHooks public immutable roster;
-
+    address public immutable jobs;
+    address public members;
+    address public audits;
+    address public words;
     mapping(uint256 jobId => Job) internal _jobs;
-    mapping(uint256 jobId => mapping(uint16 seat => SeatRecord)) internal _seats;
-    mapping(uint256 jobId => mapping(uint32 round => RoundRecord)) internal _records;
-    mapping(uint256 jobId => mapping(uint32 round => mapping(uint16 index => ReportEntry))) internal _reports;
-    /// Seats that a verifier replayed, and which segments: four seats a word.
-    mapping(uint256 jobId => mapping(uint32 epoch => mapping(uint16 verifier => uint256))) internal _replayed;
-    mapping(bytes32 epochVerifierQuad => uint256) internal _segments;
-    mapping(bytes32 attemptAndContent => uint16 indexPlusOne) internal _reportIndex;
-    mapping(bytes32 attemptAndVerifier => uint16) internal _reportsFiled;
-    mapping(bytes32 faultId => FaultRecord) internal _faults;
 
     error UnknownJob(uint256 jobId);
     error WrongPhase(Phase phase, Phase needed);
-    error StaleSlot(uint32 round, uint16 attempt, uint32 currentRound, uint16 currentAttempt);
-    error WindowClosed(uint64 deadline, uint256 now_);
-    error NothingToDo(Phase phase, uint64 deadline, uint64 beaconBlock);
-    error NotSeated(address account);
-    error NotVerifier(address account);
+    error NothingToDo(Phase phase, uint256 deadline);
+    error DeadlinePassed(uint256 deadline, uint256 now_);
+    error WrongSeed(bytes32 given, bytes32 current);
+    error NotYourSeat(uint16 seat, address holder, address caller);
+    error NotYourPlace(uint16 place, address member, address caller);
+    error NotWaitedFor(uint16 seat, uint256 waiting);
 
-    constructor(address config_, address stakes_, address jobs_, address roster_) {
-        config = IConfig(config_);
-        stakes = ICustody(stakes_);
-        jobs = IJobsHooks(jobs_);
-        roster = IRosterHooks(roster_);
+    constructor(address jobs_) {
+        jobs = jobs_;
     }
-
-    /// @return hash of the addresses this contract works with; the entry contract and its modules agree on it
-    function links() public view returns (bytes32) {
-        return keccak256(abi.encode(config, stakes, jobs, roster));
-    }
-
-    // --- checks ---
 
     function _job(uint256 jobId) internal view returns (Job storage j) {
         j = _jobs[jobId];
-        if (j.state.status == JobStatus.NONE) revert UnknownJob(jobId);
+        if (j.head.status == JobStatus.NONE) revert UnknownJob(jobId);
     }
 
-    /// @dev An action belongs to one slot and one window; the window is half-open.
-    function _requireWindow(RoundState storage s, uint32 round, uint16 attempt, Phase needed) internal view {
-        if (s.phase != needed) revert WrongPhase(s.phase, needed);
-        if (s.round != round || s.attempt != attempt) revert StaleSlot(round, attempt, s.round, s.attempt);
-        if (block.timestamp >= s.deadline) revert WindowClosed(s.deadline, block.timestamp);
+    function _slot(uint256 jobId, uint32 round) internal view returns (Hashing.Slot memory) {
+        return Hashing.Slot(address(this), jobId, round);
     }
 
-    function _requireDeadlinePassed(RoundState storage s) internal view {
-        if (block.timestamp < s.deadline) revert NothingToDo(s.phase, s.deadline, s.beaconBlock);
+    /// @return the round that members who change now first count in
+    function _nextRound(Head memory h) internal pure returns (uint32) {
+        return h.phase == Phase.WAITING || h.phase == Phase.CLOSED ? h.round : h.round + 1;
     }
 
-    function _requireSeat(uint256 jobId, uint256 snapshot) internal view returns (uint16 seat) {
-        bool seated;
-        (seated, seat) = IRoster(address(roster)).seatOf(jobId, msg.sender);
-        if (!seated || !snapshot.has(seat)) revert NotSeated(msg.sender);
+    /// @return unix seconds from which on nothing of a round is said any more
+    function _lastMoment(Job storage j) internal view returns (uint256) {
+        Windows memory w = j.windows;
+        return uint256(j.shape.expiry) + w.train + w.reveal + w.merge;
     }
 
-    function _requireVerifier(uint256 jobId, uint256 snapshot) internal view returns (uint16 verifier) {
-        bool joined;
-        (joined, verifier) = IRoster(address(roster)).verifierOf(jobId, msg.sender);
-        if (!joined || !snapshot.has(verifier)) revert NotVerifier(msg.sender);
+    function _member(Job storage j, uint256 place, uint32 round) internal view returns (Occupant memory o) {
+        o = j.pool[place];
+        return o.from <= round ? o : j.poolBefore[place];
     }
 
-    function _slot(uint256 jobId, RoundState storage s) internal view returns (Hashing.Slot memory) {
-        return Hashing.Slot(address(this), jobId, s.round, s.attempt);
+    // --- opening, waiting, ending ---
+
+    function _hasEnough(Job storage j, Shape memory s) internal view returns (bool) {
+        uint256 least = 2 * uint256(s.f) + 1;
+        if (least < s.minProviders) least = s.minProviders;
+        return j.held.popcount() >= least && j.ready.popcount() >= s.minVerifiers;
     }
 
-    /// @dev All verifiers of a job lock the same bond, so weight is a count times the bond.
-    function _isQuorum(Job storage j, uint256 agreeing, uint256 all) internal view returns (bool) {
-        return agreeing.popcount() * j.terms.quorumDenominator >= all.popcount() * j.terms.quorumNumerator;
+    /// @param pool the places that the committee is drawn from
+    function _openRound(uint256 jobId, Job storage j, Head memory h, bytes32 seed, uint256 pool) internal {
+        (uint256 seated, uint256 committee) = (j.held, Draws.committee(seed, pool));
+        (j.seed, j.reveals, j.words) = (seed, seed, Hashing.noWords(seed));
+        (j.seated, j.waiting, j.committee) = (seated, seated, committee);
+        (h.phase, h.lot, h.isSeeded) = (Phase.TRAIN, 0, false);
+        h.deadline = uint40(block.timestamp) + j.windows.train;
+        j.head = h;
+        emit RoundOpened(jobId, h.round, seed, seated, j.ready, committee, j.model, h.deadline);
     }
 
-    // --- opening ---
-
-    /// @dev Seats and verifiers freeze here, before the block that fixes the data seed.
-    function _openRound(uint256 jobId, Job storage j, uint64 beaconBlock) internal {
-        RoundState storage s = j.state;
-        (uint256 seated, uint256 verifiers,) = roster.membersOf(jobId);
-        (uint256 freshSeats, uint256 freshVerifiers) = roster.takeFresh(jobId);
-        RoundState memory fresh;
-        fresh.status = s.status;
-        fresh.phase = Phase.SEEDING;
-        (fresh.round, fresh.attempt, fresh.trainAttempt) = (s.round, s.attempt, s.attempt);
-        (fresh.seated, fresh.verifiers, fresh.beaconBlock) = (seated, verifiers, beaconBlock);
-        fresh.totalWeight = verifiers.popcount() * j.terms.verifierBond;
-        (fresh.parent, fresh.cumulativeTotal) = (s.parent, s.cumulativeTotal);
-        j.state = fresh;
-
-        Work storage w = j.work;
-        w.epoch++;
-        w.armedBlock = 0;
-        w.absent &= ~uint32(freshVerifiers);
-        w.absentBefore &= ~uint32(freshVerifiers);
-        w.contradicted &= ~uint32(freshVerifiers);
-        w.firstAuditSeed = 0;
-        w.shortSeats = 0;
-        w.missedBefore &= ~freshSeats;
-        w.missedTwice = 0;
-        w.disputedSeats = 0;
-        w.replayedSeats = 0;
-        emit RoundOpened(jobId, s.round, s.attempt, seated, verifiers, fresh.totalWeight, beaconBlock);
+    /// @dev Who is outbid or leaves goes before who is ready comes: a place may do both.
+    function _changePool(Job storage j) internal {
+        (uint256 in_, uint256 out) = (j.poolIn, j.poolOut);
+        if (in_ | out == 0) return;
+        j.ready = (j.ready & ~out) | in_;
+        (j.poolIn, j.poolOut) = (0, 0);
     }
 
-    function _openSeeding(uint256 jobId, Job storage j) internal {
-        _openRound(jobId, j, uint64(block.number) + j.terms.beaconDelay);
+    function _void(uint256 jobId, Job storage j, Head memory h, uint256 missed) internal {
+        _changePool(j);
+        if (h.isCancelled) return _close(jobId, j, h, JobStatus.CANCELLED);
+        if (block.timestamp >= j.shape.expiry) return _close(jobId, j, h, JobStatus.EXPIRED);
+        _wait(jobId, j, h, missed);
     }
 
-    function _startTrain(uint256 jobId, Job storage j, bytes32 seedSource, uint16 seedAttempt) internal {
-        RoundState storage s = j.state;
-        s.dataSeed = Hashing.dataSeed(Hashing.Slot(address(this), jobId, s.round, seedAttempt), seedSource);
-        s.phase = Phase.TRAIN;
-        s.beaconBlock = 0;
-        s.deadline = uint64(block.timestamp) + j.terms.trainSeconds;
-        emit TrainStarted(jobId, s.round, s.attempt, s.seated, s.verifiers, s.totalWeight, s.dataSeed, s.deadline);
+    function _wait(uint256 jobId, Job storage j, Head memory h, uint256 missed) internal {
+        (h.phase, h.deadline, h.poolChangedAt) = (Phase.WAITING, 0, uint40(block.number));
+        j.readyBefore = j.ready;
+        (j.seated, j.waiting) = (0, 0);
+        j.head = h;
+        emit Waiting(jobId, h.round, missed);
     }
 
-    /// @return whether the roster holds the members that a round needs
-    function _hasEnough(uint256 jobId, Job storage j) internal view returns (bool) {
-        (uint256 seated, uint256 verifiers,) = roster.membersOf(jobId);
-        return seated.popcount() >= j.terms.minProviders && verifiers.popcount() >= j.terms.minVerifiers;
+    function _close(uint256 jobId, Job storage j, Head memory h, JobStatus status) internal {
+        (h.phase, h.status, h.deadline) = (Phase.CLOSED, status, 0);
+        j.head = h;
+        j.earned.closedAt = uint64(block.timestamp);
+        emit Closed(jobId, status, h.round, uint64(block.timestamp));
     }
 
-    // --- a phase that failed ---
+    // --- what more than one part does ---
 
-    function _void(uint256 jobId, RoundState storage s, string memory reason) internal {
-        emit RoundVoided(jobId, s.round, s.attempt, reason);
-        s.attempt++;
-        s.phase = Phase.WAITING;
-        s.deadline = 0;
-        s.beaconBlock = 0;
+    /// @param missed seats that have not committed
+    function _endTrain(uint256 jobId, Job storage j, Head memory h, uint256 missed) internal {
+        uint256 committed = j.seated & ~missed;
+        _free(j, missed);
+        if (committed == 0) return _void(jobId, j, h, missed);
+        if (missed != 0) j.seated = committed;
+        j.waiting = committed;
+        (h.phase, h.deadline) = (Phase.REVEAL, uint40(block.timestamp) + j.windows.reveal);
+        j.head = h;
+        emit RevealOpened(jobId, h.round, committed, h.deadline);
     }
 
-    /// @dev Trains the round again with those that remain, or ends the job when its attempts are used up.
-    function _retrain(uint256 jobId, Job storage j, string memory reason) internal {
-        RoundState storage s = j.state;
-        _void(jobId, s, reason);
-        if (s.attempt >= j.terms.attempts) return _exhaust(jobId, j);
-        if (block.timestamp >= j.terms.expiry) return _close(jobId, j, JobStatus.EXPIRED, "Expired");
-        _applyBoundary(jobId, j, 0, type(uint256).max);
-        if (_hasEnough(jobId, j)) _openSeeding(jobId, j);
+    function _seedAudit(uint256 jobId, Job storage j, Head memory h) internal {
+        h.isSeeded = true;
+        j.head = h;
+        j.auditSeed = Hashing.auditSeed(_slot(jobId, h.round), j.reveals, blockhash(block.number - 1), block.prevrandao);
+        emit AuditSeeded(jobId, h.round, j.auditSeed);
     }
 
-    /// @param queuedBefore block; joiners from then on may know the next data seed and wait
-    function _applyBoundary(uint256 jobId, Job storage j, uint256 missedVerifiers, uint256 queuedBefore) internal {
-        RoundState storage s = j.state;
-        uint256 missed = j.work.missedTwice;
-        if (missed | missedVerifiers != 0) emit MembershipDropped(jobId, s.round, missed, missedVerifiers);
-        roster.applyBoundary(jobId, Boundary(s.rejected, missed, missedVerifiers, queuedBefore));
+    /// @dev Who missed owes a cut, and its seat is nobody's.
+    function _free(Job storage j, uint256 missed) internal {
+        if (missed == 0) return;
+        j.held &= ~missed;
+        j.owing |= missed;
     }
 
-    /// @dev The block that fixes the audit seed comes after everything that could still be chosen.
-    function _armDraw(uint256 jobId, Job storage j, uint256 auditSet) internal {
-        RoundState storage s = j.state;
-        s.phase = Phase.DRAW;
-        s.deadline = 0;
-        s.auditSet = auditSet;
-        s.beaconBlock = uint64(block.number) + j.terms.beaconDelay;
-        if (j.work.armedBlock == 0) j.work.armedBlock = uint64(block.number);
-        emit AuditArmed(jobId, s.round, s.attempt, s.revealed, auditSet, s.beaconBlock);
-    }
-
-    // --- faults ---
-
-    /// @dev One loop over absent seats; nothing where everyone was there.
-    function _recordMisses(uint256 jobId, Job storage j, uint256 missed) internal {
-        j.work.missedTwice = missed & j.work.missedBefore;
-        j.work.missedBefore = missed;
-        for (uint256 rest = missed; rest != 0; rest &= rest - 1) {
-            uint16 seat = rest.lowest();
-            _recordFault(jobId, j.state.round, Offence.SEAT_MISSED, seat, _seatHolder(jobId, seat));
+    /// @return total segments that these seats revealed
+    function _segmentsOf(Job storage j, Shape memory s, uint32 round, uint256 seats)
+        internal
+        view
+        returns (uint256 total)
+    {
+        total = seats.popcount() * s.segments;
+        if (!s.hasPartials) return total;
+        for (; seats != 0; seats &= seats - 1) {
+            uint256 done = j.partials[uint256(round) << 8 | seats.lowest()];
+            if (done != 0) total -= uint256(s.segments) + 1 - done;
         }
     }
 
-    /// @dev When the audits of a training are over: holds the bonds of rejected seats and of verifiers at fault.
-    function _recordAuditFaults(uint256 jobId, Job storage j) internal {
-        for (uint256 rest = j.state.rejected; rest != 0; rest &= rest - 1) {
-            roster.markFault(jobId, Role.PROVIDER, _seatHolder(jobId, rest.lowest()));
-        }
-        _recordVerifierFaults(jobId, j, Offence.VERIFIER_MISSED, j.work.absent & j.state.verifiers);
-        _recordVerifierFaults(jobId, j, Offence.VERIFIER_CONTRADICTED, j.work.contradicted & j.state.verifiers);
+    /// @return whether signatures of the round, which is the last settled, still count
+    function _isSigning(Job storage j, uint32 round) internal view returns (bool) {
+        if (j.digest == 0) return false;
+        return j.head.phase != Phase.CLOSED || block.timestamp < _auditEnd(j, round);
     }
 
-    function _recordVerifierFaults(uint256 jobId, Job storage j, Offence offence, uint256 verifiers) private {
-        for (; verifiers != 0; verifiers &= verifiers - 1) {
-            uint16 verifier = verifiers.lowest();
-            (address account,) = IRoster(address(roster)).verifierHolder(jobId, verifier);
-            _recordFault(jobId, j.state.round, offence, verifier, account);
-        }
-    }
-
-    /// @dev A second offence of the same kind, round and index is the same fault.
-    function _recordFault(uint256 jobId, uint32 round, Offence offence, uint16 index, address account) private {
-        FaultRecord storage fault = _faults[Hashing.faultId(address(this), jobId, round, offence, index)];
-        if (fault.account != address(0)) return;
-        fault.account = account;
-        roster.markFault(jobId, offence == Offence.SEAT_MISSED ? Role.PROVIDER : Role.VERIFIER, account);
-    }
-
-    function _seatHolder(uint256 jobId, uint16 seat) internal view returns (address) {
-        return IRoster(address(roster)).seatHolder(jobId, seat);
-    }
-
-    // --- closing ---
-
-    /// @dev Out of attempts: what the evidence alone supports is still paid, the rest goes back.
-    function _exhaust(uint256 jobId, Job storage j) internal {
-        RoundState storage s = j.state;
-        if (s.revealed != 0) {
-            j.creditableSeats = s.revealed & ~s.rejected & j.work.replayedSeats & ~j.work.disputedSeats;
-            j.creditableVerifiers = s.verifiers & ~uint256(j.work.absent | j.work.contradicted);
-            uint256 reserve = j.creditableVerifiers.popcount() * j.terms.verifierFee;
-            for (uint256 rest = j.creditableSeats; rest != 0; rest &= rest - 1) {
-                reserve += _seatPay(jobId, j, rest.lowest());
-            }
-            jobs.reserveCredits(jobId, reserve);
-        }
-        _close(jobId, j, JobStatus.EXPIRED, "OutOfAttempts");
-    }
-
-    /// @return wei for the steps that the seat revealed last
-    function _seatPay(uint256 jobId, Job storage j, uint16 seat) internal view returns (uint256) {
-        uint256 tokens = uint256(_seats[jobId][seat].steps) * j.terms.tokensPerStep;
-        return tokens * j.terms.pricePerToken;
-    }
-
-    function _close(uint256 jobId, Job storage j, JobStatus status, string memory reason) internal {
-        RoundState storage s = j.state;
-        RoundRecord storage r = _records[jobId][s.round];
-        if (r.disputeUntil == 0) r.disputeUntil = uint64(block.timestamp) + j.terms.disputeSeconds;
-        (s.status, s.phase, s.deadline, s.beaconBlock) = (status, Phase.CLOSED, 0, 0);
-        j.closedAt = uint64(block.timestamp);
-        jobs.setStatus(jobId, status, reason);
+    function _auditEnd(Job storage j, uint32 round) internal view returns (uint256) {
+        Settlement memory s = j.settled[round];
+        return uint256(s.settledAt) + uint256(s.audits) * j.windows.audit;
     }
 }

@@ -2,282 +2,240 @@
 pragma solidity 0.8.37;
 
 import {IAttestationPolicy} from "../interfaces/IAttestationPolicy.sol";
-import {Slash} from "../interfaces/ICustody.sol";
-import {IRoster} from "../interfaces/IRoster.sol";
+import {IMembersHooks} from "../interfaces/IHooks.sol";
 import {Bits} from "../libraries/Bits.sol";
+import {Draws} from "../libraries/Draws.sol";
 import {Hashing} from "../libraries/Hashing.sol";
+import {Rows} from "../libraries/Rows.sol";
+import {Tally} from "../libraries/Tally.sol";
 import "../types/Types.sol";
 import {RoundsBase} from "./RoundsBase.sol";
 
-/// @title From the evidence to money: attestations, verdicts, final rounds, punishments and credits.
+/// @title From a committee's words to the next round: what was had, what was merged, who may be paid.
 /// @dev Runs by delegate call from `Rounds`; called directly it knows no job.
 contract RoundsSettlement is RoundsBase {
     using Bits for uint256;
 
-    error SameBlockAsCut(uint64 cutBlock);
-    error EmptyVerdict();
-    error NoQuorum(uint256 weight, uint256 totalWeight);
-    error WrongEvidence(bytes32 given, bytes32 expected);
-    error WrongCutBlock(bytes32 given, bytes32 expected);
-    error WrongParent(bytes32 given, bytes32 expected);
-    error EmptyClaimsRoot();
+    /// What the words of a lot say.
+    struct Count {
+        bytes32 words;
+        uint256 available;
+        uint256 spoke; // places
+        uint256 lacking; // places whose word lacks an available seat
+        bool isDecided; // by the words alone
+    }
+
+    error WrongWords(bytes32 given, bytes32 kept);
+    error StillOpen(uint256 deadline, uint256 now_);
+    error WrongVerdict(uint256 leftOut, uint256 merged, uint256 available);
+    error TooFewSigners(uint256 signers, uint256 members);
+    error WrongFacts(bytes32 given, bytes32 kept);
+    error NotDue(uint32 id, uint256 due);
+    error SigningOver(uint32 round);
     error CidTooLong(uint256 length, uint256 highest);
-    error TooManyTokens(uint256 given, uint256 highest);
-    error WrongTotal(uint256 given, uint256 expected);
-    error NothingToFinalise(uint32 final_, uint32 settled);
-    error DisputeOpen(uint64 disputeUntil, uint256 now_);
-    error RoundRunning(uint32 round);
-    error NoFault(uint32 round, Offence offence, uint16 index);
-    error AlreadyPunished(bytes32 faultId);
-    error NotCreditable(uint32 round, Role role, uint16 index);
 
-    constructor(address config_, address stakes_, address jobs_, address roster_)
-        RoundsBase(config_, stakes_, jobs_, roster_)
-    {}
+    constructor(address jobs_) RoundsBase(jobs_) {}
 
-    /// @dev A verdict that has its quorum gets as long again to be settled before the attempt counts as failed.
-    function poke(uint256 jobId) external {
-        Job storage j = _job(jobId);
-        RoundState storage s = j.state;
-        _requireDeadlinePassed(s);
-        uint64 grace = j.work.quorumVerdict == 0 ? 0 : j.terms.attestSeconds;
-        if (block.timestamp < s.deadline + grace) revert NothingToDo(s.phase, s.deadline + grace, 0);
-        if (s.attempt + 1 >= j.terms.attempts) _recordAuditFaults(jobId, j);
-        _void(jobId, s, "NoQuorum");
-        if (s.attempt >= j.terms.attempts) return _exhaust(jobId, j);
-        j.work.epoch++;
-        _armDraw(jobId, j, s.revealed & ~s.rejected);
+    function settle(
+        uint256 jobId,
+        bytes calldata places,
+        uint256[] calldata has,
+        Verdict calldata verdict,
+        bytes calldata certificate
+    ) external {
+        Job storage j = _jobs[jobId];
+        Head memory h = j.head;
+        Count memory c = _count(j, h, places, has);
+        if (!c.isDecided && block.timestamp < h.deadline) revert StillOpen(h.deadline, block.timestamp);
+        _requireSound(j, verdict, c.available);
+        bytes32 digest = Hashing.certificate(_slot(jobId, h.round), j.seed, c.words, verdict);
+        uint256 signers = _requireSigned(jobId, j, h.round, digest, certificate);
+        _store(jobId, j, h, c, verdict, digest, signers);
+        h.streak = verdict.merged == 0 ? h.streak + 1 : 0;
+        j.model = verdict.state;
+        _next(jobId, j, h);
     }
 
-    function attest(uint256 jobId, uint32 round, uint16 attempt, bytes32 verdictHash_, bytes calldata proof) external {
-        Job storage j = _job(jobId);
-        RoundState storage s = j.state;
-        _requireWindow(s, round, attempt, Phase.ATTEST);
-        if (verdictHash_ == 0) revert EmptyVerdict();
-        if (block.number <= s.cutBlock) revert SameBlockAsCut(s.cutBlock);
-        uint16 verifier = _requireVerifier(jobId, s.verifiers);
-        if (s.cutBlockHash == 0) s.cutBlockHash = blockhash(s.cutBlock);
-        uint256 weight = j.terms.verifierBond;
-        bytes32 slot = Hashing.slotHash(_slot(jobId, s));
-        uint256 total = IAttestationPolicy(j.policy).record(slot, verdictHash_, verifier, weight, proof);
-        if (_isWeightQuorum(j, total)) j.work.quorumVerdict = verdictHash_;
-        emit Attested(jobId, round, attempt, verifier, msg.sender, verdictHash_, weight);
+    function settleLate(uint256 jobId, bytes calldata places, uint256[] calldata has) external {
+        Job storage j = _jobs[jobId];
+        Head memory h = j.head;
+        Count memory c = _count(j, h, places, has);
+        uint256 due = h.deadline > j.shape.expiry ? h.deadline : j.shape.expiry;
+        if (block.timestamp < due) revert StillOpen(due, block.timestamp);
+        Verdict memory none;
+        none.state = j.model;
+        _store(jobId, j, h, c, none, 0, 0);
+        h.round++;
+        _changePool(j);
+        _close(jobId, j, h, h.isCancelled ? JobStatus.CANCELLED : JobStatus.EXPIRED);
     }
 
-    function settle(uint256 jobId, Verdict calldata verdict) external {
+    function sign(uint256 jobId, Facts calldata facts, uint32 id, bytes calldata certificate) external {
         Job storage j = _job(jobId);
-        RoundState storage s = j.state;
-        if (s.phase != Phase.ATTEST) revert WrongPhase(s.phase, Phase.ATTEST);
-        bytes32 hash = Hashing.verdictHash(_slot(jobId, s), verdict);
-        _requireAgreed(jobId, j, hash);
-        _requireSound(j, verdict);
-        uint64 disputeUntil = _storeSettled(jobId, j, hash, verdict);
-        emit RoundSettled(jobId, s.round, s.attempt, hash, verdict, disputeUntil);
-        _recordAuditFaults(jobId, j);
-        _next(jobId, j);
-    }
-
-    function finalise(uint256 jobId) external {
-        Job storage j = _job(jobId);
-        uint32 round = j.finalRounds;
-        if (round >= j.settledRounds) revert NothingToFinalise(round, j.settledRounds);
-        RoundRecord storage r = _records[jobId][round];
-        _requireUndisputable(r);
-        j.finalRounds = round + 1;
-        emit RoundFinalised(jobId, round, r.claimsRoot, r.cumulativeTotal);
-        if (j.finalRounds < j.terms.rounds) return;
-        j.state.status = JobStatus.DONE;
-        jobs.setStatus(jobId, JobStatus.DONE, "Done");
-    }
-
-    function punish(uint256 jobId, uint32 round, Offence offence, uint16 index) external {
-        Job storage j = _job(jobId);
-        RoundRecord storage r = _records[jobId][round];
-        if (r.disputeUntil == 0) revert RoundRunning(round);
-        _requireUndisputable(r);
-        bytes32 faultId = Hashing.faultId(address(this), jobId, round, offence, index);
-        FaultRecord storage fault = _faults[faultId];
-        if (fault.isPunished) revert AlreadyPunished(faultId);
-        fault.isPunished = true;
-        (address account, uint256 amount) = offence == Offence.REPORT
-            ? _punishReport(jobId, j, round, index, faultId)
-            : _punishAbsence(jobId, j, r, fault.account, offence, faultId);
-        if (account == address(0)) revert NoFault(round, offence, index);
-        emit Punished(jobId, round, offence, index, account, faultId, amount);
-    }
-
-    function credit(uint256 jobId, uint32 round, Role role, uint16 index) external {
-        Job storage j = _job(jobId);
-        uint256 due = role == Role.PROVIDER ? j.creditableSeats : j.creditableVerifiers;
-        bool creditable = round == j.state.round && index <= type(uint8).max && due.has(index);
-        if (!creditable) revert NotCreditable(round, role, index);
-        address account;
-        uint256 amount;
-        if (role == Role.PROVIDER) {
-            j.creditableSeats = due & ~Bits.bit(index);
-            (account, amount) = (_seatHolder(jobId, index), _seatPay(jobId, j, index));
-        } else {
-            j.creditableVerifiers = due & ~Bits.bit(index);
-            (account,) = IRoster(address(roster)).verifierHolder(jobId, index);
-            amount = j.terms.verifierFee;
+        uint32 round = j.head.round;
+        if (round == 0) revert SigningOver(0);
+        round--;
+        bytes32 given = Hashing.facts(facts);
+        if (given != j.facts[round]) revert WrongFacts(given, j.facts[round]);
+        if (!_isSigning(j, round)) revert SigningOver(round);
+        Holder memory m = IMembersHooks(members).holderOf(jobId, Role.VERIFIER, id);
+        bool isMember = m.from <= round && round < m.to && facts.committee.has(m.index);
+        uint256 signed = Rows.get(j.signed, j.shape.placeBits, round);
+        if (!isMember || signed.has(m.index)) revert NotDue(id, facts.committee & ~signed);
+        address[] memory committee = new address[](1);
+        committee[0] = m.account;
+        bytes32 slot = Hashing.slotHash(_slot(jobId, round));
+        if (IAttestationPolicy(j.policy).certify(slot, committee, j.digest, certificate) != 1) {
+            revert TooFewSigners(0, 1);
         }
-        emit Credited(jobId, round, account, amount);
-        jobs.credit(jobId, account, amount);
+        signed |= Bits.bit(m.index);
+        Rows.set(j.signed, j.shape.placeBits, round, signed);
+        if (j.due.has(m.index)) j.due ^= Bits.bit(m.index);
+        emit Signed(jobId, round, signed);
     }
 
-    // --- settling ---
+    // --- words ---
 
-    function _isWeightQuorum(Job storage j, uint256 weight) private view returns (bool) {
-        return weight * j.terms.quorumDenominator >= j.state.totalWeight * j.terms.quorumNumerator;
-    }
-
-    function _requireAgreed(uint256 jobId, Job storage j, bytes32 hash) private view {
-        bytes32 slot = Hashing.slotHash(_slot(jobId, j.state));
-        (uint256 weight,) = IAttestationPolicy(j.policy).tally(slot, hash);
-        if (!_isWeightQuorum(j, weight)) revert NoQuorum(weight, j.state.totalWeight);
-    }
-
-    /// @dev Whatever a quorum signs, it cannot claim more than the evidence supports.
-    /// A cut block that left the last 256 before anyone attested cannot be checked here; the quorum signed it.
-    function _requireSound(Job storage j, Verdict calldata v) private view {
-        RoundState storage s = j.state;
-        if (v.evidenceRoot != s.evidenceRoot) revert WrongEvidence(v.evidenceRoot, s.evidenceRoot);
-        bool cutMatches = s.cutBlockHash == 0 || v.cutBlockHash == s.cutBlockHash;
-        if (!cutMatches) revert WrongCutBlock(v.cutBlockHash, s.cutBlockHash);
-        if (v.parent != s.parent) revert WrongParent(v.parent, s.parent);
-        if (v.claimsRoot == 0) revert EmptyClaimsRoot();
-        if (v.mergedCid.length > MAX_CID_BYTES) revert CidTooLong(v.mergedCid.length, MAX_CID_BYTES);
-        uint256 highest = s.accepted.popcount() * j.terms.steps * j.terms.tokensPerStep;
-        if (v.tokensTotal > highest) revert TooManyTokens(v.tokensTotal, highest);
-        uint256 earned = v.tokensTotal * j.terms.pricePerToken + s.dutiful.popcount() * j.terms.verifierFee;
-        if (v.cumulativeTotal != s.cumulativeTotal + earned) {
-            revert WrongTotal(v.cumulativeTotal, s.cumulativeTotal + earned);
-        }
-    }
-
-    function _storeSettled(uint256 jobId, Job storage j, bytes32 hash, Verdict calldata verdict)
+    /// @dev Decided: no word to come changes who has more than half.
+    function _count(Job storage j, Head memory h, bytes calldata places, uint256[] calldata has)
         private
-        returns (uint64 disputeUntil)
+        view
+        returns (Count memory c)
     {
-        RoundState storage s = j.state;
-        disputeUntil = uint64(block.timestamp) + j.terms.disputeSeconds;
-        RoundRecord storage r = _records[jobId][s.round];
-        (r.disputeUntil, r.isSettled, r.trainAttempt) = (disputeUntil, true, s.trainAttempt);
-        (r.accepted, r.claimsRoot, r.cumulativeTotal) = (s.accepted, verdict.claimsRoot, verdict.cumulativeTotal);
-        r.facts = Hashing.roundFacts(s.dataSeed, s.revealAccumulator, s.parent);
-        (s.parent, s.cumulativeTotal) = (hash, verdict.cumulativeTotal);
-        j.settledRounds++;
-    }
-
-    /// @dev The boundary: members change here and nowhere else while a job runs.
-    function _next(uint256 jobId, Job storage j) private {
-        RoundState storage s = j.state;
-        bool diverged = _isDiverged(j);
-        uint32 missedVerifiers = j.work.absent & j.work.absentBefore;
-        if (s.round + 1 < j.terms.rounds) {
-            if (diverged) return _closeSettled(jobId, j, JobStatus.EXPIRED, "Diverged");
-            if (j.cancelRequested) return _closeSettled(jobId, j, JobStatus.CANCELLED, "Cancelled");
-            if (block.timestamp >= j.terms.expiry) return _closeSettled(jobId, j, JobStatus.EXPIRED, "Expired");
+        if (h.phase != Phase.MERGE) revert WrongPhase(h.phase, Phase.MERGE);
+        uint256 last = _lastMoment(j);
+        if (block.timestamp >= last) revert DeadlinePassed(last, block.timestamp);
+        c.words = Hashing.noWords(h.lot == 0 ? j.seed : j.lotSeed);
+        uint256[6] memory planes;
+        for (uint256 i = 0; i < has.length; i++) {
+            uint256 place = uint8(places[i]);
+            c.words = Hashing.accumulateWord(c.words, place, has[i]);
+            c.spoke |= Bits.bit(place);
+            Tally.add(planes, has[i]);
         }
-        uint256 armedBlock = j.work.armedBlock;
-        bytes32 seedSource = j.work.firstAuditSeed;
-        bool isLast = s.round + 1 == j.terms.rounds;
-        if (!isLast) _applyBoundary(jobId, j, missedVerifiers, armedBlock);
-        _advance(j);
-        if (isLast) {
-            s.phase = Phase.CLOSED;
-            j.closedAt = uint64(block.timestamp);
-        } else if (_hasEnough(jobId, j)) {
-            _openRound(jobId, j, 0);
-            _startTrain(jobId, j, seedSource, 0);
-        } else {
-            roster.admitAll(jobId);
+        bytes32 kept = Hashing.cut(j.words);
+        if (c.words != kept || places.length != has.length) revert WrongWords(c.words, kept);
+        uint256 members = j.committee.popcount();
+        (uint256 least, uint256 silent) = (members / 2 + 1, members - has.length);
+        c.available = Tally.reaching(planes, least) & j.seated;
+        uint256 possible = Tally.reaching(planes, least > silent ? least - silent : 0) & j.seated;
+        c.isDecided = possible == c.available;
+        for (uint256 i = 0; i < has.length; i++) {
+            if (c.available & ~has[i] != 0) c.lacking |= Bits.bit(uint8(places[i]));
         }
     }
 
-    /// @dev Advances the round as after every settlement, then closes.
-    function _closeSettled(uint256 jobId, Job storage j, JobStatus status, string memory reason) private {
-        _advance(j);
-        _close(jobId, j, status, reason);
+    // --- verdicts ---
+
+    function _requireSound(Job storage j, Verdict calldata v, uint256 available) private view {
+        uint256 left = v.leftOut.popcount();
+        bool isWithin = v.leftOut & ~available == 0 && left <= j.shape.f;
+        bool isMerged = isWithin && uint256(v.merged) + left <= available.popcount();
+        if (!isMerged) revert WrongVerdict(v.leftOut, v.merged, available);
+        if (v.cid.length > MAX_CID_BYTES) revert CidTooLong(v.cid.length, MAX_CID_BYTES);
     }
 
-    function _advance(Job storage j) private {
-        RoundState storage s = j.state;
-        (s.round, s.attempt, s.trainAttempt) = (s.round + 1, 0, 0);
-        (s.phase, s.deadline, s.beaconBlock) = (Phase.WAITING, 0, 0);
-        Work storage w = j.work;
-        (w.absentBefore, w.absent, w.contradicted) = (w.absent, 0, 0);
+    /// @return signers places
+    function _requireSigned(uint256 jobId, Job storage j, uint32 round, bytes32 digest, bytes calldata certificate)
+        private
+        view
+        returns (uint256 signers)
+    {
+        uint256 members = j.committee.popcount();
+        address[] memory accounts = new address[](members);
+        uint256 left = j.committee;
+        for (uint256 i = 0; i < members; i++) {
+            accounts[i] = _member(j, left.lowest(), round).account;
+            left &= left - 1;
+        }
+        bytes32 slot = Hashing.slotHash(_slot(jobId, round));
+        uint256 ranks = IAttestationPolicy(j.policy).certify(slot, accounts, digest, certificate);
+        if (ranks.popcount() * 3 < members * 2) revert TooFewSigners(ranks.popcount(), members);
+        for (left = j.committee; ranks != 0; (left &= left - 1, ranks >>= 1)) {
+            if (ranks & 1 == 1) signers |= left & (~left + 1);
+        }
     }
 
-    /// @return whether at least a quarter of the revealed seats stopped early and were verified in that
-    function _isDiverged(Job storage j) private view returns (bool) {
-        uint256 short = (j.work.shortSeats & j.state.accepted).popcount();
-        return short != 0 && 4 * short >= j.state.revealed.popcount();
-    }
+    // --- what stays of a round ---
 
-    function _requireUndisputable(RoundRecord storage r) private view {
-        if (r.disputeUntil > block.timestamp) revert DisputeOpen(r.disputeUntil, block.timestamp);
-    }
-
-    // --- punishing ---
-
-    function _punishAbsence(
+    function _store(
         uint256 jobId,
         Job storage j,
-        RoundRecord storage r,
-        address account,
-        Offence offence,
-        bytes32 faultId
-    ) private returns (address, uint256 amount) {
-        if (account == address(0)) return (account, 0);
-        bool isSeat = offence == Offence.SEAT_MISSED;
-        Role role = isSeat ? Role.PROVIDER : Role.VERIFIER;
-        uint256 cutUp =
-            isSeat ? _cutUp(j.terms.providerBond, j.missCutBps) : _cutUp(j.terms.verifierBond, j.verifierCutBps);
-        roster.clearFault(jobId, role, account);
-        if (r.isForgiven) return (account, 0);
-        bytes32 lockId = Hashing.bondLock(jobId);
-        amount = stakes.slash(Slash(account, role, lockId, faultId, cutUp, address(0), Role.PROVIDER, 0));
-        return (account, amount);
+        Head memory h,
+        Count memory c,
+        Verdict memory v,
+        bytes32 digest,
+        uint256 signers
+    ) private {
+        if (!h.isSeeded) _seedAudit(jobId, j, h);
+        _noteDue(j, h.round, c, signers);
+        Shape memory s = j.shape;
+        Facts memory f = _factsOf(j, c, v.leftOut);
+        j.facts[h.round] = Hashing.facts(f);
+        j.digest = digest;
+        Rows.set(j.pay, s.seatBits, h.round, f.available);
+        if (f.available != f.revealed) Rows.set(j.lost, s.seatBits, h.round, f.revealed & ~f.available);
+        if (signers != 0) Rows.set(j.signed, s.placeBits, h.round, signers);
+        _noteTimes(j, h, s, f);
+        emit Settled(jobId, h.round, digest, v, f.available, signers, f);
     }
 
-    function _punishReport(uint256 jobId, Job storage j, uint32 round, uint16 index, bytes32 faultId)
-        private
-        returns (address account, uint256 amount)
-    {
-        ReportEntry storage e = _reports[jobId][round][index];
-        if (e.outcome == Outcome.WITHDRAWN) return (address(0), 0);
-        bytes32 lockId = Hashing.reportLock(jobId, round, index);
-        Outcome outcome = index < _records[jobId][round].annulledBelow ? Outcome.UNRESOLVED : e.outcome;
-        if (outcome == Outcome.REFUTED && !e.isWithdrawn) {
-            uint16 share = j.accusedShareBps;
-            uint256 bond = j.terms.reportBond;
-            amount =
-                stakes.slash(Slash(e.reporter, Role.VERIFIER, lockId, faultId, bond, e.accused, Role.PROVIDER, share));
-            return (e.reporter, amount);
+    function _factsOf(Job storage j, Count memory c, uint256 leftOut) private view returns (Facts memory f) {
+        (f.seed, f.auditSeed, f.reveals, f.words, f.model) = (j.seed, j.auditSeed, j.reveals, c.words, j.model);
+        (f.revealed, f.available, f.leftOut) = (j.seated, c.available, leftOut);
+        (f.ready, f.committee) = (j.ready, j.committee);
+    }
+
+    /// @dev What the round before still owes is a miss from here on.
+    function _noteDue(Job storage j, uint32 round, Count memory c, uint256 signers) private {
+        uint256 before = j.due;
+        if (before != 0) j.absent[round - 1] |= before;
+        // Without a certificate only those who said nothing owe something.
+        uint256 due = signers == 0 ? j.committee & ~c.spoke : j.committee & ~signers & ~c.lacking;
+        if (due != before) j.due = due;
+    }
+
+    function _noteTimes(Job storage j, Head memory h, Shape memory s, Facts memory f) private {
+        (uint256 revealed, uint256 ready) = (f.revealed.popcount(), f.ready.popcount());
+        bool isLast = h.round + 1 == s.rounds;
+        uint256 audits = 1;
+        if (isLast) {
+            audits = 1 + (2 * revealed + ready - 1) / ready;
+            if (audits > MAX_AUDITS) audits = MAX_AUDITS;
         }
-        stakes.unlock(e.reporter, Role.VERIFIER, lockId);
-        if (outcome != Outcome.CONFIRMED && outcome != Outcome.UNFETCHABLE) return (e.reporter, 0);
-        if (e.carriesBond) amount = _slashSeat(jobId, j, e, faultId);
-        return (e.accused, amount);
+        j.settled[h.round] = Settlement(uint40(block.timestamp), uint8(audits));
+        uint256 drawn =
+            isLast || s.f == 0 ? revealed : Draws.sampled(revealed, ready, s.shareBps) + f.leftOut.popcount();
+        j.earned.segments += uint64(_segmentsOf(j, s, h.round, f.revealed));
+        j.earned.signatures += uint64(f.committee.popcount());
+        j.earned.duties += uint64(isLast ? 2 * drawn : drawn);
     }
 
-    function _slashSeat(uint256 jobId, Job storage j, ReportEntry storage e, bytes32 faultId)
-        private
-        returns (uint256)
-    {
-        roster.clearFault(jobId, Role.PROVIDER, e.accused);
-        Slash memory order;
-        (order.account, order.role, order.lockId) = (e.accused, Role.PROVIDER, Hashing.bondLock(jobId));
-        (order.faultId, order.amount) = (faultId, j.terms.providerBond);
-        if (e.assigned) {
-            (order.beneficiary, order.beneficiaryRole) = (e.reporter, Role.VERIFIER);
-            order.beneficiaryBps = j.finderShareBps;
+    // --- the boundary ---
+
+    /// @dev Members change here and nowhere else while a job runs. The committee's pool is older than the seed.
+    function _next(uint256 jobId, Job storage j, Head memory h) private {
+        if (j.short | j.shortBefore != 0) _noteShort(j, h.round);
+        Shape memory s = j.shape;
+        h.round++;
+        uint256 pool = j.ready & ~j.poolOut;
+        _changePool(j);
+        if (h.round == s.rounds) return _close(jobId, j, h, JobStatus.DONE);
+        if (h.isCancelled) return _close(jobId, j, h, JobStatus.CANCELLED);
+        bool isOver = h.streak == MAX_STREAK || block.timestamp >= s.expiry;
+        if (isOver) return _close(jobId, j, h, JobStatus.EXPIRED);
+        if (!_hasEnough(j, s)) return _wait(jobId, j, h, 0);
+        _openRound(jobId, j, h, j.nextSeed, pool == 0 ? j.ready : pool);
+    }
+
+    /// @dev Twice running is a miss of the holder that was short both times.
+    function _noteShort(Job storage j, uint32 round) private {
+        uint256 twice;
+        for (uint256 left = j.short & j.shortBefore; left != 0; left &= left - 1) {
+            uint256 seat = left.lowest();
+            if (j.seats[seat].from < round) twice |= Bits.bit(seat);
         }
-        return stakes.slash(order);
-    }
-
-    function _cutUp(uint256 bond, uint256 bps) private pure returns (uint256) {
-        return (bond * bps + BPS - 1) / BPS;
+        _free(j, twice);
+        (j.shortBefore, j.short) = (j.short & ~twice, 0);
     }
 }

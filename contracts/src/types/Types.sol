@@ -10,147 +10,146 @@ enum Role {
 
 enum JobStatus {
     NONE,
-    OPEN, // funded; waiting for seats and for verifiers to attest that they hold the data
+    OPEN, // funded; waiting for seats and for verifiers that are ready
     ACTIVE, // rounds are running
-    HALTED, // the circuit breaker, or diverging training; slashes are pending
-    DONE, // every round is final
+    DONE, // every round is settled
     CANCELLED,
     EXPIRED
 }
 
 enum Phase {
-    WAITING, // for the minimum of providers and verifiers, or for the verifiers' readiness
-    SEEDING, // for the block that fixes the data seed
+    WAITING,
     TRAIN,
     REVEAL,
-    DRAW, // for the block that fixes the audit seed
-    REPORT,
-    CONFIRM,
-    ATTEST,
-    HALTED,
+    MERGE,
     CLOSED
 }
 
-enum Fault {
-    NONE,
-    NO_COMMIT,
-    NO_REVEAL,
-    WITHHELD,
-    WRONG_REPLAY,
-    WRONG_LINK,
-    MALFORMED,
-    OUT_OF_TOLERANCE // never confirmed: its seat is not paid and not slashed while nobody refutes it
-}
-
-enum Outcome {
-    OPEN,
-    CONFIRMED,
-    REFUTED,
-    UNRESOLVED,
-    UNFETCHABLE, // a quorum could not fetch what the report is about: counts as WITHHELD
-    ANSWERED, // the challenged block is on the chain, and a quorum found nothing wrong with the segment
-    WITHDRAWN // by everyone who had raised the challenge
-}
-
-/// What a punishment is about; `index` of `punish` is a seat, a report or a verifier accordingly.
-enum Offence {
-    SEAT_MISSED, // index: seat. No commit or no reveal: a small cut
-    REPORT, // index: report. Confirmed: the seat's bond; refuted: the report's bond
-    VERIFIER_MISSED, // index: verifier. Absent: a small cut
-    VERIFIER_CONTRADICTED // index: verifier. On the losing side of a decided report: a small cut
+/// What somebody did not do; part of a fault's id.
+enum Miss {
+    SEAT, // no commit, no reveal, or short in two rounds running
+    KEY,
+    SIGNATURE, // no word in a lot that was replaced, or no signature that was owed
+    AUDIT, // no ballot, not opened, or a duty left out
+    WORDS,
+    DROPPED, // an accusation that was not played
+    EQUIVOCATED
 }
 
 struct Terms {
     uint32 rounds;
     uint16 seats; // at most 256
     uint16 minProviders;
+    uint16 places; // of the verifiers' pool, at most 256
     uint16 minVerifiers;
-    uint16 maxVerifiers; // at most 32
-    uint16 quorumNumerator; // reached: stake * denominator >= total * numerator; above 1/2
-    uint16 quorumDenominator;
-    uint16 attempts; // audits (or trainings) of one round, the first included
-    uint16 auditors; // verifiers assigned to a seat (c); one more for each further attempt
-    uint16 beaconDelay; // blocks between a close and the block whose hash is the beacon (L)
+    uint8 f; // seats that the rule bears; 3f < seats
+    uint16 shareBps; // of the revealed seats that are drawn
     uint32 trainSeconds;
     uint32 revealSeconds;
-    uint32 reportSeconds;
-    uint32 confirmSeconds;
-    uint32 attestSeconds;
-    uint32 disputeSeconds;
+    uint32 mergeSeconds; // of each lot
+    uint32 auditSeconds;
+    uint32 openSeconds;
+    uint32 keySeconds;
+    uint32 windowSeconds;
+    uint32 readySeconds;
+    uint32 gameSeconds; // allowance of either side for a whole game
+    uint32 moveSeconds; // of each of its moves, not charged
+    uint32 claimSeconds; // after the absolute end
     uint64 expiry; // unix seconds
     uint32 steps; // inner steps of a round (H)
+    uint32 segmentSteps; // of a segment (k); divides steps
     uint64 tokensPerStep; // batch * sequence length
-    uint128 pricePerToken; // wei per verified token
-    uint128 verifierFee; // wei per verifier and round
+    uint128 pricePerToken; // wei per trained token
+    uint128 signFee; // wei per round signed
+    uint128 dutyFee; // wei per duty done
     uint128 providerBond; // locked per seat
-    uint128 verifierBond; // locked per verifier; also its weight
-    uint128 reportBond; // locked per report
+    uint128 verifierBond; // the least that a place locks
     bytes32 program; // root over what every operation of a step and of its link is; zero: no judge
 }
 
+/// What a seat shows. The commitment binds all of it but the CID, which is a hint.
 struct Reveal {
-    bytes32 traceRoot;
-    bytes32 updateRoot; // of the tree over the update's pieces, and its size; zero for none
-    bytes32 optimiserRoot; // optimiser part of the last state's digest
-    uint32 steps; // steps done: fewer than Terms.steps only after divergence
-    bool reset; // opened with zero optimiser state
+    bytes32 updateRoot;
+    bytes32 keyHash; // keccak of the key of the work words' masks
     bytes32 salt;
+    bytes leaves; // state digest and masked work word of each segment done
     bytes updateCid;
-    bytes traceCid;
 }
 
-/// "I replayed these segments of this seat and every digest matched" (bit i = segment i).
-struct Finding {
-    uint16 seat;
-    uint64 segments;
-}
-
-struct Report {
-    uint16 seat;
-    uint16 segment; // 0xffff where the fault is not about one segment
-    Fault fault; // WRONG_REPLAY, WRONG_LINK or MALFORMED in a ballot, WITHHELD in a challenge
-    bytes32 evidence; // WITHHELD: SHA-256 of the missing block; else the digest that the verifier computed instead
-}
-
+/// What a committee's certificate says beside the slot, the seed and the words.
 struct Verdict {
-    bytes32 evidenceRoot;
-    bytes32 cutBlockHash;
-    bytes32 mergedDigest; // digest of the global state that the next round starts from
-    bytes mergedCid;
-    bytes32 claimsRoot;
-    uint256 cumulativeTotal; // sum of all leaves of the claims tree
-    bytes32 tokensRoot; // keccak256(abi.encode(uint64[] verified tokens by seat, Terms.seats entries))
-    uint256 tokensTotal;
-    bytes32 parent; // verdict hash of the round before; zero for round 0
+    uint256 leftOut; // available seats that were not merged: accused or named
+    uint16 merged; // updates that were; 0: nothing, the model stays
+    bytes32 state; // digest of the global state that the next round opens from
+    bytes cid;
+    bytes8 loss; // held-out, of the model before
 }
 
-/// Everything a newcomer needs to join a running round; rebuilt from events alone by the mirror.
+/// All that a proof about a settled round needs; the contract keeps its hash.
+struct Facts {
+    bytes32 seed;
+    bytes32 auditSeed;
+    bytes32 reveals; // accumulator
+    bytes32 words; // accumulator
+    bytes32 model; // digest of the state that the round opened from; zero in round 0
+    uint256 revealed;
+    uint256 available;
+    uint256 leftOut;
+    uint256 ready; // the pool
+    uint256 committee;
+}
+
+/// Unix seconds of a settled round; zeros before.
+struct Times {
+    uint64 settledAt;
+    uint64 auditEnd;
+    uint64 openEnd;
+    uint64 keysEnd;
+    uint64 half;
+    uint64 windowEnd;
+}
+
+/// What audits ask of a settled round; zeros before.
+struct Audit {
+    uint64 settledAt;
+    uint64 auditEnd;
+    uint64 openEnd;
+    uint64 windowEnd;
+    bytes32 facts;
+    bool isLast; // of the terms
+    uint8 f;
+    uint16 shareBps;
+}
+
+/// Who holds a seat or a place, from round `from` up to, not including, `to`.
+struct Holder {
+    address account;
+    uint16 index;
+    uint32 from;
+    uint32 to;
+    bool isReleased;
+    bool hasFallen;
+}
+
+/// What anybody may read of a job's round that runs.
 struct RoundState {
     JobStatus status;
     Phase phase;
-    uint32 round;
-    uint16 attempt;
-    uint16 trainAttempt; // the attempt in the slots of this round's commits
-    uint64 deadline; // unix seconds; 0 in phases that wait for a block
-    uint64 beaconBlock; // SEEDING and DRAW: the block whose hash is the beacon
-    uint64 cutBlock;
-    uint256 seated;
-    uint256 committed;
-    uint256 revealed;
-    uint256 auditSet; // seats that this attempt audits
-    uint256 accepted;
-    uint256 rejected;
-    uint256 unresolved;
-    uint256 caught; // rejected for wrong replay, wrong link or malformed bytes
-    uint256 verifiers; // bitmap of the snapshot
-    uint256 dutiful; // verifiers that balloted, voted and were not contradicted
-    uint256 totalWeight;
-    bytes32 dataSeed;
-    bytes32 auditSeed;
-    bytes32 commitAccumulator;
-    bytes32 revealAccumulator;
-    bytes32 evidenceRoot;
-    bytes32 cutBlockHash;
-    bytes32 parent;
-    uint256 cumulativeTotal; // of the last settled verdict
+    uint32 round; // also: how many are settled
+    uint16 lot;
+    uint64 deadline;
+    bytes32 seed;
+    bytes32 nextSeed; // of the next round, once REVEAL is over
+    bytes32 auditSeed; // zero until it is fixed
+    uint256 held; // seats that the next round may count on
+    uint256 seated; // seats that count; committed ones from REVEAL, revealed ones from MERGE on
+    uint256 waiting; // seats that have still to commit or to reveal
+    uint256 owing; // seats whose miss is not cut
+    uint256 ready;
+    uint256 committee;
+    uint256 due; // places that owe a signature of the round before
+    bytes32 reveals;
+    bytes32 words; // 28 bytes of the accumulator, and which of the committee have spoken
+    bytes32 model;
+    bytes32 digest; // of the last certificate
 }

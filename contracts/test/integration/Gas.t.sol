@@ -1,178 +1,226 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {Bits} from "../../src/libraries/Bits.sol";
 import "../../src/types/Types.sol";
 import {Network} from "../support/Network.sol";
 
-/// @title P41: what each call may cost, and that settling does not grow with the number of providers.
+/// @title P41: what each call costs in steady state, and all calls of a round together, by seats and members.
 /// @dev Every call is a transaction of its own, so that gas is counted as on a chain.
 /// forge-config: default.isolate = true
 contract GasTest is Network {
+    using Bits for uint256;
+
     event log_named_uint(string what, uint256 gas); // forge prints it with -vv
 
-    /// @param before gas left before the call; every call is a transaction of its own here
-    function costs(string memory what, uint256 before, uint256 ceiling) internal returns (uint256 gas) {
-        gas = before - gasleft();
-        emit log_named_uint(what, gas);
-        atMost(gas, ceiling, what);
+    uint256 private constant WARM = 3; // rounds before the one that is measured: words of rows and of accounts are there
+
+    uint256 internal spent;
+
+    /// @dev Notes the gas of the last call.
+    function note(string memory what) internal returns (uint256 gas) {
+        gas = vm.snapshotGasLastCall(what);
+        spent += gas;
     }
 
-    function bigTerms(uint16 seats) internal view returns (Terms memory t) {
+    function terms(uint16 seats, uint16 places, uint16 shareBps) internal view returns (Terms memory t) {
         t = defaultTerms();
-        t.seats = seats;
-        t.minProviders = seats;
-        t.pricePerToken = 1;
+        (t.seats, t.minProviders, t.places, t.minVerifiers) = (seats, seats, places, places);
+        (t.rounds, t.f, t.shareBps) = (30, uint8((seats - 1) / 3), shareBps);
+        (t.pricePerToken, t.auditSeconds) = (1e6, 700);
     }
 
-    function test_P41_commitAndReveal() public {
-        uint256 jobId = start();
-        Reveal memory r = revealFor(jobId, 1);
-        bytes32 commitment = rounds.commitmentOf(jobId, 0, 0, 1, provider(1), r);
-        commitAll(jobId, 5);
-        vm.prank(provider(1));
-        uint256 before = gasleft();
-        rounds.commit(jobId, 0, 0, commitment);
-        costs("commit", before, 77_000);
-        commitAll(jobId, 8);
-        revealAll(jobId, 5);
-        vm.prank(provider(1));
-        before = gasleft();
-        rounds.reveal(jobId, 0, 0, r);
-        costs("reveal", before, 135_000);
-    }
-
-    function test_P41_ballotReportVoteAndAttest() public {
-        uint256 jobId = start();
-        toReport(jobId);
-        Finding[] memory findings = allFindings(13);
-        vm.prank(verifier(0));
-        uint256 before = gasleft();
-        rounds.ballot(jobId, 0, 0, findings, oneReport(1, 3, Fault.WRONG_REPLAY), 0);
-        costs("ballot with a report", before, 330_000);
-        vm.prank(verifier(1));
-        before = gasleft();
-        rounds.ballot(jobId, 0, 0, findings, noReports(), 0);
-        costs("ballot", before, 120_000);
-        ballotBy(jobId, 2, 13, noReports());
-        vm.prank(verifier(1));
-        before = gasleft();
-        rounds.vote(jobId, 0, 0, 1, 0, 0);
-        costs("vote", before, 63_000);
-        voteBy(jobId, 2, 1, 0, 0);
-        mine(1);
-        vm.prank(verifier(1));
-        before = gasleft();
-        rounds.attest(jobId, 0, 0, "verdict", "");
-        costs("attest", before, 162_000);
-    }
-
-    /// Random bytes, as blocks are: a zero byte of calldata would cost a quarter.
-    function blockOf(uint256 size) internal pure returns (bytes memory block_) {
-        block_ = new bytes(size);
-        for (uint256 i = 0; i < size; i += 32) {
-            bytes32 word = keccak256(abi.encode(i));
-            assembly ("memory-safe") {
-                mstore(add(add(block_, 32), i), word)
-            }
+    function test_P41_commitRevealWord() public {
+        uint256 jobId = start(terms(4, 3, 5_000), 4, 3);
+        for (uint256 r = 0; r < WARM; r++) {
+            play(jobId);
         }
+        commitSeat(jobId, 0, revealFor(jobId, 0, 8));
+        atMost(shown("commit"), 45_000, "commit");
+        commitAll(jobId, 6);
+        commitSeat(jobId, 3, revealFor(jobId, 3, 8));
+        atMost(shown("last commit"), 62_000, "last commit");
+        revealSeat(jobId, 0, revealFor(jobId, 0, 8));
+        atMost(shown("reveal"), 68_000, "reveal");
+        revealAll(jobId, 6);
+        revealSeat(jobId, 3, revealFor(jobId, 3, 8));
+        atMost(shown("last reveal"), 90_000, "last reveal");
+        sayWord(jobId, 0, 15);
+        atMost(shown("first word"), 60_000, "first word");
+        sayWord(jobId, 1, 15);
+        atMost(shown("word"), 42_000, "word");
     }
 
-    function test_P41_challengeWithdrawAndAnswer() public {
-        uint256 jobId = start();
-        toReport(jobId);
-        bytes memory block_ = blockOf(65_536);
-        bytes32 digest = sha256(block_);
-        vm.prank(verifier(0));
-        uint256 before = gasleft();
-        rounds.challenge(jobId, 0, 0, 1, 3, digest);
-        costs("challenge", before, 320_000);
-        vm.prank(verifier(1));
-        before = gasleft();
-        rounds.challenge(jobId, 0, 0, 1, 3, digest);
-        costs("joining a challenge", before, 85_000);
-        vm.prank(verifier(1));
-        before = gasleft();
-        rounds.withdrawChallenge(jobId, 0, 0, 0);
-        costs("withdrawing from a challenge", before, 75_000);
-        before = gasleft();
-        rounds.answerChallenge(jobId, 0, 0, 0, block_);
-        costs("answering with 64 KiB", before, 2_800_000);
+    function test_P41_revealOf64Leaves() public {
+        Terms memory t = terms(4, 3, 5_000);
+        (t.steps, t.segmentSteps) = (640, 10);
+        uint256 jobId = start(t, 4, 3);
+        for (uint16 seat = 0; seat < 4; seat++) {
+            commitSeat(jobId, seat, revealFor(jobId, seat, 64));
+        }
+        revealSeat(jobId, 0, revealFor(jobId, 0, 64));
+        atMost(shown("reveal of 64 leaves"), 200_000, "reveal of 64 leaves");
     }
 
-    /// @return gas of the settlement that opens the next round
-    function settleGas(uint16 seats) internal returns (uint256) {
-        uint256 jobId = start(bigTerms(seats), seats, 3);
-        toReport(jobId);
-        ballotAll(jobId);
-        mine(1);
-        Verdict memory v = verdictFor(jobId);
-        attestAll(jobId, v);
-        uint256 before = gasleft();
-        rounds.settle(jobId, v);
-        return costs("settle", before, 335_000);
+    function shown(string memory what) internal returns (uint256 gas) {
+        gas = note(what);
+        emit log_named_uint(what, gas);
     }
 
-    function test_P41_settlingDoesNotGrowWithProviders() public {
-        uint256 few = settleGas(2);
-        uint256 many = settleGas(128);
-        atMost(many, few + 5_000, "settle with 128 seats");
+    function test_P41_aRoundOfFour() public {
+        atMost(measure(4, 3, 5_000), 310_000, "a provider's round, all in, at 4/3");
     }
 
-    function test_P41_fullHouseMissingIsBounded() public {
-        uint256 jobId = start(bigTerms(256), 256, 3);
-        vm.warp(rounds.state(jobId).deadline);
-        uint256 before = gasleft();
-        rounds.poke(jobId);
-        costs("256 misses in one transaction", before, 9_700_000);
+    function test_P41_aRoundOf16() public {
+        atMost(measure(16, 7, 2_500), 193_000, "a provider's round, all in, at 16/7");
     }
 
-    function test_P41_claimFinaliseAndPunish() public {
-        uint256 jobId = start();
-        commitAll(jobId, 7);
-        passDeadline(jobId);
-        revealAll(jobId, 7);
-        passBeacon(jobId);
-        ballotAll(jobId);
+    function test_P41_aRoundOf64() public {
+        atMost(measure(64, 7, 2_500), 165_000, "a provider's round, all in, at 64/7");
+    }
+
+    function test_P41_settlementAt32Members() public {
+        uint256 jobId = start(terms(16, 32, 2_500), 16, 32);
+        play(jobId);
+        play(jobId);
+        toWords(jobId);
+        nextBlock();
         settle(jobId);
-        vm.warp(rounds.disputeUntil(jobId, 0));
-        uint256 before = gasleft();
-        rounds.finalise(jobId);
-        costs("finalise", before, 55_000);
-        before = gasleft();
-        rounds.punish(jobId, 0, Offence.SEAT_MISSED, 3);
-        costs("punish", before, 156_000);
-        bytes32[] memory proof = proofOf(jobId, provider(0));
-        uint256 due = earned[jobId][provider(0)];
-        before = gasleft();
-        jobs.claim(jobId, provider(0), due, proof);
-        costs("claim", before, 170_000);
+        atMost(shown("settlement at 32 members, all of whom sign"), 525_000, "settlement at 32 members");
     }
 
-    function test_P13_largestResolutionFitsABlock() public {
-        Terms memory t = bigTerms(128);
-        t.maxVerifiers = 32;
-        t.attempts = 1;
-        uint256 jobId = start(t, 128, 32);
-        toReport(jobId);
-        fileEverything(jobId);
-        uint256 before = gasleft();
-        rounds.poke(jobId);
-        costs("opening CONFIRM over 256 reports", before, 850_000);
-        vm.warp(rounds.state(jobId).deadline);
-        before = gasleft();
-        rounds.poke(jobId);
-        costs("deciding 256 reports", before, 5_500_000);
+    /// @dev 2^24 is what a transaction may use at most (EIP-7825).
+    function dearest(string memory what) private {
+        atMost(shown(what), 1 << 24, what);
     }
 
-    /// 256 reports by two verifiers; everyone else silent.
-    function fileEverything(uint256 jobId) private {
-        for (uint256 v = 0; v < 2; v++) {
-            Report[] memory reports = new Report[](128);
-            for (uint16 i = 0; i < 128; i++) {
-                reports[i] = Report(i, uint16(v), Fault.WRONG_REPLAY, 0);
-            }
-            ballotBy(jobId, v, 0, reports);
+    function test_P13_roundsOf256SeatsAnd32Members() public {
+        Terms memory t = terms(256, 32, 2_500);
+        (t.minProviders, t.minVerifiers) = (1, 1);
+        uint256 jobId = start(t, 256, 32);
+        for (uint16 seat = 0; seat < 256; seat++) {
+            commitSeat(jobId, seat, revealFor(jobId, seat, 1)); // all are partial, and short
+        }
+        for (uint16 seat = 0; seat < 255; seat++) {
+            revealSeat(jobId, seat, revealFor(jobId, seat, 1));
         }
         vm.warp(rounds.state(jobId).deadline);
+        rounds.poke(jobId);
+        dearest("poke that ends REVEAL");
+        sayAll(jobId, type(uint256).max >> 2);
+        nextBlock();
+        Verdict memory v = verdictFor(jobId, rounds.state(jobId).seated >> 1);
+        v.merged = 0;
+        settle(jobId, v);
+        dearest("settlement of 255 partial seats");
+        vm.warp(rounds.timesOf(jobId, 0).windowEnd);
+        jobs.burn(jobId, 1);
+        dearest("burn of a round");
+        members.cutSeat(jobId, 255);
+        dearest("cut of a seat");
+        vm.warp(rounds.state(jobId).deadline);
+        rounds.poke(jobId);
+        dearest("poke of a void");
+    }
+
+    function test_P13_aFullPoolOf256() public {
+        Terms memory t = terms(4, 256, 2_500);
+        t.minVerifiers = 1;
+        uint256 jobId = create(t);
+        for (uint16 i = 0; i < 4; i++) {
+            sit(jobId, i, i);
+        }
+        for (uint16 i = 0; i < 256; i++) {
+            enrol(jobId, i, i);
+        }
+        nextBlock();
+        rounds.poke(jobId);
+        dearest("opening with a lot of 256");
+        stakeUp(verifier(299), Role.VERIFIER, 2 * BOND);
+        vm.prank(verifier(299));
+        members.enrol(jobId, 0, uint128(2 * BOND));
+        dearest("outbidding one of 256");
+        play(jobId);
+        dearest("settlement with a pool of 256");
+    }
+
+    /// @return gas of everybody, for each seat
+    function measure(uint16 seats, uint16 places, uint16 shareBps) internal returns (uint256) {
+        uint256 jobId = start(terms(seats, places, shareBps), seats, places);
+        for (uint256 r = 0; r < WARM; r++) {
+            play(jobId);
+        }
+        uint32 round = rounds.state(jobId).round;
+        spent = 0;
+        train(jobId, seats, places);
+        emit log_named_uint("seats", seats);
+        emit log_named_uint("  training, reveals and words", spent / seats);
+        settle(jobId);
+        emit log_named_uint("  settlement", note("settle"));
+        auditNoted(jobId, round);
+        emit log_named_uint("  a seat and round, all but claims", spent / seats);
+        return spent / seats + claimNoted(jobId, seats, places);
+    }
+
+    function train(uint256 jobId, uint16 seats, uint16 places) private {
+        for (uint16 seat = 0; seat < seats; seat++) {
+            commitSeat(jobId, seat, revealFor(jobId, seat, 8));
+            note("commit");
+        }
+        nextBlock();
+        for (uint16 seat = 0; seat < seats; seat++) {
+            revealSeat(jobId, seat, revealFor(jobId, seat, 8));
+            note("reveal");
+        }
+        nextBlock();
+        for (uint16 place = 0; place < places; place++) {
+            sayWord(jobId, place, Bits.firstBits(seats));
+            note("word");
+        }
+        nextBlock();
+    }
+
+    function auditNoted(uint256 jobId, uint32 round) private {
+        uint256 verifiers = said[jobId][round].facts.ready.popcount();
+        (uint256 ballots, uint256 opens, uint256 keys) = (0, 0, 0);
+        for (uint32 id = 1; id <= verifiers; id++) {
+            if (dutiesOf(jobId, round, uint16(id - 1)) == 0) continue;
+            ballotBody(jobId, round, id, honestBody(jobId, round, id));
+            ballots = note("ballot");
+        }
+        vm.warp(rounds.timesOf(jobId, round).auditEnd);
+        for (uint32 id = 1; id <= verifiers; id++) {
+            if (dutiesOf(jobId, round, uint16(id - 1)) == 0) continue;
+            openBody(jobId, round, id, honestBody(jobId, round, id));
+            opens = note("open");
+        }
+        vm.warp(rounds.timesOf(jobId, round).openEnd);
+        for (uint256 left = drawn(jobId, round); left != 0; left &= left - 1) {
+            showKey(jobId, round, left.lowest());
+            keys = note("key");
+        }
+        emit log_named_uint("  ballot", ballots);
+        emit log_named_uint("  open", opens);
+        emit log_named_uint("  key", keys);
+    }
+
+    /// @return gas of claims for ten rounds, a tenth of it, for each seat
+    function claimNoted(uint256 jobId, uint16 seats, uint16 places) private returns (uint256) {
+        uint256 before = spent;
+        vm.warp(rounds.timesOf(jobId, 1).windowEnd);
+        jobs.claim(jobId, Role.PROVIDER, 1, 2);
+        jobs.claim(jobId, Role.VERIFIER, 1, 2);
+        vm.warp(rounds.state(jobId).deadline - 1);
+        for (uint256 r = 0; r < 9; r++) {
+            play(jobId);
+        }
+        vm.warp(rounds.timesOf(jobId, 11).windowEnd);
+        jobs.claim(jobId, Role.PROVIDER, 1, 12);
+        uint256 seat = shown("  claim of ten rounds, seat");
+        jobs.claim(jobId, Role.VERIFIER, 1, 12);
+        uint256 member = shown("  claim of ten rounds, member");
+        spent = before;
+        atMost(seat, 113_000, "claim of ten rounds");
+        return (seat + member * places / seats) / 10;
     }
 }

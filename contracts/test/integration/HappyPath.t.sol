@@ -1,72 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {Escrow} from "../../src/interfaces/IJobs.sol";
+import {Bits} from "../../src/libraries/Bits.sol";
 import "../../src/types/Types.sol";
 import {Network} from "../support/Network.sol";
 
-/// @title A whole job with nobody misbehaving.
+/// @title A whole job, from its creation to the last token.
 contract HappyPathTest is Network {
-    function test_wholeJobPaysEveryoneAndRefundsTheRest() public {
+    using Bits for uint256;
+
+    function test_aWholeJobPaysEverybodyAndReturnsTheRest() public {
         uint256 jobId = start();
-        for (uint256 r = 0; r < 3; r++) {
-            inPhase(jobId, Phase.TRAIN);
-            same(rounds.state(jobId).round, r, "round");
-            playRound(jobId);
-        }
-        inPhase(jobId, Phase.CLOSED);
-        finaliseAll(jobId);
+        uint256 funded = jobs.escrowOf(jobId).funded;
+        play(jobId);
+        inPhase(jobId, Phase.TRAIN);
+        same(rounds.state(jobId).round, 1, "the next round opened in the settlement");
+        play(jobId);
         hasStatus(jobId, JobStatus.DONE);
-
-        for (uint256 i = 0; i < 4; i++) {
-            claim(jobId, provider(i));
-            uint256 pay = 3 * uint256(STEPS) * TOKENS_PER_STEP * 0.001 ether;
-            same(token.balanceOf(provider(i)), pay, "a provider's pay");
+        audit(jobId, 0);
+        audit(jobId, 1);
+        vm.warp(rounds.timesOf(jobId, 1).windowEnd);
+        uint256 paid;
+        for (uint32 id = 1; id <= 4; id++) {
+            jobs.claim(jobId, Role.PROVIDER, id, 2);
+            same(token.balanceOf(provider(id - 1)), 2 * 8 * segmentPay(), "a seat's pay");
+            paid += token.balanceOf(provider(id - 1));
         }
-        for (uint256 i = 0; i < 3; i++) {
-            claim(jobId, verifier(i));
-            same(token.balanceOf(verifier(i)), 1.5 ether, "a verifier's fee");
+        uint256 duties = drawn(jobId, 0).popcount() + 2 * drawn(jobId, 1).popcount();
+        uint256 fees;
+        for (uint32 id = 1; id <= 3; id++) {
+            jobs.claim(jobId, Role.VERIFIER, id, 2);
+            fees += token.balanceOf(verifier(id - 1));
         }
+        same(fees, 3 * 2 * 1 ether + duties * 10 ether, "fees");
+        uint256 before = token.balanceOf(SUBMITTER);
         jobs.refund(jobId);
-        (uint256 funded, uint256 claimed, uint256 refunded, uint256 balance) = jobs.escrowOf(jobId);
-        same(balance, 0, "nothing is left");
-        same(funded, claimed + refunded, "all of it is accounted for");
-        same(token.balanceOf(address(jobs)), 0, "escrow is empty");
-        releaseEverything(jobId);
-    }
-
-    function releaseEverything(uint256 jobId) private {
-        for (uint256 i = 0; i < 4; i++) {
-            roster.releaseBond(jobId, Role.PROVIDER, provider(i));
-            same(lockedOf(provider(i), Role.PROVIDER), 0, "provider's lock");
-            same(activeOf(provider(i), Role.PROVIDER), STAKE + 100 ether, "provider's stake");
+        same(token.balanceOf(SUBMITTER) - before, funded - paid - fees, "all else goes back at once");
+        Escrow memory e = jobs.escrowOf(jobId);
+        same(e.balance, 0, "nothing is left");
+        for (uint32 id = 1; id <= 4; id++) {
+            members.release(jobId, Role.PROVIDER, id);
+            same(lockedOf(provider(id - 1), Role.PROVIDER), 0, "a seat's bond");
         }
-        for (uint256 i = 0; i < 3; i++) {
-            roster.releaseBond(jobId, Role.VERIFIER, verifier(i));
-            same(activeOf(verifier(i), Role.VERIFIER), STAKE + 50 ether, "verifier's stake");
+        for (uint32 id = 1; id <= 3; id++) {
+            members.release(jobId, Role.VERIFIER, id);
+            same(lockedOf(verifier(id - 1), Role.VERIFIER), 0, "a member's bond");
         }
-    }
-
-    function test_seedsFollowTheHashingLaw() public {
-        uint256 jobId = start();
-        toReport(jobId);
-        bytes32 auditSeed = rounds.state(jobId).auditSeed;
-        ballotAll(jobId);
-        settle(jobId);
-        bytes32 wanted = keccak256(
-            abi.encode(
-                keccak256("atoll.data.v1"), block.chainid, address(rounds), jobId, uint32(1), uint16(0), auditSeed
-            )
-        );
-        same(rounds.state(jobId).dataSeed, wanted, "data seed of the next round");
-    }
-
-    function test_optimiserRootAdvancesOnlyWhenAccepted() public {
-        uint256 jobId = start();
-        bytes32 root = revealFor(jobId, 0).optimiserRoot;
-        toReport(jobId);
-        ballotAll(jobId);
-        same(rounds.lastOptimiserRoot(jobId, 0), bytes32(0), "not yet settled");
-        settle(jobId);
-        same(rounds.lastOptimiserRoot(jobId, 0), root, "accepted");
+        same(token.balanceOf(address(jobs)), 0, "of the escrow's tokens too");
     }
 }

@@ -1,374 +1,446 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {Evidence} from "../../src/judge/Claims.sol";
+import {Claim} from "../../src/judge/IClaims.sol";
+import {Escrow} from "../../src/interfaces/IJobs.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
+import {Hashing} from "../../src/libraries/Hashing.sol";
+import {Shown} from "../../src/libraries/Reveals.sol";
 import "../../src/types/Types.sol";
 import {Network} from "../support/Network.sol";
 
-/// @title Everyone at once, in any order: whatever is possible in the current phase, chosen by the fuzzer.
-/// @dev Each action checks for itself that it is allowed, so any revert is a failure of the contracts.
+/// @title Two jobs, and people who do what they should, or do not, in any order.
+/// @dev What the rules refuse is refused: actions that may be too early or too late are tried and may fail. What must hold after
+/// all of them is in Invariants.t.sol.
 contract Handler is Network {
     using Bits for uint256;
 
-    uint256 public constant MOST_PROVIDERS = 40;
-    uint256 public constant MOST_VERIFIERS = 20;
-    uint256 public constant PLACES = 6; // for verifiers, by the terms
+    uint256 internal constant JOBS = 2;
 
-    uint256 public providers; // that ever came
-    uint256 public verifiers;
-
-    uint256 public jobId;
-    uint256 public deposited; // ghost: stake that ever came in
-    uint256 public withdrawn; // ghost: stake that went out to its owners
-    uint256 public paidOut; // ghost: what claims moved
-    uint256 public funded; // ghost: what the submitter moved
-    uint256 public roundsSettled; // ghosts: to see that the runs get somewhere
-    uint256 public punishments;
-    uint256 public slashedSeats;
-    uint256 public challenges;
-    mapping(uint256 round => uint256) public missed; // ghost: seats that missed
-    mapping(uint256 round => mapping(uint256 offence => uint256)) public punished; // ghost: bitmaps
-    mapping(uint256 round => uint256) public reported; // ghost: number of reports
-    mapping(address => mapping(Role => uint256[])) internal exits;
+    uint256[2] public jobIds;
+    uint256 public people; // accounts made so far; a provider's and a verifier's each
+    uint256 public paidOut; // tokens that claims sent
+    uint256 public done; // actions that were not refused
+    mapping(uint256 jobId => Claim[]) internal open; // games
+    mapping(uint256 jobId => mapping(uint32 round => bytes32)) internal finalRows;
 
     constructor() {
         setUp();
-        Terms memory t = defaultTerms();
-        (t.rounds, t.seats, t.minVerifiers, t.maxVerifiers) = (40, 5, 2, uint16(PLACES));
-        (t.attempts, t.pricePerToken, t.verifierFee) = (8, 1 gwei, 1 gwei);
-        t.expiry = uint64(block.timestamp + 365 days);
-        jobId = create(t);
-        funded = jobs.budget(t);
-        for (uint256 i = 0; i < 6; i++) {
-            enterProvider();
-        }
-        for (uint256 i = 0; i < 5; i++) {
-            enterVerifier();
-        }
-    }
-
-    // --- the round ---
-
-    /// The next few things that the phase allows, by members of the fuzzer's choice.
-    function act(uint256 seed) external {
-        for (uint256 i = 0; i <= seed % 8; i++) {
-            actOnce(uint256(keccak256(abi.encode(seed, i))));
+        for (uint256 i = 0; i < JOBS; i++) {
+            Terms memory t = defaultTerms();
+            (t.rounds, t.minProviders) = (12, 3);
+            (t.auditSeconds, t.openSeconds, t.keySeconds) = (200, 300, 300); // so that many of them are hit
+            (t.gameSeconds, t.windowSeconds) = (200, 400);
+            jobIds[i] = create(t);
+            for (uint16 k = 0; k < 4; k++) {
+                sit(jobIds[i], people + k, k);
+            }
+            for (uint16 k = 0; k < 3; k++) {
+                enrol(jobIds[i], people + k, k);
+            }
+            people += 4;
+            nextBlock();
+            rounds.poke(jobIds[i]);
         }
     }
 
-    function actOnce(uint256 seed) internal {
+    modifier tried() {
+        if (msg.sender == address(this)) {
+            _;
+        } else {
+            (bool ok,) = address(this).call(msg.data);
+            if (ok) done++;
+        }
+    }
+
+    function pick(uint256 i) internal view returns (uint256) {
+        return jobIds[i % JOBS];
+    }
+
+    // --- rounds ---
+
+    /// @param who which of those that are waited for; `how` decides what it says
+    function step(uint256 i, uint256 who, uint256 how) external tried {
+        uint256 jobId = pick(i);
         RoundState memory s = rounds.state(jobId);
-        Phase now_ = s.phase;
-        if (s.deadline != 0 && block.timestamp >= s.deadline) pass(seed);
-        else if (now_ == Phase.TRAIN) trainOne(seed);
-        else if (now_ == Phase.REVEAL) revealSome(seed);
-        else if (now_ == Phase.REPORT) ballotOne(seed);
-        else if (now_ == Phase.CONFIRM) voteOne(seed);
-        else if (now_ == Phase.ATTEST) settleNow();
-        else pass(seed);
+        if (s.phase == Phase.TRAIN) commitSeat(jobId, chosen(s.waiting, who), workOf(jobId, s, who));
+        else if (s.phase == Phase.REVEAL) revealSeat(jobId, chosen(s.waiting, who), workOf(jobId, s, who));
+        else if (s.phase == Phase.MERGE) speak(jobId, s, who, how);
+        else if (s.phase == Phase.WAITING) refill(jobId);
+        nextBlock();
     }
 
-    /// Time passes until something is due, and someone notices.
-    function pass(uint256 seed) public {
-        RoundState memory s = rounds.state(jobId);
-        if (s.phase == Phase.CLOSED) return;
-        if (s.phase == Phase.WAITING) return openIfPossible();
-        if (s.phase == Phase.HALTED) return rounds.reaudit(jobId);
-        if (s.phase == Phase.TRAIN && s.committed == 0) missed[s.round] |= s.seated;
-        if (s.phase == Phase.REVEAL) missed[s.round] |= s.seated & ~s.revealed;
-        if (s.deadline != 0) {
-            if (block.timestamp < s.deadline) vm.warp(s.deadline);
-            mine(1);
-            return rounds.poke(jobId);
-        }
-        if (seed % 8 == 0) mine(300);
-        passBeacon(jobId);
+    function workOf(uint256 jobId, RoundState memory s, uint256 who) internal view returns (Reveal memory) {
+        uint16 seat = chosen(s.waiting, who);
+        return revealFor(jobId, seat, segmentsOf(jobId, s.round, seat));
     }
 
-    function trainOne(uint256 seed) internal {
-        RoundState memory s = rounds.state(jobId);
-        uint16 seat = pick(s.seated & ~s.committed, seed);
-        Reveal memory r = revealFor(jobId, seat);
-        commitOne(jobId, seat, r);
+    /// @dev The same when it commits and when it reveals: one seat in some rounds does fewer.
+    function segmentsOf(uint256 jobId, uint32 round, uint16 seat) internal pure returns (uint256) {
+        uint256 x = uint256(keccak256(abi.encode(jobId, round, seat))) % 12;
+        return x < 3 ? 4 + 2 * x : 8;
     }
 
-    function revealSome(uint256 seed) internal {
-        RoundState memory s = rounds.state(jobId);
-        uint16 seat = pick(s.committed & ~s.revealed, seed);
-        bool last = (s.revealed | Bits.bit(seat)) == s.committed;
-        if (last) missed[s.round] |= s.seated & ~s.committed;
-        revealOne(jobId, seat, revealFor(jobId, seat));
-    }
-
-    mapping(uint256 attemptKey => uint256) internal balloted;
-
-    function ballotOne(uint256 seed) internal {
-        RoundState memory s = rounds.state(jobId);
-        uint256 key = uint256(keccak256(abi.encode(s.round, s.attempt)));
-        uint256 left = s.verifiers & ~balloted[key];
-        if (settleChallenge(s, seed >> 16) || raiseChallenge(s, seed >> 24)) return;
-        if (left == 0) return pass(seed);
-        uint16 v = pick(left, seed);
-        balloted[key] |= Bits.bit(v);
-        uint16 accused = pick(s.auditSet, seed >> 8);
-        (address account,) = roster.verifierHolder(jobId, v);
-        bool reports = seed % 8 == 0 && freeOf(account, Role.VERIFIER) >= 5 ether;
-        uint256 seats = reports ? s.auditSet & ~Bits.bit(accused) : s.auditSet;
-        // One segment a round and seat, so that reports meet: the second of the same is a second, not a report.
-        Report[] memory filed = reports ? oneReport(accused, 0, Fault.WRONG_REPLAY) : noReports();
-        ballotBy(jobId, v, seats, filed);
-        countReports(s.round);
-    }
-
-    mapping(uint256 attemptKey => uint256) internal challenged; // ghost: reports that wait for their block
-    mapping(uint256 attemptKey => uint256) internal raised; // ghost: how many there were
-
-    function blockOf(uint256 round, uint256 index) internal pure returns (bytes memory) {
-        return abi.encode("block", round, index);
-    }
-
-    function raiseChallenge(RoundState memory s, uint256 seed) internal returns (bool) {
-        uint16 v = pick(s.verifiers, seed);
-        (address account,) = roster.verifierHolder(jobId, v);
-        bool raises = seed % 5 == 0 && block.timestamp + 150 < s.deadline && reported[s.round] < 200;
-        uint256 key = uint256(keccak256(abi.encode(s.round, s.attempt)));
-        if (!raises || raised[key] >= 6 || freeOf(account, Role.VERIFIER) < 5 ether) return false;
-        challengeBy(jobId, v, pick(s.auditSet, seed >> 8), 0, blockOf(s.round, reported[s.round]));
-        challenged[key] |= Bits.bit(uint16(reported[s.round]));
-        raised[key]++;
-        challenges++;
-        countReports(s.round);
-        return true;
-    }
-
-    /// Answers a challenge, or takes it back; some are left to the vote.
-    function settleChallenge(RoundState memory s, uint256 seed) internal returns (bool) {
-        uint256 key = uint256(keccak256(abi.encode(s.round, s.attempt)));
-        if (challenged[key] == 0 || seed % 3 == 0) return false;
-        uint16 index = pick(challenged[key], seed);
-        challenged[key] &= ~Bits.bit(index);
-        if (seed % 3 == 1) answer(jobId, index, blockOf(s.round, index));
-        else withdrawBy(jobId, rounds.reportOf(jobId, s.round, index).verifier, index);
-        return true;
-    }
-
-    function countReports(uint256 round) internal {
-        uint256 count = reported[round];
-        while (rounds.reportOf(jobId, uint32(round), uint16(count)).reporter != address(0)) {
-            count++;
-        }
-        reported[round] = count;
-    }
-
-    function voteOne(uint256 seed) internal {
-        RoundState memory s = rounds.state(jobId);
-        (uint256 v, uint256 mine_, uint256 open_) = someVoter(s);
-        if (v == type(uint256).max) return pass(seed);
-        uint256 choice = open_ & ~mine_;
-        uint256 side = seed % 4;
-        voteBy(jobId, v, side < 2 ? choice : 0, side == 2 ? choice : 0, side == 3 ? choice : 0);
-    }
-
-    mapping(uint256 attemptKey => uint256) internal voted;
-
-    /// @return v a verifier that has not voted; mine_ the open reports that are its own
-    function someVoter(RoundState memory s) internal returns (uint256 v, uint256 mine_, uint256 open_) {
-        uint256 key = uint256(keccak256(abi.encode(s.round, s.attempt)));
-        uint256 left = s.verifiers & ~voted[key];
-        if (left == 0) return (type(uint256).max, 0, 0);
-        v = left.lowest();
-        voted[key] |= Bits.bit(v);
-        for (uint256 i = 0; i < reported[s.round]; i++) {
-            Rounds_Report memory e = reportAt(s.round, i);
-            if (!e.isOpen) continue;
-            open_ |= Bits.bit(i);
-            if (e.agree.has(v)) mine_ |= Bits.bit(i);
-        }
-    }
-
-    struct Rounds_Report {
-        bool isOpen;
-        uint256 agree;
-    }
-
-    function reportAt(uint32 round, uint256 i) internal view returns (Rounds_Report memory e) {
-        e.isOpen = rounds.reportOf(jobId, round, uint16(i)).outcome == Outcome.OPEN;
-        e.agree = rounds.reportOf(jobId, round, uint16(i)).agree;
-    }
-
-    function settleNow() internal {
-        settle(jobId);
-        roundsSettled++;
-    }
-
-    function openIfPossible() internal {
-        (uint256 seated, uint256 present, uint256 ready) = roster.membersOf(jobId);
-        if (seated.popcount() < 2) return enterProvider();
-        if (present.popcount() < 2) return enterVerifier();
-        if (ready.popcount() * 3 >= present.popcount() * 2) rounds.poke(jobId);
-    }
-
-    // --- money ---
-
-    function finaliseOne() external {
-        (uint32 done,,) = rounds.finalRounds(jobId);
-        if (done == rounds.settledRounds(jobId)) return;
-        if (block.timestamp < rounds.disputeUntil(jobId, done)) return;
-        rounds.finalise(jobId);
-    }
-
-    function finaliseEverything() external {
-        finaliseAll(jobId);
-    }
-
-    function claimOne(uint256 seed) external {
-        (uint32 done,,) = rounds.finalRounds(jobId);
-        if (done == 0 || done != rounds.settledRounds(jobId)) return;
-        address account = earners[jobId][seed % earners[jobId].length];
-        uint256 before = token.balanceOf(account);
-        claim(jobId, account);
-        paidOut += token.balanceOf(account) - before;
-    }
-
-    function punishOne(uint256 seed) external {
-        uint32 round = uint32(seed % (uint256(rounds.state(jobId).round) + 1));
-        uint64 until = rounds.disputeUntil(jobId, round);
-        if (until == 0 || block.timestamp < until) return;
-        bool seats = (seed >> 128) % 2 == 0;
-        uint256 offence = uint256(seats ? Offence.SEAT_MISSED : Offence.REPORT);
-        uint256 due = seats ? missed[round] : Bits.firstBits(reported[round]);
-        due &= ~punished[round][offence];
-        if (due == 0) return;
-        if (!seats && rounds.reportOf(jobId, round, due.lowest()).outcome == Outcome.WITHDRAWN) {
-            punished[round][offence] |= Bits.bit(due.lowest()); // nothing is left to punish
-            return;
-        }
-        punished[round][offence] |= due & (~due + 1);
-        uint256 before = token.balanceOf(stakes.BURN());
-        rounds.punish(jobId, round, Offence(offence), due.lowest());
-        punishments++;
-        if (token.balanceOf(stakes.BURN()) - before >= 50 ether) slashedSeats++;
-    }
-
-    function skip(uint256 seed) external {
-        uint256 seconds_ = seed % 200;
-        if (rounds.state(jobId).deadline > block.timestamp + seconds_) mine(seconds_);
-    }
-
-    // --- members ---
-
-    function enterProvider() public {
-        if (phase(jobId) > Phase.ATTEST || providers == MOST_PROVIDERS) return;
-        deposited += STAKE + 100 ether;
-        joinProvider(jobId, providers++);
-    }
-
-    function enterVerifier() public {
-        (, uint256 present,) = roster.membersOf(jobId);
-        if (phase(jobId) > Phase.ATTEST || verifiers == MOST_VERIFIERS || present.popcount() == PLACES) return;
-        deposited += STAKE + 50 ether;
-        joinVerifier(jobId, verifiers++);
-    }
-
-    mapping(address => bool) internal leaving;
-
-    function leaveOne(uint256 seed) external {
-        address account = provider(seed % providers);
-        (bool seated,) = roster.seatOf(jobId, account);
-        if (!seated || leaving[account] || phase(jobId) == Phase.CLOSED || seed % 5 != 0) return;
-        leaving[account] = true;
-        vm.prank(account);
-        roster.leaveAsProvider(jobId);
-    }
-
-    // --- stakes ---
-
-    function depositMore(uint256 seed) external {
-        uint256 amount = within(seed, 1, 10 ether);
-        stakeUp(provider(seed % providers), Role.PROVIDER, amount);
-        deposited += amount;
-    }
-
-    function thawSome(uint256 seed) external {
-        (address account, Role role) = someone(seed);
-        (uint256 active, uint256 locked,) = stakes.stakeOf(account, role);
-        if (active == locked) return;
-        vm.prank(account);
-        exits[account][role].push(stakes.thaw(role, within(seed, 1, active - locked)));
-    }
-
-    function withdrawOne(uint256 seed) external {
-        (address account, Role role) = someone(seed);
-        uint256[] storage open_ = exits[account][role];
-        if (open_.length == 0 || seed % 7 != 0) return;
-        uint256 id = open_[open_.length - 1];
-        open_.pop();
-        vm.warp(block.timestamp + UNBONDING + 1);
-        uint256 before = token.balanceOf(account);
-        vm.prank(account);
-        stakes.withdraw(role, id);
-        withdrawn += token.balanceOf(account) - before;
-    }
-
-    function freeOf(address account, Role role) internal view returns (uint256) {
-        (uint256 active, uint256 locked,) = stakes.stakeOf(account, role);
-        return active - locked;
-    }
-
-    function someone(uint256 seed) internal view returns (address, Role) {
-        if (seed % 2 == 0) return (provider(seed % providers), Role.PROVIDER);
-        return (verifier(seed % verifiers), Role.VERIFIER);
-    }
-
-    /// @return one of the bits, by the fuzzer's choice
-    function pick(uint256 bitmap, uint256 seed) internal pure returns (uint16) {
-        uint256 skipped = seed % bitmap.popcount();
-        for (; skipped > 0; skipped--) {
+    function chosen(uint256 bitmap, uint256 who) internal pure returns (uint16) {
+        for (uint256 k = who % bitmap.popcount(); k > 0; k--) {
             bitmap &= bitmap - 1;
         }
         return bitmap.lowest();
     }
 
-    // --- what the invariants compare ---
-
-    /// @return held stake of all accounts, thawing stake included
-    function staked() external view returns (uint256 held) {
-        for (uint256 i = 0; i < providers; i++) {
-            held += heldBy(provider(i), Role.PROVIDER);
+    function speak(uint256 jobId, RoundState memory s, uint256 who, uint256 how) internal {
+        bytes storage places = said[jobId][s.round].places;
+        for (uint256 k = 0; k < places.length; k++) {
+            s.committee &= ~Bits.bit(uint8(places[k]));
         }
-        for (uint256 i = 0; i < verifiers; i++) {
-            held += heldBy(verifier(i), Role.VERIFIER);
+        if (block.timestamp >= s.deadline || s.committee == 0) return conclude(jobId, how);
+        uint256 has = how % 5 == 0 ? how >> 8 & 15 : 15;
+        sayWord(jobId, chosen(s.committee, who), has);
+    }
+
+    /// @dev Settles with two or all of the members, leaving somebody out now and then; or late.
+    function conclude(uint256 jobId, uint256 how) internal {
+        RoundState memory s = rounds.state(jobId);
+        uint256 had = hadOf(said[jobId][s.round].has, s.committee.popcount()) & s.seated;
+        if (s.auditSeed == 0) {
+            rounds.seedAudit(jobId);
+            s = rounds.state(jobId);
         }
-        held += heldBy(provider(0), Role.VERIFIER) + heldBy(verifier(0), Role.PROVIDER);
+        Verdict memory v = verdictFor(jobId, had);
+        if (how % 7 == 0 && had != 0) (v.leftOut, v.merged) = (had & (~had + 1), v.merged - 1);
+        if (how % 11 == 0) v.merged = 0;
+        uint256 members_ = s.committee.popcount();
+        uint256 signers = how % 3 == 0 ? (2 * members_ + 2) / 3 : members_;
+        bytes memory signed = certificate(jobId, digestFor(jobId, v), s.committee, Bits.firstBits(signers));
+        noteFacts(jobId, v);
+        rounds.settle(jobId, said[jobId][s.round].places, said[jobId][s.round].has, v, signed);
     }
 
-    function heldBy(address account, Role role) internal view returns (uint256) {
-        (uint256 active, uint256 locked, uint256 thawing) = stakes.stakeOf(account, role);
-        atMost(locked, active, "locked");
-        return active + thawing;
+    function refill(uint256 jobId) internal {
+        RoundState memory s = rounds.state(jobId);
+        for (uint16 seat = 0; seat < 4; seat++) {
+            if (s.owing.has(seat)) members.cutSeat(jobId, seat);
+            if (!s.held.has(seat)) sit(jobId, people++, seat);
+        }
+        for (uint16 place = 0; place < 3; place++) {
+            if (!s.ready.has(place)) try this.enrolOne(jobId, place) {} catch {}
+        }
+        nextBlock();
+        rounds.poke(jobId);
     }
 
-    function stakeBalance() external view returns (uint256) {
-        return token.balanceOf(address(stakes));
+    function enrolOne(uint256 jobId, uint16 place) external {
+        enrol(jobId, people++, place);
     }
 
-    function burned() external view returns (uint256) {
-        return token.balanceOf(stakes.BURN());
+    function skip(uint256 time) external {
+        vm.warp(block.timestamp + within(time, 1, 400));
+        vm.roll(block.number + 1);
     }
 
-    function escrowBalance() external view returns (uint256) {
-        return token.balanceOf(address(jobs));
+    /// @dev Nobody comes in time: misses, or another lot.
+    function pass(uint256 i) external tried {
+        uint256 jobId = pick(i);
+        RoundState memory s = rounds.state(jobId);
+        if (s.deadline > block.timestamp) vm.warp(s.deadline);
+        rounds.poke(jobId);
+        RoundState memory now_ = rounds.state(jobId);
+        if (now_.phase != Phase.MERGE || now_.lot == 0) return;
+        Said storage of_ = said[jobId][now_.round];
+        of_.lotSeed = Hashing.lotSeed(now_.lot == 1 ? now_.seed : of_.lotSeed, now_.lot);
+        delete of_.places;
+        delete of_.has;
     }
 
-    function escrow() external view returns (uint256, uint256, uint256, uint256) {
-        return jobs.escrowOf(jobId);
+    // --- members ---
+
+    function leaveSeat(uint256 i, uint256 who) external tried {
+        (uint256 jobId, RoundState memory s) = (pick(i), rounds.state(pick(i)));
+        vm.prank(accountOf(jobId, chosen(s.held, who)));
+        members.leaveSeat(jobId);
     }
 
-    function finalTotal() external view returns (uint256 total) {
-        (,, total) = rounds.finalRounds(jobId);
+    function sitDown(uint256 i, uint256 who) external tried {
+        uint256 jobId = pick(i);
+        uint16 seat = uint16(who % 4);
+        if (rounds.state(jobId).owing.has(seat)) members.cutSeat(jobId, seat);
+        sit(jobId, people++, seat);
     }
 
-    function view_() external view returns (RoundState memory) {
-        return rounds.state(jobId);
+    function outbid(uint256 i, uint256 who) external tried {
+        (uint256 jobId, uint256 n) = (pick(i), people++);
+        uint256 bond = BOND * 2 + n * 1 ether;
+        stakeUp(verifier(n), Role.VERIFIER, bond);
+        vm.startPrank(verifier(n));
+        members.enrol(jobId, uint16(who % 3), uint128(bond));
+        members.ready(jobId);
+        vm.stopPrank();
+    }
+
+    function disagree(uint256 i, uint256 who) external tried {
+        (uint256 jobId, RoundState memory s) = (pick(i), rounds.state(pick(i)));
+        vm.prank(accountOf(jobId, chosen(s.waiting, who)));
+        members.disagree(jobId, s.seed, "another");
+    }
+
+    function cutMember(uint256 i, uint256 round, uint256 id) external tried {
+        members.cutMember(pick(i), aRound(i, round), uint32(within(id, 1, 12)));
+    }
+
+    function release(uint256 i, uint256 role, uint256 id) external tried {
+        members.release(pick(i), Role(role % 2), uint32(within(id, 1, 30)));
+    }
+
+    // --- audits ---
+
+    function aRound(uint256 i, uint256 round) internal view returns (uint32) {
+        uint32 settled = rounds.state(pick(i)).round;
+        return settled == 0 ? 0 : uint32(within(round, settled > 4 ? settled - 4 : 0, settled - 1));
+    }
+
+    function aMember(uint256 i, uint256 place) internal view returns (uint32 id) {
+        (, id,) = rounds.placeHolder(pick(i), uint16(place % 3));
+    }
+
+    /// @param how whether it looked, guessed or accuses
+    function ballotOne(uint256 i, uint256 round, uint256 id, uint256 how) external tried {
+        (uint256 jobId, uint32 r, uint32 member) = (pick(i), aRound(i, round), aMember(i, id));
+        ballotBody(jobId, r, member, bodyOf(jobId, r, member, how));
+        bodies[jobId][r][member] = bodyOf(jobId, r, member, how);
+    }
+
+    mapping(uint256 jobId => mapping(uint32 round => mapping(uint32 id => bytes))) internal bodies;
+
+    function bodyOf(uint256 jobId, uint32 r, uint32 member, uint256 how) internal view returns (bytes memory body) {
+        Holder memory m = members.holderOf(jobId, Role.VERIFIER, member);
+        uint256 duties = dutiesOf(jobId, r, m.index);
+        if (how % 3 != 0) return fineBody(jobId, r, duties, m.account);
+        for (; duties != 0; duties &= duties - 1) {
+            uint16 from = how % 2 == 0 ? type(uint16).max : uint16(how >> 8) % 8;
+            body = abi.encodePacked(body, uint8(duties.lowest()), from, keccak256("guess"));
+        }
+    }
+
+    /// @dev Whatever was sealed and can be opened now, but for one member that forgets.
+    function openAll(uint256 i, uint256 forgets) external {
+        uint256 jobId = pick(i);
+        for (uint256 k = 0; k < 12; k++) {
+            (uint32 r, uint32 member) = (aRound(i, k / 3), aMember(i, k));
+            if (bodies[jobId][r][member].length == 0 || k == forgets % 24) continue;
+            try this.openOne(jobId, r, member) {
+                done++;
+            } catch {}
+        }
+    }
+
+    function openOne(uint256 jobId, uint32 r, uint32 member) external {
+        openBody(jobId, r, member, bodies[jobId][r][member]);
+    }
+
+    function keyOne(uint256 i, uint256 round, uint256 seat, uint256 how) external tried {
+        (uint256 jobId, uint32 r, uint16 s) = (pick(i), aRound(i, round), uint16(seat % 4));
+        showKey(jobId, r, s, how % 6 == 0 ? bytes32("wrong") : keyOf(jobId, r, s));
+    }
+
+    function contestOne(uint256 i, uint256 round, uint256 id, uint256 seat) external tried {
+        (uint256 jobId, uint32 r, uint16 s) = (pick(i), aRound(i, round), uint16(seat % 4));
+        uint32 member = aMember(i, id);
+        Shown memory shown = shownFor(jobId, r, s);
+        bytes32 key = keyOf(jobId, r, s);
+        vm.prank(OUTSIDER);
+        audits.contest(shown, member, bodies[jobId][r][member], key);
+    }
+
+    function settleContestOne(uint256 i, uint256 round, uint256 id, uint256 seatId) external tried {
+        audits.settleContest(pick(i), aRound(i, round), aMember(i, id), uint32(within(seatId, 1, 12)));
+    }
+
+    function contestKeyOne(uint256 i, uint256 round, uint256 seat) external tried {
+        audits.contestKey(shownFor(pick(i), aRound(i, round), uint16(seat % 4)));
+    }
+
+    function leakOne(uint256 i, uint256 round, uint256 seat) external tried {
+        (uint256 jobId, uint32 r, uint16 s) = (pick(i), aRound(i, round), uint16(seat % 4));
+        Shown memory shown = shownFor(jobId, r, s);
+        bytes32 key = keyOf(jobId, r, s);
+        vm.prank(OUTSIDER);
+        audits.leak(shown, key);
+    }
+
+    /// @param how which of the things that follow from silence
+    function punish(uint256 i, uint256 round, uint256 who, uint256 how) external tried {
+        (uint256 jobId, uint32 r) = (pick(i), aRound(i, round));
+        Facts memory f = said[jobId][r].facts;
+        uint32 id = how % 4 < 2 ? uint32(within(who, 1, 12)) : aMember(i, who);
+        uint16 seat = uint16(who >> 8) % 4;
+        if (how % 4 == 0) audits.strike(jobId, r, id, f);
+        else if (how % 4 == 1) audits.noKey(jobId, r, id, f);
+        else if (how % 4 == 2) audits.absent(jobId, r, id, seat, f, bodies[jobId][r][id]);
+        else audits.dropped(jobId, r, id, seat, uint32(seat) + 1, bodies[jobId][r][id]);
+    }
+
+    // --- games ---
+
+    function challengeOne(uint256 i, uint256 round, uint256 seat, uint256 segment) external tried {
+        uint256 jobId = pick(i);
+        uint32 r = aRound(i, round);
+        Evidence memory e = evidenceFor(jobId, r == 0 ? 1 : r, uint16(seat % 4), uint32(segment % 8));
+        open[jobId].push(game.challenge(abi.encode(e)));
+    }
+
+    function endGame(uint256 i, uint256 which, bool falls) external tried {
+        uint256 jobId = pick(i);
+        Claim[] storage games = open[jobId];
+        Claim memory c = games[which % games.length];
+        games[which % games.length] = games[games.length - 1];
+        games.pop();
+        if (game.openGames(c.set) == 0) return; // another one ended the set
+        if (falls) game.holderFalls(c, OUTSIDER);
+        else game.holderWins(c);
+    }
+
+    // --- money ---
+
+    function claimOne(uint256 i, uint256 role, uint256 id, uint256 to) external tried {
+        uint256 before = token.balanceOf(address(jobs));
+        uint32 settled = rounds.state(pick(i)).round;
+        jobs.claim(pick(i), Role(role % 2), uint32(within(id, 1, 8)), uint32(within(to, 1, settled)));
+        paidOut += before - token.balanceOf(address(jobs));
+    }
+
+    function creditOne(uint256 i) external tried {
+        jobs.claimCredit(pick(i), OUTSIDER);
+    }
+
+    function burnOne(uint256 i, uint256 to) external tried {
+        jobs.burn(pick(i), uint32(within(to, 1, 12)));
+    }
+
+    function refundOne(uint256 i) external tried {
+        jobs.refund(pick(i));
+    }
+
+    function sinkAll() external {
+        jobs.sink();
+        stakes.burn();
+    }
+
+    function cancelOne(uint256 i, uint256 dice) external tried {
+        if (dice % 16 != 0) return;
+        vm.prank(SUBMITTER);
+        jobs.cancel(pick(i));
+    }
+
+    // --- what invariants read ---
+
+    /// @dev All that the settled rounds may earn, in wei.
+    function mayEarn(uint256 jobId) external view returns (uint256 total) {
+        uint32 settled = rounds.state(jobId).round;
+        for (uint32 r = 0; r < settled; r++) {
+            (uint256 pay, uint256 lost, uint256 signed) = rounds.rowsOf(jobId, r);
+            for (uint16 seat = 0; seat < 4; seat++) {
+                if ((pay | lost).has(seat)) total += rounds.segmentsOf(jobId, r, seat) * segmentPay();
+            }
+            uint256 duties = said[jobId][r].facts.revealed == 0 ? 4 : drawn(jobId, r).popcount();
+            total += signed.popcount() * 1 ether + duties * (r == 11 ? 20 ether : 10 ether);
+        }
+    }
+
+    function progress() external view returns (uint256 settled, uint256 falls, uint256 misses, uint256 opened) {
+        for (uint256 i = 0; i < JOBS; i++) {
+            uint256 jobId = jobIds[i];
+            settled += rounds.state(jobId).round;
+            for (uint32 id = 1; members.holderOf(jobId, Role.PROVIDER, id).account != address(0); id++) {
+                bool hasFallen = members.holderOf(jobId, Role.PROVIDER, id).hasFallen;
+                if (hasFallen) falls++;
+                uint256 bond = members.bondOf(jobId, Role.PROVIDER, id);
+                if (!hasFallen && bond != 0 && bond < BOND) misses++;
+            }
+            for (uint32 id = 1; members.holderOf(jobId, Role.VERIFIER, id).account != address(0); id++) {
+                address account = members.holderOf(jobId, Role.VERIFIER, id).account;
+                opened += audits.dutiesOf(jobId, account, 0, rounds.state(jobId).round);
+            }
+        }
+    }
+
+    /// @return sum of all accounts' active and thawing stake
+    function staked() external view returns (uint256 sum) {
+        for (uint256 n = 0; n < people; n++) {
+            sum += sumOf(provider(n)) + sumOf(verifier(n));
+        }
+        return sum + sumOf(OUTSIDER);
+    }
+
+    function sumOf(address account) internal view returns (uint256 sum) {
+        for (uint256 role = 0; role < 2; role++) {
+            (uint256 active, uint256 locked, uint256 thawing) = stakes.stakeOf(account, Role(role));
+            atMost(locked, active, "locked");
+            sum += active + thawing;
+        }
+    }
+
+    function escrows() external view returns (Escrow[2] memory e, uint256 tokens) {
+        for (uint256 i = 0; i < JOBS; i++) {
+            e[i] = jobs.escrowOf(jobIds[i]);
+        }
+        return (e, token.balanceOf(address(jobs)) - jobs.unburnt());
+    }
+
+    function stakesTokens() external view returns (uint256) {
+        return token.balanceOf(address(stakes)) - stakes.unburnt();
+    }
+
+    /// @dev Rows of rounds whose windows are over are noted once, and then compared.
+    function requireFinalRowsStand() external {
+        for (uint256 i = 0; i < JOBS; i++) {
+            uint32 settled = rounds.state(jobIds[i]).round;
+            for (uint32 r = 0; r < settled; r++) {
+                if (block.timestamp < rounds.timesOf(jobIds[i], r).windowEnd) continue;
+                (uint256 pay, uint256 lost,) = rounds.rowsOf(jobIds[i], r);
+                bytes32 row = keccak256(abi.encode(pay, lost));
+                if (finalRows[jobIds[i]][r] == 0) finalRows[jobIds[i]][r] = row;
+                same(finalRows[jobIds[i]][r], row, "what is final");
+            }
+        }
+    }
+
+    /// @dev After the absolute end: whoever comes gets all locks, all pay, all of the escrow home.
+    function drain() external {
+        for (uint256 i = 0; i < JOBS; i++) {
+            uint256 jobId = jobIds[i];
+            vm.warp(rounds.absoluteEnd(jobId));
+            for (uint256 k = 0; k < open[jobId].length; k++) {
+                if (game.openGames(open[jobId][k].set) != 0) game.holderWins(open[jobId][k]);
+            }
+            try rounds.poke(jobId) {} catch {}
+            inPhase(jobId, Phase.CLOSED);
+            uint32 settled = rounds.state(jobId).round;
+            for (uint256 role = 0; role < 2; role++) {
+                for (uint32 id = 1; members.holderOf(jobId, Role(role), id).account != address(0); id++) {
+                    drainHolder(jobId, Role(role), id, settled);
+                }
+            }
+            if (settled > 0) try jobs.burn(jobId, settled) {} catch {}
+            same(members.openFalls(jobId), 0, "falls unclaimed");
+            jobs.claimCredit(jobId, OUTSIDER);
+            for (uint256 n = 0; n < people; n++) {
+                jobs.claimCredit(jobId, verifier(n));
+            }
+            vm.warp(rounds.absoluteEnd(jobId) + defaultTerms().claimSeconds);
+            jobs.refund(jobId);
+            same(jobs.escrowOf(jobId).balance, 0, "of the escrow");
+        }
+        same(token.balanceOf(address(jobs)), jobs.unburnt(), "tokens of the escrow");
+    }
+
+    function drainHolder(uint256 jobId, Role role, uint32 id, uint32 settled) internal {
+        Holder memory m = members.holderOf(jobId, role, id);
+        uint32 to = m.to < settled ? m.to : settled;
+        if (to >= m.from && jobs.claimedTo(jobId, role, id) <= to) try jobs.claim(jobId, role, id, to) {} catch {}
+        uint32 first = jobs.claimedTo(jobId, role, id);
+        check(first >= to || to <= m.from, "all of its rounds are claimed");
+        if (!m.isReleased) members.release(jobId, role, id);
+        same(lockedOf(m.account, role), 0, "a bond");
     }
 }

@@ -1,169 +1,195 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {IJobs} from "../../src/interfaces/IJobs.sol";
-import {IRoster} from "../../src/interfaces/IRoster.sol";
+import {IMembers} from "../../src/interfaces/IMembers.sol";
 import {IRoundsEvents} from "../../src/interfaces/IRoundsEvents.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import {Hashing} from "../../src/libraries/Hashing.sol";
 import "../../src/types/Types.sol";
+import {Check} from "./Check.sol";
 import {Vm} from "./Vm.sol";
 
-/// @title A job's state folded from its events alone, as EVENTS.md says; nothing here reads a contract.
-contract EventFold {
+/// @title The fold of EVENTS.md: a job's state from logs alone.
+contract EventFold is Check {
     using Bits for uint256;
 
     RoundState internal s;
-    mapping(uint256 round => mapping(uint256 index => Report)) internal reports;
-    bytes32 internal cutHash; // of the block that carried AttestStarted
-    bool internal hasAttestation;
-    mapping(uint256 seat => bytes32) internal commitments;
-    mapping(uint256 seat => bytes32) internal optimiserRoots; // last accepted; zero for a new holder
-    mapping(uint256 seat => bytes32) internal revealedRoots;
+    address internal immutable rounds;
+    uint256 internal immutable jobId;
+    uint256 internal immutable segments;
+    uint256 internal poolIn;
+    uint256 internal poolOut;
+    uint256 internal short;
+    uint256 internal shortBefore;
+    bytes32 internal lotSeed;
+    uint256 internal spoke;
+    uint256[256] internal hasOf; // by place
+    uint32[256] internal from; // by seat
 
-    function folded() external view returns (RoundState memory) {
+    constructor(address rounds_, uint256 jobId_, uint256 segments_) {
+        (rounds, jobId, segments) = (rounds_, jobId_, segments_);
+        s.status = JobStatus.OPEN;
+    }
+
+    function state() external view returns (RoundState memory) {
         return s;
     }
 
-    /// @param blockHash of the log's block, known to any reader once the next block exists
-    function apply_(Vm.Log calldata log, bytes32 blockHash) external {
-        bytes32 topic = log.topics[0];
-        if (topic == IJobs.JobCreated.selector) s.status = JobStatus.OPEN;
-        else if (topic == IJobs.JobStatusChanged.selector) _status(log.data);
-        else if (topic == IRoster.ProviderSeated.selector) _seated(log.data);
-        else if (topic == IRoundsEvents.RoundOpened.selector) _opened(log.data);
-        else if (topic == IRoundsEvents.BeaconRearmed.selector) _rearmed(log.data);
-        else if (topic == IRoundsEvents.TrainStarted.selector) _train(log.data);
-        else if (topic == IRoundsEvents.Committed.selector) _committed(log.data);
-        else if (topic == IRoundsEvents.RevealStarted.selector) _reveal(log.data);
-        else if (topic == IRoundsEvents.Revealed.selector) _revealed(log.data);
-        else if (topic == IRoundsEvents.AuditArmed.selector) _armed(log.data);
-        else if (topic == IRoundsEvents.AuditStarted.selector) _audit(log.data);
-        else if (topic == IRoundsEvents.Reported.selector) _reported(log.data);
-        else if (topic == IRoundsEvents.ConfirmStarted.selector) _confirm(log.data);
-        else if (topic == IRoundsEvents.ReportResolved.selector) _resolved(log.data);
-        else if (topic == IRoundsEvents.AttestStarted.selector) _attest(log.data, blockHash);
-        else if (topic == IRoundsEvents.Attested.selector) _attested();
-        else if (topic == IRoundsEvents.RoundSettled.selector) _settled(log.data);
-        else if (topic == IRoundsEvents.RoundVoided.selector) _voided();
-        else if (topic == IRoundsEvents.CircuitBroken.selector) (s.phase, s.deadline) = (Phase.HALTED, 0);
-    }
-
-    uint32 private _rounds;
-
-    function setRounds(uint32 rounds_) external {
-        _rounds = rounds_;
-    }
-
-    function _seated(bytes calldata data) private {
-        (uint16 seat,) = abi.decode(data, (uint16, address));
-        optimiserRoots[seat] = 0;
-    }
-
-    function _status(bytes calldata data) private {
-        (s.status,) = abi.decode(data, (JobStatus, string));
-        bool closes = s.status == JobStatus.CANCELLED || s.status == JobStatus.EXPIRED;
-        if (closes) (s.phase, s.deadline, s.beaconBlock) = (Phase.CLOSED, 0, 0);
-    }
-
-    function _opened(bytes calldata data) private {
-        RoundState memory fresh;
-        (fresh.status, fresh.parent, fresh.cumulativeTotal) = (s.status, s.parent, s.cumulativeTotal);
-        fresh.phase = Phase.SEEDING;
-        (fresh.round, fresh.attempt, fresh.seated, fresh.verifiers, fresh.totalWeight, fresh.beaconBlock) =
-            abi.decode(data, (uint32, uint16, uint256, uint256, uint256, uint64));
-        fresh.trainAttempt = fresh.attempt;
-        s = fresh;
-    }
-
-    function _rearmed(bytes calldata data) private {
-        (,, s.beaconBlock) = abi.decode(data, (uint32, uint16, uint64));
-    }
-
-    function _train(bytes calldata data) private {
-        (s.phase, s.beaconBlock) = (Phase.TRAIN, 0);
-        (,,,,, s.dataSeed, s.deadline) = abi.decode(data, (uint32, uint16, uint256, uint256, uint256, bytes32, uint64));
-    }
-
-    function _committed(bytes calldata data) private {
-        (,, uint16 seat,, bytes32 commitment) = abi.decode(data, (uint32, uint16, uint16, address, bytes32));
-        s.committed |= Bits.bit(seat);
-        s.commitAccumulator = Hashing.accumulateCommit(s.commitAccumulator, seat, commitment);
-        commitments[seat] = commitment;
-    }
-
-    function _reveal(bytes calldata data) private {
-        s.phase = Phase.REVEAL;
-        (,,, s.deadline) = abi.decode(data, (uint32, uint16, uint256, uint64));
-    }
-
-    function _revealed(bytes calldata data) private {
-        (,, uint16 seat,, Reveal memory r) = abi.decode(data, (uint32, uint16, uint16, address, Reveal));
-        s.revealed |= Bits.bit(seat);
-        bytes32 opening = r.reset ? bytes32(0) : optimiserRoots[seat];
-        s.revealAccumulator = Hashing.accumulateReveal(s.revealAccumulator, seat, commitments[seat], opening);
-        revealedRoots[seat] = r.optimiserRoot;
-    }
-
-    function _armed(bytes calldata data) private {
-        if (s.phase == Phase.HALTED) (s.rejected, s.caught) = (0, 0);
-        (s.phase, s.deadline) = (Phase.DRAW, 0);
-        (, s.attempt, s.revealed, s.auditSet, s.beaconBlock) =
-            abi.decode(data, (uint32, uint16, uint256, uint256, uint64));
-    }
-
-    function _audit(bytes calldata data) private {
-        (s.phase, s.beaconBlock) = (Phase.REPORT, 0);
-        (,, s.auditSeed,,,, s.deadline) = abi.decode(data, (uint32, uint16, bytes32, uint16, uint256, uint64, uint64));
-    }
-
-    function _reported(bytes calldata data) private {
-        (uint32 round,, uint16 index,, Report memory report,) =
-            abi.decode(data, (uint32, uint16, uint16, uint16, Report, bool));
-        reports[round][index] = report;
-    }
-
-    function _confirm(bytes calldata data) private {
-        s.phase = Phase.CONFIRM;
-        (,, s.deadline) = abi.decode(data, (uint32, uint16, uint64));
-    }
-
-    function _resolved(bytes calldata data) private {
-        (uint32 round,, uint16 index, Outcome outcome) = abi.decode(data, (uint32, uint16, uint16, Outcome));
-        Report memory report = reports[round][index];
-        if (outcome != Outcome.CONFIRMED && outcome != Outcome.UNFETCHABLE) return;
-        s.rejected |= Bits.bit(report.seat);
-        if (outcome == Outcome.CONFIRMED && report.fault != Fault.WITHHELD) s.caught |= Bits.bit(report.seat);
-    }
-
-    function _attest(bytes calldata data, bytes32 blockHash) private {
-        (s.phase, s.cutBlockHash) = (Phase.ATTEST, 0);
-        (cutHash, hasAttestation) = (blockHash, false);
-        uint256[11] memory words = abi.decode(abi.encodePacked(data, bytes32(0)), (uint256[11]));
-        (s.accepted, s.rejected, s.unresolved) = (words[2], words[3], words[4]);
-        (s.caught, s.dutiful, s.evidenceRoot) = (words[5], words[6], bytes32(words[7]));
-        (s.cutBlock, s.deadline) = (uint64(words[8]), uint64(words[9]));
-    }
-
-    function _attested() private {
-        if (!hasAttestation) s.cutBlockHash = cutHash;
-        hasAttestation = true;
-    }
-
-    function _settled(bytes calldata data) private {
-        (uint32 round,, bytes32 hash, Verdict memory verdict,) =
-            abi.decode(data, (uint32, uint16, bytes32, Verdict, uint64));
-        (s.parent, s.cumulativeTotal) = (hash, verdict.cumulativeTotal);
-        for (uint256 rest = s.accepted; rest != 0; rest &= rest - 1) {
-            optimiserRoots[rest.lowest()] = revealedRoots[rest.lowest()];
+    function take(Vm.Log[] calldata logs) external {
+        for (uint256 i = 0; i < logs.length; i++) {
+            if (logs[i].topics.length < 2 || uint256(logs[i].topics[1]) != jobId) continue;
+            takeMember(logs[i]);
+            takeRound(logs[i]);
         }
-        (s.round, s.attempt, s.trainAttempt) = (round + 1, 0, 0);
-        s.phase = round + 1 == _rounds ? Phase.CLOSED : Phase.WAITING;
-        (s.deadline, s.beaconBlock) = (0, 0);
     }
 
-    function _voided() private {
-        s.attempt++;
-        (s.phase, s.deadline, s.beaconBlock) = (Phase.WAITING, 0, 0);
+    function takeMember(Vm.Log calldata log) private {
+        bytes32 name = log.topics[0];
+        if (log.topics.length < 4) {
+            if (name != IMembers.Missed.selector) return;
+            (Role role, uint32 id,, Miss kind,) = abi.decode(log.data, (Role, uint32, uint32, Miss, uint256));
+            if (role == Role.PROVIDER && kind == Miss.SEAT) s.owing &= ~Bits.bit(seatOf[id]);
+            return;
+        }
+        uint256 mark = Bits.bit(uint256(log.topics[3]));
+        if (name == IMembers.Seated.selector) {
+            (uint32 id, uint32 first) = abi.decode(log.data, (uint32, uint32));
+            (seatOf[id], from[uint256(log.topics[3])]) = (uint256(log.topics[3]), first);
+            s.held |= mark;
+        } else if (name == IMembers.SeatLeaving.selector) {
+            s.held &= ~mark;
+        } else if (name == IMembers.Ready.selector) {
+            if (s.phase == Phase.WAITING) s.ready |= mark;
+            else poolIn |= mark;
+        } else if (name == IMembers.PlaceLeaving.selector) {
+            if (s.phase == Phase.WAITING) s.ready &= ~mark;
+            else (poolIn, poolOut) = (poolIn & ~mark, poolOut | (s.ready & mark));
+        }
+    }
+
+    mapping(uint32 id => uint256) internal seatOf;
+
+    function takeRound(Vm.Log calldata log) private {
+        bytes32 name = log.topics[0];
+        if (name == IRoundsEvents.RoundOpened.selector) open(log);
+        else if (name == IRoundsEvents.Committed.selector) s.waiting ^= Bits.bit(uint256(log.topics[3]));
+        else if (name == IRoundsEvents.Stopped.selector) stop(Bits.bit(uint256(log.topics[3])));
+        else if (name == IRoundsEvents.RevealOpened.selector) endTrain(log);
+        else if (name == IRoundsEvents.Revealed.selector) reveal(log);
+        else if (name == IRoundsEvents.MergeOpened.selector) endReveal(log);
+        else if (name == IRoundsEvents.Said.selector) word(log);
+        else if (name == IRoundsEvents.AuditSeeded.selector) s.auditSeed = abi.decode(log.data, (bytes32));
+        else if (name == IRoundsEvents.LotDrawn.selector) lot(log);
+        else if (name == IRoundsEvents.Settled.selector) settle(log);
+        else if (name == IRoundsEvents.Signed.selector) s.due &= ~abi.decode(log.data, (uint256));
+        else if (name == IRoundsEvents.Waiting.selector) wait(abi.decode(log.data, (uint256)));
+        else if (name == IRoundsEvents.Closed.selector) close(log);
+    }
+
+    function open(Vm.Log calldata log) private {
+        s.round = uint32(uint256(log.topics[2]));
+        (s.seed, s.seated, s.ready, s.committee, s.model, s.deadline) =
+            abi.decode(log.data, (bytes32, uint256, uint256, uint256, bytes32, uint64));
+        (s.phase, s.status, s.waiting, s.reveals) = (Phase.TRAIN, JobStatus.ACTIVE, s.seated, s.seed);
+        (s.words, s.lot, s.auditSeed) = (Hashing.noWords(s.seed), 0, 0);
+        (lotSeed, spoke) = (s.seed, 0);
+    }
+
+    function stop(uint256 mark) private {
+        (s.waiting, s.seated, s.held) = (s.waiting & ~mark, s.seated & ~mark, s.held & ~mark);
+    }
+
+    function miss(uint256 seats) private {
+        (s.owing, s.held) = (s.owing | seats, s.held & ~seats);
+    }
+
+    function endTrain(Vm.Log calldata log) private {
+        (uint256 committed, uint64 deadline) = abi.decode(log.data, (uint256, uint64));
+        miss(s.seated & ~committed);
+        (s.phase, s.seated, s.waiting, s.deadline) = (Phase.REVEAL, committed, committed, deadline);
+    }
+
+    function reveal(Vm.Log calldata log) private {
+        (uint32 round, Reveal memory r) = abi.decode(log.data, (uint32, Reveal));
+        uint256 seat = uint256(log.topics[3]);
+        s.waiting ^= Bits.bit(seat);
+        address account = address(uint160(uint256(log.topics[2])));
+        Hashing.Slot memory slot = Hashing.Slot(rounds, jobId, round);
+        bytes32 commitment = this.commitmentOf(slot, s.seed, seat, account, s.model, r);
+        s.reveals = Hashing.accumulateReveal(s.reveals, seat, commitment);
+        if (r.leaves.length / 64 * 4 < segments * 3) short |= Bits.bit(seat);
+    }
+
+    function commitmentOf(
+        Hashing.Slot calldata slot,
+        bytes32 seed,
+        uint256 seat,
+        address account,
+        bytes32 model,
+        Reveal calldata r
+    ) external view returns (bytes32) {
+        return Hashing.commitment(slot, seed, seat, account, model, r);
+    }
+
+    function endReveal(Vm.Log calldata log) private {
+        uint256 revealed;
+        (revealed, s.nextSeed, s.deadline) = abi.decode(log.data, (uint256, bytes32, uint64));
+        miss(s.seated & ~revealed);
+        (s.phase, s.seated, s.waiting) = (Phase.MERGE, revealed, revealed);
+    }
+
+    function word(Vm.Log calldata log) private {
+        (,, uint256 has) = abi.decode(log.data, (uint32, uint16, uint256));
+        uint256 place = uint256(log.topics[3]);
+        uint256 rank = (s.committee & (Bits.bit(place) - 1)).popcount();
+        uint256 said = uint32(uint256(s.words)) | 1 << rank;
+        bytes32 accumulator = Hashing.accumulateWord(Hashing.cut(s.words), place, has);
+        s.words = bytes32(uint256(accumulator) | said);
+        (hasOf[place], spoke) = (has, spoke | Bits.bit(place));
+    }
+
+    function lot(Vm.Log calldata log) private {
+        (s.lot, s.committee, s.deadline) = abi.decode(log.data, (uint16, uint256, uint64));
+        lotSeed = Hashing.lotSeed(lotSeed, s.lot);
+        (s.words, spoke) = (Hashing.noWords(lotSeed), 0);
+    }
+
+    function settle(Vm.Log calldata log) private {
+        Verdict memory v;
+        uint256 available;
+        uint256 signers;
+        (s.digest, v, available, signers,) = abi.decode(log.data, (bytes32, Verdict, uint256, uint256, Facts));
+        uint256 lacking;
+        for (uint256 left = spoke; left != 0; left &= left - 1) {
+            if (available & ~hasOf[left.lowest()] != 0) lacking |= left & (~left + 1);
+        }
+        s.due = s.digest == 0 ? s.committee & ~spoke : s.committee & ~signers & ~lacking;
+        s.model = v.state;
+        uint256 twice;
+        for (uint256 left = short & shortBefore; left != 0; left &= left - 1) {
+            if (from[left.lowest()] < s.round) twice |= left & (~left + 1);
+        }
+        if (s.digest != 0) {
+            miss(twice);
+            (shortBefore, short) = (short & ~twice, 0);
+        }
+        s.round++;
+        changePool();
+    }
+
+    function changePool() private {
+        s.ready = (s.ready & ~poolOut) | poolIn;
+        (poolIn, poolOut) = (0, 0);
+    }
+
+    function wait(uint256 missed) private {
+        changePool();
+        miss(missed);
+        (s.phase, s.seated, s.waiting, s.deadline) = (Phase.WAITING, 0, 0, 0);
+    }
+
+    function close(Vm.Log calldata log) private {
+        (s.status,,) = abi.decode(log.data, (JobStatus, uint32, uint64));
+        (s.phase, s.deadline) = (Phase.CLOSED, 0);
     }
 }

@@ -1,126 +1,123 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {Audits} from "../../src/Audits.sol";
 import {AtollToken} from "../../src/AtollToken.sol";
 import {Config} from "../../src/Config.sol";
-import {CountingPolicy} from "../../src/CountingPolicy.sol";
+import {EcdsaPolicy} from "../../src/EcdsaPolicy.sol";
+import {IERC20} from "@openzeppelin/contracts/token/ERC20/IERC20.sol";
 import {Jobs} from "../../src/Jobs.sol";
-import {Roster} from "../../src/Roster.sol";
+import {Members} from "../../src/Members.sol";
 import {Rounds} from "../../src/Rounds.sol";
 import {Stakes} from "../../src/Stakes.sol";
-import {Claims} from "../../src/judge/Claims.sol";
-import {Params} from "../../src/interfaces/IConfig.sol";
-import {RoundsAudit} from "../../src/rounds/RoundsAudit.sol";
+import {Words} from "../../src/Words.sol";
+import {Claims, Evidence, Model} from "../../src/judge/Claims.sol";
+import {RoundsMembership} from "../../src/rounds/RoundsMembership.sol";
 import {RoundsSettlement} from "../../src/rounds/RoundsSettlement.sol";
+import {Params} from "../../src/interfaces/IConfig.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
+import {Draws} from "../../src/libraries/Draws.sol";
 import {Hashing} from "../../src/libraries/Hashing.sol";
+import {Later, Shown} from "../../src/libraries/Reveals.sol";
 import "../../src/types/Types.sol";
 import {Check} from "./Check.sol";
-import {ClaimsTree} from "./ClaimsTree.sol";
 import {StagedGame} from "./StagedGame.sol";
+import {Trainer} from "./Trainer.sol";
 
-/// @title A deployed network and honest players: a test builds something valid here and breaks exactly one thing.
+/// @title All contracts, people with stakes, and a whole round in one call.
+/// @dev Who is honest does what `play` does; a test breaks one thing of it.
 abstract contract Network is Check {
     using Bits for uint256;
 
-    uint64 internal constant UNBONDING = 7 days;
-    uint64 internal constant CHANGE_DELAY = 2 days;
+    uint256 internal constant LONGEST = 20_000;
     uint256 internal constant STAKE = 1_000 ether;
-    uint32 internal constant STEPS = 8;
-    uint64 internal constant TOKENS_PER_STEP = 64;
+    uint256 internal constant BOND = 100 ether;
+    address internal constant SUBMITTER = address(0x5ab);
+    address internal constant OUTSIDER = address(0x0515);
+    bytes32 internal constant PROGRAM = keccak256("program");
 
-    AtollToken internal token;
-    CountingPolicy internal policy;
+    IERC20 internal token;
     Config internal config;
     Stakes internal stakes;
     Jobs internal jobs;
-    Roster internal roster;
+    Members internal members;
     Rounds internal rounds;
+    Audits internal audits;
+    Words internal words;
     Claims internal claims;
     StagedGame internal game;
+    EcdsaPolicy internal policy;
+    Trainer internal trainer;
 
-    address internal submitter = address(0x5000);
-    /// What honest verifiers would put into the claims tree, by position: providers' seats, then verifiers.
-    mapping(uint256 jobId => mapping(address => uint256)) internal earned;
-    mapping(uint256 jobId => address[]) internal earners;
-    bytes32[] internal leaves;
+    /// What was said of a round, as everybody could fold it from the events.
+    struct Said {
+        uint16[] seats; // in the order of their reveals
+        bytes32[] commitments;
+        bytes places;
+        uint256[] has;
+        Facts facts;
+        bytes32 digest;
+        bytes32 lotSeed;
+    }
+
+    mapping(uint256 jobId => mapping(uint32 round => Said)) internal said;
+    mapping(uint256 jobId => bytes32) internal model; // certified last
 
     function setUp() public virtual {
-        vm.warp(1_800_000_000);
-        vm.roll(1_000);
-        deploy(address(new AtollToken(address(this), 1e9 ether)));
-        token.transfer(submitter, 1e8 ether);
-        vm.prank(submitter);
-        token.approve(address(jobs), type(uint256).max);
+        deploy(address(new AtollToken(address(this), 1_000_000_000 ether)));
     }
 
     function deploy(address token_) internal {
-        token = AtollToken(token_);
-        policy = new CountingPolicy();
-        config = new Config(token_, address(this), defaultParams(), UNBONDING, CHANGE_DELAY, address(policy));
+        game = new StagedGame();
+        deployWith(token_, address(game));
+        game.wire(address(claims));
+    }
+
+    /// @param game_ which the caller wires
+    function deployWith(address token_, address game_) internal {
+        token = IERC20(token_);
+        (trainer, policy) = (new Trainer(), new EcdsaPolicy());
+        Params memory params = Params(100, 3_000, 10, 1 ether, 1 ether);
+        config = new Config(token_, address(this), params, 7 days, 2 days, LONGEST, address(policy));
         stakes = new Stakes(address(config));
         jobs = new Jobs(address(config));
-        roster = new Roster(address(config), address(stakes), address(jobs));
-        address audit = address(new RoundsAudit(address(config), address(stakes), address(jobs), address(roster)));
-        address settlement =
-            address(new RoundsSettlement(address(config), address(stakes), address(jobs), address(roster)));
-        rounds = new Rounds(address(config), address(stakes), address(jobs), address(roster), audit, settlement);
-        claims = new Claims(address(stakes), address(jobs), address(roster));
-        game = new StagedGame(claims);
-        stakes.wire(address(roster), address(rounds), address(claims));
-        jobs.wire(address(rounds), address(claims));
-        roster.wire(address(rounds), address(claims));
-        policy.wire(address(rounds));
-        claims.wire(address(rounds), address(game));
+        address settlement = address(new RoundsSettlement(address(jobs)));
+        address membership = address(new RoundsMembership(address(jobs)));
+        rounds = new Rounds(address(jobs), LONGEST, settlement, membership);
+        members = new Members(address(stakes), address(jobs));
+        audits = new Audits(address(rounds), address(members), address(jobs));
+        words = new Words(address(rounds), address(members), address(audits));
+        claims = new Claims(address(rounds), address(members), address(jobs), address(audits));
+        stakes.wire(address(members));
+        jobs.wire(address(rounds), address(members), address(audits), game_);
+        rounds.wire(address(members), address(audits), address(words));
+        members.wire(address(rounds), address(audits), address(words), address(claims), game_);
+        audits.wire(game_);
+        claims.wire(game_);
+        vm.warp(1_000_000);
+        vm.roll(1_000);
+        token.transfer(SUBMITTER, 100_000_000 ether);
+        vm.prank(SUBMITTER);
+        token.approve(address(jobs), type(uint256).max);
     }
 
-    // --- parameters ---
+    // --- people ---
 
-    function defaultParams() internal pure returns (Params memory p) {
-        p.missCutBps = 100;
-        p.verifierCutBps = 200;
-        p.finderShareBps = 3_000;
-        p.accusedShareBps = 5_000;
-        p.minProviderBond = 1 ether;
-        p.minVerifierBond = 1 ether;
+    function providerKey(uint256 i) internal pure returns (uint256) {
+        return 0x1000 + i;
     }
 
-    function defaultTerms() internal view returns (Terms memory t) {
-        t.rounds = 3;
-        t.seats = 4;
-        t.minProviders = 2;
-        t.minVerifiers = 3;
-        t.maxVerifiers = 8;
-        t.quorumNumerator = 2;
-        t.quorumDenominator = 3;
-        t.attempts = 3;
-        t.auditors = 2;
-        t.beaconDelay = 2;
-        t.trainSeconds = 1_200;
-        t.revealSeconds = 60;
-        t.reportSeconds = 600;
-        t.confirmSeconds = 300;
-        t.attestSeconds = 300;
-        t.disputeSeconds = 900;
-        t.expiry = uint64(block.timestamp) + 30 days;
-        t.steps = STEPS;
-        t.tokensPerStep = TOKENS_PER_STEP;
-        t.pricePerToken = 0.001 ether;
-        t.verifierFee = 0.5 ether;
-        t.providerBond = 100 ether;
-        t.verifierBond = 50 ether;
-        t.reportBond = 5 ether;
+    function verifierKey(uint256 i) internal pure returns (uint256) {
+        return 0x2000 + i;
     }
 
     function provider(uint256 i) internal pure returns (address) {
-        return address(uint160(0x10000 + i));
+        return vm.addr(providerKey(i));
     }
 
     function verifier(uint256 i) internal pure returns (address) {
-        return address(uint160(0x20000 + i));
+        return vm.addr(verifierKey(i));
     }
-
-    // --- members ---
 
     function stakeUp(address account, Role role, uint256 amount) internal {
         token.transfer(account, amount);
@@ -130,288 +127,390 @@ abstract contract Network is Check {
         vm.stopPrank();
     }
 
-    function create(Terms memory t) internal returns (uint256 jobId) {
-        uint256 funding = jobs.budget(t);
-        vm.prank(submitter);
-        return jobs.create(keccak256("manifest"), hex"01", t, address(policy), funding);
-    }
-
-    function joinProvider(uint256 jobId, uint256 i) internal {
-        (uint256 active, uint256 locked,) = stakes.stakeOf(provider(i), Role.PROVIDER);
-        uint256 bond = jobs.termsOf(jobId).providerBond;
-        if (active - locked < bond) stakeUp(provider(i), Role.PROVIDER, STAKE + bond);
+    function sit(uint256 jobId, uint256 i, uint16 seat) internal returns (uint32 id) {
+        stakeUp(provider(i), Role.PROVIDER, BOND);
         vm.prank(provider(i));
-        roster.joinAsProvider(jobId);
+        id = members.sit(jobId, seat);
     }
 
-    function joinVerifier(uint256 jobId, uint256 i) internal {
-        (uint256 active, uint256 locked,) = stakes.stakeOf(verifier(i), Role.VERIFIER);
-        uint256 bond = jobs.termsOf(jobId).verifierBond;
-        if (active - locked < bond) stakeUp(verifier(i), Role.VERIFIER, STAKE + bond);
+    function enrol(uint256 jobId, uint256 i, uint16 place) internal returns (uint32 id) {
+        stakeUp(verifier(i), Role.VERIFIER, BOND);
         vm.startPrank(verifier(i));
-        roster.joinAsVerifier(jobId);
-        roster.attestReady(jobId);
+        id = members.enrol(jobId, place, uint128(BOND));
+        members.ready(jobId);
         vm.stopPrank();
     }
 
-    /// @return jobId of a job whose first training has begun
+    // --- jobs ---
+
+    function defaultTerms() internal view returns (Terms memory t) {
+        (t.rounds, t.seats, t.minProviders, t.places, t.minVerifiers) = (2, 4, 2, 3, 2);
+        (t.f, t.shareBps) = (1, 5_000);
+        (t.trainSeconds, t.revealSeconds, t.mergeSeconds) = (600, 100, 100);
+        (t.auditSeconds, t.openSeconds, t.keySeconds, t.windowSeconds) = (700, 100, 100, 2_000);
+        (t.readySeconds, t.gameSeconds, t.moveSeconds, t.claimSeconds) = (1_000, 1_000, 60, 10_000);
+        t.expiry = uint64(block.timestamp + 30 days);
+        (t.steps, t.segmentSteps, t.tokensPerStep) = (80, 10, 1_000);
+        (t.pricePerToken, t.signFee, t.dutyFee) = (1e12, 1 ether, 10 ether);
+        (t.providerBond, t.verifierBond, t.program) = (uint128(BOND), uint128(BOND), PROGRAM);
+    }
+
+    function segmentPay() internal pure returns (uint256) {
+        return 10 * 1_000 * 1e12;
+    }
+
+    function create(Terms memory t) internal returns (uint256 jobId) {
+        uint256 funding = jobs.budget(t);
+        vm.prank(SUBMITTER);
+        jobId = jobs.create("spec", "cid", t, address(policy), funding);
+    }
+
+    /// @return jobId with everybody seated and ready, in TRAIN
     function start(Terms memory t, uint256 providers, uint256 verifiers) internal returns (uint256 jobId) {
         jobId = create(t);
-        open(jobId, providers, verifiers);
-    }
-
-    function open(uint256 jobId, uint256 providers, uint256 verifiers) internal {
         for (uint256 i = 0; i < providers; i++) {
-            joinProvider(jobId, i);
+            sit(jobId, i, uint16(i));
         }
         for (uint256 i = 0; i < verifiers; i++) {
-            joinVerifier(jobId, i);
+            enrol(jobId, i, uint16(i));
         }
+        nextBlock();
         rounds.poke(jobId);
-        passBeacon(jobId);
     }
 
-    function start() internal returns (uint256 jobId) {
+    function start() internal returns (uint256) {
         return start(defaultTerms(), 4, 3);
     }
 
-    // --- time ---
-
-    function mine(uint256 blocks) internal {
-        vm.roll(block.number + blocks);
-        vm.warp(block.timestamp + blocks);
-    }
-
-    function passBeacon(uint256 jobId) internal {
-        uint256 beacon = rounds.state(jobId).beaconBlock;
-        vm.roll(beacon + 1);
-        vm.warp(block.timestamp + 2);
-        rounds.poke(jobId);
-    }
-
-    function passDeadline(uint256 jobId) internal {
-        vm.warp(rounds.state(jobId).deadline);
-        mine(1);
-        rounds.poke(jobId);
+    function nextBlock() internal {
+        vm.roll(block.number + 1);
+        vm.warp(block.timestamp + 1);
     }
 
     // --- a round ---
 
-    function revealFor(uint256 jobId, uint16 seat) internal view returns (Reveal memory r) {
-        RoundState memory s = rounds.state(jobId);
-        bytes32 seed = keccak256(abi.encode(jobId, s.round, s.trainAttempt, seat));
-        r.traceRoot = keccak256(abi.encode(seed, "trace"));
-        r.updateRoot = keccak256(abi.encode(seed, "update"));
-        r.optimiserRoot = keccak256(abi.encode(seed, "optimiser"));
-        r.steps = STEPS;
-        r.salt = keccak256(abi.encode(seed, "salt"));
-        r.updateCid = abi.encodePacked(hex"01551220", r.updateRoot);
-        r.traceCid = abi.encodePacked(hex"01711220", r.traceRoot);
+    function keyOf(uint256 jobId, uint32 round, uint16 seat) internal view returns (bytes32) {
+        return keccak256(abi.encode("key", jobId, round, seat, accountOf(jobId, seat)));
     }
 
-    function commitOne(uint256 jobId, uint16 seat, Reveal memory r) internal {
-        RoundState memory s = rounds.state(jobId);
-        address account = roster.seatHolder(jobId, seat);
-        bytes32 commitment = rounds.commitmentOf(jobId, s.round, s.attempt, seat, account, r);
-        vm.prank(account);
-        rounds.commit(jobId, s.round, s.attempt, commitment);
+    function workWord(uint256 jobId, uint32 round, uint16 seat, uint256 segment) internal view returns (bytes32) {
+        return trainer.workWord(jobId, round, seat, segment);
     }
 
-    function revealOne(uint256 jobId, uint16 seat, Reveal memory r) internal {
+    function revealFor(uint256 jobId, uint16 seat, uint256 segments) internal view returns (Reveal memory) {
+        uint32 round = rounds.state(jobId).round;
+        return trainer.train(jobId, round, seat, keyOf(jobId, round, seat), segments);
+    }
+
+    function commitmentFor(uint256 jobId, uint16 seat, Reveal memory r) internal view returns (bytes32) {
         RoundState memory s = rounds.state(jobId);
-        vm.prank(roster.seatHolder(jobId, seat));
-        rounds.reveal(jobId, s.round, s.attempt, r);
+        Hashing.Slot memory slot = Hashing.Slot(address(rounds), jobId, s.round);
+        return trainer.commitment(slot, s.seed, seat, accountOf(jobId, seat), s.model, r);
+    }
+
+    function commitSeat(uint256 jobId, uint16 seat, Reveal memory r) internal {
+        bytes32 commitment = commitmentFor(jobId, seat, r);
+        bytes32 seed = rounds.state(jobId).seed;
+        vm.prank(accountOf(jobId, seat));
+        rounds.commit(jobId, seat, seed, commitment);
+    }
+
+    function revealSeat(uint256 jobId, uint16 seat, Reveal memory r) internal {
+        RoundState memory s = rounds.state(jobId);
+        Said storage now_ = said[jobId][s.round];
+        now_.seats.push(seat);
+        now_.commitments.push(commitmentFor(jobId, seat, r));
+        vm.prank(accountOf(jobId, seat));
+        rounds.reveal(jobId, seat, s.seed, r);
+    }
+
+    function sayWord(uint256 jobId, uint16 place, uint256 has) internal {
+        RoundState memory s = rounds.state(jobId);
+        said[jobId][s.round].places.push(bytes1(uint8(place)));
+        said[jobId][s.round].has.push(has);
+        vm.prank(memberAt(jobId, place));
+        rounds.word(jobId, place, s.seed, has);
     }
 
     function commitAll(uint256 jobId, uint256 seats) internal {
-        for (uint256 rest = seats; rest != 0; rest &= rest - 1) {
-            uint16 seat = rest.lowest();
-            commitOne(jobId, seat, revealFor(jobId, seat));
+        for (; seats != 0; seats &= seats - 1) {
+            uint16 seat = seats.lowest();
+            commitSeat(jobId, seat, revealFor(jobId, seat, 8));
         }
     }
 
     function revealAll(uint256 jobId, uint256 seats) internal {
-        for (uint256 rest = seats; rest != 0; rest &= rest - 1) {
-            uint16 seat = rest.lowest();
-            revealOne(jobId, seat, revealFor(jobId, seat));
+        for (; seats != 0; seats &= seats - 1) {
+            uint16 seat = seats.lowest();
+            revealSeat(jobId, seat, revealFor(jobId, seat, 8));
         }
     }
 
-    /// Everyone trains and reveals; the audit seed is drawn.
-    function toReport(uint256 jobId) internal {
-        commitAll(jobId, rounds.state(jobId).seated);
-        revealAll(jobId, rounds.state(jobId).committed);
-        passBeacon(jobId);
-    }
-
-    function allFindings(uint256 seats) internal pure returns (Finding[] memory findings) {
-        findings = new Finding[](seats.popcount());
-        for (uint256 i = 0; i < findings.length; i++) {
-            findings[i] = Finding(seats.lowest(), 0xff);
-            seats &= seats - 1;
+    function sayAll(uint256 jobId, uint256 has) internal {
+        uint256 left = rounds.state(jobId).committee;
+        for (; left != 0; left &= left - 1) {
+            sayWord(jobId, left.lowest(), has);
         }
     }
 
-    function noReports() internal pure returns (Report[] memory) {
-        return new Report[](0);
+    /// @return jobId's round in MERGE, with every word said
+    function toWords(uint256 jobId) internal returns (uint32) {
+        uint256 seated = rounds.state(jobId).seated;
+        commitAll(jobId, seated);
+        nextBlock();
+        revealAll(jobId, seated);
+        nextBlock();
+        sayAll(jobId, seated);
+        return rounds.state(jobId).round;
     }
 
-    function oneReport(uint16 seat, uint16 segment, Fault fault) internal pure returns (Report[] memory reports) {
-        reports = new Report[](1);
-        reports[0] = Report(seat, segment, fault, keccak256("what I computed"));
+    function verdictFor(uint256 jobId, uint256 available) internal view returns (Verdict memory v) {
+        uint32 round = rounds.state(jobId).round;
+        v.merged = uint16(available.popcount());
+        v.state = stateAfter(jobId, round);
+        (v.cid, v.loss) = ("merged", bytes8(uint64(1)));
     }
 
-    function ballotBy(uint256 jobId, uint256 v, uint256 seats, Report[] memory reports) internal {
+    function stateAfter(uint256 jobId, uint32 round) internal pure returns (bytes32) {
+        return modelDigest(modelAfter(jobId, round), round + 1);
+    }
+
+    function modelAfter(uint256 jobId, uint32 round) internal pure returns (Model memory m) {
+        bytes32 tag = keccak256(abi.encode(jobId, round));
+        return Model(keccak256(abi.encode(tag, 1)), keccak256(abi.encode(tag, 2)), tag, tag, tag);
+    }
+
+    function modelDigest(Model memory m, uint32 round) internal pure returns (bytes32) {
+        return sha256(
+            abi.encodePacked(
+                "atoll.global-state.v2",
+                uint64(round),
+                m.paramsRoot,
+                m.outerRoot,
+                m.exponents,
+                m.momentsRoot,
+                m.openingRoot
+            )
+        );
+    }
+
+    function digestFor(uint256 jobId, Verdict memory v) internal view returns (bytes32) {
         RoundState memory s = rounds.state(jobId);
-        (address account,) = roster.verifierHolder(jobId, uint16(v));
-        vm.prank(account);
-        rounds.ballot(jobId, s.round, s.attempt, allFindings(seats), reports, bytes32(0));
+        bytes32 kept = Hashing.cut(s.words);
+        return trainer.digest(Hashing.Slot(address(rounds), jobId, s.round), s.seed, kept, v);
     }
 
-    function ballotAll(uint256 jobId) internal {
-        RoundState memory s = rounds.state(jobId);
-        for (uint256 rest = s.verifiers; rest != 0; rest &= rest - 1) {
-            ballotBy(jobId, rest.lowest(), s.auditSet, noReports());
+    /// @return a certificate by those members of the committee whose bit is set, by rank
+    function certificate(uint256 jobId, bytes32 digest, uint256 committee, uint256 ranks)
+        internal
+        view
+        returns (bytes memory)
+    {
+        bytes memory signatures;
+        uint256 rank;
+        for (; committee != 0; (committee &= committee - 1, rank++)) {
+            if (!ranks.has(rank)) continue;
+            uint256 key = keyOfMember(memberAt(jobId, committee.lowest()));
+            signatures = bytes.concat(signatures, signatureOf(key, digest));
         }
+        return bytes.concat(bytes4(uint32(ranks)), signatures);
     }
 
-    function challengeBy(uint256 jobId, uint256 v, uint16 seat, uint16 segment, bytes memory block_) internal {
+    function signatureOf(uint256 key, bytes32 digest) internal pure returns (bytes memory) {
+        (uint8 v, bytes32 r, bytes32 s) = vm.sign(key, digest);
+        return abi.encodePacked(r, s, v);
+    }
+
+    function settle(uint256 jobId, Verdict memory v) internal {
         RoundState memory s = rounds.state(jobId);
-        (address account,) = roster.verifierHolder(jobId, uint16(v));
-        bytes32 digest = sha256(block_); // a call of its own, which would use up the prank
-        vm.prank(account);
-        rounds.challenge(jobId, s.round, s.attempt, seat, segment, digest);
+        uint256 all = Bits.firstBits(s.committee.popcount());
+        bytes memory signed = certificate(jobId, digestFor(jobId, v), s.committee, all);
+        noteFacts(jobId, v);
+        Said storage now_ = said[jobId][s.round];
+        rounds.settle(jobId, now_.places, now_.has, v, signed);
     }
 
-    function withdrawBy(uint256 jobId, uint256 v, uint16 index) internal {
-        RoundState memory s = rounds.state(jobId);
-        (address account,) = roster.verifierHolder(jobId, uint16(v));
-        vm.prank(account);
-        rounds.withdrawChallenge(jobId, s.round, s.attempt, index);
-    }
-
-    function answer(uint256 jobId, uint16 index, bytes memory block_) internal {
-        RoundState memory s = rounds.state(jobId);
-        rounds.answerChallenge(jobId, s.round, s.attempt, index, block_);
-    }
-
-    function voteBy(uint256 jobId, uint256 v, uint256 agree, uint256 disagree, uint256 cannotFetch) internal {
-        RoundState memory s = rounds.state(jobId);
-        (address account,) = roster.verifierHolder(jobId, uint16(v));
-        vm.prank(account);
-        rounds.vote(jobId, s.round, s.attempt, agree, disagree, cannotFetch);
-    }
-
-    // --- verdicts ---
-
-    /// @return v the verdict that the evidence asks for; also what everyone has earned after it
-    function verdictFor(uint256 jobId) internal returns (Verdict memory v) {
-        RoundState memory s = rounds.state(jobId);
-        Terms memory t = jobs.termsOf(jobId);
-        uint256 tokensEach = uint256(t.steps) * t.tokensPerStep;
-        for (uint256 rest = s.accepted; rest != 0; rest &= rest - 1) {
-            earn(jobId, roster.seatHolder(jobId, rest.lowest()), tokensEach * t.pricePerToken);
-        }
-        for (uint256 rest = s.dutiful; rest != 0; rest &= rest - 1) {
-            (address account,) = roster.verifierHolder(jobId, rest.lowest());
-            earn(jobId, account, t.verifierFee);
-        }
-        v.evidenceRoot = s.evidenceRoot;
-        v.cutBlockHash = blockhash(s.cutBlock);
-        v.mergedDigest = keccak256(abi.encode("merged", s.round));
-        v.mergedCid = abi.encodePacked(hex"01551220", v.mergedDigest);
-        v.claimsRoot = claimsRoot(jobId);
-        v.tokensTotal = s.accepted.popcount() * tokensEach;
-        v.tokensRoot = keccak256(abi.encode(v.tokensTotal));
-        v.parent = s.parent;
-        v.cumulativeTotal = s.cumulativeTotal + v.tokensTotal * t.pricePerToken + s.dutiful.popcount() * t.verifierFee;
-    }
-
-    function earn(uint256 jobId, address account, uint256 amount) internal {
-        if (earned[jobId][account] == 0) earners[jobId].push(account);
-        earned[jobId][account] += amount;
-    }
-
-    function claimsRoot(uint256 jobId) internal returns (bytes32) {
-        fillLeaves(jobId);
-        return leaves.length == 0 ? keccak256("nobody") : ClaimsTree.root(leaves);
-    }
-
-    function fillLeaves(uint256 jobId) internal {
-        delete leaves;
-        for (uint256 i = 0; i < earners[jobId].length; i++) {
-            address account = earners[jobId][i];
-            leaves.push(Hashing.claimLeaf(address(jobs), jobId, account, earned[jobId][account]));
-        }
-    }
-
-    function proofOf(uint256 jobId, address account) internal returns (bytes32[] memory) {
-        fillLeaves(jobId);
-        for (uint256 i = 0; i < earners[jobId].length; i++) {
-            if (earners[jobId][i] == account) return ClaimsTree.proof(leaves, i);
-        }
-        revert NotTrue("account has earned nothing");
-    }
-
-    function claim(uint256 jobId, address account) internal {
-        jobs.claim(jobId, account, earned[jobId][account], proofOf(jobId, account));
-    }
-
-    function attestBy(uint256 jobId, uint256 v, bytes32 verdictHash) internal {
-        RoundState memory s = rounds.state(jobId);
-        (address account,) = roster.verifierHolder(jobId, uint16(v));
-        vm.prank(account);
-        rounds.attest(jobId, s.round, s.attempt, verdictHash, "");
-    }
-
-    function attestAll(uint256 jobId, Verdict memory v) internal {
-        RoundState memory s = rounds.state(jobId);
-        bytes32 hash = rounds.verdictHash(jobId, s.round, s.attempt, v);
-        for (uint256 rest = s.verifiers; rest != 0; rest &= rest - 1) {
-            attestBy(jobId, rest.lowest(), hash);
-        }
-    }
-
-    /// From ATTEST to the next training.
     function settle(uint256 jobId) internal {
-        mine(1);
-        Verdict memory v = verdictFor(jobId);
-        attestAll(jobId, v);
-        rounds.settle(jobId, v);
+        settle(jobId, verdictFor(jobId, rounds.state(jobId).seated));
     }
 
-    /// One honest round, from TRAIN to its settlement.
-    function playRound(uint256 jobId) internal {
-        toReport(jobId);
-        ballotAll(jobId);
+    function noteFacts(uint256 jobId, Verdict memory v) internal {
+        RoundState memory s = rounds.state(jobId);
+        Said storage now_ = said[jobId][s.round];
+        Facts memory f;
+        (f.seed, f.auditSeed, f.reveals) = (s.seed, s.auditSeed, s.reveals);
+        (f.words, f.model, f.revealed) = (Hashing.cut(s.words), s.model, s.seated);
+        (f.available, f.leftOut) = (hadOf(now_.has, s.committee.popcount()) & s.seated, v.leftOut);
+        (f.ready, f.committee) = (s.ready, s.committee);
+        (now_.facts, now_.digest) = (f, digestFor(jobId, v));
+        if (now_.lotSeed == 0) now_.lotSeed = s.seed;
+    }
+
+    function hadOf(uint256[] memory has, uint256 committee) internal pure returns (uint256 had) {
+        for (uint256 seat = 0; seat < 256; seat++) {
+            uint256 count;
+            for (uint256 i = 0; i < has.length; i++) {
+                if (has[i].has(seat)) count++;
+            }
+            if (2 * count > committee) had |= Bits.bit(seat);
+        }
+    }
+
+    /// @return round that was played
+    function play(uint256 jobId) internal returns (uint32 round) {
+        round = toWords(jobId);
+        nextBlock();
         settle(jobId);
     }
 
-    /// Makes every settled round final.
-    function finaliseAll(uint256 jobId) internal {
-        (uint32 done,,) = rounds.finalRounds(jobId);
-        uint32 settled = rounds.settledRounds(jobId);
-        if (done == settled) return;
-        uint64 until = rounds.disputeUntil(jobId, settled - 1);
-        if (block.timestamp < until) vm.warp(until);
-        for (; done < settled; done++) {
-            rounds.finalise(jobId);
+    // --- audits ---
+
+    function drawn(uint256 jobId, uint32 round) internal view returns (uint256 seats) {
+        Facts memory f = said[jobId][round].facts;
+        Audit memory a = rounds.auditOf(jobId, round);
+        if (a.isLast || a.f == 0) return f.revealed;
+        uint256 count = Draws.sampled(f.revealed.popcount(), f.ready.popcount(), a.shareBps);
+        for (uint256 seat = 0; seat < 256; seat++) {
+            if (Draws.isDrawn(f.auditSeed, f.revealed, count, seat)) seats |= Bits.bit(seat);
+        }
+        return seats | f.leftOut;
+    }
+
+    function dutiesOf(uint256 jobId, uint32 round, uint16 place) internal view returns (uint256 duties) {
+        Facts memory f = said[jobId][round].facts;
+        uint256 auditors = rounds.auditOf(jobId, round).isLast ? 2 : 1;
+        for (uint256 left = drawn(jobId, round); left != 0; left &= left - 1) {
+            uint16 seat = left.lowest();
+            if (Draws.isAuditor(f.auditSeed, f.ready, auditors, seat, place)) duties |= Bits.bit(seat);
         }
     }
 
-    // --- reading ---
-
-    function phase(uint256 jobId) internal view returns (Phase) {
-        return rounds.state(jobId).phase;
+    function fineBody(uint256 jobId, uint32 round, uint256 duties, address auditor)
+        internal
+        view
+        returns (bytes memory body)
+    {
+        for (; duties != 0; duties &= duties - 1) {
+            uint16 seat = duties.lowest();
+            body = abi.encodePacked(body, uint8(seat), type(uint16).max, fineWord(jobId, round, seat, auditor));
+        }
     }
 
-    function inPhase(uint256 jobId, Phase wanted) internal view {
-        same(uint256(rounds.state(jobId).phase), uint256(wanted), "phase");
+    function fineWord(uint256 jobId, uint32 round, uint16 seat, address auditor) internal view returns (bytes32) {
+        bytes memory text = abi.encodePacked(auditor);
+        uint256 segments = rounds.segmentsOf(jobId, round, seat);
+        for (uint256 i = 0; i < segments; i++) {
+            text = abi.encodePacked(text, workWord(jobId, round, seat, i));
+        }
+        return keccak256(text);
     }
 
-    function hasStatus(uint256 jobId, JobStatus wanted) internal view {
-        same(uint256(jobs.statusOf(jobId)), uint256(wanted), "status in the escrow");
-        same(uint256(rounds.state(jobId).status), uint256(wanted), "status in the rounds");
+    function ballotBody(uint256 jobId, uint32 round, uint32 id, bytes memory body) internal {
+        Holder memory m = members.holderOf(jobId, Role.VERIFIER, id);
+        bytes32 seed = said[jobId][round].facts.auditSeed;
+        Hashing.Slot memory slot = Hashing.Slot(address(rounds), jobId, round);
+        bytes32 sealed_ = Hashing.ballot(slot, seed, id, m.account, keccak256(body), "salt");
+        vm.prank(m.account);
+        audits.ballot(jobId, round, sealed_);
+    }
+
+    function openBody(uint256 jobId, uint32 round, uint32 id, bytes memory body) internal {
+        vm.prank(members.holderOf(jobId, Role.VERIFIER, id).account);
+        audits.open(jobId, round, id, said[jobId][round].facts, body, "salt");
+    }
+
+    function honestBody(uint256 jobId, uint32 round, uint32 id) internal view returns (bytes memory) {
+        Holder memory m = members.holderOf(jobId, Role.VERIFIER, id);
+        return fineBody(jobId, round, dutiesOf(jobId, round, m.index), m.account);
+    }
+
+    function showKey(uint256 jobId, uint32 round, uint16 seat) internal {
+        showKey(jobId, round, seat, keyOf(jobId, round, seat));
+    }
+
+    function showKey(uint256 jobId, uint32 round, uint16 seat, bytes32 key) internal {
+        vm.prank(accountOf(jobId, seat));
+        audits.key(jobId, round, key);
+    }
+
+    /// @dev Ids of members are their places + 1 in jobs that `start` made.
+    function audit(uint256 jobId, uint32 round) internal {
+        uint256 verifiers = said[jobId][round].facts.ready.popcount();
+        for (uint32 id = 1; id <= verifiers; id++) {
+            if (dutiesOf(jobId, round, uint16(id - 1)) == 0) continue;
+            ballotBody(jobId, round, id, honestBody(jobId, round, id));
+        }
+        vm.warp(rounds.timesOf(jobId, round).auditEnd);
+        for (uint32 id = 1; id <= verifiers; id++) {
+            if (dutiesOf(jobId, round, uint16(id - 1)) == 0) continue;
+            openBody(jobId, round, id, honestBody(jobId, round, id));
+        }
+        vm.warp(rounds.timesOf(jobId, round).openEnd);
+        for (uint256 left = drawn(jobId, round); left != 0; left &= left - 1) {
+            showKey(jobId, round, left.lowest());
+        }
+    }
+
+    // --- evidence ---
+
+    function shownFor(uint256 jobId, uint32 round, uint16 seat) internal view returns (Shown memory s) {
+        uint256 segments = rounds.segmentsOf(jobId, round, seat);
+        return shownFor(jobId, round, seat, trainer.train(jobId, round, seat, keyOf(jobId, round, seat), segments));
+    }
+
+    function shownFor(uint256 jobId, uint32 round, uint16 seat, Reveal memory r)
+        internal
+        view
+        returns (Shown memory s)
+    {
+        Said storage of_ = said[jobId][round];
+        (s.jobId, s.round, s.seat, s.facts, s.reveal) = (jobId, round, seat, of_.facts, r);
+        (, s.id,) = rounds.seatHolder(jobId, seat);
+        bytes32 accumulator = of_.facts.seed;
+        uint256 i = 0;
+        for (; of_.seats[i] != seat; i++) {
+            accumulator = Hashing.accumulateReveal(accumulator, of_.seats[i], of_.commitments[i]);
+        }
+        s.before = accumulator;
+        s.later = new Later[](of_.seats.length - i - 1);
+        for (uint256 k = 0; k < s.later.length; k++) {
+            s.later[k] = Later(of_.seats[i + 1 + k], of_.commitments[i + 1 + k]);
+        }
+    }
+
+    /// @dev Of rounds after the first: the first one's model is in a program.
+    function evidenceFor(uint256 jobId, uint32 round, uint16 seat, uint32 segment)
+        internal
+        view
+        returns (Evidence memory e)
+    {
+        e.shown = shownFor(jobId, round, seat);
+        (e.segment, e.model) = (segment, modelAfter(jobId, round - 1));
+    }
+
+    // --- who ---
+
+    function accountOf(uint256 jobId, uint16 seat) internal view returns (address account) {
+        (account,,) = rounds.seatHolder(jobId, seat);
+    }
+
+    function memberAt(uint256 jobId, uint16 place) internal view returns (address account) {
+        (account,,) = rounds.placeHolder(jobId, place);
+    }
+
+    function keyOfMember(address account) internal pure returns (uint256) {
+        for (uint256 i = 0; i < 300; i++) {
+            if (verifier(i) == account) return verifierKey(i);
+        }
+        revert NotTrue("a verifier of the test");
+    }
+
+    function inPhase(uint256 jobId, Phase phase) internal view {
+        same(uint256(rounds.state(jobId).phase), uint256(phase), "phase");
+    }
+
+    function hasStatus(uint256 jobId, JobStatus status) internal view {
+        same(uint256(rounds.state(jobId).status), uint256(status), "status");
     }
 
     function activeOf(address account, Role role) internal view returns (uint256 active) {
@@ -420,10 +519,5 @@ abstract contract Network is Check {
 
     function lockedOf(address account, Role role) internal view returns (uint256 locked) {
         (, locked,) = stakes.stakeOf(account, role);
-    }
-
-    function checkEscrow(uint256 jobId) internal view {
-        (uint256 funded, uint256 claimed, uint256 refunded, uint256 balance) = jobs.escrowOf(jobId);
-        same(funded, claimed + refunded + balance, "funded = claimed + refunded + balance");
     }
 }

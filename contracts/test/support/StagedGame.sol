@@ -5,26 +5,48 @@ import {Claim, IClaims, IGame} from "../../src/judge/IClaims.sol";
 
 /// @title A game whose outcome a test decides: what claims, stakes and escrow do with it is what is tested.
 contract StagedGame is IGame {
-    IClaims private immutable _claims;
+    IClaims private _claims;
     mapping(bytes32 key => uint256) public openGames;
     mapping(bytes32 set => bool) public hasFallen;
+    mapping(bytes32 said => bool) public wasChallenged;
+    mapping(bytes32 set => bytes32[]) private _open;
 
-    constructor(IClaims claims) {
-        _claims = claims;
+    function wire(address claims) external {
+        _claims = IClaims(claims);
     }
 
     function challenge(bytes calldata evidence) external returns (Claim memory c) {
         c = _claims.claim(evidence);
         openGames[c.set]++;
+        _open[c.set].push(c.place);
+        wasChallenged[keccak256(abi.encode(msg.sender, c.place, c.segment, c.isLink))] = true;
     }
 
     function holderWins(Claim calldata c) external {
         openGames[c.set]--;
+        bytes32[] storage open = _open[c.set];
+        for (uint256 i = 0; i < open.length; i++) {
+            if (open[i] == c.place) {
+                open[i] = open[open.length - 1];
+                open.pop();
+                return;
+            }
+        }
     }
 
     function holderFalls(Claim calldata c, address challenger) external {
-        openGames[c.set]--;
+        bytes32 lowest = lowestOpen(c.set);
+        openGames[c.set] = 0;
+        delete _open[c.set];
         hasFallen[c.set] = true;
-        _claims.fell(c.set, c.place, challenger);
+        _claims.fell(c.set, lowest, challenger);
+    }
+
+    function lowestOpen(bytes32 set) public view returns (bytes32 lowest) {
+        lowest = bytes32(type(uint256).max);
+        bytes32[] storage open = _open[set];
+        for (uint256 i = 0; i < open.length; i++) {
+            if (open[i] < lowest) lowest = open[i];
+        }
     }
 }

@@ -3,17 +3,25 @@ pragma solidity 0.8.37;
 
 import {Config} from "../../src/Config.sol";
 import {Jobs} from "../../src/Jobs.sol";
-import {Roster} from "../../src/Roster.sol";
+import {Members} from "../../src/Members.sol";
+import {Rounds} from "../../src/Rounds.sol";
 import {Params} from "../../src/interfaces/IConfig.sol";
 import {Wired} from "../../src/libraries/Wired.sol";
+import {RoundsMembership} from "../../src/rounds/RoundsMembership.sol";
+import {RoundsSettlement} from "../../src/rounds/RoundsSettlement.sol";
 import "../../src/types/Types.sol";
 import {Network} from "../support/Network.sol";
 
 /// @title What an owner can do, and what it cannot.
 contract AdminTest is Network {
     address internal heir = address(0x4e14);
+    uint256 internal constant CHANGE_DELAY = 2 days;
 
-    function test_P38_ownershipMovesInTwoSteps() public {
+    function defaultParams() internal pure returns (Params memory) {
+        return Params(100, 3_000, 10, 1 ether, 1 ether);
+    }
+
+    function test_P39_ownershipMovesInTwoSteps() public {
         config.transferOwnership(heir);
         same(config.owner(), address(this), "not before it is accepted");
         vm.prank(heir);
@@ -23,7 +31,7 @@ contract AdminTest is Network {
         config.setPaused(true);
     }
 
-    function test_P38_changesWaitForTheDelay() public {
+    function test_P39_changesWaitForTheDelay() public {
         vm.expectRevert(Config.NothingProposed.selector);
         config.applyParams();
         Params memory p = defaultParams();
@@ -37,92 +45,120 @@ contract AdminTest is Network {
         vm.prank(heir);
         config.applyParams();
         same(config.params().missCutBps, 777, "applied by anyone");
-        vm.expectRevert(Config.NothingProposed.selector);
-        config.applyParams();
     }
 
-    function test_P38_policiesWaitForTheDelayToo() public {
+    function test_P39_policiesWaitForTheDelayToo() public {
         config.proposePolicy(heir);
         vm.expectPartialRevert(Config.TooEarly.selector);
         config.applyPolicy();
         vm.warp(block.timestamp + CHANGE_DELAY);
         config.applyPolicy();
         check(config.isPolicy(heir), "allowed");
-        config.proposePolicy(submitter);
+        config.proposePolicy(SUBMITTER);
         config.dropProposals();
         vm.warp(block.timestamp + CHANGE_DELAY);
         vm.expectRevert(Config.NothingProposed.selector);
         config.applyPolicy();
     }
 
-    function testFuzz_P38_settersAreBounded(uint16 missCut, uint16 cut, uint16 finder, uint16 accused) public {
-        Params memory p = defaultParams();
-        (p.missCutBps, p.verifierCutBps) = (missCut, cut);
-        (p.finderShareBps, p.accusedShareBps) = (finder, accused);
-        bool inBounds = missCut >= 1 && missCut <= 2_000 && cut >= 1 && cut <= 2_000;
-        inBounds = inBounds && finder <= 5_000 && accused <= 5_000;
-        if (!inBounds) vm.expectPartialRevert(Config.OutOfBounds.selector);
+    function testFuzz_P39_settersAreBounded(uint16 cut, uint16 share, uint32 window, uint128 bond) public {
+        Params memory p = Params(cut, share, window, bond, bond);
+        bool isWithin = cut >= 1 && cut <= 1_250 && share <= 5_000 && window >= 1 && window <= 1 days;
+        isWithin = isWithin && bond >= 80 && bond <= 1e30;
+        if (!isWithin) vm.expectPartialRevert(Config.OutOfBounds.selector);
         config.proposeParams(p);
     }
 
-    function test_P38_onlyTheOwnerProposes() public {
-        vm.startPrank(heir);
-        vm.expectPartialRevert(bytes4(keccak256("OwnableUnauthorizedAccount(address)")));
-        config.proposeParams(defaultParams());
-        vm.expectPartialRevert(bytes4(keccak256("OwnableUnauthorizedAccount(address)")));
-        config.proposePolicy(heir);
-        vm.expectPartialRevert(bytes4(keccak256("OwnableUnauthorizedAccount(address)")));
-        config.dropProposals();
-        vm.expectPartialRevert(bytes4(keccak256("OwnableUnauthorizedAccount(address)")));
-        config.setPaused(true);
-        vm.stopPrank();
-    }
-
-    function test_P39_pauseStopsNewEntriesOnly() public {
+    function test_P39_renouncingAndPausingHarmNobodyInAJob() public {
         uint256 jobId = start();
         config.setPaused(true);
+        config.renounceOwnership();
         Terms memory t = defaultTerms();
         uint256 funding = jobs.budget(t);
-        vm.prank(submitter);
+        vm.prank(SUBMITTER);
         vm.expectRevert(Jobs.Paused.selector);
         jobs.create(0, "", t, address(policy), funding);
-        vm.prank(provider(9));
-        vm.expectRevert(Roster.Paused.selector);
-        roster.joinAsProvider(jobId);
-        vm.prank(verifier(9));
-        vm.expectRevert(Roster.Paused.selector);
-        roster.joinAsVerifier(jobId);
-
-        for (uint256 r = 0; r < 3; r++) {
-            playRound(jobId);
+        play(jobId);
+        vm.warp(rounds.state(jobId).deadline);
+        rounds.poke(jobId);
+        for (uint16 seat = 0; seat < 4; seat++) {
+            members.cutSeat(jobId, seat);
+            sit(jobId, 10 + seat, seat); // new members come all the same
         }
-        finaliseAll(jobId);
-        claim(jobId, provider(0));
+        nextBlock();
+        rounds.poke(jobId);
+        play(jobId);
+        hasStatus(jobId, JobStatus.DONE);
+        vm.warp(rounds.timesOf(jobId, 1).windowEnd);
+        jobs.claim(jobId, Role.PROVIDER, 1, 1);
         jobs.refund(jobId);
-        roster.releaseBond(jobId, Role.PROVIDER, provider(0));
-        vm.startPrank(provider(0));
-        uint256 id = stakes.thaw(Role.PROVIDER, STAKE);
-        vm.warp(block.timestamp + UNBONDING + 1);
-        stakes.withdraw(Role.PROVIDER, id);
-        vm.stopPrank();
+        members.release(jobId, Role.PROVIDER, 1);
     }
 
-    function test_P10_theUnbondingDelayCannotChange() public view {
-        same(stakes.unbondingDelay(), config.unbondingDelay(), "one delay, fixed at deployment");
+    function test_P06_P10_changesReachNoOpenJob() public {
+        uint256 jobId = start();
+        uint256 end = rounds.absoluteEnd(jobId);
+        Params memory p = Params(1_250, 5_000, 1 days, 1e30, 1e30);
+        config.proposeParams(p);
+        vm.warp(block.timestamp + CHANGE_DELAY);
+        config.applyParams();
+        same(jobs.paramsOf(jobId).missCutBps, 100, "the job's own");
+        same(rounds.absoluteEnd(jobId), end, "the locks' end");
     }
 
     function test_wiringHappensOnceAndByTheDeployer() public {
         vm.expectRevert(Wired.AlreadyWired.selector);
-        stakes.wire(heir, heir, heir);
+        stakes.wire(heir);
         vm.prank(heir);
         vm.expectPartialRevert(Wired.OnlyDeployer.selector);
-        jobs.wire(heir, heir);
-        vm.prank(heir);
-        vm.expectPartialRevert(Jobs.OnlyRounds.selector);
-        jobs.setStatus(1, JobStatus.DONE, "");
-        vm.expectPartialRevert(Roster.OnlyRounds.selector);
-        roster.admitAll(1);
-        vm.expectRevert(abi.encodeWithSignature("OnlyJobs(address)", address(this)));
-        rounds.open(1, defaultTerms(), defaultParams(), heir);
+        rounds.wire(heir, heir, heir);
+    }
+
+    function test_onlyTheContractsThemselvesCallTheirHooks() public {
+        uint256 jobId = start();
+        Terms memory t = defaultTerms();
+        vm.startPrank(heir);
+        vm.expectPartialRevert(RoundsMembership.NotAllowed.selector);
+        rounds.open(jobId, t, heir);
+        vm.expectPartialRevert(RoundsMembership.NotAllowed.selector);
+        rounds.cancel(jobId);
+        vm.expectPartialRevert(RoundsMembership.NotAllowed.selector);
+        rounds.sit(jobId, 0, heir, 1);
+        vm.expectPartialRevert(RoundsMembership.NotAllowed.selector);
+        rounds.unseat(jobId, 0);
+        vm.expectPartialRevert(RoundsMembership.NotAllowed.selector);
+        rounds.stop(jobId, 0, heir, 0);
+        vm.expectPartialRevert(RoundsMembership.NotAllowed.selector);
+        rounds.clearOwing(jobId, 0);
+        vm.expectPartialRevert(RoundsMembership.NotAllowed.selector);
+        rounds.enter(jobId, 0, heir, 1);
+        vm.expectPartialRevert(RoundsMembership.NotAllowed.selector);
+        rounds.setReady(jobId, 0);
+        vm.expectPartialRevert(RoundsMembership.NotAllowed.selector);
+        rounds.unplace(jobId, 0);
+        vm.expectPartialRevert(RoundsMembership.NotAllowed.selector);
+        rounds.setPay(jobId, 0, 0, true);
+        vm.expectPartialRevert(Members.NotAllowed.selector);
+        members.miss(jobId, Role.PROVIDER, 1, 0, Miss.KEY);
+        vm.expectPartialRevert(Members.NotAllowed.selector);
+        members.slash(jobId, Role.VERIFIER, 1, 0, Miss.DROPPED, 1, heir);
+        vm.expectPartialRevert(Members.NotAllowed.selector);
+        members.fall(jobId, Role.PROVIDER, 1, 0, heir);
+        vm.expectPartialRevert(Members.NotAllowed.selector);
+        members.closeFall(jobId);
+        vm.expectPartialRevert(Jobs.NotAllowed.selector);
+        jobs.credit(jobId, heir, 1);
+        vm.expectPartialRevert(Jobs.NotAllowed.selector);
+        jobs.creditSegments(jobId, heir, 1);
+        vm.expectPartialRevert(bytes4(keccak256("OnlyGame(address)")));
+        claims.fell(0, 0, heir);
+        vm.stopPrank();
+    }
+
+    function test_modulesAreOfTheSameJobsContract() public {
+        address other = address(new RoundsSettlement(heir));
+        address right = address(new RoundsMembership(address(jobs)));
+        vm.expectRevert(abi.encodeWithSelector(Rounds.ModuleMismatch.selector, other));
+        new Rounds(address(jobs), LONGEST, other, right);
     }
 }

@@ -2,9 +2,8 @@
 
 Rule of this file: plain integers and exact fractions only, so that every party names the same
 seats. Honest work can look like this too (two seats with nearly the same data, a turbulent round):
-being named is no fault. Who is named is audited in full, and a grave finding costs the round's
-weight (`merge_inputs`). How often honest seats are named, and what slips under each limit, is
-measured in docs/attacks.md.
+being named is no fault and costs no pay, only the round's weight (`merge_inputs`). How often honest
+seats are named, and what slips under each limit, is measured in docs/attacks.md.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from math import lcm
 from typing import Final, TypeAlias
 
 from atoll.law.words import SeatIndex
@@ -24,12 +24,8 @@ NORM_CAP: Final = Fraction(3)
 """Times the lower median norm; honest updates of one round stay within 2.3."""
 COPY_COSINE: Final = Fraction(99, 100)
 """Above the highest cosine of two honest updates, 0.965, which warm-up brings."""
-ALIGNMENT: Final = Fraction(9, 10)
-"""Of the median alignment (`alignments`): below it an update is misaligned."""
-GRAVE_ALIGNMENT: Final = Fraction(3, 4)
-"""Below this share being misaligned costs weight: one honest update in a thousand is."""
-GRAVE_ALIGNMENT_SPARSE: Final = Fraction(3, 5)
-"""The same for sparse codecs, whose updates have fewer coordinates in common."""
+ALIGNMENT: Final = Fraction(3, 4)
+"""Of the median alignment (`alignments`): one honest update in a thousand is below it."""
 
 
 class Check(StrEnum):
@@ -44,17 +40,11 @@ class Check(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """One finding.
-
-    Attributes:
-        reason: the numbers in one line; for people, no party has to agree on it.
-        grave: whether it costs weight, beyond a full audit.
-    """
+    """One finding; `reason` is for people, no party has to agree on it."""
 
     seat: SeatIndex
     check: Check
     reason: str
-    grave: bool = True
 
 
 def lower_median(values: Sequence[int]) -> int:
@@ -65,10 +55,10 @@ def lower_median(values: Sequence[int]) -> int:
 def name_odd(
     seats: Sequence[SeatIndex],
     grams: Sequence[Gram],
+    done: Sequence[int],
     *,
     kappa: str,
     f: int,
-    grave_alignment: Fraction = GRAVE_ALIGNMENT,
 ) -> tuple[Named, ...]:
     """Findings check by check in the order of `Check`, at most f of each, the most odd first.
 
@@ -76,9 +66,9 @@ def name_odd(
         seats: seat of each row, ascending.
         grams: inner products, n rows of n: of what moves the model, and where updates have first
             moments of those too, which can be distant or loud by themselves.
+        done: how much of the round each did, at least 1.
         kappa: decimal string, compared exactly.
         f: faulty updates that the merge bears.
-        grave_alignment: share of the median below which being misaligned costs weight.
     """
     gram = grams[0]
     checks = (
@@ -86,9 +76,17 @@ def name_odd(
         _each_once(found for each in grams for found in _loud(seats, each)),
         _silent(seats, gram),
         _copies(seats, gram),
-        _misaligned(seats, gram, grave_alignment),
+        _misaligned(seats, gram, done),
     )
     return tuple(found for check in checks for found in check[:f])
+
+
+def _each_once(findings: Iterable[Named]) -> list[Named]:
+    """The first about each seat."""
+    found: dict[SeatIndex, Named] = {}
+    for each in findings:
+        found.setdefault(each.seat, each)
+    return list(found.values())
 
 
 def distance_scores(gram: Gram) -> list[int]:
@@ -100,26 +98,23 @@ def distance_scores(gram: Gram) -> list[int]:
     ]
 
 
-def alignments(gram: Gram) -> list[int]:
-    """Each update's upper median inner product with the others; 0 where there are none.
+def alignments(gram: Gram, done: Sequence[int]) -> list[int]:
+    """Each update's upper median inner product with the others, per segment done; 0 without others.
 
     In many dimensions honest noise is nearly orthogonal to everything, so for honest seats this is
     the squared length of what they have in common. An update made to slow the merge down has to
-    have less of it, even where its distance to the others is that of an honest one.
+    have less of it, even where its distance to the others is that of an honest one. Who did less
+    has less of it honestly: the product of i and j counts G[i][j] / (done by i · done by j), all
+    times the square of their least common multiple, so that it stays an integer.
     """
-    n = len(gram)
+    n, whole = len(gram), lcm(*done)
+    times = [whole // part for part in done]
     return [
-        sorted(gram[i][j] for j in range(n) if j != i)[(n - 1) // 2] if n > 1 else 0
+        sorted(gram[i][j] * times[i] * times[j] for j in range(n) if j != i)[(n - 1) // 2]
+        if n > 1
+        else 0
         for i in range(n)
     ]
-
-
-def _each_once(findings: Iterable[Named]) -> list[Named]:
-    """The first about each seat."""
-    found: dict[SeatIndex, Named] = {}
-    for each in findings:
-        found.setdefault(each.seat, each)
-    return list(found.values())
 
 
 def _distant(seats: Sequence[SeatIndex], gram: Gram, kappa: str) -> list[Named]:
@@ -165,17 +160,16 @@ def _twins(row: int, gram: Gram) -> list[int]:
     ]
 
 
-def _misaligned(seats: Sequence[SeatIndex], gram: Gram, grave: Fraction) -> list[Named]:
-    found = alignments(gram)
+def _misaligned(seats: Sequence[SeatIndex], gram: Gram, done: Sequence[int]) -> list[Named]:
+    found = alignments(gram, done)
     middle = lower_median(found)
     if middle <= 0:  # nothing in common: no direction to be misaligned with
         return []
-    low = sorted((v, seat) for v, seat in zip(found, seats, strict=True) if v < ALIGNMENT * middle)
-    below = f"is below {float(ALIGNMENT * middle):.6g}"
-    return [
-        Named(seat, Check.MISALIGNED, f"alignment {value} {below}", value < grave * middle)
-        for value, seat in low
-    ]
+    limit = ALIGNMENT * middle
+    both = zip(found, seats, strict=True)
+    low = sorted((value, seat) for value, seat in both if value < limit)
+    below = f"is below {float(limit):.6g}"
+    return [Named(seat, Check.MISALIGNED, f"alignment {value} {below}") for value, seat in low]
 
 
 def _squares(gram: Gram) -> list[int]:

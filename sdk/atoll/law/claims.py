@@ -1,47 +1,46 @@
-"""Claims of settled rounds that a game can be played about, and what proves them to the contract.
+"""What was said in a settled round, and what shows it to a contract: reveals, claims for games.
 
-Rule of this file: field order is the ABI's of `IClaims.sol` and `Claims.sol`; what is encoded here
-is what `Claims.claim` reads. SPEC.md, section 21.
+Rule of this file: field order is the ABI's of `Reveals.sol`, `IClaims.sol` and `Claims.sol`, which
+read what is encoded here. SPEC-ROUNDS.md, 9.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Any, Final, NamedTuple
+from dataclasses import astuple, dataclass
+from typing import Final, NamedTuple
 
 from eth_abi.abi import encode
 
 from atoll.errors import ProtocolError
 from atoll.law.games.claims import Claim
 from atoll.law.games.trees import root_from
-from atoll.law.hashing import accumulate_reveal, keccak256, round_facts, sha256
-from atoll.law.merkle import merkle_proof
+from atoll.law.hashing import accumulate_reveal, keccak256, sha256
 from atoll.law.program import Header
-from atoll.law.trace import LeafKind, StateRoots, TraceDocument, TraceLeaf
-from atoll.law.views import JobView, SettledRound
+from atoll.law.trace import StateRoots, key_hash
+from atoll.law.views import JobView, SeatReveal, SettledRound, bond_set, pay_place
 from atoll.law.words import (
+    NO_HOLDER,
     ZERO_DIGEST,
-    Address,
     Digest,
-    JobId,
-    Reveal,
+    HolderId,
+    Role,
     RoundIndex,
     SeatIndex,
-    Slot,
     Terms,
-    Verdict,
     Wei,
 )
 
 _GLOBAL_TAG: Final = b"atoll.global-state.v2"
 _RNG_TAG: Final = b"atoll.rng.v1"
-_ACCOUNT_BITS: Final = 160
-LONGEST_MOVE: Final = 15 * 60
 MAX_WAITING: Final = 5
 """Games that wait about one bond."""
 BOND_SHARE: Final = 10
 """A challenge takes at least so small a part of what the holder may lose."""
-"""Seconds; the most that a response has beside its party's clock."""
+_FACTS: Final = f"({','.join(['bytes32'] * 5 + ['uint256'] * 5)})"
+_REVEAL: Final = "(bytes32,bytes32,bytes32,bytes,bytes)"
+_SHOWN: Final = f"(uint256,uint32,uint16,uint32,{_FACTS},bytes32,(uint16,bytes32)[],{_REVEAL})"
+_MODEL: Final = "(bytes32,bytes32,bytes32,bytes32,bytes32)"
+_EVIDENCE: Final = f"({_SHOWN},bool,uint32,bytes32,uint32,bytes,{_MODEL},bytes,uint256,bytes32[])"
 
 
 class ModelRoots(NamedTuple):
@@ -49,7 +48,7 @@ class ModelRoots(NamedTuple):
 
     Attributes:
         moments_root: of the merged moments, zero where there are none.
-        opening_root: optimiser root of what a round opens with that opens from public data.
+        opening_root: optimiser root of what every seat's round opens with.
     """
 
     params_root: Digest
@@ -59,8 +58,14 @@ class ModelRoots(NamedTuple):
     opening_root: Digest
 
     def digest(self, round: int) -> Digest:
-        """The verdict's mergedDigest, of the state that `round` begins with."""
+        """What a certificate names as the state that `round` begins with."""
         return sha256(_GLOBAL_TAG + round.to_bytes(8, "big") + b"".join(self))
+
+    @property
+    def opening(self) -> StateRoots:
+        """Of the state that every seat's round begins with."""
+        drawn = sha256(_RNG_TAG + (0).to_bytes(8, "big"))
+        return StateRoots(self.params_root, self.opening_root, ZERO_DIGEST, drawn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,211 +82,149 @@ class ProgramHeader:
         return root_from(keccak256(self.header.to_bytes()), 0, self.leaves, self.proof)
 
 
+def shown(past: SettledRound, seat: SeatIndex) -> tuple[object, ...]:
+    """`Shown`: that the holder of a seat revealed this. Contests and claims take it.
+
+    Raises ProtocolError for a seat that did not reveal.
+    """
+    told = _told(past, seat)
+    before, later = past.facts.seed, []
+    order = list(past.reveals)
+    place = order.index(seat)
+    for other in order[:place]:
+        before = accumulate_reveal(before, other, past.reveals[other].commitment)
+    for other in order[place + 1 :]:
+        later.append((other, past.reveals[other].commitment))
+    slot = past.slot
+    facts, reveal = astuple(past.facts), astuple(told.reveal)
+    return (slot.job, slot.round, seat, told.holder, facts, before, later, reveal)
+
+
+def _told(past: SettledRound, seat: SeatIndex) -> SeatReveal:
+    told = past.reveals.get(seat)
+    if told is None:
+        raise ProtocolError(f"seat {seat} of round {past.round} did not reveal")
+    return told
+
+
 @dataclass(frozen=True, slots=True)
 class Said:
     """Everything that a claim about one seat's settled round is built and proved from.
 
     Attributes:
         terms: the chain's.
-        parent, parent_attempt: the verdict before, None in round 0.
         model: of the state that the round began with.
         header: the program's.
-        document: the seat's trace.
+        key: of the work words' masks; zero where nobody has shown it.
+        member: the auditor whose *fine* it is, NO_HOLDER for what the seat itself says.
     """
 
-    job: JobId
-    terms: Terms
+    view: JobView
     past: SettledRound
     seat: SeatIndex
-    parent: SettledRound | None
     model: ModelRoots
     header: ProgramHeader
-    document: TraceDocument
+    key: Digest = ZERO_DIGEST
+    member: HolderId = NO_HOLDER
 
     @classmethod
     def of(
         cls,
         view: JobView,
-        seat: tuple[RoundIndex, SeatIndex],
+        where: tuple[RoundIndex, SeatIndex],
         model: ModelRoots,
         header: ProgramHeader,
-        document: TraceDocument,
     ) -> Said:
-        """Of an accepted seat. Raises ProtocolError where it is none, or something is another's."""
-        round, index = seat
+        """What a revealed seat says of itself, with its key where that is shown.
+
+        Raises ProtocolError where it revealed nothing, or something is another's.
+        """
+        round, seat = where
         past = view.settled_round(round)
-        if past is None or not past.evidence.accepted >> index & 1:
-            raise ProtocolError(f"seat {index} of round {round} was not accepted")
-        parent = view.settled[round - 1] if round else None
-        said = cls(view.job_id, view.require_terms(), past, index, parent, model, header, document)
-        said._check()
-        return said
-
-    def _check(self) -> None:
-        wanted = self.header.header.initial
-        if self.parent is not None:
-            wanted = self.parent.verdict.merged_digest
-        if self.model.digest(self.past.slot.round) != wanted:
+        if past is None:
+            raise ProtocolError(f"round {round} is not settled")
+        told = _told(past, seat)
+        wanted = past.facts.model if any(past.facts.model) else header.header.initial
+        if model.digest(round) != wanted:
             raise ProtocolError("the model is not the one that the round began with")
-        if self.document.trace_root != self.reveal.trace_root:
-            raise ProtocolError("the trace is not the revealed one")
+        key = past.key_of(seat) or ZERO_DIGEST
+        if key_hash(key) != told.reveal.key_hash:
+            key = ZERO_DIGEST
+        return cls(view, past, seat, model, header, key)
 
     @property
-    def reveal(self) -> Reveal:
-        return self.past.reveals[self.seat].reveal
+    def told(self) -> SeatReveal:
+        return self.past.reveals[self.seat]
 
     @property
-    def holder(self) -> Address:
-        return self.past.reveals[self.seat].account
+    def terms(self) -> Terms:
+        return self.view.require_terms()
 
     @property
-    def slot(self) -> Slot:
-        """The slot of the training."""
-        slot = self.past.slot
-        return Slot(slot.domain, slot.job, slot.round, self.past.train_attempt)
-
-    @property
-    def opening(self) -> StateRoots:
-        """The roots of the state that the seat's round had to begin with."""
-        drawn = sha256(_RNG_TAG + (0).to_bytes(8, "big"))
-        # Jobs with a program open every round from public data, whatever a reveal says.
-        return StateRoots(self.model.params_root, self.model.opening_root, ZERO_DIGEST, drawn)
+    def segments(self) -> int:
+        """What the seat did of its round."""
+        return self.told.segments
 
     def state_before(self, segment: int) -> Digest:
-        """Digest of the state that a segment must begin with; of the link, number n, the last."""
+        """Digest of the state that a segment must begin with; of the link, number m, the last."""
         if segment == 0:
-            return self.opening.digest()
-        return self.document.leaves[segment - 1].state_digest
+            return self.model.opening.digest()
+        return self.told.leaves.items[segment - 1].state
 
     def claim(self, segment: int, *, is_link: bool = False) -> Claim:
-        """What `Claims.claim` gives for `evidence` of the same segment; of a link the last one."""
-        leaf, terms = self.document.leaves[segment], self.terms
-        clock = terms.train_seconds + terms.report_seconds
-        round = self.past.slot.round
+        """What `Claims.claim` gives for `evidence` of the same segment; of a link the last one.
+
+        Raises ProtocolError where the seat did not do the segment.
+        """
+        if not 0 <= segment < self.segments or (is_link and segment + 1 != self.segments):
+            raise ProtocolError(f"segment {segment} of {self.segments} is no claim's")
+        leaf, terms, past = self.told.leaves.items[segment], self.terms, self.past
+        word = ZERO_DIGEST
+        if any(self.key) and not is_link:
+            word = self.told.leaves.words(self.key)[segment]
+        role, id, bond = Role.PROVIDER, self.told.holder, terms.provider_bond
+        if self.member != NO_HOLDER:
+            role, id, bond = Role.VERIFIER, self.member, terms.verifier_bond
+        job, round = self.view.job_id, past.round
         return Claim(
-            holder=self.holder,
-            set=bond_set(self.job, self.holder),
-            place=pay_place(self.job, round, self.seat, self.reveal.steps),
+            holder=self.view.holders(role)[id].account,
+            set=bond_set(job, role, id),
+            place=pay_place(job, role, id, round),
             program=terms.program,
             is_link=is_link,
             seat=self.seat,
             round=round,
             segment=segment,
-            data_seed=self.past.data_seed,
-            opening=leaf.state_digest if is_link else self.state_before(segment),
-            closing=self.reveal.optimiser_root if is_link else leaf.state_digest,
-            work_word=ZERO_DIGEST if is_link else leaf.work_word,
-            update_root=self.reveal.update_root if is_link else ZERO_DIGEST,
+            data_seed=past.facts.seed,
+            opening=leaf.state if is_link else self.state_before(segment),
+            closing=ZERO_DIGEST if is_link else leaf.state,
+            work_word=word,
+            update_root=self.told.reveal.update_root if is_link else ZERO_DIGEST,
             model_params=self.model.params_root,
             model_exponents=self.model.exponents,
-            window_end=self.past.dispute_until,
-            lowest_bond=Wei(max(terms.report_bond, terms.provider_bond // BOND_SHARE)),
-            holder_seconds=clock,
-            challenger_seconds=clock,
-            move_seconds=min(terms.reveal_seconds, LONGEST_MOVE),
+            window_end=past.clock.window_end,
+            lowest_bond=Wei(bond // BOND_SHARE),
+            holder_seconds=terms.game_seconds,
+            challenger_seconds=terms.game_seconds,
+            move_seconds=terms.move_seconds,
         )
 
     def evidence(self, segment: int, *, is_link: bool = False) -> bytes:
-        """What proves that claim to the contract.
-
-        Raises:
-            ProtocolError: the leaf is where a seat that revealed fewer steps says it diverged.
-        """
-        leaves = self.document.leaves
-        may_diverge = self.reveal.steps < self.terms.steps and segment + 1 == len(leaves)
-        if may_diverge and leaves[segment].kind is not LeafKind.OK:
-            raise ProtocolError(f"segment {segment} diverged: no game is about it")
-        hashes = [leaf.hash for leaf in leaves]
-        has_previous = segment > 0 and not is_link
+        """`abi.encode(Evidence)`, which proves that claim to the contract."""
+        body = self.past.bodies.get(self.member)
+        is_first = not any(self.past.facts.model)
+        header: tuple[object, ...] = (b"", 0, [])
+        if is_first:
+            told = self.header
+            header = (told.header.to_bytes(), told.leaves, list(told.proof))
         values = (
-            self.job,
-            self.past.slot.round,
-            self.seat,
+            shown(self.past, self.seat),
             is_link,
             segment,
-            self.past.data_seed,
-            *self._reveals(),
-            _tuple(self.reveal),
-            *self._parent(),
+            ZERO_DIGEST if is_link and self.member == NO_HOLDER else self.key,
+            self.member,
+            b"" if body is None else body.to_bytes(),
             tuple(self.model),
-            *self._header(),
-            len(leaves),
-            _leaf(leaves[segment]),
-            merkle_proof(hashes, segment),
-            _leaf(leaves[segment - 1]) if has_previous else _NO_LEAF,
-            merkle_proof(hashes, segment - 1) if has_previous else [],
+            *header,
         )
         return encode([_EVIDENCE], [values])
-
-    def _reveals(self) -> tuple[object, ...]:
-        """The accumulator before the seat's reveal, those after it, the holder and its opening."""
-        reveals = self.past.reveals
-        order = list(reveals)
-        place, before = order.index(self.seat), ZERO_DIGEST
-        for seat in order[:place]:
-            told = reveals[seat]
-            before = accumulate_reveal(before, seat, told.commitment, told.opening)
-        later = [(s, reveals[s].commitment, reveals[s].opening) for s in order[place + 1 :]]
-        return (before, later, self.holder, reveals[self.seat].opening)
-
-    def _parent(self) -> tuple[object, ...]:
-        if self.parent is None:
-            return (_NO_VERDICT, 0)
-        return (_tuple(self.parent.verdict), self.parent.slot.attempt)
-
-    def _header(self) -> tuple[object, ...]:
-        if self.parent is not None:
-            return (b"", 0, [])
-        return (self.header.header.to_bytes(), self.header.leaves, list(self.header.proof))
-
-
-def bond_set(job: JobId, account: Address) -> Digest:
-    """`Claims.setOf`: the bond of an account's seat in a job."""
-    return Digest((job << _ACCOUNT_BITS | int(account, 16)).to_bytes(32, "big"))
-
-
-def pay_place(job: JobId, round: int, seat: int, steps: int) -> Digest:
-    """`Claims.placeOf`: the pay of a seat's round."""
-    return Digest((job << 80 | round << 48 | seat << 32 | steps).to_bytes(32, "big"))
-
-
-def job_of(claim: Claim) -> JobId:
-    """The job that a claim is about."""
-    return JobId(int.from_bytes(claim.set, "big") >> _ACCOUNT_BITS)
-
-
-def facts_of(past: SettledRound) -> Digest:
-    """The word that the contract keeps of the round."""
-    return round_facts(past.data_seed, past.reveal_accumulator, past.verdict.parent)
-
-
-def _tuple(item: Any) -> tuple[object, ...]:
-    return tuple(getattr(item, field.name) for field in fields(item))
-
-
-def _leaf(leaf: TraceLeaf) -> tuple[object, ...]:
-    return (
-        leaf.first_step,
-        leaf.last_step,
-        int(leaf.kind),
-        leaf.state_digest,
-        leaf.batch_digest,
-        leaf.loss_bits,
-        leaf.work_word,
-        leaf.previous,
-    )
-
-
-_REVEAL: Final = "(bytes32,bytes32,bytes32,uint32,bool,bytes32,bytes,bytes)"
-_VERDICT: Final = "(bytes32,bytes32,bytes32,bytes,bytes32,uint256,bytes32,uint256,bytes32)"
-_LEAF: Final = "(uint32,uint32,uint8,bytes32,bytes32,uint32,bytes32,bytes32)"
-_MODEL: Final = "(bytes32,bytes32,bytes32,bytes32,bytes32)"
-_LATER: Final = "(uint16,bytes32,bytes32)[]"
-_EVIDENCE: Final = (
-    f"(uint256,uint32,uint16,bool,uint32,bytes32,bytes32,{_LATER},address,bytes32,{_REVEAL},"
-    f"{_VERDICT},uint16,{_MODEL},bytes,uint256,bytes32[],uint256,{_LEAF},bytes32[],{_LEAF},bytes32[])"
-)
-_NO_LEAF: Final = (0, 0, 0, ZERO_DIGEST, ZERO_DIGEST, 0, ZERO_DIGEST, ZERO_DIGEST)
-_NO_VERDICT: Final = _tuple(
-    Verdict(*(ZERO_DIGEST,) * 3, b"", ZERO_DIGEST, 0, ZERO_DIGEST, 0, ZERO_DIGEST)
-)

@@ -1,4 +1,4 @@
-"""How games about a job's settled rounds, and lost ones, change its view.
+"""How games about a job's settled rounds change its view.
 
 Rule of this file: one pure function an event. Events of a game name only its number; a view knows
 those that were begun about its own job, by the bond that they are about.
@@ -11,10 +11,9 @@ from dataclasses import replace
 from typing import Final
 
 from atoll.law import events as ev
-from atoll.law.claims import job_of
 from atoll.law.games.machine import Game
 from atoll.law.membership import Handler, put
-from atoll.law.views import GameRecord, JobView
+from atoll.law.views import GameRecord, JobView, parties
 from atoll.law.words import BlockRef
 
 GameMove = (
@@ -30,7 +29,8 @@ GameMove = (
 
 
 def _challenged(view: JobView, event: ev.Challenged, block: BlockRef) -> JobView:
-    if job_of(event.claim) != view.job_id:
+    about = parties(event.claim)
+    if about is None or about[0] != view.job_id:
         return view
     game = GameRecord(event.id, event.challenger, event.bond, event.claim, event.evidence)
     return replace(view, games=put(view.games, event.id, game))
@@ -67,28 +67,6 @@ def _changed(view: JobView, game: int, **fields: object) -> JobView:
     return replace(view, games=put(view.games, game, replace(view.games[game], **fields)))  # type: ignore[arg-type]  # its own fields
 
 
-def _fell(view: JobView, event: ev.Fell, block: BlockRef) -> JobView:
-    return replace(view, fallen=view.fallen | {event.account})
-
-
-def _pay_withheld(view: JobView, event: ev.PayWithheld, block: BlockRef) -> JobView:
-    total = view.withheld.get(event.account, 0) + event.amount
-    return replace(view, withheld=put(view.withheld, event.account, total))
-
-
-def _pay_returned(view: JobView, event: ev.PayReturned, block: BlockRef) -> JobView:
-    """What claims trees gave who fell is the submitter's to claim, like a credit."""
-    left = view.withheld.get(event.account, 0) - event.amount
-    returned = view.returned.get(event.account, 0) + event.amount
-    credit = view.credits.get(event.submitter, 0) + event.amount
-    return replace(
-        view,
-        withheld=put(view.withheld, event.account, left),
-        returned=put(view.returned, event.account, returned),
-        credits=put(view.credits, event.submitter, credit),
-    )
-
-
 DISPUTE_HANDLERS: Final[Mapping[type, Handler]] = {
     ev.Challenged: _challenged,
     ev.Began: _began,
@@ -101,7 +79,4 @@ DISPUTE_HANDLERS: Final[Mapping[type, Handler]] = {
     ev.LeafPosted: _moved,
     ev.Decided: _decided,
     ev.Ended: _ended,
-    ev.Fell: _fell,
-    ev.PayWithheld: _pay_withheld,
-    ev.PayReturned: _pay_returned,
 }

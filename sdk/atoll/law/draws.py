@@ -14,8 +14,6 @@ from struct import pack, unpack
 from atoll.law.words import Digest, SeatIndex
 
 _WORD_RANGE = 1 << 64
-ORDER_TAG = "atoll.order.v1"
-SEGMENTS_TAG = "atoll.segments.v1"
 BATCH_TAG = "atoll.batch.v1"
 DROPOUT_TAG = "atoll.dropout.v1"
 
@@ -74,11 +72,3 @@ def dropout_key(data_seed: Digest, seat: SeatIndex) -> tuple[int, int]:
     """The Philox key of a seat's dropout masks in a round: two words below 2³²."""
     stream = DrawStream(DROPOUT_TAG, seat_key(data_seed, seat))
     return stream.draw(1 << 32), stream.draw(1 << 32)
-
-
-def batch_digest(offsets: list[list[int]]) -> Digest:
-    """SHA-256 of a segment's offsets, steps in order, each as a big-endian uint64."""
-    hasher = hashlib.sha256()
-    for step in offsets:
-        hasher.update(pack(f">{len(step)}Q", *step))
-    return Digest(hasher.digest())

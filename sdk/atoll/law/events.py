@@ -1,82 +1,64 @@
 """What the contracts say, as data: one frozen dataclass per event, named and ordered as in the ABI.
 
 Rule of this file: `atoll.chain.decode` builds these by name from logs, and a test proves that every
-event of the ABI has its class here with the same fields in the same order.
+event of the ABI has its class here with the same fields in the same order; `from`, which Python
+keeps for itself, is `start`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final, get_args
 
 from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome as GameOutcome
 from atoll.law.words import (
     Address,
-    Attempt,
     Bitmap,
     Digest,
-    Finding,
+    Facts,
+    HolderId,
     JobId,
     JobStatus,
-    Offence,
-    Outcome,
-    Report,
+    Miss,
+    Params,
+    PlaceIndex,
     Reveal,
     Role,
     RoundIndex,
     SeatIndex,
     Terms,
     Verdict,
-    VerifierIndex,
 )
+
+# --- Rounds ---
 
 
 @dataclass(frozen=True, slots=True)
 class RoundOpened:
     job_id: JobId
     round: RoundIndex
-    attempt: Attempt
+    seed: Digest
     seated: Bitmap
-    verifiers: Bitmap
-    total_weight: int
-    beacon_block: int
-
-
-@dataclass(frozen=True, slots=True)
-class BeaconRearmed:
-    job_id: JobId
-    round: RoundIndex
-    attempt: Attempt
-    beacon_block: int
-
-
-@dataclass(frozen=True, slots=True)
-class TrainStarted:
-    job_id: JobId
-    round: RoundIndex
-    attempt: Attempt
-    seated: Bitmap
-    verifiers: Bitmap
-    total_weight: int
-    data_seed: Digest
+    ready: Bitmap
+    committee: Bitmap
+    model: Digest
     deadline: int
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
     job_id: JobId
-    round: RoundIndex
-    attempt: Attempt
-    seat: SeatIndex
     account: Address
+    seat: SeatIndex
+    round: RoundIndex
     commitment: Digest
 
 
 @dataclass(frozen=True, slots=True)
-class RevealStarted:
+class RevealOpened:
     job_id: JobId
     round: RoundIndex
-    attempt: Attempt
     committed: Bitmap
     deadline: int
 
@@ -84,269 +66,260 @@ class RevealStarted:
 @dataclass(frozen=True, slots=True)
 class Revealed:
     job_id: JobId
-    round: RoundIndex
-    attempt: Attempt
-    seat: SeatIndex
     account: Address
+    seat: SeatIndex
+    round: RoundIndex
     reveal: Reveal
 
 
 @dataclass(frozen=True, slots=True)
-class AuditArmed:
+class MergeOpened:
     job_id: JobId
     round: RoundIndex
-    attempt: Attempt
     revealed: Bitmap
-    audit_set: Bitmap
-    beacon_block: int
+    next_seed: Digest
+    deadline: int
 
 
 @dataclass(frozen=True, slots=True)
-class AuditStarted:
+class AuditSeeded:
     job_id: JobId
     round: RoundIndex
-    attempt: Attempt
     audit_seed: Digest
-    auditors: int
-    audit_set: Bitmap
-    half_time: int
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    job_id: JobId
+    account: Address
+    place: PlaceIndex
+    round: RoundIndex
+    lot: int
+    has: Bitmap
+
+
+@dataclass(frozen=True, slots=True)
+class LotDrawn:
+    job_id: JobId
+    round: RoundIndex
+    lot: int
+    committee: Bitmap
     deadline: int
 
 
 @dataclass(frozen=True, slots=True)
-class Balloted:
+class Settled:
     job_id: JobId
     round: RoundIndex
-    attempt: Attempt
-    verifier: VerifierIndex
-    account: Address
-    findings: tuple[Finding, ...]
-    replay_root: Digest
-
-
-@dataclass(frozen=True, slots=True)
-class Reported:
-    job_id: JobId
-    round: RoundIndex
-    attempt: Attempt
-    index: int
-    verifier: VerifierIndex
-    report: Report
-    assigned: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ReportSeconded:
-    job_id: JobId
-    round: RoundIndex
-    attempt: Attempt
-    index: int
-    verifier: VerifierIndex
-
-
-@dataclass(frozen=True, slots=True)
-class ChallengeWithdrawn:
-    job_id: JobId
-    round: RoundIndex
-    attempt: Attempt
-    index: int
-    verifier: VerifierIndex
-
-
-@dataclass(frozen=True, slots=True)
-class ChallengeAnswered:
-    job_id: JobId
-    round: RoundIndex
-    attempt: Attempt
-    index: int
-    account: Address
-    block: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class ConfirmStarted:
-    job_id: JobId
-    round: RoundIndex
-    attempt: Attempt
-    deadline: int
-
-
-@dataclass(frozen=True, slots=True)
-class Voted:
-    job_id: JobId
-    round: RoundIndex
-    attempt: Attempt
-    verifier: VerifierIndex
-    account: Address
-    agree: Bitmap
-    disagree: Bitmap
-    cannot_fetch: Bitmap
-
-
-@dataclass(frozen=True, slots=True)
-class ReportResolved:
-    job_id: JobId
-    round: RoundIndex
-    attempt: Attempt
-    index: int
-    outcome: Outcome
-
-
-@dataclass(frozen=True, slots=True)
-class AttestStarted:
-    job_id: JobId
-    round: RoundIndex
-    attempt: Attempt
-    accepted: Bitmap
-    rejected: Bitmap
-    unresolved: Bitmap
-    caught: Bitmap
-    dutiful: Bitmap
-    evidence_root: Digest
-    cut_block: int
-    deadline: int
-
-
-@dataclass(frozen=True, slots=True)
-class Attested:
-    job_id: JobId
-    round: RoundIndex
-    attempt: Attempt
-    verifier: VerifierIndex
-    account: Address
-    verdict_hash: Digest
-    weight: int
-
-
-@dataclass(frozen=True, slots=True)
-class RoundSettled:
-    job_id: JobId
-    round: RoundIndex
-    attempt: Attempt
-    verdict_hash: Digest
+    digest: Digest
     verdict: Verdict
-    dispute_until: int
+    available: Bitmap
+    signers: Bitmap
+    facts: Facts
 
 
 @dataclass(frozen=True, slots=True)
-class RoundVoided:
+class Signed:
     job_id: JobId
     round: RoundIndex
-    attempt: Attempt
-    reason: str
+    signers: Bitmap
 
 
 @dataclass(frozen=True, slots=True)
-class RoundFinalised:
+class Stopped:
     job_id: JobId
-    round: RoundIndex
-    claims_root: Digest
-    cumulative_total: int
-
-
-@dataclass(frozen=True, slots=True)
-class CircuitBroken:
-    job_id: JobId
-    round: RoundIndex
-    attempt: Attempt
-    rejected: Bitmap
-
-
-@dataclass(frozen=True, slots=True)
-class Punished:
-    job_id: JobId
-    round: RoundIndex
-    offence: Offence
-    index: int
     account: Address
-    fault_id: Digest
-    amount: int
-
-
-@dataclass(frozen=True, slots=True)
-class Credited:
-    job_id: JobId
-    round: RoundIndex
-    account: Address
-    amount: int
-
-
-@dataclass(frozen=True, slots=True)
-class MembershipDropped:
-    job_id: JobId
-    round: RoundIndex
-    seats: Bitmap
-    verifiers: Bitmap
-
-
-@dataclass(frozen=True, slots=True)
-class ProviderSeated:
-    job_id: JobId
     seat: SeatIndex
-    account: Address
+    round: RoundIndex
+    root: Digest
 
 
 @dataclass(frozen=True, slots=True)
-class ProviderQueued:
+class Waiting:
     job_id: JobId
-    account: Address
+    round: RoundIndex
+    missed: Bitmap
 
 
 @dataclass(frozen=True, slots=True)
-class ProviderUnqueued:
+class PayChanged:
     job_id: JobId
-    account: Address
+    round: RoundIndex
+    pay: Bitmap
 
 
 @dataclass(frozen=True, slots=True)
-class ProviderLeaving:
+class Closed:
     job_id: JobId
+    status: JobStatus
+    rounds: int
+    closed_at: int
+
+
+# --- Members ---
+
+
+@dataclass(frozen=True, slots=True)
+class Seated:
+    job_id: JobId
+    account: Address
     seat: SeatIndex
-    account: Address
+    id: HolderId
+    start: RoundIndex
 
 
 @dataclass(frozen=True, slots=True)
-class ProviderUnseated:
+class SeatLeaving:
     job_id: JobId
+    account: Address
     seat: SeatIndex
-    account: Address
-    reason: str
+    id: HolderId
+    to: RoundIndex
 
 
 @dataclass(frozen=True, slots=True)
-class VerifierJoined:
+class Enrolled:
     job_id: JobId
-    verifier: VerifierIndex
     account: Address
-    weight: int
+    place: PlaceIndex
+    id: HolderId
+    start: RoundIndex
+    bond: int
+    ready_until: int
 
 
 @dataclass(frozen=True, slots=True)
-class VerifierReady:
+class Ready:
     job_id: JobId
-    verifier: VerifierIndex
     account: Address
+    place: PlaceIndex
+    id: HolderId
 
 
 @dataclass(frozen=True, slots=True)
-class VerifierLeaving:
+class PlaceLeaving:
     job_id: JobId
-    verifier: VerifierIndex
     account: Address
+    place: PlaceIndex
+    id: HolderId
+    to: RoundIndex
 
 
 @dataclass(frozen=True, slots=True)
-class VerifierLeft:
+class Missed:
     job_id: JobId
-    verifier: VerifierIndex
     account: Address
-    reason: str
+    role: Role
+    id: HolderId
+    round: RoundIndex
+    kind: Miss
+    cut: int
+
+
+@dataclass(frozen=True, slots=True)
+class Fell:
+    job_id: JobId
+    account: Address
+    winner: Address
+    role: Role
+    id: HolderId
+    lost_from: RoundIndex
+    slashed: int
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    job_id: JobId
+    account: Address
+    role: Role
+    id: HolderId
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayAnnounced:
     account: Address
     url: str
+
+
+# --- Audits ---
+
+
+@dataclass(frozen=True, slots=True)
+class Balloted:
+    job_id: JobId
+    account: Address
+    round: RoundIndex
+    ballot: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    job_id: JobId
+    account: Address
+    id: HolderId
+    round: RoundIndex
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class KeyShown:
+    job_id: JobId
+    account: Address
+    round: RoundIndex
+    key: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class KeyContested:
+    job_id: JobId
+    round: RoundIndex
+    seat: SeatIndex
+
+
+@dataclass(frozen=True, slots=True)
+class Leaked:
+    job_id: JobId
+    by: Address
+    seat: SeatIndex
+    round: RoundIndex
+    key: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class Contested:
+    job_id: JobId
+    by: Address
+    id: HolderId
+    round: RoundIndex
+    seat: SeatIndex
+
+
+@dataclass(frozen=True, slots=True)
+class ContestSettled:
+    job_id: JobId
+    id: HolderId
+    round: RoundIndex
+    seat: SeatIndex
+    wrong: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Struck:
+    job_id: JobId
+    round: RoundIndex
+    seat: SeatIndex
+
+
+@dataclass(frozen=True, slots=True)
+class LateWord:
+    job_id: JobId
+    account: Address
+    round: RoundIndex
+    place: PlaceIndex
+    has: Bitmap
+
+
+# --- Jobs ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,6 +330,7 @@ class JobCreated:
     spec_cid: bytes
     terms_hash: Digest
     terms: Terms
+    params: Params
     policy: Address
     funded: int
 
@@ -374,33 +348,35 @@ class CancelRequested:
 
 
 @dataclass(frozen=True, slots=True)
-class JobStatusChanged:
-    job_id: JobId
-    status: JobStatus
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class Claimed:
     job_id: JobId
     account: Address
+    role: Role
+    id: HolderId
+    to: RoundIndex
     amount: int
-    cumulative: int
+    burnt: int
 
 
 @dataclass(frozen=True, slots=True)
-class PayWithheld:
+class Credited:
     job_id: JobId
     account: Address
     amount: int
 
 
 @dataclass(frozen=True, slots=True)
-class PayReturned:
+class CreditClaimed:
     job_id: JobId
     account: Address
     amount: int
-    submitter: Address
+
+
+@dataclass(frozen=True, slots=True)
+class Burnt:
+    job_id: JobId
+    to: RoundIndex
+    amount: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,6 +384,9 @@ class Refunded:
     job_id: JobId
     to: Address
     amount: int
+
+
+# --- Stakes ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -461,15 +440,7 @@ class Slashed:
     burned: int
 
 
-@dataclass(frozen=True, slots=True)
-class Fell:
-    job_id: JobId
-    account: Address
-    round: RoundIndex
-    seat: SeatIndex
-    challenger: Address
-    slashed: int
-    withheld: int
+# --- games ---
 
 
 @dataclass(frozen=True, slots=True)
@@ -562,45 +533,44 @@ class LeafPosted:
 
 ContractEvent = (
     RoundOpened
-    | BeaconRearmed
-    | TrainStarted
     | Committed
-    | RevealStarted
+    | RevealOpened
     | Revealed
-    | AuditArmed
-    | AuditStarted
-    | Balloted
-    | Reported
-    | ReportSeconded
-    | ChallengeWithdrawn
-    | ChallengeAnswered
-    | ConfirmStarted
-    | Voted
-    | ReportResolved
-    | AttestStarted
-    | Attested
-    | RoundSettled
-    | RoundVoided
-    | RoundFinalised
-    | CircuitBroken
-    | Punished
-    | Credited
-    | MembershipDropped
-    | ProviderSeated
-    | ProviderQueued
-    | ProviderUnqueued
-    | ProviderLeaving
-    | ProviderUnseated
-    | VerifierJoined
-    | VerifierReady
-    | VerifierLeaving
-    | VerifierLeft
+    | MergeOpened
+    | AuditSeeded
+    | Said
+    | LotDrawn
+    | Settled
+    | Signed
+    | Stopped
+    | Waiting
+    | PayChanged
+    | Closed
+    | Seated
+    | SeatLeaving
+    | Enrolled
+    | Ready
+    | PlaceLeaving
+    | Missed
+    | Fell
+    | Released
     | GatewayAnnounced
+    | Balloted
+    | Opened
+    | KeyShown
+    | KeyContested
+    | Leaked
+    | Contested
+    | ContestSettled
+    | Struck
+    | LateWord
     | JobCreated
     | JobFunded
     | CancelRequested
-    | JobStatusChanged
     | Claimed
+    | Credited
+    | CreditClaimed
+    | Burnt
     | Refunded
     | Deposited
     | ThawStarted
@@ -608,9 +578,6 @@ ContractEvent = (
     | Locked
     | Unlocked
     | Slashed
-    | PayWithheld
-    | PayReturned
-    | Fell
     | Challenged
     | Began
     | Decided
@@ -627,71 +594,6 @@ ContractEvent = (
 )
 """Any event of the contracts."""
 
-EVENT_TYPES: dict[str, type[ContractEvent]] = {
-    cls.__name__: cls
-    for cls in (
-        RoundOpened,
-        BeaconRearmed,
-        TrainStarted,
-        Committed,
-        RevealStarted,
-        Revealed,
-        AuditArmed,
-        AuditStarted,
-        Balloted,
-        Reported,
-        ReportSeconded,
-        ChallengeWithdrawn,
-        ChallengeAnswered,
-        ConfirmStarted,
-        Voted,
-        ReportResolved,
-        AttestStarted,
-        Attested,
-        RoundSettled,
-        RoundVoided,
-        RoundFinalised,
-        CircuitBroken,
-        Punished,
-        Credited,
-        MembershipDropped,
-        ProviderSeated,
-        ProviderQueued,
-        ProviderUnqueued,
-        ProviderLeaving,
-        ProviderUnseated,
-        VerifierJoined,
-        VerifierReady,
-        VerifierLeaving,
-        VerifierLeft,
-        GatewayAnnounced,
-        JobCreated,
-        JobFunded,
-        CancelRequested,
-        JobStatusChanged,
-        Claimed,
-        Refunded,
-        Deposited,
-        ThawStarted,
-        Withdrawn,
-        Locked,
-        Unlocked,
-        Slashed,
-        PayWithheld,
-        PayReturned,
-        Fell,
-        Challenged,
-        Began,
-        Decided,
-        Ended,
-        NotTold,
-        BondReturned,
-        StepsOpened,
-        StepPicked,
-        TapePosted,
-        RowRevealed,
-        Picked,
-        NodePicked,
-        LeafPosted,
-    )
+EVENT_TYPES: Final[dict[str, type[ContractEvent]]] = {
+    cls.__name__: cls for cls in get_args(ContractEvent)
 }

@@ -1,14 +1,14 @@
 """Every hash that the contract and Python must compute alike.
 
 Rule of this file: a hash is keccak-256 of the standard ABI encoding of a tag and its fields, so
-that no two kinds of message can share a preimage. `tests/vectors/hashing.json` fixes the bytes for
+that no two kinds of message can share a preimage. `tests/vectors/rounds.json` fixes the bytes for
 both languages. Source: EIP-712's separation by domain and type, without its typed-data framing.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple
 
 from eth_abi.abi import encode
@@ -16,23 +16,29 @@ from eth_hash.auto import keccak
 
 from atoll.law.words import (
     Address,
+    Bitmap,
     Digest,
-    Evidence,
+    Facts,
+    HolderId,
     JobId,
-    Offence,
+    Miss,
+    PlaceIndex,
     Reveal,
+    Role,
     SeatIndex,
     Slot,
     Terms,
     Verdict,
 )
 
-_SLOT_TYPES = ("uint256", "address", "uint256", "uint32", "uint16")
+_SLOT_TYPES = ("uint256", "address", "uint256", "uint32")
 _TERMS_TYPE = (
-    "(uint32,uint16,uint16,uint16,uint16,uint16,uint16,uint16,uint16,uint16,"
-    "uint32,uint32,uint32,uint32,uint32,uint32,uint64,uint32,uint64,"
+    "(uint32,uint16,uint16,uint16,uint16,uint8,uint16,uint32,uint32,uint32,uint32,uint32,uint32,"
+    "uint32,uint32,uint32,uint32,uint32,uint64,uint32,uint32,uint64,"
     "uint128,uint128,uint128,uint128,uint128,bytes32)"
 )
+_ACCUMULATOR_BYTES = 28
+"""Of the words' accumulator, which shares its storage word with another."""
 
 
 def keccak256(data: bytes) -> Digest:
@@ -55,62 +61,103 @@ def hash_fields(types: Sequence[str], values: Sequence[object]) -> Digest:
     return keccak256(encode(list(types), list(values)))
 
 
-def _slot_values(slot: Slot) -> tuple[object, ...]:
-    return (slot.domain.chain_id, slot.domain.rounds, slot.job, slot.round, slot.attempt)
+def slot_values(slot: Slot) -> tuple[object, ...]:
+    """A slot as fields of a hash."""
+    return (slot.domain.chain_id, slot.domain.rounds, slot.job, slot.round)
 
 
-def _hash_in_slot(name: str, slot: Slot, types: Sequence[str], values: Sequence[object]) -> Digest:
+def hash_in_slot(name: str, slot: Slot, types: Sequence[str], values: Sequence[object]) -> Digest:
     """keccak-256 of the tag, the slot and the fields that follow them."""
-    return hash_fields(("bytes32", *_SLOT_TYPES, *types), (tag(name), *_slot_values(slot), *values))
+    return hash_fields(("bytes32", *_SLOT_TYPES, *types), (tag(name), *slot_values(slot), *values))
 
 
 def slot_hash(slot: Slot) -> Digest:
     """The slot as the attestation policy knows it."""
-    return hash_fields(_SLOT_TYPES, _slot_values(slot))
+    return hash_fields(_SLOT_TYPES, slot_values(slot))
 
 
-def commitment(slot: Slot, seat: SeatIndex, sender: Address, reveal: Reveal) -> Digest:
-    """What a provider commits; `slot.attempt` is the attempt that trained.
-
-    The sender is part of it, so a copied commitment cannot be opened by another account.
-    """
-    types = ("uint16", "address", "bytes32", "bytes32", "bytes32", "uint32", "bool", "bytes32")
-    values = (
-        seat,
-        sender,
-        reveal.trace_root,
-        reveal.update_root,
-        reveal.optimiser_root,
-        reveal.steps,
-        reveal.reset,
-        reveal.salt,
-    )
-    cids = (keccak256(reveal.update_cid), keccak256(reveal.trace_cid))
-    return _hash_in_slot("atoll.commit.v1", slot, (*types, "bytes32", "bytes32"), (*values, *cids))
-
-
-def accumulate_commit(accumulator: Digest, seat: SeatIndex, commitment_: Digest) -> Digest:
-    """The running hash of a round's commits after one more; it starts at zero."""
-    return hash_fields(("bytes32", "uint16", "bytes32"), (accumulator, seat, commitment_))
-
-
-def accumulate_reveal(
-    accumulator: Digest, seat: SeatIndex, commitment_: Digest, opening: Digest
-) -> Digest:
-    """The running hash of a round's reveals after one more.
+def data_seed(slot: Slot, source: Digest, block_hash: Digest) -> Digest:
+    """The data seed of the round in `slot`.
 
     Args:
-        commitment_: what was revealed, account included.
-        opening: the optimiser root that the seat's round opens with.
+        source: reveal accumulator of the round before; zero for a round opened from WAITING.
+        block_hash: of the block before the one in which that REVEAL ended, or the round opened.
     """
+    return hash_in_slot("atoll.data.v2", slot, ("bytes32", "bytes32"), (source, block_hash))
+
+
+def audit_seed(slot: Slot, reveals: Digest, block_hash: Digest, randao: int) -> Digest:
+    """The audit seed of a round, from the block before the first word's and from its PREVRANDAO."""
+    types = ("bytes32", "bytes32", "uint256")
+    return hash_in_slot("atoll.audit.v2", slot, types, (reveals, block_hash, randao))
+
+
+def commitment(
+    slot: Slot, seed: Digest, seat: SeatIndex, account: Address, said: tuple[Reveal, Digest]
+) -> Digest:
+    """What a provider commits; the account is part of it, so that nobody can open a copy.
+
+    Args:
+        seed: the data seed.
+        said: what will be revealed, and the digest of the model that the round opens from.
+    """
+    reveal, model = said
+    types = ("bytes32", "uint16", "address", "bytes32", "bytes32", "bytes32", "bytes32", "bytes32")
+    leaves, root, key = keccak256(reveal.leaves), reveal.update_root, reveal.key_hash
+    values = (seed, seat, account, leaves, root, model, key, reveal.salt)
+    return hash_in_slot("atoll.commit.v2", slot, types, values)
+
+
+def accumulate_reveal(accumulator: Digest, seat: SeatIndex, commitment: Digest) -> Digest:
+    """The running hash of a round's reveals after one more; it starts as the data seed."""
+    return hash_fields(("bytes32", "uint256", "bytes32"), (accumulator, seat, commitment))
+
+
+def cut_off(digest: Digest) -> Digest:
+    """A digest as the words' accumulator has it: 28 bytes and 4 zero bytes."""
+    return Digest(digest[:_ACCUMULATOR_BYTES] + bytes(32 - _ACCUMULATOR_BYTES))
+
+
+def accumulate_word(accumulator: Digest, place: PlaceIndex, has: Bitmap) -> Digest:
+    """The running hash of a lot's words after one more."""
+    return cut_off(hash_fields(("bytes32", "uint256", "uint256"), (accumulator, place, has)))
+
+
+def accumulate_words(lot: Digest, words: Iterable[tuple[PlaceIndex, Bitmap]]) -> Digest:
+    """Of a lot with this seed: all its words, in the chain's order."""
+    accumulator = cut_off(lot)
+    for place, has in words:
+        accumulator = accumulate_word(accumulator, place, has)
+    return accumulator
+
+
+def certificate_hash(slot: Slot, seed: Digest, words: Digest, verdict: Verdict) -> Digest:
+    """What a committee signs, as it is: `seed` is the data seed, `words` the accumulator."""
+    types = ("bytes32", "bytes32", "uint256", "uint16", "bytes32", "bytes32", "bytes8")
+    cid = keccak256(verdict.cid)
+    values = (seed, words, verdict.left_out, verdict.merged, verdict.state, cid, verdict.loss)
+    return hash_in_slot("atoll.certificate.v1", slot, types, values)
+
+
+def facts_hash(facts: Facts) -> Digest:
+    """The one word that the contract keeps of a settled round."""
+    types = ("bytes32",) * 6 + ("uint256",) * 5
+    return hash_fields(types, (tag("atoll.facts.v1"), *astuple(facts)))
+
+
+def bond_lock(job: JobId, role: Role, holder: HolderId) -> Digest:
+    """Names the lock of a holder's bond in `Stakes`."""
+    types = ("string", "uint256", "uint8", "uint32")
+    return hash_fields(types, ("atoll.bond.v2", job, int(role), holder))
+
+
+def fault_id(members: Slot, role: Role, holder: HolderId, kind: Miss) -> Digest:
+    """Names one miss of a holder in a round; `members.domain` has the address of Members."""
+    chain_id, contract, job, round = slot_values(members)
     return hash_fields(
-        ("bytes32", "uint16", "bytes32", "bytes32"), (accumulator, seat, commitment_, opening)
+        ("bytes32", "uint256", "address", "uint256", "uint8", "uint32", "uint32", "uint8"),
+        (tag("atoll.fault.v2"), chain_id, contract, job, int(role), holder, round, int(kind)),
     )
-
-
-def round_facts(data_seed: Digest, reveal_accumulator: Digest, parent: Digest) -> Digest:
-    """What the contract remembers of a settled round, so that a claim about it can be proved."""
-    return hash_fields(("bytes32", "bytes32", "bytes32"), (data_seed, reveal_accumulator, parent))
 
 
 def update_root(size: int, piece_root: Digest) -> Digest:
@@ -124,84 +171,6 @@ def dither_key(data_seed: Digest, seat: int, section: int, piece: int) -> Digest
     return keccak256(data_seed + place)
 
 
-def audit_seed(
-    slot: Slot, commit_accumulator: Digest, reveal_accumulator: Digest, beacon_hash: Digest
-) -> Digest:
-    """The seed of an audit; `slot.attempt` is the attempt that audits."""
-    return _hash_in_slot(
-        "atoll.audit.v1",
-        slot,
-        ("bytes32", "bytes32", "bytes32"),
-        (commit_accumulator, reveal_accumulator, beacon_hash),
-    )
-
-
-def data_seed_from_block(slot: Slot, beacon_hash: Digest) -> Digest:
-    """The data seed of round 0, of a retrained attempt, and of a round opened from WAITING."""
-    return _hash_in_slot("atoll.data.v1", slot, ("bytes32",), (beacon_hash,))
-
-
-def data_seed_from_audit(slot: Slot, first_audit_seed: Digest) -> Digest:
-    """The data seed of the round in `slot` (attempt 0), from the previous round's first audit."""
-    if slot.attempt != 0:
-        raise ValueError(f"a retrained attempt ({slot.attempt}) takes its data seed from a block")
-    return _hash_in_slot("atoll.data.v1", slot, ("bytes32",), (first_audit_seed,))
-
-
-def evidence_root(
-    slot: Slot, evidence: Evidence, audit_seed_: Digest, reveal_accumulator: Digest
-) -> Digest:
-    """What a verdict must be about: the bitmaps that the contract derived, and their origin."""
-    return _hash_in_slot(
-        "atoll.evidence.v1",
-        slot,
-        ("uint256",) * 6 + ("bytes32", "bytes32"),
-        (*astuple(evidence), audit_seed_, reveal_accumulator),
-    )
-
-
-def verdict_hash(slot: Slot, verdict: Verdict) -> Digest:
-    """What verifiers attest."""
-    types = ("bytes32",) * 5 + ("uint256", "bytes32", "uint256", "bytes32")
-    values = (
-        verdict.evidence_root,
-        verdict.cut_block_hash,
-        verdict.merged_digest,
-        keccak256(verdict.merged_cid),
-        verdict.claims_root,
-        verdict.cumulative_total,
-        verdict.tokens_root,
-        verdict.tokens_total,
-        verdict.parent,
-    )
-    return _hash_in_slot("atoll.verdict.v1", slot, types, values)
-
-
-def tokens_root(tokens: Sequence[int]) -> Digest:
-    """Hash of the verified tokens by seat; the list has `Terms.seats` entries."""
-    return hash_fields(("uint64[]",), (list(tokens),))
-
-
 def terms_hash(terms: Terms) -> Digest:
     """keccak256(abi.encode(Terms)), which the chain stores and the manifest must match."""
     return hash_fields((_TERMS_TYPE,), (astuple(terms),))
-
-
-def fault_id(slot: Slot, offence: Offence, index: int) -> Digest:
-    """Names one punishable offence of a round, once; the slot's attempt is not part of it."""
-    chain_id, rounds, job, round_, _ = _slot_values(slot)
-    return hash_fields(
-        ("bytes32", "uint256", "address", "uint256", "uint32", "uint8", "uint16"),
-        (tag("atoll.fault.v1"), chain_id, rounds, job, round_, int(offence), index),
-    )
-
-
-def claim_leaf(
-    chain_id: int, jobs: Address, job: JobId, account: Address, cumulative: int
-) -> Digest:
-    """A leaf of the claims tree: double-hashed, bound to the escrow contract of one chain."""
-    inner = hash_fields(
-        ("bytes32", "uint256", "address", "uint256", "address", "uint256"),
-        (tag("atoll.claim.v1"), chain_id, jobs, job, account, cumulative),
-    )
-    return keccak256(inner)

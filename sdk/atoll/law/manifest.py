@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from decimal import Decimal
-from fractions import Fraction
 from functools import lru_cache
-from math import ceil, comb
+from math import comb
 from typing import Annotated, Final, Literal, Self
 
 from dag_cbor.ipld import IPLDKind
@@ -32,13 +31,13 @@ from atoll.errors import ManifestError
 from atoll.law.canonical import dag_cbor_cid, decode, encode, is_cid
 from atoll.law.draws import batch_offsets
 from atoll.law.hashing import sha256, terms_hash
-from atoll.law.terms import check_terms, terms_from_plain, terms_to_plain
-from atoll.law.words import Digest, NumericsMode, RoundIndex, SeatIndex, Terms
+from atoll.law.terms import check_terms, most_borne, terms_from_plain, terms_to_plain
+from atoll.law.words import Digest, RoundIndex, SeatIndex, Terms
 
 MANIFEST_VERSION: Final = 1
 MAX_MANIFEST_BYTES: Final = 16 * 1024
 MAX_SEGMENTS: Final = 64
-"""A finding is a 64-bit map of segments."""
+"""Of a round: as many leaves a reveal has at most."""
 INNER_LIMIT: Final = (2**31 - 1) // 127**2
 """133,144: the most products of two int8 integers, each at most 127² in magnitude, that int32 holds
 the sum of. It bounds whatever an exact product contracts over in one piece: features, tokens of a
@@ -71,7 +70,6 @@ DecimalText = Annotated[
     str, StringConstraints(pattern=r"\A(0|[1-9][0-9]{0,9})(\.[0-9]{0,17}[1-9])?\z")
 ]
 """A number ≥ 0 without exponent or trailing zeros, so that each value has one spelling."""
-Tolerance = Annotated[DecimalText, AfterValidator(_decimal("0", "0.999999", open_low=True))]
 UnitFraction = Annotated[DecimalText, AfterValidator(_decimal("0", "1"))]
 Beta = Annotated[DecimalText, AfterValidator(_decimal("0", "0.999999"))]
 Rate = Annotated[DecimalText, AfterValidator(_decimal("0", "10000", open_low=True))]
@@ -202,44 +200,11 @@ class ModelSpec(_Spec):
         return {n: shape for n, shape in shapes.items() if n != "gate" or self.mlp == "swiglu"}
 
 
-class ToleranceSpec(_Spec):
-    """How far a tolerant replay may lie away; `atoll numerics calibrate` proposes the figures.
-
-    Attributes:
-        params, slots: the largest ρ of a tensor of parameters, or of optimiser and codec slots.
-        loss: the largest relative difference of a segment's mean loss.
-        work: the smallest share of the replay's movement that every tensor must have moved.
-        coherence: the largest mean cosine between one provider's residuals.
-    """
-
-    params: Tolerance
-    slots: Tolerance
-    loss: Tolerance
-    work: Tolerance
-    coherence: Tolerance
-
-
 class NumericsSpec(_Spec):
-    """How replays compare, and what a machine must show before it may take part.
+    """What a machine must show before it may take part: that it computes everybody's bits."""
 
-    What the mode does not use is None: exact jobs need only the probe's digest, native ones a
-    software class too, tolerant ones no digest but tolerances.
-    """
-
-    mode: NumericsMode
     code_digest: DigestBytes
-    software_class: Annotated[str, Field(max_length=256)] | None
-    probe_digest: DigestBytes | None
-    tolerance: ToleranceSpec | None
-
-    @model_validator(mode="after")
-    def _check_mode(self) -> Self:
-        fields = ("software_class", "probe_digest", "tolerance")
-        given = {name for name in fields if getattr(self, name) is not None}
-        if given != _NUMERICS_FIELDS[self.mode]:
-            needed = ", ".join(sorted(_NUMERICS_FIELDS[self.mode]))
-            raise ValueError(f"{self.mode} numerics name {needed} and nothing else")
-        return self
+    probe_digest: DigestBytes
 
 
 class LoraSpec(_Spec):
@@ -539,6 +504,8 @@ def epoch_of(codec: CodecSpec, rounds: int) -> int:
 
 _NNM: Final = "nnm_"
 CONTRIBUTOR_MEAN: Final = "contributor_mean"
+BEAR_NOBODY: Final = frozenset({"mean", CONTRIBUTOR_MEAN})
+"""Rules that one seat can move at will: nobody is named, and everybody is audited."""
 MDA_SUBSETS: Final = 200_000
 """The most subsets that a minimum-diameter merge tries."""
 RuleName = Annotated[
@@ -574,20 +541,14 @@ class RobustSpec(_Spec):
     def check_seats(self, seats: int) -> None:
         """Raises ValueError where the rule cannot bear f faults among that many seats."""
         f = self.f
-        if f and seats <= 2 * f:
-            raise ValueError(f"f = {f} needs more than {2 * f} seats")
-        if self.base in {"krum", "multi_krum"} and seats < 2 * f + 3:
+        if f > most_borne(seats):
+            raise ValueError(f"f = {f} is above {most_borne(seats)} of {seats} seats")
+        if f and self.rule in BEAR_NOBODY:
+            raise ValueError(f"{self.rule} bears nobody: its f is 0")
+        if f and self.base in {"krum", "multi_krum"} and seats < 2 * f + 3:
             raise ValueError(f"{self.rule} with f = {f} needs at least {2 * f + 3} seats")
         if self.base == "minimum_diameter" and comb(seats, f) > MDA_SUBSETS:
             raise ValueError(f"{self.rule} with f = {f} of {seats} would try too many subsets")
-
-
-class AuditSpec(_Spec):
-    """m `draws` a verifier and seat; the share of drawn segments that a second one replays too."""
-
-    draws: Annotated[int, Field(ge=1, le=MAX_SEGMENTS)]
-    overlap: UnitFraction
-    coverage_last_round: Literal["1"]
 
 
 def _parse_terms(value: object) -> object:
@@ -623,7 +584,6 @@ class Manifest(_Spec):
     outer: OuterSpec
     codec: CodecSpec
     robust: RobustSpec
-    audit: AuditSpec
     tables: DigestBytes
     terms: Annotated[
         Terms,
@@ -637,6 +597,10 @@ class Manifest(_Spec):
         terms, inner = self.terms, self.inner
         if terms.steps != inner.steps:
             raise ValueError(f"terms name {terms.steps} steps, inner {inner.steps}")
+        if terms.segment_steps != inner.segment:
+            raise ValueError(f"terms name segments of {terms.segment_steps}, inner {inner.segment}")
+        if terms.f != self.robust.f:
+            raise ValueError(f"terms name f = {terms.f}, robust {self.robust.f}")
         if terms.tokens_per_step != self.tokens_per_step:
             raise ValueError(f"terms.tokens_per_step is not batch · seq = {self.tokens_per_step}")
         tokens = inner.micro_batch * self.model.seq
@@ -740,18 +704,8 @@ class Manifest(_Spec):
         return self.inner.batch * self.model.seq
 
     def is_last_round(self, round: RoundIndex) -> bool:
-        """The last round is always audited in full."""
+        """The last round is audited whole, by two."""
         return round == self.terms.rounds - 1
-
-    def draws_for(self, round: RoundIndex, auditors: int) -> int:
-        """Distinct segments of a whole trace that `auditors` verifiers draw together."""
-        if self.is_last_round(round):
-            return self.segments
-        return min(self.segments, self.audit.draws * auditors)
-
-    def overlapped(self, draws: int) -> int:
-        """How many of `draws` distinct segments get a second owner: overlap · draws, rounded up."""
-        return ceil(Fraction(self.audit.overlap) * draws)
 
     def batch_offsets(self, data_seed: Digest, seat: SeatIndex, step: int) -> list[int]:
         """Where each sequence of a step starts; `step` counts from 0 within the round."""
@@ -759,11 +713,6 @@ class Manifest(_Spec):
         return batch_offsets(data_seed, seat, step, self.inner.batch, limit)
 
 
-_NUMERICS_FIELDS: Final = {
-    "exact": {"probe_digest"},
-    "native": {"software_class", "probe_digest"},
-    "tolerant": {"tolerance"},
-}
 _BYTES: Final = {"uint8": 1, "uint16": 2, "uint32": 4}
 
 

@@ -1,7 +1,7 @@
-"""How roster and escrow events change a job's view.
+"""How members come and go, and how a job's money moves, in its view.
 
-Rule of this file: one pure function an event; nothing here touches the running round, whose members
-froze when it opened.
+Rule of this file: one pure function an event; nothing here touches the open round, whose members
+are fixed when it opens.
 """
 
 from __future__ import annotations
@@ -11,8 +11,20 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from atoll.law import events as ev
-from atoll.law.views import JobView, RoundState, VerifierMember
-from atoll.law.words import Address, Bitmap, BlockRef, JobStatus, Phase
+from atoll.law.misses import ORDINARY, Record
+from atoll.law.views import Holder, JobView
+from atoll.law.words import (
+    NO_ROUND,
+    Bitmap,
+    BlockRef,
+    HolderId,
+    JobStatus,
+    Miss,
+    Phase,
+    Role,
+    RoundIndex,
+    Wei,
+)
 
 Handler = Callable[[JobView, Any, BlockRef], JobView]
 K = TypeVar("K")
@@ -29,15 +41,33 @@ def drop(mapping: Mapping[K, V], key: K) -> dict[K, V]:
     return {k: v for k, v in mapping.items() if k != key}
 
 
+def with_holder(view: JobView, role: Role, holder: HolderId, **changes: Any) -> JobView:
+    """The view with these fields of a holder replaced."""
+    changed = replace(view.holders(role)[holder], **changes)
+    return _with(view, changed)
+
+
+def _with(view: JobView, holder: Holder) -> JobView:
+    held = put(view.holders(holder.role), holder.id, holder)
+    if holder.role is Role.PROVIDER:
+        return replace(view, providers=held)
+    return replace(view, verifiers=held)
+
+
+# --- the job ---
+
+
 def _job_created(view: JobView, event: ev.JobCreated, block: BlockRef) -> JobView:
     return replace(
         view,
-        state=RoundState(status=JobStatus.OPEN, phase=Phase.WAITING),
+        status=JobStatus.OPEN,
+        phase=Phase.WAITING,
         submitter=event.submitter,
         policy=event.policy,
         spec_digest=event.spec_digest,
         spec_cid=event.spec_cid,
         terms=event.terms,
+        params=event.params,
         terms_hash=event.terms_hash,
         funded=event.funded,
     )
@@ -52,9 +82,25 @@ def _cancel_requested(view: JobView, event: ev.CancelRequested, block: BlockRef)
 
 
 def _claimed(view: JobView, event: ev.Claimed, block: BlockRef) -> JobView:
+    view = with_holder(view, event.role, event.id, claimed_to=event.to)
     total = view.paid.get(event.account, 0) + event.amount
-    claimed = put(view.claimed, event.account, event.cumulative)
-    return replace(view, claimed=claimed, paid=put(view.paid, event.account, total))
+    return replace(view, paid=put(view.paid, event.account, total), burnt=view.burnt + event.burnt)
+
+
+def _credited(view: JobView, event: ev.Credited, block: BlockRef) -> JobView:
+    total = view.credits.get(event.account, 0) + event.amount
+    return replace(view, credits=put(view.credits, event.account, total))
+
+
+def _credit_claimed(view: JobView, event: ev.CreditClaimed, block: BlockRef) -> JobView:
+    total = view.paid.get(event.account, 0) + event.amount
+    left = view.credits.get(event.account, 0) - event.amount
+    paid, credits = put(view.paid, event.account, total), put(view.credits, event.account, left)
+    return replace(view, paid=paid, credits=credits)
+
+
+def _burnt(view: JobView, event: ev.Burnt, block: BlockRef) -> JobView:
+    return replace(view, burnt=view.burnt + event.amount, burnt_to=event.to)
 
 
 def _refunded(view: JobView, event: ev.Refunded, block: BlockRef) -> JobView:
@@ -65,61 +111,63 @@ def _gateway_announced(view: JobView, event: ev.GatewayAnnounced, block: BlockRe
     return replace(view, gateways=put(view.gateways, event.account, event.url))
 
 
-def _without(accounts: tuple[Address, ...], account: Address) -> tuple[Address, ...]:
-    return tuple(item for item in accounts if item != account)
+# --- seats and places ---
 
 
-def _provider_seated(view: JobView, event: ev.ProviderSeated, block: BlockRef) -> JobView:
-    """A new holder starts without optimiser state, whoever sat there before."""
-    return replace(
+def _seated(view: JobView, event: ev.Seated, block: BlockRef) -> JobView:
+    bond = Wei(view.require_terms().provider_bond)
+    holder = Holder(event.id, Role.PROVIDER, event.account, event.seat, event.start, bond)
+    view = replace(view, held=Bitmap(view.held | 1 << event.seat))
+    return _with(view, replace(holder, claimed_to=event.start))
+
+
+def _seat_leaving(view: JobView, event: ev.SeatLeaving, block: BlockRef) -> JobView:
+    view = replace(view, held=Bitmap(view.held & ~(1 << event.seat)))
+    return with_holder(view, Role.PROVIDER, event.id, to=event.to)
+
+
+def _enrolled(view: JobView, event: ev.Enrolled, block: BlockRef) -> JobView:
+    bond, until = Wei(event.bond), event.ready_until
+    holder = Holder(event.id, Role.VERIFIER, event.account, event.place, event.start, bond)
+    return _with(view, replace(holder, ready_until=until, claimed_to=event.start))
+
+
+def _ready(view: JobView, event: ev.Ready, block: BlockRef) -> JobView:
+    return with_holder(view, Role.VERIFIER, event.id, is_ready=True)
+
+
+def _place_leaving(view: JobView, event: ev.PlaceLeaving, block: BlockRef) -> JobView:
+    return with_holder(view, Role.VERIFIER, event.id, to=event.to)
+
+
+def _missed(view: JobView, event: ev.Missed, block: BlockRef) -> JobView:
+    """A cut; after an ordinary miss the next one is dearer."""
+    holder = view.holders(event.role)[event.id]
+    still = NO_ROUND if event.kind is Miss.SEAT else holder.missed
+    bond = Wei(max(0, holder.bond - event.cut))
+    cuts = holder.cuts | {(event.round, event.kind)}
+    view = with_holder(view, event.role, event.id, bond=bond, missed=still, cuts=cuts)
+    if event.kind not in ORDINARY:
+        return view
+    key = (event.role, event.account)
+    record = view.records.get(key, Record()).missed(event.round, holder.start)
+    return replace(view, records=put(view.records, key, record))
+
+
+def _fell(view: JobView, event: ev.Fell, block: BlockRef) -> JobView:
+    holder = view.holders(event.role)[event.id]
+    return with_holder(
         view,
-        seats=put(view.seats, event.seat, event.account),
-        waiting=_without(view.waiting, event.account),
-        optimiser_roots=drop(view.optimiser_roots, event.seat),
+        event.role,
+        event.id,
+        bond=Wei(max(0, holder.bond - event.slashed)),
+        has_fallen=True,
+        lost_from=RoundIndex(min(holder.lost_from, event.lost_from)),
     )
 
 
-def _provider_queued(view: JobView, event: ev.ProviderQueued, block: BlockRef) -> JobView:
-    return replace(view, waiting=(*view.waiting, event.account))
-
-
-def _provider_unqueued(view: JobView, event: ev.ProviderUnqueued, block: BlockRef) -> JobView:
-    return replace(view, waiting=_without(view.waiting, event.account))
-
-
-def _provider_leaving(view: JobView, event: ev.ProviderLeaving, block: BlockRef) -> JobView:
-    return replace(view, leaving=Bitmap(view.leaving | 1 << event.seat))
-
-
-def _provider_unseated(view: JobView, event: ev.ProviderUnseated, block: BlockRef) -> JobView:
-    return replace(
-        view,
-        seats=drop(view.seats, event.seat),
-        leaving=Bitmap(view.leaving & ~(1 << event.seat)),
-        optimiser_roots=drop(view.optimiser_roots, event.seat),
-    )
-
-
-def _verifier_joined(view: JobView, event: ev.VerifierJoined, block: BlockRef) -> JobView:
-    return replace(
-        view,
-        verifiers=put(view.verifiers, event.verifier, VerifierMember(event.account, event.weight)),
-        newcomers=Bitmap(view.newcomers | 1 << event.verifier),
-    )
-
-
-def _verifier_ready(view: JobView, event: ev.VerifierReady, block: BlockRef) -> JobView:
-    member = replace(view.verifiers[event.verifier], ready=True)
-    return replace(view, verifiers=put(view.verifiers, event.verifier, member))
-
-
-def _verifier_leaving(view: JobView, event: ev.VerifierLeaving, block: BlockRef) -> JobView:
-    member = replace(view.verifiers[event.verifier], leaving=True)
-    return replace(view, verifiers=put(view.verifiers, event.verifier, member))
-
-
-def _verifier_left(view: JobView, event: ev.VerifierLeft, block: BlockRef) -> JobView:
-    return replace(view, verifiers=drop(view.verifiers, event.verifier))
+def _released(view: JobView, event: ev.Released, block: BlockRef) -> JobView:
+    return with_holder(view, event.role, event.id, is_released=True, bond=Wei(0))
 
 
 MEMBERSHIP_HANDLERS: Final[Mapping[type, Handler]] = {
@@ -127,15 +175,17 @@ MEMBERSHIP_HANDLERS: Final[Mapping[type, Handler]] = {
     ev.JobFunded: _job_funded,
     ev.CancelRequested: _cancel_requested,
     ev.Claimed: _claimed,
+    ev.Credited: _credited,
+    ev.CreditClaimed: _credit_claimed,
+    ev.Burnt: _burnt,
     ev.Refunded: _refunded,
     ev.GatewayAnnounced: _gateway_announced,
-    ev.ProviderSeated: _provider_seated,
-    ev.ProviderQueued: _provider_queued,
-    ev.ProviderUnqueued: _provider_unqueued,
-    ev.ProviderLeaving: _provider_leaving,
-    ev.ProviderUnseated: _provider_unseated,
-    ev.VerifierJoined: _verifier_joined,
-    ev.VerifierReady: _verifier_ready,
-    ev.VerifierLeaving: _verifier_leaving,
-    ev.VerifierLeft: _verifier_left,
+    ev.Seated: _seated,
+    ev.SeatLeaving: _seat_leaving,
+    ev.Enrolled: _enrolled,
+    ev.Ready: _ready,
+    ev.PlaceLeaving: _place_leaving,
+    ev.Missed: _missed,
+    ev.Fell: _fell,
+    ev.Released: _released,
 }

@@ -1,60 +1,62 @@
-"""Whose updates make the next model: one function for naming, for duties and for the merge.
+"""Whose updates make the next model: one function for naming, the merge and its certificate.
 
-Rule of this file: SPEC.md section 12, "Merge inputs", step by step. Nothing a verifier says keeps a
-seat's weight: a seat that stands out loses the round's weight whether or not it was replayed, so
-that nobody gains by a replay that is not done, or only said to be done.
+Rule of this file: SPEC-ROUNDS.md, "Merge inputs", step by step. It reads words about which bytes
+are there, who is accused, and the bytes; nothing that a verifier says of a seat's work keeps or
+costs its weight, but an open accusation within the limit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from atoll.law.checks import (
-    GRAVE_ALIGNMENT,
-    GRAVE_ALIGNMENT_SPARSE,
-    Gram,
-    Named,
-    name_odd,
-)
-from atoll.law.manifest import CONTRIBUTOR_MEAN, Manifest, RobustSpec
-from atoll.law.words import Bitmap, SeatIndex, bits
+from atoll.law.checks import Gram, Named, name_odd
+from atoll.law.manifest import Manifest, RobustSpec
+from atoll.law.words import Bitmap, SeatIndex, bits, to_bitmap
 
-FEW_UPDATES: Final = 2
-"""With this many updates or fewer no rule can outvote anyone: each is audited in full."""
+PARTIAL: Final = (3, 4)
+"""A seat that did less than this part of a round's segments is paid for them, and not merged."""
+_NOBODY: Final = Bitmap(0)
 _KRUM: Final = frozenset({"krum", "multi_krum"})
 
 
 @dataclass(frozen=True, slots=True)
 class MergeFacts:
-    """What the chain says, as of some block, about whose update may be merged.
+    """What the chain says about whose update may be merged.
 
     Attributes:
-        revealed, rejected, unresolved: bitmaps of seats; nobody is unresolved before the cut.
-        caught: how many seats are caught.
-        steps: what each revealed seat did.
+        revealed: bitmap of seats.
+        fallen, accused: as of MERGE's opening, seats whose holder fell, or has an open *differs*.
+        committee: members whose words count, silent ones too.
+        words: of each that spoke, the seats whose update it has.
+        segments: what each revealed seat did.
     """
 
     revealed: Bitmap
-    rejected: Bitmap
-    unresolved: Bitmap
-    caught: int
-    steps: Mapping[SeatIndex, int] = field(hash=False)
+    committee: int
+    words: Sequence[Bitmap]
+    segments: Mapping[SeatIndex, int] = field(hash=False)
+    fallen: Bitmap = _NOBODY
+    accused: Bitmap = _NOBODY
 
 
 @dataclass(frozen=True, slots=True)
 class MergeTerms:
-    """What the manifest says about it: `steps` are a whole round's."""
+    """What the manifest says about it: `segments` are a whole round's."""
 
-    steps: int
-    min_providers: int
+    segments: int
     robust: RobustSpec
 
     @classmethod
     def of(cls, manifest: Manifest) -> Self:
         """The terms of a job."""
-        return cls(manifest.inner.steps, manifest.terms.min_providers, manifest.robust)
+        return cls(manifest.segments, manifest.robust)
+
+    @property
+    def minimum(self) -> int:
+        """Updates that the rule needs to bear its f."""
+        return 2 * self.robust.f + (3 if self.robust.f and self.robust.base in _KRUM else 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,75 +66,78 @@ class MergeInputs:
     Attributes:
         available: whose update counts.
         named: findings of the checks, in their order.
-        in_full: seats of which every segment is audited.
-        left_out: seats of weight 0 for standing out, in the order in which they were found.
+        left_out: seats of weight 0, in the order in which they were found.
         merged: seats that the rule merges; nobody where there are too few updates.
         f_prime: bad updates that the rule bears.
     """
 
     available: tuple[SeatIndex, ...]
     named: tuple[Named, ...]
-    in_full: tuple[SeatIndex, ...]
     left_out: tuple[SeatIndex, ...]
     merged: tuple[SeatIndex, ...]
     f_prime: int
 
 
+def had(words: Iterable[Bitmap], committee: int, revealed: Bitmap) -> Bitmap:
+    """Seats that more than half of the committee have, silent members counted as not having."""
+    votes = _votes(words)
+    return to_bitmap(seat for seat in bits(revealed) if 2 * votes.get(seat, 0) > committee)
+
+
+def is_settled_who_is_had(words: Sequence[Bitmap], committee: int, revealed: Bitmap) -> bool:
+    """Whether no word that is still to come can change `had`."""
+    votes, silent = _votes(words), committee - len(words)
+    return all(
+        2 * votes.get(seat, 0) > committee or 2 * (votes.get(seat, 0) + silent) <= committee
+        for seat in bits(revealed)
+    )
+
+
+def _votes(words: Iterable[Bitmap]) -> dict[int, int]:
+    votes: dict[int, int] = {}
+    for word in words:
+        for seat in bits(word):
+            votes[seat] = votes.get(seat, 0) + 1
+    return votes
+
+
+def is_whole_enough(done: int, segments: int) -> bool:
+    """Whether an update of so many segments is merged."""
+    part, whole = PARTIAL
+    return done * whole >= segments * part
+
+
 def candidates(facts: MergeFacts, terms: MergeTerms) -> tuple[SeatIndex, ...]:
-    """Seats whose update counts if its bytes are there and canonical."""
-    standing = facts.revealed & ~facts.rejected & ~facts.unresolved
-    return tuple(seat for s in bits(standing) if facts.steps[seat := SeatIndex(s)] == terms.steps)
+    """Seats whose update counts if its bytes are canonical."""
+    there = had(facts.words, facts.committee, facts.revealed) & ~facts.fallen
+    seats = map(SeatIndex, bits(there))
+    return tuple(s for s in seats if is_whole_enough(facts.segments[s], terms.segments))
 
 
 def merge_inputs(
-    facts: MergeFacts,
-    decoded: Sequence[SeatIndex],
-    gram: Gram | None,
-    terms: MergeTerms,
-    moment_gram: Gram | None = None,
+    facts: MergeFacts, decoded: Sequence[SeatIndex], grams: Sequence[Gram], terms: MergeTerms
 ) -> MergeInputs:
-    """The one answer to who is named, audited in full, left out and merged.
+    """The one answer to who is named, left out and merged.
 
     Args:
         decoded: seats whose update's bytes are the revealed ones and canonical, ascending; those
             that are no candidates are passed over.
-        gram: inner products of their integers, a row a seat; None for fp32 updates, which have
-            none: nobody is named then.
-        moment_gram: the same of their first moments, where updates have them.
+        grams: inner products of their integers, a row a seat, and those of their first moments,
+            where updates have them; nothing for fp32 updates: nobody is named then.
     """
     possible = set(candidates(facts, terms))
     rows = [row for row, seat in enumerate(decoded) if seat in possible]
     available = tuple(decoded[row] for row in rows)
+    f = terms.robust.f
     named: tuple[Named, ...] = ()
-    if gram is not None:
-        parts = [_part(each, rows) for each in (gram, moment_gram) if each is not None]
-        named = _names(available, parts, terms.robust)
-    odd = {found.seat for found in named}
-    everyone = len(available) <= FEW_UPDATES
-    in_full = tuple(seat for seat in available if everyone or seat in odd)
-    if len(available) < terms.min_providers:
-        return MergeInputs(available, named, in_full, (), (), 0)
-    to_bear, spare = max(terms.robust.f - facts.caught, 1), _spare(terms.robust)
-    room = max(0, min(to_bear, len(available) - 2 * to_bear - spare))
-    grave = dict.fromkeys(found.seat for found in named if found.grave)
-    left_out = tuple(grave)[:room]
+    if grams:
+        parts = [[[gram[i][j] for j in rows] for i in rows] for gram in grams]
+        done = [facts.segments[seat] for seat in available]
+        named = name_odd(available, parts, done, kappa=terms.robust.kappa, f=f)
+    room = min(f, len(available) - terms.minimum)
+    if room < 0:
+        return MergeInputs(available, named, (), (), 0)
+    accused = (seat for seat in available if facts.accused >> seat & 1)
+    left_out = tuple(dict.fromkeys((*accused, *(found.seat for found in named))))[:room]
     merged = tuple(seat for seat in available if seat not in left_out)
-    borne = min(to_bear, max(0, (len(merged) - spare) // 2)) if len(merged) > FEW_UPDATES else 0
-    return MergeInputs(available, named, in_full, left_out, merged, borne)
-
-
-def _part(gram: Gram, rows: Sequence[int]) -> Gram:
-    return [[gram[i][j] for j in rows] for i in rows]
-
-
-def _names(
-    seats: Sequence[SeatIndex], grams: Sequence[Gram], robust: RobustSpec
-) -> tuple[Named, ...]:
-    sparse = robust.rule == CONTRIBUTOR_MEAN
-    grave = GRAVE_ALIGNMENT_SPARSE if sparse else GRAVE_ALIGNMENT
-    return name_odd(seats, grams, kappa=robust.kappa, f=robust.f, grave_alignment=grave)
-
-
-def _spare(robust: RobustSpec) -> int:
-    """Updates that a rule needs beyond two for each bad one."""
-    return 3 if robust.base in _KRUM else 1
+    return MergeInputs(available, named, left_out, merged, f)

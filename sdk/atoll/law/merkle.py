@@ -1,4 +1,4 @@
-"""Binary Merkle trees: traces, replay roots, states, claims, pieces.
+"""Binary Merkle trees: ballots, states, pieces.
 
 Rule of this file: leaf node = H(0x00 ‖ leaf), inner node = H(0x01 ‖ left ‖ right), an odd node is
 carried up unchanged, and root = H(0x02 ‖ leaf count as big-endian uint64 ‖ top). Counting the
@@ -8,11 +8,10 @@ Source: RFC 6962's prefixes, with the count added.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 
-from atoll.law.hashing import claim_leaf, keccak256
-from atoll.law.words import Address, Digest, JobId
+from atoll.law.hashing import keccak256
+from atoll.law.words import Digest
 
 HashFunction = Callable[[bytes], Digest]
 
@@ -92,40 +91,3 @@ def verify_proof(
         index //= 2
         width = (width + 1) // 2
     return next(siblings, None) is None and seal(count, node, hash) == root
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimsTree:
-    """Cumulative claims of a job: accounts ascending as integers, with their leaves."""
-
-    accounts: tuple[Address, ...]
-    leaves: tuple[Digest, ...]
-
-    @property
-    def root(self) -> Digest:
-        """Raises ValueError when nobody has a claim."""
-        return merkle_root(self.leaves)
-
-    def proof(self, account: Address) -> list[Digest]:
-        """What `Jobs.claim` takes: a word packing index and count, then the siblings.
-
-        Raises KeyError when the account has no claim.
-        """
-        if account not in self.accounts:
-            raise KeyError(account)
-        index = self.accounts.index(account)
-        return [pack_position(index, len(self.leaves)), *merkle_proof(self.leaves, index)]
-
-
-def pack_position(index: int, count: int) -> Digest:
-    """bytes32(index << 128 | count): word 0 of a claim's proof."""
-    return Digest((index << 128 | count).to_bytes(_WORD, "big"))
-
-
-def claims_tree(
-    chain_id: int, jobs: Address, job: JobId, cumulative: Mapping[Address, int]
-) -> ClaimsTree:
-    """The claims tree over every account with its cumulative pay in wei, zero included."""
-    accounts = tuple(sorted(cumulative, key=lambda account: int(account, 16)))
-    leaves = tuple(claim_leaf(chain_id, jobs, job, a, cumulative[a]) for a in accounts)
-    return ClaimsTree(accounts, leaves)

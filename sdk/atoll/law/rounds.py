@@ -1,7 +1,6 @@
-"""The round state machine, mirrored: a job's view is a fold over its events.
+"""The round machine, mirrored: a job's view is a fold over its events.
 
-Rule of this file: one pure function an event, and `view.state` equals `Rounds.state(jobId)` after
-every transaction. Events of other jobs, and of stakes, change nothing.
+Rule of this file: one pure function an event. Events of other jobs, and of stakes, change nothing.
 """
 
 from __future__ import annotations
@@ -11,49 +10,31 @@ from dataclasses import replace
 from typing import Any, Final
 
 from atoll.law import events as ev
+from atoll.law.audits import AUDIT_HANDLERS
+from atoll.law.clocks import AuditClock, last_audits, last_moment
 from atoll.law.disputes import DISPUTE_HANDLERS
 from atoll.law.events import ContractEvent
-from atoll.law.evidence import close_audit, contradicted_by, is_caught
-from atoll.law.hashing import accumulate_commit, accumulate_reveal, tokens_root
-from atoll.law.membership import MEMBERSHIP_HANDLERS, Handler, put
-from atoll.law.merkle import claims_tree
-from atoll.law.settlement import compute_settlement, evidence_of
-from atoll.law.views import (
-    AttestationRecord,
-    BallotRecord,
-    DueCredit,
-    DueFault,
-    JobView,
-    ReportRecord,
-    RoundState,
-    RoundWork,
-    SeatCommit,
-    SeatReveal,
-    SettledRound,
-    VoteRecord,
-)
+from atoll.law.lots import draw_duties, draw_seats, next_lot
+from atoll.law.membership import MEMBERSHIP_HANDLERS, Handler, put, with_holder
+from atoll.law.merge_inputs import is_whole_enough
+from atoll.law.views import Holder, JobView, OpenRound, SeatCommit, SeatReveal, SettledRound
 from atoll.law.words import (
-    ZERO_DIGEST,
-    Address,
-    Attempt,
     Bitmap,
     BlockRef,
-    Evidence,
+    Digest,
+    Facts,
+    HolderId,
     JobStatus,
-    Offence,
-    Outcome,
     Phase,
+    PlaceIndex,
     Role,
     RoundIndex,
     SeatIndex,
-    VerifierIndex,
     bits,
+    to_bitmap,
 )
 
-BLOCK_HASHES: Final = 256
-"""How far back the EVM knows block hashes."""
-
-__all__ = ["JobView", "RoundState", "apply", "apply_all"]
+__all__ = ["JobView", "apply", "apply_all"]
 
 
 def apply(view: JobView, event: ContractEvent, block: BlockRef) -> JobView:
@@ -75,455 +56,254 @@ def apply_all(view: JobView, events: Iterable[tuple[ContractEvent, BlockRef]]) -
     return view
 
 
-def _with(view: JobView, state: Mapping[str, Any], **work: Any) -> JobView:
-    """The view with these fields of its state and of its work replaced."""
-    changed = replace(view.work, **work) if work else view.work
-    return replace(view, state=replace(view.state, **state), work=changed)
+def _running(view: JobView) -> OpenRound:
+    """The contracts speak of the open round only while there is one."""
+    if view.open is None:
+        raise ValueError(f"no round of job {view.job_id} is open")
+    return view.open
 
 
-# --- opening, training, revealing ---
+def _with(view: JobView, **changes: Any) -> JobView:
+    """The view with these fields of its open round replaced."""
+    running = replace(_running(view), **changes)
+    return replace(view, open=running, phase=running.phase)
+
+
+# --- the open round ---
 
 
 def _round_opened(view: JobView, event: ev.RoundOpened, block: BlockRef) -> JobView:
-    """Members freeze. What the round's earlier attempts owe (reports, faults) stays."""
-    before = view.work
-    work = RoundWork(
-        seats={seat: view.seats[seat] for seat in map(SeatIndex, bits(event.seated))},
-        verifiers={v: view.verifiers[v] for v in map(VerifierIndex, bits(event.verifiers))},
-        reports=before.reports,
-        absent=Bitmap(before.absent & ~view.newcomers),
-        contradicted=Bitmap(before.contradicted & ~view.newcomers),
-        faults=before.faults,
-    )
-    state = RoundState(
-        status=view.state.status,
-        phase=Phase.SEEDING,
-        round=event.round,
-        attempt=event.attempt,
-        train_attempt=event.attempt,
-        beacon_block=event.beacon_block,
+    """Members are fixed; so is who of them counts, whatever leaves later."""
+    in_pool = Bitmap(event.ready | event.committee)
+    seats = _holders(view.providers, event.seated, event.round)
+    places = _holders(view.verifiers, in_pool, event.round)
+    running = OpenRound(
+        slot=view.slot(event.round),
+        phase=Phase.TRAIN,
+        block=block,
+        seed=event.seed,
         seated=event.seated,
-        verifiers=event.verifiers,
-        total_weight=event.total_weight,
-        parent=view.state.parent,
-        cumulative_total=view.state.cumulative_total,
+        ready=event.ready,
+        committee=event.committee,
+        model=event.model,
+        deadline=event.deadline,
+        seats={SeatIndex(seat): holder for seat, holder in seats.items()},
+        places={PlaceIndex(place): holder for place, holder in places.items()},
+        lot_seed=event.seed,
     )
-    return replace(view, state=state, work=work, newcomers=Bitmap(0))
+    status = JobStatus.ACTIVE
+    return replace(view, open=running, phase=Phase.TRAIN, round=event.round, status=status)
 
 
-def _beacon_rearmed(view: JobView, event: ev.BeaconRearmed, block: BlockRef) -> JobView:
-    return _with(view, {"beacon_block": event.beacon_block})
-
-
-def _train_started(view: JobView, event: ev.TrainStarted, block: BlockRef) -> JobView:
-    return _with(
-        view,
-        {
-            "phase": Phase.TRAIN,
-            "data_seed": event.data_seed,
-            "deadline": event.deadline,
-            "beacon_block": 0,
-        },
-    )
+def _holders(
+    everyone: Mapping[HolderId, Holder], which: Bitmap, round: RoundIndex
+) -> dict[int, HolderId]:
+    """The newest holder of each seat or place that counts in the round."""
+    found: dict[int, HolderId] = {}
+    for holder in sorted(everyone.values(), key=lambda h: (h.counts_in(round), h.id)):
+        if which >> holder.index & 1:
+            found[holder.index] = holder.id
+    return found
 
 
 def _committed(view: JobView, event: ev.Committed, block: BlockRef) -> JobView:
-    before = view.state
-    accumulator = accumulate_commit(before.commit_accumulator, event.seat, event.commitment)
-    return _with(
-        view,
-        {"committed": before.committed | 1 << event.seat, "commit_accumulator": accumulator},
-        commits=put(view.work.commits, event.seat, SeatCommit(event.account, event.commitment)),
-    )
+    running = _running(view)
+    commit = SeatCommit(running.seats[event.seat], event.account, event.commitment)
+    return _with(view, commits=put(running.commits, event.seat, commit))
 
 
-def _reveal_started(view: JobView, event: ev.RevealStarted, block: BlockRef) -> JobView:
-    return _with(view, {"phase": Phase.REVEAL, "deadline": event.deadline})
+def _stopped(view: JobView, event: ev.Stopped, block: BlockRef) -> JobView:
+    """It disagreed or fell, and is not waited for."""
+    return _with(view, stopped=Bitmap(_running(view).stopped | 1 << event.seat))
+
+
+def _reveal_opened(view: JobView, event: ev.RevealOpened, block: BlockRef) -> JobView:
+    running = _running(view)
+    view = _miss(view, Bitmap(running.counting & ~event.committed))
+    return _with(view, phase=Phase.REVEAL, deadline=event.deadline)
+
+
+def _miss(view: JobView, seats: Bitmap) -> JobView:
+    """These seats' holders owed the phase that is over: nobody holds them now."""
+    running = _running(view)
+    for seat in map(SeatIndex, bits(seats)):
+        holder = running.seats[seat]
+        view = with_holder(view, Role.PROVIDER, holder, missed=running.round)
+    return replace(view, held=Bitmap(view.held & ~seats))
 
 
 def _revealed(view: JobView, event: ev.Revealed, block: BlockRef) -> JobView:
-    before, commitment = view.state, view.work.commits[event.seat].commitment
-    opening = ZERO_DIGEST if event.reveal.reset else view.last_optimiser_root(event.seat)
-    accumulator = accumulate_reveal(before.reveal_accumulator, event.seat, commitment, opening)
-    revealed = SeatReveal(event.account, event.reveal, commitment, opening)
+    running = _running(view)
+    commit = running.commits[event.seat]
+    reveal = SeatReveal(commit.holder, event.account, commit.commitment, event.reveal)
+    return _with(view, reveals=put(running.reveals, event.seat, reveal))
+
+
+def _merge_opened(view: JobView, event: ev.MergeOpened, block: BlockRef) -> JobView:
+    """Who is accused or fell is fixed now, so that everybody merges the same."""
+    running, now = _running(view), block.timestamp
+    view = _miss(view, Bitmap(running.committed & ~event.revealed))
+    accused = view.accused(now)
+    fallen = {holder for holder, item in view.providers.items() if item.has_fallen}
     return _with(
         view,
-        {"revealed": before.revealed | 1 << event.seat, "reveal_accumulator": accumulator},
-        reveals=put(view.work.reveals, event.seat, revealed),
+        phase=Phase.MERGE,
+        next_seed=event.next_seed,
+        deadline=event.deadline,
+        half_merge=now + view.require_terms().merge_seconds // 2,
+        accused=_seats_of(running, accused),
+        fallen=_seats_of(running, fallen),
     )
 
 
-# --- audit ---
+def _seats_of(running: OpenRound, holders: set[HolderId]) -> Bitmap:
+    return to_bitmap(seat for seat, holder in running.seats.items() if holder in holders)
 
 
-def _audit_armed(view: JobView, event: ev.AuditArmed, block: BlockRef) -> JobView:
-    state: dict[str, Any] = {
-        "phase": Phase.DRAW,
-        "attempt": event.attempt,
-        "revealed": event.revealed,
-        "audit_set": event.audit_set,
-        "beacon_block": event.beacon_block,
-        "deadline": 0,
-    }
-    if view.state.phase is Phase.HALTED:
-        view = _annul_audits(view)
-        state |= {"rejected": 0, "caught": 0}
-    armed = view.work.beacon_armed or block.number
-    work = replace(_record_misses(view), beacon_armed=armed, ballots={}, votes={}, attestations={})
-    return _with(replace(view, work=work), state)
+def _audit_seeded(view: JobView, event: ev.AuditSeeded, block: BlockRef) -> JobView:
+    return _with(view, audit_seed=event.audit_seed)
 
 
-def _annul_audits(view: JobView) -> JobView:
-    """A halted round forgets what its audits said; its reports get their bonds back."""
-    reports = tuple(replace(report, annulled=True) for report in view.work.reports)
-    none = Bitmap(0)
-    work = replace(view.work, reports=reports, findings={}, replayed=none)
-    return replace(view, work=replace(work, absent=none, contradicted=none, disputed=none))
+def _said(view: JobView, event: ev.Said, block: BlockRef) -> JobView:
+    return _with(view, words=put(_running(view).words, event.place, event.has))
 
 
-def _record_misses(view: JobView) -> RoundWork:
-    """Seats that did not reveal are at fault as soon as revealing is over."""
-    if view.state.phase not in {Phase.TRAIN, Phase.REVEAL}:
-        return view.work
-    work = view.work
-    missed = bits(view.state.seated & ~view.state.revealed)
-    faults = {(Offence.SEAT_MISSED, seat): work.seats[SeatIndex(seat)] for seat in missed}
-    return replace(work, faults=faults | dict(work.faults))
-
-
-def _audit_started(view: JobView, event: ev.AuditStarted, block: BlockRef) -> JobView:
+def _lot_drawn(view: JobView, event: ev.LotDrawn, block: BlockRef) -> JobView:
+    """A lot that did not settle is over; the next one says its own words."""
+    running = _running(view)
+    silent = running.committee & ~to_bitmap(running.words)
+    drawn = _holders(view.verifiers, event.committee, event.round)
+    places = {PlaceIndex(place): holder for place, holder in drawn.items()}
     return _with(
         view,
-        {
-            "phase": Phase.REPORT,
-            "audit_seed": event.audit_seed,
-            "deadline": event.deadline,
-            "beacon_block": 0,
-        },
-        auditors=event.auditors,
-        half_time=event.half_time,
+        committee=event.committee,
+        lot=event.lot,
+        lot_seed=next_lot(running.lot_seed, event.lot),
+        deadline=event.deadline,
+        places={**places, **running.places},
+        words={},
+        silent=Bitmap(running.silent | silent),
     )
 
 
-def _balloted(view: JobView, event: ev.Balloted, block: BlockRef) -> JobView:
-    """A supplement adds to the ballot; findings add up over the audits that count."""
-    work = view.work
-    before = work.ballots.get(event.verifier)
-    found = dict(before.findings) if before else {}
-    counted = dict(work.findings.get(event.verifier, {}))
-    replayed: int = work.replayed
-    for finding in event.findings:
-        for seats in (found, counted):
-            seats[finding.seat] = seats.get(finding.seat, 0) | finding.segments
-        replayed |= 1 << finding.seat
-    roots = (*(before.replay_roots if before else ()), event.replay_root)
-    ballot = BallotRecord(event.account, found, roots)
-    return _with(
-        view,
-        {},
-        ballots=put(work.ballots, event.verifier, ballot),
-        findings=put(work.findings, event.verifier, counted),
-        replayed=replayed,
+# --- ends of a round ---
+
+
+def facts_of(running: OpenRound, left_out: Bitmap) -> Facts:
+    """What the contract keeps of a round that is settled now."""
+    return Facts(
+        seed=running.seed,
+        audit_seed=running.audit_seed,
+        reveals=running.reveal_accumulator,
+        words=running.words_accumulator,
+        model=running.model,
+        revealed=running.revealed,
+        available=running.available,
+        left_out=left_out,
+        ready=running.ready,
+        committee=running.committee,
     )
 
 
-def _reported(view: JobView, event: ev.Reported, block: BlockRef) -> JobView:
-    work = view.work
-    record = ReportRecord(
-        index=event.index,
-        attempt=event.attempt,
-        verifier=event.verifier,
-        reporter=work.verifiers[event.verifier].account,
-        accused=work.seats[event.report.seat],
-        report=event.report,
-        assigned=event.assigned,
-    )
-    return _with(view, {}, reports=(*work.reports, record))
+def _settled(view: JobView, event: ev.Settled, block: BlockRef) -> JobView:
+    running = _running(view)
+    past = _settled_round(view, event, block)
+    if any(event.digest):  # where none is certified the job ends, and nobody is short
+        view = _miss(view, _short_twice(view, running))
+    following = RoundIndex(event.round + 1)
+    settled = (*view.settled, past)
+    early = {key: shown for key, shown in view.early_keys.items() if key[0] != event.round}
+    view = replace(view, settled=settled, early_keys=early)
+    return replace(view, open=None, phase=Phase.WAITING, round=following)
 
 
-def _replace_report(view: JobView, index: int, **changes: Any) -> tuple[ReportRecord, ...]:
-    reports = list(view.work.reports)
-    reports[index] = replace(reports[index], **changes)
-    return tuple(reports)
-
-
-def _report_seconded(view: JobView, event: ev.ReportSeconded, block: BlockRef) -> JobView:
-    """It may come from one that had taken its challenge back, the first reporter even."""
-    report, mark = view.work.reports[event.index], 1 << event.verifier
-    seconders, withdrawn = report.seconders | mark, report.withdrawn & ~mark
-    if event.verifier == report.verifier:
-        seconders = report.seconders
-    reports = _replace_report(view, event.index, seconders=seconders, withdrawn=withdrawn)
-    return _with(view, {}, reports=reports)
-
-
-def _challenge_withdrawn(view: JobView, event: ev.ChallengeWithdrawn, block: BlockRef) -> JobView:
-    """Once everyone who raised it took it back, there is nothing left to vote on."""
-    report = view.work.reports[event.index]
-    report = replace(report, withdrawn=Bitmap(report.withdrawn | 1 << event.verifier))
-    outcome = report.outcome if report.reporters else Outcome.WITHDRAWN
-    reports = _replace_report(view, event.index, withdrawn=report.withdrawn, outcome=outcome)
-    return _with(view, {}, reports=reports)
-
-
-def _challenge_answered(view: JobView, event: ev.ChallengeAnswered, block: BlockRef) -> JobView:
-    reports = _replace_report(view, event.index, is_answered=True, answer=event.block)
-    return _with(view, {}, reports=reports)
-
-
-def _confirm_started(view: JobView, event: ev.ConfirmStarted, block: BlockRef) -> JobView:
-    return _with(view, {"phase": Phase.CONFIRM, "deadline": event.deadline})
-
-
-def _voted(view: JobView, event: ev.Voted, block: BlockRef) -> JobView:
-    vote = VoteRecord(event.account, event.agree, event.disagree, event.cannot_fetch)
-    return _with(view, {}, votes=put(view.work.votes, event.verifier, vote))
-
-
-def _report_resolved(view: JobView, event: ev.ReportResolved, block: BlockRef) -> JobView:
-    report = view.work.reports[event.index]
-    mark = 1 << report.report.seat
-    state: dict[str, Any] = {}
-    if event.outcome in {Outcome.CONFIRMED, Outcome.UNFETCHABLE}:
-        state["rejected"] = view.state.rejected | mark
-    if is_caught(report, event.outcome):
-        state["caught"] = view.state.caught | mark
-    is_first = report.index == view.attempt_reports[0].index
-    disputed = 0 if is_first else view.work.disputed
-    return _with(
-        view,
-        state,
-        reports=_replace_report(view, event.index, outcome=event.outcome),
-        contradicted=view.work.contradicted | contradicted_by(view, report, event.outcome),
-        disputed=disputed | (mark if event.outcome is Outcome.UNRESOLVED else 0),
+def _short_twice(view: JobView, running: OpenRound) -> Bitmap:
+    """Seats whose holder was short in the round before, too, and has no successor yet."""
+    if not view.settled:
+        return Bitmap(0)
+    before, whole = view.settled[-1].reveals, view.require_terms().segments
+    newest = {h.index: h.id for h in sorted(view.providers.values(), key=lambda h: h.id)}
+    return to_bitmap(
+        seat
+        for seat, told in running.reveals.items()
+        if not is_whole_enough(told.segments, whole)
+        and seat in before
+        and not is_whole_enough(before[seat].segments, whole)
+        and before[seat].holder == told.holder == newest[seat]
     )
 
 
-def _circuit_broken(view: JobView, event: ev.CircuitBroken, block: BlockRef) -> JobView:
-    view = replace(view, work=close_audit(view))
-    return _with(view, {"phase": Phase.HALTED, "deadline": 0})
-
-
-# --- verdicts ---
-
-
-def _attest_started(view: JobView, event: ev.AttestStarted, block: BlockRef) -> JobView:
-    names = ("accepted", "rejected", "unresolved", "caught", "dutiful", "evidence_root")
-    state: dict[str, Any] = {name: getattr(event, name) for name in names}
-    state |= {
-        "phase": Phase.ATTEST,
-        "cut_block": event.cut_block,
-        "deadline": event.deadline,
-        "cut_block_hash": ZERO_DIGEST,
-    }
-    work = replace(close_audit(view), cut=block, attestations={})
-    return _with(replace(view, work=work), state)
-
-
-def _attested(view: JobView, event: ev.Attested, block: BlockRef) -> JobView:
-    """The first attestation makes the contract remember the cut's hash, if the EVM still knows."""
-    state: dict[str, Any] = {}
-    known = block.number - view.state.cut_block <= BLOCK_HASHES
-    if view.state.cut_block_hash == ZERO_DIGEST and known:
-        state["cut_block_hash"] = view.cut_hash
-    record = AttestationRecord(event.account, event.verdict_hash, event.weight)
-    return _with(view, state, attestations=put(view.work.attestations, event.verifier, record))
-
-
-def _record_audit_faults(view: JobView) -> JobView:
-    """When a training's audits are over, its verifiers' faults are held against their accounts."""
-    work = view.work
-    faults: dict[tuple[Offence, int], Address] = {}
-    for offence, bitmap in (
-        (Offence.VERIFIER_MISSED, work.absent),
-        (Offence.VERIFIER_CONTRADICTED, work.contradicted),
-    ):
-        for verifier in bits(bitmap & view.state.verifiers):
-            faults[offence, verifier] = work.verifiers[VerifierIndex(verifier)].account
-    return replace(view, work=replace(work, faults=faults | dict(work.faults)))
-
-
-def _publish_faults(view: JobView, due_at: int) -> JobView:
-    """Turns what the round holds against accounts into `punish` calls."""
-    round_ = view.state.round
-    due = [
-        DueFault(round_, offence, index, account, due_at)
-        for (offence, index), account in sorted(view.work.faults.items())
-    ]
-    for report in view.work.reports:
-        if report.outcome is Outcome.WITHDRAWN:
-            continue
-        account = report.accused if report.stands else report.reporter
-        due.append(DueFault(round_, Offence.REPORT, report.index, account, due_at))
-    return replace(view, due_faults=(*view.due_faults, *due))
-
-
-def _settled_round(view: JobView, event: ev.RoundSettled, block: BlockRef) -> SettledRound:
-    state, verdict = view.state, event.verdict
-    settlement = compute_settlement(view.require_terms(), evidence_of(view), view.claims)
-    tree = claims_tree(view.domain.chain_id, view.jobs, view.job_id, settlement.claims)
-    is_consistent = (
-        verdict.claims_root == tree.root
-        and verdict.tokens_root == tokens_root(settlement.tokens)
-        and verdict.tokens_total == settlement.tokens_total
-        and verdict.cumulative_total == settlement.cumulative_total
-    )
+def _settled_round(view: JobView, event: ev.Settled, block: BlockRef) -> SettledRound:
+    running, facts, terms = _running(view), event.facts, view.require_terms()
+    is_last = view.is_last(event.round)
+    drawn, share = facts.revealed, terms.share_bps
+    seed, ready = facts.audit_seed, facts.ready
+    if terms.f and not is_last:
+        drawn = draw_seats(seed, drawn, facts.left_out, share_bps=share, ready=ready)
+    audits = last_audits(drawn.bit_count(), ready.bit_count()) if is_last else 1
     return SettledRound(
-        slot=view.slot,
-        train_attempt=state.train_attempt,
+        slot=running.slot,
         block=block,
-        verdict_hash=event.verdict_hash,
-        verdict=verdict,
-        dispute_until=event.dispute_until,
-        data_seed=state.data_seed,
-        reveal_accumulator=state.reveal_accumulator,
-        evidence=Evidence(
-            revealed=state.revealed,
-            accepted=state.accepted,
-            rejected=state.rejected,
-            unresolved=state.unresolved,
-            caught=state.caught,
-            dutiful=state.dutiful,
-        ),
-        seats=view.work.seats,
-        reveals=view.work.reveals,
-        verifiers={v: member.account for v, member in view.work.verifiers.items()},
-        reports=tuple(replace(report, answer=b"") for report in view.work.reports),
-        tokens=settlement.tokens,
-        pay=settlement.pay,
-        claims=settlement.claims,
-        is_consistent=is_consistent,
+        digest=event.digest,
+        verdict=event.verdict,
+        facts=facts,
+        signers=event.signers,
+        silent=running.silent,
+        seats=running.seats,
+        places=running.places,
+        reveals=running.reveals,
+        words=running.words,
+        clock=AuditClock.of(terms, block.timestamp, audits=audits),
+        drawn=drawn,
+        duties=draw_duties(seed, drawn, ready, is_last=is_last),
+        pay=event.available,
+        keys=_early_keys(view, running),
+        is_consistent=facts == facts_of(running, event.verdict.left_out),
     )
 
 
-def _round_settled(view: JobView, event: ev.RoundSettled, block: BlockRef) -> JobView:
-    settled = _settled_round(view, event, block)
-    roots = dict(view.optimiser_roots)
-    for seat in map(SeatIndex, bits(view.state.accepted)):
-        roots[seat] = view.reveals[seat].reveal.optimiser_root
-    view = _publish_faults(_record_audit_faults(view), event.dispute_until)
-    is_last = event.round + 1 == view.require_terms().rounds
-    state = replace(
-        view.state,
-        phase=Phase.CLOSED if is_last else Phase.WAITING,
-        round=RoundIndex(event.round + 1),
-        attempt=Attempt(0),
-        train_attempt=Attempt(0),
-        deadline=0,
-        beacon_block=0,
-        parent=event.verdict_hash,
-        cumulative_total=event.verdict.cumulative_total,
-    )
-    return replace(
-        view,
-        state=state,
-        work=RoundWork(),
-        settled=(*view.settled, settled),
-        claims=settled.claims,
-        optimiser_roots=roots,
-        closed_at=block.timestamp if is_last else view.closed_at,
-    )
+def _early_keys(view: JobView, running: OpenRound) -> dict[SeatIndex, Digest]:
+    """Whoever shows its key too early has shown it."""
+    accounts = {seat: view.providers[holder].account for seat, holder in running.seats.items()}
+    early = ((seat, view.early_keys.get((running.round, who))) for seat, who in accounts.items())
+    return {seat: key for seat, key in early if key is not None}
 
 
-def _round_voided(view: JobView, event: ev.RoundVoided, block: BlockRef) -> JobView:
-    view = replace(view, work=_record_misses(replace(view, work=close_audit(view))))
-    terms = view.require_terms()
-    is_exhausted = event.attempt + 1 >= terms.attempts
-    if event.reason == "NoneAccepted" or (event.reason == "NoQuorum" and is_exhausted):
-        view = _record_audit_faults(view)
-    work: dict[str, Any] = {"findings": {}} if event.reason == "NoQuorum" else {}
-    state = {
-        "phase": Phase.WAITING,
-        "attempt": view.state.attempt + 1,
-        "deadline": 0,
-        "beacon_block": 0,
-    }
-    return _with(view, state, **work)
+def _waiting(view: JobView, event: ev.Waiting, block: BlockRef) -> JobView:
+    """A round that nobody committed to or revealed is void; or members are missing."""
+    if view.open is not None:
+        view = _miss(view, event.missed)
+    return replace(view, open=None, phase=Phase.WAITING, round=event.round)
 
 
-def _round_finalised(view: JobView, event: ev.RoundFinalised, block: BlockRef) -> JobView:
-    settled = list(view.settled)
-    settled[event.round] = replace(settled[event.round], is_final=True)
-    return replace(view, settled=tuple(settled), final_rounds=event.round + 1)
+def _closed(view: JobView, event: ev.Closed, block: BlockRef) -> JobView:
+    """A round that is void closes the job where it was cancelled or expired: who missed, missed.
 
-
-# --- closing, punishing ---
-
-
-def _job_status_changed(view: JobView, event: ev.JobStatusChanged, block: BlockRef) -> JobView:
-    was_halted = view.state.phase is Phase.HALTED
-    view = replace(_with(view, {"status": event.status}), status_reason=event.reason)
-    if event.status not in {JobStatus.CANCELLED, JobStatus.EXPIRED}:
-        return view
-    terms = view.require_terms()
-    if was_halted:
-        view = _annul_audits(view)
-    if event.reason == "OutOfAttempts":
-        view = replace(view, due_credits=_due_credits(view))
-    view = _publish_faults(view, block.timestamp + terms.dispute_seconds)
-    view = _with(view, {"phase": Phase.CLOSED, "deadline": 0, "beacon_block": 0})
-    return replace(view, closed_at=block.timestamp)
-
-
-def _due_credits(view: JobView) -> tuple[DueCredit, ...]:
-    """What the evidence alone supports when the attempts of a revealed round are used up."""
-    state, work, terms = view.state, view.work, view.require_terms()
-    if not state.revealed:
-        return ()
-    seats = state.revealed & ~state.rejected & work.replayed & ~work.disputed
-    price = terms.tokens_per_step * terms.price_per_token
-    due = [
-        DueCredit(state.round, Role.PROVIDER, seat, work.seats[seat], view.steps[seat] * price)
-        for seat in map(SeatIndex, bits(seats))
-    ]
-    for verifier in map(VerifierIndex, bits(state.verifiers & ~(work.absent | work.contradicted))):
-        account = work.verifiers[verifier].account
-        due.append(DueCredit(state.round, Role.VERIFIER, verifier, account, terms.verifier_fee))
-    return tuple(due)
-
-
-def _punished(view: JobView, event: ev.Punished, block: BlockRef) -> JobView:
-    key = (event.round, event.offence, event.index)
-    due = (f for f in view.due_faults if (f.round, f.offence, f.index) != key)
-    return replace(view, due_faults=tuple(due))
-
-
-def _credited(view: JobView, event: ev.Credited, block: BlockRef) -> JobView:
-    due = list(view.due_credits)
-    paid = (event.round, event.account, event.amount)
-    match = next((c for c in due if (c.round, c.account, c.amount) == paid), None)
-    if match is not None:
-        due.remove(match)
-    total = view.credits.get(event.account, 0) + event.amount
-    return replace(view, due_credits=tuple(due), credits=put(view.credits, event.account, total))
+    From the last moment on nobody owes anything any more.
+    """
+    running = view.open
+    if running is not None and block.timestamp < last_moment(view.require_terms()):
+        said = running.commits if running.phase is Phase.TRAIN else running.reveals
+        owing = running.counting if running.phase is Phase.TRAIN else running.committed
+        view = _miss(view, Bitmap(owing & ~to_bitmap(said)))
+    closed = event.status
+    return replace(view, open=None, phase=Phase.CLOSED, status=closed, closed_at=event.closed_at)
 
 
 _HANDLERS: Final[Mapping[type, Handler]] = {
     **MEMBERSHIP_HANDLERS,
+    **AUDIT_HANDLERS,
     **DISPUTE_HANDLERS,
     ev.RoundOpened: _round_opened,
-    ev.BeaconRearmed: _beacon_rearmed,
-    ev.TrainStarted: _train_started,
     ev.Committed: _committed,
-    ev.RevealStarted: _reveal_started,
+    ev.Stopped: _stopped,
+    ev.RevealOpened: _reveal_opened,
     ev.Revealed: _revealed,
-    ev.AuditArmed: _audit_armed,
-    ev.AuditStarted: _audit_started,
-    ev.Balloted: _balloted,
-    ev.Reported: _reported,
-    ev.ReportSeconded: _report_seconded,
-    ev.ChallengeWithdrawn: _challenge_withdrawn,
-    ev.ChallengeAnswered: _challenge_answered,
-    ev.ConfirmStarted: _confirm_started,
-    ev.Voted: _voted,
-    ev.ReportResolved: _report_resolved,
-    ev.CircuitBroken: _circuit_broken,
-    ev.AttestStarted: _attest_started,
-    ev.Attested: _attested,
-    ev.RoundSettled: _round_settled,
-    ev.RoundVoided: _round_voided,
-    ev.RoundFinalised: _round_finalised,
-    ev.JobStatusChanged: _job_status_changed,
-    ev.Punished: _punished,
-    ev.Credited: _credited,
+    ev.MergeOpened: _merge_opened,
+    ev.AuditSeeded: _audit_seeded,
+    ev.Said: _said,
+    ev.LotDrawn: _lot_drawn,
+    ev.Settled: _settled,
+    ev.Waiting: _waiting,
+    ev.Closed: _closed,
 }

@@ -1,7 +1,7 @@
 """The terms of a job: what the contract checks at creation, and how a manifest spells them.
 
 Rule of this file: a job that `check_terms` refuses would be refused by `Jobs.create`, for the rules
-that do not depend on the deployment's own parameters (bond floors, unbonding delay, the clock).
+that do not depend on the deployment's own parameters (floors of bonds and windows, the clock).
 """
 
 from __future__ import annotations
@@ -14,40 +14,58 @@ from atoll.errors import ManifestError
 from atoll.law.words import ZERO_DIGEST, Digest, Terms
 
 MAX_SEATS: Final = 256
-MAX_VERIFIERS: Final = 32
-MAX_ATTEMPTS: Final = 8
-MAX_BEACON_DELAY: Final = 64
-MAX_REPORTS: Final = 256
-_U16, _U32, _U64, _U128 = (1 << n for n in (16, 32, 64, 128))
+MAX_PLACES: Final = 256
+MAX_SEGMENTS: Final = 1024
+"""Of a round; a manifest has fewer."""
+WHOLE_BPS: Final = 10_000
+MIN_BOND: Final = 80
+"""Wei: an eighth of less could be nothing."""
+LONGEST_SECONDS: Final = 60 * 24 * 3600
+"""All windows of a round together."""
+MOVES: Final = 40
+"""Of a game, at most."""
+_U8, _U16, _U32, _U64, _U128 = (1 << n for n in (8, 16, 32, 64, 128))
 _WIDTHS: Final[dict[str, int]] = {
     "rounds": _U32,
     "seats": _U16,
     "min_providers": _U16,
+    "places": _U16,
     "min_verifiers": _U16,
-    "max_verifiers": _U16,
-    "quorum_numerator": _U16,
-    "quorum_denominator": _U16,
-    "attempts": _U16,
-    "auditors": _U16,
-    "beacon_delay": _U16,
+    "f": _U8,
+    "share_bps": _U16,
     "train_seconds": _U32,
     "reveal_seconds": _U32,
-    "report_seconds": _U32,
-    "confirm_seconds": _U32,
-    "attest_seconds": _U32,
-    "dispute_seconds": _U32,
+    "merge_seconds": _U32,
+    "audit_seconds": _U32,
+    "open_seconds": _U32,
+    "key_seconds": _U32,
+    "window_seconds": _U32,
+    "ready_seconds": _U32,
+    "game_seconds": _U32,
+    "move_seconds": _U32,
+    "claim_seconds": _U32,
     "expiry": _U64,
     "steps": _U32,
+    "segment_steps": _U32,
     "tokens_per_step": _U64,
     "price_per_token": _U128,
-    "verifier_fee": _U128,
+    "sign_fee": _U128,
+    "duty_fee": _U128,
     "provider_bond": _U128,
     "verifier_bond": _U128,
-    "report_bond": _U128,
 }
 AMOUNTS: Final = frozenset(name for name, width in _WIDTHS.items() if width == _U128)
 """Fields in wei. A manifest writes them as decimal strings: DAG-CBOR integers end at 64 bits."""
-WINDOWS: Final = tuple(name for name in _WIDTHS if name.endswith("_seconds"))
+WINDOWS: Final = (
+    "train_seconds",
+    "reveal_seconds",
+    "merge_seconds",
+    "audit_seconds",
+    "open_seconds",
+    "key_seconds",
+    "window_seconds",
+)
+"""Of a round; together they are bounded."""
 
 
 def _require(condition: bool, message: str) -> None:
@@ -63,35 +81,35 @@ def check_terms(terms: Terms) -> None:
         _require(is_integer and 0 <= value < width, f"{name} is {value!r}, not in [0, {width})")
     is_root = isinstance(terms.program, bytes) and len(terms.program) == len(ZERO_DIGEST)
     _require(is_root, f"program is {terms.program!r}, not 32 bytes")
-    for name in (*WINDOWS, "steps", "tokens_per_step", "report_bond"):
+    others = ("ready_seconds", "game_seconds", "move_seconds", "claim_seconds", "tokens_per_step")
+    for name in (*WINDOWS, *others):
         _require(getattr(terms, name) >= 1, f"{name} is 0")
     for name, low, high in (
         ("rounds", 1, _U32 - 2),
         ("seats", 1, MAX_SEATS),
         ("min_providers", 1, terms.seats),
-        ("max_verifiers", 1, MAX_VERIFIERS),
-        ("min_verifiers", 1, terms.max_verifiers),
-        ("attempts", 1, MAX_ATTEMPTS),
-        ("auditors", 1, terms.max_verifiers),
-        ("beacon_delay", 1, MAX_BEACON_DELAY),
-        ("quorum_numerator", terms.quorum_denominator // 2 + 1, terms.quorum_denominator),
+        ("places", 1, MAX_PLACES),
+        ("min_verifiers", 1, terms.places),
+        ("share_bps", 1, WHOLE_BPS),
+        ("f", 0, most_borne(terms.seats)),
+        ("segment_steps", 1, terms.steps),
+        ("window_seconds", 2 * terms.game_seconds, _U32 - 1),
+        ("provider_bond", MIN_BOND, _U128 - 1),
+        ("verifier_bond", MIN_BOND, _U128 - 1),
     ):
         value = getattr(terms, name)
         _require(low <= value <= high, f"{name} is {value}, not in [{low}, {high}]")
+    _require(terms.steps % terms.segment_steps == 0, "segment_steps does not divide steps")
+    _require(terms.segments <= MAX_SEGMENTS, f"{terms.segments} segments, above {MAX_SEGMENTS}")
     tokens = terms.steps * terms.tokens_per_step
     _require(tokens < _U64, f"{tokens} tokens a seat and round do not fit in 64 bits")
+    together = sum(getattr(terms, name) for name in WINDOWS)
+    _require(together <= LONGEST_SECONDS, f"windows of {together} s, above {LONGEST_SECONDS}")
 
 
-def budget(terms: Terms) -> int:
-    """Wei that a job must hold at creation: every round at its dearest."""
-    tokens = terms.seats * terms.steps * terms.tokens_per_step
-    fees = terms.max_verifiers * terms.verifier_fee
-    return terms.rounds * (tokens * terms.price_per_token + fees)
-
-
-def is_quorum(weight: int, total_weight: int, terms: Terms) -> bool:
-    """weight ÷ total ≥ numerator ÷ denominator, in integers as the contract compares."""
-    return weight * terms.quorum_denominator >= total_weight * terms.quorum_numerator
+def most_borne(seats: int) -> int:
+    """The largest f that so many seats can have: 3f below the seats, 0 of fewer than four."""
+    return (seats - 1) // 3 if seats >= 4 else 0
 
 
 def terms_to_plain(terms: Terms) -> dict[str, int | str | bytes]:

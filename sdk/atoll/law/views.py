@@ -6,32 +6,39 @@ follows from the contracts' events and their blocks alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import reduce
+from typing import TYPE_CHECKING, Final
 
 from atoll.errors import ProtocolError
+from atoll.law.ballots import Body
+from atoll.law.clocks import AuditClock, last_moment
 from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Clock
 from atoll.law.games.machine import Outcome as GameOutcome
 from atoll.law.games.turns import is_holders_turn
-from atoll.law.terms import is_quorum
+from atoll.law.hashing import accumulate_reveal, accumulate_words, certificate_hash
+from atoll.law.merge_inputs import MergeFacts, had, is_settled_who_is_had
+from atoll.law.misses import Record
+from atoll.law.trace import Leaves
 from atoll.law.words import (
+    NO_BITS,
+    NO_ROUND,
     ZERO_DIGEST,
     Address,
-    Attempt,
     Bitmap,
     BlockRef,
     Digest,
     Domain,
-    Evidence,
-    Fault,
+    Facts,
+    HolderId,
     JobId,
     JobStatus,
-    Offence,
-    Outcome,
+    Miss,
+    Params,
     Phase,
-    Report,
+    PlaceIndex,
     Reveal,
     Role,
     RoundIndex,
@@ -39,218 +46,283 @@ from atoll.law.words import (
     Slot,
     Terms,
     Verdict,
-    VerifierIndex,
+    Wei,
+    to_bitmap,
 )
 
 if TYPE_CHECKING:
     from atoll.law.events import ContractEvent
 
-_NO_BITS = Bitmap(0)
-_FIRST_ROUND = RoundIndex(0)
-_FIRST_ATTEMPT = Attempt(0)
-_NO_BLOCK = BlockRef(0, ZERO_DIGEST, 0)
-_NOBODY = Address("0x0000000000000000000000000000000000000000")
-BURNED_FAULTS = frozenset({Fault.WRONG_REPLAY, Fault.WRONG_LINK, Fault.MALFORMED})
-"""Faults that count as caught: proof that a seat's work was wrong, not only out of reach."""
-ANSWER_SHARE = 4
-"""The last 1/4 of the report window is for answers: a challenge comes before it."""
-SPARE_CHALLENGES = 3
-"""What a verifier may challenge in an attempt, beyond one block for each seat."""
-CHALLENGES_BELOW = 128
-"""Reports of a round from this index on cannot be challenges."""
-MAX_ANSWER_BYTES = 65_536
-"""The largest block that the chain takes as an answer."""
+_FIRST_ROUND: Final = RoundIndex(0)
+_NO_BLOCK: Final = BlockRef(0, ZERO_DIGEST, 0)
+_NOBODY: Final = Address("0x0000000000000000000000000000000000000000")
+EMPTY_ROUNDS: Final = 3
+"""So many rounds running that merge nothing end a job."""
 
 
 @dataclass(frozen=True, slots=True)
-class RoundState:
-    """`Rounds.state(jobId)`, field for field."""
+class Holder:
+    """Who holds, or held, a seat or a place: in rounds `start` to, but not, `to`.
 
-    status: JobStatus = JobStatus.NONE
-    phase: Phase = Phase.WAITING
-    round: RoundIndex = _FIRST_ROUND
-    attempt: Attempt = _FIRST_ATTEMPT
-    train_attempt: Attempt = _FIRST_ATTEMPT
-    deadline: int = 0
-    beacon_block: int = 0
-    cut_block: int = 0
-    seated: Bitmap = _NO_BITS
-    committed: Bitmap = _NO_BITS
-    revealed: Bitmap = _NO_BITS
-    audit_set: Bitmap = _NO_BITS
-    accepted: Bitmap = _NO_BITS
-    rejected: Bitmap = _NO_BITS
-    unresolved: Bitmap = _NO_BITS
-    caught: Bitmap = _NO_BITS
-    verifiers: Bitmap = _NO_BITS
-    dutiful: Bitmap = _NO_BITS
-    total_weight: int = 0
-    data_seed: Digest = ZERO_DIGEST
-    audit_seed: Digest = ZERO_DIGEST
-    commit_accumulator: Digest = ZERO_DIGEST
-    reveal_accumulator: Digest = ZERO_DIGEST
-    evidence_root: Digest = ZERO_DIGEST
-    cut_block_hash: Digest = ZERO_DIGEST
-    parent: Digest = ZERO_DIGEST
-    cumulative_total: int = 0
+    Attributes:
+        index: the seat or the place.
+        bond: wei that are left of it.
+        is_ready, ready_until: of a verifier, whether it said so, and by when it has to.
+        lost_from: the first round that a fall took the pay of.
+        claimed_to: the first round that it has not claimed.
+        missed: a seat's miss that nobody has cut yet, by its round; `cuts` what was cut.
+    """
 
-
-@dataclass(frozen=True, slots=True)
-class VerifierMember:
-    """A verifier of the roster; `weight` in wei of stake."""
-
+    id: HolderId
+    role: Role
     account: Address
-    weight: int
-    ready: bool = False
-    leaving: bool = False
+    index: int
+    start: RoundIndex
+    bond: Wei
+    to: RoundIndex = NO_ROUND
+    is_ready: bool = False
+    ready_until: int = 0
+    lost_from: RoundIndex = NO_ROUND
+    has_fallen: bool = False
+    claimed_to: RoundIndex = _FIRST_ROUND
+    is_released: bool = False
+    missed: RoundIndex = NO_ROUND
+    cuts: frozenset[tuple[RoundIndex, Miss]] = frozenset()
+
+    def counts_in(self, round: int) -> bool:
+        """Whether the round, when it opens, has it."""
+        return self.start <= round < self.to
 
 
 @dataclass(frozen=True, slots=True)
 class SeatCommit:
+    holder: HolderId
     account: Address
     commitment: Digest
 
 
 @dataclass(frozen=True, slots=True)
 class SeatReveal:
-    """What a seat's commitment opened to; `opening` is the optimiser root its round began with."""
+    """What a seat's commitment opened to."""
 
+    holder: HolderId
     account: Address
-    reveal: Reveal
     commitment: Digest
-    opening: Digest
-
-
-@dataclass(frozen=True, slots=True)
-class BallotRecord:
-    """A verifier's ballot of one audit, its supplement merged in; segments as bitmaps by seat."""
-
-    account: Address
-    findings: Mapping[SeatIndex, int]
-    replay_roots: tuple[Digest, ...]
+    reveal: Reveal
 
     @property
-    def is_supplemented(self) -> bool:
-        return len(self.replay_roots) > 1
+    def leaves(self) -> Leaves:
+        """States and masked words."""
+        return Leaves.from_bytes(self.reveal.leaves)
+
+    @property
+    def segments(self) -> int:
+        """What it did of the round."""
+        return self.leaves.segments
 
 
 @dataclass(frozen=True, slots=True)
-class VoteRecord:
-    """Bit i of each map speaks of report i."""
-
-    account: Address
-    agree: Bitmap
-    disagree: Bitmap
-    cannot_fetch: Bitmap
-
-
-@dataclass(frozen=True, slots=True)
-class AttestationRecord:
-    account: Address
-    verdict_hash: Digest
-    weight: int
-
-
-@dataclass(frozen=True, slots=True)
-class ReportRecord:
-    """A report of the running round; indices count through the round's attempts.
+class OpenRound:
+    """The round that is trained, revealed or merged.
 
     Attributes:
-        withdrawn: of those who raised a challenge, the verifiers that took it back.
-        answer: the challenged block, once it is on the chain; dropped when the round is settled.
+        block: in which it opened.
+        seated: seats that it opened with; `stopped` those that disagreed or fell since.
+        ready: places of its pool; `committee` those of the lot number `lot`.
+        model: digest of the global state that it opens from; zero in round 0.
+        deadline: of the phase, unix seconds.
+        half_merge: from then on anyone may have the audit seed drawn.
+        audit_seed, next_seed: zero until they are known.
+        seats, places: the holders of both.
+        reveals, words: in the chain's order; words of the lot.
+        silent: places that said nothing in a lot that was replaced.
+        accused, fallen: seats, as of MERGE's opening.
     """
 
-    index: int
-    attempt: Attempt
-    verifier: VerifierIndex
-    reporter: Address
-    accused: Address
-    report: Report
-    assigned: bool
-    seconders: Bitmap = _NO_BITS
-    withdrawn: Bitmap = _NO_BITS
-    is_answered: bool = False
-    answer: bytes = b""
-    outcome: Outcome = Outcome.OPEN
-    annulled: bool = False
+    slot: Slot
+    phase: Phase
+    block: BlockRef
+    seed: Digest
+    seated: Bitmap
+    ready: Bitmap
+    committee: Bitmap
+    model: Digest
+    deadline: int
+    seats: Mapping[SeatIndex, HolderId]
+    places: Mapping[PlaceIndex, HolderId]
+    lot: int = 0
+    lot_seed: Digest = ZERO_DIGEST
+    stopped: Bitmap = NO_BITS
+    half_merge: int = 0
+    audit_seed: Digest = ZERO_DIGEST
+    next_seed: Digest = ZERO_DIGEST
+    commits: Mapping[SeatIndex, SeatCommit] = field(default_factory=dict)
+    reveals: Mapping[SeatIndex, SeatReveal] = field(default_factory=dict)
+    words: Mapping[PlaceIndex, Bitmap] = field(default_factory=dict)
+    silent: Bitmap = NO_BITS
+    accused: Bitmap = NO_BITS
+    fallen: Bitmap = NO_BITS
 
     @property
-    def reporters(self) -> Bitmap:
-        """Verifiers that reported or seconded it: they agree without voting.
-
-        None once a challenge is answered: then all vote alike.
-        """
-        standing = (self.seconders | 1 << self.verifier) & ~self.withdrawn
-        return _NO_BITS if self.is_answered else Bitmap(standing)
+    def round(self) -> RoundIndex:
+        return self.slot.round
 
     @property
-    def awaits_answer(self) -> bool:
-        """True iff it is a challenge that is neither answered nor taken back."""
-        is_open = not self.is_answered and self.outcome is Outcome.OPEN
-        return is_open and self.report.fault is Fault.WITHHELD
+    def counting(self) -> Bitmap:
+        """Seats that the round waits for, or has heard of."""
+        return Bitmap(self.seated & ~self.stopped)
 
     @property
-    def stands(self) -> bool:
-        """True iff it rejects its seat."""
-        return not self.annulled and self.outcome in {Outcome.CONFIRMED, Outcome.UNFETCHABLE}
+    def standing(self) -> Bitmap:
+        """Seats that have done by now what phases before this one asked for."""
+        if self.phase is Phase.TRAIN:
+            return self.counting
+        return self.committed if self.phase is Phase.REVEAL else self.revealed
+
+    @property
+    def committed(self) -> Bitmap:
+        return to_bitmap(self.commits)
+
+    @property
+    def revealed(self) -> Bitmap:
+        return to_bitmap(self.reveals)
+
+    @property
+    def reveal_accumulator(self) -> Digest:
+        """Over the reveals so far."""
+        return reduce(
+            lambda acc, item: accumulate_reveal(acc, item[0], item[1].commitment),
+            self.reveals.items(),
+            self.seed,
+        )
+
+    @property
+    def words_accumulator(self) -> Digest:
+        """Over the lot's words so far."""
+        return accumulate_words(self.lot_seed, self.words.items())
+
+    @property
+    def available(self) -> Bitmap:
+        """Seats that more than half of the committee said to have."""
+        return had(self.words.values(), self.committee.bit_count(), self.revealed)
+
+    @property
+    def is_merge_over(self) -> bool:
+        """Whether no word to come can change who is available."""
+        words = list(self.words.values())
+        return is_settled_who_is_had(words, self.committee.bit_count(), self.revealed)
+
+    @property
+    def segments(self) -> dict[SeatIndex, int]:
+        """What each revealed seat did."""
+        return {seat: item.segments for seat, item in self.reveals.items()}
+
+    @property
+    def merge_facts(self) -> MergeFacts:
+        """What decides whose updates are merged, beside the updates."""
+        words, members = list(self.words.values()), self.committee.bit_count()
+        return MergeFacts(
+            self.revealed, members, words, self.segments, fallen=self.fallen, accused=self.accused
+        )
+
+    def digest_of(self, verdict: Verdict) -> Digest:
+        """What the lot's committee signs, if this is its verdict."""
+        return certificate_hash(self.slot, self.seed, self.words_accumulator, verdict)
+
+    def may_settle(self, now: int) -> bool:
+        """Whether a certificate would be taken now, as far as time and words decide."""
+        return self.phase is Phase.MERGE and (self.is_merge_over or now >= self.deadline)
+
+    @property
+    def lacking(self) -> Bitmap:
+        """Places whose word lacks a seat that is available: they need not sign."""
+        had = self.available
+        return to_bitmap(place for place, has in self.words.items() if had & ~has)
 
 
 @dataclass(frozen=True, slots=True)
-class DueFault:
-    """A `punish(job, round, offence, index)` that anyone may send from `due_at` (unix seconds).
+class Contest:
+    """Somebody has shown that an opened *fine* does not tell the seat's words: its fee is gone.
 
-    `account` is whom it is about: a seat's holder, a report's reporter or a verifier.
+    `is_wrong` is None until the seat's round is FINAL and somebody settles it. Then who showed an
+    auditor's first wrong word of the round is credited `pay.contest_reward`; where the seat fell
+    for that round, the auditor is credited its fee.
     """
 
-    round: RoundIndex
-    offence: Offence
-    index: int
-    account: Address
-    due_at: int
-
-
-@dataclass(frozen=True, slots=True)
-class DueCredit:
-    """A `credit(job, round, role, index)` that anyone may send: pay without a verdict, in wei."""
-
-    round: RoundIndex
-    role: Role
-    index: int
-    account: Address
-    amount: int
+    by: Address
+    is_wrong: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class SettledRound:
-    """A settled round, with what it takes to recompute its pay.
+    """A settled round with its audit.
 
     Attributes:
-        data_seed, reveal_accumulator: of the training that settled.
-        seats: holder of each seat that the round seated.
-        reveals: in the chain's order.
-        verifiers: account of each verifier of the snapshot.
-        tokens: verified tokens by seat; `pay` in wei by account; `claims` cumulative after it.
-        is_consistent: the verdict's totals and roots are the ones that the evidence gives.
+        digest: of the verdict, which is what its committee signs.
+        signers: places that have signed it by now; `silent` those of its replaced lots.
+        words: of the lot that settled.
+        drawn: seats that are audited; `duties` by place.
+        pay: seats that are paid, as far as falls take nothing.
+        ballots, bodies: by auditor, before and after the opening.
+        keys: shown; `refuted` those that are not what was committed to.
+        leaks: keys that somebody else showed first, and who.
+        late: words said after the settlement.
+        is_consistent: the facts are those that the events give.
     """
 
     slot: Slot
-    train_attempt: Attempt
     block: BlockRef
-    verdict_hash: Digest
+    digest: Digest
     verdict: Verdict
-    dispute_until: int
-    data_seed: Digest
-    reveal_accumulator: Digest
-    evidence: Evidence
-    seats: Mapping[SeatIndex, Address]
+    facts: Facts
+    signers: Bitmap
+    silent: Bitmap
+    seats: Mapping[SeatIndex, HolderId]
+    places: Mapping[PlaceIndex, HolderId]
     reveals: Mapping[SeatIndex, SeatReveal]
-    verifiers: Mapping[VerifierIndex, Address]
-    reports: tuple[ReportRecord, ...]
-    tokens: tuple[int, ...]
-    pay: Mapping[Address, int]
-    claims: Mapping[Address, int]
+    words: Mapping[PlaceIndex, Bitmap]
+    clock: AuditClock
+    drawn: Bitmap
+    duties: Mapping[PlaceIndex, tuple[SeatIndex, ...]]
+    pay: Bitmap
     is_consistent: bool
-    is_final: bool = False
+    ballots: Mapping[HolderId, Digest] = field(default_factory=dict)
+    bodies: Mapping[HolderId, Body] = field(default_factory=dict)
+    keys: Mapping[SeatIndex, Digest] = field(default_factory=dict)
+    refuted: Bitmap = NO_BITS
+    leaks: Mapping[SeatIndex, Address] = field(default_factory=dict)
+    struck: Bitmap = NO_BITS
+    contests: Mapping[tuple[HolderId, SeatIndex], Contest] = field(default_factory=dict)
+    late: Mapping[PlaceIndex, Bitmap] = field(default_factory=dict)
+
+    @property
+    def round(self) -> RoundIndex:
+        return self.slot.round
+
+    @property
+    def owes_signature(self) -> Bitmap:
+        """Places that have not signed, but for those whose word lacks an available seat."""
+        had = self.facts.available
+        lacking = to_bitmap(place for place, has in self.words.items() if had & ~has)
+        return Bitmap(self.facts.committee & ~self.signers & ~lacking)
+
+    def key_of(self, seat: SeatIndex) -> Digest | None:
+        """The key as it counts."""
+        return None if self.refuted >> seat & 1 else self.keys.get(seat)
+
+    def place_of(self, holder: HolderId) -> PlaceIndex | None:
+        """The place that the holder has in this round's pool."""
+        return next((place for place, held in self.places.items() if held == holder), None)
+
+    def auditor_of(self, view: JobView, account: Address) -> HolderId | None:
+        """The account's id in this round's pool or committee."""
+        own = (h for h in self.places.values() if view.verifiers[h].account == account)
+        return next(own, None)
+
+    def duties_of(self, holder: HolderId) -> tuple[SeatIndex, ...]:
+        """Seats that the holder audits."""
+        place = self.place_of(holder)
+        return () if place is None else self.duties.get(place, ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,107 +368,58 @@ class GameRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class RoundWork:
-    """The running round beyond `RoundState`.
-
-    Attributes:
-        seats, verifiers: the members that froze when the round opened.
-        ballots, votes, attestations: of the current attempt.
-        findings: segments by verifier and seat over the audits that still count.
-        replayed: seats that any ballot of this training speaks of.
-        absent, contradicted: verifiers at fault in any audit of the round.
-        disputed: seats that the last audit left with an unresolved report.
-        faults: absences and contradictions held against accounts, by offence and index.
-        beacon_armed: block in which this training's first audit beacon was fixed; 0 before.
-        cut: block of the cut, once the round is being attested.
-    """
-
-    seats: Mapping[SeatIndex, Address] = field(default_factory=dict)
-    verifiers: Mapping[VerifierIndex, VerifierMember] = field(default_factory=dict)
-    commits: Mapping[SeatIndex, SeatCommit] = field(default_factory=dict)
-    reveals: Mapping[SeatIndex, SeatReveal] = field(default_factory=dict)
-    reports: tuple[ReportRecord, ...] = ()
-    ballots: Mapping[VerifierIndex, BallotRecord] = field(default_factory=dict)
-    votes: Mapping[VerifierIndex, VoteRecord] = field(default_factory=dict)
-    attestations: Mapping[VerifierIndex, AttestationRecord] = field(default_factory=dict)
-    findings: Mapping[VerifierIndex, Mapping[SeatIndex, int]] = field(default_factory=dict)
-    replayed: Bitmap = _NO_BITS
-    absent: Bitmap = _NO_BITS
-    contradicted: Bitmap = _NO_BITS
-    disputed: Bitmap = _NO_BITS
-    faults: Mapping[tuple[Offence, int], Address] = field(default_factory=dict)
-    auditors: int = 0
-    half_time: int = 0
-    beacon_armed: int = 0
-    cut: BlockRef | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class JobView:
     """One job as its events tell it. Start from `JobView.of`, fold with `rounds.apply`.
 
     Attributes:
-        jobs: the escrow contract, which claim leaves are bound to.
-        seats: current holder of each seat; `leaving` those that go at the next boundary.
-        verifiers: current members by index.
-        newcomers: verifier places taken since a round last opened.
-        waiting: accounts in the order in which they will sit down.
+        round: the one that is open, or the next to open.
+        open: what runs; None in WAITING and when the job is closed.
+        providers, verifiers: everybody who ever held a seat or a place, by id.
+        held: seats that the next round may count on.
+        records: misses of accounts, by role.
+        settled: rounds with their audits, in order.
+        early_keys: shown of rounds that are not settled yet.
+        games: about its settled rounds, by number.
         gateways: last announced URL by account.
-        optimiser_roots: each seat's last accepted optimiser root; absent is zero.
-        claims: cumulative wei by account after the last settled round.
-        credits: wei paid without a verdict, by account.
-        claimed: cumulative wei that each account has claimed from claims trees.
-        paid: wei that each account has been paid, credits included.
-        games: about its settled rounds, by number; fallen: who lost one.
-        withheld: wei that claims trees will still give to somebody who fell, and that goes back to
-            the submitter; returned: wei that has gone back already.
+        paid: wei by account, credits included; `credits` those that are not claimed.
+        burnt: wei that nobody gets; `burnt_to` the first round not burnt through.
     """
 
     domain: Domain
-    jobs: Address
     job_id: JobId
-    state: RoundState = field(default_factory=RoundState)
-    work: RoundWork = field(default_factory=RoundWork)
     block: BlockRef = _NO_BLOCK
+    status: JobStatus = JobStatus.NONE
+    phase: Phase = Phase.WAITING
+    round: RoundIndex = _FIRST_ROUND
+    open: OpenRound | None = None
     submitter: Address = _NOBODY
     policy: Address = _NOBODY
     spec_digest: Digest = ZERO_DIGEST
     spec_cid: bytes = b""
     terms: Terms | None = None
+    params: Params | None = None
     terms_hash: Digest = ZERO_DIGEST
+    cancel_requested: bool = False
+    closed_at: int = 0
+    held: Bitmap = NO_BITS
+    providers: Mapping[HolderId, Holder] = field(default_factory=dict)
+    verifiers: Mapping[HolderId, Holder] = field(default_factory=dict)
+    records: Mapping[tuple[Role, Address], Record] = field(default_factory=dict)
+    settled: tuple[SettledRound, ...] = ()
+    early_keys: Mapping[tuple[RoundIndex, Address], Digest] = field(default_factory=dict)
+    games: Mapping[int, GameRecord] = field(default_factory=dict)
+    gateways: Mapping[Address, str] = field(default_factory=dict)
     funded: int = 0
     refunded: int = 0
-    cancel_requested: bool = False
-    status_reason: str = ""
-    closed_at: int = 0
-    seats: Mapping[SeatIndex, Address] = field(default_factory=dict)
-    leaving: Bitmap = _NO_BITS
-    verifiers: Mapping[VerifierIndex, VerifierMember] = field(default_factory=dict)
-    newcomers: Bitmap = _NO_BITS
-    waiting: tuple[Address, ...] = ()
-    gateways: Mapping[Address, str] = field(default_factory=dict)
-    optimiser_roots: Mapping[SeatIndex, Digest] = field(default_factory=dict)
-    settled: tuple[SettledRound, ...] = ()
-    final_rounds: int = 0
-    claims: Mapping[Address, int] = field(default_factory=dict)
-    credits: Mapping[Address, int] = field(default_factory=dict)
-    claimed: Mapping[Address, int] = field(default_factory=dict)
+    burnt: int = 0
+    burnt_to: RoundIndex = _FIRST_ROUND
     paid: Mapping[Address, int] = field(default_factory=dict)
-    due_faults: tuple[DueFault, ...] = ()
-    due_credits: tuple[DueCredit, ...] = ()
-    games: Mapping[int, GameRecord] = field(default_factory=dict)
-    fallen: frozenset[Address] = frozenset()
-    withheld: Mapping[Address, int] = field(default_factory=dict)
-    returned: Mapping[Address, int] = field(default_factory=dict)
+    credits: Mapping[Address, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, domain: Domain, jobs: Address, job_id: JobId) -> JobView:
+    def of(cls, domain: Domain, job_id: JobId) -> JobView:
         """The view before any event."""
-        return cls(domain, jobs, job_id)
-
-    def round_state(self) -> RoundState:
-        """What `Rounds.state(jobId)` returns after the same events."""
-        return self.state
+        return cls(domain, job_id)
 
     def require_terms(self) -> Terms:
         """The chain's terms. Raises ProtocolError before the job exists."""
@@ -404,193 +427,164 @@ class JobView:
             raise ProtocolError(f"job {self.job_id} is not known yet")
         return self.terms
 
-    # --- slots ---
-
-    @property
-    def slot(self) -> Slot:
-        """The slot of ballots, votes and the verdict."""
-        return Slot(self.domain, self.job_id, self.state.round, self.state.attempt)
-
-    @property
-    def train_slot(self) -> Slot:
-        """The slot of commits, traces and reveals."""
-        return Slot(self.domain, self.job_id, self.state.round, self.state.train_attempt)
-
-    # --- the running round ---
-
-    @property
-    def reveals(self) -> Mapping[SeatIndex, SeatReveal]:
-        return self.work.reveals
-
-    @property
-    def reports(self) -> tuple[ReportRecord, ...]:
-        """Every report of the round, over its attempts; index i at position i."""
-        return self.work.reports
-
-    @property
-    def ballots(self) -> Mapping[VerifierIndex, BallotRecord]:
-        return self.work.ballots
-
-    @property
-    def votes(self) -> Mapping[VerifierIndex, VoteRecord]:
-        return self.work.votes
-
-    @property
-    def snapshot(self) -> Mapping[VerifierIndex, VerifierMember]:
-        """The verifiers that froze when the round opened."""
-        return self.work.verifiers
-
-    @property
-    def half_time(self) -> int:
-        """Unix seconds from which others may take over what nobody reported on."""
-        return self.work.half_time
-
-    @property
-    def auditors(self) -> int:
-        """Verifiers assigned to each seat in this audit."""
-        return self.work.auditors
-
-    @property
-    def steps(self) -> dict[SeatIndex, int]:
-        """Steps that each seat revealed."""
-        return {seat: item.reveal.steps for seat, item in self.work.reveals.items()}
-
-    @property
-    def attempt_reports(self) -> tuple[ReportRecord, ...]:
-        """The reports of this attempt, which its CONFIRM decides."""
-        return tuple(
-            item
-            for item in self.work.reports
-            if item.attempt == self.state.attempt and item.outcome is not Outcome.WITHDRAWN
-        )
-
-    @property
-    def challenge_until(self) -> int:
-        """Unix seconds before which a block may be challenged in the running audit."""
-        return self.state.deadline - self.require_terms().report_seconds // ANSWER_SHARE
-
-    @property
-    def cut_hash(self) -> Digest:
-        """Hash of the block of the cut, which a verdict carries.
-
-        Raises ProtocolError while no round is being attested.
-        """
-        if self.work.cut is None:
-            raise ProtocolError("no evidence has been cut")
-        return self.work.cut.hash
-
-    def attested_weight(self, verdict_hash: Digest) -> int:
-        """Weight behind a verdict in this attempt."""
-        records = self.work.attestations.values()
-        return sum(item.weight for item in records if item.verdict_hash == verdict_hash)
-
-    def opening_optimiser_root(self, seat: SeatIndex) -> Digest:
-        """The root a seat's revealed trace must open with: zero for a newcomer or after a reset."""
-        revealed = self.work.reveals.get(seat)
-        return self.last_optimiser_root(seat) if revealed is None else revealed.opening
+    def slot(self, round: RoundIndex) -> Slot:
+        """The slot of a round's messages."""
+        return Slot(self.domain, self.job_id, round)
 
     # --- members ---
 
-    def seat_of(self, account: Address) -> SeatIndex | None:
-        """The seat the account holds now."""
-        return next((seat for seat, holder in self.seats.items() if holder == account), None)
+    def holders(self, role: Role) -> Mapping[HolderId, Holder]:
+        """Everybody who ever had this role in the job."""
+        return self.providers if role is Role.PROVIDER else self.verifiers
 
-    def verifier_of(self, account: Address) -> VerifierIndex | None:
-        """The verifier place the account holds now."""
-        return next((v for v, m in self.verifiers.items() if m.account == account), None)
+    def holder_of(self, account: Address) -> Holder | None:
+        """The account's one part in the job that is not released, the newest first."""
+        everyone = (*self.providers.values(), *self.verifiers.values())
+        own = [holder for holder in everyone if holder.account == account]
+        standing = [holder for holder in own if not holder.is_released]
+        return max(standing or own, key=lambda holder: (holder.start, holder.id), default=None)
 
-    def active_seat_of(self, account: Address) -> SeatIndex | None:
-        """The account's seat in the running round."""
-        seat = self.seat_of(account)
-        return seat if seat is not None and self.state.seated >> seat & 1 else None
+    def ids_of(self, account: Address, role: Role) -> set[HolderId]:
+        """Every id that the account ever had in this role."""
+        return {h.id for h in self.holders(role).values() if h.account == account}
 
-    def active_verifier_of(self, account: Address) -> VerifierIndex | None:
-        """The account's place in the running round's snapshot."""
-        verifier = self.verifier_of(account)
-        return verifier if verifier is not None and self.state.verifiers >> verifier & 1 else None
+    def pool(self, round: int) -> dict[PlaceIndex, Holder]:
+        """Holders of places that count in a round, if it opens as things stand."""
+        counting = (h for h in self.verifiers.values() if h.counts_in(round))
+        return {PlaceIndex(h.index): h for h in counting}
 
-    def last_optimiser_root(self, seat: SeatIndex) -> Digest:
-        """`Rounds.lastOptimiserRoot`."""
-        return self.optimiser_roots.get(seat, ZERO_DIGEST)
+    def ready_places(self, round: int) -> Bitmap:
+        """Of the pool, who has said to be ready."""
+        return to_bitmap(place for place, h in self.pool(round).items() if h.is_ready)
+
+    def free_seats(self) -> list[SeatIndex]:
+        """Seats that `sit` would take: held by nobody next, and without an uncut miss."""
+        running = NO_BITS if self.open is None else self.open.standing
+        uncut = to_bitmap(h.index for h in self.providers.values() if h.missed != NO_ROUND)
+        taken = self.held | running | uncut
+        return [SeatIndex(s) for s in range(self.require_terms().seats) if not taken >> s & 1]
 
     def gateway_urls(self) -> tuple[str, ...]:
         """Gateways of everyone who ever had a part in the job, the submitter first."""
-        known = (self.submitter, *self.seats.values(), *self.work.seats.values())
-        known += tuple(m.account for m in (*self.verifiers.values(), *self.work.verifiers.values()))
-        for past in self.settled:
-            known += (*past.seats.values(), *past.verifiers.values())
-        urls = (
-            self.gateways[account] for account in dict.fromkeys(known) if account in self.gateways
-        )
-        return tuple(dict.fromkeys(urls))
+        members = (*self.providers.values(), *self.verifiers.values())
+        known = dict.fromkeys((self.submitter, *(holder.account for holder in members)))
+        return tuple(dict.fromkeys(self.gateways[a] for a in known if a in self.gateways))
 
-    # --- history and money ---
+    # --- rounds ---
 
     def settled_round(self, round: RoundIndex) -> SettledRound | None:
         return self.settled[round] if round < len(self.settled) else None
 
-    def claims_of(self, round: RoundIndex) -> Mapping[Address, int]:
-        """Cumulative claims after a settled round. Raises ProtocolError where it is not settled."""
-        settled = self.settled_round(round)
-        if settled is None:
-            raise ProtocolError(f"round {round} of job {self.job_id} is not settled")
-        return settled.claims
+    def is_last(self, round: int) -> bool:
+        """Whether the terms have no round after it."""
+        return round + 1 == self.require_terms().rounds
 
     @property
-    def final_claims(self) -> Mapping[Address, int]:
-        """Cumulative claims that can be paid out now."""
-        return self.settled[self.final_rounds - 1].claims if self.final_rounds else {}
+    def model(self) -> Digest:
+        """Digest of the newest global state that a committee certified; zero before any."""
+        return self.settled[-1].verdict.state if self.settled else ZERO_DIGEST
 
-    def claimable(self, account: Address) -> int:
-        """Wei that `Jobs.claim` would pay the account now."""
-        by_tree, returned = self.claimed.get(account, 0), self.returned.get(account, 0)
-        credit = self.credits.get(account, 0) - self.paid.get(account, 0) + by_tree - returned
-        if self.is_held(account):
-            return credit
-        due = self.final_claims.get(account, 0) - by_tree
-        return credit + due - min(due, self.withheld.get(account, 0))
+    @property
+    def model_cid(self) -> bytes:
+        """Where that is; empty before any."""
+        cids = (past.verdict.cid for past in reversed(self.settled))
+        return next((cid for cid in cids if cid), b"")
 
-    def is_held(self, account: Address) -> bool:
-        """True iff a game about the account's work is open: its pay and its bond wait."""
-        return any(game.is_open and game.claim.holder == account for game in self.games.values())
+    @property
+    def empty_streak(self) -> int:
+        """Rounds running, the newest among them, that merged nothing."""
+        streak = 0
+        for past in reversed(self.settled):
+            if past.verdict.merged:
+                break
+            streak += 1
+        return streak
 
-    def finalisable(self, now: int) -> bool:
-        """True iff `finalise` would do something: the oldest round's dispute window has ended."""
-        pending = self.settled_round(RoundIndex(self.final_rounds))
-        return pending is not None and pending.dispute_until <= now
+    def auditing(self, now: int) -> Iterator[SettledRound]:
+        """Settled rounds whose windows are not over, oldest first."""
+        return (past for past in self.settled if now < past.clock.window_end)
 
-    def punishable(self, now: int) -> tuple[DueFault, ...]:
-        """The `punish` calls that would succeed now."""
-        return tuple(fault for fault in self.due_faults if fault.due_at <= now)
+    # --- games and falls ---
 
-    def is_poke_due(self, now: int, block_number: int) -> bool:
-        """True iff `poke` would move the job from its phase, as far as phases decide."""
-        state = self.state
-        if state.phase is Phase.ATTEST and self.has_quorum:
-            return now >= state.deadline + self.require_terms().attest_seconds
-        if state.phase in {Phase.SEEDING, Phase.DRAW}:
-            return block_number > state.beacon_block
-        if state.phase in {Phase.TRAIN, Phase.REVEAL, Phase.REPORT, Phase.CONFIRM, Phase.ATTEST}:
-            return now >= state.deadline
-        if state.phase is Phase.CLOSED or state.status is JobStatus.NONE:
+    def games_about(self, role: Role, holder: HolderId) -> Iterator[GameRecord]:
+        """Open games about a holder's bond."""
+        return (
+            game
+            for game in self.games.values()
+            if game.is_open and parties(game.claim) == (self.job_id, role, holder)
+        )
+
+    def is_final(self, role: Role, holder: HolderId, round: RoundIndex, now: int) -> bool:
+        """Whether nothing can change what a holder is owed for a settled round any more."""
+        past = self.settled_round(round)
+        if past is None or now < past.clock.window_end:
             return False
-        terms, is_waiting = self.require_terms(), state.phase is Phase.WAITING
-        ends = now >= terms.expiry or (is_waiting and self.cancel_requested)
-        return ends or (is_waiting and self._can_open(terms))
+        if role is Role.VERIFIER:
+            return True
+        return all(game.claim.round > round for game in self.games_about(role, holder))
 
-    @property
-    def has_quorum(self) -> bool:
-        """Some verdict has its quorum, and so another window in which to be settled."""
-        hashes = {item.verdict_hash for item in self.work.attestations.values()}
-        total, terms = self.state.total_weight, self.require_terms()
-        return any(is_quorum(self.attested_weight(h), total, terms) for h in hashes)
+    def accused(self, now: int) -> set[HolderId]:
+        """Providers about whom an opened *differs* can still be played, or is being played."""
+        return {
+            past.seats[duty.seat]
+            for past in self.auditing(now)
+            for auditor, body in past.bodies.items()
+            for duty in body.duties
+            if not duty.is_fine and self._stands(past, auditor, duty.seat, now)
+        }
+
+    def _stands(self, past: SettledRound, auditor: HolderId, seat: SeatIndex, now: int) -> bool:
+        """Whether an accusation may become a game, or is one that is not over."""
+        author, about = self.verifiers[auditor].account, past.seats[seat]
+        own = [
+            game
+            for game in self.games.values()
+            if game.challenger == author
+            and game.claim.round == past.round
+            and parties(game.claim) == (self.job_id, Role.PROVIDER, about)
+        ]
+        return any(game.is_open for game in own) or (not own and now < past.clock.half)
+
+    # --- the clock ---
+
+    def is_poke_due(self, now: int) -> bool:
+        """Whether `poke` would move the job from its phase."""
+        if self.status is JobStatus.NONE or self.phase is Phase.CLOSED:
+            return False
+        terms = self.require_terms()
+        if now >= last_moment(terms):
+            return True
+        if self.open is None:
+            return now >= terms.expiry or self._can_open(terms)
+        if self.phase is Phase.MERGE:
+            return self.open.deadline <= now < terms.expiry
+        return now >= self.open.deadline
 
     def _can_open(self, terms: Terms) -> bool:
-        """Enough members, and a quorum of the verifiers holds the manifest and every shard."""
-        members = self.verifiers.values()
-        ready = sum(member.ready for member in members)
-        return (
-            len(self.seats) >= terms.min_providers
-            and len(members) >= terms.min_verifiers
-            and is_quorum(ready, len(members), terms)
-        )
+        enough = max(terms.min_providers, 2 * terms.f + 1)
+        ready = self.ready_places(self.round).bit_count()
+        return self.held.bit_count() >= enough and ready >= terms.min_verifiers
+
+
+_ROLE_BIT: Final = 32
+_JOB_BIT: Final = 40
+
+
+def bond_set(job: JobId, role: Role, holder: HolderId) -> Digest:
+    """Names the bond that a holder's claims stand on."""
+    return Digest((job << _JOB_BIT | int(role) << _ROLE_BIT | holder).to_bytes(32, "big"))
+
+
+def pay_place(job: JobId, role: Role, holder: HolderId, round: RoundIndex) -> Digest:
+    """Names a holder's round, whose pay waits for games."""
+    whole = int.from_bytes(bond_set(job, role, holder), "big") << 32 | round
+    return Digest(whole.to_bytes(32, "big"))
+
+
+def parties(claim: Claim) -> tuple[JobId, Role, HolderId] | None:
+    """Whose bond a claim stands on: job, role, id; None for what is no such name."""
+    value = int.from_bytes(claim.set, "big")
+    role = value >> _ROLE_BIT & 0xFF
+    if role not in tuple(Role):
+        return None
+    return JobId(value >> _JOB_BIT), Role(role), HolderId(value & 0xFFFFFFFF)

@@ -9,29 +9,30 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Literal, NewType, TypeAlias
+from typing import NewType
 
 JobId = NewType("JobId", int)
 RoundIndex = NewType("RoundIndex", int)
-Attempt = NewType("Attempt", int)
 SeatIndex = NewType("SeatIndex", int)
-VerifierIndex = NewType("VerifierIndex", int)
-SegmentIndex = NewType("SegmentIndex", int)
+PlaceIndex = NewType("PlaceIndex", int)
+"""A verifier's place in a job's pool."""
+HolderId = NewType("HolderId", int)
+"""Who holds a seat or a place: counted by job and role from 1, never used again."""
 Address = NewType("Address", str)
 """EIP-55 checksummed."""
 Digest = NewType("Digest", bytes)
 """32 bytes: SHA-256 for content, keccak-256 for what the contract checks."""
 Bitmap = NewType("Bitmap", int)
-"""256 bits; bit i speaks of seat, verifier or report i."""
+"""256 bits; bit i speaks of seat or place i."""
 Wei = NewType("Wei", int)
-NumericsMode: TypeAlias = Literal["exact", "native", "tolerant"]
-"""How a replay is compared with its trace."""
 
 TOKEN = 10**18
 """One whole token, or one coin of the chain, in wei."""
 ZERO_DIGEST = Digest(bytes(32))
-NO_SEGMENT = SegmentIndex(0xFFFF)
-"""The segment of a report that is not about one segment."""
+NO_BITS = Bitmap(0)
+NO_HOLDER = HolderId(0)
+NO_ROUND = RoundIndex(0xFFFFFFFF)
+"""Of what has not happened, or has no end yet."""
 
 
 class Role(IntEnum):
@@ -43,10 +44,9 @@ class JobStatus(IntEnum):
     NONE = 0
     OPEN = 1
     ACTIVE = 2
-    HALTED = 3
-    DONE = 4
-    CANCELLED = 5
-    EXPIRED = 6
+    DONE = 3
+    CANCELLED = 4
+    EXPIRED = 5
 
     @property
     def is_closed(self) -> bool:
@@ -56,44 +56,27 @@ class JobStatus(IntEnum):
 
 class Phase(IntEnum):
     WAITING = 0
-    SEEDING = 1
-    TRAIN = 2
-    REVEAL = 3
-    DRAW = 4
-    REPORT = 5
-    CONFIRM = 6
-    ATTEST = 7
-    HALTED = 8
-    CLOSED = 9
+    TRAIN = 1
+    REVEAL = 2
+    MERGE = 3
+    CLOSED = 4
 
 
-class Fault(IntEnum):
-    NONE = 0
-    NO_COMMIT = 1
-    NO_REVEAL = 2
-    WITHHELD = 3
-    WRONG_REPLAY = 4
-    WRONG_LINK = 5
-    MALFORMED = 6
-    OUT_OF_TOLERANCE = 7
-    """A tolerant replay lies too far away: never confirmed, so nobody is slashed for it."""
+class Miss(IntEnum):
+    """What somebody did not do, and is cut for."""
 
-
-class Outcome(IntEnum):
-    OPEN = 0
-    CONFIRMED = 1
-    REFUTED = 2
-    UNRESOLVED = 3
-    UNFETCHABLE = 4
-    ANSWERED = 5
-    WITHDRAWN = 6
-
-
-class Offence(IntEnum):
-    SEAT_MISSED = 0
-    REPORT = 1
-    VERIFIER_MISSED = 2
-    VERIFIER_CONTRADICTED = 3
+    SEAT = 0
+    """No commit, no reveal, or short in two rounds running."""
+    KEY = 1
+    SIGNATURE = 2
+    """No word in a lot that was replaced, or no signature that was owed."""
+    AUDIT = 3
+    """No ballot, not opened, or a duty left out."""
+    WORDS = 4
+    """Of a duty said to be fine, which its seat's key does not bear out."""
+    DROPPED = 5
+    """An accusation that was not played."""
+    EQUIVOCATED = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +89,11 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """(job, round, attempt) in a domain; a seat or role completes it where one is named."""
+    """(job, round) in a domain; the seed that a message was made for completes it."""
 
     domain: Domain
     job: JobId
     round: RoundIndex
-    attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,84 +112,103 @@ class Terms:
     rounds: int
     seats: int
     min_providers: int
+    places: int
     min_verifiers: int
-    max_verifiers: int
-    quorum_numerator: int
-    quorum_denominator: int
-    attempts: int
-    auditors: int
-    beacon_delay: int
+    f: int
+    """Bad updates that a round's merge bears."""
+    share_bps: int
     train_seconds: int
     reveal_seconds: int
-    report_seconds: int
-    confirm_seconds: int
-    attest_seconds: int
-    dispute_seconds: int
+    merge_seconds: int
+    audit_seconds: int
+    open_seconds: int
+    key_seconds: int
+    window_seconds: int
+    ready_seconds: int
+    game_seconds: int
+    move_seconds: int
+    claim_seconds: int
     expiry: int
     steps: int
+    segment_steps: int
     tokens_per_step: int
     price_per_token: int
-    verifier_fee: int
+    sign_fee: int
+    duty_fee: int
     provider_bond: int
     verifier_bond: int
-    report_bond: int
     program: Digest
     """Root over a step's and its link's operations, which the judge decides by; zero: no judge."""
+
+    @property
+    def segments(self) -> int:
+        """S: of a whole round."""
+        return self.steps // self.segment_steps
+
+    @property
+    def segment_pay(self) -> int:
+        """P, in wei."""
+        return self.segment_steps * self.tokens_per_step * self.price_per_token
+
+
+@dataclass(frozen=True, slots=True)
+class Params:
+    """What a deployment adds to a job's terms when it is created. Shares in basis points."""
+
+    miss_cut_bps: int
+    winner_share_bps: int
+    min_window: int
+    min_provider_bond: int
+    min_verifier_bond: int
 
 
 @dataclass(frozen=True, slots=True)
 class Reveal:
-    trace_root: Digest
+    """What a seat shows of its round; its CID is a hint and not committed to."""
+
     update_root: Digest
-    optimiser_root: Digest
-    steps: int
-    reset: bool
-    salt: bytes
+    key_hash: Digest
+    salt: Digest
+    leaves: bytes
     update_cid: bytes
-    trace_cid: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """Segments (bitmap) of a seat whose replay gave every digest of the trace."""
+class Facts:
+    """What the contract keeps of a settled round, as one hash. Places in the last two bitmaps."""
 
-    seat: SeatIndex
-    segments: int
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """`evidence`: SHA-256 of the missing block for WITHHELD, else what the verifier computed."""
-
-    seat: SeatIndex
-    segment: SegmentIndex
-    fault: Fault
-    evidence: Digest
+    seed: Digest
+    """The data seed."""
+    audit_seed: Digest
+    reveals: Digest
+    """The reveal accumulator."""
+    words: Digest
+    """The words' accumulator."""
+    model: Digest
+    """Of the global state that the round opened from; zero in round 0."""
+    revealed: Bitmap
+    available: Bitmap
+    left_out: Bitmap
+    ready: Bitmap
+    committee: Bitmap
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    evidence_root: Digest
-    cut_block_hash: Digest
-    merged_digest: Digest
-    merged_cid: bytes
-    claims_root: Digest
-    cumulative_total: int
-    tokens_root: Digest
-    tokens_total: int
-    parent: Digest
+    """What a committee says of a round's merge.
 
+    Attributes:
+        left_out: seats of weight 0.
+        merged: updates in the merge.
+        state: digest of the global state that the next round opens with, found at `cid`.
+        loss: held-out loss of the model that the round opened with, 8 bytes.
+    """
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """What the contract derived from ballots and votes: bitmaps of seats, and of verifiers."""
-
-    revealed: Bitmap
-    accepted: Bitmap
-    rejected: Bitmap
-    unresolved: Bitmap
-    caught: Bitmap
-    dutiful: Bitmap
+    left_out: Bitmap
+    merged: int
+    state: Digest
+    cid: bytes
+    loss: bytes
 
 
 def bits(bitmap: int) -> list[int]:

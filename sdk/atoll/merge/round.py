@@ -32,7 +32,6 @@ from atoll.bits.state import GlobalState
 from atoll.errors import MalformedUpdate
 from atoll.law.manifest import CONTRIBUTOR_MEAN, CodecSpec, Manifest
 from atoll.law.merge_inputs import (
-    FEW_UPDATES,
     MergeFacts,
     MergeInputs,
     MergeTerms,
@@ -49,6 +48,8 @@ from atoll.merge.rounding import as_fp32, moving, rounded
 from atoll.merge.rules import Aggregate, Rule, aggregate
 from atoll.merge.sums import largest_but, passed_over
 
+FEW_UPDATES: Final = 2
+"""With this many updates or fewer no rule can outvote anyone: they are merged by their mean."""
 _PLAIN_BLOCK = 1 << 22
 """Values of fp32 updates that are merged at once: each takes a score of bytes meanwhile."""
 
@@ -311,8 +312,8 @@ def _grams(updates: Sequence[StoredUpdate], manifest: Manifest) -> Grams:
 def _inputs(
     seats: Sequence[SeatIndex], grams: Grams, facts: MergeFacts, manifest: Manifest
 ) -> MergeInputs:
-    delta, first = (None if g is None else g.tolist() for g in (grams.delta, grams.first))
-    return merge_inputs(facts, seats, delta, MergeTerms.of(manifest), first)
+    compared = [each.tolist() for each in (grams.delta, grams.first) if each is not None]
+    return merge_inputs(facts, seats, compared, MergeTerms.of(manifest))
 
 
 def _combine(

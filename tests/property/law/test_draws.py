@@ -1,10 +1,10 @@
-"""Draws: unbiased, complete, and detecting at the rate that the design predicts."""
+"""Draws: unbiased, complete, and of exactly those that there are."""
 
 from __future__ import annotations
 
 from collections import Counter
 from itertools import permutations
-from math import comb, sqrt
+from math import sqrt
 from typing import Any
 
 import pytest
@@ -13,31 +13,12 @@ from hypothesis import strategies as st
 from tests.unit.law.factories import digest
 
 from atoll.law.draws import DrawStream, batch_offsets
-from atoll.law.sampling import (
-    AuditPlan,
-    assign_seat,
-    detection_probability,
-    fallback,
-    verifier_order,
-)
-from atoll.law.words import Bitmap, Digest, SeatIndex, bits
+from atoll.law.lots import auditors_of, draw_committee, draw_duties, draw_seats
+from atoll.law.words import Bitmap, Digest, SeatIndex, bits, to_bitmap
 
 SEEDS = st.binary(min_size=32, max_size=32).map(Digest)
 SEATS = st.integers(0, 255).map(SeatIndex)
-VERIFIERS = st.integers(1, 2**32 - 1).map(Bitmap)
-
-
-@st.composite
-def plans(draw: st.DrawFn) -> AuditPlan:
-    leaves = draw(st.integers(1, 64))
-    draws = draw(st.integers(1, leaves))
-    return AuditPlan(
-        leaves=leaves,
-        draws=draws,
-        overlapped=draw(st.integers(0, draws)),
-        auditors=draw(st.integers(1, 32)),
-        in_full=draw(st.booleans()),
-    )
+PLACES = st.integers(1, 2**256 - 1).map(Bitmap)
 
 
 def chi_squared(counts: Counter[Any], cells: int) -> float:
@@ -91,42 +72,6 @@ def test_a_shuffle_keeps_every_item(n: int, seed: Digest) -> None:
     assert sorted(DrawStream("test", seed).shuffle(n)) == list(range(n))
 
 
-@given(SEEDS, SEATS, VERIFIERS)
-def test_an_order_is_of_exactly_the_snapshot(seed: Digest, seat: SeatIndex, v: Bitmap) -> None:
-    assert sorted(verifier_order(seed, seat, v)) == bits(v)
-
-
-@given(SEEDS, SEATS, VERIFIERS, plans())
-def test_duties_cover_the_drawn_the_last_and_of_full_audits_all(
-    seed: Digest, seat: SeatIndex, verifiers: Bitmap, plan: AuditPlan
-) -> None:
-    duties = assign_seat(seed, seat, verifiers, plan)
-    covered = frozenset[int]().union(*(duty.segments for duty in duties.values()))
-    assert plan.leaves - 1 in covered
-    assert len(duties) == min(plan.auditors, verifiers.bit_count())
-    assert sum(duty.link for duty in duties.values()) >= 1
-    if plan.in_full:
-        assert covered == set(range(plan.leaves))
-    else:
-        assert plan.draws <= len(covered) <= plan.draws + 1
-    shared = sum(len(duty.segments) for duty in duties.values()) - len(covered)
-    assert shared == (plan.overlapped if len(duties) > 1 else 0)
-
-
-@given(SEEDS, SEATS, VERIFIERS, plans(), st.integers(0, 2**32 - 1))
-def test_substitutes_take_over_all_and_only_what_the_silent_owe(
-    seed: Digest, seat: SeatIndex, verifiers: Bitmap, plan: AuditPlan, balloted: int
-) -> None:
-    duties = assign_seat(seed, seat, verifiers, plan)
-    extra = fallback(seed, seat, verifiers, plan, Bitmap(balloted & verifiers))
-    silent = [v for v in duties if not balloted >> v & 1]
-    assert not set(extra) & set(silent)
-    owed = frozenset[int]().union(*(duties[v].segments for v in silent))
-    taken = frozenset[int]().union(*(duty.segments for duty in extra.values()))
-    assert taken == (owed if extra else frozenset())
-    assert bool(extra) == (bool(silent) and len(silent) < verifiers.bit_count())
-
-
 @given(SEEDS, SEATS, st.integers(0, 2**32 - 1), st.integers(1, 64), st.integers(1, 2**62))
 def test_batches_lie_within_the_data(
     seed: Digest, seat: SeatIndex, step: int, batch: int, limit: int
@@ -146,34 +91,45 @@ def test_batches_of_other_steps_and_seats_differ() -> None:
     assert len(drawn) == 400
 
 
-@pytest.mark.parametrize("skipped", [1, 2, 4])
-def test_detection_at_half_coverage_is_what_the_formula_says(skipped: int) -> None:
-    """n = 8 segments, c = 2 verifiers, m = 2 draws; the last segment, always replayed, is clean."""
-    trials, verifiers = 4_000, Bitmap(0b111)
-    plan = AuditPlan(leaves=8, draws=4, overlapped=2, auditors=2)
-    bad = set(DrawStream("test", digest(f"bad {skipped}")).shuffle(7)[:skipped])
-    found = 0
-    for trial in range(trials):
-        duties = assign_seat(digest(f"audit {trial}"), SeatIndex(trial % 256), verifiers, plan)
-        found += any(duty.segments & bad for duty in duties.values())
-    p = float(detection_probability(8, 4, skipped))
-    assert p == pytest.approx(1 - comb(8 - skipped, 4) / comb(8, 4))
-    assert abs(found - trials * p) <= 5 * sqrt(trials * p * (1 - p)) + 1
+@given(SEEDS, PLACES)
+def test_a_committee_is_of_the_pool_and_of_32_at_most(seed: Digest, pool: Bitmap) -> None:
+    committee = to_bitmap(draw_committee(seed, pool))
+    assert committee & ~pool == 0
+    assert committee.bit_count() == min(32, pool.bit_count())
 
 
-def test_over_rounds_one_poisoned_segment_is_found_as_often_as_the_design_says() -> None:
-    """n = 32, m = c = 2: an eighth of the time in a round, 95 % after 23."""
-    plan = AuditPlan(leaves=32, draws=4, overlapped=2, auditors=2)
-    jobs, rounds, found = 600, 23, 0
-    for job in range(jobs):
-        seeds = (digest(f"{job} {round_}") for round_ in range(rounds))
-        found += any(
-            any(
-                5 in duty.segments
-                for duty in assign_seat(s, SeatIndex(0), Bitmap(7), plan).values()
-            )
-            for s in seeds
-        )
-    p = 1 - (1 - 4 / 32) ** rounds
-    assert p == pytest.approx(0.953, abs=0.001)
-    assert abs(found - jobs * p) <= 5 * sqrt(jobs * p * (1 - p)) + 1
+@given(SEEDS, PLACES, PLACES, PLACES, st.integers(1, 10_000))
+def test_who_is_drawn_revealed_and_who_was_left_out_is(
+    seed: Digest, revealed: Bitmap, ready: Bitmap, out: Bitmap, share: int
+) -> None:
+    left_out = Bitmap(out & revealed)
+    drawn = draw_seats(seed, revealed, left_out, share_bps=share, ready=ready)
+    count, half = revealed.bit_count(), -(-ready.bit_count() // 2)
+    least = max(1, min(-(-share * count // 10_000), half))
+    assert drawn & ~revealed == 0
+    assert left_out & ~drawn == 0
+    assert least <= drawn.bit_count() <= least + left_out.bit_count()
+
+
+@given(SEEDS, PLACES, PLACES, st.booleans())
+def test_every_drawn_seat_has_its_auditors(
+    seed: Digest, drawn: Bitmap, ready: Bitmap, is_last: bool
+) -> None:
+    drawn, ready = Bitmap(drawn & 0xFF), Bitmap(ready & 0xFFFF | 1)
+    duties = draw_duties(seed, drawn, ready, is_last=is_last)
+    each = min(2 if is_last else 1, ready.bit_count())
+    for seat in map(SeatIndex, bits(drawn)):
+        own = {place for place, seats in duties.items() if seat in seats}
+        assert own == set(auditors_of(seed, seat, ready, is_last=is_last))
+        assert len(own) == each
+    assert to_bitmap(duties) & ~ready == 0
+    assert all(list(seats) == sorted(seats) for seats in duties.values())
+
+
+def test_every_place_audits_as_often_as_any_other() -> None:
+    counts = Counter(
+        auditors_of(digest(f"audit {i}"), SeatIndex(i % 256), Bitmap(0b1101_1010))[0]
+        for i in range(6_000)
+    )
+    assert set(counts) == {1, 3, 4, 6, 7}
+    assert chi_squared(counts, 5) < bound(5)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.unit.law.factories import JOB, JOBS, address
 
 from atoll.law.hashing import keccak256, sha256
-from atoll.law.merkle import claims_tree, merkle_proof, merkle_root, verify_proof
+from atoll.law.merkle import merkle_proof, merkle_root, verify_proof
 
 LEAVES = st.lists(st.binary(min_size=32, max_size=32), min_size=1, max_size=70, unique=True)
 HASHES = st.sampled_from([keccak256, sha256])
@@ -43,16 +42,3 @@ def test_one_bit_of_leaf_proof_or_root_breaks_a_proof(
 def test_no_two_lists_of_leaves_share_a_root(leaves: list[bytes], extra: bytes) -> None:
     roots = {merkle_root(leaves), merkle_root([*leaves, extra]), merkle_root([*leaves, leaves[-1]])}
     assert len(roots) == (2 if extra == leaves[-1] else 3)
-
-
-@given(st.dictionaries(st.integers(0, 10**6).map(address), st.integers(0, 2**256 - 1), min_size=1))
-def test_claims_do_not_depend_on_the_order_in_which_they_arose(claims: dict[object, int]) -> None:
-    backwards = dict(reversed(claims.items()))
-    forwards_tree = claims_tree(1, JOBS, JOB, claims)  # type: ignore[arg-type]
-    tree = claims_tree(1, JOBS, JOB, backwards)  # type: ignore[arg-type]
-    assert tree == forwards_tree
-    for i, account in enumerate(tree.accounts):
-        first, *siblings = tree.proof(account)
-        count = len(tree.accounts)
-        assert int.from_bytes(first, "big") == i << 128 | count
-        assert verify_proof(tree.leaves[i], i, count, siblings, tree.root)

@@ -6,16 +6,14 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import Annotated, Any
 
-import dag_cbor
 import pytest
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
-from tests.unit.law.factories import make_manifest, make_trace
+from tests.unit.law.factories import make_terms
 
-from atoll.errors import MalformedTrace, ManifestError
+from atoll.errors import ManifestError
 from atoll.law import manifest as m
 from atoll.law.canonical import decode, encode
 from atoll.law.terms import check_terms
-from atoll.law.trace import TraceDocument
 from atoll.law.words import Terms
 
 INTEGERS: list[tuple[type[BaseModel], str, int, int]] = [
@@ -47,18 +45,14 @@ INTEGERS: list[tuple[type[BaseModel], str, int, int]] = [
     (m.CodecSpec, "fragments", 1, 64),
     (m.CodecSpec, "overlap", 0, 2**32 - 1),
     (m.RobustSpec, "f", 0, 127),
-    (m.AuditSpec, "draws", 1, 64),
     (m.Manifest, "created", 0, 2**63 - 1),
+    (m.Manifest, "epoch", 1, 2**32 - 1),
 ]
 DECIMALS: list[tuple[type[BaseModel], str, str, str]] = [
     (m.ModelSpec, "norm_eps", "0.00000000000000001", "0.1"),
     (m.RopeScalingSpec, "factor", "1", "1000"),
     (m.RopeScalingSpec, "low", "0", "1000"),
     (m.RopeScalingSpec, "high", "0", "1000"),
-    *(
-        (m.ToleranceSpec, name, "0.00000000000000001", "0.999999")
-        for name in m.ToleranceSpec.model_fields
-    ),
     (m.InnerSpec, "lr", "0.00000000000000001", "10000"),
     (m.InnerSpec, "momentum", "0", "0.999999"),
     (m.InnerSpec, "beta1", "0", "0.999999"),
@@ -74,49 +68,53 @@ DECIMALS: list[tuple[type[BaseModel], str, str, str]] = [
     (m.CodecSpec, "feedback", "0", "1"),
     (m.CodecSpec, "mixing", "0", "0.999999"),
     (m.RobustSpec, "kappa", "1", "1000"),
-    (m.AuditSpec, "overlap", "0", "1"),
 ]
 LENGTHS: list[tuple[type[BaseModel], str, type, int, int]] = [
     (m.NumericsSpec, "code_digest", bytes, 32, 32),
-    (m.NumericsSpec, "software_class", str, 0, 256),
+    (m.NumericsSpec, "probe_digest", bytes, 32, 32),
     (m.Manifest, "name", str, 1, 64),
 ]
+OTHERS = 60 + 30 + 40 + 100 + 30 + 30 + 2_000
+"""Seconds of all windows of a round."""
 SMALLEST = Decimal("0.00000000000000001")
-ROOMY = replace(
-    make_manifest().terms,
+ROOMY = make_terms(
     seats=256,
     min_providers=100,
-    max_verifiers=32,
+    places=256,
     min_verifiers=3,
-    auditors=3,
-    steps=1,
+    f=0,
+    steps=1024,
+    segment_steps=1,
     tokens_per_step=1,
-    quorum_numerator=3,
-    quorum_denominator=5,
+    window_seconds=2_000,
+    game_seconds=1_000,
 )
 """Terms in which one number can be moved without meeting another's bound."""
 TERMS = [
     ("rounds", 1, 2**32 - 2),
     ("seats", 100, 256),
     ("min_providers", 1, 256),
-    ("min_verifiers", 1, 32),
-    ("max_verifiers", 3, 32),
-    ("auditors", 1, 32),
-    ("attempts", 1, 8),
-    ("beacon_delay", 1, 64),
-    ("quorum_numerator", 3, 5),
-    ("quorum_denominator", 3, 5),
-    *((f"{name}_seconds", 1, 2**32 - 1) for name in (
-        "train", "reveal", "report", "confirm", "attest", "dispute"
+    ("places", 3, 256),
+    ("min_verifiers", 1, 256),
+    ("f", 0, 85),
+    ("share_bps", 1, 10_000),
+    *((f"{name}_seconds", 1, 60 * 86_400 - OTHERS + own) for name, own in (
+        ("train", 60), ("reveal", 30), ("merge", 40), ("audit", 100), ("open", 30), ("key", 30)
     )),
+    ("window_seconds", 2_000, 60 * 86_400 - OTHERS + 2_000),
+    ("ready_seconds", 1, 2**32 - 1),
+    ("game_seconds", 1, 1_000),
+    ("move_seconds", 1, 2**32 - 1),
+    ("claim_seconds", 1, 2**32 - 1),
     ("expiry", 0, 2**64 - 1),
-    ("steps", 1, 2**32 - 1),
-    ("tokens_per_step", 1, 2**64 - 1),
+    ("steps", 1, 1024),
+    ("segment_steps", 1, 1024),
+    ("tokens_per_step", 1, 2**54 - 1),
     ("price_per_token", 0, 2**128 - 1),
-    ("verifier_fee", 0, 2**128 - 1),
-    ("provider_bond", 0, 2**128 - 1),
-    ("verifier_bond", 0, 2**128 - 1),
-    ("report_bond", 1, 2**128 - 1),
+    ("sign_fee", 0, 2**128 - 1),
+    ("duty_fee", 0, 2**128 - 1),
+    ("provider_bond", 80, 2**128 - 1),
+    ("verifier_bond", 80, 2**128 - 1),
 ]  # fmt: skip
 
 
@@ -183,6 +181,24 @@ def test_a_term_is_within_its_bounds(name: str, low: int, high: int) -> None:
             check_terms(replace(ROOMY, **{name: beyond}))
 
 
+def test_segments_divide_a_round() -> None:
+    for segment, is_fine in ((512, True), (1024, True), (3, False), (2048, False)):
+        terms = replace(ROOMY, segment_steps=segment)
+        if is_fine:
+            check_terms(terms)
+        else:
+            with pytest.raises(ManifestError, match="segment_steps"):
+                check_terms(terms)
+
+
+@pytest.mark.parametrize(("seats", "most"), [(1, 0), (3, 0), (4, 1), (6, 1), (7, 2), (256, 85)])
+def test_less_than_a_third_of_the_seats_may_be_bad(seats: int, most: int) -> None:
+    terms = replace(ROOMY, seats=seats, min_providers=1)
+    check_terms(replace(terms, f=most))
+    with pytest.raises(ManifestError, match="f is"):
+        check_terms(replace(terms, f=most + 1))
+
+
 def test_the_table_names_every_term() -> None:
     assert {name for name, *_ in TERMS} == set(Terms.__dataclass_fields__) - {"program"}
 
@@ -192,22 +208,5 @@ def test_a_document_has_a_largest_size() -> None:
     assert decode(data, len(data)) == [bytes(20)]
     with pytest.raises(ValueError, match=f"at most {len(data) - 1} are allowed"):
         decode(data, len(data) - 1)
-    with pytest.raises(MalformedTrace, match="at most 65536 are"):
-        TraceDocument.from_bytes(bytes(65537))
     with pytest.raises(ManifestError, match="at most 16384 are"):
         m.Manifest.from_bytes(bytes(16385))
-
-
-@pytest.mark.parametrize(
-    ("name", "bits"), [("chain_id", 64), ("job", 64), ("round", 32), ("attempt", 16), ("seat", 16)]
-)
-def test_a_traces_place_fits_its_words(name: str, bits: int) -> None:
-    document, _ = make_trace(make_manifest())
-    plain: Any = dag_cbor.decode(document.to_bytes())
-    plain[name] = (1 << bits) - 1
-    assert TraceDocument.from_bytes(dag_cbor.encode(plain)).to_bytes() == dag_cbor.encode(plain)
-    for beyond in (1 << bits, -1):
-        if beyond < 1 << 64:
-            plain[name] = beyond
-            with pytest.raises(MalformedTrace):
-                TraceDocument.from_bytes(dag_cbor.encode(plain))

@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from atoll.law.checks import Check, Gram, alignments, distance_scores, lower_median, name_odd
+from atoll.law.checks import (
+    Check,
+    Gram,
+    Named,
+    alignments,
+    distance_scores,
+    lower_median,
+    name_odd,
+)
 from atoll.law.words import SeatIndex
 
 Rows = dict[int, np.ndarray]
@@ -14,8 +22,15 @@ def gram_of(rows: Rows) -> Gram:
     return (wide @ wide.T).tolist()
 
 
+def named_of(
+    gram: Gram, seats: list[int] | None = None, *, kappa: str = "3", f: int = 9
+) -> tuple[Named, ...]:
+    rows = [SeatIndex(s) for s in (range(len(gram)) if seats is None else seats)]
+    return name_odd(rows, [gram], [1] * len(gram), kappa=kappa, f=f)
+
+
 def suspects(rows: Rows, f: int = 9) -> dict[int, set[Check]]:
-    found = name_odd([SeatIndex(s) for s in rows], [gram_of(rows)], kappa="3", f=f)
+    found = named_of(gram_of(rows), list(rows), f=f)
     result: dict[int, set[Check]] = {}
     for named in found:
         assert named.reason
@@ -69,8 +84,7 @@ def test_every_check_names_at_most_f_and_the_worst_first():
     gram_nn = gram_of(rows | odd)
 
     def seats(f: int) -> tuple[int, ...]:
-        named = name_odd([SeatIndex(s) for s in range(11)], [gram_nn], kappa="3", f=f)
-        return tuple(dict.fromkeys(found.seat for found in named))
+        return tuple(dict.fromkeys(found.seat for found in named_of(gram_nn, f=f)))
 
     assert seats(9) == (10, 9, 8)
     assert seats(1) == (10,)  # the silent one is also the one least aligned
@@ -81,7 +95,7 @@ def test_every_check_names_at_most_f_and_the_worst_first():
 def test_colluders_alike_do_not_vouch_for_each_other(n: int):
     f = max(1, n // 4)
     rows = honest(range(f, n))
-    bad = slowed(rows, 0.4)
+    bad = slowed(rows, 0.6)
     named = suspects(dict.fromkeys(range(f), bad) | rows)
     assert {seat for seat, kinds in named.items() if Check.MISALIGNED in kinds} == set(range(f))
 
@@ -89,8 +103,22 @@ def test_colluders_alike_do_not_vouch_for_each_other(n: int):
 def test_alignment_is_the_upper_median_product_with_the_others():
     rows = [np.array(row, dtype=np.int8) for row in ([3, 0], [2, 1], [1, 1], [0, 4])]
     # products: 01 6, 02 3, 03 0, 12 3, 13 4, 23 4
-    assert alignments(gram_of(dict(enumerate(rows)))) == [3, 4, 3, 4]
-    assert alignments(gram_of({0: rows[0]})) == [0]
+    assert alignments(gram_of(dict(enumerate(rows))), [1] * 4) == [3, 4, 3, 4]
+    assert alignments(gram_of({0: rows[0]}), [1]) == [0]
+
+
+def test_who_did_less_is_aligned_by_what_it_did():
+    """Half of the segments give half of the product; times the square of what all did together."""
+    gram_nn = [[1000 if i == j else 100 for j in range(4)] for i in range(4)]
+    for other in range(1, 4):
+        gram_nn[0][other] = gram_nn[other][0] = 75
+    assert alignments(gram_nn, [6, 8, 8, 8]) == [75 * 12, 100 * 9, 100 * 9, 100 * 9]
+    for other in range(1, 4):
+        gram_nn[0][other] = gram_nn[other][0] = 74
+    seats = [SeatIndex(s) for s in range(4)]
+    for done, odd in ((8, [0]), (6, [])):
+        found = name_odd(seats, [gram_nn], [done, 8, 8, 8], kappa="9", f=9)
+        assert [one.seat for one in found] == odd
 
 
 def test_limits_are_strict():
@@ -110,7 +138,7 @@ def line(points: dict[int, list[int]]) -> Gram:
 
 
 def distant(points: dict[int, list[int]], kappa: str, f: int) -> tuple[int, ...]:
-    named = name_odd([SeatIndex(s) for s in points], [line(points)], kappa=kappa, f=f)
+    named = named_of(line(points), list(points), kappa=kappa, f=f)
     return tuple(found.seat for found in named if found.check is Check.DISTANT)
 
 
@@ -152,16 +180,28 @@ def test_of_fewer_than_three_nobody_is_distant(points: dict[int, list[int]]):
 
 
 def test_of_no_updates_nobody_is_named():
-    assert name_odd([], [[]], kappa="1", f=3) == ()
+    assert named_of([]) == ()
+    assert name_odd([], [[], []], [], kappa="1", f=3) == ()
 
 
-@pytest.mark.parametrize(
-    ("product", "named", "grave"), [(90, 0, 0), (89, 1, 0), (75, 1, 0), (74, 1, 1)]
-)
-def test_misalignment_costs_weight_only_far_below_the_median(product: int, named: int, grave: int):
+@pytest.mark.parametrize(("product", "named"), [(75, 0), (74, 1)])
+def test_only_far_below_the_median_an_update_is_misaligned(product: int, named: int):
     gram_nn = [[1000 if i == j else 100 for j in range(5)] for i in range(5)]
     for other in range(1, 5):
         gram_nn[0][other] = gram_nn[other][0] = product
-    found = name_odd([SeatIndex(s) for s in range(5)], [gram_nn], kappa="9", f=9)
-    assert [one.seat for one in found] == [0] * named
-    assert sum(one.grave for one in found) == grave
+    assert [one.seat for one in named_of(gram_nn, kappa="9")] == [0] * named
+
+
+def test_moments_name_the_distant_and_the_loud_after_the_updates():
+    """And none that silence, copies or alignment of moments would name."""
+    seats, done = [SeatIndex(s) for s in range(7)], [1] * 7
+    alike = line({seat: [0, 0] for seat in range(6)} | {6: [40, 0]})
+    moments = line({seat: [9, 1] for seat in range(5)} | {5: [400, 0], 6: [80, 0]})
+    found = name_odd(seats, [alike, moments], done, kappa="2", f=9)
+    odd = [(one.check, one.seat) for one in found if one.check in {Check.DISTANT, Check.LOUD}]
+    assert odd == [(c, s) for c in (Check.DISTANT, Check.LOUD) for s in (6, 5)]
+    assert {one.check for one in name_odd(seats, [alike], done, kappa="2", f=9)} == {
+        one.check for one in found
+    }
+    cut = name_odd(seats, [alike, moments], done, kappa="2", f=1)
+    assert {one.seat for one in cut if one.check is Check.DISTANT} == {6}

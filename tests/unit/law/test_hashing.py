@@ -1,68 +1,111 @@
-"""Hashes bind what they say they bind."""
+"""Hashes: what is in each of them, and that nothing else gives the same."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
+from typing import Any
 
-import pytest
-from tests.unit.law.factories import SLOT, address, digest, make_manifest, make_reveal
+from tests.unit.law.factories import SLOT, make_terms
+from tests.unit.law.identities import address, digest
+from tests.unit.law.network import Network, bitmap, hashed, reveal_of, tagged
 
 from atoll.law import hashing
-from atoll.law.words import Attempt, Domain, Offence, RoundIndex, SeatIndex
+from atoll.law.words import (
+    ZERO_DIGEST,
+    Bitmap,
+    Facts,
+    HolderId,
+    JobId,
+    Miss,
+    PlaceIndex,
+    Role,
+    RoundIndex,
+    SeatIndex,
+)
 
-SEAT, SENDER = SeatIndex(1), address("provider")
+SENDER, SEED, MODEL = address("provider"), digest("seed"), digest("model")
+REVEAL, _, _ = reveal_of("reveal", 3)
 
 
 def test_keccak_is_ethereums() -> None:
+    """Of no bytes: not SHA-3's, whose padding differs."""
     empty = "c5d2460186f7233c927e7db2dcc703c0e500b653ca82273b7bfad8045d85a470"
     assert hashing.keccak256(b"").hex() == empty
 
 
-def test_a_commitment_by_another_sender_or_seat_or_slot_is_another() -> None:
-    reveal = make_reveal()
-    variants = {
-        hashing.commitment(SLOT, SEAT, SENDER, reveal),
-        hashing.commitment(SLOT, SeatIndex(2), SENDER, reveal),
-        hashing.commitment(SLOT, SEAT, address("copier"), reveal),
-        hashing.commitment(replace(SLOT, attempt=Attempt(2)), SEAT, SENDER, reveal),
-        hashing.commitment(replace(SLOT, round=RoundIndex(4)), SEAT, SENDER, reveal),
-        hashing.commitment(
-            replace(SLOT, domain=Domain(1, SLOT.domain.rounds)), SEAT, SENDER, reveal
+def test_hashes_are_words_one_after_another() -> None:
+    """As the network that knows no ABI writes them."""
+    slot = replace(SLOT, round=RoundIndex(0))
+    net = Network()
+    net.seed, net.model = SEED, MODEL
+    seat = SeatIndex(5)
+    given = hashing.commitment(slot, SEED, seat, SENDER, (REVEAL, MODEL))
+    assert given == net.commitment(SENDER, 5, REVEAL)
+    assert hashing.data_seed(slot, SEED, MODEL) == tagged("atoll.data.v2", 0, SEED, MODEL)
+    assert hashing.audit_seed(slot, SEED, MODEL, 7) == tagged("atoll.audit.v2", 0, SEED, MODEL, 7)
+    assert hashing.accumulate_reveal(SEED, seat, MODEL) == hashed(SEED, 5, MODEL)
+    said = hashing.accumulate_word(SEED, PlaceIndex(3), Bitmap(6))
+    assert said == hashed(SEED, 3, 6)[:28] + bytes(4)
+    assert hashing.accumulate_words(SEED, []) == SEED[:28] + bytes(4)
+
+
+def test_a_commitment_binds_everything_but_the_cid() -> None:
+    def of(**changes: Any) -> bytes:
+        given: dict[str, Any] = {
+            "slot": SLOT, "seed": SEED, "seat": SeatIndex(5), "account": SENDER,
+            "said": (REVEAL, MODEL),
+        }  # fmt: skip
+        return hashing.commitment(*{**given, **changes}.values())
+
+    others = [
+        of(slot=replace(SLOT, round=RoundIndex(9))),
+        of(slot=replace(SLOT, job=JobId(9))),
+        of(seed=MODEL),
+        of(seat=SeatIndex(6)),
+        of(account=address("thief")),
+        of(said=(REVEAL, SEED)),
+        *(
+            of(said=(replace(REVEAL, **{name: digest(name)}), MODEL))
+            for name in ("update_root", "key_hash", "salt", "leaves")
         ),
-        hashing.commitment(
-            replace(SLOT, domain=Domain(31337, address("other"))), SEAT, SENDER, reveal
-        ),
-    }
-    assert len(variants) == 7
+    ]
+    assert len({of(), *others}) == 11
+    assert of(said=(replace(REVEAL, update_cid=b""), MODEL)) == of()
 
 
-def test_a_fault_is_the_same_in_every_attempt_of_its_round() -> None:
-    later = replace(SLOT, attempt=Attempt(2))
-    for offence in Offence:
-        assert hashing.fault_id(SLOT, offence, 3) == hashing.fault_id(later, offence, 3)
-
-
-def test_a_data_seed_from_an_audit_is_for_a_first_attempt() -> None:
-    with pytest.raises(ValueError, match="retrained"):
-        hashing.data_seed_from_audit(SLOT, digest("audit"))
-
-
-def test_data_seeds_from_a_block_and_from_an_audit_share_one_form() -> None:
-    first = replace(SLOT, attempt=Attempt(0))
-    from_block = hashing.data_seed_from_block(first, digest("source"))
-    assert hashing.data_seed_from_audit(first, digest("source")) == from_block
+def test_facts_that_differ_anywhere_hash_differently() -> None:
+    facts = Facts(*(digest(i) for i in range(5)), *(bitmap({i}) for i in range(5)))  # type: ignore[arg-type]
+    hashes = {hashing.facts_hash(facts)}
+    for field in fields(facts):
+        is_bitmap = isinstance(getattr(facts, field.name), int)
+        other = Bitmap(77) if is_bitmap else digest("other")
+        hashes.add(hashing.facts_hash(replace(facts, **{field.name: other})))
+    assert len(hashes) == 11
 
 
 def test_terms_that_differ_in_one_field_hash_differently() -> None:
-    terms = make_manifest().terms
-    assert hashing.terms_hash(terms) != hashing.terms_hash(replace(terms, seats=terms.seats + 1))
+    terms = make_terms()
+    hashes = {hashing.terms_hash(terms), hashing.terms_hash(replace(terms, program=digest("p")))}
+    for field in fields(terms)[:-1]:
+        hashes.add(hashing.terms_hash(replace(terms, **{field.name: 77})))
+    assert len(hashes) == len(fields(terms)) + 1
 
 
-def test_a_claim_is_bound_to_its_escrow_and_chain() -> None:
-    leaves = {
-        hashing.claim_leaf(1, address("jobs"), SLOT.job, SENDER, 5),
-        hashing.claim_leaf(2, address("jobs"), SLOT.job, SENDER, 5),
-        hashing.claim_leaf(1, address("others"), SLOT.job, SENDER, 5),
-        hashing.claim_leaf(1, address("jobs"), SLOT.job, SENDER, 6),
+def test_locks_and_faults_are_of_one_holder() -> None:
+    one, two = HolderId(1), HolderId(2)
+    locks = {
+        hashing.bond_lock(JobId(j), role, h) for j in (1, 2) for role in Role for h in (one, two)
     }
-    assert len(leaves) == 4
+    assert len(locks) == 8
+    faults = {
+        hashing.fault_id(replace(SLOT, round=RoundIndex(r)), role, h, kind)
+        for r in (0, 1)
+        for role in Role
+        for h in (one, two)
+        for kind in Miss
+    }
+    assert len(faults) == 8 * len(Miss)
+
+
+def test_update_roots_bind_the_size() -> None:
+    assert hashing.update_root(1, ZERO_DIGEST) != hashing.update_root(2, ZERO_DIGEST)

@@ -1,4 +1,4 @@
-"""Who is named, audited in full, left out and merged: sets worked out by hand, and the vectors."""
+"""Who is available, named, left out and merged: sets worked out by hand, and the vectors."""
 
 from __future__ import annotations
 
@@ -13,20 +13,36 @@ from hypothesis import strategies as st
 
 from atoll.law.checks import Check, Gram
 from atoll.law.manifest import RobustSpec
-from atoll.law.merge_inputs import MergeFacts, MergeTerms, candidates, merge_inputs
-from atoll.law.words import Bitmap, SeatIndex, to_bitmap
+from atoll.law.merge_inputs import (
+    MergeFacts,
+    MergeInputs,
+    MergeTerms,
+    candidates,
+    had,
+    is_settled_who_is_had,
+    is_whole_enough,
+    merge_inputs,
+)
+from atoll.law.words import Bitmap, SeatIndex, bits, to_bitmap
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "merge_inputs.json").read_text())
-STEPS = 40
+SEGMENTS = 8
 
 
-def terms_of(f: int, rule: str = "nnm_trimmed_mean", min_providers: int = 1) -> MergeTerms:
-    return MergeTerms(STEPS, min_providers, RobustSpec(rule=rule, f=f, kappa="1.5"))
+def terms_of(f: int, rule: str = "nnm_trimmed_mean") -> MergeTerms:
+    return MergeTerms(SEGMENTS, RobustSpec(rule=rule, f=f, kappa="1.5"))
 
 
-def facts_of(n: int, caught: int = 0) -> MergeFacts:
-    steps = dict.fromkeys(map(SeatIndex, range(n)), STEPS)
-    return MergeFacts(Bitmap((1 << n) - 1), Bitmap(0), Bitmap(0), caught, steps)
+def facts_of(n: int) -> MergeFacts:
+    """Everybody did everything, and all of a committee of three have it."""
+    everyone = Bitmap((1 << n) - 1)
+    done = dict.fromkeys(map(SeatIndex, range(n)), SEGMENTS)
+    return MergeFacts(everyone, 3, [everyone] * 3, done)
+
+
+def merged_of(n: int, gram: Gram | None, terms: MergeTerms, **facts: Bitmap) -> MergeInputs:
+    grams = [] if gram is None else [gram]
+    return merge_inputs(replace(facts_of(n), **facts), seats(*range(n)), grams, terms)
 
 
 def seats(*which: int) -> tuple[SeatIndex, ...]:
@@ -48,157 +64,180 @@ def with_silent(n: int, *silent: int) -> Gram:
 
 
 def test_honest_updates_are_all_merged_and_nobody_is_named() -> None:
-    found = merge_inputs(facts_of(7), seats(*range(7)), alike(7), terms_of(2))
+    found = merged_of(7, alike(7), terms_of(2))
     assert found.available == found.merged == seats(*range(7))
-    assert found.named == found.in_full == found.left_out == ()
+    assert found.named == found.left_out == ()
     assert found.f_prime == 2
 
 
 def test_who_stands_out_is_left_out_as_far_as_the_rule_can_spare_it() -> None:
     """Leaving out and trimming must not both spend f: the rule keeps its 2f + 1 updates."""
     for n, room in ((5, 0), (6, 1), (7, 2), (8, 2)):
-        found = merge_inputs(facts_of(n), seats(*range(n)), with_silent(n, 1, 3), terms_of(2))
+        found = merged_of(n, with_silent(n, 1, 3), terms_of(2))
         assert found.left_out == seats(1, 3)[:room]
-        assert found.in_full == seats(1, 3)
         assert found.merged == tuple(s for s in range(n) if s not in found.left_out)
-        assert found.f_prime == min(2, (n - room - 1) // 2)
-
-
-def test_krum_needs_two_more() -> None:
-    for n, room in ((7, 0), (8, 1), (9, 2)):
-        terms = terms_of(2, "multi_krum")
-        found = merge_inputs(facts_of(n), seats(*range(n)), with_silent(n, 1, 3), terms)
-        assert len(found.left_out) == room
         assert found.f_prime == 2
-    assert merge_inputs(facts_of(5), seats(*range(5)), alike(5), terms_of(2, "krum")).f_prime == 1
-    assert merge_inputs(facts_of(4), seats(*range(4)), alike(4), terms_of(2, "krum")).f_prime == 0
 
 
-def test_what_was_caught_need_not_be_borne_again() -> None:
-    gram = with_silent(6, 1, 3)
-    found = merge_inputs(facts_of(6, caught=1), seats(*range(6)), gram, terms_of(2))
-    assert (found.left_out, found.f_prime) == (seats(1), 1)
-    many = merge_inputs(facts_of(6, caught=9), seats(*range(6)), gram, terms_of(2))
-    assert many == found  # one is borne however many were caught
+@pytest.mark.parametrize("rule", ["krum", "nnm_multi_krum"])
+def test_krum_needs_two_more(rule: str) -> None:
+    terms = terms_of(2, rule)
+    for n, room in ((7, 0), (8, 1), (9, 2)):
+        assert len(merged_of(n, with_silent(n, 1, 3), terms).left_out) == room
+    assert merged_of(6, alike(6), terms).merged == ()
 
 
-@pytest.mark.parametrize("n", [0, 1, 2])
-def test_of_two_updates_or_fewer_each_is_audited_in_full(n: int) -> None:
-    found = merge_inputs(facts_of(n), seats(*range(n)), alike(n), terms_of(1))
-    assert found.in_full == found.merged == found.available == seats(*range(n))
+@pytest.mark.parametrize(("rule", "f", "minimum"), [("median", 2, 5), ("krum", 1, 5)])
+def test_below_the_rules_minimum_nothing_is_merged(rule: str, f: int, minimum: int) -> None:
+    found = merged_of(minimum, with_silent(minimum, 0), terms_of(f, rule))
+    assert (len(found.merged), found.left_out, found.f_prime) == (minimum, (), f)
+    found = merged_of(minimum - 1, with_silent(minimum - 1, 0), terms_of(f, rule))
+    assert (found.merged, found.left_out, found.f_prime) == ((), (), 0)
+    assert found.available == seats(*range(minimum - 1))
+
+
+@pytest.mark.parametrize("rule", ["mean", "contributor_mean", "krum"])
+def test_a_rule_that_bears_nothing_names_nobody_and_merges_one(rule: str) -> None:
+    found = merged_of(4, with_silent(4, 1), terms_of(0, rule), accused=Bitmap(0b1111))
     assert (found.named, found.left_out, found.f_prime) == ((), (), 0)
+    assert found.merged == seats(0, 1, 2, 3)
+    assert merged_of(1, alike(1), terms_of(0, rule)).merged == seats(0)
+    assert merged_of(0, alike(0), terms_of(0, rule)).merged == ()
 
 
-def test_updates_that_did_not_come_count_for_the_full_audit_too() -> None:
-    """Who reveals three seats and sends two bad files gets no sampled audit of the third."""
-    found = merge_inputs(facts_of(4), seats(0, 2), alike(2), terms_of(1))
-    assert found.in_full == seats(0, 2)
+def test_the_accused_go_before_the_named_and_share_their_room() -> None:
+    gram = with_silent(9, 1)
+    assert merged_of(9, gram, terms_of(2), accused=Bitmap(1 << 7)).left_out == seats(7, 1)
+    assert merged_of(9, gram, terms_of(1), accused=Bitmap(1 << 7)).left_out == seats(7)
+    both = merged_of(9, gram, terms_of(2), accused=Bitmap(0b111 << 4))
+    assert both.left_out == seats(4, 5)
+    assert merged_of(9, gram, terms_of(2), accused=Bitmap(0b10)).left_out == seats(1)
 
 
 def test_fp32_updates_have_no_gram_matrix_and_name_nobody() -> None:
-    found = merge_inputs(facts_of(5), seats(*range(5)), None, terms_of(1, "mean"))
-    assert (found.named, found.left_out, found.f_prime) == ((), (), 1)
-    assert found.merged == seats(*range(5))
+    found = merged_of(5, None, terms_of(0, "mean"))
+    assert (found.named, found.left_out, found.merged) == ((), (), seats(*range(5)))
 
 
-def test_below_the_minimum_nothing_is_merged_and_the_audit_goes_on() -> None:
-    terms = terms_of(1, min_providers=6)
-    found = merge_inputs(facts_of(5), seats(*range(5)), with_silent(5, 4), terms)
-    assert (found.merged, found.left_out, found.f_prime) == ((), (), 0)
-    assert found.in_full == seats(4)
+def test_who_is_no_candidate_shifts_no_median() -> None:
+    """Fallen, hardly there, or bytes that do not decode: dropped before anything is counted."""
+    facts = replace(facts_of(8), fallen=Bitmap(0b1))
+    facts = replace(facts, segments={**facts.segments, SeatIndex(1): 5})
+    facts = replace(facts, words=[Bitmap(0xFF), Bitmap(0xFB), Bitmap(0xFB)])
+    assert candidates(facts, terms_of(1)) == seats(3, 4, 5, 6, 7)
+    gram = with_silent(8, 0, 1, 2)
+    found = merge_inputs(facts, seats(*range(8)), [gram, gram], terms_of(1))
+    assert (found.available, found.named) == (seats(3, 4, 5, 6, 7), ())
+    found = merge_inputs(facts, seats(3, 4, 6, 7), [alike(4)], terms_of(1))
+    assert found.merged == seats(3, 4, 6, 7)
 
 
-def test_only_who_stands_and_did_all_steps_is_a_candidate() -> None:
-    facts = replace(facts_of(6), rejected=Bitmap(0b1), unresolved=Bitmap(0b10))
-    facts = replace(facts, steps={**facts.steps, SeatIndex(2): STEPS - 1})
-    assert candidates(facts, terms_of(1)) == seats(3, 4, 5)
-    gram = with_silent(6, 0, 1, 2)
-    assert merge_inputs(facts, seats(*range(6)), gram, terms_of(1)).available == seats(3, 4, 5)
+def test_three_quarters_of_a_round_are_enough() -> None:
+    assert [is_whole_enough(done, 8) for done in (5, 6, 8)] == [False, True, True]
+    assert [is_whole_enough(done, 5) for done in (3, 4)] == [False, True]
+    assert is_whole_enough(1, 1)
 
 
-def test_a_light_finding_costs_an_audit_and_no_weight() -> None:
+@pytest.mark.parametrize(("committee", "enough"), [(1, 1), (2, 2), (3, 2), (4, 3), (32, 17)])
+def test_more_than_half_of_the_committee_have_it(committee: int, enough: int) -> None:
+    """Also of those who said nothing; what was not revealed nobody can have."""
+    words = [Bitmap(0b11)] * enough
+    assert had(words, committee, Bitmap(0b101)) == 0b1
+    assert had(words[1:], committee, Bitmap(0b101)) == 0
+
+
+def test_words_are_over_when_none_can_change_anything() -> None:
+    """Three of five: seat 0 has three, seat 1 can have two at most, seat 2 hangs on the next."""
+    words = [Bitmap(0b001), Bitmap(0b001), Bitmap(0b001)]
+    assert is_settled_who_is_had(words, 5, Bitmap(0b011))
+    assert is_settled_who_is_had(words, 5, Bitmap(0))
+    assert not is_settled_who_is_had([*words[:2], Bitmap(0b101)], 5, Bitmap(0b111))
+    assert not is_settled_who_is_had(words[:2], 5, Bitmap(0b001))
+    assert is_settled_who_is_had([Bitmap(0)] * 5, 5, Bitmap(0b111))
+
+
+def test_light_misalignment_costs_nothing() -> None:
     gram = alike(8)
-    for other in range(8):
-        if other != 5:
-            gram[5][other] = gram[other][5] = 80
-    found = merge_inputs(facts_of(8), seats(*range(8)), gram, terms_of(2))
-    assert [(named.seat, named.check, named.grave) for named in found.named] == [
-        (5, Check.MISALIGNED, False)
-    ]
-    assert found.in_full == seats(5)
-    assert found.left_out == ()
-    sparse = terms_of(2, "contributor_mean")
-    for alignment, left_out in ((60, ()), (59, seats(5))):
+    for product, odd in ((75, ()), (74, seats(5))):
         for other in range(8):
             if other != 5:
-                gram[5][other] = gram[other][5] = alignment
-        assert merge_inputs(facts_of(8), seats(*range(8)), gram, sparse).left_out == left_out
-
-
-def test_a_finding_that_costs_weight_is_not_saved_by_a_light_one() -> None:
-    found = merge_inputs(facts_of(8), seats(*range(8)), with_silent(8, 2), terms_of(2))
-    assert [named.check for named in found.named] == [Check.SILENT, Check.MISALIGNED]
-    assert found.left_out == seats(2)
-
-
-def read_gram(rows: list[list[str]] | None) -> list[list[int]] | None:
-    return None if rows is None else [[int(value) for value in row] for row in rows]
+                gram[5][other] = gram[other][5] = product
+        found = merged_of(8, gram, terms_of(2))
+        assert tuple(x.seat for x in found.named) == found.left_out == odd
+        assert all(x.check is Check.MISALIGNED for x in found.named)
 
 
 @pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda case: case["name"])
 def test_the_vectors(case: dict) -> None:
     facts, terms, expected = case["facts"], case["terms"], case["inputs"]
-    steps = {SeatIndex(s): done for s, done in enumerate(facts["steps"]) if done is not None}
-    robust = RobustSpec(rule=terms["rule"], f=terms["f"], kappa=terms["kappa"])
-    bitmaps = (Bitmap(int(facts[name], 16)) for name in ("revealed", "rejected", "unresolved"))
+    done = {SeatIndex(s): n for s, n in enumerate(facts["segments"]) if n is not None}
+    grams = [
+        [[int(value) for value in row] for row in gram]
+        for gram in (case["gram"], case["moments"])
+        if gram is not None
+    ]
     found = merge_inputs(
-        MergeFacts(*bitmaps, facts["caught"], steps),
+        MergeFacts(
+            revealed=to_bitmap(done),
+            committee=facts["committee"],
+            words=[Bitmap(int(word, 16)) for word in facts["words"]],
+            segments=done,
+            fallen=Bitmap(int(facts["fallen"], 16)),
+            accused=Bitmap(int(facts["accused"], 16)),
+        ),
         seats(*case["decoded"]),
-        read_gram(case["gram"]),
-        MergeTerms(terms["steps"], terms["minProviders"], robust),
-        read_gram(case["gramOfMoments"]),
+        grams,
+        MergeTerms(
+            terms["segments"],
+            RobustSpec(rule=terms["rule"], f=terms["f"], kappa=terms["kappa"]),
+        ),
     )
-    named = [{"check": x.check, "grave": x.grave, "seat": x.seat} for x in found.named]
-    assert named == expected["named"]
+    assert [{"check": x.check, "seat": x.seat} for x in found.named] == expected["named"]
     assert list(found.available) == expected["available"]
-    assert list(found.in_full) == expected["inFull"]
     assert list(found.left_out) == expected["leftOut"]
     assert list(found.merged) == expected["merged"]
     assert found.f_prime == expected["fPrime"]
 
 
 @st.composite
-def rounds(draw: st.DrawFn) -> tuple[MergeFacts, list[SeatIndex], Gram | None, MergeTerms]:
+def rounds(draw: st.DrawFn) -> tuple[MergeFacts, list[SeatIndex], list[Gram], MergeTerms]:
     n = draw(st.integers(0, 9))
-    vectors = draw(
-        st.lists(st.lists(st.integers(-9, 9), min_size=3, max_size=3), min_size=n, max_size=n)
+    rows = st.lists(st.lists(st.integers(-9, 9), min_size=3, max_size=3), min_size=n, max_size=n)
+    gram, moments = (
+        [[sum(a * b for a, b in zip(x, y, strict=True)) for y in vectors] for x in vectors]
+        for vectors in (draw(rows), draw(rows))
     )
-    gram = [[sum(a * b for a, b in zip(x, y, strict=True)) for y in vectors] for x in vectors]
     mask = st.integers(0, (1 << n) - 1).map(Bitmap)
-    steps = {SeatIndex(s): draw(st.sampled_from([STEPS, STEPS, STEPS, 3])) for s in range(n)}
-    facts = MergeFacts(Bitmap((1 << n) - 1), draw(mask), draw(mask), draw(st.integers(0, 4)), steps)
-    rule = draw(st.sampled_from(["mean", "nnm_trimmed_mean", "krum", "contributor_mean"]))
-    terms = terms_of(draw(st.integers(0, 3)), rule, draw(st.integers(1, 4)))
-    return facts, [SeatIndex(s) for s in range(n)], draw(st.sampled_from([gram, None])), terms
+    done = {SeatIndex(s): draw(st.sampled_from([8, 8, 8, 6, 3])) for s in range(n)}
+    words = draw(st.lists(mask, max_size=4))
+    committee = len(words) + draw(st.integers(0, 2))
+    facts = MergeFacts(
+        Bitmap((1 << n) - 1), committee, words, done, fallen=draw(mask), accused=draw(mask)
+    )
+    rule = draw(st.sampled_from(["mean", "nnm_trimmed_mean", "krum"]))
+    f = 0 if rule == "mean" else draw(st.integers(0, 3))
+    grams = draw(st.sampled_from([[gram], [gram, moments], []]))
+    return facts, [SeatIndex(s) for s in range(n)], grams, terms_of(f, rule)
 
 
 @given(rounds())
 def test_the_rule_is_never_left_with_too_few(
-    case: tuple[MergeFacts, list[SeatIndex], Gram | None, MergeTerms],
+    case: tuple[MergeFacts, list[SeatIndex], list[Gram], MergeTerms],
 ) -> None:
-    facts, decoded, gram, terms = case
-    found = merge_inputs(facts, decoded, gram, terms)
-    f, krum = terms.robust.f, terms.robust.base == "krum"
-    minimum = 2 * max(f - facts.caught, 1) + (3 if krum else 1)
-    assert set(found.merged) | set(found.left_out) <= set(found.available)
+    facts, decoded, grams, terms = case
+    found = merge_inputs(facts, decoded, grams, terms)
+    f, extra = terms.robust.f, 2 if terms.robust.rule == "krum" and terms.robust.f else 0
+    if found.merged:
+        assert len(found.merged) >= 2 * f + 1 + extra
+        assert found.f_prime == f
+        assert set(found.merged) | set(found.left_out) == set(found.available)
+    else:
+        assert len(found.available) < 2 * f + 1 + extra
     assert not set(found.merged) & set(found.left_out)
-    assert len(found.left_out) <= max(f - facts.caught, 1)
-    if found.left_out:
-        assert len(found.merged) >= minimum
-        assert set(found.left_out) <= set(found.in_full)
-    assert 2 * found.f_prime < max(1, len(found.merged))
-    if krum and len(found.merged) > 2 and found.f_prime:
-        assert len(found.merged) >= 2 * found.f_prime + 3
-    standing = to_bitmap(found.available)
-    assert not standing & (facts.rejected | facts.unresolved)
+    assert len(found.left_out) <= f
+    odd = {x.seat for x in found.named} | set(bits(facts.accused))
+    assert set(found.left_out) <= odd
+    assert not to_bitmap(found.available) & facts.fallen
+    counts = {s: sum(word >> s & 1 for word in facts.words) for s in found.available}
+    assert all(2 * count > facts.committee for count in counts.values())
     assert all(a < b for a, b in pairwise(found.available))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.unit.law.factories import JOB, JOBS, address, digest
+from tests.unit.law.factories import digest
 
 from atoll.law.hashing import keccak256, sha256
-from atoll.law.merkle import claims_tree, merkle_proof, merkle_root, verify_proof
+from atoll.law.merkle import merkle_proof, merkle_root, verify_proof
 
 LEAVES = [digest(i) for i in range(5)]
 
@@ -48,15 +48,3 @@ def test_a_proof_with_an_extra_or_a_missing_sibling_is_refused() -> None:
     assert not verify_proof(LEAVES[1], 1, 5, [*proof, digest("more")], root)
     assert not verify_proof(LEAVES[1], 1, 5, proof[:-1], root)
     assert not verify_proof(LEAVES[1], 1, 5, [b"short", *proof[1:]], root)
-
-
-def test_claims_are_sorted_by_address_as_a_number() -> None:
-    accounts = [address(i) for i in range(20)]
-    tree = claims_tree(1, JOBS, JOB, dict.fromkeys(accounts, 7))
-    assert list(tree.accounts) == sorted(accounts, key=lambda a: int(a, 16))
-
-
-def test_an_account_without_a_claim_has_no_proof() -> None:
-    tree = claims_tree(1, JOBS, JOB, {address("a"): 1})
-    with pytest.raises(KeyError):
-        tree.proof(address("b"))

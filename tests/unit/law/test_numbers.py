@@ -7,55 +7,41 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from tests.unit.law.factories import ScriptedJob, make_manifest, make_trace
+from tests.unit.law.factories import DOMAIN, JOB, make_manifest
 
-from atoll.errors import MalformedTrace
 from atoll.law import (
+    ballots,
     checks,
-    evidence,
+    clocks,
+    lots,
     manifest,
     merge_inputs,
-    rounds,
-    settlement,
+    misses,
     terms,
     trace,
     views,
-    words,
 )
-from atoll.law import events as ev
-from atoll.law.trace import TraceDocument
-from atoll.law.views import JobView, RoundState, RoundWork
-from atoll.law.words import (
-    ZERO_DIGEST,
-    Address,
-    BlockRef,
-    Domain,
-    JobId,
-    JobStatus,
-    Offence,
-    Phase,
-)
+from atoll.law.views import JobView
+from atoll.law.words import ZERO_DIGEST, BlockRef, JobStatus, Phase
 
 CONTRACTS = Path(__file__).parents[3] / "contracts" / "src"
 SHARED = {
     "libraries/TermsCheck.sol": {
-        "MAX_SEATS": terms.MAX_SEATS,
-        "MAX_VERIFIERS": terms.MAX_VERIFIERS,
-        "MAX_ATTEMPTS": terms.MAX_ATTEMPTS,
-        "MAX_BEACON_DELAY": terms.MAX_BEACON_DELAY,
+        "MAX_MEMBERS": terms.MAX_SEATS,
+        "MAX_SEGMENTS": terms.MAX_SEGMENTS,
+        "BPS": terms.WHOLE_BPS,
+        "MAX_MOVES": terms.MOVES,
     },
-    "rounds/RoundsReports.sol": {
-        "MAX_REPORTS": terms.MAX_REPORTS,
-        "CHALLENGES_BELOW": views.CHALLENGES_BELOW,
-        "MAX_SEGMENTS": manifest.MAX_SEGMENTS,
-        "SPARE_CHALLENGES": views.SPARE_CHALLENGES,
-        "ANSWER_SHARE": views.ANSWER_SHARE,
-        "MAX_BLOCK_BYTES": views.MAX_ANSWER_BYTES,
+    "libraries/Draws.sol": {"COMMITTEE": lots.COMMITTEE},
+    "rounds/RoundsBase.sol": {
+        "LEAF_BYTES": trace.LEAF_BYTES,
+        "MAX_AUDITS": clocks.MAX_AUDITS,
+        "MAX_STREAK": views.EMPTY_ROUNDS,
     },
-    "rounds/RoundsAudit.sol": {"BREAKER_SEATS": evidence.BREAKER_SEATS},
-    "rounds/RoundsBase.sol": {"NO_SEGMENT": words.NO_SEGMENT},
+    "Rounds.sol": {"LONGEST_GAMES": clocks.GAMES_BEHIND},
+    "Audits.sol": {"DUTY_BYTES": ballots.DUTY_BYTES},
+    "Jobs.sol": {"COMMITTEE": lots.COMMITTEE},
 }
-EMPTY = JobView(Domain(1, Address("0x" + "11" * 20)), Address("0x" + "22" * 20), JobId(1))
 
 
 @pytest.mark.parametrize("file", SHARED)
@@ -68,63 +54,25 @@ def test_a_constant_is_the_contracts(file: str) -> None:
 def test_the_numbers_that_only_the_text_states() -> None:
     """As SPEC has them: changing one changes who is paid or what is merged."""
     assert (3, Fraction(99, 100)) == (checks.NORM_CAP, checks.COPY_COSINE)
-    assert (Fraction(9, 10), Fraction(3, 4)) == (checks.ALIGNMENT, checks.GRAVE_ALIGNMENT)
-    assert Fraction(3, 5) == checks.GRAVE_ALIGNMENT_SPARSE
-    assert (settlement.DIVERGING_SHARE, merge_inputs.FEW_UPDATES) == (4, 2)
-    assert (manifest.MANIFEST_VERSION, trace.TRACE_VERSION) == (1, 1)
-    assert (manifest.MAX_MANIFEST_BYTES, trace.MAX_TRACE_BYTES) == (16_384, 65_536)
+    assert Fraction(3, 4) == checks.ALIGNMENT
+    assert merge_inputs.PARTIAL == (3, 4)
+    assert (misses.MOST, terms.MIN_BOND, terms.LONGEST_SECONDS) == (8, 80, 5_184_000)
+    assert (terms.MAX_PLACES, ballots.FINE, lots.LAST_AUDITORS) == (256, 0xFFFF, 2)
+    assert (manifest.MANIFEST_VERSION, manifest.MAX_MANIFEST_BYTES) == (1, 16_384)
     assert (manifest.INNER_LIMIT, manifest.ELEMENTS_LIMIT) == (133_144, 2_147_483_647)
     assert (manifest.MAX_STEPS, manifest.MAX_ROTARY) == (1_048_576, 16_777_216)
-    assert (manifest.MDA_SUBSETS, rounds.BLOCK_HASHES) == (200_000, 256)
-    assert (trace.MAX_LEAVES, trace.DIVERGED_LOSS_BITS) == (64, 0x7FC0_0000)
+    assert (manifest.MDA_SUBSETS, manifest.MAX_SEGMENTS) == (200_000, 64)
 
 
 def test_a_view_begins_with_nothing() -> None:
-    state = RoundState()
-    assert (state.status, state.phase) == (JobStatus.NONE, Phase.WAITING)
-    for name in RoundState.__dataclass_fields__:
-        assert getattr(state, name) in (0, ZERO_DIGEST), name
-    assert EMPTY.block == BlockRef(0, ZERO_DIGEST, 0)
-    assert (EMPTY.funded, EMPTY.refunded, EMPTY.closed_at, EMPTY.final_rounds) == (0, 0, 0, 0)
-    assert (EMPTY.submitter, EMPTY.policy) == ("0x" + "0" * 40, "0x" + "0" * 40)
-    assert not (EMPTY.cancel_requested or EMPTY.leaving or EMPTY.newcomers or EMPTY.waiting)
-    work = RoundWork()
-    assert (work.auditors, work.half_time, work.beacon_armed, work.cut) == (0, 0, 0, None)
-    assert not (work.replayed or work.absent or work.contradicted or work.disputed)
-
-
-@pytest.mark.parametrize("reason", ["NoneAccepted", "NoQuorum", "TooFewProviders"])
-@pytest.mark.parametrize("left", [0, 1, 2])
-def test_who_missed_an_audit_is_held_to_it_once_no_other_follows(reason: str, left: int) -> None:
-    """`left` attempts remain. A quorum may still be found by the next audit."""
-    job = ScriptedJob(make_manifest())
-    job.open()
-    job.until_audit()
-    for _ in range(job.terms.attempts - 1 - left):
-        for verifier in (0, 1, 2):
-            job.ballot(verifier, range(4))
-        job.resolve()
-        job.void_no_quorum()
-        job.draw()
-    for verifier in (0, 1):
-        job.ballot(verifier, range(4))
-    job.resolve()
-    before = set(job.view.work.faults)
-    job.emit(ev.RoundVoided(*job.here, reason))
-    missed = (Offence.VERIFIER_MISSED, 2) in set(job.view.work.faults) - before
-    assert missed == (reason == "NoneAccepted" or (reason == "NoQuorum" and left == 0))
-    state = job.view.state
-    assert (state.phase, state.deadline, state.beacon_block) == (Phase.WAITING, 0, 0)
-    assert (job.view.work.findings == {}) == (reason == "NoQuorum")
-
-
-def test_a_trace_without_leaves_is_none() -> None:
-    document, _ = make_trace(make_manifest())
-    empty = TraceDocument(
-        document.slot, document.seat, (), document.states[:1], document.state_roots[:1]
-    )
-    with pytest.raises(MalformedTrace, match="0 leaves"):
-        TraceDocument.from_bytes(empty.to_bytes())
+    empty = JobView.of(DOMAIN, JOB)
+    assert (empty.status, empty.phase, empty.round) == (JobStatus.NONE, Phase.WAITING, 0)
+    assert empty.block == BlockRef(0, ZERO_DIGEST, 0)
+    assert (empty.funded, empty.refunded, empty.burnt, empty.closed_at) == (0, 0, 0, 0)
+    assert (empty.submitter, empty.policy) == ("0x" + "0" * 40, "0x" + "0" * 40)
+    assert (empty.open, empty.model, empty.model_cid) == (None, ZERO_DIGEST, b"")
+    assert not (empty.cancel_requested or empty.providers or empty.verifiers or empty.settled)
+    assert not empty.is_poke_due(1 << 60)
 
 
 def test_exponents_are_by_what_a_tensor_is() -> None:

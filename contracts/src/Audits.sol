@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {IAudits} from "./interfaces/IAudits.sol";
+import {IAuditsHooks, IJobsHooks, IMembersHooks, IRoundsHooks} from "./interfaces/IHooks.sol";
+import {IJobs} from "./interfaces/IJobs.sol";
+import {IRounds} from "./interfaces/IRounds.sol";
+import {IGame} from "./judge/IClaims.sol";
+import {Bits} from "./libraries/Bits.sol";
+import {Draws} from "./libraries/Draws.sol";
+import {Hashing} from "./libraries/Hashing.sol";
+import {Reveals, Shown} from "./libraries/Reveals.sol";
+import {Wired} from "./libraries/Wired.sol";
+import "./types/Types.sol";
+
+/// @title Behind the training: who looked at what, and proved it.
+/// @notice A word of a verifier changes its own fee and nobody's pay or bond. All that is claimed here can be recomputed.
+contract Audits is IAudits, IAuditsHooks, Wired {
+    using Bits for uint256;
+
+    /// A member's accusation of another fee: it waits until the seat's round is FINAL.
+    struct Contest {
+        address by;
+        uint16 seat;
+        bool isSettled;
+    }
+
+    uint256 private constant DUTY_BYTES = 35;
+    uint16 private constant FINE = type(uint16).max;
+    uint256 private constant HASH = type(uint256).max << 48; // 26 bytes of the ballot, or of the opened body's hash;
+    uint256 private constant OPENED = 1 << 47; // then whether it is opened;
+    uint256 private constant MISSED = 1 << 46; // whether a wrong word of it was a miss;
+    uint256 private constant REST = (1 << 46) - 1; // then how many duties earn, or when it was sealed
+    uint256 private constant BPS = 10_000;
+
+    IRounds public immutable rounds;
+    IMembersHooks public immutable members;
+    IJobs public immutable jobs;
+    IGame public game;
+
+    mapping(uint256 jobId => mapping(uint32 round => mapping(address => bytes32))) public ballotOf;
+    mapping(uint256 jobId => mapping(uint32 round => mapping(address => bytes32))) public keyOf;
+    mapping(uint256 jobId => mapping(uint32 round => uint256)) public leakedOf; // seats
+    mapping(bytes32 duty => Contest) private _contests;
+
+    error NotOpen(uint256 from, uint256 to, uint256 now_);
+    error NotYours(uint32 id, address account, address caller);
+    error NotThen(uint32 id, uint32 round);
+    error EmptyKey();
+    error AlreadyOpened(address account, uint32 round);
+    error NotInTime(uint256 sealedAt, uint256 from, uint256 to);
+    error WrongBallot(bytes32 given, bytes32 sealed_);
+    error WrongBody(bytes32 given, bytes32 opened);
+    error BodyLength(uint256 length);
+    error NotADuty(uint16 seat, uint32 id);
+    error KeyShownAlready(address account, uint32 round);
+    error KeyIsRight(address account, uint32 round);
+    error NoKeyShown(address account, uint32 round);
+    error OwnKey(address account);
+    error NotPaid(uint16 seat, uint256 pay);
+    error NotFine(uint16 seat, uint16 from);
+    error WordIsRight(bytes32 word);
+    error WasLeaked(uint16 seat);
+    error HasFallen(uint32 id);
+    error AlreadyContested(uint32 id, uint16 seat);
+    error NotContested(uint32 id, uint16 seat);
+    error NotFinal(uint32 round, uint256 openPlace);
+    error NotDrawn(uint16 seat, uint32 round);
+    error WasAudited(uint16 seat, uint32 id);
+    error NotDropped(uint16 seat, uint32 id);
+
+    constructor(address rounds_, address members_, address jobs_) {
+        (rounds, members, jobs) = (IRounds(rounds_), IMembersHooks(members_), IJobs(jobs_));
+    }
+
+    function wire(address game_) external wiring {
+        game = IGame(game_);
+    }
+
+    // --- ballots ---
+
+    /// @inheritdoc IAudits
+    /// @dev Whether the caller is a member, and in time, is asked when it opens: what a stranger seals harms nobody.
+    function ballot(uint256 jobId, uint32 round, bytes32 ballot_) external {
+        bytes32 record = ballotOf[jobId][round][msg.sender];
+        if (uint256(record) & OPENED != 0) revert AlreadyOpened(msg.sender, round);
+        ballotOf[jobId][round][msg.sender] = bytes32(uint256(ballot_) & HASH | block.timestamp);
+        emit Balloted(jobId, msg.sender, round, ballot_);
+    }
+
+    /// @inheritdoc IAudits
+    function open(uint256 jobId, uint32 round, uint32 id, Facts calldata facts, bytes calldata body, bytes32 salt)
+        external
+    {
+        Audit memory a = rounds.auditOf(jobId, round);
+        _requireBetween(a.auditEnd, a.openEnd);
+        _requireFacts(a, facts);
+        Holder memory m = _requireMember(jobId, round, id);
+        if (msg.sender != m.account) revert NotYours(id, m.account, msg.sender);
+        bytes32 hash = keccak256(body);
+        _requireSealed(
+            a, jobId, round, Hashing.ballot(_slot(jobId, round), facts.auditSeed, id, msg.sender, hash, salt)
+        );
+        uint256 duties = _requireDuties(a, m.index, facts, body);
+        ballotOf[jobId][round][msg.sender] = bytes32(uint256(hash) & HASH | OPENED | duties);
+        emit Opened(jobId, msg.sender, id, round, body);
+    }
+
+    /// @inheritdoc IAudits
+    function absent(uint256 jobId, uint32 round, uint32 id, uint16 seat, Facts calldata facts, bytes calldata body)
+        external
+    {
+        Audit memory a = rounds.auditOf(jobId, round);
+        _requireBetween(a.openEnd, a.windowEnd);
+        _requireFacts(a, facts);
+        Holder memory m = _requireMember(jobId, round, id);
+        if (!_isDuty(a, m.index, facts, seat)) revert NotADuty(seat, id);
+        bytes32 record = ballotOf[jobId][round][m.account];
+        if (uint256(record) & OPENED != 0) {
+            _requireBody(record, body);
+            if (_find(body, seat) < body.length) revert WasAudited(seat, id);
+        }
+        members.miss(jobId, Role.VERIFIER, id, round, Miss.AUDIT);
+    }
+
+    /// @inheritdoc IAudits
+    function dropped(uint256 jobId, uint32 round, uint32 id, uint16 seat, uint32 seatId, bytes calldata body) external {
+        Times memory t = rounds.timesOf(jobId, round);
+        _requireBetween(t.half, t.windowEnd);
+        (uint16 from,) = saidOf(jobId, round, id, seat, body);
+        bool hasFallen = _requireSeat(jobId, round, seatId, seat).hasFallen;
+        bytes32 set = Hashing.setOf(jobId, Role.PROVIDER, seatId);
+        bool isPlayed =
+            hasFallen || game.openGames(set) != 0 || game.wasChallenged(_accusation(jobId, round, id, seat, from, set));
+        if (from == FINE || isPlayed) revert NotDropped(seat, id);
+        members.slash(jobId, Role.VERIFIER, id, round, Miss.DROPPED, 5_000, address(0));
+    }
+
+    // --- keys ---
+
+    /// @inheritdoc IAudits
+    function key(uint256 jobId, uint32 round, bytes32 key_) external {
+        if (key_ == 0) revert EmptyKey();
+        if (keyOf[jobId][round][msg.sender] != 0) revert KeyShownAlready(msg.sender, round);
+        keyOf[jobId][round][msg.sender] = key_;
+        emit KeyShown(jobId, msg.sender, round, key_);
+    }
+
+    /// @inheritdoc IAudits
+    function contestKey(Shown calldata s) external {
+        _requireBetween(0, rounds.timesOf(s.jobId, s.round).windowEnd);
+        address account = Reveals.requireShown(rounds, members, s).account;
+        bytes32 shown = keyOf[s.jobId][s.round][account];
+        if (shown == 0) revert NoKeyShown(account, s.round);
+        if (keccak256(abi.encode(shown)) == s.reveal.keyHash) revert KeyIsRight(account, s.round);
+        delete keyOf[s.jobId][s.round][account];
+        emit KeyContested(s.jobId, s.round, s.seat);
+    }
+
+    /// @inheritdoc IAudits
+    function leak(Shown calldata s, bytes32 key_) external {
+        _requireBetween(0, rounds.timesOf(s.jobId, s.round).auditEnd);
+        Holder memory m = Reveals.requireShown(rounds, members, s);
+        Reveals.requireKey(s.reveal, key_);
+        if (msg.sender == m.account) revert OwnKey(msg.sender);
+        _requirePaid(s.jobId, s.round, s.seat);
+        keyOf[s.jobId][s.round][m.account] = key_;
+        leakedOf[s.jobId][s.round] |= Bits.bit(s.seat);
+        emit Leaked(s.jobId, msg.sender, s.seat, s.round, key_);
+        IRoundsHooks(address(rounds)).setPay(s.jobId, s.round, s.seat, false);
+        IJobsHooks(address(jobs)).creditSegments(s.jobId, msg.sender, Reveals.segments(s.reveal));
+    }
+
+    /// @inheritdoc IAudits
+    function strike(uint256 jobId, uint32 round, uint32 id, Facts calldata facts) external {
+        Times memory t = rounds.timesOf(jobId, round);
+        _requireBetween(t.keysEnd, t.windowEnd);
+        uint16 seat = _requireKeyless(jobId, round, id, facts);
+        (uint256 pay,,) = rounds.rowsOf(jobId, round);
+        if (pay.has(seat)) IRoundsHooks(address(rounds)).setPay(jobId, round, seat, false);
+        emit Struck(jobId, round, seat);
+        members.miss(jobId, Role.PROVIDER, id, round, Miss.KEY);
+    }
+
+    /// @inheritdoc IAudits
+    function noKey(uint256 jobId, uint32 round, uint32 id, Facts calldata facts) external {
+        Times memory t = rounds.timesOf(jobId, round);
+        _requireBetween(t.half, t.windowEnd);
+        _requireKeyless(jobId, round, id, facts);
+        if (members.holderOf(jobId, Role.PROVIDER, id).hasFallen) revert HasFallen(id);
+        members.fall(jobId, Role.PROVIDER, id, round, msg.sender);
+    }
+
+    // --- contests of words ---
+
+    /// @inheritdoc IAudits
+    function contest(Shown calldata s, uint32 id, bytes calldata body, bytes32 key_) external {
+        _requireContestable(s);
+        _requireWrong(s, id, body, key_);
+        Contest storage c = _contests[_dutyOf(s.jobId, s.round, id, s.seat)];
+        if (c.by != address(0)) revert AlreadyContested(id, s.seat);
+        (c.by, c.seat) = (msg.sender, s.seat);
+        address auditor = members.holderOf(s.jobId, Role.VERIFIER, id).account;
+        bytes32 record = ballotOf[s.jobId][s.round][auditor];
+        ballotOf[s.jobId][s.round][auditor] = bytes32(uint256(record) - 1); // one duty less earns
+        emit Contested(s.jobId, msg.sender, id, s.round, s.seat);
+    }
+
+    /// @inheritdoc IAudits
+    /// @dev A seat that lied about its words and fell for it takes nobody's fee.
+    function settleContest(uint256 jobId, uint32 round, uint32 id, uint32 seatId) external {
+        Holder memory holder = members.holderOf(jobId, Role.PROVIDER, seatId);
+        Contest storage c = _contests[_dutyOf(jobId, round, id, holder.index)];
+        if (c.by == address(0) || c.isSettled) revert NotContested(id, holder.index);
+        _requireSeat(jobId, round, seatId, c.seat);
+        _requireFinal(jobId, round, seatId);
+        c.isSettled = true;
+        bool isLost = holder.hasFallen && members.lostFrom(jobId, Role.PROVIDER, seatId) <= round;
+        emit ContestSettled(jobId, id, round, c.seat, !isLost);
+        address auditor = members.holderOf(jobId, Role.VERIFIER, id).account;
+        if (isLost) return IJobsHooks(address(jobs)).credit(jobId, auditor, jobs.termsOf(jobId).dutyFee);
+        uint256 record = uint256(ballotOf[jobId][round][auditor]);
+        if (record & MISSED != 0) return;
+        ballotOf[jobId][round][auditor] = bytes32(record | MISSED);
+        IJobsHooks(address(jobs)).credit(jobId, c.by, _rewardOf(jobId));
+        members.miss(jobId, Role.VERIFIER, id, round, Miss.WORDS);
+    }
+
+    /// @return wei for the first wrong word of a round: below the least that it costs, so that nobody guesses and shows it himself
+    function _rewardOf(uint256 jobId) private view returns (uint256) {
+        Terms memory t = jobs.termsOf(jobId);
+        uint256 cutUp = (uint256(t.verifierBond) * jobs.paramsOf(jobId).missCutBps + BPS - 1) / BPS;
+        return (cutUp < t.dutyFee ? cutUp : t.dutyFee) / 2;
+    }
+
+    function _requireContestable(Shown calldata s) private view {
+        Times memory t = rounds.timesOf(s.jobId, s.round);
+        _requireBetween(t.openEnd, t.windowEnd);
+        if (Reveals.requireShown(rounds, members, s).hasFallen) revert HasFallen(s.id);
+        if (leakedOf[s.jobId][s.round].has(s.seat)) revert WasLeaked(s.seat);
+    }
+
+    function _requireWrong(Shown calldata s, uint32 id, bytes calldata body, bytes32 key_) private view {
+        Reveals.requireKey(s.reveal, key_);
+        (uint16 from, bytes32 word) = saidOf(s.jobId, s.round, id, s.seat, body);
+        if (from != FINE) revert NotFine(s.seat, from);
+        address auditor = members.holderOf(s.jobId, Role.VERIFIER, id).account;
+        if (word == Reveals.fineWord(s.reveal, key_, auditor)) revert WordIsRight(word);
+    }
+
+    // --- views ---
+
+    /// @inheritdoc IAuditsHooks
+    function dutiesOf(uint256 jobId, address account, uint32 from, uint32 to) external view returns (uint256 total) {
+        for (uint32 round = from; round < to; round++) {
+            uint256 record = uint256(ballotOf[jobId][round][account]);
+            if (record & OPENED != 0) total += record & REST;
+        }
+    }
+
+    /// @inheritdoc IAudits
+    function saidOf(uint256 jobId, uint32 round, uint32 id, uint16 seat, bytes calldata body)
+        public
+        view
+        returns (uint16 from, bytes32 word)
+    {
+        bytes32 record = ballotOf[jobId][round][members.holderOf(jobId, Role.VERIFIER, id).account];
+        if (uint256(record) & OPENED == 0) revert WrongBody(keccak256(body), record);
+        _requireBody(record, body);
+        uint256 offset = _find(body, seat);
+        if (offset == body.length) revert NotADuty(seat, id);
+        return (uint16(bytes2(body[offset + 1:])), bytes32(body[offset + 3:]));
+    }
+
+    // --- duties ---
+
+    function _requireDuties(Audit memory a, uint16 place, Facts calldata facts, bytes calldata body)
+        private
+        pure
+        returns (uint256 duties)
+    {
+        if (body.length == 0 || body.length % DUTY_BYTES != 0) revert BodyLength(body.length);
+        duties = body.length / DUTY_BYTES;
+        (uint256 count, uint256 auditors) = _drawOf(a, facts);
+        uint256 least;
+        for (uint256 i = 0; i < body.length; i += DUTY_BYTES) {
+            uint16 seat = uint8(body[i]);
+            bool isIts = seat >= least && _isDrawn(facts, count, seat)
+                && Draws.isAuditor(facts.auditSeed, facts.ready, auditors, seat, place);
+            if (!isIts) revert NotADuty(seat, place);
+            least = uint256(seat) + 1;
+        }
+    }
+
+    function _isDuty(Audit memory a, uint16 place, Facts calldata facts, uint16 seat) private pure returns (bool) {
+        (uint256 count, uint256 auditors) = _drawOf(a, facts);
+        return seat <= type(uint8).max && _isDrawn(facts, count, seat)
+            && Draws.isAuditor(facts.auditSeed, facts.ready, auditors, seat, place);
+    }
+
+    /// @return count how many of the revealed seats the seed draws
+    /// @return auditors of each
+    function _drawOf(Audit memory a, Facts calldata facts) private pure returns (uint256 count, uint256 auditors) {
+        uint256 revealed = facts.revealed.popcount();
+        bool areAll = a.isLast || a.f == 0;
+        count = areAll ? revealed : Draws.sampled(revealed, facts.ready.popcount(), a.shareBps);
+        auditors = a.isLast ? 2 : 1;
+    }
+
+    function _isDrawn(Facts calldata facts, uint256 count, uint16 seat) private pure returns (bool) {
+        if (count == facts.revealed.popcount()) return facts.revealed.has(seat);
+        return facts.leftOut.has(seat) || Draws.isDrawn(facts.auditSeed, facts.revealed, count, seat);
+    }
+
+    function _requireKeyless(uint256 jobId, uint32 round, uint32 id, Facts calldata facts)
+        private
+        view
+        returns (uint16 seat)
+    {
+        Audit memory a = rounds.auditOf(jobId, round);
+        _requireFacts(a, facts);
+        Holder memory m = members.holderOf(jobId, Role.PROVIDER, id);
+        if (round < m.from || round >= m.to) revert NotThen(id, round);
+        seat = m.index;
+        (uint256 count,) = _drawOf(a, facts);
+        if (!_isDrawn(facts, count, seat)) revert NotDrawn(seat, round);
+        if (keyOf[jobId][round][m.account] != 0) revert KeyShownAlready(m.account, round);
+    }
+
+    /// @return what the game remembers of a challenge by the member about the first segment that it says differs
+    function _accusation(uint256 jobId, uint32 round, uint32 id, uint16 seat, uint16 from, bytes32 set)
+        private
+        view
+        returns (bytes32)
+    {
+        address author = members.holderOf(jobId, Role.VERIFIER, id).account;
+        bool isLink = from == rounds.segmentsOf(jobId, round, seat);
+        uint256 segment = isLink && from > 0 ? from - 1 : from;
+        return keccak256(abi.encode(author, Hashing.placeOf(set, round), segment, isLink));
+    }
+
+    // --- bodies ---
+
+    function _requireBody(bytes32 record, bytes calldata body) private pure {
+        bytes32 given = keccak256(body);
+        if ((given ^ record) & bytes32(HASH) != 0) revert WrongBody(given, record);
+    }
+
+    /// @return offset of the seat's duty; the body's length where there is none
+    function _find(bytes calldata body, uint16 seat) private pure returns (uint256 offset) {
+        for (; offset < body.length; offset += DUTY_BYTES) {
+            if (uint8(body[offset]) == seat) return offset;
+        }
+    }
+
+    function _dutyOf(uint256 jobId, uint32 round, uint32 id, uint16 seat) private pure returns (bytes32) {
+        return keccak256(abi.encode(jobId, round, id, seat));
+    }
+
+    /// @dev Sealed while AUDIT was open: not before the seed was settled, not after its end.
+    function _requireSealed(Audit memory a, uint256 jobId, uint32 round, bytes32 given) private view {
+        bytes32 record = ballotOf[jobId][round][msg.sender];
+        bool isOpened = uint256(record) & OPENED != 0;
+        if (isOpened || (given ^ record) & bytes32(HASH) != 0) revert WrongBallot(given, record);
+        uint256 sealedAt = uint256(record) & REST;
+        bool isInTime = sealedAt >= a.settledAt && sealedAt < a.auditEnd;
+        if (!isInTime) revert NotInTime(sealedAt, a.settledAt, a.auditEnd);
+    }
+
+    function _slot(uint256 jobId, uint32 round) private view returns (Hashing.Slot memory) {
+        return Hashing.Slot(address(rounds), jobId, round);
+    }
+
+    // --- who and when ---
+
+    function _requireMember(uint256 jobId, uint32 round, uint32 id) private view returns (Holder memory m) {
+        m = members.holderOf(jobId, Role.VERIFIER, id);
+        if (round < m.from || round >= m.to) revert NotThen(id, round);
+    }
+
+    function _requireSeat(uint256 jobId, uint32 round, uint32 id, uint16 seat) private view returns (Holder memory m) {
+        m = members.holderOf(jobId, Role.PROVIDER, id);
+        if (m.index != seat || round < m.from || round >= m.to) revert NotThen(id, round);
+    }
+
+    function _requirePaid(uint256 jobId, uint32 round, uint16 seat) private view {
+        (uint256 pay,,) = rounds.rowsOf(jobId, round);
+        if (!pay.has(seat)) revert NotPaid(seat, pay);
+    }
+
+    function _requireFinal(uint256 jobId, uint32 round, uint32 seatId) private view {
+        _requireBetween(rounds.timesOf(jobId, round).windowEnd, type(uint256).max);
+        bytes32 set = Hashing.setOf(jobId, Role.PROVIDER, seatId);
+        if (game.openGames(set) == 0) return;
+        uint256 open_ = uint256(game.lowestOpen(set));
+        if (open_ < uint256(Hashing.placeOf(set, round + 1))) revert NotFinal(round, open_);
+    }
+
+    /// @dev A round that is not settled has no times from all.
+    function _requireBetween(uint256 from, uint256 to) private view {
+        if (to == 0 || block.timestamp < from || block.timestamp >= to) revert NotOpen(from, to, block.timestamp);
+    }
+
+    function _requireFacts(Audit memory a, Facts calldata facts) private pure {
+        bytes32 given = Hashing.facts(facts);
+        if (given != a.facts) revert Reveals.WrongFacts(given, a.facts);
+    }
+}

@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {ICustody, Slash} from "./interfaces/ICustody.sol";
+import {IMembersHooks, IRoundsHooks, Earned} from "./interfaces/IHooks.sol";
+import {IJobs} from "./interfaces/IJobs.sol";
+import {IMembers} from "./interfaces/IMembers.sol";
+import {IRounds} from "./interfaces/IRounds.sol";
+import {IGame} from "./judge/IClaims.sol";
+import {Bits} from "./libraries/Bits.sol";
+import {Hashing} from "./libraries/Hashing.sol";
+import {Wired} from "./libraries/Wired.sol";
+import "./types/Types.sol";
+
+/// @title Holders of seats and places. Each has an id that is never used again, a bond, and the rounds that it counts in.
+/// @dev What the rounds contract has to know of members lies there; here lies what they owe.
+contract Members is IMembers, IMembersHooks, Wired {
+    using Bits for uint256;
+
+    /// How often an account missed lately in a job and role.
+    struct Record {
+        uint32 level;
+        uint32 next; // the round after its last miss
+    }
+
+    struct Mine {
+        Role role;
+        uint32 id;
+    }
+
+    uint256 public constant MAX_URL_BYTES = 512;
+    uint256 private constant BPS = 10_000;
+    uint16 private constant HALF_BPS = 5_000;
+    uint32 private constant FOREVER = type(uint32).max;
+
+    ICustody public immutable stakes;
+    IJobs public immutable jobs;
+    address public rounds;
+    address public audits;
+    address public words;
+    address public claims;
+    IGame public game;
+
+    mapping(uint256 jobId => mapping(Role => uint32)) private _ids;
+    mapping(bytes32 set => Holder) private _holders;
+    mapping(bytes32 set => uint32) private _lostFrom;
+    mapping(bytes32 set => uint64) private _readyUntil; // of a member that has not said so
+    mapping(uint256 jobId => mapping(address => Mine)) private _mine;
+    mapping(uint256 jobId => mapping(Role => mapping(address => Record))) private _records;
+    mapping(uint256 jobId => uint256) private _taken; // places that somebody holds for the next round
+    mapping(uint256 jobId => mapping(uint16 place => uint32)) private _memberAt; // the one of them, by id
+    mapping(uint256 jobId => uint256) public openFalls;
+
+    error NotAllowed(address caller);
+    error AlreadyMember(uint256 jobId, address account);
+    error NotMember(uint256 jobId, Role role, address account);
+    error AlreadyLeaving(uint256 jobId, Role role, uint32 id);
+    error AlreadyReady(uint256 jobId, uint32 id);
+    error BondTooSmall(uint256 bond, uint256 lowest);
+    error PlaceTaken(uint16 place);
+    error NotTheSmallest(uint16 place, uint16 smallest);
+    error NotNow(uint256 jobId, Phase phase);
+    error WrongSeed(bytes32 given, bytes32 current);
+    error NotAbsent(uint32 id, uint32 round);
+    error WindowOver(uint256 windowEnd, uint256 now_);
+    error StillBound(uint256 releasableAt, uint256 now_);
+    error StillMember(uint256 jobId, Role role, uint32 id);
+    error MissUncut(uint256 jobId, uint16 seat);
+    error GameOpen(uint256 jobId, Role role, uint32 id);
+    error UrlLength(uint256 length, uint256 highest);
+    error UrlByte(uint256 position, bytes1 value);
+
+    constructor(address stakes_, address jobs_) {
+        (stakes, jobs) = (ICustody(stakes_), IJobs(jobs_));
+    }
+
+    function wire(address rounds_, address audits_, address words_, address claims_, address game_) external wiring {
+        (rounds, audits, words, claims, game) = (rounds_, audits_, words_, claims_, IGame(game_));
+    }
+
+    // --- seats ---
+
+    /// @inheritdoc IMembers
+    function sit(uint256 jobId, uint16 seat) external returns (uint32 id) {
+        uint256 bond = jobs.termsOf(jobId).providerBond;
+        id = _newHolder(jobId, Role.PROVIDER, seat, bond);
+        uint32 from = IRoundsHooks(rounds).sit(jobId, seat, msg.sender, id);
+        _holders[Hashing.setOf(jobId, Role.PROVIDER, id)].from = from;
+        emit Seated(jobId, msg.sender, seat, id, from);
+    }
+
+    /// @inheritdoc IMembers
+    function leaveSeat(uint256 jobId) external {
+        (bytes32 set, Holder memory m, uint32 id) = _own(jobId, Role.PROVIDER);
+        uint32 to = IRoundsHooks(rounds).unseat(jobId, m.index);
+        _endSeat(jobId, set, m, id, to);
+    }
+
+    /// @inheritdoc IMembers
+    function disagree(uint256 jobId, bytes32 seed, bytes32 root) external {
+        (bytes32 set, Holder memory m, uint32 id) = _own(jobId, Role.PROVIDER);
+        RoundState memory s = IRounds(rounds).state(jobId);
+        if (s.seed != seed) revert WrongSeed(seed, s.seed);
+        if (s.phase != Phase.TRAIN || !s.waiting.has(m.index)) revert NotNow(jobId, s.phase);
+        uint32 to = IRoundsHooks(rounds).stop(jobId, m.index, msg.sender, root);
+        _endSeat(jobId, set, m, id, to);
+    }
+
+    /// @inheritdoc IMembers
+    function cutSeat(uint256 jobId, uint16 seat) external {
+        (uint32 id, uint32 to) = IRoundsHooks(rounds).clearOwing(jobId, seat);
+        bytes32 set = Hashing.setOf(jobId, Role.PROVIDER, id);
+        Holder memory m = _holders[set];
+        if (m.to == FOREVER) _endSeat(jobId, set, m, id, to);
+        uint32 round = to == 0 ? 0 : to - 1;
+        _cut(jobId, Role.PROVIDER, id, round < m.from ? m.from : round, Miss.SEAT);
+    }
+
+    // --- places ---
+
+    /// @inheritdoc IMembers
+    function enrol(uint256 jobId, uint16 place, uint128 bond) external returns (uint32 id) {
+        Terms memory terms = jobs.termsOf(jobId);
+        if (bond < terms.verifierBond) revert BondTooSmall(bond, terms.verifierBond);
+        uint256 taken = _taken[jobId];
+        if (place < terms.places && taken.has(place)) _makeRoom(jobId, place, bond, taken, terms.places);
+        id = _newHolder(jobId, Role.VERIFIER, place, bond);
+        uint32 from = IRoundsHooks(rounds).enter(jobId, place, msg.sender, id);
+        bytes32 set = Hashing.setOf(jobId, Role.VERIFIER, id);
+        _holders[set].from = from;
+        uint64 readyUntil = uint64(block.timestamp) + terms.readySeconds;
+        _readyUntil[set] = readyUntil;
+        _taken[jobId] |= Bits.bit(place);
+        _memberAt[jobId][place] = id;
+        emit Enrolled(jobId, msg.sender, place, id, from, bond, readyUntil);
+    }
+
+    /// @inheritdoc IMembers
+    function ready(uint256 jobId) external {
+        (bytes32 set, Holder memory m, uint32 id) = _own(jobId, Role.VERIFIER);
+        if (_readyUntil[set] == 0) revert AlreadyReady(jobId, id);
+        _readyUntil[set] = 0;
+        IRoundsHooks(rounds).setReady(jobId, m.index);
+        emit Ready(jobId, msg.sender, m.index, id);
+    }
+
+    /// @inheritdoc IMembers
+    function leavePool(uint256 jobId) external {
+        (bytes32 set, Holder memory m, uint32 id) = _own(jobId, Role.VERIFIER);
+        _requireNoMerge(jobId);
+        _endPlace(jobId, set, m, id);
+    }
+
+    /// @inheritdoc IMembers
+    function cutMember(uint256 jobId, uint32 round, uint32 id) external {
+        Holder memory m = _holders[Hashing.setOf(jobId, Role.VERIFIER, id)];
+        bool isIts = m.from <= round && round < m.to;
+        if (!isIts || !IRounds(rounds).absentOf(jobId, round).has(m.index)) revert NotAbsent(id, round);
+        uint256 end = IRounds(rounds).timesOf(jobId, round).windowEnd;
+        if (end != 0 && block.timestamp >= end) revert WindowOver(end, block.timestamp);
+        _missed(jobId, Role.VERIFIER, id, round, Miss.SIGNATURE);
+    }
+
+    // --- bonds ---
+
+    /// @inheritdoc IMembers
+    function release(uint256 jobId, Role role, uint32 id) external {
+        bytes32 set = Hashing.setOf(jobId, role, id);
+        Holder memory m = _holders[set];
+        if (m.account == address(0) || m.isReleased) revert NotMember(jobId, role, m.account);
+        if (block.timestamp < IRounds(rounds).absoluteEnd(jobId)) _requireFree(jobId, role, id, m, set);
+        _free(jobId, role, id, m, set);
+    }
+
+    /// @inheritdoc IMembers
+    function announceGateway(string calldata url) external {
+        bytes calldata text = bytes(url);
+        uint256 length = text.length;
+        if (length == 0 || length > MAX_URL_BYTES) revert UrlLength(length, MAX_URL_BYTES);
+        for (uint256 i = 0; i < length; i++) {
+            if (text[i] < 0x21 || text[i] > 0x7e) revert UrlByte(i, text[i]);
+        }
+        emit GatewayAnnounced(msg.sender, url);
+    }
+
+    // --- what other contracts ask for ---
+
+    /// @inheritdoc IMembersHooks
+    function miss(uint256 jobId, Role role, uint32 id, uint32 round, Miss kind) external {
+        if (msg.sender != audits) revert NotAllowed(msg.sender);
+        _missed(jobId, role, id, round, kind);
+    }
+
+    /// @inheritdoc IMembersHooks
+    function slash(uint256 jobId, Role role, uint32 id, uint32 round, Miss kind, uint256 bps, address winner) external {
+        if (msg.sender != audits && msg.sender != words) revert NotAllowed(msg.sender);
+        bytes32 set = Hashing.setOf(jobId, role, id);
+        uint256 amount = bondOf(jobId, role, id) * bps / BPS;
+        bytes32 fault = Hashing.fault(address(this), jobId, role, id, round, kind);
+        Slash memory order = _orderOf(jobId, role, id, fault, amount);
+        if (winner != address(0)) (order.beneficiary, order.beneficiaryBps) = (winner, HALF_BPS);
+        emit Missed(jobId, order.account, role, id, round, kind, stakes.slash(order));
+        _leave(jobId, role, id, set, false);
+    }
+
+    /// @inheritdoc IMembersHooks
+    function fall(uint256 jobId, Role role, uint32 id, uint32 lowestRound, address winner) external {
+        if (msg.sender != audits && msg.sender != claims) revert NotAllowed(msg.sender);
+        bytes32 set = Hashing.setOf(jobId, role, id);
+        Holder storage m = _holders[set];
+        uint32 lost = role == Role.PROVIDER ? _firstOpen(jobId, m.from, lowestRound) : FOREVER;
+        bool isFirst = !m.hasFallen;
+        if (isFirst || lost < _lostFrom[set]) _lostFrom[set] = lost;
+        if (isFirst && role == Role.PROVIDER) openFalls[jobId]++;
+        m.hasFallen = true;
+        _leave(jobId, role, id, set, true);
+        uint256 slashed = isFirst ? _takeFallen(jobId, role, id, winner) : 0;
+        emit Fell(jobId, m.account, winner, role, id, lost, slashed);
+    }
+
+    /// @inheritdoc IMembersHooks
+    function closeFall(uint256 jobId) external {
+        if (msg.sender != address(jobs)) revert NotAllowed(msg.sender);
+        openFalls[jobId]--;
+    }
+
+    /// @inheritdoc IMembersHooks
+    function holderOf(uint256 jobId, Role role, uint32 id) external view returns (Holder memory) {
+        return _holders[Hashing.setOf(jobId, role, id)];
+    }
+
+    /// @inheritdoc IMembersHooks
+    function lostFrom(uint256 jobId, Role role, uint32 id) external view returns (uint32) {
+        return _lostFrom[Hashing.setOf(jobId, role, id)];
+    }
+
+    /// @inheritdoc IMembers
+    function idOf(uint256 jobId, address account) external view returns (Role, uint32) {
+        Mine memory own = _mine[jobId][account];
+        return (own.role, own.id);
+    }
+
+    /// @inheritdoc IMembers
+    function bondOf(uint256 jobId, Role role, uint32 id) public view returns (uint256) {
+        Holder storage m = _holders[Hashing.setOf(jobId, role, id)];
+        return stakes.lockOf(m.account, role, Hashing.bondLock(jobId, role, id));
+    }
+
+    // --- holders ---
+
+    function _newHolder(uint256 jobId, Role role, uint16 index, uint256 bond) private returns (uint32 id) {
+        if (_mine[jobId][msg.sender].id != 0) revert AlreadyMember(jobId, msg.sender);
+        id = ++_ids[jobId][role];
+        _mine[jobId][msg.sender] = Mine(role, id);
+        _holders[Hashing.setOf(jobId, role, id)] = Holder(msg.sender, index, 0, FOREVER, false, false);
+        stakes.lock(msg.sender, role, Hashing.bondLock(jobId, role, id), bond);
+    }
+
+    /// @return set of the caller, which holds a seat or a place and is not leaving it
+    function _own(uint256 jobId, Role role) private view returns (bytes32 set, Holder memory m, uint32 id) {
+        Mine memory own = _mine[jobId][msg.sender];
+        if (own.id == 0 || own.role != role) revert NotMember(jobId, role, msg.sender);
+        id = own.id;
+        set = Hashing.setOf(jobId, role, id);
+        m = _holders[set];
+        if (m.to != FOREVER) revert AlreadyLeaving(jobId, role, id);
+    }
+
+    function _endSeat(uint256 jobId, bytes32 set, Holder memory m, uint32 id, uint32 to) private {
+        _holders[set].to = m.to = to < m.from ? m.from : to;
+        emit SeatLeaving(jobId, m.account, m.index, id, m.to);
+    }
+
+    function _endPlace(uint256 jobId, bytes32 set, Holder memory m, uint32 id) private {
+        uint32 to = IRoundsHooks(rounds).unplace(jobId, m.index);
+        _holders[set].to = m.to = to < m.from ? m.from : to;
+        _taken[jobId] &= ~Bits.bit(m.index);
+        emit PlaceLeaving(jobId, m.account, m.index, id, m.to);
+    }
+
+    /// @dev Unless it is leaving already.
+    /// @param atOnce whether a seat that has not committed does not count any more in the round that runs
+    function _leave(uint256 jobId, Role role, uint32 id, bytes32 set, bool atOnce) private {
+        Holder memory m = _holders[set];
+        if (m.to != FOREVER) return;
+        if (role == Role.VERIFIER) return _endPlace(jobId, set, m, id);
+        IRoundsHooks r = IRoundsHooks(rounds);
+        uint32 to = atOnce ? r.stop(jobId, m.index, m.account, 0) : r.unseat(jobId, m.index);
+        _endSeat(jobId, set, m, id, to);
+    }
+
+    /// @dev Of a place that somebody holds: it was not ready in time, or the pool is full and it is the cheapest.
+    function _makeRoom(uint256 jobId, uint16 place, uint128 bond, uint256 taken, uint16 places) private {
+        uint32 id = _memberAt[jobId][place];
+        bytes32 set = Hashing.setOf(jobId, Role.VERIFIER, id);
+        Holder memory m = _holders[set];
+        uint64 readyUntil = _readyUntil[set];
+        if (readyUntil != 0 && block.timestamp >= readyUntil) {
+            _endPlace(jobId, set, m, id);
+            return _free(jobId, Role.VERIFIER, id, m, set);
+        }
+        if (taken != Bits.firstBits(places)) revert PlaceTaken(place);
+        _requireNoMerge(jobId);
+        (uint16 smallest, uint256 lowest) = _smallest(jobId, places);
+        if (place != smallest) revert NotTheSmallest(place, smallest);
+        if (uint256(bond) * 10 < lowest * 11) revert BondTooSmall(bond, (lowest * 11 + 9) / 10);
+        _endPlace(jobId, set, m, id);
+    }
+
+    function _smallest(uint256 jobId, uint16 places) private view returns (uint16 smallest, uint256 lowest) {
+        lowest = type(uint256).max;
+        for (uint16 place = 0; place < places; place++) {
+            uint256 bond = bondOf(jobId, Role.VERIFIER, _memberAt[jobId][place]);
+            if (bond < lowest) (smallest, lowest) = (place, bond);
+        }
+    }
+
+    function _requireNoMerge(uint256 jobId) private view {
+        Phase phase = IRounds(rounds).state(jobId).phase;
+        if (phase == Phase.MERGE) revert NotNow(jobId, phase);
+    }
+
+    // --- releases ---
+
+    function _requireFree(uint256 jobId, Role role, uint32 id, Holder memory m, bytes32 set) private view {
+        if (game.openGames(set) != 0) revert GameOpen(jobId, role, id);
+        RoundState memory s = IRounds(rounds).state(jobId);
+        bool isClosed = s.phase == Phase.CLOSED;
+        if (m.to == FOREVER && !isClosed) revert StillMember(jobId, role, id);
+        if (role == Role.PROVIDER && s.owing.has(m.index) && _seatId(jobId, m.index) == id) {
+            revert MissUncut(jobId, m.index);
+        }
+        uint32 to = m.to < s.round || !isClosed ? m.to : s.round;
+        if (to <= m.from) return;
+        uint256 end = IRounds(rounds).timesOf(jobId, to - 1).windowEnd;
+        if (end == 0 || block.timestamp < end) revert StillBound(end, block.timestamp);
+    }
+
+    function _seatId(uint256 jobId, uint16 seat) private view returns (uint32 id) {
+        (, id,) = IRounds(rounds).seatHolder(jobId, seat);
+    }
+
+    function _free(uint256 jobId, Role role, uint32 id, Holder memory m, bytes32 set) private {
+        _holders[set].isReleased = true;
+        delete _mine[jobId][m.account];
+        stakes.unlock(m.account, role, Hashing.bondLock(jobId, role, id));
+        emit Released(jobId, m.account, role, id);
+    }
+
+    // --- misses and falls ---
+
+    /// @dev A miss that audits or words show: the holder also goes.
+    function _missed(uint256 jobId, Role role, uint32 id, uint32 round, Miss kind) private {
+        _cut(jobId, role, id, round, kind);
+        _leave(jobId, role, id, Hashing.setOf(jobId, role, id), false);
+    }
+
+    /// @dev Doubled a miss, up to an eighth of the bond, and halved by each round done since.
+    function _cut(uint256 jobId, Role role, uint32 id, uint32 round, Miss kind) private {
+        Holder memory m = _holders[Hashing.setOf(jobId, role, id)];
+        uint256 amount = _cutOf(jobId, role, _takeLevel(jobId, role, m, round));
+        bytes32 fault = Hashing.fault(address(this), jobId, role, id, round, kind);
+        amount = stakes.slash(_orderOf(jobId, role, id, fault, amount));
+        emit Missed(jobId, m.account, role, id, round, kind, amount);
+    }
+
+    /// @dev Counts the miss.
+    function _takeLevel(uint256 jobId, Role role, Holder memory m, uint32 round) private returns (uint256 level) {
+        Record storage r = _records[jobId][role][m.account];
+        level = _levelOf(r, m.from > r.next ? m.from : r.next, round);
+        r.level = uint32(level + 1);
+        if (round + 1 > r.next) r.next = round + 1;
+    }
+
+    /// @return how often to double the cut: a round done takes one doubling back
+    function _levelOf(Record storage r, uint32 since, uint32 round) private view returns (uint256) {
+        uint256 done = round > since ? round - since : 0;
+        return r.level > done ? r.level - done : 0;
+    }
+
+    function _cutOf(uint256 jobId, Role role, uint256 level) private view returns (uint256 cut) {
+        Terms memory terms = jobs.termsOf(jobId);
+        uint256 bond = role == Role.PROVIDER ? terms.providerBond : terms.verifierBond;
+        cut = (bond * jobs.paramsOf(jobId).missCutBps + BPS - 1) / BPS;
+        uint256 highest = bond / 8;
+        if (level > 10 || cut << level > highest) cut = highest;
+        else cut <<= level;
+    }
+
+    /// @dev A seat's whole bond, half of what a member still has.
+    function _takeFallen(uint256 jobId, Role role, uint32 id, address winner) private returns (uint256) {
+        uint256 bond = bondOf(jobId, role, id);
+        bytes32 fault =
+            keccak256(abi.encode("atoll.fall.v2", block.chainid, address(this), Hashing.setOf(jobId, role, id)));
+        Slash memory order = _orderOf(jobId, role, id, fault, role == Role.PROVIDER ? bond : bond / 2);
+        (order.beneficiary, order.beneficiaryBps) = (winner, jobs.paramsOf(jobId).winnerShareBps);
+        return stakes.slash(order);
+    }
+
+    /// @return order that takes so much of the bond, and burns it unless somebody is named
+    function _orderOf(uint256 jobId, Role role, uint32 id, bytes32 fault, uint256 amount)
+        private
+        view
+        returns (Slash memory order)
+    {
+        (order.account, order.role) = (_holders[Hashing.setOf(jobId, role, id)].account, role);
+        (order.lockId, order.faultId, order.amount) = (Hashing.bondLock(jobId, role, id), fault, amount);
+        order.beneficiaryRole = Role.VERIFIER;
+    }
+
+    /// @return the first round from `from` on that is not FINAL: of an open game, or with an open window
+    function _firstOpen(uint256 jobId, uint32 from, uint32 lowest) private view returns (uint32) {
+        (, uint32 high,) = IRoundsHooks(rounds).statusOf(jobId);
+        uint32 low = from;
+        while (low < high) {
+            uint32 middle = low + (high - low) / 2;
+            if (IRounds(rounds).timesOf(jobId, middle).windowEnd > block.timestamp) high = middle;
+            else low = middle + 1;
+        }
+        return low < lowest ? low : lowest;
+    }
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {IAttestationPolicy} from "./interfaces/IAttestationPolicy.sol";
+import {IAudits} from "./interfaces/IAudits.sol";
+import {IMembersHooks, IRoundsHooks} from "./interfaces/IHooks.sol";
+import {IRounds} from "./interfaces/IRounds.sol";
+import {IWords} from "./interfaces/IWords.sol";
+import {Bits} from "./libraries/Bits.sol";
+import {Hashing} from "./libraries/Hashing.sol";
+import {Reveals} from "./libraries/Reveals.sol";
+import "./types/Types.sol";
+
+/// @title Late words, for the pay of updates that a committee did not have; and members that certified two models.
+contract Words is IWords {
+    using Bits for uint256;
+
+    IRounds public immutable rounds;
+    IMembersHooks public immutable members;
+    IAudits public immutable audits;
+
+    mapping(uint256 jobId => mapping(uint32 round => mapping(uint16 place => uint256))) private _late;
+
+    error TooLate(uint256 auditEnd, uint256 now_);
+    error NotYours(uint32 id, address account, address caller);
+    error NotThen(uint32 id, uint32 round);
+    error WasLeaked(uint16 seat);
+    error WrongWords(bytes32 given, bytes32 kept);
+    error NotHad(uint16 seat, uint256 has, uint256 electors);
+    error NotSigned(address account, bytes32 digest);
+    error NoContradiction(uint32 id);
+
+    constructor(address rounds_, address members_, address audits_) {
+        (rounds, members, audits) = (IRounds(rounds_), IMembersHooks(members_), IAudits(audits_));
+    }
+
+    /// @inheritdoc IWords
+    function lateWord(uint256 jobId, uint32 round, uint32 id, uint256 has) external {
+        _requireBefore(rounds.timesOf(jobId, round).auditEnd);
+        Holder memory m = members.holderOf(jobId, Role.VERIFIER, id);
+        if (msg.sender != m.account) revert NotYours(id, m.account, msg.sender);
+        if (m.from > round + 1 || m.to <= round) revert NotThen(id, round);
+        _late[jobId][round][m.index] |= has;
+        emit LateWord(jobId, msg.sender, round, m.index, has);
+    }
+
+    /// @inheritdoc IWords
+    function grant(
+        uint256 jobId,
+        uint32 round,
+        uint16 seat,
+        Facts calldata facts,
+        Facts calldata next,
+        bytes32 lotSeed,
+        bytes calldata places,
+        uint256[] calldata has
+    ) external {
+        _requireBefore(rounds.timesOf(jobId, round).auditEnd);
+        Reveals.requireFacts(rounds, jobId, round, facts);
+        if (audits.leakedOf(jobId, round).has(seat)) revert WasLeaked(seat);
+        (bytes32 words, uint256 having) = _wordsOf(lotSeed, places, has, seat);
+        if (words != facts.words) revert WrongWords(words, facts.words);
+        uint256 electors = facts.committee | _nextCommittee(jobId, round, next);
+        having |= _lateOf(jobId, round, electors & ~having, seat);
+        bool isHad = having.popcount() * 2 > electors.popcount();
+        if (!isHad) revert NotHad(seat, having.popcount(), electors.popcount());
+        IRoundsHooks(address(rounds)).setPay(jobId, round, seat, true);
+    }
+
+    /// @inheritdoc IWords
+    function equivocated(
+        uint256 jobId,
+        uint32 round,
+        uint32 id,
+        bytes32 seed,
+        bytes32 words,
+        Verdict[2] calldata verdicts,
+        bytes[2] calldata certificates
+    ) external {
+        Holder memory m = members.holderOf(jobId, Role.VERIFIER, id);
+        if (round < m.from || round >= m.to) revert NotThen(id, round);
+        address account = m.account;
+        bytes32 first = _signed(jobId, round, account, seed, words, verdicts[0], certificates[0]);
+        bytes32 second = _signed(jobId, round, account, seed, words, verdicts[1], certificates[1]);
+        if (first == second) revert NoContradiction(id);
+        members.slash(jobId, Role.VERIFIER, id, round, Miss.EQUIVOCATED, 10_000, msg.sender);
+    }
+
+    /// @return words the accumulator that they give
+    /// @return having places whose word has the seat
+    function _wordsOf(bytes32 lotSeed, bytes calldata places, uint256[] calldata has, uint16 seat)
+        private
+        pure
+        returns (bytes32 words, uint256 having)
+    {
+        words = Hashing.noWords(lotSeed);
+        for (uint256 i = 0; i < has.length; i++) {
+            words = Hashing.accumulateWord(words, uint8(places[i]), has[i]);
+            if (has[i].has(seat)) having |= Bits.bit(uint8(places[i]));
+        }
+    }
+
+    /// @return having those of the places whose late word has the seat
+    function _lateOf(uint256 jobId, uint32 round, uint256 places, uint16 seat) private view returns (uint256 having) {
+        for (uint256 left = places; left != 0; left &= left - 1) {
+            uint16 place = left.lowest();
+            if (_late[jobId][round][place].has(seat)) having |= Bits.bit(place);
+        }
+    }
+
+    function _nextCommittee(uint256 jobId, uint32 round, Facts calldata next) private view returns (uint256) {
+        if (rounds.factsOf(jobId, round + 1) != 0) {
+            Reveals.requireFacts(rounds, jobId, round + 1, next);
+            return next.committee;
+        }
+        RoundState memory s = rounds.state(jobId);
+        bool isRunning = s.round == round + 1 && s.phase != Phase.WAITING && s.phase != Phase.CLOSED;
+        return isRunning ? s.committee : 0;
+    }
+
+    /// @return digest that the account signed
+    function _signed(
+        uint256 jobId,
+        uint32 round,
+        address account,
+        bytes32 seed,
+        bytes32 words,
+        Verdict calldata verdict,
+        bytes calldata certificate
+    ) private view returns (bytes32 digest) {
+        address[] memory signer = new address[](1);
+        signer[0] = account;
+        Hashing.Slot memory slot = Hashing.Slot(address(rounds), jobId, round);
+        digest = Hashing.certificate(slot, seed, words, verdict);
+        IAttestationPolicy policy = IAttestationPolicy(rounds.policyOf(jobId));
+        uint256 signers = policy.certify(Hashing.slotHash(slot), signer, digest, certificate);
+        if (signers != 1) revert NotSigned(account, digest);
+    }
+
+    /// @dev A round that is not settled has no times at all.
+    function _requireBefore(uint256 auditEnd) private view {
+        if (block.timestamp >= auditEnd) revert TooLate(auditEnd, block.timestamp);
+    }
+}

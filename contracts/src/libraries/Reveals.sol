@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {IMembersHooks} from "../interfaces/IHooks.sol";
+import {IRounds} from "../interfaces/IRounds.sol";
+import {Hashing} from "./Hashing.sol";
+import "../types/Types.sol";
+
+/// A reveal that came after the seat's, as the reveal accumulator takes it in.
+struct Later {
+    uint16 seat;
+    bytes32 commitment;
+}
+
+/// What shows that the holder of a seat revealed something in a settled round.
+struct Shown {
+    uint256 jobId;
+    uint32 round;
+    uint16 seat;
+    uint32 id; // of the holder
+    Facts facts;
+    bytes32 before; // the reveal accumulator before the seat's reveal
+    Later[] later; // the reveals after it, in the chain's order
+    Reveal reveal;
+}
+
+/// @title Proving what was revealed from the one hash that is kept of a round.
+library Reveals {
+    uint256 internal constant LEAF_BYTES = 64;
+
+    error WrongFacts(bytes32 given, bytes32 kept);
+    error NotTheHolder(uint32 id, uint16 seat, uint32 round);
+    error NotRevealed(bytes32 given, bytes32 accumulator);
+    error WrongKey(bytes32 given, bytes32 committed);
+
+    /// @return m the holder, whose reveal it is
+    function requireShown(IRounds rounds, IMembersHooks members, Shown calldata s)
+        internal
+        view
+        returns (Holder memory m)
+    {
+        requireFacts(rounds, s.jobId, s.round, s.facts);
+        m = members.holderOf(s.jobId, Role.PROVIDER, s.id);
+        bool isIts = m.index == s.seat && m.from <= s.round && s.round < m.to;
+        if (!isIts) revert NotTheHolder(s.id, s.seat, s.round);
+        Hashing.Slot memory slot = Hashing.Slot(address(rounds), s.jobId, s.round);
+        bytes32 commitment = Hashing.commitment(slot, s.facts.seed, s.seat, m.account, s.facts.model, s.reveal);
+        bytes32 reveals = Hashing.accumulateReveal(s.before, s.seat, commitment);
+        for (uint256 i = 0; i < s.later.length; i++) {
+            reveals = Hashing.accumulateReveal(reveals, s.later[i].seat, s.later[i].commitment);
+        }
+        if (reveals != s.facts.reveals) revert NotRevealed(reveals, s.facts.reveals);
+    }
+
+    function requireFacts(IRounds rounds, uint256 jobId, uint32 round, Facts calldata facts) internal view {
+        (bytes32 given, bytes32 kept) = (Hashing.facts(facts), rounds.factsOf(jobId, round));
+        if (given != kept) revert WrongFacts(given, kept);
+    }
+
+    function requireKey(Reveal calldata reveal, bytes32 key) internal pure {
+        bytes32 given = keccak256(abi.encode(key));
+        if (given != reveal.keyHash) revert WrongKey(given, reveal.keyHash);
+    }
+
+    function segments(Reveal calldata reveal) internal pure returns (uint256) {
+        return reveal.leaves.length / LEAF_BYTES;
+    }
+
+    /// @return digest of the state that the segment closes with
+    function digestAt(Reveal calldata reveal, uint256 segment) internal pure returns (bytes32) {
+        return bytes32(reveal.leaves[segment * LEAF_BYTES:]);
+    }
+
+    /// @return the segment's work word, without its mask
+    function workWordAt(Reveal calldata reveal, uint256 segment, bytes32 key) internal pure returns (bytes32) {
+        return bytes32(reveal.leaves[segment * LEAF_BYTES + 32:]) ^ Hashing.mask(key, segment);
+    }
+
+    /// @return what an auditor whose words all match says of the seat
+    function fineWord(Reveal calldata reveal, bytes32 key, address auditor) internal pure returns (bytes32) {
+        uint256 count = segments(reveal);
+        bytes memory said = new bytes(20 + 32 * count);
+        assembly ("memory-safe") {
+            mstore(add(said, 32), shl(96, auditor))
+        }
+        for (uint256 i = 0; i < count; i++) {
+            bytes32 word = workWordAt(reveal, i, key);
+            assembly ("memory-safe") {
+                mstore(add(add(said, 52), mul(i, 32)), word)
+            }
+        }
+        return keccak256(said);
+    }
+}

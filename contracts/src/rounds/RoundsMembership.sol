@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {Bits} from "../libraries/Bits.sol";
+import {Rows} from "../libraries/Rows.sol";
+import "../types/Types.sol";
+import {RoundsBase} from "./RoundsBase.sol";
+
+/// @title What escrow, members and audits tell the rounds contract. IHooks.sol says what each does.
+/// @dev Runs by delegate call from `Rounds`; called directly it knows no job.
+contract RoundsMembership is RoundsBase {
+    using Bits for uint256;
+
+    error NotAllowed(address caller);
+    error SeatTaken(uint16 seat);
+    error NoSuchIndex(uint16 index, uint256 count);
+    error NoMiss(uint16 seat, uint256 owing);
+    error MergeRuns(uint256 jobId);
+    error JobClosed(uint256 jobId);
+    error NotRevealed(uint16 seat, uint32 round);
+
+    constructor(address jobs_) RoundsBase(jobs_) {}
+
+    modifier only(address caller) {
+        if (msg.sender != caller) revert NotAllowed(msg.sender);
+        _;
+    }
+
+    // --- the escrow's ---
+
+    function open(uint256 jobId, Terms calldata t, address policy) external only(jobs) {
+        Job storage j = _jobs[jobId];
+        (j.head.status, j.head.segments) = (JobStatus.OPEN, uint16(t.steps / t.segmentSteps));
+        j.policy = policy;
+        j.windows = Windows(
+            t.trainSeconds,
+            t.revealSeconds,
+            t.mergeSeconds,
+            t.auditSeconds,
+            t.openSeconds,
+            t.keySeconds,
+            t.windowSeconds
+        );
+        Shape memory s;
+        (s.expiry, s.rounds, s.seats, s.minProviders) = (uint40(t.expiry), t.rounds, t.seats, t.minProviders);
+        (s.places, s.minVerifiers, s.f, s.shareBps) = (t.places, t.minVerifiers, t.f, t.shareBps);
+        s.segments = uint16(t.steps / t.segmentSteps);
+        (s.seatBits, s.placeBits) = (uint16(Rows.width(t.seats)), uint16(Rows.width(t.places)));
+        j.shape = s;
+    }
+
+    function cancel(uint256 jobId) external only(jobs) {
+        Job storage j = _job(jobId);
+        Head memory h = j.head;
+        if (h.phase == Phase.WAITING) return _close(jobId, j, h, JobStatus.CANCELLED);
+        j.head.isCancelled = true;
+    }
+
+    // --- the members' ---
+
+    function sit(uint256 jobId, uint16 seat, address account, uint32 id) external only(members) returns (uint32 from) {
+        Job storage j = _job(jobId);
+        Head memory h = j.head;
+        if (h.phase == Phase.CLOSED) revert JobClosed(jobId);
+        if (seat >= j.shape.seats) revert NoSuchIndex(seat, j.shape.seats);
+        uint256 taken = j.held | j.owing | j.seated;
+        if (taken.has(seat)) revert SeatTaken(seat);
+        from = _nextRound(h);
+        j.seats[seat] = Occupant(account, id, from);
+        j.held |= Bits.bit(seat);
+    }
+
+    function unseat(uint256 jobId, uint16 seat) external only(members) returns (uint32 to) {
+        Job storage j = _jobs[jobId];
+        j.held &= ~Bits.bit(seat);
+        return _nextRound(j.head);
+    }
+
+    function stop(uint256 jobId, uint16 seat, address account, bytes32 root) external only(members) returns (uint32) {
+        Job storage j = _jobs[jobId];
+        Head memory h = j.head;
+        uint256 mark = Bits.bit(seat);
+        j.held &= ~mark;
+        if (h.phase != Phase.TRAIN || j.waiting & mark == 0) return _nextRound(h);
+        (uint256 waiting, uint256 seated) = (j.waiting & ~mark, j.seated & ~mark);
+        (j.waiting, j.seated) = (waiting, seated);
+        emit Stopped(jobId, account, seat, h.round, root);
+        uint32 round = h.round;
+        if (waiting == 0) _endTrain(jobId, j, h, 0);
+        return round;
+    }
+
+    function clearOwing(uint256 jobId, uint16 seat) external only(members) returns (uint32 id, uint32 to) {
+        Job storage j = _jobs[jobId];
+        if (seat > type(uint8).max || !j.owing.has(seat)) revert NoMiss(seat, j.owing);
+        j.owing ^= Bits.bit(seat);
+        return (j.seats[seat].id, _nextRound(j.head));
+    }
+
+    function enter(uint256 jobId, uint16 place_, address account, uint32 id)
+        external
+        only(members)
+        returns (uint32 from)
+    {
+        Job storage j = _job(jobId);
+        Head memory h = j.head;
+        if (h.phase == Phase.CLOSED) revert JobClosed(jobId);
+        if (place_ >= j.shape.places) revert NoSuchIndex(place_, j.shape.places);
+        from = _nextRound(h);
+        Occupant memory before = j.pool[place_];
+        if (before.from < from) j.poolBefore[place_] = before;
+        j.pool[place_] = Occupant(account, id, from);
+    }
+
+    function setReady(uint256 jobId, uint16 place_) external only(members) {
+        Job storage j = _jobs[jobId];
+        Head memory h = _requireNoMerge(jobId, j);
+        if (h.phase == Phase.WAITING) _setReady(j, h, j.ready | Bits.bit(place_));
+        else j.poolIn |= Bits.bit(place_);
+    }
+
+    function unplace(uint256 jobId, uint16 place_) external only(members) returns (uint32 to) {
+        Job storage j = _jobs[jobId];
+        Head memory h = j.head;
+        uint256 mark = Bits.bit(place_);
+        if (h.phase == Phase.WAITING) {
+            _setReady(j, h, j.ready & ~mark);
+        } else {
+            j.poolIn &= ~mark;
+            if (j.ready & mark != 0) j.poolOut |= mark;
+        }
+        return _nextRound(h);
+    }
+
+    function setPay(uint256 jobId, uint32 round, uint16 seat, bool isPaid) external {
+        if (msg.sender != audits && msg.sender != words) revert NotAllowed(msg.sender);
+        Job storage j = _jobs[jobId];
+        uint256 bits = j.shape.seatBits;
+        (uint256 pay, uint256 lost) = (Rows.get(j.pay, bits, round), Rows.get(j.lost, bits, round));
+        uint256 mark = Bits.bit(seat);
+        if ((pay | lost) & mark == 0) revert NotRevealed(seat, round);
+        (pay, lost) = isPaid ? (pay | mark, lost & ~mark) : (pay & ~mark, lost | mark);
+        Rows.set(j.pay, bits, round, pay);
+        Rows.set(j.lost, bits, round, lost);
+        emit PayChanged(jobId, round, pay);
+    }
+
+    // --- parts ---
+
+    function _requireNoMerge(uint256 jobId, Job storage j) private view returns (Head memory h) {
+        h = j.head;
+        if (h.phase == Phase.CLOSED) revert JobClosed(jobId);
+        if (h.phase == Phase.MERGE) revert MergeRuns(jobId);
+    }
+
+    /// @dev While a job waits: the pool as it stood before this block is kept, since an opening's lot is drawn from it.
+    function _setReady(Job storage j, Head memory h, uint256 ready) private {
+        if (block.number > h.poolChangedAt) {
+            j.readyBefore = j.ready;
+            j.head.poolChangedAt = uint40(block.number);
+        }
+        j.ready = ready;
+    }
+}

@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {Audits} from "../../src/Audits.sol";
+import {Jobs} from "../../src/Jobs.sol";
+import {Members} from "../../src/Members.sol";
+import {Words} from "../../src/Words.sol";
+import {Claims, Evidence} from "../../src/judge/Claims.sol";
+import {Claim} from "../../src/judge/IClaims.sol";
+import {Bits} from "../../src/libraries/Bits.sol";
+import {Draws} from "../../src/libraries/Draws.sol";
+import {Hashing} from "../../src/libraries/Hashing.sol";
+import {Reveals, Shown} from "../../src/libraries/Reveals.sol";
+import "../../src/types/Types.sol";
+import {Network} from "../support/Network.sol";
+
+/// @title Ballots, keys, contests, claims and falls, about round 1 of a job of three rounds.
+contract AuditsTest is Network {
+    using Bits for uint256;
+
+    uint256 internal jobId;
+    uint16 internal seat; // a drawn one
+    uint32 internal auditor; // id
+    address internal account; // the auditor's
+
+    function setUp() public override {
+        super.setUp();
+        Terms memory t = defaultTerms();
+        t.rounds = 4;
+        jobId = start(t, 4, 3);
+        play(jobId);
+        play(jobId);
+        seat = drawn(jobId, 1).lowest();
+        for (uint16 place = 0; place < 3; place++) {
+            if (dutiesOf(jobId, 1, place).has(seat)) auditor = uint32(place) + 1;
+        }
+        account = members.holderOf(jobId, Role.VERIFIER, auditor).account;
+    }
+
+    function toOpen(bytes memory body) internal {
+        ballotBody(jobId, 1, auditor, body);
+        vm.warp(rounds.timesOf(jobId, 1).auditEnd);
+        openBody(jobId, 1, auditor, body);
+        vm.warp(rounds.timesOf(jobId, 1).openEnd);
+    }
+
+    function wrongBody() internal view returns (bytes memory) {
+        return abi.encodePacked(uint8(seat), type(uint16).max, keccak256("wrong"));
+    }
+
+    function key() internal view returns (bytes32) {
+        return keyOf(jobId, 1, seat);
+    }
+
+    function facts() internal view returns (Facts memory) {
+        return said[jobId][1].facts;
+    }
+
+    // --- draws ---
+
+    function testFuzz_P42_drawsAreExactlyTheSmallestTickets(bytes32 seed, uint256 revealed, uint8 count) public pure {
+        if (revealed == 0) revealed = 1;
+        uint256 total;
+        for (uint256 s = 0; s < 256; s++) {
+            if (Draws.isDrawn(seed, revealed, count, s)) total++;
+        }
+        uint256 wanted = count < revealed.popcount() ? count : revealed.popcount();
+        same(total, wanted, "drawn");
+    }
+
+    function test_P42_everyDrawnSeatHasOneAuditorAndTheLastRoundTwo() public {
+        play(jobId);
+        play(jobId);
+        for (uint32 round = 0; round < 4; round++) {
+            uint256 duties;
+            for (uint16 place = 0; place < 3; place++) {
+                duties += dutiesOf(jobId, round, place).popcount();
+            }
+            uint256 wanted = drawn(jobId, round).popcount();
+            same(duties, round == 3 ? 2 * wanted : wanted, "duties");
+        }
+        same(drawn(jobId, 3), 15, "in the last round all");
+        same(drawn(jobId, 0).popcount(), 2, "else the share");
+    }
+
+    function test_P42_onlyDutiesAreOpened() public {
+        for (uint16 other = 0; other < 4; other++) {
+            if (dutiesOf(jobId, 1, uint16(auditor - 1)).has(other)) continue;
+            bytes memory body = abi.encodePacked(uint8(other), type(uint16).max, keccak256("x"));
+            uint256 before = block.timestamp;
+            ballotBody(jobId, 1, auditor, body);
+            vm.warp(rounds.timesOf(jobId, 1).auditEnd);
+            Facts memory f = facts();
+            vm.prank(account);
+            vm.expectPartialRevert(Audits.NotADuty.selector);
+            audits.open(jobId, 1, auditor, f, body, "salt");
+            vm.warp(before);
+            return;
+        }
+    }
+
+    function test_aBallotIsSealedInTimeForItsSeedAndOpenedOnce() public {
+        bytes memory body = wrongBody();
+        Facts memory f = facts();
+        vm.prank(account);
+        audits.ballot(jobId, 1, "made for another history");
+        ballotBody(jobId, 1, auditor, body); // replaces it
+        opens(f, body, "salt", Audits.NotOpen.selector);
+        vm.warp(rounds.timesOf(jobId, 1).auditEnd);
+        opens(f, body, "pepper", Audits.WrongBallot.selector);
+        f.ready ^= 8;
+        opens(f, body, "salt", Reveals.WrongFacts.selector);
+        vm.prank(OUTSIDER);
+        vm.expectPartialRevert(Audits.NotYours.selector);
+        audits.open(jobId, 1, auditor, facts(), body, "salt");
+        openBody(jobId, 1, auditor, body);
+        opens(facts(), body, "salt", Audits.WrongBallot.selector);
+        vm.prank(account);
+        vm.expectPartialRevert(Audits.AlreadyOpened.selector);
+        audits.ballot(jobId, 1, "again");
+    }
+
+    function test_aBallotOfAfterAuditCannotBeOpened() public {
+        vm.warp(rounds.timesOf(jobId, 1).auditEnd);
+        ballotBody(jobId, 1, auditor, wrongBody());
+        opens(facts(), wrongBody(), "salt", Audits.NotInTime.selector);
+    }
+
+    function opens(Facts memory f, bytes memory body, bytes32 salt, bytes4 why) internal {
+        vm.prank(account);
+        vm.expectPartialRevert(why);
+        audits.open(jobId, 1, auditor, f, body, salt);
+    }
+
+    // --- words ---
+
+    function test_P43_aRightWordCannotBeContested() public {
+        bytes memory body = honestBody(jobId, 1, auditor);
+        toOpen(body);
+        Shown memory s = shownFor(jobId, 1, seat);
+        bytes32 right = key();
+        vm.expectPartialRevert(Audits.WordIsRight.selector);
+        audits.contest(s, auditor, body, right);
+        vm.expectPartialRevert(Reveals.WrongKey.selector);
+        audits.contest(s, auditor, body, "another key");
+    }
+
+    function test_P43_aWrongWordCostsItsFeeAndAMiss() public {
+        toOpen(wrongBody());
+        Shown memory s = shownFor(jobId, 1, seat);
+        (bytes memory body, bytes32 right) = (wrongBody(), key());
+        vm.prank(OUTSIDER);
+        audits.contest(s, auditor, body, right);
+        vm.expectPartialRevert(Audits.AlreadyContested.selector);
+        audits.contest(s, auditor, body, right);
+        same(audits.dutiesOf(jobId, account, 1, 2), 0, "no fee");
+        vm.expectPartialRevert(Audits.NotOpen.selector);
+        audits.settleContest(jobId, 1, auditor, uint32(seat) + 1);
+        vm.warp(rounds.timesOf(jobId, 1).windowEnd);
+        audits.settleContest(jobId, 1, auditor, uint32(seat) + 1);
+        same(jobs.creditOf(jobId, OUTSIDER), 0.5 ether, "half of the cut to who showed it");
+        same(lockedOf(account, Role.VERIFIER), BOND - 1 ether, "a miss");
+        same(lockedOf(provider(seat), Role.PROVIDER), BOND, "P44: nobody else's bond");
+        vm.expectPartialRevert(Audits.NotContested.selector);
+        audits.settleContest(jobId, 1, auditor, uint32(seat) + 1);
+        jobs.claimCredit(jobId, OUTSIDER);
+        same(token.balanceOf(OUTSIDER), 0.5 ether, "paid: less than guessing and showing it oneself costs");
+    }
+
+    /// A seat that hides false words costs itself the bond, not its auditor the fee.
+    function test_P43_aContestAboutASeatThatFellGivesTheFeeBack() public {
+        toOpen(wrongBody());
+        audits.contest(shownFor(jobId, 1, seat), auditor, wrongBody(), key());
+        Evidence memory e = evidenceFor(jobId, 1, seat, 0);
+        Claim memory c = game.challenge(abi.encode(e));
+        vm.warp(rounds.timesOf(jobId, 1).windowEnd);
+        vm.expectPartialRevert(Audits.NotFinal.selector);
+        audits.settleContest(jobId, 1, auditor, uint32(seat) + 1);
+        game.holderFalls(c, OUTSIDER);
+        audits.settleContest(jobId, 1, auditor, uint32(seat) + 1);
+        same(jobs.creditOf(jobId, account), 10 ether, "the fee is back");
+        same(lockedOf(account, Role.VERIFIER), BOND, "no miss");
+    }
+
+    function test_P43_anUnopenedBallotIsAMiss() public {
+        ballotBody(jobId, 1, auditor, honestBody(jobId, 1, auditor));
+        vm.warp(rounds.timesOf(jobId, 1).openEnd);
+        Facts memory f = facts();
+        audits.absent(jobId, 1, auditor, seat, f, "");
+        same(lockedOf(account, Role.VERIFIER), BOND - 1 ether, "cut");
+        vm.expectPartialRevert(bytes4(keccak256("FaultUsed(bytes32)")));
+        audits.absent(jobId, 1, auditor, seat, f, "");
+        uint32 other = auditor == 1 ? 2 : 1;
+        if (!dutiesOf(jobId, 1, uint16(other - 1)).has(seat)) {
+            vm.expectPartialRevert(Audits.NotADuty.selector);
+            audits.absent(jobId, 1, other, seat, f, "");
+        }
+    }
+
+    function test_P43_whoAuditedIsNotAbsent() public {
+        bytes memory body = honestBody(jobId, 1, auditor);
+        toOpen(body);
+        Facts memory f = facts();
+        vm.expectPartialRevert(Audits.WasAudited.selector);
+        audits.absent(jobId, 1, auditor, seat, f, body);
+        vm.expectPartialRevert(Audits.WrongBody.selector);
+        audits.absent(jobId, 1, auditor, seat, f, "");
+    }
+
+    function test_anAccusationThatWasPlayedIsNotDropped() public {
+        bytes memory body = abi.encodePacked(uint8(seat), uint16(2), keccak256("mine"));
+        toOpen(body);
+        Evidence memory e = evidenceFor(jobId, 1, seat, 2);
+        vm.prank(account);
+        Claim memory c = game.challenge(abi.encode(e));
+        vm.warp(rounds.timesOf(jobId, 1).half);
+        vm.expectPartialRevert(Audits.NotDropped.selector);
+        audits.dropped(jobId, 1, auditor, seat, uint32(seat) + 1, body);
+        game.holderWins(c);
+        vm.expectPartialRevert(Audits.NotDropped.selector);
+        audits.dropped(jobId, 1, auditor, seat, uint32(seat) + 1, body);
+    }
+
+    // --- keys ---
+
+    function test_P43_aKeyThatIsNotShownCostsThePayAndThenTheBond() public {
+        vm.warp(rounds.timesOf(jobId, 1).keysEnd - 1);
+        Facts memory f = facts();
+        vm.expectPartialRevert(Audits.NotOpen.selector);
+        audits.strike(jobId, 1, uint32(seat) + 1, f);
+        vm.warp(rounds.timesOf(jobId, 1).keysEnd);
+        audits.strike(jobId, 1, uint32(seat) + 1, f);
+        (uint256 pay, uint256 lost,) = rounds.rowsOf(jobId, 1);
+        check(!pay.has(seat) && lost.has(seat), "the round's pay");
+        same(lockedOf(provider(seat), Role.PROVIDER), BOND - 1 ether, "a miss");
+        vm.expectPartialRevert(Audits.NotOpen.selector);
+        audits.noKey(jobId, 1, uint32(seat) + 1, f);
+        vm.warp(rounds.timesOf(jobId, 1).half);
+        vm.prank(OUTSIDER);
+        audits.noKey(jobId, 1, uint32(seat) + 1, f);
+        same(lockedOf(provider(seat), Role.PROVIDER), 0, "the bond");
+        same(activeOf(OUTSIDER, Role.VERIFIER), 29.7 ether, "the share");
+    }
+
+    function test_P43_anUndrawnSeatOwesNoKey() public {
+        uint16 other = (15 & ~drawn(jobId, 1)).lowest();
+        vm.warp(rounds.timesOf(jobId, 1).half);
+        Facts memory f = facts();
+        vm.expectPartialRevert(Audits.NotDrawn.selector);
+        audits.noKey(jobId, 1, uint32(other) + 1, f);
+    }
+
+    function test_P43_aWrongKeyCountsAsNone() public {
+        vm.warp(rounds.timesOf(jobId, 1).openEnd);
+        showKey(jobId, 1, seat, "not mine");
+        Shown memory s = shownFor(jobId, 1, seat);
+        audits.contestKey(s);
+        showKey(jobId, 1, seat);
+        vm.expectPartialRevert(Audits.KeyIsRight.selector);
+        audits.contestKey(s);
+    }
+
+    function test_P43_whoeverIsToldAKeyTakesHalfOfThePay() public {
+        Shown memory s = shownFor(jobId, 1, seat);
+        bytes32 told = key();
+        vm.prank(provider(seat));
+        vm.expectPartialRevert(Audits.OwnKey.selector);
+        audits.leak(s, told);
+        vm.prank(OUTSIDER);
+        audits.leak(s, told);
+        vm.expectPartialRevert(Audits.NotPaid.selector);
+        audits.leak(s, told);
+        same(jobs.creditOf(jobId, OUTSIDER), 4 * segmentPay(), "half");
+        toOpen(wrongBody());
+        s = shownFor(jobId, 1, seat);
+        bytes memory body = wrongBody();
+        vm.expectPartialRevert(Audits.WasLeaked.selector);
+        audits.contest(s, auditor, body, told);
+        vm.warp(rounds.timesOf(jobId, 1).windowEnd);
+        jobs.claimCredit(jobId, OUTSIDER);
+        jobs.burn(jobId, 2);
+        same(jobs.escrowOf(jobId).burnt, 4 * segmentPay(), "the other half is burnt");
+    }
+
+    // --- late words ---
+
+    function test_lateWordsOfBothCommitteesPayWhatOneLiedAbout() public {
+        commitAll(jobId, 15);
+        revealAll(jobId, 15);
+        sayAll(jobId, 14);
+        nextBlock();
+        settle(jobId, verdictFor(jobId, 14));
+        (uint256 pay,,) = rounds.rowsOf(jobId, 2);
+        same(pay, 14, "unpaid");
+        Facts memory f = said[jobId][2].facts;
+        bytes memory places = said[jobId][2].places;
+        uint256[] memory has = said[jobId][2].has;
+        Facts memory none;
+        vm.prank(verifier(0));
+        words.lateWord(jobId, 2, 1, 1);
+        vm.expectPartialRevert(Words.NotHad.selector);
+        words.grant(jobId, 2, 0, f, none, f.seed, places, has);
+        vm.prank(verifier(1));
+        words.lateWord(jobId, 2, 2, 1);
+        words.grant(jobId, 2, 0, f, none, f.seed, places, has);
+        (pay,,) = rounds.rowsOf(jobId, 2);
+        same(pay, 15, "paid");
+        vm.warp(rounds.timesOf(jobId, 2).auditEnd);
+        vm.prank(verifier(2));
+        vm.expectPartialRevert(Words.TooLate.selector);
+        words.lateWord(jobId, 2, 3, 1);
+    }
+
+    // --- claims and falls ---
+
+    function test_claimsSayWhatWasRevealed() public {
+        vm.warp(rounds.timesOf(jobId, 1).auditEnd);
+        Evidence memory e = evidenceFor(jobId, 1, seat, 3);
+        Claim memory c = claims.claim(abi.encode(e));
+        same(c.closing, trainer.digestOf(jobId, 1, seat, 3), "closing");
+        same(c.opening, trainer.digestOf(jobId, 1, seat, 2), "opening");
+        same(c.workWord, 0, "no key, no word");
+        e.key = key();
+        same(claims.claim(abi.encode(e)).workWord, workWord(jobId, 1, seat, 3), "word");
+        same(c.holder, provider(seat), "holder");
+        same(c.set, Hashing.setOf(jobId, Role.PROVIDER, uint32(seat) + 1), "set");
+        e.segment = 8;
+        vm.expectPartialRevert(Claims.NoSuchSegment.selector);
+        claims.claim(abi.encode(e));
+        (e.segment, e.isLink) = (7, true);
+        c = claims.claim(abi.encode(e));
+        same(c.updateRoot, e.shown.reveal.updateRoot, "a link's update");
+        e.model.openingRoot = "x";
+        vm.expectPartialRevert(Claims.WrongModel.selector);
+        claims.claim(abi.encode(e));
+    }
+
+    function test_claimsAreTakenFromTheEndOfAuditToTheWindows() public {
+        Evidence memory e = evidenceFor(jobId, 1, seat, 3);
+        vm.expectPartialRevert(Claims.NotOpen.selector);
+        claims.claim(abi.encode(e));
+        vm.warp(rounds.timesOf(jobId, 1).windowEnd);
+        vm.expectPartialRevert(Claims.NotOpen.selector);
+        claims.claim(abi.encode(e));
+    }
+
+    function test_anythingElseIsNoEvidence() public {
+        vm.warp(rounds.timesOf(jobId, 1).auditEnd);
+        Evidence memory e = evidenceFor(jobId, 1, seat, 3);
+        e.shown.reveal.leaves[40] ^= 0x01;
+        vm.expectPartialRevert(Reveals.NotRevealed.selector);
+        claims.claim(abi.encode(e));
+        e = evidenceFor(jobId, 1, seat, 3);
+        e.shown.id = e.shown.id % 4 + 1;
+        vm.expectPartialRevert(Reveals.NotTheHolder.selector);
+        claims.claim(abi.encode(e));
+        e = evidenceFor(jobId, 1, seat, 3);
+        e.shown.facts.model = "x";
+        vm.expectPartialRevert(Reveals.WrongFacts.selector);
+        claims.claim(abi.encode(e));
+    }
+
+    function test_fineIsAClaimOfItsOwn() public {
+        bytes memory body = honestBody(jobId, 1, auditor);
+        toOpen(body);
+        Evidence memory e = evidenceFor(jobId, 1, seat, 3);
+        (e.member, e.body, e.key) = (auditor, body, key());
+        Claim memory c = game.challenge(abi.encode(e));
+        same(c.holder, account, "its author defends it");
+        game.holderFalls(c, OUTSIDER);
+        same(lockedOf(account, Role.VERIFIER), BOND / 2, "half of its bond");
+        same(activeOf(OUTSIDER, Role.VERIFIER), BOND / 2 * 3 / 10, "a share of that to the winner");
+        same(lockedOf(provider(seat), Role.PROVIDER), BOND, "P44: the seat's is another game");
+        vm.expectPartialRevert(Claims.HasFallen.selector);
+        claims.claim(abi.encode(e));
+    }
+
+    function test_P33_P38_aFallTakesWhatIsNotFinalAndNothingElse() public {
+        vm.warp(rounds.timesOf(jobId, 1).windowEnd - 1); // round 0 is final
+        jobs.claim(jobId, Role.PROVIDER, uint32(seat) + 1, 1);
+        Evidence memory e = evidenceFor(jobId, 1, seat, 3);
+        Claim memory c = game.challenge(abi.encode(e));
+        vm.warp(rounds.timesOf(jobId, 1).windowEnd + 100);
+        vm.expectPartialRevert(Jobs.NotFinal.selector);
+        jobs.claim(jobId, Role.PROVIDER, uint32(seat) + 1, 2);
+        vm.expectPartialRevert(Members.GameOpen.selector);
+        members.release(jobId, Role.PROVIDER, uint32(seat) + 1);
+        game.holderFalls(c, OUTSIDER);
+        same(token.balanceOf(provider(seat)), 8 * segmentPay(), "what was final is kept");
+        same(activeOf(OUTSIDER, Role.VERIFIER), BOND * 3 / 10, "the share");
+        same(stakes.unburnt(), BOND * 7 / 10, "the rest is burnt");
+        same(jobs.escrowOf(jobId).burnt, 0, "not yet");
+        jobs.claim(jobId, Role.PROVIDER, uint32(seat) + 1, 2);
+        same(token.balanceOf(provider(seat)), 8 * segmentPay(), "nothing more");
+        same(jobs.escrowOf(jobId).burnt, 8 * segmentPay(), "burnt");
+    }
+
+    function test_aFallFreesTheSeatAndStopsNobody() public {
+        vm.warp(rounds.timesOf(jobId, 1).auditEnd);
+        Claim memory c = game.challenge(abi.encode(evidenceFor(jobId, 1, seat, 3)));
+        uint256 before = rounds.state(jobId).seated;
+        same(before, 15, "TRAIN of round 2");
+        vm.warp(rounds.timesOf(jobId, 1).auditEnd);
+        game.holderFalls(c, OUTSIDER);
+        same(rounds.state(jobId).seated, 15 & ~(uint256(1) << seat), "it does not count any more");
+        same(rounds.state(jobId).owing, 0, "and misses nothing");
+    }
+
+    function test_P28_silenceLocksNoFunds() public {
+        Terms memory t = defaultTerms();
+        vm.warp(rounds.absoluteEnd(jobId));
+        rounds.poke(jobId);
+        for (uint32 id = 1; id <= 4; id++) {
+            jobs.claim(jobId, Role.PROVIDER, id, 2);
+            members.release(jobId, Role.PROVIDER, id);
+        }
+        for (uint32 id = 1; id <= 3; id++) {
+            jobs.claim(jobId, Role.VERIFIER, id, 2);
+            members.release(jobId, Role.VERIFIER, id);
+        }
+        jobs.burn(jobId, 2);
+        vm.warp(block.timestamp + t.claimSeconds);
+        jobs.refund(jobId);
+        same(jobs.escrowOf(jobId).balance, 0, "all is home");
+    }
+}

@@ -1,0 +1,482 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {Rounds} from "../../src/Rounds.sol";
+import {EcdsaPolicy} from "../../src/EcdsaPolicy.sol";
+import {RoundsBase} from "../../src/rounds/RoundsBase.sol";
+import {RoundsSettlement} from "../../src/rounds/RoundsSettlement.sol";
+import {Members} from "../../src/Members.sol";
+import {Bits} from "../../src/libraries/Bits.sol";
+import {Draws} from "../../src/libraries/Draws.sol";
+import {Hashing} from "../../src/libraries/Hashing.sol";
+import "../../src/types/Types.sol";
+import {Network} from "../support/Network.sol";
+
+/// @title Commit, reveal, words and settlement: what is taken, when, from whom.
+contract PhasesTest is Network {
+    using Bits for uint256;
+
+    uint256 internal jobId;
+
+    function setUp() public override {
+        super.setUp();
+        jobId = start();
+    }
+
+    // --- commit and reveal ---
+
+    function test_P14_aCommitmentBindsEverythingOfIt() public view {
+        Reveal memory r = revealFor(jobId, 1, 8);
+        bytes32 right = commitmentFor(jobId, 1, r);
+        RoundState memory s = rounds.state(jobId);
+        Hashing.Slot memory slot = Hashing.Slot(address(rounds), jobId, 0);
+        check(trainer.commitment(slot, s.seed, 2, provider(1), s.model, r) != right, "seat");
+        check(trainer.commitment(slot, s.seed, 1, provider(2), s.model, r) != right, "account");
+        check(trainer.commitment(slot, keccak256("x"), 1, provider(1), s.model, r) != right, "seed");
+        check(trainer.commitment(slot, s.seed, 1, provider(1), keccak256("x"), r) != right, "model");
+        slot.round = 1;
+        check(trainer.commitment(slot, s.seed, 1, provider(1), s.model, r) != right, "round");
+        slot.round = 0;
+        slot.rounds = address(this);
+        check(trainer.commitment(slot, s.seed, 1, provider(1), s.model, r) != right, "contract");
+    }
+
+    function test_P14_anyOtherContentIsNotTheReveal() public {
+        commitAll(jobId, 15);
+        Reveal memory right = revealFor(jobId, 1, 8);
+        bytes32 seed = rounds.state(jobId).seed;
+        for (uint256 i = 0; i < 4; i++) {
+            Reveal memory r = revealFor(jobId, 1, 8);
+            if (i == 0) r.updateRoot = "x";
+            if (i == 1) r.keyHash = "x";
+            if (i == 2) r.salt = "x";
+            if (i == 3) r.leaves[100] ^= 0x01;
+            vm.prank(provider(1));
+            vm.expectPartialRevert(Rounds.WrongReveal.selector);
+            rounds.reveal(jobId, 1, seed, r);
+        }
+        right.updateCid = "another hint";
+        vm.prank(provider(1));
+        rounds.reveal(jobId, 1, seed, right);
+    }
+
+    function test_P15_oneASlot() public {
+        commitSeat(jobId, 1, revealFor(jobId, 1, 8));
+        bytes32 seed = rounds.state(jobId).seed;
+        vm.prank(provider(1));
+        vm.expectPartialRevert(RoundsBase.NotWaitedFor.selector);
+        rounds.commit(jobId, 1, seed, "again");
+        commitAll(jobId, 13);
+        revealSeat(jobId, 1, revealFor(jobId, 1, 8));
+        Reveal memory r = revealFor(jobId, 1, 8);
+        vm.prank(provider(1));
+        vm.expectPartialRevert(RoundsBase.NotWaitedFor.selector);
+        rounds.reveal(jobId, 1, seed, r);
+    }
+
+    function test_P16_aCopiedCommitmentCannotBeRevealed() public {
+        Reveal memory r = revealFor(jobId, 0, 8);
+        bytes32 copied = commitmentFor(jobId, 0, r);
+        bytes32 seed = rounds.state(jobId).seed;
+        vm.prank(provider(1));
+        rounds.commit(jobId, 1, seed, copied);
+        commitAll(jobId, 13);
+        vm.prank(provider(1));
+        vm.expectPartialRevert(Rounds.WrongReveal.selector);
+        rounds.reveal(jobId, 1, seed, r);
+    }
+
+    function test_P17_windowsAreDisjointAtEverySecond() public {
+        RoundState memory s = rounds.state(jobId);
+        commitAll(jobId, 7);
+        bytes32 last = commitmentFor(jobId, 3, revealFor(jobId, 3, 8));
+        vm.warp(s.deadline - 1);
+        vm.expectPartialRevert(RoundsBase.NothingToDo.selector);
+        rounds.poke(jobId);
+        vm.warp(s.deadline);
+        vm.prank(provider(3));
+        vm.expectPartialRevert(RoundsBase.DeadlinePassed.selector);
+        rounds.commit(jobId, 3, s.seed, last);
+        rounds.poke(jobId);
+        inPhase(jobId, Phase.REVEAL);
+        revealAll(jobId, 3);
+        Reveal memory r = revealFor(jobId, 2, 8);
+        vm.warp(rounds.state(jobId).deadline);
+        vm.prank(provider(2));
+        vm.expectPartialRevert(RoundsBase.DeadlinePassed.selector);
+        rounds.reveal(jobId, 2, s.seed, r);
+        rounds.poke(jobId);
+        inPhase(jobId, Phase.MERGE);
+        same(rounds.state(jobId).seated, 3, "who revealed");
+        same(rounds.state(jobId).owing, 12, "who missed");
+    }
+
+    function test_anotherSeedIsRefused() public {
+        bytes32 seed = rounds.state(jobId).seed;
+        bytes32 other = keccak256("of another history");
+        vm.prank(provider(0));
+        vm.expectRevert(abi.encodeWithSelector(RoundsBase.WrongSeed.selector, other, seed));
+        rounds.commit(jobId, 0, other, "x");
+        vm.prank(provider(0));
+        vm.expectPartialRevert(RoundsBase.WrongSeed.selector);
+        members.disagree(jobId, other, "root");
+        commitAll(jobId, 15);
+        revealAll(jobId, 15);
+        vm.prank(verifier(0));
+        vm.expectPartialRevert(RoundsBase.WrongSeed.selector);
+        rounds.word(jobId, 0, other, 15);
+    }
+
+    function test_P18_aMissNeverStallsAndTheSeatCanBeTakenAgain() public {
+        commitAll(jobId, 7);
+        vm.warp(rounds.state(jobId).deadline);
+        rounds.poke(jobId);
+        stakeUp(provider(9), Role.PROVIDER, BOND);
+        vm.prank(provider(9));
+        vm.expectPartialRevert(bytes4(keccak256("SeatTaken(uint16)")));
+        members.sit(jobId, 3);
+        members.cutSeat(jobId, 3);
+        vm.prank(provider(9));
+        members.sit(jobId, 3);
+        revealAll(jobId, 7);
+        sayAll(jobId, 7);
+        nextBlock();
+        settle(jobId);
+        same(rounds.state(jobId).seated, 15, "the new holder counts in the next round");
+        play(jobId);
+        vm.warp(rounds.timesOf(jobId, 1).windowEnd);
+        jobs.claim(jobId, Role.PROVIDER, 5, 2);
+        same(token.balanceOf(provider(9)), 8 * segmentPay(), "and is paid for that one");
+    }
+
+    function test_P18_everybodyOfflineForThreeWindowsAndBack() public {
+        for (uint256 i = 0; i < 3; i++) {
+            vm.warp(rounds.state(jobId).deadline + 10_000);
+            rounds.poke(jobId);
+            for (uint16 seat = 0; seat < 4; seat++) {
+                members.cutSeat(jobId, seat);
+                members.release(jobId, Role.PROVIDER, uint32(4 * i + seat + 1));
+                sit(jobId, seat, seat);
+            }
+            nextBlock();
+            rounds.poke(jobId);
+        }
+        play(jobId);
+        play(jobId);
+        hasStatus(jobId, JobStatus.DONE);
+    }
+
+    function test_P19_theAuditSeedComesAfterTheLastReveal() public {
+        commitAll(jobId, 15);
+        revealAll(jobId, 7);
+        same(rounds.state(jobId).auditSeed, 0, "not before the last reveal");
+        vm.expectPartialRevert(RoundsBase.WrongPhase.selector);
+        rounds.seedAudit(jobId);
+        revealAll(jobId, 8);
+        same(rounds.state(jobId).auditSeed, 0, "nor with it");
+        vm.expectPartialRevert(RoundsBase.NothingToDo.selector);
+        rounds.seedAudit(jobId);
+        nextBlock();
+        sayWord(jobId, 1, 15);
+        bytes32 seed = rounds.state(jobId).auditSeed;
+        check(seed != 0, "with the first word");
+        nextBlock();
+        sayWord(jobId, 0, 15);
+        same(rounds.state(jobId).auditSeed, seed, "and never again");
+        vm.warp(rounds.state(jobId).deadline);
+        rounds.poke(jobId);
+        same(rounds.state(jobId).auditSeed, seed, "another lot leaves it");
+    }
+
+    function test_P19_anyoneSeedsWhenHalfOfTheMergeIsSilent() public {
+        commitAll(jobId, 15);
+        revealAll(jobId, 15);
+        vm.warp(block.timestamp + 50);
+        rounds.seedAudit(jobId);
+        check(rounds.state(jobId).auditSeed != 0, "seeded");
+        vm.expectPartialRevert(Rounds.AlreadySeeded.selector);
+        rounds.seedAudit(jobId);
+    }
+
+    function testFuzz_leavesAreWholeSegments(uint16 length) public {
+        uint256 bytes_ = within(length, 0, 600);
+        Reveal memory r = revealFor(jobId, 0, 8);
+        r.leaves = new bytes(bytes_);
+        commitSeat(jobId, 0, r);
+        commitAll(jobId, 14);
+        bytes32 seed = rounds.state(jobId).seed;
+        bool isRight = bytes_ % 64 == 0 && bytes_ <= 512;
+        vm.prank(provider(0));
+        if (!isRight) vm.expectPartialRevert(Rounds.WrongLeaves.selector);
+        rounds.reveal(jobId, 0, seed, r);
+        if (isRight) same(rounds.segmentsOf(jobId, 0, 0), bytes_ / 64, "segments");
+    }
+
+    function test_shortTwiceRunningIsAMiss() public {
+        Terms memory t = defaultTerms();
+        t.rounds = 4;
+        uint256 id = create(t); // of providers 20 …, so that nobody is in two
+        for (uint256 i = 0; i < 4; i++) {
+            sit(id, 20 + i, uint16(i));
+        }
+        for (uint256 i = 0; i < 3; i++) {
+            enrol(id, 20 + i, uint16(i));
+        }
+        nextBlock();
+        rounds.poke(id);
+        for (uint256 r = 0; r < 2; r++) {
+            commitSeat(id, 0, revealFor(id, 0, 5));
+            commitAll(id, 14);
+            revealSeat(id, 0, revealFor(id, 0, 5));
+            revealAll(id, 14);
+            sayAll(id, 15);
+            nextBlock();
+            same(rounds.state(id).held, 15, "not before the second settlement");
+            settle(id, verdictFor(id, 14));
+        }
+        same(rounds.state(id).held, 14, "the seat is free");
+        members.cutSeat(id, 0);
+        vm.warp(rounds.timesOf(id, 1).windowEnd);
+        jobs.claim(id, Role.PROVIDER, 1, 2);
+        same(token.balanceOf(provider(20)), 2 * 5 * segmentPay(), "segments done are paid");
+    }
+
+    // --- words and settlement ---
+
+    function test_mergeEndsWhenNoWordCanChangeIt() public {
+        commitAll(jobId, 15);
+        revealAll(jobId, 15);
+        sayWord(jobId, 0, 15);
+        Verdict memory v = verdictFor(jobId, 15);
+        bytes memory places = said[jobId][0].places;
+        uint256[] memory has = said[jobId][0].has;
+        vm.expectPartialRevert(RoundsSettlement.StillOpen.selector);
+        rounds.settle(jobId, places, has, v, "");
+        sayWord(jobId, 1, 15);
+        nextBlock();
+        settle(jobId); // two of three have all of them
+        inPhase(jobId, Phase.TRAIN);
+    }
+
+    function test_wordsOfOthersOrInAnotherOrderAreRefused() public {
+        toWords(jobId);
+        Verdict memory v = verdictFor(jobId, 15);
+        uint256[] memory has = said[jobId][0].has;
+        vm.expectPartialRevert(RoundsSettlement.WrongWords.selector);
+        rounds.settle(jobId, hex"010002", has, v, "");
+        has[1] = 14;
+        vm.expectPartialRevert(RoundsSettlement.WrongWords.selector);
+        rounds.settle(jobId, hex"000102", has, v, "");
+    }
+
+    /// forge-config: default.fuzz.runs = 32
+    function testFuzz_availableIsMoreThanHalfOfTheWords(uint8[7] memory saysOf, uint8 count) public {
+        (jobId, count) = (biggerJob(), uint8(within(count, 0, 7)));
+        commitAll(jobId, 15);
+        revealAll(jobId, 15);
+        for (uint16 place = 0; place < count; place++) {
+            sayWord(jobId, place, saysOf[place]);
+        }
+        vm.warp(rounds.state(jobId).deadline);
+        uint256 had;
+        for (uint256 seat = 0; seat < 4; seat++) {
+            uint256 votes;
+            for (uint256 i = 0; i < count; i++) {
+                if (uint256(saysOf[i]).has(seat)) votes++;
+            }
+            if (2 * votes > 7) had |= Bits.bit(seat);
+        }
+        if (count == 0) rounds.seedAudit(jobId);
+        settle(jobId, verdictFor(jobId, had));
+        (uint256 pay, uint256 lost,) = rounds.rowsOf(jobId, 0);
+        same(pay, had, "paid");
+        same(lost, 15 & ~had, "burnt");
+    }
+
+    function biggerJob() internal returns (uint256 id) {
+        Terms memory t = defaultTerms();
+        (t.places, t.minVerifiers) = (7, 7);
+        id = create(t);
+        for (uint256 i = 0; i < 4; i++) {
+            sit(id, 40 + i, uint16(i));
+        }
+        for (uint256 i = 0; i < 7; i++) {
+            enrol(id, 40 + i, uint16(i));
+        }
+        nextBlock();
+        rounds.poke(id);
+    }
+
+    function test_P22_P23_oneSignatureOfEachMemberAndOfNobodyElse() public {
+        toWords(jobId);
+        Verdict memory v = verdictFor(jobId, 15);
+        bytes32 digest = digestFor(jobId, v);
+        noteFacts(jobId, v);
+        bytes memory one = signatureOf(verifierKey(0), digest);
+        bytes memory two = signatureOf(verifierKey(1), digest);
+        refuses(v, bytes.concat(bytes4(uint32(3)), one, one), EcdsaPolicy.WrongSignature.selector);
+        refuses(v, bytes.concat(bytes4(uint32(3)), two, one), EcdsaPolicy.WrongSignature.selector);
+        refuses(v, bytes.concat(bytes4(uint32(3)), one, two, hex"00"), EcdsaPolicy.WrongLength.selector);
+        refuses(v, bytes.concat(bytes4(uint32(9)), one, two), EcdsaPolicy.NotInCommittee.selector);
+        refuses(v, bytes.concat(bytes4(uint32(1)), one), RoundsSettlement.TooFewSigners.selector);
+        bytes memory stranger = signatureOf(0xbad, digest);
+        refuses(v, bytes.concat(bytes4(uint32(3)), one, stranger), EcdsaPolicy.WrongSignature.selector);
+        rounds.settle(jobId, hex"000102", said[jobId][0].has, v, bytes.concat(bytes4(uint32(3)), one, two));
+    }
+
+    function test_P22_aHighSignatureIsNone() public {
+        toWords(jobId);
+        Verdict memory v = verdictFor(jobId, 15);
+        bytes32 digest = digestFor(jobId, v);
+        (uint8 parity, bytes32 r, bytes32 s) = vm.sign(verifierKey(0), digest);
+        uint256 order = 0xfffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141;
+        bytes memory high = abi.encodePacked(r, bytes32(order - uint256(s)), parity == 27 ? uint8(28) : uint8(27));
+        bytes memory two = signatureOf(verifierKey(1), digest);
+        refuses(v, bytes.concat(bytes4(uint32(3)), high, two), EcdsaPolicy.WrongSignature.selector);
+    }
+
+    function refuses(Verdict memory v, bytes memory certificate_, bytes4 why) internal {
+        uint256[] memory has = said[jobId][0].has;
+        vm.expectPartialRevert(why);
+        rounds.settle(jobId, hex"000102", has, v, certificate_);
+    }
+
+    function test_P24_aCertificateBindsRoundSeedAndWords() public {
+        toWords(jobId);
+        Verdict memory v = verdictFor(jobId, 15);
+        Hashing.Slot memory slot = Hashing.Slot(address(rounds), jobId, 0);
+        RoundState memory s = rounds.state(jobId);
+        bytes32 kept = Hashing.cut(s.words);
+        bytes32 right = digestFor(jobId, v);
+        check(trainer.digest(slot, s.seed, "words", v) != right, "words");
+        check(trainer.digest(slot, "seed", kept, v) != right, "seed");
+        slot.jobId++;
+        check(trainer.digest(slot, s.seed, kept, v) != right, "job");
+        v.leftOut = 1;
+        check(digestFor(jobId, v) != right, "left out");
+    }
+
+    function test_P25_twoCertificatesOverTheSameWordsCostTheBondOnce() public {
+        toWords(jobId);
+        Verdict[2] memory v = [verdictFor(jobId, 15), verdictFor(jobId, 15)];
+        v[1].state = "another";
+        RoundState memory s = rounds.state(jobId);
+        bytes[2] memory signed;
+        for (uint256 i = 0; i < 2; i++) {
+            signed[i] = bytes.concat(bytes4(uint32(1)), signatureOf(verifierKey(2), digestFor(jobId, v[i])));
+        }
+        bytes32 kept = Hashing.cut(s.words);
+        vm.prank(OUTSIDER);
+        words.equivocated(jobId, 0, 3, s.seed, kept, v, signed);
+        same(lockedOf(verifier(2), Role.VERIFIER), 0, "the bond");
+        same(activeOf(OUTSIDER, Role.VERIFIER), BOND / 2, "half to who shows it");
+        vm.expectPartialRevert(bytes4(keccak256("FaultUsed(bytes32)")));
+        words.equivocated(jobId, 0, 3, s.seed, kept, v, signed);
+        v[1] = v[0];
+        signed[1] = signed[0];
+        vm.expectPartialRevert(bytes4(keccak256("NoContradiction(uint32)")));
+        words.equivocated(jobId, 0, 3, s.seed, kept, v, signed);
+    }
+
+    function test_verdictsAreWithinWhatTheRuleBears() public {
+        toWords(jobId);
+        Verdict memory v = verdictFor(jobId, 15);
+        v.leftOut = 3; // f is 1
+        refuses(v, "", RoundsSettlement.WrongVerdict.selector);
+        v.leftOut = 16; // nobody
+        refuses(v, "", RoundsSettlement.WrongVerdict.selector);
+        (v.leftOut, v.merged) = (1, 4);
+        refuses(v, "", RoundsSettlement.WrongVerdict.selector);
+        v.merged = 3;
+        nextBlock();
+        settle(jobId, v);
+        check(drawn(jobId, 0).has(0), "who was left out is drawn");
+    }
+
+    function test_aSilentLotIsReplacedAndItsSilentMembersMiss() public {
+        commitAll(jobId, 15);
+        revealAll(jobId, 15);
+        sayWord(jobId, 0, 15);
+        vm.warp(rounds.state(jobId).deadline);
+        rounds.poke(jobId);
+        same(rounds.state(jobId).lot, 1, "the next lot");
+        same(rounds.absentOf(jobId, 0), 6, "the silent");
+        delete said[jobId][0].places;
+        delete said[jobId][0].has;
+        said[jobId][0].lotSeed = Hashing.lotSeed(rounds.state(jobId).seed, 1);
+        sayAll(jobId, 15);
+        nextBlock();
+        settle(jobId);
+        members.cutMember(jobId, 0, 2);
+        same(lockedOf(verifier(1), Role.VERIFIER), BOND - 1 ether, "cut");
+        vm.expectPartialRevert(Members.NotAbsent.selector);
+        members.cutMember(jobId, 0, 1);
+    }
+
+    function test_lateSignaturesAreTakenUntilTheNextSettlement() public {
+        toWords(jobId);
+        nextBlock();
+        Verdict memory v = verdictFor(jobId, 15);
+        bytes32 digest = digestFor(jobId, v);
+        noteFacts(jobId, v);
+        rounds.settle(jobId, hex"000102", said[jobId][0].has, v, certificate(jobId, digest, 7, 3));
+        same(rounds.state(jobId).due, 4, "the third owes one");
+        rounds.sign(
+            jobId, said[jobId][0].facts, 3, bytes.concat(bytes4(uint32(1)), signatureOf(verifierKey(2), digest))
+        );
+        same(rounds.state(jobId).due, 0, "owed no more");
+        (,, uint256 signed) = rounds.rowsOf(jobId, 0);
+        same(signed, 7, "and paid");
+    }
+
+    function test_threeRoundsThatMergeNothingCloseTheJob() public {
+        Terms memory t = defaultTerms();
+        t.rounds = 5;
+        jobId = create(t);
+        for (uint256 i = 0; i < 4; i++) {
+            sit(jobId, 30 + i, uint16(i));
+        }
+        for (uint256 i = 0; i < 3; i++) {
+            enrol(jobId, 30 + i, uint16(i));
+        }
+        nextBlock();
+        rounds.poke(jobId);
+        for (uint256 r = 0; r < 3; r++) {
+            toWords(jobId);
+            nextBlock();
+            Verdict memory v = verdictFor(jobId, 15);
+            v.merged = 0;
+            settle(jobId, v);
+        }
+        hasStatus(jobId, JobStatus.EXPIRED);
+        vm.warp(rounds.timesOf(jobId, 2).windowEnd);
+        jobs.claim(jobId, Role.PROVIDER, 1, 3);
+        same(token.balanceOf(provider(30)), 3 * 8 * segmentPay(), "rounds done are paid");
+    }
+
+    function test_disagreeingLeavesWithoutAMiss() public {
+        bytes32 seed = rounds.state(jobId).seed;
+        vm.prank(provider(3));
+        members.disagree(jobId, seed, "another root");
+        same(rounds.state(jobId).seated, 7, "does not count");
+        commitAll(jobId, 7);
+        inPhase(jobId, Phase.REVEAL);
+        same(rounds.state(jobId).owing, 0, "and owes nothing");
+        members.release(jobId, Role.PROVIDER, 4);
+        same(lockedOf(provider(3), Role.PROVIDER), 0, "its bond is home");
+    }
+
+    function test_committeeIsTheSmallestTicketsOfThePool() public pure {
+        uint256 pool = type(uint256).max << 3;
+        uint256 drawn_ = Draws.committee("seed", pool);
+        same(drawn_.popcount(), 32, "members");
+        bytes32 largest;
+        for (uint256 left = drawn_; left != 0; left &= left - 1) {
+            bytes32 ticket = Draws.ticket("seed", left.lowest());
+            if (ticket > largest) largest = ticket;
+        }
+        for (uint256 left = pool & ~drawn_; left != 0; left &= left - 1) {
+            check(Draws.ticket("seed", left.lowest()) > largest, "nobody with a smaller one is left out");
+        }
+    }
+}

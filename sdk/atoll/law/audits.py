@@ -1,0 +1,118 @@
+"""How the audit of a settled round changes a job's view; several rounds' run at once.
+
+Rule of this file: one pure function an event, of the one round that it names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from atoll.law import events as ev
+from atoll.law.ballots import Body
+from atoll.law.membership import Handler, drop, put
+from atoll.law.views import Contest, JobView, SettledRound
+from atoll.law.words import Bitmap, BlockRef, RoundIndex
+
+
+def with_settled(view: JobView, round: RoundIndex, **changes: Any) -> JobView:
+    """The view with these fields of a settled round replaced; as it is where there is none."""
+    past = view.settled_round(round)
+    if past is None:
+        return view
+    settled = list(view.settled)
+    settled[round] = replace(past, **changes)
+    return replace(view, settled=tuple(settled))
+
+
+def _past(view: JobView, round: RoundIndex) -> SettledRound:
+    """The contracts speak of audits of settled rounds only."""
+    return view.settled[round]
+
+
+def _signed(view: JobView, event: ev.Signed, block: BlockRef) -> JobView:
+    return with_settled(view, event.round, signers=event.signers)
+
+
+def _pay_changed(view: JobView, event: ev.PayChanged, block: BlockRef) -> JobView:
+    return with_settled(view, event.round, pay=event.pay)
+
+
+def _balloted(view: JobView, event: ev.Balloted, block: BlockRef) -> JobView:
+    """The last one counts, and only of AUDIT: another takes it away. Anybody may say one."""
+    past = view.settled_round(event.round)
+    holder = None if past is None else past.auditor_of(view, event.account)
+    if past is None or holder is None:
+        return view
+    ballots = drop(past.ballots, holder)
+    if past.clock.is_auditing(block.timestamp):
+        ballots = put(ballots, holder, event.ballot)
+    return with_settled(view, event.round, ballots=ballots)
+
+
+def _opened(view: JobView, event: ev.Opened, block: BlockRef) -> JobView:
+    bodies = put(_past(view, event.round).bodies, event.id, Body.from_bytes(event.body))
+    return with_settled(view, event.round, bodies=bodies)
+
+
+def _key_shown(view: JobView, event: ev.KeyShown, block: BlockRef) -> JobView:
+    """Of a round that is not settled yet it is kept; of others it is its holder's."""
+    past = view.settled_round(event.round)
+    if past is None:
+        early = put(view.early_keys, (event.round, event.account), event.key)
+        return replace(view, early_keys=early)
+    seats = past.seats.items()
+    for seat in (s for s, h in seats if view.providers[h].account == event.account):
+        refuted = Bitmap(past.refuted & ~(1 << seat))
+        keys = put(past.keys, seat, event.key)
+        return with_settled(view, event.round, keys=keys, refuted=refuted)
+    return view
+
+
+def _key_contested(view: JobView, event: ev.KeyContested, block: BlockRef) -> JobView:
+    refuted = _past(view, event.round).refuted | 1 << event.seat
+    return with_settled(view, event.round, refuted=Bitmap(refuted))
+
+
+def _leaked(view: JobView, event: ev.Leaked, block: BlockRef) -> JobView:
+    past = _past(view, event.round)
+    leaks, keys = put(past.leaks, event.seat, event.by), put(past.keys, event.seat, event.key)
+    return with_settled(view, event.round, leaks=leaks, keys=keys)
+
+
+def _struck(view: JobView, event: ev.Struck, block: BlockRef) -> JobView:
+    struck = _past(view, event.round).struck | 1 << event.seat
+    return with_settled(view, event.round, struck=Bitmap(struck))
+
+
+def _contested(view: JobView, event: ev.Contested, block: BlockRef) -> JobView:
+    contests = put(_past(view, event.round).contests, (event.id, event.seat), Contest(event.by))
+    return with_settled(view, event.round, contests=contests)
+
+
+def _contest_settled(view: JobView, event: ev.ContestSettled, block: BlockRef) -> JobView:
+    contests, key = _past(view, event.round).contests, (event.id, event.seat)
+    decided = replace(contests[key], is_wrong=event.wrong)
+    return with_settled(view, event.round, contests=put(contests, key, decided))
+
+
+def _late_word(view: JobView, event: ev.LateWord, block: BlockRef) -> JobView:
+    late = _past(view, event.round).late
+    has = Bitmap(late.get(event.place, 0) | event.has)
+    return with_settled(view, event.round, late=put(late, event.place, has))
+
+
+AUDIT_HANDLERS: Final[Mapping[type, Handler]] = {
+    ev.Signed: _signed,
+    ev.PayChanged: _pay_changed,
+    ev.Balloted: _balloted,
+    ev.Opened: _opened,
+    ev.KeyShown: _key_shown,
+    ev.KeyContested: _key_contested,
+    ev.Leaked: _leaked,
+    ev.Struck: _struck,
+    ev.Contested: _contested,
+    ev.ContestSettled: _contest_settled,
+    ev.LateWord: _late_word,
+}

@@ -1,0 +1,214 @@
+"""What an account owes by when: pure functions of a job's view and the clock.
+
+Rule of this file: only what can be done now is listed, by the earliest end. Whether it is done, and
+how, is the member's; what it costs not to is in SPEC-ROUNDS.md, 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from atoll.law.ballots import Duty as BallotDuty
+from atoll.law.views import GameRecord, Holder, JobView, OpenRound, SettledRound, parties
+from atoll.law.words import (
+    NO_HOLDER,
+    Address,
+    HolderId,
+    Phase,
+    PlaceIndex,
+    Role,
+    RoundIndex,
+    SeatIndex,
+    bits,
+)
+
+WHENEVER: Final = (1 << 64) - 1
+"""The end of what nobody can tell the end of yet."""
+
+
+class Duty(StrEnum):
+    COMMIT = "commit"
+    REVEAL = "reveal"
+    KEY = "key"
+    READY = "ready"
+    WORD = "word"
+    SIGN = "sign"
+    BALLOT = "ballot"
+    OPEN = "open"
+    CHALLENGE = "challenge"
+    MOVE = "move"
+
+
+@dataclass(frozen=True, slots=True)
+class Owed:
+    """One thing that an account owes.
+
+    Attributes:
+        holder: the id that owes it; 0 of a challenger's move.
+        until: unix seconds before which.
+        seats: what it is about: a ballot's or an opening's seats, or the one of others.
+        at: of a challenge, the segment; their number for the link.
+        game: of a move.
+    """
+
+    duty: Duty
+    round: RoundIndex
+    until: int
+    holder: HolderId = NO_HOLDER
+    seats: tuple[SeatIndex, ...] = ()
+    at: int = 0
+    game: int = 0
+
+
+def owed_by(view: JobView, account: Address, now: int) -> tuple[Owed, ...]:
+    """Everything that the account owes the job now, in any role, the most urgent first."""
+    ids = {role: view.ids_of(account, role) for role in Role}
+    found: list[Owed] = []
+    for holder in ids[Role.PROVIDER]:
+        found += provider_owes(view, holder, now)
+    for holder in ids[Role.VERIFIER]:
+        found += verifier_owes(view, holder, now)
+    found += _moves(view, account)
+    return tuple(sorted(found, key=lambda owed: (owed.until, owed.round)))
+
+
+# --- providers ---
+
+
+def provider_owes(view: JobView, holder: HolderId, now: int) -> Iterator[Owed]:
+    """What a seat's holder owes, but for moves in games."""
+    running = view.open
+    if running is not None and now < running.deadline:
+        yield from _training(running, holder)
+    for past in view.auditing(now):
+        yield from _keys(view, past, holder, now)
+
+
+def _training(running: OpenRound, holder: HolderId) -> Iterator[Owed]:
+    seat = next((seat for seat, held in running.seats.items() if held == holder), None)
+    if seat is None or not running.counting >> seat & 1:
+        return
+    if running.phase is Phase.TRAIN and seat not in running.commits:
+        yield Owed(Duty.COMMIT, running.round, running.deadline, holder, (seat,))
+    if running.phase is Phase.REVEAL and seat in running.commits and seat not in running.reveals:
+        yield Owed(Duty.REVEAL, running.round, running.deadline, holder, (seat,))
+
+
+def _keys(view: JobView, past: SettledRound, holder: HolderId, now: int) -> Iterator[Owed]:
+    """Of a drawn seat. After keys_end it is late, and saves the bond until somebody takes it."""
+    clock = past.clock
+    if now < clock.open_end or view.providers[holder].has_fallen:
+        return
+    until = next(end for end in (clock.keys_end, clock.half, clock.window_end) if now < end)
+    for seat in map(SeatIndex, bits(past.drawn)):
+        if past.seats[seat] == holder and past.key_of(seat) is None:
+            yield Owed(Duty.KEY, past.round, until, holder, (seat,))
+
+
+# --- verifiers ---
+
+
+def verifier_owes(view: JobView, holder: HolderId, now: int) -> Iterator[Owed]:
+    """What a place's holder owes, but for moves in games."""
+    member = view.verifiers[holder]
+    takes_ready = view.phase not in {Phase.MERGE, Phase.CLOSED}
+    if takes_ready and not member.is_ready and member.counts_in(member.start):
+        yield Owed(Duty.READY, member.start, member.ready_until, holder)
+    if view.open is not None:
+        yield from _committee(view.open, holder, now)
+    yield from _signature(view, holder, now)
+    for past in view.auditing(now):
+        yield from _audit(view, past, member, now)
+
+
+def _committee(running: OpenRound, holder: HolderId, now: int) -> Iterator[Owed]:
+    """A word of the lot; then a signature, unless the word lacks what the others have."""
+    places = (place for place, held in running.places.items() if held == holder)
+    place = next((place for place in places if running.committee >> place & 1), None)
+    if place is None or running.phase is not Phase.MERGE:
+        return
+    if place not in running.words and now < running.deadline:
+        yield Owed(Duty.WORD, running.round, running.deadline, holder)
+    if running.may_settle(now) and not running.lacking >> place & 1:
+        until = running.deadline if now < running.deadline else WHENEVER
+        yield Owed(Duty.SIGN, running.round, until, holder)
+
+
+def _signature(view: JobView, holder: HolderId, now: int) -> Iterator[Owed]:
+    """Of the last settled round, until the next settlement; of the last, until AUDIT ends."""
+    past = view.settled[-1] if view.settled else None
+    if past is None or not any(past.digest):
+        return
+    place, is_over = past.place_of(holder), view.phase is Phase.CLOSED
+    if place is None or not past.owes_signature >> place & 1:
+        return
+    if not is_over or now < past.clock.audit_end:
+        until = past.clock.audit_end if is_over else WHENEVER
+        yield Owed(Duty.SIGN, past.round, until, holder)
+
+
+def _audit(view: JobView, past: SettledRound, member: Holder, now: int) -> Iterator[Owed]:
+    seats, clock = past.duties_of(member.id), past.clock
+    if clock.is_auditing(now) and seats and member.id not in past.ballots:
+        yield Owed(Duty.BALLOT, past.round, clock.audit_end, member.id, seats)
+    has_to_open = member.id in past.ballots and member.id not in past.bodies
+    if clock.is_opening(now) and has_to_open:
+        yield Owed(Duty.OPEN, past.round, clock.open_end, member.id, seats)
+    if clock.audit_end <= now < clock.half:
+        yield from _accusations(view, past, member)
+
+
+def _accusations(view: JobView, past: SettledRound, member: Holder) -> Iterator[Owed]:
+    """Opened *differs* that their author has not brought before the judge."""
+    body = past.bodies.get(member.id)
+    for duty in body.duties if body else ():
+        about = past.seats[duty.seat]
+        fell = view.providers[about].has_fallen
+        if not duty.is_fine and not fell and not is_played(view, past, member.account, duty):
+            where = (duty.seat,)
+            yield Owed(Duty.CHALLENGE, past.round, past.clock.half, member.id, where, at=duty.at)
+
+
+def is_played(view: JobView, past: SettledRound, author: Address, accusation: BallotDuty) -> bool:
+    """Whether the account has challenged what its ballot says of a seat."""
+    seat = accusation.seat
+    about, done = past.seats[seat], past.reveals[seat].segments
+    is_link = accusation.at == done
+    segment = max(0, done - 1) if is_link else accusation.at
+    return any(
+        game.challenger == author
+        and (game.claim.round, game.claim.segment) == (past.round, segment)
+        and game.claim.is_link == is_link
+        and parties(game.claim) == (view.job_id, Role.PROVIDER, about)
+        for game in view.games.values()
+    )
+
+
+# --- games ---
+
+
+def _moves(view: JobView, account: Address) -> Iterator[Owed]:
+    """Games in which it is the account's turn, as the one who said or as the one who doubts."""
+    for game in view.games.values():
+        if not game.deadline:
+            continue
+        if account == (game.claim.holder if game.is_holders_turn else game.challenger):
+            yield _move(game)
+
+
+def _move(game: GameRecord) -> Owed:
+    about = parties(game.claim)
+    holder = about[2] if about is not None and game.is_holders_turn else NO_HOLDER
+    claim = game.claim
+    where = (SeatIndex(claim.seat),)
+    return Owed(Duty.MOVE, RoundIndex(claim.round), game.deadline, holder, where, game=game.id)
+
+
+def committee_accounts(view: JobView, round: OpenRound | SettledRound) -> list[Address]:
+    """The committee by ascending place, as its certificate's map counts them."""
+    committee = round.committee if isinstance(round, OpenRound) else round.facts.committee
+    places = map(PlaceIndex, bits(committee))
+    return [view.verifiers[round.places[place]].account for place in places]

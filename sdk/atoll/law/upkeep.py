@@ -1,0 +1,254 @@
+"""Calls that anybody may make, and that somebody has to: what would succeed now.
+
+Rule of this file: pure functions of a job's view and the clock; nothing here is owed by anyone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from atoll.law.ballots import fine_word
+from atoll.law.owes import is_played
+from atoll.law.pay import claimable_to, round_pay, unpaid
+from atoll.law.trace import key_hash
+from atoll.law.views import Holder, JobView, SettledRound
+from atoll.law.words import (
+    NO_HOLDER,
+    NO_ROUND,
+    Bitmap,
+    HolderId,
+    JobStatus,
+    Miss,
+    Phase,
+    PlaceIndex,
+    Role,
+    RoundIndex,
+    SeatIndex,
+    bits,
+)
+
+_NO_SEAT: Final = SeatIndex(0)
+
+
+class Call(StrEnum):
+    POKE = "poke"
+    SEED_AUDIT = "seedAudit"
+    SETTLE_LATE = "settleLate"
+    CUT_SEAT = "cutSeat"
+    CUT_MEMBER = "cutMember"
+    ABSENT = "absent"
+    STRIKE = "strike"
+    NO_KEY = "noKey"
+    CONTEST_KEY = "contestKey"
+    CONTEST = "contest"
+    SETTLE_CONTEST = "settleContest"
+    DROPPED = "dropped"
+    CLAIM = "claim"
+    BURN = "burn"
+    RELEASE = "release"
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """One call.
+
+    Attributes:
+        round: that it is about; of a claim or a burning, up to which.
+        role, holder: whose id, where it names one.
+    """
+
+    call: Call
+    round: RoundIndex
+    role: Role = Role.PROVIDER
+    holder: HolderId = NO_HOLDER
+    seat: SeatIndex = _NO_SEAT
+
+
+def upkeep(view: JobView, now: int) -> Iterator[Upkeep]:
+    """Everything that would succeed now, as far as the view can tell."""
+    yield from _phase(view, now)
+    for holder in view.providers.values():
+        if holder.missed != NO_ROUND:
+            seat = SeatIndex(holder.index)
+            yield Upkeep(Call.CUT_SEAT, holder.missed, Role.PROVIDER, holder.id, seat)
+    yield from _silent(view, now)
+    for past in view.auditing(now):
+        yield from _absent(view, past, now)
+        yield from _struck(view, past, now)
+        yield from _contests(view, past, now)
+        yield from _dropped(view, past, now)
+    yield from _decided_contests(view, now)
+    yield from _money(view, now)
+
+
+def _phase(view: JobView, now: int) -> Iterator[Upkeep]:
+    running = view.open
+    if view.is_poke_due(now):
+        yield Upkeep(Call.POKE, view.round)
+    if running is None or running.phase is not Phase.MERGE:
+        return
+    if not any(running.audit_seed) and now >= running.half_merge:
+        yield Upkeep(Call.SEED_AUDIT, view.round)
+    if now >= max(running.deadline, view.require_terms().expiry):
+        yield Upkeep(Call.SETTLE_LATE, view.round)
+
+
+# --- misses ---
+
+
+def silent_members(view: JobView, past: SettledRound, now: int) -> Bitmap:
+    """Places of a settled round that gave no word, or not in time the signature that they owed."""
+    is_newest = past.round + 1 == len(view.settled)
+    is_signing = view.phase is not Phase.CLOSED or now < past.clock.audit_end
+    if is_newest and is_signing:
+        return past.silent
+    return Bitmap(past.silent | past.owes_signature)
+
+
+def _silent(view: JobView, now: int) -> Iterator[Upkeep]:
+    places = {
+        (past.round, past.places[place])
+        for past in view.auditing(now)
+        for place in map(PlaceIndex, bits(silent_members(view, past, now)))
+    }
+    if view.open is not None:
+        silent = map(PlaceIndex, bits(view.open.silent))
+        places |= {(view.open.round, view.open.places[place]) for place in silent}
+    for round, holder in sorted(places):
+        if (round, Miss.SIGNATURE) not in view.verifiers[holder].cuts:
+            yield Upkeep(Call.CUT_MEMBER, round, Role.VERIFIER, holder)
+
+
+def _absent(view: JobView, past: SettledRound, now: int) -> Iterator[Upkeep]:
+    """Auditors that left a duty out: no ballot, not opened, or opened without the seat."""
+    if now < past.clock.open_end:
+        return
+    for place, seats in past.duties.items():
+        holder = view.verifiers[past.places[place]]
+        if (past.round, Miss.AUDIT) in holder.cuts:
+            continue
+        body = past.bodies.get(holder.id)
+        left_out = [seat for seat in seats if body is None or body.of(seat) is None]
+        if left_out:
+            yield Upkeep(Call.ABSENT, past.round, Role.VERIFIER, holder.id, left_out[0])
+
+
+def _struck(view: JobView, past: SettledRound, now: int) -> Iterator[Upkeep]:
+    """Drawn seats without a key: a miss and the pay; from half on the bond."""
+    if now < past.clock.keys_end:
+        return
+    for seat in map(SeatIndex, bits(past.drawn)):
+        holder = view.providers[past.seats[seat]]
+        about = (past.round, Role.PROVIDER, holder.id, seat)
+        if past.key_of(seat) is not None:
+            continue
+        if not past.struck >> seat & 1:
+            yield Upkeep(Call.STRIKE, *about)
+        if now >= past.clock.half and not holder.has_fallen:
+            yield Upkeep(Call.NO_KEY, *about)
+
+
+# --- what was opened ---
+
+
+def wrong_keys(past: SettledRound) -> Iterator[SeatIndex]:
+    """Seats that showed another key than they had committed to."""
+    for seat, key in past.keys.items():
+        is_known = past.refuted >> seat & 1 or seat in past.leaks
+        if not is_known and key_hash(key) != past.reveals[seat].reveal.key_hash:
+            yield seat
+
+
+def wrong_words(view: JobView, past: SettledRound) -> Iterator[tuple[HolderId, SeatIndex]]:
+    """Opened *fine* whose word is not what the seat's leaves and its key give."""
+    for auditor, body in past.bodies.items():
+        account = view.verifiers[auditor].account
+        for duty in body.duties:
+            key = past.key_of(duty.seat)
+            if not duty.is_fine or key is None or duty.seat in past.leaks:
+                continue
+            told = past.reveals[duty.seat]
+            is_right_key = key_hash(key) == told.reveal.key_hash
+            if is_right_key and fine_word(account, told.leaves.words(key)) != duty.word:
+                yield auditor, duty.seat
+
+
+def _contests(view: JobView, past: SettledRound, now: int) -> Iterator[Upkeep]:
+    if now < past.clock.open_end:
+        return
+    for seat in wrong_keys(past):
+        yield Upkeep(Call.CONTEST_KEY, past.round, Role.PROVIDER, past.seats[seat], seat)
+    for auditor, seat in wrong_words(view, past):
+        is_new = (auditor, seat) not in past.contests
+        if is_new and not view.providers[past.seats[seat]].has_fallen:
+            yield Upkeep(Call.CONTEST, past.round, Role.VERIFIER, auditor, seat)
+
+
+def _decided_contests(view: JobView, now: int) -> Iterator[Upkeep]:
+    for past in view.settled:
+        for (auditor, seat), contest in past.contests.items():
+            is_open = contest.is_wrong is None
+            if is_open and view.is_final(Role.PROVIDER, past.seats[seat], past.round, now):
+                yield Upkeep(Call.SETTLE_CONTEST, past.round, Role.VERIFIER, auditor, seat)
+
+
+def _dropped(view: JobView, past: SettledRound, now: int) -> Iterator[Upkeep]:
+    """Opened *differs* that their authors did not play in time."""
+    if now < past.clock.half:
+        return
+    for auditor, body in past.bodies.items():
+        author = view.verifiers[auditor]
+        if (past.round, Miss.DROPPED) in author.cuts:
+            continue
+        for duty in body.duties:
+            about = past.seats[duty.seat]
+            is_over = view.providers[about].has_fallen or any(
+                view.games_about(Role.PROVIDER, about)
+            )
+            is_kept = duty.is_fine or is_over or is_played(view, past, author.account, duty)
+            if not is_kept:
+                yield Upkeep(Call.DROPPED, past.round, Role.VERIFIER, auditor, duty.seat)
+
+
+# --- money ---
+
+
+def _money(view: JobView, now: int) -> Iterator[Upkeep]:
+    if view.status is JobStatus.NONE:
+        return
+    terms = view.require_terms()
+    for holder in (*view.providers.values(), *view.verifiers.values()):
+        to = claimable_to(view, holder, now)
+        rounds = view.settled[holder.claimed_to : to]
+        is_worth = any(round_pay(terms, past, holder) for past in rounds)
+        if rounds and (is_worth or holder.has_fallen):
+            yield Upkeep(Call.CLAIM, to, holder.role, holder.id)
+        if is_releasable(view, holder, now):
+            yield Upkeep(Call.RELEASE, view.round, holder.role, holder.id)
+    to = burnable_to(view, now)
+    if any(unpaid(terms, past) for past in view.settled[view.burnt_to : to]):
+        yield Upkeep(Call.BURN, to)
+
+
+def burnable_to(view: JobView, now: int) -> RoundIndex:
+    """The first round that `burn` cannot go through yet."""
+    over = sum(past.clock.window_end <= now for past in view.settled)
+    return RoundIndex(max(over, view.burnt_to))
+
+
+def is_releasable(view: JobView, holder: Holder, now: int) -> bool:
+    """Whether the bond goes home now; the absolute end is another reason that it does."""
+    is_closed = view.phase is Phase.CLOSED
+    is_bound = holder.is_released or holder.missed != NO_ROUND
+    if is_bound or (holder.to == NO_ROUND and not is_closed):
+        return False
+    if any(view.games_about(holder.role, holder.id)):
+        return False
+    end = min(holder.to, len(view.settled)) if is_closed else holder.to
+    if end <= holder.start:
+        return True
+    last = view.settled_round(RoundIndex(end - 1))
+    return last is not None and now >= last.clock.window_end

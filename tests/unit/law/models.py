@@ -1,0 +1,31 @@
+"""A program and a model that claims can be about, of jobs that nobody trains."""
+
+from __future__ import annotations
+
+from tests.unit.law.identities import digest
+
+from atoll.law.claims import ModelRoots, ProgramHeader
+from atoll.law.merkle import merkle_proof
+from atoll.law.program import Header, Part, Template, program_leaves
+
+MODEL = ModelRoots(
+    *(digest(name) for name in ("params", "outer", "exponents", "moments", "opening"))
+)
+HEADER = Header(
+    step_nodes=9,
+    link_nodes=3,
+    steps=40,
+    segment=5,
+    micro_batches=1,
+    data_root=digest("data"),
+    train_tokens=1_000_000,
+    token_bytes=1,
+    masked=False,
+    batch=8,
+    seq=64,
+    tables_root=digest("tables"),
+    tables_bytes=1024,
+    initial=MODEL.digest(0),
+)
+LEAVES = program_leaves(HEADER, [Template(Part.STEP, 1, 4, 4, 0, 9, 1, (), ())])
+PROGRAM = ProgramHeader(HEADER, len(LEAVES), tuple(merkle_proof(LEAVES, 0)))

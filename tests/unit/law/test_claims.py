@@ -1,0 +1,131 @@
+"""Claims of settled rounds: what they say, and what is refused. Contracts read their evidence in
+`tests/integration/law/test_fold.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.law.factories import make_terms
+from tests.unit.law.identities import address, digest
+from tests.unit.law.models import MODEL, PROGRAM
+from tests.unit.law.script import PROVIDERS, Script
+
+from atoll.errors import ProtocolError
+from atoll.law import events as ev
+from atoll.law.claims import Said
+from atoll.law.games.claims import Claim
+from atoll.law.games.machine import Outcome
+from atoll.law.views import bond_set, parties, pay_place
+from atoll.law.words import ZERO_DIGEST, HolderId, JobId, Role, RoundIndex, SeatIndex
+
+SEAT = SeatIndex(2)
+TERMS = make_terms(program=PROGRAM.root, f=0, min_providers=1)
+
+
+def played(partial: dict[int, int] | None = None) -> Script:
+    """Two settled rounds, every key of the first shown."""
+    script = Script.ready(TERMS)
+    script.net.state_of = lambda round, merged: MODEL.digest(round)
+    script.train(partial)
+    script.say()
+    script.settle()
+    script.honest_round()
+    return script
+
+
+def said_of(script: Script, round: int = 0) -> Said:
+    return Said.of(script.net.view, (RoundIndex(round), SEAT), MODEL, PROGRAM)
+
+
+def test_the_programs_header_leads_to_its_root() -> None:
+    assert TERMS.program == PROGRAM.root
+
+
+def test_segments_follow_from_each_other_and_the_first_from_the_model() -> None:
+    script = played()
+    said = said_of(script)
+    states = [leaf.state for leaf in said.told.leaves.items]
+    claims = [said.claim(segment) for segment in range(8)]
+    assert [claim.opening for claim in claims] == [MODEL.opening.digest(), *states[:-1]]
+    assert [claim.closing for claim in claims] == states
+    link = said.claim(7, is_link=True)
+    assert (link.opening, link.closing) == (states[-1], ZERO_DIGEST)
+    assert link.update_root == said.told.reveal.update_root
+    holder = HolderId(SEAT + 1)
+    assert parties(link) == (script.net.job, Role.PROVIDER, holder)
+    assert link.place == pay_place(script.net.job, Role.PROVIDER, holder, RoundIndex(0))
+    assert (link.holder, link.lowest_bond) == (PROVIDERS[SEAT], TERMS.provider_bond // 10)
+    assert link.window_end == script.net.settled[0].ends["window"]
+
+
+def test_words_are_claimed_once_the_right_key_is_shown() -> None:
+    script = played()
+    assert said_of(script).claim(3).work_word == ZERO_DIGEST
+    script.net.wait_until(script.net.settled[0].ends["open"])
+    script.show_keys(0)
+    key, words = script.secrets[0, SEAT]
+    said = said_of(script)
+    assert (said.key, said.claim(3).work_word) == (key, words[3])
+    assert said.claim(7, is_link=True).work_word == ZERO_DIGEST
+
+
+def test_a_fine_is_its_auditors_claim() -> None:
+    script = played()
+    script.audit(0)
+    auditor = HolderId(next(id for id in script.auditors(0) if SEAT in script.net.duties(0, id)))
+    said = replace(said_of(script), member=auditor)
+    claim, own = said.claim(3), said_of(script).claim(3)
+    assert claim.holder == script.net.member(Role.VERIFIER, auditor).account
+    assert claim.set == bond_set(script.net.job, Role.VERIFIER, auditor)
+    assert (claim.work_word, claim.opening) == (own.work_word, own.opening)
+    assert claim.lowest_bond == TERMS.verifier_bond // 10
+
+
+def test_partial_rounds_claim_what_they_did() -> None:
+    said = said_of(played({SEAT: 6}))
+    assert said.claim(5, is_link=True).opening == said.told.leaves.items[5].state
+    for segment, is_link in ((6, False), (7, True), (4, True), (-1, False)):
+        with pytest.raises(ProtocolError, match="no claim"):
+            said.claim(segment, is_link=is_link)
+
+
+def test_nothing_is_claimed_with_what_is_anothers() -> None:
+    script = played()
+    other = MODEL._replace(params_root=digest("other"))
+    for round in (0, 1):
+        with pytest.raises(ProtocolError, match="model"):
+            Said.of(script.net.view, (RoundIndex(round), SEAT), other, PROGRAM)
+    with pytest.raises(ProtocolError, match="not settled"):
+        said_of(script, 2)
+    with pytest.raises(ProtocolError, match="did not reveal"):
+        Said.of(script.net.view, (RoundIndex(0), SeatIndex(9)), MODEL, PROGRAM)
+
+
+def challenge(script: Script, claim: Claim, game: int = 1) -> None:
+    net = script.net
+    net.emit(ev.Challenged(game, claim.holder, address("outsider"), 10**18, claim, b"evidence"))
+    net.emit(ev.Began(game, claim.holder))
+
+
+def test_an_open_game_holds_its_holders_round_and_later_ones() -> None:
+    script = played()
+    net, holder = script.net, HolderId(SEAT + 1)
+    challenge(script, said_of(script, 0).claim(0))
+    over = max(past.ends["window"] for past in net.settled)
+    rounds = (RoundIndex(0), RoundIndex(1))
+    assert [net.view.is_final(Role.PROVIDER, holder, r, over) for r in rounds] == [False, False]
+    assert all(net.view.is_final(Role.PROVIDER, HolderId(1), r, over) for r in rounds)
+    net.emit(ev.Ended(1, Outcome.CHALLENGER_FELL))
+    assert all(net.view.is_final(Role.PROVIDER, holder, r, over) for r in rounds)
+    assert net.view.games[1].evidence == b""
+
+
+def test_games_of_other_jobs_are_not_this_ones() -> None:
+    script = played()
+    claim = said_of(script).claim(0)
+    foreign = bond_set(JobId(script.net.job + 1), Role.PROVIDER, HolderId(3))
+    challenge(script, replace(claim, set=foreign))
+    challenge(script, replace(claim, set=digest("no name of a bond")))
+    assert script.net.view.games == {}

@@ -1,0 +1,89 @@
+"""Canonical encodings, trees, manifests: one step before the edge of a rule, on it, after."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dag_cbor
+import pytest
+from multiformats import CID
+from tests.unit.law.factories import make_manifest
+
+from atoll.errors import ManifestError
+from atoll.law.canonical import decode
+from atoll.law.manifest import Manifest
+from atoll.law.merkle import merkle_proof
+
+LINK = dag_cbor.encode(CID("base32", 1, "raw", ("sha2-256", bytes(32))))
+
+
+@pytest.mark.parametrize("around", [b"", b"\x81", b"\x81\x81", b"\xa1\x61a", b"\xa1\x61a\x81"])
+def test_a_link_anywhere_is_not_canonical(around: bytes) -> None:
+    """It would be a second spelling of a CID, which is bytes here."""
+    with pytest.raises(ValueError, match="not the canonical encoding"):
+        decode(around + LINK, 100)
+
+
+@pytest.mark.parametrize("opening", [b"\x81", b"\xa1\x61a", b"\xc1"])
+def test_containers_nest_to_a_depth_of_32(opening: bytes) -> None:
+    with pytest.raises(ValueError, match="deeper than 32"):
+        decode(opening * 33 + b"\x00", 100)
+    if opening != b"\xc1":  # a tag of DAG-CBOR holds a link alone
+        assert decode(opening * 32 + b"\x00", 100) is not None
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        (b"\x1c", "not definite"),
+        (b"\x5f", "not definite"),
+        (b"\x81", "ends inside"),
+        (b"\xa1\x61a", "ends inside"),
+    ],
+)
+def test_a_head_that_says_no_length_is_refused(head: bytes, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        decode(head, 100)
+    assert decode(b"\x1b" + b"\xff" * 8, 100) == 2**64 - 1
+
+
+@pytest.mark.parametrize("index", [-1, 5])
+def test_there_is_no_proof_of_a_leaf_outside_of_the_tree(index: int) -> None:
+    leaves = [bytes([at]) * 32 for at in range(5)]
+    with pytest.raises((ValueError, IndexError)):
+        merkle_proof(leaves, index)
+
+
+def refused(manifest: Manifest, path: tuple[str, ...], value: object) -> bool:
+    plain: Any = dag_cbor.decode(manifest.to_bytes())
+    target = plain
+    for key in path[:-1]:
+        target = target[key]
+    target[path[-1]] = value
+    try:
+        Manifest.from_bytes(dag_cbor.encode(plain))
+    except ManifestError:
+        return True
+    return False
+
+
+def test_fragments_are_at_most_the_layers() -> None:
+    manifest = make_manifest({"codec.feedback": "1", "epoch": 4})
+    layers = manifest.model.layers
+    assert not refused(manifest, ("codec", "fragments"), layers)
+    assert refused(manifest, ("codec", "fragments"), layers + 1)
+
+
+def test_a_delayed_outer_step_has_a_period_of_two_rounds_or_more() -> None:
+    outer: dict[str, object] = {"kind": "delayed_nesterov", "beta2": "0", "eps": "0"}
+    manifest = make_manifest()
+    base = manifest.outer.model_dump() | outer | {"momentum": "0.9"}
+    assert refused(manifest, ("outer",), base | {"period": 1})
+    assert not refused(manifest, ("outer",), base | {"period": 2})
+
+
+def test_heads_are_of_an_even_size() -> None:
+    manifest = make_manifest()
+    model = manifest.model.model_dump() | {"width": 24, "kv_heads": 1}
+    assert not refused(manifest, ("model",), model | {"head_dim": 4})
+    assert refused(manifest, ("model",), model | {"head_dim": 3})

@@ -1,0 +1,80 @@
+"""Who is drawn to audit and to sign, at the edges of each rule."""
+
+from __future__ import annotations
+
+import pytest
+from eth_hash.auto import keccak
+from tests.unit.law.identities import digest
+
+from atoll.law.lots import (
+    audited_share,
+    auditors_of,
+    draw_committee,
+    draw_duties,
+    draw_seats,
+    next_lot,
+)
+from atoll.law.words import Bitmap, SeatIndex, bits, to_bitmap
+
+SEED = digest("audit")
+POOL = Bitmap((1 << 40) - 1)
+EIGHT = Bitmap(0xFF)
+
+
+def ticket(seed: bytes, *numbers: int) -> bytes:
+    return keccak(seed + b"".join(number.to_bytes(32, "big") for number in numbers))
+
+
+def in_draw(bitmap: int, *before: int) -> list[int]:
+    return sorted(bits(bitmap), key=lambda number: ticket(SEED, *before, number))
+
+
+@pytest.mark.parametrize(
+    ("share", "ready", "count"),
+    [(2_500, 40, 2), (2_501, 40, 3), (5_000, 40, 4), (10_000, 40, 8), (1, 40, 1),
+     (10_000, 1, 1), (10_000, 3, 2), (10_000, 4, 2), (10_000, 5, 3)],
+)  # fmt: skip
+def test_a_share_rounded_up_but_half_of_the_ready_at_most(
+    share: int, ready: int, count: int
+) -> None:
+    assert audited_share(8, share, ready) == count
+    pool = Bitmap((1 << ready) - 1)
+    found = draw_seats(SEED, EIGHT, Bitmap(0), share_bps=share, ready=pool)
+    assert found == to_bitmap(in_draw(0xFF)[:count])
+
+
+def test_who_was_left_out_is_drawn_beside_the_share() -> None:
+    first, second, *_, last = in_draw(0xFF)
+    for out in (last, first):
+        found = draw_seats(SEED, EIGHT, Bitmap(1 << out), share_bps=2_500, ready=POOL)
+        assert found == to_bitmap([first, second, out])
+
+
+def test_who_did_not_reveal_is_not_drawn() -> None:
+    found = draw_seats(SEED, Bitmap(0b1010), Bitmap(0), share_bps=10_000, ready=POOL)
+    assert found == 0b1010
+
+
+def test_an_auditor_has_the_smallest_ticket_the_second_in_the_last_round_too() -> None:
+    for seat in map(SeatIndex, range(20)):
+        first, second, *_ = in_draw(POOL, seat)
+        assert auditors_of(SEED, seat, POOL) == (first,)
+        assert auditors_of(SEED, seat, POOL, is_last=True) == (first, second)
+    assert auditors_of(SEED, SeatIndex(0), Bitmap(0b100), is_last=True) == (2,)
+
+
+def test_duties_are_of_places_with_ascending_seats() -> None:
+    duties = draw_duties(SEED, Bitmap(0b1111), Bitmap(0b100), is_last=True)
+    assert duties == {2: (0, 1, 2, 3)}
+    assert draw_duties(SEED, Bitmap(0), POOL, is_last=False) == {}
+
+
+def test_a_committee_are_the_smallest_tickets_in_the_order_of_places() -> None:
+    assert list(draw_committee(SEED, POOL)) == sorted(in_draw(POOL)[:32])
+    assert draw_committee(SEED, Bitmap(0b10110)) == (1, 2, 4)
+    assert draw_committee(next_lot(SEED, 1), POOL) != draw_committee(SEED, POOL)
+
+
+def test_a_lots_seed_is_of_the_one_before() -> None:
+    assert next_lot(SEED, 1) == ticket(SEED, 1)
+    assert next_lot(next_lot(SEED, 1), 2) == ticket(ticket(SEED, 1), 2)

@@ -1,0 +1,283 @@
+"""A job in small steps: what the view says after each, and what is owed to whom by when."""
+
+from __future__ import annotations
+
+import pytest
+from tests.unit.law.factories import make_terms
+from tests.unit.law.identities import digest
+from tests.unit.law.network import Refused, bitmap
+from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
+
+from atoll.law import pay
+from atoll.law.ballots import Body
+from atoll.law.ballots import Duty as BallotDuty
+from atoll.law.owes import WHENEVER, Duty, committee_accounts, owed_by
+from atoll.law.upkeep import Call, upkeep
+from atoll.law.words import NO_ROUND, JobStatus, Miss, Phase, Role, SeatIndex
+
+
+def owed(script: Script, account: str) -> list[tuple[Duty, int]]:
+    found = owed_by(script.net.view, account, script.net.now)  # type: ignore[arg-type]
+    return [(each.duty, each.until) for each in found]
+
+
+def calls(script: Script) -> set[Call]:
+    return {each.call for each in upkeep(script.net.view, script.net.now)}
+
+
+def test_a_round_from_its_opening_to_its_settlement() -> None:
+    script = Script.ready()
+    net = script.net
+    assert (net.view.phase, calls(script)) == (Phase.WAITING, {Call.POKE})
+    net.poke()
+    assert net.view.status is JobStatus.ACTIVE
+    assert all(owed(script, who) == [(Duty.COMMIT, net.deadline)] for who in PROVIDERS[:4])
+    for seat in range(4):
+        script.commit(seat)
+    assert net.view.phase is Phase.REVEAL
+    assert all(owed(script, who) == [(Duty.REVEAL, net.deadline)] for who in PROVIDERS[:4])
+    for seat in range(4):
+        script.reveal(seat)
+    running = net.view.open
+    assert running is not None and running.phase is Phase.MERGE
+    assert committee_accounts(net.view, running) == VERIFIERS[:4]
+    assert all(owed(script, who) == [(Duty.WORD, net.deadline)] for who in VERIFIERS[:4])
+    script.say([0, 1])
+    assert not any(duty is Duty.SIGN for duty, _ in owed(script, VERIFIERS[0]))
+    script.say([2])
+    assert net.view.open is not None and net.view.open.is_merge_over
+    assert (Duty.SIGN, net.deadline) in owed(script, VERIFIERS[0])
+    net.settle({0, 1, 2})
+    assert (net.view.phase, net.view.round) == (Phase.TRAIN, 1)
+    past = net.view.settled[0]
+    assert past.is_consistent and net.view.model == past.verdict.state
+    assert (past.signers, past.owes_signature) == (0b111, 0b1000)
+    assert (Duty.SIGN, WHENEVER) in owed(script, VERIFIERS[3])
+
+
+def test_who_lacks_what_others_have_owes_no_signature() -> None:
+    script = Script.ready()
+    script.train()
+    script.say([0, 1, 2])
+    script.say([3], 0b0111)
+    script.net.settle({0, 1, 2})
+    assert script.net.view.settled[0].owes_signature == 0
+    assert owed(script, VERIFIERS[3]) == []
+
+
+def test_the_silent_of_a_replaced_lot_miss_and_the_next_says_its_own_words() -> None:
+    script = Script.ready()
+    net = script.net
+    script.train()
+    script.say([0, 1])
+    net.advance()
+    running = net.view.open
+    assert running is not None
+    assert (running.lot, running.silent, dict(running.words)) == (1, 0b1100, {})
+    assert Call.CUT_MEMBER in calls(script)
+    net.cut_member(0, net.at(Role.VERIFIER, 2, 0).id)
+    cut = net.view.verifiers[net.at(Role.VERIFIER, 2, 0).id]  # type: ignore[index]
+    assert (0, Miss.SIGNATURE) in cut.cuts
+    assert cut.bond == net.terms.verifier_bond * 99 // 100
+    script.say()
+    script.settle()
+    assert net.view.settled[0].silent == 0b1100
+
+
+def test_seats_that_miss_are_nobodys_until_their_miss_is_cut() -> None:
+    script = Script.ready()
+    net = script.net
+    net.poke()
+    for seat in (0, 1, 2):
+        script.commit(seat)
+    net.advance()
+    assert (net.view.phase, net.view.held) == (Phase.REVEAL, 0b0111)
+    assert net.view.free_seats() == []
+    with pytest.raises(Refused):
+        net.sit(PROVIDERS[5], 3)
+    net.cut_seat(3)
+    assert net.view.free_seats() == [3]
+    net.sit(PROVIDERS[5], 3)
+    assert net.view.held == 0b1111
+
+
+def test_a_void_round_waits_under_its_own_number() -> None:
+    script = Script.ready()
+    net = script.net
+    script.honest_round()
+    net.advance()
+    assert (net.view.phase, net.view.round, net.view.open) == (Phase.WAITING, 1, None)
+    missed = {h.index: h.missed for h in net.view.providers.values()}
+    assert missed == dict.fromkeys(range(4), 1)
+    assert net.view.held == 0
+
+
+def test_who_disagrees_is_not_waited_for_and_misses_nothing() -> None:
+    script = Script.ready()
+    net = script.net
+    net.poke()
+    for seat in (0, 1, 2):
+        script.commit(seat)
+    net.disagree(PROVIDERS[3])
+    assert net.view.phase is Phase.REVEAL
+    assert net.view.open is not None and net.view.open.stopped == 0b1000
+    assert all(holder.missed == NO_ROUND for holder in net.view.providers.values())
+
+
+def test_partial_rounds_are_paid_by_the_segment_and_short_twice_is_a_miss() -> None:
+    script = Script.ready()
+    net = script.net
+    for segments in (5, 4):
+        script.train({0: segments})
+        script.say()
+        script.settle()
+    view = net.view
+    assert [past.reveals[SeatIndex(0)].segments for past in view.settled] == [5, 4]
+    assert pay.seat_pay(net.terms, view.settled[0], SeatIndex(0)) == 5 * net.terms.segment_pay
+    first = net.at(Role.PROVIDER, 0, 0).id
+    assert view.providers[first].missed == 1  # type: ignore[index]
+    assert view.held == 0b1110
+
+
+def test_an_audit_owes_ballot_opening_and_key_in_their_windows() -> None:
+    script = Script.ready()
+    net = script.net
+    round = script.honest_round()
+    clock, ends = net.view.settled[round].clock, net.settled[round].ends
+    auditor = script.auditors(round)[0]
+    who = net.member(Role.VERIFIER, auditor).account
+    assert (Duty.BALLOT, clock.audit_end) in owed(script, who)
+    script.ballot(round, auditor)
+    assert Duty.BALLOT not in dict(owed(script, who))
+    net.wait_until(ends["audit"])
+    assert (Duty.OPEN, clock.open_end) in owed(script, who)
+    script.open(round, auditor)
+    net.wait_until(ends["open"])
+    seat = min(net.settled[round].drawn)
+    holder = script.net.at(Role.PROVIDER, seat, round).account
+    assert (Duty.KEY, clock.keys_end) in owed(script, holder)
+    net.wait_until(ends["keys"])
+    assert (Duty.KEY, clock.half) in owed(script, holder)
+    assert Call.STRIKE in calls(script)
+    net.wait_until(ends["half"])
+    assert Call.NO_KEY in calls(script)
+    script.show_keys(round, [seat])
+    assert Duty.KEY not in dict(owed(script, holder))
+
+
+def test_a_ballot_sealed_too_late_takes_the_first_away() -> None:
+    script = Script.ready()
+    net = script.net
+    round = script.honest_round()
+    auditor = script.auditors(round)[0]
+    script.ballot(round, auditor)
+    net.wait_until(net.settled[round].ends["audit"])
+    net.ballot(round, auditor, digest("another"))
+    assert auditor not in net.view.settled[round].ballots
+    with pytest.raises(Refused):
+        script.open(round, auditor)
+
+
+def test_wrong_words_cost_the_fee_and_half_of_it_is_the_contesters() -> None:
+    script = Script.ready()
+    net = script.net
+    round = script.honest_round()
+    past = net.settled[round]
+    auditor = script.auditors(round)[0]
+    script.ballot(round, auditor, script.body(round, auditor)[:-1] + b"\0")
+    net.wait_until(past.ends["audit"])
+    script.open(round, auditor)
+    net.wait_until(past.ends["open"])
+    script.show_keys(round)
+    wrong = [each for each in upkeep(net.view, net.now) if each.call is Call.CONTEST]
+    assert [(each.holder, each.seat) for each in wrong] == [
+        (auditor, max(net.duties(round, auditor)))
+    ]
+    net.contest(round, auditor, wrong[0].seat, WATCHER)
+    holder = net.view.verifiers[wrong[0].holder]
+    body = net.view.settled[round].bodies[holder.id]
+    assert pay.duties_paid(net.view.settled[round], holder) == len(body.duties) - 1
+    net.wait_until(past.ends["window"])
+    assert Call.SETTLE_CONTEST in calls(script)
+    net.settle_contest(round, auditor, wrong[0].seat)
+    assert net.view.params is not None
+    reward = pay.contest_reward(net.terms, net.view.params)
+    assert net.view.credits[WATCHER] == reward == net.terms.duty_fee // 2
+    assert (round, Miss.WORDS) in net.view.verifiers[holder.id].cuts
+
+
+def test_a_differs_is_owed_a_challenge_and_leaves_its_seat_out() -> None:
+    script = Script.ready()
+    net = script.net
+    round = script.honest_round()
+    ends = net.settled[round].ends
+    auditor = script.auditors(round)[0]
+    seat = min(net.duties(round, auditor))
+    script.ballot(round, auditor, script.body(round, auditor, {seat: 2}))
+    net.wait_until(ends["audit"])
+    script.open(round, auditor)
+    who = net.member(Role.VERIFIER, auditor).account
+    found = owed_by(net.view, who, net.now)
+    accusation = next(each for each in found if each.duty is Duty.CHALLENGE)
+    assert (accusation.seats, accusation.at) == ((seat,), 2)
+    assert accusation.until == net.view.settled[round].clock.half
+    assert net.view.accused(net.now) == {net.view.settled[round].seats[SeatIndex(seat)]}
+    net.wait_until(ends["half"])
+    assert net.view.accused(net.now) == set()
+    assert Call.DROPPED in calls(script)
+
+
+def test_who_is_accused_when_merge_opens_is_accused_in_the_merge() -> None:
+    script = Script.ready(make_terms(train_seconds=1_000, audit_seconds=50))
+    net = script.net
+    round = script.honest_round()
+    ends = net.settled[round].ends
+    auditor = script.auditors(round)[0]
+    seat = min(net.duties(round, auditor))
+    lie = BallotDuty(SeatIndex(seat), 0, digest("own"))
+    script.ballot(round, auditor, Body((lie,)).to_bytes())
+    net.wait_until(ends["audit"])
+    script.open(round, auditor)
+    script.train()
+    running = net.view.open
+    assert running is not None and running.accused == bitmap({seat})
+    assert running.merge_facts.accused == running.accused
+
+
+def test_a_fall_takes_what_is_not_final_and_it_is_burnt_by_the_claim() -> None:
+    script = Script.ready()
+    net = script.net
+    for _ in range(2):
+        round = script.honest_round()
+    fallen = net.at(Role.PROVIDER, 1, 0).id
+    net.fall(Role.PROVIDER, fallen, WATCHER)
+    holder = net.view.providers[fallen]  # type: ignore[index]
+    assert (holder.bond, holder.lost_from) == (0, 0)
+    net.wait_until(net.settled[round].ends["window"])
+    whole = net.terms.segments * net.terms.segment_pay
+    to = pay.claimable_to(net.view, holder, net.now)
+    assert pay.claim(net.view, holder, to) == (0, 2 * whole)
+    honest = net.view.providers[net.at(Role.PROVIDER, 0, 0).id]  # type: ignore[index]
+    assert pay.claimable(net.view, honest, net.now) == 2 * whole
+
+
+def test_three_rounds_that_merge_nothing_end_a_job() -> None:
+    script = Script.ready()
+    for done in range(3):
+        assert script.net.view.empty_streak == done
+        script.train()
+        script.say()
+        script.settle(merged=0)
+    assert script.net.view.status is JobStatus.EXPIRED
+    assert script.net.view.phase is Phase.CLOSED
+
+
+def test_the_budget_covers_every_round_at_its_dearest() -> None:
+    terms = make_terms(rounds=3, f=0, min_providers=1)
+    script = Script.ready(terms)
+    for _ in range(3):
+        script.honest_round()
+    settled = script.net.view.settled
+    most = sum(pay.may_earn(terms, past, is_last=past.round == 2) for past in settled)
+    assert most <= pay.budget(terms)
+    assert pay.refundable(script.net.view) == script.net.funded - most

@@ -1,0 +1,558 @@
+"""Writes the vectors of rounds: who is merged, who is drawn, what is hashed and paid.
+
+Rule of this file: neither torch nor numpy, so that whoever changes the law alone can run it:
+`python tests/vectors/generate_rounds.py`. Inputs are fixed, or derived by SHA-256 from short names.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import astuple, fields
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from coincurve import PrivateKey
+from eth_utils.address import to_checksum_address
+from tests.unit.law.factories import make_manifest, make_terms
+from tests.unit.law.identities import address, cid, digest
+
+from atoll.law import ballots, certificates, clocks, draws, hashing, lots, misses, pay, trace, views
+from atoll.law.manifest import RobustSpec
+from atoll.law.merge_inputs import MergeFacts, MergeTerms, merge_inputs
+from atoll.law.words import (
+    Address,
+    Bitmap,
+    Domain,
+    Facts,
+    HolderId,
+    JobId,
+    Miss,
+    PlaceIndex,
+    Reveal,
+    Role,
+    RoundIndex,
+    SeatIndex,
+    Slot,
+    Verdict,
+    bits,
+    to_bitmap,
+)
+
+HERE = Path(__file__).parent
+Json: TypeAlias = Any
+Gram: TypeAlias = list[list[int]]
+SEGMENTS = 8
+
+
+# --- merge_inputs.json ---
+
+
+def alike(n: int, square: int = 200, product: int = 100) -> Gram:
+    """Updates of one length that have the same product with each other."""
+    return [[square if i == j else product for j in range(n)] for i in range(n)]
+
+
+def changed(gram: Gram, *changes: tuple[int, int, int]) -> Gram:
+    """The matrix with (i, j, value) written at [i][j] and [j][i]."""
+    result = [list(row) for row in gram]
+    for i, j, value in changes:
+        result[i][j] = result[j][i] = value
+    return result
+
+
+def against_all(gram: Gram, seat: int, product: int) -> Gram:
+    """One update whose product with every other is `product`."""
+    return changed(gram, *((seat, j, product) for j in range(len(gram)) if j != seat))
+
+
+def silent(gram: Gram, *seats: int) -> Gram:
+    """These updates are all zero."""
+    for seat in seats:
+        gram = changed(against_all(gram, seat, 0), (seat, seat, 0))
+    return gram
+
+
+def products(*points: Sequence[int]) -> Gram:
+    """The Gram matrix of points written out."""
+    return [[sum(a * b for a, b in zip(x, y, strict=True)) for y in points] for x in points]
+
+
+def axes(*lengths: int) -> Gram:
+    """Updates at right angles."""
+    return [[x * x if i == j else 0 for j in range(len(lengths))] for i, x in enumerate(lengths)]
+
+
+def rows_of(gram: Gram | None) -> Json:
+    return None if gram is None else [[str(value) for value in row] for row in gram]
+
+
+def case(name: str, gram: Gram | None, **given: Json) -> Json:
+    """One case; what is not given is the plainest there is."""
+    n = given.get("seats", 0 if gram is None else len(gram))
+    decoded, everyone = given.get("decoded", list(range(n))), (1 << n) - 1
+    segments: list[int | None] = given.get("segments", [SEGMENTS] * n)
+    done = {SeatIndex(s): count for s, count in enumerate(segments) if count is not None}
+    moments = given.get("moments")
+    facts = MergeFacts(
+        revealed=to_bitmap(done),
+        committee=given.get("committee", 3),
+        words=[Bitmap(word) for word in given.get("words", [everyone] * 3)],
+        segments=done,
+        fallen=Bitmap(given.get("fallen", 0)),
+        accused=Bitmap(given.get("accused", 0)),
+    )
+    rule, f, kappa = (
+        given.get(key, plain)
+        for key, plain in (("rule", "nnm_trimmed_mean"), ("f", 2), ("kappa", "1.5"))
+    )
+    terms = MergeTerms(SEGMENTS, RobustSpec(rule=rule, f=f, kappa=kappa))
+    grams = [each for each in (gram, moments) if each is not None]
+    found = merge_inputs(facts, [SeatIndex(s) for s in decoded], grams, terms)
+    return {
+        "decoded": decoded,
+        "facts": {
+            "accused": hex(facts.accused),
+            "committee": facts.committee,
+            "fallen": hex(facts.fallen),
+            "segments": segments,
+            "words": [hex(word) for word in facts.words],
+        },
+        "gram": rows_of(gram),
+        "inputs": {
+            "available": list(found.available),
+            "fPrime": found.f_prime,
+            "leftOut": list(found.left_out),
+            "merged": list(found.merged),
+            "named": [{"check": x.check, "seat": x.seat} for x in found.named],
+        },
+        "moments": rows_of(moments),
+        "name": name,
+        "terms": {"f": f, "kappa": kappa, "rule": rule, "segments": SEGMENTS},
+    }
+
+
+def threshold_cases() -> list[Json]:
+    """Each check just at and just beyond its limit."""
+    near, far = products([0], [3], [5]), products([0], [10], [20], [33])
+    copies = alike(6, 10_000, 5_000)
+    quiet = products(*([[1, 1]] * 6), [9, 9])
+    return [
+        case("distant: at the limit, 9 = 1.5² · 4", near, f=1),
+        case("distant: κ² exact, not rounded", near, f=1, kappa="1.499999999999999999"),
+        case("distant: lower median of four scores", far, kappa="1", f=3),
+        case("distant: a median of 0", products([0, 0], [0, 0], [9, 0], [9, 0], [9, 0]), f=1),
+        case("distant: in the moments alone", alike(7), moments=quiet, kappa="9"),
+        case("loud: at the limit, 30² = 9 · 10²", axes(10, 10, 10, 10, 30), kappa="9"),
+        case("loud: beyond it", axes(10, 10, 10, 10, 31), kappa="9"),
+        case("loud: first of the update, then of the moments", axes(10, 10, 10, 10, 10, 10, 40),
+             moments=axes(10, 50, 10, 10, 10, 10, 60), kappa="9"),
+        case("silent: not of the moments", alike(7), moments=silent(alike(7), 3), kappa="9"),
+        case("copy: a cosine of 0.99 is none", changed(copies, (1, 4, 9_900))),
+        case("copy: beyond it both are", changed(copies, (1, 4, 9_901))),
+        case("copy: the opposite is none", changed(copies, (1, 4, -9_999)), kappa="9"),
+        case("copy: of three alike the middle one has most twins",
+             changed(alike(7, 10_000, 5_000), (1, 4, 9_950), (4, 6, 9_950))),
+        case("misaligned: at 3/4", against_all(alike(8), 5, 75)),
+        case("misaligned: below 3/4", against_all(alike(8), 5, 74)),
+        case("misaligned: per segment, at 3/4", against_all(alike(8), 5, 57),
+             segments=[8] * 5 + [6] + [8] * 2),
+        case("misaligned: per segment, below it", against_all(alike(8), 5, 56),
+             segments=[8] * 5 + [6] + [8] * 2),
+        case("misaligned: nobody where the median is 0", axes(10, 10, 10, 10)),
+        case("misaligned: nobody where it is negative", products([1, 0], [-1, 1], [-1, -1])),
+        case("misaligned: the upper median of an even count of others",
+             changed(alike(5), (2, 0, 70), (2, 1, 70))),
+        case("misaligned: below it", changed(alike(5), (2, 0, 70), (2, 1, 70), (2, 3, 70))),
+    ]  # fmt: skip
+
+
+def order_cases() -> list[Json]:
+    """Ties, the cap of f a check, the order of checks, and what the rule can spare."""
+    return [
+        *(case(f"{n} alike", alike(n), f=1) for n in range(6)),
+        *(case(f"{n}, one silent, f = 1", silent(alike(n), n - 1), f=1) for n in range(2, 6)),
+        *(case(f"{n}, two silent, f = 2", silent(alike(n), 1, 3)) for n in range(4, 9)),
+        case("three silent: f of a check, the lowest seats", silent(alike(9), 2, 5, 7)),
+        case("distant goes before silent", products(*([[9, 1]] * 4), [-90, 0], [0, 0]), f=1),
+        case("ties of distance by seat", products([0], [0], [0], [0], [0], [50], [-50]), f=1),
+        case("krum: 6", silent(alike(6), 1, 3), rule="krum"),
+        case("krum: 7", silent(alike(7), 1, 3), rule="krum"),
+        case("krum: 8", silent(alike(8), 1, 3), rule="krum"),
+        case("multi_krum: 9", silent(alike(9), 1, 3), rule="nnm_multi_krum"),
+        case("f = 0: nobody is named", silent(alike(7), 1), f=0),
+        case("f = 0: one is merged", alike(1), f=0, rule="krum"),
+        case("accused go first", silent(alike(9), 1, 2), accused=0b1000_0000),
+        case("accused by seat, within f", alike(9), accused=0b1110_0000),
+        case("accused and f = 0: stays", alike(4), accused=0b10, f=0, rule="mean"),
+        case("numbers beyond 2⁵³", changed(alike(5, 2**61 + 3, 2**60 + 1), (1, 2, 2**61 + 1)), f=1),
+    ]
+
+
+def fact_cases() -> list[Json]:
+    """What the chain says, and which updates are there."""
+    gram = silent(alike(7), 1, 3)
+    return [
+        case("fallen: neither scored nor merged", gram, fallen=0b10),
+        case("five of eight segments: paid, not merged", gram, segments=[8, 5, *[8] * 5]),
+        case("six of eight segments: merged", alike(7), segments=[8, 6, *[8] * 5]),
+        case("not revealed", gram, segments=[8, None, *[8] * 5]),
+        case("an update that does not decode", alike(6), seats=7, decoded=[0, 1, 2, 4, 5, 6]),
+        case("two of four have it", alike(7), committee=4, words=[0x7F, 0x7F, 0x7D, 0x7D]),
+        case("two of three have it", alike(7), committee=3, words=[0x7F, 0x7F, 0x7D]),
+        case("the silent have nothing", alike(7), committee=4, words=[0x7F, 0x7F]),
+        case("a word about who did not reveal", alike(6), words=[0x7F, 0x7F, 0x7F]),
+        case("fewer than the minimum", silent(alike(4), 2)),
+        case("fp32: no Gram matrix", None, seats=5, rule="mean", f=0),
+        case("nobody revealed", []),
+    ]
+
+
+def merge_input_cases() -> Json:
+    return {"cases": [*threshold_cases(), *order_cases(), *fact_cases()]}
+
+
+# --- rounds.json ---
+
+CHAIN_ID = 31337
+DOMAIN = Domain(CHAIN_ID, address("rounds"))
+SLOT = Slot(DOMAIN, JobId(7), RoundIndex(3))
+ACCOUNT, MEMBER = address("provider"), address("verifier")
+SEED, AUDIT_SEED, MODEL = digest("data seed"), digest("audit seed"), digest("model")
+KEY = digest("key")
+WORDS = [digest(f"x {j}") for j in range(3)]
+STATES = [digest(f"state {j}") for j in range(3)]
+VERDICT = Verdict(Bitmap(0b100), 5, digest("next model"), cid("next model"), bytes(range(8)))
+TERMS = make_terms(program=digest("program"), rounds=5, seats=7, f=2, places=40)
+SECRETS = [digest(f"secret {i}") for i in range(4)]
+"""Of the committee: every one's account is `committee`'s in the same place."""
+
+
+def text(data: bytes) -> str:
+    return "0x" + data.hex()
+
+
+def plain(value: object) -> Json:
+    """Bytes as hex, integers beyond 32 bits as decimal strings, the rest as it is."""
+    if isinstance(value, bytes):
+        return text(value)
+    if isinstance(value, int) and value >= 1 << 32:
+        return str(value)
+    return value
+
+
+def camel(name: str) -> str:
+    head, *tail = name.split("_")
+    return head + "".join(part.capitalize() for part in tail)
+
+
+def record(item: Any, *bitmaps: str) -> Json:
+    """A dataclass with Solidity's names; its bitmaps as hex numbers."""
+    values = {field.name: getattr(item, field.name) for field in fields(item)}
+    return {
+        camel(name): hex(value) if name in bitmaps else plain(value)
+        for name, value in values.items()
+    }
+
+
+def key_case() -> Json:
+    """The key of a round, from a signature that anybody with the secret makes again."""
+    message = trace.key_message(SLOT, SEED, SeatIndex(5))
+    signature = PrivateKey(SECRETS[0]).sign_recoverable(message, hasher=None)
+    return {
+        "key": text(trace.key_of(signature)),
+        "keyHash": text(trace.key_hash(trace.key_of(signature))),
+        "message": text(message),
+        "seat": 5,
+        "secret": text(SECRETS[0]),
+    }
+
+
+def commit_case() -> Json:
+    leaves = trace.Leaves.of(STATES, WORDS, KEY)
+    reveal = Reveal(
+        digest("update root"), trace.key_hash(KEY), digest("salt"), leaves.to_bytes(), cid("update")
+    )
+    commitment = hashing.commitment(SLOT, SEED, SeatIndex(5), ACCOUNT, (reveal, MODEL))
+    other = digest("another commitment")
+    first = hashing.accumulate_reveal(SEED, SeatIndex(5), commitment)
+    return {
+        "account": ACCOUNT,
+        "accumulators": [text(first), text(hashing.accumulate_reveal(first, SeatIndex(2), other))],
+        "commitment": text(commitment),
+        "fine": text(ballots.fine_word(MEMBER, WORDS)),
+        "key": text(KEY),
+        "member": MEMBER,
+        "model": text(MODEL),
+        "other": text(other),
+        "reveal": record(reveal),
+        "seat": 5,
+        "seed": text(SEED),
+        "words": [text(word) for word in WORDS],
+    }
+
+
+def seed_cases() -> Json:
+    block = digest("block")
+    first = lots.next_lot(SEED, 1)
+    said = [(PlaceIndex(2), Bitmap(0b1011)), (PlaceIndex(31), Bitmap(1 << 255))]
+    return {
+        "auditSeed": text(hashing.audit_seed(SLOT, digest("reveals"), block, 1 << 200)),
+        "blockHash": text(block),
+        "dataSeed": text(hashing.data_seed(SLOT, digest("reveals"), block)),
+        "lots": [text(SEED), text(first), text(lots.next_lot(first, 2))],
+        "randao": hex(1 << 200),
+        "reveals": text(digest("reveals")),
+        "words": [
+            {
+                "accumulator": text(hashing.accumulate_words(SEED, said[:count])),
+                "has": hex(said[count - 1][1]) if count else hex(0),
+                "place": said[count - 1][0] if count else 0,
+            }
+            for count in range(3)
+        ],
+    }
+
+
+def certificate_case() -> Json:
+    """Members 0, 1 and 3 of four sign."""
+    found = hashing.certificate_hash(SLOT, SEED, digest("words"), VERDICT)
+    signed: dict[Address, bytes] = {}
+    committee: list[Address] = []
+    for i, secret in enumerate(SECRETS):
+        key = PrivateKey(secret)
+        point = key.public_key.format(compressed=False)[1:]
+        account = Address(to_checksum_address(hashing.keccak256(point)[-20:]))
+        committee.append(account)
+        raw = key.sign_recoverable(found, hasher=None)
+        if i != 2:
+            signed[account] = raw[:64] + bytes([raw[64] + 27])
+    return {
+        "certificate": text(certificates.certificate_bytes(committee, signed)),
+        "committee": committee,
+        "digest": text(found),
+        "seed": text(SEED),
+        "signers": 0b1011,
+        "verdict": record(VERDICT, "left_out"),
+        "words": text(digest("words")),
+    }
+
+
+def facts_case() -> Json:
+    names = ("revealed", "available", "left_out", "ready", "committee")
+    maps = (0b1111, 0b1101, 0b100, 0b11011, 0b11011)
+    digests = (digest(name) for name in ("seed", "audit", "reveals", "words", "model"))
+    facts = Facts(*digests, *map(Bitmap, maps))
+    return record(facts, *names) | {"hash": text(hashing.facts_hash(facts))}
+
+
+def ballot_case() -> Json:
+    duties = (
+        ballots.Duty.fine(SeatIndex(5), MEMBER, WORDS),
+        ballots.Duty(SeatIndex(200), 3, digest("own")),
+    )
+    body, salt, id = ballots.Body(duties), digest("ballot's salt"), HolderId(9)
+    sealed = ballots.ballot_hash(SLOT, AUDIT_SEED, (id, MEMBER), body.hash, salt)
+    return {
+        "account": MEMBER,
+        "auditSeed": text(AUDIT_SEED),
+        "ballot": text(sealed),
+        "body": text(body.to_bytes()),
+        "bodyHash": text(body.hash),
+        "id": id,
+        "salt": text(salt),
+    }
+
+
+def name_cases() -> list[Json]:
+    """Locks, sets, places and faults."""
+    members = Slot(Domain(CHAIN_ID, address("members")), SLOT.job, SLOT.round)
+    return [
+        {
+            "fault": text(hashing.fault_id(members, role, id, kind)),
+            "id": id,
+            "kind": int(kind),
+            "lock": text(hashing.bond_lock(SLOT.job, role, id)),
+            "place": text(views.pay_place(SLOT.job, role, id, SLOT.round)),
+            "role": int(role),
+            "set": text(views.bond_set(SLOT.job, role, id)),
+        }
+        for role, id, kind in (
+            (Role.PROVIDER, HolderId(1), Miss.SEAT),
+            (Role.VERIFIER, HolderId(2**32 - 1), Miss.EQUIVOCATED),
+        )
+    ]
+
+
+def draw_cases() -> list[Json]:
+    """Committees, drawn seats and their auditors."""
+    cases = []
+    for name, revealed, left_out, ready, share in (
+        ("four of four", 0b1111, 0, 0b111, 5_000),
+        ("one left out", 0b1111_1111, 0b1000, 0b1101_0111, 2_500),
+        ("a large pool", (1 << 64) - 1, 0b101, (1 << 60) - 1, 2_500),
+        ("everybody", (1 << 256) - 1, 0, (1 << 256) - 1, 10_000),
+        ("few are ready", 0b1111_0000, 0, 0b10, 10_000),
+    ):
+        seed, pool = digest(name), Bitmap(ready)
+        drawn = lots.draw_seats(
+            seed, Bitmap(revealed), Bitmap(left_out), share_bps=share, ready=pool
+        )
+        count = Bitmap(revealed).bit_count()
+        some = [SeatIndex(seat) for seat in bits(drawn)[:5]]
+        cases.append(
+            {
+                "auditors": [lots.auditors_of(seed, seat, pool, is_last=True) for seat in some],
+                "committee": hex(to_bitmap(lots.draw_committee(seed, pool))),
+                "count": lots.audited_share(count, share, pool.bit_count()),
+                "drawn": hex(drawn),
+                "leftOut": hex(left_out),
+                "name": name,
+                "ready": hex(ready),
+                "revealed": hex(revealed),
+                "seats": some,
+                "seed": text(seed),
+                "shareBps": share,
+            }
+        )
+    return cases
+
+
+def money_case() -> Json:
+    """Terms, their hash and budget, cuts by level."""
+    bond = TERMS.provider_bond
+    return {
+        "absoluteEnd": clocks.absolute_end(TERMS, 500),
+        "budget": str(pay.budget(TERMS)),
+        "cuts": [str(misses.cut(bond, 100, level)) for level in (0, 1, 2, 3, 4, 40)],
+        "lastMoment": clocks.last_moment(TERMS),
+        "longestGame": 500,
+        "missCutBps": 100,
+        "segmentPay": str(TERMS.segment_pay),
+        "terms": [plain(value) for value in astuple(TERMS)],
+        "termsHash": text(hashing.terms_hash(TERMS)),
+    }
+
+
+def round_cases() -> Json:
+    return {
+        "ballot": ballot_case(),
+        "certificate": certificate_case(),
+        "commit": commit_case(),
+        "draws": draw_cases(),
+        "facts": facts_case(),
+        "key": key_case(),
+        "money": money_case(),
+        "names": name_cases(),
+        "seeds": seed_cases(),
+        "slot": {
+            "chainId": CHAIN_ID,
+            "hash": text(hashing.slot_hash(SLOT)),
+            "jobId": SLOT.job,
+            "members": address("members"),
+            "round": SLOT.round,
+            "rounds": DOMAIN.rounds,
+        },
+    }
+
+
+# --- sampling.json, trace.json, manifest.json ---
+
+
+def sampling_cases() -> Json:
+    """Batch offsets, keys of dropout, and plain draws."""
+    return {
+        "batches": [batch(0, 0, 1), batch(1, 7, 99_872), batch(255, 4_000_000_000, (1 << 62) + 1)],
+        "draws": [
+            {
+                "key": text(digest("key")),
+                "n": str(n),
+                "tag": draws.BATCH_TAG,
+                "values": [str(value) for value in drawn(n)],
+            }
+            for n in (1, 2, 3, 1000, (1 << 63) + 1)
+        ],
+        "dropoutKeys": [dropout_key(f"seed {i}", seat) for i, seat in enumerate((0, 1, 255))],
+    }
+
+
+def drawn(n: int) -> list[int]:
+    stream = draws.DrawStream(draws.BATCH_TAG, digest("key"))
+    return [stream.draw(n) for _ in range(9)]
+
+
+def dropout_key(name: str, seat: int) -> Json:
+    key = draws.dropout_key(digest(name), SeatIndex(seat))
+    return {"dataSeed": text(digest(name)), "key": list(key), "seat": seat}
+
+
+def batch(seat: int, step: int, limit: int) -> Json:
+    offsets = draws.batch_offsets(digest("data seed"), SeatIndex(seat), step, 4, limit)
+    return {
+        "batch": 4,
+        "dataSeed": text(digest("data seed")),
+        "limit": str(limit),
+        "offsets": [str(offset) for offset in offsets],
+        "seat": seat,
+        "step": step,
+    }
+
+
+WORKS = (
+    (trace.StepWork(1.25, (2.5, 2.625)), trace.StepWork(5e-324, (0.0, -0.0))),
+    (trace.StepWork(1.0, (3.0, 2.5)), trace.StepWork(math.inf, (math.inf, math.nan))),
+)
+"""The steps of two segments; a NaN is written as the one NaN."""
+
+
+def work(steps: Sequence[trace.StepWork]) -> Json:
+    return {
+        "losses": [[text(trace.float_bytes(">f", x)) for x in step.losses] for step in steps],
+        "norms": [text(trace.float_bytes(">d", step.norm)) for step in steps],
+        "word": text(trace.work_word(steps)),
+    }
+
+
+def traces() -> Json:
+    roots = [digest(name) for name in ("params", "optimiser", "buffers", "rng")]
+    return {
+        "stateDigest": text(trace.StateRoots(*roots).digest()),
+        "stateRoots": [text(root) for root in roots],
+        "works": [work(steps) for steps in WORKS],
+    }
+
+
+def manifests() -> Json:
+    """The demo's manifest over data that does not exist."""
+    manifest = make_manifest()
+    return {
+        "bytes": text(manifest.to_bytes()),
+        "cid": text(manifest.cid()),
+        "digest": text(manifest.digest()),
+        "terms": [plain(value) for value in astuple(manifest.terms)],
+        "termsHash": text(hashing.terms_hash(manifest.terms)),
+    }
+
+
+FILES: Mapping[str, Callable[[], Json]] = {
+    "merge_inputs.json": merge_input_cases,
+    "rounds.json": round_cases,
+    "sampling.json": sampling_cases,
+    "trace.json": traces,
+    "manifest.json": manifests,
+}
+
+
+def render(build: Callable[[], Json]) -> str:
+    """The file's text, keys in alphabetical order."""
+    return json.dumps(build(), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def main() -> None:
+    for name, build in FILES.items():
+        (HERE / name).write_text(render(build))
+
+
+if __name__ == "__main__":
+    main()
