@@ -402,7 +402,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     }
 
     function _requireFacts(Audit memory a, Facts calldata facts) private pure {
-        bytes32 given = Hashing.facts(facts);
+        bytes32 given = Hashing.shownFacts(facts);
         if (given != a.facts) revert Reveals.WrongFacts(given, a.facts);
     }
 }

@@ -28,6 +28,7 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         uint128 claimed; // credits included
         uint128 burnt;
         uint128 lostCredits; // of lost pay, what was credited and is not burnt
+        uint128 segmentPay; // wei for one segment
     }
 
     uint256 public constant MAX_CID_BYTES = 128;
@@ -91,6 +92,8 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         Job storage job = _jobs[jobId];
         (job.submitter, job.funded) = (msg.sender, uint128(funding));
         (_terms[jobId], _params[jobId]) = (terms, params);
+        // Below the budget, which the funding covers.
+        job.segmentPay = uint128(uint256(terms.segmentSteps) * terms.tokensPerStep * terms.pricePerToken);
         IRoundsHooks(rounds).open(jobId, terms, policy);
         bytes32 termsHash = keccak256(abi.encode(terms));
         emit JobCreated(jobId, msg.sender, specDigest, specCid, termsHash, terms, params, policy, funding);
@@ -155,7 +158,7 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         Job storage job = _job(jobId);
         uint32 from = job.burntTo;
         if (from >= to) revert NoSuchRounds(from, to, type(uint32).max);
-        uint256 lost = IRoundsHooks(rounds).segmentsUnpaid(jobId, from, to) * _segmentPay(jobId);
+        uint256 lost = IRoundsHooks(rounds).segmentsUnpaid(jobId, from, to) * _jobs[jobId].segmentPay;
         uint256 credited = job.lostCredits < lost ? job.lostCredits : lost;
         (job.burntTo, job.lostCredits) = (to, job.lostCredits - uint128(credited));
         _burn(job, lost - credited);
@@ -188,7 +191,7 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
     /// @inheritdoc IJobsHooks
     function creditSegments(uint256 jobId, address account, uint256 segments) external {
         if (msg.sender != audits) revert NotAllowed(msg.sender);
-        uint256 amount = segments * _segmentPay(jobId) / 2;
+        uint256 amount = segments * _jobs[jobId].segmentPay / 2;
         _jobs[jobId].lostCredits += uint128(amount);
         creditOf[jobId][account] += amount;
         emit Credited(jobId, account, amount);
@@ -208,7 +211,7 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         if (isClosed && job.burntTo >= settled && members.openFalls(jobId) == 0) {
             if (block.timestamp >= IRounds(rounds).absoluteEnd(jobId) + t.claimSeconds) return _left(job);
         }
-        uint256 owed = earned.segments * _segmentPay(jobId) + uint256(earned.signatures) * t.signFee
+        uint256 owed = earned.segments * _jobs[jobId].segmentPay + uint256(earned.signatures) * t.signFee
             + uint256(earned.duties) * t.dutyFee;
         if (!isClosed) owed += (t.rounds - settled) * _roundBudget(t) + _spare(t);
         uint256 kept = uint256(job.funded) - job.refunded;
@@ -289,7 +292,7 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         }
         uint32 lostFrom = m.hasFallen ? members.lostFrom(jobId, Role.PROVIDER, id) : type(uint32).max;
         (amount, lost) = IRoundsHooks(rounds).segmentsPaid(jobId, m.index, from, to, lostFrom);
-        uint256 pay = _segmentPay(jobId);
+        uint256 pay = _jobs[jobId].segmentPay;
         return (amount * pay, lost * pay);
     }
 
@@ -297,12 +300,6 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         Terms storage t = _terms[jobId];
         uint256 signatures = IRoundsHooks(rounds).signaturesOf(jobId, m.index, from, to);
         return signatures * t.signFee + IAuditsHooks(audits).dutiesOf(jobId, m.account, from, to) * t.dutyFee;
-    }
-
-    /// @return wei for one segment
-    function _segmentPay(uint256 jobId) private view returns (uint256) {
-        Terms storage t = _terms[jobId];
-        return uint256(t.segmentSteps) * t.tokensPerStep * t.pricePerToken;
     }
 
     /// @return wei for the last round's second auditors, and for one committee more

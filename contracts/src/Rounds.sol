@@ -278,11 +278,9 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         Job storage j = _jobs[jobId];
         _requireOver(jobId, to);
         Shape memory s = j.shape;
-        for (uint32 round = from; round < to; round++) {
-            uint256 segments = _paidSegments(j, s, round, seat);
-            if (round < lostFrom) paid += segments;
-            else lost += segments;
-        }
+        if (lostFrom < from) lostFrom = from;
+        if (lostFrom > to) lostFrom = to;
+        return (_paidSegments(j, s, seat, from, lostFrom), _paidSegments(j, s, seat, lostFrom, to));
     }
 
     /// @inheritdoc IRoundsHooks
@@ -297,13 +295,10 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     }
 
     /// @inheritdoc IRoundsHooks
-    function signaturesOf(uint256 jobId, uint16 place_, uint32 from, uint32 to) external view returns (uint256 count) {
+    function signaturesOf(uint256 jobId, uint16 place_, uint32 from, uint32 to) external view returns (uint256) {
         Job storage j = _jobs[jobId];
         _requireOver(jobId, to);
-        uint256 bits = j.shape.placeBits;
-        for (uint256 round = from; round < to; round++) {
-            if (Rows.get(j.signed, bits, round).has(place_)) count++;
-        }
+        return _bitsOf(j.signed, j.shape.placeBits, place_, from, to);
     }
 
     // --- views ---
@@ -404,11 +399,31 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         if (end == 0 || block.timestamp < end) revert WindowOpen(end, block.timestamp);
     }
 
-    function _paidSegments(Job storage j, Shape memory s, uint256 round, uint16 seat) private view returns (uint256) {
-        if (!Rows.get(j.pay, s.seatBits, round).has(seat)) return 0;
-        if (!s.hasPartials) return s.segments;
-        uint256 done = j.partials[round << 8 | seat];
-        return done == 0 ? s.segments : done - 1;
+    function _paidSegments(Job storage j, Shape memory s, uint16 seat, uint32 from, uint32 to)
+        private
+        view
+        returns (uint256 total)
+    {
+        if (!s.hasPartials) return s.segments * _bitsOf(j.pay, s.seatBits, seat, from, to);
+        for (uint256 round = from; round < to; round++) {
+            if (!Rows.get(j.pay, s.seatBits, round).has(seat)) continue;
+            uint256 done = j.partials[round << 8 | seat];
+            total += done == 0 ? s.segments : done - 1;
+        }
+    }
+
+    /// @return count rounds from … to in whose row the bit is set; each word is read once
+    function _bitsOf(mapping(uint256 => uint256) storage words_, uint256 bits, uint256 index, uint32 from, uint32 to)
+        private
+        view
+        returns (uint256 count)
+    {
+        (uint256 row, uint256 read) = (0, type(uint256).max);
+        for (uint256 round = from; round < to; round++) {
+            (uint256 word_, uint256 shift) = Rows.locate(bits, round);
+            if (word_ != read) (row, read) = (words_[word_], word_);
+            count += (row >> (shift + index)) & 1;
+        }
     }
 
     /// @dev Runs the same call on a module with this contract's storage, and ends it with the module's answer.

@@ -49,16 +49,17 @@ library Hashing {
         address account,
         bytes32 model,
         Reveal calldata reveal
-    ) internal view returns (bytes32) {
-        return keccak256(
-            bytes.concat(
-                abi.encode(COMMIT),
-                _slot(slot),
-                abi.encode(
-                    seed, seat, account, keccak256(reveal.leaves), reveal.updateRoot, model, reveal.keyHash, reveal.salt
-                )
-            )
-        );
+    ) internal view returns (bytes32 value) {
+        bytes32[13] memory words; // laid out by hand: this is in every reveal
+        (words[0], words[1]) = (COMMIT, bytes32(block.chainid));
+        (words[2], words[3]) = (bytes32(uint256(uint160(slot.rounds))), bytes32(slot.jobId));
+        (words[4], words[5], words[6]) = (bytes32(uint256(slot.round)), seed, bytes32(seat));
+        (words[7], words[8]) = (bytes32(uint256(uint160(account))), keccak256(reveal.leaves));
+        (words[9], words[10]) = (reveal.updateRoot, model);
+        (words[11], words[12]) = (reveal.keyHash, reveal.salt);
+        assembly ("memory-safe") {
+            value := keccak256(words, 416)
+        }
     }
 
     function accumulateReveal(bytes32 accumulator, uint256 seat, bytes32 commitment_) internal pure returns (bytes32) {
@@ -95,6 +96,11 @@ library Hashing {
     }
 
     function facts(Facts memory f) internal pure returns (bytes32) {
+        return keccak256(abi.encode(FACTS, f));
+    }
+
+    /// @dev The same of what somebody shows.
+    function shownFacts(Facts calldata f) internal pure returns (bytes32) {
         return keccak256(abi.encode(FACTS, f));
     }
 

@@ -41,7 +41,7 @@ contract GasTest is Network {
         commitSeat(jobId, 3, revealFor(jobId, 3, 8));
         atMost(shown("last commit"), 62_000, "last commit");
         revealSeat(jobId, 0, revealFor(jobId, 0, 8));
-        atMost(shown("reveal"), 68_000, "reveal");
+        atMost(shown("reveal"), 66_500, "reveal");
         revealAll(jobId, 6);
         revealSeat(jobId, 3, revealFor(jobId, 3, 8));
         atMost(shown("last reveal"), 90_000, "last reveal");
@@ -72,7 +72,7 @@ contract GasTest is Network {
     }
 
     function test_P41_aRoundOf16() public {
-        atMost(measure(16, 7, 2_500), 193_000, "a provider's round, all in, at 16/7");
+        atMost(measure(16, 7, 2_500), 190_000, "a provider's round, all in, at 16/7");
     }
 
     function test_P41_aRoundOf64() public {
@@ -220,7 +220,7 @@ contract GasTest is Network {
         jobs.claim(jobId, Role.VERIFIER, 1, 12);
         uint256 member = shown("  claim of ten rounds, member");
         spent = before;
-        atMost(seat, 113_000, "claim of ten rounds");
+        atMost(seat, 106_000, "claim of ten rounds");
         return (seat + member * places / seats) / 10;
     }
 }
