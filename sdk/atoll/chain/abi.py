@@ -21,8 +21,18 @@ from eth_utils.abi import (
 
 from atoll.errors import ChainError
 
-ENTRY_CONTRACTS = ("Rounds", "Roster", "Jobs", "Stakes", "Config", "AtollToken", "CountingPolicy")
-"""Contracts that are called directly; the others hold parts of their code."""
+ENTRY_CONTRACTS = (
+    "Rounds",
+    "Members",
+    "Audits",
+    "Words",
+    "Jobs",
+    "Stakes",
+    "Config",
+    "AtollToken",
+    "EcdsaPolicy",
+)
+"""Contracts that are called directly; of others (the game, the claims) the caller names which."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ Rule of this file: a method only encodes. Whether and when a call is sent is the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,23 +14,25 @@ from eth_abi.abi import encode as abi_encode
 from atoll.chain.abi import registry
 from atoll.chain.decode import to_abi
 from atoll.chain.deployment import Deployment
+from atoll.law.ballots import Body
+from atoll.law.claims import shown
 from atoll.law.games.calls import calldata
 from atoll.law.games.claims import Claim, Move
+from atoll.law.views import SettledRound
 from atoll.law.words import (
     Address,
-    Attempt,
+    Bitmap,
     Digest,
-    Finding,
+    Facts,
+    HolderId,
     JobId,
-    Offence,
-    Report,
+    PlaceIndex,
     Reveal,
     Role,
     RoundIndex,
     SeatIndex,
     Terms,
     Verdict,
-    VerifierIndex,
 )
 
 
@@ -83,118 +85,130 @@ class Calls:
     # Rounds
 
     def poke(self, job: JobId) -> Call:
-        """Moves a job on whose deadline has passed or whose beacon block is known."""
+        """Moves a job on whose deadline has passed, or which has members enough."""
         return self.build("poke", job, permissionless=True)
 
-    def commit(self, job: JobId, round_: RoundIndex, attempt: Attempt, commitment: Digest) -> Call:
-        return self.build("commit", job, round_, attempt, commitment)
+    def commit(self, job: JobId, seat: SeatIndex, seed: Digest, commitment: Digest) -> Call:
+        """`seed` is the data seed that it was made for, here and below."""
+        return self.build("commit", job, seat, seed, commitment)
 
-    def reveal(self, job: JobId, round_: RoundIndex, attempt: Attempt, reveal: Reveal) -> Call:
-        return self.build("reveal", job, round_, attempt, reveal)
+    def reveal(self, job: JobId, seat: SeatIndex, seed: Digest, reveal: Reveal) -> Call:
+        return self.build("reveal", job, seat, seed, reveal)
 
-    def ballot(
+    def word(self, job: JobId, place: PlaceIndex, seed: Digest, has: Bitmap) -> Call:
+        """The seats whose updates a committee member has."""
+        return self.build("word", job, place, seed, has)
+
+    def seed_audit(self, job: JobId) -> Call:
+        return self.build("seedAudit", job, permissionless=True)
+
+    def settle(
         self,
         job: JobId,
-        round_: RoundIndex,
-        attempt: Attempt,
-        *,
-        findings: Sequence[Finding],
-        reports: Sequence[Report],
-        replay_root: Digest,
+        words: Mapping[PlaceIndex, Bitmap],
+        verdict: Verdict,
+        certificate: bytes,
     ) -> Call:
-        """A verifier's findings and reports of one audit; from half time on also a supplement."""
-        return self.build(
-            "ballot", job, round_, attempt, tuple(findings), tuple(reports), replay_root
-        )
+        """`words` are all of the lot, in the chain's order."""
+        said = (bytes(words), list(words.values()))
+        return self.build("settle", job, *said, verdict, certificate, permissionless=True)
 
-    def challenge(
-        self, job: JobId, round_: RoundIndex, attempt: Attempt, *, report: Report
-    ) -> Call:
-        """A report of WITHHELD: its evidence is the SHA-256 of the block that nobody serves."""
-        where = (report.seat, report.segment, report.evidence)
-        return self.build("challenge", job, round_, attempt, *where)
+    def settle_late(self, job: JobId, words: Mapping[PlaceIndex, Bitmap]) -> Call:
+        """From the job's expiry on, without a certificate."""
+        said = (bytes(words), list(words.values()))
+        return self.build("settleLate", job, *said, permissionless=True)
 
-    def withdraw_challenge(
-        self, job: JobId, round_: RoundIndex, attempt: Attempt, index: int
-    ) -> Call:
-        """Takes the caller's part in a challenge back, while it is unanswered."""
-        return self.build("withdrawChallenge", job, round_, attempt, index)
+    def sign(self, job: JobId, facts: Facts, id: HolderId, certificate: bytes) -> Call:
+        """One more signature of the last settled round: the certificate of a committee of one."""
+        return self.build("sign", job, facts, id, certificate, permissionless=True)
 
-    def answer_challenge(
-        self, job: JobId, round_: RoundIndex, attempt: Attempt, index: int, block: bytes
-    ) -> Call:
-        """Puts the challenged block on the chain."""
-        return self.build("answerChallenge", job, round_, attempt, index, block)
+    # Members
 
-    def vote(
-        self,
-        job: JobId,
-        round_: RoundIndex,
-        attempt: Attempt,
-        *,
-        agree: int,
-        disagree: int,
-        cannot_fetch: int,
-    ) -> Call:
-        """On every open report; bit i of a map speaks of report i, the maps are disjoint."""
-        return self.build("vote", job, round_, attempt, agree, disagree, cannot_fetch)
+    def sit(self, job: JobId, seat: SeatIndex) -> Call:
+        """Needs free stake for the bond."""
+        return self.build("sit", job, seat, contract="Members")
 
-    def attest(
-        self,
-        job: JobId,
-        round_: RoundIndex,
-        attempt: Attempt,
-        verdict_hash: Digest,
-        proof: bytes = b"",
-    ) -> Call:
-        return self.build("attest", job, round_, attempt, verdict_hash, proof)
+    def leave_seat(self, job: JobId) -> Call:
+        return self.build("leaveSeat", job)
 
-    def settle(self, job: JobId, verdict: Verdict) -> Call:
-        return self.build("settle", job, verdict, permissionless=True)
+    def disagree(self, job: JobId, seed: Digest, root: Digest) -> Call:
+        """Leaves without a miss; `root` is the digest of the model that we computed instead."""
+        return self.build("disagree", job, seed, root)
 
-    def finalise(self, job: JobId) -> Call:
-        """The oldest settled round whose dispute window has passed."""
-        return self.build("finalise", job, permissionless=True)
+    def cut_seat(self, job: JobId, seat: SeatIndex) -> Call:
+        return self.build("cutSeat", job, seat, permissionless=True)
 
-    def punish(self, job: JobId, round_: RoundIndex, offence: Offence, index: int) -> Call:
-        """Index: a seat, a report or a verifier, as the offence says."""
-        return self.build("punish", job, round_, offence, index, permissionless=True)
+    def enrol(self, job: JobId, place: PlaceIndex, bond: int) -> Call:
+        """Needs free stake for the bond, in wei."""
+        return self.build("enrol", job, place, bond)
 
-    def credit(
-        self, job: JobId, round_: RoundIndex, role: Role, index: SeatIndex | VerifierIndex
-    ) -> Call:
-        """Pays a member of a round that ran out of attempts from the evidence alone."""
-        return self.build(
-            "credit", job, round_, role, index, contract="Rounds", permissionless=True
-        )
+    def ready(self, job: JobId) -> Call:
+        """ "I hold manifest, data and model." """
+        return self.build("ready", job, contract="Members")
 
-    def reaudit(self, job: JobId) -> Call:
-        """The owner of the configuration audits a halted round again."""
-        return self.build("reaudit", job)
+    def leave_pool(self, job: JobId) -> Call:
+        return self.build("leavePool", job)
 
-    # Roster
+    def cut_member(self, job: JobId, round_: RoundIndex, id: HolderId) -> Call:
+        return self.build("cutMember", job, round_, id, permissionless=True)
 
-    def join_as_provider(self, job: JobId) -> Call:
-        return self.build("joinAsProvider", job)
-
-    def leave_as_provider(self, job: JobId) -> Call:
-        return self.build("leaveAsProvider", job)
-
-    def join_as_verifier(self, job: JobId) -> Call:
-        return self.build("joinAsVerifier", job)
-
-    def leave_as_verifier(self, job: JobId) -> Call:
-        return self.build("leaveAsVerifier", job)
-
-    def attest_ready(self, job: JobId) -> Call:
-        """ "I hold the manifest and every shard." """
-        return self.build("attestReady", job)
+    def release(self, job: JobId, role: Role, id: HolderId) -> Call:
+        return self.build("release", job, role, id, permissionless=True)
 
     def announce_gateway(self, url: str) -> Call:
         return self.build("announceGateway", url)
 
-    def release_bond(self, job: JobId, role: Role, account: Address) -> Call:
-        return self.build("releaseBond", job, role, account, permissionless=True)
+    # Audits
+
+    def ballot(self, job: JobId, round_: RoundIndex, ballot: Digest) -> Call:
+        return self.build("ballot", job, round_, ballot)
+
+    def open_ballot(self, past: SettledRound, id: HolderId, body: Body, salt: Digest) -> Call:
+        """Opens the member's ballot about a settled round."""
+        said = (past.facts, body.to_bytes(), salt)
+        return self.build("open", past.slot.job, past.round, id, *said, contract="Audits")
+
+    def show_key(self, job: JobId, round_: RoundIndex, key: Digest) -> Call:
+        """Warning: before the end of AUDIT anyone can take half of the pay with it."""
+        return self.build("key", job, round_, key, contract="Audits")
+
+    def contest_key(self, past: SettledRound, seat: SeatIndex) -> Call:
+        return self.build("contestKey", shown(past, seat), permissionless=True)
+
+    def leak(self, past: SettledRound, seat: SeatIndex, key: Digest) -> Call:
+        """Shows a key that somebody told, for half of the seat's pay."""
+        return self.build("leak", shown(past, seat), key)
+
+    def contest(self, past: SettledRound, seat: SeatIndex, id: HolderId) -> Call:
+        """An opened *fine* is not what the seat's key gives. Needs the key and the opened body."""
+        said = (past.bodies[id].to_bytes(), past.keys[seat])
+        return self.build("contest", shown(past, seat), id, *said, permissionless=True)
+
+    def settle_contest(self, past: SettledRound, seat: SeatIndex, id: HolderId) -> Call:
+        where = (past.slot.job, past.round, id, past.seats[seat])
+        return self.build("settleContest", *where, permissionless=True)
+
+    def strike(self, past: SettledRound, id: HolderId) -> Call:
+        return self.build("strike", past.slot.job, past.round, id, past.facts, permissionless=True)
+
+    def no_key(self, past: SettledRound, id: HolderId) -> Call:
+        return self.build("noKey", past.slot.job, past.round, id, past.facts, permissionless=True)
+
+    def absent(self, past: SettledRound, id: HolderId, seat: SeatIndex) -> Call:
+        """The auditor said nothing about a drawn seat of its own."""
+        where = (past.slot.job, past.round, id, seat, past.facts)
+        return self.build("absent", *where, _opened(past, id), permissionless=True)
+
+    def dropped(self, past: SettledRound, id: HolderId, seat: SeatIndex) -> Call:
+        """An opened *differs* was not challenged by its author."""
+        where = (past.slot.job, past.round, id, seat, past.seats[seat])
+        return self.build("dropped", *where, _opened(past, id), permissionless=True)
+
+    # Words
+
+    def late_word(self, job: JobId, round_: RoundIndex, id: HolderId, has: Bitmap) -> Call:
+        """ "I have these updates now", for their pay."""
+        return self.build("lateWord", job, round_, id, has)
 
     # Jobs
 
@@ -211,11 +225,18 @@ class Calls:
         return self.build("cancel", job, contract="Jobs")
 
     def refund(self, job: JobId) -> Call:
-        return self.build("refund", job)
+        return self.build("refund", job, permissionless=True)
 
-    def claim(self, job: JobId, account: Address, cumulative: int, proof: Sequence[bytes]) -> Call:
-        """Pays `account` what the claims tree says, less what it was paid already."""
-        return self.build("claim", job, account, cumulative, tuple(proof), permissionless=True)
+    def claim(self, job: JobId, role: Role, id: HolderId, to: RoundIndex) -> Call:
+        """Pays a holder for its rounds up to, not including, `to`, which must be FINAL."""
+        return self.build("claim", job, role, id, to, contract="Jobs", permissionless=True)
+
+    def claim_credit(self, job: JobId, account: Address) -> Call:
+        return self.build("claimCredit", job, account, permissionless=True)
+
+    def burn(self, job: JobId, to: RoundIndex) -> Call:
+        """Burns what was revealed and is not paid, of the rounds up to, not including, `to`."""
+        return self.build("burn", job, to, contract="Jobs", permissionless=True)
 
     # Games
 
@@ -264,3 +285,9 @@ class Calls:
 
     def transfer(self, to: Address, amount: int) -> Call:
         return self.build("transfer", to, amount, contract="AtollToken")
+
+
+def _opened(past: SettledRound, id: HolderId) -> bytes:
+    """What an auditor opened; empty for nothing."""
+    body = past.bodies.get(id)
+    return b"" if body is None else body.to_bytes()

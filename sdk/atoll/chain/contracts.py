@@ -21,21 +21,18 @@ from atoll.chain.logs import LogReader
 from atoll.chain.revert import reason_of
 from atoll.chain.rpc import FailoverProvider, RpcRefused
 from atoll.errors import ChainError, RpcUnavailable, TransactionFailed
-from atoll.law.views import RoundState
 from atoll.law.words import (
     Address,
-    Attempt,
+    Bitmap,
     BlockRef,
     Digest,
+    HolderId,
     JobId,
     JobStatus,
-    Reveal,
+    Phase,
     Role,
     RoundIndex,
-    SeatIndex,
     Terms,
-    Verdict,
-    VerifierIndex,
 )
 
 T = TypeVar("T")
@@ -44,11 +41,12 @@ LATEST = "latest"
 
 @dataclass(frozen=True, slots=True)
 class Escrow:
-    """Wei; funded = claimed + refunded + balance."""
+    """Wei; funded = claimed + refunded + burnt + balance."""
 
     funded: int
     claimed: int
     refunded: int
+    burnt: int
     balance: int
 
 
@@ -62,12 +60,39 @@ class Stake:
 
 
 @dataclass(frozen=True, slots=True)
-class FinalRounds:
-    """What claims are checked against: the last final round's tree and its total (wei)."""
+class RoundState:
+    """What the rounds contract says of a job now; field order is `Types.sol`'s.
 
-    count: int
-    claims_root: Digest
-    cumulative_total: int
+    Attributes:
+        round: that runs or opens next, and how many are settled.
+        seed, next_seed, audit_seed: zero until they are known.
+        held: seats that the next round may count on.
+        seated: seats that count; committed ones from REVEAL on, revealed ones from MERGE on.
+        waiting: seats that have still to commit or to reveal; `owing` those with an uncut miss.
+        due: places that owe a signature of the round before.
+        words: 28 bytes of the accumulator, and who of the committee has spoken.
+        digest: of the last certificate.
+    """
+
+    status: JobStatus
+    phase: Phase
+    round: RoundIndex
+    lot: int
+    deadline: int
+    seed: Digest
+    next_seed: Digest
+    audit_seed: Digest
+    held: Bitmap
+    seated: Bitmap
+    waiting: Bitmap
+    owing: Bitmap
+    ready: Bitmap
+    committee: Bitmap
+    due: Bitmap
+    reveals: Digest
+    words: Digest
+    model: Digest
+    digest: Digest
 
 
 class AtollChain:
@@ -170,55 +195,38 @@ class AtollChain:
         return await self._read_as(lambda out: JobStatus(out[0]), "statusOf", job)
 
     async def escrow(self, job: JobId) -> Escrow:
-        return Escrow(*await self._read("escrowOf", job))
+        return await self._read_as(lambda out: from_abi(Escrow, out[0]), "escrowOf", job)
 
     async def budget(self, terms: Terms) -> int:
         """Wei that a job of these terms has to be funded with: every round at its dearest."""
         return int((await self._read("budget", terms))[0])
 
-    async def paid_to(self, job: JobId, account: Address) -> int:
-        """Wei claimed by this account so far."""
-        return int((await self._read("paidTo", job, account))[0])
+    async def refundable(self, job: JobId) -> int:
+        """Wei that `refund` would send home now."""
+        return int((await self._read("refundable", job))[0])
 
     async def credit_of(self, job: JobId, account: Address) -> int:
-        """Wei credited to this account by rounds that ran out of attempts."""
+        """Wei that the account got by contests or by showing a key, and has not taken."""
         return int((await self._read("creditOf", job, account))[0])
 
-    async def final_rounds(self, job: JobId) -> FinalRounds:
-        return from_abi(FinalRounds, await self._read("finalRounds", job))
+    async def claimed_to(self, job: JobId, role: Role, id: HolderId) -> RoundIndex:
+        """The first round that the holder has not claimed."""
+        return RoundIndex((await self._read("claimedTo", job, role, id))[0])
 
-    async def last_optimiser_root(self, job: JobId, seat: SeatIndex) -> Digest:
-        return Digest((await self._read("lastOptimiserRoot", job, seat))[0])
-
-    async def commitment_of(
-        self,
-        job: JobId,
-        round_: RoundIndex,
-        attempt: Attempt,
-        seat: SeatIndex,
-        *,
-        sender: Address,
-        reveal: Reveal,
-    ) -> Digest:
-        """The contract's own computation, to compare ours with."""
-        read = await self._read("commitmentOf", job, round_, attempt, seat, sender, reveal)
-        return Digest(read[0])
-
-    async def verdict_hash(
-        self, job: JobId, round_: RoundIndex, attempt: Attempt, verdict: Verdict
-    ) -> Digest:
-        """The contract's own computation, to compare ours with."""
-        return Digest((await self._read("verdictHash", job, round_, attempt, verdict))[0])
+    async def absolute_end(self, job: JobId) -> int:
+        """Unix seconds from which on no lock of the job holds."""
+        return int((await self._read("absoluteEnd", job))[0])
 
     # Members and money
 
-    async def seat_of(self, job: JobId, account: Address) -> SeatIndex | None:
-        seated, seat = await self._read("seatOf", job, account)
-        return SeatIndex(seat) if seated else None
+    async def id_of(self, job: JobId, account: Address) -> tuple[Role, HolderId] | None:
+        """Which seat's or place's holder the account is; None for none."""
+        role, id = await self._read("idOf", job, account)
+        return (Role(role), HolderId(id)) if id else None
 
-    async def verifier_of(self, job: JobId, account: Address) -> VerifierIndex | None:
-        joined, verifier = await self._read("verifierOf", job, account)
-        return VerifierIndex(verifier) if joined else None
+    async def bond_of(self, job: JobId, role: Role, id: HolderId) -> int:
+        """Wei that are left of a holder's bond."""
+        return int((await self._read("bondOf", job, role, id))[0])
 
     async def stake(self, account: Address, role: Role) -> Stake:
         return Stake(*await self._read("stakeOf", account, role))

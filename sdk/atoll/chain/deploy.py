@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import rlp  # type: ignore[import-untyped]  # it ships no annotations
@@ -22,7 +22,7 @@ from atoll.chain.answers import header, quantity, receipt, tx_hash
 from atoll.chain.deployment import Deployment
 from atoll.chain.rpc import FailoverProvider, RpcRefused
 from atoll.errors import ChainError, InsufficientFunds, RpcUnavailable, TransactionFailed
-from atoll.law.words import TOKEN, Address
+from atoll.law.words import TOKEN, Address, Params
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
@@ -46,22 +46,15 @@ FAMILIES = (
     "LinkSteps",
 )
 """The judge's contracts of operations, by op >> 8."""
+DEFAULT_PARAMS = Params(
+    miss_cut_bps=100,
+    winner_share_bps=3000,
+    min_window=1,
+    min_provider_bond=TOKEN,
+    min_verifier_bond=TOKEN,
+)
+"""What the configuration contract starts with; cuts and shares in basis points of a bond."""
 POLL_SECONDS = 0.1  # a development chain mines at once; on others it costs a few requests
-
-
-@dataclass(frozen=True, slots=True)
-class Params:
-    """What the configuration contract starts with, in its order; bonds in wei.
-
-    Cuts and shares are in basis points of a bond: at most 2000 and 5000.
-    """
-
-    miss_cut_bps: int = 100
-    verifier_cut_bps: int = 100
-    finder_share_bps: int = 3000
-    accused_share_bps: int = 5000
-    min_provider_bond: int = TOKEN
-    min_verifier_bond: int = TOKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +72,7 @@ class DeployConfig:
     token: Address | None = None
     supply: int = 10**9 * TOKEN
     owner: Address | None = None
-    params: Params = field(default_factory=Params)
+    params: Params = DEFAULT_PARAMS
     unbonding_delay: int = 7 * DAY
     change_delay: int = 2 * DAY
     timeout: float = 120.0
@@ -166,41 +159,45 @@ class _Deployer:
     def _plan(self) -> None:
         config, at = self._config, self._addresses
         owner = config.owner or self._sender
-        params = config.params
         if config.token is None:
             self._create("AtollToken", self._sender, config.supply)
         else:
             at["AtollToken"] = config.token
-        self._create("CountingPolicy")
-        numbers = (
-            params.miss_cut_bps, params.verifier_cut_bps, params.finder_share_bps,
-            params.accused_share_bps, params.min_provider_bond, params.min_verifier_bond,
-        )  # fmt: skip
-        delays = (config.unbonding_delay, config.change_delay)
-        self._create("Config", at["AtollToken"], owner, numbers, *delays, at["CountingPolicy"])
+        self._create("EcdsaPolicy")
+        longest = config.unbonding_delay + LONGEST_MOVES
+        delays = (config.unbonding_delay, config.change_delay, longest)
+        params = astuple(config.params)
+        self._create("Config", at["AtollToken"], owner, params, *delays, at["EcdsaPolicy"])
         self._create("Stakes", at["Config"])
         self._create("Jobs", at["Config"])
-        self._create("Roster", at["Config"], at["Stakes"], at["Jobs"])
-        parts = (at["Config"], at["Stakes"], at["Jobs"], at["Roster"])
-        self._create("RoundsAudit", *parts)
-        self._create("RoundsSettlement", *parts)
-        self._create("Rounds", *parts, at["RoundsAudit"], at["RoundsSettlement"])
-        self._plan_judge()
-        self._wire("Stakes", at["Roster"], at["Rounds"], at["Claims"])
-        self._wire("Jobs", at["Rounds"], at["Claims"])
-        self._wire("Roster", at["Rounds"], at["Claims"])
-        self._wire("CountingPolicy", at["Rounds"])
-        self._wire("Claims", at["Rounds"], at["Game"])
-        self._wire("Game", at["Claims"])
+        self._create("RoundsSettlement", at["Jobs"])
+        self._create("RoundsMembership", at["Jobs"])
+        parts = (at["RoundsSettlement"], at["RoundsMembership"])
+        self._create("Rounds", at["Jobs"], longest, *parts)
+        self._create("Members", at["Stakes"], at["Jobs"])
+        self._create("Audits", at["Rounds"], at["Members"], at["Jobs"])
+        self._create("Words", at["Rounds"], at["Members"], at["Audits"])
+        self._plan_judge(longest)
+        self._plan_wires()
 
-    def _plan_judge(self) -> None:
+    def _plan_judge(self, longest: int) -> None:
         at = self._addresses
         for name in FAMILIES:
             self._create(name)
         self._create("Judge", [at[name] for name in FAMILIES])
-        longest = self._config.unbonding_delay + LONGEST_MOVES
         self._create("Game", at["AtollToken"], longest, at["Judge"])
-        self._create("Claims", at["Stakes"], at["Jobs"], at["Roster"])
+        self._create("Claims", at["Rounds"], at["Members"], at["Jobs"], at["Audits"])
+
+    def _plan_wires(self) -> None:
+        at = self._addresses
+        rounds, members, audits, words = (at[n] for n in ("Rounds", "Members", "Audits", "Words"))
+        self._wire("Stakes", members)
+        self._wire("Jobs", rounds, members, audits, at["Game"])
+        self._wire("Rounds", members, audits, words)
+        self._wire("Members", rounds, audits, words, at["Claims"], at["Game"])
+        self._wire("Audits", at["Game"])
+        self._wire("Claims", at["Game"])
+        self._wire("Game", at["Claims"])
 
     def _create(self, name: str, *args: Any) -> None:
         artifact = load_artifact(name)

@@ -153,7 +153,7 @@ class Fold:
     """
 
     def __init__(self, deployment: Deployment, only: Collection[int] | None) -> None:
-        self._domain, self._jobs = deployment.domain, deployment.addresses["Jobs"]
+        self._domain = deployment.domain
         self._only = only
         self._gateways: dict[Address, str] = {}
         self.views: dict[JobId, JobView] = {}
@@ -186,6 +186,6 @@ class Fold:
     def _view_before(self, job: JobId, event: ContractEvent) -> JobView | None:
         """What the event applies to; None for a job that is not followed."""
         if isinstance(event, JobCreated) and (self._only is None or job in self._only):
-            view = JobView.of(self._domain, self._jobs, job)
+            view = JobView.of(self._domain, job)
             return replace(view, gateways=dict(self._gateways))
         return self.views.get(job)

@@ -262,6 +262,15 @@ def sign_digest(account: LocalAccount, digest: Digest) -> bytes:
     return bytes(account.sign_message(_personal(digest)).signature)
 
 
+def sign_hash(account: LocalAccount, digest: Digest) -> bytes:
+    """65 bytes r ‖ s ‖ v over the 32 bytes as they are: RFC 6979, the lower s, v 27 or 28.
+
+    Only for digests that we computed of our own message: a stranger's 32 bytes could be the hash of
+    a transaction.
+    """
+    return bytes(account.unsafe_sign_hash(Hash32(digest)).signature)
+
+
 def signer_of(digest: Digest, signature: bytes) -> Address | None:
     """Whose signature `sign_digest` made; None where it is nobody's."""
     try:

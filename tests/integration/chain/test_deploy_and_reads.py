@@ -11,7 +11,7 @@ from eth_account.signers.local import LocalAccount
 from tests.integration.chain.local_anvil import Anvil, stop
 
 from atoll.chain.contracts import AtollChain, Stake
-from atoll.chain.deploy import DeployConfig, Params, deploy
+from atoll.chain.deploy import DEFAULT_PARAMS, DeployConfig, deploy
 from atoll.chain.deployment import Deployment
 from atoll.errors import (
     ChainError,
@@ -29,7 +29,7 @@ async def test_a_deployment_can_be_read(chain: AtollChain, accounts: list[LocalA
     owner = Address(accounts[0].address)
     assert await chain.token_balance(owner) == 10**27
     assert await chain.stake(owner, Role.PROVIDER) == Stake(0, 0, 0)
-    assert await chain.seat_of(JobId(99), owner) is None
+    assert await chain.id_of(JobId(99), owner) is None
     head = await chain.head()
     assert await chain.block(head.number) == head
     assert await chain.block(head.number + 1000) is None
@@ -37,7 +37,7 @@ async def test_a_deployment_can_be_read(chain: AtollChain, accounts: list[LocalA
 
 async def test_wiring_is_done(chain: AtollChain, accounts: list[LocalAccount]) -> None:
     known = chain.deployment.addresses
-    wire = chain.calls.build("wire", known["Rounds"], known["Claims"], contract="Jobs")
+    wire = chain.calls.build("wire", known["Members"], contract="Stakes")
     with pytest.raises(TransactionFailed, match="AlreadyWired"):
         await chain.simulate(wire, Address(accounts[0].address))
 
@@ -60,7 +60,7 @@ async def test_an_existing_token_is_used(
 
 
 async def test_a_refused_constructor_is_named(anvil: Anvil, accounts: list[LocalAccount]) -> None:
-    config = DeployConfig(params=Params(miss_cut_bps=9_999))
+    config = DeployConfig(params=replace(DEFAULT_PARAMS, miss_cut_bps=9_999))
     with pytest.raises(TransactionFailed, match="creating Config reverted"):
         await deploy(anvil.url, accounts[0], config)
 

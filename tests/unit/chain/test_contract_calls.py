@@ -19,20 +19,18 @@ from atoll.errors import ChainError, ConfigError
 from atoll.law.games.claims import Claim, Reveal
 from atoll.law.words import (
     Address,
-    Attempt,
+    Bitmap,
     Digest,
-    Fault,
-    Finding,
+    HolderId,
     JobId,
-    Offence,
-    Report,
+    PlaceIndex,
     Role,
     RoundIndex,
     SeatIndex,
-    SegmentIndex,
+    Verdict,
 )
 
-NAMES = (*ENTRY_CONTRACTS, "RoundsAudit", "Claims", "Game", "Judge")
+NAMES = (*ENTRY_CONTRACTS, "Claims", "Game", "Judge")
 GAMES = {
     "challengeClaim": "challenge",
     "collectBond": "withdraw",
@@ -45,37 +43,31 @@ DEPLOYMENT = Deployment(
 )
 _WORD = Digest(bytes(32))
 CLAIM = Claim(Address("0x" + "12" * 20), *(_WORD,) * 3, False, 0, 0, 0, *(_WORD,) * 2)
-SLOT = (JobId(1), RoundIndex(2), Attempt(3))
+SEED = Digest(b"\x05" * 32)
 
 
 def test_a_call_goes_to_the_contract_that_has_the_function() -> None:
-    call = Calls(DEPLOYMENT).commit(*SLOT, Digest(b"\x05" * 32))
+    call = Calls(DEPLOYMENT).commit(JobId(1), SeatIndex(2), SEED, Digest(b"\x06" * 32))
     assert call.to == DEPLOYMENT.addresses["Rounds"]
-    assert call.data[:4] == keccak(text="commit(uint256,uint32,uint16,bytes32)")[:4]
-    values = decode(["uint256", "uint32", "uint16", "bytes32"], call.data[4:])
-    assert values == (1, 2, 3, b"\x05" * 32)
+    assert call.data[:4] == keccak(text="commit(uint256,uint16,bytes32,bytes32)")[:4]
+    values = decode(["uint256", "uint16", "bytes32", "bytes32"], call.data[4:])
+    assert values == (1, 2, b"\x05" * 32, b"\x06" * 32)
     assert not call.permissionless
 
 
-def test_dataclasses_and_enums_encode_by_position() -> None:
-    report = Report(SeatIndex(4), SegmentIndex(7), Fault.WRONG_REPLAY, Digest(b"\x01" * 32))
-    call = Calls(DEPLOYMENT).ballot(
-        *SLOT,
-        findings=[Finding(SeatIndex(1), 0b11)],
-        reports=[report],
-        replay_root=Digest(bytes(32)),
-    )
-    shape = ["uint256", "uint32", "uint16", "(uint16,uint64)[]",
-             "(uint16,uint16,uint8,bytes32)[]", "bytes32"]  # fmt: skip
-    values = decode(shape, call.data[4:])
-    assert values[3] == ((1, 3),)
-    assert values[4] == ((4, 7, 4, b"\x01" * 32),)
+def test_dataclasses_and_words_encode_by_position() -> None:
+    verdict = Verdict(Bitmap(4), 2, SEED, b"cid", b"\x01" * 8)
+    words = {PlaceIndex(7): Bitmap(0b101), PlaceIndex(3): Bitmap(1)}
+    call = Calls(DEPLOYMENT).settle(JobId(1), words, verdict, b"certificate")
+    shape = ["uint256", "bytes", "uint256[]", "(uint256,uint16,bytes32,bytes,bytes8)", "bytes"]
+    said = (4, 2, bytes(SEED), b"cid", b"\x01" * 8)
+    assert decode(shape, call.data[4:]) == (1, b"\x07\x03", (0b101, 1), said, b"certificate")
 
 
 def test_what_anyone_may_do_is_marked() -> None:
     calls = Calls(DEPLOYMENT)
     assert calls.poke(JobId(1)).permissionless
-    assert calls.punish(JobId(1), RoundIndex(0), Offence.REPORT, 2).permissionless
+    assert calls.cut_member(JobId(1), RoundIndex(0), HolderId(2)).permissionless
     assert not calls.deposit(Role.PROVIDER, 5).permissionless
 
 
@@ -85,11 +77,10 @@ def test_an_unknown_function_is_a_clear_error() -> None:
 
 
 def test_a_name_of_several_contracts_has_to_be_completed() -> None:
-    with pytest.raises(ChainError, match="several contracts have a function config"):
-        Calls(DEPLOYMENT).build("config")
+    with pytest.raises(ChainError, match="several contracts have a function wire"):
+        Calls(DEPLOYMENT).build("wire")
     assert Calls(DEPLOYMENT).cancel(JobId(1)).to == DEPLOYMENT.addresses["Jobs"]
-    credit = Calls(DEPLOYMENT).credit(JobId(1), RoundIndex(0), Role.PROVIDER, SeatIndex(0))
-    assert credit.to == DEPLOYMENT.addresses["Rounds"]
+    assert Calls(DEPLOYMENT).sit(JobId(1), SeatIndex(0)).to == DEPLOYMENT.addresses["Members"]
 
 
 def test_every_typed_call_finds_its_contract() -> None:
@@ -97,10 +88,12 @@ def test_every_typed_call_finds_its_contract() -> None:
     solidity = [re.sub("_([a-z])", lambda found: found[1].upper(), name) for name in names]
     for name in GAMES.values():
         assert registry().function(name, "Game").name == name
-    for name in set(solidity) - set(GAMES) - {"play"}:
-        contract = {"approve": "AtollToken", "transfer": "AtollToken", "cancel": "Jobs",
-                    "credit": "Rounds"}.get(name)  # fmt: skip
-        assert registry().function(name, contract).name == name
+    renamed = {"openBallot": "open", "showKey": "key"}
+    named = {"approve": "AtollToken", "transfer": "AtollToken", "cancel": "Jobs", "burn": "Jobs",
+             "open": "Audits", "sit": "Members"}  # fmt: skip
+    for call in set(solidity) - set(GAMES) - {"play"}:
+        name = renamed.get(call, call)
+        assert registry().function(name, named.get(name)).name == name
 
 
 def test_a_deployment_survives_its_file(tmp_path: Path) -> None:

@@ -5,23 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import cast
 
-from tests.unit.law.factories import (
-    DOMAIN,
-    JOB,
-    JOBS,
-    ScriptedJob,
-    address,
-    make_manifest,
-)
+from tests.unit.law.factories import DOMAIN, JOB, address
+from tests.unit.law.network import Network
+from tests.unit.law.script import PROVIDERS, Script
 
 from atoll.chain.deployment import Deployment
 from atoll.chain.follower import Follower, News
 from atoll.chain.index import Advanced, Change, EventIndex, Indexed, Rewound
 from atoll.errors import RpcUnavailable
 from atoll.law import events as ev
-from atoll.law.words import JobId, VerifierIndex
+from atoll.law.words import JobId, RoundIndex, SeatIndex
 
-DEPLOYMENT = Deployment(DOMAIN.chain_id, 0, {"Rounds": DOMAIN.rounds, "Jobs": JOBS})
+DEPLOYMENT = Deployment(DOMAIN.chain_id, 0, {"Rounds": DOMAIN.rounds})
 SUBMITTER = address("submitter")
 
 
@@ -43,7 +38,7 @@ class Index:
     def history(self) -> list[Indexed]:
         return list(self.stands)
 
-    def add(self, job: ScriptedJob) -> None:
+    def add(self, job: Network) -> None:
         """Everything that the job said and that was not told yet."""
         items = [Indexed(event, block, i) for i, (event, block) in enumerate(job.log)]
         self.untold += items[len(self.stands) :]
@@ -58,10 +53,10 @@ def following(index: Index, only: set[int] | None = None) -> Follower:
     return Follower(cast(EventIndex, index), DEPLOYMENT, only)
 
 
-def running() -> ScriptedJob:
-    job = ScriptedJob(make_manifest())
-    job.honest_round()
-    return job
+def running() -> Network:
+    script = Script.ready()
+    script.honest_round()
+    return script.net
 
 
 async def test_events_give_the_view_of_the_law_s_fold() -> None:
@@ -78,7 +73,7 @@ async def test_events_give_the_view_of_the_law_s_fold() -> None:
 
 
 async def test_a_gateway_announced_before_the_job_is_known_to_it() -> None:
-    job, index = ScriptedJob(make_manifest()), Index()
+    job, index = Network(), Index()
     early = ev.GatewayAnnounced(SUBMITTER, "http://a:1")
     job.log.insert(0, (early, job.block))
     index.add(job)
@@ -110,14 +105,15 @@ async def test_a_job_followed_later_is_told_from_its_first_event() -> None:
     assert isinstance(past[0].item.event, ev.JobCreated)
     assert late.views == {JOB: job.view}
     assert late.follow(JOB) == ()
-    job.finalise()
+    job.wait(1)
+    job.emit(ev.GatewayAnnounced(SUBMITTER, "http://a:1"))
     index.add(job)
     await late.poll()
     assert late.views == {JOB: job.view}
 
 
 async def test_a_job_may_be_followed_before_it_exists() -> None:
-    job, index = ScriptedJob(make_manifest()), Index()
+    job, index = Network(), Index()
     follower = following(index, set())
     assert follower.follow(JOB) == ()
     index.add(job)
@@ -126,11 +122,11 @@ async def test_a_job_may_be_followed_before_it_exists() -> None:
 
 
 async def test_a_reorg_takes_back_what_came_after_its_block() -> None:
-    job, index = ScriptedJob(make_manifest()), Index()
+    job, index = Network(), Index()
     index.add(job)
     before = job.view
-    job.mine()
-    job.open()
+    job.wait(1)
+    job.sit(PROVIDERS[0], 0)
     index.add(job)
     follower = following(index)
     await follower.poll()
@@ -145,17 +141,17 @@ async def test_a_reorg_takes_back_what_came_after_its_block() -> None:
 
 async def test_reorgs_on_reorgs_leave_what_stands_in_the_end() -> None:
     """Two turns told at once: what came between them never happened."""
-    job, index = ScriptedJob(make_manifest()), Index()
+    job, index = Network(), Index()
     index.add(job)
     follower = following(index)
     await follower.poll()
     number = job.number
-    lost = ScriptedJob(make_manifest())
-    lost.mine()
-    lost.open()
+    lost = Network()
+    lost.wait(1)
+    lost.sit(PROVIDERS[0], 0)
     index.add(lost)
     index.turn(number)
-    job.mine()
+    job.wait(1)
     job.emit(ev.GatewayAnnounced(SUBMITTER, "http://a:1"))
     index.add(job)
     index.turn(number + 5)
@@ -167,7 +163,7 @@ async def test_reorgs_on_reorgs_leave_what_stands_in_the_end() -> None:
 
 
 async def test_a_turn_leaves_the_followed_jobs_followed() -> None:
-    job, index = ScriptedJob(make_manifest()), Index()
+    job, index = Network(), Index()
     follower = following(index, set())
     follower.follow(JOB)
     index.add(job)
@@ -181,7 +177,7 @@ async def test_a_turn_leaves_the_followed_jobs_followed() -> None:
 async def test_an_event_that_does_not_fold_is_passed_over() -> None:
     job, index = running(), Index()
     index.add(job)
-    broken = ev.VerifierReady(JOB, VerifierIndex(31), address("a stranger"))
+    broken = ev.Struck(JOB, RoundIndex(31), SeatIndex(0))
     half = len(index.untold) // 2
     index.untold.insert(half, Indexed(broken, job.block, 99))
     follower = following(index)

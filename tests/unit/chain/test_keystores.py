@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from atoll.chain.keys import (
+    account_of,
     backup_key,
     change_password,
     create_key,
@@ -16,9 +17,13 @@ from atoll.chain.keys import (
     list_keys,
     load_key,
     read_password,
+    sign_hash,
+    signer_of,
     verify_key,
 )
 from atoll.errors import KeystoreError
+from atoll.law.certificates import signer_of as law_signer_of
+from atoll.law.words import Digest
 
 SECRET = "0x59c6995e998f97a5a0044966f0945389dc9e86dae88c7a8412f4603b6b78690d"
 ADDRESS = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
@@ -124,3 +129,12 @@ def test_the_password_file_gives_its_first_line(tmp_path: Path) -> None:
         read_password(path)
     with pytest.raises(KeystoreError, match="cannot read"):
         read_password(tmp_path / "absent")
+
+
+def test_a_digest_of_our_own_is_signed_as_it_is() -> None:
+    account = account_of("0x" + "11" * 32)
+    digest = Digest(b"\x07" * 32)
+    signature = sign_hash(account, digest)
+    assert law_signer_of(digest, signature) == account.address
+    assert signature == sign_hash(account, digest)  # RFC 6979: a lost disk loses no key
+    assert signer_of(digest, signature) != account.address  # which `sign_digest` says otherwise

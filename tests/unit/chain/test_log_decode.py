@@ -10,32 +10,25 @@ import pytest
 from eth_abi.abi import encode
 
 from atoll.chain.abi import EventAbi, load_artifact, registry
+from atoll.chain.contracts import RoundState
 from atoll.chain.decode import RawLog, decode_log, event_topics, from_abi, to_abi
 from atoll.errors import UndecodableLog
 from atoll.law import words as types
-from atoll.law.events import (
-    EVENT_TYPES,
-    Balloted,
-    JobCreated,
-    JobStatusChanged,
-    Revealed,
-    RoundSettled,
-)
-from atoll.law.views import RoundState
+from atoll.law.events import EVENT_TYPES, Balloted, Closed, JobCreated, Revealed, Settled
 from atoll.law.words import (
     Address,
-    Attempt,
+    Bitmap,
     Digest,
-    Finding,
+    Facts,
     JobId,
     JobStatus,
+    Params,
     Phase,
     Reveal,
     RoundIndex,
     SeatIndex,
     Terms,
     Verdict,
-    VerifierIndex,
 )
 
 ACCOUNT = Address("0x70997970C51812dc3A010C7d01b50e0d17dc79C8")
@@ -60,13 +53,14 @@ def snake(name: str) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
 
 
-ENTRY = ("Rounds", "Roster", "Jobs", "Stakes", "Claims", "Game")
+ENTRY = ("Rounds", "Members", "Audits", "Words", "Jobs", "Stakes", "Claims", "Game")
 
 
 @pytest.mark.parametrize("name", sorted(EVENT_TYPES))
 def test_every_event_class_has_the_abi_s_fields_in_order(name: str) -> None:
     fields = [field.name for field in dataclasses.fields(EVENT_TYPES[name])]
-    assert fields == [snake(field).rstrip("_") for field in abi_of(name).fields]
+    spelled = [snake(field).rstrip("_") for field in abi_of(name).fields]
+    assert fields == ["start" if field == "from" else field for field in spelled]
 
 
 def test_every_event_of_the_abi_has_its_class() -> None:
@@ -78,40 +72,26 @@ def test_every_event_of_the_abi_has_its_class() -> None:
 
 def test_tuples_become_dataclasses_and_ints_become_enums() -> None:
     reveal = Reveal(
-        trace_root=Digest(b"\x01" * 32),
         update_root=Digest(b"\x02" * 32),
-        optimiser_root=Digest(b"\x03" * 32),
-        steps=16,
-        reset=True,
-        salt=b"\x04" * 32,
+        key_hash=Digest(b"\x03" * 32),
+        salt=Digest(b"\x04" * 32),
+        leaves=b"\x05" * 64,
         update_cid=b"update",
-        trace_cid=b"trace",
     )
-    slot = (JobId(3), RoundIndex(2), Attempt(1))
-    revealed = Revealed(*slot, SeatIndex(5), ACCOUNT, reveal)
+    revealed = Revealed(JobId(3), ACCOUNT, SeatIndex(5), RoundIndex(2), reveal)
     assert decode_log(log_of(revealed)) == revealed
-    status = JobStatusChanged(JobId(3), JobStatus.HALTED, "Halted")
-    decoded = decode_log(log_of(status))
-    assert decoded == status
-    assert isinstance(decoded, JobStatusChanged)
-    assert decoded.status is JobStatus.HALTED
+    closed = Closed(JobId(3), JobStatus.EXPIRED, 4, 1_700_000_000)
+    decoded = decode_log(log_of(closed))
+    assert decoded == closed
+    assert isinstance(decoded, Closed)
+    assert decoded.status is JobStatus.EXPIRED
 
 
-def test_arrays_of_tuples_become_tuples_of_dataclasses() -> None:
-    findings = (Finding(SeatIndex(0), 0b101), Finding(SeatIndex(3), 1))
-    slot = (JobId(3), RoundIndex(2), Attempt(1))
-    balloted = Balloted(*slot, VerifierIndex(1), ACCOUNT, findings, Digest(bytes(32)))
-    assert decode_log(log_of(balloted)) == balloted
-    verdict = Verdict(
-        *(Digest(bytes([i]) * 32) for i in range(3)),
-        merged_cid=b"cid",
-        claims_root=Digest(b"\x09" * 32),
-        cumulative_total=10**21,
-        tokens_root=Digest(b"\x0a" * 32),
-        tokens_total=4096,
-        parent=Digest(bytes(32)),
-    )
-    settled = RoundSettled(*slot, Digest(b"\x0b" * 32), verdict, 1_700_000_000)
+def test_a_settlement_survives_with_its_verdict_and_facts() -> None:
+    verdict = Verdict(Bitmap(0b10), 3, Digest(b"\x01" * 32), b"cid", b"\x02" * 8)
+    facts = Facts(*(Digest(bytes([i]) * 32) for i in range(5)), *map(Bitmap, range(5)))
+    where = (JobId(3), RoundIndex(2), Digest(b"\x0b" * 32))
+    settled = Settled(*where, verdict, Bitmap(0b1111), Bitmap(0b11), facts)
     assert decode_log(log_of(settled)) == settled
 
 
@@ -119,14 +99,22 @@ def test_terms_survive_the_way_there_and_back() -> None:
     program = Digest(b"\x0c" * 32)
     terms = Terms(*range(1, len(dataclasses.fields(Terms))), program=program)
     created = JobCreated(
-        JobId(1), ACCOUNT, Digest(bytes(32)), b"cid", Digest(bytes(32)), terms, ACCOUNT, 10**18
+        JobId(1),
+        ACCOUNT,
+        Digest(bytes(32)),
+        b"cid",
+        Digest(bytes(32)),
+        terms,
+        Params(1, 2, 3, 4, 5),
+        ACCOUNT,
+        10**18,
     )
     assert decode_log(log_of(created)) == created
 
 
 def test_addresses_are_checksummed() -> None:
-    log = log_of(Balloted(JobId(1), RoundIndex(0), Attempt(0), VerifierIndex(0),
-                          Address(ACCOUNT.lower()), (), Digest(bytes(32))))  # fmt: skip
+    account = Address(ACCOUNT.lower())
+    log = log_of(Balloted(JobId(1), account, RoundIndex(0), Digest(bytes(32))))
     decoded = decode_log(log)
     assert isinstance(decoded, Balloted)
     assert decoded.account == ACCOUNT
@@ -138,13 +126,13 @@ def test_a_foreign_log_is_none_of_ours() -> None:
 
 
 def test_a_truncated_log_is_refused() -> None:
-    whole = log_of(JobStatusChanged(JobId(3), JobStatus.OPEN, "Opened"))
-    with pytest.raises(UndecodableLog, match="JobStatusChanged does not decode"):
+    whole = log_of(Closed(JobId(3), JobStatus.DONE, 4, 5))
+    with pytest.raises(UndecodableLog, match="Closed does not decode"):
         decode_log(dataclasses.replace(whole, data=whole.data[:-32]))
 
 
 def test_an_unknown_enum_value_is_refused() -> None:
-    whole = log_of(JobStatusChanged(JobId(3), JobStatus.OPEN, "Opened"))
+    whole = log_of(Closed(JobId(3), JobStatus.DONE, 4, 5))
     broken = dataclasses.replace(whole, data=(200).to_bytes(32, "big") + whole.data[32:])
     with pytest.raises(UndecodableLog, match="does not decode"):
         decode_log(broken)
