@@ -48,7 +48,7 @@ def batch_losses(
     last_start = len(tokens) - spec.seq - 1
     if last_start < 0:
         raise MalformedDataset(f"{len(tokens)} evaluation tokens are less than one sequence")
-    ops, size = operations(manifest.numerics.mode), inner.micro_batch
+    ops, size = operations(), inner.micro_batch
     starts = window_starts(last_start, manifest.data.eval_batches * inner.batch)
     losses, counts = [], []
     with torch.no_grad():

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from atoll.bits.codec.dither import MOMENT_SECTION, DitherKey
 from atoll.bits.codec.feedback import encode_with_feedback
-from atoll.bits.codec.grid import NonFiniteDeltaError
 from atoll.bits.codec.registry import seat_codec
 from atoll.bits.codec.sums import encode_sums
 from atoll.bits.layout import moment_layout
-from atoll.bits.opening import committed_state
 from atoll.bits.sections import joined
 from atoll.bits.state import GlobalState, SeatState, Tensors
-from atoll.bits.tensors import Source
 from atoll.law.manifest import CodecSpec, Manifest
-from atoll.law.trace import TraceLeaf
-from atoll.law.words import Digest
 
 
 def close_round(
@@ -62,37 +57,3 @@ def _moments(
         yield codec.encode(last.m, model.moment_exponents)
     if shared.v:
         yield encode_sums(last.v)
-
-
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """What a seat sent at the end of a round.
-
-    Attributes:
-        optimiser_root: the revealed one.
-        dither: the seat's in the round.
-    """
-
-    update: bytes
-    optimiser_root: Digest
-    dither: DitherKey
-
-
-def check_link(
-    manifest: Manifest,
-    model: GlobalState,
-    last_leaf: TraceLeaf,
-    last_blob: bytes | Source,
-    sent: Sent,
-) -> bool:
-    """Whether update and carried optimiser follow from the global model and the last state.
-
-    Raises:
-        MalformedTrace: the blob is not the last leaf's state: the provider's fault.
-    """
-    last = committed_state(manifest, model.round, last_blob, last_leaf.state_digest)
-    try:
-        expected, carried = close_round(manifest, model, last, sent.dither)
-    except NonFiniteDeltaError:  # a forged residual or moment: nothing follows from it
-        return False
-    return expected == sent.update and carried.optimiser_root() == sent.optimiser_root

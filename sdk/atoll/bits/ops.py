@@ -1,9 +1,8 @@
 """The operations of model and step, behind one small interface, so that exactness is a choice.
 
 Rule of this file: the model and the step call nothing on tensors but these and separate IEEE
-additions and multiplications. Another numerics mode is another implementation of `Ops`, never a
-second model. `native` is PyTorch fp32 on one thread: bits repeat inside one software class.
-`tolerant` is the same on any machine.
+additions and multiplications. Other arithmetic is another implementation of `Ops`, never a second
+model. Jobs compute with the exact one; PyTorch's own is what experiments compare it with.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from atoll.bits.kernels.exact import ExactOps
 from atoll.bits.kernels.interface import AdamFactors, Frozen
 from atoll.bits.kernels.muon import COEFFICIENTS, ITERATIONS, LEAST_NORM
 from atoll.bits.kernels.philox import Mask, kept
-from atoll.law.words import NumericsMode
 
 _IGNORED = -100
 """PyTorch's number for a target that is none."""
@@ -196,6 +194,6 @@ class NativeOps:
         return p - u * f.rate, m, v
 
 
-def operations(mode: NumericsMode) -> Ops:
-    """The implementation that a manifest's numerics mode names."""
-    return ExactOps(default_engine()) if mode == "exact" else NativeOps()
+def operations() -> Ops:
+    """What jobs compute with: the same bits on every machine."""
+    return ExactOps(default_engine())

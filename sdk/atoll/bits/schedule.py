@@ -39,7 +39,7 @@ class Recipe:
         if (manifest.lora is None) != (base is None):
             raise ValueError("adapters have a base, and nothing else has")
         total_steps = manifest.terms.rounds * manifest.inner.steps
-        ops = operations(manifest.numerics.mode)
+        ops = operations()
         return cls(manifest.model, manifest.inner, total_steps, ops, base)
 
     @property

@@ -65,38 +65,6 @@ def verify(
     _check(what.key, [result.digest])
 
 
-@app.command()
-def calibrate(
-    *,
-    width: Annotated[int, typer.Option(min=32, help="model width")] = 64,
-    layers: Annotated[int, typer.Option(min=1, help="decoder layers")] = 2,
-    seq: Annotated[int, typer.Option(min=2, max=4096, help="sequence length")] = 64,
-    steps: Annotated[int, typer.Option(min=2, help="steps of a segment")] = 5,
-    segments: Annotated[int, typer.Option(min=1, help="segments of a run")] = 12,
-    seeds: Annotated[int, typer.Option(min=1, help="runs, of other weights and data")] = 1,
-    optimizer: Annotated[str, typer.Option(help="adamw or muon")] = "adamw",
-    as_json: Json = False,
-) -> None:
-    """Measures how far honest settings of this machine lie apart, and proposes tolerances."""
-    _need_torch()
-    from atoll.lab.calibrate import calibrate as measure
-    from atoll.lab.differential import LabRun
-    from atoll.lab.trial import Trial
-
-    _known("optimizer", optimizer, ("adamw", "muon"))
-    run = LabRun(width, layers, seq, steps * segments, optimizer=optimizer)  # type: ignore[arg-type]
-    found = measure(Trial(run, segments, tuple(range(seeds))), sys.stderr.write)
-    lines = [
-        f"{row.name:30} params {row.far.params:7.1e}  slots {row.far.slots:7.1e}  "
-        f"loss {row.far.loss:7.1e}  work {row.far.work:.3f}  cosine {row.cosine:+.3f}  "
-        f"excess {row.least_excess:.2g} to {row.most_excess:.2g}"
-        for row in found.rows
-    ]
-    proposed = ", ".join(f"{name} {value}" for name, value in found.proposed.model_dump().items())
-    lines.append(f"proposed: {proposed}; the nearest cheat is {found.separation:.2g} times off")
-    emit(found.to_plain(), "\n".join(lines), as_json=as_json)
-
-
 def _need_torch() -> None:
     if find_spec("torch") is None:
         raise ConfigError(

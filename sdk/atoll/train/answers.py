@@ -9,23 +9,20 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any, Final, get_args
+from typing import Any
 
 import structlog
 
 from atoll.law.manifest import Manifest
-from atoll.law.words import NumericsMode
 from atoll.train.pace import measure
 from atoll.train.probe import configure_native, numerics_spec
 from atoll.train.program import program_root
-
-MODES: Final[tuple[NumericsMode, ...]] = get_args(NumericsMode)
 
 
 def answer(question: dict[str, str]) -> Any:
     """What this machine says to a question; bytes are hexadecimal digits on both sides.
 
-    `{"numerics": MODE}` asks what workers reproduce here, `{"pace": MANIFEST}` how fast a job's
+    `{"numerics": ""}` asks what workers reproduce here, `{"pace": MANIFEST}` how fast a job's
     model is trained (`atoll.train.pace`), `{"program": MANIFEST, "store": FOLDER}` which root its
     terms have to name (`atoll.train.program`).
 
@@ -35,9 +32,8 @@ def answer(question: dict[str, str]) -> Any:
     """
     configure_native()
     match question:
-        case {"numerics": mode} if mode in MODES:
-            (named,) = (known for known in MODES if known == mode)
-            return json.loads(json.dumps(numerics_spec(named).model_dump(), default=bytes.hex))
+        case {"numerics": _}:
+            return json.loads(json.dumps(numerics_spec().model_dump(), default=bytes.hex))
         case {"pace": manifest}:
             return measure(Manifest.from_bytes(bytes.fromhex(manifest)))
         case {"program": manifest, "store": folder}:

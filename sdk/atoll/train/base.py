@@ -19,7 +19,6 @@ from atoll.bits.tensors import Source
 from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
 from atoll.law.manifest import InitSpec, LoraSpec, Manifest, ModelSpec
-from atoll.law.words import NumericsMode
 
 
 def open_base(manifest: Manifest, store: LocalStore) -> Base | None:
@@ -31,18 +30,15 @@ def open_base(manifest: Manifest, store: LocalStore) -> Base | None:
     """
     if manifest.lora is None:
         return None
-    mode = manifest.numerics.mode
-    return _base(manifest.model, manifest.lora, manifest.init, mode, store.root)
+    return _base(manifest.model, manifest.lora, manifest.init, store.root)
 
 
 @lru_cache(maxsize=1)
-def _base(
-    model: ModelSpec, lora: LoraSpec, init: InitSpec, mode: NumericsMode, folder: Path
-) -> Base:
+def _base(model: ModelSpec, lora: LoraSpec, init: InitSpec, folder: Path) -> Base:
     if init.root is None:
         raise ValueError("the manifest names no weights to add adapters to")
     weights = read_weights(init, model, LocalStore(folder))
-    return freeze(weights, init.root, model, lora, operations(mode))
+    return freeze(weights, init.root, model, lora, operations())
 
 
 def read_weights(

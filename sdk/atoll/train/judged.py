@@ -11,11 +11,10 @@ from atoll.law.words import Digest, RoundIndex, SeatIndex
 
 @dataclass(frozen=True, slots=True)
 class JudgeTask:
-    """One segment of a settled round, or its link. CIDs are binary, of states in the store.
+    """One segment of a settled round, or its link. The model's CID is binary.
 
     Attributes:
         initial: digest of round 0's global state, which the program names.
-        state: the SeatState that the segment begins with; of a link the last one.
         model: the GlobalState that the round began with.
         segment: of a link, the last one.
     """
@@ -25,7 +24,6 @@ class JudgeTask:
     round: RoundIndex
     seat: SeatIndex
     data_seed: Digest
-    state: bytes
     model: bytes
     segment: int
     is_link: bool = False
@@ -45,17 +43,3 @@ class Position:
     is_holder: bool
     moves: tuple[object, ...]
     answers: tuple[Need, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayedRound:
-    """The first thing of a seat's round that a replay from public inputs gives otherwise.
-
-    Attributes:
-        segment: its number, of a link the last one's; None where nothing differs.
-        state: the state that it begins with, in the store; empty where nothing differs.
-    """
-
-    segment: int | None
-    is_link: bool
-    state: bytes

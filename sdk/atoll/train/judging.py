@@ -14,7 +14,7 @@ import dag_cbor
 import numpy as np
 from torch import Tensor
 
-from atoll.bits.segment import Course
+from atoll.bits.segment import Course, run_segment
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import StepResult, inner_step, state_roots
 from atoll.bits.tables import table_parts
@@ -47,7 +47,7 @@ from atoll.law.words import ZERO_DIGEST, Digest
 from atoll.train.base import read_weights
 from atoll.train.course import open_course
 from atoll.train.judged import JudgeTask
-from atoll.train.round import read_global_state, read_seat_state
+from atoll.train.round import opening_of, read_global_state
 
 OpenCourse: TypeAlias = Callable[..., Course]
 """With the arguments of `open_course`."""
@@ -75,7 +75,7 @@ class OwnRun:
 
     Args:
         task: what the game is about.
-        store: holds the data and both states.
+        store: holds the data and the model; the states before the segment are run again.
         open_: how the round's course is opened.
 
     Raises:
@@ -90,10 +90,17 @@ class OwnRun:
         self._program = _program(task.manifest, task.initial)
         self._course = open_(manifest, task.data_seed, task.seat, task.round, store)
         self._model = read_global_state(manifest, task.model, store)
-        self._opening = read_seat_state(manifest, task.state, store, task.round)
+        self._opening = self._reached(opening_of(manifest, task.round, task.model, store))
         self._states: tuple[Digest, ...] | None = None
         self._works = b""
         self._tape: tuple[int, OwnTape] | None = None
+
+    def _reached(self, state: SeatState) -> SeatState:
+        """What the claim begins with, from what the round opens with; of a link the last state."""
+        task = self._task
+        for segment in range(task.segment + task.is_link):
+            state = run_segment(state, segment, self._course).state
+        return state
 
     @property
     def states(self) -> Sequence[Digest]:
@@ -117,7 +124,7 @@ class OwnRun:
 
     def tape(self, step: int) -> OwnTape:
         """The run of a step of the round, or of the link, which comes after the last."""
-        step = self._manifest.inner.steps if self._task.is_link else step
+        step = self._first + self._manifest.inner.segment if self._task.is_link else step
         if self._tape is None or self._tape[0] != step:
             self._tape = (step, OwnTape(self._program, self._part, self._sources(step)))
         return self._tape[1]

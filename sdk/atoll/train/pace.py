@@ -97,8 +97,8 @@ def _recipe(trial: Manifest) -> Recipe:
     if trial.lora is None:
         return Recipe.of(trial)
     weights = initial_params(param_shapes(trial.model), seed=0)
-    ops = operations_of(trial.numerics.mode)
-    base = freeze(weights.items(), tree_root(weights), trial.model, trial.lora, ops)
+    root, ops = tree_root(weights), operations_of()
+    base = freeze(weights.items(), root, trial.model, trial.lora, ops)
     return Recipe.of(trial, base)
 
 

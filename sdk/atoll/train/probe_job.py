@@ -31,12 +31,12 @@ from atoll.bits.tensors import tree_root
 from atoll.bits.tokens import Tokens
 from atoll.law.manifest import LoraSpec, Manifest, ModelSpec
 from atoll.law.merge_inputs import MergeFacts
-from atoll.law.words import Bitmap, Digest, NumericsMode, SeatIndex, to_bitmap
+from atoll.law.words import Digest, SeatIndex, to_bitmap
 from atoll.merge.round import merge
 
 SEATS: Final = tuple(SeatIndex(seat) for seat in range(3))
 TOKENS: Final = 1 << 12
-_ZERO, _NOBODY = bytes(32), Bitmap(0)
+_ZERO = bytes(32)
 _CID = bytes((0x01, 0x55, 0x12, 0x20)) + _ZERO
 """Of a block that nobody has: the tokens are made here."""
 
@@ -72,23 +72,24 @@ _CODEC: Final = {
 }  # fmt: skip
 _NOTHING_KEPT: Final = {"feedback": "0", "fragments": 1, "overlap": 0, "mixing": "0"}
 _TERMS: Final = {
-    "rounds": 2, "seats": 3, "min_providers": 1, "min_verifiers": 1, "max_verifiers": 1,
-    "quorum_numerator": 1, "quorum_denominator": 1, "attempts": 1, "auditors": 1,
-    "beacon_delay": 1, "train_seconds": 1, "reveal_seconds": 1, "report_seconds": 1,
-    "confirm_seconds": 1, "attest_seconds": 1, "dispute_seconds": 1, "expiry": 1, "steps": 2,
-    "tokens_per_step": 256, "price_per_token": "0", "verifier_fee": "0", "provider_bond": "0",
-    "verifier_bond": "0", "report_bond": "1", "program": _ZERO,
+    "rounds": 2, "seats": 4, "min_providers": 3, "places": 1, "min_verifiers": 1, "f": 1,
+    "share_bps": 5000, "train_seconds": 1, "reveal_seconds": 1, "merge_seconds": 1,
+    "audit_seconds": 1, "open_seconds": 1, "key_seconds": 1, "window_seconds": 2,
+    "ready_seconds": 1, "game_seconds": 1, "move_seconds": 1, "claim_seconds": 1, "expiry": 1,
+    "steps": 2, "segment_steps": 1, "tokens_per_step": 256, "price_per_token": "0",
+    "sign_fee": "0", "duty_fee": "0", "provider_bond": "80", "verifier_bond": "80",
+    "program": _ZERO,
 }  # fmt: skip
 
 
-@lru_cache(maxsize=2)
-def probe_digest(mode: NumericsMode) -> Digest:
+@lru_cache(maxsize=1)
+def probe_digest() -> Digest:
     """SHA-256 over state digest and work word of every segment, update roots and merged digests."""
     parts = sha256()
     for codec in (_CODEC, _CODEC | _NOTHING_KEPT):
-        for said in _rounds(probe_manifest(mode, codec=codec)):
+        for said in _rounds(probe_manifest(codec=codec)):
             parts.update(said)
-    parts.update(_adapters(mode))
+    parts.update(_adapters())
     return Digest(parts.digest())
 
 
@@ -111,19 +112,20 @@ def _rounds(manifest: Manifest) -> Iterator[bytes]:
                 manifest, model, state, DitherKey(seed, seat)
             )
             yield root_of_update(updates[seat])
-        facts = MergeFacts(to_bitmap(SEATS), _NOBODY, _NOBODY, 0, dict.fromkeys(SEATS, 2))
+        there = to_bitmap(SEATS)
+        facts = MergeFacts(there, 1, [there], dict.fromkeys(SEATS, manifest.segments))
         merged = merge(model, updates, facts=facts, data_seed=seed, manifest=manifest)
         model = merged.global_state
         yield model.digest()
 
 
-def _adapters(mode: NumericsMode) -> bytes:
+def _adapters() -> bytes:
     """State digests and work words of segments that train adapters."""
     spec, lora = ModelSpec.model_validate(_MODEL), LoraSpec.model_validate(_LORA)
     weights = initial_params(param_shapes(spec), seed=1)
     root = tree_root(weights)
-    base = freeze(weights.items(), root, spec, lora, operations(mode))
-    manifest = probe_manifest(mode, _LORA, {"seed": 0, "cid": _CID, "root": root})
+    base = freeze(weights.items(), root, spec, lora, operations())
+    manifest = probe_manifest(_LORA, {"seed": 0, "cid": _CID, "root": root})
     model, recipe = initial_global_state(manifest), Recipe.of(manifest, base)
     course = Course(manifest, recipe, _tokens(), Digest(_ZERO), SEATS[0], 0, model)
     state = open_round(manifest, 0, model, None)
@@ -135,7 +137,6 @@ def _adapters(mode: NumericsMode) -> bytes:
 
 
 def probe_manifest(
-    mode: NumericsMode,
     lora: dict[str, Any] | None = None,
     init: dict[str, object] | None = None,
     codec: Mapping[str, Any] = _CODEC,
@@ -149,14 +150,13 @@ def probe_manifest(
             "epoch": 1 if codec["fragments"] == 1 else _TERMS["rounds"],
             "model": _MODEL,
             "lora": lora,
-            "numerics": _numerics(mode),
+            "numerics": {"code_digest": _ZERO, "probe_digest": _ZERO},
             "init": init or {"seed": 0, "cid": None, "root": None},
             "data": _DATA,
             "inner": _INNER,
             "outer": _OUTER,
             "codec": codec,
             "robust": {"rule": "nnm_trimmed_mean", "f": 1, "kappa": "1.5"},
-            "audit": {"draws": 1, "overlap": "0", "coverage_last_round": "1"},
             "tables": _ZERO,
             "terms": _TERMS,
         }
@@ -170,13 +170,3 @@ def _course(manifest: Manifest, model: GlobalState, seed: Digest, seat: SeatInde
 def _tokens() -> Tokens:
     """Bytes that repeat nowhere near: the top eight bits of multiples of Knuth's constant."""
     return (np.arange(TOKENS, dtype=np.uint64) * 2654435761 % (1 << 32) >> 24).astype("u1")
-
-
-def _numerics(mode: NumericsMode) -> dict[str, object]:
-    return {
-        "mode": mode,
-        "code_digest": _ZERO,
-        "software_class": "probe" if mode == "native" else None,
-        "probe_digest": _ZERO,
-        "tolerance": None,
-    }

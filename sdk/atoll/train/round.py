@@ -1,7 +1,7 @@
-"""A provider's round: H inner steps, their trace, and the update.
+"""A seat's round: H inner steps from a public opening, what is said of them, and the update.
 
-Rule of this file: everything is a function of (manifest, slot, seat, data seed,
-global model, opening optimiser), so a restarted provider commits to the same bytes.
+Rule of this file: everything is a function of (manifest, slot, seat, data seed, global model), so
+that a restarted provider comes to the same bytes, and anybody else who runs the seat's round.
 """
 
 from __future__ import annotations
@@ -17,25 +17,22 @@ from atoll.bits.opening import open_round
 from atoll.bits.pieces import root_of_update
 from atoll.bits.segment import Course, SegmentRun, run_segment
 from atoll.bits.state import GlobalState, SeatState
-from atoll.bits.step import state_roots
 from atoll.bits.tensors import Source
-from atoll.content.cid import DAG_CBOR, Cid
+from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
-from atoll.errors import ProtocolError
 from atoll.law.manifest import Manifest
-from atoll.law.trace import LeafKind, StateRoots, TraceDocument
-from atoll.law.words import ZERO_DIGEST, Digest, SeatIndex, SegmentIndex, Slot
+from atoll.law.trace import Leaves
+from atoll.law.words import ZERO_DIGEST, Digest, SeatIndex, Slot
 from atoll.train.course import open_course
 
 
 @dataclass(frozen=True, slots=True)
 class TrainTask:
-    """One seat's work in one round. CIDs are binary.
+    """One seat's work in one round.
 
     Attributes:
-        global_state_cid: the round's GlobalState.
-        opening_optimiser: a SeatState whose optimiser is used on; None where the seat brings none.
-        begun: the trace of segments that are trained already, empty for none.
+        global_state_cid: binary, of the GlobalState that the round opens from.
+        segments: how many to run at most; None for the whole round.
     """
 
     manifest: Manifest
@@ -43,8 +40,7 @@ class TrainTask:
     seat: SeatIndex
     data_seed: Digest
     global_state_cid: bytes
-    opening_optimiser: bytes | None
-    begun: bytes = b""
+    segments: int | None = None
 
     @property
     def dither(self) -> DitherKey:
@@ -59,67 +55,42 @@ class RoundProgress:
     Attributes:
         steps: steps done of the round.
         loss: the segment's mean loss, nats a token.
-        trace: the trace document so far, with which a task has `begun`.
     """
 
     segment: int
     steps: int
     loss: float
-    trace: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class TrainedRound:
-    """What a provider commits to, reveals and serves.
+    """What a provider commits to, reveals and serves; or what a replay of its round gives.
 
     Attributes:
-        document: the trace; its bytes are in the store under `trace_cid`, its states too.
-        carried: the seat state that the next round's optimiser is taken from once this one is
-            settled, in the store under `carried_cid`; the last one, with what the codec left out.
-        steps: finite steps done; fewer than the manifest's H when it diverged.
-        reset: whether the seat brought no optimiser of its own.
-        update: the encoded pseudo-gradient, in the store under `update_cid`; empty, as its CID
-            is, where the round diverged.
-        losses: of the steps run by this call (none of segments that were resumed), nats a token.
-        seconds_in_steps: wall time of this call's steps.
+        states: digest of the state after each segment done, `words` their plain work words.
+        update: the encoded update; empty where no segment was done.
+        losses: of each step, nats a token.
+        seconds_in_steps: wall time of the steps.
     """
 
-    document: TraceDocument
-    trace_cid: bytes
+    states: tuple[Digest, ...]
+    words: tuple[Digest, ...]
     update: bytes
-    update_cid: bytes
-    carried: StateRoots
-    carried_cid: bytes
-    steps: int
-    reset: bool
     losses: tuple[float, ...]
     seconds_in_steps: float
 
     @property
-    def trace_root(self) -> Digest:
-        return self.document.trace_root
+    def segments(self) -> int:
+        return len(self.states)
 
     @property
     def update_root(self) -> Digest:
-        """Binds the update's bytes, piece by piece, and their number."""
-        return root_of_update(self.update)
+        """Binds the update's bytes, piece by piece, and their number; zero of no update."""
+        return root_of_update(self.update) if self.update else ZERO_DIGEST
 
-    @property
-    def optimiser_root(self) -> Digest:
-        """What the seat's next round opens with once this one is settled."""
-        return self.carried.optimiser_root
-
-    @property
-    def diverged(self) -> bool:
-        return self.document.leaves[-1].kind is LeafKind.DIVERGED
-
-
-@dataclass(frozen=True, slots=True)
-class TrainedAhead:
-    """The trace of a round's first segments, whose states are in the store."""
-
-    document: TraceDocument
-    seconds_in_steps: float
+    def leaves(self, key: Digest) -> Leaves:
+        """What is revealed of the segments, masked under the round's key."""
+        return Leaves.of(self.states, self.words, key)
 
 
 SegmentRunner = Callable[[SeatState, int, Course], SegmentRun]
@@ -131,75 +102,57 @@ def train_round(
     progress: Callable[[RoundProgress], None] = lambda _: None,
     run: SegmentRunner = run_segment,
 ) -> TrainedRound:
-    """Trains a seat's round, writing every segment's state, the trace and the update to the store.
+    """Trains a seat's round from its public opening; nothing is written to the store.
+
+    A step that is not finite ends it at the segment before.
 
     Args:
         task: what to train.
-        store: holds the dataset, the global state and the opening optimiser.
+        store: holds the dataset and the global state.
         progress: told after every segment.
         run: how a segment is trained.
 
     Raises:
         NotFound, CorruptBlock: something needed is not in the store.
-        MalformedState, MalformedDataset, MalformedTrace: what is there is not of this job.
+        MalformedState, MalformedDataset: what is there is not of this job.
+        NonFiniteDeltaError: what would be sent has a value that is not finite.
     """
     manifest = task.manifest
-    document = _resumed(task) if task.begun else _opened(task, _model(task, store), store)
     # Popped for each segment, since whoever held it would keep it while the next ones are made.
-    states = [read_seat_state(manifest, document.states[-1], store, task.slot.round)]
-    model = _model(task, store, moments=False) if manifest.codec.is_delayed else None
-    course = open_course(manifest, task.data_seed, task.seat, task.slot.round, store, model=model)
+    states = [opening_of(manifest, task.slot.round, task.global_state_cid, store)]
+    course = open_course(manifest, task.data_seed, task.seat, task.slot.round, store)
+    wanted = manifest.segments if task.segments is None else task.segments
+    digests: list[Digest] = []
+    words: list[Digest] = []
     losses: list[float] = []
     seconds = 0.0
-    while not _is_over(document, manifest):
-        done = run(states.pop(), len(document.leaves), course)
+    while len(digests) < wanted:
+        done = run(states.pop(), len(digests), course)
         states.append(done.state)
-        document = _extended(document, done, task, store)
         losses.extend(done.losses)
         seconds += done.seconds
-        progress(_progress(document, done))
+        if not done.is_finite:
+            # The state before the segment is gone, as it would double what training needs; and
+            # a round that is not finite is rare.
+            return train_round(replace(task, segments=len(digests)), store, run=run)
+        digests.append(done.digest)
+        words.append(done.work_word)
+        progress(_progress(len(digests), done, manifest))
         del done
-    if document.leaves[-1].kind is LeafKind.DIVERGED:
-        update, carried = b"", states.pop()  # nothing of it is sent, so nothing was left out
-    else:
-        model = model or _model(task, store, moments=False)
-        update, carried = close_round(manifest, model, states.pop(), task.dither)
-    return TrainedRound(
-        document=document,
-        trace_cid=store.add_block(document.to_bytes(), DAG_CBOR).to_bytes(),
-        update=update,
-        update_cid=store.add_bytes(update).to_bytes() if update else b"",
-        carried=state_roots(carried),
-        carried_cid=store.add_pieces(carried.pieces()).to_bytes(),
-        steps=_finite_steps(document),
-        reset=task.opening_optimiser is None,
-        losses=tuple(losses),
-        seconds_in_steps=seconds,
-    )
+    update = b""
+    if digests:
+        model = _model(task, store)
+        update, _ = close_round(manifest, model, states.pop(), task.dither)
+    return TrainedRound(tuple(digests), tuple(words), update, tuple(losses), seconds)
 
 
-def train_ahead(task: TrainTask, store: LocalStore) -> TrainedAhead:
-    """Trains the segments that need nothing of the model that the round starts from.
+def opening_of(manifest: Manifest, round: int, model: bytes, store: LocalStore) -> SeatState:
+    """The state that every seat's round opens with; `model` is the global state's CID.
 
-    Args:
-        task: what to train; the global state is not read.
-        store: holds the dataset and the opening optimiser.
-
-    Raises:
-        ValueError: the round opens with parameters of the global model.
-        NotFound, CorruptBlock, MalformedState, MalformedDataset: as `train_round`.
+    Raises as `train_round`.
     """
-    manifest = task.manifest
-    course = open_course(manifest, task.data_seed, task.seat, task.slot.round, store)
-    document = _opened(task, None, store)
-    state = read_seat_state(manifest, document.states[-1], store, task.slot.round)
-    seconds = 0.0
-    while len(document.leaves) < manifest.segments_ahead and not _is_over(document, manifest):
-        done = run_segment(state, len(document.leaves), course)
-        state = done.state
-        document = _extended(document, done, task, store)
-        seconds += done.seconds
-    return TrainedAhead(document, seconds)
+    state = read_global_state(manifest, model, store, outer=False)
+    return open_round(manifest, round, state, None)
 
 
 def read_global_state(
@@ -239,60 +192,12 @@ def state_source(cid: bytes, manifest: Manifest, store: LocalStore) -> Source:
     return Source(store.file_bytes(file), store.iter_bytes(file, limit))
 
 
-def _model(task: TrainTask, store: LocalStore, *, moments: bool = True) -> GlobalState:
-    """What the round starts from, as far as training needs it."""
+def _model(task: TrainTask, store: LocalStore) -> GlobalState:
+    """What the round starts from, as far as the link needs it."""
     cid = task.global_state_cid
-    return read_global_state(task.manifest, cid, store, outer=False, moments=moments)
+    return read_global_state(task.manifest, cid, store, outer=False, moments=False)
 
 
-def _opened(task: TrainTask, model: GlobalState | None, store: LocalStore) -> TraceDocument:
-    """A trace without leaves: only the opening state."""
-    optimiser = None
-    if task.opening_optimiser is not None:
-        optimiser = read_seat_state(task.manifest, task.opening_optimiser, store)
-    state = open_round(task.manifest, task.slot.round, model, optimiser)
-    cid = store.add_pieces(state.pieces()).to_bytes()
-    return TraceDocument(task.slot, task.seat, (), (cid,), (state_roots(state),))
-
-
-def _resumed(task: TrainTask) -> TraceDocument:
-    document = TraceDocument.from_bytes(task.begun)
-    if (document.slot, document.seat) != (task.slot, task.seat):
-        raise ProtocolError(
-            "the unfinished trace belongs to another slot", next_step="train the round anew"
-        )
-    return document
-
-
-def _extended(
-    document: TraceDocument, done: SegmentRun, task: TrainTask, store: LocalStore
-) -> TraceDocument:
-    """The trace with one more leaf; the segment's closing state is stored first."""
-    cid = store.add_pieces(done.state.pieces()).to_bytes()
-    segment = SegmentIndex(len(document.leaves))
-    previous = document.leaves[-1].hash if document.leaves else ZERO_DIGEST
-    leaf = done.leaf(task.slot, task.seat, segment, previous)
-    return replace(
-        document,
-        leaves=(*document.leaves, leaf),
-        states=(*document.states, cid),
-        state_roots=(*document.state_roots, done.roots),
-    )
-
-
-def _is_over(document: TraceDocument, manifest: Manifest) -> bool:
-    leaves = document.leaves
-    diverged = bool(leaves) and leaves[-1].kind is LeafKind.DIVERGED
-    return diverged or len(leaves) == manifest.segments
-
-
-def _progress(document: TraceDocument, done: SegmentRun) -> RoundProgress:
+def _progress(segments: int, done: SegmentRun, manifest: Manifest) -> RoundProgress:
     loss = math.fsum(done.losses) / len(done.losses)
-    return RoundProgress(
-        len(document.leaves) - 1, _finite_steps(document), loss, document.to_bytes()
-    )
-
-
-def _finite_steps(document: TraceDocument) -> int:
-    last = document.leaves[-1]
-    return last.last_step + (last.kind is LeafKind.OK)
+    return RoundProgress(segments - 1, segments * manifest.inner.segment, loss)

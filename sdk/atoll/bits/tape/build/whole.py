@@ -23,7 +23,7 @@ MAX_OPENED: Final = 1 << 16
 def has_judge(manifest: Manifest) -> bool:
     """Whether the job's operations can be judged.
 
-    They can where all arithmetic is exact and a seat's state is what its steps made of the global
+    They can where a seat's state is what its steps made of the global
     model and nothing else: no feedback, no fragments, nothing that comes back late; and where a
     transaction has gas for all draws of a batch, and for what a segment's steps resulted in.
     """
@@ -32,7 +32,7 @@ def has_judge(manifest: Manifest) -> bool:
     inner = manifest.inner
     opened = inner.segment * (40 + 4 * (inner.batch // inner.micro_batch))
     fits = inner.batch <= MAX_BATCH and opened <= MAX_OPENED
-    return manifest.numerics.mode == "exact" and not is_private and fits
+    return not is_private and fits
 
 
 def program_of(manifest: Manifest, initial: Digest) -> Program:

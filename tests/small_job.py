@@ -1,0 +1,77 @@
+"""A job so small that a round takes a second, in a store: no part of the job room is needed.
+
+Four segments of two steps, AdamW, int8, four seats of which one may be bad.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tests.unit.law.factories import DOMAIN, make_terms, plain_manifest
+
+from atoll.bits.tables import tables_root
+from atoll.content.local import LocalStore
+from atoll.law.manifest import Manifest
+from atoll.law.terms import terms_to_plain
+from atoll.law.words import Digest, JobId, RoundIndex, SeatIndex, Slot, Terms
+from atoll.train.corpus.options import DataOptions
+from atoll.train.corpus.prepare import prepare
+from atoll.train.initial import open_initial_state
+from atoll.train.probe import configure_native, numerics_spec
+from atoll.train.round import TrainTask
+
+DATA_SEED = Digest(b"\x05" * 32)
+FIRST = Slot(DOMAIN, JobId(1), RoundIndex(0))
+TEXT = "".join(f"line {i}: the quick brown fox jumps over {i * i} lazy dogs\n" for i in range(300))
+SMALL = {"width": 32, "layers": 2, "heads": 2, "kv_heads": 2, "ffn": 64, "seq": 32}
+STEPS = {"steps": 8, "segment": 2, "batch": 4, "micro_batch": 4, "lr": "0.003"}
+
+
+def small_terms(**changes: Any) -> Terms:
+    """Those of `small_manifest`."""
+    sizes = {"steps": 8, "segment_steps": 2, "tokens_per_step": 4 * 32}
+    return make_terms(**{**sizes, **changes})
+
+
+def small_manifest(store: LocalStore, **changes: Any) -> Manifest:
+    """Its data are put into the store.
+
+    Args:
+        changes: of the terms.
+    """
+    plain = plain_manifest()
+    plain["model"] |= SMALL
+    plain["inner"] |= STEPS
+    plain["numerics"] = numerics_spec().model_dump()
+    text = store.root.parent / "text.txt"
+    text.write_text(TEXT)
+    options = DataOptions(paths=(text,), held_out="0.1", model_vocab=plain["model"]["vocab"])
+    plain["data"] = prepare(options, store, lambda _: None).spec(1).model_dump()
+    plain["terms"] = terms_to_plain(small_terms(**changes))
+    drafted = Manifest.model_validate(plain)
+    total = drafted.terms.rounds * drafted.inner.steps
+    plain["tables"] = tables_root(drafted.model, drafted.inner, total)
+    return Manifest.model_validate(plain)
+
+
+@dataclass(frozen=True)
+class SmallJob:
+    """A prepared job in a store of its own."""
+
+    store: LocalStore
+    manifest: Manifest
+    task: TrainTask
+
+    def of_seat(self, seat: int) -> TrainTask:
+        return replace(self.task, seat=SeatIndex(seat))
+
+
+def small_job(folder: Path) -> SmallJob:
+    configure_native()
+    store = LocalStore(folder / "store")
+    manifest = small_manifest(store)
+    model = open_initial_state(manifest, store)
+    cid = store.add_pieces(model.pieces()).to_bytes()
+    return SmallJob(store, manifest, TrainTask(manifest, FIRST, SeatIndex(2), DATA_SEED, cid))

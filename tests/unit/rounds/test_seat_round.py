@@ -1,0 +1,122 @@
+"""A seat's round is the same for whoever runs it, and a replay says what of it is not as told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from tests.small_job import SmallJob, small_job
+
+from atoll.bits.opening import open_round
+from atoll.bits.segment import Course, SegmentRun, run_segment
+from atoll.bits.state import SeatState
+from atoll.bits.step import state_roots
+from atoll.law.ballots import FINE, fine_word
+from atoll.law.trace import Leaf, Leaves
+from atoll.law.words import ZERO_DIGEST, Address, Digest, SeatIndex
+from atoll.train.replay import Claimed, replay_seat
+from atoll.train.round import (
+    RoundProgress,
+    TrainedRound,
+    opening_of,
+    read_global_state,
+    train_round,
+)
+
+KEY = Digest(b"\x09" * 32)
+ME = Address("0x70997970C51812dc3A010C7d01b50e0d17dc79C8")
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> SmallJob:
+    return small_job(tmp_path_factory.mktemp("small"))
+
+
+@pytest.fixture(scope="module")
+def trained(job: SmallJob) -> TrainedRound:
+    return train_round(job.task, job.store)
+
+
+@pytest.fixture
+def claimed(trained: TrainedRound) -> Iterator[Claimed]:
+    yield Claimed(trained.leaves(KEY), trained.update_root)
+
+
+def test_a_round_is_run_again_to_the_same_bits(job: SmallJob, trained: TrainedRound) -> None:
+    told: list[RoundProgress] = []
+    again = train_round(job.task, job.store, told.append)
+    assert (again.states, again.words, again.update) == (
+        trained.states,
+        trained.words,
+        trained.update,
+    )
+    assert [one.steps for one in told] == [2, 4, 6, 8]
+    assert again.leaves(KEY).words(KEY) == again.words
+
+
+def test_it_opens_with_what_everybody_s_round_opens_with(job: SmallJob) -> None:
+    task = job.task
+    model = read_global_state(job.manifest, task.global_state_cid, job.store)
+    opening = opening_of(job.manifest, 0, task.global_state_cid, job.store)
+    expected = open_round(job.manifest, 0, model, None)
+    assert state_roots(opening) == state_roots(expected)
+
+
+def test_seats_do_different_work(job: SmallJob, trained: TrainedRound) -> None:
+    other = train_round(job.of_seat(1), job.store)
+    assert other.states[0] != trained.states[0]
+
+
+def test_a_step_that_is_not_finite_ends_the_round_at_the_segment_before(job: SmallJob) -> None:
+    done = train_round(job.task, job.store, run=_broken_in(2))
+    assert done.segments == 2
+    assert done.states == train_round(job.task, job.store).states[:2]
+    assert done.update  # what two segments made is sent
+    nothing = train_round(job.task, job.store, run=_broken_in(0))
+    assert (nothing.segments, nothing.update, nothing.update_root) == (0, b"", ZERO_DIGEST)
+
+
+def test_honest_work_is_fine(job: SmallJob, trained: TrainedRound, claimed: Claimed) -> None:
+    found = replay_seat(job.task, claimed, job.store)
+    assert found.differs_at is None
+    duty = found.duty(SeatIndex(2), ME)
+    assert (duty.at, duty.word) == (FINE, fine_word(ME, trained.words))
+
+
+def test_a_partial_round_is_replayed_as_far_as_it_went(job: SmallJob) -> None:
+    done = train_round(job.task, job.store, run=_broken_in(3))
+    found = replay_seat(job.task, Claimed(done.leaves(KEY), done.update_root), job.store)
+    assert found.differs_at is None
+    assert found.words == done.words
+
+
+@pytest.mark.parametrize("segment", [0, 1, 3])
+def test_the_first_wrong_state_is_named(job: SmallJob, claimed: Claimed, segment: int) -> None:
+    items = list(claimed.leaves.items)
+    items[segment] = Leaf(Digest(b"\x01" * 32), items[segment].word)
+    found = replay_seat(job.task, replace(claimed, leaves=Leaves(tuple(items))), job.store)
+    assert found.differs_at == segment
+    assert found.own == claimed.leaves.items[segment].state
+    assert len(found.words) == segment
+
+
+def test_another_update_is_named_as_the_link(job: SmallJob, claimed: Claimed) -> None:
+    found = replay_seat(job.task, replace(claimed, update_root=Digest(b"\x01" * 32)), job.store)
+    assert found.differs_at == 4
+    assert found.own == claimed.update_root
+
+
+def test_words_are_no_input_of_a_replay(job: SmallJob, claimed: Claimed) -> None:
+    """An auditor does not know the key: wrong words show when it is shown."""
+    items = [Leaf(leaf.state, Digest(b"\x02" * 32)) for leaf in claimed.leaves.items]
+    found = replay_seat(job.task, replace(claimed, leaves=Leaves(tuple(items))), job.store)
+    assert found.differs_at is None
+
+
+def _broken_in(segment: int):  # type: ignore[no-untyped-def]  # a runner
+    def run(state: SeatState, number: int, course: Course) -> SegmentRun:
+        done = run_segment(state, number, course)
+        return replace(done, is_finite=number != segment)
+
+    return run
