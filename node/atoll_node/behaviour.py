@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from atoll.law.views import JobView, ReportRecord
+from atoll.law.views import JobView
 from atoll.law.words import Digest
 from atoll.service.duties.game import PLAY
 from atoll.service.machine import Setup, State
@@ -30,11 +30,6 @@ class ProviderBehaviour:
     judge_function: str = PLAY
     serve_function: str = ""
 
-    @property
-    def trains_ahead(self) -> bool:
-        """Whether honest first segments are trained while the merged model is on its way."""
-        return self.train_function == ProviderBehaviour.train_function
-
     def may_join(self, view: JobView) -> bool:
         """Whether to take a seat now, everything else being ready."""
         return True
@@ -42,14 +37,6 @@ class ProviderBehaviour:
     def train_extra(self, view: JobView) -> tuple[bytes, ...]:
         """CIDs to fetch before training and to hand to the worker function as `extra`."""
         return ()
-
-    def answers(self, view: JobView, record: ReportRecord, now: int) -> bool:
-        """Whether to put a challenged block of ours on the chain now, if it is small enough.
-
-        From half time on: before, whoever can fetch it may still serve it on, which costs nothing,
-        and leaves a false challenge to the vote.
-        """
-        return now >= view.half_time
 
     def commit_override(self, view: JobView, commitment: Digest) -> Digest:
         """What is committed instead of the commitment to our own work."""
@@ -61,6 +48,10 @@ class ProviderBehaviour:
 
     def skips_reveal(self, view: JobView) -> bool:
         """Whether a commitment of this round is never revealed."""
+        return False
+
+    def skips_key(self, view: JobView) -> bool:
+        """Whether the key of a drawn seat is not shown."""
         return False
 
 

@@ -1,69 +1,122 @@
-"""Commits to what was trained, before the window ends; to one thing only."""
+"""Commits to what was trained, to one thing only; opens it; shows its key when that is owed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Never
+from typing import TYPE_CHECKING, ClassVar, Final, Never
 
 from atoll.chain.calls import Call, Calls
 from atoll.law.hashing import commitment
+from atoll.law.owes import Duty, Owed
+from atoll.law.trace import key_message, key_of
 from atoll.law.views import JobView
-from atoll.law.words import Digest, Phase, SeatIndex, Slot
-from atoll.service.commands import ContractCall, Done, key_of
-from atoll.service.machine import Decision
+from atoll.law.words import ZERO_DIGEST, Digest, Reveal, RoundIndex, SeatIndex
+from atoll.service.commands import ContractCall, Done, Transaction
+from atoll.service.commands import key_of as name_of
+from atoll.service.machine import AnyCommand, Decision
 from atoll_node.behaviour import ProviderState
-from atoll_node.duties.train import trained_by
+from atoll_node.duties.train import trained_of
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
 
+KEY_WAITS: Final = 8
+"""Of the time in which keys are owed, the part that is let pass first."""
+
+
 @dataclass(frozen=True, slots=True)
 class SendCommit(ContractCall):
     once: ClassVar[bool] = True
-    slot: Slot
+    round: RoundIndex
     seat: SeatIndex
     data_seed: Digest
     commitment: Digest
 
     @property
     def about(self) -> tuple[object, ...]:
-        return (self.slot, self.commitment)
-
-    @property
-    def guard(self) -> str:
-        """What the journal lets us commit to once: a seat's attempt with its data seed.
-
-        The data seed is part of it because a reorg that changes the seed makes another round of it.
-        """
-        return key_of(SendCommit, self.slot.job, self.slot, self.seat, self.data_seed)
+        return (self.round, self.commitment)
 
     def call(self, calls: Calls, view: JobView) -> Call:
-        slot = self.slot
-        return calls.commit(slot.job, slot.round, slot.attempt, self.commitment)
+        return calls.commit(view.job_id, self.seat, self.data_seed, self.commitment)
 
     async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
-        effects.context.journal.sign_once(self.guard, self.commitment)
+        # The data seed is part of it: a reorg that changes the seed makes another round of it.
+        guard = name_of(SendCommit, view.job_id, self.round, self.seat, self.data_seed)
+        effects.context.journal.sign_once(guard, self.commitment)
         return await ContractCall.perform(self, effects, view)
+
+
+@dataclass(frozen=True, slots=True)
+class SendReveal(ContractCall):
+    once: ClassVar[bool] = True
+    round: RoundIndex
+    seat: SeatIndex
+    data_seed: Digest
+    reveal: Reveal
+
+    @property
+    def about(self) -> tuple[object, ...]:
+        return (self.round, self.data_seed, self.reveal.salt)
+
+    def call(self, calls: Calls, view: JobView) -> Call:
+        return calls.reveal(view.job_id, self.seat, self.data_seed, self.reveal)
+
+
+@dataclass(frozen=True, slots=True)
+class SendKey(Transaction[Never]):
+    """Show the key of a drawn seat's work words; it follows from our account's."""
+
+    once: ClassVar[bool] = True
+    round: RoundIndex
+    seat: SeatIndex
+    data_seed: Digest
+
+    async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
+        message = key_message(view.slot(self.round), self.data_seed, self.seat)
+        key = key_of(effects.context.sign_hash(message))
+        call = effects.calls.show_key(view.job_id, self.round, key)
+        return await effects.transact(view, self, call)
 
 
 # --- decisions ---
 
 
-def decide_commit(state: ProviderState, seat: SeatIndex | None) -> Decision:
-    """Commits to what was trained, before the window ends."""
-    view, behaviour = state.view, state.setup.behaviour
-    if seat is None or view.state.phase is not Phase.TRAIN:
-        return Decision("commit", "nothing to commit to now")
-    if view.state.committed >> seat & 1:
-        return Decision("commit", f"committed in round {view.state.round}")
-    trained = trained_by(state, seat)
-    if trained is None:
-        return Decision("commit", "waits for training")
-    if state.now >= view.state.deadline:
-        return Decision("commit", "the window to commit is over")
-    if behaviour.skips_commit(view):
-        return Decision("commit", "the behaviour does not commit")
-    slot = view.train_slot
-    value = behaviour.commit_override(view, commitment(slot, seat, state.me, trained.reveal))
-    return Decision("commit", "trained", (SendCommit(slot, seat, view.state.data_seed, value),))
+def decide_owed(state: ProviderState, owed: tuple[Owed, ...]) -> Decision:
+    """What the seat owes now, but for moves in games."""
+    made = {Duty.COMMIT: _commit, Duty.REVEAL: _reveal, Duty.KEY: _key}
+    wanted = [made[one.duty](state, one) for one in owed if one.duty in made]
+    commands = tuple(command for command in wanted if command is not None)
+    names = ", ".join(f"{one.duty} of round {one.round}" for one in owed if one.duty in made)
+    return Decision("owed", names or "owes nothing", commands)
+
+
+def _commit(state: ProviderState, owed: Owed) -> AnyCommand | None:
+    view, behaviour, (seat,) = state.view, state.setup.behaviour, owed.seats
+    trained, running = trained_of(state, seat), view.open
+    if trained is None or running is None or behaviour.skips_commit(view):
+        return None
+    # In round 0 the chain does not know the model that everybody makes from the manifest.
+    model = trained.model if view.settled else ZERO_DIGEST
+    value = commitment(running.slot, running.seed, seat, state.me, (trained.reveal, model))
+    value = behaviour.commit_override(view, value)
+    return SendCommit(running.round, seat, running.seed, value)
+
+
+def _reveal(state: ProviderState, owed: Owed) -> AnyCommand | None:
+    view, (seat,) = state.view, owed.seats
+    trained, running = trained_of(state, seat), view.open
+    if trained is None or running is None or state.setup.behaviour.skips_reveal(view):
+        return None
+    return SendReveal(running.round, seat, running.seed, trained.reveal)
+
+
+def _key(state: ProviderState, owed: Owed) -> AnyCommand | None:
+    """Some blocks behind the last opening: earlier is a leak, and a reorg may bring it back."""
+    view, (seat,) = state.view, owed.seats
+    past = view.settled_round(owed.round)
+    if past is None or state.setup.behaviour.skips_key(view):
+        return None
+    if state.now < past.clock.open_end + view.require_terms().key_seconds // KEY_WAITS:
+        return None
+    return SendKey(owed.round, seat, past.facts.seed)

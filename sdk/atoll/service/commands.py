@@ -143,7 +143,7 @@ def _text(value: object) -> str:
     if isinstance(value, Enum):
         return value.name.lower()
     if isinstance(value, Slot):
-        return f"{value.round}:{value.attempt}"  # the rest of it is the same in all of a journal
+        return str(value.round)  # the rest of it is the same in all of a journal
     if isinstance(value, tuple):
         return ",".join(map(_text, value))
     if dataclasses.is_dataclass(value):

@@ -78,7 +78,6 @@ class KeeperConfig(_Section):
     """How long to leave a step that anyone may take to those before us in line."""
 
     stagger_s: int = Field(default=4, ge=0)
-    stagger_blocks: int = Field(default=3, ge=0)
 
 
 class FeeConfig(_Section):
@@ -92,7 +91,7 @@ class PolicySection(_Section):
 
     Attributes:
         least_price_wei: a provider's pay for a verified token.
-        least_fee_wei: a verifier's fee for a round.
+        least_fee_wei: a verifier's fee for replaying a seat's round.
         largest_bond: tokens.
         largest_share: of the account's tokens, staked ones included, that may be staked.
         jobs_at_once: jobs in which the account has a place.

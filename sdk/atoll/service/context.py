@@ -35,7 +35,8 @@ class Context:
         me: the account that signs.
         url: where our gateway is announced.
         fetcher_of: brings a job's blocks, from that job's gateways only.
-        sign: our signature of a digest.
+        sign: our signature of a digest, as a personal message.
+        sign_hash: our signature of a digest as it is, for what the contracts check.
     """
 
     config: ServiceConfig
@@ -50,6 +51,7 @@ class Context:
     worker: Worker
     journal: Journal
     sign: Callable[[Digest], bytes]
+    sign_hash: Callable[[Digest], bytes]
 
     @property
     def store(self) -> LocalStore:
@@ -97,6 +99,7 @@ async def open_context(config: ServiceConfig, serves: str = "") -> AsyncIterator
             worker=worker,
             journal=journal,
             sign=session.sign,
+            sign_hash=session.sign_hash,
         )
 
 

@@ -26,7 +26,7 @@ T = TypeVar("T")
 _FILES_AT_ONCE = 4
 """With eight blocks of each under way, which the fetcher sees to, enough for a gateway's line, and
 at most 64 MiB in memory."""
-NAMED_TIMES = {"StillBound": 0, "DisputeOpen": 0}
+NAMED_TIMES = {"StillBound": 0, "WindowOpen": 0}
 """Refusals that name when the call will be due, and which of their fields does (unix seconds)."""
 ROLES = {"provider": Role.PROVIDER, "verifier": Role.VERIFIER}
 log = structlog.get_logger("atoll.effects")

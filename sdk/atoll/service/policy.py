@@ -25,9 +25,9 @@ def terms_refusal(policy: PolicySection, terms: Terms, role: Role) -> str:
             f"pays {terms.price_per_token} wei a token, and policy.least_price_wei "
             f"is {policy.least_price_wei}"
         )
-    if role is Role.VERIFIER and terms.verifier_fee < policy.least_fee_wei:
+    if role is Role.VERIFIER and terms.duty_fee < policy.least_fee_wei:
         return (
-            f"pays {terms.verifier_fee} wei a round, and policy.least_fee_wei "
+            f"pays {terms.duty_fee} wei a replay, and policy.least_fee_wei "
             f"is {policy.least_fee_wei}"
         )
     bond = terms.provider_bond if role is Role.PROVIDER else terms.verifier_bond

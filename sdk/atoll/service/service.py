@@ -271,7 +271,7 @@ class Service(Generic[S]):
     def condition(self) -> Condition | None:
         """What keeps it from its work now."""
         context = self.effects.context
-        open_jobs = [s for s in self._machines.values() if not s.view.state.status.is_closed]
+        open_jobs = [s for s in self._machines.values() if not s.view.status.is_closed]
         wanted = {
             (job, key) for job, s in self._machines.items() for key in (*s.holds, *s.in_flight)
         }

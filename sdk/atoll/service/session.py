@@ -18,7 +18,7 @@ from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
 from atoll.chain.follower import Follower
 from atoll.chain.index import EventIndex
-from atoll.chain.keys import sign_digest
+from atoll.chain.keys import sign_digest, sign_hash
 from atoll.chain.txqueue import QueueConfig, TxQueue
 from atoll.content.fetch import Fetcher
 from atoll.content.local import LocalStore
@@ -112,6 +112,12 @@ class Session:
         if self.config.account is None:
             raise _only_watches()
         return sign_digest(self.config.account, digest)
+
+    def sign_hash(self, digest: Digest) -> bytes:
+        """Our signature of a digest of our own message, as it is. Raises as `sign`."""
+        if self.config.account is None:
+            raise _only_watches()
+        return sign_hash(self.config.account, digest)
 
     async def serve(
         self, serves: str = "", *, port: int = 0, journal: Path | None = None
@@ -215,9 +221,9 @@ def _guarded(config: SessionConfig) -> StoreConfig:
 
 
 def members_of(view: JobView) -> set[Address]:
-    """Who is a member of a job, waits to be one, or submitted it."""
-    verifiers = {member.account for member in view.verifiers.values()}
-    return {view.submitter, *view.seats.values(), *view.waiting} | verifiers
+    """Who has, or had, a part in a job, or submitted it."""
+    holders = (*view.providers.values(), *view.verifiers.values())
+    return {view.submitter, *(holder.account for holder in holders)}
 
 
 def _only_watches() -> ConfigError:

@@ -6,17 +6,32 @@ store, which the worker opens by its folder.
 
 from __future__ import annotations
 
+from atoll.bits.codec.dither import DitherKey
+from atoll.bits.pieces import root_of_update
+from atoll.bits.sections import UpdateLayout
 from atoll.bits.state import GlobalState
+from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
+from atoll.content.slices import FileSlices
+from atoll.errors import MalformedUpdate
+from atoll.law.held_out import loss_bytes
 from atoll.law.manifest import Manifest
+from atoll.law.trace import Leaves
+from atoll.law.words import Verdict, to_bitmap
+from atoll.merge.round import merge_updates
+from atoll.service.duties.merge import DoMerge
 from atoll.service.duties.opening import OpeningReady
+from atoll.service.duties.replay import DoReplay
+from atoll.service.duties.updates import DoGetUpdate
+from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
 from atoll.train import evaluate
 from atoll.train.base import open_base
 from atoll.train.course import open_held_out_tokens, open_training_tokens
 from atoll.train.data import open_tokenizer
 from atoll.train.initial import open_initial_state
 from atoll.train.probe import check_environment, configure_native
-from atoll.train.round import read_global_state
+from atoll.train.replay import Claimed, SeatReplay, replay_seat
+from atoll.train.round import TrainTask, read_global_state
 
 
 def check_machine(manifest: bytes) -> None:
@@ -61,15 +76,66 @@ def _ready(cid: bytes, state: GlobalState) -> OpeningReady:
     return OpeningReady(cid, state.digest(), state.params_root(), state.moments.opening_root)
 
 
-def evaluate_batch(
-    manifest: bytes, cid: bytes, batch: int, store_dir: str
-) -> tuple[list[float], list[int]]:
-    """A batch of a global state's held-out loss: micro-batches' losses and counts of targets.
-
-    Raises:
-        NotFound, CorruptBlock, MalformedDataset: the evaluation set cannot be used.
-    """
+def is_canonical(command: DoGetUpdate, store_dir: str) -> bool:
+    """Whether the fetched bytes are those that the root binds, and an update of this job."""
     configure_native()
-    job, store = Manifest.from_bytes(manifest), LocalStore(store_dir)
-    state = read_global_state(job, cid, store, outer=False, moments=False)
-    return evaluate.evaluate_batch(state.params, job, batch, store)
+    manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
+    told = command.update
+    update = FileSlices(store, Cid.from_bytes(told.cid), max_update_bytes(manifest))
+    if root_of_update(update) != told.root:
+        return False
+    model = read_global_state(manifest, command.opening, store, outer=False, moments=False)
+    dither = DitherKey(command.data_seed, told.seat)
+    try:
+        UpdateLayout.of(manifest, model.shapes, model.round).open(update, model, dither)
+    except MalformedUpdate:
+        return False
+    return True
+
+
+def merge_round(command: DoMerge, store_dir: str) -> Verdict:
+    """Merges, stores the next global state, and evaluates the one before."""
+    configure_native()
+    manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
+    model = read_global_state(manifest, command.opening, store, outer=False, moments=False)
+    loss = bytes(8)
+    if manifest.data.is_evaluated:
+        loss = loss_bytes(evaluate.evaluate(model.params, manifest, store))
+    found = merge_updates(
+        model,
+        _updates(command, manifest, store),
+        facts=command.facts,
+        data_seed=command.data_seed,
+        manifest=manifest,
+    )
+    del model
+    moved = found.moves(read_global_state(manifest, command.opening, store), manifest)
+    cid, inputs = store.add_pieces(moved.pieces()), found.inputs
+    left_out = to_bitmap(inputs.left_out)
+    return Verdict(left_out, len(inputs.merged), moved.digest(), cid.to_bytes(), loss)
+
+
+def replay(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
+    """Runs a seat's round again; `model` is the CID of the global state that it opened from."""
+    configure_native()
+    manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
+    task = TrainTask(manifest, command.slot, command.seat, command.data_seed, model)
+    claimed = Claimed(Leaves.from_bytes(command.leaves), command.update_root)
+    return replay_seat(task, claimed, store)
+
+
+def _updates(command: DoMerge, manifest: Manifest, store: LocalStore) -> dict[int, FileSlices]:
+    """The updates that are what was revealed; who revealed something else has none.
+
+    They are read where they lie: all of a round at once are more than a machine may have.
+    """
+    limit = max_update_bytes(manifest)
+    updates: dict[int, FileSlices] = {}
+    for one in command.updates:
+        try:
+            data = FileSlices(store, Cid.from_bytes(one.cid), limit)
+            if root_of_update(data) == one.root:
+                updates[one.seat] = data
+        except UNFETCHABLE_CONTENT:
+            continue
+    return updates

@@ -11,8 +11,9 @@ from typing import TypeAlias
 from atoll.service.config import ServiceConfig
 from atoll.service.duties.game import PLAY, decide_games
 from atoll.service.duties.material import decide_material
+from atoll.service.duties.replay import REPLAY
 from atoll.service.duties.unpin import decide_unpin
-from atoll.service.duties.watch import REPLAY, decide_watch
+from atoll.service.duties.watch import decide_watch
 from atoll.service.machine import Decision, Event, Order, Setup, State, advance
 from atoll.service.service import run_role
 

@@ -13,20 +13,16 @@ import structlog
 
 from atoll.chain.calls import Call, Calls
 from atoll.chain.deploy import FAMILIES
-from atoll.content.cid import Cid
-from atoll.errors import ProtocolError
 from atoll.law.games.claims import Move
 from atoll.law.games.judge import Need
 from atoll.law.games.machine import Outcome
 from atoll.law.games.players import Question
 from atoll.law.games.words import explain
-from atoll.law.trace import MAX_TRACE_BYTES, TraceDocument
 from atoll.law.views import GameRecord, JobView
 from atoll.law.words import Digest, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall, Done, Fact, Transaction
 from atoll.service.duties.material import DataReady, DoFetchData, spec_of
 from atoll.service.duties.model import model_of_round
-from atoll.service.duties.watch import replayed_of
 from atoll.service.machine import AnyCommand, Decision, State
 from atoll.train.judged import JudgeTask, Position
 
@@ -56,7 +52,7 @@ class SendMove(Transaction[NoMove]):
 
     Attributes:
         moves: how many were made before it.
-        state: the state that the claim begins with; empty for the one in our own trace.
+        is_holder: whether we defend what we said.
         function: the worker's function that computes it.
     """
 
@@ -65,7 +61,7 @@ class SendMove(Transaction[NoMove]):
     moves: int
     manifest: bytes
     initial: Digest
-    state: bytes
+    is_holder: bool
     function: str
 
     @property
@@ -93,11 +89,6 @@ class SendMove(Transaction[NoMove]):
             answer = await self._need(effects, found)
             position = replace(position, answers=(*position.answers, answer))
 
-    @property
-    def is_holder(self) -> bool:
-        """Whether we defend our own trace."""
-        return not self.state
-
     async def _need(self, effects: Effects, asked: Question) -> Need:
         family = FAMILIES[asked.op >> 8]
         args = (asked.op, asked.attributes, asked.element, asked.opened)
@@ -106,7 +97,6 @@ class SendMove(Transaction[NoMove]):
 
     async def _task(self, effects: Effects, view: JobView, record: GameRecord) -> JudgeTask:
         claim = record.claim
-        state = self.state or _own_state(effects, view, record)
         model = await model_of_round(effects, view, claim.round, self.manifest)
         return JudgeTask(
             manifest=self.manifest,
@@ -114,23 +104,10 @@ class SendMove(Transaction[NoMove]):
             round=RoundIndex(claim.round),
             seat=SeatIndex(claim.seat),
             data_seed=claim.data_seed,
-            state=state,
             model=model,
             segment=claim.segment,
             is_link=claim.is_link,
         )
-
-
-def _own_state(effects: Effects, view: JobView, record: GameRecord) -> bytes:
-    """The state that a claim of ours begins with, by the trace that we revealed."""
-    claim = record.claim
-    past = view.settled_round(RoundIndex(claim.round))
-    if past is None:
-        raise ProtocolError(f"round {claim.round} is not settled")
-    reveal = past.reveals[SeatIndex(claim.seat)].reveal
-    data = effects.context.store.read_bytes(Cid.from_bytes(reveal.trace_cid), MAX_TRACE_BYTES)
-    states = TraceDocument.from_bytes(data).states
-    return states[-1] if claim.is_link else states[claim.segment]
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,10 +191,4 @@ def _move(state: State[S], game: GameRecord, function: str) -> SendMove | None:
     spec, data = spec_of(state.facts), state.facts.of(DoFetchData)
     if spec is None or not isinstance(data, DataReady):
         return None
-    found = b""
-    if not game.is_holders_turn:
-        replayed = replayed_of(state, game.claim)
-        if replayed is None or not replayed.state:
-            return None
-        found = replayed.state
-    return SendMove(game.id, len(game.moves), spec, data.initial, found, function)
+    return SendMove(game.id, len(game.moves), spec, data.initial, game.is_holders_turn, function)

@@ -16,7 +16,7 @@ from atoll.content.errors import MalformedDag
 from atoll.errors import ManifestError, NumericsMismatch, ProtocolError, TooLarge
 from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
 from atoll.law.views import JobView
-from atoll.law.words import ZERO_DIGEST, Digest, JobStatus
+from atoll.law.words import ZERO_DIGEST, Digest, JobStatus, Phase
 from atoll.service.commands import Done, Fact, Facts, Work
 from atoll.service.machine import Decision, State
 from atoll.service.policy import manifest_refusal, terms_refusal
@@ -78,6 +78,8 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
             data = effects.context.store.read_bytes(cid, MAX_MANIFEST_BYTES)
             manifest = Manifest.from_bytes(data)
             manifest.check_terms(self.terms_hash)
+            if manifest.epoch != 1:
+                return Done(JobRefused("its seats carry what nobody else has, between rounds"))
             if refused := manifest_refusal(policy, manifest):
                 return Done(JobRefused(refused))
             await effects.work("atoll.service.tasks:check_machine", data)
@@ -146,8 +148,8 @@ def decide_material(state: State[S]) -> Decision:
     refused = _refusal(facts)
     if refused is not None:
         return Decision("material", f"refused: {refused.reason}")
-    if view.state.status is JobStatus.NONE or view.state.status.is_closed:
-        return Decision("material", f"the job is {view.state.status.name}")
+    if view.status is JobStatus.NONE or view.phase is Phase.CLOSED:
+        return Decision("material", f"the job is {view.status.name}")
     spec = spec_of(facts)
     if spec is None:
         command = DoFetchSpec(view.spec_cid, view.terms_hash)

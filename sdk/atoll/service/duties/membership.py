@@ -1,16 +1,26 @@
-"""A place in a job: our gateway's address, joining with a bond, leaving, the bond's release."""
+"""A part in a job: our gateway's address, a seat or a place with a bond, leaving."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Never, TypeVar
 
 from atoll.chain.calls import Call, Calls
-from atoll.errors import InsufficientFunds, TransactionFailed
-from atoll.law.views import JobView, SettledRound
-from atoll.law.words import Address, Role
-from atoll.service.commands import ContractCall, Done, Fact, NotYet, Transaction
-from atoll.service.duties.upkeep import is_over
+from atoll.errors import InsufficientFunds
+from atoll.law.views import Holder, JobView
+from atoll.law.words import (
+    NO_ROUND,
+    Address,
+    JobStatus,
+    Phase,
+    PlaceIndex,
+    Role,
+    RoundIndex,
+    SeatIndex,
+)
+from atoll.service.commands import ContractCall, Done
+from atoll.service.duties.material import has_material
 from atoll.service.machine import Decision, State
 from atoll.service.policy import check_jobs, check_stake
 
@@ -18,19 +28,6 @@ if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
 S = TypeVar("S")
-NOTHING_HELD = "NotMember"
-"""How the roster refuses to release a bond that is not there (any more)."""
-
-
-@dataclass(frozen=True, slots=True)
-class BondReleased(Fact):
-    """The bond of a role was unlocked, when this many rounds were settled.
-
-    `was_over` tells the last release from one between two memberships.
-    """
-
-    settled_rounds: int
-    was_over: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +40,25 @@ class SendAnnounce(ContractCall):
 
 @dataclass(frozen=True, slots=True)
 class SendJoin(ContractCall):
-    """Deposit what the bond (wei) lacks, then join."""
+    """Deposit what the bond (wei) lacks, then take a seat, or a place in the pool.
+
+    Attributes:
+        index: of the seat or the place; `round` the one that runs or opens next.
+    """
 
     role: Role
+    index: int
+    round: RoundIndex
     bond: int
 
     def call(self, calls: Calls, view: JobView) -> Call:
-        join = {
-            Role.PROVIDER: calls.join_as_provider,
-            Role.VERIFIER: calls.join_as_verifier,
-        }
-        return join[self.role](view.job_id)
+        if self.role is Role.PROVIDER:
+            return calls.sit(view.job_id, SeatIndex(self.index))
+        return calls.enrol(view.job_id, PlaceIndex(self.index), self.bond)
 
     async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
         async with effects.staking:
-            check_jobs(effects.context.config.policy, _other_jobs(effects, self.role, view))
+            check_jobs(effects.context.config.policy, _other_jobs(effects, view))
             await _ensure_stake(effects, self)
             done = await ContractCall.perform(self, effects, view)
             effects.joined.add(view.job_id)
@@ -67,46 +68,19 @@ class SendJoin(ContractCall):
 @dataclass(frozen=True, slots=True)
 class SendLeave(ContractCall):
     role: Role
+    round: RoundIndex
 
     def call(self, calls: Calls, view: JobView) -> Call:
-        leave = {
-            Role.PROVIDER: calls.leave_as_provider,
-            Role.VERIFIER: calls.leave_as_verifier,
-        }
-        return leave[self.role](view.job_id)
+        is_seat = self.role is Role.PROVIDER
+        return (calls.leave_seat if is_seat else calls.leave_pool)(view.job_id)
 
 
-@dataclass(frozen=True, slots=True)
-class SendRelease(Transaction[BondReleased]):
-    """Unlock what this account no longer owes the job."""
-
-    role: Role
-    settled_rounds: int
-    is_over: bool
-
-    @property
-    def about(self) -> tuple[object, ...]:
-        return (self.role,)
-
-    async def perform(self, effects: Effects, view: JobView) -> Done[BondReleased]:
-        call = effects.calls.release_bond(view.job_id, self.role, effects.context.me)
-        done = await effects.transact(view, self, call)
-        try:
-            await effects.context.chain.simulate(call, effects.context.me)
-        except TransactionFailed as refused:
-            if refused.error != NOTHING_HELD:
-                raise NotYet(f"the bond is still held: {refused}", None) from refused
-        else:
-            raise NotYet("the bond is still held, and can be released now", None)
-        return Done(BondReleased(self.settled_rounds, self.is_over), done.block)
-
-
-def _other_jobs(effects: Effects, role: Role, view: JobView) -> int:
-    """In how many other jobs that have not ended the account has a place, or just took one."""
+def _other_jobs(effects: Effects, view: JobView) -> int:
+    """In how many other jobs that have not ended the account has a part, or just took one."""
     return sum(
         job != view.job_id
-        and not other.state.status.is_closed
-        and (job in effects.joined or holds_place(other, role, effects.context.me))
+        and not other.status.is_closed
+        and (job in effects.joined or standing(other, effects.context.me) is not None)
         for job, other in effects.context.follower.views.items()
     )
 
@@ -139,59 +113,64 @@ async def _ensure_stake(effects: Effects, join: SendJoin) -> None:
 # --- decisions ---
 
 
+def standing(view: JobView, account: Address) -> Holder | None:
+    """The account's part in the job whose bond is not released; it takes no second one."""
+    holder = view.holder_of(account)
+    return None if holder is None or holder.is_released else holder
+
+
 def decide_announce(state: State[S], url: str) -> Decision:
     """Says on chain where our blocks are served, whenever that changes."""
     announced = state.view.gateways.get(state.me)
-    if announced == url or state.view.state.status.is_closed:
+    if announced == url or state.view.status.is_closed:
         return Decision("announce", f"announced {url}")
     return Decision("announce", f"announced {announced}, serving {url}", (SendAnnounce(url),))
 
 
-def decide_release(state: State[S], role: Role) -> Decision:
-    """Gets the bond unlocked once nothing that it answers for is open."""
-    view, is_member = state.view, holds_place(state.view, role, state.me)
-    if not is_member and not awaits_release(state, role):
-        return Decision("release", "no bond is held")
-    released = state.facts.of(SendRelease, role)
-    if is_member and (not is_over(view) or (released is not None and released.was_over)):
-        return Decision("release", "the job holds the bond, or it was released")
-    if served_last(view, role, state.me) >= view.final_rounds:
-        return Decision("release", "the last round served is not final")
-    pending = _pending(view, role, state.me)
-    if pending:
-        return Decision("release", pending)
-    command = SendRelease(role, len(view.settled), is_over(view))
-    return Decision("release", "nothing is owed any more", (command,))
+def decide_membership(state: State[S], role: Role, may_join: bool) -> Decision:
+    """Takes a seat or a place once the data is here; leaves when asked to.
+
+    Args:
+        may_join: whether the behaviour wants to.
+    """
+    view, held = state.view, standing(state.view, state.me)
+    if view.phase is Phase.CLOSED or view.status is JobStatus.NONE:
+        return Decision("membership", f"the job is {view.status.name}")
+    if state.draining:
+        is_in = held is not None and held.role is role and held.to == NO_ROUND
+        leave = (SendLeave(role, view.round),) if is_in else ()
+        return Decision("membership", "leaves" if is_in else "has left", leave)
+    if held is not None:
+        is_mine = held.role is role and held.to == NO_ROUND
+        where = f"holds {role.name.lower()}'s place {held.index}"
+        return Decision("membership", where if is_mine else "an earlier bond is not released")
+    if not has_material(state):
+        return Decision("membership", "joins once manifest and data are here")
+    if _has_fallen(view, state.me) or not may_join:
+        return Decision("membership", "fell, or waits with joining as its behaviour says")
+    return _decide_joining(state, role)
 
 
-def _pending(view: JobView, role: Role, account: Address) -> str:
-    """What the bond still answers for, beside rounds that are not final; empty for nothing."""
-    if any(fault.account == account for fault in view.due_faults):
-        return "a punishment is pending"
-    if role is Role.PROVIDER and (account in view.fallen or view.is_held(account)):
-        return "a game about our work is open, or was lost"
-    return ""
+def _decide_joining(state: State[S], role: Role) -> Decision:
+    view, terms = state.view, state.view.require_terms()
+    is_seat = role is Role.PROVIDER
+    if not is_seat and view.phase is Phase.MERGE:
+        return Decision("membership", "the pool takes nobody while a round merges")
+    free: Sequence[int] = view.free_seats() if is_seat else _free_places(view)
+    if not free:
+        return Decision("membership", "every place is taken")
+    # Who comes at the same time tries another one.
+    index = free[int(state.me, 16) % len(free)]
+    bond = terms.provider_bond if is_seat else terms.verifier_bond
+    return Decision("membership", "joins", (SendJoin(role, index, view.round, bond),))
 
 
-def holds_place(view: JobView, role: Role, account: Address) -> bool:
-    """Whether the account is a member now, or waits to become one: either locks a bond."""
-    if role is Role.PROVIDER:
-        return view.seat_of(account) is not None or account in view.waiting
-    return view.verifier_of(account) is not None
+def _free_places(view: JobView) -> list[int]:
+    held = {h.index for h in view.verifiers.values() if h.to == NO_ROUND and not h.is_released}
+    return [place for place in range(view.require_terms().places) if place not in held]
 
 
-def awaits_release(state: State[S], role: Role) -> bool:
-    """Whether the bond of an earlier membership is still held."""
-    released = state.facts.of(SendRelease, role)
-    last = served_last(state.view, role, state.me)
-    return last >= 0 and (released is None or released.settled_rounds <= last)
-
-
-def served_last(view: JobView, role: Role, account: Address) -> int:
-    """The last settled round in which the account had a part; −1 for none."""
-    served = [past.slot.round for past in view.settled if account in _members(past, role)]
-    return served[-1] if served else -1
-
-
-def _members(past: SettledRound, role: Role) -> list[Address]:
-    return list((past.seats if role is Role.PROVIDER else past.verifiers).values())
+def _has_fallen(view: JobView, account: Address) -> bool:
+    """Whether a lost game took a part of ours: then an operator has to look."""
+    everyone = (*view.providers.values(), *view.verifiers.values())
+    return any(h.has_fallen for h in everyone if h.account == account)

@@ -31,7 +31,7 @@ async def model_of_round(effects: Effects, view: JobView, round: int, manifest: 
     parent = view.settled_round(RoundIndex(round - 1))
     if parent is None:
         raise ProtocolError(f"round {round - 1} is not settled")
-    cid = parent.verdict.merged_cid
+    cid = parent.verdict.cid
     limit = max_state_bytes(Manifest.from_bytes(manifest))
     await effects.fetch(view, round, Cid.from_bytes(cid), limit)
     return cid

@@ -10,7 +10,7 @@ from atoll.content.cid import Cid
 from atoll.errors import ProtocolError
 from atoll.law.manifest import Manifest
 from atoll.law.views import JobView
-from atoll.law.words import Digest, RoundIndex
+from atoll.law.words import Digest
 from atoll.service.commands import Done, Fact, Work
 from atoll.service.duties.material import has_material, spec_of
 from atoll.service.machine import Decision, State
@@ -40,7 +40,7 @@ class OpeningReady(Fact):
 class DoPrepareOpening(Work[OpeningReady]):
     """Bring a round's opening global state into the store and check it.
 
-    `cid` and `digest` come from the parent verdict; None for round 0, whose state follows from the
+    `cid` and `digest` are certified; None for round 0, whose state follows from the
     manifest.
     """
 
@@ -72,7 +72,7 @@ class DoPrepareOpening(Work[OpeningReady]):
         if self.digest is not None and opened.digest != self.digest:
             raise ProtocolError(
                 f"the model of round {self.round} has digest {opened.digest.hex()}, "
-                f"its verdict says {self.digest.hex()}"
+                f"its certificate says {self.digest.hex()}"
             )
         await effects.keep(view, self.round, opened.cid)
         return opened
@@ -83,30 +83,22 @@ class DoPrepareOpening(Work[OpeningReady]):
 
 def decide_opening(state: State[S]) -> Decision:
     """Gets the global state that the running round starts from."""
-    spec = spec_of(state.facts)
+    spec, view = spec_of(state.facts), state.view
     if spec is None or not has_material(state):
         return Decision("opening", "waits for the manifest and the data")
     if opening_of(state) is not None:
         return Decision("opening", "the round's global state is here")
-    round_, parent = state.view.state.round, parent_of(state.view)
-    if round_ > 0 and parent is None:
-        return Decision("opening", f"round {round_} has no parent verdict yet")
-    cid, digest = parent or (None, None)
-    command = DoPrepareOpening(round_, spec, cid, digest)
+    cid, digest = parent_of(view) or (None, None)
+    command = DoPrepareOpening(view.round, spec, cid, digest)
     return Decision("opening", "the round's global state is not here", (command,))
 
 
 def opening_of(state: State[S]) -> OpeningReady | None:
     """The running round's opening state, once it is here."""
-    round_, parent = state.view.state.round, parent_of(state.view)
-    if round_ > 0 and parent is None:
-        return None
-    return state.facts.of(DoPrepareOpening, round_, parent[1] if parent else None)
+    parent = parent_of(state.view)
+    return state.facts.of(DoPrepareOpening, state.view.round, parent[1] if parent else None)
 
 
 def parent_of(view: JobView) -> tuple[bytes, Digest] | None:
     """CID and digest of the merged state that the running round starts from; None in round 0."""
-    if view.state.round == 0:
-        return None
-    settled = view.settled_round(RoundIndex(view.state.round - 1))
-    return None if settled is None else (settled.verdict.merged_cid, settled.verdict.merged_digest)
+    return (view.model_cid, view.model) if view.settled else None

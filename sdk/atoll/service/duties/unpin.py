@@ -44,20 +44,15 @@ class DoUnpin(Work[RoundsUnpinned]):
 # --- decisions ---
 
 
-def decide_unpin(state: State[S], needed: int | None = None) -> Decision:
-    """Lets go of the blocks of rounds that are final and that nothing starts from any more.
-
-    Args:
-        needed: the earliest round whose blocks we still need for ourselves, if any.
-    """
+def decide_unpin(state: State[S]) -> Decision:
+    """Lets go of the blocks of rounds that are FINAL and that nothing starts from any more."""
     view = state.view
     done = state.facts.of(DoUnpin)
     first = 0 if done is None else done.below
-    # A round in dispute restarts from its parent, so the one before the first open one stays.
-    below = min(view.final_rounds, view.state.round) - 1
-    # Whoever plays a game about a round runs it again from what it began with.
-    played = [game.claim.round - 1 for game in view.games.values() if game.is_open]
-    below = min([below, *played, *([] if needed is None else [needed])])
+    # Whoever audits a round, or plays a game about it, runs it again from what it began with.
+    audited = [past.round for past in view.auditing(state.now)]
+    played = [game.claim.round for game in view.games.values() if game.is_open]
+    below = min([view.round - 1, *audited, *played])
     if below <= first:
         return Decision("unpin", f"keeps the rounds from {first} on")
     return Decision("unpin", f"rounds below {below} are final", (DoUnpin(first, below),))

@@ -1,67 +1,82 @@
-"""Steps that keep a job moving; anyone may take them, members take turns.
+"""Calls that anyone may make and that keep a job moving; members take turns. And our own pay.
 
-Nothing here changes what a round decides, only how soon. A step that anyone may take is taken by
-the first in line; the others wait a little longer each, so that it happens once while everyone is
-there and happens at all while anyone is.
+Nothing here changes what a round decides, only how soon. What anyone may do is done by the first in
+line; the others wait a little longer each, so that it happens once while everyone is there and
+happens at all while anyone is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from atoll.chain.calls import Call, Calls
-from atoll.law.views import JobView
-from atoll.law.words import Offence, Phase, Role, RoundIndex, SeatIndex, bits
+from atoll.errors import ProtocolError
+from atoll.law.upkeep import Call as Kind
+from atoll.law.upkeep import Upkeep, upkeep
+from atoll.law.views import JobView, OpenRound, SettledRound
+from atoll.law.words import HolderId, Phase, Role, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall
 from atoll.service.config import KeeperConfig
 from atoll.service.machine import Decision, State
 
 S = TypeVar("S")
-
-BEACON_PHASES = frozenset({Phase.SEEDING, Phase.DRAW})
-PUNISHMENTS_AT_ONCE = 4
-"""So that a long list of faults does not fill the queue in front of a commit."""
-
-
-@dataclass(frozen=True, slots=True)
-class SendPoke(ContractCall):
-    """Move the job on. `place` names the phase and its deadline or beacon."""
-
-    place: str
-
-    def call(self, calls: Calls, view: JobView) -> Call:
-        return calls.poke(view.job_id)
+AT_ONCE: Final = 4
+"""So that a long list does not fill the queue in front of a commit."""
+OWN: Final = frozenset({Kind.CLAIM, Kind.RELEASE})
+"""What everybody does for itself."""
 
 
 @dataclass(frozen=True, slots=True)
-class SendFinalise(ContractCall):
-    round: int
+class SendUpkeep(ContractCall):
+    """One such call. `place` tells those from one another that name the same things."""
 
-    def call(self, calls: Calls, view: JobView) -> Call:
-        return calls.finalise(view.job_id)
-
-
-@dataclass(frozen=True, slots=True)
-class SendPunish(ContractCall):
-    round: int
-    offence: Offence
-    index: int
-
-    def call(self, calls: Calls, view: JobView) -> Call:
-        round_ = RoundIndex(self.round)
-        return calls.punish(view.job_id, round_, self.offence, self.index)
-
-
-@dataclass(frozen=True, slots=True)
-class SendCredit(ContractCall):
-    round: int
+    kind: Kind
+    round: RoundIndex
     role: Role
-    index: int
+    holder: HolderId
+    seat: SeatIndex
+    place: str = ""
 
     def call(self, calls: Calls, view: JobView) -> Call:
-        index = SeatIndex(self.index)  # a verifier's index for Role.VERIFIER: a plain number
-        return calls.credit(view.job_id, RoundIndex(self.round), self.role, index)
+        job, round, holder, seat = view.job_id, self.round, self.holder, self.seat
+        of_job: dict[Kind, Callable[[], Call]] = {
+            Kind.POKE: lambda: calls.poke(job),
+            Kind.SEED_AUDIT: lambda: calls.seed_audit(job),
+            Kind.SETTLE_LATE: lambda: calls.settle_late(job, _running(view).words),
+            Kind.CUT_SEAT: lambda: calls.cut_seat(job, seat),
+            Kind.CUT_MEMBER: lambda: calls.cut_member(job, round, holder),
+            Kind.CLAIM: lambda: calls.claim(job, self.role, holder, round),
+            Kind.RELEASE: lambda: calls.release(job, self.role, holder),
+            Kind.BURN: lambda: calls.burn(job, round),
+        }
+        if self.kind in of_job:
+            return of_job[self.kind]()
+        past = _settled(view, round)
+        of_audit: dict[Kind, Callable[[], Call]] = {
+            Kind.ABSENT: lambda: calls.absent(past, holder, seat),
+            Kind.STRIKE: lambda: calls.strike(past, holder),
+            Kind.NO_KEY: lambda: calls.no_key(past, holder),
+            Kind.CONTEST_KEY: lambda: calls.contest_key(past, seat),
+            Kind.CONTEST: lambda: calls.contest(past, seat, holder),
+            Kind.SETTLE_CONTEST: lambda: calls.settle_contest(past, seat, holder),
+            Kind.DROPPED: lambda: calls.dropped(past, holder, seat),
+        }
+        return of_audit[self.kind]()
+
+
+def _running(view: JobView) -> OpenRound:
+    if view.open is None:
+        raise ProtocolError("no round is open any more")
+    return view.open
+
+
+def _settled(view: JobView, round: RoundIndex) -> SettledRound:
+    past = view.settled_round(round)
+    if past is None:
+        raise ProtocolError(f"round {round} is not settled")
+    return past
 
 
 # --- decisions ---
@@ -70,56 +85,67 @@ class SendCredit(ContractCall):
 def place_in_line(view: JobView, role: Role, index: int | None) -> int:
     """How many members act before this one; turns rotate with the round.
 
-    Providers are first where training is waited for, verifiers elsewhere; who has no place in the
-    round comes last.
+    Providers are first where training is waited for, verifiers elsewhere; who has no place comes
+    last.
     """
-    state = view.state
-    seats = bits(state.seated) or sorted(view.seats)
-    verifiers = bits(state.verifiers) or sorted(view.verifiers)
-    mine, others = (seats, verifiers) if role is Role.PROVIDER else (verifiers, seats)
+    seats, places = (
+        sorted(h.index for h in view.holders(r).values() if h.counts_in(view.round)) for r in Role
+    )
+    mine, others = (seats, places) if role is Role.PROVIDER else (places, seats)
     if index not in mine:
-        return len(seats) + len(verifiers)
-    turn = (mine.index(index) - state.round - state.attempt) % len(mine)
-    providers_first = state.phase in {Phase.SEEDING, Phase.TRAIN, Phase.REVEAL}
+        return len(seats) + len(places)
+    turn = (mine.index(index) - view.round) % len(mine)
+    providers_first = view.phase in {Phase.TRAIN, Phase.REVEAL}
     return turn if (role is Role.PROVIDER) == providers_first else len(others) + turn
 
 
-def decide_poke(state: State[S], line: int, config: KeeperConfig) -> Decision:
-    """Moves the job on once its deadline or its beacon block has passed."""
-    view, phase = state.view, state.view.state.phase
-    late_s, late_blocks = line * config.stagger_s, line * config.stagger_blocks
-    now = state.now - late_s
-    block = state.head.number - (late_blocks if phase in BEACON_PHASES else 0)
-    if not view.is_poke_due(now, block):
-        waits_for = f"block {view.state.beacon_block}" if phase in BEACON_PHASES else "its deadline"
-        return Decision("poke", f"{phase.name} waits for {waits_for}, {line} are before us")
-    place = f"{view.state.round}:{view.state.attempt}:{phase.name.lower()}"
-    place += f":{view.state.deadline or view.state.beacon_block}"
-    if phase is Phase.WAITING:
-        place += f":{len(view.seats)}:{len(view.verifiers)}:{view.state.status.name.lower()}"
-    return Decision("poke", f"{phase.name} is over", (SendPoke(place),))
-
-
-def decide_finalise(state: State[S], line: int, config: KeeperConfig) -> Decision:
-    """Makes the oldest settled round final once its dispute window has ended."""
+def decide_upkeep(state: State[S], line: int, config: KeeperConfig) -> Decision:
+    """What has been due for as long as those before us in line have had to do it."""
     view = state.view
-    if not view.finalisable(state.now - line * config.stagger_s):
-        return Decision("finalise", "no dispute window has ended")
-    return Decision("finalise", "a dispute window has ended", (SendFinalise(view.final_rounds),))
+    if view.terms is None:
+        return Decision("upkeep", "the job is not known yet")
+    late = upkeep(view, state.now - line * config.stagger_s)
+    due = [_command(view, item) for item in late if item.call not in OWN and _is_worth(view, item)]
+    return Decision("upkeep", f"{len(due)} calls are due", tuple(due[:AT_ONCE]))
 
 
-def decide_punish(state: State[S], line: int, config: KeeperConfig) -> Decision:
-    """Executes the punishments and credits that the evidence already decided."""
+def _is_worth(view: JobView, item: Upkeep) -> bool:
+    """What is burnt is burnt once, when the job is closed."""
+    return item.call is not Kind.BURN or view.phase is Phase.CLOSED
+
+
+def _command(view: JobView, item: Upkeep) -> SendUpkeep:
+    place = ""
+    if item.call is Kind.POKE:
+        deadline = 0 if view.open is None else view.open.deadline
+        place = f"{view.phase.name.lower()}:{deadline}:{view.held:x}:{view.block.number}"
+        place = place if view.open is None else place.rpartition(":")[0]
+    return SendUpkeep(item.call, item.round, item.role, item.holder, item.seat, place)
+
+
+def decide_pay(state: State[S], when: str) -> Decision:
+    """Collects our pay: after `each` round, at the `end`, or `never`; and our bonds, at once."""
     view = state.view
-    due = view.punishable(state.now - line * config.stagger_s)[:PUNISHMENTS_AT_ONCE]
-    punish = tuple(SendPunish(fault.round, fault.offence, fault.index) for fault in due)
-    may_credit = state.now >= view.closed_at + line * config.stagger_s
-    credits = view.due_credits[:PUNISHMENTS_AT_ONCE] if may_credit else ()
-    credit = tuple(SendCredit(c.round, c.role, c.index) for c in credits)
-    return Decision("punish", f"{len(punish)} faults, {len(credit)} credits due", punish + credit)
+    if view.terms is None:
+        return Decision("pay", "the job is not known yet")
+    own = {
+        (role, holder.id)
+        for role in Role
+        for holder in view.holders(role).values()
+        if holder.account == state.me
+    }
+    mine = [
+        item
+        for item in upkeep(view, state.now)
+        if item.call in OWN and (item.role, item.holder) in own
+    ]
+    may_claim = when == "each" or (when == "end" and is_over(view, state.now))
+    due = [item for item in mine if item.call is Kind.RELEASE or may_claim]
+    commands = tuple(_command(view, item) for item in due)
+    return Decision("pay", f"{len(due)} of {len(mine)} claims and releases are due now", commands)
 
 
-def is_over(view: JobView) -> bool:
-    """Whether no further round will run and every settled one is final."""
-    closed = view.state.phase is Phase.CLOSED or view.state.status.is_closed
-    return closed and view.final_rounds == len(view.settled)
+def is_over(view: JobView, now: int) -> bool:
+    """Whether no further round will run and every settled one is FINAL."""
+    is_played = any(game.is_open for game in view.games.values())
+    return view.phase is Phase.CLOSED and not any(view.auditing(now)) and not is_played

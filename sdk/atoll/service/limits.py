@@ -18,14 +18,3 @@ def max_update_bytes(manifest: Manifest) -> int:
     width = 4 if manifest.codec.kind == "fp32" else 1
     changes, sums = width * trained_count(manifest), 4 * moment_layout(manifest).sums
     return changes + first_moment_bytes(manifest) + sums + HEADER_BYTES
-
-
-def states_needed(manifest: Manifest, round: int, segment: int) -> range:
-    """States of the trace that a replay of a segment needs.
-
-    The opening one, but where everybody can make it of the round's model; in a tolerant job the
-    closing one.
-    """
-    is_made = segment == 0 and manifest.opens_publicly(round)
-    is_compared = manifest.numerics.tolerance is not None
-    return range(segment + is_made, segment + 1 + is_compared)

@@ -1,0 +1,114 @@
+"""Brings what differs before the judge, with a bond: a member its accusation, anyone what it found.
+
+Nobody has to be believed for it: what is found is decided by a game.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import structlog
+
+from atoll.errors import InsufficientFunds, ProtocolError
+from atoll.law.claims import MAX_WAITING, Said
+from atoll.law.games.claims import Claim
+from atoll.law.games.machine import Outcome as GameOutcome
+from atoll.law.views import JobView, SettledRound, parties
+from atoll.law.words import Digest, Role, RoundIndex, SeatIndex
+from atoll.service.commands import Done, Fact, Transaction
+from atoll.service.duties.model import model_of_round
+from atoll.service.machine import State
+
+if TYPE_CHECKING:
+    from atoll.service.effects import Effects
+
+S = TypeVar("S")
+log = structlog.get_logger("atoll.watch")
+
+
+@dataclass(frozen=True, slots=True)
+class NotChallenged(Fact):
+    """A challenge that cannot be made, and why."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SendChallenge(Transaction[NotChallenged]):
+    """Dispute what a seat said, with a bond as large as its holder's.
+
+    Attributes:
+        at: the segment; of the link, how many the seat did.
+    """
+
+    round: RoundIndex
+    seat: SeatIndex
+    at: int
+    manifest: bytes
+    initial: Digest
+
+    @property
+    def about(self) -> tuple[object, ...]:
+        return (self.round, self.seat, self.at)
+
+    async def perform(self, effects: Effects, view: JobView) -> Done[NotChallenged]:
+        model = await model_of_round(effects, view, self.round, self.manifest)
+        args = (self.manifest, self.initial, model, effects.store_dir)
+        roots, header = await effects.work("atoll.service.judging:shown", *args)
+        try:
+            said = Said.of(view, (self.round, self.seat), roots, header)
+            is_link = self.at == said.segments
+            segment = self.at - is_link
+            evidence = said.evidence(segment, is_link=is_link)
+            claim = said.claim(segment, is_link=is_link)
+        except ProtocolError as error:
+            return Done(NotChallenged(str(error)))
+        bond = view.require_terms().provider_bond
+        bond = max(claim.lowest_bond, bond, _to_be_taken(view, claim))
+        async with effects.staking:  # one allowance is for one challenge
+            await _allow(effects, bond)
+            log.info("disputes", job=view.job_id, round=self.round, seat=self.seat, bond=bond)
+            call = effects.calls.challenge_claim(evidence, bond)
+            return await effects.transact(view, self, call)
+
+
+async def _allow(effects: Effects, bond: int) -> None:
+    """Lets the game contract take the bond. Keys name what was allowed, so none is sent twice."""
+    chain, queue, me = effects.context.chain, effects.context.queue, effects.context.me
+    game = chain.deployment.addresses["Game"]
+    allowed = await chain.allowance(me, game)
+    if allowed >= bond:
+        return
+    balance = await chain.token_balance(me)
+    if balance < bond:
+        raise InsufficientFunds(
+            f"{me} has {balance} wei of the stake token, the challenge's bond is {bond}",
+            next_step="send stake tokens to this account",
+        )
+    key = f"approve-game:{allowed}:{balance}:{bond}"
+    await queue.submit(key, effects.calls.approve(game, bond), retry_failed=True)
+    await queue.wait(key)
+
+
+def _to_be_taken(view: JobView, claim: Claim) -> int:
+    """The least bond that a full queue takes; 0 where the one about this bond is not full."""
+    about = (game for game in view.games.values() if game.claim.set == claim.set)
+    waiting = [game.bond for game in about if game.is_open and game.clock is None]
+    return min(waiting) + 1 if len(waiting) >= MAX_WAITING else 0
+
+
+# --- decisions ---
+
+
+def may_challenge(state: State[S], past: SettledRound, seat: SeatIndex, at: int) -> bool:
+    """Whether no game of ours about the holder is open or lost, and nothing says there can be none.
+
+    One that was sent home is asked for again.
+    """
+    if state.facts.of(SendChallenge, past.round, seat, at) is not None:
+        return False
+    about = (state.view.job_id, Role.PROVIDER, past.seats[seat])
+    games = state.view.games.values()
+    ours = (g for g in games if g.challenger == state.me and parties(g.claim) == about)
+    return all(g.outcome is GameOutcome.SENT_HOME for g in ours)

@@ -1,0 +1,86 @@
+"""Merges the running round: the verdict that follows from words, accusations and bytes."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from atoll.content.cid import Cid
+from atoll.law.hashing import sha256
+from atoll.law.manifest import Manifest
+from atoll.law.merge_inputs import MergeFacts, MergeTerms, candidates
+from atoll.law.views import JobView
+from atoll.law.words import Digest, Slot, Verdict, to_bitmap
+from atoll.service.commands import Done, Fact, Work
+from atoll.service.duties.material import has_material, manifest_of, spec_of
+from atoll.service.duties.opening import opening_of
+from atoll.service.duties.updates import RevealedUpdate, updates_of
+from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
+from atoll.service.machine import State
+
+if TYPE_CHECKING:
+    from atoll.service.effects import Effects
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True)
+class RoundMerged(Fact):
+    """What follows from a round; the next global state is in the store."""
+
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class DoMerge(Work[RoundMerged]):
+    """Merge; `updates` are those of every candidate."""
+
+    slot: Slot
+    data_seed: Digest
+    facts: MergeFacts
+    updates: tuple[RevealedUpdate, ...]
+    manifest: bytes
+    opening: bytes
+
+    @property
+    def about(self) -> tuple[object, ...]:
+        """Everything that decides the verdict."""
+        facts = self.facts
+        decides = (sorted(facts.segments.items()), facts.fallen, facts.accused, self.updates)
+        text = repr((sorted(facts.words), facts.committee, *decides)).encode()
+        return (self.slot.round, self.data_seed, sha256(text))
+
+    async def perform(self, effects: Effects, view: JobView) -> Done[RoundMerged]:
+        round_, limit = self.slot.round, max_update_bytes(Manifest.from_bytes(self.manifest))
+
+        async def fetch(update: RevealedUpdate) -> None:
+            with suppress(*UNFETCHABLE_CONTENT):  # no update then, for everyone alike
+                await effects.fetch(view, round_, Cid.from_bytes(update.cid), limit)
+
+        await effects.for_each(self.updates, fetch)
+        with effects.context.store.holding():  # what the worker leaves is not pinned yet
+            verdict: Verdict = await effects.work(
+                "atoll.service.tasks:merge_round", self, effects.store_dir
+            )
+            await effects.keep(view, round_ + 1, verdict.cid)
+        return Done(RoundMerged(verdict))
+
+
+def merging(state: State[S]) -> DoMerge | None:
+    """The merge of the running round as the words so far decide it; None before it can be known."""
+    running, opening, spec = state.view.open, opening_of(state), spec_of(state.facts)
+    manifest = manifest_of(state.facts)
+    if running is None or opening is None or spec is None or not has_material(state):
+        return None
+    if manifest is None or not running.may_settle(state.now):
+        return None
+    facts = running.merge_facts
+    updates = updates_of(state.view, to_bitmap(candidates(facts, MergeTerms.of(manifest))))
+    return DoMerge(running.slot, running.seed, facts, updates, spec, opening.cid)
+
+
+def merged_of(state: State[S]) -> RoundMerged | None:
+    """What our own merge of the running round gave."""
+    command = merging(state)
+    return None if command is None else state.facts.of(DoMerge, *command.about)

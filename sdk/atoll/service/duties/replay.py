@@ -1,0 +1,81 @@
+"""Replays a seat's settled round whole, from its public opening: an auditor's duty, anyone's right.
+
+Rule of this file: nothing is fetched from the provider. The model is certified, the data are the
+manifest's, and what was revealed is on the chain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import structlog
+
+from atoll.law.ballots import Duty
+from atoll.law.views import JobView, SettledRound
+from atoll.law.words import Digest, SeatIndex, Slot
+from atoll.service.commands import Done, Fact, Work
+from atoll.service.duties.model import model_of_round
+from atoll.service.machine import State
+
+if TYPE_CHECKING:
+    from atoll.service.effects import Effects
+    from atoll.train.replay import SeatReplay
+
+S = TypeVar("S")
+REPLAY: Final = "atoll.service.tasks:replay"
+log = structlog.get_logger("atoll.replay")
+
+
+@dataclass(frozen=True, slots=True)
+class SeatReplayed(Fact):
+    """What our replay of a seat's round gave: what a ballot of ours says of it."""
+
+    duty: Duty
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class DoReplay(Work[SeatReplayed]):
+    """Replay one seat's round.
+
+    Attributes:
+        commitment: names what was revealed: `leaves` (as revealed) and `update_root`.
+        function: the worker's function that replays.
+    """
+
+    slot: Slot
+    seat: SeatIndex
+    commitment: Digest
+    data_seed: Digest
+    leaves: bytes
+    update_root: Digest
+    manifest: bytes
+    function: str = REPLAY
+
+    @property
+    def about(self) -> tuple[object, ...]:
+        return (self.slot.round, self.seat, self.commitment)
+
+    async def perform(self, effects: Effects, view: JobView) -> Done[SeatReplayed]:
+        model = await model_of_round(effects, view, self.slot.round, self.manifest)
+        args = (self, model, effects.store_dir)
+        found: SeatReplay = await effects.work(self.function, *args)
+        duty = found.duty(self.seat, effects.context.me)
+        if not duty.is_fine:
+            what = f"segment {duty.at}"
+            log.info("differs", job=view.job_id, round=self.slot.round, seat=self.seat, what=what)
+        return Done(SeatReplayed(duty, found.seconds))
+
+
+def replaying(past: SettledRound, seat: SeatIndex, manifest: bytes, function: str) -> DoReplay:
+    """The replay of a seat's settled round."""
+    told, slot = past.reveals[seat], past.slot
+    reveal = told.reveal
+    said = (past.facts.seed, reveal.leaves, reveal.update_root)
+    return DoReplay(slot, seat, told.commitment, *said, manifest, function)
+
+
+def replayed(state: State[S], past: SettledRound, seat: SeatIndex) -> SeatReplayed | None:
+    """What our replay of it gave, once it is done."""
+    return state.facts.of(DoReplay, past.round, seat, past.reveals[seat].commitment)

@@ -1,0 +1,126 @@
+"""Brings the running round's updates, and says of each whether its bytes are what was revealed.
+
+Providers need them as much as verifiers: whoever merges by itself need not wait for a certificate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from atoll.content.cid import Cid
+from atoll.law.manifest import Manifest
+from atoll.law.views import JobView, OpenRound
+from atoll.law.words import Bitmap, Digest, RoundIndex, SeatIndex, bits, to_bitmap
+from atoll.service.commands import Done, Fact, Work
+from atoll.service.duties.material import has_material, spec_of
+from atoll.service.duties.opening import OpeningReady, opening_of
+from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
+from atoll.service.machine import Decision, State
+
+if TYPE_CHECKING:
+    from atoll.service.effects import Effects
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True)
+class UpdateSeen(Fact):
+    """Whether a seat's update is here: the bytes that its root binds, and canonical."""
+
+    is_had: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RevealedUpdate:
+    """A seat's update as it was revealed; the CID is a hint."""
+
+    seat: SeatIndex
+    cid: bytes
+    root: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class DoGetUpdate(Work[UpdateSeen]):
+    """Fetch a seat's update and check its bytes.
+
+    Attributes:
+        commitment: names what was revealed.
+        opening: CID of the round's global state.
+    """
+
+    round: RoundIndex
+    commitment: Digest
+    update: RevealedUpdate
+    data_seed: Digest
+    manifest: bytes
+    opening: bytes
+
+    @property
+    def about(self) -> tuple[object, ...]:
+        return (self.round, self.commitment)
+
+    async def perform(self, effects: Effects, view: JobView) -> Done[UpdateSeen]:
+        limit = max_update_bytes(Manifest.from_bytes(self.manifest))
+        reveals = {} if view.open is None else view.open.reveals
+        told = reveals.get(self.update.seat)
+        prefer = view.gateways.get(told.account, "") if told else ""
+        try:
+            cid = Cid.from_bytes(self.update.cid)
+            await effects.fetch(view, self.round, cid, limit, prefer)
+        except UNFETCHABLE_CONTENT:
+            return Done(UpdateSeen(False))
+        function = "atoll.service.tasks:is_canonical"
+        return Done(UpdateSeen(await effects.work(function, self, effects.store_dir)))
+
+
+# --- decisions ---
+
+
+def decide_updates(state: State[S]) -> Decision:
+    """Gets every revealed update of the running round."""
+    opening, spec, running = opening_of(state), spec_of(state.facts), state.view.open
+    if opening is None or spec is None or running is None or not has_material(state):
+        return Decision("updates", "waits for the round and its global state")
+    everyone = _getting(running, spec, opening)
+    wanted = [c for c in everyone if state.facts.of(DoGetUpdate, *c.about) is None]
+    return Decision("updates", f"{len(wanted)} updates are not here", tuple(wanted))
+
+
+def _getting(running: OpenRound, spec: bytes, opening: OpeningReady) -> list[DoGetUpdate]:
+    return [
+        DoGetUpdate(
+            running.round,
+            told.commitment,
+            RevealedUpdate(seat, told.reveal.update_cid, told.reveal.update_root),
+            running.seed,
+            spec,
+            opening.cid,
+        )
+        for seat, told in running.reveals.items()
+        if told.segments
+    ]
+
+
+def seen(state: State[S]) -> tuple[Bitmap, Bitmap]:
+    """Of the running round: seats whose update we have, and seats that we know nothing of yet."""
+    running = state.view.open
+    if running is None:
+        return Bitmap(0), Bitmap(0)
+    found = {
+        seat: state.facts.of(DoGetUpdate, running.round, told.commitment)
+        for seat, told in running.reveals.items()
+        if told.segments
+    }
+    had = to_bitmap(seat for seat, fact in found.items() if fact is not None and fact.is_had)
+    unknown = to_bitmap(seat for seat, fact in found.items() if fact is None)
+    return had, unknown
+
+
+def updates_of(view: JobView, seats: Bitmap) -> tuple[RevealedUpdate, ...]:
+    """Those of the running round's seats."""
+    running = view.open
+    if running is None:
+        return ()
+    told = ((seat, running.reveals[seat].reveal) for seat in map(SeatIndex, bits(seats)))
+    return tuple(RevealedUpdate(s, reveal.update_cid, reveal.update_root) for s, reveal in told)

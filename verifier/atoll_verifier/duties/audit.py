@@ -1,0 +1,144 @@
+"""An auditor's part: replays, the sealed ballot, its opening, and what it accuses of.
+
+Rule of this file: everything is of settled rounds, of which several run at once.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from atoll.chain.calls import Call, Calls
+from atoll.law.ballots import Body, ballot_hash
+from atoll.law.owes import Duty, Owed
+from atoll.law.views import JobView, SettledRound
+from atoll.law.words import Digest, HolderId, RoundIndex
+from atoll.service.commands import ContractCall, Done, Fact, Work
+from atoll.service.duties.challenge import SendChallenge, may_challenge
+from atoll.service.duties.material import DataReady, DoFetchData, spec_of
+from atoll.service.duties.replay import replayed, replaying
+from atoll.service.machine import AnyCommand, Decision
+from atoll_verifier.behaviour import VerifierState
+
+if TYPE_CHECKING:
+    from atoll.service.effects import Effects
+
+SEAL_PART: Final = 6
+"""So large a part of AUDIT is left when what is replayed by then is sealed."""
+
+
+@dataclass(frozen=True, slots=True)
+class BallotSealed(Fact):
+    """What we say of a round's duties; nobody knows it before it is opened."""
+
+    body: bytes
+    salt: Digest
+
+
+@dataclass(frozen=True, slots=True)
+class SealBallot(Work[BallotSealed]):
+    """Decide what is said, once: the last ballot counts, and another could not be opened."""
+
+    round: RoundIndex
+    audit_seed: Digest
+    holder: HolderId
+    body: bytes
+
+    @property
+    def about(self) -> tuple[object, ...]:
+        return _about(self.round, self.audit_seed, self.holder)
+
+    async def perform(self, effects: Effects, view: JobView) -> Done[BallotSealed]:
+        return Done(BallotSealed(self.body, Digest(secrets.token_bytes(32))))
+
+
+@dataclass(frozen=True, slots=True)
+class SendBallot(ContractCall):
+    once: ClassVar[bool] = True
+    round: RoundIndex
+    ballot: Digest
+
+    def call(self, calls: Calls, view: JobView) -> Call:
+        return calls.ballot(view.job_id, self.round, self.ballot)
+
+
+@dataclass(frozen=True, slots=True)
+class SendOpen(ContractCall):
+    once: ClassVar[bool] = True
+    round: RoundIndex
+    holder: HolderId
+    sealed: BallotSealed
+
+    @property
+    def about(self) -> tuple[object, ...]:
+        return (self.round, self.holder, self.sealed.salt)
+
+    def call(self, calls: Calls, view: JobView) -> Call:
+        past, body = view.settled[self.round], Body.from_bytes(self.sealed.body)
+        return calls.open_ballot(past, self.holder, body, self.sealed.salt)
+
+
+def _about(round: RoundIndex, seed: Digest, holder: HolderId) -> tuple[object, ...]:
+    return (round, seed, holder)
+
+
+# --- decisions ---
+
+
+def decide_audit(state: VerifierState, owed: tuple[Owed, ...]) -> Decision:
+    """What an auditor owes now, the most urgent round first."""
+    spec = spec_of(state.facts)
+    if spec is None:
+        return Decision("audit", "waits for the manifest")
+    wanted: list[AnyCommand] = []
+    for one in owed:
+        past = state.view.settled_round(one.round)
+        if past is None:
+            continue
+        if one.duty is Duty.BALLOT:
+            wanted += _ballot(state, past, one, spec)
+        elif one.duty is Duty.OPEN:
+            wanted += _open(state, past, one)
+        elif one.duty is Duty.CHALLENGE:
+            wanted += _challenge(state, past, one, spec)
+    return Decision("audit", f"{len(wanted)} things to do", tuple(wanted))
+
+
+def _ballot(state: VerifierState, past: SettledRound, owed: Owed, spec: bytes) -> list[AnyCommand]:
+    seed, behaviour = past.facts.audit_seed, state.setup.behaviour
+    sealed = state.facts.of(SealBallot, *_about(past.round, seed, owed.holder))
+    if sealed is not None:
+        auditor = (owed.holder, state.me)
+        body = Body.from_bytes(sealed.body).hash
+        return [SendBallot(past.round, ballot_hash(past.slot, seed, auditor, body, sealed.salt))]
+    facts = {seat: replayed(state, past, seat) for seat in owed.seats}
+    missing = [seat for seat, fact in facts.items() if fact is None]
+    told = tuple(fact.duty for fact in facts.values() if fact is not None)
+    is_late = state.now >= owed.until - _left(past)
+    if (not missing or is_late) and told:
+        body_said = behaviour.ballot_override(state.view, Body(told)).to_bytes()
+        return [SealBallot(past.round, seed, owed.holder, body_said)]
+    function = behaviour.replay_function
+    return [replaying(past, seat, spec, function) for seat in missing]
+
+
+def _left(past: SettledRound) -> int:
+    return (past.clock.audit_end - past.clock.settled_at) // SEAL_PART
+
+
+def _open(state: VerifierState, past: SettledRound, owed: Owed) -> list[AnyCommand]:
+    about = _about(past.round, past.facts.audit_seed, owed.holder)
+    sealed = state.facts.of(SealBallot, *about)
+    if sealed is None or state.setup.behaviour.skips_opening(state.view):
+        return []
+    return [SendOpen(past.round, owed.holder, sealed)]
+
+
+def _challenge(
+    state: VerifierState, past: SettledRound, owed: Owed, spec: bytes
+) -> list[AnyCommand]:
+    data, (seat,) = state.facts.of(DoFetchData), owed.seats
+    if not isinstance(data, DataReady) or not may_challenge(state, past, seat, owed.at):
+        return []
+    return [SendChallenge(past.round, seat, owed.at, spec, data.initial)]

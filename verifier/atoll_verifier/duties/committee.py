@@ -1,0 +1,274 @@
+"""A committee member's word and signature, and the settlement that they allow.
+
+Signatures go from gateway to gateway: each member serves its own under the name of what it signs,
+and whoever is first in line puts them together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final, Never
+
+from atoll.chain.calls import Call, Calls
+from atoll.errors import NotFound, ProtocolError
+from atoll.law.certificates import SIGNATURE_BYTES, certificate_bytes, is_enough, signer_of
+from atoll.law.owes import Duty, Owed, committee_accounts
+from atoll.law.views import JobView, OpenRound
+from atoll.law.words import (
+    Address,
+    Bitmap,
+    Digest,
+    HolderId,
+    Phase,
+    PlaceIndex,
+    RoundIndex,
+    Verdict,
+)
+from atoll.service.commands import ContractCall, Done, Fact, NotYet, Transaction
+from atoll.service.duties.merge import merged_of, merging
+from atoll.service.duties.opening import opening_of
+from atoll.service.duties.signing import Signing
+from atoll.service.duties.updates import seen
+from atoll.service.machine import Decision
+from atoll_verifier.behaviour import VerifierState
+
+if TYPE_CHECKING:
+    from atoll.service.effects import Effects
+
+WORD_PART: Final = 3
+"""So large a part of a lot's time is left when a member says what it has by then."""
+GRACE_SECONDS: Final = 4
+"""For whoever signs a little later: its signature in the certificate costs less than alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendReady(ContractCall):
+    """ "I hold manifest, data and model." """
+
+    holder: HolderId
+
+    def call(self, calls: Calls, view: JobView) -> Call:
+        return calls.ready(view.job_id)
+
+
+@dataclass(frozen=True, slots=True)
+class SendWord(ContractCall):
+    once: ClassVar[bool] = True
+    round: RoundIndex
+    lot: int
+    place: PlaceIndex
+    data_seed: Digest
+    has: Bitmap
+
+    @property
+    def about(self) -> tuple[object, ...]:
+        return (self.round, self.lot, self.data_seed)
+
+    def call(self, calls: Calls, view: JobView) -> Call:
+        return calls.word(view.job_id, self.place, self.data_seed, self.has)
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictSigned(Fact):
+    """What we signed of a round, and when, by the chain's clock."""
+
+    digest: Digest
+    verdict: Verdict
+    signature: bytes
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class SignVerdict(Signing[VerdictSigned]):
+    """Two verdicts about the same words would cost the whole bond."""
+
+    round: RoundIndex
+    data_seed: Digest
+    words: Digest
+    digest: Digest
+    verdict: Verdict
+    at: int
+
+    @property
+    def about(self) -> tuple[object, ...]:
+        return (self.round, self.data_seed, self.words)
+
+    @property
+    def said(self) -> VerdictSigned:
+        return VerdictSigned(self.digest, self.verdict, b"", self.at)
+
+    @property
+    def content(self) -> bytes:
+        return self.digest
+
+    async def perform(self, effects: Effects, view: JobView) -> Done[VerdictSigned]:
+        effects.context.journal.sign_once(f"{view.job_id}:{self.key}", self.content)
+        signature = effects.context.sign_hash(self.digest)
+        effects.context.journal.publish(note_name(view, self.round, self.digest), signature)
+        return Done(VerdictSigned(self.digest, self.verdict, signature, self.at))
+
+
+def note_name(view: JobView, round: RoundIndex, digest: Digest) -> str:
+    """The name of a member's signature in `/notes/` of its gateway."""
+    return f"{view.job_id}/signed/{round}/{digest.hex()}"
+
+
+@dataclass(frozen=True, slots=True)
+class SendSettle(Transaction[Never]):
+    """Put the committee's signatures together and settle."""
+
+    once: ClassVar[bool] = True
+    round: RoundIndex
+    digest: Digest
+    verdict: Verdict
+    at: int
+
+    @property
+    def about(self) -> tuple[object, ...]:
+        return (self.round, self.digest)
+
+    async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
+        current = effects.context.follower.views.get(view.job_id, view)
+        running = current.open
+        if running is None or running.digest_of(self.verdict) != self.digest:
+            raise ProtocolError(f"round {self.round} is settled, or its words are others now")
+        committee = committee_accounts(current, running)
+        signatures = await self._collect(effects, current, committee)
+        now = (await effects.context.chain.head(1.0)).timestamp
+        is_whole = len(signatures) == len(committee) or now >= self.at + GRACE_SECONDS
+        if not is_enough(len(signatures), len(committee)) or not is_whole:
+            raise NotYet(f"{len(signatures)} of {len(committee)} have signed", None)
+        certificate = certificate_bytes(committee, signatures)
+        call = effects.calls.settle(view.job_id, running.words, self.verdict, certificate)
+        return await effects.transact(view, self, call)
+
+    async def _collect(
+        self, effects: Effects, view: JobView, committee: list[Address]
+    ) -> dict[Address, bytes]:
+        name = note_name(view, self.round, self.digest)
+        found: dict[Address, bytes] = {}
+        for member in committee:
+            if member == effects.context.me:
+                note = effects.context.journal.note(name)
+            else:
+                note = await _note(effects, view, member, name)
+            if note is not None and signer_of(self.digest, note) == member:
+                found[member] = note
+        return found
+
+
+async def _note(effects: Effects, view: JobView, member: Address, name: str) -> bytes | None:
+    gateway = view.gateways.get(member, "")
+    if not gateway:
+        return None
+    try:
+        fetcher = effects.context.fetcher_of(view.job_id)
+        return await fetcher.note(gateway, name, SIGNATURE_BYTES)
+    except NotFound:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class SendSign(ContractCall):
+    """Add our signature of the last settlement, which came without it."""
+
+    once: ClassVar[bool] = True
+    round: RoundIndex
+    holder: HolderId
+    signature: bytes
+
+    @property
+    def about(self) -> tuple[object, ...]:
+        return (self.round, self.holder)
+
+    def call(self, calls: Calls, view: JobView) -> Call:
+        past = view.settled[self.round]
+        alone = certificate_bytes([_NOBODY], {_NOBODY: self.signature})
+        return calls.sign(view.job_id, past.facts, self.holder, alone)
+
+
+_NOBODY: Final = Address("")
+
+
+# --- decisions ---
+
+
+def decide_committee(state: VerifierState, owed: tuple[Owed, ...], line: int) -> list[Decision]:
+    """Readiness, the word of the lot, the verdict and its settlement."""
+    duties = {one.duty: one for one in owed}
+    return [
+        _decide_ready(state, duties.get(Duty.READY)),
+        _decide_word(state, duties.get(Duty.WORD)),
+        _decide_verdict(state, [one for one in owed if one.duty is Duty.SIGN]),
+        _decide_settle(state, line),
+    ]
+
+
+def _decide_ready(state: VerifierState, owed: Owed | None) -> Decision:
+    if owed is None or not state.setup.behaviour.may_say_ready(state.view):
+        return Decision("ready", "nothing to say")
+    if opening_of(state) is None:
+        return Decision("ready", "waits for the model")
+    return Decision("ready", "says that data and model are here", (SendReady(owed.holder),))
+
+
+def _decide_word(state: VerifierState, owed: Owed | None) -> Decision:
+    view, running = state.view, state.view.open
+    if owed is None or running is None:
+        return Decision("word", "owes no word")
+    had, unknown = seen(state)
+    left = view.require_terms().merge_seconds // WORD_PART
+    if unknown and state.now < running.deadline - left:
+        return Decision("word", f"waits for {unknown.bit_count()} updates")
+    has = state.setup.behaviour.word_override(view, had)
+    place = next(p for p, h in running.places.items() if h == owed.holder)
+    word = SendWord(running.round, running.lot, place, running.seed, has)
+    return Decision("word", f"has {had.bit_count()} updates", (word,))
+
+
+def _decide_verdict(state: VerifierState, owed: list[Owed]) -> Decision:
+    view, running = state.view, state.view.open
+    late = [one for one in owed if running is None or one.round != running.round]
+    if late:
+        return _decide_late(state, late[0])
+    if not owed or running is None or state.setup.behaviour.skips_signing(view):
+        return Decision("verdict", "owes no signature")
+    if signed_of(state, running) is not None:
+        return Decision("verdict", f"signed round {running.round}")
+    command, merged = merging(state), merged_of(state)
+    if merged is None:
+        wanted = () if command is None else (command,)
+        return Decision("verdict", "merges" if wanted else "waits for the model", wanted)
+    digest = running.digest_of(merged.verdict)
+    where = (running.round, running.seed, running.words_accumulator)
+    sign = SignVerdict(*where, digest, merged.verdict, state.now)
+    return Decision("verdict", "signs", (sign,))
+
+
+def _decide_late(state: VerifierState, owed: Owed) -> Decision:
+    """Of the last settlement: only what our own merge gave."""
+    past = state.view.settled[owed.round]
+    about = (past.round, past.facts.seed, past.facts.words)
+    signed = state.facts.of(SignVerdict, *about)
+    if signed is None or signed.digest != past.digest:
+        return Decision("verdict", "the last certificate is not what we merged")
+    return Decision("verdict", "signs late", (SendSign(past.round, owed.holder, signed.signature),))
+
+
+def signed_of(state: VerifierState, running: OpenRound) -> VerdictSigned | None:
+    """What we signed about the words of the running lot."""
+    about = (running.round, running.seed, running.words_accumulator)
+    return state.facts.of(SignVerdict, *about)
+
+
+def _decide_settle(state: VerifierState, line: int) -> Decision:
+    running = state.view.open
+    if running is None or running.phase is not Phase.MERGE:
+        return Decision("settle", "nothing merges")
+    signed = signed_of(state, running)
+    if signed is None or not running.may_settle(state.now):
+        return Decision("settle", "waits for words and a verdict")
+    if state.now < signed.at + line * state.setup.keeper.stagger_s:
+        return Decision("settle", f"{line} are before us")
+    settle = SendSettle(running.round, signed.digest, signed.verdict, signed.at)
+    return Decision("settle", "settles", (settle,))
