@@ -34,7 +34,7 @@ TERMS = {
     "ready_seconds": 120,
     "min_providers": 4,
     "share_bps": 5_000,
-    "game_seconds": 30,
+    "game_seconds": 12,
 }
 
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from atoll.service.duties.claim import SendClaim
 from tests.unit.law.factories import JOB, ScriptedJob, address, digest, make_manifest
 
 from atoll.bits.errors import MalformedState
@@ -29,7 +30,6 @@ from atoll.law.words import JobId, Role
 from atoll.service.commands import NotYet
 from atoll.service.config import PolicySection
 from atoll.service.context import Context
-from atoll.service.duties.claim import SendClaim
 from atoll.service.duties.material import (
     DataReady,
     DoFetchData,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Never
 
-from tests.unit.law.factories import ScriptedJob, address, make_manifest
+from tests.unit.law.factories import address
+from tests.unit.law.network import Network
 
 from atoll.law.views import JobView
 from atoll.law.words import Digest, Role
@@ -56,7 +57,7 @@ class SendWord(Transaction[Never]):
 
 
 DIG, WORD = key_of(DoDig, "a"), key_of(SendWord, "a")
-VIEW = ScriptedJob(make_manifest()).view
+VIEW = Network().view
 
 
 def stepping(*wanted: AnyCommand) -> tuple[State[tuple[AnyCommand, ...]], list[Order]]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from atoll.law.words import Digest, Fault, Report, SeatIndex, SegmentIndex
+from atoll.law.ballots import Duty
+from atoll.law.words import Digest, Role, SeatIndex
 from atoll.service.plain import JournalError, from_json, to_json
 
 
@@ -20,7 +21,8 @@ class Everything:
     data: bytes
     maybe: bytes | None
     pair: tuple[int, bytes]
-    many: tuple[Report, ...]
+    many: tuple[Duty, ...]
+    role: Role
 
 
 VALUE = Everything(
@@ -32,7 +34,8 @@ VALUE = Everything(
     data=b"\x00\xff",
     maybe=None,
     pair=(1, b"a"),
-    many=(Report(SeatIndex(1), SegmentIndex(2), Fault.WITHHELD, Digest(bytes(32))),),
+    many=(Duty(SeatIndex(1), 2, Digest(bytes(32))),),
+    role=Role.VERIFIER,
 )
 
 
@@ -45,7 +48,7 @@ def test_a_value_is_read_back_as_it_was() -> None:
     [
         ('"number":-3', '"number":"x"'),
         ('"data":"00ff"', '"data":"0g"'),
-        ('"fault":3', '"fault":99'),
+        ('"role":1', '"role":99'),
         ('"flag":true,', ""),
         ('[1,"61"]', "[1]"),
     ],

@@ -7,7 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from tests.unit.law.factories import JOB, ScriptedJob, address, make_manifest
+from tests.unit.law.factories import JOB, address
+from tests.unit.law.network import Network
 
 from atoll.content import Fetcher, LocalStore
 from atoll.law.words import JobId
@@ -15,7 +16,7 @@ from atoll.service.session import Session
 
 
 async def test_a_job_s_blocks_are_asked_of_that_job_s_gateways_only(tmp_path: Path) -> None:
-    view = ScriptedJob(make_manifest()).view
+    view = Network().view
     own, submitter, stranger = "http://me:1", address("submitter"), address("a stranger")
     urls = {submitter: "http://paid:1", stranger: "http://free:1", address("me"): own}
     views = {

@@ -1,0 +1,53 @@
+"""States of the machines in which everything that a job needs is here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.unit.law.factories import cid, digest, make_manifest
+from tests.unit.law.network import Network
+
+from atoll.law.words import ZERO_DIGEST, Address, Verdict
+from atoll.service.commands import Facts
+from atoll.service.duties.material import DataReady, DoFetchData, DoFetchSpec, SpecReady
+from atoll.service.duties.merge import RoundMerged, merging
+from atoll.service.duties.opening import DoPrepareOpening, OpeningReady, parent_of
+from atoll.service.duties.updates import DoGetUpdate, UpdateSeen
+from atoll.service.machine import Head, Setup, State
+
+MANIFEST = make_manifest()
+URL = "http://127.0.0.1:4001"
+
+
+def state_of(net: Network, me: Address, behaviour: Any, facts: Facts | None = None) -> State[Any]:
+    """With manifest, data and the running round's model at hand."""
+    found = facts or Facts()
+    found = found.plus(DoFetchSpec(b"", ZERO_DIGEST).key, SpecReady(MANIFEST.to_bytes()))
+    found = found.plus(DoFetchData(b"").key, DataReady(cid("data"), ZERO_DIGEST))
+    parent = parent_of(net.view)
+    here, name = parent or (cid("model 0"), digest("model 0"))
+    opening = DoPrepareOpening(net.view.round, b"", here, parent[1] if parent else None)
+    found = found.plus(opening.key, OpeningReady(here, name, digest("p"), digest("o")))
+    head = Head(net.number, net.now)
+    return State(me, Setup(URL, behaviour), net.view, head, net.number, found)
+
+
+def with_updates(state: State[Any]) -> State[Any]:
+    """Every revealed update of the running round is here."""
+    from dataclasses import replace
+
+    facts, running = state.facts, state.view.open
+    assert running is not None
+    for told in running.reveals.values():
+        key = DoGetUpdate.__name__ + f":{running.round}:{told.commitment.hex()}"
+        facts = facts.plus(key, UpdateSeen(True))
+    return replace(state, facts=facts)
+
+
+def with_merge(state: State[Any], verdict: Verdict) -> State[Any]:
+    """The running round is merged to this."""
+    from dataclasses import replace
+
+    command = merging(state)
+    assert command is not None
+    return replace(state, facts=state.facts.plus(command.key, RoundMerged(verdict)))
