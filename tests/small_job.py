@@ -20,6 +20,7 @@ from atoll.train.corpus.options import DataOptions
 from atoll.train.corpus.prepare import prepare
 from atoll.train.initial import open_initial_state
 from atoll.train.probe import configure_native, numerics_spec
+from atoll.train.program import program_root
 from atoll.train.round import TrainTask
 
 DATA_SEED = Digest(b"\x05" * 32)
@@ -54,6 +55,13 @@ def small_manifest(store: LocalStore, **changes: Any) -> Manifest:
     total = drafted.terms.rounds * drafted.inner.steps
     plain["tables"] = tables_root(drafted.model, drafted.inner, total)
     return Manifest.model_validate(plain)
+
+
+def with_program(manifest: Manifest, store: LocalStore) -> Manifest:
+    """The same job with a judge."""
+    root, _ = program_root(manifest.to_bytes(), str(store.root))
+    terms = replace(manifest.terms, program=root)
+    return manifest.model_copy(update={"terms": terms})
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ Nothing of the job room or the devnet is needed: the manifest is written down in
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from typing import Any
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
 from tests.integration.chain.local_anvil import Anvil
-from tests.small_job import small_manifest
+from tests.small_job import small_manifest, with_program
 
 from atoll.chain.calls import Call
 from atoll.chain.contracts import AtollChain
@@ -35,7 +36,11 @@ Account.enable_unaudited_hdwallet_features()
 MNEMONIC = "test test test test test test test test test test test junk"
 PASSWORD = "only for a network of tests"
 ROOT = Path(__file__).parents[2]
-PROGRAMS = {"provider": "atoll_node", "verifier": "atoll_verifier"}
+PROGRAMS = {
+    "provider": "atoll_node",
+    "verifier": "atoll_verifier",
+    "liar": "tests.network.cheat",
+}
 
 
 def account(index: int) -> LocalAccount:
@@ -89,11 +94,14 @@ class Members:
             process.wait(30)
 
 
-async def create(members: Members, session: Session, **terms: Any) -> tuple[JobId, Manifest]:
+async def create(
+    members: Members, session: Session, *, has_judge: bool = False, **terms: Any
+) -> tuple[JobId, Manifest]:
     """A small job of these terms, whose submitter serves its content."""
     store, chain = session.store, members.chain
     now = (await chain.head()).timestamp
     manifest = small_manifest(store, expiry=now + 3600, **terms)
+    manifest = with_program(manifest, store) if has_judge else manifest
     cid = store.add_block(manifest.to_bytes(), DAG_CBOR)
     gateway = await session.serve()
     me, funding = Address(account(0).address), budget(manifest.terms)
@@ -125,8 +133,6 @@ async def until(
     session: Session, job: JobId, reached: Callable[[JobView, int], bool], seconds: float
 ) -> JobView:
     """Follows the job until something is so."""
-    import asyncio
-
     ends = time.monotonic() + seconds
     while time.monotonic() < ends:
         await session.follower.poll()

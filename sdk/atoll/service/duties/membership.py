@@ -153,6 +153,10 @@ def decide_membership(state: State[S], role: Role, may_join: bool) -> Decision:
 
 def _decide_joining(state: State[S], role: Role) -> Decision:
     view, terms = state.view, state.view.require_terms()
+    # Others take places meanwhile: what is free changes, and we want one.
+    joins = tuple(c for c in state.in_flight.values() if isinstance(c, SendJoin))
+    if joins:
+        return Decision("membership", "joins", joins)
     is_seat = role is Role.PROVIDER
     if not is_seat and view.phase is Phase.MERGE:
         return Decision("membership", "the pool takes nobody while a round merges")
