@@ -303,7 +303,7 @@ class Client:
             now = max(now, manifest.created + 1)
         floors, is_open = await self._floors(), bool(spec.left_out())
         async with asking(self.ask) as ask:
-            found = Found(data, init, numerics or await machine_numerics(spec.audit.numerics, ask))
+            found = Found(data, init, numerics or await machine_numerics(ask))
             measuring = ask if measured or is_open else None
             draft = await write_draft(key, spec, found, now, floors, ask=measuring)
             manifest = await with_program(draft.manifest, self.store, ask)

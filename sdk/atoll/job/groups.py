@@ -34,8 +34,8 @@ from atoll.law.manifest import (
     Scale,
     UnitFraction,
 )
-from atoll.law.terms import MAX_ATTEMPTS, MAX_BEACON_DELAY, MAX_SEATS, MAX_VERIFIERS
-from atoll.law.words import TOKEN, NumericsMode
+from atoll.law.terms import MAX_PLACES, MAX_SEATS
+from atoll.law.words import TOKEN
 
 _UNITS: Final = {"d": 86_400, "h": 3_600, "m": 60, "s": 1}
 _DURATION: Final = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
@@ -257,18 +257,10 @@ class MethodChoice(Group):
 
 
 class Audit(Group):
-    """How much is replayed, and how a replay is compared."""
+    """How much is replayed. Whoever the merge left out is audited besides."""
 
-    numerics: NumericsMode = Field(default="exact", description="exact, native or tolerant")
-    coverage: Share | None = Field(
-        default=None, description="share of a seat's segments replayed in all but the last round"
-    )
-    detection: Share = Field(
-        default="0.9",
-        description="chance that a quarter of a round left out is found; sets coverage",
-    )
-    overlap: Share = Field(
-        default="0.5", description="share of the drawn that two verifiers replay"
+    share: Share = Field(
+        default="0.5", description="of the seats, replayed in all but the last round"
     )
 
 
@@ -281,33 +273,27 @@ class Money(Group):
     price_per_token: Amount | None = Field(
         default=None, description="paid for each trained token of text"
     )
-    verifier_fee: Amount | None = Field(default=None, description="of each verifier and round")
+    sign_fee: Amount | None = Field(default=None, description="of each signature of a merge")
+    duty_fee: Amount | None = Field(default=None, description="of each replay of a seat's round")
     provider_bond: Amount | None = Field(
         default=None, description="what a provider loses for wrong work"
     )
     verifier_bond: Amount | None = Field(
-        default=None, description="what a verifier loses for false votes"
+        default=None, description="what a verifier loses for false accusations"
     )
-    report_bond: Amount | None = Field(default=None, description="what a refuted report costs")
 
 
 class Members(Group):
-    """Seats, verifiers, and how many of each a round needs; the quorum is a fraction of stake."""
+    """Seats, places of the verifiers' pool, and how many of each a round needs."""
 
     seats: Annotated[int, Field(ge=1, le=MAX_SEATS)] = Field(
         default=4, description="providers at most"
     )
-    min_providers: Annotated[int, Field(ge=1, le=MAX_SEATS)] = 2
-    min_verifiers: Annotated[int, Field(ge=1, le=MAX_VERIFIERS)] = 2
-    max_verifiers: Annotated[int, Field(ge=1, le=MAX_VERIFIERS)] = 8
-    quorum_numerator: Annotated[int, Field(ge=1, lt=1 << 16)] = 2
-    quorum_denominator: Annotated[int, Field(ge=1, lt=1 << 16)] = 3
-    auditors: Annotated[int, Field(ge=1, le=MAX_VERIFIERS)] = Field(
-        default=2, description="of each seat"
+    min_providers: Annotated[int, Field(ge=1, le=MAX_SEATS)] = 3
+    places: Annotated[int, Field(ge=1, le=MAX_PLACES)] = Field(
+        default=8, description="verifiers at most"
     )
-    attempts: Annotated[int, Field(ge=1, le=MAX_ATTEMPTS)] = Field(
-        default=3, description="at a round before the job ends"
-    )
+    min_verifiers: Annotated[int, Field(ge=1, le=MAX_PLACES)] = 2
 
 
 class Windows(Group):
@@ -315,13 +301,15 @@ class Windows(Group):
 
     train: Duration | None = None
     reveal: Duration | None = None
-    report: Duration | None = Field(default=None, description="the audit")
-    confirm: Duration | None = None
-    attest: Duration | None = Field(default=None, description="the merge and its verdict")
-    dispute: Duration | None = Field(default=None, description="until a settled round is paid")
-    beacon_blocks: Annotated[int, Field(ge=1, le=MAX_BEACON_DELAY)] = Field(
-        default=2, description="from a round's opening to the block that draws its batches"
-    )
+    merge: Duration | None = Field(default=None, description="words and the certificate")
+    audit: Duration | None = Field(default=None, description="replays; behind the training")
+    open: Duration | None = Field(default=None, description="of ballots")
+    key: Duration | None = Field(default=None, description="of work words, shown by who is drawn")
+    window: Duration | None = Field(default=None, description="of challenges, until pay is final")
+    ready: Duration | None = Field(default=None, description="a verifier has to fetch the data")
+    game: Duration | None = Field(default=None, description="of each side, in a whole dispute")
+    move: Duration | None = Field(default=None, description="of each of its moves, besides")
+    claim: Duration | None = Field(default=None, description="to take one's pay at the end")
     slower: PositiveNumber = Field(
         default="3", description="than this machine a member may be, so many times"
     )

@@ -48,7 +48,6 @@ def peaks(manifest: Manifest, update_bytes: int) -> dict[str, int]:
     link = sizes.state + 2 * sizes.model + 2 * update_bytes
     if manifest.codec.carries_feedback:
         link += 2 * sizes.model
-    replay = steps if manifest.numerics.tolerance is None else steps + sizes.state
     # Section by section; then what came of it, and the whole state with the moments before.
     sections_merged = sizes.model + sizes.change + sizes.numerators + sizes.moments
     whole = sizes.global_state + sizes.change + 2 * sizes.moments + sizes.opened
@@ -58,7 +57,7 @@ def peaks(manifest: Manifest, update_bytes: int) -> dict[str, int]:
         # Seen beside its steps: what is kept of storing states and writing the update.
         "train": max(steps + update_bytes // 2, link),
         "check": sizes.model,
-        "replay": replay,
+        "replay": max(steps, link),
         "link": link,
         "merge": merge,
         "evaluate": sizes.base + sizes.model + sizes.logits,
@@ -133,13 +132,9 @@ def _kept_of_a_token(model: ModelSpec) -> int:
 
 
 def _frozen_bytes(manifest: Manifest) -> int:
-    """Linears as one slice of int8 and the head as two, the embedding in fp32; other modes than
-    exact keep weights as they are.
-    """
+    """Linears as one slice of int8 and the head as two, the embedding in fp32."""
     model = manifest.model
     ends = model.vocab * model.width
     largest = max(prod(shape) for shape in param_shapes(model).values())
-    if manifest.numerics.mode != "exact":
-        return _NUMBER * (param_count(model) + largest)
     linears = param_count(model) - ends * (1 if model.tied else 2)
     return linears + (_NUMBER + 2) * ends + 2 * _NUMBER * largest

@@ -15,9 +15,10 @@ from atoll.job.draft import Draft
 from atoll.job.groups import duration_text, tokens_text
 from atoll.job.memory import provider_bytes, submitter_bytes, verifier_bytes
 from atoll.job.narrate import tokens
-from atoll.job.plan import DAY, MERGE_SECONDS, Pace, replayed_steps, sum_of_windows
+from atoll.job.plan import MERGE_SECONDS, Pace, sum_of_windows
+from atoll.law.clocks import AuditClock, last_audits
 from atoll.law.manifest import Manifest
-from atoll.law.terms import budget
+from atoll.law.pay import budget
 from atoll.train.corpus.options import PUBLIC_NOTICE
 
 SUBMIT_GAS = {"approve": 60_000, "announceGateway": 60_000, "create": 700_000}
@@ -71,15 +72,15 @@ class Outlook:
 def outlook(draft: Draft, pace: Pace, fee_cap: int) -> Outlook:
     """The outlook of a draft; `fee_cap` is wei a gas that the queue never exceeds."""
     manifest, terms = draft.manifest, draft.manifest.terms
-    fees = terms.rounds * terms.max_verifiers * terms.verifier_fee
+    trained = terms.rounds * terms.seats * terms.segments * terms.segment_pay
     gas = sum(SUBMIT_GAS.values())
     return Outlook(
         parameters=param_count(manifest.model),
         train_tokens=manifest.data.train_tokens,
         rounds=terms.rounds,
         budget_wei=budget(terms),
-        training_wei=budget(terms) - fees,
-        fees_wei=fees,
+        training_wei=trained,
+        fees_wei=budget(terms) - trained,
         gas=gas,
         gas_wei=gas * fee_cap,
         seconds_expected=ceil(_expected(draft, pace)),
@@ -93,13 +94,14 @@ def outlook(draft: Draft, pace: Pace, fee_cap: int) -> Outlook:
 
 
 def _expected(draft: Draft, pace: Pace) -> float:
-    """Seconds of all rounds: training, the busiest verifier's replays, the merge, blocks."""
-    manifest, spec = draft.manifest, draft.spec
+    """Seconds of all rounds: training, the merge, blocks; then the last one's audit."""
+    manifest = draft.manifest
     terms, segments = manifest.terms, manifest.segments
     train = manifest.inner.steps * pace.step_seconds + segments * pace.segment_seconds
-    audit = float(replayed_steps(spec)) * train / manifest.inner.steps / terms.min_verifiers
     merge = terms.seats * pace.parameters * MERGE_SECONDS
-    return terms.rounds * (train + audit + merge + ROUND_TRANSACTIONS * BLOCK_SECONDS)
+    each = train + merge + ROUND_TRANSACTIONS * BLOCK_SECONDS
+    behind = AuditClock.of(terms, 0, audits=last_audits(terms.seats, terms.min_verifiers))
+    return terms.rounds * each + behind.window_end
 
 
 def _data_bytes(manifest: Manifest) -> int:
@@ -115,18 +117,17 @@ def _submitter(draft: Draft, pace: Pace) -> Role:
     manifest, terms = draft.manifest, draft.manifest.terms
     data = _data_bytes(manifest)
     model = max_state_bytes(manifest)
-    members = terms.seats + terms.max_verifiers
+    members = terms.seats + terms.places
     memory, disk = submitter_bytes(manifest, pace.update_bytes), data + 2 * model
     return Role("submitter", down=model, up=data * members, memory=memory, disk=disk)
 
 
 def _provider(draft: Draft, pace: Pace) -> Role:
-    """Fetches data and each round's model; serves its update, and the states that are replayed."""
+    """Fetches data, each round's model and the updates; serves its own."""
     manifest, terms = draft.manifest, draft.manifest.terms
     model, data = max_state_bytes(manifest), _data_bytes(manifest)
-    replays = float(replayed_steps(draft.spec)) / manifest.inner.segment / terms.seats
-    a_round = pace.update_bytes * terms.max_verifiers + ceil(replays) * pace.state_bytes
-    states = (manifest.segments + 1) * pace.state_bytes
+    a_round = pace.update_bytes * (terms.places + terms.seats)
+    states = pace.state_bytes
     return Role(
         "provider",
         down=data + terms.rounds * model,
@@ -137,11 +138,10 @@ def _provider(draft: Draft, pace: Pace) -> Role:
 
 
 def _verifier(draft: Draft, pace: Pace) -> Role:
-    """Fetches data, every update, and the states of what it replays; serves the merged model."""
+    """Fetches data and every update; serves the merged model."""
     manifest, terms = draft.manifest, draft.manifest.terms
     model, data = max_state_bytes(manifest), _data_bytes(manifest)
-    replays = float(replayed_steps(draft.spec)) / manifest.inner.segment / terms.min_verifiers
-    a_round = terms.seats * pace.update_bytes + ceil(replays) * pace.state_bytes
+    a_round = terms.seats * pace.update_bytes
     return Role(
         "verifier",
         down=data + terms.rounds * a_round,
@@ -185,13 +185,4 @@ def report(draft: Draft, look: Outlook) -> str:
         width = max(len(figure.path) for figure in draft.figures)
         lines += ["", "computed, since the file leaves them out:"]
         lines += [f"{f.path:<{width}}  {f.text}: {f.reason}" for f in draft.figures]
-    longest = terms.attempts * sums
-    if longest > MAX_WINDOWS:
-        lines += ["", f"warning: {terms.attempts} attempts at a round take "
-                  f"{duration_text(longest)}; a network with the usual delays takes "
-                  f"{duration_text(MAX_WINDOWS)} at most"]  # fmt: skip
     return "\n".join(lines)
-
-
-MAX_WINDOWS = 7 * DAY // 2
-"""Half of the usual unbonding delay: the contract refuses terms that may last longer a round."""

@@ -8,20 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
-from math import ceil, floor
+from math import ceil
 from typing import Any
 
 from atoll.errors import ConfigError
-from atoll.job.groups import canonical_number, duration_text, tokens_text
+from atoll.job.groups import duration_text, tokens_text
 from atoll.job.methods import method_of
 from atoll.job.spec import JobSpec, robust_f
-from atoll.law.sampling import detection_probability
+from atoll.law.lots import COMMITTEE, LAST_AUDITORS
 
 CLOCK = 60
 """Seconds that a transaction may take until everybody has seen it: five blocks of 12 s."""
-DISPUTE = 600
 MERGE_SECONDS = 5e-8
 """Of one number of one update: decoding, distances, rule (bench/aggregate.py)."""
 DAY = 86_400
@@ -29,12 +27,11 @@ DEFAULT_PRICE = 10**12
 """Wei for a trained token of text, where neither price nor budget is written."""
 FEE_MARGIN = Fraction(3, 2)
 """A fee pays a replay and half as much again."""
-SKIPPED = 4
-"""The chance of detection is of a seat that leaves out one segment in so many."""
+SIGN_PART = 10
+"""A signature earns so large a part of a replay's fee."""
 COLLUDING = Fraction(1, 3)
 """Share of auditors that say nothing of what they find, in what a bond must deter."""
 BOND_MARGIN = 10
-REPORT_SHARE = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +111,7 @@ def complete(
         ConfigError: the budget does not pay for the work.
     """
     figures: list[Figure] = []
-    for group in (_audits, _windows, _prices, _bonds, _lifetime):
+    for group in (_windows, _prices, _bonds, _lifetime):
         found = group(spec, pace, floors or Floors())
         left_out = set(spec.left_out())
         chosen = {path: item for path, item in found.items() if path in left_out}
@@ -132,26 +129,6 @@ def _text(path: str, value: Any) -> str:
     return duration_text(value) if isinstance(value, int) else str(value)
 
 
-def _audits(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
-    """The fewest draws that find a quarter of a round left out as often as asked."""
-    count, auditors = spec.segments, spec.members.auditors
-    skipped = max(1, ceil(count / SKIPPED))
-    target, draws = Fraction(spec.audit.detection), 1
-    while draws < count and detection_probability(count, draws, skipped) < target:
-        draws += 1
-    each = ceil(draws / auditors)
-    share = Fraction(min(count, each * auditors), count)
-    # Rounded down, so that it asks for no draw more.
-    coverage = Fraction(floor(share * 10**6), 10**6)
-    chance = detection_probability(count, min(count, each * auditors), skipped)
-    reason = (
-        f"{min(count, each * auditors)} of {count} segments drawn find {skipped} left out with "
-        f"probability {float(chance):.3f}; asked for is {spec.audit.detection}"
-    )
-    exact = Decimal(coverage.numerator) / Decimal(coverage.denominator)
-    return {"audit.coverage": (canonical_number(exact), reason)}
-
-
 def _windows(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
     costs, members = Costs.of(spec, pace), spec.members
     line = f"{spec.windows.megabits} Mbit/s"
@@ -161,32 +138,31 @@ def _windows(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
     )  # fmt: skip
     count, seats = spec.segments, members.seats
     train = count * costs.segment + costs.fetch_model
-    replayed = ceil(seats * count * (1 + Fraction(spec.audit.overlap)) / members.min_verifiers)
-    audit = replayed * (costs.segment + 2 * costs.fetch_state) + seats * costs.fetch_update
-    reported = robust_f(seats) + 1
-    confirm = reported * (costs.segment + 2 * costs.fetch_state)
+    duties = ceil(drawn_seats(spec) / members.min_verifiers)
     numbers = seats * pace.parameters
-    attest = seats * costs.fetch_update + numbers * MERGE_SECONDS * float(spec.windows.slower)
+    merge = seats * costs.fetch_update + numbers * MERGE_SECONDS * float(spec.windows.slower)
+    game = ceil(train) + 10 * CLOCK
     return {
         "windows.train": (
             _window(train),
             f"{count} segments of {spec.inner.segment} steps; {speed}; the model over {line}",
         ),
         "windows.reveal": (_window(0), f"one transaction, {CLOCK} s"),
-        "windows.report": (
-            _window(audit),
-            f"{replayed} segments for each of {members.min_verifiers} verifiers in the last "
-            f"round, with two states of {pace.state_bytes:,} bytes each over {line}",
-        ),
-        "windows.confirm": (
-            _window(confirm),
-            f"everyone replays up to {reported} reported segments",
-        ),
-        "windows.attest": (
-            _window(attest),
+        "windows.merge": (
+            _window(merge),
             f"{seats} updates of {pace.update_bytes:,} bytes over {line}, and their merge",
         ),
-        "windows.dispute": (DISPUTE, "ten minutes to contest a settled round"),
+        "windows.audit": (
+            _window(duties * train),
+            f"{duties} rounds of seats replayed whole by each of {members.min_verifiers} verifiers",
+        ),
+        "windows.open": (_window(0), f"one transaction, {CLOCK} s"),
+        "windows.key": (_window(CLOCK), "one transaction, some blocks after the openings"),
+        "windows.window": (2 * game, "a dispute's clock, twice"),
+        "windows.ready": (_window(train), "the data and the model over that line"),
+        "windows.game": (game, "a replay of the round, one step's tape, and ten minutes"),
+        "windows.move": (CLOCK, "one transaction"),
+        "windows.claim": (30 * DAY, "a month to take what is left"),
     }
 
 
@@ -197,16 +173,18 @@ def _window(seconds: float) -> int:
     return int(-(-whole // unit) * unit)
 
 
+def drawn_seats(spec: JobSpec) -> int:
+    """Seats that are replayed in a round at most, but for the last one."""
+    drawn = ceil(Fraction(spec.audit.share) * spec.members.seats)
+    rule = method_of(spec.method.name).rule
+    return min(spec.members.seats, drawn + robust_f(spec.members.seats, rule))
+
+
 def replayed_steps(spec: JobSpec) -> Fraction:
     """Steps that all verifiers together replay in the mean round, of all seats."""
-    count, overlap = spec.segments, Fraction(spec.audit.overlap)
-    coverage = Fraction(spec.audit.coverage or "1")
-    drawn = min(count, ceil(coverage * count / spec.members.auditors) * spec.members.auditors)
-    # The last segment is replayed for the link where it is not drawn.
-    usual = drawn + ceil(overlap * drawn) + Fraction(count - drawn, count)
-    last = count + ceil(overlap * count)
-    mean = (usual * (_rounds(spec) - 1) + last) / _rounds(spec)
-    return spec.members.seats * mean * _inner_steps(spec) / count
+    rounds, seats = _rounds(spec), spec.members.seats
+    mean = Fraction(drawn_seats(spec) * (rounds - 1) + LAST_AUDITORS * seats, rounds)
+    return mean * _inner_steps(spec)
 
 
 def _rounds(spec: JobSpec) -> int:
@@ -222,29 +200,29 @@ def _prices(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
     members, money = spec.members, spec.money
     a_step = spec.inner.batch * spec.model.seq
     trained = members.seats * _inner_steps(spec) * a_step
-    audited = ceil(FEE_MARGIN * replayed_steps(spec) * a_step / members.max_verifiers)
+    duty = ceil(FEE_MARGIN * _inner_steps(spec) * a_step)
     price, reason = money.price_per_token, "written"
     if price is None:
         price, reason = DEFAULT_PRICE, "usual where neither price nor budget is written"
     if money.price_per_token is None and money.budget is not None:
-        price = _price_of(spec, money.budget, trained, audited)
+        price = _price_of(spec, money.budget, trained, duty)
         reason = f"what {tokens_text(money.budget)} tokens pay for in {_rounds(spec)} rounds"
-    fee = audited * price
-    why = (
-        f"{float(FEE_MARGIN):g} times the price of what one of {members.max_verifiers} verifiers "
-        f"replays in the mean round, {float(replayed_steps(spec)):.1f} steps in all"
-    )
-    return {"money.price_per_token": (price, reason), "money.verifier_fee": (fee, why)}
+    why = f"{float(FEE_MARGIN):g} times the price of the round that is replayed"
+    sign = duty * price // SIGN_PART
+    return {
+        "money.price_per_token": (price, reason),
+        "money.duty_fee": (duty * price, why),
+        "money.sign_fee": (sign, f"a {SIGN_PART}th of a replay's: a merge takes less"),
+    }
 
 
-def _price_of(spec: JobSpec, budget: int, trained: int, audited: int) -> int:
+def _price_of(spec: JobSpec, budget: int, trained: int, duty: int) -> int:
     """Wei a token, such that the rounds cost no more than the budget."""
-    verifiers, fee = spec.members.max_verifiers, spec.money.verifier_fee
-    a_round = budget // _rounds(spec)
-    if fee is None:
-        price = a_round // (trained + verifiers * audited)
-    else:
-        price = (a_round - verifiers * fee) // trained
+    rounds, members = _rounds(spec), spec.members
+    signers = (rounds + 1) * min(COMMITTEE, members.places)
+    replays = rounds * drawn_seats(spec) + LAST_AUDITORS * members.seats
+    units = rounds * trained + replays * duty + ceil(Fraction(signers * duty, SIGN_PART))
+    price = budget // units
     if price < 1:
         raise ConfigError(
             f"a budget of {tokens_text(budget)} tokens leaves no wei for each of "
@@ -259,12 +237,9 @@ def _bonds(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
     assert spec.model is not None
     assert spec.money.price_per_token is not None  # `_prices` came first
     tokens = _inner_steps(spec) * spec.inner.batch * spec.model.seq
-    pay, count = tokens * spec.money.price_per_token, spec.segments
-    drawn = ceil(Fraction(spec.audit.coverage or "1") * count)
-    worst = Fraction(0)
-    for skipped in range(1, count + 1):
-        found = detection_probability(count, min(count, drawn), skipped) * (1 - COLLUDING)
-        worst = max(worst, Fraction(skipped, count) * pay * (1 - found) / found)
+    pay = tokens * spec.money.price_per_token
+    caught = Fraction(spec.audit.share) * (1 - COLLUDING)
+    worst = pay * (1 - caught) / caught if caught else Fraction(pay)
     provider = max(_rounded(BOND_MARGIN * max(worst, Fraction(pay))), floors.provider_bond)
     verifier = max(provider, floors.verifier_bond)
     deterred = f"{BOND_MARGIN} times what leaving out work saves"
@@ -275,10 +250,6 @@ def _bonds(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
             f"{tokens_text(pay)}; the network's least is {tokens_text(floors.provider_bond)}",
         ),
         "money.verifier_bond": (verifier, "a verifier can do as much harm as a provider"),
-        "money.report_bond": (
-            max(1, provider // REPORT_SHARE),
-            f"a {REPORT_SHARE}th of a provider's bond: enough that floods of reports cost",
-        ),
     }
 
 
@@ -290,13 +261,12 @@ def _rounded(wei: Fraction) -> int:
 
 
 def _lifetime(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
-    longest = _rounds(spec) * spec.members.attempts * sum_of_windows(spec)
-    reason = "a day until members come, and every round at its longest with all attempts"
+    longest = _rounds(spec) * sum_of_windows(spec)
+    reason = "a day until members come, and every round at its longest"
     return {"lifetime": (min(DAY + longest, (1 << 32) - 1), reason)}
 
 
 def sum_of_windows(spec: JobSpec) -> int:
-    """Seconds of one attempt at a round that uses its windows up."""
+    """Seconds of a round that uses its windows up, until the next one begins."""
     windows = spec.windows
-    phases = (windows.train, windows.reveal, windows.report, windows.confirm, windows.attest)
-    return sum(seconds or 0 for seconds in (*phases, windows.dispute))
+    return sum(seconds or 0 for seconds in (windows.train, windows.reveal, windows.merge))

@@ -12,7 +12,7 @@ from atoll.errors import ConfigError
 from atoll.job.asking import Ask, missing_extra
 from atoll.job.spec import JobSpec
 from atoll.law.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
-from atoll.law.words import Digest, NumericsMode
+from atoll.law.words import Digest
 
 if TYPE_CHECKING:
     from atoll.train.corpus.prepare import Progress
@@ -92,12 +92,10 @@ def prepare_weights(spec: JobSpec, store: LocalStore) -> tuple[JobSpec, InitSpec
     return spec.but(changes | {"model": prepared.model}), prepared.init
 
 
-async def machine_numerics(mode: NumericsMode, ask: Ask) -> NumericsSpec:
+async def machine_numerics(ask: Ask) -> NumericsSpec:
     """What workers reproduce on this machine. Raises as `asking`."""
-    document = await ask({"numerics": mode})
-    for name in ("code_digest", "probe_digest"):
-        document[name] = None if document[name] is None else bytes.fromhex(document[name])
-    return NumericsSpec(**document)
+    document = await ask({"numerics": ""})
+    return NumericsSpec(**{name: Digest(bytes.fromhex(text)) for name, text in document.items()})
 
 
 async def with_program(manifest: Manifest, store: LocalStore, ask: Ask) -> Manifest:

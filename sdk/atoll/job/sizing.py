@@ -6,7 +6,7 @@ import asyncio
 import time
 from pathlib import Path
 
-from atoll.chain.deploy import Params
+from atoll.chain.deploy import DEFAULT_PARAMS
 from atoll.content.local import LocalStore
 from atoll.job.asking import asking
 from atoll.job.draft import Draft, Found, write_draft
@@ -34,9 +34,9 @@ async def size_job(spec: JobSpec, home: Path, on_progress: OnProgress = untold) 
     store = LocalStore(home / "store")
     spec, init = await asyncio.to_thread(prepare_weights, spec, store)
     data = await asyncio.to_thread(prepare_data, spec, store, on_progress)
-    usual = Params()
+    usual = DEFAULT_PARAMS
     floors = Floors(usual.min_provider_bond, usual.min_verifier_bond)
     key, now = key_of(spec, data, init), int(time.time())
     async with asking() as ask:
-        found = Found(data, init, await machine_numerics(spec.audit.numerics, ask))
+        found = Found(data, init, await machine_numerics(ask))
         return await write_draft(key, spec, found, now, floors, ask=ask)

@@ -34,9 +34,9 @@ from atoll.job.groups import (
 )
 from atoll.job.methods import Method, method_of, moment_exponents, with_codec
 from atoll.law.manifest import (
+    BEAR_NOBODY,
     MANIFEST_VERSION,
     MAX_STEPS,
-    AuditSpec,
     CodecSpec,
     DataSpec,
     InitSpec,
@@ -49,6 +49,7 @@ from atoll.law.manifest import (
     RobustSpec,
     epoch_of,
 )
+from atoll.law.terms import WHOLE_BPS
 from atoll.law.words import ZERO_DIGEST, Digest, Terms
 
 _INNER_DEFAULTS: Mapping[str, str] = {
@@ -156,7 +157,6 @@ class JobSpec(Group):
     def left_out(self) -> list[str]:
         """Key paths of what has to be computed before there can be a manifest."""
         found = [] if self.lifetime else ["lifetime"]
-        found += [f"audit.{name}" for name in ("coverage",) if self.audit.coverage is None]
         for group, skipped in ((self.money, {"budget"}), (self.windows, {"step_seconds"})):
             name = "money" if isinstance(group, Money) else "windows"
             fields = [field for field in type(group).model_fields if field not in skipped]
@@ -178,14 +178,9 @@ class JobSpec(Group):
         return inner.steps // inner.segment
 
 
-def draws_for_coverage(coverage: str, segments: int, auditors: int) -> int:
-    """The smallest m with m · auditors ≥ coverage · segments, and at least 1."""
-    return max(1, ceil(Fraction(coverage) * segments / auditors))
-
-
-def robust_f(seats: int) -> int:
-    """⌊seats / 4⌋, at least 1 from three seats on."""
-    return max(seats // 4, 1) if seats >= 3 else 0
+def robust_f(seats: int, rule: str) -> int:
+    """⌊seats / 4⌋ from four seats on; 0 of rules that bear nobody."""
+    return seats // 4 if seats >= 4 and rule not in BEAR_NOBODY else 0
 
 
 def kappa_for(seats: int) -> str:
@@ -209,8 +204,8 @@ def _build(
         method = with_codec(method, spec.method.codec)
     inner = _inner(spec.inner, method)
     codec = _codec(spec.inner, method, _trained(model, spec.lora))
-    members, coverage = spec.members, spec.audit.coverage
-    assert coverage is not None  # `resolve` has refused what is left out
+    members = spec.members
+    f = robust_f(members.seats, method.rule)
     return Manifest(
         version=MANIFEST_VERSION,
         name=spec.name,
@@ -224,16 +219,9 @@ def _build(
         inner=inner,
         outer=_outer(spec.outer, method),
         codec=codec,
-        robust=RobustSpec(
-            rule=method.rule, f=robust_f(members.seats), kappa=kappa_for(members.seats)
-        ),
-        audit=AuditSpec(
-            draws=draws_for_coverage(coverage, spec.segments, members.auditors),
-            overlap=spec.audit.overlap,
-            coverage_last_round="1",
-        ),
+        robust=RobustSpec(rule=method.rule, f=f, kappa=kappa_for(members.seats)),
         tables=_tables(model, inner, spec.rounds),
-        terms=_terms(spec, inner.batch * model.seq, now),
+        terms=_terms(spec, f, inner.batch * model.seq, now),
     )
 
 
@@ -281,14 +269,16 @@ def _outer(outer: Outer, method: Method) -> OuterSpec:
     return OuterSpec.model_validate(method.outer.model_dump() | _given(outer))
 
 
-def _terms(spec: JobSpec, tokens_per_step: int, now: int) -> Terms:
-    windows = {f"{name}_seconds": value for name, value in spec.windows if name in _PHASES}
+def _terms(spec: JobSpec, f: int, tokens_per_step: int, now: int) -> Terms:
+    windows = {f"{name}_seconds": value for name, value in spec.windows if name not in _MEASURES}
     money = {name: value for name, value in spec.money if name != "budget"}
     return Terms(
         rounds=spec.rounds,
-        beacon_delay=spec.windows.beacon_blocks,
+        f=f,
+        share_bps=ceil(Fraction(spec.audit.share) * WHOLE_BPS),
         expiry=now + (spec.lifetime or 0),
         steps=spec.inner.steps,
+        segment_steps=spec.inner.segment,
         tokens_per_step=tokens_per_step,
         program=ZERO_DIGEST,
         **dict(spec.members),
@@ -297,4 +287,4 @@ def _terms(spec: JobSpec, tokens_per_step: int, now: int) -> Terms:
     )
 
 
-_PHASES = frozenset({"train", "reveal", "report", "confirm", "attest", "dispute"})
+_MEASURES = frozenset({"slower", "step_seconds", "megabits"})

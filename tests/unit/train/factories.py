@@ -11,29 +11,15 @@ from tests.jobs import PLAIN
 from atoll.bits.codec.dither import DitherKey
 from atoll.bits.init import initial_global_state
 from atoll.bits.layout import SeatLayout, Shapes
-from atoll.bits.link import Sent, check_link
-from atoll.bits.opening import opening_digest, opening_roots
 from atoll.bits.state import GlobalState, SeatState
 from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
 from atoll.job.prepare import prepare_data
 from atoll.law.manifest import UNSCALED, Manifest, ModelSpec, NumericsSpec, epoch_of
-from atoll.law.words import (
-    ZERO_DIGEST,
-    Address,
-    Attempt,
-    Digest,
-    Domain,
-    JobId,
-    Reveal,
-    RoundIndex,
-    SeatIndex,
-    Slot,
-)
+from atoll.law.words import Address, Digest, Domain, JobId, RoundIndex, SeatIndex, Slot
 from atoll.train.initial import open_initial_state
 from atoll.train.probe import numerics_spec
-from atoll.train.replay import ReplayTask, SegmentReplay, replay_segment, served
-from atoll.train.round import TrainedRound, TrainTask
+from atoll.train.round import TrainTask
 
 SMALL_SHAPES: Shapes = {"a.weight": (3, 5), "b.weight": (4,)}
 SMALL_LAYOUT = SeatLayout(
@@ -43,7 +29,7 @@ SMALL_LAYOUT = SeatLayout(
 DATA_SEED = Digest(b"\x05" * 32)
 DITHER = DitherKey(DATA_SEED, 2)
 """Of the seat that jobs here have."""
-FIRST = Slot(Domain(31337, Address("0x" + "11" * 20)), JobId(1), RoundIndex(0), Attempt(0))
+FIRST = Slot(Domain(31337, Address("0x" + "11" * 20)), JobId(1), RoundIndex(0))
 NEXT = replace(FIRST, round=RoundIndex(1))
 TEXT = "".join(f"line {i}: the quick brown fox jumps over {i * i} lazy dogs\n" for i in range(300))
 
@@ -102,57 +88,6 @@ class Job:
     def blob(self, cid: bytes) -> bytes:
         return self.store.read_bytes(Cid.from_bytes(cid), 1 << 30)
 
-    def replay_task(
-        self, trained: TrainedRound, segment: int, optimiser_root: Digest = ZERO_DIGEST
-    ) -> ReplayTask:
-        digest = opening_digest(trained.document, segment, self.model.params_root(), optimiser_root)
-        task = self.task
-        return ReplayTask(
-            task.manifest,
-            task.slot,
-            task.seat,
-            task.data_seed,
-            digest,
-            model=self.model,
-        )
-
-    def opening_roots(self, accepted: Digest) -> tuple[Digest, Digest]:
-        """What a seat with this accepted optimiser root must open the model's round with."""
-        root = self.model.params_root()
-        return opening_roots(self.manifest, root, accepted, lambda: self.model)
-
-    def link(self, trained: TrainedRound, update: bytes, root: Digest | None = None) -> bool:
-        """Whether the link from the trained round's last state holds."""
-        return check_link(
-            self.manifest,
-            self.model,
-            trained.document.leaves[-1],
-            self.blob(trained.document.states[-1]),
-            Sent(update, trained.optimiser_root if root is None else root, self.task.dither),
-        )
-
-    def replay(
-        self, trained: TrainedRound, segment: int, optimiser_root: Digest = ZERO_DIGEST
-    ) -> SegmentReplay:
-        task = self.replay_task(trained, segment, optimiser_root)
-        opening, closing = map(self.blob, trained.document.states[segment : segment + 2])
-        leaf = trained.document.leaves[segment]
-        return replay_segment(task, served(task, opening), leaf, self.store, closing)
-
-
-def reveal_of(trained: TrainedRound) -> Reveal:
-    """What its provider would reveal."""
-    return Reveal(
-        trace_root=trained.trace_root,
-        update_root=trained.update_root,
-        optimiser_root=trained.optimiser_root,
-        steps=trained.steps,
-        reset=trained.reset,
-        salt=bytes(32),
-        update_cid=trained.update_cid,
-        trace_cid=trained.trace_cid,
-    )
-
 
 def make_job(folder: Path) -> Job:
     folder.mkdir(parents=True, exist_ok=True)
@@ -163,7 +98,7 @@ def make_job(folder: Path) -> Job:
     text_and_model = {"data.paths": [str(text)], "evaluate.batches": 2, "model": small_model()}
     job = PLAIN.but(sizes | text_and_model)
     data = prepare_data(job, store)
-    manifest = job.resolve(data, None, numerics_spec("native"), now=0)
+    manifest = job.resolve(data, None, numerics_spec(), now=0)
     model = initial_global_state(manifest)
     opening = store.add_bytes(model.to_bytes()).to_bytes()
     return Job(store, manifest, model, task_of(manifest, opening))
@@ -177,5 +112,4 @@ def task_of(manifest: Manifest, opening: bytes) -> TrainTask:
         seat=SeatIndex(2),
         data_seed=DATA_SEED,
         global_state_cid=opening,
-        opening_optimiser=None,
     )
