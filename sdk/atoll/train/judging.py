@@ -76,7 +76,7 @@ class OwnRun:
     Args:
         task: what the game is about.
         store: holds the data and the model; the states before the segment are run again.
-        open_: how the round's course is opened.
+        open_: how the course of what is played is opened.
 
     Raises:
         NotFound, CorruptBlock, MalformedState, MalformedDataset: something is missing or damaged.
@@ -98,8 +98,10 @@ class OwnRun:
     def _reached(self, state: SeatState) -> SeatState:
         """What the claim begins with, from what the round opens with; of a link the last state."""
         task = self._task
+        where = (task.data_seed, task.seat, task.round, self._store)
+        course = open_course(self._manifest, *where)  # what came before is as it has to be
         for segment in range(task.segment + task.is_link):
-            state = run_segment(state, segment, self._course).state
+            state = run_segment(state, segment, course).state
         return state
 
     @property

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from tests.unit.train.factories import Job
 
-from atoll.bits.pieces import root_of_update
 from atoll.bits.segment import Course, run_segment
 from atoll.bits.tape.opcodes import Op
 from atoll.law import events as ev
@@ -30,16 +29,11 @@ from atoll.law.games.judge import Need
 from atoll.law.games.machine import Game, Phase
 from atoll.law.games.players import NothingDiffers, answered, attack, defend
 from atoll.law.games.turns import is_holders_turn
-from atoll.law.hashing import keccak256
 from atoll.law.program import Template
-from atoll.law.trace import LeafKind, TraceLeaf
-from atoll.law.words import Address, Digest, JobId
-from atoll.law.words import Reveal as SeatReveal
-from atoll.service.judging import replay_round
+from atoll.law.words import Address, Digest, HolderId, JobId, Role
 from atoll.train.course import open_course
-from atoll.train.judged import JudgeTask, ReplayedRound
+from atoll.train.judged import JudgeTask
 from atoll.train.judging import OwnRun, model_roots, program_header
-from atoll.train.probe import numerics_spec
 from atoll.train.round import TrainedRound, train_round
 
 SEGMENT = 1
@@ -69,8 +63,8 @@ def poisoned_course(*args: object, **more: object) -> Course:
 
 @pytest.fixture(scope="module")
 def judged(job: Job) -> Job:
-    """The job with exact arithmetic, which a judge can decide about."""
-    return job.of(job.with_numerics(numerics_spec("exact")).manifest)
+    """The job."""
+    return job
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +80,7 @@ def cheated(judged: Job) -> TrainedRound:
     return train_round(judged.task, judged.store, run=run)
 
 
-def task_of(job: Job, trained: TrainedRound) -> JudgeTask:
+def task_of(job: Job) -> JudgeTask:
     task = job.task
     return JudgeTask(
         manifest=job.manifest.to_bytes(),
@@ -94,19 +88,17 @@ def task_of(job: Job, trained: TrainedRound) -> JudgeTask:
         round=task.slot.round,
         seat=task.seat,
         data_seed=task.data_seed,
-        state=trained.document.states[SEGMENT],
         model=task.global_state_cid,
         segment=SEGMENT,
     )
 
 
 def claim_of(job: Job, trained: TrainedRound) -> Claim:
-    leaves: Sequence[TraceLeaf] = trained.document.leaves
     header = program_header(job.manifest, job.model.digest())
     roots = model_roots(job.model)
     return Claim(
         holder=HOLDER,
-        set=bond_set(JobId(1), HOLDER),
+        set=bond_set(JobId(1), Role.PROVIDER, HolderId(1)),
         place=Digest(bytes(32)),
         program=header.root,
         is_link=False,
@@ -114,9 +106,9 @@ def claim_of(job: Job, trained: TrainedRound) -> Claim:
         round=0,
         segment=SEGMENT,
         data_seed=job.task.data_seed,
-        opening=leaves[SEGMENT - 1].state_digest,
-        closing=leaves[SEGMENT].state_digest,
-        work_word=leaves[SEGMENT].work_word,
+        opening=trained.states[SEGMENT - 1],
+        closing=trained.states[SEGMENT],
+        work_word=trained.words[SEGMENT],
         model_params=roots.params_root,
         model_exponents=roots.exponents,
         holder_seconds=60,
@@ -164,7 +156,7 @@ def play(claim: Claim, holder: Callable[[], OwnRun], challenger: Callable[[], Ow
 
 
 def test_planted_text_is_found_where_tokens_are_read(judged: Job, cheated: TrainedRound) -> None:
-    task, claim = task_of(judged, cheated), claim_of(judged, cheated)
+    task, claim = task_of(judged), claim_of(judged, cheated)
     holder = OwnRun(task, judged.store, poisoned_course)
     challenger = OwnRun(task, judged.store)
     game = play(claim, lambda: holder, lambda: challenger)
@@ -182,7 +174,7 @@ def test_the_parts_of_a_models_digest_lead_to_it(judged: Job) -> None:
 def test_whoever_starts_afresh_at_every_move_plays_the_same(
     judged: Job, cheated: TrainedRound
 ) -> None:
-    task, claim = task_of(judged, cheated), claim_of(judged, cheated)
+    task, claim = task_of(judged), claim_of(judged, cheated)
     kept = OwnRun(task, judged.store, poisoned_course), OwnRun(task, judged.store)
     usual = play(claim, lambda: kept[0], lambda: kept[1])
     forgetful = play(
@@ -193,65 +185,8 @@ def test_whoever_starts_afresh_at_every_move_plays_the_same(
     assert forgetful == usual
 
 
-def found_in(job: Job, trained: TrainedRound, **said: object) -> ReplayedRound:
-    """What a watcher finds in the round; `said` are fields of its reveal, or its leaves."""
-    leaves = said.pop("leaves", trained.document.leaves)
-    document = trained.document
-    assert isinstance(leaves, tuple)
-    kept = len(leaves) + 1
-    document = replace(
-        document,
-        leaves=leaves,
-        states=document.states[:kept],
-        state_roots=document.state_roots[:kept],
-    )
-    honest = {
-        "trace_root": document.trace_root,
-        "update_root": root_of_update(trained.update),
-        "optimiser_root": trained.carried.optimiser_root,
-        "steps": trained.steps,
-        "reset": trained.reset,
-        "salt": bytes(32),
-        "update_cid": trained.update_cid,
-        "trace_cid": trained.trace_cid,
-    }
-    reveal = SeatReveal(**(honest | said))  # type: ignore[arg-type]
-    task = task_of(job, trained)
-    return replay_round(task, document.to_bytes(), reveal, str(job.store.root))
-
-
-def test_a_watcher_finds_nothing_in_honest_work(judged: Job, honest: TrainedRound) -> None:
-    assert found_in(judged, honest) == ReplayedRound(None, False, b"")
-
-
-def test_a_watcher_finds_the_first_wrong_segment(judged: Job, cheated: TrainedRound) -> None:
-    found = found_in(judged, cheated)
-    assert (found.segment, found.is_link) == (SEGMENT, False)
-
-
-def test_a_leaf_said_to_diverge_hides_nothing(judged: Job, cheated: TrainedRound) -> None:
-    leaves = tuple(replace(leaf, kind=LeafKind.DIVERGED) for leaf in cheated.document.leaves)
-    found = found_in(judged, cheated, leaves=leaves)
-    assert (found.segment, found.is_link) == (0, False)
-
-
-@pytest.mark.parametrize(
-    "said", [{"update_root": keccak256(b"other")}, {"optimiser_root": keccak256(b"moments")}]
-)
-def test_a_watcher_finds_a_wrong_link(
-    judged: Job, honest: TrainedRound, said: dict[str, object]
-) -> None:
-    found = found_in(judged, honest, **said)
-    assert (found.segment, found.is_link) == (judged.manifest.segments - 1, True)
-
-
-def test_a_trace_of_fewer_segments_has_no_right_link(judged: Job, honest: TrainedRound) -> None:
-    found = found_in(judged, honest, leaves=honest.document.leaves[:1])
-    assert (found.segment, found.is_link) == (0, True)
-
-
 def test_against_an_honest_holder_nothing_differs(judged: Job, honest: TrainedRound) -> None:
-    task, claim = task_of(judged, honest), claim_of(judged, honest)
+    task, claim = task_of(judged), claim_of(judged, honest)
     own = OwnRun(task, judged.store)
     with pytest.raises(NothingDiffers):
         play(claim, lambda: own, lambda: own)
