@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from atoll.law.manifest import Manifest
 from atoll.law.merge_inputs import MergeFacts
-from atoll.law.words import Bitmap, SeatIndex, to_bitmap
+from atoll.law.words import SeatIndex, to_bitmap
 
 
-def all_standing(seats: Iterable[int], manifest: Manifest, caught: int = 0) -> MergeFacts:
-    """These seats revealed whole rounds, and nobody among them is rejected or unresolved."""
+def all_standing(seats: Iterable[int], manifest: Manifest) -> MergeFacts:
+    """These seats revealed whole rounds, and the one member of the committee has all of them."""
     everyone = [SeatIndex(seat) for seat in seats]
-    steps = dict.fromkeys(everyone, manifest.inner.steps)
-    return MergeFacts(to_bitmap(everyone), Bitmap(0), Bitmap(0), caught, steps)
+    there = to_bitmap(everyone)
+    return MergeFacts(there, 1, [there], dict.fromkeys(everyone, manifest.segments))

@@ -18,8 +18,9 @@ from atoll.law.hashing import keccak256
 from atoll.law.manifest import InnerSpec, Manifest
 from atoll.law.merkle import merkle_proof, merkle_root, verify_proof
 
-MANIFEST = make_manifest()
-STEPS = MANIFEST.terms.rounds * MANIFEST.inner.steps
+_DRAFT = make_manifest()
+STEPS = _DRAFT.terms.rounds * _DRAFT.inner.steps
+MANIFEST = _DRAFT.model_copy(update={"tables": tables_root(_DRAFT.model, _DRAFT.inner, STEPS)})
 
 
 def filled(data: bytes) -> bytes:

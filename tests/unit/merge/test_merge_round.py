@@ -28,13 +28,7 @@ SEED = sha256(b"data seed")
 
 def make_manifest(seats: int = 8, min_providers: int = 2, f: int = 2) -> Manifest:
     cid = dag_cbor_cid(sha256(b"any"))
-    numerics = NumericsSpec(
-        mode="native",
-        software_class="any",
-        code_digest=Digest(bytes(32)),
-        probe_digest=Digest(bytes(32)),
-        tolerance=None,
-    )
+    numerics = NumericsSpec(code_digest=Digest(bytes(32)), probe_digest=Digest(bytes(32)))
     data = DataSpec(
         cid=cid,
         root=SEED,

@@ -28,7 +28,7 @@ from atoll.bits.tape.program import Program
 from atoll.bits.tensors import tree_root
 from atoll.bits.tokens import DTYPES, Tokens, dtype_for
 from atoll.law.canonical import dag_cbor_cid
-from atoll.law.manifest import DataSpec, InnerSpec, Manifest, ModelSpec, NumericsSpec
+from atoll.law.manifest import BEAR_NOBODY, DataSpec, InnerSpec, Manifest, ModelSpec, NumericsSpec
 from atoll.law.words import Digest, SeatIndex
 
 Changes: TypeAlias = Mapping[str, Any]
@@ -113,10 +113,7 @@ def manifest_of(changes: Changes, tokens: Tokens) -> Manifest:
         "eval_tokens": 0, "eval_batches": 0, "tokenizer_cid": cid,
     }  # fmt: skip
     data = DataSpec.model_validate(fields | dict(changes.get("data", {})))
-    numerics = NumericsSpec(
-        mode="exact", code_digest=Digest(bytes(32)), probe_digest=Digest(bytes(32)),
-        software_class=None, tolerance=None,
-    )  # fmt: skip
+    numerics = NumericsSpec(code_digest=Digest(bytes(32)), probe_digest=Digest(bytes(32)))
     model = ModelSpec.model_validate(MODEL | dict(changes.get("model", {})))
     inner = InnerSpec.model_validate(INNER | dict(changes.get("inner", {})))
     sizes = {name: getattr(inner, name) for name in ("steps", "segment", "batch", "micro_batch")}
@@ -127,6 +124,8 @@ def manifest_of(changes: Changes, tokens: Tokens) -> Manifest:
     plain["tables"] = tables_root(model, inner, 3 * inner.steps)
     plain["codec"] |= {"kind": "grid8", "feedback": "0"} | dict(changes.get("codec", {}))
     plain["robust"] |= changes.get("robust", {})
+    if plain["robust"]["rule"] in BEAR_NOBODY:
+        plain["robust"]["f"] = plain["terms"]["f"] = 0
     if "lora" in changes:
         plain["lora"] = changes["lora"]
         root = tree_root(base_of(model))
@@ -180,7 +179,7 @@ def make_small(changes: Changes) -> Small:
     if manifest.lora is not None:
         assert manifest.init.root is not None
         frozen = base_of(manifest.model)
-        ops = operations(manifest.numerics.mode)
+        ops = operations()
         weights = sorted(frozen.items())
         base = freeze(weights, manifest.init.root, manifest.model, manifest.lora, ops)
     course = Course(manifest, Recipe.of(manifest, base), tokens, DATA_SEED, SEAT, 0, model)

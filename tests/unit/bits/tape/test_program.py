@@ -143,7 +143,6 @@ def test_one_micro_batch_has_no_sums() -> None:
         {"codec": {"mixing": "0.5"}},
         {"codec": {"overlap": 1}},
         {"codec": {"kind": "sparse"}},
-        {"numerics": {"mode": "native"}},
         {"inner": {"batch": MAX_BATCH + 1}},
     ],
     ids=lambda changes: next(iter(next(iter(changes.values())))),
