@@ -48,7 +48,9 @@ def test_the_root_is_over_rates_corrections_and_positions_each_from_a_piece_of_i
 
 
 def test_a_step_reads_what_stands_in_the_table() -> None:
-    inner = MANIFEST.inner.model_copy(update={"warmup_steps": 4, "beta1": "0.9", "beta2": "0.99"})
+    inner = MANIFEST.inner.model_copy(
+        update={"warmup_steps": 4, "beta1": "0.9", "beta2": "0.99", "schedule": "constant"}
+    )
     schedule = schedule_of(inner, 10)
     assert schedule.rates[0] == float(inner.lr) * (1 / 4)
     assert schedule.rates[9] == float(inner.lr)
