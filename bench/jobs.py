@@ -178,8 +178,9 @@ def _tokenizer(folder: Path, vocabulary: int) -> str:
 
 
 def _measured(part: str, bench: Bench) -> dict[str, Any]:
-    import atoll_node.tasks
     import atoll_verifier.tasks
+
+    import atoll_node.tasks
     from atoll.train.probe import configure_native
 
     del atoll_node, atoll_verifier
@@ -249,9 +250,10 @@ def _train(bench: Bench) -> dict[str, Any]:
 
 
 def _work(bench: Bench) -> Any:
+    from atoll_verifier.seatwork import SeatWork
+
     from atoll.law.manifest import Manifest
     from atoll.law.words import Address, Digest, Reveal
-    from atoll_verifier.seatwork import SeatWork
 
     trained = {name: bytes.fromhex(text) for name, text in bench.kept("trained").items()}
     opening = bench.kept("opening")
@@ -290,12 +292,13 @@ def _link(bench: Bench) -> dict[str, Any]:
 
 
 def _merge(bench: Bench) -> dict[str, Any]:
-    from atoll.law.manifest import Manifest
-    from atoll.law.merge_inputs import MergeFacts
-    from atoll.law.words import Bitmap, to_bitmap
     from atoll_verifier.duties.merge import DoMerge
     from atoll_verifier.duties.score import RevealedUpdate
     from atoll_verifier.tasks import merge_round
+
+    from atoll.law.manifest import Manifest
+    from atoll.law.merge_inputs import MergeFacts
+    from atoll.law.words import Bitmap, to_bitmap
 
     work = _work(bench)
     seats = range(Manifest.from_bytes(work.manifest).terms.seats)

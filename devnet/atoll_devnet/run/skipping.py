@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from atoll.errors import ChainError, ConfigError
 from atoll.law.duties import supplement_of
+
+from atoll.errors import ChainError, ConfigError
 from atoll.law.manifest import Manifest
 from atoll.law.views import JobView
 from atoll.law.words import Bitmap, JobStatus, Phase, SeatIndex, VerifierIndex, bits, to_bitmap

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from atoll.law.settlement import build_verdict
 from tests.integration.chain.local_anvil import Anvil
 
 from atoll.bits.init import initial_global_state
@@ -15,7 +16,6 @@ from atoll.chain.contracts import AtollChain
 from atoll.content.local import LocalStore
 from atoll.law import hashing
 from atoll.law.manifest import Manifest
-from atoll.law.settlement import build_verdict
 from atoll.law.views import JobView
 from atoll.law.words import (
     Address,

@@ -7,6 +7,7 @@ from fractions import Fraction
 from math import ceil
 
 import pytest
+from atoll.law.sampling import detection_probability
 from tests.jobs import PLAIN
 from tests.unit.job.test_spec import DATA, NOW, NUMERICS
 
@@ -16,7 +17,6 @@ from atoll.job.outlook import outlook, report
 from atoll.job.plan import CLOCK, Floors, Pace, complete, replayed_steps, sum_of_windows
 from atoll.job.presets import PRESETS, preset
 from atoll.job.spec import JobSpec
-from atoll.law.sampling import detection_probability
 from atoll.law.terms import budget
 from atoll.law.words import TOKEN
 from atoll.train.corpus.options import PUBLIC_NOTICE
