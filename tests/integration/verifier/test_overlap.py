@@ -50,7 +50,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def effects(run: Run, tmp_path: Path) -> Effects:
     store = run.job.store
     context = SimpleNamespace(
-        config=SimpleNamespace(store_dir=store.root),
+        config=SimpleNamespace(store_dir=store.root, role="verifier"),
         chain=SimpleNamespace(calls=None),
         store=store,
         storage=Storage(store, cast(Any, None), None, read_only=False),
