@@ -49,6 +49,7 @@ INTEGERS: list[tuple[type[BaseModel], str, int, int]] = [
     (m.RobustSpec, "f", 0, 127),
     (m.AuditSpec, "draws", 1, 64),
     (m.Manifest, "created", 0, 2**63 - 1),
+    (m.Manifest, "epoch", 1, 2**32 - 1),
 ]
 DECIMALS: list[tuple[type[BaseModel], str, str, str]] = [
     (m.ModelSpec, "norm_eps", "0.00000000000000001", "0.1"),

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from tests.unit.law.factories import JOB, ScriptedJob, cid, digest, make_manifest
 
-from atoll.bits.layout import param_count
+from atoll.bits.layout import moment_layout, param_count
 from atoll.chain.abi import ENTRY_CONTRACTS
 from atoll.chain.calls import Calls
 from atoll.chain.deployment import Deployment
@@ -76,15 +76,30 @@ def test_a_duty_sends_its_function_with_its_words(
     assert (call.to, call.data) == (expected.to, expected.data)
 
 
-def test_an_update_may_be_as_long_as_its_values_and_a_mebibyte() -> None:
+@pytest.mark.parametrize(("kind", "width"), [("grid8", 1), ("fp32", 4)])
+def test_an_update_may_be_as_long_as_its_sections_and_a_mebibyte(kind: str, width: int) -> None:
+    codec = MANIFEST.codec.model_copy(update={"kind": kind})
+    manifest = MANIFEST.model_copy(update={"codec": codec})
+    values = 2 * width * param_count(manifest.model) + 4 * moment_layout(manifest).sums
+    assert max_update_bytes(manifest) == values + 1_048_576
+
+
+def test_an_update_of_a_job_with_feedback_has_no_moments() -> None:
+    codec = MANIFEST.codec.model_copy(update={"feedback": "0.9"})
     values = param_count(MANIFEST.model)
-    assert max_update_bytes(MANIFEST) == values + 1_048_576
-    plain = MANIFEST.codec.model_copy(update={"kind": "fp32"})
-    whole = MANIFEST.model_copy(update={"codec": plain})
-    assert max_update_bytes(whole) == 4 * values + 1_048_576
+    assert max_update_bytes(MANIFEST.model_copy(update={"codec": codec})) == values + 1_048_576
+
+
+def test_a_replay_needs_its_opening_state_unless_everybody_can_make_it() -> None:
+    assert states_needed(MANIFEST, 3, 0) == range(1, 1)
+    assert states_needed(MANIFEST, 3, 2) == range(2, 3)
+    carried = MANIFEST.model_copy(update={"epoch": 4})
+    assert states_needed(carried, 3, 0) == range(1)
+    assert states_needed(carried, 4, 0) == range(1, 1)
 
 
 def test_a_tolerant_replay_needs_the_closing_state_too() -> None:
-    assert states_needed(MANIFEST) == 1
     numerics = MANIFEST.numerics.model_copy(update={"tolerance": object()})
-    assert states_needed(MANIFEST.model_copy(update={"numerics": numerics})) == 2
+    tolerant = MANIFEST.model_copy(update={"numerics": numerics})
+    assert states_needed(tolerant, 3, 2) == range(2, 4)
+    assert states_needed(tolerant, 3, 0) == range(1, 2)
