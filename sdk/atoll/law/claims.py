@@ -37,11 +37,11 @@ _GLOBAL_TAG: Final = b"atoll.global-state.v2"
 _RNG_TAG: Final = b"atoll.rng.v1"
 _ACCOUNT_BITS: Final = 160
 LONGEST_MOVE: Final = 15 * 60
+"""Seconds; the most that a response has beside its party's clock."""
 MAX_WAITING: Final = 5
 """Games that wait about one bond."""
 BOND_SHARE: Final = 10
 """A challenge takes at least so small a part of what the holder may lose."""
-"""Seconds; the most that a response has beside its party's clock."""
 
 
 class ModelRoots(NamedTuple):

@@ -95,8 +95,8 @@ def replay_round(task: JudgeTask, document: bytes, reveal: Reveal, store_dir: st
     """
     configure_native()
     job, store = Manifest.from_bytes(task.manifest), LocalStore(store_dir)
-    model = read_global_state(job, task.model, store, outer=False, moments=False)
-    states = [opened(task, store)]
+    model = read_global_state(job, task.model, store, outer=False)
+    states = [open_round(job, task.round, model, None)]
     course = open_course(job, task.data_seed, task.seat, task.round, store)
     trace = TraceDocument.from_bytes(document)
     is_short, last = reveal.steps < job.inner.steps, len(trace.leaves) - 1
@@ -118,12 +118,6 @@ def replay_round(task: JudgeTask, document: bytes, reveal: Reveal, store_dir: st
     if (root_of_update(update), carried) != (reveal.update_root, reveal.optimiser_root):
         return ReplayedRound(last, True, stored(closing, store))
     return ReplayedRound(None, False, b"")
-
-
-def opened(task: JudgeTask, store: LocalStore) -> SeatState:
-    """The state that any seat's round had to begin with. Raises as `replay_round`."""
-    job = Manifest.from_bytes(task.manifest)
-    return open_round(job, task.round, read_global_state(job, task.model, store, outer=False), None)
 
 
 def stored(state: SeatState, store: LocalStore) -> bytes:
