@@ -47,7 +47,7 @@ from atoll.merge.gram import Int64Matrix
 from atoll.merge.passes import gram
 from atoll.merge.rounding import as_fp32, moving, rounded
 from atoll.merge.rules import Aggregate, Rule, aggregate
-from atoll.merge.sums import largest_but, passed_over
+from atoll.merge.sums import merged_sums
 
 _PLAIN_BLOCK = 1 << 22
 """Values of fp32 updates that are merged at once: each takes a score of bytes meanwhile."""
@@ -268,8 +268,9 @@ def _sums(chosen: Sequence[StoredSums], shared: MomentLayout, f: int) -> dict[st
     found: dict[str, dict[str, Tensor]] = {"rows": {}, "columns": {}, "whole": {}}
     if not shared.v:
         return found
-    merged = torch.from_numpy(largest_but(passed_over(f, len(chosen)), chosen))
-    for name, shape, span in SumsLayout(Layout.of(shared.v)).spans():
+    places = SumsLayout(Layout.of(shared.v))
+    merged = torch.from_numpy(merged_sums(f, chosen, places))
+    for name, shape, span in places.spans():
         if len(shape) == 1:
             found["whole"][name] = merged[span].clone()
             continue
