@@ -54,7 +54,8 @@ class GatewayConfig:
 
     Attributes:
         max_requests: answered at once; further ones are told to come back. Strangers have that
-            less what the budget reserves, but at least a half.
+            less what the budget reserves, but at least a half; and never more than half of their
+            connections, so that one that is not being answered can be sent away.
         bytes_per_s: upload limit for all together; None for none.
         budget: of connections.
     """
@@ -65,7 +66,8 @@ class GatewayConfig:
 
     @property
     def strangers_requests(self) -> int:
-        return max(self.max_requests - self.budget.reserved, -(-self.max_requests // 2))
+        most = max(self.max_requests - self.budget.reserved, -(-self.max_requests // 2))
+        return min(most, -(-(self.budget.connections - self.budget.reserved) // 2))
 
 
 class _GuardedServer(web.Server):
