@@ -41,6 +41,7 @@ class Known:
         failing: by job and command.
         waiting: what its transactions wait for, in words.
         defects: jobs whose machine does not step, and why.
+        gateway: why it serves nothing; empty where it does.
     """
 
     silent_seconds: float | None = None
@@ -50,6 +51,7 @@ class Known:
     failing: Mapping[tuple[int, str], Failing] = field(default_factory=dict)
     waiting: Sequence[str] = ()
     defects: Mapping[int, str] = field(default_factory=dict)
+    gateway: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,9 @@ def blocking(known: Known) -> Condition | None:
     if known.room < LEAST_ROOM:
         text = f"{known.room / (1 << 30):.2f} GiB are free where the service writes"
         return Condition("disk", text, "free some room; nothing is lost until then")
+    if known.gateway:
+        text = f"nothing is served, which costs the bond: {known.gateway}"
+        return Condition("gateway", text, "free the gateway's port, or look at the log")
     ours = _ours(known)
     for name, kinds, among in (
         ("disk", DISK, known.failing), ("money", MONEY, ours), ("policy", POLICY, ours)

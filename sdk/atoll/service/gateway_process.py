@@ -64,6 +64,7 @@ class GatewayProcess:
 
     Attributes:
         bytes_up, connections, sent_away: what the child counted, a second ago or so.
+        trouble: why nothing is served, once it was; empty where it is.
     """
 
     def __init__(self, spec: GatewaySpec) -> None:
@@ -75,6 +76,7 @@ class GatewayProcess:
         self.bytes_up = 0
         self.connections = 0
         self.sent_away: dict[str, int] = {}
+        self.trouble = ""
 
     @property
     def url(self) -> str:
@@ -138,6 +140,7 @@ class GatewayProcess:
             raise ConfigError(told["error"], next_step=told.get("next_step"))
         # A child that is started anew listens where the one before did: that is announced.
         self._spec = replace(self._spec, port=told["port"])
+        self.trouble = ""
         self._say({"members": sorted(self._members)})
 
     async def _follow(self) -> None:
@@ -146,7 +149,8 @@ class GatewayProcess:
                 self.bytes_up = self._before + int(told["bytes_up"])
                 self.connections = int(told["connections"])
                 self.sent_away = told["sent_away"]
-            self._before = self.bytes_up
+            self._before, self.connections = self.bytes_up, 0
+            self.trouble = "its process ended"
             log.warning("the gateway's process ended and is started anew")
             await self._end()
             await self._restart()
@@ -157,7 +161,9 @@ class GatewayProcess:
             try:
                 return await self._spawn()
             except (ConfigError, OSError) as error:
-                log.warning("the gateway cannot be started", cause=str(error))
+                if self.trouble != str(error):  # told once of what comes again each second
+                    log.warning("the gateway cannot be started", cause=str(error))
+                self.trouble = str(error)
 
     async def _hear(self) -> dict[str, Any] | None:
         """The child's next line; None where there is none any more."""

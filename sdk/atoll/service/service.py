@@ -289,6 +289,7 @@ class Service(Generic[S]):
                 strange=frozenset(strange),
                 failing={(int(job), key): one for (job, key), one in self._failing.items()},
                 waiting=waits,
+                gateway=context.gateway.trouble,
                 defects={int(job): cause for job, cause in self._defects.items()},
             )
         )

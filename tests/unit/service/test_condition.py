@@ -31,6 +31,7 @@ def test_a_service_that_works_is_not_blocked() -> None:
         (failing("DiskFull"), "disk", "job 1: why"),
         (failing("InsufficientFunds"), "money", "job 1: why"),
         (failing("NotOurPolicy"), "policy", "job 1: why"),
+        ({"gateway": "its process ended"}, "gateway", "its process ended"),
         ({"waiting": ["waits: the base fee is above the fee cap"]}, "fees", "1 transactions wait"),
         (failing("NotFound", 3), "failing", "failed 3 times in a row: why"),
         ({"defects": {7: "KeyError()"}}, "defect", "job 7 does not step"),

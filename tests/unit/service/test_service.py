@@ -166,7 +166,7 @@ def start(tmp_path: Path, job: ScriptedJob, crash: tuple[type, str] | None = Non
         ),
         follower=Follower(cast(EventIndex, index), DEPLOYMENT),
         queue=SimpleNamespace(run=idle, gas_by_label=dict, waiting=list),
-        gateway=SimpleNamespace(bytes_up=0, sent_away={}, connections=0),
+        gateway=SimpleNamespace(bytes_up=0, sent_away={}, connections=0, trouble=""),
         fetcher=SimpleNamespace(bytes_down=0),
     )
     effects = ScriptedEffects(context, crash)
