@@ -22,6 +22,7 @@ from typing import Any, Final
 
 import structlog
 
+from atoll.chain.database import open_read_only
 from atoll.content.cid import Cid
 from atoll.content.door import Budget
 from atoll.content.gateway import Gateway, GatewayConfig
@@ -242,7 +243,7 @@ def _gateway_of(spec: GatewaySpec, members: set[str]) -> Gateway:
 def _notes_in(journal: Path) -> Callable[[str], bytes | None]:
     def note(name: str) -> bytes | None:
         try:
-            with closing(sqlite3.connect(f"{journal.absolute().as_uri()}?mode=ro", uri=True)) as db:
+            with closing(open_read_only(journal)) as db:
                 row = db.execute("SELECT body FROM notes WHERE name = ?", (name,)).fetchone()
         except sqlite3.Error as error:
             log.warning("a note cannot be read", cause=str(error))
