@@ -140,8 +140,7 @@ class Gateway:
     @property
     def url(self) -> str:
         """Where the started gateway answers, without a trailing slash."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self._host, self._host)  # noqa: S104
-        return f"http://{host}:{self._port}"
+        return url_of(self._host, self._port)
 
     async def start(self) -> None:
         """Starts listening; returns when requests are answered.
@@ -328,6 +327,12 @@ class Gateway:
         if self._allow is not None and not self._allow(cid):
             raise NotFound(f"{cid} is not here")
         return self._store.get_block(cid)
+
+
+def url_of(host: str, port: int) -> str:
+    """The address of a gateway that listens there, as this machine reaches it."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _answer_probe(request: web.BaseRequest, wanted: Format) -> web.Response:

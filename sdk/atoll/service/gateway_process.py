@@ -25,7 +25,7 @@ import structlog
 from atoll.chain.database import open_read_only
 from atoll.content.cid import Cid
 from atoll.content.door import Budget
-from atoll.content.gateway import Gateway, GatewayConfig
+from atoll.content.gateway import Gateway, GatewayConfig, url_of
 from atoll.content.local import LocalStore
 from atoll.errors import AtollError, ConfigError
 from atoll.service.greeting import greeted
@@ -82,8 +82,7 @@ class GatewayProcess:
     @property
     def url(self) -> str:
         """Where it is announced."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self._spec.host, self._spec.host)  # noqa: S104
-        return self._spec.url or f"http://{host}:{self._spec.port}"
+        return self._spec.url or url_of(self._spec.host, self._spec.port)
 
     @property
     def pid(self) -> int | None:
