@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Never, TypeVar
 from atoll.chain.calls import Call, Calls
 from atoll.errors import InsufficientFunds, TransactionFailed
 from atoll.law.views import JobView, SettledRound
-from atoll.law.words import Address, Role
+from atoll.law.words import Address, JobId, Role
 from atoll.service.commands import ContractCall, Done, Fact, NotYet, Transaction
 from atoll.service.duties.upkeep import is_over
 from atoll.service.machine import Decision, State
@@ -60,7 +60,7 @@ class SendJoin(ContractCall):
             check_jobs(effects.context.config.policy, _other_jobs(effects, self.role, view))
             await _ensure_stake(effects, self)
             done = await ContractCall.perform(self, effects, view)
-            effects.joined.add(view.job_id)
+            effects.joined[view.job_id] = done.block
             return done
 
 
@@ -103,10 +103,14 @@ class SendRelease(Transaction[BondReleased]):
 
 def _other_jobs(effects: Effects, role: Role, view: JobView) -> int:
     """In how many other jobs that have not ended the account has a place, or just took one."""
+
+    def is_fresh(job: JobId, other: JobView) -> bool:
+        return other.block.number < effects.joined.get(job, 0)
+
     return sum(
         job != view.job_id
         and not other.state.status.is_closed
-        and (job in effects.joined or holds_place(other, role, effects.context.me))
+        and (is_fresh(job, other) or holds_place(other, role, effects.context.me))
         for job, other in effects.context.follower.views.items()
     )
 
