@@ -28,6 +28,7 @@ from atoll.bits.opening import opening_digest
 from atoll.bits.tensors import tree_root
 from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
+from atoll.job.presets import preset
 from atoll.law.manifest import DataSpec, InitSpec, LoraSpec, Manifest, ModelSpec
 from atoll.law.trace import TraceDocument
 from atoll.law.words import ZERO_DIGEST
@@ -60,7 +61,8 @@ def prepare(folder: Path) -> None:
     store = LocalStore(folder / "store", sync=False)
     model = PLAIN.model.model_copy(update=_MODEL) if PLAIN.model else ModelSpec(**_MODEL)
     sizes = {"inner.steps": 2, "inner.segment": 2, "inner.batch": 2, "inner.micro_batch": 1}
-    job = PLAIN.but({**sizes, "model": model, "lora": LORA, "rounds": 1})
+    codec = preset("lora").method.codec
+    job = PLAIN.but({**sizes, "model": model, "lora": LORA, "rounds": 1, "method.codec": codec})
     shapes = param_shapes(model)
     weights = {name: weight(name, shape) for name, shape in shapes.items()}
     cid = store.add_pieces(write_params(shapes, weights.__getitem__))

@@ -8,8 +8,7 @@ from tests.adversary.run import Arrived, Merge
 from tests.merging import all_standing
 
 from atoll.bits.codec.dither import DitherKey
-from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.registry import seat_codec
+from atoll.bits.sections import UpdateLayout
 from atoll.bits.state import GlobalState
 from atoll.law.manifest import CONTRIBUTOR_MEAN, SPARSE_CODECS
 from atoll.law.merge_inputs import MergeTerms, merge_inputs
@@ -42,11 +41,12 @@ def by_rule(name: str) -> Merge:
     def merged(arrived: Arrived) -> GlobalState:
         robust = arrived.manifest.robust.model_copy(update={"rule": name})
         manifest = arrived.manifest.model_copy(update={"robust": robust})
-        state, layout = arrived.state, Layout.of_tensors(arrived.state.params)
+        state = arrived.state
+        layout = UpdateLayout.of(manifest, state.shapes, state.round)
         rows = {}
         for seat, data in sorted(arrived.updates.items()):
-            codec = seat_codec(manifest.codec, DitherKey(arrived.data_seed, seat))
-            rows[SeatIndex(seat)] = codec.decode_flat(data, layout, state.exponents)
+            dither = DitherKey(arrived.data_seed, seat)
+            rows[SeatIndex(seat)] = layout.open(data, state, dither)
         facts = all_standing(rows, manifest, arrived.caught)
         nobody_named = merge_inputs(facts, list(rows), None, MergeTerms.of(manifest))
         return combine(state, rows, nobody_named, manifest).moves(state.copied(), manifest)

@@ -1,8 +1,9 @@
 """A small DiLoCo run with colluders: local training, codec, merge and outer step are the project's.
 
 Rule of this file: a run is a function of its setting, rule and adversary. The colluders hold the
-lowest seats, which win every tie. Draws find nobody: what is left to catch them is their bytes and,
-where a merge asks for it, the full replay of whoever stands out.
+lowest seats, which win every tie. What is attacked is the section that moves the model: seats keep
+their moments, as in jobs with feedback. Draws find nobody: what is left to catch them is their
+bytes and, where a merge asks for it, the full replay of whoever stands out.
 """
 
 from __future__ import annotations
@@ -37,7 +38,14 @@ from atoll.errors import MalformedUpdate
 from atoll.law.canonical import dag_cbor_cid
 from atoll.law.draws import batch_offsets
 from atoll.law.hashing import sha256 as sha256_of
-from atoll.law.manifest import SPARSE_CODECS, UNSCALED, DataSpec, Manifest, ModelSpec
+from atoll.law.manifest import (
+    SPARSE_CODECS,
+    UNSCALED,
+    DataSpec,
+    Manifest,
+    ModelSpec,
+    epoch_of,
+)
 from atoll.law.words import Digest, SeatIndex
 from atoll.train.probe import numerics_spec
 
@@ -340,6 +348,14 @@ def loss_of(state: GlobalState, setting: Setting, count: int) -> float:
         return ops.cross_entropy(logits_BTV, batch_BT1[:, 1:]).item()
 
 
+class OwnMoments(Manifest):
+    """A job whose updates are one section, whatever its codec."""
+
+    @property
+    def shares_moments(self) -> bool:
+        return False
+
+
 @cache
 def manifest_of(setting: Setting) -> Manifest:
     """The demo preset for this many seats and codec; the data it names is in no store."""
@@ -362,4 +378,6 @@ def manifest_of(setting: Setting) -> Manifest:
         }
     )
     demo = job.resolve(data, None, numerics_spec("native"), now=0)
-    return demo.model_copy(update={"codec": spec_of(setting.codec)})
+    codec = spec_of(setting.codec)
+    epoch = epoch_of(codec, setting.rounds)
+    return OwnMoments.model_construct(**dict(demo) | {"codec": codec, "epoch": epoch})

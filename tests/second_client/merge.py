@@ -371,10 +371,18 @@ def merged_first(kind: str, rule: str, rows: Sequence[Row], f: int, count: int) 
     return narrow(wide(numerators) * 2.0**-40 / float(denominator))
 
 
-def merged_sums(rows: Sequence[Any], f: int) -> Any:
-    """Of every number the (f + 1)-th largest, 2^64 at most: none is negative, so as their bits."""
-    most = np.float32(2.0**64).view(np.uint32)
-    return np.minimum(np.sort(np.stack(rows), axis=0)[len(rows) - 1 - f], most)
+def merged_sums(rows: Sequence[Any], f: int, shapes: Shapes) -> Any:
+    """Section 2's words, merged: none is negative, so their bits are ordered as they are."""
+    passed, at = (f if len(rows) < 3 else max(f, 1)), 0
+    merged = np.sort(np.stack(rows), axis=0)[len(rows) - 1 - passed].copy()
+    most = np.float32(2.0**64)
+    for _, _, length in lines(shapes):
+        peaks = sorted(float(row[at : at + length].view(np.float32).max()) for row in rows)
+        limit = min(16 * peaks[(len(rows) - 1) // 2], float(most))  # exact in binary64
+        line = merged[at : at + length]
+        np.minimum(line, np.float32(limit).view(np.uint32), out=line)
+        at += length
+    return merged
 
 
 # ------------------------------------------------------------------------------- votes (chapter 5)
@@ -567,8 +575,7 @@ def _merged_moments(
         end = at + int(np.prod(spoken.first[name]))
         m[name] = values[at:end].reshape(spoken.first[name])
         at = end
-    least = 1 if len(chosen) > 2 else 0
-    bits = merged_sums([update.sums for update in chosen], max(f, least))
+    bits = merged_sums([update.sums for update in chosen], f, spoken.second)
     return {
         "moments": {"m": m, **named_sums(bits, spoken.second)},
         "m_exponents": old,

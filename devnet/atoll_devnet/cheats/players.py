@@ -4,26 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from atoll.bits.opening import open_round
 from atoll.bits.tape.imports import Sources
 from atoll.bits.tape.program import Program
 from atoll.content.local import LocalStore
 from atoll.law.games.claims import Move
 from atoll.law.games.players import Question
 from atoll.law.games.trees import MemoryTree, piece_tree, top
+from atoll.law.manifest import Manifest
 from atoll.law.program import Part
 from atoll.law.words import Digest, Reveal
-from atoll.service.judging import move_by, opened, stored
+from atoll.service.judging import move_by, stored
 from atoll.train.judged import JudgeTask, Position, ReplayedRound
 from atoll.train.judging import OwnRun, OwnTape
 from atoll.train.probe import configure_native
+from atoll.train.round import read_global_state
 
 
 def sham_replay(task: JudgeTask, document: bytes, reveal: Reveal, store_dir: str) -> ReplayedRound:
     """Says of every seat that its first segment is wrong."""
     del document, reveal
     configure_native()
-    store = LocalStore(store_dir)
-    return ReplayedRound(0, False, stored(opened(task, store), store))
+    job, store = Manifest.from_bytes(task.manifest), LocalStore(store_dir)
+    model = read_global_state(job, task.model, store, outer=False)
+    return ReplayedRound(0, False, stored(open_round(job, task.round, model, None), store))
 
 
 def sham_move(task: JudgeTask, position: Position, store_dir: str) -> Move | Question | None:

@@ -65,8 +65,7 @@ class Moments:
 
     def first(self, name: str) -> Tensor:
         """The first moment that a round opens with: fp32, exact."""
-        m = self.m[name]
-        return m if m.dtype == torch.float32 else m.float().mul_(2.0 ** self.m_exponents[name])
+        return self._first_rows(name, slice(None))
 
     def second(self, name: str) -> Tensor:
         """The second moment that a round opens with: fp32, at least the first one's square."""

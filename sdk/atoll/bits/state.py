@@ -43,6 +43,7 @@ class GlobalState:
         exponents: each tensor's grid exponent e for this round: updates count steps of 2**e.
         moment_exponents: the same of each first moment; none where seats keep theirs.
         moments: merged in the round before; nothing writes into them.
+        is_whole: whether nothing was left out when it was read; else it has no digest.
     """
 
     round: int
@@ -51,6 +52,7 @@ class GlobalState:
     exponents: dict[str, int]
     moment_exponents: dict[str, int] = field(default_factory=dict)
     moments: Moments = COLD
+    is_whole: bool = True
 
     def sent_part(self, codec: CodecSpec) -> GlobalState:
         """What updates of this round speak of: the whole state, or that of a fragment."""
@@ -97,7 +99,13 @@ class GlobalState:
         return _hash(_GLOBAL, self.round.to_bytes(8, "big"), *self.roots())
 
     def roots(self) -> tuple[Digest, Digest, Digest, Digest, Digest]:
-        """What the digest is made of, beside the round, in the order of `claims.ModelRoots`."""
+        """What the digest is made of, beside the round, in the order of `claims.ModelRoots`.
+
+        Raises:
+            ValueError: the state was read without a part of it.
+        """
+        if not self.is_whole:
+            raise ValueError("a state that was read in part has no digest")
         return (
             self.params_root(),
             tree_root(_grouped(**self.outer)),
@@ -121,7 +129,7 @@ class GlobalState:
         """Raises MalformedState unless these can be moments of a job that shares such ones."""
         own, seconds = self.moments, {*self.moments.rows, *self.moments.whole}
         fits = set(self.moment_exponents) == set(shared.m)
-        if own.is_warm:
+        if own.m:
             fits = fits and (set(own.m), seconds) == (set(shared.m), set(shared.v))
         if not fits:
             raise MalformedState(f"{_GLOBAL}: moments are not those that the job shares")
@@ -179,11 +187,13 @@ class GlobalState:
         )
         if set(exponents) != set(params):
             raise MalformedState(f"{_GLOBAL}: exponents are not one a parameter")
-        found = Moments(count, m_exponents=m_exponents, **shared) if moments else COLD
-        found.check(params)
-        if found.is_warm and set(found.m) != set(moment_exponents):
+        found = Moments(count, m_exponents=m_exponents, **shared)
+        if moments:
+            found.check(params)
+        if set(m_exponents) != (set(moment_exponents) if found.is_warm else set()):
             raise MalformedState(f"{_GLOBAL}: first moments of other parameters than updates tell")
-        return cls(round_index, params, slots, exponents, moment_exponents, found)
+        own = (params, slots, exponents, moment_exponents, found)
+        return cls(round_index, *own, is_whole=blob.is_whole)
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,10 +56,15 @@ Fields: TypeAlias = dict[str, int | dict[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Blob:
-    """A parsed blob: what its header says, and its tensors (fresh memory, 64-byte aligned)."""
+    """A parsed blob: what its header says, and its tensors (fresh memory, 64-byte aligned).
+
+    Attributes:
+        is_whole: whether all tensors were wanted.
+    """
 
     fields: Fields
     tensors: dict[str, Tensor]
+    is_whole: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +181,7 @@ def read_blob(
             continue
         tensors[name] = _read_tensor(reader, dtype, shape)
     reader.end()
-    return Blob(fields, tensors)
+    return Blob(fields, tensors, len(tensors) == len(layout))
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,11 @@ from atoll.errors import DiskFull, StorageError
 Parameters = Sequence[Any]
 
 
+def open_read_only(path: Path) -> sqlite3.Connection:
+    """A file that somebody else may have open, to look at. Raises sqlite3.Error."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+
+
 class Database:
     """One file; every statement outside `transaction` is a transaction of its own.
 

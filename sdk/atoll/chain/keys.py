@@ -7,9 +7,7 @@ is imported here alone, when a key is used. It takes as long as the rest of a co
 from __future__ import annotations
 
 import json
-import os
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +17,7 @@ from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
 from atoll.chain import RECURSION_LIMIT
+from atoll.chain.files import write_beside, write_once
 from atoll.errors import KeystoreError
 from atoll.law.words import Address, Digest
 
@@ -151,7 +150,7 @@ def backup_key(path: Path, to: Path, password: str) -> KeyInfo:
     verify_key(path, password)
     try:
         to.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _write_once(to, path.read_bytes())
+        write_once(to, path.read_bytes())
     except FileExistsError as error:
         raise KeystoreError(f"{to} exists already", next_step="name another file") from error
     except OSError as error:
@@ -167,7 +166,7 @@ def change_password(path: Path, old: str, new: str, *, devnet: bool = False) -> 
     """
     data = _encrypted(load_key(path, old), new, devnet=devnet)
     try:
-        _write_beside(path, data).replace(path)
+        write_beside(path, data).replace(path)
     except OSError as error:
         raise KeystoreError(f"cannot write the keystore {path}: {error}") from error
     return verify_key(path, new)
@@ -178,7 +177,7 @@ def _write(folder: Path, account: LocalAccount, password: str, *, devnet: bool) 
     path = folder / f"{account.address.lower()}.json"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _write_once(path, text)
+        write_once(path, text)
     except FileExistsError as error:
         raise KeystoreError(f"a keystore for {account.address} is there already: {path}") from error
     except OSError as error:
@@ -205,25 +204,6 @@ def _refuse_weak(password: str) -> None:
             f"the password has fewer than {MIN_DIFFERENT_CHARS} different characters",
             next_step="take another one, such as four words",
         )
-
-
-def _write_once(path: Path, data: bytes) -> None:
-    """All or nothing, readable by the owner alone; refuses to replace."""
-    temporary = _write_beside(path, data)
-    try:
-        path.hardlink_to(temporary)
-    finally:
-        temporary.unlink()
-
-
-def _write_beside(path: Path, data: bytes) -> Path:
-    """A new file in the path's folder with that content, on the disk."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".key-")
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    return Path(name)
 
 
 def _decrypt(text: str, password: str, what: str) -> LocalAccount:

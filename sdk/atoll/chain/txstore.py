@@ -14,7 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from atoll.chain.calls import Call
-from atoll.chain.database import Database
+from atoll.chain.database import Database, open_read_only
 from atoll.errors import ConfigError, StorageError
 from atoll.law.words import Address
 
@@ -296,7 +296,7 @@ def read_intents(path: Path) -> list[Intent]:
     if not path.exists():
         raise ConfigError(f"no transaction was ever asked for: there is no {path}")
     try:
-        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+        with closing(open_read_only(path)) as database:
             database.row_factory = sqlite3.Row
             return [_intent(row) for row in database.execute("SELECT * FROM intents ORDER BY id")]
     except (sqlite3.Error, KeyError, ValueError) as error:

@@ -48,7 +48,7 @@ def doctor(
     if config is not None:
         from atoll.cli.services import load
 
-        subject = Subject.of(load(config.expanduser()), config.expanduser())
+        subject = Subject.of(load(config.expanduser()))
     else:
         urls = tuple(rpc.split(",")) if rpc else ()
         subject = Subject(urls, deployment, keystore, password_file)

@@ -112,21 +112,25 @@ def _key(folder: Path, choices: Choices) -> tuple[str, Path, Path]:
     from atoll.chain.keys import create_key, verify_key
     from atoll.service.private import require_private
 
+    password_file = (choices.password_file or folder / "password").expanduser().resolve()
+    if choices.password_file is None and password_file.exists():
+        # It may be all that opens a key that is there.
+        step = f"pass --password-file {password_file}, or name another --folder"
+        raise ConfigError(f"{password_file} exists already", next_step=step)
     password = password_from(choices.password_file, new=choices.key is None)
     if choices.password_file is not None:
-        password_file = choices.password_file.expanduser().resolve()
         require_private([password_file])
-    else:
-        password_file = folder / "password"
-        password_file.touch(mode=0o600)
-        password_file.write_text(password + "\n", encoding="utf-8")
-        password_file = password_file.resolve()
     if choices.key is not None:
         key = verify_key(choices.key.expanduser().resolve(), password)
         require_private([key.path])
-        return key.address, key.path, password_file
-    key = create_key(folder / "keys", password)
-    return key.address, key.path.relative_to(folder), password_file
+        keystore = key.path
+    else:
+        key = create_key(folder / "keys", password)
+        keystore = key.path.relative_to(folder)
+    if choices.password_file is None:
+        password_file.touch(mode=0o600)
+        password_file.write_text(password + "\n", encoding="utf-8")
+    return key.address, keystore, password_file
 
 
 def run_service(program: str, service: str, config: Path, settings: list[str]) -> int:

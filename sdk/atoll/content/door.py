@@ -104,10 +104,10 @@ class Door:
         now = self.clock()
         guest = self._guests[key] = Guest(address_of(host), leave, waiting, now, now)
         strangers = self._strangers()
+        members = len(self._guests) - len(strangers)
         self._trim([g for g in strangers if g.address == guest.address], self.budget.per_address)
-        self._trim(self._strangers(), self.budget.connections - self.budget.reserved)
-        if len(self._guests) > self.budget.connections:
-            self._send_away(guest, "room")
+        room = self.budget.connections - max(self.budget.reserved, members)
+        self._trim(self._strangers(), room)
 
     def left(self, key: object) -> None:
         """Forgets a connection that has ended."""

@@ -54,7 +54,8 @@ class GatewayConfig:
 
     Attributes:
         max_requests: answered at once; further ones are told to come back. Strangers have that
-            less what the budget reserves, but at least a half.
+            less what the budget reserves, but at least a half; and never more than half of their
+            connections, so that one that is not being answered can be sent away.
         bytes_per_s: upload limit for all together; None for none.
         budget: of connections.
     """
@@ -65,7 +66,8 @@ class GatewayConfig:
 
     @property
     def strangers_requests(self) -> int:
-        return max(self.max_requests - self.budget.reserved, -(-self.max_requests // 2))
+        most = max(self.max_requests - self.budget.reserved, -(-self.max_requests // 2))
+        return min(most, -(-(self.budget.connections - self.budget.reserved) // 2))
 
 
 class _GuardedServer(web.Server):
@@ -138,8 +140,7 @@ class Gateway:
     @property
     def url(self) -> str:
         """Where the started gateway answers, without a trailing slash."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self._host, self._host)  # noqa: S104
-        return f"http://{host}:{self._port}"
+        return url_of(self._host, self._port)
 
     async def start(self) -> None:
         """Starts listening; returns when requests are answered.
@@ -326,6 +327,12 @@ class Gateway:
         if self._allow is not None and not self._allow(cid):
             raise NotFound(f"{cid} is not here")
         return self._store.get_block(cid)
+
+
+def url_of(host: str, port: int) -> str:
+    """The address of a gateway that listens there, as this machine reaches it."""
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _answer_probe(request: web.BaseRequest, wanted: Format) -> web.Response:

@@ -46,7 +46,7 @@ from atoll.merge.gram import Int64Matrix
 from atoll.merge.passes import gram
 from atoll.merge.rounding import as_fp32, moving, rounded
 from atoll.merge.rules import Aggregate, Rule, aggregate
-from atoll.merge.sums import largest_but, passed_over
+from atoll.merge.sums import merged_sums
 
 FEW_UPDATES: Final = 2
 """With this many updates or fewer no rule can outvote anyone: they are merged by their mean."""
@@ -269,8 +269,9 @@ def _sums(chosen: Sequence[StoredSums], shared: MomentLayout, f: int) -> dict[st
     found: dict[str, dict[str, Tensor]] = {"rows": {}, "columns": {}, "whole": {}}
     if not shared.v:
         return found
-    merged = torch.from_numpy(largest_but(passed_over(f, len(chosen)), chosen))
-    for name, shape, span in SumsLayout(Layout.of(shared.v)).spans():
+    places = SumsLayout(Layout.of(shared.v))
+    merged = torch.from_numpy(merged_sums(f, chosen, places))
+    for name, shape, span in places.spans():
         if len(shape) == 1:
             found["whole"][name] = merged[span].clone()
             continue

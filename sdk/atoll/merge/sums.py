@@ -2,8 +2,9 @@
 
 A row that few seats saw is small in most updates, so a median would let its second moment decay
 for all; above the (f' + 1)-th largest there are only f' values, which bad seats may have invented.
-Sums enter no Gram matrix, so that nothing else tells an invented one: of three updates the largest
-is never taken, whatever f' is, and what is taken is cut off, so that nobody's sums overflow by it.
+Sums enter no Gram matrix, so that nothing else tells an invented one. So of three updates the
+largest is never taken, whatever f' is, and no sum is far above what half of the seats say that the
+largest of its kind is: what is not borne is bounded, and nobody's sums overflow by it.
 """
 
 from __future__ import annotations
@@ -14,13 +15,22 @@ from typing import Final
 import numpy as np
 
 from atoll.bits.codec.grid import Float32Vector
-from atoll.bits.codec.sums import StoredSums
+from atoll.bits.codec.sums import StoredSums, SumsLayout
 
 _ENOUGH: Final = 3
 """Updates of which the largest of a sum can be left out, and two still speak."""
-_MOST: Final = np.float32(2.0**64).view(np.uint32)
+_FAR: Final = np.float32(16)
+_MOST: Final = np.float32(2.0**64)
 _AT_ONCE: Final = 1 << 22
 """Values of all updates together that are compared at once."""
+
+
+def merged_sums(f: int, sums: Sequence[StoredSums], places: SumsLayout) -> Float32Vector:
+    """The merged sums of these updates, the rule bearing f bad ones; laid out as theirs."""
+    found = largest_but(passed_over(f, len(sums)), sums)
+    for group in places.groups():
+        np.minimum(found[group], _limit(group, sums), out=found[group])
+    return found
 
 
 def passed_over(f: int, updates: int) -> int:
@@ -29,8 +39,7 @@ def passed_over(f: int, updates: int) -> int:
 
 
 def largest_but(f: int, sums: Sequence[StoredSums]) -> Float32Vector:
-    """Of each entry the value that at most f of the updates exceed, at most 2^64; f is below their
-    number.
+    """Of each entry the value that at most f of the updates exceed; f is below their number.
 
     Non-negative floats are ordered as their bits, so integers are compared.
     """
@@ -41,4 +50,11 @@ def largest_but(f: int, sums: Sequence[StoredSums]) -> Float32Vector:
         values = np.stack([each[span] for each in sums])
         place = len(sums) - 1 - f
         found[span] = np.partition(values, place, axis=0)[place]
-    return np.minimum(found, _MOST).view(np.float32)
+    return found.view(np.float32)
+
+
+def _limit(group: slice, sums: Sequence[StoredSums]) -> np.float32:
+    """16 times the lower median of what each update's largest is there, at most 2^64."""
+    largest = sorted(each[group].max() for each in sums)
+    median = largest[(len(largest) - 1) // 2].view(np.float32)
+    return min(np.float32(min(median, _MOST) * _FAR), _MOST)

@@ -16,17 +16,17 @@ REPEATED: Final = 3
 MONEY: Final = frozenset({"InsufficientFunds"})
 DISK: Final = frozenset({"DiskFull"})
 POLICY: Final = frozenset({"NotOurPolicy"})
+MISSING: Final = frozenset({"NotFound"})
 
 
 @dataclass(frozen=True, slots=True)
 class Failing:
-    """A command that did not take place: why, what helps, how often in a row, and when last."""
+    """A command that did not take place: why, what helps, and how often in a row."""
 
     kind: str
     text: str
     next_step: str = ""
     times: int = 1
-    at: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +37,21 @@ class Known:
         silent_seconds: since the chain last answered; None before its first answer.
         room: bytes that are free where it writes.
         jobs: that it follows and that have not ended.
+        strange: those of them in which the account has no place.
         failing: by job and command.
         waiting: what its transactions wait for, in words.
         defects: jobs whose machine does not step, and why.
+        gateway: why it serves nothing; empty where it does.
     """
 
     silent_seconds: float | None = None
     room: int = 1 << 60
     jobs: int = 1
+    strange: frozenset[int] = frozenset()
     failing: Mapping[tuple[int, str], Failing] = field(default_factory=dict)
     waiting: Sequence[str] = ()
     defects: Mapping[int, str] = field(default_factory=dict)
+    gateway: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +87,14 @@ def blocking(known: Known) -> Condition | None:
     if known.room < LEAST_ROOM:
         text = f"{known.room / (1 << 30):.2f} GiB are free where the service writes"
         return Condition("disk", text, "free some room; nothing is lost until then")
-    for name, kinds in (("disk", DISK), ("money", MONEY), ("policy", POLICY)):
-        found = _worst(known, kinds)
+    if known.gateway:
+        text = f"nothing is served, which costs the bond: {known.gateway}"
+        return Condition("gateway", text, "free the gateway's port, or look at the log")
+    ours = _ours(known)
+    for name, kinds, among in (
+        ("disk", DISK, known.failing), ("money", MONEY, ours), ("policy", POLICY, ours)
+    ):  # fmt: skip
+        found = _worst(among, kinds)
         if found is not None:
             return Condition(name, *found)
     if known.waiting:
@@ -93,8 +103,22 @@ def blocking(known: Known) -> Condition | None:
     return _rest(known)
 
 
+def _ours(known: Known) -> Mapping[tuple[int, str], Failing]:
+    """Failures that keep it from its work.
+
+    Who has a place is at work, whatever keeps it out of further jobs; and what nobody serves of a
+    job that anyone may announce is that job's fault.
+    """
+    has_place = known.jobs > len(known.strange)
+    return {
+        (job, key): one
+        for (job, key), one in known.failing.items()
+        if job not in known.strange or not (has_place or one.kind in MISSING)
+    }
+
+
 def _rest(known: Known) -> Condition | None:
-    repeated = [one for one in known.failing.values() if one.times >= REPEATED]
+    repeated = [one for one in _ours(known).values() if one.times >= REPEATED]
     if repeated:
         worst = max(repeated, key=lambda one: one.times)
         text = f"failed {worst.times} times in a row: {worst.text}"
@@ -108,8 +132,10 @@ def _rest(known: Known) -> Condition | None:
     return None
 
 
-def _worst(known: Known, kinds: frozenset[str]) -> tuple[str, str] | None:
-    for (job, _), one in sorted(known.failing.items()):
+def _worst(
+    failing: Mapping[tuple[int, str], Failing], kinds: frozenset[str]
+) -> tuple[str, str] | None:
+    for (job, _), one in sorted(failing.items()):
         if one.kind in kinds:
             return f"job {job}: {one.text}", one.next_step or "look at the log for the cause"
     return None

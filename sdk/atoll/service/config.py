@@ -39,7 +39,7 @@ class GatewaySection(_Section):
     """Whether members whose announced address is of this machine or of a network around it are
     asked; left out, only on a development chain."""
     connections: int = Field(default=512, ge=8)
-    """In all; a quarter of them is kept for members."""
+    """In all; a quarter of them is kept for members, of whom each may have an eighth."""
     connections_per_address: int = Field(default=64, ge=1)
     least_bytes_per_s: float = Field(default=16384, gt=0)
     """Who takes fewer while bytes wait for it is disconnected."""
@@ -49,6 +49,7 @@ class GatewaySection(_Section):
         return Budget(
             connections=self.connections,
             per_address=self.connections_per_address,
+            per_member=self.connections // 8,
             reserved=self.connections // 4,
             least_bytes_per_s=self.least_bytes_per_s,
         )

@@ -37,7 +37,7 @@ class Effects:
 
     Attributes:
         staking: held while the free stake is looked at and added to.
-        joined: jobs in which this process took a place, which views show later.
+        joined: the blocks in which this process took a place in jobs: views show them later.
         role: whose terms the policy is held against; None for an outsider's.
     """
 
@@ -46,7 +46,7 @@ class Effects:
         self.calls = context.chain.calls
         self.store_dir = str(context.config.store_dir)
         self.staking = asyncio.Lock()
-        self.joined: set[JobId] = set()
+        self.joined: dict[JobId, int] = {}
         self.role = ROLES.get(context.config.role or "")
 
     async def run(self, view: JobView, command: Command[F]) -> Done[F]:

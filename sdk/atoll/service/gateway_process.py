@@ -22,9 +22,10 @@ from typing import Any, Final
 
 import structlog
 
+from atoll.chain.database import open_read_only
 from atoll.content.cid import Cid
 from atoll.content.door import Budget
-from atoll.content.gateway import Gateway, GatewayConfig
+from atoll.content.gateway import Gateway, GatewayConfig, url_of
 from atoll.content.local import LocalStore
 from atoll.errors import AtollError, ConfigError
 from atoll.service.greeting import greeted
@@ -64,6 +65,7 @@ class GatewayProcess:
 
     Attributes:
         bytes_up, connections, sent_away: what the child counted, a second ago or so.
+        trouble: why nothing is served, once it was; empty where it is.
     """
 
     def __init__(self, spec: GatewaySpec) -> None:
@@ -75,12 +77,12 @@ class GatewayProcess:
         self.bytes_up = 0
         self.connections = 0
         self.sent_away: dict[str, int] = {}
+        self.trouble = ""
 
     @property
     def url(self) -> str:
         """Where it is announced."""
-        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self._spec.host, self._spec.host)  # noqa: S104
-        return self._spec.url or f"http://{host}:{self._spec.port}"
+        return self._spec.url or url_of(self._spec.host, self._spec.port)
 
     @property
     def pid(self) -> int | None:
@@ -138,6 +140,7 @@ class GatewayProcess:
             raise ConfigError(told["error"], next_step=told.get("next_step"))
         # A child that is started anew listens where the one before did: that is announced.
         self._spec = replace(self._spec, port=told["port"])
+        self.trouble = ""
         self._say({"members": sorted(self._members)})
 
     async def _follow(self) -> None:
@@ -146,7 +149,8 @@ class GatewayProcess:
                 self.bytes_up = self._before + int(told["bytes_up"])
                 self.connections = int(told["connections"])
                 self.sent_away = told["sent_away"]
-            self._before = self.bytes_up
+            self._before, self.connections = self.bytes_up, 0
+            self.trouble = "its process ended"
             log.warning("the gateway's process ended and is started anew")
             await self._end()
             await self._restart()
@@ -157,7 +161,9 @@ class GatewayProcess:
             try:
                 return await self._spawn()
             except (ConfigError, OSError) as error:
-                log.warning("the gateway cannot be started", cause=str(error))
+                if self.trouble != str(error):  # told once of what comes again each second
+                    log.warning("the gateway cannot be started", cause=str(error))
+                self.trouble = str(error)
 
     async def _hear(self) -> dict[str, Any] | None:
         """The child's next line; None where there is none any more."""
@@ -236,7 +242,7 @@ def _gateway_of(spec: GatewaySpec, members: set[str]) -> Gateway:
 def _notes_in(journal: Path) -> Callable[[str], bytes | None]:
     def note(name: str) -> bytes | None:
         try:
-            with closing(sqlite3.connect(f"{journal.absolute().as_uri()}?mode=ro", uri=True)) as db:
+            with closing(open_read_only(journal)) as db:
                 row = db.execute("SELECT body FROM notes WHERE name = ?", (name,)).fetchone()
         except sqlite3.Error as error:
             log.warning("a note cannot be read", cause=str(error))

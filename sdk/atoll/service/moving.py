@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import sqlite3
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import closing
@@ -20,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from atoll.chain.database import Database
+from atoll.chain.files import write_once
 from atoll.errors import ConfigError, StorageError
 from atoll.service.journal import RETIRED, SCHEMA, SCHEMA_VERSION, AlreadySigned
 from atoll.service.lock import hold_folder
@@ -149,14 +147,8 @@ def _lines(documents: Iterable[dict[str, Any]]) -> bytes:
 
 
 def _write_new(path: Path, data: bytes) -> None:
-    """All or nothing, its owner's alone."""
     try:
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".journal-")
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).rename(path)
+        write_once(path, data)
     except OSError as error:
         raise StorageError(f"cannot write {path}: {error}") from error
 
@@ -172,17 +164,18 @@ def _read(source: Path, whose: Belongs) -> list[dict[str, list[Any]]]:
         if json.loads(last)["sha256"] != hashlib.sha256(body).hexdigest():
             raise ValueError("its end does not fit")
         header, *rows = map(json.loads, body.splitlines())
+        version = (header["format"], header["version"])
+        found = Belongs(header["account"], header["chain_id"])
         wrong = [row for row in rows if len(row) != 1 or len(TABLES[next(iter(row))]) != len(
             next(iter(row.values())))]  # fmt: skip
-    except (ValueError, KeyError, TypeError, StopIteration, sqlite3.Error) as error:
+    except (ValueError, KeyError, TypeError, StopIteration) as error:
         raise JournalError(
             f"{source} is no whole journal: {error}", next_step="export it again, or use a copy"
         ) from error
-    if wrong or (header.get("format"), header.get("version")) != (FORMAT, SCHEMA_VERSION):
+    if wrong or version != (FORMAT, SCHEMA_VERSION):
         raise JournalError(
             f"{source} is not of this version", next_step="run the version of atoll that wrote it"
         )
-    found = Belongs(header["account"], header["chain_id"])
     if found != whose:
         raise ConfigError(
             f"{source} is of {found.account} on chain {found.chain_id}, "

@@ -25,6 +25,7 @@ from atoll.service.condition import Condition, Failing, Known, blocking
 from atoll.service.config import ServiceConfig, WatchdogSection
 from atoll.service.context import open_context
 from atoll.service.control import listening
+from atoll.service.duties.membership import standing
 from atoll.service.effects import Effects
 from atoll.service.health import Health, answering
 from atoll.service.machine import (
@@ -50,8 +51,6 @@ B = TypeVar("B")
 S = TypeVar("S")
 METRICS_SECONDS = 2.0
 WATCH_SECONDS = 5.0
-FORGOTTEN_SECONDS = 180.0
-"""What is wanted is tried again within a minute: what failed last before was wanted no more."""
 STUCK_SECONDS = 60.0
 """A turn of the machines' loop takes milliseconds."""
 PLAYER = "player"
@@ -263,7 +262,6 @@ class Service(Generic[S]):
             text=" ".join(str(error).split()),
             next_step=getattr(error, "next_step", None) or "",
             times=before.times + 1 if before else 1,
-            at=time.monotonic(),
         )
 
     # --- what an operator asks ---
@@ -271,7 +269,8 @@ class Service(Generic[S]):
     def condition(self) -> Condition | None:
         """What keeps it from its work now."""
         context = self.effects.context
-        open_jobs = [s for s in self._machines.values() if not s.view.status.is_closed]
+        open_jobs = [s.view for s in self._machines.values() if not s.view.status.is_closed]
+        strange = {int(view.job_id) for view in open_jobs if standing(view, context.me) is None}
         wanted = {
             (job, key) for job, s in self._machines.items() for key in (*s.holds, *s.in_flight)
         }
@@ -283,8 +282,10 @@ class Service(Generic[S]):
                 silent_seconds=silent,
                 room=shutil.disk_usage(context.config.data_dir).free,
                 jobs=len(open_jobs),
+                strange=frozenset(strange),
                 failing={(int(job), key): one for (job, key), one in self._failing.items()},
                 waiting=waits,
+                gateway=context.gateway.trouble,
                 defects={int(job): cause for job, cause in self._defects.items()},
             )
         )

@@ -79,6 +79,7 @@ class Session:
     gateway: GatewayProcess | None = None
     _queue: TxQueue | None = None
     _admits: asyncio.Task[None] | None = None
+    _ours: set[JobId] = field(default_factory=set)
 
     @property
     def store(self) -> LocalStore:
@@ -169,11 +170,20 @@ class Session:
             await gateway.stop()
 
     async def _admit(self, gateway: GatewayProcess) -> None:
-        """Has the gateway keep room for the members of every followed job."""
         while True:
-            views = self.follower.views.values()
-            gateway.admit(account for view in views for account in members_of(view))
+            gateway.admit(self.admitted())
             await asyncio.sleep(ADMIT_SECONDS)
+
+    def admitted(self) -> set[Address]:
+        """The members of the jobs that are ours, or were since the start.
+
+        Of all jobs it would be anybody: announcing one costs only gas.
+        """
+        members = {job: members_of(view) for job, view in self.follower.views.items()}
+        if self.config.account is not None:
+            me = Address(self.config.account.address)
+            self._ours |= {job for job, accounts in members.items() if me in accounts}
+        return {account for job in self._ours for account in members.get(job, ())}
 
     def _others(self, job: JobId) -> list[str]:
         return [url for url in self.follower.gateways(job) if url != self.url]

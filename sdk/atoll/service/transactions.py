@@ -15,8 +15,8 @@ from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
 from atoll.chain.keys import load_key, read_password
 from atoll.chain.txqueue import GWEI, QueueConfig, TxQueue
-from atoll.chain.txstore import Intent, read_intents
-from atoll.errors import ConfigError
+from atoll.chain.txstore import Intent, TxState, read_intents
+from atoll.errors import ChainError, ConfigError
 from atoll.service.config import ServiceConfig
 from atoll.service.control import ask
 from atoll.service.lock import hold_folder, holder_of
@@ -24,6 +24,7 @@ from atoll.service.session import QUEUE_FILE
 
 Change = Literal["bump", "cancel"]
 CHANGES: Final[tuple[Change, ...]] = ("bump", "cancel")
+UNDER_WAY: Final = frozenset({TxState.QUEUED, TxState.SENT})
 
 
 def list_transactions(data_dir: Path) -> list[dict[str, Any]]:
@@ -76,8 +77,16 @@ async def _queue(config: ServiceConfig) -> AsyncIterator[TxQueue]:
 def _key_of(data_dir: Path, number: int) -> str:
     for row in list_transactions(data_dir):
         if row["id"] == number:
-            return str(row["key"])
-    raise ConfigError(f"no transaction has the number {number}", next_step="atoll tx list")
+            break
+    else:
+        raise ConfigError(f"no transaction has the number {number}", next_step="atoll tx list")
+    if row["state"] not in UNDER_WAY:
+        # Its key may stand for a later one, which nobody meant.
+        raise ChainError(
+            f"no transaction is under way as {number}: it is {row['state']}",
+            next_step="atoll tx list",
+        )
+    return str(row["key"])
 
 
 def _row(intent: Intent) -> dict[str, Any]:

@@ -124,7 +124,7 @@ async def test_a_failing_daemon_costs_a_service_its_copy_only(
     async with await opened(tmp_path, url) as storage:
         context = SimpleNamespace(
             chain=SimpleNamespace(calls=None),
-            config=SimpleNamespace(store_dir=tmp_path),
+            config=SimpleNamespace(store_dir=tmp_path, role="verifier"),
             storage=storage,
             store=storage.local,
         )

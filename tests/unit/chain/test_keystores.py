@@ -81,6 +81,21 @@ def test_a_backup_opens_and_replaces_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "other.json").exists()
 
 
+def test_a_backup_goes_to_a_disk_without_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, target: Path) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    info = create_key(tmp_path / "keys", "pw", devnet=True)
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    copy = backup_key(info.path, tmp_path / "stick" / "copy.json", "pw")
+    assert verify_key(copy.path, "pw") == copy
+    with pytest.raises(KeystoreError, match="exists already"):
+        backup_key(info.path, copy.path, "pw")
+    assert [path.name for path in copy.path.parent.iterdir()] == ["copy.json"]
+
+
 def test_a_changed_password_opens_the_same_key(tmp_path: Path) -> None:
     info = create_key(tmp_path, "pw", devnet=True)
     secret = load_key(info.path, "pw").key

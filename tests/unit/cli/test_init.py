@@ -86,6 +86,19 @@ def test_what_is_left_out_is_asked_at_a_terminal(
     assert config.password_file.read_text() == PASSWORD + "\n"
 
 
+def test_a_password_that_is_there_is_not_replaced(
+    tmp_path: Path, deployment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("typer.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    folder = tmp_path / "me"
+    options = ("--folder", folder, "--deployment", deployment, "--public-url", "http://a:1")
+    run(node, *options, "--port", "1", typed=f"{PASSWORD}\n{PASSWORD}\n")
+    (folder / services.CONFIG_NAME).unlink()
+    with pytest.raises(ConfigError, match="password exists already"):
+        run(node, *options, "--port", "1", typed="another password\n" * 2)
+    assert (folder / "password").read_text() == PASSWORD + "\n"
+
+
 def test_without_a_terminal_what_is_missing_is_named(tmp_path: Path, deployment: Path) -> None:
     with pytest.raises(ConfigError, match="which network"):
         run(node, "--folder", tmp_path / "me")

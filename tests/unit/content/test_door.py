@@ -86,6 +86,18 @@ def test_strangers_leave_room_for_members(house: House) -> None:
     assert {f"m{i}" for i in range(3)} == {n for n in ("m0", "m1", "m2") if house.door.guest(n)}
 
 
+def test_strangers_make_room_for_more_members_than_are_expected(house: House) -> None:
+    for i in range(5):
+        house.arrive(f"m{i}", host=f"198.51.100.{i}")
+        house.ask(f"m{i}", member=f"member {i}")
+    house.arrive("a", "b", "c")
+    assert house.gone == []
+    house.arrive("late", host="198.51.100.99")
+    assert house.gone == ["a"]
+    house.ask("late", member="late")
+    assert house.door.connections == BUDGET.connections
+
+
 def test_a_member_has_its_own_limit(house: House) -> None:
     house.arrive("a", "b", "c")
     for name in "abc":

@@ -15,6 +15,7 @@ from atoll.content import DAG_PB, Cid, Gateway, GatewayConfig, LocalStore
 from atoll.content.car import CarReader
 from atoll.content.dagpb import Link, Node, encode_field, encode_node
 from atoll.content.fetch import Fetcher
+from atoll.content.gateway import url_of
 from atoll.content.limits import RateLimit
 from atoll.content.unixfs import Kind
 from atoll.errors import ConfigError, NotFound
@@ -300,6 +301,15 @@ async def test_too_many_requests_are_told_to_wait(store: LocalStore) -> None:
         answers = await asyncio.gather(*(ask(http, f"/ipfs/{cid}?format=raw") for _ in range(4)))
     assert sorted(answer.status for answer in answers) == [200, 503, 503, 503]
     await gateway.stop()
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [("0.0.0.0", "http://127.0.0.1:1"), ("::", "http://[::1]:1"),
+     ("2001:db8::1", "http://[2001:db8::1]:1"), ("192.0.2.1", "http://192.0.2.1:1")],
+)  # fmt: skip
+def test_where_one_that_listens_is_asked(host: str, url: str) -> None:
+    assert url_of(host, 1) == url
 
 
 async def test_a_port_in_use_says_what_to_do(store: LocalStore) -> None:

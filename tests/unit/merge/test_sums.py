@@ -11,7 +11,7 @@ from atoll.bits.codec.grid import NonFiniteDeltaError
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.sums import StoredSums, SumsLayout, encode_sums, exact_sum
 from atoll.errors import MalformedUpdate
-from atoll.merge.sums import largest_but, passed_over
+from atoll.merge.sums import largest_but, merged_sums, passed_over
 
 SHAPES = {"b": (4,), "a": (3, 5)}
 PLACES = SumsLayout(Layout.of(SHAPES))
@@ -149,10 +149,30 @@ def test_of_three_updates_the_largest_is_never_taken() -> None:
 def test_what_one_seat_invents_overflows_nobodys_sums() -> None:
     huge = torch.full((3, 5), 1e37), torch.full((4,), 3e38)
     said = StoredSums(encode_sums({"a": huge[0], "b": huge[1]}), PLACES)
-    merged = largest_but(0, [StoredSums(encode_sums(seconds(1)), PLACES), said])
+    merged = merged_sums(0, [said, said], PLACES)
     assert merged.tolist() == [2.0**64] * PLACES.total
     opened = torch.full((1 << 17, 8), float(merged[0]))  # the most that v_ij can be, and more rows
     assert np.isfinite(values_of_shape(encode_sums({"w": opened}), (1 << 17, 8))).all()
+
+
+@pytest.mark.parametrize(("liars", "honest"), [(1, 1), (2, 3), (3, 4)])
+def test_more_liars_than_are_borne_make_no_sum_far_larger(liars: int, honest: int) -> None:
+    told = [StoredSums(encode_sums(seconds(seed)), PLACES) for seed in range(honest)]
+    lie = {"a": torch.full((3, 5), 1e30), "b": torch.full((4,), 1e30)}
+    said = [StoredSums(encode_sums(lie), PLACES)] * liars
+    merged = merged_sums(1, [*said, *told], PLACES)
+    table = np.stack([each[0 : PLACES.total].view(np.float32) for each in told])
+    for group in PLACES.groups():
+        assert merged[group].max() <= 16 * table[:, group].max()
+
+
+def test_honest_sums_are_not_cut_off() -> None:
+    stored = [StoredSums(encode_sums(seconds(seed)), PLACES) for seed in range(5)]
+    assert merged_sums(1, stored, PLACES).tolist() == largest_but(1, stored).tolist()
+
+
+def test_the_groups_of_sums_are_rows_columns_and_vectors() -> None:
+    assert list(PLACES.groups()) == [slice(0, 3), slice(3, 8), slice(8, 12)]
 
 
 def values_of_shape(data: bytes, shape: tuple[int, int]) -> np.ndarray:

@@ -31,6 +31,7 @@ def test_a_service_that_works_is_not_blocked() -> None:
         (failing("DiskFull"), "disk", "job 1: why"),
         (failing("InsufficientFunds"), "money", "job 1: why"),
         (failing("NotOurPolicy"), "policy", "job 1: why"),
+        ({"gateway": "its process ended"}, "gateway", "its process ended"),
         ({"waiting": ["waits: the base fee is above the fee cap"]}, "fees", "1 transactions wait"),
         (failing("NotFound", 3), "failing", "failed 3 times in a row: why"),
         ({"defects": {7: "KeyError()"}}, "defect", "job 7 does not step"),
@@ -42,6 +43,20 @@ def test_what_blocks_is_named(known: dict[str, Any], name: str, words: str) -> N
     assert (found.name, found.is_fault) == (name, True)
     assert words in found.text
     assert found.next_step
+
+
+@pytest.mark.parametrize("kind", ["NotOurPolicy", "InsufficientFunds", "ChainError", "NotFound"])
+def test_what_keeps_a_member_out_of_another_job_does_not_block_it(kind: str) -> None:
+    at_work = replace(WORKS, **failing(kind, 3))
+    assert blocking(at_work) is not None
+    assert blocking(replace(at_work, strange=frozenset({1}))) is None
+    nowhere = blocking(replace(at_work, strange=frozenset({1, 2})))
+    assert (nowhere is None) == (kind == "NotFound")  # which is the fault of who announced the job
+
+
+def test_a_full_disk_is_a_fault_whatever_it_was_wanted_for() -> None:
+    found = blocking(replace(WORKS, strange=frozenset({1}), **failing("DiskFull")))
+    assert found is not None and found.name == "disk"
 
 
 def test_waiting_for_a_job_is_no_fault() -> None:

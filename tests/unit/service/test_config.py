@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from atoll.content import GatewayConfig
 from atoll.errors import ConfigError
-from atoll.service.config import ServiceConfig, read_config, read_layers
+from atoll.service.config import GatewaySection, ServiceConfig, read_config, read_layers
 from atoll.service.service import run_role
 
 GOOD = """
@@ -94,6 +95,14 @@ def test_a_wrong_flag_is_named(tmp_path: Path, setting: str, message: str) -> No
     with pytest.raises(ConfigError, match=message) as caught:
         read_config(ServiceConfig, written(tmp_path, GOOD), [setting], {})
     assert caught.value.next_step is not None
+
+
+@pytest.mark.parametrize("connections", [8, 100, 512])
+def test_neither_one_member_nor_strangers_may_have_every_connection(connections: int) -> None:
+    budget = GatewaySection(connections=connections).budget()
+    assert 0 < budget.per_member * 8 <= budget.connections
+    strangers = budget.connections - budget.reserved
+    assert 0 < GatewayConfig(budget=budget).strangers_requests < strangers
 
 
 async def test_a_folder_is_one_roles(tmp_path: Path) -> None:

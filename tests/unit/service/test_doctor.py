@@ -26,7 +26,7 @@ HEAD = BlockRef(7, Digest(bytes(32)), 1_000_000)
 @pytest.fixture
 def subject(tmp_path: Path) -> Subject:
     """A key, its password and a data folder, as they should be."""
-    data = tmp_path / "data"
+    data = tmp_path / "da?ta"  # not every path is a URL
     data.mkdir(mode=0o700)
     password = tmp_path / "password"
     password.touch(mode=0o600)

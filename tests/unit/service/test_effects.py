@@ -274,6 +274,8 @@ async def test_no_more_jobs_at_once_than_the_policy_says(context: Any) -> None:
     other = replace(view_at(1), job_id=JobId(JOB + 1))
     with pytest.raises(NotOurPolicy, match="serves 1 other jobs"):
         await here.run(other, SendJoin(Role.PROVIDER, 100))
+    context.follower.views = {JOB: view_at(50)}  # has the block of the join, and no place: we left
+    await here.run(other, SendJoin(Role.PROVIDER, 100))
 
 
 @pytest.mark.parametrize(

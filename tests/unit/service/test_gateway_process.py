@@ -95,16 +95,27 @@ async def test_a_child_that_is_killed_is_started_anew_at_its_port(
     await get(gateway, f"ipfs/{cid}?format=raw")
     await until(lambda: gateway.bytes_up)
     os.kill(pid, signal.SIGKILL)
-    await until(lambda: gateway.pid not in {None, pid})
-    while True:
-        try:
-            assert await get(gateway, f"ipfs/{cid}?format=raw") == (200, b"content")
-        except aiohttp.ClientConnectionError:
-            await asyncio.sleep(0.02)
-        else:
-            break
+    await until(lambda: gateway.trouble)
+    assert gateway.connections == 0
+    await until(lambda: not gateway.trouble)
+    assert gateway.pid not in {None, pid}
+    assert await get(gateway, f"ipfs/{cid}?format=raw") == (200, b"content")
     assert gateway.url == url
     await until(lambda: gateway.bytes_up == 2 * len(b"content"))
+
+
+async def test_why_it_cannot_be_started_anew_is_known_until_it_is(gateway: GatewayProcess) -> None:
+    assert gateway.pid is not None
+    port = int(gateway.url.rpartition(":")[2])
+    process = gateway._process
+    assert process is not None
+    os.kill(gateway.pid, signal.SIGKILL)
+    await process.wait()
+    taken = await asyncio.start_server(lambda reader, writer: writer.close(), "127.0.0.1", port)
+    async with taken:
+        await until(lambda: f"{port} is in use" in gateway.trouble)
+    await until(lambda: not gateway.trouble)
+    assert (await get(gateway, "notes/1/held-out/2"))[0] == 200
 
 
 async def test_it_ends_with_its_parent(spec: GatewaySpec) -> None:

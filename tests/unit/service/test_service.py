@@ -61,14 +61,17 @@ class Index:
     changes: list[list[Change]] = field(default_factory=list)
     confirmed: int = 0
     undecodable: int = 0
+    read: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def poll(self) -> list[Change]:
+        self.read.set()
         return self.changes.pop(0) if self.changes else []
 
     def history(self) -> list[Indexed]:
         return [Indexed(event, block, i) for i, (event, block) in enumerate(self.job.log)]
 
     def tell_everything(self) -> None:
+        self.read.clear()
         self.confirmed = self.job.number
         self.changes.append([*self.history(), Advanced(self.job.block, self.job.number)])
 
@@ -166,7 +169,7 @@ def start(tmp_path: Path, job: ScriptedJob, crash: tuple[type, str] | None = Non
         ),
         follower=Follower(cast(EventIndex, index), DEPLOYMENT),
         queue=SimpleNamespace(run=idle, gas_by_label=dict, waiting=list),
-        gateway=SimpleNamespace(bytes_up=0, sent_away={}, connections=0),
+        gateway=SimpleNamespace(bytes_up=0, sent_away={}, connections=0, trouble=""),
         fetcher=SimpleNamespace(bytes_down=0),
     )
     effects = ScriptedEffects(context, crash)
@@ -222,7 +225,7 @@ async def test_what_fails_is_tried_again_when_the_chains_clock_allows(tmp_path: 
     while tries < 2:
         job.mine(2)
         running.index.tell_everything()
-        await asyncio.sleep(0)
+        await running.index.read.wait()
         tries = sum(isinstance(c, DoFetchSpec) for c in running.effects.started)
     await running.effects.committed.wait()
     await running.stop()
@@ -235,7 +238,7 @@ async def test_a_defect_in_one_effect_does_not_end_the_service(tmp_path: Path) -
     while not running.effects.committed.is_set():
         job.mine(2)
         running.index.tell_everything()
-        await asyncio.sleep(0)
+        await running.index.read.wait()
     await running.stop()
 
 
@@ -331,7 +334,7 @@ async def test_what_fails_is_the_status_until_it_is_done(tmp_path: Path) -> None
     running.effects.fail_next = [InsufficientFunds("has 0 wei", next_step="send some")]
     while not (failing := running.service.status()["failing"]):
         running.index.tell_everything()
-        await asyncio.sleep(0)
+        await running.index.read.wait()
     assert [(one["times"], one["text"]) for one in failing] == [(1, "has 0 wei")]
     found = running.service.condition()
     assert found is not None
@@ -339,7 +342,7 @@ async def test_what_fails_is_the_status_until_it_is_done(tmp_path: Path) -> None
     while not running.effects.committed.is_set():
         job.mine(2)
         running.index.tell_everything()
-        await asyncio.sleep(0.005)
+        await running.index.read.wait()
     assert running.service.status()["failing"] == []
     assert running.service.condition() is None
     assert running.service.is_alive()

@@ -12,7 +12,7 @@ from tests.unit.law.network import Network
 
 from atoll.content import Fetcher, LocalStore
 from atoll.law.words import JobId
-from atoll.service.session import Session
+from atoll.service.session import Session, members_of
 
 
 async def test_a_job_s_blocks_are_asked_of_that_job_s_gateways_only(tmp_path: Path) -> None:
@@ -37,3 +37,17 @@ async def test_a_job_s_blocks_are_asked_of_that_job_s_gateways_only(tmp_path: Pa
     assert asked == {
         JOB: ["http://paid:1"], JobId(99): ["http://free:1"], JobId(100): [], JobId(1): []
     }  # fmt: skip
+
+
+def test_room_is_kept_for_the_members_of_our_jobs_alone() -> None:
+    me, nothing = address("provider 0"), cast(Any, None)
+    ours = ScriptedJob(make_manifest()).view
+    others = replace(
+        ours, submitter=address("a stranger"), seats={}, waiting=type(ours.waiting)(), verifiers={}
+    )
+    follower = SimpleNamespace(views={JOB: ours, JobId(99): others})
+    config = SimpleNamespace(account=SimpleNamespace(address=me))
+    session = Session(cast(Any, config), nothing, cast(Any, follower))
+    assert session.admitted() == members_of(ours)
+    follower.views[JOB] = replace(ours, seats={s: a for s, a in ours.seats.items() if a != me})
+    assert session.admitted() == members_of(ours) - {me}  # we have left, and still serve them

@@ -73,6 +73,12 @@ class SumsLayout:
         spans = (slice(*pair) for pair in pairwise(self._places))
         return zip(self.layout.names, self.layout.shapes, spans, strict=True)
 
+    def groups(self) -> Iterator[slice]:
+        """Where numbers of one kind lie: a matrix's rows, its columns, a vector's elements."""
+        for _, shape, span in self.spans():
+            ends = accumulate(shape, initial=span.start)
+            yield from (slice(*pair) for pair in pairwise(ends))
+
 
 def encode_sums(seconds: Mapping[str, Tensor]) -> bytes:
     """The section of these second moments.

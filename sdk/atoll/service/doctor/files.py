@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from atoll.chain.database import open_read_only
 from atoll.chain.keys import read_password, verify_key
 from atoll.errors import KeystoreError
 from atoll.service.doctor.findings import Finding, failure, ok, warning
@@ -82,7 +83,7 @@ def _check_quota(subject: Subject, room: int) -> Iterator[Finding]:
 def _check_databases(folder: Path) -> Iterator[Finding]:
     for path in sorted(folder.glob("*.sqlite")):
         try:
-            with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database:
+            with closing(open_read_only(path)) as database:
                 answer = database.execute("PRAGMA quick_check(1)").fetchone()[0]
         except sqlite3.Error as error:
             answer = str(error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import secrets
 import tempfile
 from pathlib import Path
@@ -11,6 +10,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from atoll.content.addresses import is_global
 from atoll.content.gateway import Gateway
 from atoll.content.local import LocalStore
 from atoll.errors import ConfigError
@@ -23,6 +23,7 @@ FETCH_SECONDS: Final = 10.0
 BLOCK_BYTES: Final = 32
 PROBE: Final = "bafkqaaa"
 """The empty block, which every gateway has."""
+EVERYWHERE: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - what a host may say
 
 
 async def check_gateway(subject: Subject) -> list[Finding]:
@@ -88,10 +89,4 @@ async def _fetched(url: str, cid: str, block: bytes) -> str:
 
 
 def _is_local(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return False  # a name: who resolves it elsewhere may find another address
-    return not address.is_global and not address.is_unspecified
+    return host == "localhost" or not (is_global(host) or host in EVERYWHERE)

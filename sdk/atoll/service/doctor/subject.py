@@ -22,7 +22,6 @@ class Subject:
     deployment: Path | None = None
     keystore: Path | None = None
     password_file: Path | None = None
-    config_file: Path | None = None
     data_dir: Path | None = None
     store_dir: Path | None = None
     quota_bytes: int | None = None
@@ -30,14 +29,13 @@ class Subject:
     fee_cap: int = 0
 
     @classmethod
-    def of(cls, config: ServiceConfig, file: Path) -> Self:
+    def of(cls, config: ServiceConfig) -> Self:
         """Everything that a service's config names."""
         return cls(
             rpc_urls=config.rpc_urls,
             deployment=config.deployment,
             keystore=config.keystore,
             password_file=config.password_file,
-            config_file=file,
             data_dir=config.data_dir,
             store_dir=config.store_dir,
             quota_bytes=config.store.quota_bytes,

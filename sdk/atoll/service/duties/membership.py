@@ -12,6 +12,7 @@ from atoll.law.views import Holder, JobView
 from atoll.law.words import (
     NO_ROUND,
     Address,
+    JobId,
     JobStatus,
     Phase,
     PlaceIndex,
@@ -61,7 +62,7 @@ class SendJoin(ContractCall):
             check_jobs(effects.context.config.policy, _other_jobs(effects, view))
             await _ensure_stake(effects, self)
             done = await ContractCall.perform(self, effects, view)
-            effects.joined.add(view.job_id)
+            effects.joined[view.job_id] = done.block
             return done
 
 
@@ -77,10 +78,14 @@ class SendLeave(ContractCall):
 
 def _other_jobs(effects: Effects, view: JobView) -> int:
     """In how many other jobs that have not ended the account has a part, or just took one."""
+
+    def is_fresh(job: JobId, other: JobView) -> bool:
+        return other.block.number < effects.joined.get(job, 0)
+
     return sum(
         job != view.job_id
         and not other.status.is_closed
-        and (job in effects.joined or standing(other, effects.context.me) is not None)
+        and (is_fresh(job, other) or standing(other, effects.context.me) is not None)
         for job, other in effects.context.follower.views.items()
     )
 
