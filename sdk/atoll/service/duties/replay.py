@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import structlog
 
 from atoll.law.ballots import Duty
+from atoll.law.manifest import Manifest
+from atoll.law.trace import Leaves
 from atoll.law.views import JobView, SettledRound
 from atoll.law.words import Digest, SeatIndex, Slot
 from atoll.service.commands import Done, Fact, Work
@@ -61,11 +63,21 @@ class DoReplay(Work[SeatReplayed]):
         model = await model_of_round(effects, view, self.slot.round, self.manifest)
         args = (self, model, effects.store_dir)
         found: SeatReplay = await effects.work(self.function, *args)
+        segments = len(found.words) + (found.differs_at == len(found.words) < self._told)
+        steps = segments * Manifest.from_bytes(self.manifest).inner.segment
+        measures = {"replayed_segments": segments, "replayed_steps": steps}
+        for name, value in (*measures.items(), ("replay_seconds", found.seconds)):
+            effects.context.journal.measure(view.job_id, self.slot.round, name, value)
         duty = found.duty(self.seat, effects.context.me)
         if not duty.is_fine:
             what = f"segment {duty.at}"
             log.info("differs", job=view.job_id, round=self.slot.round, seat=self.seat, what=what)
         return Done(SeatReplayed(duty, found.seconds))
+
+    @property
+    def _told(self) -> int:
+        """Segments that the seat says to have done."""
+        return Leaves.from_bytes(self.leaves).segments
 
 
 def replaying(past: SettledRound, seat: SeatIndex, manifest: bytes, function: str) -> DoReplay:
