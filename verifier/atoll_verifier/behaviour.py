@@ -6,6 +6,7 @@ in the same way. Overriding one can cost the fee and the bond: see VERIFIER.md.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from atoll.law.ballots import Body
@@ -30,6 +31,10 @@ class VerifierBehaviour:
     def may_join(self, view: JobView) -> bool:
         """Whether to join now, everything else being ready."""
         return True
+
+    def pick_place(self, view: JobView, free: Sequence[int]) -> int | None:
+        """Which free place to take; None leaves it to chance, so that two do not want one."""
+        return None
 
     def may_say_ready(self, view: JobView) -> bool:
         """Whether to say now that the data is here, which helps to open the job."""
