@@ -89,7 +89,7 @@ def check_watcher_cheat(text: str) -> str:
     return text
 
 
-def never(kind: str, text: str) -> frozenset[Duty]:
+def never_does(kind: str, text: str) -> frozenset[Duty]:
     """Duties that a member of this kind with this cheat never does; the empty text is honest.
 
     Raises ConfigError when one of its names is no such cheat.

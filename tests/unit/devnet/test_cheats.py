@@ -23,7 +23,7 @@ from atoll_devnet.cheats import (
     PROVIDER_CHEATS,
     VERIFIER_CHEATS,
     WATCHER_CHEATS,
-    never,
+    never_does,
     provider_behaviour,
     providers,
     serving,
@@ -84,12 +84,12 @@ def test_what_is_no_cheat_is_said(text: str) -> None:
 
 
 def test_what_is_never_done_is_told_for_each_part() -> None:
-    assert never("provider", "") == frozenset()
-    assert never("provider", "stall+flip5") == frozenset()
-    assert never("provider", "no-reveal+no-key") == {Duty.REVEAL, Duty.KEY}
-    assert never("verifier", "no-sign+no-open") == {Duty.SIGN, Duty.OPEN}
+    assert never_does("provider", "") == frozenset()
+    assert never_does("provider", "stall+flip5") == frozenset()
+    assert never_does("provider", "no-reveal+no-key") == {Duty.REVEAL, Duty.KEY}
+    assert never_does("verifier", "no-sign+no-open") == {Duty.SIGN, Duty.OPEN}
     with pytest.raises(ConfigError):
-        never("verifier", "flip5")
+        never_does("verifier", "flip5")
 
 
 def test_half_served_answers_every_second_request() -> None:
