@@ -83,7 +83,7 @@ def anchors(name: str) -> set[str]:
 
 def test_there_are_texts() -> None:
     assert {"README.md", "CHANGELOG.md", "docs/ARCHITECTURE.md", f"{LAW}/SPEC.md"} <= set(TEXTS)
-    assert len(CHAPTERS) == 6
+    assert len(CHAPTERS) == 7
 
 
 @pytest.mark.parametrize("name", TEXTS)

@@ -554,7 +554,7 @@ async def _serve_and_watch(
         refundable = await ran_out(handle)
     if refundable:
         async with network.open(must_sign=True) as client:
-            wei = await client.attach(job).refund_when_due()
+            wei = await client.attach(job).refund()
             say(f"{tokens(wei)} tokens came back")
     return True
 
@@ -580,7 +580,7 @@ async def _is_handed_over(handle: JobHandle) -> bool:
 async def _patient(handle: JobHandle) -> AsyncIterator[JobUpdate | RoundFigures | None]:
     """What happens, and None whenever the chain was looked at and nothing had."""
     yield None
-    async for update in handle.follow():
+    async for update in handle.follow(evaluated=True):
         yield update
 
 
@@ -593,7 +593,7 @@ async def _row(handle: JobHandle) -> dict[str, object]:
         "status": snapshot.status.name.lower(),
         "rounds": f"{snapshot.settled_rounds}/{snapshot.rounds}",
         "funded_wei": str(snapshot.funded_wei),
-        "earned_wei": str(snapshot.earned_wei),
+        "paid_wei": str(snapshot.paid_wei),
     }
 
 

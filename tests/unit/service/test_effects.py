@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from atoll.service.duties.claim import SendClaim
-from tests.unit.law.factories import JOB, ScriptedJob, address, digest, make_manifest
+from tests.unit.law.factories import JOB, address, digest, make_manifest
+from tests.unit.law.network import Network
 
 from atoll.bits.errors import MalformedState
 from atoll.bits.layout import max_params_bytes
@@ -24,9 +24,11 @@ from atoll.errors import (
     TooLarge,
     TransactionFailed,
 )
+from atoll.law.hashing import terms_hash
 from atoll.law.manifest import InitSpec
+from atoll.law.upkeep import Call as Kind
 from atoll.law.views import JobView
-from atoll.law.words import JobId, Role
+from atoll.law.words import HolderId, JobId, Role, RoundIndex, SeatIndex
 from atoll.service.commands import NotYet
 from atoll.service.config import PolicySection
 from atoll.service.context import Context
@@ -37,16 +39,28 @@ from atoll.service.duties.material import (
     JobRefused,
     SpecReady,
 )
-from atoll.service.duties.membership import BondReleased, SendJoin, SendRelease
+from atoll.service.duties.membership import SendJoin
 from atoll.service.duties.opening import DoPrepareOpening, OpeningReady
 from atoll.service.duties.unpin import DoUnpin, RoundsUnpinned
-from atoll.service.duties.upkeep import SendPoke
+from atoll.service.duties.upkeep import SendUpkeep
 from atoll.service.effects import Effects
 from atoll.service.journal import Journal
 from atoll.service.policy import NotOurPolicy, manifest_refusal
 
 MANIFEST = make_manifest()
 ME = address("me")
+
+
+def of_job(kind: Kind, place: str = "") -> SendUpkeep:
+    """A call that anyone may make."""
+    return SendUpkeep(kind, RoundIndex(0), Role.PROVIDER, HolderId(2), SeatIndex(1), place)
+
+
+POKE, RELEASE = of_job(Kind.POKE, "place"), of_job(Kind.RELEASE)
+
+
+def join(role: Role = Role.PROVIDER, bond: int = 100) -> SendJoin:
+    return SendJoin(role, 0, RoundIndex(0), bond)
 
 
 @dataclass
@@ -164,8 +178,9 @@ def effects(context: Any) -> Effects:
 
 
 def view_at(number: int) -> JobView:
-    view = ScriptedJob(MANIFEST).view
-    return replace(view, block=replace(view.block, number=number))
+    view = Network(MANIFEST.terms).view
+    named = {"spec_cid": MANIFEST.cid(), "terms_hash": terms_hash(MANIFEST.terms)}
+    return replace(view, block=replace(view.block, number=number), **named)
 
 
 # --- transactions ---
@@ -174,81 +189,56 @@ def view_at(number: int) -> JobView:
 async def test_a_transaction_asked_for_again_is_the_same_until_the_view_has_its_block(
     context: Any,
 ) -> None:
-    await effects(context).run(view_at(10), SendPoke("place"))
-    done = await effects(context).run(view_at(49), SendPoke("place"))
+    await effects(context).run(view_at(10), POKE)
+    done = await effects(context).run(view_at(49), POKE)
     assert done.block == 50
-    assert list(context.queue.calls) == [f"{JOB}:SendPoke:place#0"]
-    await effects(context).run(view_at(50), SendPoke("place"))
-    assert list(context.queue.calls) == [f"{JOB}:SendPoke:place#0", f"{JOB}:SendPoke:place#1"]
+    key = f"{JOB}:{POKE.key}"
+    assert list(context.queue.calls) == [f"{key}#0"]
+    await effects(context).run(view_at(50), POKE)
+    assert list(context.queue.calls) == [f"{key}#0", f"{key}#1"]
 
 
 async def test_what_another_did_first_is_waited_for_in_the_view(context: Any) -> None:
     context.queue.block = None
-    done = await effects(context).run(view_at(10), SendPoke("place"))
+    done = await effects(context).run(view_at(10), POKE)
     assert done.block == 77
 
 
-async def test_a_claim_carries_its_proof(context: Any) -> None:
-    await effects(context).run(view_at(1), SendClaim(ME, 7, 9, (digest("p"),)))
-    assert list(context.queue.calls.values()) == [("claim", JOB, ME, 7, [digest("p")])]
-
-
-NOT_HELD = TransactionFailed("NotMember", error="NotMember", args=(JOB, 0, ME))
 TOO_EARLY = TransactionFailed("StillBound", error="StillBound", args=(1_000, 994))
-RELEASE = SendRelease(Role.PROVIDER, 2, is_over=True)
+BOUND = TransactionFailed("GameOpen", error="GameOpen", args=(JOB, 0, 2))
 
 
-@pytest.mark.parametrize(
-    ("refusal", "due_at"),
-    [
-        (TOO_EARLY, 1_000),
-        (TransactionFailed("FaultsPending", error="FaultsPending", args=(1,)), None),
-        (None, None),
-    ],
-)
-async def test_a_bond_that_is_still_held_is_not_noted_as_released(
-    context: Any, refusal: TransactionFailed | None, due_at: int | None
+@pytest.mark.parametrize("refusal", [BOUND, None])
+async def test_what_was_refused_and_names_no_time_is_looked_at_again_with_the_view(
+    context: Any, refusal: TransactionFailed | None
 ) -> None:
     context.queue.block, context.chain.refusal = None, refusal
-    with pytest.raises(NotYet) as refused:
-        await effects(context).run(view_at(1), RELEASE)
-    assert refused.value.due_at == due_at
-    assert len(context.journal.read(JOB)) == 0
-    context.chain.refusal = NOT_HELD
     done = await effects(context).run(view_at(1), RELEASE)
-    assert done.fact == BondReleased(2, was_over=True)
+    assert done.block == 77
 
 
 async def test_what_is_too_early_says_when_it_is_due(context: Any) -> None:
-    context.queue.block = None
-    error = TransactionFailed("DisputeOpen", error="DisputeOpen", args=(500, 490))
-    context.chain.refusal = error
+    context.queue.block, context.chain.refusal = None, TOO_EARLY
     with pytest.raises(NotYet) as refused:
-        await effects(context).run(view_at(1), SendPoke("place"))
-    assert refused.value.due_at == 500
-
-
-async def test_a_released_bond_is_remembered(context: Any) -> None:
-    context.chain.refusal = NOT_HELD
-    done = await effects(context).run(view_at(1), SendRelease(Role.PROVIDER, 2, is_over=True))
-    assert done.fact == BondReleased(2, was_over=True)
-    assert len(context.journal.read(JOB)) == 1
+        await effects(context).run(view_at(1), RELEASE)
+    assert refused.value.due_at == 1_000
+    assert len(context.journal.read(JOB)) == 0
 
 
 @pytest.mark.parametrize(
     ("chain", "sent"),
     [
-        (Chain(), ["approve", "deposit", "join_as_provider"]),
-        (Chain(allowed=10**30), ["deposit", "join_as_provider"]),
-        (Chain(active=100), ["join_as_provider"]),
-        (Chain(active=100, locked=1), ["approve", "deposit", "join_as_provider"]),
+        (Chain(), ["approve", "deposit", "sit"]),
+        (Chain(allowed=10**30), ["deposit", "sit"]),
+        (Chain(active=100), ["sit"]),
+        (Chain(active=100, locked=1), ["approve", "deposit", "sit"]),
     ],
 )
 async def test_joining_deposits_what_the_bond_lacks(
     context: Any, chain: Chain, sent: list[str]
 ) -> None:
     context.chain = chain
-    await effects(context).run(view_at(1), SendJoin(Role.PROVIDER, 100))
+    await effects(context).run(view_at(1), join())
     assert [call[0] for call in context.queue.calls.values()] == sent
     deposits = [c for c in context.queue.calls.values() if c[0] == "deposit"]
     assert all(c == ("deposit", Role.PROVIDER, 100 - chain.active + chain.locked) for c in deposits)
@@ -258,24 +248,24 @@ async def test_a_bond_that_is_too_much_of_the_wallet_is_not_staked(context: Any)
     context.chain.balance = 190
     context.config.policy = PolicySection(largest_share=0.5)
     with pytest.raises(NotOurPolicy, match=r"policy\.largest_share is 0\.5"):
-        await effects(context).run(view_at(1), SendJoin(Role.PROVIDER, 100))
+        await effects(context).run(view_at(1), join())
     assert context.queue.calls == {}
     context.chain.balance = 200
-    await effects(context).run(view_at(1), SendJoin(Role.PROVIDER, 100))
+    await effects(context).run(view_at(1), join())
     assert len(context.queue.calls) == 3
 
 
 async def test_no_more_jobs_at_once_than_the_policy_says(context: Any) -> None:
     context.config.policy = PolicySection(jobs_at_once=1)
     here = effects(context)
-    await here.run(view_at(1), SendJoin(Role.PROVIDER, 100))
-    await here.run(view_at(1), SendJoin(Role.PROVIDER, 100))  # the same job is no other one
+    await here.run(view_at(1), join())
+    await here.run(view_at(1), join())  # the same job is no other one
     context.follower.views = {JOB: view_at(1)}
     other = replace(view_at(1), job_id=JobId(JOB + 1))
     with pytest.raises(NotOurPolicy, match="serves 1 other jobs"):
-        await here.run(other, SendJoin(Role.PROVIDER, 100))
+        await here.run(other, join())
     context.follower.views = {JOB: view_at(50)}  # has the block of the join, and no place: we left
-    await here.run(other, SendJoin(Role.PROVIDER, 100))
+    await here.run(other, join())
 
 
 @pytest.mark.parametrize(
@@ -308,15 +298,15 @@ def test_a_job_that_is_too_large_is_refused(policy: dict[str, Any], reason: str)
 
 
 async def test_a_deposit_under_way_is_not_sent_twice(context: Any) -> None:
-    await effects(context).run(view_at(1), SendJoin(Role.PROVIDER, 100))
-    await effects(context).run(view_at(1), SendJoin(Role.PROVIDER, 100))
+    await effects(context).run(view_at(1), join())
+    await effects(context).run(view_at(1), join())
     assert [c[0] for c in context.queue.calls.values()].count("deposit") == 1
 
 
 async def test_too_few_tokens_say_how_many_are_lacking(context: Any) -> None:
     context.chain.balance = 40
     with pytest.raises(InsufficientFunds, match=r"has 40 wei .* lacks 100") as caught:
-        await effects(context).run(view_at(1), SendJoin(Role.PROVIDER, 100))
+        await effects(context).run(view_at(1), join())
     assert caught.value.next_step is not None
     assert context.queue.calls == {}
 

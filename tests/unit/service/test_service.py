@@ -9,17 +9,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.unit.law.factories import (
-    DOMAIN,
-    JOB,
-    JOBS,
-    ScriptedJob,
-    address,
-    cid,
-    digest,
-    make_manifest,
-    make_reveal,
-)
+from tests.unit.law.factories import DOMAIN, JOB, cid, digest, make_manifest
+from tests.unit.law.network import Network, reveal_of
+from tests.unit.law.script import PROVIDERS, Script
 
 from atoll.chain.deployment import Deployment
 from atoll.chain.follower import Follower, News
@@ -27,7 +19,7 @@ from atoll.chain.index import Advanced, Change, EventIndex, Indexed, Rewound
 from atoll.errors import InsufficientFunds, NotFound, RpcUnavailable, StorageError
 from atoll.law import events as ev
 from atoll.law.views import JobView
-from atoll.law.words import ZERO_DIGEST, JobId, Phase, SeatIndex
+from atoll.law.words import ZERO_DIGEST, JobId, Phase
 from atoll.service import service as service_module
 from atoll.service.commands import Done
 from atoll.service.config import WatchdogSection
@@ -45,8 +37,8 @@ from atoll_node.duties.train import DoTrain, Trained
 from atoll_node.machine import step
 
 MANIFEST = make_manifest()
-DEPLOYMENT = Deployment(DOMAIN.chain_id, 0, {"Rounds": DOMAIN.rounds, "Jobs": JOBS})
-ME, SEAT, URL = address("provider 0"), SeatIndex(0), "http://127.0.0.1:4001"
+DEPLOYMENT = Deployment(DOMAIN.chain_id, 0, {"Rounds": DOMAIN.rounds})
+ME, URL = PROVIDERS[0], "http://127.0.0.1:4001"
 
 
 class Crash(Exception):
@@ -57,7 +49,7 @@ class Crash(Exception):
 class Index:
     """Yields what a test puts in."""
 
-    job: ScriptedJob
+    job: Network
     changes: list[list[Change]] = field(default_factory=list)
     confirmed: int = 0
     undecodable: int = 0
@@ -94,7 +86,8 @@ class ScriptedEffects:
         done = self._done(command)
         await self._maybe(command, "between")
         if isinstance(command, SendCommit):
-            self.context.journal.sign_once(command.guard, command.commitment)
+            guard = f"commit of round {command.round}"
+            self.context.journal.sign_once(guard, command.commitment)
         if done.fact is not None:
             self.context.journal.write(view.job_id, command.key, done.fact)
         await self._maybe(command, "after")
@@ -123,14 +116,8 @@ class ScriptedEffects:
 
 def _trained(command: DoTrain) -> Trained:
     """Every training has other secrets, as in life."""
-    secret = digest(f"salt {id(command)}")
-    return Trained(
-        round=command.slot.round,
-        reveal=make_reveal(secret),
-        carried_state=cid("last"),
-        loss=1.0,
-        seconds=1.0,
-    )
+    reveal = reveal_of(f"mine {id(command)}", 8)[0]
+    return Trained(command.slot.round, reveal, command.opening_digest, 1.0, 1.0)
 
 
 @dataclass
@@ -148,7 +135,7 @@ class Running:
         self.journal.close()
 
 
-def start(tmp_path: Path, job: ScriptedJob, crash: tuple[type, str] | None = None) -> Running:
+def start(tmp_path: Path, job: Network, crash: tuple[type, str] | None = None) -> Running:
     async def idle() -> None:
         await asyncio.Event().wait()
 
@@ -178,12 +165,11 @@ def start(tmp_path: Path, job: ScriptedJob, crash: tuple[type, str] | None = Non
     return Running(service, effects, index, asyncio.create_task(service.run()), journal)
 
 
-def training_job() -> ScriptedJob:
-    job = ScriptedJob(MANIFEST)
-    job.emit(ev.GatewayAnnounced(ME, URL))
-    job.open()
-    job.train()
-    return job
+def training_job() -> Network:
+    net = Script.ready().net
+    net.emit(ev.GatewayAnnounced(ME, URL))
+    net.poke()
+    return net
 
 
 POINTS = [
@@ -223,7 +209,7 @@ async def test_what_fails_is_tried_again_when_the_chains_clock_allows(tmp_path: 
     running.effects.fail_next = [NotFound("nobody has it")]
     tries = 0
     while tries < 2:
-        job.mine(2)
+        job.wait(2)
         running.index.tell_everything()
         await running.index.read.wait()
         tries = sum(isinstance(c, DoFetchSpec) for c in running.effects.started)
@@ -236,7 +222,7 @@ async def test_a_defect_in_one_effect_does_not_end_the_service(tmp_path: Path) -
     running = start(tmp_path, job)
     running.effects.fail_next = [ZeroDivisionError("a defect")]
     while not running.effects.committed.is_set():
-        job.mine(2)
+        job.wait(2)
         running.index.tell_everything()
         await running.index.read.wait()
     await running.stop()
@@ -293,7 +279,7 @@ async def test_a_reorg_folds_the_view_anew(tmp_path: Path) -> None:
     job = training_job()
     running = start(tmp_path, job)
     await running.effects.committed.wait()
-    job.log = [item for item in job.log if not isinstance(item[0], ev.TrainStarted)]
+    job.log = [item for item in job.log if not isinstance(item[0], ev.RoundOpened)]
     follower, turned = running.effects.context.follower, asyncio.Event()
     poll = follower.poll_patiently
 
@@ -307,7 +293,7 @@ async def test_a_reorg_folds_the_view_anew(tmp_path: Path) -> None:
     running.index.changes.append([Rewound(job.number - 1), Advanced(job.block, job.number)])
     await turned.wait()
     await running.stop()
-    assert follower.views[JOB].state.phase is Phase.SEEDING
+    assert follower.views[JOB].phase is Phase.WAITING
 
 
 async def test_an_unreachable_chain_is_waited_for(tmp_path: Path) -> None:
@@ -340,7 +326,7 @@ async def test_what_fails_is_the_status_until_it_is_done(tmp_path: Path) -> None
     assert found is not None
     assert (found.name, found.next_step) == ("money", "send some")
     while not running.effects.committed.is_set():
-        job.mine(2)
+        job.wait(2)
         running.index.tell_everything()
         await running.index.read.wait()
     assert running.service.status()["failing"] == []

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from tests.unit.law.factories import JOB, address
 from tests.unit.law.network import Network
+from tests.unit.law.script import PROVIDERS, Script
 
 from atoll.content import Fetcher, LocalStore
 from atoll.law.words import JobId
@@ -40,14 +41,13 @@ async def test_a_job_s_blocks_are_asked_of_that_job_s_gateways_only(tmp_path: Pa
 
 
 def test_room_is_kept_for_the_members_of_our_jobs_alone() -> None:
-    me, nothing = address("provider 0"), cast(Any, None)
-    ours = ScriptedJob(make_manifest()).view
-    others = replace(
-        ours, submitter=address("a stranger"), seats={}, waiting=type(ours.waiting)(), verifiers={}
-    )
+    me, nothing = PROVIDERS[0], cast(Any, None)
+    ours = Script.ready().net.view
+    others = replace(ours, submitter=address("a stranger"), providers={}, verifiers={})
     follower = SimpleNamespace(views={JOB: ours, JobId(99): others})
     config = SimpleNamespace(account=SimpleNamespace(address=me))
     session = Session(cast(Any, config), nothing, cast(Any, follower))
     assert session.admitted() == members_of(ours)
-    follower.views[JOB] = replace(ours, seats={s: a for s, a in ours.seats.items() if a != me})
+    left = {id: holder for id, holder in ours.providers.items() if holder.account != me}
+    follower.views[JOB] = replace(ours, providers=left)
     assert session.admitted() == members_of(ours) - {me}  # we have left, and still serve them
