@@ -22,12 +22,11 @@ from atoll.law import events as ev
 from atoll.law.ballots import Duty
 from atoll.law.manifest import Manifest
 from atoll.law.merge_inputs import MergeFacts, MergeTerms, candidates
-from atoll.law.trace import key_hash
 from atoll.law.views import JobView, SettledRound
 from atoll.law.words import RoundIndex, SeatIndex, Verdict
 from atoll.service.duties.material import files_of
 from atoll.service.duties.merge import DoMerge
-from atoll.service.duties.replay import REPLAY, replaying
+from atoll.service.duties.replay import REPLAY, replaying, wrong_word_at
 from atoll.service.duties.updates import RevealedUpdate
 from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
 from atoll.service.worker import Worker
@@ -359,12 +358,9 @@ class _Auditor:
         if at is not None:
             what = "its update is another" if at == told.segments else f"it differs at segment {at}"
             return self._seat(past, seat, DIFFERS, what)
-        key = past.key_of(seat)
-        if key is not None and key_hash(key) == told.reveal.key_hash:
-            pairs = zip(told.leaves.words(key), found.words, strict=True)
-            wrong = next((j for j, (said, own) in enumerate(pairs) if said != own), None)
-            if wrong is not None:
-                return self._seat(past, seat, DIFFERS, f"its work word {wrong} is another")
+        wrong = wrong_word_at(past, seat, found.words)
+        if wrong is not None:
+            return self._seat(past, seat, DIFFERS, f"its work word {wrong} is another")
         return self._seat(past, seat, EQUAL, "", self._false_fine(past, seat, found))
 
     def _seat(
