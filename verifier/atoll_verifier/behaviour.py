@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from atoll.law.ballots import Body
-from atoll.law.views import JobView
-from atoll.law.words import Bitmap
+from atoll.law.views import JobView, SettledRound
+from atoll.law.words import Bitmap, Digest
 from atoll.service.duties.game import PLAY
 from atoll.service.duties.replay import REPLAY
 from atoll.service.machine import Setup, State
@@ -55,6 +55,10 @@ class VerifierBehaviour:
     def ballot_override(self, view: JobView, body: Body) -> Body:
         """What is balloted instead of what was found."""
         return body
+
+    def sent_ballot(self, past: SettledRound, ballot: Digest) -> Digest | None:
+        """What is sent as our sealed ballot of a settled round; None while nothing is."""
+        return ballot
 
     def skips_opening(self, view: JobView) -> bool:
         """Whether ballots are not opened."""
