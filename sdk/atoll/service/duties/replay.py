@@ -49,6 +49,7 @@ class DoReplay(Work[SeatReplayed]):
 
     Attributes:
         commitment: names what was revealed: `leaves` (as revealed) and `update_root`.
+        model: digest of what the round opened from, as certified; None in round 0.
         function: the worker's function that replays.
     """
 
@@ -58,6 +59,7 @@ class DoReplay(Work[SeatReplayed]):
     data_seed: Digest
     leaves: bytes
     update_root: Digest
+    model: Digest | None
     manifest: bytes
     function: str = REPLAY
 
@@ -90,7 +92,8 @@ def replaying(past: SettledRound, seat: SeatIndex, manifest: bytes, function: st
     """The replay of a seat's settled round."""
     told, slot = past.reveals[seat], past.slot
     reveal = told.reveal
-    said = (past.facts.seed, reveal.leaves, reveal.update_root)
+    model = past.facts.model if past.round else None
+    said = (past.facts.seed, reveal.leaves, reveal.update_root, model)
     return DoReplay(slot, seat, told.commitment, *said, manifest, function)
 
 
