@@ -32,15 +32,16 @@ def decide(state: ProviderState) -> list[Decision]:
     if view.terms is None:
         return [Decision("job", "is not known yet")]
     line = place_in_line(view, Role.PROVIDER, seat)
-    may_join = setup.behaviour.may_join(view)
+    behaviour = setup.behaviour
+    may_join, pick = behaviour.may_join(view), behaviour.pick_place
     has_seat = [decide_opening(state), decide_updates(state), decide_merge(state)]
     return [
         decide_owed(state, owed_by(view, state.me, state.now)),
-        decide_games(state, setup.behaviour.judge_function),
+        decide_games(state, behaviour.judge_function),
         decide_upkeep(state, line, setup.keeper),
         decide_material(state),
         decide_announce(state, setup.gateway_url),
-        decide_membership(state, Role.PROVIDER, may_join),
+        decide_membership(state, Role.PROVIDER, may_join, pick),
         *(has_seat if seat is not None else ()),
         decide_train(state),
         decide_pay(state, setup.auto_claim),

@@ -13,7 +13,7 @@ import structlog
 
 from atoll.law.ballots import Duty
 from atoll.law.manifest import Manifest
-from atoll.law.trace import Leaves
+from atoll.law.trace import Leaves, key_hash
 from atoll.law.views import JobView, SettledRound
 from atoll.law.words import Digest, SeatIndex, Slot
 from atoll.service.commands import Done, Fact, Work
@@ -31,9 +31,15 @@ log = structlog.get_logger("atoll.replay")
 
 @dataclass(frozen=True, slots=True)
 class SeatReplayed(Fact):
-    """What our replay of a seat's round gave: what a ballot of ours says of it."""
+    """What our replay of a seat's round gave.
+
+    Attributes:
+        duty: what a ballot of ours says of it.
+        words: the work words of the segments that are as revealed.
+    """
 
     duty: Duty
+    words: tuple[Digest, ...]
     seconds: float
 
 
@@ -43,6 +49,7 @@ class DoReplay(Work[SeatReplayed]):
 
     Attributes:
         commitment: names what was revealed: `leaves` (as revealed) and `update_root`.
+        model: digest of what the round opened from, as certified; None in round 0.
         function: the worker's function that replays.
     """
 
@@ -52,6 +59,7 @@ class DoReplay(Work[SeatReplayed]):
     data_seed: Digest
     leaves: bytes
     update_root: Digest
+    model: Digest | None
     manifest: bytes
     function: str = REPLAY
 
@@ -72,7 +80,7 @@ class DoReplay(Work[SeatReplayed]):
         if not duty.is_fine:
             what = f"segment {duty.at}"
             log.info("differs", job=view.job_id, round=self.slot.round, seat=self.seat, what=what)
-        return Done(SeatReplayed(duty, found.seconds))
+        return Done(SeatReplayed(duty, found.words, found.seconds))
 
     @property
     def _told(self) -> int:
@@ -84,10 +92,23 @@ def replaying(past: SettledRound, seat: SeatIndex, manifest: bytes, function: st
     """The replay of a seat's settled round."""
     told, slot = past.reveals[seat], past.slot
     reveal = told.reveal
-    said = (past.facts.seed, reveal.leaves, reveal.update_root)
+    model = past.facts.model if past.round else None
+    said = (past.facts.seed, reveal.leaves, reveal.update_root, model)
     return DoReplay(slot, seat, told.commitment, *said, manifest, function)
 
 
 def replayed(state: State[S], past: SettledRound, seat: SeatIndex) -> SeatReplayed | None:
     """What our replay of it gave, once it is done."""
     return state.facts.of(DoReplay, past.round, seat, past.reveals[seat].commitment)
+
+
+def wrong_word_at(past: SettledRound, seat: SeatIndex, words: tuple[Digest, ...]) -> int | None:
+    """The first segment whose word, under the key that the seat has shown, is not our replay's.
+
+    None before there is a key, and where it is not the one that the seat had committed to.
+    """
+    told, key = past.reveals[seat], past.key_of(seat)
+    if key is None or seat in past.leaks or key_hash(key) != told.reveal.key_hash:
+        return None
+    pairs = enumerate(zip(words, told.leaves.words(key), strict=False))
+    return next((segment for segment, (ours, theirs) in pairs if ours != theirs), None)
