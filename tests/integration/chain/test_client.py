@@ -183,7 +183,7 @@ async def test_data_that_is_not_here_is_refused_before_paying(bench: Bench) -> N
 
 async def test_a_contract_s_refusal_reaches_the_submitter(bench: Bench) -> None:
     cheap = await bench.manifest(bench.job.but({"money.provider_bond": 10**17}))
-    with pytest.raises(TransactionFailed, match="create reverted: TermOutOfRange.*providerBond"):
+    with pytest.raises(TransactionFailed, match=r"create reverted: TermOutOfRange.*providerBond"):
         await bench.client.submit(cheap, max_spend=PLENTY)
 
 
