@@ -128,7 +128,7 @@ def replay(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
     configure_native()
     manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
     task = TrainTask(manifest, command.slot, command.seat, command.data_seed, model)
-    claimed = Claimed(Leaves.from_bytes(command.leaves), command.update_root)
+    claimed = Claimed(Leaves.from_bytes(command.leaves), command.update_root, command.model)
     return replay_seat(task, claimed, store)
 
 

@@ -102,7 +102,7 @@ class DoFetchData(Work[DataReady | JobRefused]):
         manifest = Manifest.from_bytes(self.manifest)
         data = manifest.data
         try:
-            for cid, most in _files_of(manifest):
+            for cid, most in files_of(manifest):
                 await effects.fetch(view, None, Cid.from_bytes(cid), most)
             await effects.work("atoll.service.tasks:check_data", self.manifest, effects.store_dir)
             initial = await _check_program(effects, manifest)
@@ -125,7 +125,7 @@ async def _check_program(effects: Effects, manifest: Manifest) -> Digest:
     return Digest(initial)
 
 
-def _files_of(manifest: Manifest) -> list[tuple[bytes, int]]:
+def files_of(manifest: Manifest) -> list[tuple[bytes, int]]:
     """The files of a job's data, and how many bytes each may have."""
     data = manifest.data
     size = data.train_tokens * data.token_bytes

@@ -49,6 +49,7 @@ class DoReplay(Work[SeatReplayed]):
 
     Attributes:
         commitment: names what was revealed: `leaves` (as revealed) and `update_root`.
+        model: digest of what the round opened from, as certified; None in round 0.
         function: the worker's function that replays.
     """
 
@@ -58,6 +59,7 @@ class DoReplay(Work[SeatReplayed]):
     data_seed: Digest
     leaves: bytes
     update_root: Digest
+    model: Digest | None
     manifest: bytes
     function: str = REPLAY
 
@@ -90,7 +92,8 @@ def replaying(past: SettledRound, seat: SeatIndex, manifest: bytes, function: st
     """The replay of a seat's settled round."""
     told, slot = past.reveals[seat], past.slot
     reveal = told.reveal
-    said = (past.facts.seed, reveal.leaves, reveal.update_root)
+    model = past.facts.model if past.round else None
+    said = (past.facts.seed, reveal.leaves, reveal.update_root, model)
     return DoReplay(slot, seat, told.commitment, *said, manifest, function)
 
 
@@ -99,7 +102,7 @@ def replayed(state: State[S], past: SettledRound, seat: SeatIndex) -> SeatReplay
     return state.facts.of(DoReplay, past.round, seat, past.reveals[seat].commitment)
 
 
-def wrong_word_at(past: SettledRound, seat: SeatIndex, found: SeatReplayed) -> int | None:
+def wrong_word_at(past: SettledRound, seat: SeatIndex, words: tuple[Digest, ...]) -> int | None:
     """The first segment whose word, under the key that the seat has shown, is not our replay's.
 
     None before there is a key, and where it is not the one that the seat had committed to.
@@ -107,5 +110,5 @@ def wrong_word_at(past: SettledRound, seat: SeatIndex, found: SeatReplayed) -> i
     told, key = past.reveals[seat], past.key_of(seat)
     if key is None or seat in past.leaks or key_hash(key) != told.reveal.key_hash:
         return None
-    pairs = enumerate(zip(found.words, told.leaves.words(key), strict=False))
+    pairs = enumerate(zip(words, told.leaves.words(key), strict=False))
     return next((segment for segment, (ours, theirs) in pairs if ours != theirs), None)
