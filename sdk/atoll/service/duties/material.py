@@ -79,7 +79,7 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
             manifest = Manifest.from_bytes(data)
             manifest.check_terms(self.terms_hash)
             if manifest.epoch != 1:
-                return Done(JobRefused("its seats carry what nobody else has, between rounds"))
+                return Done(JobRefused("rounds with private state need epochs, which are not built yet"))
             if refused := manifest_refusal(policy, manifest):
                 return Done(JobRefused(refused))
             await effects.work("atoll.service.tasks:check_machine", data)
