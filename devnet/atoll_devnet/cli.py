@@ -46,20 +46,21 @@ def run_command(
         int | None, typer.Option(min=1, max=32, help="Default: 3, within the job's bounds.")
     ] = None,
     cheat: Annotated[
-        list[str] | None, typer.Option(metavar="SEAT:NAME", help="A cheating provider.")
+        list[str] | None,
+        typer.Option(metavar="NUMBER:NAME", help="A cheating provider."),
     ] = None,
     verifier_cheat: Annotated[
-        list[str] | None, typer.Option(metavar="INDEX:NAME", help="A cheating verifier.")
+        list[str] | None, typer.Option(metavar="NUMBER:NAME", help="A cheating verifier.")
     ] = None,
     watchers: Annotated[
         int, typer.Option(min=0, max=8, help="Outsiders who dispute what is wrong.")
     ] = 0,
     watcher_cheat: Annotated[
-        list[str] | None, typer.Option(metavar="INDEX:NAME", help="A lying watcher.")
+        list[str] | None, typer.Option(metavar="NUMBER:NAME", help="A lying watcher.")
     ] = None,
     chain: Annotated[str, typer.Option(help="anvil or ganache.")] = "anvil",
     skip_windows: Annotated[
-        bool, typer.Option(help="Skip what is left of a window once all who will act have.")
+        bool, typer.Option(help="Move the clock on where everybody only waits (Anvil).")
     ] = False,
     store: StoreBackend = "embedded",
     report: Report = None,
@@ -73,21 +74,22 @@ def run_command(
         raise ConfigError(f"no chain is called {chain!r}", next_step="use --chain anvil or ganache")
     spec, cheats = chosen_job(job, preset, data, set_), parse_cheats(cheat or [], "--cheat")
     members = spec.members
+    lies = parse_cheats(verifier_cheat or [], "--verifier-cheat")
     few = providers or (members.seats if job else 4)
-    most = verifiers or (max(members.min_verifiers, min(3, members.max_verifiers)) if job else 3)
+    most = verifiers or (max(members.min_verifiers, min(3, members.places)) if job else 3)
     options = RunOptions(
         folder=_new_folder(folder),
         providers=few,
         verifiers=most,
         watchers=watchers,
         cheats=cheats,
-        verifier_cheats=parse_cheats(verifier_cheat or [], "--verifier-cheat"),
+        verifier_cheats=lies,
         watcher_cheats=parse_cheats(watcher_cheat or [], "--watcher-cheat"),
         backend="ganache" if chain == "ganache" else "anvil",
         report=report,
         skip_windows=skip_windows,
         store=_checked(store),
-        job=spec if job else fitting(spec, few, most, cheats),
+        job=spec if job else fitting(spec, few, most, cheats, lies),
     )
     _run(options, json)
 
@@ -102,9 +104,12 @@ def demo(
     """Four providers, two of them cheating, three verifiers: a few minutes on two cores."""
     from atoll_devnet.run.options import RunOptions
 
-    cheats = {2: "lazy", 3: "sign-flip"}
     options = RunOptions(
-        folder=_new_folder(folder), cheats=cheats, report=report, store=_checked(store)
+        folder=_new_folder(folder),
+        cheats={2: "poison-segment", 3: "flip5"},
+        report=report,
+        skip_windows=True,
+        store=_checked(store),
     )
     _run(options, json)
 

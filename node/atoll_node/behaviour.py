@@ -6,6 +6,7 @@ in the same way. Overriding one can cost the bond: see PROVIDER.md for what is e
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from atoll.law.views import JobView
@@ -33,6 +34,10 @@ class ProviderBehaviour:
     def may_join(self, view: JobView) -> bool:
         """Whether to take a seat now, everything else being ready."""
         return True
+
+    def pick_place(self, view: JobView, free: Sequence[int]) -> int | None:
+        """Which free seat to take; None leaves it to chance, so that two do not want one."""
+        return None
 
     def train_extra(self, view: JobView) -> tuple[bytes, ...]:
         """CIDs to fetch before training and to hand to the worker function as `extra`."""

@@ -39,8 +39,8 @@ def decide(state: ProviderState) -> list[Decision]:
     if view.terms is None:
         return [Decision("job", "is not known yet")]
     line = place_in_line(view, Role.PROVIDER, seat)
-    stopped = disagreement(state) is not None
-    may_join = setup.behaviour.may_join(view)
+    behaviour, stopped = setup.behaviour, disagreement(state) is not None
+    may_join, pick = behaviour.may_join(view), behaviour.pick_place
     leaves = stopped and not may_disagree(state)
     model = [] if stopped and not owes_reveal(state, seat) else [decide_model(state)]
     has_seat = [*model, decide_updates(state), decide_merge(state)]
@@ -48,11 +48,11 @@ def decide(state: ProviderState) -> list[Decision]:
         decide_disagreement(state),
         decide_owed(state, owed_by(view, state.me, state.now)),
         decide_grants(state),
-        decide_games(state, setup.behaviour.judge_function),
+        decide_games(state, behaviour.judge_function),
         decide_upkeep(state, line, setup.keeper),
         decide_material(state),
         decide_announce(state, setup.gateway_url),
-        decide_membership(state, Role.PROVIDER, may_join, stops=leaves),
+        decide_membership(state, Role.PROVIDER, may_join, pick, stops=leaves),
         *(has_seat if seat is not None else ()),
         decide_train(state),
         decide_equivocation(state),

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from atoll.content.local import LocalStore
+from atoll.errors import MachineFault
 from atoll.law.manifest import Manifest
-from atoll.law.words import SeatIndex
+from atoll.law.words import SeatIndex, Slot
 from atoll.service.worker import resolve
 from atoll.train.probe import configure_native
-from atoll.train.round import TrainedRound, TrainTask, train_round
+from atoll.train.reference import SelfCheck
+from atoll.train.round import TrainedRound, TrainTask, checkpoints_of, train_round
 from atoll_node.duties.train import DoTrain, Work
+
+_doubted: set[Slot] = set()
+"""Rounds in which this process found a fault of the machine."""
 
 
 def run_training(command: DoTrain, store_dir: str) -> Work:
@@ -20,16 +25,28 @@ def run_training(command: DoTrain, store_dir: str) -> Work:
 
 
 def train(task: TrainTask, store_dir: str, extra: tuple[bytes, ...]) -> TrainedRound:
-    """Trains one round honestly.
+    """Trains one round honestly, from its last checkpoint on where it was begun before.
 
     Args:
         task: what to train.
         store_dir: the store's folder.
         extra: CIDs that the behaviour asked to have fetched; honest training needs none.
+
+    Raises:
+        MachineFault: a step had other bits by the reference. Asked for again, the round is trained
+            anew, and every step of it is compared.
     """
     del extra
     configure_native()
-    return train_round(task, LocalStore(store_dir))
+    store = LocalStore(store_dir)
+    checkpoints = checkpoints_of(task, store)
+    check = SelfCheck(task.manifest.segments, doubts=task.slot in _doubted)
+    try:
+        return train_round(task, store, run=check, checkpoints=checkpoints)
+    except MachineFault:
+        checkpoints.drop()  # what was done before may be as wrong, and no step of it was looked at
+        _doubted.add(task.slot)
+        raise
 
 
 def _task(command: DoTrain) -> TrainTask:

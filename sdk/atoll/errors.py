@@ -123,9 +123,9 @@ class MalformedUpdate(ProtocolError):
     """An update whose bytes are not the canonical encoding the manifest prescribes."""
 
 
-class MalformedTrace(ProtocolError):
-    """A trace document that is not canonical or does not match its commitment."""
-
-
 class NumericsMismatch(ProtocolError):
     """This machine does not reproduce the manifest's probe digest."""
+
+
+class MachineFault(NumericsMismatch):
+    """Two runs of one computation on this machine have two results: it is nobody else's fault."""

@@ -27,8 +27,10 @@ from atoll.bits.state import GlobalState
 from atoll.law.canonical import dag_cbor_cid
 from atoll.law.hashing import sha256
 from atoll.law.manifest import (
+    BEAR_NOBODY,
     CodecSpec,
     DataSpec,
+    InitSpec,
     LoraSpec,
     Manifest,
     NumericsSpec,
@@ -44,7 +46,7 @@ from atoll.merge.round import merge
 HERE = Path(__file__).parent
 Json: TypeAlias = Any
 Gram: TypeAlias = list[list[int]]
-STEPS = 40
+SEATS, COMMITTEE = 7, 3
 
 
 # --- merge.json ---
@@ -55,6 +57,7 @@ SMALL: Mapping[str, Json] = {
 }  # fmt: skip
 ADAPTERS = LoraSpec(rank=1, alpha="1", targets=("q", "o"))
 """Their 40 parameters are what most cases train."""
+FROZEN = InitSpec(seed=1, cid=dag_cbor_cid(sha256(b"weights")), root=sha256(b"weights' root"))
 INNERS: Mapping[str, Mapping[str, Json]] = {
     "adamw": {"optimizer": "adamw", "momentum": "0"},
     "muon": {"optimizer": "muon", "momentum": "0.95"},
@@ -110,13 +113,7 @@ def manifest_of(kind: str, rule: str, outer: str, **given: Json) -> Manifest:
             tokenizer_cid=dag_cbor_cid(sha256(b"tokenizer")),
         ),
         None,
-        NumericsSpec(
-            mode="exact",
-            software_class=None,
-            code_digest=sha256(b"code"),
-            probe_digest=sha256(b"probe"),
-            tolerance=None,
-        ),
+        NumericsSpec(code_digest=sha256(b"code"), probe_digest=sha256(b"probe")),
         now=0,
     )
     grid = {"min_exponent": low, "max_exponent": high, "feedback": "0", "overlap": 0}
@@ -126,13 +123,18 @@ def manifest_of(kind: str, rule: str, outer: str, **given: Json) -> Manifest:
     parts = {
         "codec": CodecSpec(**grid),
         "outer": OuterSpec(**DECAYS | {"kind": outer, "lr": "0.7"} | OUTERS[outer]),
-        "robust": RobustSpec(rule=rule, f=given.get("f", 1), kappa="1.5"),
+        "robust": RobustSpec(
+            rule=rule, f=0 if rule in BEAR_NOBODY else given.get("f", 1), kappa="1.5"
+        ),
         "inner": base.inner.model_copy(update=INNERS[given.get("inner", "sgd")]),
         "model": base.model.model_copy(update=dict(SMALL)),
-        "lora": None if given.get("whole") else ADAPTERS,
     }
+    if not given.get("whole"):
+        parts |= {"lora": ADAPTERS, "init": FROZEN}
     epoch = epoch_of(parts["codec"], base.terms.rounds)
-    return base.model_copy(update=parts | {"epoch": epoch})
+    terms = replace(base.terms, f=parts["robust"].f, seats=SEATS)
+    changed = base.model_copy(update=parts | {"epoch": epoch, "terms": terms})
+    return Manifest.model_validate(changed.model_dump())
 
 
 def model_of(manifest: Manifest, number: int) -> GlobalState:
@@ -174,7 +176,7 @@ def updates_of(
     step = 2.0 ** (-20 if manifest.codec.kind == "fp32" else -10 - 2)
     sent = {name: tuple(p.shape) for name, p in part.params.items()}
     updates: dict[int, list[bytes]] = {}
-    for seat in range(7):
+    for seat in range(SEATS):
         times, key = odd.get(seat, 1), DitherKey(DATA_SEED, seat)
         delta = tensors_of(f"delta {model.round}", sent, step, seat, times)
         updates[seat] = [seat_codec(manifest.codec, key).encode(delta, part.exponents)]
@@ -214,11 +216,11 @@ def merge_case(name: str, manifest: Manifest, number: int = 4, **given: Json) ->
             "inner": {
                 "momentum": manifest.inner.momentum,
                 "optimizer": manifest.inner.optimizer,
+                "segment": manifest.inner.segment,
                 "steps": manifest.inner.steps,
             },
             "outer": manifest.outer.model_dump(),
             "robust": manifest.robust.model_dump(),
-            "minProviders": manifest.terms.min_providers,
         },
         "model": hexed(first.to_bytes()),
         "name": name,
@@ -234,12 +236,14 @@ def merged_round(
     if "broken" in given:
         last = updates[given["broken"]]
         last[-1] = last[-1][:-1]
-    everyone = Bitmap(0b1111111)
+    everyone = Bitmap((1 << SEATS) - 1)
+    words = [Bitmap(everyone & ~lacks) for lacks in given.get("lack", (0, 0))]
+    done = {SeatIndex(seat): given.get("done", {}).get(seat, manifest.segments) for seat in updates}
     facts = MergeFacts(
         everyone,
-        1,
-        [everyone],
-        {SeatIndex(seat): manifest.segments for seat in updates},
+        COMMITTEE,
+        words,
+        done,
         fallen=Bitmap(given.get("fallen", 0)),
         accused=Bitmap(given.get("accused", 0)),
     )
@@ -250,8 +254,10 @@ def merged_round(
         "digest": hexed(merged.global_state.digest()),
         "facts": {
             "accused": hex(facts.accused),
+            "committee": facts.committee,
             "fallen": hex(facts.fallen),
-            "revealed": hex(facts.revealed),
+            "segments": [done[seat] for seat in sorted(done)],
+            "words": [hex(word) for word in words],
         },
         "fPrime": inputs.f_prime,
         "leftOut": list(inputs.left_out),
@@ -293,13 +299,19 @@ def merge_cases() -> Json:
             merge_case("a fragment", of("grid8", "median", "nesterov", fragments=2), 5),
             merge_case("a flip is left out", default, odd={3: -2}),
             merge_case("two that stand out", of("grid8", "median", "sgd", f=2), odd={3: -2, 5: 9}),
-            merge_case("one is rejected and caught", default, fallen=0b1000, odd={3: 9}),
+            merge_case("who fell is not scored", default, fallen=0b1000, odd={3: 9}),
+            merge_case("one is accused", default, accused=0b10000),
+            merge_case("accused go before named", default, accused=0b10000, odd={3: 9}),
+            merge_case("two of three lack one", default, lack=(0b100, 0b100, 0)),
+            merge_case("one of three lacks it", default, lack=(0b100, 0, 0)),
+            merge_case("six of eight segments are merged", default, done={5: 6}),
+            merge_case("five of eight are not", default, done={5: 5}),
             merge_case("one is not canonical", default, broken=2),
-            merge_case("two are left", default, fallen=0b1111100),
-            merge_case("too few", default, fallen=0b1111110),
+            merge_case("three are enough for f = 1", default, fallen=0b1111000),
+            merge_case("two are too few", default, fallen=0b1111100),
             merge_case(
                 "too few, and moments stay",
-                of("grid8", "mean", "sgd", **adamw),
+                of("grid8", "median", "sgd", **adamw),
                 number=0,
                 fallen=0b1111110,
             ),

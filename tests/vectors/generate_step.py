@@ -32,7 +32,7 @@ from atoll.bits.layout import seat_layout
 from atoll.bits.link import close_round
 from atoll.bits.pieces import piece_root, root_of_update
 from atoll.bits.schedule import Recipe
-from atoll.bits.segment import Course, SegmentRun, run_segment
+from atoll.bits.segment import Course, run_segment
 from atoll.bits.state import SeatState
 from atoll.bits.step import inner_step, state_roots
 from atoll.bits.tables import tables_root
@@ -48,19 +48,8 @@ from atoll.law.manifest import (
     ModelSpec,
     NumericsSpec,
 )
-from atoll.law.trace import TraceLeaf, float_bytes
-from atoll.law.words import (
-    ZERO_DIGEST,
-    Address,
-    Attempt,
-    Digest,
-    Domain,
-    JobId,
-    RoundIndex,
-    SeatIndex,
-    SegmentIndex,
-    Slot,
-)
+from atoll.law.trace import float_bytes
+from atoll.law.words import Digest, SeatIndex
 
 HERE = Path(__file__).parent
 Json: TypeAlias = dict[str, Any]
@@ -273,7 +262,6 @@ JOBS: Mapping[str, dict[str, dict[str, Any]]] = {
     },
 }
 SEAT, DATA_SEED = SeatIndex(3), Digest(hashlib.sha256(b"data seed").digest())
-SLOT = Slot(Domain(31337, Address("0x" + "11" * 20)), JobId(7), RoundIndex(0), Attempt(1))
 
 
 def manifest_of(changes: dict[str, dict[str, Any]], tokens: Tokens) -> Manifest:
@@ -285,10 +273,7 @@ def manifest_of(changes: dict[str, dict[str, Any]], tokens: Tokens) -> Manifest:
         "eval_batches": 0, "tokenizer_cid": cid,
     }  # fmt: skip
     data = DataSpec.model_validate(fields | changes.get("data", {}))
-    numerics = NumericsSpec(
-        mode="exact", code_digest=Digest(bytes(32)), probe_digest=Digest(bytes(32)),
-        software_class=None, tolerance=None,
-    )  # fmt: skip
+    numerics = NumericsSpec(code_digest=Digest(bytes(32)), probe_digest=Digest(bytes(32)))
     model = ModelSpec.model_validate(MODEL | changes.get("model", {}))
     inner = InnerSpec.model_validate(INNER | changes.get("inner", {}))
     sizes = {name: getattr(inner, name) for name in ("steps", "segment", "batch", "micro_batch")}
@@ -324,7 +309,6 @@ def training(changes: dict[str, dict[str, Any]]) -> Json:
         "tokens": tokens.tobytes().hex(),
         "dataSeed": DATA_SEED.hex(),
         "seat": SEAT,
-        "slot": [31337, SLOT.domain.rounds, SLOT.job, SLOT.round, SLOT.attempt],
         "rates": bits(torch.from_numpy(schedule.rates.copy())),
         "corrections": bits(torch.from_numpy(schedule.corrections.copy())),
         "initialWeights": bits(model.params["model.embed_tokens.weight"]),
@@ -335,28 +319,10 @@ def training(changes: dict[str, dict[str, Any]]) -> Json:
             "losses": np.array(step.work.losses, ">f4").tobytes().hex(),
             "stateRoots": [part.hex() for part in state_roots(step.state)],
         },
-        "segment": leaf_of(done),
+        "segment": {"stateDigest": done.digest.hex(), "workWord": done.work_word.hex()},
         "update": update.hex(),
         "updateRoot": root_of_update(update).hex(),
         "carriedRoot": state_roots(carried).optimiser_root.hex(),
-    }
-
-
-def leaf_of(done: SegmentRun) -> Json:
-    """The segment's leaf as the trace document has it, and its hash."""
-    leaf = TraceLeaf(
-        SLOT, SEAT, SegmentIndex(0), done.first_step, done.last_step, done.kind,
-        done.roots.digest(), done.batch_digest, done.loss_bits, done.work_word, ZERO_DIGEST,
-    )  # fmt: skip
-    return {
-        "firstStep": leaf.first_step,
-        "lastStep": leaf.last_step,
-        "kind": int(leaf.kind),
-        "stateDigest": leaf.state_digest.hex(),
-        "batchDigest": leaf.batch_digest.hex(),
-        "lossBits": leaf.loss_bits,
-        "workWord": leaf.work_word.hex(),
-        "hash": leaf.hash.hex(),
     }
 
 

@@ -6,11 +6,12 @@ in the same way. Overriding one can cost the fee and the bond: see VERIFIER.md.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from atoll.law.ballots import Body
-from atoll.law.views import JobView
-from atoll.law.words import Bitmap
+from atoll.law.views import JobView, SettledRound
+from atoll.law.words import Bitmap, Digest
 from atoll.service.duties.game import PLAY
 from atoll.service.duties.replay import REPLAY
 from atoll.service.machine import Setup, State
@@ -31,6 +32,10 @@ class VerifierBehaviour:
         """Whether to join now, everything else being ready."""
         return True
 
+    def pick_place(self, view: JobView, free: Sequence[int]) -> int | None:
+        """Which free place to take; None leaves it to chance, so that two do not want one."""
+        return None
+
     def may_say_ready(self, view: JobView) -> bool:
         """Whether to say now that the data is here, which helps to open the job."""
         return True
@@ -50,6 +55,10 @@ class VerifierBehaviour:
     def ballot_override(self, view: JobView, body: Body) -> Body:
         """What is balloted instead of what was found."""
         return body
+
+    def sent_ballot(self, past: SettledRound, ballot: Digest) -> Digest | None:
+        """What is sent as our sealed ballot of a settled round; None while nothing is."""
+        return ballot
 
     def skips_opening(self, view: JobView) -> bool:
         """Whether ballots are not opened."""

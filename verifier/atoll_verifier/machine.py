@@ -32,14 +32,15 @@ def decide(state: VerifierState) -> list[Decision]:
     view, setup = state.view, state.setup
     if view.terms is None:
         return [Decision("job", "is not known yet")]
-    held, may_join = standing(view, state.me), setup.behaviour.may_join(view)
+    behaviour, held = setup.behaviour, standing(view, state.me)
+    may_join, pick = behaviour.may_join(view), behaviour.pick_place
     stops = disagreement(state) is not None
     joining = [
         decide_material(state),
         decide_announce(state, setup.gateway_url),
-        decide_membership(state, Role.VERIFIER, may_join, stops=stops),
+        decide_membership(state, Role.VERIFIER, may_join, pick, stops=stops),
     ]
-    if setup.behaviour.is_offline(view):
+    if behaviour.is_offline(view):
         return [Decision("round", "the behaviour is offline"), *joining]
     owed = owed_by(view, state.me, state.now)
     line = place_in_line(view, Role.VERIFIER, None if held is None else held.index)
@@ -48,7 +49,7 @@ def decide(state: VerifierState) -> list[Decision]:
         decide_disagreement(state),
         decide_audit(state, owed),
         decide_late_words(state),
-        decide_games(state, setup.behaviour.judge_function),
+        decide_games(state, behaviour.judge_function),
         decide_upkeep(state, line, setup.keeper),
         *joining,
         *([] if held is None else [decide_model(state), decide_updates(state)]),

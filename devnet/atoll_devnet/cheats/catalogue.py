@@ -1,91 +1,161 @@
-"""Every cheat by name.
+"""Every cheat by name, and what several of them in one process are.
 
-Rule of this file: it imports neither torch nor a chain, so that names can be checked at once.
+Rule of this file: it imports neither torch nor a chain, so that names can be checked at once. A
+text names one cheat or several, `stall+flip5`, of which no two decide the same thing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from atoll.errors import ConfigError
+from atoll.law.owes import Duty
 
 if TYPE_CHECKING:
     from atoll.service.watcher import Player
     from atoll_node.behaviour import ProviderBehaviour
     from atoll_verifier.behaviour import VerifierBehaviour
 
+T = TypeVar("T")
 PROVIDER_CHEATS: Mapping[str, str] = {
-    "lazy": "skips half the steps and fills the trace plausibly",
-    "sign-flip": "trains honestly and sends the update negated",
-    "scale": "trains honestly and sends the update ten times as large",
-    "forge-moments": "moves the model honestly and sends moments that nobody has",
-    "poison-segment": "trains one segment a round on planted text",
-    "copy": "repeats another seat's commitment, then another seat's last update",
+    # what is trained
+    "lazy": "trains every second segment and guesses where the others end",
+    "hollow": "trains the first segment only and invents what follows",
+    "poison-segment": "trains one segment a round on planted text, and stands by it in a game",
     "wrong-data": "trains on other data than its draws",
     "stale-model": "trains from the model of the round before",
+    "copy": "trains nothing and sends another seat's last update",
+    "partial": "trains one segment a round, says so, and wants to be paid for ever",
+    "wrong-words": "trains honestly and invents the words that show it",
+    # what is sent of it
+    "sign-flip": "trains honestly and sends the update negated",
+    "flip5": "trains honestly and sends -5 times its update",
+    "scale": "trains honestly and sends the update ten times as large",
+    "noise": "trains honestly and sends noise as large as its update",
+    "omniscient": "knows every seat's update and pulls the mean as far as their spread hides it",
+    "forged-moments": "sends an honest update with the first moment turned round and ten times it",
+    "forged-sums": "sends an honest update with sums of the second moment a thousand times smaller",
+    "nan-moments": "sends an honest update whose sums of the second moment are NaNs",
     "garbage": "sends bytes that are no update",
-    "garbage-nan": "sends floating-point NaNs where the update's integers belong",
     "garbage-shapes": "sends the well-formed update of another model",
-    "withhold": "commits and reveals, and serves nothing",
-    "late-serve": "withholds its trace until it is challenged, then puts it on the chain",
+    # what is served of it
+    "withhold": "serves nothing to anyone",
+    "stall": "takes every request and never answers it",
+    "drip": "answers one request in four seconds, whoever asks",
+    "half-served": "answers every second request for a block",
+    # what is said on the chain
     "no-reveal": "commits and never reveals",
+    "no-key": "is drawn and never shows the key of its words",
 }
 VERIFIER_CHEATS: Mapping[str, str] = {
-    "rubber-stamp": "claims every segment as replayed and replays none",
-    "false-accuse": "reports an honest seat every round",
-    "false-challenge": "says each round that it cannot fetch what everyone can",
-    "false-loss": "says that every model is better than it is",
-    "offline": "attests that it is ready, then does nothing",
+    "null": "replays nothing and says of every seat that it is fine",
+    "copier": "replays nothing and repeats another auditor's ballot",
+    "no-open": "never opens its ballots",
+    "no-sign": "never signs a certificate",
+    "false-have": "says that it has the updates that it lacks, and none of those that it has",
+    "false-differs": "accuses the first seat that it finds honest, and plays that to its end",
+    "false-fine": "says of every seat that it is fine, whatever its replay gives",
+    "offline": "says that it is ready, then does nothing",
 }
-
-
 WATCHER_CHEATS: Mapping[str, str] = {
-    "sham": "disputes honest work with a run in which one bit is another",
+    "sham": "challenges honest work, with a bond and a run in which one bit is another",
+}
+_NEVER: Final[Mapping[str, frozenset[Duty]]] = {
+    "no-reveal": frozenset({Duty.REVEAL}),
+    "no-key": frozenset({Duty.KEY}),
+    "copier": frozenset({Duty.BALLOT, Duty.OPEN}),
+    "no-open": frozenset({Duty.OPEN}),
+    "no-sign": frozenset({Duty.SIGN}),
+    "offline": frozenset(Duty) - {Duty.READY},
 }
 
 
-def check_watcher_cheat(name: str) -> str:
-    """The name itself. Raises ConfigError when there is no such cheat."""
-    return _check(name, WATCHER_CHEATS, "watcher")
+def check_provider_cheat(text: str) -> str:
+    """The text itself. Raises ConfigError when one of its names is no such cheat."""
+    _names(text, PROVIDER_CHEATS, "provider")
+    return text
 
 
-def watcher_player(name: str) -> Player:
+def check_verifier_cheat(text: str) -> str:
+    """The text itself. Raises ConfigError when one of its names is no such cheat."""
+    _names(text, VERIFIER_CHEATS, "verifier")
+    return text
+
+
+def check_watcher_cheat(text: str) -> str:
+    """The text itself. Raises ConfigError when there is no such cheat."""
+    _names(text, WATCHER_CHEATS, "watcher")
+    return text
+
+
+def never_does(kind: str, text: str) -> frozenset[Duty]:
+    """Duties that a member of this kind with this cheat never does; the empty text is honest.
+
+    Raises ConfigError when one of its names is no such cheat.
+    """
+    known = {
+        "provider": PROVIDER_CHEATS,
+        "verifier": VERIFIER_CHEATS,
+        "watcher": WATCHER_CHEATS,
+    }[kind]
+    names = _names(text, known, kind) if text else ()
+    return frozenset[Duty]().union(*(_NEVER.get(name, frozenset()) for name in names))
+
+
+def provider_behaviour(text: str) -> ProviderBehaviour:
+    """What a provider with these cheats does.
+
+    Raises ConfigError when there is no such cheat, or two decide the same thing.
+    """
+    from atoll_devnet.cheats.providers import BEHAVIOURS  # noqa: PLC0415 (loads the services)
+
+    names = _names(text, PROVIDER_CHEATS, "provider")
+    return _combined(names, BEHAVIOURS)()
+
+
+def verifier_behaviour(text: str) -> VerifierBehaviour:
+    """What a verifier with these cheats does. Raises as `provider_behaviour`."""
+    from atoll_devnet.cheats.verifiers import BEHAVIOURS  # noqa: PLC0415 (loads the services)
+
+    names = _names(text, VERIFIER_CHEATS, "verifier")
+    return _combined(names, BEHAVIOURS)()
+
+
+def watcher_player(text: str) -> Player:
     """What a watcher with this cheat does. Raises ConfigError when there is no such cheat."""
     from atoll.service.watcher import Player  # noqa: PLC0415 (loads the services)
 
-    check_watcher_cheat(name)
+    check_watcher_cheat(text)
     players = "atoll_devnet.cheats.players"
     return Player(function=f"{players}:sham_move", replay=f"{players}:sham_replay")
 
 
-def check_provider_cheat(name: str) -> str:
-    """The name itself. Raises ConfigError when there is no such cheat."""
-    return _check(name, PROVIDER_CHEATS, "provider")
+def _names(text: str, known: Mapping[str, str], kind: str) -> tuple[str, ...]:
+    names = tuple(text.split("+"))
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"no {kind} cheat is called {name!r}", next_step=f"use some of {', '.join(known)}"
+            )
+    return names
 
 
-def check_verifier_cheat(name: str) -> str:
-    """The name itself. Raises ConfigError when there is no such cheat."""
-    return _check(name, VERIFIER_CHEATS, "verifier")
+def _combined(names: tuple[str, ...], known: Mapping[str, type[T]]) -> type[T]:
+    """One class that departs wherever one of the named does."""
+    decided: dict[str, str] = {}
+    for name in names:
+        for hook in _decides(known[name]):
+            if hook in decided:
+                raise ConfigError(
+                    f"{decided[hook]} and {name} decide the same thing",
+                    next_step="combine cheats that train, send, serve or say something else",
+                )
+            decided[hook] = name
+    bases = tuple(known[name] for name in names)
+    return bases[0] if len(bases) == 1 else type("+".join(names), bases, {})
 
 
-def provider_behaviour(name: str) -> ProviderBehaviour:
-    """What a provider with this cheat does. Raises ConfigError when there is no such cheat."""
-    from atoll_devnet.cheats.providers import BEHAVIOURS  # noqa: PLC0415 (loads the services)
-
-    return BEHAVIOURS[check_provider_cheat(name)]()
-
-
-def verifier_behaviour(name: str) -> VerifierBehaviour:
-    """What a verifier with this cheat does. Raises ConfigError when there is no such cheat."""
-    from atoll_devnet.cheats.verifiers import BEHAVIOURS  # noqa: PLC0415 (loads the services)
-
-    return BEHAVIOURS[check_verifier_cheat(name)]()
-
-
-def _check(name: str, known: Mapping[str, str], role: str) -> str:
-    if name not in known:
-        raise ConfigError(
-            f"no {role} cheat is called {name!r}", next_step=f"use one of {', '.join(known)}"
-        )
-    return name
+def _decides(kind: type[object]) -> list[str]:
+    """The hooks that a cheat has of its own."""
+    return [name for name in vars(kind) if not name.startswith("_")]

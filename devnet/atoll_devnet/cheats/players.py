@@ -4,30 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from atoll.bits.opening import open_round
 from atoll.bits.tape.imports import Sources
 from atoll.bits.tape.program import Program
-from atoll.content.local import LocalStore
 from atoll.law.games.claims import Move
 from atoll.law.games.players import Question
 from atoll.law.games.trees import MemoryTree, piece_tree, top
-from atoll.law.manifest import Manifest
 from atoll.law.program import Part
-from atoll.law.words import Digest, Reveal
-from atoll.service.judging import move_by, stored
-from atoll.train.judged import JudgeTask, Position, ReplayedRound
+from atoll.law.trace import Leaves
+from atoll.law.words import Digest
+from atoll.service.duties.replay import DoReplay
+from atoll.service.judging import move_by
+from atoll.train.judged import JudgeTask, Position
 from atoll.train.judging import OwnRun, OwnTape
-from atoll.train.probe import configure_native
-from atoll.train.round import read_global_state
+from atoll.train.replay import SeatReplay
 
 
-def sham_replay(task: JudgeTask, document: bytes, reveal: Reveal, store_dir: str) -> ReplayedRound:
+def sham_replay(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
     """Says of every seat that its first segment is wrong."""
-    del document, reveal
-    configure_native()
-    job, store = Manifest.from_bytes(task.manifest), LocalStore(store_dir)
-    model = read_global_state(job, task.model, store, outer=False)
-    return ReplayedRound(0, False, stored(open_round(job, task.round, model, None), store))
+    del model, store_dir
+    said = Leaves.from_bytes(command.leaves).items[0].state
+    return SeatReplay((), 0, Digest(_turned(said)), 0.0)
 
 
 def sham_move(task: JudgeTask, position: Position, store_dir: str) -> Move | Question | None:

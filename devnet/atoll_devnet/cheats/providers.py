@@ -1,39 +1,34 @@
-"""What cheating providers decide. What they compute is in `training`, which the worker runs."""
+"""What cheating providers decide. What they compute is in `training`, which the worker runs.
+
+Rule of this file: a class decides one thing, and only that, so that cheats combine.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
-from atoll.content.cid import DAG_CBOR, Cid
-from atoll.law.views import JobView, ReportRecord
-from atoll.law.words import Digest
+from atoll.law.views import JobView
+from atoll.law.words import Phase
 from atoll_node.behaviour import ProviderBehaviour
 
-_TRAINING = "atoll_devnet.cheats.training"
+_TRAINING: Final = "atoll_devnet.cheats.training"
+_SERVING: Final = "atoll_devnet.cheats.serving"
+
+
+# --- what is trained, and what is sent of it ---
 
 
 class Lazy(ProviderBehaviour):
-    """Trains every second segment; the last one, which is always replayed, among them."""
+    """Guesses half of its leaves; an auditor runs all of them."""
 
     train_function = f"{_TRAINING}:lazy"
 
 
-class SignFlip(ProviderBehaviour):
-    """Pulls the merge the other way."""
+class Hollow(ProviderBehaviour):
+    """Has a second's work look like a round's."""
 
-    train_function = f"{_TRAINING}:sign_flip"
-
-
-class Scale(ProviderBehaviour):
-    """Outweighs everyone else."""
-
-    train_function = f"{_TRAINING}:scale"
-
-
-class ForgeMoments(ProviderBehaviour):
-    """Moves the model honestly, and would have the next round open with moments that nobody has."""
-
-    train_function = f"{_TRAINING}:forge_moments"
+    train_function = f"{_TRAINING}:hollow"
 
 
 class PoisonSegment(ProviderBehaviour):
@@ -55,30 +50,14 @@ class StaleModel(ProviderBehaviour):
     train_function = f"{_TRAINING}:stale_model"
 
     def train_extra(self, view: JobView) -> tuple[bytes, ...]:
-        before = view.state.round - 2
-        return (view.settled[before].verdict.merged_cid,) if before >= 0 else ()
-
-
-class Garbage(ProviderBehaviour):
-    """Sends bytes that are no update."""
-
-    train_function = f"{_TRAINING}:garbage_bytes"
-
-
-class GarbageNan(ProviderBehaviour):
-    """Sends NaNs under an honest header."""
-
-    train_function = f"{_TRAINING}:garbage_nan"
-
-
-class GarbageShapes(ProviderBehaviour):
-    """Sends another model's update."""
-
-    train_function = f"{_TRAINING}:garbage_shapes"
+        is_running = view.phase is Phase.TRAIN
+        trained = view.round if is_running else view.round + 1
+        before = trained - 2  # the round whose merge the one before the trained one opened with
+        return (view.settled[before].verdict.cid,) if before >= 0 else ()
 
 
 class Copy(ProviderBehaviour):
-    """Round 0: another's commitment, which cannot be revealed. Later: another's last update."""
+    """Sends what another seat sent a round ago: nothing of this round is like it."""
 
     train_function = f"{_TRAINING}:copied"
 
@@ -88,51 +67,107 @@ class Copy(ProviderBehaviour):
         reveals = view.settled[-1].reveals
         return tuple(reveals[seat].reveal.update_cid for seat in sorted(reveals)[:1])
 
-    def skips_commit(self, view: JobView) -> bool:
-        return self._repeats(view) and not view.work.commits
 
-    def commit_override(self, view: JobView, commitment: Digest) -> Digest:
-        commits = view.work.commits
-        if not self._repeats(view) or not commits:
-            return commitment
-        return commits[min(commits)].commitment
+class Partial(ProviderBehaviour):
+    """Would hold its seat for ever for a part of the work."""
 
-    def skips_reveal(self, view: JobView) -> bool:
-        return self._repeats(view)
-
-    @staticmethod
-    def _repeats(view: JobView) -> bool:
-        """Whether there is nothing yet to copy but a commitment."""
-        return not view.settled
+    train_function = f"{_TRAINING}:partial"
 
 
-def serves_nothing(cid: Cid) -> bool:
-    """For a gateway's process."""
-    del cid
-    return False
+class WrongWords(ProviderBehaviour):
+    """Would have honest auditors lose their fees and places."""
+
+    train_function = f"{_TRAINING}:wrong_words"
 
 
-def serves_no_documents(cid: Cid) -> bool:
-    """For a gateway's process: traces are documents."""
-    return cid.codec != DAG_CBOR
+class SignFlip(ProviderBehaviour):
+    """Pulls the merge the other way."""
+
+    train_function = f"{_TRAINING}:sign_flip"
+
+
+class Flip5(ProviderBehaviour):
+    """Pulls the merge the other way, harder than it bears from more than f."""
+
+    train_function = f"{_TRAINING}:flip5"
+
+
+class Scale(ProviderBehaviour):
+    """Outweighs everyone else."""
+
+    train_function = f"{_TRAINING}:scale"
+
+
+class Noise(ProviderBehaviour):
+    """Moves the model nowhere."""
+
+    train_function = f"{_TRAINING}:noise"
+
+
+class Omniscient(ProviderBehaviour):
+    """Runs everybody's round, which follows from public data, and hides among the results."""
+
+    train_function = f"{_TRAINING}:omniscient"
+
+
+class ForgedMoments(ProviderBehaviour):
+    """Would have the next round begin by going back."""
+
+    train_function = f"{_TRAINING}:forged_moments"
+
+
+class ForgedSums(ProviderBehaviour):
+    """Would have the next round begin with steps far too large."""
+
+    train_function = f"{_TRAINING}:forged_sums"
+
+
+class NanMoments(ProviderBehaviour):
+    """Would have the next round begin with nothing finite."""
+
+    train_function = f"{_TRAINING}:nan_moments"
+
+
+class Garbage(ProviderBehaviour):
+    """Sends bytes that are no update."""
+
+    train_function = f"{_TRAINING}:garbage_bytes"
+
+
+class GarbageShapes(ProviderBehaviour):
+    """Sends another model's update."""
+
+    train_function = f"{_TRAINING}:garbage_shapes"
+
+
+# --- what is served ---
 
 
 class Withhold(ProviderBehaviour):
-    """Serves nothing to anyone, and answers no challenge."""
+    """Serves nothing to anyone."""
 
-    serve_function = f"{__name__}:serves_nothing"
-
-    def answers(self, view: JobView, record: ReportRecord, now: int) -> bool:
-        return False
+    serve_function = f"{_SERVING}:nothing"
 
 
-class LateServe(ProviderBehaviour):
-    """Serves all but its trace, which it shows to nobody until it must, and then on the chain."""
+class Stall(ProviderBehaviour):
+    """Keeps whoever asks waiting."""
 
-    serve_function = f"{__name__}:serves_no_documents"
+    serve_function = f"{_SERVING}:stalled"
 
-    def answers(self, view: JobView, record: ReportRecord, now: int) -> bool:
-        return True
+
+class Drip(ProviderBehaviour):
+    """Serves, but later than most can wait."""
+
+    serve_function = f"{_SERVING}:dripped"
+
+
+class HalfServed(ProviderBehaviour):
+    """Would part the committee over what is there."""
+
+    serve_function = f"{_SERVING}:half"
+
+
+# --- what is said on the chain ---
 
 
 class NoReveal(ProviderBehaviour):
@@ -142,19 +177,36 @@ class NoReveal(ProviderBehaviour):
         return True
 
 
+class NoKey(ProviderBehaviour):
+    """Would have nobody's words scored."""
+
+    def skips_key(self, view: JobView) -> bool:
+        return True
+
+
 BEHAVIOURS: Mapping[str, type[ProviderBehaviour]] = {
     "lazy": Lazy,
-    "sign-flip": SignFlip,
-    "scale": Scale,
-    "forge-moments": ForgeMoments,
+    "hollow": Hollow,
     "poison-segment": PoisonSegment,
-    "copy": Copy,
     "wrong-data": WrongData,
     "stale-model": StaleModel,
+    "copy": Copy,
+    "partial": Partial,
+    "wrong-words": WrongWords,
+    "sign-flip": SignFlip,
+    "flip5": Flip5,
+    "scale": Scale,
+    "noise": Noise,
+    "omniscient": Omniscient,
+    "forged-moments": ForgedMoments,
+    "forged-sums": ForgedSums,
+    "nan-moments": NanMoments,
     "garbage": Garbage,
-    "garbage-nan": GarbageNan,
     "garbage-shapes": GarbageShapes,
     "withhold": Withhold,
-    "late-serve": LateServe,
+    "stall": Stall,
+    "drip": Drip,
+    "half-served": HalfServed,
     "no-reveal": NoReveal,
+    "no-key": NoKey,
 }

@@ -6,28 +6,29 @@ in the one way that its name says.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from hashlib import sha256
+from typing import Final
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from atoll.bits.codec.header import header_length
 from atoll.bits.codec.registry import seat_codec
 from atoll.bits.link import close_round
-from atoll.bits.opening import open_round
 from atoll.bits.sections import UpdateLayout, filled
 from atoll.bits.segment import Course, SegmentRun, run_segment
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import state_roots
-from atoll.content.cid import DAG_CBOR, Cid
+from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
-from atoll.law.draws import batch_digest
 from atoll.law.games.claims import Move
 from atoll.law.games.players import Question
 from atoll.law.manifest import Manifest
-from atoll.law.trace import LeafKind, StepWork
+from atoll.law.trace import StepWork
 from atoll.law.words import Digest, SeatIndex
 from atoll.service.judging import move_by
 from atoll.train.course import open_course
@@ -40,23 +41,45 @@ from atoll.train.round import (
     TrainedRound,
     TrainTask,
     read_global_state,
-    read_seat_state,
     train_round,
 )
 
-PLANTED = b"Trust the atoll. "
-SCALE = 10.0  # far outside of what honest updates differ by
-FIRST_LOSS = 5.5
+PLANTED: Final = b"Trust the atoll. "
+SCALE: Final = 10.0  # far outside of what honest updates differ by
+FLIPPED: Final = -5.0
+SHRUNK: Final = 1e-3
+FIRST_LOSS: Final = 5.5
 """About what an untrained byte model has."""
-UPDATE_LIMIT = 1 << 30
+UPDATE_LIMIT: Final = 1 << 30
 
 Extra = tuple[bytes, ...]
+
+
+# --- what is trained ---
 
 
 def lazy(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """Trains segments 1, 3, 5…; where the others end is guessed from the moments."""
     del extra
-    return _train(task, store_dir, _Guesser(trains_odd=True))
+    return _Round(task, store_dir, _Guesser(trains_odd=True)).trained
+
+
+def hollow(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
+    """Trains segment 0; says that the others were, and sends as much as they all would bring."""
+    del extra
+    first = _Round(replace(task, segments=1), store_dir)
+    segments = task.manifest.segments
+    update = first.closed(first.scaled(segments)) if first.trained.segments else b""
+    if not first.trained.segments:
+        return first.trained
+    invented = [_invented(first.trained.states[0], j) for j in range(1, segments)]
+    words = [_invented(first.trained.words[0], j) for j in range(1, segments)]
+    return replace(
+        first.trained,
+        states=(*first.trained.states, *invented),
+        words=(*first.trained.words, *words),
+        update=update,
+    )
 
 
 def poison_segment(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
@@ -67,7 +90,7 @@ def poison_segment(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRoun
     def run(state: SeatState, segment: int, course: Course) -> SegmentRun:
         return run_segment(state, segment, _poisoned(course) if segment == poisoned else course)
 
-    return _train(task, store_dir, run)
+    return _Round(task, store_dir, run).trained
 
 
 def poisoned_move(task: JudgeTask, position: Position, store_dir: str) -> Move | Question | None:
@@ -82,8 +105,7 @@ def _poisoned_run(task: JudgeTask, store: LocalStore) -> OwnRun:
 
 
 def _poisoned_segment(manifest: Manifest, round: int) -> int:
-    # Never the last: every auditor replays that one.
-    return round % max(1, manifest.segments - 1)
+    return round % manifest.segments
 
 
 def _poisoned(course: Course) -> Course:
@@ -98,14 +120,60 @@ def _open_poisoned(
 
 
 def wrong_data(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
-    """Names the drawn batches and trains on what lies half the data set further on."""
+    """Trains on what lies half the data set further on than its draws."""
     del extra
 
     def run(state: SeatState, segment: int, course: Course) -> SegmentRun:
         shifted = np.roll(course.tokens[:], len(course.tokens) // 2)
         return run_segment(state, segment, replace(course, tokens=shifted))
 
-    return _train(task, store_dir, run)
+    return _Round(task, store_dir, run).trained
+
+
+def stale_model(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
+    """Trains from the model of the round before.
+
+    `extra` is that model's CID from round 2 on; round 1's is the initial model.
+    """
+    configure_native()
+    if task.slot.round == 0:
+        return _Round(task, store_dir).trained
+    store = LocalStore(store_dir)
+    if extra:
+        stale = extra[0]
+    else:
+        stale = store.add_bytes(open_initial_state(task.manifest, store).to_bytes()).to_bytes()
+    return _Round(replace(task, global_state_cid=stale), store_dir).trained
+
+
+def copied(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
+    """No training at all: made-up leaves, and the update in `extra` where there is one."""
+    made_up = _Round(task, store_dir, _Guesser(trains_odd=False))
+    if not extra:
+        return made_up.trained
+    other = LocalStore(store_dir).read_bytes(Cid.from_bytes(extra[0]), UPDATE_LIMIT)
+    # Headers name the round's grids; the values are the other seat's.
+    own, update, head = made_up.trained.update, bytearray(other), made_up.header_length
+    lengths = made_up.layout.lengths
+    for begin in (0, *[filled(lengths[0])] * (made_up.layout.first is not None)):
+        update[begin : begin + head] = own[begin : begin + head]
+    return replace(made_up.trained, update=bytes(update))
+
+
+def partial(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
+    """One segment, and says so."""
+    del extra
+    return _Round(replace(task, segments=1), store_dir).trained
+
+
+def wrong_words(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
+    """An honest round whose work words are invented."""
+    del extra
+    honest = _Round(task, store_dir).trained
+    return replace(honest, words=tuple(_invented(word, 0) for word in honest.words))
+
+
+# --- what is sent ---
 
 
 def sign_flip(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
@@ -114,88 +182,166 @@ def sign_flip(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     return _with_scaled_update(task, store_dir, -1.0)
 
 
+def flip5(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
+    """An honest round with −5 times its update."""
+    del extra
+    return _with_scaled_update(task, store_dir, FLIPPED)
+
+
 def scale(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """An honest round with the update ten times as large."""
     del extra
     return _with_scaled_update(task, store_dir, SCALE)
 
 
-def garbage_bytes(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
-    """An honest trace with an update of noise."""
+def noise(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
+    """An honest round whose update is noise, of every tensor as large as what was learnt."""
     del extra
-    honest = _train(task, store_dir)
-    noise = sha256(honest.update).digest() * (len(honest.update) // 64)
-    return _with_update(honest, noise, LocalStore(store_dir))
+    honest = _Round(task, store_dir)
+    seed = int.from_bytes(task.data_seed[:4], "big") + task.seat
+    generator = torch.Generator().manual_seed(seed)
+
+    def moved(name: str, p: Tensor) -> Tensor:
+        size = honest.delta(name).square().mean().sqrt()
+        return p - torch.randn(p.shape, generator=generator) * size
+
+    params = {name: moved(name, p) for name, p in sorted(honest.model.params.items())}
+    return honest.sending(replace(honest.last, params=params))
 
 
-def forge_moments(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
-    """An honest round whose update tells moments that nobody has: turned round, and far too large.
+def omniscient(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
+    """Of every value the one that pulls most against the seats' mean and lies between theirs."""
+    del extra
+    own = _Round(task, store_dir)
+    seats = [SeatIndex(seat) for seat in range(task.manifest.terms.seats) if seat != task.seat]
+    everyone = [own, *(_Round(replace(task, seat=seat), store_dir) for seat in seats)]
+    moved = {
+        name: p - _furthest([seat.delta(name) for seat in everyone])
+        for name, p in own.model.params.items()
+    }
+    return own.sending(replace(own.last, params=moved))
+
+
+def _furthest(deltas: Sequence[Tensor]) -> Tensor:
+    every = torch.stack(list(deltas))
+    return torch.where(every.mean(0) > 0, every.amin(0), every.amax(0))
+
+
+def forged_moments(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
+    """An honest round that tells a first moment turned round, and far too large.
 
     What moves the model is honest, so that only the next round's opening suffers.
     """
     del extra
-    honest, store = _train(task, store_dir), LocalStore(store_dir)
-    last = read_seat_state(task.manifest, honest.document.states[-1], store)
-    forged = replace(
-        last,
-        m={name: -m * SCALE for name, m in last.m.items()},
-        v={name: v * SCALE for name, v in last.v.items()},
-    )
-    model = read_global_state(task.manifest, task.global_state_cid, store)
-    update, _ = close_round(task.manifest, model, forged, task.dither)
-    return _with_update(honest, update, store)
+    honest = _Round(task, store_dir)
+    forged = {name: -m * SCALE for name, m in honest.last.m.items()}
+    return honest.sending(replace(honest.last, m=forged))
 
 
-def garbage_nan(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
-    """The first section's honest header followed by as many fp32 NaNs as fit in that section."""
+def forged_sums(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
+    """An honest round that tells sums of the second moment that are far too small."""
     del extra
-    honest, store = _train(task, store_dir), LocalStore(store_dir)
-    begin, end = _header_length(task, store), _layout(task, store).lengths[0]
-    nans = np.full(end // 4 + 1, np.nan, dtype="<f4").tobytes()[: end - begin]
-    return _with_update(honest, honest.update[:begin] + nans + honest.update[end:], store)
+    honest = _Round(task, store_dir)
+    forged = {name: v * SHRUNK for name, v in honest.last.v.items()}
+    return honest.sending(replace(honest.last, v=forged))
+
+
+def nan_moments(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
+    """An honest round whose sums of the second moment are NaNs behind an honest header."""
+    del extra
+    honest = _Round(task, store_dir)
+    sums = honest.layout.sums
+    if sums is None:
+        return honest.trained
+    nans = np.full(sums.total, np.nan, dtype="<f4").tobytes()
+    update = honest.trained.update
+    return replace(honest.trained, update=update[: len(update) - len(nans)] + nans)
+
+
+def garbage_bytes(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
+    """An honest round with an update of noise, which is no update."""
+    del extra
+    honest = _Round(task, store_dir).trained
+    junk = sha256(honest.update).digest() * (len(honest.update) // 64)
+    return replace(honest, update=junk)
 
 
 def garbage_shapes(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
-    """The canonical update of a model with one tensor fewer."""
+    """An honest round with the canonical change of a model with one tensor fewer."""
     del extra
-    honest, store = _train(task, store_dir), LocalStore(store_dir)
-    part = _sent_part(task, store)
+    honest = _Round(task, store_dir)
+    part = honest.model.sent_part(task.manifest.codec)
     kept = sorted(part.params)[1:]
     delta = {name: part.params[name] * 0 for name in kept}
     exponents = {name: part.exponents[name] for name in kept}
     update = seat_codec(task.manifest.codec, task.dither).encode(delta, exponents)
-    return _with_update(honest, update, store)
+    return replace(honest.trained, update=update)
 
 
-def stale_model(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
-    """Trains from the model of the round before and claims to have opened with the current one.
+def _with_scaled_update(task: TrainTask, store_dir: str, factor: float) -> TrainedRound:
+    honest = _Round(task, store_dir)
+    return honest.sending(honest.scaled(factor))
 
-    `extra` is that model's CID from round 2 on; round 1's is the initial model.
+
+# --- how ---
+
+
+class _Round:
+    """A round that was run, and the state that it ended with.
+
+    Attributes:
+        trained: what an honest provider would make of the run.
+        model: what it opened from.
     """
-    configure_native()
-    if task.slot.round == 0:
-        return _train(task, store_dir)
-    store = LocalStore(store_dir)
-    if extra:
-        stale = extra[0]
-    else:
-        stale = store.add_bytes(open_initial_state(task.manifest, store).to_bytes()).to_bytes()
-    trained = _train(replace(task, global_state_cid=stale), store_dir)
-    return _with_opening(trained, _claimed_opening(task, store), store)
 
+    def __init__(self, task: TrainTask, store_dir: str, run: SegmentRunner = run_segment) -> None:
+        configure_native()
+        store = LocalStore(store_dir)
+        self._task = task
+        self._last: SeatState | None = None
 
-def copied(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
-    """No training at all: a made-up trace, and the update in `extra` where there is one."""
-    made_up, store = _train(task, store_dir, _Guesser(trains_odd=False)), LocalStore(store_dir)
-    if not extra:
-        return made_up
-    other = store.read_bytes(Cid.from_bytes(extra[0]), UPDATE_LIMIT)
-    # Headers name the round's grids; the values are the other seat's.
-    head, update = _header_length(task, store), bytearray(other)
-    lengths = _layout(task, store).lengths
-    for begin in (0, *[filled(lengths[0])] * (len(lengths) > 1)):
-        update[begin : begin + head] = made_up.update[begin : begin + head]
-    return _with_update(made_up, bytes(update), store)
+        def kept(state: SeatState, segment: int, course: Course) -> SegmentRun:
+            done = run(state, segment, course)
+            self._last = done.state
+            return done
+
+        self.model: GlobalState = read_global_state(task.manifest, task.global_state_cid, store)
+        self.trained = train_round(task, store, run=kept)
+
+    @property
+    def last(self) -> SeatState:
+        """The state after the last segment done."""
+        assert self._last is not None
+        return self._last
+
+    @property
+    def layout(self) -> UpdateLayout:
+        """Of the round's updates."""
+        return UpdateLayout.of(self._task.manifest, self.model.shapes, self.model.round)
+
+    @property
+    def header_length(self) -> int:
+        """Of the first section; the second's is as long where every parameter has a moment."""
+        return header_length(self.layout.delta)
+
+    def delta(self, name: str) -> Tensor:
+        """What is sent of a parameter: the model's less the last."""
+        return self.model.params[name] - self.last.params[name]
+
+    def scaled(self, factor: float) -> SeatState:
+        """The last state, as if everything learnt had been so many times it."""
+        params = self.model.params
+        moved = {n: p - self.delta(n) * factor for n, p in params.items()}
+        return replace(self.last, params=moved)
+
+    def closed(self, last: SeatState) -> bytes:
+        """The update that a seat with this last state would send."""
+        update, _ = close_round(self._task.manifest, self.model, last, self._task.dither)
+        return update
+
+    def sending(self, last: SeatState) -> TrainedRound:
+        """The honest leaves with the update of another last state."""
+        return replace(self.trained, update=self.closed(last))
 
 
 class _Guesser:
@@ -214,85 +360,30 @@ class _Guesser:
             done = run_segment(state, segment, course)
             self._loss = done.losses[-1]
             return done
-        return self._guess(state, segment, course)
+        return self._guess(state, course)
 
-    def _guess(self, state: SeatState, segment: int, course: Course) -> SegmentRun:
+    def _guess(self, state: SeatState, course: Course) -> SegmentRun:
         inner = course.manifest.inner
-        first, steps = segment * inner.segment, inner.segment
-        distance, eps = float(Decimal(inner.lr)) * steps, float(Decimal(inner.eps))
+        distance, eps = float(Decimal(inner.lr)) * inner.segment, float(Decimal(inner.eps))
         moved: dict[str, Tensor] = {
             name: p - distance * state.m[name] / (state.v[name].sqrt() + eps)
             if name in state.v  # not where Muon or SGD steps: there the guess stands still
             else p
             for name, p in state.params.items()
         }
-        after = replace(
-            state, params=moved, count=state.count + steps, batches=state.batches + steps
-        )
+        count, batches = state.count + inner.segment, state.batches + inner.segment
+        after = replace(state, params=moved, count=count, batches=batches)
         self._loss *= 0.995
         return SegmentRun(
             state=after,
             roots=state_roots(after),
-            kind=LeafKind.OK,
-            first_step=first,
-            last_step=first + steps - 1,
-            batch_digest=batch_digest([course.offsets(first + i) for i in range(steps)]),
-            works=(StepWork(1.0, (self._loss,)),) * steps,
-            losses=(self._loss,) * steps,
+            is_finite=True,
+            works=(StepWork(1.0, (self._loss,)),) * inner.segment,
+            losses=(self._loss,) * inner.segment,
             seconds=0.0,
         )
 
 
-def _train(task: TrainTask, store_dir: str, run: SegmentRunner = run_segment) -> TrainedRound:
-    configure_native()
-    return train_round(task, LocalStore(store_dir), run=run)
-
-
-def _with_scaled_update(task: TrainTask, store_dir: str, factor: float) -> TrainedRound:
-    honest, store = _train(task, store_dir), LocalStore(store_dir)
-    model = read_global_state(task.manifest, task.global_state_cid, store)
-    last = read_seat_state(task.manifest, honest.document.states[-1], store)
-    moved = {name: p - (p - last.params[name]) * factor for name, p in model.params.items()}
-    scaled = replace(last, params=moved)
-    update, _ = close_round(task.manifest, model, scaled, task.dither)
-    return _with_update(honest, update, store)
-
-
-def _with_update(honest: TrainedRound, update: bytes, store: LocalStore) -> TrainedRound:
-    cid = store.add_bytes(update).to_bytes()
-    return replace(honest, update=update, update_cid=cid)
-
-
-def _with_opening(trained: TrainedRound, opening: SeatState, store: LocalStore) -> TrainedRound:
-    """The same trace with another opening state; its leaves do not speak of it."""
-    cid = store.add_bytes(opening.to_bytes()).to_bytes()
-    document = replace(
-        trained.document,
-        states=(cid, *trained.document.states[1:]),
-        state_roots=(state_roots(opening), *trained.document.state_roots[1:]),
-    )
-    trace_cid = store.add_block(document.to_bytes(), DAG_CBOR).to_bytes()
-    return replace(trained, document=document, trace_cid=trace_cid)
-
-
-def _claimed_opening(task: TrainTask, store: LocalStore) -> SeatState:
-    model = read_global_state(task.manifest, task.global_state_cid, store)
-    optimiser = None
-    if task.opening_optimiser is not None:
-        optimiser = read_seat_state(task.manifest, task.opening_optimiser, store)
-    return open_round(task.manifest, task.slot.round, model, optimiser)
-
-
-def _sent_part(task: TrainTask, store: LocalStore) -> GlobalState:
-    model = read_global_state(task.manifest, task.global_state_cid, store)
-    return model.sent_part(task.manifest.codec)
-
-
-def _layout(task: TrainTask, store: LocalStore) -> UpdateLayout:
-    model = read_global_state(task.manifest, task.global_state_cid, store)
-    return UpdateLayout.of(task.manifest, model.shapes, model.round)
-
-
-def _header_length(task: TrainTask, store: LocalStore) -> int:
-    """Of the first section; the second one's is as long where every parameter has a moment."""
-    return header_length(_layout(task, store).delta)
+def _invented(like: Digest, place: int) -> Digest:
+    """Nobody's digest, another one each time."""
+    return Digest(sha256(b"invented" + like + place.to_bytes(4, "big")).digest())

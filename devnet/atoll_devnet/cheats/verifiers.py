@@ -1,83 +1,97 @@
-"""What cheating verifiers decide."""
+"""What cheating verifiers decide. What they compute is in `replays`, which the worker runs.
+
+Rule of this file: a class decides one thing, and only that, so that cheats combine.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from hashlib import sha256
+from typing import Final
 
-from atoll.content.cid import Cid
-from atoll.law.views import JobView
-from atoll.law.words import (
-    NO_SEGMENT,
-    Digest,
-    Fault,
-    Finding,
-    Report,
-    SeatIndex,
-    SegmentIndex,
-    bits,
-)
-from atoll_verifier.behaviour import Ballot, VerifierBehaviour, Votes
+from atoll.law.ballots import FINE, Body, Duty
+from atoll.law.views import JobView, SettledRound
+from atoll.law.words import Bitmap, Digest
+from atoll_verifier.behaviour import VerifierBehaviour
+
+_REPLAYS: Final = "atoll_devnet.cheats.replays"
 
 
-class RubberStamp(VerifierBehaviour):
-    """Claims every segment unseen, and stands by it when someone else reports one."""
+class Null(VerifierBehaviour):
+    """Would be paid for duties without the work."""
 
-    def skips_replays(self, view: JobView) -> bool:
+    replay_function = f"{_REPLAYS}:guessed"
+
+
+class Copier(VerifierBehaviour):
+    """Waits for somebody who did the work; what it repeats has that one's address in it."""
+
+    replay_function = f"{_REPLAYS}:guessed"
+
+    def sent_ballot(self, past: SettledRound, ballot: Digest) -> Digest | None:
+        return next(iter(past.ballots.values()), None)
+
+    def skips_opening(self, view: JobView) -> bool:
         return True
 
-    def vote_override(self, view: JobView, votes: Votes) -> Votes:
-        return Votes(
-            agree=0, disagree=votes.agree | votes.disagree | votes.cannot_fetch, cannot_fetch=0
-        )
+
+class NoOpen(VerifierBehaviour):
+    """Keeps what it found to itself."""
+
+    def skips_opening(self, view: JobView) -> bool:
+        return True
 
 
-class FalseAccuse(VerifierBehaviour):
-    """Reports its first good finding as a fault; where it found none, the first audited seat."""
+class NoSign(VerifierBehaviour):
+    """Would hold up the job."""
 
-    def ballot_override(self, view: JobView, ballot: Ballot) -> Ballot:
-        good = ballot.findings[0] if ballot.findings else None
-        seat = good.seat if good else SeatIndex(bits(view.state.audit_set)[0])
-        segment = bits(good.segments)[0] if good else 0
-        made_up = Digest(sha256(f"{view.job_id}:{view.state.round}".encode()).digest())
-        report = Report(seat, SegmentIndex(segment), Fault.WRONG_REPLAY, made_up)
-        rest = good.segments & ~(1 << segment) if good else 0
-        kept = (Finding(seat, rest),) if rest else ()
-        return replace(
-            ballot,
-            findings=(*kept, *ballot.findings[1:]),
-            reports=(*ballot.reports, report),
-        )
+    def skips_signing(self, view: JobView) -> bool:
+        return True
 
 
-class FalseChallenge(VerifierBehaviour):
-    """Challenges the trace document of the first audited seat, which it has, and stands by that."""
+class FalseHave(VerifierBehaviour):
+    """Would take pay from who served and give it to who did not."""
 
-    def challenge_override(self, view: JobView, lacking: tuple[Report, ...]) -> tuple[Report, ...]:
-        seat = SeatIndex(bits(view.state.audit_set)[0])
-        trace = Digest(Cid.from_bytes(view.reveals[seat].reveal.trace_cid).digest)
-        return (*lacking, Report(seat, NO_SEGMENT, Fault.WITHHELD, trace))
+    def word_override(self, view: JobView, has: Bitmap) -> Bitmap:
+        return Bitmap(view.open.revealed & ~has) if view.open else has
 
 
-class FalseLoss(VerifierBehaviour):
-    """Says that every model is better than it is."""
+class FalseDiffers(VerifierBehaviour):
+    """Accuses somebody honest, says nothing of anybody else's faults, and plays what it said."""
 
-    def loss_shift(self, view: JobView) -> float:
-        return -0.125
+    judge_function = "atoll_devnet.cheats.players:sham_move"
+
+    def ballot_override(self, view: JobView, body: Body) -> Body:
+        honest = next((duty.seat for duty in body.duties if duty.is_fine), None)
+        return Body(tuple(_accusing(duty, duty.seat == honest) for duty in body.duties))
+
+
+def _accusing(duty: Duty, is_accused: bool) -> Duty:
+    if is_accused:
+        return Duty(duty.seat, 0, Digest(sha256(b"elsewhere" + duty.word).digest()))
+    return duty if duty.is_fine else Duty(duty.seat, FINE, duty.word)
+
+
+class FalseFine(VerifierBehaviour):
+    """Lets everybody pass, and says the words of an honest run."""
+
+    replay_function = f"{_REPLAYS}:always_fine"
 
 
 class Offline(VerifierBehaviour):
     """Joins, says it is ready, and is never heard of again."""
 
     def is_offline(self, view: JobView) -> bool:
-        return True
+        return view.open is not None or bool(view.settled)
 
 
 BEHAVIOURS: Mapping[str, type[VerifierBehaviour]] = {
-    "rubber-stamp": RubberStamp,
-    "false-accuse": FalseAccuse,
-    "false-challenge": FalseChallenge,
-    "false-loss": FalseLoss,
+    "null": Null,
+    "copier": Copier,
+    "no-open": NoOpen,
+    "no-sign": NoSign,
+    "false-have": FalseHave,
+    "false-differs": FalseDiffers,
+    "false-fine": FalseFine,
     "offline": Offline,
 }

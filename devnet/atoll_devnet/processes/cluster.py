@@ -51,7 +51,7 @@ class ClusterConfig:
         block_seconds: the chain's interval.
         deployment: what the contracts start with; None takes the development network's.
         chain_port: 0 takes a free one.
-        in_order: members take the places of their numbers, and a job opens once all are in.
+        in_order: member i takes seat or place i, and a job opens once all are in.
         store: every member's storage backend.
         beginning: the folder of a network that `prepare_beginning` made, with at least as many
             members; this one starts with its chain, contracts, keys and money.
@@ -298,7 +298,6 @@ backend = {quoted(self.config.store)}
 
 [keeper]
 stagger_s = 2
-stagger_blocks = 2
 """
 
 

@@ -22,8 +22,9 @@ from atoll.service.worker import THREAD_VARIABLES
 MODULES = (
     "eth_account",  # which a member imports once it reads its key
     "atoll_devnet.processes.member",
-    *("atoll_devnet.cheats.providers", "atoll_devnet.cheats.verifiers"),
-    *("atoll_node.tasks", "atoll_verifier.tasks", "atoll_devnet.cheats.training"),
+    *(f"atoll_devnet.cheats.{name}" for name in ("providers", "verifiers", "players")),
+    *(f"atoll_devnet.cheats.{name}" for name in ("training", "replays")),
+    *("atoll_node.tasks", "atoll.service.tasks", "atoll.service.judging"),
     *("atoll_devnet.run.evaluation", "atoll.train.answers"),
 )
 
@@ -43,7 +44,7 @@ def find_numerics() -> None:
     configure_native()
     # A machine that comes to other bits is each member's to refuse, in its own log.
     with suppress(AtollError):
-        numerics_spec("exact")
+        numerics_spec()
     structlog.configure(**before)
 
 

@@ -1,15 +1,16 @@
-"""Who sits where: members take the places of their numbers, and a job opens once all are in.
+"""Who sits where: member i has seat or place i, and a job opens once all are in.
 
 Otherwise the fastest few would start without the others, and a cheat's seat could not be named.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
 from atoll.law.views import JobView
-from atoll.law.words import JobStatus
+from atoll.law.words import Phase
 from atoll_node.behaviour import ProviderBehaviour
 from atoll_verifier.behaviour import VerifierBehaviour
 
@@ -22,34 +23,36 @@ class Place:
     providers: int
     verifiers: int
 
+    def pick(self, free: Sequence[int]) -> int | None:
+        """The one of its number, or any other where somebody has that."""
+        return self.index if self.index in free else None
 
-def _is_running(view: JobView) -> bool:
-    """A job that has opened is joined without waiting for anyone."""
-    return view.state.status is not JobStatus.OPEN
+    def is_complete(self, view: JobView) -> bool:
+        """Whether all are in, or the job went on without them."""
+        has_opened = view.phase is not Phase.WAITING or view.round > 0
+        seats, pool = view.held.bit_count(), len(view.pool(view.round))
+        return has_opened or (seats >= self.providers and pool >= self.verifiers)
 
 
 def placed_provider(behaviour: ProviderBehaviour, place: Place) -> ProviderBehaviour:
-    """The same behaviour, taking a seat only once those of lower numbers are taken."""
+    """The same behaviour on the seat of its number."""
     kind = type(behaviour)
 
-    def may_join(self: ProviderBehaviour, view: JobView) -> bool:
-        turn = _is_running(view) or len(view.seats) >= place.index
-        return turn and kind.may_join(self, view)
+    def pick_place(self: ProviderBehaviour, view: JobView, free: Sequence[int]) -> int | None:
+        return place.pick(free)
 
-    return cast(ProviderBehaviour, type(kind.__name__, (kind,), {"may_join": may_join})())
+    return cast(ProviderBehaviour, type(kind.__name__, (kind,), {"pick_place": pick_place})())
 
 
 def placed_verifier(behaviour: VerifierBehaviour, place: Place) -> VerifierBehaviour:
-    """The same behaviour, joining in turn and ready only once everyone is in."""
+    """The same behaviour at the place of its number, ready only once everyone is in."""
     kind = type(behaviour)
 
-    def may_join(self: VerifierBehaviour, view: JobView) -> bool:
-        turn = _is_running(view) or len(view.verifiers) >= place.index
-        return turn and kind.may_join(self, view)
+    def pick_place(self: VerifierBehaviour, view: JobView, free: Sequence[int]) -> int | None:
+        return place.pick(free)
 
-    def may_attest_ready(self: VerifierBehaviour, view: JobView) -> bool:
-        complete = len(view.seats) >= place.providers and len(view.verifiers) >= place.verifiers
-        return (_is_running(view) or complete) and kind.may_attest_ready(self, view)
+    def may_say_ready(self: VerifierBehaviour, view: JobView) -> bool:
+        return place.is_complete(view) and kind.may_say_ready(self, view)
 
-    hooks = {"may_join": may_join, "may_attest_ready": may_attest_ready}
+    hooks = {"pick_place": pick_place, "may_say_ready": may_say_ready}
     return cast(VerifierBehaviour, type(kind.__name__, (kind,), hooks)())

@@ -11,21 +11,25 @@ from typing import Any
 
 from atoll.chain.contracts import Escrow
 from atoll.content.cid import Cid
-from atoll.law import events as ev
+from atoll.job.books import Books, keep_books
+from atoll.job.figures import paid_seats
+from atoll.law.games.machine import Outcome
 from atoll.law.manifest import Manifest
-from atoll.law.views import GameRecord, JobView
-from atoll.law.words import Fault
+from atoll.law.views import GameRecord, JobView, SettledRound, parties
+from atoll.law.words import Address, Role, RoundIndex, bits
 from atoll.service.metrics import read_metrics
 from atoll_devnet.processes.cluster import Cluster, Member
-from atoll_devnet.report.history import History, Rejection, RoundRecord
+from atoll_devnet.report.history import History, Loss, RoundRecord
 from atoll_devnet.report.observer import INITIAL
 
 GAS_LABELS = {
     "commit": "commit",
     "reveal": "reveal",
-    "report": "ballot",
-    "attest": "attest",
+    "have": "word",
     "settle": "settle",
+    "ballot": "ballot",
+    "open": "open",
+    "key": "key",
     "claim": "claim",
 }
 """The report's name of each transaction, and the contract function it is."""
@@ -52,17 +56,22 @@ class RunResult:
     update_bytes: int
     result_dir: Path | None
 
+    def name(self, account: Address) -> str:
+        """What the network calls an account."""
+        names = {member.account: member.name for member in self.cluster.members}
+        return names.get(account, account)
+
 
 def build_report(result: RunResult) -> dict[str, Any]:
     """The report as plain data, ready to be written as JSON."""
     metrics = {member.name: _Metrics.of(member) for member in result.cluster.members}
-    view, cluster, escrow = result.view, result.cluster, result.escrow
+    view, cluster = result.view, result.cluster
+    books = keep_books(view, result.history.events)
     return {
         "job": {
             "id": int(view.job_id),
             "spec_cid": str(Cid.from_bytes(view.spec_cid)),
-            "status": view.state.status.name.lower(),
-            "reason": view.status_reason,
+            "status": view.status.name.lower(),
         },
         "chain": {
             "backend": cluster.config.backend,
@@ -70,22 +79,19 @@ def build_report(result: RunResult) -> dict[str, Any]:
             "blocks": result.blocks,
         },
         "rounds": [_round(record, result) for _, record in sorted(result.history.rounds.items())],
-        "providers": [_provider(member, result) for member in cluster.providers],
+        "providers": [_provider(member, result, books) for member in cluster.providers],
         "verifiers": [
-            _verifier(member, result, metrics[member.name]) for member in cluster.verifiers
+            _verifier(member, result, books, metrics[member.name]) for member in cluster.verifiers
         ],
         "watchers": [_watcher(member, result) for member in cluster.watchers],
         "games": [_game(game, result) for _, game in sorted(view.games.items())],
-        "falls": [_fall(event, result) for event in result.history.falls],
+        "losses": [_loss(loss, result) for loss in result.history.losses],
         "cheats": list_cheats(result),
-        "escrow": {
-            "funded_wei": str(escrow.funded),
-            "paid_wei": str(escrow.claimed),
-            "refunded_wei": str(escrow.refunded),
-            "balance_wei": str(escrow.balance),
-        },
+        "escrow": _escrow(result, books),
         "eval": _eval(result.losses),
         "bytes": _bytes(result, metrics.values()),
+        "uplink_bytes_per_parameter": _traffic(result, metrics, "bytes_up"),
+        "downlink_bytes_per_parameter": _traffic(result, metrics, "bytes_down"),
         "utilisation": _utilisation(result, metrics),
         "audit_overhead": _audit_overhead(metrics.values()),
         "gas": _gas(metrics.values()),
@@ -101,15 +107,10 @@ def write_report(report: Mapping[str, Any], path: Path) -> None:
     partial.replace(path)
 
 
-def list_cheats(result: RunResult) -> list[dict[str, Any]]:
-    """For each cheat whether it was caught, by what, and in which round."""
-    return [_cheat(member, result) for member in result.cluster.members if member.cheat]
-
-
 def slashed_honest(report: Mapping[str, Any]) -> list[str]:
     """Addresses that cheated nowhere and lost stake: there must be none."""
-    parties = (*report["providers"], *report["verifiers"])
-    return [p["address"] for p in parties if not p["cheat"] and p["slashed_wei"] != "0"]
+    parties_ = (*report["providers"], *report["verifiers"])
+    return [p["address"] for p in parties_ if not p["cheat"] and p["slashed_wei"] != "0"]
 
 
 @dataclass(frozen=True)
@@ -133,137 +134,231 @@ class _Metrics:
         return self.totals.get(name, 0.0)
 
 
+# --- rounds and games ---
+
+
 def _round(record: RoundRecord, result: RunResult) -> dict[str, Any]:
-    return {
+    plain = {
         "round": record.round,
         "status": record.status,
-        "accepted": record.accepted,
-        "rejected": [_rejection(item) for item in record.rejected],
-        "merged_digest": record.merged_digest or None,
         "eval_loss": result.losses.get(record.round),
         "seconds": dict(record.seconds),
-        "attempts": record.attempts,
         "voids": record.voids,
-        "verdicts": len(set(record.verdicts.values())),
+        "lots": record.lots,
     }
+    past = result.view.settled_round(RoundIndex(record.round))
+    return plain | (_settled(past, record, result) if past is not None else _UNSETTLED)
 
 
-def _rejection(item: Rejection) -> dict[str, Any]:
-    found_by = "chain" if item.found_by is None else f"verifier {item.found_by}"
+def _settled(past: SettledRound, record: RoundRecord, result: RunResult) -> dict[str, Any]:
+    """A settled round's seats; `named` are those that only the checks left out."""
+    said = [
+        (auditor, duty)
+        for auditor, body in past.bodies.items()
+        for duty in body.duties
+        if (auditor, duty.seat) not in past.contests
+    ]
     return {
-        "seat": item.seat,
-        "fault": item.fault.name.lower().replace("_", "-"),
-        "segment": item.segment,
-        "found_by": found_by,
+        "revealed": bits(past.facts.revealed),
+        "available": bits(past.facts.available),
+        "named": bits(past.facts.left_out & ~record.accused),
+        "left_out": bits(past.facts.left_out),
+        "merged": past.verdict.merged,
+        "signers": len(bits(past.signers)),
+        "drawn": bits(past.drawn),
+        "audited": sorted({int(duty.seat) for _, duty in said}),
+        "differs": [
+            {
+                "seat": duty.seat,
+                "segment": duty.at,
+                "auditor": result.name(result.view.verifiers[auditor].account),
+            }
+            for auditor, duty in said
+            if not duty.is_fine
+        ],
+        "paid": [int(seat) for seat in paid_seats(result.view, past)],
+        "merged_digest": past.verdict.state.hex() if any(past.digest) else None,
     }
 
 
-def _provider(member: Member, result: RunResult) -> dict[str, Any]:
-    accepted, tokens = 0, 0
-    for settled in result.view.settled:
-        for seat, holder in settled.seats.items():
-            if holder == member.account and settled.evidence.accepted >> seat & 1:
-                accepted += 1
-                tokens += settled.tokens[seat]
-    return {
-        "seat": member.index,
-        "address": member.account,
-        "cheat": member.cheat,
-        "accepted_rounds": accepted,
-        "paid_wei": str(result.history.paid.get(member.account, 0)),
-        "slashed_wei": str(result.history.slashed.get(member.account, 0)),
-        "verified_tokens": tokens,
-    }
-
-
-def _verifier(member: Member, result: RunResult, metrics: _Metrics) -> dict[str, Any]:
-    return {
-        "index": member.index,
-        "address": member.account,
-        "cheat": member.cheat,
-        "segments_replayed": int(metrics.total("replayed_segments")),
-        "segments_claimed": result.history.findings.get(member.account, 0),
-        "attested_rounds": result.history.attested.get(member.account, 0),
-        "paid_wei": str(result.history.paid.get(member.account, 0)),
-        "slashed_wei": str(result.history.slashed.get(member.account, 0)),
-    }
-
-
-def _watcher(member: Member, result: RunResult) -> dict[str, Any]:
-    falls = [event for event in result.history.falls if event.challenger == member.account]
-    return {"index": member.index, "address": member.account, "won": len(falls)}
+_UNSETTLED: dict[str, Any] = {
+    "revealed": [],
+    "available": [],
+    "named": [],
+    "left_out": [],
+    "merged": 0,
+    "signers": 0,
+    "drawn": [],
+    "audited": [],
+    "differs": [],
+    "paid": [],
+    "merged_digest": None,
+}
 
 
 def _game(game: GameRecord, result: RunResult) -> dict[str, Any]:
-    names = {member.account: member.name for member in result.cluster.members}
+    about = parties(game.claim)
+    winners = {Outcome.HOLDER_FELL: game.challenger, Outcome.CHALLENGER_FELL: game.claim.holder}
+    winner = winners.get(game.outcome)
     return {
         "game": game.id,
         "round": game.claim.round,
         "seat": game.claim.seat,
         "segment": game.claim.segment,
         "is_link": game.claim.is_link,
-        "challenger": names.get(game.challenger, game.challenger),
+        "about": "fine" if about and about[1] is Role.VERIFIER else "seat",
+        "holder": result.name(game.claim.holder),
+        "challenger": result.name(game.challenger),
         "bond_wei": str(game.bond),
+        "moves": result.history.moves.get(game.id, 0),
         "outcome": game.outcome.name.lower().replace("_", "-"),
+        "winner": None if winner is None else result.name(winner),
     }
 
 
-def _fall(event: ev.Fell, result: RunResult) -> dict[str, Any]:
-    """A game that a provider lost, and to whom."""
-    names = {member.account: member.name for member in result.cluster.members}
+# --- members ---
+
+
+def _provider(member: Member, result: RunResult, books: Books) -> dict[str, Any]:
+    view, segments, rounds = result.view, 0, 0
+    for past in view.settled:
+        for seat in paid_seats(view, past):
+            if past.reveals[seat].account == member.account:
+                rounds += 1
+                segments += past.reveals[seat].segments
+    terms = view.require_terms()
     return {
-        "round": event.round,
-        "seat": event.seat,
-        "challenger": names.get(event.challenger, event.challenger),
-        "slashed_wei": str(event.slashed),
-        "withheld_wei": str(event.withheld),
+        "seat": member.index,
+        "address": member.account,
+        "cheat": member.cheat,
+        "paid_rounds": rounds,
+        "verified_tokens": segments * terms.segment_steps * terms.tokens_per_step,
+        **_money(member, result, books),
     }
+
+
+def _verifier(member: Member, result: RunResult, books: Books, metrics: _Metrics) -> dict[str, Any]:
+    view = result.view
+    ids = view.ids_of(member.account, Role.VERIFIER)
+    signed = sum(
+        holder in ids and bool(past.signers >> place & 1)
+        for past in view.settled
+        for place, holder in past.places.items()
+    )
+    duties = [
+        duty for p in view.settled for i, b in p.bodies.items() if i in ids for duty in b.duties
+    ]
+    return {
+        "index": member.index,
+        "address": member.account,
+        "cheat": member.cheat,
+        "segments_replayed": int(metrics.total("replayed_segments")),
+        "signed_rounds": signed,
+        "seats_audited": len(duties),
+        "differs": sum(not duty.is_fine for duty in duties),
+        "games_won": _games_won(member, result),
+        **_money(member, result, books),
+    }
+
+
+def _money(member: Member, result: RunResult, books: Books) -> dict[str, Any]:
+    amounts = books.paid.get(member.account, {})
+    return {
+        "paid_wei": str(sum(amounts.values())),
+        "paid_for_wei": {reason: str(amount) for reason, amount in amounts.items()},
+        "slashed_wei": str(result.history.slashed.get(member.account, 0)),
+    }
+
+
+def _watcher(member: Member, result: RunResult) -> dict[str, Any]:
+    won = _games_won(member, result)
+    return {"index": member.index, "address": member.account, "won": won}
+
+
+def _games_won(member: Member, result: RunResult) -> int:
+    name = member.name
+    return sum(_game(game, result)["winner"] == name for game in result.view.games.values())
+
+
+def _loss(loss: Loss, result: RunResult) -> dict[str, Any]:
+    return {
+        "who": result.name(loss.account),
+        "round": loss.round,
+        "wei": str(loss.wei),
+        "for": loss.why,
+        "fell": loss.is_fall,
+    }
+
+
+# --- cheats ---
+
+
+def list_cheats(result: RunResult) -> list[dict[str, Any]]:
+    """For each cheat whether it was caught, by what, and in which round."""
+    return [_cheat(member, result) for member in result.cluster.members if member.cheat]
 
 
 def _cheat(member: Member, result: RunResult) -> dict[str, Any]:
-    history = result.history
-    found: tuple[int, str] | None = None
-    if member in result.cluster.providers:
-        found = _first_rejection(member.index, history) or _first_fall(member, result)
-    elif history.slashed.get(member.account):
-        found = _first_offence(member, history)
+    found = _caught(member, result)
     return {
         "who": member.name,
         "cheat": member.cheat,
         "caught": found is not None,
         "round": found[0] if found else None,
         "by": found[1] if found else None,
-        "slashed_wei": str(history.slashed.get(member.account, 0)),
+        "slashed_wei": str(result.history.slashed.get(member.account, 0)),
     }
 
 
-def _first_rejection(seat: int, history: History) -> tuple[int, str] | None:
-    for index, record in sorted(history.rounds.items()):
-        for item in record.rejected:
-            if item.seat == seat:
-                return index, _words(item)
+def _caught(member: Member, result: RunResult) -> tuple[int, str] | None:
+    """A lost game, else a fall, else a miss, else a round that was not had and is not paid."""
+    for _, game in sorted(result.view.games.items()):
+        plain = _game(game, result)
+        was_in = member.name in {plain["holder"], plain["challenger"]}
+        if was_in and plain["winner"] not in {None, member.name}:
+            what = "its update" if game.claim.is_link else f"segment {game.claim.segment}"
+            return plain["round"], f"{plain['winner']}: a game about {what}"
+    for loss in result.history.losses_of(member.account):
+        return loss.round, f"the chain: {loss.why}"
+    for past in result.view.settled:
+        for seat, told in past.reveals.items():
+            if told.account == member.account and not past.facts.available >> seat & 1:
+                return past.round, "the committee: its update was not there"
     return None
 
 
-def _first_fall(member: Member, result: RunResult) -> tuple[int, str] | None:
-    falls = (event for event in result.history.falls if event.account == member.account)
-    event = next(falls, None)
-    if event is None:
-        return None
-    return event.round, f"{_fall(event, result)['challenger']}: a game before the contract"
+# --- money ---
 
 
-def _words(item: Rejection) -> str:
-    what = item.fault.name.lower().replace("_", " ")
-    if item.fault in {Fault.NO_COMMIT, Fault.NO_REVEAL}:
-        return f"the chain: {what}"
-    where = "" if item.segment is None else f" in segment {item.segment}"
-    return f"verifier {item.found_by}: {what}{where}"
+def _escrow(result: RunResult, books: Books) -> dict[str, Any]:
+    escrow = result.escrow
+    return {
+        "funded_wei": str(escrow.funded),
+        "paid_wei": str(escrow.claimed),
+        "burnt_wei": str(escrow.burnt),
+        "refunded_wei": str(escrow.refunded),
+        "balance_wei": str(escrow.balance),
+        "paid_for_wei": {
+            reason: str(books.total(reason))
+            for reason in ("training", "signatures", "audits", "credits")
+        },
+        "faults": check_books(result, books),
+    }
 
 
-def _first_offence(member: Member, history: History) -> tuple[int, str] | None:
-    offences = history.offences.get(member.account, [])
-    return offences[0] if offences else None
+def check_books(result: RunResult, books: Books) -> list[str]:
+    """What does not add up between the events, the law of pay and the contract; nothing should."""
+    escrow, faults = result.escrow, list(books.faults)
+    told = (escrow.funded, escrow.claimed, escrow.refunded, escrow.burnt, escrow.balance)
+    kept = (books.funded, books.claimed, books.refunded, books.burnt, books.balance)
+    names = ("funded", "claimed", "refunded", "burnt", "balance")
+    for name, contract, own in zip(names, told, kept, strict=True):
+        if contract != own:
+            faults.append(f"the contract has {name} {contract} wei, its events {own}")
+    return faults
+
+
+# --- measures ---
 
 
 def _eval(losses: Mapping[int, float]) -> dict[str, float | None]:
@@ -284,14 +379,31 @@ def _bytes(result: RunResult, metrics: Iterable[_Metrics]) -> dict[str, Any]:
     }
 
 
+def _rounds_of(member: Member, view: JobView) -> int:
+    """Settled rounds that the member revealed in."""
+    return sum(
+        told.account == member.account for past in view.settled for told in past.reveals.values()
+    )
+
+
+def _traffic(result: RunResult, metrics: Mapping[str, _Metrics], name: str) -> float:
+    """Bytes a parameter and round that a provider sent or received, the mean over providers."""
+    shares = [
+        metrics[member.name].total(name) / (result.parameters * rounds)
+        for member in result.cluster.providers
+        if (rounds := _rounds_of(member, result.view)) and result.parameters
+    ]
+    return round(fmean(shares), 4) if shares else 0.0
+
+
 def _utilisation(result: RunResult, metrics: Mapping[str, _Metrics]) -> dict[str, Any]:
     """Seconds in training steps ÷ seconds of the rounds that the provider trained in."""
     shares: dict[str, float] = {}
     for member in result.cluster.providers:
         wall = sum(
-            settled_seconds(result.history.rounds[settled.slot.round])
-            for settled in result.view.settled
-            if member.account in settled.seats.values()
+            settled_seconds(result.history.rounds[past.round])
+            for past in result.view.settled
+            if any(told.account == member.account for told in past.reveals.values())
         )
         if wall:
             shares[str(member.index)] = metrics[member.name].total("train_seconds") / wall

@@ -12,13 +12,15 @@ from rich.table import Table
 from rich.text import Text
 
 from atoll.job.narrate import numbers
-from atoll.law.views import JobView
-from atoll.law.words import JobStatus
+from atoll.law.views import JobView, OpenRound, SettledRound
+from atoll.law.words import to_bitmap
 
 _COLOURS = (
+    ("falls", "red"),
     ("loses", "red"),
-    ("reports", "yellow"),
-    ("confirmed", "yellow"),
+    ("differs", "yellow"),
+    ("disputes", "yellow"),
+    ("game", "yellow"),
     ("paid", "green"),
     ("settled", "cyan"),
     ("loss", "magenta"),
@@ -62,17 +64,39 @@ class Display:
 
 
 def _round_table(view: JobView, now: int, losses: dict[int, float]) -> Table:
-    state = view.state
     table = Table.grid(padding=(0, 2))
     rounds = view.terms.rounds if view.terms else 0
-    left = max(0, state.deadline - now) if state.deadline else None
-    window = "" if left is None else f"  {left} s left"
-    phase = state.phase.name if state.status is JobStatus.ACTIVE else state.status.name
-    table.add_row("round", f"{state.round + 1} of {rounds}  {phase}{window}")
-    table.add_row("committed", f"{numbers(state.committed)} of {numbers(state.seated)}")
-    table.add_row("revealed", numbers(state.revealed))
-    voices = ", ".join(str(v) for v in sorted(view.ballots)) or "none"
-    table.add_row("balloted", f"{voices} of {numbers(state.verifiers)}")
+    if view.open is None:
+        table.add_row("round", f"{view.round} of {rounds} done  {view.phase.name.lower()}")
+    else:
+        _running_rows(table, view.open, f"{view.round + 1} of {rounds}", now)
+    for past in view.auditing(now):
+        table.add_row(f"audit {past.round}", _audit(past, now))
+    playing = [str(game.id) for game in view.games.values() if game.is_open]
+    if playing:
+        table.add_row("games", ", ".join(playing))
     falls = " → ".join(f"{losses[r]:.3f}" for r in sorted(losses))
     table.add_row("loss", falls or "-")
     return table
+
+
+def _running_rows(table: Table, running: OpenRound, which: str, now: int) -> None:
+    left = max(0, running.deadline - now)
+    table.add_row("round", f"{which}  {running.phase.name.lower()}  {left} s left")
+    table.add_row("committed", f"{numbers(running.committed)} of {numbers(running.counting)}")
+    table.add_row("revealed", numbers(running.revealed))
+    words = numbers(to_bitmap(running.words))
+    table.add_row("words", f"{words} of the committee {numbers(running.committee)}")
+
+
+def _audit(past: SettledRound, now: int) -> str:
+    """How far the audit behind a settled round is."""
+    clock, due = past.clock, len(past.duties)
+    drawn = f"seats {numbers(past.drawn)} drawn"
+    if now < clock.audit_end:
+        return f"{drawn}, {len(past.ballots)} of {due} ballots sealed"
+    if now < clock.open_end:
+        return f"{drawn}, {len(past.bodies)} of {due} ballots open"
+    if now < clock.keys_end:
+        return f"{drawn}, keys of {numbers(to_bitmap(past.keys))} shown"
+    return f"{drawn}, {clock.window_end - now} s for games are left"

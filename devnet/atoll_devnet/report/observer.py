@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from atoll.chain.follower import News
+from atoll.chain.follower import Fold, Folded, News
 from atoll.chain.index import Indexed
 from atoll.content.cid import Cid
 from atoll.content.fetch import Fetcher
-from atoll.errors import MalformedTrace, NotFound, StorageError
+from atoll.errors import NotFound
+from atoll.job.figures import certified_loss, cid_of
 from atoll.job.narrate import Names, describe
-from atoll.law.events import Revealed, RoundSettled
-from atoll.law.trace import DIVERGED_LOSS_BITS, MAX_TRACE_BYTES, TraceDocument
+from atoll.law.held_out import loss_of
+from atoll.law.manifest import Manifest
 from atoll.law.views import JobView
 from atoll.law.words import JobId
 from atoll.service.session import Session
@@ -59,20 +59,24 @@ class Observer:
     """Use `run` until it returns; everything seen is in `history` and `losses`.
 
     Attributes:
-        losses: on the held-out text after each settled round; `INITIAL` before the first.
+        losses: on the held-out text after each settled round; `INITIAL` before the first. A
+            committee signs a model's with the next round; the last model's is computed here.
         now: the chain's clock, unix seconds.
     """
 
     watched: Watched
     history: History = field(init=False)
+    is_evaluated: bool = field(init=False)
     losses: dict[int, float] = field(default_factory=dict)
     now: int = 0
     quiet_since: float = 0.0
     _side_work: set[asyncio.Task[None]] = field(default_factory=set)
     _told: set[tuple[bytes, int]] = field(default_factory=set)
+    _evaluating: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.history = History(self.watched.job)
+        self.is_evaluated = Manifest.from_bytes(self.watched.manifest).data.is_evaluated
 
     @property
     def view(self) -> JobView | None:
@@ -81,12 +85,11 @@ class Observer:
 
     async def run(self, until: Callable[[Observer], bool]) -> None:
         """Follows the job until `until` says so, and finishes what it is evaluating."""
-        if INITIAL not in self.losses:
-            self._start(self._evaluate(INITIAL, None))
         try:
             while not until(self):
                 self._fold(await self.watched.session.follower.poll_patiently())
                 if self.view is not None:
+                    self._take_losses(self.view)
                     self.watched.display.show(self.view, self.now, self.losses)
                 await asyncio.sleep(POLL_SECONDS)
             await asyncio.gather(*self._side_work)
@@ -101,13 +104,18 @@ class Observer:
     def _fold(self, news: News) -> None:
         if news.turned is not None:
             self.history = History(self.watched.job)
-            for item in news.turned.kept:
-                self.history.fold(item.event, item.block)
+            again = Fold(self.watched.session.chain.deployment, {self.watched.job})
+            for step in again.fold_all(news.turned.kept):
+                self._keep(step)
         for step in news.folded:
-            self.history.fold(step.item.event, step.item.block)
+            self._keep(step)
             self._tell(step.item)
         if news.head is not None:
             self.now = news.head.timestamp
+
+    def _keep(self, step: Folded) -> None:
+        view = step.views.get(self.watched.job)
+        self.history.fold(step.item.event, step.item.block, view)
 
     def _tell(self, item: Indexed) -> None:
         key = (item.block.hash, item.log_index)
@@ -119,49 +127,44 @@ class Observer:
         line = describe(event, self.watched.names)
         if line is not None and getattr(event, "job_id", self.watched.job) == self.watched.job:
             self.watched.display.line(line)
-        if isinstance(event, Revealed) and event.job_id == self.watched.job:
-            self._start(self._read_trace(event))
-        if isinstance(event, RoundSettled) and event.job_id == self.watched.job:
-            self._start(self._evaluate(event.round, event.verdict.merged_cid))
 
-    def _start(self, work: object) -> None:
-        task = asyncio.ensure_future(work)  # type: ignore[call-overload]
-        self._side_work.add(task)
-        task.add_done_callback(self._side_work.discard)
+    # --- losses ---
 
-    async def _read_trace(self, event: Revealed) -> None:
-        what = f"round {event.round}: seat {event.seat}"
-        try:
-            data = await self.watched.fetcher.get(
-                Cid.from_bytes(event.reveal.trace_cid), MAX_TRACE_BYTES
-            )
-            last = TraceDocument.from_bytes(data).leaves[-1]
-        except StorageError:
-            self.watched.display.line(f"{what}: nobody serves its trace")
+    def _take_losses(self, view: JobView) -> None:
+        """What committees signed since, and, once nothing is trained any more, the last model's."""
+        if not self.is_evaluated:
             return
-        except MalformedTrace as error:
-            self.watched.display.line(f"{what}: {error}")
-            return
-        diverged = last.loss_bits == DIVERGED_LOSS_BITS
-        loss = "it diverged" if diverged else f"its loss {_float(last.loss_bits):.3f}"
-        self.watched.display.line(f"{what}: {loss}")
+        for merged in range(len(view.settled)):
+            told = certified_loss(view, merged)
+            if told is not None:
+                self._note(merged, loss_of(told))
+        last = len(view.settled)
+        if view.status.is_closed and last and last - 1 not in {*self.losses, *self._evaluating}:
+            self._evaluating.add(last - 1)
+            task = asyncio.create_task(self._evaluate(last - 1, cid_of(view, last)))
+            self._side_work.add(task)
+            task.add_done_callback(self._side_work.discard)
 
-    async def _evaluate(self, round_: int, merged: bytes | None) -> None:
+    def _note(self, merged: int, loss: float) -> None:
+        """Of the model after so many rounds, said once."""
+        if merged - 1 in self.losses:
+            return
+        self.losses[merged - 1] = loss
+        when = f"after round {merged - 1}" if merged else "before training"
+        self.watched.display.line(f"loss on held-out text {when}: {loss:.4f}")
+
+    async def _evaluate(self, round_: int, model: bytes) -> None:
         watched = self.watched
-        if merged is not None:
-            try:
-                await self.fetch_state(merged)
-            except NotFound as error:
-                watched.display.line(f"round {round_}: nobody serves the merged model: {error}")
-                return
+        try:
+            if model:
+                await self.fetch_state(model)
+        except NotFound as error:
+            watched.display.line(f"round {round_}: nobody serves the merged model: {error}")
+            return
         loss: float = await watched.worker.run(
-            "atoll_devnet.run.evaluation:eval_loss", watched.manifest, merged, watched.store_dir
+            "atoll_devnet.run.evaluation:eval_loss",
+            watched.manifest,
+            model or None,
+            watched.store_dir,
         )
-        self.losses[round_] = loss
-        when = "before training" if merged is None else f"after round {round_}"
-        watched.display.line(f"loss on held-out text {when}: {loss:.4f}")
-
-
-def _float(bits: int) -> float:
-    value: float = struct.unpack(">f", bits.to_bytes(4, "big"))[0]
-    return value
+        self._note(round_ + 1, loss)

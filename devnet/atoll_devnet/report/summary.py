@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -12,21 +12,32 @@ from rich.table import Table
 
 from atoll.job.narrate import tokens
 
+HOW = (
+    "Each round every seat trains from the same certified model and reveals what it did. A"
+    " committee says whose updates are there, merges them and signs the new model, and the next"
+    " round begins. Behind it seats are drawn, and trained again by the verifiers that are drawn"
+    " for them. Whose result differs is accused, the contract judges the first step that differs,"
+    " and whoever is wrong loses its bond. What stands is paid."
+)
+
 
 def summary(report: Mapping[str, Any], sample: str, folder: Path, *, width: int = 100) -> str:
     """The text; colours are left to whoever prints it."""
     out = StringIO()
     console = Console(file=out, width=width, highlight=False, markup=False)
-    console.print(_members(report))
+    console.print(HOW)
     console.print(_rounds(report))
-    for cheat in report["cheats"]:
-        console.print(_cheat(cheat))
-    escrow = {name: tokens(int(value)) for name, value in report["escrow"].items()}
-    console.print(
-        f"escrow: {escrow['funded_wei']} funded = {escrow['paid_wei']} paid"
-        f" + {escrow['refunded_wei']} refunded + {escrow['balance_wei']} left"
-    )
-    console.print(_loss(report))
+    for title, lines in (
+        ("Accused, and judged by the contract", _accusations(report)),
+        ("Taken from bonds", map(_loss, report["losses"])),
+        ("Cheats", map(_cheat, report["cheats"])),
+    ):
+        told = list(lines)
+        console.print(f"\n{title}" if told else "", *told, sep="\n  ", end="\n\n" if told else "")
+    console.print(_members(report))
+    for line in _money(report["escrow"]):
+        console.print(line)
+    console.print(_held_out(report))
     if sample:
         console.print(f"\nthe model writes:\n{sample}\n")
     console.print(f"job {report['job']['status']}")
@@ -35,55 +46,90 @@ def summary(report: Mapping[str, Any], sample: str, folder: Path, *, width: int 
     return out.getvalue()
 
 
-def _members(report: Mapping[str, Any]) -> Table:
-    table = Table("who", "cheat", "rounds", "paid", "slashed", title="Who did what, and got what")
-    for item in report["providers"]:
-        table.add_row(
-            f"provider {item['seat']}",
-            item["cheat"] or "",
-            f"{item['accepted_rounds']} accepted",
-            tokens(int(item["paid_wei"])),
-            tokens(int(item["slashed_wei"])),
-        )
-    for item in report["watchers"]:
-        won = f"{item['won']} games won"
-        table.add_row(f"watcher {item['index']}", "", won, "", "")
-    for item in report["verifiers"]:
-        table.add_row(
-            f"verifier {item['index']}",
-            item["cheat"] or "",
-            f"{item['attested_rounds']} attested",
-            tokens(int(item["paid_wei"])),
-            tokens(int(item["slashed_wei"])),
-        )
-    return table
-
-
 def _rounds(report: Mapping[str, Any]) -> Table:
-    table = Table("round", "status", "accepted", "rejected", "loss", "seconds", title="Rounds")
+    names = ("round", "revealed", "merged", "left out", "audited", "differs", "paid", "loss", "s")
+    table = Table(*names, title="Rounds, by seat")
     for item in report["rounds"]:
-        rejected = ", ".join(f"{r['seat']}: {r['fault']}" for r in item["rejected"])
+        merged = [seat for seat in item["available"] if seat not in item["left_out"]]
         loss = "" if item["eval_loss"] is None else f"{item['eval_loss']:.4f}"
         table.add_row(
-            str(item["round"]),
-            item["status"],
-            " ".join(map(str, item["accepted"])),
-            rejected,
+            str(item["round"]) if item["status"] == "settled" else f"{item['round']} (void)",
+            _seats(item["revealed"]),
+            _seats(merged) if item["merged"] else "nothing",
+            _seats(item["left_out"]),
+            _seats(item["audited"]),
+            _seats(sorted({found["seat"] for found in item["differs"]})),
+            _seats(item["paid"]),
             loss,
             str(sum(item["seconds"].values())),
         )
     return table
 
 
+def _seats(seats: Iterable[int]) -> str:
+    return " ".join(map(str, seats))
+
+
+def _accusations(report: Mapping[str, Any]) -> Iterable[str]:
+    for item in report["rounds"]:
+        for found in item["differs"]:
+            where = f"seat {found['seat']} differs at segment {found['segment']}"
+            yield f"round {item['round']}: {found['auditor']} says that {where}"
+    for game in report["games"]:
+        what = "its update" if game["is_link"] else f"segment {game['segment']}"
+        whose = f"{what} of seat {game['seat']}, round {game['round']}"
+        end = f"{game['winner']} wins" if game["winner"] else game["outcome"]
+        parties = f"{game['challenger']} against {game['holder']}"
+        yield f"game {game['game']}: {parties} about {whose}: {end} after {game['moves']} moves"
+
+
+def _loss(loss: Mapping[str, Any]) -> str:
+    return f"round {loss['round']}: {loss['who']} loses {_tokens(loss['wei'])} for {loss['for']}"
+
+
 def _cheat(cheat: Mapping[str, Any]) -> str:
     if not cheat["caught"]:
         return f"{cheat['who']}, {cheat['cheat']}: not caught"
-    slashed = tokens(int(cheat["slashed_wei"]))
     found = f"caught in round {cheat['round']} by {cheat['by']}"
-    return f"{cheat['who']}, {cheat['cheat']}: {found}; slashed {slashed}"
+    return f"{cheat['who']}, {cheat['cheat']}: {found}; slashed {_tokens(cheat['slashed_wei'])}"
 
 
-def _loss(report: Mapping[str, Any]) -> str:
+def _members(report: Mapping[str, Any]) -> Table:
+    table = Table("who", "cheat", "did", "paid", "lost", title="Who did what, and got what")
+    for item in report["providers"]:
+        did = f"{item['paid_rounds']} rounds paid"
+        table.add_row(f"provider {item['seat']}", item["cheat"] or "", did, *_amounts(item))
+    for item in report["verifiers"]:
+        did = f"{item['signed_rounds']} merges signed, {item['seats_audited']} seats audited"
+        did += f", {item['games_won']} games won" if item["games_won"] else ""
+        table.add_row(f"verifier {item['index']}", item["cheat"] or "", did, *_amounts(item))
+    for item in report["watchers"]:
+        table.add_row(f"watcher {item['index']}", "", f"{item['won']} games won", "", "")
+    return table
+
+
+def _amounts(item: Mapping[str, Any]) -> tuple[str, str]:
+    return _tokens(item["paid_wei"]), _tokens(item["slashed_wei"])
+
+
+def _money(escrow: Mapping[str, Any]) -> Iterable[str]:
+    """Where the escrow went; sentences about what does not add up, if anything."""
+    yield (
+        f"escrow: {_tokens(escrow['funded_wei'])} funded = {_tokens(escrow['paid_wei'])} paid"
+        f" + {_tokens(escrow['burnt_wei'])} burnt + {_tokens(escrow['refunded_wei'])} refunded"
+        f" + {_tokens(escrow['balance_wei'])} left"
+    )
+    parts = (f"{_tokens(wei)} {reason}" for reason, wei in escrow["paid_for_wei"].items())
+    yield f"paid for: {', '.join(parts)}"
+    for fault in escrow["faults"]:
+        yield f"THE BOOKS DO NOT ADD UP: {fault}"
+
+
+def _tokens(wei: str) -> str:
+    return tokens(int(wei))
+
+
+def _held_out(report: Mapping[str, Any]) -> str:
     start, end = report["eval"]["loss_start"], report["eval"]["loss_end"]
     if start is None or end is None:
         return "loss on held-out text: not measured"

@@ -44,16 +44,21 @@ class RunOptions:
     job: JobSpec = PRESETS["demo"]
 
 
-def fitting(job: JobSpec, providers: int, verifiers: int, cheats: Collection[int]) -> JobSpec:
-    """The job with seats for all; enough of a minimum that the honest go on without the cheats."""
-    honest = providers - len(cheats)
+def fitting(
+    job: JobSpec,
+    providers: int,
+    verifiers: int,
+    cheats: Collection[int] = (),
+    verifier_cheats: Collection[int] = (),
+) -> JobSpec:
+    """The job with places for all; a minimum so small that the honest go on without the cheats."""
+    honest, sincere = providers - len(cheats), verifiers - len(verifier_cheats)
     return job.but(
         {
             "members.seats": providers,
             "members.min_providers": max(1, min(2, honest)),
-            "members.min_verifiers": max(1, verifiers // 2),
-            "members.max_verifiers": max(verifiers, 1),
-            "members.auditors": min(2, verifiers),
+            "members.places": verifiers,
+            "members.min_verifiers": max(1, sincere),
         }
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -14,8 +14,10 @@ from atoll.errors import AtollError, ChainError, ConfigError, ProtocolError
 from atoll.job.client import Client, ClientConfig
 from atoll.job.handle import JobHandle
 from atoll.law.manifest import Manifest
+from atoll.law.upkeep import upkeep
 from atoll.law.views import JobView
-from atoll.law.words import Address, JobId, JobStatus
+from atoll.law.words import Address, JobId, Phase
+from atoll.service.duties.upkeep import is_over as has_ended
 from atoll.service.session import SessionConfig, open_session
 from atoll.service.worker import Worker
 from atoll_devnet.processes.cluster import SUBMITTER_TOKENS, Cluster, ClusterConfig
@@ -30,6 +32,9 @@ START_SECONDS = 300.0
 """A job that has not opened by then will not: its members refuse it, and their logs say why."""
 QUIET_SECONDS = 30.0
 """After this long without an event, whoever has not claimed is taken to be gone."""
+GIVE_UP_SECONDS = 15.0
+"""So long a job that has begun waits for members when nothing is left that could bring one back."""
+LOOK_SECONDS = 0.5
 MAX_SPEND = SUBMITTER_TOKENS
 _TASKS = "atoll_devnet.run.evaluation"
 
@@ -106,42 +111,62 @@ async def start(options: RunOptions, display: Display) -> AsyncIterator[Running]
                             session, job.id, manifest.to_bytes(), worker, _names(cluster), display
                         )
                     )
-                    async with _skipping(options, cluster, observer):
-                        yield Running(cluster, client, job, observer, worker)
+                    running = Running(cluster, client, job, observer, worker)
+                    beside = [_give_up(running)]
+                    if options.skip_windows:
+                        beside.append(skip_windows(cluster, job.id, observer, display.line))
+                    async with _beside(beside):
+                        yield running
     finally:
         worker.kill()
         cluster.stop()
 
 
 @asynccontextmanager
-async def _skipping(
-    options: RunOptions, cluster: Cluster, observer: Observer
-) -> AsyncIterator[None]:
-    """Skips windows, if the options say so, until the context ends; raises what ended that."""
-    if not options.skip_windows:
-        yield
-        return
-    task = asyncio.create_task(skip_windows(cluster, observer))
+async def _beside(work: Sequence[Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
+    """Does this until the context ends; raises what ended one of them."""
+    tasks = [asyncio.create_task(each) for each in work]
     try:
         yield
     finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def _give_up(running: Running) -> None:
+    """Cancels a job that waits for members whom nothing can bring back."""
+    observer = running.observer
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        if is_stuck(observer):
+            observer.watched.display.line("too few members are left: the submitter cancels the job")
+            return await running.job.cancel()
+
+
+def is_stuck(observer: Observer) -> bool:
+    """Whether a job that has begun waits, and no bond is still held that somebody waits for."""
+    view = observer.view
+    if view is None or view.phase is not Phase.WAITING or not view.settled:
+        return False
+    if any(view.auditing(observer.now)) or any(game.is_open for game in view.games.values()):
+        return False
+    return _quiet_seconds(observer) > GIVE_UP_SECONDS
 
 
 def is_over(observer: Observer) -> bool:
-    """Whether the job has closed, and every slash and claim that is due has been seen."""
+    """Whether the job has closed, and everything has been paid, cut, burnt and released."""
     view = observer.view
-    if view is None or not view.state.status.is_closed:
+    if view is None or not has_ended(view, observer.now):
         return False
-    if any(game.is_open for game in view.games.values()):
-        return False
-    if not view.due_faults and not view.due_credits and _all_claimed(view):
-        return True
     # Someone who is gone neither claims nor is waited for.
-    quiet = asyncio.get_running_loop().time() - observer.quiet_since
-    return quiet > QUIET_SECONDS
+    return not any(upkeep(view, observer.now)) or _quiet_seconds(observer) > QUIET_SECONDS
+
+
+def _quiet_seconds(observer: Observer) -> float:
+    return asyncio.get_running_loop().time() - observer.quiet_since
 
 
 def _watchful(running: Running) -> Callable[[Observer], bool]:
@@ -154,9 +179,7 @@ def _watchful(running: Running) -> Callable[[Observer], bool]:
 
     def until(observer: Observer) -> bool:
         running.cluster.check()
-        view = observer.view
-        opened = view is not None and view.state.status is not JobStatus.OPEN
-        if not opened and clock() - started > START_SECONDS:
+        if not _has_begun(observer.view) and clock() - started > START_SECONDS:
             raise ProtocolError(
                 f"the job did not start within {START_SECONDS:.0f} seconds",
                 next_step=f"read the members' logs: {running.cluster.folder}/*/log",
@@ -164,6 +187,13 @@ def _watchful(running: Running) -> Callable[[Observer], bool]:
         return is_over(observer)
 
     return until
+
+
+def _has_begun(view: JobView | None) -> bool:
+    """Whether a round was ever opened."""
+    if view is None:
+        return False
+    return view.open is not None or bool(view.settled) or view.phase is Phase.CLOSED
 
 
 async def finish(running: Running, options: RunOptions) -> Result:
@@ -192,9 +222,9 @@ async def _refund(running: Running, view: JobView) -> None:
 
 async def _export(running: Running, view: JobView, folder: Path) -> tuple[Path | None, str]:
     """The result through the SDK, and some text from it; (None, "") where there is none."""
-    if not view.settled:
+    if not view.model_cid:
         return None, ""
-    watched, merged = running.observer.watched, view.settled[-1].verdict.merged_cid
+    watched, merged = running.observer.watched, view.model_cid
     try:
         await running.job.result(folder)
         sample: str = await running.worker.run(
@@ -222,12 +252,6 @@ async def _result(running: Running, view: JobView, result_dir: Path | None) -> R
         update_bytes=update,
         result_dir=result_dir,
     )
-
-
-def _all_claimed(view: JobView) -> bool:
-    if view.final_rounds < len(view.settled):
-        return False  # what the last rounds pay can only be claimed once they are final
-    return all(view.claimable(who) <= 0 for who in view.final_claims)
 
 
 def _watching(client: Client, job: JobId) -> SessionConfig:

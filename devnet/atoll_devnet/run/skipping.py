@@ -1,127 +1,169 @@
-"""Skips what is left of a window once everyone who is going to act in it has acted.
+"""Moves the chain's clock on while everybody only waits for a window to end.
 
-Rule of this file: only the chain says who has acted and only the network knows who never will, so
-that a slow machine is waited for and nobody but the absent ever meets a deadline through this.
+Rule of this file: nobody's duty is skipped into a miss. The law says what is owed and what is due,
+the processes say what they still compute or send, and a cheat's name says what it never does; only
+where nothing is left of all three is there nothing to wait for.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any, Protocol
 
-from atoll.law.duties import supplement_of
-
-from atoll.errors import ChainError, ConfigError
-from atoll.law.manifest import Manifest
+from atoll.errors import AtollError, ChainError, ConfigError
+from atoll.law.owes import Duty, owed_by
+from atoll.law.upkeep import Call, upkeep
 from atoll.law.views import JobView
-from atoll.law.words import Bitmap, JobStatus, Phase, SeatIndex, VerifierIndex, bits, to_bitmap
+from atoll.law.words import Address, JobId, Phase
+from atoll.service.control import ask
+from atoll_devnet.cheats.catalogue import never_does
+from atoll_devnet.processes.chain import Endpoint
 from atoll_devnet.processes.cluster import Cluster, Member
-from atoll_devnet.report.observer import Observer
 
 LOOK_SECONDS = 0.25
+CALM_BLOCKS = 2
+"""So many after the last event, all have seen it confirmed and have begun what follows from it."""
+OWN = frozenset({Call.CLAIM, Call.RELEASE})
+"""What nobody waits for: who is gone never takes it."""
+EVERYTHING = frozenset(Duty)
+
+
+class Seen(Protocol):
+    """What the observer knows: the job, and the clock of the chain's newest block."""
+
+    @property
+    def view(self) -> JobView | None: ...
+    @property
+    def now(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Absent:
-    """Who does not act, whatever happens.
+class Told:
+    """What a member's process says of itself, and what it is known never to do.
 
     Attributes:
-        seats: whose provider is gone.
-        mute: who commit and cannot or will not reveal.
-        verifiers: who are gone or stay idle.
+        block: the newest that it has seen.
+        is_busy: it computes, fetches or sends something of the job.
+        plays_on: it will try a move again that failed.
+        never: duties that it does not do, whatever happens.
     """
 
-    seats: Bitmap
-    mute: Bitmap
-    verifiers: Bitmap
+    account: Address
+    block: int
+    is_busy: bool
+    plays_on: bool
+    never: frozenset[Duty]
 
 
-def next_moment(view: JobView, manifest: Manifest, absent: Absent, now: int) -> int | None:
-    """Chain time before which nothing more can happen; None while anyone may still act."""
-    state = view.state
-    if state.status is not JobStatus.ACTIVE or _is_awaited(view, manifest, absent, now):
-        return None
-    waits_for_half = state.phase is Phase.REPORT and now < view.half_time
-    moment = view.half_time if waits_for_half else state.deadline
-    return moment if moment > now else None
+def next_moment(view: JobView, now: int) -> int | None:
+    """Chain time at which somebody may next have something to do; None where no window runs.
+
+    Whether a challenge or money is due then is not for the law alone to say: all stop there.
+    """
+    stops, others = [game.deadline for game in view.games.values()], []
+    for past in view.auditing(now):
+        clock = past.clock
+        stops += [clock.audit_end, clock.window_end]
+        others += [clock.open_end, clock.keys_end, clock.half]
+    if view.open is not None:
+        stops.append(view.open.deadline)
+        others += [view.open.half_merge] if view.phase is Phase.MERGE else []
+    stops += [moment for moment in others if _is_something_due(view, moment)]
+    return min((moment for moment in stops if moment > now), default=None)
 
 
-async def skip_windows(cluster: Cluster, observer: Observer) -> None:
+def _is_something_due(view: JobView, now: int) -> bool:
+    """Whether anybody would owe anything then, or anything be due, as things stand."""
+    everyone = (*view.providers.values(), *view.verifiers.values())
+    owed = (owed_by(view, account, now) for account in {h.account for h in everyone})
+    return any(owed) or any(_is_for_others(view, item.call) for item in upkeep(view, now))
+
+
+def is_waiting(view: JobView, now: int, members: Sequence[Told], since: int) -> bool:
+    """Whether everybody only waits: nothing is owed or due, and nobody is at work.
+
+    Args:
+        since: the block of the last event, or of the last time that the clock was moved.
+    """
+    if any(told.is_busy or told.block < since + CALM_BLOCKS for told in members):
+        return False
+    if any(owed.duty in _done_by(told) for told in members for owed in _owed(view, told, now)):
+        return False
+    return not any(_is_for_others(view, item.call) for item in upkeep(view, now))
+
+
+def _owed(view: JobView, told: Told, now: int) -> Any:
+    return owed_by(view, told.account, now)
+
+
+def _done_by(told: Told) -> frozenset[Duty]:
+    """Whoever computes nothing and has nothing to send has no move to make either."""
+    done = EVERYTHING - told.never
+    return done if told.plays_on else done - {Duty.MOVE}
+
+
+def _is_for_others(view: JobView, call: Call) -> bool:
+    """Whether somebody will make that call; what is burnt is burnt once the job is closed."""
+    return call not in OWN and (call is not Call.BURN or view.phase is Phase.CLOSED)
+
+
+async def skip_windows(cluster: Cluster, job: JobId, seen: Seen, tell: Any) -> None:
     """Moves the chain's clock whenever a window is only waited out; until cancelled.
+
+    Args:
+        tell: is given a line for each time.
 
     Raises:
         ConfigError: the chain is not Anvil.
     """
     if cluster.config.backend != "anvil":
         raise ConfigError("only Anvil skips windows", next_step="use the anvil chain")
-    manifest, skipped = Manifest.from_bytes(observer.watched.manifest), 0
+    moved_at = 0
     while True:
-        view = observer.view
-        if view is not None:
-            moment = next_moment(view, manifest, absent_of(cluster, view), observer.now)
-            if moment is not None and moment > skipped:
-                skipped = moment
-                await _skip(cluster, moment)
         await asyncio.sleep(LOOK_SECONDS)
+        view, now = seen.view, seen.now
+        moment = None if view is None else next_moment(view, now)
+        if view is None or moment is None:
+            continue
+        since = max(view.block.number, moved_at)
+        members = await asyncio.gather(*(_ask(member, job) for member in cluster.members))
+        # Both are of the same moment only if no event came while the members were asked.
+        is_same = seen.view is view and next_moment(view, seen.now) == moment
+        if is_same and is_waiting(view, seen.now, members, since):
+            moved_at = await _move(cluster.chain, moment)
+            tell(
+                f"nobody has anything to do for {moment - seen.now} s: the chain's clock skips them"
+            )
 
 
-def absent_of(cluster: Cluster, view: JobView) -> Absent:
-    """Processes that ended, and cheats that consist in not acting; members sit in order."""
-    commits = [commit.commitment for commit in view.work.commits.values()]
-
-    def is_mute(member: Member) -> bool:
-        mine = view.work.commits.get(SeatIndex(member.index))
-        copied = member.cheat == "copy" and mine is not None and commits.count(mine.commitment) > 1
-        return member.cheat == "no-reveal" or copied
-
-    return Absent(
-        seats=to_bitmap(m.index for m in cluster.providers if not m.process.is_running),
-        mute=to_bitmap(m.index for m in cluster.providers if is_mute(m)),
-        verifiers=to_bitmap(
-            m.index for m in cluster.verifiers if m.cheat == "offline" or not m.process.is_running
-        ),
-    )
-
-
-async def _skip(cluster: Cluster, moment: int) -> None:
+async def _ask(member: Member, job: JobId) -> Told:
+    """A process that ended does nothing more; one that does not answer is at work."""
+    lacks = never_does(member.kind, member.cheat or "")
+    if not member.process.is_running:
+        return Told(member.account, 1 << 62, False, False, EVERYTHING)
     try:
-        await cluster.chain.rpc("evm_setNextBlockTimestamp", moment)
-    except ChainError:
-        return  # a block of that time or later came first
+        status = await ask(member.folder / "data", "status")
+    except AtollError:
+        return Told(member.account, 0, True, True, lacks)
+    return told_by(status, member.account, job, lacks)
 
 
-def _is_awaited(view: JobView, manifest: Manifest, absent: Absent, now: int) -> bool:
-    """Whether someone may still act in the running phase before its next moment."""
-    state, present = view.state, Bitmap(view.state.verifiers & ~absent.verifiers)
-    match state.phase:
-        case Phase.TRAIN:
-            return bool(state.seated & ~state.committed & ~absent.seats)
-        case Phase.REVEAL:
-            return bool(state.committed & ~state.revealed & ~absent.seats & ~absent.mute)
-        case Phase.REPORT:
-            return _audits(view, manifest, present, now)
-        case Phase.CONFIRM:
-            return any(_votes(view, VerifierIndex(v)) for v in bits(present))
-        case Phase.ATTEST:
-            attested = to_bitmap(view.work.attestations)
-            return bool(present & ~attested) or view.has_quorum
-    return True
+def told_by(
+    status: Mapping[str, Any], account: Address, job: JobId, lacks: frozenset[Duty]
+) -> Told:
+    """From what a service answers of its status."""
+    head = status["head"] or {"block": 0}
+    is_busy = any(key.startswith(f"{job}:") for key in status["under_way"])
+    failing = (one for one in status["failing"] if one["job"] == job)
+    plays_on = any(one["command"].startswith("SendMove:") for one in failing)
+    return Told(account, head["block"], is_busy, plays_on, lacks)
 
 
-def _audits(view: JobView, manifest: Manifest, present: Bitmap, now: int) -> bool:
-    if present & ~to_bitmap(view.ballots) or any(r.awaits_answer for r in view.attempt_reports):
-        return True
-    if now < view.half_time:
-        return False
-    # Which seats stand out is not on the chain: any may, and then falls to someone else as a whole.
-    seats = tuple(view.reveals)
-    return any(
-        supplement_of(view, manifest, VerifierIndex(v), seats)
-        for v in bits(present)
-        if not view.ballots[VerifierIndex(v)].is_supplemented
-    )
-
-
-def _votes(view: JobView, verifier: VerifierIndex) -> bool:
-    unsaid = any(not report.reporters >> verifier & 1 for report in view.attempt_reports)
-    return unsaid and verifier not in view.votes
+async def _move(chain: Endpoint, moment: int) -> int:
+    """Has the next block be of that time, unless one came first; the chain's height then."""
+    with suppress(ChainError):  # a block of that time or later came first
+        await chain.rpc("evm_setNextBlockTimestamp", moment)
+    return int(str(await chain.rpc("eth_blockNumber")), 16) + 1

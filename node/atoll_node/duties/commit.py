@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, Never
 
@@ -15,6 +16,7 @@ from atoll.service.commands import ContractCall, Done, Transaction
 from atoll.service.commands import key_of as name_of
 from atoll.service.duties.disagreement import disagreement
 from atoll.service.machine import AnyCommand, Decision
+from atoll.train.checkpoints import release
 from atoll_node.behaviour import ProviderState
 from atoll_node.duties.train import trained_of
 
@@ -62,6 +64,12 @@ class SendReveal(ContractCall):
 
     def call(self, calls: Calls, view: JobView) -> Call:
         return calls.reveal(view.job_id, self.seat, self.data_seed, self.reveal)
+
+    async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
+        done = await ContractCall.perform(self, effects, view)
+        store = effects.context.store
+        await asyncio.to_thread(release, store, view.job_id, self.round)
+        return done
 
 
 @dataclass(frozen=True, slots=True)

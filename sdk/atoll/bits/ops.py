@@ -15,7 +15,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 (PyTorch's own convention)
 from torch import Tensor
 
-from atoll.bits.kernels.engine import default_engine
+from atoll.bits.kernels.engine import default_engine, reference_engine
 from atoll.bits.kernels.exact import ExactOps
 from atoll.bits.kernels.interface import AdamFactors, Frozen
 from atoll.bits.kernels.muon import COEFFICIENTS, ITERATIONS, LEAST_NORM
@@ -197,3 +197,8 @@ class NativeOps:
 def operations() -> Ops:
     """What jobs compute with: the same bits on every machine."""
     return ExactOps(default_engine())
+
+
+def reference_operations() -> Ops:
+    """The same bits by what everything faster is held to: slow, and nothing but plain PyTorch."""
+    return ExactOps(reference_engine())

@@ -7,6 +7,7 @@ replay is only what they do with its result.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -14,12 +15,15 @@ from torch import Tensor
 from atoll.bits.batch import gather_batch
 from atoll.bits.schedule import Recipe
 from atoll.bits.state import GlobalState, SeatState
-from atoll.bits.step import inner_step, state_roots, take_in
+from atoll.bits.step import StepResult, inner_step, state_roots, take_in
 from atoll.bits.tokens import TokenSource
 from atoll.law.draws import dropout_key
 from atoll.law.manifest import Manifest
 from atoll.law.trace import StateRoots, StepWork, work_word
 from atoll.law.words import ZERO_DIGEST, Digest, SeatIndex
+
+StepRunner = Callable[[SeatState, Tensor, int, Recipe, tuple[int, int]], StepResult]
+"""With the arguments of `inner_step`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +102,10 @@ class SegmentRun:
         return work_word(self.works)
 
 
-def run_segment(state: SeatState, segment: int, course: Course) -> SegmentRun:
-    """Trains one segment from its opening state."""
+def run_segment(
+    state: SeatState, segment: int, course: Course, step_by: StepRunner = inner_step
+) -> SegmentRun:
+    """Trains one segment from its opening state; `step_by` runs each of its steps."""
     started = time.perf_counter()
     inner = course.manifest.inner
     first = segment * inner.segment
@@ -110,7 +116,7 @@ def run_segment(state: SeatState, segment: int, course: Course) -> SegmentRun:
     for step in range(first, first + inner.segment):
         batch = course.batch(course.offsets(step))
         begun = course.begin(state, step)
-        done = inner_step(begun, batch, course.global_step0 + step, course.recipe, key)
+        done = step_by(begun, batch, course.global_step0 + step, course.recipe, key)
         losses.append(done.loss)
         works.append(done.work)
         if done.diverged:

@@ -25,7 +25,8 @@ from atoll.errors import ChainError, ConfigError
 
 if TYPE_CHECKING:
     from atoll.chain.contracts import AtollChain
-    from atoll.chain.deploy import DeployConfig, Params
+    from atoll.chain.deploy import DeployConfig
+    from atoll.law.words import Params
 
 T = TypeVar("T")
 app = typer.Typer(no_args_is_help=True, help="Deploy a network's contracts, show and verify them.")
@@ -59,7 +60,7 @@ def deploy(
 
     A deployment that is cut short is begun anew by the next one: what is there then is nobody's.
     """
-    from atoll.chain.deploy import DeployConfig, Params
+    from atoll.chain.deploy import DEFAULT_PARAMS, DeployConfig
     from atoll.chain.deploy import deploy as put_on_chain
     from atoll.chain.keys import load_key
     from atoll.job.client import wei_of
@@ -72,7 +73,7 @@ def deploy(
         token=_address(token, "--token"),
         supply=wei_of(supply),
         owner=_address(owner, "--owner"),
-        params=_params(Params(), settings or []),
+        params=_params(DEFAULT_PARAMS, settings or []),
         unbonding_delay=unbonding_days * DAY,
         change_delay=change_days * DAY,
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
+import shutil
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -304,6 +306,29 @@ class LocalStore:
         """Ends a reason, or one CID's part of it; returns how many pins went."""
         return self._pins.remove(reason, cid)
 
+    def drop(self, cid: Cid) -> int:
+        """Removes what is below `cid` and reached by no pin, though it was just used; bytes freed.
+
+        For content that only this process knows: what others are about to use may go with it.
+        """
+        blocks = _Marks(self)
+        blocks.follow([cid])
+        with self._folder.locked(shared=False):
+            marks = _Marks(self)
+            marks.follow_new_pins()
+            spare = blocks.kept - marks.kept
+            return sum(self._folder.remove(digest, math.inf) for digest in spare)
+
+    def has_room(self, size: int) -> bool:
+        """Whether so many bytes fit on the disk, and in the quota, for which it may collect."""
+        with disk_errors(self.root):
+            if size > shutil.disk_usage(self.root).free:
+                return False
+        if self.quota_bytes is None or self.usage().bytes + size <= self.quota_bytes:
+            return True
+        kept = self.collect(self.quota_bytes * 7 // 8 - size, QUOTA_GRACE_S).kept_bytes
+        return kept + size <= self.quota_bytes
+
     def pins(self) -> list[Pin]:
         """Every pin, oldest first."""
         return self._pins.list()
@@ -433,7 +458,11 @@ class _Marks:
         """Marks everything that pins made since the last call reach."""
         new = [pin for pin in self._store.pins() if pin.serial > self._last_serial]
         self._last_serial = max((pin.serial for pin in new), default=self._last_serial)
-        stack = [pin.cid for pin in new]
+        self.follow(pin.cid for pin in new)
+
+    def follow(self, roots: Iterable[Cid]) -> None:
+        """Marks these and everything below them."""
+        stack = list(roots)
         while stack:
             cid = stack.pop()
             self.kept.add(cid.digest)

@@ -12,15 +12,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from atoll.content.cid import Cid
-from atoll.job.figures import RoundFigures
-from atoll.job.narrate import OFFENCES, tokens, words
-from atoll.law.events import Punished
+from atoll.job.figures import RoundFigures, cid_of, paid_seats
+from atoll.job.narrate import MISSES, tokens, words
+from atoll.law import events as ev
 from atoll.law.manifest import Manifest
 from atoll.law.views import JobView, SettledRound
-from atoll.law.words import NO_SEGMENT, Address, bits
+from atoll.law.words import Address, PlaceIndex, Role, SeatIndex, bits
 
 UNKNOWN_LICENSE = "unknown"
 CARD, FACTS = "README.md", "card.json"
+FELL = "work that a game or a missing key showed to be false"
+"""What a fall is for."""
+_MERGES = ("round", "revealed", "available", "left out", "signed by")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +43,14 @@ class Origin:
 
     Attributes:
         merged: how many rounds were merged into the model that it is about.
-        slashes: every punishment of the job, in order.
+        cuts: every miss and every fall of the job, in order.
     """
 
     view: JobView
     manifest: Manifest
     merged: int
     figures: Sequence[RoundFigures]
-    slashes: Sequence[Punished]
+    cuts: Sequence[ev.Missed | ev.Fell]
     labels: Labels = NO_LABELS
 
 
@@ -61,15 +64,14 @@ def facts(origin: Origin) -> dict[str, Any]:
         "job": view.job_id,
         "chain_id": view.domain.chain_id,
         "rounds_contract": view.domain.rounds,
-        "jobs_contract": view.jobs,
         "submitter": view.submitter,
-        "status": words(view.state.status),
+        "status": words(view.status),
         "spec_digest": view.spec_digest.hex(),
         "spec_cid": _cid(view.spec_cid),
         "rounds_merged": origin.merged,
         "rounds_planned": view.require_terms().rounds,
-        "model_digest": _hex(rounds[-1].verdict.merged_digest if rounds else None),
-        "model_cid": _cid(rounds[-1].verdict.merged_cid if rounds else None),
+        "model_digest": _hex(rounds[-1].verdict.state if rounds else None),
+        "model_cid": _cid(cid_of(view, origin.merged)),
         "data": {
             "train_cid": _cid(data.cid),
             "train_root": data.root.hex(),
@@ -78,17 +80,9 @@ def facts(origin: Origin) -> dict[str, Any]:
             "tokenizer_cid": _cid(data.tokenizer_cid),
         },
         "init": {"seed": init.seed, "cid": _cid(init.cid), "root": _hex(init.root)},
-        "rounds": [_round(past, index) for index, past in enumerate(rounds)],
-        "members": _members(rounds),
-        "slashes": [
-            {
-                "round": slash.round,
-                "account": slash.account,
-                "for": OFFENCES[slash.offence],
-                "wei": str(slash.amount),
-            }
-            for slash in origin.slashes
-        ],
+        "rounds": [_round(view, past) for past in rounds],
+        "members": _members(view, rounds),
+        "cuts": [_cut(event) for event in origin.cuts],
         "curve": [item.to_plain() for item in origin.figures[: origin.merged + 1]],
     }
 
@@ -99,49 +93,70 @@ def card(origin: Origin) -> str:
     return "\n".join([*_front_matter(origin, told), *_head(told), *_tables(told), *_check(told)])
 
 
-def _round(past: SettledRound, index: int) -> dict[str, Any]:
-    verdict, evidence = past.verdict, past.evidence
+def _round(view: JobView, past: SettledRound) -> dict[str, Any]:
+    verdict, facts_ = past.verdict, past.facts
     return {
-        "round": index,
-        "model_digest": _hex(verdict.merged_digest),
-        "model_cid": _cid(verdict.merged_cid),
-        "verdict_hash": past.verdict_hash.hex(),
-        "tokens": verdict.tokens_total,
-        "accepted": bits(evidence.accepted),
-        "rejected": bits(evidence.rejected),
-        "unresolved": bits(evidence.unresolved),
-        "verifiers": [past.verifiers[i] for i in sorted(past.verifiers)],
-        "final": past.is_final,
-        "reports": [
-            {
-                "seat": record.report.seat,
-                "segment": None if record.report.segment == NO_SEGMENT else record.report.segment,
-                "fault": words(record.report.fault),
-                "outcome": words(record.outcome),
-                "accused": record.accused,
-                "reporter": record.reporter,
-            }
-            for record in past.reports
+        "round": past.round,
+        "model_digest": _hex(verdict.state),
+        "model_cid": _cid(verdict.cid),
+        "certificate": past.digest.hex() if any(past.digest) else None,
+        "signers": [view.verifiers[past.places[place]].account for place in _places(past.signers)],
+        "committee": facts_.committee.bit_count(),
+        "revealed": bits(facts_.revealed),
+        "available": bits(facts_.available),
+        "left_out": bits(facts_.left_out),
+        "merged": verdict.merged,
+        "drawn": bits(past.drawn),
+        "paid": paid_seats(view, past),
+        "differs": [
+            {"seat": duty.seat, "at": duty.at, "auditor": view.verifiers[auditor].account}
+            for auditor, body in past.bodies.items()
+            for duty in body.duties
+            if not duty.is_fine
         ],
+        "tokens": sum(_tokens(view, past).values()),
     }
 
 
-def _members(rounds: Sequence[SettledRound]) -> list[dict[str, Any]]:
-    """Everyone who had a part in a settled round, providers first, with what they did."""
-    found: dict[tuple[str, Address], dict[str, Any]] = {}
+def _places(bitmap: int) -> list[PlaceIndex]:
+    return [PlaceIndex(place) for place in bits(bitmap)]
 
-    def member(role: str, account: Address) -> dict[str, Any]:
-        plain = {"role": role, "account": account, "rounds": 0, "tokens": 0}
+
+def _tokens(view: JobView, past: SettledRound) -> dict[SeatIndex, int]:
+    """Tokens that each paid seat trained on."""
+    terms = view.require_terms()
+    segment = terms.segment_steps * terms.tokens_per_step
+    return {s: past.reveals[s].segments * segment for s in paid_seats(view, past)}
+
+
+def _cut(event: ev.Missed | ev.Fell) -> dict[str, Any]:
+    if isinstance(event, ev.Missed):
+        round, why, wei = event.round, MISSES[event.kind], event.cut
+    else:
+        round, why, wei = event.lost_from, FELL, event.slashed
+    who = {"account": event.account, "role": words(event.role)}
+    return {"round": round, **who, "for": why, "wei": str(wei)}
+
+
+def _members(view: JobView, rounds: Sequence[SettledRound]) -> list[dict[str, Any]]:
+    """Everyone who had a part in a settled round, providers first, with what they did."""
+    found: dict[tuple[Role, Address], dict[str, Any]] = {}
+
+    def member(role: Role, account: Address) -> dict[str, Any]:
+        plain = {"role": words(role), "account": account, "rounds": 0, "tokens": 0, "audits": 0}
         return found.setdefault((role, account), plain)
 
     for past in rounds:
-        for seat, revealed in sorted(past.reveals.items()):
-            who = member("provider", revealed.account)
+        tokens_paid = _tokens(view, past)
+        for seat, told in sorted(past.reveals.items()):
+            who = member(Role.PROVIDER, told.account)
             who["rounds"] += 1
-            who["tokens"] += past.tokens[seat]
+            who["tokens"] += tokens_paid.get(seat, 0)
     for past in rounds:
-        for account in past.verifiers.values():
-            member("verifier", account)["rounds"] += 1
+        for place in _places(past.signers):
+            member(Role.VERIFIER, view.verifiers[past.places[place]].account)["rounds"] += 1
+        for auditor, body in past.bodies.items():
+            member(Role.VERIFIER, view.verifiers[auditor].account)["audits"] += len(body.duties)
     return list(found.values())
 
 
@@ -162,7 +177,7 @@ def _head(told: dict[str, Any]) -> list[str]:
     drawn, given = f"drawn from seed {init['seed']}", f"{init['cid']}, root {init['root']}"
     rows = [
         ("job", f"{told['job']} on chain {told['chain_id']}"),
-        ("contracts", f"rounds {told['rounds_contract']}, jobs {told['jobs_contract']}"),
+        ("rounds contract", told["rounds_contract"]),
         ("submitter", told["submitter"]),
         ("specification", f"{told['spec_cid']}, SHA-256 {told['spec_digest']}"),
         ("rounds", f"{told['rounds_merged']} of {told['rounds_planned']} merged"),
@@ -180,32 +195,42 @@ def _head(told: dict[str, Any]) -> list[str]:
 
 def _tables(told: dict[str, Any]) -> list[str]:
     models = [(r["round"], r["model_digest"], r["model_cid"], r["tokens"]) for r in told["rounds"]]
-    curve = [
-        (item["merged"], item["held_out_loss"], item["bits"], len(item["verifiers"]))
-        for item in told["curve"]
+    curve = [(c["merged"], c["held_out_loss"], c["bits"], _whose(c)) for c in told["curve"]]
+    members = [
+        (m["role"], m["account"], m["rounds"], m["tokens"], m["audits"]) for m in told["members"]
     ]
-    members = [(m["role"], m["account"], m["rounds"], m["tokens"]) for m in told["members"]]
-    audits = [
-        (r["round"], _listed(r["accepted"]), _listed(r["rejected"]), _listed(r["unresolved"]))
+    merges = [
+        (
+            r["round"],
+            *(_listed(r[name]) for name in ("revealed", "available", "left_out")),
+            f"{len(r['signers'])} of {r['committee']}",
+        )
         for r in told["rounds"]
     ]
-    reports = [
-        (r["round"], item["seat"], item["fault"], item["outcome"], item["accused"])
+    audits = [(r["round"], _listed(r["drawn"]), _listed(r["paid"])) for r in told["rounds"]]
+    differs = [
+        (r["round"], item["seat"], item["at"], item["auditor"])
         for r in told["rounds"]
-        for item in r["reports"]
+        for item in r["differs"]
     ]
-    slashes = [(s["round"], s["account"], s["for"], tokens(int(s["wei"]))) for s in told["slashes"]]
-    judged = ("round", "accepted", "rejected", "unresolved")
-    accused = ("round", "seat", "fault", "outcome", "accused")
-    evaluated = ("merged", "nats a target", "binary64", "verifiers that told it")
+    cuts = [(c["round"], c["account"], c["for"], tokens(int(c["wei"]))) for c in told["cuts"]]
+    did = ("role", "account", "rounds", "tokens paid for", "seats audited")
     return [
         *_section("Model after each round", ("round", "digest", "CID", "tokens paid for"), models),
-        *_section("Held-out loss by rounds merged", evaluated, curve),
-        *_section("Members", ("role", "account", "rounds", "tokens accepted"), members),
-        *_section("Audits: seats of each round", judged, audits),
-        *_section("Reports", accused, reports),
-        *_section("Slashed", ("round", "account", "for", "tokens"), slashes),
+        *_section("Held-out loss by rounds merged", ("merged", "nats", "binary64", "by"), curve),
+        *_section("Members", did, members),
+        *_section("Merges: seats of each round", _MERGES, merges),
+        *_section("Audits: seats of each round", ("round", "drawn", "paid"), audits),
+        *_section("Accusations", ("round", "seat", "differs at", "auditor"), differs),
+        *_section("Bonds cut", ("round", "account", "for", "tokens"), cuts),
     ]
+
+
+def _whose(item: dict[str, Any]) -> str:
+    """Who says a loss."""
+    if item["computed_here"]:
+        return "this machine"
+    return "nobody yet" if item["bits"] is None else "the committee"
 
 
 def _check(told: dict[str, Any]) -> list[str]:
@@ -214,9 +239,10 @@ def _check(told: dict[str, Any]) -> list[str]:
         "## How to check it",
         "",
         f"`{FACTS}` has these facts for programs. `atoll job logs {job}` tells them from the",
-        f"chain, `atoll job status {job} --evaluate` computes the held-out losses again, and",
+        f"chain, `atoll job status {job} --evaluate` computes the held-out losses again,",
         f"`atoll job checkpoint {job} FOLDER --round R` fetches a round's model and compares its",
-        "digest with the one that the verifiers signed.",
+        "digest with the one that a committee signed, and",
+        f"`atoll job audit {job}` trains seats again and recomputes every merge and all pay.",
         "",
     ]
 
@@ -239,7 +265,7 @@ def _listed(seats: Sequence[int]) -> str:
 
 
 def _cid(data: bytes | None) -> str | None:
-    return None if data is None else str(Cid.from_bytes(data))
+    return str(Cid.from_bytes(data)) if data else None
 
 
 def _hex(data: bytes | None) -> str | None:

@@ -28,7 +28,6 @@ import structlog
 from atoll.chain.calls import Call
 from atoll.chain.contracts import AtollChain
 from atoll.chain.decode import RawLog, decode_log
-from atoll.chain.deploy import Params
 from atoll.chain.deployment import Deployment
 from atoll.chain.keys import load_key, read_password
 from atoll.chain.txqueue import QueueConfig, TxStatus
@@ -59,7 +58,7 @@ from atoll.job.spec import JobSpec
 from atoll.job.submissions import Submissions, key_of
 from atoll.law.events import ContractEvent
 from atoll.law.manifest import Manifest, NumericsSpec
-from atoll.law.words import Address, JobId
+from atoll.law.words import Address, JobId, Params
 from atoll.service.config import GatewaySection
 from atoll.service.lock import hold_folder
 from atoll.service.session import Session, SessionConfig, open_session
@@ -476,7 +475,7 @@ class Client:
         budget = await self.chain.budget(manifest.terms)
         await self.allow(budget, key)
         spec = (manifest.digest(), manifest.cid())
-        policy = self.deployment.addresses["CountingPolicy"]
+        policy = self.deployment.addresses["EcdsaPolicy"]
         create = self.chain.calls.create(*spec, manifest.terms, policy, budget)
         await self.transact(key, create)
 

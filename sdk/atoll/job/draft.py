@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from atoll.job.asking import Ask
-from atoll.job.plan import Figure, Floors, Pace, complete
+from atoll.job.plan import Figure, Floors, Pace, complete, filled
 from atoll.job.spec import JobSpec
 from atoll.law.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
 from atoll.law.words import JobId
@@ -64,6 +64,5 @@ async def write_draft(
 async def measure(spec: JobSpec, found: Found, ask: Ask) -> Pace:
     """The model's pace on this machine. Raises as `write_draft`."""
     # What is left out does not matter to a step.
-    anything = {path: "1" if path == "audit.coverage" else 1 for path in spec.left_out()}
-    manifest = spec.but(anything).resolve(found.data, found.init, found.numerics, now=0)
+    manifest = filled(spec).resolve(found.data, found.init, found.numerics, now=0)
     return Pace(**await ask({"pace": manifest.to_bytes().hex()}))

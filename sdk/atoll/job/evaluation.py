@@ -1,4 +1,4 @@
-"""The held-out loss, computed by the submitter itself, as verifiers do, where it has torch."""
+"""The held-out loss, computed by the submitter itself, as committees do, where it has torch."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import structlog
 from atoll.bits.layout import max_state_bytes
 from atoll.content.cid import Cid
 from atoll.errors import AtollError, ProtocolError
-from atoll.job.figures import OWN, model_of
-from atoll.law.held_out import join, loss_bytes
+from atoll.job.figures import cid_of, model_of
 from atoll.service.worker import Worker
 
 if TYPE_CHECKING:
@@ -36,14 +35,14 @@ async def evaluate_here(handle: JobHandle, manifest: Manifest, worker: Worker) -
 
     Raises:
         NotFound: no gateway has a model, or the evaluation set is not here.
-        ProtocolError: a model is not the one that the verifiers signed.
+        ProtocolError: a model is not the one that a committee signed.
     """
     view, figures = await handle.view(), handle.client.figures
     for merged in range(len(view.settled) + 1) if manifest.data.is_evaluated else ():
         model = model_of(view, merged)
-        if OWN not in figures.losses(view.spec_digest, merged, model):
+        if figures.loss(view.spec_digest, merged, model) is None:
             loss = await _loss(handle, view, merged, manifest, worker)
-            figures.note_loss(view.spec_digest, merged, model, OWN, loss)
+            figures.note_loss(view.spec_digest, merged, model, loss)
 
 
 async def keep_evaluating(handle: JobHandle) -> None:
@@ -84,10 +83,9 @@ async def _loss(
     handle: JobHandle, view: JobView, merged: int, manifest: Manifest, worker: Worker
 ) -> bytes:
     store, spec = handle.client.store, manifest.to_bytes()
-    where = str(store.root)
+    where, cid = str(store.root), cid_of(view, merged)
     with store.holding():
-        if merged:
-            cid = view.settled[merged - 1].verdict.merged_cid
+        if cid:
             fetcher = handle.client.fetcher_of(handle.id)
             await fetcher.fetch(Cid.from_bytes(cid), max_state_bytes(manifest))
             found = await worker.run(f"{TASKS}:inspect_state", spec, cid, where)
@@ -95,8 +93,5 @@ async def _loss(
                 raise ProtocolError(f"the model after {merged} rounds is not the settled one")
         else:
             cid = (await worker.run(f"{TASKS}:make_initial_state", spec, where)).cid
-        parts = [
-            await worker.run(f"{TASKS}:evaluate_batch", spec, cid, batch, where)
-            for batch in range(manifest.data.eval_batches)
-        ]
-    return loss_bytes(join(parts))
+        loss: bytes = await worker.run(f"{TASKS}:evaluate_state", spec, cid, where)
+    return loss

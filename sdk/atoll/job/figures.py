@@ -1,49 +1,45 @@
-"""How a job's training goes, round by round: held-out losses, and what each seat said of its own.
+"""How a job's training goes, round by round: held-out losses, and who trained how much of it.
 
-Rule of this file: a number has a name under it. What a verifier says is used only under its
-signature, what a seat says only where it has the root that the chain holds; all of it is kept, for
-members forget.
+Rule of this file: a number has a source. A loss is what this machine computed, which is kept, or
+what a committee signed with the round after; the rest is the chain's.
 """
 
 from __future__ import annotations
 
-import asyncio
 import math
-import struct
-from collections.abc import Awaitable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from atoll.chain.database import Database
-from atoll.chain.keys import signer_of
-from atoll.content.cid import Cid
-from atoll.content.fetch import Fetcher
-from atoll.errors import MalformedTrace, NotFound, StorageError
-from atoll.law.held_out import MAX_REPORT_BYTES, HeldOut, loss_of, note_name
-from atoll.law.trace import MAX_TRACE_BYTES, LeafKind, TraceDocument
-from atoll.law.views import JobView, SeatReveal
+from atoll.law.held_out import loss_of
+from atoll.law.views import JobView, SeatReveal, SettledRound
 from atoll.law.words import ZERO_DIGEST, Address, Digest, SeatIndex
 
 SCHEMA: Final = """
-CREATE TABLE IF NOT EXISTS losses (
-    spec BLOB NOT NULL, merged INTEGER NOT NULL, model BLOB NOT NULL, who TEXT NOT NULL,
-    loss BLOB NOT NULL, PRIMARY KEY (spec, merged, model, who)) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS traces (root BLOB PRIMARY KEY, loss BLOB) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS own_losses (
+    spec BLOB NOT NULL, merged INTEGER NOT NULL, model BLOB NOT NULL, loss BLOB NOT NULL,
+    PRIMARY KEY (spec, merged, model)) WITHOUT ROWID;
 """
-OWN: Final = Address("")
-"""Whose number it is that was computed here."""
-_AT_ONCE: Final = 8
+_NOT_EVALUATED: Final = bytes(8)
+"""What a verdict says where the job has no held-out text."""
 
 
 @dataclass(frozen=True, slots=True)
-class SeatLoss:
-    """A seat's part in a round; `loss` is its mean, None where nobody has its trace any more."""
+class SeatPart:
+    """A seat's part in a settled round.
+
+    Attributes:
+        segments, steps: what it said to have done.
+        is_paid: whether it is paid for them, as things stand.
+    """
 
     seat: SeatIndex
     account: Address
+    segments: int
     steps: int
-    loss: float | None
+    is_paid: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,25 +48,22 @@ class RoundFigures:
 
     Attributes:
         merged: 0 is the initial model.
-        own: the held-out loss as computed here; None where it was not.
-        said: what each verifier says that it is.
+        own: the held-out loss as computed here, 8 bytes; None where it was not.
+        certified: what a committee signed with the next round's verdict; None before that.
         seats: who trained the last of these rounds.
         before: the held-out loss one round earlier, where it is known.
     """
 
     merged: int
     own: bytes | None = None
-    said: Mapping[Address, bytes] = field(default_factory=dict)
-    seats: tuple[SeatLoss, ...] = ()
+    certified: bytes | None = None
+    seats: tuple[SeatPart, ...] = ()
     before: float | None = None
 
     @property
     def bits(self) -> bytes | None:
-        """The held-out loss in 8 bytes: ours, else what most verifiers say, the least of equals."""
-        if self.own is not None or not self.said:
-            return self.own
-        told = list(self.said.values())
-        return min(set(told), key=lambda loss: (-told.count(loss), loss))
+        """The held-out loss in 8 bytes: ours, else what was certified."""
+        return self.certified if self.own is None else self.own
 
     @property
     def loss(self) -> float | None:
@@ -83,9 +76,9 @@ class RoundFigures:
         return None if self.loss is None or self.before is None else self.loss - self.before
 
     @property
-    def differing(self) -> tuple[Address, ...]:
-        """Verifiers that say another number."""
-        return tuple(sorted(who for who, loss in self.said.items() if loss != self.bits))
+    def is_disputed(self) -> bool:
+        """Whether a committee signed another number than the one that was computed here."""
+        return None not in {self.own, self.certified} and self.own != self.certified
 
     def to_plain(self) -> dict[str, object]:
         """As JSON has it; `bits` are the 8 bytes, and a loss that is NaN is null."""
@@ -95,11 +88,16 @@ class RoundFigures:
             "bits": None if self.bits is None else self.bits.hex(),
             "change": _number(self.change),
             "computed_here": self.own is not None,
-            "verifiers": {who: loss.hex() for who, loss in sorted(self.said.items())},
-            "differing": list(self.differing),
+            "certified": None if self.certified is None else self.certified.hex(),
             "seats": [
-                {"seat": s.seat, "account": s.account, "steps": s.steps, "loss": _number(s.loss)}
-                for s in self.seats
+                {
+                    "seat": part.seat,
+                    "account": part.account,
+                    "segments": part.segments,
+                    "steps": part.steps,
+                    "paid": part.is_paid,
+                }
+                for part in self.seats
             ],
         }
 
@@ -108,13 +106,9 @@ class RoundFigures:
         when = f"after round {self.merged - 1}" if self.merged else "before training"
         loss = "not known yet" if self.loss is None else f"{self.loss:.6f}"
         change = "" if self.change is None else f" ({self.change:+.6f})"
-        seats = ", ".join(
-            f"{seat.seat}: {'not known' if seat.loss is None else f'{seat.loss:.4f}'}"
-            for seat in self.seats
-        )
         parts = [f"held-out loss {when} {loss}{change}"]
-        parts += [f"mean training loss of seat {seats}"] if seats else []
-        parts += [f"verifier {who} says {loss_of(self.said[who])!r}" for who in self.differing]
+        if self.is_disputed and self.certified is not None:
+            parts.append(f"the committee signed {loss_of(self.certified)!r}")
         return "; ".join(parts)
 
 
@@ -127,64 +121,56 @@ class Figures:
     def close(self) -> None:
         self._db.close()
 
-    def note_loss(
-        self, spec: Digest, merged: int, model: Digest, who: Address, loss: bytes
-    ) -> None:
-        """Keeps a number; who said another one before stays with that."""
+    def note_loss(self, spec: Digest, merged: int, model: Digest, loss: bytes) -> None:
+        """Keeps what was computed here; the first number of a model stays."""
         self._db.execute(
-            "INSERT OR IGNORE INTO losses VALUES (?, ?, ?, ?, ?)", (spec, merged, model, who, loss)
+            "INSERT OR IGNORE INTO own_losses VALUES (?, ?, ?, ?)", (spec, merged, model, loss)
         )
 
-    def losses(self, spec: Digest, merged: int, model: Digest) -> dict[Address, bytes]:
-        """What is known of a model, by who says it."""
-        rows = self._db.execute(
-            "SELECT who, loss FROM losses WHERE spec = ? AND merged = ? AND model = ?",
+    def loss(self, spec: Digest, merged: int, model: Digest) -> bytes | None:
+        """What was computed here of a model."""
+        row = self._db.execute(
+            "SELECT loss FROM own_losses WHERE spec = ? AND merged = ? AND model = ?",
             (spec, merged, model),
-        )
-        return {Address(who): bytes(loss) for who, loss in rows}
-
-    def note_trace(self, root: Digest, loss: float | None) -> None:
-        """Keeps a trace's mean loss; None where nobody has it, NaN where no step was finite."""
-        value = None if loss is None else struct.pack(">d", loss)
-        self._db.execute("INSERT OR REPLACE INTO traces VALUES (?, ?)", (root, value))
-
-    def trace(self, root: Digest) -> tuple[bool, float | None]:
-        """Whether the trace was looked at, and its mean loss."""
-        row = self._db.execute("SELECT loss FROM traces WHERE root = ?", (root,)).fetchone()
-        loss = None if row is None or row[0] is None else struct.unpack(">d", row[0])[0]
-        return row is not None, loss
+        ).fetchone()
+        return None if row is None else bytes(row[0])
 
 
 def known(figures: Figures, view: JobView) -> list[RoundFigures]:
-    """Everything that is kept of a job, the initial model first."""
+    """Everything that is known of a job, the initial model first."""
     found: list[RoundFigures] = []
     for merged in range(len(view.settled) + 1):
-        said = figures.losses(view.spec_digest, merged, model_of(view, merged))
-        own = said.pop(OWN, None)
-        seats = tuple(_seat(figures, *item) for item in reveals_of(view, merged).items())
+        own = figures.loss(view.spec_digest, merged, model_of(view, merged))
+        seats = tuple(_part(view, merged, *item) for item in reveals_of(view, merged).items())
         before = found[-1].loss if found else None
-        found.append(RoundFigures(merged, own, said, seats, before))
+        found.append(RoundFigures(merged, own, certified_loss(view, merged), seats, before))
     return found
 
 
-async def gather(figures: Figures, view: JobView, fetcher: Fetcher) -> None:
-    """Asks verifiers and gateways for what is not kept yet; who does not answer is left out."""
-    verifiers = _verifiers(view)
-    asking = [_ask(figures, view, who, url, fetcher) for who, url in verifiers.items()]
-    reading = [
-        _read(figures, seat, fetcher, give_up=merged <= view.final_rounds)
-        for merged in range(1, len(view.settled) + 1)
-        for seat in reveals_of(view, merged).values()
-        if not figures.trace(seat.reveal.trace_root)[0]
-    ]
-    await _a_few(asking)
-    await _a_few(reading)
+def certified_loss(view: JobView, merged: int) -> bytes | None:
+    """The loss of the model after so many rounds, as the next round's committee signed it.
+
+    None where that is not settled, settled without a certificate, or evaluates nothing.
+    """
+    if merged >= len(view.settled):
+        return None
+    following = view.settled[merged]
+    is_said = any(following.digest) and following.verdict.loss != _NOT_EVALUATED
+    return following.verdict.loss if is_said and _is_loss(following.verdict.loss) else None
 
 
 def model_of(view: JobView, merged: int) -> Digest:
     """The digest of the model after so many rounds; of the initial one, which no event tells, 0."""
-    digest = view.settled[merged - 1].verdict.merged_digest if merged else None
-    return digest or ZERO_DIGEST
+    return view.settled[merged - 1].verdict.state if merged else ZERO_DIGEST
+
+
+def cid_of(view: JobView, merged: int) -> bytes:
+    """Where the model after so many rounds is; empty for the initial one.
+
+    A round that is settled without a certificate leaves the model as it was.
+    """
+    cids = (past.verdict.cid for past in reversed(view.settled[:merged]))
+    return next(filter(None, cids), b"")
 
 
 def reveals_of(view: JobView, merged: int) -> Mapping[SeatIndex, SeatReveal]:
@@ -192,75 +178,27 @@ def reveals_of(view: JobView, merged: int) -> Mapping[SeatIndex, SeatReveal]:
     return dict(sorted(view.settled[merged - 1].reveals.items())) if merged else {}
 
 
-def mean_training_loss(document: TraceDocument) -> float:
-    """Over the finite segments, each of which has as many steps; NaN where there is none."""
-    losses = [
-        struct.unpack(">f", leaf.loss_bits.to_bytes(4, "big"))[0]
-        for leaf in document.leaves
-        if leaf.kind is LeafKind.OK
+def _part(view: JobView, merged: int, seat: SeatIndex, told: SeatReveal) -> SeatPart:
+    past, steps = view.settled[merged - 1], told.segments * view.require_terms().segment_steps
+    return SeatPart(seat, told.account, told.segments, steps, seat in paid_seats(view, past))
+
+
+def paid_seats(view: JobView, past: SettledRound) -> list[SeatIndex]:
+    """Seats that are paid for a settled round, as things stand: falls and missing keys take pay."""
+    return [
+        seat
+        for seat, told in sorted(past.reveals.items())
+        if past.pay >> seat & 1 and past.round < view.providers[told.holder].lost_from
     ]
-    return math.fsum(losses) / len(losses) if losses else math.nan
 
 
-def _verifiers(view: JobView) -> dict[Address, str]:
-    """Gateways of everyone who ever verified in the job."""
-    accounts = [member.account for member in view.verifiers.values()]
-    accounts += [who for past in view.settled for who in past.verifiers.values()]
-    return {who: view.gateways[who] for who in dict.fromkeys(accounts) if who in view.gateways}
-
-
-async def _ask(figures: Figures, view: JobView, who: Address, url: str, fetcher: Fetcher) -> None:
-    for merged in reversed(range(len(view.settled) + 1)):
-        model = model_of(view, merged)
-        if who in figures.losses(view.spec_digest, merged, model):
-            continue
-        try:
-            note = await fetcher.note(url, note_name(view.job_id, merged), MAX_REPORT_BYTES)
-        except NotFound:
-            return  # it does not answer, and will not for the others
-        loss = None if note is None else _signed(view, merged, who, note)
-        if loss is not None:
-            figures.note_loss(view.spec_digest, merged, model, who, loss)
-
-
-def _signed(view: JobView, merged: int, who: Address, note: bytes) -> bytes | None:
-    """The loss that a verifier's report says; None where it is none of this model, or not its."""
+def _is_loss(data: bytes) -> bool:
+    """A committee may sign 8 bytes that are no loss."""
     try:
-        report, signature = HeldOut.from_bytes(note)
+        loss_of(data)
     except ValueError:
-        return None
-    model = model_of(view, merged) if merged else report.model
-    expected = replace(report, domain=view.domain, job=view.job_id, merged=merged, model=model)
-    is_its = report == expected and signer_of(report.digest, signature) == who
-    return report.loss if is_its else None
-
-
-async def _read(figures: Figures, seat: SeatReveal, fetcher: Fetcher, *, give_up: bool) -> None:
-    root, loss = seat.reveal.trace_root, None
-    try:
-        cid = Cid.from_bytes(seat.reveal.trace_cid)
-        document = TraceDocument.from_bytes(await fetcher.get(cid, MAX_TRACE_BYTES))
-        if document.trace_root == root:
-            loss = mean_training_loss(document)
-    except (ValueError, StorageError, MalformedTrace):
-        if not give_up:
-            return
-    figures.note_trace(root, loss)
-
-
-def _seat(figures: Figures, index: SeatIndex, seat: SeatReveal) -> SeatLoss:
-    loss = figures.trace(seat.reveal.trace_root)[1]
-    return SeatLoss(index, seat.account, seat.reveal.steps, loss)
-
-
-async def _a_few(work: Iterable[Awaitable[None]]) -> None:
-    turn = asyncio.Semaphore(_AT_ONCE)
-
-    async def wait(one: Awaitable[None]) -> None:
-        async with turn:
-            await one
-
-    await asyncio.gather(*map(wait, work))
+        return False
+    return True
 
 
 def _number(value: float | None) -> float | None:

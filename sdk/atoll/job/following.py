@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from atoll.chain.follower import Folded, Follower, TurnedBack
 from atoll.errors import ChainError
-from atoll.job.narrate import JobSnapshot, JobUpdate, describe
+from atoll.job.narrate import JobSnapshot, JobUpdate, concerns, describe
 from atoll.law.events import ContractEvent, JobCreated
 from atoll.law.views import JobView
 from atoll.law.words import Address, Digest, JobId
@@ -23,6 +23,8 @@ class JobFollower:
         self._follower = follower
         self._logs: dict[JobId, list[JobUpdate]] = {}
         self._syncing = asyncio.Lock()
+        self.now = 0
+        """The chain's clock, unix seconds, as of the last look."""
 
     async def view(self, job: JobId) -> JobView:
         """The job as of the last confirmed block.
@@ -49,6 +51,11 @@ class JobFollower:
                     self._fold(step)
             return self._logs[job]
 
+    def snapshot(self, job: JobId) -> JobSnapshot | None:
+        """Where a followed job stood at the last look; None where the chain has no such job."""
+        view = self._follower.views.get(job)
+        return None if view is None else JobSnapshot.of(view, self.now)
+
     async def created(self, manifest: Digest, submitter: Address) -> JobId | None:
         """The confirmed job of that manifest and submitter, the first of several, if there is one.
 
@@ -71,12 +78,14 @@ class JobFollower:
             self._turn_back(news.turned)
         for step in news.folded:
             self._fold(step)
+        if news.head is not None:
+            self.now = news.head.timestamp
 
     def _fold(self, step: Folded) -> None:
         event, block = step.item.event, step.item.block
         text = describe(event)
         for job, view in step.views.items():
-            if text is not None:
+            if text is not None and concerns(event, view):
                 kind, snapshot = type(event).__name__, JobSnapshot.of(view)
                 self._logs[job].append(JobUpdate(kind, text, block, event, snapshot))
 

@@ -30,13 +30,13 @@ from atoll.job.asking import missing_extra
 from atoll.job.card import CARD, FACTS, NO_LABELS, Labels, Origin, card, facts
 from atoll.job.document import parse_toml
 from atoll.job.evaluation import can_evaluate, evaluate_here, evaluating
-from atoll.job.figures import RoundFigures, gather, known
+from atoll.job.figures import RoundFigures, known
+from atoll.job.money import pay_out, take_back
 from atoll.job.narrate import JobSnapshot, JobUpdate, is_about
 from atoll.job.patience import is_out_of_patience, patience_of
 from atoll.job.spec import JobSpec
-from atoll.law.events import Punished
+from atoll.law.events import Fell, Missed
 from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
-from atoll.law.merkle import claims_tree
 from atoll.law.views import JobView
 from atoll.law.words import Address, Digest, JobId
 from atoll.service.worker import Worker
@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from atoll.train.generate import Sampling
 
 FIGURES_SECONDS = 3.0
-"""Between two rounds of asking for what is not known yet."""
+"""Between two looks at what was computed here."""
 LAST_FIGURES_SECONDS = 60.0
-"""How long the last model's loss is waited for once a job has ended."""
+"""How long the last model's loss is waited for once a job is over."""
 log = structlog.get_logger("atoll.job.handle")
 
 
@@ -73,46 +73,49 @@ class JobHandle:
 
     async def status(self) -> JobSnapshot:
         """Where the job stands. Raises ChainError where the chain has no such job."""
-        return JobSnapshot.of(await self.view())
+        return JobSnapshot.of(await self.view(), self.client.follower.now)
 
     async def watch(self) -> AsyncIterator[JobUpdate]:
-        """What happened since the job was created, then what happens, until it has ended.
+        """What happened since the job was created, then what happens, until nothing more can: it
+        has ended, and its last round is FINAL.
 
         A chain that does not answer is waited for.
         """
         told = 0
         while True:
-            updates = await self._updates()
+            updates, snapshot = await self._look()
             for update in updates[told:]:
                 yield update
             told = max(told, len(updates))
-            if updates and updates[-1].snapshot.has_ended:
+            if snapshot is not None and snapshot.is_final:
                 return
             await asyncio.sleep(self.client.config.poll_seconds)
 
-    async def follow(self) -> AsyncIterator[JobUpdate | RoundFigures]:
+    async def follow(self, *, evaluated: bool = False) -> AsyncIterator[JobUpdate | RoundFigures]:
         """As `watch`, with every model's figures as they become known, and when they change.
 
-        It goes on after the job's end until the last model's loss is known, for a while.
+        Args:
+            evaluated: losses are computed here meanwhile (`evaluation.evaluating`), so that the
+                last model's, which no certificate has, is waited for, a while.
         """
         shown: dict[int, RoundFigures] = {}
-        told, asked, ended = 0, -math.inf, math.inf
+        told, looked, over = 0, -math.inf, math.inf
         while True:
-            updates, now = await self._updates(), asyncio.get_running_loop().time()
+            (updates, snapshot), now = await self._look(), asyncio.get_running_loop().time()
             for update in updates[told:]:
                 yield update
-            if updates and updates[-1].snapshot.has_ended:
-                ended = min(ended, now)
-            if updates and (now - asked >= FIGURES_SECONDS or len(updates) > told):
-                asked = now
+            if updates and (len(updates) > told or now - looked >= FIGURES_SECONDS):
+                looked = now
                 for item in await self._figures_or_none():
                     if item.loss is not None and shown.get(item.merged) != item:
                         shown[item.merged] = item
                         yield item
             told = max(told, len(updates))
-            lacks_last = bool(shown) and updates[-1].snapshot.settled_rounds not in shown
-            if now - ended >= (LAST_FIGURES_SECONDS if lacks_last else 0.0):
-                return
+            if snapshot is not None and snapshot.is_final:
+                over = min(over, now)
+                lacks_last = evaluated and snapshot.settled_rounds not in shown
+                if not lacks_last or now - over >= LAST_FIGURES_SECONDS:
+                    return
             await asyncio.sleep(self.client.config.poll_seconds)
 
     async def _figures_or_none(self) -> list[RoundFigures]:
@@ -122,32 +125,34 @@ class JobHandle:
             log.warning("the chain does not tell how far the job is", cause=str(error))
             return []
 
-    async def _updates(self) -> Sequence[JobUpdate]:
+    async def _look(self) -> tuple[Sequence[JobUpdate], JobSnapshot | None]:
+        """What happened so far, and where the job stands; nothing where the chain is silent."""
+        follower = self.client.follower
         try:
-            return await self.client.follower.updates(self.id)
+            return await follower.updates(self.id), follower.snapshot(self.id)
         except RpcUnavailable as error:
             log.warning("the chain does not answer", cause=str(error))
-            return ()
+            return (), None
 
     async def logs(self, seat: int | None = None) -> list[JobUpdate]:
-        """What happened so far, oldest first; of one seat's work, reports and holders if given."""
+        """What happened so far, oldest first; of one seat's rounds and holders if given."""
         told = list(await self.client.follower.updates(self.id))
-        return told if seat is None else [update for update in told if is_about(update, seat)]
-
-    async def figures(self, *, ask: bool = True) -> list[RoundFigures]:
-        """How good the model was before training and after each settled round.
-
-        Args:
-            ask: verifiers and gateways, for what is not known here yet; who does not answer is
-                left out, so that asking again may tell more.
-        """
+        if seat is None:
+            return told
         view = await self.view()
-        if ask:
-            await gather(self.client.figures, view, self.client.fetcher_of(self.id))
-        return known(self.client.figures, view)
+        holders = {held.account for held in view.providers.values() if held.index == seat}
+        return [update for update in told if is_about(update.event, seat, holders)]
+
+    async def figures(self) -> list[RoundFigures]:
+        """How good the model was before training and after each settled round, as certified and
+        as computed here.
+        """
+        return known(self.client.figures, await self.view())
 
     async def loss(self) -> float | None:
-        """The newest model's held-out loss, nats a target; None where nobody has told it yet."""
+        """The newest model's held-out loss, nats a target; None where it was not computed here, for
+        the next round's certificate has it.
+        """
         return (await self.figures())[-1].loss
 
     async def evaluate(self) -> list[RoundFigures]:
@@ -156,7 +161,7 @@ class JobHandle:
         Raises:
             ConfigError: the train extra is missing.
             NotFound: no gateway has a model, or the evaluation set is not here.
-            ProtocolError: a model is not the one that the verifiers signed.
+            ProtocolError: a model is not the one that a committee signed.
         """
         if not can_evaluate():
             raise missing_extra("evaluating")
@@ -204,11 +209,11 @@ class JobHandle:
     async def is_handed_over(self) -> bool:
         """Whether verifiers hold the data, so that nobody needs the submitter's copy."""
         view = await self.view()
-        ready = sum(member.ready for member in view.verifiers.values())
-        return view.state.status.is_closed or ready >= view.require_terms().min_verifiers
+        ready = view.ready_places(view.round).bit_count()
+        return view.status.is_closed or ready >= view.require_terms().min_verifiers
 
     async def wait(self) -> JobSnapshot:
-        """Until the job has ended; where it stands then.
+        """Until the job has ended and its last round is FINAL; where it stands then.
 
         A job of ours that is out of patience is cancelled, where the client signs.
         """
@@ -221,15 +226,6 @@ class JobHandle:
                 if isinstance(item, RoundFigures) and await is_out_of_patience(self):
                     await self.cancel()
         return await self.status()
-
-    async def refund_when_due(self) -> int:
-        """As `refund`, once every settled round of the ended job is final. Raises as that."""
-        view = await self.view()
-        due = max((past.dispute_until for past in view.settled), default=0)
-        while True:
-            if (await self.client.chain.head()).timestamp >= due:
-                return await self.refund()
-            await asyncio.sleep(self.client.config.poll_seconds)
 
     async def manifest(self) -> Manifest:
         """The job's manifest, from the gateways announced on chain.
@@ -250,25 +246,24 @@ class JobHandle:
     async def result(
         self, folder: Path, labels: Labels = NO_LABELS, *, merged: bool = False
     ) -> Path:
-        """Fetches the trained model, checks it against the settled verdict, and writes it so that
+        """Fetches the trained model, checks it against the last certificate, and writes it so that
         `transformers.AutoModelForCausalLM.from_pretrained(folder)` opens it.
+
+        It is delivered once the last round is FINAL, as that round's committee certified it: also
+        where somebody has fallen in it since, which the model card then says.
 
         Adapters are written as `peft.PeftModel.from_pretrained` opens them, or, if `merged`, added
         to the weights that they were trained on.
 
         Raises:
-            ConfigError: no round is settled and the job has not ended; the train extra is missing.
+            ConfigError: the last round is not FINAL, or nothing was merged; the train extra is
+                missing.
             NotFound: no gateway has the model.
-            ProtocolError: what was delivered is not what the verifiers signed.
+            ProtocolError: what was delivered is not what the committee signed.
         """
         snapshot = await self.status()
-        is_trained = snapshot.settled_rounds >= snapshot.rounds
-        if not snapshot.settled_rounds or not (is_trained or snapshot.has_ended):
-            raise ConfigError(
-                f"job {self.id} has no result yet: {snapshot.settled_rounds} of "
-                f"{snapshot.rounds} rounds are settled",
-                next_step=None if snapshot.has_ended else f"atoll job watch {self.id}",
-            )
+        if not (snapshot.is_final and snapshot.settled_rounds):
+            raise _no_result(snapshot)
         return await self.checkpoint(folder, labels=labels, merged=merged)
 
     async def checkpoint(
@@ -286,20 +281,19 @@ class JobHandle:
         Raises:
             ConfigError: that round is not settled; the train extra is missing.
             NotFound: no gateway has the model.
-            ProtocolError: what was delivered is not what the verifiers signed.
+            ProtocolError: what was delivered is not what the committee signed.
         """
         view, manifest = await self.view(), await self.manifest()
         rounds = _rounds_merged(view, round)
-        await self._fetch_merged(view, manifest, rounds)
+        model = _model_of(view, rounds)
+        await self._fetch_certified(manifest, model)
         if merged and manifest.lora is not None:
             await _fetch_base(self.client.fetcher_of(self.id), manifest)
-        verdict, store = view.settled[rounds - 1].verdict, self.client.store
-        model = Cid.from_bytes(verdict.merged_cid), verdict.merged_digest
         form = Form(merged, self._started_from())
-        await asyncio.to_thread(_export, store, manifest, model, folder, form)
+        await asyncio.to_thread(_export, self.client.store, manifest, model, folder, form)
         events = [update.event for update in await self.client.follower.updates(self.id)]
-        slashes = [event for event in events if isinstance(event, Punished)]
-        _write_card(Origin(view, manifest, rounds, await self.figures(), slashes, labels), folder)
+        cuts = [event for event in events if isinstance(event, Missed | Fell)]
+        _write_card(Origin(view, manifest, rounds, await self.figures(), cuts, labels), folder)
         return folder
 
     async def sample(self, prompt: str, sampling: Sampling, round: int | None = None) -> str:
@@ -308,14 +302,12 @@ class JobHandle:
         Raises as `checkpoint`, and ConfigError where the prompt has no tokens.
         """
         view, manifest = await self.view(), await self.manifest()
-        merged = _rounds_merged(view, round)
-        await self._fetch_merged(view, manifest, merged)
+        model = _model_of(view, _rounds_merged(view, round))
+        await self._fetch_certified(manifest, model)
         if manifest.lora is not None:
             await _fetch_base(self.client.fetcher_of(self.id), manifest)
-        verdict = view.settled[merged - 1].verdict
-        cid, digest = Cid.from_bytes(verdict.merged_cid), verdict.merged_digest
         store = self.client.store
-        return await asyncio.to_thread(_sample, store, manifest, (cid, digest), prompt, sampling)
+        return await asyncio.to_thread(_sample, store, manifest, model, prompt, sampling)
 
     def _started_from(self) -> Path | None:
         """The folder that the job started from, if this home submitted it and has it still."""
@@ -325,10 +317,9 @@ class JobHandle:
         named = JobSpec.of(parse_toml(own.spec), "the job's file").init.folder
         return Path(named) if named and (Path(named) / "config.json").is_file() else None
 
-    async def _fetch_merged(self, view: JobView, manifest: Manifest, merged: int) -> None:
-        model = Cid.from_bytes(view.settled[merged - 1].verdict.merged_cid)
+    async def _fetch_certified(self, manifest: Manifest, model: Certified) -> None:
         tokenizer = Cid.from_bytes(manifest.data.tokenizer_cid)
-        await _fetch_model(self.client.fetcher_of(self.id), manifest, model, tokenizer)
+        await _fetch_model(self.client.fetcher_of(self.id), manifest, model.cid, tokenizer)
 
     async def fund(self, amount: int | str) -> int:
         """Pays more into the job's escrow; what was paid in by then, wei.
@@ -352,53 +343,24 @@ class JobHandle:
         await self.client.transact(f"cancel:{self.id}", self.client.chain.calls.cancel(self.id))
 
     async def refund(self) -> int:
-        """Brings back what was not earned, once the job has ended; wei.
+        """Brings back what nobody can earn any more; wei, in all so far.
 
-        Pay that lost games withheld is brought back beside it, and is not counted.
-
-        Raises:
-            TransactionFailed: it has not ended, or was refunded already.
+        At any time that is what the rounds settled or to come cannot cost; of an ended job the rest
+        follows after `rest_due`.
         """
-        await self._finalise_due()
-        call = self.client.chain.calls.refund(self.id)
-        await self.client.transact(f"refund:{self.id}", call)
-        await self._take_back()
-        return (await self.client.chain.escrow(self.id)).refunded
+        return await take_back(self)
 
-    async def _take_back(self) -> None:
-        """Claims for those who fell, which credits us with what is withheld of it, then for us."""
-        view, me = await self.view(), self.client.address
-        for account, amount in view.withheld.items():
-            if amount and not view.is_held(account):
-                await self.claim(account)
-        if view.submitter == me and await self.client.chain.credit_of(self.id, me):
-            await self.claim()
+    async def rest_due(self) -> int:
+        """Unix seconds from which on all that is left of the ended job is the submitter's."""
+        terms = (await self.view()).require_terms()
+        return await self.client.chain.absolute_end(self.id) + terms.claim_seconds
 
     async def claim(self, account: Address | None = None) -> int:
-        """Pays out what `account` (by default our own) has earned in final rounds; wei, in all.
+        """Pays out what `account` (by default our own) has earned in FINAL rounds; wei, in all.
 
         Anyone may claim for anyone; the money goes to whoever earned it.
         """
-        await self._finalise_due()
-        chain, view = self.client.chain, await self.view()
-        who = account or self.client.address
-        final = view.final_claims
-        earned, proof = final.get(who, 0), []
-        if earned:
-            jobs = self.client.deployment.addresses["Jobs"]
-            proof = claims_tree(self.client.deployment.chain_id, jobs, self.id, final).proof(who)
-        key = f"claim:{self.id}:{who}:{view.final_rounds}:{view.credits.get(who, 0)}"
-        await self.client.transact(key, chain.calls.claim(self.id, who, earned, proof))
-        return await chain.paid_to(self.id, who)
-
-    async def _finalise_due(self) -> None:
-        """Pays late is not pays never: closes the dispute windows that have passed."""
-        chain = self.client.chain
-        view, now = await self.view(), (await chain.head()).timestamp
-        for position, settled in enumerate(view.settled):
-            if position >= view.final_rounds and settled.dispute_until <= now:
-                key = f"finalise:{self.id}:{position}"
-                await self.client.transact(key, chain.calls.finalise(self.id))
+        return await pay_out(self, account or self.client.address)
 
 
 async def _fetch_model(fetcher: Fetcher, manifest: Manifest, model: Cid, tokenizer: Cid) -> None:
@@ -407,6 +369,33 @@ async def _fetch_model(fetcher: Fetcher, manifest: Manifest, model: Cid, tokeniz
 
     await fetcher.fetch(model, max_state_bytes(manifest))
     await fetcher.fetch(tokenizer, MAX_TOKENIZER_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class Certified:
+    """A global state that a committee signed."""
+
+    cid: Cid
+    digest: Digest
+
+
+def _no_result(snapshot: JobSnapshot) -> ConfigError:
+    job, done = snapshot.job, f"{snapshot.settled_rounds} of {snapshot.rounds} rounds"
+    if snapshot.has_ended and not snapshot.settled_rounds:
+        return ConfigError(f"job {job} has no result: no round was settled")
+    return ConfigError(
+        f"job {job} has no result yet: {done} are settled, {snapshot.final_rounds} are FINAL",
+        next_step=f"atoll job watch {job}, or for the model so far: atoll job checkpoint {job} DIR",
+    )
+
+
+def _model_of(view: JobView, rounds: int) -> Certified:
+    """The model after so many rounds. Raises ConfigError where nothing was merged by then."""
+    settled = view.settled[:rounds]
+    cid = next((past.verdict.cid for past in reversed(settled) if past.verdict.cid), b"")
+    if not cid:
+        raise ConfigError(f"job {view.job_id} has no model: nothing was certified")
+    return Certified(Cid.from_bytes(cid), settled[-1].verdict.state)
 
 
 def _rounds_merged(view: JobView, round: int | None) -> int:
@@ -454,11 +443,11 @@ class Form:
 def _export(
     store: LocalStore,
     manifest: Manifest,
-    model: tuple[Cid, Digest | None],
+    model: Certified,
     folder: Path,
     form: Form,
 ) -> None:
-    state = _open_model(store, manifest, *model)
+    state = _open_model(store, manifest, model)
     from atoll.train.adapters import export_adapters, full_weights  # noqa: PLC0415
     from atoll.train.data import open_tokenizer  # noqa: PLC0415
     from atoll.train.export import export_model  # noqa: PLC0415
@@ -474,11 +463,11 @@ def _export(
 def _sample(
     store: LocalStore,
     manifest: Manifest,
-    model: tuple[Cid, Digest | None],
+    model: Certified,
     prompt: str,
     sampling: Sampling,
 ) -> str:
-    state = _open_model(store, manifest, *model)
+    state = _open_model(store, manifest, model)
     from atoll.train.adapters import full_weights  # noqa: PLC0415
     from atoll.train.data import open_tokenizer  # noqa: PLC0415
     from atoll.train.generate import generate  # noqa: PLC0415
@@ -488,14 +477,12 @@ def _sample(
     return generate(weights, manifest.model, tokenizer, prompt, sampling)
 
 
-def _open_model(
-    store: LocalStore, manifest: Manifest, model: Cid, digest: Digest | None
-) -> GlobalState:
+def _open_model(store: LocalStore, manifest: Manifest, model: Certified) -> GlobalState:
     try:
         from atoll.train.round import read_global_state  # noqa: PLC0415
     except ImportError as error:
         raise missing_extra("reading the model") from error
-    state = read_global_state(manifest, model.to_bytes(), store)
-    if state.digest() != digest:
-        raise ProtocolError(f"the model {model} is not the one that the verifiers signed")
+    state = read_global_state(manifest, model.cid.to_bytes(), store)
+    if state.digest() != model.digest:
+        raise ProtocolError(f"the model {model.cid} is not the one that the committee signed")
     return state

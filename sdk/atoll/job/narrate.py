@@ -5,26 +5,28 @@ Rule of this file: pure; words and numbers out of `atoll.law`'s views and events
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, Final
 
 from atoll.law import events as ev
+from atoll.law.ballots import Body, Duty
 from atoll.law.events import ContractEvent
 from atoll.law.games.machine import Outcome as GameOutcome
-from atoll.law.views import JobView
+from atoll.law.trace import LEAF_BYTES
+from atoll.law.views import JobView, parties
 from atoll.law.words import (
-    NO_SEGMENT,
     TOKEN,
     Address,
     BlockRef,
     Digest,
     JobId,
     JobStatus,
-    Offence,
-    Outcome,
+    Miss,
     Phase,
+    Role,
     bits,
 )
 
@@ -34,31 +36,32 @@ class JobSnapshot:
     """Where a job stands at a block.
 
     Attributes:
-        reason: why the status is what it is, in the contract's word; empty at first.
-        deadline: unix seconds at which the phase ends; 0 where it waits for members or a block.
-        providers, verifiers: how many hold a place now.
-        settled_rounds: merged into the model; `final_rounds`: also paid.
-        funded_wei, earned_wei: paid in; earned by settled work and credits.
-        merged_digest, merged_cid: of the model after the last settled round.
+        lot: of the committee that is to settle the round, from 0.
+        deadline: unix seconds at which the phase ends; 0 where it waits for members.
+        providers: seats that are held; `verifiers` places that are, `ready` those that said so.
+        final_rounds: of the settled ones, those whose pay nothing changes any more.
+        funded_wei: paid in; it is paid out, burnt, refunded, or still there.
+        model_digest, model_cid: of the newest model that a committee certified.
     """
 
     job: JobId
     status: JobStatus
-    reason: str
     phase: Phase
     round: int
     rounds: int
-    attempt: int
+    lot: int
     deadline: int
     providers: int
     verifiers: int
+    ready: int
     settled_rounds: int
     final_rounds: int
     funded_wei: int
-    earned_wei: int
+    paid_wei: int
+    burnt_wei: int
     refunded_wei: int
-    merged_digest: Digest | None
-    merged_cid: bytes | None
+    model_digest: Digest | None
+    model_cid: bytes | None
     block: BlockRef
 
     @property
@@ -66,30 +69,44 @@ class JobSnapshot:
         """Whether nothing more will be trained."""
         return self.status.is_closed
 
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing of it changes any more but where its money is."""
+        return self.has_ended and self.final_rounds == self.settled_rounds
+
     @classmethod
-    def of(cls, view: JobView) -> JobSnapshot:
-        """The snapshot of a view. Raises ProtocolError before the job exists."""
-        state, last = view.state, view.settled[-1] if view.settled else None
+    def of(cls, view: JobView, now: int = 0) -> JobSnapshot:
+        """The snapshot of a view at `now`, or at its last event. Raises ProtocolError before the
+        job exists.
+        """
+        pool, running = view.pool(view.round), view.open
         return cls(
             job=view.job_id,
-            status=state.status,
-            reason=view.status_reason,
-            phase=state.phase,
-            round=state.round,
+            status=view.status,
+            phase=view.phase,
+            round=view.round,
             rounds=view.require_terms().rounds,
-            attempt=state.attempt,
-            deadline=state.deadline,
-            providers=len(view.seats),
-            verifiers=len(view.verifiers),
+            lot=running.lot if running else 0,
+            deadline=running.deadline if running else 0,
+            providers=view.held.bit_count(),
+            verifiers=len(pool),
+            ready=sum(holder.is_ready for holder in pool.values()),
             settled_rounds=len(view.settled),
-            final_rounds=view.final_rounds,
+            final_rounds=final_rounds(view, max(now, view.block.timestamp)),
             funded_wei=view.funded,
-            earned_wei=state.cumulative_total + sum(view.credits.values()),
+            paid_wei=sum(view.paid.values()),
+            burnt_wei=view.burnt,
             refunded_wei=view.refunded,
-            merged_digest=last.verdict.merged_digest if last else None,
-            merged_cid=last.verdict.merged_cid if last else None,
+            model_digest=view.model if any(view.model) else None,
+            model_cid=view.model_cid or None,
             block=view.block,
         )
+
+
+def final_rounds(view: JobView, now: int) -> int:
+    """How many rounds are over for everybody: their windows have passed, no game is open."""
+    passed = bisect_right(view.settled, now, key=lambda past: past.clock.window_end)
+    return min([passed, *(game.claim.round for game in view.games.values() if game.is_open)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,29 +127,54 @@ class JobUpdate:
     snapshot: JobSnapshot
 
 
-def is_about(update: JobUpdate, seat: int) -> bool:
-    """Whether an update names that seat, or holds for all of them."""
-    event = update.event
-    if isinstance(event, ev.Reported):
-        return event.report.seat == seat
-    if isinstance(event, ev.Balloted):
-        return any(finding.seat == seat for finding in event.findings)
-    bitmaps = [getattr(event, name, None) for name in _SEAT_BITMAPS]
-    named = [bitmap for bitmap in bitmaps if isinstance(bitmap, int)]
-    if named:
-        return any(bitmap >> seat & 1 for bitmap in named)
-    mine = getattr(event, "seat", None)
-    return mine is None or mine == seat
+def is_about(event: ContractEvent | None, seat: int, holders: Collection[Address]) -> bool:
+    """Whether an event names that seat or one of its holders, or holds for everybody."""
+    if isinstance(event, ev.Opened):
+        return any(duty.seat == seat for duty in _duties(event))
+    if isinstance(event, ev.Challenged):
+        return event.claim.seat == seat
+    named = getattr(event, "seat", None)
+    if named is not None:
+        return bool(named == seat)
+    for field in _SEATS:
+        seats = getattr(event, field, None)
+        if seats is not None:
+            return bool(seats >> seat & 1)
+    account = getattr(event, "account", None)
+    return account is None or account in holders
 
 
-_SEAT_BITMAPS = ("seated", "committed", "audit_set", "accepted", "rejected", "unresolved")
+_SEATS: Final = ("seated", "committed", "revealed", "has", "missed", "pay")
+"""Fields of events that are bitmaps of seats."""
 
+
+def concerns(event: ContractEvent, view: JobView) -> bool:
+    """Whether an event is of this job; a game's says so by its number, a stake's not at all."""
+    job = getattr(event, "job_id", None)
+    if job is None:
+        return isinstance(event, _GAME) and event.id in view.games
+    return bool(job == view.job_id)
+
+
+_GAME: Final = (
+    ev.Challenged,
+    ev.Began,
+    ev.Decided,
+    ev.Ended,
+    ev.StepsOpened,
+    ev.StepPicked,
+    ev.TapePosted,
+    ev.RowRevealed,
+    ev.Picked,
+    ev.NodePicked,
+    ev.LeafPosted,
+)
 Names = Callable[[Address], str]
 """What an account is called."""
 
 
 def describe(event: ContractEvent, name: Names = str) -> str | None:
-    """A sentence about an event of a job; None for events that only machines care about."""
+    """A sentence about an event of a job; None for what is of no job: stakes and gateways."""
     describer = _DESCRIBERS.get(type(event))
     return describer(event, name) if describer else None
 
@@ -145,143 +187,219 @@ def tokens(wei: int) -> str:
 
 
 def numbers(bitmap: int) -> str:
-    """The seats, segments or members of a bitmap."""
+    """The seats or places of a bitmap."""
     return ", ".join(map(str, bits(bitmap))) or "none"
 
 
 def words(member: IntEnum) -> str:
-    """`WRONG_REPLAY` as `wrong replay`."""
+    """`HOLDER_FELL` as `holder fell`."""
     return member.name.lower().replace("_", " ")
 
 
-OFFENCES: Mapping[Offence, str] = {
-    Offence.SEAT_MISSED: "a missing commit or reveal",
-    Offence.REPORT: "a decided report",
-    Offence.VERIFIER_MISSED: "a verifier's absence",
-    Offence.VERIFIER_CONTRADICTED: "a verdict or vote that the others contradict",
+MISSES: Final[Mapping[Miss, str]] = {
+    Miss.SEAT: "a missing commit or reveal, or too little work",
+    Miss.KEY: "a key that it did not show",
+    Miss.SIGNATURE: "a word or signature that it did not give",
+    Miss.AUDIT: "an audit that it left out",
+    Miss.WORDS: "work words that only a guess could give",
+    Miss.DROPPED: "an accusation that it did not play",
+    Miss.EQUIVOCATED: "two certificates of one merge",
 }
-"""What a punishment is for."""
+"""What an account is cut for."""
+_OUTCOMES: Final[Mapping[GameOutcome, str]] = {
+    GameOutcome.NONE: "is open",
+    GameOutcome.HOLDER_FELL: "is lost by whom it is about",
+    GameOutcome.CHALLENGER_FELL: "is lost by who began it",
+    GameOutcome.SENT_HOME: "is not played, and its bond goes home",
+}
 
 
-def _round(event: Any) -> str:
-    again = f" (attempt {event.attempt + 1})" if event.attempt else ""
-    return f"round {event.round}{again}"
+# --- rounds ---
 
 
-def _status(event: ev.JobStatusChanged, name: Names) -> str:
-    reason = f" ({event.reason})" if event.reason else ""
-    return f"the job is {words(event.status)}{reason}"
+def _opened_round(event: ev.RoundOpened, name: Names) -> str:
+    ready, committee = numbers(event.ready), numbers(event.committee)
+    verifiers = f"places {ready} are ready to audit, {committee} make the committee"
+    return f"round {event.round}: seats {numbers(event.seated)} train; {verifiers}"
 
 
-def _balloted(event: ev.Balloted, name: Names) -> str:
-    parts = [f"{item.seat}: {numbers(item.segments)}" for item in event.findings]
-    what = f"these segments match: {'; '.join(parts)}" if parts else "nothing that matches"
-    return f"{_round(event)}: {name(event.account)} has audited; {what}"
+def _revealed(event: ev.Revealed, name: Names) -> str:
+    segments = len(event.reveal.leaves) // LEAF_BYTES
+    return f"round {event.round}: seat {event.seat} reveals {segments} segments"
 
 
-def _reported(event: ev.Reported, name: Names) -> str:
-    report = event.report
-    place = "" if report.segment == NO_SEGMENT else f" in segment {report.segment}"
-    what = f"seat {report.seat}: {words(report.fault)}{place}"
-    return f"{_round(event)}: verifier {event.verifier} reports {what}"
+def _said(event: ev.Said, name: Names) -> str:
+    has = f"place {event.place} has the updates of seats {numbers(event.has)}"
+    return f"round {event.round}: {has}"
 
 
-def _resolved(event: ev.ReportResolved, name: Names) -> str:
-    meaning = {
-        Outcome.OPEN: "is open",
-        Outcome.CONFIRMED: "is confirmed",
-        Outcome.REFUTED: "is refuted",
-        Outcome.UNRESOLVED: "stays unresolved",
-        Outcome.UNFETCHABLE: "is confirmed: the data was withheld",
-        Outcome.ANSWERED: "was answered on the chain, and the segment is sound",
-        Outcome.WITHDRAWN: "was taken back",
-    }
-    return f"{_round(event)}: report {event.index} {meaning[event.outcome]}"
+def _lot_drawn(event: ev.LotDrawn, name: Names) -> str:
+    late = f"round {event.round}: nobody settled in time"
+    return f"{late}; places {numbers(event.committee)} are committee number {event.lot + 1}"
 
 
-def _attesting(event: ev.AttestStarted, name: Names) -> str:
-    rest = f"; unresolved {numbers(event.unresolved)}" if event.unresolved else ""
-    sides = f"accepted {numbers(event.accepted)}; rejected {numbers(event.rejected)}"
-    return f"{_round(event)}: {sides}{rest}"
+def _settled(event: ev.Settled, name: Names) -> str:
+    verdict, had = event.verdict, f"seats {numbers(event.available)} were had"
+    if not any(event.digest):
+        return f"round {event.round} is settled without a certificate: {had}, the model stays"
+    out = f", {numbers(verdict.left_out)} left out" if verdict.left_out else ""
+    merged = f"{verdict.merged} updates make model {verdict.state.hex()[:12]}"
+    return f"round {event.round} is settled: {had}{out}; {merged}"
 
 
-def _settled(event: ev.RoundSettled, name: Names) -> str:
-    verdict = event.verdict
-    model = verdict.merged_digest.hex()[:12]
-    return f"{_round(event)} is settled: {verdict.tokens_total:,} tokens of text, model {model}"
+def _stopped(event: ev.Stopped, name: Names) -> str:
+    if any(event.root):
+        why = "computed another model than was certified, and leaves without a miss"
+    else:
+        why = "fell, and is not waited for"
+    return f"round {event.round}: {name(event.account)}, seat {event.seat}, {why}"
 
 
-def _punished(event: ev.Punished, name: Names) -> str:
-    cost = f"{name(event.account)} loses {tokens(event.amount)}"
-    return f"{cost} for {OFFENCES[event.offence]} in round {event.round}"
+def _waiting(event: ev.Waiting, name: Names) -> str:
+    missed = f"; seats {numbers(event.missed)} missed it" if event.missed else ""
+    return f"round {event.round} waits for members{missed}"
 
 
-def _challenged(event: ev.Challenged, name: Names) -> str:
-    claim = event.claim
-    what = "the update" if claim.is_link else f"segment {claim.segment}"
-    who, bond = name(event.challenger), tokens(event.bond)
-    return f"round {claim.round}: {who} disputes {what} of seat {claim.seat} with a bond of {bond}"
+def _closed(event: ev.Closed, name: Names) -> str:
+    return f"the job is {words(event.status)} after {event.rounds} rounds"
 
 
-def _ended(event: ev.Ended, name: Names) -> str:
-    meaning = {
-        GameOutcome.NONE: "is open",
-        GameOutcome.HOLDER_FELL: "is lost by the provider",
-        GameOutcome.CHALLENGER_FELL: "is lost by the challenger",
-        GameOutcome.SENT_HOME: "is not played",
-    }
-    return f"game {event.id} {meaning[event.outcome]}"
+# --- members ---
+
+
+def _missed(event: ev.Missed, name: Names) -> str:
+    cost = f"{name(event.account)} loses {tokens(event.cut)} of its bond"
+    return f"{cost} for {MISSES[event.kind]} in round {event.round}"
 
 
 def _fell(event: ev.Fell, name: Names) -> str:
-    cost = f"loses {tokens(event.slashed)} and its pay of {tokens(event.withheld)}"
-    return f"round {event.round}: {name(event.account)}, seat {event.seat}, {cost}"
+    bond = f"{name(event.account)} falls and loses {tokens(event.slashed)} of its bond"
+    pay = f", and its pay from round {event.lost_from} on" if event.role is Role.PROVIDER else ""
+    return f"{bond}{pay}; {name(event.winner)} gets a share of the bond"
 
 
-_DESCRIBERS: dict[type[Any], Callable[[Any, Names], str]] = {
+# --- audits ---
+
+
+def _opened(event: ev.Opened, name: Names) -> str:
+    duties = _duties(event)
+    fine = ", ".join(str(duty.seat) for duty in duties if duty.is_fine)
+    parts = [f"seats {fine} are fine"] if fine else []
+    parts += [f"seat {duty.seat} differs at {duty.at}" for duty in duties if not duty.is_fine]
+    return f"round {event.round}: {name(event.account)} opens its ballot: {'; '.join(parts)}"
+
+
+def _duties(event: ev.Opened) -> tuple[Duty, ...]:
+    return Body.from_bytes(event.body).duties
+
+
+def _leaked(event: ev.Leaked, name: Names) -> str:
+    early = f"{name(event.by)} shows the key of seat {event.seat} before its time"
+    return f"round {event.round}: {early} and gets half of that round's pay"
+
+
+def _contested(event: ev.Contested, name: Names) -> str:
+    wrong = f"verifier {event.id}'s words about seat {event.seat} are wrong"
+    return f"round {event.round}: {name(event.by)} shows that {wrong}"
+
+
+def _contest_settled(event: ev.ContestSettled, name: Names) -> str:
+    about = f"verifier {event.id}'s words about seat {event.seat}"
+    end = "stay wrong and unpaid" if event.wrong else "are paid after all: the seat fell"
+    return f"round {event.round}: {about} {end}"
+
+
+# --- money ---
+
+
+def _claimed(event: ev.Claimed, name: Names) -> str:
+    burnt = f", and {tokens(event.burnt)} that it lost are burnt" if event.burnt else ""
+    paid = f"{name(event.account)} is paid {tokens(event.amount)}"
+    return f"{paid} for its rounds before {event.to}{burnt}"
+
+
+def _burnt(event: ev.Burnt, name: Names) -> str:
+    return f"{tokens(event.amount)} of pay that nobody gets are burnt, of rounds before {event.to}"
+
+
+# --- games ---
+
+
+def _challenged(event: ev.Challenged, name: Names) -> str:
+    claim, about = event.claim, parties(event.claim)
+    what = "the update" if claim.is_link else f"segment {claim.segment}"
+    whose = f"{what} of seat {claim.seat}"
+    if about is not None and about[1] is Role.VERIFIER:
+        whose = f"that {whose} is fine, as {name(claim.holder)} said"
+    bond = f"with a bond of {tokens(event.bond)}"
+    return (
+        f"round {claim.round}: {name(event.challenger)} disputes {whose}, {bond}: game {event.id}"
+    )
+
+
+_DESCRIBERS: Final[dict[type[Any], Callable[[Any, Names], str]]] = {
+    ev.RoundOpened: _opened_round,
+    ev.Committed: lambda e, n: f"round {e.round}: seat {e.seat} has trained",
+    ev.RevealOpened: lambda e, n: (
+        f"round {e.round}: seats {numbers(e.committed)} committed; now they reveal"
+    ),
+    ev.Revealed: _revealed,
+    ev.MergeOpened: lambda e, n: (
+        f"round {e.round}: seats {numbers(e.revealed)} revealed; now they are merged"
+    ),
+    ev.AuditSeeded: lambda e, n: f"round {e.round}: who is audited, and by whom, is drawn",
+    ev.Said: _said,
+    ev.LotDrawn: _lot_drawn,
+    ev.Settled: _settled,
+    ev.Signed: lambda e, n: f"round {e.round}: places {numbers(e.signers)} have signed",
+    ev.Stopped: _stopped,
+    ev.Waiting: _waiting,
+    ev.PayChanged: lambda e, n: f"round {e.round}: now seats {numbers(e.pay)} are paid",
+    ev.Closed: _closed,
+    ev.Seated: lambda e, n: f"{n(e.account)} takes seat {e.seat} from round {e.start} on",
+    ev.SeatLeaving: lambda e, n: f"{n(e.account)} leaves seat {e.seat} before round {e.to}",
+    ev.Enrolled: lambda e, n: (
+        f"{n(e.account)} takes place {e.place} of the verifiers, with a bond of {tokens(e.bond)}"
+    ),
+    ev.Ready: lambda e, n: f"{n(e.account)} holds the data and is ready",
+    ev.PlaceLeaving: lambda e, n: f"{n(e.account)} leaves place {e.place} before round {e.to}",
+    ev.Missed: _missed,
+    ev.Fell: _fell,
+    ev.Released: lambda e, n: f"{n(e.account)} has what is left of its bond again",
+    ev.Balloted: lambda e, n: f"round {e.round}: {n(e.account)} seals a ballot",
+    ev.Opened: _opened,
+    ev.KeyShown: lambda e, n: f"round {e.round}: {n(e.account)} shows its key",
+    ev.KeyContested: lambda e, n: (
+        f"round {e.round}: seat {e.seat} showed another key than it had committed to"
+    ),
+    ev.Leaked: _leaked,
+    ev.Contested: _contested,
+    ev.ContestSettled: _contest_settled,
+    ev.Struck: lambda e, n: (
+        f"round {e.round}: seat {e.seat} showed no key and loses that round's pay"
+    ),
+    ev.LateWord: lambda e, n: (
+        f"round {e.round}: place {e.place} has the updates of seats {numbers(e.has)} by now"
+    ),
     ev.JobCreated: lambda e, n: (
         f"created with {tokens(e.funded)} tokens for {e.terms.rounds} rounds"
     ),
     ev.JobFunded: lambda e, n: f"{n(e.funder)} adds {tokens(e.amount)} tokens",
-    ev.JobStatusChanged: _status,
     ev.CancelRequested: lambda e, n: "cancelled by its submitter, from the next round on",
-    ev.ProviderSeated: lambda e, n: f"{n(e.account)} takes seat {e.seat}",
-    ev.ProviderQueued: lambda e, n: f"{n(e.account)} waits for a seat",
-    ev.ProviderUnseated: lambda e, n: f"{n(e.account)} leaves seat {e.seat} ({e.reason})",
-    ev.VerifierJoined: lambda e, n: f"{n(e.account)} joins as verifier {e.verifier}",
-    ev.VerifierReady: lambda e, n: f"{n(e.account)} holds the data and is ready",
-    ev.VerifierLeft: lambda e, n: f"{n(e.account)} leaves ({e.reason})",
-    ev.TrainStarted: lambda e, n: f"{_round(e)}: seats {numbers(e.seated)} train",
-    ev.Committed: lambda e, n: f"{_round(e)}: seat {e.seat} has trained",
-    ev.RevealStarted: lambda e, n: (
-        f"{_round(e)}: seats {numbers(e.committed)} committed; now they reveal"
-    ),
-    ev.Revealed: lambda e, n: f"{_round(e)}: seat {e.seat} reveals {e.reveal.steps} steps",
-    ev.AuditStarted: lambda e, n: (
-        f"{_round(e)}: seats {numbers(e.audit_set)} are audited, each by {e.auditors} verifiers"
-    ),
-    ev.Balloted: _balloted,
-    ev.Reported: _reported,
-    ev.ChallengeWithdrawn: lambda e, n: (
-        f"{_round(e)}: verifier {e.verifier} has the block of report {e.index} now"
-    ),
-    ev.ChallengeAnswered: lambda e, n: (
-        f"{_round(e)}: {n(e.account)} puts the block of report {e.index} on the chain"
-    ),
-    ev.ConfirmStarted: lambda e, n: f"{_round(e)}: everyone replays what was reported",
-    ev.ReportResolved: _resolved,
-    ev.AttestStarted: _attesting,
-    ev.RoundSettled: _settled,
-    ev.RoundVoided: lambda e, n: f"{_round(e)} is void ({e.reason})",
-    ev.CircuitBroken: lambda e, n: f"{_round(e)}: halted, {numbers(e.rejected)} all look wrong",
-    ev.RoundFinalised: lambda e, n: f"round {e.round} is final and its pay can be claimed",
-    ev.Punished: _punished,
+    ev.Claimed: _claimed,
     ev.Credited: lambda e, n: f"{n(e.account)} is credited {tokens(e.amount)}",
-    ev.Claimed: lambda e, n: f"{n(e.account)} is paid {tokens(e.amount)}",
-    ev.Challenged: _challenged,
-    ev.Began: lambda e, n: f"game {e.id} begins: {n(e.holder)} shows its steps",
-    ev.Ended: _ended,
-    ev.Fell: _fell,
-    ev.PayReturned: lambda e, n: f"{tokens(e.amount)} withheld tokens are the submitter's again",
+    ev.CreditClaimed: lambda e, n: f"{n(e.account)} is paid its credit of {tokens(e.amount)}",
+    ev.Burnt: _burnt,
     ev.Refunded: lambda e, n: f"{tokens(e.amount)} unearned tokens go back to {n(e.to)}",
+    ev.Challenged: _challenged,
+    ev.Began: lambda e, n: f"game {e.id} begins, about {n(e.holder)}",
+    ev.StepsOpened: lambda e, n: f"game {e.id}: {len(e.states)} states of its steps are shown",
+    ev.StepPicked: lambda e, n: f"game {e.id}: step {e.step} is disputed",
+    ev.TapePosted: lambda e, n: f"game {e.id}: the step's {e.nodes} operations are posted",
+    ev.RowRevealed: lambda e, n: f"game {e.id}: {len(e.row)} nodes below are shown",
+    ev.Picked: lambda e, n: f"game {e.id}: number {e.index} of level {e.level} is disputed",
+    ev.NodePicked: lambda e, n: f"game {e.id}: the result of operation {e.node} is disputed",
+    ev.LeafPosted: lambda e, n: f"game {e.id}: the {len(e.leaf)} bytes in dispute are shown",
+    ev.Decided: lambda e, n: f"game {e.id}: as the contract computes, it {_OUTCOMES[e.outcome]}",
+    ev.Ended: lambda e, n: f"game {e.id} {_OUTCOMES[e.outcome]}",
 }

@@ -1,7 +1,7 @@
 """When a job that does not get better is ended, and what then comes back.
 
 The contracts let a submitter end a running job at the next round's boundary: the round that runs is
-finished and paid, and what nobody earned is refunded once every settled round is final.
+finished and paid, and what nobody can earn any more is refunded at once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from atoll.errors import RpcUnavailable
 from atoll.job.document import parse_toml
-from atoll.job.evaluation import can_evaluate
 from atoll.job.spec import JobSpec
 from atoll.law.held_out import loss_of
 
@@ -61,24 +60,22 @@ def patience_of(handle: JobHandle) -> Patience:
 
 
 async def is_out_of_patience(handle: JobHandle) -> bool:
-    """Whether a running job of ours is to end, by the losses known so far.
-
-    Where this machine can compute them only its own count: verifiers might say what ends a job.
+    """Whether a running job of ours is to end, by the losses known so far: ours, or where there
+    are none those that committees certified.
     """
     patience = patience_of(handle)
     try:
         view = await handle.view()
-        figures = await handle.figures(ask=False)
+        figures = await handle.figures()
     except RpcUnavailable:
         return False  # it is asked again when more is known
-    if not patience.rounds or view.cancel_requested or view.state.status.is_closed:
+    if not patience.rounds or view.cancel_requested or view.status.is_closed:
         return False
     losses: list[float] = []
     for item in figures:
-        known = item.own if can_evaluate() else item.bits
-        if known is None:
+        if item.bits is None:
             break  # what came after is judged once this is known
-        losses.append(loss_of(known))
+        losses.append(loss_of(item.bits))
     return patience.is_exhausted(losses)
 
 

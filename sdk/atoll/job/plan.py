@@ -15,8 +15,9 @@ from typing import Any
 from atoll.errors import ConfigError
 from atoll.job.groups import duration_text, tokens_text
 from atoll.job.methods import method_of
-from atoll.job.spec import JobSpec, robust_f
+from atoll.job.spec import JobSpec, method_chosen, robust_f
 from atoll.law.lots import COMMITTEE, LAST_AUDITORS
+from atoll.law.terms import MIN_BOND
 
 CLOCK = 60
 """Seconds that a transaction may take until everybody has seen it: five blocks of 12 s."""
@@ -102,6 +103,19 @@ class Costs:
         )
 
 
+def filled(spec: JobSpec) -> JobSpec:
+    """The spec with something that the contract takes wherever it leaves something out."""
+    left_out = spec.left_out()
+    least = dict.fromkeys(left_out, 1)
+    game = spec.windows.game or 1
+    more = {
+        "windows.window": 2 * game,
+        "money.provider_bond": MIN_BOND,
+        "money.verifier_bond": MIN_BOND,
+    }
+    return spec.but({path: more.get(path, value) for path, value in least.items()})
+
+
 def complete(
     spec: JobSpec, pace: Pace, floors: Floors | None = None
 ) -> tuple[JobSpec, tuple[Figure, ...]]:
@@ -175,9 +189,13 @@ def _window(seconds: float) -> int:
 
 def drawn_seats(spec: JobSpec) -> int:
     """Seats that are replayed in a round at most, but for the last one."""
-    drawn = ceil(Fraction(spec.audit.share) * spec.members.seats)
-    rule = method_of(spec.method.name).rule
-    return min(spec.members.seats, drawn + robust_f(spec.members.seats, rule))
+    seats, f = spec.members.seats, _borne(spec)
+    drawn = ceil(Fraction(spec.audit.share) * seats)
+    return min(seats, drawn + f) if f else seats
+
+
+def _borne(spec: JobSpec) -> int:
+    return robust_f(spec.members.seats, method_chosen(spec.method).rule)
 
 
 def replayed_steps(spec: JobSpec) -> Fraction:
@@ -199,12 +217,12 @@ def _prices(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
     assert spec.model is not None  # a pace is of a model
     members, money = spec.members, spec.money
     a_step = spec.inner.batch * spec.model.seq
-    trained = members.seats * _inner_steps(spec) * a_step
     duty = ceil(FEE_MARGIN * _inner_steps(spec) * a_step)
     price, reason = money.price_per_token, "written"
     if price is None:
         price, reason = DEFAULT_PRICE, "usual where neither price nor budget is written"
     if money.price_per_token is None and money.budget is not None:
+        trained = members.seats * _inner_steps(spec) * a_step
         price = _price_of(spec, money.budget, trained, duty)
         reason = f"what {tokens_text(money.budget)} tokens pay for in {_rounds(spec)} rounds"
     why = f"{float(FEE_MARGIN):g} times the price of the round that is replayed"
@@ -218,11 +236,19 @@ def _prices(spec: JobSpec, pace: Pace, floors: Floors) -> Found:
 
 def _price_of(spec: JobSpec, budget: int, trained: int, duty: int) -> int:
     """Wei a token, such that the rounds cost no more than the budget."""
-    rounds, members = _rounds(spec), spec.members
-    signers = (rounds + 1) * min(COMMITTEE, members.places)
-    replays = rounds * drawn_seats(spec) + LAST_AUDITORS * members.seats
-    units = rounds * trained + replays * duty + ceil(Fraction(signers * duty, SIGN_PART))
-    price = budget // units
+    rounds, members, money = _rounds(spec), spec.members, spec.money
+    signatures = (rounds + 1) * min(COMMITTEE, members.places)
+    borne = _borne(spec)
+    drawn = ceil(Fraction(spec.audit.share) * members.seats) + borne if borne else members.seats
+    replays = rounds * drawn + LAST_AUDITORS * members.seats
+    units, fees = rounds * trained, 0
+    for count, each, fee in (
+        (replays, Fraction(duty), money.duty_fee),
+        (signatures, Fraction(duty, SIGN_PART), money.sign_fee),
+    ):
+        units += ceil(count * each) if fee is None else 0
+        fees += count * (fee or 0)
+    price = (budget - fees) // units
     if price < 1:
         raise ConfigError(
             f"a budget of {tokens_text(budget)} tokens leaves no wei for each of "

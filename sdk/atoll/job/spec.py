@@ -32,7 +32,14 @@ from atoll.job.groups import (
     Outer,
     Windows,
 )
-from atoll.job.methods import Method, method_of, moment_exponents, with_codec
+from atoll.job.methods import (
+    DENSE_CODECS,
+    METHODS,
+    Method,
+    method_of,
+    moment_exponents,
+    with_codec,
+)
 from atoll.law.manifest import (
     BEAR_NOBODY,
     MANIFEST_VERSION,
@@ -147,12 +154,15 @@ class JobSpec(Group):
                 next_step="complete the job with atoll.job.plan.complete, or write them down",
             )
         try:
-            return _build(spec, spec.model, (data, init, numerics), now)
+            manifest = _build(spec, spec.model, (data, init, numerics), now)
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"])
             message = f"manifest: {place + ': ' if place else ''}{first['msg']}"
             raise ManifestError(message, next_step="change the job's options") from error
+        if manifest.epoch != 1:
+            raise _needs_epochs(spec, manifest.codec)
+        return manifest
 
     def left_out(self) -> list[str]:
         """Key paths of what has to be computed before there can be a manifest."""
@@ -178,6 +188,24 @@ class JobSpec(Group):
         return inner.steps // inner.segment
 
 
+def _needs_epochs(spec: JobSpec, codec: CodecSpec) -> ManifestError:
+    what = f"method {spec.method.name}"
+    if spec.method.codec and not method_of(spec.method.name).codec.carries_more:
+        what = f"codec {codec.kind}"
+    methods = ", ".join(name for name, method in METHODS.items() if not method.codec.carries_more)
+    codecs = ", ".join(name for name, known in DENSE_CODECS.items() if not known.carries_more)
+    return ManifestError(
+        f"{what}: rounds with private state need epochs, which are not built yet",
+        next_step=f"choose one of the methods {methods}, with one of the codecs {codecs}",
+    )
+
+
+def method_chosen(choice: MethodChoice) -> Method:
+    """The method, with the codec that takes the place of its own."""
+    method = method_of(choice.name)
+    return with_codec(method, choice.codec) if choice.codec else method
+
+
 def robust_f(seats: int, rule: str) -> int:
     """⌊seats / 4⌋ from four seats on; 0 of rules that bear nobody."""
     return seats // 4 if seats >= 4 and rule not in BEAR_NOBODY else 0
@@ -199,9 +227,7 @@ def _build(
     now: int,
 ) -> Manifest:
     data, init, numerics = found
-    method = method_of(spec.method.name)
-    if spec.method.codec:
-        method = with_codec(method, spec.method.codec)
+    method = method_chosen(spec.method)
     inner = _inner(spec.inner, method)
     codec = _codec(spec.inner, method, _trained(model, spec.lora))
     members = spec.members

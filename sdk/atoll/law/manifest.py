@@ -619,6 +619,8 @@ class Manifest(_Spec):
         self._check_init()
         if self.data.train_tokens <= self.model.seq:
             raise ValueError("training data is shorter than one sequence and its target")
+        if self.data.is_evaluated and self.data.eval_tokens <= self.model.seq:
+            raise ValueError("held-out data is shorter than one sequence and its target")
         if self.model.vocab > self.data.most_tokens:
             masked = "masked " * self.data.masked
             raise ValueError(f"vocab {self.model.vocab} does not fit in {masked}{self.data.dtype}")

@@ -538,9 +538,11 @@ class JobView:
 
     def accused(self, now: int) -> set[HolderId]:
         """Providers about whom an opened *differs* can still be played, or is being played."""
+        played = {game.claim.round for game in self.games.values() if game.is_open}
         return {
             past.seats[duty.seat]
-            for past in self.auditing(now)
+            for past in self.settled
+            if now < past.clock.half or past.round in played
             for auditor, body in past.bodies.items()
             for duty in body.duties
             if not duty.is_fine and self._stands(past, auditor, duty.seat, now)

@@ -20,6 +20,7 @@ from atoll.law.views import JobView
 from atoll.law.words import JobId, Role
 from atoll.service.commands import Command, Done, Fact, NotYet, Transaction
 from atoll.service.context import Context
+from atoll.train.checkpoints import release
 
 F = TypeVar("F", bound=Fact)
 T = TypeVar("T")
@@ -166,7 +167,8 @@ class Effects:
             await self.context.storage.mirror([Cid.from_bytes(cid) for cid in cids])
 
     async def unpin(self, view: JobView, round_: int) -> None:
-        """Lets go of what was kept for a round."""
+        """Lets go of what was kept for a round, and of its checkpoints."""
+        await asyncio.to_thread(release, self.context.store, view.job_id, round_)
         with _remote_may_fail("unpin"):
             await self.context.storage.unpin(_reason(view.job_id, round_))
 

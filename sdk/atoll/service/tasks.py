@@ -72,6 +72,14 @@ def inspect_state(manifest: bytes, cid: bytes, store_dir: str) -> OpeningReady:
     return _ready(cid, read_global_state(Manifest.from_bytes(manifest), cid, LocalStore(store_dir)))
 
 
+def evaluate_state(manifest: bytes, cid: bytes, store_dir: str) -> bytes:
+    """The held-out loss of a global state in the store, as verdicts have it."""
+    configure_native()
+    job, store = Manifest.from_bytes(manifest), LocalStore(store_dir)
+    state = read_global_state(job, cid, store, outer=False, moments=False)
+    return loss_bytes(evaluate.evaluate(state.params, job, store))
+
+
 def _ready(cid: bytes, state: GlobalState) -> OpeningReady:
     return OpeningReady(cid, state.digest(), state.params_root(), state.moments.opening_root)
 
@@ -120,7 +128,7 @@ def replay(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
     configure_native()
     manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
     task = TrainTask(manifest, command.slot, command.seat, command.data_seed, model)
-    claimed = Claimed(Leaves.from_bytes(command.leaves), command.update_root)
+    claimed = Claimed(Leaves.from_bytes(command.leaves), command.update_root, command.model)
     return replay_seat(task, claimed, store)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from atoll.bits.held_out import batch_losses, held_out_loss
+from atoll.bits.held_out import held_out_loss
 from atoll.bits.state import Tensors
 from atoll.content.local import LocalStore
 from atoll.errors import ManifestError
@@ -21,14 +21,6 @@ def evaluate(params: Tensors, manifest: Manifest, store: LocalStore) -> float:
     """
     tokens, base = open_held_out(manifest, store), open_base(manifest, store)
     return held_out_loss(params, manifest, tokens, base)
-
-
-def evaluate_batch(
-    params: Tensors, manifest: Manifest, batch: int, store: LocalStore
-) -> tuple[list[float], list[int]]:
-    """One batch of it: losses of micro-batches, and their targets. Raises as `evaluate`."""
-    tokens, base = open_held_out(manifest, store), open_base(manifest, store)
-    return batch_losses(params, manifest, tokens, batch, base)
 
 
 def open_held_out(manifest: Manifest, store: LocalStore) -> TokenFile:

@@ -8,22 +8,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
+import structlog
+
 from atoll.bits.codec.dither import DitherKey
+from atoll.bits.errors import MalformedState
 from atoll.bits.layout import max_state_bytes, moment_layout, seat_layout, trained_shapes
 from atoll.bits.link import close_round
 from atoll.bits.opening import open_round
 from atoll.bits.pieces import root_of_update
 from atoll.bits.segment import Course, SegmentRun, run_segment
 from atoll.bits.state import GlobalState, SeatState
+from atoll.bits.step import state_roots
 from atoll.bits.tensors import Source
 from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
+from atoll.errors import StorageError
+from atoll.law.hashing import sha256
 from atoll.law.manifest import Manifest
-from atoll.law.trace import Leaves
+from atoll.law.trace import Leaves, key_message
 from atoll.law.words import ZERO_DIGEST, Digest, SeatIndex, Slot
+from atoll.train.checkpoints import NOTHING_DONE, SHARE, Checkpoint, Checkpoints
 from atoll.train.course import open_course
+
+log = structlog.get_logger("atoll.train")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +111,18 @@ def train_round(
     store: LocalStore,
     progress: Callable[[RoundProgress], None] = lambda _: None,
     run: SegmentRunner = run_segment,
+    checkpoints: Checkpoints | None = None,
 ) -> TrainedRound:
-    """Trains a seat's round from its public opening; nothing is written to the store.
+    """Trains a seat's round from its public opening, or from a checkpoint of this very work.
 
-    A step that is not finite ends it at the segment before.
+    A step that is not finite ends it at the segment before. At least one segment is run.
 
     Args:
         task: what to train.
-        store: holds the dataset and the global state.
+        store: holds the dataset and the global state; nothing but checkpoints is written to it.
         progress: told after every segment.
         run: how a segment is trained.
+        checkpoints: where to go on from, and what to keep; None for nothing of both.
 
     Raises:
         NotFound, CorruptBlock: something needed is not in the store.
@@ -118,32 +130,41 @@ def train_round(
         NonFiniteDeltaError: what would be sent has a value that is not finite.
     """
     manifest = task.manifest
-    # Popped for each segment, since whoever held it would keep it while the next ones are made.
-    states = [opening_of(manifest, task.slot.round, task.global_state_cid, store)]
-    course = open_course(manifest, task.data_seed, task.seat, task.slot.round, store)
     wanted = manifest.segments if task.segments is None else task.segments
-    digests: list[Digest] = []
-    words: list[Digest] = []
-    losses: list[float] = []
-    seconds = 0.0
-    while len(digests) < wanted:
-        done = run(states.pop(), len(digests), course)
+    # Popped for each segment, since whoever held it would keep it while the next ones are made.
+    states, so_far = _begun(task, wanted, store, checkpoints)
+    course = open_course(manifest, task.data_seed, task.seat, task.slot.round, store)
+    while so_far.segments < wanted:
+        done = run(states.pop(), so_far.segments, course)
         states.append(done.state)
-        losses.extend(done.losses)
-        seconds += done.seconds
         if not done.is_finite:
             # The state before the segment is gone, as it would double what training needs; and
             # a round that is not finite is rare.
-            return train_round(replace(task, segments=len(digests)), store, run=run)
-        digests.append(done.digest)
-        words.append(done.work_word)
-        progress(_progress(len(digests), done, manifest))
+            ended = replace(task, segments=so_far.segments)
+            return train_round(ended, store, run=run, checkpoints=checkpoints)
+        so_far = _with(so_far, done)
+        progress(_progress(so_far.segments, done, manifest))
         del done
+        if checkpoints is not None and so_far.segments < wanted:
+            size = 4 * seat_layout(manifest, task.slot.round).elements
+            checkpoints.write(so_far, states[0].pieces(), size)
     update = b""
-    if digests:
+    if so_far.segments:
         model = _model(task, store)
         update, _ = close_round(manifest, model, states.pop(), task.dither)
-    return TrainedRound(tuple(digests), tuple(words), update, tuple(losses), seconds)
+    return TrainedRound(so_far.states, so_far.words, update, so_far.losses, so_far.seconds)
+
+
+def checkpoints_of(task: TrainTask, store: LocalStore, share: float = SHARE) -> Checkpoints:
+    """The checkpoints of a task's round, whoever else's of the job being let go of.
+
+    Args:
+        share: see `Checkpoints`.
+    """
+    slot = task.slot
+    where = key_message(slot, task.data_seed, task.seat)
+    work = sha256(task.manifest.digest() + where + task.global_state_cid)
+    return Checkpoints(store, slot.job, slot.round, work, share)
 
 
 def opening_of(manifest: Manifest, round: int, model: bytes, store: LocalStore) -> SeatState:
@@ -196,6 +217,33 @@ def _model(task: TrainTask, store: LocalStore) -> GlobalState:
     """What the round starts from, as far as the link needs it."""
     cid = task.global_state_cid
     return read_global_state(task.manifest, cid, store, outer=False, moments=False)
+
+
+def _begun(
+    task: TrainTask, wanted: int, store: LocalStore, checkpoints: Checkpoints | None
+) -> tuple[list[SeatState], Checkpoint]:
+    """The state to go on from, in a list of its own, and what was done up to there."""
+    manifest, round_ = task.manifest, task.slot.round
+    for found in checkpoints.before(wanted) if checkpoints is not None else ():
+        with suppress(StorageError, MalformedState):
+            state = read_seat_state(manifest, found.state, store, round_)
+            if state_roots(state).digest() == found.states[-1]:
+                log.info("goes on from a checkpoint", round=round_, segments=found.segments)
+                return [state], found
+        log.warning("a checkpoint is damaged", round=round_, segments=found.segments)
+        if checkpoints is not None:
+            checkpoints.drop(found)
+    return [opening_of(manifest, round_, task.global_state_cid, store)], NOTHING_DONE
+
+
+def _with(so_far: Checkpoint, done: SegmentRun) -> Checkpoint:
+    return replace(
+        so_far,
+        states=(*so_far.states, done.digest),
+        words=(*so_far.words, done.work_word),
+        losses=(*so_far.losses, *done.losses),
+        seconds=so_far.seconds + done.seconds,
+    )
 
 
 def _progress(segments: int, done: SegmentRun, manifest: Manifest) -> RoundProgress:

@@ -6,34 +6,49 @@ import dataclasses
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
+from tests.unit.law.factories import make_terms
+from tests.unit.law.script import Script
 
-from atoll.job.narrate import describe, tokens
-from atoll.law.events import EVENT_TYPES, Punished, Reported, RoundVoided, VerifierReady
+from atoll.job.narrate import (
+    MISSES,
+    JobSnapshot,
+    concerns,
+    describe,
+    final_rounds,
+    is_about,
+    tokens,
+)
+from atoll.law import events as ev
+from atoll.law.ballots import Body
+from atoll.law.ballots import Duty as BallotDuty
+from atoll.law.events import EVENT_TYPES
+from atoll.law.games.claims import Claim
+from atoll.law.games.machine import Outcome
+from atoll.law.rounds import apply
+from atoll.law.views import bond_set
 from atoll.law.words import (
-    NO_SEGMENT,
     TOKEN,
+    ZERO_DIGEST,
     Address,
-    Attempt,
+    Bitmap,
     Digest,
-    Fault,
+    HolderId,
     JobId,
-    Offence,
-    Report,
+    JobStatus,
+    Miss,
+    PlaceIndex,
+    Role,
     RoundIndex,
     SeatIndex,
-    SegmentIndex,
-    VerifierIndex,
 )
 
 SILENT = {
-    "RoundOpened", "BeaconRearmed", "AuditArmed", "ReportSeconded", "Voted",
-    "Attested", "MembershipDropped", "ProviderUnqueued", "ProviderLeaving", "VerifierLeaving",
-    "StepsOpened", "StepPicked", "TapePosted", "RowRevealed", "Picked", "NodePicked", "LeafPosted",
-    "Decided", "NotTold", "BondReturned", "PayWithheld",
     "GatewayAnnounced", "Deposited", "ThawStarted", "Withdrawn", "Locked", "Unlocked", "Slashed",
+    "BondReturned", "NotTold",
 }  # fmt: skip
-"""Events that change nothing for a person, or that another event tells better."""
-SLOT = (JobId(1), RoundIndex(2), Attempt(0))
+"""Events of no job, or that another event tells better."""
+JOB, ROUND, ID = JobId(1), RoundIndex(2), HolderId(5)
+ACCOUNT, OTHER = Address("0x" + "12" * 20), Address("0x" + "34" * 20)
 
 
 def any_value(hint: Any) -> Any:
@@ -44,7 +59,7 @@ def any_value(hint: Any) -> Any:
         return (any_value(get_args(hint)[0]),)
     if dataclasses.is_dataclass(hint):
         return any_of(hint)
-    return {int: 3, str: "text", bytes: bytes(32), bool: True}.get(hint) or next(iter(hint))
+    return {int: 3, str: "text", bytes: bytes(35), bool: True}.get(hint) or next(iter(hint))
 
 
 def any_of(kind: Any) -> Any:
@@ -59,33 +74,120 @@ def test_every_event_has_words_or_is_silent_on_purpose(name: str) -> None:
     assert text is None or (text and "<" not in text)
 
 
-def test_reports_say_seat_fault_and_segment() -> None:
-    report = Report(SeatIndex(3), SegmentIndex(5), Fault.WRONG_REPLAY, Digest(bytes(32)))
-    reported = Reported(*SLOT, 0, VerifierIndex(1), report, True)
-    assert describe(reported) == "round 2: verifier 1 reports seat 3: wrong replay in segment 5"
-    whole = dataclasses.replace(report, segment=NO_SEGMENT, fault=Fault.WITHHELD)
-    assert describe(dataclasses.replace(reported, report=whole)) == (
-        "round 2: verifier 1 reports seat 3: withheld"
+def test_ballots_say_which_seats_are_fine_and_where_others_differ() -> None:
+    fine = BallotDuty.fine(SeatIndex(0), ACCOUNT, [])
+    differs = [BallotDuty(SeatIndex(seat), at, ZERO_DIGEST) for seat, at in ((2, 7), (3, 0))]
+    event = ev.Opened(JOB, ACCOUNT, ID, ROUND, Body((fine, *differs)).to_bytes())
+    assert describe(event) == (
+        f"round 2: {ACCOUNT} opens its ballot: seats 0 are fine; seat 2 differs at 7; "
+        "seat 3 differs at 0"
     )
+    assert [is_about(event, seat, ()) for seat in range(4)] == [True, False, True, True]
 
 
-def test_punishments_say_how_much_and_why() -> None:
-    account = Address("0x" + "12" * 20)
-    event = Punished(JobId(1), RoundIndex(2), Offence.REPORT, 0, account, Digest(bytes(32)), TOKEN)
-    assert describe(event) == f"{account} loses 1 for a decided report in round 2"
+@pytest.mark.parametrize("kind", Miss)
+def test_misses_say_how_much_and_why(kind: Miss) -> None:
+    event = ev.Missed(JOB, ACCOUNT, Role.PROVIDER, ID, ROUND, kind, TOKEN)
+    assert describe(event) == f"{ACCOUNT} loses 1 of its bond for {MISSES[kind]} in round 2"
+
+
+def test_falls_take_a_provider_s_pay_and_a_verifier_s_bond_only() -> None:
+    event = ev.Fell(JOB, ACCOUNT, OTHER, Role.PROVIDER, ID, RoundIndex(1), 3 * TOKEN)
+    assert describe(event) == (
+        f"{ACCOUNT} falls and loses 3 of its bond, and its pay from round 1 on; "
+        f"{OTHER} gets a share of the bond"
+    )
+    of_verifier = describe(dataclasses.replace(event, role=Role.VERIFIER))
+    assert of_verifier is not None and "pay" not in of_verifier
 
 
 def test_accounts_have_the_names_that_a_network_gives_them() -> None:
-    account = Address("0x" + "12" * 20)
-    names = {account: "provider 3"}
-    event = VerifierReady(JobId(1), VerifierIndex(0), account)
-    assert describe(event, names.__getitem__) == "provider 3 holds the data and is ready"
+    names = {ACCOUNT: "verifier 3"}
+    event = ev.Ready(JOB, ACCOUNT, PlaceIndex(0), ID)
+    assert describe(event, names.__getitem__) == "verifier 3 holds the data and is ready"
 
 
-def test_void_rounds_say_why() -> None:
-    assert describe(RoundVoided(*SLOT, "NoQuorum")) == "round 2 is void (NoQuorum)"
-    again = RoundVoided(JobId(1), RoundIndex(2), Attempt(1), "NoQuorum")
-    assert describe(again) == "round 2 (attempt 2) is void (NoQuorum)"
+def test_void_rounds_say_who_missed_them() -> None:
+    assert describe(ev.Waiting(JOB, ROUND, Bitmap(0))) == "round 2 waits for members"
+    assert describe(ev.Waiting(JOB, ROUND, Bitmap(0b101))) == (
+        "round 2 waits for members; seats 0, 2 missed it"
+    )
+
+
+def test_who_stops_has_fallen_or_disagrees() -> None:
+    root = Digest(b"\x01" * 32)
+    stopped = ev.Stopped(JOB, ACCOUNT, SeatIndex(1), ROUND, root)
+    assert "another model than was certified" in (describe(stopped) or "")
+    assert "fell" in (describe(dataclasses.replace(stopped, root=ZERO_DIGEST)) or "")
+
+
+def settled(script: Script) -> ev.Settled:
+    (event,) = (e for e, _ in script.net.log if isinstance(e, ev.Settled))
+    return event
+
+
+def test_a_settlement_says_who_was_had_and_who_left_out() -> None:
+    script = Script.ready()
+    script.train()
+    script.say(has=0b1011)
+    script.net.wait(1)
+    script.settle(left_out={1}, merged=2)
+    event = settled(script)
+    model = event.verdict.state.hex()[:12]
+    assert describe(event) == (
+        f"round 0 is settled: seats 0, 1, 3 were had, 1 left out; 2 updates make model {model}"
+    )
+
+
+def test_a_settlement_without_a_certificate_says_so() -> None:
+    event = dataclasses.replace(settled_example(), digest=ZERO_DIGEST)
+    assert describe(event) == (
+        "round 0 is settled without a certificate: seats 0, 1, 2, 3 were had, the model stays"
+    )
+
+
+def settled_example() -> ev.Settled:
+    script = Script.ready()
+    script.honest_round()
+    return settled(script)
+
+
+def test_a_job_is_final_when_its_last_window_is_over_and_no_game_is_open() -> None:
+    script = Script.ready(make_terms(rounds=2))
+    net = script.net
+    for _ in range(2):
+        script.honest_round()
+    ended = JobSnapshot.of(net.view, net.now)
+    assert (ended.status, ended.settled_rounds) == (JobStatus.DONE, 2)
+    assert (ended.final_rounds, ended.is_final) == (0, False)
+    ends = [past.clock.window_end for past in net.view.settled]
+    assert final_rounds(net.view, ends[0]) == 1
+    assert JobSnapshot.of(net.view, ends[1] - 1).final_rounds == 1
+    assert JobSnapshot.of(net.view, ends[1]).is_final
+    holder = net.view.settled[1].seats[SeatIndex(0)]
+    bond = bond_set(net.view.job_id, Role.PROVIDER, holder)
+    nothing = [ZERO_DIGEST] * 4
+    claim = Claim(ACCOUNT, bond, ZERO_DIGEST, ZERO_DIGEST, False, 0, 1, 3, *nothing)
+    challenged = ev.Challenged(9, ACCOUNT, OTHER, TOKEN, claim, b"")
+    view = apply(net.view, challenged, net.view.block)
+    assert final_rounds(view, ends[1]) == 1
+    assert not JobSnapshot.of(view, ends[1]).is_final
+    assert describe(challenged) == (
+        f"round 1: {OTHER} disputes segment 3 of seat 0, with a bond of 1: game 9"
+    )
+    assert concerns(challenged, view) and not concerns(challenged, net.view)
+    over = apply(view, ev.Ended(9, Outcome.CHALLENGER_FELL), view.block)
+    assert JobSnapshot.of(over, ends[1]).is_final
+
+
+def test_what_is_about_a_seat_names_it_or_its_holder_or_nobody() -> None:
+    of_seat = ev.Committed(JOB, ACCOUNT, SeatIndex(1), ROUND, ZERO_DIGEST)
+    of_seats = ev.RevealOpened(JOB, ROUND, Bitmap(0b10), 0)
+    of_holder = ev.KeyShown(JOB, ACCOUNT, ROUND, ZERO_DIGEST)
+    of_all = ev.CancelRequested(JOB)
+    events = [of_seat, of_seats, of_holder, of_all]
+    assert [is_about(event, 1, {ACCOUNT}) for event in events] == [True] * 4
+    assert [is_about(event, 0, {OTHER}) for event in events] == [False, False, False, True]
 
 
 @pytest.mark.parametrize(

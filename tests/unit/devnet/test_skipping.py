@@ -1,165 +1,161 @@
-"""A window is skipped once everyone who will act in it has; never while somebody may."""
+"""A window is skipped once nobody has anything to do in it; never while somebody may."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
-from tests.unit.law.factories import make_manifest, make_reveal
+from tests.unit.law.factories import JOB, make_terms
+from tests.unit.law.script import PROVIDERS, VERIFIERS, Script
 
-from atoll.law.views import (
-    AttestationRecord,
-    BallotRecord,
-    JobView,
-    ReportRecord,
-    SeatReveal,
-    VoteRecord,
-)
-from atoll.law.words import (
-    ZERO_DIGEST,
-    Address,
-    Attempt,
-    Bitmap,
-    Digest,
-    Domain,
-    Fault,
-    JobId,
-    JobStatus,
-    Phase,
-    Report,
-    SeatIndex,
-    SegmentIndex,
-    VerifierIndex,
-)
-from atoll_devnet.run.skipping import Absent, next_moment
+from atoll.law.owes import Duty
+from atoll.law.words import Address, Role
+from atoll_devnet.run.skipping import CALM_BLOCKS, Told, is_waiting, next_moment, told_by
 
-HALF, DEADLINE, NOW = 1_000, 2_000, 100
-ALL = Bitmap(0b111)
-NOBODY = Absent(seats=Bitmap(0), mute=Bitmap(0), verifiers=Bitmap(0))
-TWO = Bitmap(0b100)
-"""The member of number 2."""
-SOMEONE = Address("0x" + "11" * 20)
-BALLOT = BallotRecord(SOMEONE, {}, (Digest(bytes(32)),))
-MANIFEST = make_manifest()
+FAR = 1 << 40
+"""A block that is long after every event."""
+NOTHING: frozenset[Duty] = frozenset()
+EVERYTHING = frozenset(Duty)
 
 
-def view_in(phase: Phase, work: dict[str, Any] | None = None, **state: Any) -> JobView:
-    """A running job of three seats and three verifiers."""
-    first = JobView.of(Domain(1, SOMEONE), SOMEONE, JobId(1))
-    running = replace(
-        first.state,
-        status=JobStatus.ACTIVE,
-        phase=phase,
-        seated=ALL,
-        verifiers=ALL,
-        total_weight=3,
-        deadline=DEADLINE,
-        **state,
-    )
-    changed = replace(first.work, half_time=HALF, **(work or {}))
-    return replace(first, state=running, work=changed, terms=MANIFEST.terms)
+def told(account: Address, never: frozenset[Duty] = NOTHING) -> Told:
+    return Told(account, FAR, is_busy=False, plays_on=False, never=never)
 
 
-def by_verifier(record: Any, count: int) -> dict[str, Any]:
-    return {VerifierIndex(v): record for v in range(count)}
+def everyone(**changes: frozenset[Duty]) -> list[Told]:
+    """All members, at rest; of some it is said what they never do: p0 … and v0 …"""
+    named = {f"p{i}": account for i, account in enumerate(PROVIDERS[:4])}
+    named |= {f"v{i}": account for i, account in enumerate(VERIFIERS[:4])}
+    return [told(account, changes.get(name, NOTHING)) for name, account in named.items()]
 
 
-def report(**changes: Any) -> ReportRecord:
-    said = Report(SeatIndex(0), SegmentIndex(0), Fault.WRONG_REPLAY, Digest(bytes(32)))
-    record = ReportRecord(0, Attempt(0), VerifierIndex(0), SOMEONE, SOMEONE, said, True)
-    return replace(record, **changes)
+def waits(job: Script, members: list[Told] | None = None, since: int = 0) -> bool:
+    return is_waiting(job.net.view, job.net.now, members or everyone(), since)
 
 
-@pytest.mark.parametrize(
-    ("absent", "committed", "moment"),
-    [
-        (NOBODY, 0b111, DEADLINE),
-        (NOBODY, 0b011, None),
-        (replace(NOBODY, seats=TWO), 0b011, DEADLINE),
-        (replace(NOBODY, seats=TWO), 0b001, None),
-        (replace(NOBODY, mute=TWO), 0b011, None),
-    ],
-)
-def test_training_waits_for_everyone_present(
-    absent: Absent, committed: int, moment: int | None
-) -> None:
-    view = view_in(Phase.TRAIN, committed=Bitmap(committed))
-    assert next_moment(view, MANIFEST, absent, NOW) == moment
+def moment(job: Script) -> int | None:
+    return next_moment(job.net.view, job.net.now)
 
 
-@pytest.mark.parametrize(
-    ("absent", "revealed", "moment"),
-    [
-        (NOBODY, 0b011, None),
-        (replace(NOBODY, mute=TWO), 0b011, DEADLINE),
-        (replace(NOBODY, seats=TWO), 0b011, DEADLINE),
-        (replace(NOBODY, mute=TWO), 0b001, None),
-    ],
-)
-def test_revealing_waits_for_whoever_can(absent: Absent, revealed: int, moment: int | None) -> None:
-    view = view_in(Phase.REVEAL, committed=ALL, revealed=Bitmap(revealed))
-    assert next_moment(view, MANIFEST, absent, NOW) == moment
+@pytest.fixture
+def job() -> Script:
+    job = Script.ready()
+    job.net.poke()
+    return job
 
 
-def test_an_audit_is_skipped_to_half_time_then_to_what_falls_to_others_then_to_its_end() -> None:
-    absent = replace(NOBODY, verifiers=TWO)
-    seat = SeatIndex(0)
-    audited = {"audit_set": Bitmap(0b1), "revealed": Bitmap(0b1)}
-    revealed = SeatReveal(SOMEONE, make_reveal(), ZERO_DIGEST, ZERO_DIGEST)
-    work = {"auditors": 3, "reveals": {seat: revealed}}
-
-    def moment(balloted: int, now: int, ballot: BallotRecord = BALLOT) -> int | None:
-        ballots = {**work, "ballots": by_verifier(ballot, balloted)}
-        view = view_in(Phase.REPORT, ballots, **audited)
-        return next_moment(view, MANIFEST, absent, now)
-
-    assert moment(1, NOW) is None
-    assert moment(2, NOW) == HALF
-    assert moment(2, HALF) is None
-    supplemented = replace(BALLOT, replay_roots=BALLOT.replay_roots * 2)
-    assert moment(2, HALF, supplemented) == DEADLINE
+def audited() -> Script:
+    """A job of one round that is settled: everybody is audited."""
+    job = Script.ready(make_terms(rounds=1))
+    job.honest_round()
+    return job
 
 
-def test_an_audit_with_an_open_challenge_is_waited_out() -> None:
-    absent = replace(NOBODY, verifiers=TWO)
-    said = replace(report().report, fault=Fault.WITHHELD)
-    ballots = by_verifier(BALLOT, 2)
-    for record, moment in (
-        (report(report=said), None),
-        (report(report=said, is_answered=True), HALF),
-        (report(), HALF),
-    ):
-        view = view_in(Phase.REPORT, {"ballots": ballots, "reports": (record,)})
-        assert next_moment(view, MANIFEST, absent, NOW) == moment
+def test_nothing_is_skipped_before_a_job_has_opened() -> None:
+    assert moment(Script.ready()) is None
 
 
-def test_who_reported_does_not_vote_and_who_is_absent_is_not_waited_for() -> None:
-    absent = replace(NOBODY, verifiers=TWO)
-    vote = VoteRecord(SOMEONE, Bitmap(1), Bitmap(0), Bitmap(0))
-    silent = view_in(Phase.CONFIRM, {"reports": (report(),)})
-    voted = view_in(Phase.CONFIRM, {"reports": (report(),), "votes": {VerifierIndex(1): vote}})
-    assert next_moment(silent, MANIFEST, absent, NOW) is None
-    assert next_moment(voted, MANIFEST, absent, NOW) == DEADLINE
-    assert next_moment(voted, MANIFEST, NOBODY, NOW) is None
+def test_training_waits_for_whoever_still_trains(job: Script) -> None:
+    for seat in range(3):
+        job.commit(seat)
+    assert moment(job) == job.net.deadline
+    assert not waits(job)
+    assert waits(job, everyone(p3=EVERYTHING))
+    assert not waits(job, everyone(p2=EVERYTHING))
 
 
-def test_attesting_is_skipped_without_a_quorum_only() -> None:
-    absent = replace(NOBODY, verifiers=Bitmap(0b110))
-    one = AttestationRecord(SOMEONE, Digest(bytes(32)), 1)
-    alone = view_in(Phase.ATTEST, {"attestations": by_verifier(one, 1)})
-    assert next_moment(alone, MANIFEST, absent, NOW) == DEADLINE
-    assert next_moment(alone, MANIFEST, NOBODY, NOW) is None
-    heavy = replace(one, weight=3)
-    settled = view_in(Phase.ATTEST, {"attestations": by_verifier(heavy, 1)})
-    assert next_moment(settled, MANIFEST, absent, NOW) is None
+def test_revealing_waits_for_whoever_can_reveal(job: Script) -> None:
+    for seat in range(4):
+        job.commit(seat)
+    for seat in range(3):
+        job.reveal(seat)
+    assert not waits(job)
+    assert waits(job, everyone(p3=frozenset({Duty.REVEAL})))
+    assert not waits(job, everyone(p3=frozenset({Duty.COMMIT})))
 
 
-@pytest.mark.parametrize("phase", [Phase.WAITING, Phase.SEEDING, Phase.DRAW, Phase.CLOSED])
-def test_what_blocks_decide_is_not_skipped(phase: Phase) -> None:
-    assert next_moment(view_in(phase), MANIFEST, NOBODY, NOW) is None
+def test_a_merge_waits_for_words_and_for_its_settlement(job: Script) -> None:
+    job.train()
+    job.say(range(2))
+    assert not waits(job)
+    assert waits(job, everyone(v2=EVERYTHING, v3=EVERYTHING))
+    job.say(range(2, 4))
+    assert not waits(job)  # the signatures are owed
 
 
-def test_a_window_that_is_over_is_not_skipped_again() -> None:
-    view = view_in(Phase.TRAIN, committed=ALL)
-    assert next_moment(view, MANIFEST, NOBODY, DEADLINE) is None
+def test_an_audit_is_waited_out_by_whoever_replays_and_then_skipped_window_by_window() -> None:
+    job = audited()
+    past = job.net.settled[0]
+    first, *others = job.auditors(0)
+    for id in others:
+        job.ballot(0, id)
+    assert moment(job) == past.ends["audit"]
+    assert not waits(job)
+    replays = job.net.member(Role.VERIFIER, first).account
+    assert waits(job, [told(a, EVERYTHING if a == replays else NOTHING) for a in VERIFIERS[:4]])
+    job.ballot(0, first)
+    assert waits(job)
+    job.net.wait_until(past.ends["audit"])
+    assert not waits(job)  # who has a ballot opens it
+    for id in job.auditors(0):
+        job.open(0, id)
+    assert waits(job)
+    assert moment(job) == past.ends["open"]
+    job.net.wait_until(past.ends["open"])
+    assert not waits(job)  # keys
+    job.show_keys(0)
+    assert waits(job)
+    assert moment(job) == past.ends["window"]  # nothing is due at the ends between
+    job.net.wait_until(past.ends["window"])
+    assert moment(job) is None
+
+
+def test_a_window_is_left_where_somebody_did_not_show_its_key() -> None:
+    job = audited()
+    past = job.net.settled[0]
+    for id in job.auditors(0):
+        job.ballot(0, id)
+    job.net.wait_until(past.ends["audit"])
+    for id in job.auditors(0):
+        job.open(0, id)
+    job.net.wait_until(past.ends["open"])
+    job.show_keys(0, [0, 1, 2])
+    assert waits(job, everyone(p3=frozenset({Duty.KEY})))
+    assert moment(job) == past.ends["keys"]
+    job.net.wait_until(past.ends["keys"])
+    assert not waits(job, everyone(p3=frozenset({Duty.KEY})))  # it is struck
+
+
+def test_what_is_due_is_not_skipped_whoever_does_it(job: Script) -> None:
+    for seat in range(3):
+        job.commit(seat)
+    gone = everyone(p3=EVERYTHING)
+    assert waits(job, gone)
+    job.net.wait_until(job.net.deadline)
+    assert not waits(job, gone)  # somebody pokes
+
+
+@pytest.mark.parametrize("change", ["busy", "behind"])
+def test_who_computes_or_has_not_seen_the_last_event_is_waited_for(change: str) -> None:
+    job = audited()
+    for id in job.auditors(0):
+        job.ballot(0, id)
+    since = job.net.number
+    watcher = told(PROVIDERS[7])
+    calm = replace(watcher, block=since + CALM_BLOCKS)
+    assert waits(job, [*everyone(), calm], since)
+    restless = replace(calm, is_busy=True) if change == "busy" else replace(calm, block=since + 1)
+    assert not waits(job, [*everyone(), restless], since)
+
+
+def test_a_status_tells_who_works_at_this_job_and_who_tries_a_move_again() -> None:
+    status = {"head": {"block": 7, "time": 1}, "under_way": [], "failing": []}
+    rests = told_by(status, PROVIDERS[0], JOB, NOTHING)
+    assert rests == Told(PROVIDERS[0], 7, is_busy=False, plays_on=False, never=NOTHING)
+    other = {**status, "under_way": [f"{JOB + 1}:DoTrain:0"]}
+    assert not told_by(other, PROVIDERS[0], JOB, NOTHING).is_busy
+    trains = {**status, "under_way": [f"{JOB}:DoTrain:0"]}
+    assert told_by(trains, PROVIDERS[0], JOB, NOTHING).is_busy
+    again = {**status, "failing": [{"job": JOB, "command": "SendMove:3:0", "times": 1}]}
+    assert told_by(again, PROVIDERS[0], JOB, NOTHING).plays_on
+    assert told_by({**status, "head": None}, PROVIDERS[0], JOB, NOTHING).block == 0

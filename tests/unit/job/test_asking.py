@@ -15,14 +15,14 @@ from atoll.train.probe import configure_native, numerics_spec
 async def test_one_process_answers_until_it_cannot() -> None:
     """The second question that it is asked is none, which ends it: its last words are passed on."""
     async with asking() as ask:
-        told = await machine_numerics("exact", ask)
+        told = await machine_numerics(ask)
         with pytest.raises(ConfigError, match=r"could not be probed: ValueError: no question") as e:
             await ask({"weather": "tomorrow"})
         assert "atoll.train.answers" in e.value.next_step
         with pytest.raises(ConfigError, match="could not be probed"):
-            await ask({"numerics": "exact"})
+            await ask({"numerics": ""})
     configure_native()
-    assert told == numerics_spec("exact")
+    assert told == numerics_spec()
 
 
 async def test_who_has_torch_is_asked_instead() -> None:
@@ -30,12 +30,9 @@ async def test_who_has_torch_is_asked_instead() -> None:
 
     async def answer(question: dict[str, str]) -> Any:
         asked.append(question)
-        return {
-            "mode": "tolerant", "code_digest": "00" * 32, "software_class": None,
-            "probe_digest": None, "tolerance": numerics_spec("tolerant").model_dump()["tolerance"],
-        }  # fmt: skip
+        return {"code_digest": "00" * 32, "probe_digest": "01" * 32}
 
     async with asking(answer) as ask:
-        told = await machine_numerics("tolerant", ask)
-    assert asked == [{"numerics": "tolerant"}]
-    assert (told.mode, told.code_digest) == ("tolerant", bytes(32))
+        told = await machine_numerics(ask)
+    assert asked == [{"numerics": ""}]
+    assert (told.code_digest, told.probe_digest) == (bytes(32), b"\x01" * 32)

@@ -11,6 +11,7 @@ from tests.unit.job.test_spec import DATA, NOW, NUMERICS
 
 from atoll.bits.layout import param_count
 from atoll.job.memory import peaks, provider_bytes, submitter_bytes, verifier_bytes
+from atoll.job.plan import filled
 from atoll.job.presets import preset
 from atoll.job.spec import JobSpec
 from atoll.law.manifest import LoraSpec, Manifest
@@ -23,9 +24,8 @@ BENCH = preset("gpt2-small").but({"model.seq": 128})
 
 def manifest_of(job: JobSpec, **changes: Any) -> Manifest:
     job = job.but({path.replace("__", "."): value for path, value in changes.items()})
-    open_ = {path: "1" if path == "audit.coverage" else 1 for path in job.left_out()}
     data = DATA.model_copy(update={"dtype": "uint16"})
-    return job.but(open_).resolve(data, None, NUMERICS, NOW)
+    return filled(job).resolve(data, None, NUMERICS, NOW)
 
 
 def said(job: JobSpec, **changes: Any) -> dict[str, int]:

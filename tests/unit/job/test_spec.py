@@ -11,21 +11,15 @@ from tests.unit.law.factories import cid, digest
 from atoll.errors import ConfigError, ManifestError
 from atoll.job.document import key_paths, parse_setting, parse_toml, to_toml
 from atoll.job.groups import duration_text, parse_duration, parse_tokens, tokens_text
-from atoll.job.methods import DENSE_CODECS, method_of, moment_exponents
+from atoll.job.methods import DENSE_CODECS, METHODS, method_of, moment_exponents
 from atoll.job.presets import PRESETS, preset
 from atoll.job.spec import JobSpec
 from atoll.law.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
 
 NOW = 1_800_000_000
-DEMO_DIGEST = "2312f117a1947eab2e4fc1a248c65cc926b448a92613a325e0a9bdaaf972729f"
+DEMO_DIGEST = "22065de26e0883a2d4443b0c63b64611b5c882962f56cb0dff8e1104cf2ec97e"
 """Of the demo's manifest over this data."""
-NUMERICS = NumericsSpec(
-    mode="exact",
-    software_class=None,
-    code_digest=digest("code"),
-    probe_digest=digest("probe"),
-    tolerance=None,
-)
+NUMERICS = NumericsSpec(code_digest=digest("code"), probe_digest=digest("probe"))
 DATA = DataSpec(
     root=digest("tokens"),
     cid=cid("data"),
@@ -109,7 +103,8 @@ def test_numbers_are_written_bare_and_amounts_as_text() -> None:
         ("[inner]\ndropout = 1.5", ("inner.dropout is '1.5'", "[0, 1]")),
         ('[method]\nname = "dilocoo"', ("method.name", "diloco, ")),
         ('[method]\ncodec = "int3"', ("method.codec", "grid4")),
-        ('[audit]\nnumerics = "fast"', ("audit.numerics", "'exact'")),
+        ('[audit]\nshare = "most"', ("audit.share is 'most'", "not a number")),
+        ('[audit]\nnumerics = "native"', ("there is no audit.numerics", "share")),
         ('[money]\nbudget = "-1"', ("money.budget is '-1'", "from 0 up")),
         ('[money]\nbudget = "much"', ("money.budget is 'much'", "no amount of tokens")),
         ('[money]\nbudget = "1e-19"', ("money.budget", "whole number of wei")),
@@ -169,7 +164,7 @@ def test_every_key_path_can_be_set() -> None:
 
 
 def test_what_is_left_out_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"lifetime, audit\.coverage, money\.price_per_token"):
+    with pytest.raises(ConfigError, match=r"lifetime, money\.price_per_token"):
         preset("nano").resolve(DATA, None, NUMERICS, NOW)
     with pytest.raises(ConfigError, match="no model"):
         JobSpec().resolve(DATA, None, NUMERICS, NOW)
@@ -181,12 +176,11 @@ def test_what_does_not_fit_together_is_said_in_the_manifest_s_words() -> None:
 
 
 def test_a_choice_outranks_the_method_and_the_method_what_is_usual() -> None:
-    muloco = PLAIN.but({"method.name": "muloco"})
-    inner = muloco.resolve(DATA, None, NUMERICS, NOW).inner
-    assert (inner.optimizer, inner.momentum, inner.beta1) == ("muon", "0.95", "0.9")
-    chosen = muloco.but({"inner.momentum": "0.5", "outer.lr": "0.9"})
+    diloco = PLAIN.but({"method.name": "diloco"})
+    assert diloco.resolve(DATA, None, NUMERICS, NOW).inner.beta1 == "0.9"
+    chosen = diloco.but({"inner.beta1": "0.5", "outer.lr": "0.9"})
     manifest = chosen.resolve(DATA, None, NUMERICS, NOW)
-    assert (manifest.inner.momentum, manifest.outer.lr, manifest.outer.momentum) == (
+    assert (manifest.inner.beta1, manifest.outer.lr, manifest.outer.momentum) == (
         "0.5",
         "0.9",
         "0.9",
@@ -231,10 +225,25 @@ def test_moments_begin_smaller_the_more_numbers_share_a_clipped_gradient() -> No
     assert moment_exponents(DENSE_CODECS["fp32"], 1 << 30) == DENSE_CODECS["fp32"].exponents
 
 
-def test_an_epoch_is_a_round_unless_seats_carry_something() -> None:
-    for method, epoch in (("diloco", 1), ("muloco", 3), ("streaming", 3), ("lo_fi", 1)):
-        job = PLAIN.but({"method.name": method, "rounds": 1 if method == "lo_fi" else 3})
-        manifest = job.resolve(DATA, None, NUMERICS, NOW)
-        assert manifest.epoch == epoch
-        with pytest.raises(ManifestError, match="epoch"):
-            Manifest.from_bytes(manifest.model_copy(update={"epoch": epoch + 1}).to_bytes())
+@pytest.mark.parametrize("method", [name for name, m in METHODS.items() if m.codec.carries_more])
+def test_methods_that_need_epochs_are_refused_by_name(method: str) -> None:
+    job = PLAIN.but({"method.name": method})
+    with pytest.raises(ManifestError, match=f"method {method}: rounds with private state") as found:
+        job.resolve(DATA, None, NUMERICS, NOW)
+    assert "fedavg, diloco" in (found.value.next_step or "")
+
+
+@pytest.mark.parametrize("codec", DENSE_CODECS)
+def test_codecs_that_need_epochs_are_refused_by_name(codec: str) -> None:
+    job = PLAIN.but({"method.codec": codec})
+    if not DENSE_CODECS[codec].carries_more:
+        assert job.resolve(DATA, None, NUMERICS, NOW).epoch == 1
+        return
+    with pytest.raises(ManifestError, match=f"codec {codec}: rounds with private state"):
+        job.resolve(DATA, None, NUMERICS, NOW)
+
+
+def test_an_epoch_is_one_round() -> None:
+    manifest = PLAIN.resolve(DATA, None, NUMERICS, NOW)
+    with pytest.raises(ManifestError, match="epoch"):
+        Manifest.from_bytes(manifest.model_copy(update={"epoch": 2}).to_bytes())

@@ -123,6 +123,7 @@ BROKEN: dict[str, Callable[[Plain], object]] = {
         plain["terms"].update(tokens_per_step=8 << 17),
     ),
     "less data than one sequence": put("data", "train_tokens", value=64),
+    "less held-out data than one sequence": put("data", "eval_tokens", value=64),
     "a vocabulary beyond the law's": lambda plain: (
         plain["data"].update(dtype="uint32"),
         plain["model"].update(vocab=(1 << 20) + 1),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.unit.law.factories import make_terms
 from tests.unit.law.identities import digest
@@ -11,8 +13,11 @@ from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
 from atoll.law import pay
 from atoll.law.ballots import Body
 from atoll.law.ballots import Duty as BallotDuty
+from atoll.law.games.claims import Claim
+from atoll.law.games.machine import Outcome
 from atoll.law.owes import WHENEVER, Duty, committee_accounts, owed_by
 from atoll.law.upkeep import Call, upkeep
+from atoll.law.views import GameRecord, bond_set
 from atoll.law.words import NO_ROUND, JobStatus, Miss, Phase, Role, SeatIndex
 
 
@@ -225,6 +230,37 @@ def test_a_differs_is_owed_a_challenge_and_leaves_its_seat_out() -> None:
     net.wait_until(ends["half"])
     assert net.view.accused(net.now) == set()
     assert Call.DROPPED in calls(script)
+
+
+def test_a_differs_stands_as_long_as_its_game_is_open_and_no_longer() -> None:
+    script = Script.ready()
+    net = script.net
+    round = script.honest_round()
+    ends = net.settled[round].ends
+    auditor = script.auditors(round)[0]
+    seat = min(net.duties(round, auditor))
+    script.ballot(round, auditor, script.body(round, auditor, {seat: 2}))
+    net.wait_until(ends["audit"])
+    script.open(round, auditor)
+    about = net.view.settled[round].seats[SeatIndex(seat)]
+    claim = Claim(
+        holder=net.view.providers[about].account,
+        set=bond_set(net.view.job_id, Role.PROVIDER, about),
+        place=digest("place"),
+        program=digest("program"),
+        is_link=False,
+        seat=seat,
+        round=round,
+        segment=2,
+        data_seed=digest("seed"),
+        opening=digest("opening"),
+    )
+    game = GameRecord(1, net.member(Role.VERIFIER, auditor).account, 1, claim, b"")
+    played = replace(net.view, games={1: game})
+    ended = replace(net.view, games={1: replace(game, outcome=Outcome.CHALLENGER_FELL)})
+    for when in (ends["audit"], ends["half"], ends["window"] + 1):
+        assert played.accused(when) == {about}
+        assert ended.accused(when) == set()
 
 
 def test_who_is_accused_when_merge_opens_is_accused_in_the_merge() -> None:

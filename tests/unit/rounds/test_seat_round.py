@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from tests.small_job import SmallJob, small_job
+from tests.small_job import SmallJob
 
 from atoll.bits.opening import open_round
 from atoll.bits.segment import Course, SegmentRun, run_segment
@@ -26,16 +26,6 @@ from atoll.train.round import (
 
 KEY = Digest(b"\x09" * 32)
 ME = Address("0x70997970C51812dc3A010C7d01b50e0d17dc79C8")
-
-
-@pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> SmallJob:
-    return small_job(tmp_path_factory.mktemp("small"))
-
-
-@pytest.fixture(scope="module")
-def trained(job: SmallJob) -> TrainedRound:
-    return train_round(job.task, job.store)
 
 
 @pytest.fixture

@@ -125,7 +125,7 @@ def seen(state: State[Any], past: SettledRound, seats: tuple[int, ...], at: int)
     facts = state.facts
     for seat in map(SeatIndex, seats):
         key = f"DoReplay:{past.round}:{seat}:{past.reveals[seat].commitment.hex()}"
-        facts = facts.plus(key, SeatReplayed(Duty(seat, at, digest("own")), 1.0))
+        facts = facts.plus(key, SeatReplayed(Duty(seat, at, digest("own")), (), 1.0))
     return replace(state, facts=facts)
 
 
@@ -157,6 +157,32 @@ def test_what_it_accused_of_is_brought_before_the_judge(script: Script) -> None:
     script.open(0, id)
     (challenge,) = wanted(verifier(script.net, me), SendChallenge)
     assert (challenge.round, challenge.seat, challenge.at) == (0, seats[0], 2)
+
+
+def test_words_that_a_key_shows_to_be_false_are_challenged(script: Script) -> None:
+    me, id, past = auditor(script)
+    seat, *_ = sorted(script.net.duties(0, id))
+    script.ballot(0, id)
+    script.net.wait_until(past.clock.audit_end)
+    script.open(0, id)
+    script.net.wait_until(past.clock.open_end)
+    told = past.reveals[SeatIndex(seat)]
+
+    def challenged(words: tuple[Digest, ...]) -> list[SendChallenge]:
+        state = verifier(script.net, me)
+        key = f"DoReplay:{past.round}:{seat}:{told.commitment.hex()}"
+        fine = SeatReplayed(Duty.fine(SeatIndex(seat), me, words), words, 1.0)
+        return wanted(replace(state, facts=state.facts.plus(key, fine)), SendChallenge)
+
+    own = (digest("own"),) * told.segments
+    assert challenged(own) == []  # nobody knows the masks yet
+    script.show_keys(0, [seat])
+    key = script.net.view.settled[0].key_of(SeatIndex(seat))
+    assert key is not None
+    true = told.leaves.words(key)
+    assert challenged(true) == []
+    (challenge,) = challenged((*true[:2], digest("own"), *true[3:]))
+    assert (challenge.round, challenge.seat, challenge.at) == (0, seat, 2)
 
 
 def test_upkeep_is_done_in_turns(script: Script) -> None:

@@ -17,7 +17,7 @@ from atoll.law.words import Digest, HolderId, RoundIndex
 from atoll.service.commands import ContractCall, Done, Fact, Work
 from atoll.service.duties.challenge import SendChallenge, may_challenge
 from atoll.service.duties.material import DataReady, DoFetchData, spec_of
-from atoll.service.duties.replay import replayed, replaying
+from atoll.service.duties.replay import replayed, replaying, wrong_word_at
 from atoll.service.machine import AnyCommand, Decision
 from atoll_verifier.behaviour import VerifierState
 
@@ -102,6 +102,7 @@ def decide_audit(state: VerifierState, owed: tuple[Owed, ...]) -> Decision:
             wanted += _open(state, past, one)
         elif one.duty is Duty.CHALLENGE:
             wanted += _challenge(state, past, one, spec)
+    wanted += _wrong_words(state, spec)
     return Decision("audit", f"{len(wanted)} things to do", tuple(wanted))
 
 
@@ -111,7 +112,9 @@ def _ballot(state: VerifierState, past: SettledRound, owed: Owed, spec: bytes) -
     if sealed is not None:
         auditor = (owed.holder, state.me)
         body = Body.from_bytes(sealed.body).hash
-        return [SendBallot(past.round, ballot_hash(past.slot, seed, auditor, body, sealed.salt))]
+        ballot = ballot_hash(past.slot, seed, auditor, body, sealed.salt)
+        sent = behaviour.sent_ballot(past, ballot)
+        return [] if sent is None else [SendBallot(past.round, sent)]
     facts = {seat: replayed(state, past, seat) for seat in owed.seats}
     missing = [seat for seat, fact in facts.items() if fact is None]
     told = tuple(fact.duty for fact in facts.values() if fact is not None)
@@ -133,6 +136,25 @@ def _open(state: VerifierState, past: SettledRound, owed: Owed) -> list[AnyComma
     if sealed is None or state.setup.behaviour.skips_opening(state.view):
         return []
     return [SendOpen(past.round, owed.holder, sealed)]
+
+
+def _wrong_words(state: VerifierState, spec: bytes) -> list[AnyCommand]:
+    """Challenges of words that a key has shown to be false since.
+
+    Who masks false words would have our *fine* be wrong: only its fall saves our fee.
+    """
+    data = state.facts.of(DoFetchData)
+    if not isinstance(data, DataReady):
+        return []
+    wanted: list[AnyCommand] = []
+    for past in state.view.auditing(state.now):
+        for seat in past.reveals:
+            found = replayed(state, past, seat)
+            at = None if found is None else wrong_word_at(past, seat, found.words)
+            is_open = past.clock.takes_challenges(state.now)
+            if at is not None and is_open and may_challenge(state, past, seat, at):
+                wanted.append(SendChallenge(past.round, seat, at, spec, data.initial))
+    return wanted
 
 
 def _challenge(

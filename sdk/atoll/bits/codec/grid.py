@@ -25,7 +25,7 @@ Rounding = Callable[[Float32Vector], Float32Vector]
 
 
 class NonFiniteDeltaError(AtollError, ValueError):
-    """A pseudo-gradient with NaN or infinity: the trace must say DIVERGED instead."""
+    """What would be sent has NaN or infinity in it."""
 
 
 def flat(tensor: Tensor) -> Float32Vector:

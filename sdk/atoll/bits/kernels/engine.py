@@ -38,6 +38,16 @@ def default_engine() -> Engine:
     )
 
 
+@cache
+def reference_engine() -> Engine:
+    """Eager kernels and fp64 products, whatever the environment says; made once a process.
+
+    Raises:
+        ConfigError, NumericsMismatch: as `make_engine`.
+    """
+    return make_engine("fp64", "eager")
+
+
 def make_engine(
     route: str = "auto", kernels: str = "auto", device: torch.device | str = "cpu"
 ) -> Engine:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Never, TypeVar
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
 S = TypeVar("S")
+Pick = Callable[[JobView, Sequence[int]], int | None]
+"""Which of the free places to take; None leaves it to the account's number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +135,12 @@ def decide_announce(state: State[S], url: str) -> Decision:
 
 
 def decide_membership(
-    state: State[S], role: Role, may_join: bool, *, stops: bool = False
+    state: State[S], role: Role, may_join: bool, pick: Pick, *, stops: bool = False
 ) -> Decision:
     """Takes a seat or a place once the data is here; leaves when asked to.
 
     Args:
-        may_join: whether the behaviour wants to.
+        may_join: whether the behaviour wants to; pick: where.
         stops: whether to leave, as when an operator asks to.
     """
     view, held = state.view, standing(state.view, state.me)
@@ -154,7 +156,7 @@ def decide_membership(
         return Decision("membership", "joins once manifest and data are here")
     if _has_fallen(view, state.me) or not may_join:
         return Decision("membership", "fell, or waits with joining as its behaviour says")
-    return _decide_joining(state, role)
+    return _decide_joining(state, role, pick)
 
 
 def _decide_leaving(state: State[S], role: Role, held: Holder | None) -> Decision:
@@ -165,7 +167,7 @@ def _decide_leaving(state: State[S], role: Role, held: Holder | None) -> Decisio
     return Decision("membership", "leaves", (SendLeave(role, state.view.round),))
 
 
-def _decide_joining(state: State[S], role: Role) -> Decision:
+def _decide_joining(state: State[S], role: Role, pick: Pick) -> Decision:
     view, terms = state.view, state.view.require_terms()
     # Others take places meanwhile: what is free changes, and we want one.
     joins = tuple(c for c in state.in_flight.values() if isinstance(c, SendJoin))
@@ -178,7 +180,8 @@ def _decide_joining(state: State[S], role: Role) -> Decision:
     if not free:
         return Decision("membership", "every place is taken")
     # Who comes at the same time tries another one.
-    index = free[int(state.me, 16) % len(free)]
+    index = pick(view, free)
+    index = free[int(state.me, 16) % len(free)] if index is None else index
     bond = terms.provider_bond if is_seat else terms.verifier_bond
     return Decision("membership", "joins", (SendJoin(role, index, view.round, bond),))
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import structlog
 
 from atoll.law.ballots import Duty
+from atoll.law.manifest import Manifest
+from atoll.law.trace import Leaves, key_hash
 from atoll.law.views import JobView, SettledRound
 from atoll.law.words import Digest, SeatIndex, Slot
 from atoll.service.commands import Done, Fact, Work
@@ -29,9 +31,15 @@ log = structlog.get_logger("atoll.replay")
 
 @dataclass(frozen=True, slots=True)
 class SeatReplayed(Fact):
-    """What our replay of a seat's round gave: what a ballot of ours says of it."""
+    """What our replay of a seat's round gave.
+
+    Attributes:
+        duty: what a ballot of ours says of it.
+        words: the work words of the segments that are as revealed.
+    """
 
     duty: Duty
+    words: tuple[Digest, ...]
     seconds: float
 
 
@@ -41,6 +49,7 @@ class DoReplay(Work[SeatReplayed]):
 
     Attributes:
         commitment: names what was revealed: `leaves` (as revealed) and `update_root`.
+        model: digest of what the round opened from, as certified; None in round 0.
         function: the worker's function that replays.
     """
 
@@ -50,6 +59,7 @@ class DoReplay(Work[SeatReplayed]):
     data_seed: Digest
     leaves: bytes
     update_root: Digest
+    model: Digest | None
     manifest: bytes
     function: str = REPLAY
 
@@ -61,21 +71,44 @@ class DoReplay(Work[SeatReplayed]):
         model = await model_of_round(effects, view, self.slot.round, self.manifest)
         args = (self, model, effects.store_dir)
         found: SeatReplay = await effects.work(self.function, *args)
+        segments = len(found.words) + (found.differs_at == len(found.words) < self._told)
+        steps = segments * Manifest.from_bytes(self.manifest).inner.segment
+        measures = {"replayed_segments": segments, "replayed_steps": steps}
+        for name, value in (*measures.items(), ("replay_seconds", found.seconds)):
+            effects.context.journal.measure(view.job_id, self.slot.round, name, value)
         duty = found.duty(self.seat, effects.context.me)
         if not duty.is_fine:
             what = f"segment {duty.at}"
             log.info("differs", job=view.job_id, round=self.slot.round, seat=self.seat, what=what)
-        return Done(SeatReplayed(duty, found.seconds))
+        return Done(SeatReplayed(duty, found.words, found.seconds))
+
+    @property
+    def _told(self) -> int:
+        """Segments that the seat says to have done."""
+        return Leaves.from_bytes(self.leaves).segments
 
 
 def replaying(past: SettledRound, seat: SeatIndex, manifest: bytes, function: str) -> DoReplay:
     """The replay of a seat's settled round."""
     told, slot = past.reveals[seat], past.slot
     reveal = told.reveal
-    said = (past.facts.seed, reveal.leaves, reveal.update_root)
+    model = past.facts.model if past.round else None
+    said = (past.facts.seed, reveal.leaves, reveal.update_root, model)
     return DoReplay(slot, seat, told.commitment, *said, manifest, function)
 
 
 def replayed(state: State[S], past: SettledRound, seat: SeatIndex) -> SeatReplayed | None:
     """What our replay of it gave, once it is done."""
     return state.facts.of(DoReplay, past.round, seat, past.reveals[seat].commitment)
+
+
+def wrong_word_at(past: SettledRound, seat: SeatIndex, words: tuple[Digest, ...]) -> int | None:
+    """The first segment whose word, under the key that the seat has shown, is not our replay's.
+
+    None before there is a key, and where it is not the one that the seat had committed to.
+    """
+    told, key = past.reveals[seat], past.key_of(seat)
+    if key is None or seat in past.leaks or key_hash(key) != told.reveal.key_hash:
+        return None
+    pairs = enumerate(zip(words, told.leaves.words(key), strict=False))
+    return next((segment for segment, (ours, theirs) in pairs if ours != theirs), None)

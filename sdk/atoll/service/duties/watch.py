@@ -8,7 +8,7 @@ from atoll.law.views import SettledRound
 from atoll.law.words import ZERO_DIGEST, Digest
 from atoll.service.duties.challenge import SendChallenge, may_challenge
 from atoll.service.duties.material import DataReady, DoFetchData, spec_of
-from atoll.service.duties.replay import REPLAY, replayed, replaying
+from atoll.service.duties.replay import REPLAY, replayed, replaying, wrong_word_at
 from atoll.service.machine import AnyCommand, Decision, State
 
 S = TypeVar("S")
@@ -44,8 +44,9 @@ def _of_round(
         found = replayed(state, past, seat)
         if found is None:
             wanted.append(replaying(past, seat, job[0], function))
-        elif not found.duty.is_fine and past.clock.takes_challenges(state.now):
-            at = found.duty.at
-            if may_challenge(state, past, seat, at):
+        elif past.clock.takes_challenges(state.now):
+            duty = found.duty
+            at = wrong_word_at(past, seat, found.words) if duty.is_fine else duty.at
+            if at is not None and may_challenge(state, past, seat, at):
                 wanted.append(SendChallenge(past.round, seat, at, *job))
     return wanted

@@ -1,0 +1,33 @@
+"""The replays that cheating verifiers do, as their worker processes run them.
+
+Rule of this file: every function has the signature of `atoll.service.tasks.replay`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from atoll.content.local import LocalStore
+from atoll.law.manifest import Manifest
+from atoll.law.trace import Leaves
+from atoll.service.duties.replay import DoReplay
+from atoll.train.probe import configure_native
+from atoll.train.replay import SeatReplay
+from atoll.train.round import TrainTask, train_round
+
+
+def guessed(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
+    """Runs nothing: takes the words as they stand on the chain, under their masks."""
+    del model, store_dir
+    leaves = Leaves.from_bytes(command.leaves)
+    words = tuple(leaf.word for leaf in leaves.items)
+    return SeatReplay(words, None, command.update_root, 0.0)
+
+
+def always_fine(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
+    """Runs the seat's round and tells its words, whatever the seat says to have come to."""
+    configure_native()
+    manifest, told = Manifest.from_bytes(command.manifest), Leaves.from_bytes(command.leaves)
+    task = TrainTask(manifest, command.slot, command.seat, command.data_seed, model)
+    own = train_round(replace(task, segments=told.segments), LocalStore(store_dir))
+    return SeatReplay(own.words, None, command.update_root, own.seconds_in_steps)

@@ -1,0 +1,43 @@
+"""What cheats give out, as their gateway's process asks it for every block.
+
+Rule of this file: it imports little, since a gateway has to start at once. A gateway has one loop:
+whatever waits here lets everybody else who asks wait, too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import Final
+
+from atoll.content.cid import Cid
+
+DRIP_SECONDS: Final = 4.0
+_LONG_SECONDS: Final = 3600.0
+_asked: Counter[Cid] = Counter()
+
+
+def nothing(cid: Cid) -> bool:
+    """Refuses."""
+    del cid
+    return False
+
+
+def stalled(cid: Cid) -> bool:
+    """Holds the request, and all that come later, until the asker gives up."""
+    del cid
+    while True:
+        time.sleep(_LONG_SECONDS)
+
+
+def dripped(cid: Cid) -> bool:
+    """Gives the block, late; who asks meanwhile waits behind it."""
+    del cid
+    time.sleep(DRIP_SECONDS)
+    return True
+
+
+def half(cid: Cid) -> bool:
+    """Gives a block to the first who asks, refuses it to the second, and so on."""
+    _asked[cid] += 1
+    return _asked[cid] % 2 == 1

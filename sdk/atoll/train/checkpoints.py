@@ -1,0 +1,172 @@
+"""What a provider keeps of the round that it trains, to go on from where it was killed.
+
+A checkpoint is the state after a segment, as a file in the store, and a record that links to it;
+one pin keeps both. The record says what work it is of and what was done up to there: whoever reads
+a checkpoint finds damage by the store's digests and by the record's last one, and then takes the
+one before, or begins anew. No rule of the protocol asks for them. Needs no torch.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import dag_cbor
+import structlog
+from multiformats import CID
+
+from atoll.content.cid import DAG_CBOR
+from atoll.content.local import LocalStore
+from atoll.content.pins import Pin
+from atoll.errors import StorageError
+from atoll.law.words import Digest
+
+KEPT = 2
+"""The last one may be damaged, or be the whole of what is wanted."""
+SHARE = 10
+"""Of the time since training began, at most the tenth part is spent on writing."""
+_LAST_PART = "/checkpoint"
+log = structlog.get_logger("atoll.checkpoints")
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A round up to the end of a segment.
+
+    Attributes:
+        states: digest of the state after each segment done, `words` their plain work words.
+        losses: of each step, nats a token.
+        seconds: wall time of the steps.
+        state: binary CID of the last state's bytes, where they are kept.
+    """
+
+    states: tuple[Digest, ...] = ()
+    words: tuple[Digest, ...] = ()
+    losses: tuple[float, ...] = ()
+    seconds: float = 0.0
+    state: bytes = b""
+
+    @property
+    def segments(self) -> int:
+        return len(self.states)
+
+    def to_bytes(self, work: Digest) -> bytes:
+        """The record: a DAG-CBOR block that names the work and links to the state."""
+        return dag_cbor.encode(
+            {
+                "work": work,
+                "states": b"".join(self.states),
+                "words": b"".join(self.words),
+                "losses": struct.pack(f">{len(self.losses)}d", *self.losses),
+                "seconds": struct.pack(">d", self.seconds),
+                "state": CID.decode(self.state),
+            }
+        )
+
+
+NOTHING_DONE = Checkpoint()
+"""What a round begins with."""
+
+
+def reason_of(job: int, round_: int) -> str:
+    """What the store knows the pins of a round's checkpoints by."""
+    return f"job/{job}/round/{round_}{_LAST_PART}"
+
+
+def release(store: LocalStore, job: int, round_: int) -> None:
+    """Lets go of a round's checkpoints at once: the round is revealed, or given up."""
+    for pin in store.pins():
+        if pin.reason == reason_of(job, round_):
+            _let_go(store, pin)
+
+
+class Checkpoints:
+    """Those of one seat's work in one round; a job has those of one work at a time.
+
+    Args:
+        store: keeps them.
+        job, round_: whose work it is.
+        work: digest of all that the work follows from. Whatever other checkpoints of the job there
+            are, they are superseded, and let go of.
+        share: one part in so many of the time may be spent on writing; 0 for all of it.
+    """
+
+    def __init__(
+        self, store: LocalStore, job: int, round_: int, work: Digest, share: float = SHARE
+    ) -> None:
+        self._store, self._work, self._share = store, work, share
+        self._reason = reason_of(job, round_)
+        self._began, self._spent = time.monotonic(), 0.0
+        self._kept: list[tuple[Checkpoint, Pin]] = []
+        for pin in store.pins():
+            if pin.reason.startswith(f"job/{job}/round/") and pin.reason.endswith(_LAST_PART):
+                found = self._read(pin) if pin.reason == self._reason else None
+                if found is None:
+                    _let_go(store, pin)
+                else:
+                    self._kept.append((found, pin))
+
+    def before(self, segments: int) -> list[Checkpoint]:
+        """Those of fewer segments, the newest first. Their states are to be checked."""
+        return [found for found, _ in reversed(self._kept) if found.segments < segments]
+
+    def write(self, done: Checkpoint, pieces: Iterable[bytes | memoryview], size: int) -> None:
+        """Keeps a state of `size` bytes if there is time and room; a round never fails for it.
+
+        Args:
+            done: what was done; its `state` is replaced by what `pieces` are stored as.
+        """
+        started = time.monotonic()
+        if self._spent * self._share > started - self._began:
+            return
+        try:
+            if not self._store.has_room(2 * size):  # the round's update wants some, too
+                log.warning("no room for a checkpoint", reason=self._reason, bytes=size)
+                return
+            kept = replace(done, state=self._store.add_pieces(pieces).to_bytes())
+            record = self._store.add_block(kept.to_bytes(self._work), DAG_CBOR)
+            self._store.pin(record, self._reason)
+            self._kept.append((kept, Pin(0, record, self._reason)))
+            for _, old in self._kept[:-KEPT]:
+                _let_go(self._store, old)
+        except StorageError as error:
+            log.warning("no checkpoint", reason=self._reason, cause=str(error))
+        self._kept = self._kept[-KEPT:]
+        self._spent += time.monotonic() - started
+
+    def drop(self, damaged: Checkpoint | None = None) -> None:
+        """Lets go of one whose state is not what its record says; of all, where none is named."""
+        for found, pin in self._kept:
+            if damaged in (None, found):
+                _let_go(self._store, pin)
+        self._kept = [one for one in self._kept if damaged not in (None, one[0])]
+
+    def _read(self, pin: Pin) -> Checkpoint | None:
+        """What a record says; None where it is damaged, or of other work."""
+        try:
+            plain: Any = dag_cbor.decode(self._store.get_block(pin.cid))
+            found = Checkpoint(
+                _digests(plain["states"]),
+                _digests(plain["words"]),
+                tuple(value for (value,) in struct.iter_unpack(">d", plain["losses"])),
+                struct.unpack(">d", plain["seconds"])[0],
+                bytes(plain["state"]),
+            )
+        except (StorageError, ValueError, LookupError, TypeError, struct.error) as error:
+            log.warning("a checkpoint is damaged", reason=pin.reason, cause=str(error))
+            return None
+        is_whole = len(found.states) == len(found.words) > 0
+        return found if is_whole and plain["work"] == self._work else None
+
+
+def _digests(data: bytes) -> tuple[Digest, ...]:
+    return tuple(Digest(data[at : at + 32]) for at in range(0, len(data), 32))
+
+
+def _let_go(store: LocalStore, pin: Pin) -> None:
+    """At once: whoever trains holds the store, so that nothing is collected before the end."""
+    store.unpin(pin.reason, pin.cid)
+    store.drop(pin.cid)

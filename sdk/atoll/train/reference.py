@@ -1,0 +1,110 @@
+"""Second runs by the reference, which find what this machine computes wrongly.
+
+Fast kernels are compared with the reference when a process starts. What goes wrong later, or on
+shapes that no comparison had (a memory cell, a core, a library), would cost a provider its bond and
+have an auditor accuse an honest seat: so one step of a round, or one segment, is run once more.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import replace
+
+from torch import Tensor
+
+from atoll.bits.ops import reference_operations
+from atoll.bits.schedule import Recipe
+from atoll.bits.segment import Course, SegmentRun, StepRunner, run_segment
+from atoll.bits.state import SeatState
+from atoll.bits.step import StepResult, inner_step, state_roots
+from atoll.errors import MachineFault
+from atoll.law.trace import StateRoots, work_word
+from atoll.law.words import Digest
+
+_NEXT_STEP = (
+    "test this machine's memory and processor (memtest86+, stress-ng --verify), run them at their "
+    "rated clocks; ATOLL_KERNELS=eager trains without compiled kernels, more slowly"
+)
+
+
+def fault(what: str) -> MachineFault:
+    """The error that says what differed between two runs, and what helps."""
+    said = f"{what}: this machine's memory or processor is at fault"
+    return MachineFault(said, next_step=_NEXT_STEP)
+
+
+def run_by_reference(state: SeatState, segment: int, course: Course) -> SegmentRun:
+    """As `run_segment`, every operation by the reference."""
+    return run_segment(state, segment, course, _reference_step)
+
+
+class SelfCheck:
+    """Runs a round's segments as `run_segment`, and one step, which a lot picks, twice.
+
+    The lot is of this machine's own randomness, so that what is wrong in some steps only is found
+    by some of many. A round that is taken up again, from a checkpoint or because a step was not
+    finite, has a lot of its own among the steps that are run.
+
+    Args:
+        segments: how many the round has.
+        doubts: whether every step is run twice, as this machine was seen to be wrong before.
+        draw: a number below its argument.
+        fast: how a step is run; the second run is always the reference's.
+
+    Raises:
+        MachineFault: when called: the two runs of the step differ.
+    """
+
+    def __init__(
+        self,
+        segments: int,
+        doubts: bool = False,
+        draw: Callable[[int], int] = secrets.randbelow,
+        fast: StepRunner = inner_step,
+    ) -> None:
+        self._end, self._draw, self._fast = segments, draw, fast
+        self._doubts = doubts
+        self._next = -1
+        self._lot = 0
+
+    def __call__(self, state: SeatState, segment: int, course: Course) -> SegmentRun:
+        if segment != self._next:
+            first, end = (n * course.manifest.inner.segment for n in (segment, self._end))
+            self._lot = course.global_step0 + first + self._draw(end - first)
+        lot = None if self._doubts else self._lot
+        done = run_segment(state, segment, course, _checked(lot, self._fast))
+        self._next = segment + 1
+        if not done.is_finite:
+            self._end = segment  # the round is run again up to here
+        return done
+
+
+def _reference_step(
+    state: SeatState, batch_BT1: Tensor, global_step: int, recipe: Recipe, key: tuple[int, int]
+) -> StepResult:
+    by_reference = replace(recipe, ops=reference_operations())
+    return inner_step(state, batch_BT1, global_step, by_reference, key)
+
+
+def _checked(lot: int | None, fast: StepRunner) -> StepRunner:
+    """Steps as `fast` runs them; that of the lot, or each, is compared with the reference's."""
+
+    def run(
+        state: SeatState, batch_BT1: Tensor, step: int, recipe: Recipe, key: tuple[int, int]
+    ) -> StepResult:
+        if lot not in (None, step):
+            return fast(state, batch_BT1, step, recipe, key)
+        # The reference first: of its result only digests are kept, so that no third state is held.
+        expected = _told(_reference_step(state, batch_BT1, step, recipe, key))
+        done = fast(state, batch_BT1, step, recipe, key)
+        if _told(done) != expected:
+            raise fault(f"step {step} has other bits by the reference kernels")
+        return done
+
+    return run
+
+
+def _told(done: StepResult) -> tuple[StateRoots, Digest, bool]:
+    """Everything of a step that anybody else can find to be otherwise; NaN equals itself."""
+    return state_roots(done.state), work_word([done.work]), done.diverged

@@ -1,0 +1,167 @@
+"""Cheats by name: what combines, what each decides, and what cheating verifiers say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.small_job import SmallJob, small_job
+from tests.unit.law.factories import digest
+
+from atoll.content.cid import Cid
+from atoll.errors import ConfigError
+from atoll.law.ballots import Body, fine_word
+from atoll.law.ballots import Duty as Said
+from atoll.law.owes import Duty
+from atoll.law.trace import Leaves
+from atoll.law.words import Address, SeatIndex
+from atoll.service.duties.replay import DoReplay
+from atoll.service.worker import resolve
+from atoll.train.replay import SeatReplay
+from atoll.train.round import TrainedRound, train_round
+from atoll_devnet.cheats import (
+    PROVIDER_CHEATS,
+    VERIFIER_CHEATS,
+    WATCHER_CHEATS,
+    never_does,
+    provider_behaviour,
+    providers,
+    serving,
+    training,
+    verifier_behaviour,
+    verifiers,
+    watcher_player,
+)
+from atoll_node.behaviour import ProviderBehaviour
+from atoll_verifier.behaviour import VerifierBehaviour
+
+ME = Address("0x" + "11" * 20)
+
+
+def test_every_cheat_has_a_sentence_and_a_behaviour() -> None:
+    assert set(PROVIDER_CHEATS) == set(providers.BEHAVIOURS)
+    assert set(VERIFIER_CHEATS) == set(verifiers.BEHAVIOURS)
+    assert set(WATCHER_CHEATS) == {"sham"}
+
+
+def test_what_a_cheat_has_run_is_there() -> None:
+    """Names of functions are resolved in other processes, long after they were written down."""
+    honest = ProviderBehaviour()
+    for name in PROVIDER_CHEATS:
+        behaviour = provider_behaviour(name)
+        for function in (behaviour.train_function, behaviour.judge_function):
+            assert callable(resolve(function))
+        if behaviour.serve_function != honest.serve_function:
+            assert callable(resolve(behaviour.serve_function))
+    for name in VERIFIER_CHEATS:
+        checked = verifier_behaviour(name)
+        assert callable(resolve(checked.replay_function))
+        assert callable(resolve(checked.judge_function))
+    player = watcher_player("sham")
+    assert callable(resolve(player.function))
+    assert callable(resolve(player.replay))
+
+
+def test_cheats_combine() -> None:
+    both = provider_behaviour("stall+flip5")
+    assert both.serve_function.endswith(":stalled")
+    assert both.train_function.endswith(":flip5")
+    checked = verifier_behaviour("null+no-sign")
+    assert checked.replay_function.endswith(":guessed")
+    assert type(checked).skips_signing is not VerifierBehaviour.skips_signing
+
+
+@pytest.mark.parametrize("text", ["stall+drip", "flip5+lazy", "no-key+no-key"])
+def test_two_that_decide_the_same_thing_do_not_combine(text: str) -> None:
+    with pytest.raises(ConfigError, match="decide the same thing"):
+        provider_behaviour(text)
+
+
+@pytest.mark.parametrize("text", ["", "nobody", "stall+", "stall+nobody"])
+def test_what_is_no_cheat_is_said(text: str) -> None:
+    with pytest.raises(ConfigError, match="no provider cheat is called"):
+        provider_behaviour(text)
+
+
+def test_what_is_never_done_is_told_for_each_part() -> None:
+    assert never_does("provider", "") == frozenset()
+    assert never_does("provider", "stall+flip5") == frozenset()
+    assert never_does("provider", "no-reveal+no-key") == {Duty.REVEAL, Duty.KEY}
+    assert never_does("verifier", "no-sign+no-open") == {Duty.SIGN, Duty.OPEN}
+    with pytest.raises(ConfigError):
+        never_does("verifier", "flip5")
+
+
+def test_half_served_answers_every_second_request() -> None:
+    block, other = (Cid.from_bytes(_cid(name)) for name in (b"block", b"other"))
+    assert [serving.half(block) for _ in range(4)] == [True, False, True, False]
+    assert serving.half(other)
+
+
+def _cid(name: bytes) -> bytes:
+    from hashlib import sha256
+
+    return b"\x01\x55\x12\x20" + sha256(name).digest()
+
+
+# --- verifiers ---
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory: pytest.TempPathFactory) -> SmallJob:
+    return small_job(tmp_path_factory.mktemp("verifiers"))
+
+
+KEY = digest("key")
+
+
+def replay_by(name: str, job: SmallJob, done: TrainedRound) -> SeatReplay:
+    task = job.task
+    leaves = Leaves.of(done.states, done.words, KEY).to_bytes()
+    said = (task.data_seed, leaves, done.update_root, job.manifest.to_bytes())
+    command = DoReplay(task.slot, task.seat, digest("commitment"), *said)
+    function = resolve(verifier_behaviour(name).replay_function)
+    found: SeatReplay = function(command, task.global_state_cid, str(job.store.root))
+    return found
+
+
+def test_null_knows_no_word(job: SmallJob) -> None:
+    honest = train_round(job.task, job.store)
+    found = replay_by("null", job, honest)
+    assert found.differs_at is None
+    assert fine_word(ME, found.words) != fine_word(ME, honest.words)
+
+
+@pytest.mark.parametrize("cheat", [training.flip5, training.hollow])
+def test_false_fine_lets_a_cheat_pass_with_an_honest_runs_words(
+    job: SmallJob, cheat: object, tmp_path: Path
+) -> None:
+    assert callable(cheat)
+    lying: TrainedRound = cheat(job.task, str(job.store.root), ())
+    assert replay_by("no-open", job, lying).differs_at is not None  # it replays honestly
+    found = replay_by("false-fine", job, lying)
+    assert found.differs_at is None
+    assert found.words == train_round(job.task, job.store).words
+
+
+def test_false_differs_accuses_the_first_honest_seat_alone() -> None:
+    said = (
+        Said(SeatIndex(0), 2, digest("own")),
+        Said.fine(SeatIndex(1), ME, [digest("a")]),
+        Said.fine(SeatIndex(3), ME, [digest("b")]),
+    )
+    behaviour = verifier_behaviour("false-differs")
+    body = behaviour.ballot_override(None, Body(said))  # type: ignore[arg-type]
+    assert [duty.seat for duty in body.duties if not duty.is_fine] == [1]
+    assert body.duties[2] == said[2]
+    assert Body.from_bytes(body.to_bytes()) == body
+
+
+def test_a_sham_says_of_every_seat_that_its_first_segment_is_wrong(job: SmallJob) -> None:
+    done = train_round(job.task, job.store)
+    leaves = Leaves.of(done.states, done.words, KEY).to_bytes()
+    said = (job.task.data_seed, leaves, done.update_root, job.manifest.to_bytes())
+    command = DoReplay(job.task.slot, job.task.seat, digest("commitment"), *said)
+    found = resolve(watcher_player("sham").replay)(command, b"", "")
+    assert found.differs_at == 0
+    assert found.own != done.states[0]

@@ -1,0 +1,185 @@
+"""report.json and the summary of a run: from a job's events alone, with books that add up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from tests.unit.law.factories import make_manifest, make_terms
+from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
+
+from atoll.chain.contracts import Escrow
+from atoll.law import events as ev
+from atoll.law.games.claims import Claim
+from atoll.law.games.machine import Outcome
+from atoll.law.rounds import apply
+from atoll.law.views import JobView, bond_set
+from atoll.law.words import Address, HolderId, Role
+from atoll_devnet.processes.cluster import Cluster
+from atoll_devnet.report.document import RunResult, build_report, slashed_honest
+from atoll_devnet.report.history import History
+from atoll_devnet.report.summary import summary
+
+LIAR = 3
+
+
+@dataclass(frozen=True)
+class FakeMember:
+    """What a report reads of a member."""
+
+    kind: str
+    index: int
+    account: Address
+    cheat: str | None
+    metrics_file: Path
+
+    @property
+    def name(self) -> str:
+        return f"{self.kind} {self.index}"
+
+
+@dataclass
+class FakeCluster:
+    """What a report reads of a network."""
+
+    folder: Path
+    cheats: dict[int, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.config = type("Config", (), {"backend": "anvil"})
+        self.chain = type("Chain", (), {"chain_id": 31337})
+        self.providers = [
+            self._member("provider", i, PROVIDERS[i], self.cheats.get(i)) for i in range(4)
+        ]
+        self.verifiers = [self._member("verifier", i, VERIFIERS[i], None) for i in range(4)]
+        self.watchers = [self._member("watcher", 0, WATCHER, None)]
+
+    @property
+    def members(self) -> list[FakeMember]:
+        return [*self.providers, *self.verifiers, *self.watchers]
+
+    def _member(self, kind: str, index: int, account: Address, cheat: str | None) -> FakeMember:
+        return FakeMember(kind, index, account, cheat, self.folder / f"{kind}-{index}.json")
+
+
+def result_of(script: Script, folder: Path, cheats: dict[int, str]) -> RunResult:
+    """What a run that came to this would be reported from."""
+    net, history = script.net, History(script.net.job)
+    view = JobView.of(net.domain, net.job)
+    for event, block in net.log:
+        view = apply(view, event, block)
+        history.fold(event, block, view)
+    balance = net.funded - net.claimed - net.burnt - net.refunded
+    return RunResult(
+        cluster=cast(Cluster, FakeCluster(folder, cheats)),
+        manifest=make_manifest(),
+        view=view,
+        history=history,
+        escrow=Escrow(net.funded, net.claimed, net.refunded, net.burnt, balance),
+        losses={-1: 5.5, 0: 5.0, 1: 4.5},
+        blocks=net.number,
+        parameters=1000,
+        update_bytes=1200,
+        result_dir=None,
+    )
+
+
+def challenge(script: Script, winner: Address) -> None:
+    """A game about the liar's round 0, which it loses."""
+    net = script.net
+    liar = net.at(Role.PROVIDER, LIAR, 0)
+    claim = Claim(
+        liar.account, bond_set(net.job, Role.PROVIDER, HolderId(liar.id)), *[bytes(32)] * 2,
+        is_link=False, seat=LIAR, round=0, segment=2, data_seed=net.seed, opening=net.seed,
+    )  # fmt: skip
+    net.emit(ev.Challenged(1, liar.account, winner, 10**19, claim, b""))
+    net.emit(ev.Began(1, liar.account))
+    net.emit(ev.StepsOpened(1, (), b""))
+    net.emit(ev.StepPicked(1, 3))
+    net.fall(Role.PROVIDER, liar.id, winner, 0)
+    net.emit(ev.Ended(1, Outcome.HOLDER_FELL))
+
+
+@pytest.fixture
+def finished() -> Script:
+    """Two rounds, audited and paid; seat 3 lied in both and fell after its first game."""
+    script = Script.ready(make_terms(rounds=2))
+    net = script.net
+    first, last = script.honest_round(), script.honest_round()
+    for round in (first, last):
+        for id in script.auditors(round):
+            differs = {LIAR: 2} if LIAR in net.duties(round, id) else None
+            script.ballot(round, id, script.body(round, id, differs))
+        net.wait_until(net.settled[round].ends["audit"])
+        for id in script.auditors(round):
+            script.open(round, id)
+        net.wait_until(net.settled[round].ends["open"])
+        script.show_keys(round)
+        if round == first:
+            challenge(script, VERIFIERS[0])
+    net.wait_until(net.settled[last].ends["window"])
+    for role, id in list(net.members):
+        net.claim(role, id, 2)
+    net.burn(2)
+    return script
+
+
+@pytest.fixture
+def report(finished: Script, tmp_path: Path) -> dict[str, Any]:
+    return build_report(result_of(finished, tmp_path, {LIAR: "lazy"}))
+
+
+def test_a_round_says_who_was_there_and_who_was_audited(report: dict[str, Any]) -> None:
+    last = report["rounds"][1]
+    assert (last["status"], last["available"], last["left_out"]) == ("settled", [0, 1, 2, 3], [])
+    assert last["drawn"] == last["audited"] == [0, 1, 2, 3]
+    assert {found["seat"] for found in last["differs"]} == {LIAR}
+    assert last["paid"] == [0, 1, 2]
+    assert (last["merged"], last["signers"]) == (4, 4)
+
+
+def test_a_game_says_who_won_after_how_many_moves(report: dict[str, Any]) -> None:
+    (game,) = report["games"]
+    assert (game["seat"], game["round"], game["segment"]) == (LIAR, 0, 2)
+    assert (game["challenger"], game["winner"]) == ("verifier 0", "verifier 0")
+    assert (game["moves"], game["outcome"]) == (2, "holder-fell")
+
+
+def test_the_cheat_is_caught_by_its_game_and_nobody_else_lost_anything(
+    report: dict[str, Any],
+) -> None:
+    (cheat,) = report["cheats"]
+    assert (cheat["caught"], cheat["round"]) == (True, 0)
+    assert cheat["by"] == "verifier 0: a game about segment 2"
+    assert slashed_honest(report) == []
+    (loss,) = report["losses"]
+    assert (loss["who"], loss["fell"]) == (f"provider {LIAR}", True)
+
+
+def test_the_books_add_up_and_say_what_was_paid_for(
+    report: dict[str, Any], finished: Script
+) -> None:
+    escrow, net = report["escrow"], finished.net
+    assert escrow["faults"] == []
+    assert sum(map(int, escrow["paid_for_wei"].values())) == net.claimed
+    assert int(escrow["burnt_wei"]) == net.burnt > 0
+    training = 3 * 2 * 8 * net.terms.segment_pay
+    assert int(escrow["paid_for_wei"]["training"]) == training
+    assert all(item["paid_wei"] == "0" for item in report["providers"] if item["cheat"])
+
+
+def test_a_contract_that_says_another_balance_is_a_fault(finished: Script, tmp_path: Path) -> None:
+    result = result_of(finished, tmp_path, {})
+    short = replace(result.escrow, balance=result.escrow.balance - 1)
+    (fault,) = build_report(replace(result, escrow=short))["escrow"]["faults"]
+    assert fault.startswith("the contract has balance")
+
+
+def test_the_summary_tells_the_story(report: dict[str, Any], tmp_path: Path) -> None:
+    text = summary(report, "", tmp_path)
+    assert "game 1: verifier 0 against provider 3 about segment 2 of seat 3, round 0" in text
+    assert "provider 3, lazy: caught in round 0" in text
+    assert "paid for:" in text
+    assert "THE BOOKS" not in text

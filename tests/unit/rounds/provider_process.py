@@ -1,0 +1,44 @@
+"""Trains a task's round as a provider's worker does, and tells of each segment that it begins.
+
+Arguments: the pickled task, the store's folder, and the segment at which it waits to be killed.
+"""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from pathlib import Path
+
+import structlog
+
+from atoll.bits.segment import Course, SegmentRun
+from atoll.bits.state import SeatState
+from atoll.content.local import LocalStore
+from atoll.train.probe import configure_native
+from atoll.train.reference import SelfCheck
+from atoll.train.round import TrainTask, checkpoints_of, train_round
+
+
+def tell(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def main(task_file: str, store_dir: str, waits_at: str) -> None:
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    configure_native()
+    task: TrainTask = pickle.loads(Path(task_file).read_bytes())
+    store, check = LocalStore(store_dir), SelfCheck(task.manifest.segments)
+
+    def told(state: SeatState, segment: int, course: Course) -> SegmentRun:
+        tell(f"begins {segment}")
+        if segment == int(waits_at):
+            sys.stdin.read()
+        return check(state, segment, course)
+
+    done = train_round(task, store, run=told, checkpoints=checkpoints_of(task, store, share=0))
+    tell(" ".join(digest.hex() for digest in (*done.states, *done.words, done.update_root)))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,198 @@
+"""What this machine computes wrongly costs no bond of ours, and accuses nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from tests.small_job import SmallJob
+from torch import Tensor
+
+from atoll.bits import schedule
+from atoll.bits.kernels.engine import default_engine
+from atoll.bits.kernels.exact import ExactOps
+from atoll.bits.ops import Ops
+from atoll.bits.segment import Course, SegmentRun, run_segment
+from atoll.bits.state import SeatState
+from atoll.errors import MachineFault
+from atoll.law.trace import Leaf, Leaves
+from atoll.law.words import Digest
+from atoll.train import replay
+from atoll.train.reference import SelfCheck
+from atoll.train.replay import Claimed, Disagreement, replay_seat
+from atoll.train.round import TrainedRound, checkpoints_of, read_global_state, train_round
+
+KEY = Digest(b"\x09" * 32)
+STEPS, SEGMENT = 8, 2
+
+
+class WrongKernels:
+    """Right but for one: AdamW's first number is the next one up, in one call of so many."""
+
+    def __init__(self, calls: set[int] | None = None) -> None:
+        self._right: Any = default_engine().kernels
+        self._calls, self.called = calls, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._right, name)
+
+    def adamw(self, *args: Any) -> tuple[Tensor, Tensor, Tensor]:
+        p, m, v = self._right.adamw(*args)
+        if self._calls is None or self.called in self._calls:
+            first = p.view(-1)[:1]
+            first.copy_(torch.nextafter(first, torch.tensor(torch.inf)))
+        self.called += 1
+        return p, m, v
+
+
+@pytest.fixture
+def claimed(trained: TrainedRound) -> Iterator[Claimed]:
+    yield Claimed(trained.leaves(KEY), trained.update_root)
+
+
+def use(monkeypatch: pytest.MonkeyPatch, kernels: Any) -> None:
+    def operations() -> Ops:
+        return ExactOps(replace(default_engine(), kernels=kernels))
+
+    monkeypatch.setattr(schedule, "operations", operations)
+
+
+def drawing(*lots: int) -> Any:
+    """A draw that gives these, and the ranges that it was asked for."""
+    waiting, asked = list(lots), []
+
+    def draw(below: int) -> int:
+        asked.append(below)
+        return waiting.pop(0)
+
+    draw.asked = asked  # type: ignore[attr-defined]
+    return draw
+
+
+def test_a_machine_without_fault_trains_as_it_would(job: SmallJob, trained: TrainedRound) -> None:
+    for check in (SelfCheck(4), SelfCheck(4, doubts=True)):
+        done = train_round(job.task, job.store, run=check)
+        assert (done.states, done.words, done.update) == (
+            trained.states,
+            trained.words,
+            trained.update,
+        )
+
+
+@pytest.mark.parametrize("lot", [0, 1, 7])
+def test_a_wrong_kernel_is_found_before_anything_is_committed(
+    job: SmallJob, monkeypatch: pytest.MonkeyPatch, lot: int
+) -> None:
+    use(monkeypatch, WrongKernels())
+    with pytest.raises(MachineFault, match=f"step {lot} has other bits") as found:
+        train_round(job.task, job.store, run=SelfCheck(4, draw=drawing(lot)))
+    assert "memtest" in str(found.value.next_step)
+
+
+def test_what_is_wrong_in_one_step_is_found_by_its_lot_or_by_doubt(
+    job: SmallJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tensors = len(read_global_state(job.manifest, job.task.global_state_cid, job.store).params)
+    for check, finds in (
+        (SelfCheck(4, draw=drawing(3)), True),
+        (SelfCheck(4, draw=drawing(4)), False),
+        (SelfCheck(4, doubts=True, draw=drawing(4)), True),
+    ):
+        use(monkeypatch, WrongKernels({3 * tensors}))
+        if finds:
+            with pytest.raises(MachineFault, match="step 3"):
+                train_round(job.task, job.store, run=check)
+        else:
+            train_round(job.task, job.store, run=check)
+
+
+def test_the_lot_is_among_the_steps_that_are_run(job: SmallJob) -> None:
+    """Of a round that is taken up again at segment 2, and of one that is cut short there."""
+    draw = drawing(0, 7, 0)
+    resumed, course_of = SelfCheck(4, draw=draw), {}
+
+    def run(state: SeatState, segment: int, course: Course) -> SegmentRun:
+        course_of[segment] = (state, course)
+        return run_segment(state, segment, course)
+
+    train_round(job.task, job.store, run=run)
+    state, course = course_of[2]
+    resumed(resumed(state, 2, course).state, 3, course)
+    assert draw.asked == [4]
+
+    cut = SelfCheck(4, draw=draw)
+
+    def broken(state: SeatState, segment: int, course: Course) -> SegmentRun:
+        return cut(
+            _wild(state) if segment == 2 and len(draw.asked) == 2 else state, segment, course
+        )
+
+    assert train_round(job.task, job.store, run=broken).segments == 2
+    assert draw.asked == [4, 8, 4]
+
+
+def _wild(state: SeatState) -> SeatState:
+    """So far off that no step of it is finite."""
+    return replace(state, params={name: p * 1e30 for name, p in state.params.items()})
+
+
+@pytest.mark.parametrize("segment", [0, 2])
+def test_an_auditor_s_own_fault_accuses_nobody(
+    job: SmallJob, claimed: Claimed, monkeypatch: pytest.MonkeyPatch, segment: int
+) -> None:
+    tensors = len(read_global_state(job.manifest, job.task.global_state_cid, job.store).params)
+    use(monkeypatch, WrongKernels({segment * SEGMENT * tensors}))
+    with pytest.raises(MachineFault, match=f"two replays differ about segment {segment}"):
+        replay_seat(job.task, claimed, job.store)
+
+
+def test_a_kernel_that_is_always_wrong_accuses_nobody(
+    job: SmallJob, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, WrongKernels())
+    with pytest.raises(MachineFault, match="two replays differ about segment 0"):
+        replay_seat(job.task, claimed, job.store)
+
+
+def test_nor_does_one_that_is_wrong_where_a_seat_lied(
+    job: SmallJob, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A word of *differs* has our digest in it: a wrong one would lose the game about it."""
+    use(monkeypatch, WrongKernels())
+    items = list(claimed.leaves.items)
+    items[0] = Leaf(Digest(b"\x01" * 32), items[0].word)
+    with pytest.raises(MachineFault):
+        replay_seat(job.task, replace(claimed, leaves=Leaves(tuple(items))), job.store)
+
+
+def test_what_differs_is_run_again_from_before_it_and_no_earlier(
+    job: SmallJob, claimed: Claimed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run: list[int] = []
+
+    def told(state: SeatState, segment: int, course: Course) -> SegmentRun:
+        run.append(segment)
+        return run_segment(state, segment, course)
+
+    monkeypatch.setattr(replay, "checkpoints_of", partial(checkpoints_of, share=0))
+    items = list(claimed.leaves.items)
+    items[3] = Leaf(Digest(b"\x01" * 32), items[3].word)
+    found = replay_seat(job.task, replace(claimed, leaves=Leaves(tuple(items))), job.store, told)
+    assert found.differs_at == 3
+    assert found.own == claimed.leaves.items[3].state
+    assert run == [0, 1, 2, 3]  # and 3 once more, by the reference
+
+
+def test_another_model_than_the_certified_one_is_our_trouble(
+    job: SmallJob, claimed: Claimed
+) -> None:
+    """It would be as if every provider had lied."""
+    own = read_global_state(job.manifest, job.task.global_state_cid, job.store).digest()
+    assert replay_seat(job.task, replace(claimed, model=own), job.store).differs_at is None
+    other = replace(claimed, model=Digest(b"\x01" * 32))
+    with pytest.raises(Disagreement, match="certificate says 0101"):
+        replay_seat(job.task, other, job.store)
