@@ -106,7 +106,7 @@ def demo(
 
     options = RunOptions(
         folder=_new_folder(folder),
-        cheats={2: "lazy", 3: "sign-flip"},
+        cheats={2: "poison-segment", 3: "flip5"},
         report=report,
         skip_windows=True,
         store=_checked(store),

@@ -134,7 +134,9 @@ async def skip_windows(cluster: Cluster, job: JobId, seen: Seen, tell: Any) -> N
         is_same = seen.view is view and next_moment(view, seen.now) == moment
         if is_same and is_waiting(view, seen.now, members, since):
             moved_at = await _move(cluster.chain, moment)
-            tell(f"the clock moves on by {moment - seen.now} s: nobody has anything to do in them")
+            tell(
+                f"nobody has anything to do for {moment - seen.now} s: the chain's clock skips them"
+            )
 
 
 async def _ask(member: Member, job: JobId) -> Told:

@@ -41,7 +41,7 @@ _PRESETS: Final[Mapping[str, Mapping[str, Any]]] = {
             "train": "2m",
             "reveal": "1m",
             "merge": "1m",
-            "audit": "1m",
+            "audit": "90s",
             "open": "15s",
             "key": "20s",
             "window": "80s",

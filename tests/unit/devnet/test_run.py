@@ -1,4 +1,4 @@
-"""When a run has ended: not before the last payment that can still be made."""
+"""When a run has ended: not before the last payment that can still be made. And being stuck."""
 
 from __future__ import annotations
 
@@ -6,27 +6,55 @@ import asyncio
 from types import SimpleNamespace
 from typing import cast
 
-from tests.unit.law.factories import JOB, ScriptedJob, make_manifest
+from tests.unit.law.factories import make_terms
+from tests.unit.law.script import Script
 
-from atoll.law import events as ev
-from atoll.law.words import JobStatus
+from atoll.law.words import Role
 from atoll_devnet.report.observer import Observer
-from atoll_devnet.run.runner import is_over
+from atoll_devnet.run.runner import GIVE_UP_SECONDS, QUIET_SECONDS, is_over, is_stuck
 
 
-def is_over_after(job: ScriptedJob) -> bool:
-    now = asyncio.get_running_loop().time()
-    return is_over(cast(Observer, SimpleNamespace(view=job.view, quiet_since=now)))
+def watching(job: Script, quiet: float = 0.0) -> Observer:
+    """Somebody who sees the job, and saw its last event so many seconds ago."""
+    since = asyncio.get_running_loop().time() - quiet
+    seen = SimpleNamespace(view=job.net.view, now=job.net.now, quiet_since=since)
+    return cast(Observer, seen)
 
 
-async def test_a_run_ends_once_every_round_is_final_and_claimed() -> None:
-    job = ScriptedJob(make_manifest())
+async def test_a_run_ends_once_every_window_is_over_and_all_is_claimed_and_released() -> None:
+    job = Script.ready(make_terms(rounds=1))
     job.honest_round()
-    assert not is_over_after(job)
-    job.close(JobStatus.EXPIRED, "Expired")
-    assert not is_over_after(job)  # the round's pay is not final, so that nobody can claim it yet
-    job.finalise()
-    for account, amount in job.view.final_claims.items():
-        assert not is_over_after(job)
-        job.emit(ev.Claimed(JOB, account, amount, amount))
-    assert is_over_after(job)
+    job.audit(0)
+    assert not is_over(watching(job, QUIET_SECONDS + 1))  # the window is open
+    job.net.wait_until(job.net.settled[0].ends["window"])
+    assert not is_over(watching(job))
+    for role, id in job.net.members:
+        assert not is_over(watching(job))
+        job.net.claim(role, id, 1)
+        job.net.release(role, id)
+    assert is_over(watching(job))
+
+
+async def test_who_is_gone_is_not_waited_for_for_ever() -> None:
+    job = Script.ready(make_terms(rounds=1))
+    job.honest_round()
+    job.audit(0)
+    job.net.wait_until(job.net.settled[0].ends["window"])
+    assert not is_over(watching(job, QUIET_SECONDS / 2))
+    assert is_over(watching(job, QUIET_SECONDS + 1))
+
+
+async def test_a_job_is_stuck_once_it_waits_and_no_window_could_bring_a_member_back() -> None:
+    job = Script.ready(make_terms(rounds=2))
+    assert not is_stuck(watching(job, GIVE_UP_SECONDS + 1))  # it has not begun
+    job.train()
+    job.say()
+    for seat in range(4):
+        job.net.leave_seat(job.account(seat))
+    job.net.wait(1)
+    job.settle()
+    assert not is_stuck(watching(job, GIVE_UP_SECONDS + 1))
+    job.net.wait_until(job.net.settled[0].ends["window"])
+    assert not is_stuck(watching(job))
+    assert is_stuck(watching(job, GIVE_UP_SECONDS + 1))
+    assert job.net.member(Role.PROVIDER, 1).to == 1
