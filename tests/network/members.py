@@ -1,147 +1,197 @@
-"""A network of real processes on Anvil: a submitter that serves, providers and verifiers.
+"""A network of real processes on Anvil, with a small job: a submitter that serves, and members.
 
-Nothing of the job room or the devnet is needed: the manifest is written down in `tests.small_job`.
+Nothing of the job room is needed: the manifest is written down in `tests.small_job`. Member i has
+seat or place i. Windows in which everybody only waits are skipped.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from eth_account import Account
-from eth_account.signers.local import LocalAccount
-from tests.integration.chain.local_anvil import Anvil
 from tests.small_job import small_manifest, with_program
 
-from atoll.chain.calls import Call
-from atoll.chain.contracts import AtollChain
-from atoll.chain.deploy import deploy
-from atoll.chain.keys import import_key
 from atoll.content.cid import DAG_CBOR
 from atoll.content.storage import StoreConfig
 from atoll.law.manifest import Manifest
 from atoll.law.pay import budget
-from atoll.law.views import JobView
-from atoll.law.words import TOKEN, Address, Digest, JobId
+from atoll.law.upkeep import Call, upkeep
+from atoll.law.views import Holder, JobView
+from atoll.law.words import Address, Digest, JobId, Phase, Role
+from atoll.service.duties.upkeep import is_over
 from atoll.service.session import Session, SessionConfig, open_session
+from atoll_devnet.processes.cluster import Cluster, ClusterConfig, Member
+from atoll_devnet.run.skipping import skip_windows
 
-Account.enable_unaudited_hdwallet_features()
-MNEMONIC = "test test test test test test test test test test test junk"
-PASSWORD = "only for a network of tests"
-ROOT = Path(__file__).parents[2]
-PROGRAMS = {
-    "provider": "atoll_node",
-    "verifier": "atoll_verifier",
-    "liar": "tests.network.cheat",
+POLL_SECONDS = 0.3
+A_DAY = 86_400
+TERMS: Mapping[str, Any] = {
+    "rounds": 1,
+    "min_providers": 4,
+    "min_verifiers": 2,
+    "train_seconds": 180,
+    "reveal_seconds": 60,
+    "merge_seconds": 90,
+    "audit_seconds": 90,
+    "open_seconds": 40,
+    "key_seconds": 40,
+    "window_seconds": 400,
+    "ready_seconds": 600,
+    "game_seconds": 150,
 }
+"""Long enough for a slow machine: what is left of a window is skipped."""
 
 
-def account(index: int) -> LocalAccount:
-    """One of those that Anvil makes rich."""
-    return Account.from_mnemonic(MNEMONIC, account_path=f"m/44'/60'/0'/0/{index}")
+@dataclass(frozen=True)
+class Who:
+    """How many take part, and who of them cheats how."""
+
+    providers: Mapping[int, str] = field(default_factory=dict)
+    verifiers: Mapping[int, str] = field(default_factory=dict)
+    watchers: int = 0
+    seats: int = 4
+    places: int = 3
+
+    def config(self, folder: Path) -> ClusterConfig:
+        return ClusterConfig(
+            folder=folder,
+            providers=self.seats,
+            verifiers=self.places,
+            watchers=self.watchers,
+            provider_cheats=self.providers,
+            verifier_cheats=self.verifiers,
+            confirmations=0,
+        )
 
 
 @dataclass
-class Members:
-    """The processes of a network. End them with `stop`."""
+class Network:
+    """What runs.
 
-    folder: Path
-    anvil: Anvil
-    chain: AtollChain
-    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    Attributes:
+        view, now: the job and the clock, as of the last look.
+    """
 
-    def send(self, sender: Address, call: Call) -> None:
-        """From an account that the node holds the key of; returns once a block has it."""
-        sent = {"from": sender, "to": call.to, "data": f"0x{call.data.hex()}", "gas": hex(10**7)}
-        found = self.anvil.ask("eth_sendTransaction", sent)
-        while (receipt := self.anvil.ask("eth_getTransactionReceipt", found)) is None:
-            time.sleep(0.1)
-        assert int(receipt["status"], 16) == 1, call.label
+    cluster: Cluster
+    session: Session
+    job: JobId
+    manifest: Manifest
+    view: JobView | None = None
+    now: int = 0
 
-    def start(self, role: str, index: int, *, env: dict[str, str] | None = None) -> None:
-        """Starts a member with an account of its own and tokens for its bond."""
-        me, calls = account(index), self.chain.calls
-        submitter = Address(account(0).address)
-        self.send(submitter, calls.transfer(Address(me.address), 1000 * TOKEN))
-        folder = self.folder / f"{role}-{index}"
-        folder.mkdir(mode=0o700)
-        key = import_key(folder / "keys", me.key.hex(), PASSWORD, devnet=True)
-        (folder / "password").write_text(PASSWORD)
-        (folder / "password").chmod(0o600)
-        (folder / "service.toml").write_text(
-            f'rpc_urls = ["{self.anvil.url}"]\ndeployment = "{self.folder / "deployment.json"}"\n'
-            f'keystore = "{key.path}"\npassword_file = "{folder / "password"}"\n'
-            f'data_dir = "{folder / "data"}"\nconfirmations = 0\npoll_interval_s = 0.3\n'
-            'auto_claim = "each"\nlog_level = "info"\n'
-        )
-        with (folder / "log").open("wb") as log:
-            command = [sys.executable, "-m", PROGRAMS[role], "--config", folder / "service.toml"]
-            environ = {**os.environ, "OMP_NUM_THREADS": "1", **(env or {})}
-            process = subprocess.Popen(command, cwd=ROOT, env=environ, stdout=log, stderr=log)
-        self.processes.append(process)
+    def provider(self, seat: int) -> Holder:
+        """Who held a seat first."""
+        return self._held(Role.PROVIDER, self.cluster.providers[seat])
 
-    def stop(self) -> None:
-        for process in self.processes:
-            process.terminate()
-        for process in self.processes:
-            process.wait(30)
+    def verifier(self, place: int) -> Holder:
+        """Who held a place first."""
+        return self._held(Role.VERIFIER, self.cluster.verifiers[place])
+
+    def _held(self, role: Role, member: Member) -> Holder:
+        assert self.view is not None
+        holders = self.view.holders(role).values()
+        return next(h for h in holders if h.account == member.account)
+
+    def paid(self, holder: Holder) -> int:
+        """Wei that its account was sent, credits included."""
+        assert self.view is not None
+        return self.view.paid.get(holder.account, 0)
+
+    async def until(self, reached: Callable[[JobView, int], bool], seconds: float) -> JobView:
+        """Follows the job until something is so. Raises TimeoutError with how far it came."""
+        ends = time.monotonic() + seconds
+        while time.monotonic() < ends:
+            self.cluster.check()
+            await self.session.follower.poll()
+            self.view = self.session.follower.views.get(self.job)
+            self.now = (await self.session.chain.head()).timestamp
+            if self.view is not None and reached(self.view, self.now):
+                return self.view
+            await asyncio.sleep(POLL_SECONDS)
+        phase = None if self.view is None else (self.view.phase, self.view.round)
+        raise TimeoutError(f"not within {seconds} seconds; the job is in {phase}")
 
 
-async def create(
-    members: Members, session: Session, *, has_judge: bool = False, **terms: Any
+@asynccontextmanager
+async def network(
+    folder: Path, who: Who, *, has_judge: bool = True, **terms: Any
+) -> AsyncIterator[Network]:
+    """Everything started and a job created, of `TERMS` with these changes."""
+    async with AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(Cluster(who.config(folder / "net")))
+        session = await stack.enter_async_context(open_session(_submitter(cluster)))
+        job, manifest = await _create(session, {**TERMS, **terms}, has_judge=has_judge)
+        running = Network(cluster, session, job, manifest)
+        skips = asyncio.create_task(skip_windows(cluster, job, running, lambda _: None))
+        try:
+            yield running
+        finally:
+            skips.cancel()
+            with suppress(asyncio.CancelledError):
+                await skips
+
+
+def _submitter(cluster: Cluster) -> SessionConfig:
+    folder = cluster.submitter_folder
+    return SessionConfig(
+        rpc_urls=(cluster.chain.rpc_url,),
+        deployment=cluster.deployment,
+        folder=folder,
+        store=StoreConfig(folder / "store"),
+        account=cluster.submitter,
+        confirmations=0,
+    )
+
+
+async def _create(
+    session: Session, terms: Mapping[str, Any], *, has_judge: bool
 ) -> tuple[JobId, Manifest]:
     """A small job of these terms, whose submitter serves its content."""
-    store, chain = session.store, members.chain
+    store, chain = session.store, session.chain
     now = (await chain.head()).timestamp
-    manifest = small_manifest(store, expiry=now + 3600, **terms)
+    manifest = small_manifest(store, **{"expiry": now + A_DAY, **terms})
     manifest = with_program(manifest, store) if has_judge else manifest
-    cid = store.add_block(manifest.to_bytes(), DAG_CBOR)
+    cid = store.add_block(manifest.to_bytes(), DAG_CBOR).to_bytes()
     gateway = await session.serve()
-    me, funding = Address(account(0).address), budget(manifest.terms)
-    calls, addresses = chain.calls, chain.deployment.addresses
-    members.send(me, calls.announce_gateway(gateway.url))
-    members.send(me, calls.approve(addresses["Jobs"], funding))
-    digest, policy = Digest(manifest.digest()), addresses["EcdsaPolicy"]
-    members.send(me, calls.create(digest, cid.to_bytes(), manifest.terms, policy, funding))
+    calls, addresses, funding = chain.calls, chain.deployment.addresses, budget(manifest.terms)
+    spec = (Digest(manifest.digest()), cid)
+    made = {
+        "announce": calls.announce_gateway(gateway.url),
+        "approve": calls.approve(addresses["Jobs"], funding),
+        "create": calls.create(*spec, manifest.terms, addresses["EcdsaPolicy"], funding),
+    }
+    sends = asyncio.create_task(session.queue.run())
+    try:
+        for key, call in made.items():
+            await session.queue.execute(key, call)
+    finally:
+        sends.cancel()
+        with suppress(asyncio.CancelledError):
+            await sends
     return JobId(1), manifest
 
 
-async def network(folder: Path, anvil: Anvil) -> tuple[Members, SessionConfig]:
-    """Deploys, and says how the submitter's session is opened."""
-    deployment = await deploy(anvil.url, account(0))
-    deployment.save(folder / "deployment.json")
-    chain = await AtollChain.connect(anvil.url, deployment)
-    config = SessionConfig(
-        rpc_urls=(anvil.url,),
-        deployment=deployment,
-        folder=folder / "submitter",
-        store=StoreConfig(folder / "submitter" / "store"),
-        account=account(0),
-        confirmations=0,
-    )
-    return Members(folder, anvil, chain), config
+def is_decided(view: JobView, now: int) -> bool:
+    """The job is closed and nothing can change what anybody is owed."""
+    return view.phase is Phase.CLOSED and is_over(view, now)
 
 
-async def until(
-    session: Session, job: JobId, reached: Callable[[JobView, int], bool], seconds: float
-) -> JobView:
-    """Follows the job until something is so."""
-    ends = time.monotonic() + seconds
-    while time.monotonic() < ends:
-        await session.follower.poll()
-        view = session.follower.views.get(job)
-        head = await session.chain.head()
-        if view is not None and reached(view, head.timestamp):
-            return view
-        await asyncio.sleep(0.5)
-    raise TimeoutError(f"not within {seconds} seconds")
+def is_settled_up(view: JobView, now: int) -> bool:
+    """Everybody who did not fall is paid, too, and has its bond back."""
+    standing = {(h.role, h.id): h for h in everybody(view) if not h.has_fallen}
+    due = [item for item in upkeep(view, now) if item.call is Call.CLAIM]
+    is_paid = not any((item.role, item.holder) in standing for item in due)
+    return is_decided(view, now) and is_paid and all(h.is_released for h in standing.values())
 
 
-__all__ = ["Members", "account", "create", "network", "open_session", "until"]
+def everybody(view: JobView) -> list[Holder]:
+    return [*view.providers.values(), *view.verifiers.values()]
+
+
+def fallen(view: JobView) -> set[Address]:
+    return {h.account for h in everybody(view) if h.has_fallen}

@@ -115,11 +115,11 @@ def inner_products(rows: Sequence[Row]) -> list[list[int]]:
 # --------------------------------------------------------------------- merge inputs (SPEC.md, 12.1)
 
 
-def lower_median(values: Sequence[int]) -> int:
+def lower_median(values: Sequence[Any]) -> Any:
     return sorted(values)[-(-len(values) // 2) - 1] if values else 0
 
 
-def upper_median(values: Sequence[int]) -> int:
+def upper_median(values: Sequence[Any]) -> Any:
     return sorted(values)[len(values) // 2] if values else 0
 
 
@@ -135,32 +135,35 @@ def far_and_loud(G: Gram, kappa: str) -> dict[str, list[int]]:
 
 
 def named(
-    G: Gram, of_moments: Gram | None, kappa: str, f: int, grave_below: Fraction
-) -> list[tuple[str, int, bool]]:
-    """(check, row, grave) of the five checks, in their order."""
+    G: Gram, of_moments: Gram | None, kappa: str, f: int, done: Sequence[int]
+) -> list[tuple[str, int]]:
+    """(check, row) of the five checks, in their order; `done` is m of each row."""
     rows = range(len(G))
     others = {i: [j for j in rows if j != i] for i in rows}
-    A = [upper_median([G[i][j] for j in others[i]]) for i in rows]
+    A = [
+        upper_median([Fraction(G[i][j], done[i] * done[j]) for j in others[i]]) if others[i] else 0
+        for i in rows
+    ]
     twins = [
         sum(G[i][j] > 0 and 10000 * G[i][j] ** 2 > 9801 * G[i][i] * G[j][j] for j in others[i])
         for i in rows
     ]
-    middle = lower_median(A)
+    M = lower_median(A)
     found = far_and_loud(G, kappa)
     for check, order in far_and_loud(of_moments or [], kappa).items():
         found[check] += [i for i in order if i not in found[check]]
     found |= {
         "silent": [i for i in rows if G[i][i] == 0],
         "copy": sorted((i for i in rows if twins[i]), key=lambda i: (-twins[i], i)),
-        "misaligned": sorted(
-            (i for i in rows if middle > 0 and 10 * A[i] < 9 * middle), key=lambda i: (A[i], i)
-        ),
+        "misaligned": sorted((i for i in rows if M > 0 and 4 * A[i] < 3 * M), key=lambda i: A[i]),
     }
-    return [
-        (check, i, check != "misaligned" or A[i] < grave_below * middle)
-        for check, order in found.items()
-        for i in order[:f]
-    ]
+    return [(check, i) for check, order in found.items() for i in order[:f]]
+
+
+def had(facts: Mapping[str, Any]) -> list[int]:
+    """The revealed seats that more than half of the committee's words have."""
+    votes = {seat: sum(word >> seat & 1 for word in facts["words"]) for seat in facts["segments"]}
+    return sorted(seat for seat, count in votes.items() if 2 * count > facts["committee"])
 
 
 def merge_inputs(
@@ -170,42 +173,38 @@ def merge_inputs(
     terms: Mapping[str, Any],
     of_moments: Gram | None = None,
 ) -> dict[str, Any]:
-    """Who is available, named, audited in full, left out and merged.
+    """Who is available, named, left out and merged.
 
-    `facts` has the bitmaps revealed, rejected and unresolved, the number caught, and steps by seat;
-    `terms` the manifest's rule, f, kappa, steps and minProviders. A row of `gram` is a seat of
-    `decoded`, whose updates are canonical; `of_moments` is that of their first moments.
+    `facts` has `segments`, what every revealed seat did; `committee`, its size, and its `words`;
+    the bitmaps fallen and accused. `terms` are the manifest's rule, f, kappa and S as segments. A
+    row of `gram` is a seat of `decoded`, whose updates are canonical; `of_moments` is that of their
+    first moments.
     """
-    stands = facts["revealed"] & ~facts["rejected"] & ~facts["unresolved"]
-    rows = [
-        i
-        for i, seat in enumerate(decoded)
-        if stands >> seat & 1 and facts["steps"][seat] == terms["steps"]
-    ]
+    done, S, f = facts["segments"], terms["segments"], terms["f"]
+    candidates = [s for s in had(facts) if not facts["fallen"] >> s & 1 and 4 * done[s] >= 3 * S]
+    rows = [i for i, seat in enumerate(decoded) if seat in candidates]
     available = [decoded[i] for i in rows]
-    rule, f, odd = terms["rule"].removeprefix("nnm_"), terms["f"], []
-    if gram is not None:
-        grave_below = Fraction(3, 5) if rule == "contributor_mean" else Fraction(3, 4)
+    odd: list[tuple[str, int]] = []
+    if gram is not None and f:
         G = [[gram[i][j] for j in rows] for i in rows]
         M = of_moments and [[of_moments[i][j] for j in rows] for i in rows]
-        odd = [(c, available[i], g) for c, i, g in named(G, M, terms["kappa"], f, grave_below)]
-    n, conspicuous = len(available), {seat for _, seat, _ in odd}
-    found: dict[str, Any] = {
+        found = named(G, M, terms["kappa"], f, [done[seat] for seat in available])
+        odd = [(check, available[i]) for check, i in found]
+    needs = 2 * f + (3 if f and terms["rule"].removeprefix("nnm_") in ("krum", "multi_krum") else 1)
+    inputs: dict[str, Any] = {
         "available": available,
-        "named": [{"check": c, "seat": seat, "grave": grave} for c, seat, grave in odd],
-        "inFull": [seat for seat in available if n <= 2 or seat in conspicuous],
+        "named": [{"check": check, "seat": seat} for check, seat in odd],
         "leftOut": [],
         "merged": [],
         "fPrime": 0,
     }
-    if n < terms["minProviders"]:
-        return found
-    b, s = max(f - facts["caught"], 1), 3 if rule in ("krum", "multi_krum") else 1
-    grave_seats = list(dict.fromkeys(seat for _, seat, grave in odd if grave))
-    left_out = grave_seats[: max(0, min(b, n - 2 * b - s))]
+    if len(available) < needs:
+        return inputs
+    accused = [seat for seat in available if facts["accused"] >> seat & 1]
+    order = list(dict.fromkeys([*accused, *(seat for _, seat in odd)]))
+    left_out = order[: min(f, len(available) - needs)]
     merged = [seat for seat in available if seat not in left_out]
-    borne = max(0, min(b, (len(merged) - s) // 2)) if len(merged) > 2 else 0
-    return found | {"leftOut": left_out, "merged": merged, "fPrime": borne}
+    return inputs | {"leftOut": left_out, "merged": merged, "fPrime": f}
 
 
 # ------------------------------------------------------------------------------- rules (chapter 4)
@@ -526,11 +525,9 @@ def merge(
     if kind != "fp32":
         gram = inner_products([update.delta for update in read.values()])
         gram_of_moments = inner_products([update.first for update in read.values()])
-    terms = {
-        "steps": manifest["inner"]["steps"],
-        "minProviders": manifest["terms"]["min_providers"],
-    }
-    inputs = merge_inputs(facts, list(read), gram, manifest["robust"] | terms, gram_of_moments)
+    S = manifest["inner"]["steps"] // manifest["inner"]["segment"]
+    terms = manifest["robust"] | {"segments": S}
+    inputs = merge_inputs(facts, list(read), gram, terms, gram_of_moments)
     after = model | {"round": model["round"] + 1}
     if not inputs["merged"]:
         return after, inputs

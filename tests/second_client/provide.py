@@ -1,19 +1,19 @@
-"""A seat's round, from manifest and data to the trace root and the update: SPEC.md, section 9.
+"""A seat's round, from manifest and data to its states, words and update: SPEC.md, section 9.
 
-`provide` is what a provider does; a verifier runs `segment` of it from a state that it was served.
-A job is the manifest and its tokens; a seat is the data seed of the round and the seat's index.
+`provide` is what a provider does, `replay` what an auditor does of what a seat revealed. A job is
+the manifest and its tokens; a seat is the data seed of the round and the seat's index.
 """
 
 from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from tests.second_client import codec, moments, optimisers, sections
+from tests.second_client import codec, moments, optimisers, rounds, sections
 from tests.second_client.arithmetic import Array, dropout_scale, kept, quiet
 from tests.second_client.constants import corrections, rate, rotary, tables_root
 from tests.second_client.documents import Manifest, local_names, optimiser_of
@@ -28,21 +28,8 @@ from tests.second_client.state import (
     take_in,
     takes_in,
 )
-from tests.second_client.words import (
-    ZERO,
-    batch_digest,
-    batch_offsets,
-    dropout_key,
-    hashed,
-    keccak,
-    piece_root,
-    root,
-)
+from tests.second_client.words import ZERO, batch_offsets, dropout_key, keccak, piece_root
 
-Slot = tuple[int, bytes, int, int, int]
-"""Chain id, address of the rounds contract, job, round, attempt."""
-OK, DIVERGED = 0, 1
-NAN_BITS = 0x7FC00000
 LIMIT = np.float32(2.0**64)
 
 
@@ -190,34 +177,22 @@ def _optimised(
 
 def segment(
     state: State, index: int, job: Job, model: State, seat: codec.Seat
-) -> tuple[State, dict[str, Any]]:
-    """The state after a segment of the model's round, and what its leaf says of it."""
+) -> tuple[State, bytes] | None:
+    """The state after a segment of the model's round, and its work word.
+
+    None where a step is not finite: the round has ended with the segment before.
+    """
     inner, round = job.manifest["inner"], model["round"]
-    key = dropout_key(*seat)
-    first = index * inner["segment"]
-    offsets: list[list[int]] = []
-    losses: list[float] = []
-    work, kind = b"", OK
+    key, first, work = dropout_key(*seat), index * inner["segment"], b""
     for at in range(first, first + inner["segment"]):
-        offsets.append(offsets_of(job, seat, at))
         begun = take_in(state, model, job.manifest["codec"]) if _comes_in(job, round, at) else state
-        done = step(begun, batch_of(job, offsets[-1]), round * inner["steps"] + at, job, key)
-        losses.append(done["loss"])
-        work += work_of(done["norm"], done["losses"])
+        ids = batch_of(job, offsets_of(job, seat, at))
+        done = step(begun, ids, round * inner["steps"] + at, job, key)
         if done["diverged"]:
-            kind = DIVERGED
-            break
+            return None
+        work += work_of(done["norm"], done["losses"])
         state = {name: done[name] for name in state}
-    mean = math.fsum(losses) / len(losses) if kind == OK else math.nan
-    return state, {
-        "first_step": first,
-        "last_step": first + len(offsets) - 1,
-        "kind": kind,
-        "state_digest": state_digest(state_roots(state)),
-        "batch_digest": batch_digest(offsets),
-        "loss_bits": int.from_bytes(_float_bytes(mean, ">f"), "big"),
-        "work_word": keccak(work),
-    }
+    return state, keccak(work)
 
 
 def _comes_in(job: Job, round: int, at: int) -> bool:
@@ -257,55 +232,59 @@ def _float_bytes(x: float, form: str) -> bytes:
 # --------------------------------------------------------------------------------- one round
 
 
-def provide(job: Job, model: State, brought: State | None, slot: Slot, seat: codec.Seat) -> State:
+def provide(job: Job, model: State, brought: State | None, seat: codec.Seat) -> dict[str, Any]:
     """A seat's round.
 
     Args:
-        model: the global state that the round starts from.
-        brought: the state that the seat carries on from its last accepted round; None for none.
+        model: the global state that the round opens from.
+        brought: the state that the seat carries on from its last accepted round; None for none,
+            as in every public job.
 
     Returns:
-        `leaves`; `trace_root`; `states`, the opening one and that after every segment; `steps`
-        done; `update` (empty where it diverged) and `update_root`; `carried` and `optimiser_root`.
+        `states`: digests after the segments done; `words`: their plain work words; `update`, empty
+        where none was done, with its `root`; `carried`.
     """
-    states, leaves = [opening_state(job.manifest, model, brought)], []
-    for leaf, state in _segments(states[0], job, model, seat):
-        states.append(state)
-        leaves.append(leaf)
-    hashes = leaf_hashes(leaves, slot, seat[1])
-    diverged = leaves[-1]["kind"] == DIVERGED
-    update, carried = (b"", states[-1]) if diverged else link(job.manifest, model, states[-1], seat)
-    return {
-        "leaves": leaves,
-        "states": states,
-        "trace_root": root(hashes),
-        "steps": leaves[-1]["last_step"] + (not diverged),
-        "update": update,
-        "update_root": codec.update_root(update) if update else ZERO,
-        "carried": carried,
-        "optimiser_root": state_roots(carried)[1],
-    }
-
-
-def _segments(
-    state: State, job: Job, model: State, seat: codec.Seat
-) -> Iterator[tuple[dict[str, Any], State]]:
-    inner = job.manifest["inner"]
+    state = opening_state(job.manifest, model, brought)
+    inner, states, words = job.manifest["inner"], list[bytes](), list[bytes]()
     for index in range(inner["steps"] // inner["segment"]):
-        state, leaf = segment(state, index, job, model, seat)
-        yield leaf, state
-        if leaf["kind"] == DIVERGED:
-            return
+        done = segment(state, index, job, model, seat)
+        if done is None:
+            break
+        state = done[0]
+        states.append(state_digest(state_roots(state)))
+        words.append(done[1])
+    found = {"states": states, "words": words}
+    if not states:
+        return found | {"update": b"", "root": ZERO, "carried": state}
+    update, carried = link(job.manifest, model, state, seat)
+    return found | {"update": update, "root": codec.update_root(update), "carried": carried}
 
 
-def leaf_hashes(leaves: list[dict[str, Any]], slot: Slot, seat: int) -> list[bytes]:
-    """The hashes that a trace's tree stands over; each leaf names the one before it."""
-    fields = ("first_step", "last_step", "kind", "state_digest", "batch_digest", "loss_bits")
-    hashes = [ZERO]
-    for index, leaf in enumerate(leaves):
-        values = [leaf[name] for name in (*fields, "work_word")]
-        hashes.append(hashed("atoll.leaf.v1", *slot, seat, index, *values, hashes[-1]))
-    return hashes[1:]
+def replay(
+    job: Job, model: State, seat: codec.Seat, leaves: bytes, update_root: bytes
+) -> tuple[list[bytes], int | None, bytes]:
+    """What an auditor finds of what a seat revealed.
+
+    Returns:
+        The plain words of the segments that are as revealed; the first segment that is not, their
+        number for the link, None where all is as revealed; and what is true there.
+    """
+    state, words = opening_state(job.manifest, model, None), list[bytes]()
+    for index, (said, _) in enumerate(rounds.read_leaves(leaves)):
+        done = segment(state, index, job, model, seat)
+        own = ZERO if done is None else state_digest(state_roots(done[0]))
+        if done is None or own != said:
+            return words, index, own
+        state = done[0]
+        words.append(done[1])
+    own = codec.update_root(link(job.manifest, model, state, seat)[0]) if words else ZERO
+    return words, None if own == update_root else len(words), own
+
+
+def duty(account: bytes, found: tuple[list[bytes], int | None, bytes]) -> tuple[int, bytes]:
+    """What a ballot says of a replay."""
+    words, at, own = found
+    return (rounds.FINE, rounds.fine_word(account, words)) if at is None else (at, own)
 
 
 def link(manifest: Manifest, model: State, last: State, seat: codec.Seat) -> tuple[bytes, State]:

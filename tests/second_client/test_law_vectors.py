@@ -15,6 +15,7 @@ from tests.second_client import (
     documents,
     kernels,
     moments,
+    money,
     provide,
     sections,
     state,
@@ -152,24 +153,8 @@ def test_tables(case: Json) -> None:
     assert constants.tables_root(manifest) == unhex(case["root"])
 
 
-def test_traces() -> None:
+def test_state_digests() -> None:
     vectors = load("trace.json")
-    names = {
-        "first_step": "firstStep", "last_step": "lastStep", "kind": "kind", "loss_bits": "lossBits",
-        "state_digest": "stateDigest", "batch_digest": "batchDigest", "work_word": "workWord",
-    }  # fmt: skip
-    leaves = [
-        {
-            ours: unhex(leaf[theirs]) if isinstance(leaf[theirs], str) else leaf[theirs]
-            for ours, theirs in names.items()
-        }
-        for leaf in vectors["leaves"]
-    ]
-    at = vectors["slot"]
-    slot = (at["chainId"], unhex(at["rounds"]), at["jobId"], at["round"], at["attempt"])
-    hashes = provide.leaf_hashes(leaves, slot, vectors["leaves"][0]["seat"])
-    assert hashes == [unhex(leaf["hash"]) for leaf in vectors["leaves"]]
-    assert words.root(hashes) == unhex(vectors["root"])
     roots = tuple(unhex(part) for part in vectors["stateRoots"])
     assert state.state_digest(roots) == unhex(vectors["stateDigest"])
 
@@ -184,12 +169,17 @@ def test_work_words() -> None:
         assert words.keccak(work) == unhex(case["word"])
 
 
-def test_the_demos_manifest_is_canonical() -> None:
+def test_the_demos_manifest_and_its_terms() -> None:
     vectors = load("manifest.json")
     data = unhex(vectors["bytes"])
     manifest = documents.read_manifest(data)
     assert words.sha256(data) == unhex(vectors["digest"])
-    assert manifest["tables"] == constants.tables_root(manifest)
+    terms = money.read_terms(manifest["terms"])
+    assert money.terms_hash(terms) == unhex(vectors["termsHash"])
+    plain = [terms[name] for name in money.TERMS]
+    assert [str(v) if isinstance(v, int) else v for v in plain] == [
+        unhex(v) if str(v).startswith("0x") else str(v) for v in vectors["terms"]
+    ]
 
 
 EXACT = load("exact.json")

@@ -23,8 +23,8 @@ from atoll.bits.layout import OUTER_SLOTS, trained_shapes
 from atoll.bits.moments import Moments
 from atoll.bits.state import GlobalState
 from atoll.law.manifest import LoraSpec, Manifest
-from atoll.law.merge_inputs import MergeFacts
-from atoll.law.words import Bitmap, Digest, SeatIndex
+from atoll.law.merge_inputs import MergeFacts, MergeInputs
+from atoll.law.words import Bitmap, Digest, SeatIndex, to_bitmap
 from atoll.merge.round import MergeResult, merge
 
 CHUNKS, CASES = 20, 400
@@ -84,14 +84,7 @@ class Round:
             model["moment_exponents"],
             self.moments(),
         )
-        told = MergeFacts(
-            Bitmap(facts["revealed"]),
-            Bitmap(facts["rejected"]),
-            Bitmap(facts["unresolved"]),
-            facts["caught"],
-            {SeatIndex(seat): steps for seat, steps in facts["steps"].items()},
-        )
-        seed = Digest(self.data_seed)
+        seed, told = Digest(self.data_seed), as_atoll(facts)
         return merge(state, self.updates, facts=told, data_seed=seed, manifest=self.manifest)
 
     def moments(self) -> Moments:
@@ -103,6 +96,14 @@ class Round:
 
     def by_the_second_client(self) -> tuple[dict[str, Any], dict[str, Any]]:
         return second.merge(self.plain, self.model, self.facts, self.updates, self.data_seed)
+
+
+def as_atoll(facts: dict[str, Any]) -> MergeFacts:
+    """The chain's facts as atoll has them."""
+    done = {SeatIndex(seat): m for seat, m in facts["segments"].items()}
+    words = [Bitmap(word) for word in facts["words"]]
+    maps = {name: Bitmap(facts[name]) for name in ("fallen", "accused")}
+    return MergeFacts(to_bitmap(done), facts["committee"], words, done, **maps)
 
 
 def pick(rng: Rng, options: Any) -> Any:
@@ -125,11 +126,10 @@ def random_round(rng: Rng) -> Round:
         pick(rng, KAPPAS),
         pick(rng, OUTERS),
         int(rng.integers(4)) if rng.random() < 0.97 else 4 + int(rng.integers(2)),
-        int(rng.integers(1, 4)),
     )
     model = random_model(rng, manifest, plain)
     n = int(rng.integers(1, 13))
-    facts = random_facts(rng, n, plain["inner"]["steps"])
+    facts = random_facts(rng, n, plain["inner"]["steps"] // plain["inner"]["segment"])
     spoken = spoken_of(plain, model)
     shapes, size = (spoken.delta, spoken.first), second.length_of
     exponents = ({name: model["exponents"][name] for name in shapes[0]}, model["moment_exponents"])
@@ -152,7 +152,7 @@ def random_round(rng: Rng) -> Round:
 
 @cache
 def manifests(
-    kind: str, rule: str, f: int, kappa: str, outer: str, trained: int, min_providers: int
+    kind: str, rule: str, f: int, kappa: str, outer: str, trained: int
 ) -> tuple[Manifest, dict[str, Any]]:
     """A manifest and the fields of it that a merge reads.
 
@@ -177,7 +177,7 @@ def manifests(
         "inner": INNERS[trained % 4],
         "model": MODEL | {"layers": 2 if fragmented else 1},
     }
-    base = base_manifest(min_providers)
+    base = base_manifest()
     made = base.model_copy(
         update={name: getattr(base, name).model_copy(update=part) for name, part in chosen.items()}
     )
@@ -185,13 +185,13 @@ def manifests(
         targets = ADAPTERS[(f + trained) % len(ADAPTERS)]
         lora = LoraSpec(rank=1, alpha="1", targets=targets)
         made = made.model_copy(update={"lora": lora})
-    inner = INNERS[trained % 4] | {"steps": base.inner.steps}
-    return made, chosen | {"inner": inner, "terms": {"min_providers": min_providers}}
+    sizes = {"steps": base.inner.steps, "segment": base.inner.segment}
+    return made, chosen | {"inner": INNERS[trained % 4] | sizes}
 
 
 @cache
-def base_manifest(min_providers: int) -> Manifest:
-    return make_manifest(min_providers=min_providers)
+def base_manifest() -> Manifest:
+    return make_manifest()
 
 
 def random_model(rng: Rng, manifest: Manifest, plain: dict[str, Any]) -> dict[str, Any]:
@@ -247,13 +247,23 @@ def random_slot(rng: Rng, kind: str, slot: str, shape: tuple[int, ...]) -> Any:
     return rng.integers(0 if slot == "second" else -limit, limit, shape, endpoint=True)
 
 
-def random_facts(rng: Rng, n: int, steps: int) -> dict[str, Any]:
-    def some() -> int:
-        return int(rng.integers(1 << n)) & int(rng.integers(1 << n)) if rng.random() < 0.3 else 0
+def random_facts(rng: Rng, n: int, S: int) -> dict[str, Any]:
+    """Of so many seats that revealed; `S` segments are a whole round."""
 
-    done = {seat: steps - int(rng.random() < 0.05) for seat in range(n)}
-    bitmaps = {"revealed": (1 << n) - 1, "rejected": some(), "unresolved": some()}
-    return bitmaps | {"caught": int(rng.integers(3)), "steps": done}
+    def some(often: float) -> int:
+        few = int(rng.integers(1 << n)) & int(rng.integers(1 << n))
+        return few if rng.random() < often else 0
+
+    committee = int(rng.integers(1, 6))
+    spoke = committee - int(rng.random() < 0.2 and committee > 2)
+    done = {s: S - int(rng.integers(S)) if rng.random() < 0.1 else S for s in range(n)}
+    return {
+        "segments": done,
+        "committee": committee,
+        "words": [((1 << n + 1) - 1) & ~some(0.2) for _ in range(spoke)],
+        "fallen": some(0.15),
+        "accused": some(0.15),
+    }
 
 
 def random_bodies(rng: Rng, kind: str, n: int, count: int) -> list[bytes]:
@@ -348,16 +358,19 @@ def same(round_: Round) -> bool:
     """Whether both clients say the same of a round, to the bit."""
     ours, (state, inputs) = round_.by_atoll(), round_.by_the_second_client()
     found = ours.inputs
-    named = [{"check": str(x.check), "seat": x.seat, "grave": x.grave} for x in found.named]
-    told = {
+    same_inputs = as_plain(found) == inputs
+    return same_inputs and ours.global_state.digest() == global_digest(state)
+
+
+def as_plain(found: MergeInputs) -> dict[str, Any]:
+    """Atoll's merge inputs as the second client has them."""
+    return {
         "available": list(found.available),
-        "named": named,
-        "inFull": list(found.in_full),
+        "named": [{"check": str(x.check), "seat": x.seat} for x in found.named],
         "leftOut": list(found.left_out),
         "merged": list(found.merged),
         "fPrime": found.f_prime,
     }
-    return told == inputs and ours.global_state.digest() == global_digest(state)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
@@ -388,15 +401,13 @@ def test_the_states_bytes_are_the_same_too() -> None:
 
 
 def test_a_difference_would_be_seen() -> None:
-    """One seat more that is rejected is another digest, in atoll and in the comparison."""
+    """One seat more that has fallen is another digest, in atoll and in the comparison."""
     for round_ in rounds(3000, 200):
         ours = round_.by_atoll()
         if len(ours.inputs.merged) >= 3 and ours.inputs.f_prime == 0:
-            gone = round_.facts | {
-                "rejected": round_.facts["rejected"] | 1 << ours.inputs.merged[0]
-            }
+            gone = round_.facts | {"fallen": round_.facts["fallen"] | 1 << ours.inputs.merged[0]}
             told = replace(round_, facts=gone)
             digest = global_digest(told.by_the_second_client()[0])
             if digest != ours.global_state.digest():
                 return
-    raise AssertionError("no round's digest depended on who is rejected")
+    raise AssertionError("no round's digest depended on who has fallen")

@@ -21,7 +21,10 @@ from tests.second_client.test_merge import (
     SEEDS,
     SPARSE,
     Rng,
+    as_atoll,
+    as_plain,
     pick,
+    random_facts,
     random_slot,
 )
 
@@ -34,13 +37,13 @@ from atoll.bits.outer import outer_step
 from atoll.bits.state import GlobalState
 from atoll.errors import MalformedUpdate
 from atoll.law.manifest import OuterSpec, RobustSpec
-from atoll.law.merge_inputs import MergeFacts, MergeTerms, merge_inputs
-from atoll.law.words import Bitmap, Digest, SeatIndex
+from atoll.law.merge_inputs import MergeTerms, merge_inputs
+from atoll.law.words import Digest, SeatIndex
 from atoll.merge.exponents import vote
 from atoll.merge.rules import Rule, aggregate
 
 CASES = 10_000
-STEPS = 4
+SEGMENTS = 8
 
 
 def codec_under(kind: str, seed: bytes, seat: int) -> UpdateCodec:
@@ -130,38 +133,23 @@ def test_who_is_named_left_out_and_merged() -> None:
         n = int(rng.integers(0, 13))
         gram = small_gram(rng, n) if rng.random() < 0.95 else None
         of_moments = small_gram(rng, n) if gram is not None and rng.random() < 0.7 else None
-        everyone = (1 << n) - 1
-        maps = [int(rng.integers(1 << n)) & everyone if rng.random() < 0.2 else 0 for _ in "ab"]
-        steps = {seat: STEPS - int(rng.random() < 0.05) for seat in range(n)}
+        facts = random_facts(rng, n, SEGMENTS)
         rule, f = pick(rng, (*RULES, "contributor_mean")), int(rng.integers(5))
-        kappa, least, caught = pick(rng, KAPPAS), int(rng.integers(1, 5)), int(rng.integers(4))
-        found = merge_inputs(
-            MergeFacts(
-                Bitmap(everyone),
-                Bitmap(maps[0]),
-                Bitmap(maps[1]),
-                caught,
-                {SeatIndex(seat): done for seat, done in steps.items()},
-            ),
-            [SeatIndex(seat) for seat in range(n)],
-            gram,
-            MergeTerms(STEPS, least, RobustSpec(rule=rule, f=f, kappa=kappa)),
-            of_moments,
+        kappa, grams = pick(rng, KAPPAS), [each for each in (gram, of_moments) if each is not None]
+        decoded = [seat for seat in range(n) if seat or rng.random() < 0.9]
+        grams = [
+            [[row[j] for j in decoded] for row in (each[i] for i in decoded)] for each in grams
+        ]
+        terms = MergeTerms(SEGMENTS, RobustSpec(rule=rule, f=f, kappa=kappa))
+        found = merge_inputs(as_atoll(facts), [SeatIndex(s) for s in decoded], grams, terms)
+        mine = second.merge_inputs(
+            facts,
+            decoded,
+            grams[0] if grams else None,
+            {"rule": rule, "f": f, "kappa": kappa, "segments": SEGMENTS},
+            grams[1] if len(grams) > 1 else None,
         )
-        facts = {"revealed": everyone, "rejected": maps[0], "unresolved": maps[1]}
-        terms = {"rule": rule, "f": f, "kappa": kappa, "steps": STEPS, "minProviders": least}
-        assert second.merge_inputs(
-            facts | {"caught": caught, "steps": steps}, list(range(n)), gram, terms, of_moments
-        ) == {
-            "available": list(found.available),
-            "named": [
-                {"check": str(x.check), "seat": x.seat, "grave": x.grave} for x in found.named
-            ],
-            "inFull": list(found.in_full),
-            "leftOut": list(found.left_out),
-            "merged": list(found.merged),
-            "fPrime": found.f_prime,
-        }
+        assert mine == as_plain(found)
 
 
 @pytest.mark.parametrize("base", BASES)

@@ -35,22 +35,25 @@ def unhexed(text: str) -> bytes:
     return bytes.fromhex(text.removeprefix("0x"))
 
 
+def facts_of(plain: Case) -> Case:
+    """What the chain says, as the second client takes it."""
+    done = {seat: m for seat, m in enumerate(plain["segments"]) if m is not None}
+    read = {name: int(plain[name], 16) for name in ("fallen", "accused")}
+    words = [int(word, 16) for word in plain["words"]]
+    return read | {"segments": done, "committee": plain["committee"], "words": words}
+
+
 @pytest.mark.parametrize("case", cases("merge.json"), ids=lambda case: case["name"])
 def test_whole_merges(case: Case) -> None:
     told = case["manifest"]
-    terms = {"terms": {"min_providers": told["minProviders"]}}
-    manifest = {part: told[part] for part in ("codec", "inner", "outer", "robust")} | terms
+    manifest = {part: told[part] for part in ("codec", "inner", "outer", "robust")}
     model, seed = read_global(unhexed(case["model"])), unhexed(case["dataSeed"])
     for number in case["rounds"]:
-        bitmaps = ("revealed", "rejected", "unresolved")
-        facts: Case = {name: int(number["facts"][name], 16) for name in bitmaps}
         updates = {
             seat: joined([unhexed(part) for part in parts])
             for seat, parts in enumerate(number["updates"])
         }
-        facts |= {"caught": number["facts"]["caught"]}
-        facts |= {"steps": dict.fromkeys(updates, told["inner"]["steps"])}
-        model, inputs = second.merge(manifest, model, facts, updates, seed)
+        model, inputs = second.merge(manifest, model, facts_of(number["facts"]), updates, seed)
         assert [f"{named['check']} {named['seat']}" for named in inputs["named"]] == number["named"]
         for field in ("leftOut", "merged", "fPrime"):
             assert inputs[field] == number[field]
@@ -60,12 +63,11 @@ def test_whole_merges(case: Case) -> None:
 
 @pytest.mark.parametrize("case", cases("merge_inputs.json"), ids=lambda case: case["name"])
 def test_merge_inputs(case: Case) -> None:
-    facts = {name: int(case["facts"][name], 16) for name in ("revealed", "rejected", "unresolved")}
-    facts |= {"caught": case["facts"]["caught"], "steps": dict(enumerate(case["facts"]["steps"]))}
     gram, of_moments = (
         case[name] and [[int(value) for value in row] for row in case[name]]
-        for name in ("gram", "gramOfMoments")
+        for name in ("gram", "moments")
     )
+    facts = facts_of(case["facts"])
     found = second.merge_inputs(facts, case["decoded"], gram, case["terms"], of_moments)
     assert found == case["inputs"]
 

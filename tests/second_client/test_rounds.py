@@ -1,34 +1,40 @@
-"""Whole rounds: the second client's trace, states and update are atoll's, to the byte.
+"""Whole rounds: the second client's states, words and update are atoll's, to the byte.
 
 Every job here is made by atoll and handed over as a provider finds it: the manifest's bytes, the
 tokens, the global state's bytes. Three rounds each, a merge between them, so that merged moments
-come back, and feedback, local parameters and what comes in late are carried over.
+come back, and feedback, local parameters and what comes in late are carried over. Both clients
+replay what was trained from a public opening.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from tests.second_client import codec, documents, provide, state
+from tests.second_client import codec, documents, provide, rounds, state
 from tests.second_client import merge as second
 from tests.second_client.constants import tables_root
 from tests.unit.train.factories import Job, make_job
 from tests.unit.train.folders import make_folder
 
-from atoll.bits.state import GlobalState
+from atoll.bits.layout import seat_layout
+from atoll.bits.link import close_round
+from atoll.bits.opening import open_round
+from atoll.bits.segment import run_segment
+from atoll.bits.state import GlobalState, SeatState
 from atoll.law.manifest import Manifest
 from atoll.law.merge_inputs import MergeFacts
-from atoll.law.words import Bitmap, RoundIndex
+from atoll.law.trace import Leaves
+from atoll.law.words import Address, Bitmap, Digest, RoundIndex
 from atoll.merge.round import merge
-from atoll.train.course import open_training_tokens
+from atoll.train.course import open_course, open_training_tokens
 from atoll.train.pretrained import prepare_init
-from atoll.train.probe import numerics_spec
-from atoll.train.round import TrainedRound, train_round
+from atoll.train.replay import Claimed, replay_seat
+from atoll.train.round import train_round
 
 ADAMW = {"optimizer": "adamw", "momentum": "0"}
 SGD = {"optimizer": "sgd", "beta1": "0", "beta2": "0", "eps": "0", "weight_decay": "0.01"}
@@ -96,7 +102,7 @@ JOBS: dict[str, Changes] = {
         "inner": ADAMW,
         "codec": {"kind": "two_bit", "exponents": COARSE, "moment_exponents": COARSE},
     },
-    "a seat that diverges": {"inner": {**SGD, "momentum": "0", "lr": "10000", "clip": "1000"}},
+    "a step that is not finite": {"inner": {**SGD, "momentum": "0", "lr": "10000", "clip": "1000"}},
 }  # fmt: skip
 
 
@@ -107,40 +113,68 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
 
 def changed(job: Job, changes: Changes) -> Job:
     """The job with other choices, as a submitter would write it down."""
-    plain = job.manifest.model_dump() | {"numerics": numerics_spec("exact").model_dump()}
+    plain = job.manifest.model_dump()
     for section, fields in changes.items():
         plain[section] = (plain[section] or {}) | fields
     steps = plain["inner"]["batch"] * plain["model"]["seq"]
-    plain["terms"] = plain["terms"] | {"tokens_per_step": steps, "min_providers": 1}
+    plain["terms"] = plain["terms"] | {"tokens_per_step": steps, "f": 0}
+    plain["robust"] = plain["robust"] | {"f": 0}
     plain["epoch"] = documents.epoch_of(plain)
     plain["tables"] = tables_root(plain)
     return job.of(Manifest.model_validate(plain))
 
 
-def in_round(job: Job, model: GlobalState, before: TrainedRound | None) -> Job:
-    """The job's task in the model's round, with what the seat carried out of the one before."""
-    before = None if documents.is_public(documents_of(job)["codec"]) else before
+@dataclass(frozen=True)
+class Trained:
+    """What atoll makes of a seat's round."""
+
+    states: tuple[bytes, ...]
+    words: tuple[bytes, ...]
+    update: bytes
+    carried: SeatState | None = None
+
+
+def in_round(job: Job, model: GlobalState) -> Job:
+    """The job's task in the model's round."""
     task = replace(
         job.task,
         slot=replace(job.task.slot, round=RoundIndex(model.round)),
         data_seed=bytes([5 + model.round]) * 32,
         global_state_cid=job.store.add_bytes(model.to_bytes()).to_bytes(),
-        opening_optimiser=before.carried_cid if before else None,
     )
     return replace(job, model=model, task=task)
 
 
-def provided(job: Job, brought: state.State | None) -> state.State:
+def trained(job: Job, brought: SeatState | None) -> Trained:
+    """The round by atoll: what a provider runs, and its parts where a seat carries something."""
+    task, manifest = job.task, job.manifest
+    if not manifest.codec.carries_more:
+        done = train_round(task, job.store)
+        return Trained(done.states, done.words, done.update)
+    course = open_course(manifest, task.data_seed, task.seat, task.slot.round, job.store)
+    course, states, words = replace(course, model=job.model), list[bytes](), list[bytes]()
+    state = open_round(manifest, task.slot.round, job.model, brought)
+    for segment in range(manifest.segments):
+        done = run_segment(state, segment, course)
+        if not done.is_finite:
+            break
+        state = done.state
+        states.append(done.digest)
+        words.append(done.work_word)
+    if not states:
+        return Trained((), (), b"")
+    update, carried = close_round(manifest, job.model, state, task.dither)
+    return Trained(tuple(states), tuple(words), update, carried)
+
+
+def provided(job: Job, brought: state.State | None) -> dict[str, Any]:
     """The same round by the second client, from bytes alone."""
-    task, slot = job.task, job.task.slot
-    contract = bytes.fromhex(slot.domain.rounds[2:])
-    return provide.provide(
-        opened_job(job),
-        state.read_global(job.model.to_bytes()),
-        brought,
-        (slot.domain.chain_id, contract, slot.job, slot.round, slot.attempt),
-        (task.data_seed, task.seat),
-    )
+    model = state.read_global(job.model.to_bytes())
+    return provide.provide(opened_job(job), model, brought, seat_of(job))
+
+
+def seat_of(job: Job) -> codec.Seat:
+    return job.task.data_seed, job.task.seat
 
 
 def opened_job(job: Job) -> provide.Job:
@@ -149,20 +183,13 @@ def opened_job(job: Job) -> provide.Job:
     return provide.open_job(documents_of(job), tokens, weights)
 
 
-def assert_same(job: Job, trained: TrainedRound, mine: state.State) -> None:
+def assert_same(theirs: Trained, mine: dict[str, Any]) -> None:
     """Every byte that the provider commits to, reveals and serves."""
-    for leaf, ours in zip(trained.document.leaves, mine["leaves"], strict=True):
-        assert ours == {name: getattr(leaf, name) for name in ours}
-    for cid, ours in zip(trained.document.states, mine["states"], strict=True):
-        assert state.seat_bytes(ours) == job.blob(cid)
-    for roots, ours in zip(trained.document.state_roots, mine["states"], strict=True):
-        assert state.state_roots(ours) == tuple(roots)
-    assert mine["steps"] == trained.steps
-    assert mine["trace_root"] == trained.trace_root
-    assert mine["update"] == trained.update or trained.diverged
-    assert mine["update_root"] == trained.update_root or trained.diverged
-    assert mine["optimiser_root"] == trained.optimiser_root
-    assert state.seat_bytes(mine["carried"]) == job.blob(trained.carried_cid)
+    assert mine["states"] == list(theirs.states)
+    assert mine["words"] == list(theirs.words)
+    assert mine["update"] == theirs.update
+    if theirs.carried is not None:
+        assert state.seat_bytes(mine["carried"]) == theirs.carried.to_bytes()
 
 
 @pytest.mark.parametrize("name", JOBS)
@@ -171,35 +198,53 @@ def test_rounds_to_the_byte(job: Job, name: str) -> None:
     first = state.initial_global_state(documents_of(ready))
     assert state.global_bytes(first) == ready.model.to_bytes()
     assert state.global_digest(first) == ready.model.digest()
-    diverged = play(ready, rounds=3)
-    assert diverged == ("diverges" in name)
+    done = play(ready, rounds=3)
+    assert (done < ready.manifest.segments) == ("not finite" in name)
 
 
-def play(ready: Job, rounds: int) -> bool:
-    """Rounds of one seat by both clients, each merged by both; whether it diverged."""
-    trained, brought, manifest = None, None, documents_of(ready)
+def play(ready: Job, rounds: int) -> int:
+    """Rounds of one seat by both clients, each merged by both; the segments of the last one."""
+    carried, brought, manifest = None, None, documents_of(ready)
     public = documents.is_public(manifest["codec"])
     for number in range(rounds):
-        ready = in_round(ready, ready.model, trained)
-        trained, mine = train_round(ready.task, ready.store), provided(ready, brought)
-        assert_same(ready, trained, mine)
-        assert trained.reset == (number % manifest["epoch"] == 0)
-        if trained.diverged:
-            return True
+        ready = in_round(ready, ready.model)
+        theirs, mine = trained(ready, carried), provided(ready, brought)
+        assert_same(theirs, mine)
+        if public:
+            assert_the_replay_is_fine(ready, mine)
+        if len(theirs.states) < ready.manifest.segments:
+            return len(theirs.states)
         model = merged_by_both(ready, mine["update"])
         assert bool(model.moments.m) == bool(model.moment_exponents)
-        carried = state.seat_bytes(mine["carried"])
-        brought = None if public else state.read_seat(carried, manifest, number + 1)
+        if not public:
+            blob = state.seat_bytes(mine["carried"])
+            brought = state.read_seat(blob, manifest, number + 1)
+            layout = seat_layout(ready.manifest, number + 1)
+            carried = SeatState.from_bytes(blob, layout)
         ready = replace(ready, model=model)
-    return False
+    return len(theirs.states)
+
+
+def assert_the_replay_is_fine(job: Job, mine: dict[str, Any]) -> None:
+    """An auditor of either client finds what the seat reveals as it is."""
+    key, account = bytes(range(32)), bytes(range(20))
+    leaves = rounds.leaves_of(mine["states"], mine["words"], key)
+    model = state.read_global(job.model.to_bytes())
+    found = provide.replay(opened_job(job), model, seat_of(job), leaves, mine["root"])
+    assert found[:2] == (mine["words"], None)
+    claimed = Claimed(Leaves.from_bytes(leaves), Digest(mine["root"]))
+    theirs = replay_seat(job.task, claimed, job.store)
+    duty = theirs.duty(job.task.seat, Address("0x" + account.hex()))
+    assert provide.duty(account, found) == (duty.at, duty.word)
 
 
 def merged_by_both(ready: Job, update: bytes) -> GlobalState:
     """The next global state, of the seat's update alone, whose bytes both clients write."""
-    task, steps = ready.task, ready.manifest.inner.steps
-    facts = {"revealed": 1 << task.seat, "rejected": 0, "unresolved": 0, "caught": 0}
-    facts["steps"] = {task.seat: steps}
-    told = MergeFacts(Bitmap(1 << task.seat), Bitmap(0), Bitmap(0), 0, {task.seat: steps})
+    task, segments = ready.task, ready.manifest.segments
+    facts = {"segments": {task.seat: segments}, "committee": 1, "words": [1 << task.seat]}
+    facts |= {"fallen": 0, "accused": 0}
+    seat = Bitmap(1 << task.seat)
+    told = MergeFacts(seat, 1, [seat], {task.seat: segments})
     updates = {task.seat: update}
     theirs = merge(
         ready.model, updates, facts=told, data_seed=task.data_seed, manifest=ready.manifest
@@ -221,8 +266,8 @@ def test_a_round_from_weights_that_are_content(job: Job, tmp_path: Path) -> None
     ready = changed(job, kind | parts)
     first = state.initial_global_state(documents_of(ready), weights)
     assert state.global_bytes(first) == ready.model.to_bytes()
-    ready = in_round(ready, ready.model, None)
-    assert_same(ready, train_round(ready.task, ready.store), provided(ready, None))
+    ready = in_round(ready, ready.model)
+    assert_same(trained(ready, None), provided(ready, None))
     gain = {"model.norm.weight": np.ones(3, np.float32)}
     for odd, words in (
         (weights[:-1] + bytes([weights[-1] ^ 1]), "initial weights"),
@@ -266,32 +311,36 @@ def test_rounds_of_adapters_to_the_byte(job: Job, name: str, tmp_path: Path) -> 
     ready = changed(job, changes | parts)
     first = state.initial_global_state(documents_of(ready))
     assert state.global_bytes(first) == ready.model.to_bytes()
-    assert not play(ready, rounds=2)
+    assert play(ready, rounds=2) == ready.manifest.segments
 
 
-def test_a_seat_that_resets_in_a_later_round(job: Job) -> None:
-    ready = changed(job, JOBS["Muon, grid4, dropout, fragments that come in late"])
-    model = merged_by_both(ready, provided(in_round(ready, ready.model, None), None)["update"])
-    ready = in_round(ready, model, None)
-    trained = train_round(ready.task, ready.store)
-    assert trained.reset
-    assert_same(ready, trained, provided(ready, None))
-
-
-def test_a_verifier_replays_any_segment_from_the_state_that_is_served(job: Job) -> None:
-    ready = changed(job, JOBS["SGD with momentum, two bits with feedback, squared ReLU, dropout"])
-    trained = train_round(ready.task, ready.store)
+def test_an_auditor_says_where_a_seat_differs(job: Job) -> None:
+    ready = changed(job, JOBS["AdamW, grid8, warm-up and cosine"])
+    mine, key = provided(ready, None), bytes(32)
     opened, model = opened_job(ready), state.read_global(ready.model.to_bytes())
-    seat = (ready.task.data_seed, ready.task.seat)
-    for index, leaf in enumerate(trained.document.leaves):
-        served = ready.blob(trained.document.states[index])
-        opening = state.read_seat(served, opened.manifest, round=0)
-        last, found = provide.segment(opening, index, opened, model, seat)
-        assert found == {name: getattr(leaf, name) for name in found}
-        assert state.seat_bytes(last) == ready.blob(trained.document.states[index + 1])
-    update, carried = provide.link(opened.manifest, model, last, seat)
-    assert codec.update_root(update) == trained.update_root
-    assert state.optimiser_root(carried) == trained.optimiser_root
+    true = mine["states"]
+    for at, told, root, own in (
+        (2, [*true[:2], bytes(32), true[3]], mine["root"], true[2]),
+        (4, true, bytes(32), mine["root"]),
+        (3, true[:3], bytes(32), provided_until(ready, 3)),
+    ):
+        leaves = rounds.leaves_of(told, mine["words"][: len(told)], key)
+        found = provide.replay(opened, model, seat_of(ready), leaves, root)
+        assert found == (mine["words"][:at], at, own)
+        claimed = Claimed(Leaves.from_bytes(leaves), Digest(root))
+        theirs = replay_seat(ready.task, claimed, ready.store)
+        assert (list(theirs.words), theirs.differs_at, theirs.own) == found
+
+
+def provided_until(job: Job, segments: int) -> bytes:
+    """The update root of a seat that stops after so many segments."""
+    model, opened = state.read_global(job.model.to_bytes()), opened_job(job)
+    last = state.opening_state(opened.manifest, model, None)
+    for index in range(segments):
+        ran = provide.segment(last, index, opened, model, seat_of(job))
+        assert ran is not None
+        last = ran[0]
+    return codec.update_root(provide.link(opened.manifest, model, last, seat_of(job))[0])
 
 
 def documents_of(job: Job) -> documents.Manifest:

@@ -7,7 +7,7 @@ text, in plain functions over plain dicts, bytes and arrays. Digests are 32 byte
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 
 import numpy as np
@@ -331,14 +331,6 @@ class Stream:
         limit = (1 << 64) - (1 << 64) % below
         return next(word for word in self._words if word < limit) % below
 
-    def shuffle(self, size: int) -> list[int]:
-        """0 … size − 1, shuffled from the top down."""
-        items = list(range(size))
-        for i in range(size - 1, 0, -1):
-            j = self.draw(i + 1)
-            items[i], items[j] = items[j], items[i]
-        return items
-
 
 def _stream_words(prefix: bytes) -> Iterator[int]:
     for block in count():
@@ -358,27 +350,10 @@ def u64(value: int) -> bytes:
     return value.to_bytes(8, "big")
 
 
-def order_of_verifiers(audit_seed: bytes, seat: int, snapshot: int) -> list[int]:
-    """The verifiers of a snapshot (a bitmap) in the order in which a seat's audit asks them."""
-    verifiers = bits(snapshot)
-    shuffled = Stream("atoll.order.v1", audit_seed + u16(seat)).shuffle(len(verifiers))
-    return [verifiers[i] for i in shuffled]
-
-
-def order_of_segments(audit_seed: bytes, seat: int, leaves: int) -> list[int]:
-    """The segments of a trace in the order in which they are drawn for replay."""
-    return Stream("atoll.segments.v1", audit_seed + u16(seat)).shuffle(leaves)
-
-
 def batch_offsets(data_seed: bytes, seat: int, step: int, size: int, below: int) -> list[int]:
     """Where each sequence of a step's batch starts; `step` counts within the round."""
     stream = Stream("atoll.batch.v1", data_seed + u16(seat) + u32(step))
     return [stream.draw(below) for _ in range(size)]
-
-
-def batch_digest(offsets: Iterable[Iterable[int]]) -> bytes:
-    """SHA-256 of a segment's start offsets, steps in order, each a big-endian uint64."""
-    return sha256(b"".join(u64(offset) for step in offsets for offset in step))
 
 
 def dropout_key(data_seed: bytes, seat: int) -> tuple[int, int]:

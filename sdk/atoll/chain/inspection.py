@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Final
@@ -24,6 +25,7 @@ from atoll.law.words import Address
 
 ERC20: Final = "AtollToken"
 WORD: Final = 32
+_NOBODY: Final = Address("0x" + "00" * 20)
 _LEAST_ADDRESS: Final = 1 << 64
 """Immutables below are numbers of seconds; an address so small belongs to nobody."""
 
@@ -158,15 +160,24 @@ async def _miswired(chain: AtollChain, check: ContractCheck) -> list[str]:
     addresses, wrong = chain.deployment.addresses, []
     known = {name.lower(): address for name, address in addresses.items()}
     known["token"] = addresses[ERC20]
+    for part in (name for name in addresses if _whole(name, addresses) == check.name):
+        known[part.removeprefix(check.name).lower()] = addresses[part]
+    # A part runs in the storage of its whole; what it names in its own, which is empty, is nothing.
+    unsaid = {_NOBODY} if _whole(check.name, addresses) else set()
     for item in load_artifact(check.name)["abi"]:
         if not _is_plain_view(item) or item["name"].lower() not in known:
             continue
         if [output["type"] for output in item["outputs"]] != ["address"]:
             continue
         value = await _ask_view(chain, check.name, item)
-        if value != known[item["name"].lower()]:
+        if value not in {known[item["name"].lower()], *unsaid}:
             wrong.append(f"its {item['name']} is {value}, not the deployment's")
     return wrong
+
+
+def _whole(name: str, names: Iterable[str]) -> str | None:
+    """The contract that another is a part of: the one whose name its own begins with."""
+    return next((other for other in names if other != name and name.startswith(other)), None)
 
 
 def _with(check: ContractCheck, problems: list[str]) -> ContractCheck:

@@ -318,6 +318,49 @@ def logs(
 
 
 @app.command()
+def audit(
+    job: Job,
+    round_: Annotated[
+        int | None, typer.Option("--round", min=0, help="Of one settled round only.")
+    ] = None,
+    seat: Annotated[int | None, typer.Option(min=0, help="Of one provider's seat only.")] = None,
+    seats: Annotated[
+        int, typer.Option(min=0, help="Train so many seats of each round again, drawn at random.")
+    ] = 1,
+    all_: Annotated[bool, typer.Option("--all", help="Train every seat again.")] = False,
+    rpc: Rpc = DEFAULT_RPC,
+    deployment: DeploymentFile = None,
+    home: Home = DEFAULT_HOME,
+    json: Json = False,
+) -> None:
+    """Check a job from public data: train seats again, merge again, count its money again.
+
+    Ends with 1 where what stands on the chain is not so.
+    """
+    from atoll.job.asking import missing_extra
+
+    try:
+        from atoll.job.audit import Extent, JobCheck, RoundCheck
+        from atoll.job.audit import audit as audit_job
+    except ImportError as error:
+        raise missing_extra("auditing") from error
+
+    def tell(found: RoundCheck) -> None:
+        if not json:
+            emit(None, found.text(), as_json=False)
+
+    async def work() -> JobCheck:
+        extent = Extent(round_, seat, None if all_ else seats)
+        async with Network(rpc, deployment, home).open() as client:
+            return await audit_job(client.attach(job), extent, tell)
+
+    checked = asyncio.run(work())
+    emit(checked.to_plain(), checked.text(), as_json=json)
+    if checked.faults:
+        raise typer.Exit(1)
+
+
+@app.command()
 def result(
     job: Job,
     folder: Folder,

@@ -34,14 +34,6 @@ class DrawStream:
         limit = _WORD_RANGE - _WORD_RANGE % n
         return next(word for word in self._words if word < limit) % n
 
-    def shuffle(self, n: int) -> list[int]:
-        """0 … n−1 in an order drawn by Fisher and Yates, from the top down."""
-        items = list(range(n))
-        for i in range(n - 1, 0, -1):
-            j = self.draw(i + 1)
-            items[i], items[j] = items[j], items[i]
-        return items
-
 
 def _words(prefix: bytes) -> Iterator[int]:
     base = hashlib.sha256(prefix)

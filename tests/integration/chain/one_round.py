@@ -7,23 +7,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from atoll.law.settlement import build_verdict
+from eth_account.signers.local import LocalAccount
 from tests.integration.chain.local_anvil import Anvil
 
 from atoll.bits.init import initial_global_state
 from atoll.chain.calls import Call
 from atoll.chain.contracts import AtollChain
+from atoll.chain.keys import sign_hash
 from atoll.content.local import LocalStore
 from atoll.law import hashing
+from atoll.law.ballots import Body, Duty, ballot_hash
+from atoll.law.certificates import certificate_bytes
 from atoll.law.manifest import Manifest
-from atoll.law.views import JobView
+from atoll.law.trace import Leaves, key_hash
+from atoll.law.views import JobView, SettledRound
 from atoll.law.words import (
+    ZERO_DIGEST,
     Address,
-    Attempt,
+    Bitmap,
     Digest,
-    Finding,
     JobId,
     Phase,
+    PlaceIndex,
     Reveal,
     Role,
     RoundIndex,
@@ -31,8 +36,12 @@ from atoll.law.words import (
     Verdict,
 )
 
-SEAT = SeatIndex(0)
-SLOT = (RoundIndex(0), Attempt(0))
+SEAT, PLACE = SeatIndex(0), PlaceIndex(0)
+ROUND = RoundIndex(0)
+ALL = Bitmap(1)
+KEY, SALT = Digest(b"\x05" * 32), Digest(b"\x07" * 32)
+LOSS = bytes.fromhex("4016000000000000")
+"""5.5 nats a target."""
 
 
 @dataclass
@@ -42,11 +51,18 @@ class OneRound:
     anvil: Anvil
     chain: AtollChain
     job: JobId
-    provider: Address
-    verifier: Address
+    accounts: tuple[LocalAccount, LocalAccount]
+
+    @property
+    def provider(self) -> Address:
+        return Address(self.accounts[0].address)
+
+    @property
+    def verifier(self) -> Address:
+        return Address(self.accounts[1].address)
 
     async def join(self, funder: Address) -> None:
-        """Tokens, stakes, places, readiness."""
+        """Tokens, stakes, seat and place, readiness."""
         calls, terms = self.chain.calls, await self.chain.terms(self.job)
         stakes = self.chain.deployment.addresses["Stakes"]
         for account, role, bond in (
@@ -56,57 +72,65 @@ class OneRound:
             self.send(funder, calls.transfer(account, bond))
             self.send(account, calls.approve(stakes, bond))
             self.send(account, calls.deposit(role, bond))
-        self.send(self.provider, calls.join_as_provider(self.job))
-        self.send(self.verifier, calls.join_as_verifier(self.job))
-        self.send(self.verifier, calls.attest_ready(self.job))
+        self.send(self.provider, calls.sit(self.job, SEAT))
+        self.send(self.verifier, calls.enrol(self.job, PLACE, terms.verifier_bond))
+        self.send(self.verifier, calls.ready(self.job))
 
-    async def work(self, manifest: Manifest) -> None:
-        """From the first poke to the call for attestations."""
-        calls, terms = self.chain.calls, manifest.terms
-        await self.poke_until(Phase.TRAIN)
+    async def work(self, manifest: Manifest, has: Bitmap = ALL) -> None:
+        """From the first poke to the word that says which updates are there."""
+        calls = self.chain.calls
+        self.anvil.mine()  # the first committee is drawn from who was ready a block earlier
+        self.send(self.provider, calls.poke(self.job))
+        state = await self.chain.state(self.job)
+        assert state.phase is Phase.TRAIN
         reveal = Reveal(
-            trace_root=hashing.sha256(b"trace"),
             update_root=hashing.sha256(b"update"),
-            optimiser_root=hashing.sha256(b"optimiser"),
-            steps=terms.steps,
-            reset=True,
-            salt=bytes(32),
+            key_hash=key_hash(KEY),
+            salt=SALT,
+            leaves=Leaves.of(*_leaves(manifest), KEY).to_bytes(),
             update_cid=manifest.cid(),
-            trace_cid=manifest.cid(),
         )
-        commitment = await self.chain.commitment_of(
-            self.job, *SLOT, SEAT, sender=self.provider, reveal=reveal
-        )
-        self.send(self.provider, calls.commit(self.job, *SLOT, commitment))
-        self.send(self.provider, calls.reveal(self.job, *SLOT, reveal))
-        await self.poke_until(Phase.REPORT)
-        finding = Finding(SEAT, (1 << manifest.segments) - 1)
-        ballot = calls.ballot(
-            self.job, *SLOT, findings=[finding], reports=[], replay_root=Digest(bytes(32))
-        )
-        self.send(self.verifier, ballot)
+        slot = JobView.of(self.chain.deployment.domain, self.job).slot(ROUND)
+        said = (reveal, ZERO_DIGEST)
+        commitment = hashing.commitment(slot, state.seed, SEAT, self.provider, said)
+        self.send(self.provider, calls.commit(self.job, SEAT, state.seed, commitment))
+        self.send(self.provider, calls.reveal(self.job, SEAT, state.seed, reveal))
+        self.send(self.verifier, calls.word(self.job, PLACE, state.seed, has))
         self.anvil.mine()
 
-    def settle(self, view: JobView, manifest: Manifest, merged: tuple[Digest, bytes]) -> Verdict:
-        """Attests and settles the only verdict that the evidence allows."""
-        calls, verdict = self.chain.calls, build_verdict(view, manifest, *merged)
-        hash_ = hashing.verdict_hash(view.slot, verdict)
-        self.send(self.verifier, calls.attest(self.job, *SLOT, hash_))
-        self.send(self.provider, calls.settle(self.job, verdict))
+    def settle(self, view: JobView, model: tuple[Digest, bytes]) -> None:
+        """Certifies a model and settles the round, which is the job's last."""
+        running = view.open
+        assert running is not None and running.is_merge_over
+        merged = running.available.bit_count()
+        verdict = Verdict(Bitmap(0), merged, *model, LOSS)
+        signature = sign_hash(self.accounts[1], running.digest_of(verdict))
+        certificate = certificate_bytes([self.verifier], {self.verifier: signature})
+        calls = self.chain.calls
+        self.send(self.provider, calls.settle(self.job, running.words, verdict, certificate))
         self.anvil.mine()
-        return verdict
 
-    def pass_time(self, seconds: int) -> None:
-        self.anvil.ask("evm_increaseTime", seconds)
+    def audit(self, past: SettledRound, manifest: Manifest) -> None:
+        """Ballot, opening and key, each in its window; the clock is then where pay is final."""
+        calls, id = self.chain.calls, past.places[PLACE]
+        duty = Duty.fine(SEAT, self.verifier, _leaves(manifest)[1])
+        body = Body((duty,))
+        seed, who = past.facts.audit_seed, (id, self.verifier)
+        sealed = ballot_hash(past.slot, seed, who, body.hash, SALT)
+        self.send(self.verifier, calls.ballot(self.job, ROUND, sealed))
+        self.wait_until(past.clock.audit_end)
+        self.send(self.verifier, calls.open_ballot(past, id, body, SALT))
+        self.wait_until(past.clock.open_end)
+        self.send(self.provider, calls.show_key(self.job, ROUND, KEY))
+        self.wait_until(past.clock.window_end)
+
+    def wait_until(self, second: int) -> None:
+        """A block at or after that unix second."""
+        newest = self.anvil.ask("eth_getBlockByNumber", "latest", False)
+        missing = second - int(newest["timestamp"], 16)
+        if missing > 0:
+            self.anvil.ask("evm_increaseTime", missing)
         self.anvil.mine(2)
-
-    async def poke_until(self, phase: Phase) -> None:
-        for _ in range(5):
-            if (await self.chain.state(self.job)).phase is phase:
-                return
-            self.anvil.mine(3)
-            self.send(self.provider, self.chain.calls.poke(self.job))
-        raise RuntimeError(f"the job does not reach {phase.name}")
 
     def send(self, sender: Address, call: Call) -> None:
         """One transaction of an unlocked account; raises if it is refused or reverts."""
@@ -116,6 +140,14 @@ class OneRound:
             continue
         if receipt["status"] != "0x1":
             raise RuntimeError(f"{call.label} reverted")
+
+
+def _leaves(manifest: Manifest) -> tuple[list[Digest], list[Digest]]:
+    """States and plain words of a whole round, made up."""
+    numbers = range(manifest.segments)
+    return [hashing.sha256(b"s%d" % j) for j in numbers], [
+        hashing.sha256(b"w%d" % j) for j in numbers
+    ]
 
 
 def initial_model(manifest: Manifest, store: LocalStore) -> tuple[Digest, bytes]:

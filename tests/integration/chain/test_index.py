@@ -40,7 +40,7 @@ class Announcer:
 
     def shout(self, text: bytes) -> None:
         """Announces what the contract itself would refuse."""
-        roster = self.chain.deployment.addresses["Roster"]
+        roster = self.chain.deployment.addresses["Members"]
         code = self.anvil.ask("eth_getCode", roster, "latest")
         self.anvil.ask("anvil_setCode", roster, EMITTER)
         data = "0x" + gateway_log(Address(self.account.address), text).hex()

@@ -85,7 +85,7 @@ async def test_a_contract_of_another_deployment_is_named(
     mixed = moved(chain, "Stakes", other.addresses["Stakes"])
     found = await problems(mixed)
     assert any("not of this deployment" in text for text in found["Stakes"])
-    assert any("stakes is" in text for text in found["Roster"])
+    assert any("stakes is" in text for text in found["Members"])
     await mixed.close()
 
 

@@ -50,8 +50,8 @@ def test_deploy_show_verify(key: Path, tmp_path: Path, anvil: Anvil) -> None:
     assert shown["parameters"]["Config"]["params"]["missCutBps"] == 50
     assert shown["parameters"]["Config"]["unbondingDelay"] == 3 * 86400
     assert run("verify", "--deployment", out)["ok"]
-    anvil.ask("anvil_setCode", known.addresses["Roster"], "0x00")
-    with pytest.raises(ChainError, match="Roster: its code"):
+    anvil.ask("anvil_setCode", known.addresses["Members"], "0x00")
+    with pytest.raises(ChainError, match="Members: its code"):
         run("verify", "--deployment", out)
 
 

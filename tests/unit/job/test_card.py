@@ -7,32 +7,40 @@ from typing import Any
 
 import pytest
 import yaml
-from tests.unit.law.factories import ScriptedJob, address, make_manifest
+from tests.unit.law.factories import address, make_manifest, make_terms
+from tests.unit.law.script import PROVIDERS, VERIFIERS, Script
 
 from atoll.job.card import Labels, Origin, card, facts
 from atoll.job.figures import RoundFigures
-from atoll.law.events import Punished
+from atoll.law.events import Fell, Missed
 from atoll.law.held_out import loss_bytes
-from atoll.law.words import Digest, Offence, RoundIndex
+from atoll.law.words import HolderId, Miss, Role, RoundIndex
 
-LIAR = address("verifier 2")
 FIGURES = [
-    RoundFigures(0, None, {LIAR: loss_bytes(5.5)}),
-    RoundFigures(1, loss_bytes(5.25), {LIAR: loss_bytes(5.0)}, before=5.5),
+    RoundFigures(0, None, loss_bytes(5.5)),
+    RoundFigures(1, loss_bytes(5.25), before=5.5),
 ]
+_WHO = (Role.PROVIDER, HolderId(4), RoundIndex(0))
 
 
 @pytest.fixture
 def origin() -> Origin:
-    """A job of one settled round, one of whose members was slashed."""
-    job = ScriptedJob(make_manifest())
-    job.honest_round()
-    slash = Punished(
-        job.view.job_id, RoundIndex(0), Offence.SEAT_MISSED, 3, address("provider 3"),
-        Digest(bytes(32)), 5 * 10**17,
-    )  # fmt: skip
+    """A job of one settled round, in which seat 3 did another thing than it said and fell."""
+    script = Script.ready(make_terms(rounds=1))
+    net, round = script.net, script.honest_round()
+    for id in script.auditors(round):
+        differs = {3: 5} if 3 in net.duties(round, id) else None
+        script.ballot(round, id, script.body(round, id, differs))
+    net.wait_until(net.settled[round].ends["audit"])
+    for id in script.auditors(round):
+        script.open(round, id)
+    net.fall(Role.PROVIDER, net.at(Role.PROVIDER, 3, 0).id, VERIFIERS[0], 0)
+    cuts = [
+        Missed(net.job, address("provider 3"), *_WHO, Miss.SEAT, 5 * 10**17),
+        Fell(net.job, PROVIDERS[3], VERIFIERS[0], *_WHO, 10**20),
+    ]
     labels = Labels("apache-2.0", "Qwen/Qwen3-0.6B")
-    return Origin(job.view, job.manifest, 1, FIGURES, [slash], labels)
+    return Origin(net.view, make_manifest(), 1, FIGURES, cuts, labels)
 
 
 def test_the_hub_reads_its_front_matter(origin: Origin) -> None:
@@ -57,22 +65,33 @@ def test_the_tables_have_the_facts(origin: Origin) -> None:
     view, told = origin.view, facts(origin)
     (past,) = view.settled
     rows = _tables(card(origin))
-    assert past.verdict.merged_digest is not None
     (model,) = told["rounds"]
-    digest = past.verdict.merged_digest.hex()
-    tokens = str(past.verdict.tokens_total)
-    assert rows["Model after each round"] == [["0", digest, model["model_cid"], tokens]]
+    tokens = 3 * view.require_terms().steps * view.require_terms().tokens_per_step
+    digest = past.verdict.state.hex()
+    assert rows["Model after each round"] == [["0", digest, model["model_cid"], str(tokens)]]
     assert rows["Held-out loss by rounds merged"] == [
-        ["0", "5.5", "4016000000000000", "1"],
-        ["1", "5.25", "4015000000000000", "1"],
+        ["0", "5.5", "4016000000000000", "the committee"],
+        ["1", "5.25", "4015000000000000", "this machine"],
     ]
-    assert ["provider", str(past.seats[0]), "1", str(past.tokens[0])] in rows["Members"]
-    assert len(rows["Members"]) == len(past.reveals) + len(past.verifiers)
-    assert rows["Audits: seats of each round"] == [["0", "0, 1, 2, 3", "none", "none"]]
-    assert rows["Slashed"] == [
-        ["0", str(address("provider 3")), "a missing commit or reveal", "0.5"]
+    assert rows["Merges: seats of each round"] == [
+        ["0", "0, 1, 2, 3", "0, 1, 2, 3", "none", "4 of 4"]
     ]
-    assert "Reports" not in rows
+    assert rows["Audits: seats of each round"] == [["0", "0, 1, 2, 3", "0, 1, 2"]]
+    assert {tuple(row[:3]) for row in rows["Accusations"]} == {("0", "3", "5")}
+    assert [row[1:] for row in rows["Bonds cut"]] == [
+        [str(address("provider 3")), "a missing commit or reveal, or too little work", "0.5"],
+        [PROVIDERS[3], "work that a game or a missing key showed to be false", "100"],
+    ]
+
+
+def test_members_are_told_with_what_they_did(origin: Origin) -> None:
+    rows = _tables(card(origin))["Members"]
+    (past,) = origin.view.settled
+    whole = str(origin.view.require_terms().steps * origin.view.require_terms().tokens_per_step)
+    assert ["provider", PROVIDERS[0], "1", whole, "0"] in rows
+    assert ["provider", PROVIDERS[3], "1", "0", "0"] in rows
+    audits = sum(len(body.duties) for body in past.bodies.values())
+    assert sum(int(row[4]) for row in rows if row[0] == "verifier") == audits == 8
 
 
 def test_a_name_is_one_line_and_no_markup(origin: Origin) -> None:
@@ -80,22 +99,6 @@ def test_a_name_is_one_line_and_no_markup(origin: Origin) -> None:
     manifest = origin.manifest.model_copy(update={"name": name})
     lines = card(Origin(origin.view, manifest, 1, (), ())).splitlines()
     assert [line for line in lines if line.startswith("# ")] == ['# `"a\'\\n# b"`']
-
-
-def test_who_says_another_number_is_named() -> None:
-    before, after = FIGURES
-    assert before.differing == ()
-    assert after.differing == (LIAR,)
-    assert after.change == -0.25
-    assert f"verifier {LIAR} says 5.0" in after.text()
-    assert "5.250000 (-0.250000)" in after.text()
-
-
-def test_without_our_own_number_most_verifiers_are_believed() -> None:
-    said = {address(f"v{i}"): loss_bytes(loss) for i, loss in enumerate([2.0, 3.0, 3.0])}
-    assert RoundFigures(1, None, said).loss == 3.0
-    assert RoundFigures(1, None, said).differing == (address("v0"),)
-    assert RoundFigures(1).loss is None
 
 
 def _tables(text: str) -> dict[str, list[list[str]]]:

@@ -1,109 +1,103 @@
-"""What a submitter takes from verifiers' reports, and from whom."""
+"""What a submitter knows of each model: its own count, what committees signed, who is paid."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import pytest
-from eth_account import Account
-from tests.unit.law.factories import ScriptedJob, digest, make_manifest
+from tests.unit.law.factories import digest
+from tests.unit.law.script import PROVIDERS, VERIFIERS, Script
 
-from atoll.chain.keys import sign_digest
-from atoll.content.fetch import Fetcher
-from atoll.errors import NotFound
-from atoll.job.figures import Figures, gather, known
-from atoll.law.held_out import HeldOut, loss_bytes, note_name
+from atoll.job.figures import Figures, RoundFigures, certified_loss, cid_of, known
+from atoll.law.held_out import loss_bytes
 from atoll.law.views import JobView
-from atoll.law.words import Address, JobId
-
-KEY = Account.from_key(b"\x07" * 32)
-WHO = Address(KEY.address)
-URL = "http://127.0.0.1:4101"
-
-
-class Gateways:
-    """Answers as gateways do: notes by URL and name, and no blocks."""
-
-    def __init__(self, notes: dict[str, bytes] | None) -> None:
-        self.notes, self.asked = notes, 0
-
-    async def note(self, gateway: str, name: str, max_bytes: int) -> bytes | None:
-        self.asked += 1
-        if self.notes is None:
-            raise NotFound("does not answer")
-        return self.notes.get(name)
-
-    async def get(self, cid: object, max_bytes: int) -> bytes:
-        raise NotFound("nobody has it")
+from atoll.law.words import ZERO_DIGEST, Role
 
 
 @pytest.fixture
-def view() -> JobView:
-    """A job of one settled round, whose verifier 0 is an account that can sign."""
-    job = ScriptedJob(make_manifest())
-    job.honest_round()
-    (past,) = job.view.settled
-    settled = replace(past, verifiers={min(past.verifiers): WHO})
-    return replace(job.view, settled=(settled,), verifiers={}, gateways={WHO: URL})
+def script() -> Script:
+    """Two settled rounds."""
+    script = Script.ready()
+    script.honest_round()
+    script.honest_round()
+    return script
 
 
-def report_on(view: JobView) -> HeldOut:
-    model = view.settled[0].verdict.merged_digest
-    assert model is not None
-    return HeldOut(view.domain, view.job_id, 1, model, loss_bytes(2.5))
+@pytest.fixture
+def figures(tmp_path: Path) -> Iterator[Figures]:
+    kept = Figures(tmp_path / "figures.sqlite")
+    yield kept
+    kept.close()
 
 
-async def asked(view: JobView, folder: Path, notes: dict[str, bytes] | None) -> tuple[object, int]:
-    """What is known of the merged model after asking, and how often was asked."""
-    figures, gateways = Figures(folder / "figures.sqlite"), Gateways(notes)
-    await gather(figures, view, cast(Fetcher, gateways))
-    said = known(figures, view)[1].said
-    figures.close()
-    return said, gateways.asked
+def signed(view: JobView, round: int, loss: bytes, **changes: object) -> JobView:
+    """The view, had the committee of a round said this of the model that it opened with."""
+    settled = list(view.settled)
+    verdict = replace(settled[round].verdict, loss=loss)
+    settled[round] = replace(settled[round], verdict=verdict, **changes)  # type: ignore[arg-type]
+    return replace(view, settled=tuple(settled))
 
 
-async def test_a_signed_report_is_kept_and_not_asked_for_again(
-    view: JobView, tmp_path: Path
-) -> None:
-    report = report_on(view)
-    notes = {report.name: report.to_bytes(sign_digest(KEY, report.digest))}
-    assert await asked(view, tmp_path, notes) == ({WHO: loss_bytes(2.5)}, 2)
-    assert await asked(view, tmp_path, {}) == ({WHO: loss_bytes(2.5)}, 1)
+def test_a_round_certifies_the_model_that_it_opened_with(script: Script, figures: Figures) -> None:
+    view = signed(script.net.view, 0, loss_bytes(5.5))
+    view = signed(view, 1, loss_bytes(5.25))
+    first, second, last = known(figures, view)
+    assert (first.merged, first.loss, first.change) == (0, 5.5, None)
+    assert (second.loss, second.change) == (5.25, -0.25)
+    assert last.loss is None
+    assert "not known yet" in last.text()
+    assert "after round 0 5.250000 (-0.250000)" in second.text()
 
 
-Change = Callable[[HeldOut], HeldOut]
+def test_what_was_not_evaluated_or_not_certified_is_no_loss(script: Script) -> None:
+    view = script.net.view
+    assert certified_loss(view, 0) is None  # the job has no held-out text
+    late = signed(view, 0, loss_bytes(5.5), digest=ZERO_DIGEST)
+    assert certified_loss(late, 0) is None
+    assert certified_loss(signed(view, 0, loss_bytes(5.5)), 0) == loss_bytes(5.5)
+    assert certified_loss(signed(view, 0, bytes.fromhex("7ff0000000000000")), 0) is None
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda report: replace(report, job=JobId(report.job + 1)),
-        lambda report: replace(report, merged=2),
-        lambda report: replace(report, model=digest("another")),
-        lambda report: replace(report, domain=replace(report.domain, chain_id=1)),
-    ],
-)
-async def test_a_report_of_something_else_is_not_believed(
-    change: Change, view: JobView, tmp_path: Path
-) -> None:
-    other = change(report_on(view))
-    name = note_name(view.job_id, 1)
-    notes = {name: other.to_bytes(sign_digest(KEY, other.digest))}
-    assert await asked(view, tmp_path, notes) == ({}, 2)
+def test_our_own_count_is_kept_and_believed(script: Script, figures: Figures) -> None:
+    view = signed(script.net.view, 1, loss_bytes(5.25))
+    model = view.settled[0].verdict.state
+    figures.note_loss(view.spec_digest, 1, model, loss_bytes(5.0))
+    figures.note_loss(view.spec_digest, 1, model, loss_bytes(4.0))
+    found = known(figures, view)[1]
+    assert (found.loss, found.is_disputed) == (5.0, True)
+    assert "the committee signed 5.25" in found.text()
+    assert found.to_plain()["computed_here"] is True
 
 
-async def test_a_report_that_another_signed_is_not_believed(view: JobView, tmp_path: Path) -> None:
-    report, other = report_on(view), Account.from_key(b"\x08" * 32)
-    notes = {report.name: report.to_bytes(sign_digest(other, report.digest))}
-    assert await asked(view, tmp_path, notes) == ({}, 2)
+def test_a_count_of_another_model_is_not_this_ones(script: Script, figures: Figures) -> None:
+    view = script.net.view
+    figures.note_loss(view.spec_digest, 1, digest("another"), loss_bytes(5.0))
+    figures.note_loss(view.spec_digest, 2, view.settled[0].verdict.state, loss_bytes(5.0))
+    assert [item.loss for item in known(figures, view)] == [None, None, None]
 
 
-async def test_bytes_that_are_no_report_are_left_out(view: JobView, tmp_path: Path) -> None:
-    assert await asked(view, tmp_path, {report_on(view).name: b"\xff"}) == ({}, 2)
+def test_who_trained_is_told_with_whether_it_is_paid(script: Script, figures: Figures) -> None:
+    net = script.net
+    net.fall(Role.PROVIDER, net.at(Role.PROVIDER, 2, 0).id, VERIFIERS[0], 1)
+    _, first, second = known(figures, net.view)
+    # Both windows are open: a fall takes the pay of every round that is not FINAL.
+    assert [part.is_paid for part in first.seats] == [True, True, False, True]
+    assert [part.account for part in second.seats] == PROVIDERS[:4]
+    assert {part.steps for part in second.seats} == {net.terms.steps}
 
 
-async def test_a_gateway_that_does_not_answer_is_asked_once(view: JobView, tmp_path: Path) -> None:
-    assert await asked(view, tmp_path, None) == ({}, 1)
+def test_a_round_without_a_certificate_leaves_the_model_where_it_was(script: Script) -> None:
+    view = script.net.view
+    settled = view.settled
+    verdict = replace(settled[1].verdict, cid=b"")
+    late = replace(view, settled=(settled[0], replace(settled[1], verdict=verdict)))
+    assert cid_of(late, 2) == cid_of(view, 1) == settled[0].verdict.cid
+    assert cid_of(view, 0) == b""
+
+
+def test_equal_numbers_are_not_disputed() -> None:
+    assert not RoundFigures(1, loss_bytes(2.0), loss_bytes(2.0)).is_disputed
+    assert not RoundFigures(1, None, loss_bytes(2.0)).is_disputed
+    assert RoundFigures(1, loss_bytes(2.0), loss_bytes(2.5)).is_disputed

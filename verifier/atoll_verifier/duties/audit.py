@@ -150,7 +150,7 @@ def _wrong_words(state: VerifierState, spec: bytes) -> list[AnyCommand]:
     for past in state.view.auditing(state.now):
         for seat in past.reveals:
             found = replayed(state, past, seat)
-            at = None if found is None else wrong_word_at(past, seat, found)
+            at = None if found is None else wrong_word_at(past, seat, found.words)
             is_open = past.clock.takes_challenges(state.now)
             if at is not None and is_open and may_challenge(state, past, seat, at):
                 wanted.append(SendChallenge(past.round, seat, at, spec, data.initial))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from atoll.bits.layout import max_params_bytes
 from atoll.content.cid import Cid
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
 S = TypeVar("S")
+EPOCHS_TO_COME: Final = "rounds with private state need epochs, which are not built yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
             manifest = Manifest.from_bytes(data)
             manifest.check_terms(self.terms_hash)
             if manifest.epoch != 1:
-                return Done(JobRefused("its seats carry what nobody else has, between rounds"))
+                return Done(JobRefused(EPOCHS_TO_COME))
             if refused := manifest_refusal(policy, manifest):
                 return Done(JobRefused(refused))
             await effects.work("atoll.service.tasks:check_machine", data)
@@ -102,7 +103,7 @@ class DoFetchData(Work[DataReady | JobRefused]):
         manifest = Manifest.from_bytes(self.manifest)
         data = manifest.data
         try:
-            for cid, most in _files_of(manifest):
+            for cid, most in files_of(manifest):
                 await effects.fetch(view, None, Cid.from_bytes(cid), most)
             await effects.work("atoll.service.tasks:check_data", self.manifest, effects.store_dir)
             initial = await _check_program(effects, manifest)
@@ -125,7 +126,7 @@ async def _check_program(effects: Effects, manifest: Manifest) -> Digest:
     return Digest(initial)
 
 
-def _files_of(manifest: Manifest) -> list[tuple[bytes, int]]:
+def files_of(manifest: Manifest) -> list[tuple[bytes, int]]:
     """The files of a job's data, and how many bytes each may have."""
     data = manifest.data
     size = data.train_tokens * data.token_bytes

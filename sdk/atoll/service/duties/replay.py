@@ -102,7 +102,7 @@ def replayed(state: State[S], past: SettledRound, seat: SeatIndex) -> SeatReplay
     return state.facts.of(DoReplay, past.round, seat, past.reveals[seat].commitment)
 
 
-def wrong_word_at(past: SettledRound, seat: SeatIndex, found: SeatReplayed) -> int | None:
+def wrong_word_at(past: SettledRound, seat: SeatIndex, words: tuple[Digest, ...]) -> int | None:
     """The first segment whose word, under the key that the seat has shown, is not our replay's.
 
     None before there is a key, and where it is not the one that the seat had committed to.
@@ -110,5 +110,5 @@ def wrong_word_at(past: SettledRound, seat: SeatIndex, found: SeatReplayed) -> i
     told, key = past.reveals[seat], past.key_of(seat)
     if key is None or seat in past.leaks or key_hash(key) != told.reveal.key_hash:
         return None
-    pairs = enumerate(zip(found.words, told.leaves.words(key), strict=False))
+    pairs = enumerate(zip(words, told.leaves.words(key), strict=False))
     return next((segment for segment, (ours, theirs) in pairs if ours != theirs), None)

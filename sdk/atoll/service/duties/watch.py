@@ -46,7 +46,7 @@ def _of_round(
             wanted.append(replaying(past, seat, job[0], function))
         elif past.clock.takes_challenges(state.now):
             duty = found.duty
-            at = wrong_word_at(past, seat, found) if duty.is_fine else duty.at
+            at = wrong_word_at(past, seat, found.words) if duty.is_fine else duty.at
             if at is not None and may_challenge(state, past, seat, at):
                 wanted.append(SendChallenge(past.round, seat, at, *job))
     return wanted

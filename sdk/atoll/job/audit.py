@@ -1,0 +1,415 @@
+"""A finished or running job, checked by anybody from public data: work, merges, money.
+
+Rule of this file: what can be computed is computed, and compared with what the chain says. What
+nobody serves any more is named, and neither right nor wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from random import SystemRandom
+from typing import TYPE_CHECKING
+
+from atoll.bits.layout import max_state_bytes
+from atoll.chain.follower import Fold
+from atoll.content.cid import Cid
+from atoll.errors import NotFound, ProtocolError
+from atoll.job.books import Books, keep_books
+from atoll.job.figures import cid_of, model_of, paid_seats
+from atoll.job.narrate import concerns
+from atoll.law import events as ev
+from atoll.law.ballots import Duty
+from atoll.law.manifest import Manifest
+from atoll.law.merge_inputs import MergeFacts, MergeTerms, candidates
+from atoll.law.views import JobView, SettledRound
+from atoll.law.words import RoundIndex, SeatIndex, Verdict
+from atoll.service.duties.material import files_of
+from atoll.service.duties.merge import DoMerge
+from atoll.service.duties.replay import REPLAY, replaying, wrong_word_at
+from atoll.service.duties.updates import RevealedUpdate
+from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
+from atoll.service.worker import Worker
+
+if TYPE_CHECKING:
+    from atoll.job.handle import JobHandle
+    from atoll.train.replay import SeatReplay
+
+TASKS = "atoll.service.tasks"
+_MISSING = (NotFound, ProtocolError, *UNFETCHABLE_CONTENT)
+EQUAL, DIFFERS, GONE = "equal", "differs", "gone"
+"""What a check came to; `GONE` where something that it needs is not served any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """What is checked.
+
+    Attributes:
+        round: this one only; None for every settled round.
+        seat: this one only; None for a sample.
+        sample: so many seats a round, drawn at random; None for all of them.
+    """
+
+    round: int | None = None
+    seat: int | None = None
+    sample: int | None = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SeatCheck:
+    """A seat's round, trained again here.
+
+    Attributes:
+        outcome: EQUAL, DIFFERS or GONE; `why` says where, or what is gone.
+        is_paid: whether it is paid for the round, as things stand.
+        false_fine: auditors that said *fine* with other words than a replay gives, and are paid.
+    """
+
+    seat: SeatIndex
+    outcome: str
+    why: str
+    is_paid: bool
+    false_fine: tuple[str, ...] = ()
+
+    @property
+    def faults(self) -> list[str]:
+        """What stands on the chain, and is not so."""
+        who = f"seat {self.seat}"
+        found = [
+            f"auditor {auditor} said of {who} what it had not run" for auditor in self.false_fine
+        ]
+        if self.outcome == DIFFERS and self.is_paid:
+            found.append(f"{who} is paid, and {self.why}")
+        return found
+
+    def text(self) -> str:
+        """A few words."""
+        if self.outcome == EQUAL:
+            return f"seat {self.seat} equal"
+        paid = "" if self.outcome == GONE or self.is_paid else ", and is not paid"
+        return f"seat {self.seat}: {self.why}{paid}"
+
+
+@dataclass(frozen=True, slots=True)
+class RoundCheck:
+    """A settled round.
+
+    Attributes:
+        is_told: the certificate and the facts are those that the events give.
+        merge: EQUAL, DIFFERS or GONE; `why` says what differs, or what is gone.
+    """
+
+    round: RoundIndex
+    is_told: bool
+    merge: str
+    why: str
+    seats: tuple[SeatCheck, ...]
+
+    @property
+    def faults(self) -> list[str]:
+        """What stands on the chain, and is not so."""
+        found = [] if self.is_told else ["its certificate is not of what its events say"]
+        found += [self.why] if self.merge == DIFFERS else []
+        found += [fault for seat in self.seats for fault in seat.faults]
+        return [f"round {self.round}: {fault}" for fault in found]
+
+    @property
+    def gaps(self) -> list[str]:
+        """What could not be checked."""
+        found = [self.why] if self.merge == GONE else []
+        found += [seat.text() for seat in self.seats if seat.outcome == GONE]
+        return [f"round {self.round}: {gap}" for gap in found]
+
+    def text(self) -> str:
+        """A line."""
+        told = "certificate fits" if self.is_told else "its certificate is not of its events"
+        merge = "merge equal" if self.merge == EQUAL else self.why
+        parts = [told, merge, *(seat.text() for seat in self.seats)]
+        return f"round {self.round}: {'; '.join(parts)}"
+
+    def to_plain(self) -> dict[str, object]:
+        """As JSON has it."""
+        return {
+            "round": self.round,
+            "certificate": EQUAL if self.is_told else DIFFERS,
+            "merge": self.merge,
+            "why": self.why,
+            "seats": [
+                {
+                    "seat": seat.seat,
+                    "outcome": seat.outcome,
+                    "why": seat.why,
+                    "paid": seat.is_paid,
+                    "false_fine": list(seat.false_fine),
+                }
+                for seat in self.seats
+            ],
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class JobCheck:
+    """A job: the rounds that were looked at, and its money."""
+
+    job: int
+    rounds: tuple[RoundCheck, ...]
+    books: Books
+    balance: int
+
+    @property
+    def faults(self) -> list[str]:
+        """What stands on the chain, and is not so."""
+        found = [fault for past in self.rounds for fault in past.faults]
+        found += [f"money: {fault}" for fault in self.books.faults]
+        if self.balance != self.books.balance:
+            own = self.books.balance
+            found.append(f"money: the contract holds {self.balance} wei, by its events {own}")
+        return found
+
+    @property
+    def gaps(self) -> list[str]:
+        """What could not be checked."""
+        return [gap for past in self.rounds for gap in past.gaps]
+
+    def text(self) -> str:
+        """The verdict."""
+        faults, gaps = self.faults, self.gaps
+        head = f"{len(faults)} things differ" if faults else "everything that was checked is so"
+        lines = [f"job {self.job}: {head}", *(f"  differs: {fault}" for fault in faults)]
+        return "\n".join([*lines, *(f"  not checked: {gap}" for gap in gaps)])
+
+    def to_plain(self) -> dict[str, object]:
+        """As JSON has it."""
+        return {
+            "job": self.job,
+            "differs": self.faults,
+            "not_checked": self.gaps,
+            "rounds": [past.to_plain() for past in self.rounds],
+            "books": self.books.to_plain(),
+        }
+
+
+async def audit(
+    handle: JobHandle, extent: Extent, tell: Callable[[RoundCheck], None] = lambda _: None
+) -> JobCheck:
+    """Checks a job's settled rounds, oldest first, and its money.
+
+    Args:
+        tell: is given each round as soon as it is checked.
+
+    Raises:
+        ChainError: the chain has no such job.
+        NotFound: nobody serves the manifest.
+        NumericsMismatch: this machine does not come to the job's bits.
+    """
+    view, manifest = await handle.view(), await handle.manifest()
+    worker = Worker()
+    try:
+        with handle.client.store.holding():
+            await worker.run(f"{TASKS}:check_machine", manifest.to_bytes())
+            auditor = _Auditor(handle, view, manifest, worker, _told(handle, view))
+            await auditor.fetch_data()
+            found = []
+            for past in view.settled:
+                if extent.round in {None, past.round}:
+                    found.append(await auditor.check(past, extent))
+                    tell(found[-1])
+    finally:
+        worker.kill()
+    books = keep_books(view, _events(handle, view))
+    balance = (await handle.client.chain.escrow(handle.id)).balance
+    return JobCheck(handle.id, tuple(found), books, balance)
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What the events said of a round right before it was settled."""
+
+    facts: MergeFacts
+    fits: bool
+
+
+def _events(handle: JobHandle, view: JobView) -> list[ev.ContractEvent]:
+    """Everything that happened in the job, oldest first."""
+    history = handle.client.session.follower.history()
+    return [item.event for item in history if concerns(item.event, view)]
+
+
+def _told(handle: JobHandle, view: JobView) -> dict[RoundIndex, _Told]:
+    """The rounds as they stood when somebody settled them; folded once more, since views forget."""
+    fold = Fold(handle.client.deployment, {handle.id})
+    found: dict[RoundIndex, _Told] = {}
+    for item in handle.client.session.follower.history():
+        event, before = item.event, fold.views.get(handle.id)
+        is_its = isinstance(event, ev.Settled) and event.job_id == handle.id
+        if isinstance(event, ev.Settled) and is_its and before is not None:
+            running = before.open
+            if running is not None:
+                signed = running.digest_of(event.verdict)
+                fits = event.digest == signed or not any(event.digest)
+                found[event.round] = _Told(running.merge_facts, fits)
+        fold.fold_all([item])
+    return found
+
+
+@dataclass
+class _Auditor:
+    """One audit.
+
+    Attributes:
+        models: CID of the global state that each round opens with, where we made it ourselves.
+        data_gap: what of the job's data nobody serves.
+    """
+
+    handle: JobHandle
+    view: JobView
+    manifest: Manifest
+    worker: Worker
+    told: Mapping[RoundIndex, _Told]
+    models: dict[int, bytes] = field(default_factory=dict)
+    data_gap: str = ""
+
+    @property
+    def store(self) -> str:
+        return str(self.handle.client.store.root)
+
+    async def fetch(self, cid: bytes, most: int) -> None:
+        """Raises as `Fetcher.fetch`, and ValueError for what is no CID."""
+        fetcher = self.handle.client.fetcher_of(self.handle.id)
+        await fetcher.fetch(Cid.from_bytes(cid), most)
+
+    async def fetch_data(self) -> None:
+        """Brings the tokens and the initial weights; what is missing is remembered."""
+        try:
+            for cid, most in files_of(self.manifest):
+                await self.fetch(cid, most)
+        except _MISSING as error:
+            self.data_gap = f"the job's data is not served any more: {error}"
+
+    async def check(self, past: SettledRound, extent: Extent) -> RoundCheck:
+        """One round: its certificate, its merge, and seats of it."""
+        told = self.told.get(past.round)
+        is_told = told is not None and told.fits and past.is_consistent
+        seats = _seats(past, extent)
+        gap, opening = self.data_gap, b""
+        if not gap:
+            try:
+                opening = await self._opening(past.round)
+            except _MISSING as error:
+                gap = f"the model that it opened with is not there: {error}"
+        if gap:
+            gone = tuple(self._seat(past, seat, GONE, gap) for seat in seats)
+            return RoundCheck(past.round, is_told, GONE, gap, gone)
+        merge, why = await self._merge(past, told, opening)
+        checks = [await self._replay(past, seat, opening) for seat in seats]
+        return RoundCheck(past.round, is_told, merge, why, tuple(checks))
+
+    async def _opening(self, round: RoundIndex) -> bytes:
+        """CID of the model that a round opened with, which is in the store and as certified.
+
+        Raises:
+            NotFound: nobody has it. ProtocolError: what they have is another.
+        """
+        if round in self.models:
+            return self.models[round]
+        cid, spec = cid_of(self.view, round), self.manifest.to_bytes()
+        if not cid:
+            return bytes(
+                (await self.worker.run(f"{TASKS}:make_initial_state", spec, self.store)).cid
+            )
+        await self.fetch(cid, max_state_bytes(self.manifest))
+        found = await self.worker.run(f"{TASKS}:inspect_state", spec, cid, self.store)
+        if found.digest != model_of(self.view, round):
+            raise ProtocolError("what its certificate's address has is another model")
+        return cid
+
+    async def _merge(
+        self, past: SettledRound, told: _Told | None, opening: bytes
+    ) -> tuple[str, str]:
+        """The merge made again, from the updates."""
+        if not any(past.digest):
+            stays = past.verdict.state == model_of(self.view, past.round)
+            why = "without a certificate, the model stays"
+            return (EQUAL, why) if stays else (DIFFERS, f"{why}, and did not")
+        if told is None:
+            return DIFFERS, "it was settled, and had not begun"
+        updates = _updates(past, candidates(told.facts, MergeTerms.of(self.manifest)))
+        for update in updates:
+            try:
+                await self.fetch(update.cid, max_update_bytes(self.manifest))
+            except UNFETCHABLE_CONTENT:
+                continue  # no update, for everyone alike
+            except NotFound:
+                return GONE, f"the update of seat {update.seat} is not served any more"
+        spec = self.manifest.to_bytes()
+        command = DoMerge(past.slot, past.facts.seed, told.facts, updates, spec, opening)
+        own: Verdict = await self.worker.run(f"{TASKS}:merge_round", command, self.store)
+        wrong = _compare(own, past.verdict)
+        if not wrong:
+            self.models[past.round + 1] = own.cid
+        return (DIFFERS, f"merged again, {wrong}") if wrong else (EQUAL, "")
+
+    async def _replay(self, past: SettledRound, seat: SeatIndex, opening: bytes) -> SeatCheck:
+        """A seat's round, trained again from the model that it opened with."""
+        command = replaying(past, seat, self.manifest.to_bytes(), REPLAY)
+        found: SeatReplay = await self.worker.run(REPLAY, command, opening, self.store)
+        at, told = found.differs_at, past.reveals[seat]
+        if at is not None:
+            what = "its update is another" if at == told.segments else f"it differs at segment {at}"
+            return self._seat(past, seat, DIFFERS, what)
+        wrong = wrong_word_at(past, seat, found.words)
+        if wrong is not None:
+            return self._seat(past, seat, DIFFERS, f"its work word {wrong} is another")
+        return self._seat(past, seat, EQUAL, "", self._false_fine(past, seat, found))
+
+    def _seat(
+        self,
+        past: SettledRound,
+        seat: SeatIndex,
+        outcome: str,
+        why: str,
+        false_fine: tuple[str, ...] = (),
+    ) -> SeatCheck:
+        return SeatCheck(seat, outcome, why, seat in paid_seats(self.view, past), false_fine)
+
+    def _false_fine(
+        self, past: SettledRound, seat: SeatIndex, found: SeatReplay
+    ) -> tuple[str, ...]:
+        """Auditors that are paid for a *fine* which they did not replay."""
+        wrong = []
+        for auditor, body in past.bodies.items():
+            said, account = body.of(seat), self.view.verifiers[auditor].account
+            is_paid = said is not None and (auditor, seat) not in past.contests
+            own = Duty.fine(seat, account, found.words)
+            if said is not None and said.is_fine and is_paid and said != own:
+                wrong.append(str(account))
+        return tuple(wrong)
+
+
+def _seats(past: SettledRound, extent: Extent) -> Sequence[SeatIndex]:
+    """Which seats of a round are trained again."""
+    worked = [seat for seat, told in sorted(past.reveals.items()) if told.segments]
+    if extent.seat is not None:
+        return [seat for seat in worked if seat == extent.seat]
+    if extent.sample is None or extent.sample >= len(worked):
+        return worked
+    # Nobody can know beforehand which ones.
+    return sorted(SystemRandom().sample(worked, extent.sample))
+
+
+def _updates(past: SettledRound, seats: Iterable[SeatIndex]) -> tuple[RevealedUpdate, ...]:
+    told = ((seat, past.reveals[seat].reveal) for seat in seats)
+    return tuple(RevealedUpdate(s, reveal.update_cid, reveal.update_root) for s, reveal in told)
+
+
+def _compare(own: Verdict, told: Verdict) -> str:
+    """What of a verdict is another; empty where nothing is. Where the model lies is no matter."""
+    parts = {
+        "seats were left out": (own.left_out, told.left_out),
+        "updates are merged": (own.merged, told.merged),
+        "is the model": (own.state, told.state),
+        "is the held-out loss": (own.loss, told.loss),
+    }
+    wrong = [what for what, (mine, theirs) in parts.items() if mine != theirs]
+    return "" if not wrong else f"other {', other '.join(wrong)}"

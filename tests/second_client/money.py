@@ -1,0 +1,99 @@
+"""Terms, what rounds pay, cuts and last moments: SPEC-ROUNDS.md, sections 4, 6, 8, 10 and 12.
+
+Rule of this file: integers of wei and seconds, from the manifest's terms as it writes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tests.second_client.rounds import COMMITTEE, share_of
+from tests.second_client.words import abi, keccak
+
+TERMS = (
+    "rounds", "seats", "min_providers", "places", "min_verifiers", "f", "share_bps",
+    "train_seconds", "reveal_seconds", "merge_seconds", "audit_seconds", "open_seconds",
+    "key_seconds", "window_seconds", "ready_seconds", "game_seconds", "move_seconds",
+    "claim_seconds", "expiry", "steps", "segment_steps", "tokens_per_step", "price_per_token",
+    "sign_fee", "duty_fee", "provider_bond", "verifier_bond", "program",
+)  # fmt: skip
+"""In the order of Types.sol."""
+Terms = Mapping[str, Any]
+
+
+def read_terms(plain: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest's terms: amounts are decimal strings there. Raises ValueError for other names."""
+    if set(plain) != set(TERMS):
+        raise ValueError("not the fields of terms")
+    return {name: int(v) if isinstance(v, str) else v for name, v in plain.items()}
+
+
+def terms_hash(terms: Terms) -> bytes:
+    return keccak(abi(*(terms[name] for name in TERMS)))
+
+
+def segment_pay(terms: Terms) -> int:
+    """P."""
+    return int(terms["segment_steps"] * terms["tokens_per_step"] * terms["price_per_token"])
+
+
+def segments(terms: Terms) -> int:
+    """S."""
+    return int(terms["steps"] // terms["segment_steps"])
+
+
+def budget(terms: Terms) -> int:
+    seats, duty = terms["seats"], terms["duty_fee"]
+    committee = min(COMMITTEE, terms["places"]) * terms["sign_fee"]
+    q = seats if terms["f"] == 0 else -(-terms["share_bps"] * seats // 10_000)
+    a_round = seats * segments(terms) * segment_pay(terms) + committee + (q + terms["f"]) * duty
+    return int(terms["rounds"] * a_round + 2 * seats * duty + committee)
+
+
+def may_earn(terms: Terms, facts: Mapping[str, int], done: int, last: bool) -> int:
+    """What a settled round may cost at most; `done` are its revealed segments."""
+    revealed, ready = facts["revealed"].bit_count(), facts["ready"].bit_count()
+    if last:
+        duties = 2 * revealed
+    elif terms["f"] == 0:
+        duties = revealed
+    else:
+        duties = share_of(revealed, terms["share_bps"], ready) + facts["leftOut"].bit_count()
+    fees = facts["committee"].bit_count() * terms["sign_fee"] + duties * terms["duty_fee"]
+    return int(done * segment_pay(terms) + fees)
+
+
+def cut(bond: int, cut_bps: int, level: int) -> int:
+    """What a miss at a level costs."""
+    return min(bond // 8, -(-bond * cut_bps // 10_000) << level)
+
+
+def contest_reward(terms: Terms, cut_bps: int) -> int:
+    """Of who shows the first wrong word of an auditor."""
+    first = -(-terms["verifier_bond"] * cut_bps // 10_000)
+    return int(min(terms["duty_fee"], first) // 2)
+
+
+def audit_clock(terms: Terms, settled: int, facts: Mapping[str, int], last: bool) -> dict[str, int]:
+    """Unix seconds at which the parts of an audit end."""
+    times = 1
+    if last:
+        per = -(-2 * facts["revealed"].bit_count() // facts["ready"].bit_count())
+        times = min(16, 1 + per)
+    audit = settled + times * terms["audit_seconds"]
+    opened = audit + terms["open_seconds"]
+    keys = opened + terms["key_seconds"]
+    half, whole = keys + terms["window_seconds"] // 2, keys + terms["window_seconds"]
+    return {"audit": audit, "open": opened, "keys": keys, "half": half, "window": whole}
+
+
+def last_moment(terms: Terms) -> int:
+    windows = ("train_seconds", "reveal_seconds", "merge_seconds")
+    return int(terms["expiry"] + sum(terms[name] for name in windows))
+
+
+def absolute_end(terms: Terms, longest_game: int) -> int:
+    windows = ("open_seconds", "key_seconds", "window_seconds")
+    audit = 16 * terms["audit_seconds"] + sum(terms[name] for name in windows)
+    return int(last_moment(terms) + audit + 6 * longest_game)

@@ -1,0 +1,212 @@
+"""What contracts and clients hash and draw of a round: SPEC-ROUNDS.md, sections 2, 3 and 7.
+
+Rule of this file: bytes in, bytes out. A slot is (chain id, address of Rounds, job, round); maps of
+seats and places are integers; a reveal, a verdict and facts are dicts with the text's names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tests.second_client.curve import recover, sign
+from tests.second_client.words import abi, bits, hashed, keccak
+
+Slot = tuple[int, bytes, int, int]
+LEAF = 64
+FINE = 0xFFFF
+COMMITTEE = 32
+SIGNATURE = 65
+
+# ------------------------------------------------------------------ what a seat says (section 2)
+
+
+def key_of(secret: int, slot: Slot, data_seed: bytes, seat: int) -> bytes:
+    """A seat's key of a round, which only its account can make."""
+    signature = sign(secret, hashed("atoll.key.v1", *slot, data_seed, seat))
+    return keccak(signature[:64])
+
+
+def key_hash(key: bytes) -> bytes:
+    """κ."""
+    return keccak(abi(key))
+
+
+def masked(word: bytes, key: bytes, j: int) -> bytes:
+    """The word of segment j under the key; done twice it is the word again."""
+    mask = keccak(abi(key, j))
+    return bytes(a ^ b for a, b in zip(word, mask, strict=True))
+
+
+def leaves_of(states: Sequence[bytes], words: Sequence[bytes], key: bytes) -> bytes:
+    """What a reveal has of the segments: state digests and masked words."""
+    pairs = zip(states, words, strict=True)
+    return b"".join(state + masked(word, key, j) for j, (state, word) in enumerate(pairs))
+
+
+def read_leaves(leaves: bytes) -> list[tuple[bytes, bytes]]:
+    """State digest and masked word of every segment. Raises ValueError for other lengths."""
+    if len(leaves) % LEAF:
+        raise ValueError("not whole leaves")
+    starts = range(0, len(leaves), LEAF)
+    return [(leaves[at : at + 32], leaves[at + 32 : at + LEAF]) for at in starts]
+
+
+def words_of(leaves: bytes, key: bytes) -> list[bytes]:
+    """x of every segment."""
+    return [masked(word, key, j) for j, (_, word) in enumerate(read_leaves(leaves))]
+
+
+def commitment(
+    slot: Slot, data_seed: bytes, seat: int, account: bytes, told: Mapping[str, bytes], model: bytes
+) -> bytes:
+    """`told` is the reveal; `model` the digest of what the round opens from, zero in round 0."""
+    said = (keccak(told["leaves"]), told["updateRoot"], model, told["keyHash"], told["salt"])
+    return hashed("atoll.commit.v2", *slot, data_seed, seat, account, *said)
+
+
+def reveals_accumulator(data_seed: bytes, reveals: Iterable[tuple[int, bytes]]) -> bytes:
+    """Over (seat, commitment) in the chain's order."""
+    found = data_seed
+    for seat, made in reveals:
+        found = keccak(abi(found, seat, made))
+    return found
+
+
+# -------------------------------------------------------------------------- seeds (section 3)
+
+
+def data_seed(slot: Slot, source: bytes, block_hash: bytes) -> bytes:
+    """`source` is the reveal accumulator of the round before, zero where WAITING ends."""
+    return hashed("atoll.data.v2", *slot, source, block_hash)
+
+
+def audit_seed(slot: Slot, reveals: bytes, block_hash: bytes, randao: int) -> bytes:
+    """Of the block's parent hash and PREVRANDAO."""
+    return hashed("atoll.audit.v2", *slot, reveals, block_hash, randao)
+
+
+def lot_seed(data_seed_: bytes, lot: int) -> bytes:
+    """ℓ of a lot; that of the first is the data seed."""
+    seed = data_seed_
+    for i in range(1, lot + 1):
+        seed = keccak(abi(seed, i))
+    return seed
+
+
+def _smallest(hashes: Mapping[int, bytes], count: int) -> list[int]:
+    """The numbers with the smallest hashes, in that order."""
+    return sorted(hashes, key=lambda number: (hashes[number], number))[:count]
+
+
+def committee_of(seed: bytes, pool: int) -> list[int]:
+    """Places of a lot, ascending."""
+    return sorted(_smallest({place: keccak(abi(seed, place)) for place in bits(pool)}, COMMITTEE))
+
+
+def share_of(revealed: int, share_bps: int, ready: int) -> int:
+    """q, of so many seats and places."""
+    return max(1, min(-(-share_bps * revealed // 10_000), -(-ready // 2)))
+
+
+def drawn_seats(seed: bytes, facts: Mapping[str, int], terms: Mapping[str, Any], last: bool) -> int:
+    """The bitmap of the seats whose work is done again."""
+    revealed = bits(facts["revealed"])
+    if last or terms["f"] == 0:
+        return facts["revealed"]
+    q = share_of(len(revealed), terms["share_bps"], facts["ready"].bit_count())
+    drawn = _smallest({seat: keccak(abi(seed, seat)) for seat in revealed}, q)
+    return sum(1 << seat for seat in drawn) | facts["leftOut"]
+
+
+def auditors_of(seed: bytes, seat: int, ready: int, last: bool) -> list[int]:
+    """The places that do a drawn seat's work again."""
+    hashes = {place: keccak(abi(seed, seat, place)) for place in bits(ready)}
+    return _smallest(hashes, 2 if last else 1)
+
+
+# ------------------------------------------------------- words and certificates (sections 2, 7)
+
+
+def words_accumulator(lot: bytes, words: Iterable[tuple[int, int]]) -> bytes:
+    """Over (place, has) in the chain's order: 28 bytes and four zero bytes."""
+    found = lot[:28] + bytes(4)
+    for place, has in words:
+        found = keccak(abi(found, place, has))[:28] + bytes(4)
+    return found
+
+
+def certificate_digest(
+    slot: Slot, data_seed_: bytes, words: bytes, verdict: Mapping[str, Any]
+) -> bytes:
+    """What a committee signs."""
+    said = (verdict["leftOut"], verdict["merged"], verdict["state"], keccak(verdict["cid"]))
+    # A bytes8 stands at the left of its word.
+    loss = verdict["loss"].ljust(32, b"\0")
+    return hashed("atoll.certificate.v1", *slot, data_seed_, words, *said, loss)
+
+
+def signers_of(digest: bytes, committee: Sequence[bytes], certificate: bytes) -> int:
+    """The map of who signed. Raises ValueError unless the certificate is whole and theirs."""
+    signers, rest = int.from_bytes(certificate[:4], "big"), certificate[4:]
+    chosen = bits(signers)
+    if len(rest) != SIGNATURE * len(chosen) or signers >> len(committee):
+        raise ValueError("not a signature of each")
+    for at, i in enumerate(chosen):
+        if recover(digest, rest[SIGNATURE * at : SIGNATURE * (at + 1)]) != committee[i]:
+            raise ValueError(f"not the signature of member {i}")
+    return signers
+
+
+def facts_hash(facts: Mapping[str, Any]) -> bytes:
+    """What the contract keeps of a round."""
+    names = ("seed", "auditSeed", "reveals", "words", "model")
+    maps = ("revealed", "available", "leftOut", "ready", "committee")
+    return hashed("atoll.facts.v1", *(facts[name] for name in (*names, *maps)))
+
+
+# ------------------------------------------------------------------------ ballots (section 2)
+
+
+def fine_word(account: bytes, words: Sequence[bytes]) -> bytes:
+    """What an auditor says that found everything as revealed."""
+    return keccak(account + b"".join(words))
+
+
+def body_of(duties: Mapping[int, tuple[int, bytes]]) -> bytes:
+    """`duties`: of each seat at and word."""
+    return b"".join(
+        bytes([seat]) + at.to_bytes(2, "big") + word for seat, (at, word) in sorted(duties.items())
+    )
+
+
+def ballot_hash(
+    slot: Slot, audit_seed_: bytes, member: tuple[int, bytes], body: bytes, salt: bytes
+) -> bytes:
+    """`member`: the auditor's id and account."""
+    return hashed("atoll.ballot.v1", *slot, audit_seed_, *member, keccak(body), salt)
+
+
+# -------------------------------------------------------------------------- names (section 2)
+
+
+def set_of(job: int, role: int, id: int) -> int:
+    return job << 40 | role << 32 | id
+
+
+def place_of(set_: int, round: int) -> int:
+    return set_ << 32 | round
+
+
+def bond_lock(job: int, role: int, id: int) -> bytes:
+    text = b"atoll.bond.v2"
+    # abi.encode of a string: where it begins, and there its length and its bytes, filled up.
+    head = abi(4 * 32, job, role, id)
+    return keccak(head + abi(len(text)) + text.ljust(32, b"\0"))
+
+
+def fault_id(
+    chain: int, members: bytes, job: int, holder: tuple[int, int], miss: Sequence[int]
+) -> bytes:
+    """`holder`: role and id; `miss`: round and kind."""
+    return hashed("atoll.fault.v2", chain, members, job, *holder, *miss)

@@ -1,0 +1,147 @@
+"""Rounds as the second client hashes, draws and pays them, against the vectors of the contracts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.second_client import curve, money, rounds
+
+VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "rounds.json").read_text())
+Json = dict[str, Any]
+
+
+def unhex(text: str) -> bytes:
+    return bytes.fromhex(text[2:])
+
+
+AT = VECTORS["slot"]
+SLOT = (AT["chainId"], unhex(AT["rounds"]), AT["jobId"], AT["round"])
+
+
+def test_a_key_is_made_from_an_accounts_secret() -> None:
+    case = VECTORS["key"]
+    secret = int.from_bytes(unhex(case["secret"]), "big")
+    key = rounds.key_of(secret, SLOT, unhex(VECTORS["commit"]["seed"]), case["seat"])
+    assert key == unhex(case["key"])
+    assert rounds.key_hash(key) == unhex(case["keyHash"])
+
+
+def test_a_commitment_and_what_it_opens_to() -> None:
+    case = VECTORS["commit"]
+    told = {name: unhex(value) for name, value in case["reveal"].items()}
+    seed, account, model = (unhex(case[name]) for name in ("seed", "account", "model"))
+    made = rounds.commitment(SLOT, seed, case["seat"], account, told, model)
+    assert made == unhex(case["commitment"])
+    reveals = [(case["seat"], made), (2, unhex(case["other"]))]
+    for count in (1, 2):
+        found = rounds.reveals_accumulator(seed, reveals[:count])
+        assert found == unhex(case["accumulators"][count - 1])
+    key, plain = unhex(case["key"]), [unhex(word) for word in case["words"]]
+    assert rounds.words_of(told["leaves"], key) == plain
+    states = [state for state, _ in rounds.read_leaves(told["leaves"])]
+    assert rounds.leaves_of(states, plain, key) == told["leaves"]
+    assert rounds.key_hash(key) == told["keyHash"]
+    assert rounds.fine_word(unhex(case["member"]), plain) == unhex(case["fine"])
+
+
+def test_seeds_lots_and_words() -> None:
+    case = VECTORS["seeds"]
+    reveals, block = unhex(case["reveals"]), unhex(case["blockHash"])
+    assert rounds.data_seed(SLOT, reveals, block) == unhex(case["dataSeed"])
+    randao = int(case["randao"], 16)
+    assert rounds.audit_seed(SLOT, reveals, block, randao) == unhex(case["auditSeed"])
+    lots = [unhex(lot) for lot in case["lots"]]
+    assert [rounds.lot_seed(lots[0], i) for i in range(len(lots))] == lots
+    said = [(word["place"], int(word["has"], 16)) for word in case["words"][1:]]
+    for count, word in enumerate(case["words"]):
+        found = rounds.words_accumulator(lots[0], said[:count])
+        assert found == unhex(word["accumulator"])
+
+
+def verdict() -> Json:
+    plain = VECTORS["certificate"]["verdict"]
+    read = {name: unhex(plain[name]) for name in ("state", "cid", "loss")}
+    return read | {"leftOut": int(plain["leftOut"], 16), "merged": plain["merged"]}
+
+
+def test_a_certificate_is_of_those_who_signed_it() -> None:
+    case = VECTORS["certificate"]
+    seed, words = unhex(case["seed"]), unhex(case["words"])
+    digest = rounds.certificate_digest(SLOT, seed, words, verdict())
+    assert digest == unhex(case["digest"])
+    committee, certificate = [unhex(a) for a in case["committee"]], unhex(case["certificate"])
+    assert rounds.signers_of(digest, committee, certificate) == case["signers"]
+    for odd in (certificate[:-1], certificate + b"\0", certificate[:-1] + b"\x1d"):
+        with pytest.raises(ValueError):
+            rounds.signers_of(digest, committee, odd)
+    with pytest.raises(ValueError, match="member 0"):
+        rounds.signers_of(bytes(32), committee, certificate)
+
+
+def test_who_signs_what_is_recovered() -> None:
+    for secret in (1, 2, curve.N - 1, 0xA70111):
+        digest = rounds.key_hash(secret.to_bytes(32, "big"))
+        account = curve.address_of(curve.times(secret, curve.G))
+        assert curve.recover(digest, curve.sign(secret, digest)) == account
+
+
+def test_facts_and_ballots() -> None:
+    names = {"revealed", "available", "leftOut", "ready", "committee"}
+    plain = dict(VECTORS["facts"])
+    expected = unhex(plain.pop("hash"))
+    facts = {name: int(v, 16) if name in names else unhex(v) for name, v in plain.items()}
+    assert rounds.facts_hash(facts) == expected
+    case, body = VECTORS["ballot"], unhex(VECTORS["ballot"]["body"])
+    read = {
+        body[at]: (int.from_bytes(body[at + 1 : at + 3], "big"), body[at + 3 : at + 35])
+        for at in range(0, len(body), 35)
+    }
+    assert rounds.body_of(read) == body
+    assert read[5] == (rounds.FINE, unhex(VECTORS["commit"]["fine"]))
+    member = case["id"], unhex(case["account"])
+    sealed = rounds.ballot_hash(SLOT, unhex(case["auditSeed"]), member, body, unhex(case["salt"]))
+    assert sealed == unhex(case["ballot"])
+
+
+def test_names_of_bonds_places_and_faults() -> None:
+    for case in VECTORS["names"]:
+        role, id, job, round = case["role"], case["id"], SLOT[2], SLOT[3]
+        set_ = rounds.set_of(job, role, id)
+        assert set_ == int(case["set"], 16)
+        assert rounds.place_of(set_, round) == int(case["place"], 16)
+        assert rounds.bond_lock(job, role, id) == unhex(case["lock"])
+        members = unhex(AT["members"])
+        fault = rounds.fault_id(SLOT[0], members, job, (role, id), (round, case["kind"]))
+        assert fault == unhex(case["fault"])
+
+
+@pytest.mark.parametrize("case", VECTORS["draws"], ids=lambda case: case["name"])
+def test_draws(case: Json) -> None:
+    seed, ready = unhex(case["seed"]), int(case["ready"], 16)
+    facts = {name: int(case[name], 16) for name in ("revealed", "leftOut", "ready")}
+    assert sum(1 << p for p in rounds.committee_of(seed, ready)) == int(case["committee"], 16)
+    terms = {"f": 1, "share_bps": case["shareBps"]}
+    assert rounds.drawn_seats(seed, facts, terms, last=False) == int(case["drawn"], 16)
+    for others in ({"last": True, "terms": terms}, {"last": False, "terms": terms | {"f": 0}}):
+        assert rounds.drawn_seats(seed, facts, **others) == facts["revealed"]
+    revealed = facts["revealed"].bit_count()
+    assert rounds.share_of(revealed, case["shareBps"], ready.bit_count()) == case["count"]
+    for seat, auditors in zip(case["seats"], case["auditors"], strict=True):
+        assert rounds.auditors_of(seed, seat, ready, last=True) == auditors
+        assert rounds.auditors_of(seed, seat, ready, last=False) == auditors[:1]
+
+
+def test_money_and_last_moments() -> None:
+    case = VECTORS["money"]
+    values = [unhex(v) if str(v).startswith("0x") else int(v) for v in case["terms"]]
+    terms = dict(zip(money.TERMS, values, strict=True))
+    assert money.terms_hash(terms) == unhex(case["termsHash"])
+    assert money.budget(terms) == int(case["budget"])
+    assert money.segment_pay(terms) == int(case["segmentPay"])
+    cuts = [money.cut(terms["provider_bond"], case["missCutBps"], n) for n in (0, 1, 2, 3, 4, 40)]
+    assert cuts == [int(cut) for cut in case["cuts"]]
+    assert money.last_moment(terms) == case["lastMoment"]
+    assert money.absolute_end(terms, case["longestGame"]) == case["absoluteEnd"]

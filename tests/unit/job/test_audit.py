@@ -1,0 +1,129 @@
+"""What anybody finds out about a job from public data, and what nobody can any more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.unit.job.trained import InProcess, TrainedJob, lies_at
+from tests.unit.law.factories import digest
+from tests.unit.law.script import VERIFIERS
+
+from atoll.job import audit as auditing
+from atoll.job.audit import EQUAL, GONE, Extent, JobCheck, RoundCheck, audit
+from atoll.law import events as ev
+from atoll.law.ballots import Body
+from atoll.law.words import Address, Role
+
+EVERY_SEAT = Extent(sample=None)
+
+
+@pytest.fixture(autouse=True)
+def no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auditing, "Worker", InProcess)
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> TrainedJob:
+    """Two rounds by honest members, audited."""
+    job = TrainedJob.begin(tmp_path_factory.mktemp("honest"), rounds=2)
+    for round in [job.round(), job.round()]:
+        job.script.audit(round)
+    return job
+
+
+async def checked(job: TrainedJob, extent: Extent = EVERY_SEAT) -> JobCheck:
+    return await audit(job.handle(), extent)
+
+
+async def test_of_an_honest_job_everything_is_so(honest: TrainedJob) -> None:
+    told: list[RoundCheck] = []
+    found = await audit(honest.handle(), EVERY_SEAT, told.append)
+    assert (found.faults, found.gaps) == ([], [])
+    assert [past.merge for past in found.rounds] == [EQUAL, EQUAL]
+    assert [len(past.seats) for past in found.rounds] == [4, 4]
+    assert {seat.outcome for past in found.rounds for seat in past.seats} == {EQUAL}
+    assert tuple(told) == found.rounds
+    assert "everything that was checked is so" in found.text()
+
+
+async def test_only_what_was_asked_for_is_checked(honest: TrainedJob) -> None:
+    found = await checked(honest, Extent(round=1, seat=2))
+    assert [(past.round, [seat.seat for seat in past.seats]) for past in found.rounds] == [(1, [2])]
+    sampled = await checked(honest, Extent(sample=1))
+    assert [len(past.seats) for past in sampled.rounds] == [1, 1]
+
+
+async def test_what_is_not_served_any_more_is_said_and_is_no_fault(honest: TrainedJob) -> None:
+    honest.gateways.gone = {honest.updates[0, 1], honest.models[0]}
+    try:
+        found = await checked(honest)
+    finally:
+        honest.gateways.gone = set()
+    first, second = found.rounds
+    assert (first.merge, second.merge) == (GONE, GONE)
+    assert {seat.outcome for seat in first.seats} == {EQUAL}
+    assert {seat.outcome for seat in second.seats} == {GONE}
+    assert found.faults == []
+    assert "round 0: the update of seat 1 is not served any more" in found.gaps
+
+
+async def test_a_model_that_is_gone_is_made_again_from_the_updates(honest: TrainedJob) -> None:
+    honest.gateways.gone = {honest.models[0]}
+    try:
+        found = await checked(honest)
+    finally:
+        honest.gateways.gone = set()
+    assert (found.faults, found.gaps) == ([], [])
+
+
+async def test_a_seat_that_lied_and_is_paid_is_a_fault_and_one_that_fell_is_not(
+    tmp_path: Path,
+) -> None:
+    job = TrainedJob.begin(tmp_path, rounds=1)
+    job.changes = {3: lies_at(2)}
+    job.round()
+    found = await checked(job)
+    assert found.faults == ["round 0: seat 3 is paid, and it differs at segment 2"]
+    net = job.script.net
+    net.fall(Role.PROVIDER, net.at(Role.PROVIDER, 3, 0).id, VERIFIERS[0], 0)
+    after = await checked(job)
+    assert after.faults == []
+    assert "seat 3: it differs at segment 2, and is not paid" in after.rounds[0].text()
+
+
+async def test_a_merge_that_gives_another_model_is_a_fault(tmp_path: Path) -> None:
+    job = TrainedJob.begin(tmp_path, rounds=1)
+    job.verdicts = lambda verdict: replace(verdict, state=digest("another model"))
+    job.round()
+    found = await checked(job, Extent(sample=0))
+    assert found.faults == ["round 0: merged again, other is the model"]
+
+
+async def test_a_fine_of_words_that_nobody_ran_is_a_fault(tmp_path: Path) -> None:
+    job = TrainedJob.begin(tmp_path, rounds=1)
+    job.round()
+    script, net = job.script, job.script.net
+    guesser = next(iter(script.auditors(0)))
+    body = Body.from_bytes(script.body(0, guesser))
+    guess = replace(body.duties[0], word=digest("guess"))
+    script.ballot(0, guesser, Body((guess, *body.duties[1:])).to_bytes())
+    net.wait_until(net.settled[0].ends["audit"])
+    script.open(0, guesser)
+    found = await checked(job, Extent(seat=guess.seat))
+    account: Address = net.member(Role.VERIFIER, guesser).account
+    assert found.faults == [
+        f"round 0: auditor {account} said of seat {guess.seat} what it had not run"
+    ]
+
+
+async def test_money_that_does_not_add_up_is_a_fault(honest: TrainedJob) -> None:
+    net = honest.script.net
+    net.log.append((ev.Refunded(net.job, VERIFIERS[0], 5), net.block))
+    try:
+        found = await checked(honest, Extent(sample=0))
+    finally:
+        net.log.pop()
+    (fault,) = found.faults
+    assert fault.startswith("money: the contract holds")

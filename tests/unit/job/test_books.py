@@ -1,0 +1,118 @@
+"""A job's money from its events: every amount by its reason, and what does not add up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.law.factories import digest, make_terms
+from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
+
+from atoll.job.books import Books, keep_books
+from atoll.law import events as ev
+from atoll.law.ballots import Body
+from atoll.law.words import Role
+
+
+def books_of(script: Script, *more: ev.ContractEvent) -> Books:
+    return keep_books(script.net.view, [*(event for event, _ in script.net.log), *more])
+
+
+def claim_all(script: Script) -> None:
+    net = script.net
+    for role, id in list(net.members):
+        net.claim(role, id, len(net.settled))
+
+
+@pytest.fixture
+def audited() -> Script:
+    """One round, which is the last: audited by two each, and nothing claimed yet."""
+    script = Script.ready(make_terms(rounds=1))
+    script.audit(script.honest_round())
+    script.net.wait_until(script.net.settled[0].ends["window"])
+    return script
+
+
+def test_before_any_claim_all_is_still_there(audited: Script) -> None:
+    books = books_of(audited)
+    assert books.balance == books.funded == audited.net.funded
+    assert (dict(books.paid), books.faults) == ({}, ())
+
+
+def test_everybody_is_paid_for_what_it_did(audited: Script) -> None:
+    claim_all(audited)
+    net, terms = audited.net, audited.net.terms
+    books = books_of(audited)
+    assert books.faults == ()
+    assert books.paid[PROVIDERS[0]] == {"training": 8 * terms.segment_pay}
+    assert books.total("signatures") == 4 * terms.sign_fee
+    assert books.total("audits") == 8 * terms.duty_fee
+    assert (
+        books.claimed == net.claimed == sum(map(books.total, ("training", "signatures", "audits")))
+    )
+    assert books.balance == net.funded - net.claimed
+
+
+def test_what_a_fall_and_a_missing_key_took_is_burnt(audited: Script) -> None:
+    script = Script.ready(make_terms(rounds=1))
+    net, round = script.net, script.honest_round()
+    net.wait_until(net.settled[round].ends["open"])
+    script.show_keys(round, [0, 1, 2])
+    net.wait_until(net.settled[round].ends["keys"])
+    net.strike(round, 3)
+    net.fall(Role.PROVIDER, net.at(Role.PROVIDER, 2, 0).id, WATCHER)
+    net.wait_until(net.settled[round].ends["window"])
+    claim_all(script)
+    net.burn(1)
+    books = books_of(script)
+    assert books.faults == ()
+    assert books.burnt == net.burnt == 2 * 8 * net.terms.segment_pay
+    assert set(books.paid) & set(PROVIDERS) == set(PROVIDERS[:2])
+
+
+def test_a_contest_moves_one_fee(audited: Script) -> None:
+    script = Script.ready(make_terms(rounds=1))
+    net, round = script.net, script.honest_round()
+    guesser, *others = script.auditors(round)
+    body = Body.from_bytes(script.body(round, guesser))
+    guessed = Body((replace(body.duties[0], word=digest("guess")), *body.duties[1:]))
+    script.ballot(round, guesser, guessed.to_bytes())
+    for id in others:
+        script.ballot(round, id)
+    net.wait_until(net.settled[round].ends["audit"])
+    for id in script.auditors(round):
+        script.open(round, id)
+    net.wait_until(net.settled[round].ends["open"])
+    script.show_keys(round)
+    net.contest(round, guesser, body.duties[0].seat, WATCHER)
+    net.wait_until(net.settled[round].ends["window"])
+    net.settle_contest(round, guesser, body.duties[0].seat)
+    claim_all(script)
+    net.claim_credit(WATCHER)
+    books = books_of(script)
+    assert books.faults == ()
+    assert books.paid[WATCHER] == {"credits": net.terms.duty_fee // 2}
+    fees = (8 - 1) * net.terms.duty_fee
+    assert books.total("audits") == fees
+
+
+@pytest.mark.parametrize("field", ["amount", "burnt"])
+def test_a_claim_of_another_amount_is_a_fault(audited: Script, field: str) -> None:
+    claim_all(audited)
+    log = audited.net.log
+    at = next(i for i, (event, _) in enumerate(log) if isinstance(event, ev.Claimed))
+    event, block = log[at]
+    log[at] = (replace(event, **{field: getattr(event, field) + 1}), block)
+    (fault,) = books_of(audited).faults
+    assert "by the law of pay" in fault
+
+
+def test_a_credit_for_nothing_is_a_fault(audited: Script) -> None:
+    credited = ev.Credited(audited.net.job, VERIFIERS[0], 7)
+    (fault,) = books_of(audited, credited).faults
+    assert fault == f"{VERIFIERS[0]} has credits of 7 wei, and 0 by the law of pay"
+
+
+def test_more_than_came_in_is_a_fault(audited: Script) -> None:
+    refund = ev.Refunded(audited.net.job, PROVIDERS[0], audited.net.funded + 1)
+    assert books_of(audited, refund).faults == ("1 wei left that never came in",)

@@ -1,0 +1,166 @@
+"""A job that was really trained and merged, on the contracts written as one object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from tests.small_job import small_manifest
+from tests.unit.law.factories import DOMAIN, digest
+from tests.unit.law.script import Script
+
+from atoll.chain.index import Indexed
+from atoll.content.cid import Cid
+from atoll.content.local import LocalStore
+from atoll.errors import NotFound
+from atoll.job.handle import JobHandle
+from atoll.law.manifest import Manifest
+from atoll.law.merge_inputs import MergeTerms, candidates
+from atoll.law.trace import Leaves, key_hash
+from atoll.law.words import Digest, Reveal, SeatIndex, Slot, Verdict
+from atoll.service import tasks
+from atoll.service.duties.merge import DoMerge
+from atoll.service.duties.updates import RevealedUpdate
+from atoll.service.worker import resolve
+from atoll.train.round import TrainedRound, TrainTask, train_round
+
+Change = Callable[[TrainedRound], TrainedRound]
+
+
+class InProcess:
+    """A worker without a process."""
+
+    async def run(self, function: str, *args: Any) -> Any:
+        return resolve(function)(*args)
+
+    def kill(self) -> None:
+        return
+
+
+@dataclass
+class Gateways:
+    """Everything is in the store; what is gone, nobody serves."""
+
+    gone: set[bytes] = field(default_factory=set)
+
+    async def fetch(self, cid: Cid, most: int) -> None:
+        if cid.to_bytes() in self.gone:
+            raise NotFound("nobody has it")
+
+
+@dataclass
+class TrainedJob:
+    """What an outsider sees of it: a chain's events, and what gateways still serve.
+
+    Attributes:
+        changes: what seats reveal instead of what they trained.
+        verdicts: what committees certify instead of what they merged.
+    """
+
+    store: LocalStore
+    manifest: Manifest
+    script: Script
+    opening: bytes
+    gateways: Gateways = field(default_factory=Gateways)
+    changes: dict[int, Change] = field(default_factory=dict)
+    verdicts: Callable[[Verdict], Verdict] = lambda verdict: verdict
+    updates: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    models: list[bytes] = field(default_factory=list)
+
+    @classmethod
+    def begin(cls, folder: Path, rounds: int) -> TrainedJob:
+        """Members are there, and nothing is open."""
+        store = LocalStore(folder / "store")
+        manifest = small_manifest(store, rounds=rounds, seats=4)
+        opening = tasks.make_initial_state(manifest.to_bytes(), str(store.root)).cid
+        return cls(store, manifest, Script.ready(manifest.terms), opening)
+
+    def round(self) -> int:
+        """Trains, merges, and settles."""
+        script, net = self.script, self.script.net
+        if not net.seated:
+            net.poke()
+        round = net.round
+        for seat in sorted(net.waited):
+            self._commit(seat)
+        for seat in sorted(net.waited):
+            script.reveal(seat)
+        script.say()
+        net.wait(1)
+        verdict = self.verdicts(self._merge())
+        net.verdict = lambda left_out, merged: verdict  # type: ignore[method-assign]
+        net.settle(set(net.committee), set(), verdict.merged)
+        self.opening = verdict.cid
+        self.models.append(verdict.cid)
+        return round
+
+    def _slot(self) -> Slot:
+        running = self.script.net.view.open
+        assert running is not None
+        return running.slot
+
+    def _commit(self, seat: int) -> None:
+        script, net = self.script, self.script.net
+        seed = SeatIndex(seat), Digest(net.seed)
+        done = train_round(TrainTask(self.manifest, self._slot(), *seed, self.opening), self.store)
+        done = self.changes.get(seat, lambda it: it)(done)
+        key, update = digest(f"key {net.round} {seat}"), self.store.add_bytes(done.update)
+        self.updates[net.round, seat] = update.to_bytes()
+        leaves = Leaves.of(done.states, done.words, key).to_bytes()
+        salt = digest(f"salt {net.round} {seat}")
+        reveal = Reveal(done.update_root, key_hash(key), salt, leaves, update.to_bytes())
+        script.reveals[seat] = reveal
+        script.secrets[net.round, seat] = (key, list(done.words))
+        who = script.account(seat)
+        net.commit(who, net.commitment(who, seat, reveal))
+
+    def _merge(self) -> Verdict:
+        running = self.script.net.view.open
+        assert running is not None
+        facts = running.merge_facts
+        told = [
+            (s, running.reveals[s].reveal) for s in candidates(facts, MergeTerms.of(self.manifest))
+        ]
+        updates = tuple(RevealedUpdate(s, item.update_cid, item.update_root) for s, item in told)
+        args = (facts, updates, self.manifest.to_bytes(), self.opening)
+        return tasks.merge_round(DoMerge(running.slot, running.seed, *args), str(self.store.root))
+
+    def handle(self) -> JobHandle:
+        """The job as `audit` uses it."""
+        net = self.script.net
+        log = [Indexed(event, block, i) for i, (event, block) in enumerate(net.log)]
+        balance = net.funded - net.claimed - net.burnt - net.refunded
+
+        async def escrow(job: int) -> SimpleNamespace:
+            return SimpleNamespace(balance=balance)
+
+        client = SimpleNamespace(
+            store=self.store,
+            deployment=SimpleNamespace(domain=DOMAIN),
+            session=SimpleNamespace(follower=SimpleNamespace(history=lambda: tuple(log))),
+            chain=SimpleNamespace(escrow=escrow),
+            fetcher_of=lambda job: self.gateways,
+        )
+
+        async def view() -> object:
+            return net.view
+
+        async def manifest() -> Manifest:
+            return self.manifest
+
+        handle = SimpleNamespace(client=client, id=net.job, view=view, manifest=manifest)
+        return cast(JobHandle, handle)
+
+
+def lies_at(segment: int) -> Change:
+    """A leaf that no step gave."""
+
+    def change(done: TrainedRound) -> TrainedRound:
+        states = list(done.states)
+        states[segment] = digest("made up")
+        return replace(done, states=tuple(states))
+
+    return change
