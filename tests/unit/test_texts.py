@@ -1,17 +1,31 @@
 """The texts name files, modules, sections and commands that exist.
 
 What is checked is what can be checked mechanically: relative links, paths and modules in backticks,
-the contents line of each chapter of the law, references to its sections, and the length of its
-sentences. Whether a sentence is true remains for a reader.
+commands with their options, the contents line of each chapter of the law, references to its
+sections, and the length of its sentences. Whether a sentence is true remains for a reader.
 """
 
 from __future__ import annotations
 
 import importlib
 import re
+import shlex
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+
+from atoll.cli.main import app
+from atoll.errors import ConfigError
+from atoll.job.presets import preset
+from atoll_devnet.cheats.catalogue import (
+    check_provider_cheat,
+    check_verifier_cheat,
+    check_watcher_cheat,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = (
@@ -58,6 +72,8 @@ FILE = re.compile(r"[\w.{}/-]*\w[\w}-]*\.(?:py|c|sol|md|json|toml|txt|yml)")
 MODULE = re.compile(r"atoll(?:_node|_verifier|_devnet)?(?:\.\w+)+")
 TAG = re.compile(r"atoll\.[\w.-]+\.v\d")
 """What a hash begins with, such as atoll.leaf.v1; not a module."""
+COMMAND = re.compile(r"(?:\.venv/bin/)?atoll (.+)")
+"""Of the `atoll` program; in words, and in blocks of code at the start of a line."""
 SECTION = re.compile(r"(SPEC(?:-[A-Z]+)?)(?:\.md)?\)?,? (?:section |chapter )?(\d+)\b")
 
 
@@ -116,6 +132,61 @@ def test_every_module_in_backticks_exists(name: str) -> None:
         rest = dotted.split(".")[len(parts) :]
         if rest and dotted not in ENTRY_POINTS:
             assert hasattr(importlib.import_module(".".join(parts)), rest[0]), dotted
+
+
+def commands(name: str) -> Iterator[list[str]]:
+    """The words behind `atoll` wherever a text says what to type."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    lines = [line for block in CODE.findall(text) for line in block.replace("\\\n", "").split("\n")]
+    for written in (*lines, *TICKS.findall(CODE.sub("", text))):
+        if found := COMMAND.fullmatch(written.strip().removeprefix("$ ")):
+            words = shlex.split(found[1].split(" > ")[0].split(" | ")[0], comments=True)
+            yield [word.strip(",…") for word in words if word != "…"]
+
+
+def check_command(words: list[str]) -> None:
+    """Raises click's errors, or AssertionError, unless there is this command with its options."""
+    command: Any = typer.main.get_command(app)
+    context: Any = command.context_class(command, info_name="atoll")
+    while hasattr(command, "resolve_command") and words and words[0].islower():
+        name, command, words = command.resolve_command(context, words)
+        context = command.context_class(command, info_name=name, parent=context)
+    known = {option for parameter in command.get_params(context) for option in parameter.opts}
+    for option, value in pairwise(words):
+        check_value(context, option, value)
+    for word in words:
+        if word.startswith("--"):
+            assert word.partition("=")[0] in known, word
+
+
+def check_value(context: Any, option: str, value: str) -> None:
+    """Of options whose values have names of their own. Raises ConfigError for an unknown one."""
+    checks = {
+        "--cheat": check_provider_cheat,
+        "--verifier-cheat": check_verifier_cheat,
+        "--watcher-cheat": check_watcher_cheat,
+    }
+    if option in checks:
+        checks[option](value.partition(":")[2])
+    of_jobs = context.parent is not None and context.parent.info_name in {"devnet", "job"}
+    if option == "--set" and of_jobs and value.partition("=")[0].islower():
+        path, _, text = value.partition("=")
+        preset("demo").but({path: int(text) if text.isdecimal() else text})
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_every_command_exists_with_its_options(name: str) -> None:
+    for words in commands(name):
+        check_command(words)
+
+
+def test_commands_are_found_and_wrong_ones_noticed() -> None:
+    assert ["judge", "init", "--help"] in commands("README.md")
+    for wrong in ("job attest", "job new --colour red", "devnet run --cheat 1:honest"):
+        with pytest.raises(Exception, match=r"attest|colour|honest"):
+            check_command(wrong.split())
+    with pytest.raises(ConfigError, match="coverage"):
+        check_command(["devnet", "run", "--set", "audit.coverage=1"])
 
 
 @pytest.mark.parametrize("name", CHAPTERS)

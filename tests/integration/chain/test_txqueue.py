@@ -130,9 +130,9 @@ async def test_a_refusal_takes_no_nonce_and_names_the_error(
     chain: AtollChain, queue: TxQueue, accounts: list[LocalAccount]
 ) -> None:
     before = await nonce_of(chain, accounts[0])
-    with pytest.raises(TransactionFailed, match="joinAsProvider reverted: NotJoinable") as caught:
-        await queue.execute("join", chain.calls.join_as_provider(JobId(99)))
-    assert caught.value.error == "NotJoinable"
+    with pytest.raises(TransactionFailed, match="cancel reverted: UnknownJob") as caught:
+        await queue.execute("cancel", chain.calls.cancel(JobId(99)))
+    assert caught.value.error == "UnknownJob"
     await queue.execute("pay", chain.calls.transfer(SOMEONE, 1))
     assert await nonce_of(chain, accounts[0]) == before + 1
 
