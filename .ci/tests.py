@@ -26,7 +26,7 @@ from typing import NoReturn
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = str(ROOT / ".venv" / "bin" / "python")
 CORES = os.cpu_count() or 1
-WAITING = ("tests/e2e", "tests/integration")
+WAITING = ("tests/e2e", "tests/network", "tests/integration")
 PYTEST = (PYTHON, "-m", "pytest", "--dist=loadgroup", "--no-loadscope-reorder", "--durations=10")
 NICE = 10
 # Every process compiles our sources anew where it may not keep what it compiled.

@@ -22,8 +22,8 @@ from hypothesis import HealthCheck, settings
 import atoll.chain  # noqa: F401 (undoes it)
 
 TESTS = Path(__file__).parent
-NETWORKS = "e2e"
-LONGEST_FIRST = (NETWORKS, "integration", "adversary", "unit/train", "unit/bits", "property")
+NETWORKS = ("e2e", "network")
+LONGEST_FIRST = (*NETWORKS, "integration", "adversary", "unit/train", "unit/bits", "property")
 
 settings.register_profile(
     "atoll", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
@@ -56,7 +56,9 @@ def pytest_collection_finish() -> None:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         module = item.path.relative_to(TESTS)
-        if module.parts[0] != NETWORKS:
+        if module.parts[0] in NETWORKS:
+            item.add_marker(pytest.mark.e2e)
+        else:
             item.add_marker(pytest.mark.xdist_group(module.as_posix()))
     items.sort(key=_place)
 

@@ -8,17 +8,24 @@ from __future__ import annotations
 
 from atoll.law.owes import owed_by
 from atoll.law.words import Role
+from atoll.service.duties.disagreement import (
+    decide_disagreement,
+    decide_model,
+    disagreement,
+    may_disagree,
+)
+from atoll.service.duties.equivocation import decide_equivocation
 from atoll.service.duties.game import decide_games
+from atoll.service.duties.late_words import decide_grants
 from atoll.service.duties.material import decide_material
 from atoll.service.duties.membership import decide_announce, decide_membership
-from atoll.service.duties.opening import decide_opening
 from atoll.service.duties.unpin import decide_unpin
 from atoll.service.duties.updates import decide_updates
 from atoll.service.duties.upkeep import decide_pay, decide_upkeep, place_in_line
 from atoll.service.machine import Decision, Event, Order, advance
 from atoll_node.behaviour import ProviderState
 from atoll_node.duties.commit import decide_owed
-from atoll_node.duties.train import decide_merge, decide_train, seat_of
+from atoll_node.duties.train import decide_merge, decide_train, owes_reveal, seat_of
 
 
 def step(state: ProviderState, event: Event) -> tuple[ProviderState, list[Order]]:
@@ -32,18 +39,23 @@ def decide(state: ProviderState) -> list[Decision]:
     if view.terms is None:
         return [Decision("job", "is not known yet")]
     line = place_in_line(view, Role.PROVIDER, seat)
-    behaviour = setup.behaviour
+    behaviour, stopped = setup.behaviour, disagreement(state) is not None
     may_join, pick = behaviour.may_join(view), behaviour.pick_place
-    has_seat = [decide_opening(state), decide_updates(state), decide_merge(state)]
+    leaves = stopped and not may_disagree(state)
+    model = [] if stopped and not owes_reveal(state, seat) else [decide_model(state)]
+    has_seat = [*model, decide_updates(state), decide_merge(state)]
     return [
+        decide_disagreement(state),
         decide_owed(state, owed_by(view, state.me, state.now)),
+        decide_grants(state),
         decide_games(state, behaviour.judge_function),
         decide_upkeep(state, line, setup.keeper),
         decide_material(state),
         decide_announce(state, setup.gateway_url),
-        decide_membership(state, Role.PROVIDER, may_join, pick),
+        decide_membership(state, Role.PROVIDER, may_join, pick, stops=leaves),
         *(has_seat if seat is not None else ()),
         decide_train(state),
+        decide_equivocation(state),
         decide_pay(state, setup.auto_claim),
         decide_unpin(state),
     ]

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from atoll.law.owes import owed_by
 from atoll.law.words import Role
+from atoll.service.duties.disagreement import decide_disagreement, decide_model, disagreement
+from atoll.service.duties.equivocation import decide_equivocation
 from atoll.service.duties.game import decide_games
+from atoll.service.duties.late_words import decide_late_words
 from atoll.service.duties.material import decide_material
 from atoll.service.duties.membership import decide_announce, decide_membership, standing
-from atoll.service.duties.opening import decide_opening
 from atoll.service.duties.unpin import decide_unpin
 from atoll.service.duties.updates import decide_updates
 from atoll.service.duties.upkeep import decide_pay, decide_upkeep, place_in_line
@@ -32,10 +34,11 @@ def decide(state: VerifierState) -> list[Decision]:
         return [Decision("job", "is not known yet")]
     behaviour, held = setup.behaviour, standing(view, state.me)
     may_join, pick = behaviour.may_join(view), behaviour.pick_place
+    stops = disagreement(state) is not None
     joining = [
         decide_material(state),
         decide_announce(state, setup.gateway_url),
-        decide_membership(state, Role.VERIFIER, may_join, pick),
+        decide_membership(state, Role.VERIFIER, may_join, pick, stops=stops),
     ]
     if behaviour.is_offline(view):
         return [Decision("round", "the behaviour is offline"), *joining]
@@ -43,11 +46,14 @@ def decide(state: VerifierState) -> list[Decision]:
     line = place_in_line(view, Role.VERIFIER, None if held is None else held.index)
     return [
         *decide_committee(state, owed, line),
+        decide_disagreement(state),
         decide_audit(state, owed),
+        decide_late_words(state),
         decide_games(state, behaviour.judge_function),
         decide_upkeep(state, line, setup.keeper),
         *joining,
-        *([] if held is None else [decide_opening(state), decide_updates(state)]),
+        *([] if held is None else [decide_model(state), decide_updates(state)]),
+        decide_equivocation(state),
         decide_pay(state, setup.auto_claim),
         decide_unpin(state),
     ]

@@ -12,7 +12,7 @@ struct Claim {
     bool isLink;
     uint16 seat;
     uint32 round;
-    uint32 segment; // its number in the round, by its place in the trace; of a link that of the last leaf
+    uint32 segment; // its number in the round; of a link that of the last one that was done
     bytes32 dataSeed;
     bytes32 opening; // state digest before the segment; of a link, after the last one
     bytes32 closing; // state digest after the segment; of a link zero, or the optimiser root that it has to have
@@ -30,7 +30,7 @@ struct Claim {
 /// @title The contract that holds claims and the bonds that they stand on.
 interface IClaims {
     /// @notice The claim that the evidence shows. Reverts where it shows none that can be challenged: not revealed, not
-    /// accepted, not settled, of a leaf that is not of kind OK, without a program, of a set that fell or is final already.
+    /// settled, of a segment that was not done, without a program, of a holder that fell, or out of its time.
     function claim(bytes calldata evidence) external view returns (Claim memory);
 
     /// @notice The holder lost a game: its bond is slashed, a share to the challenger, the rest burnt, and the pay of `place`

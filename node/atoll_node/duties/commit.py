@@ -14,6 +14,7 @@ from atoll.law.views import JobView
 from atoll.law.words import ZERO_DIGEST, Digest, Reveal, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall, Done, Transaction
 from atoll.service.commands import key_of as name_of
+from atoll.service.duties.disagreement import disagreement
 from atoll.service.machine import AnyCommand, Decision
 from atoll.train.checkpoints import release
 from atoll_node.behaviour import ProviderState
@@ -91,7 +92,12 @@ class SendKey(Transaction[Never]):
 
 
 def decide_owed(state: ProviderState, owed: tuple[Owed, ...]) -> Decision:
-    """What the seat owes now, but for moves in games."""
+    """What the seat owes now, but for moves in games.
+
+    Whose model is another commits to nothing: it disagrees.
+    """
+    if disagreement(state) is not None:
+        owed = tuple(one for one in owed if one.duty is not Duty.COMMIT)
     made = {Duty.COMMIT: _commit, Duty.REVEAL: _reveal, Duty.KEY: _key}
     wanted = [made[one.duty](state, one) for one in owed if one.duty in made]
     commands = tuple(command for command in wanted if command is not None)

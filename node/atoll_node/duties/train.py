@@ -7,29 +7,27 @@ another model, and then that round is trained anew.
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from atoll.bits.layout import max_state_bytes
 from atoll.content.cid import Cid
 from atoll.law.manifest import Manifest
-from atoll.law.trace import Leaves, key_hash, key_message, key_of
+from atoll.law.trace import Leaves, key_hash, key_message, key_of, salt_message
 from atoll.law.views import Holder, JobView
 from atoll.law.words import Digest, Phase, Reveal, Role, RoundIndex, SeatIndex, Slot
 from atoll.service import commands
 from atoll.service.commands import Done, Fact
+from atoll.service.duties.disagreement import disagreement
 from atoll.service.duties.material import has_material, spec_of
 from atoll.service.duties.membership import standing
-from atoll.service.duties.merge import merged_of, merging
+from atoll.service.duties.merge import checking, merged_of, merging
 from atoll.service.duties.opening import opening_of
 from atoll.service.machine import Decision
 from atoll_node.behaviour import ProviderState
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
-
-SALT_BYTES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +93,12 @@ class DoTrain(commands.Work[Trained]):
                 "atoll_node.tasks:run_training", self, effects.store_dir
             )
             await effects.keep(view, round_, *filter(None, [done.update_cid]))
-        key = key_of(context.sign_hash(key_message(self.slot, self.data_seed, self.seat)))
+        where = (self.slot, self.data_seed, self.seat)
+        key = key_of(context.sign_hash(key_message(*where)))
         reveal = Reveal(
             update_root=done.update_root,
             key_hash=key_hash(key),
-            salt=Digest(secrets.token_bytes(SALT_BYTES)),
+            salt=key_of(context.sign_hash(salt_message(*where))),
             leaves=Leaves.of(done.states, done.words, key).to_bytes(),
             update_cid=done.update_cid,
         )
@@ -134,7 +133,9 @@ def seat_of(state: ProviderState) -> SeatIndex | None:
 def decide_train(state: ProviderState) -> Decision:
     """Trains the running round; once that is revealed, the next one."""
     view, seat, spec = state.view, seat_of(state), spec_of(state.facts)
-    opening = _running(state) or _next(state)
+    opening = _running(state, seat) or _next(state)
+    if disagreement(state) is not None and not owes_reveal(state, seat):
+        return Decision("train", "trains nothing from a model that is not our own merge's")
     if seat is None or spec is None or opening is None or not has_material(state):
         return Decision("train", f"nothing to train from, or no seat ({view.phase.name})")
     about = (opening.round, seat, opening.data_seed, opening.digest)
@@ -155,13 +156,34 @@ def decide_train(state: ProviderState) -> Decision:
 
 
 def decide_merge(state: ProviderState) -> Decision:
-    """Merges the running round ourselves, to train on without waiting for the certificate."""
-    command = merging(state)
-    if command is None or seat_of(state) is None or state.view.is_last(state.view.round):
+    """Merges ourselves, to train on without waiting for a certificate, and to hold it against it.
+
+    A certificate that came first is still looked at: whoever signs fast would not be found else.
+    """
+    view = state.view
+    command = None if view.is_last(view.round) else merging(state)
+    if command is None and view.phase is not Phase.CLOSED and _was_seated(state):
+        command = checking(state)
+    if command is None or seat_of(state) is None:
         return Decision("merge", "nothing to merge for")
     if state.facts.of(type(command), *command.about) is not None:
-        return Decision("merge", f"round {state.view.round} is merged")
-    return Decision("merge", f"merges round {state.view.round}", (command,))
+        return Decision("merge", f"round {command.slot.round} is merged")
+    return Decision("merge", f"merges round {command.slot.round}", (command,))
+
+
+def _was_seated(state: ProviderState) -> bool:
+    """Whether we took part in the newest settled round, so that its updates are here."""
+    held = standing(state.view, state.me)
+    past = state.view.settled[-1] if state.view.settled else None
+    return held is not None and past is not None and held.id in past.seats.values()
+
+
+def owes_reveal(state: ProviderState, seat: SeatIndex | None) -> bool:
+    """Whether the running round waits for what we committed to."""
+    running = state.view.open
+    if running is None or seat not in running.commits or seat in running.reveals:
+        return False
+    return running.phase in {Phase.TRAIN, Phase.REVEAL}
 
 
 def trained_of(state: ProviderState, seat: SeatIndex) -> Trained | None:
@@ -173,11 +195,12 @@ def trained_of(state: ProviderState, seat: SeatIndex) -> Trained | None:
     return state.facts.of(DoTrain, running.round, seat, running.seed, opening.digest)
 
 
-def _running(state: ProviderState) -> Opening | None:
+def _running(state: ProviderState, seat: SeatIndex | None) -> Opening | None:
+    """What runs, until we have revealed it: who lost its journal trains to the same leaves."""
     running, opening = state.view.open, opening_of(state)
-    if running is None or opening is None or running.phase is not Phase.TRAIN:
+    if running is None or opening is None or state.now >= running.deadline:
         return None
-    if state.now >= running.deadline:
+    if running.phase is not Phase.TRAIN and not owes_reveal(state, seat):
         return None
     return Opening(running.round, running.seed, opening.digest, opening.cid)
 

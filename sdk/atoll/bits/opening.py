@@ -15,7 +15,7 @@ def open_round(
     Args:
         round: the round that opens.
         model: what it starts from; None where it opens with nothing of it.
-        optimiser: the seat's last accepted state; None for a new holder or a reset.
+        optimiser: what the seat carries into a round with private state; None opens publicly.
 
     Raises:
         ValueError: the round opens with parameters of the model, and it is not given.

@@ -266,9 +266,9 @@ class SeatState:
     def opening(
         cls, model: GlobalState | None, optimiser: SeatState | None, layout: SeatLayout
     ) -> SeatState:
-        """The state a round starts from: the global model, and the seat's last accepted optimiser.
+        """The state a round starts from: the global model, and what the seat carries, if anything.
 
-        `optimiser` None means that the seat brings none: the moments of the model, zero where it
+        `optimiser` None means that the seat brings nothing: the moments of the model, zero where it
         has none, and no feedback. `model` may be None where the round opens with nothing of it: the
         seat brings its own, and every parameter is its own.
         """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from eth_abi.abi import encode as abi_encode
 
@@ -20,6 +20,8 @@ from atoll.law.games.calls import calldata
 from atoll.law.games.claims import Claim, Move
 from atoll.law.views import SettledRound
 from atoll.law.words import (
+    NO_BITS,
+    ZERO_DIGEST,
     Address,
     Bitmap,
     Digest,
@@ -34,6 +36,10 @@ from atoll.law.words import (
     Terms,
     Verdict,
 )
+
+_NO_DIGESTS: Final = (ZERO_DIGEST,) * 5
+_NO_PLACES: Final = (NO_BITS,) * 5
+_NO_FACTS: Final = Facts(*_NO_DIGESTS, *_NO_PLACES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +183,7 @@ class Calls:
 
     def leak(self, past: SettledRound, seat: SeatIndex, key: Digest) -> Call:
         """Shows a key that somebody told, for half of the seat's pay."""
-        return self.build("leak", shown(past, seat), key)
+        return self.build("leak", shown(past, seat), key, permissionless=True)
 
     def contest(self, past: SettledRound, seat: SeatIndex, id: HolderId) -> Call:
         """An opened *fine* is not what the seat's key gives. Needs the key and the opened body."""
@@ -209,6 +215,29 @@ class Calls:
     def late_word(self, job: JobId, round_: RoundIndex, id: HolderId, has: Bitmap) -> Call:
         """ "I have these updates now", for their pay."""
         return self.build("lateWord", job, round_, id, has)
+
+    def grant(self, past: SettledRound, seat: SeatIndex, following: SettledRound | None) -> Call:
+        """More than half of this round's and the next one's committee have the seat's update.
+
+        Args:
+            following: the next round, where that is settled.
+        """
+        said = (bytes(past.words), list(past.words.values()))
+        facts = (past.facts, _NO_FACTS if following is None else following.facts)
+        where = (past.slot.job, past.round, seat)
+        return self.build("grant", *where, *facts, past.lot_seed, *said, permissionless=True)
+
+    def equivocated(
+        self,
+        past: SettledRound,
+        id: HolderId,
+        verdicts: tuple[Verdict, Verdict],
+        certificates: tuple[bytes, bytes],
+    ) -> Call:
+        """A member signed two verdicts about one round's words; each as a committee of one."""
+        where = (past.slot.job, past.round, id, past.facts.seed, past.facts.words)
+        shown = (list(verdicts), list(certificates))
+        return self.build("equivocated", *where, *shown, permissionless=True)
 
     # Jobs
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from eth_abi.abi import decode as abi_decode
 from eth_abi.abi import encode as abi_encode
+from eth_abi.exceptions import DecodingError
 
 from atoll.chain import answers
 from atoll.chain.abi import Function, registry
@@ -183,6 +184,21 @@ class AtollChain:
 
         return await self.provider.ask("eth_getTransactionReceipt", [tx_hash], of_this_one)
 
+    async def certificates(self, number: int, job: JobId) -> list[bytes]:
+        """Certificates that transactions of a block called `settle` with, of one job.
+
+        What another contract calls on somebody's behalf is not among them; what was refused is.
+        """
+        function = registry().function("settle")
+        to = self.deployment.addresses[function.contract].lower()
+
+        def read(value: Any) -> list[bytes]:
+            sent = (answers.data(t["input"]) for t in value["transactions"] if _is_to(t, to))
+            calls = (data[4:] for data in sent if data[:4] == function.selector)
+            return [found for data in calls if (found := _certificate(function, data, job))]
+
+        return await self.provider.ask("eth_getBlockByNumber", [hex(number), True], read)
+
     # Jobs
 
     async def state(self, job: JobId) -> RoundState:
@@ -297,6 +313,19 @@ class AtollChain:
             raise TransactionFailed(
                 f"{label} reverted: {reason}", error=reason.name, args=reason.args
             ) from refused
+
+
+def _is_to(transaction: Any, address: str) -> bool:
+    return str(transaction["to"]).lower() == address
+
+
+def _certificate(function: Function, data: bytes, job: JobId) -> bytes | None:
+    """Of a settlement of this job; what does not decode is nobody's."""
+    try:
+        asked, *_, certificate = abi_decode(function.inputs, data)
+    except DecodingError:
+        return None
+    return bytes(certificate) if asked == job else None
 
 
 def _outputs(function: Function, returned: bytes, to: Callable[[tuple[Any, ...]], T]) -> T | None:

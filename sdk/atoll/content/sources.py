@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from yarl import URL
 
 MAX_URL = 512
-"""The roster contract takes no longer ones."""
+"""Bytes; the contract `Members` takes no longer ones."""
 _PLAIN_URL = re.compile(
     r"https?://"
     r"(?:\[[0-9A-Fa-f:.]+\]|[0-9A-Za-z._-]+)"  # an IPv6 address, or a name or IPv4 address

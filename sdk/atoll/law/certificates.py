@@ -52,21 +52,29 @@ def certificate_bytes(committee: Sequence[Address], signatures: Mapping[Address,
     return whole + b"".join(signatures[committee[i]] for i in signed)
 
 
+def parts_of(certificate: bytes) -> dict[int, bytes]:
+    """Its signatures by their member's number, unchecked. Raises ValueError on another length."""
+    numbers = bits(Bitmap(int.from_bytes(certificate[:MAP_BYTES], "big")))
+    rest = certificate[MAP_BYTES:]
+    if len(certificate) < MAP_BYTES or len(rest) != SIGNATURE_BYTES * len(numbers):
+        raise ValueError(f"{len(certificate)} bytes are no certificate")
+    starts = (SIGNATURE_BYTES * position for position in range(len(numbers)))
+    parts = (rest[at : at + SIGNATURE_BYTES] for at in starts)
+    return dict(zip(numbers, parts, strict=True))
+
+
 def signers_of(digest: Digest, certificate: bytes, committee: Sequence[Address]) -> Bitmap:
     """Who of the committee signed: bit i is its i-th member.
 
     Raises ValueError on anything that the policy would refuse.
     """
     signed = Bitmap(int.from_bytes(certificate[:MAP_BYTES], "big"))
-    numbers, rest = bits(signed), certificate[MAP_BYTES:]
-    if len(certificate) < MAP_BYTES or len(rest) != SIGNATURE_BYTES * len(numbers):
-        raise ValueError(f"{len(certificate)} bytes are no certificate")
+    parts = parts_of(certificate)
     if signed >> len(committee):
         raise ValueError("a signer is no member")
-    for position, number in enumerate(numbers):
-        part = rest[SIGNATURE_BYTES * position :][:SIGNATURE_BYTES]
+    for number, part in parts.items():
         if signer_of(digest, part) != committee[number]:
-            raise ValueError(f"signature {position} is not {committee[number]}'s")
+            raise ValueError(f"signature {number} is not {committee[number]}'s")
     return signed
 
 

@@ -317,7 +317,7 @@ class DataSpec(_Spec):
 
 
 class InnerSpec(_Spec):
-    """The inner optimiser: H `steps` a round on `batch` sequences, traced every `segment` steps.
+    """The inner optimiser: H `steps` a round on `batch` sequences, a leaf every `segment` steps.
 
     The schedule counts global steps (round · H + step). `cosine` falls to zero at the
     job's end.

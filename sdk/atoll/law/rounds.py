@@ -259,6 +259,9 @@ def _settled_round(view: JobView, event: ev.Settled, block: BlockRef) -> Settled
         pay=event.available,
         keys=_early_keys(view, running),
         is_consistent=facts == facts_of(running, event.verdict.left_out),
+        lot_seed=running.lot_seed,
+        accused=running.accused,
+        fallen=running.fallen,
     )
 
 

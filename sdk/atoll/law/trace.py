@@ -73,11 +73,16 @@ def key_message(slot: Slot, data_seed: Digest, seat: SeatIndex) -> Digest:
     return hash_in_slot("atoll.key.v1", slot, ("bytes32", "uint16"), (data_seed, seat))
 
 
+def salt_message(slot: Slot, data_seed: Digest, seat: SeatIndex) -> Digest:
+    """What a provider's account signs, as it is, for the salt of its commitment."""
+    return hash_in_slot("atoll.salt.v1", slot, ("bytes32", "uint16"), (data_seed, seat))
+
+
 def key_of(signature: bytes) -> Digest:
-    """The key of a round, from r ‖ s (and whatever follows) of its message's signature.
+    """The key, or the salt, of a round: from r ‖ s (and what follows) of its message's signature.
 
     It is the same each time where the signature is deterministic (RFC 6979, low s): a provider that
-    lost its disk still has its keys.
+    lost its disk still has both, and trains to the same leaves.
     """
     return keccak256(signature[:64])
 

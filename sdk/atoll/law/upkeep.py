@@ -5,10 +5,10 @@ Rule of this file: pure functions of a job's view and the clock; nothing here is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from atoll.law.ballots import fine_word
 from atoll.law.owes import is_played
@@ -19,6 +19,7 @@ from atoll.law.words import (
     NO_HOLDER,
     NO_ROUND,
     Bitmap,
+    Digest,
     HolderId,
     JobStatus,
     Miss,
@@ -42,6 +43,7 @@ class Call(StrEnum):
     ABSENT = "absent"
     STRIKE = "strike"
     NO_KEY = "noKey"
+    LEAK = "leak"
     CONTEST_KEY = "contestKey"
     CONTEST = "contest"
     SETTLE_CONTEST = "settleContest"
@@ -67,6 +69,13 @@ class Upkeep:
     seat: SeatIndex = _NO_SEAT
 
 
+class Shown(NamedTuple):
+    """A seat's key."""
+
+    seat: SeatIndex
+    key: Digest
+
+
 def upkeep(view: JobView, now: int) -> Iterator[Upkeep]:
     """Everything that would succeed now, as far as the view can tell."""
     yield from _phase(view, now)
@@ -76,6 +85,7 @@ def upkeep(view: JobView, now: int) -> Iterator[Upkeep]:
             yield Upkeep(Call.CUT_SEAT, holder.missed, Role.PROVIDER, holder.id, seat)
     yield from _silent(view, now)
     for past in view.auditing(now):
+        yield from _leaked(past, now)
         yield from _absent(view, past, now)
         yield from _struck(view, past, now)
         yield from _contests(view, past, now)
@@ -143,11 +153,11 @@ def _struck(view: JobView, past: SettledRound, now: int) -> Iterator[Upkeep]:
     for seat in map(SeatIndex, bits(past.drawn)):
         holder = view.providers[past.seats[seat]]
         about = (past.round, Role.PROVIDER, holder.id, seat)
-        if past.key_of(seat) is not None:
+        if past.key_of(seat) is not None or holder.has_fallen:
             continue
         if not past.struck >> seat & 1:
             yield Upkeep(Call.STRIKE, *about)
-        if now >= past.clock.half and not holder.has_fallen:
+        if now >= past.clock.half:
             yield Upkeep(Call.NO_KEY, *about)
 
 
@@ -155,11 +165,37 @@ def _struck(view: JobView, past: SettledRound, now: int) -> Iterator[Upkeep]:
 
 
 def wrong_keys(past: SettledRound) -> Iterator[SeatIndex]:
-    """Seats that showed another key than they had committed to."""
+    """Drawn seats that showed another key than they had committed to; others owe none."""
     for seat, key in past.keys.items():
-        is_known = past.refuted >> seat & 1 or seat in past.leaks
-        if not is_known and key_hash(key) != past.reveals[seat].reveal.key_hash:
+        is_known = past.refuted >> seat & 1 or seat in past.leaks or not past.drawn >> seat & 1
+        if not is_known and seat in past.reveals and not _is_key(past, seat, key):
             yield seat
+
+
+def _is_key(past: SettledRound, seat: SeatIndex, key: Digest) -> bool:
+    return key_hash(key) == past.reveals[seat].reveal.key_hash
+
+
+def leaked_keys(past: SettledRound, now: int, told: Iterable[Digest] = ()) -> Iterator[Shown]:
+    """Keys of paid seats that are known before AUDIT ends: from the chain, or that one was told."""
+    if not past.clock.is_auditing(now):
+        return
+    by_hash = {key_hash(key): key for key in told}
+    for seat in map(SeatIndex, bits(past.pay & past.facts.revealed)):
+        if seat in past.leaks or not past.reveals[seat].segments:
+            continue
+        key = past.key_of(seat)
+        if key is None or not _is_key(past, seat, key):
+            key = by_hash.get(past.reveals[seat].reveal.key_hash)
+        if key is not None:
+            yield Shown(seat, key)
+
+
+def _leaked(past: SettledRound, now: int) -> Iterator[Upkeep]:
+    """Shown early by its own holder: whoever shows it again takes half of the pay."""
+    for shown in leaked_keys(past, now):
+        about = (Role.PROVIDER, past.reveals[shown.seat].holder, shown.seat)
+        yield Upkeep(Call.LEAK, past.round, *about)
 
 
 def wrong_words(view: JobView, past: SettledRound) -> Iterator[tuple[HolderId, SeatIndex]]:

@@ -21,7 +21,7 @@ from atoll.law.games.turns import is_holders_turn
 from atoll.law.hashing import accumulate_reveal, accumulate_words, certificate_hash
 from atoll.law.merge_inputs import MergeFacts, had, is_settled_who_is_had
 from atoll.law.misses import Record
-from atoll.law.trace import Leaves
+from atoll.law.trace import LEAF_BYTES, Leaves
 from atoll.law.words import (
     NO_BITS,
     NO_ROUND,
@@ -118,7 +118,7 @@ class SeatReveal:
     @property
     def segments(self) -> int:
         """What it did of the round."""
-        return self.leaves.segments
+        return len(self.reveal.leaves) // LEAF_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +268,8 @@ class SettledRound:
         leaks: keys that somebody else showed first, and who.
         late: words said after the settlement.
         is_consistent: the facts are those that the events give.
+        lot_seed: of the lot that settled.
+        accused, fallen: seats, as of MERGE's opening.
     """
 
     slot: Slot
@@ -294,10 +296,21 @@ class SettledRound:
     struck: Bitmap = NO_BITS
     contests: Mapping[tuple[HolderId, SeatIndex], Contest] = field(default_factory=dict)
     late: Mapping[PlaceIndex, Bitmap] = field(default_factory=dict)
+    lot_seed: Digest = ZERO_DIGEST
+    accused: Bitmap = NO_BITS
+    fallen: Bitmap = NO_BITS
 
     @property
     def round(self) -> RoundIndex:
         return self.slot.round
+
+    @property
+    def merge_facts(self) -> MergeFacts:
+        """What decided whose updates were merged, beside the updates."""
+        words, members = list(self.words.values()), self.facts.committee.bit_count()
+        segments = {seat: item.segments for seat, item in self.reveals.items()}
+        said = (self.facts.revealed, members, words, segments)
+        return MergeFacts(*said, fallen=self.fallen, accused=self.accused)
 
     @property
     def owes_signature(self) -> Bitmap:

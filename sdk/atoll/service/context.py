@@ -35,6 +35,7 @@ class Context:
         me: the account that signs.
         url: where our gateway is announced.
         fetcher_of: brings a job's blocks, from that job's gateways only.
+        spare_worker: a second process, started when what is urgent finds the first one at work.
         sign: our signature of a digest, as a personal message.
         sign_hash: our signature of a digest as it is, for what the contracts check.
     """
@@ -49,6 +50,7 @@ class Context:
     storage: Storage
     gateway: GatewayProcess
     worker: Worker
+    spare_worker: Worker
     journal: Journal
     sign: Callable[[Digest], bytes]
     sign_hash: Callable[[Digest], bytes]
@@ -85,7 +87,9 @@ async def open_context(config: ServiceConfig, serves: str = "") -> AsyncIterator
         session = await stack.enter_async_context(open_session(session_config))
         gateway = await session.serve(serves, journal=config.journal_file)
         worker = Worker(niceness=config.worker_niceness)
+        spare_worker = Worker(niceness=config.worker_niceness)
         stack.callback(worker.kill)
+        stack.callback(spare_worker.kill)
         yield Context(
             config=config,
             me=session.me,
@@ -97,6 +101,7 @@ async def open_context(config: ServiceConfig, serves: str = "") -> AsyncIterator
             storage=session.storage,
             gateway=gateway,
             worker=worker,
+            spare_worker=spare_worker,
             journal=journal,
             sign=session.sign,
             sign_hash=session.sign_hash,

@@ -49,6 +49,7 @@ class Effects:
         self.staking = asyncio.Lock()
         self.joined: dict[JobId, int] = {}
         self.role = ROLES.get(context.config.role or "")
+        self._long = 0
 
     async def run(self, view: JobView, command: Command[F]) -> Done[F]:
         """Carries a command out and journals what it left.
@@ -61,9 +62,26 @@ class Effects:
             self.context.journal.write(view.job_id, command.key, done.fact)
         return done
 
-    async def work(self, function: str, *args: object) -> Any:
-        """Calls `package.module:function` in the worker. Raises what it raises, or WorkerDied."""
-        return await self.context.worker.run(function, *args)
+    async def work(self, function: str, *args: object, is_first: bool = False) -> Any:
+        """Calls `package.module:function` in the worker. Raises what it raises, or WorkerDied.
+
+        Args:
+            is_first: whether it goes before what waits, as a move does that has a clock.
+        """
+        self._long += 1
+        try:
+            return await self.context.worker.run(function, *args, is_first=is_first)
+        finally:
+            self._long -= 1
+
+    async def work_soon(self, function: str, *args: object) -> Any:
+        """As `work`, for what has a deadline and takes seconds.
+
+        It does not wait for what takes as long as a round, of whatever job: while such a thing is
+        under way it has a process of its own.
+        """
+        worker = self.context.spare_worker if self._long else self.context.worker
+        return await worker.run(function, *args)
 
     # --- transactions ---
 

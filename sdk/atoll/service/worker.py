@@ -13,9 +13,11 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections import deque
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import asynccontextmanager
 from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
 from typing import Any, cast
@@ -49,19 +51,22 @@ class Worker:
         self._initial = (threads, niceness)
         self._context = context or multiprocessing.get_context("spawn")
         self._pool: ProcessPoolExecutor | None = None
-        self._turn = asyncio.Lock()
+        self._turn = _Turn()
 
-    async def run(self, function: str, *args: object) -> Any:
+    async def run(self, function: str, *args: object, is_first: bool = False) -> Any:
         """Calls `package.module:function` with the arguments in the worker and returns its result.
 
         Arguments and result must be plain picklable values; large data goes through the store.
         When the awaiting task is cancelled while the function runs, the process is ended.
 
+        Args:
+            is_first: whether it goes before what waits, though not before what runs.
+
         Raises:
             WorkerDied: the process ended; the next call starts a new one.
             Exception: whatever the function raised.
         """
-        async with self._turn:
+        async with self._turn.taken(is_first):
             pool = self._pool = self._pool or self._start()
             try:
                 return await asyncio.wrap_future(pool.submit(_call, function, args))
@@ -85,6 +90,41 @@ class Worker:
         pool = _ahead.pop() if _ahead else _pool(self._context)
         pool.submit(_tune, *self._initial)
         return pool
+
+
+class _Turn:
+    """One at a time: those that go first, then the others, each in the order of their coming."""
+
+    def __init__(self) -> None:
+        self._is_free = True
+        self._waiting: tuple[deque[asyncio.Future[None]], ...] = (deque(), deque())
+
+    @asynccontextmanager
+    async def taken(self, is_first: bool) -> AsyncIterator[None]:
+        """Waits for a turn, and gives it to the next one at the end."""
+        if not self._is_free:
+            mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting[not is_first].append(mine)
+            try:
+                await mine
+            except asyncio.CancelledError:
+                if mine.done() and not mine.cancelled():
+                    self._pass_on()  # it was ours already
+                raise
+        self._is_free = False
+        try:
+            yield
+        finally:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        for line in self._waiting:
+            while line:
+                waiter = line.popleft()
+                if not waiter.done():
+                    waiter.set_result(None)
+                    return
+        self._is_free = True
 
 
 def fork_ahead() -> None:

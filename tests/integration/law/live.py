@@ -382,6 +382,22 @@ class Live(Network):
     def _shown(self, round: int, seat: int) -> tuple[object, ...]:
         return shown(self.folded.settled[round], SeatIndex(seat))
 
+    def leak(self, round: int, seat: int, key: Digest, by: Address) -> None:
+        sent = (by, self.chain.audits, "leak", self._shown(round, seat), key)
+        self.both(sent, lambda: super(Live, self).leak(round, seat, key, by))
+
+    def late_word(self, round: int, id: int, has: int) -> None:
+        account = self.member(Role.VERIFIER, id).account
+        sent = (account, self.chain.words, "lateWord", self.job, round, id, has)
+        self.both(sent, lambda: super(Live, self).late_word(round, id, has))
+
+    def grant(self, round: int, seat: int) -> None:
+        past = self.folded.settled[round]
+        facts = (past.facts, self.settled[-1].facts)
+        said = (past.lot_seed, bytes(past.words), list(past.words.values()))
+        sent = (WATCHER, self.chain.words, "grant", self.job, round, seat, *facts, *said)
+        self.both(sent, lambda: super(Live, self).grant(round, seat))
+
     def contest_key(self, round: int, seat: int) -> None:
         sent = (WATCHER, self.chain.audits, "contestKey", self._shown(round, seat))
         self.both(sent, lambda: super(Live, self).contest_key(round, seat))

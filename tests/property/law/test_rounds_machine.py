@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.unit.law.factories import make_terms
-from tests.unit.law.network import Refused, bitmap, numbers
+from tests.unit.law.network import Refused, bitmap, hashed, numbers
 from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.law import misses, pay
@@ -222,6 +222,11 @@ class AnyJob(RuleBasedStateMachine):
                 assert net.burnt - before == expected_burnt
             case Call.RELEASE:
                 net.release(one.role, id)
+            case Call.LEAK:  # which would take pay that the invariants below speak of
+                past = net.settled[one.round]
+                assert one.seat in past.pay
+                assert net.now < past.ends["audit"]
+                assert hashed(past.keys[one.seat]) == past.reveals[one.seat].key_hash
             case _:
                 raise AssertionError(one)
 

@@ -126,6 +126,9 @@ class Past:
     struck: set[int] = field(default_factory=set)
     contests: dict[tuple[int, int], bool | None] = field(default_factory=dict)
     accusers: dict[tuple[int, int], Address] = field(default_factory=dict)
+    words: dict[int, int] = field(default_factory=dict)
+    late: dict[int, int] = field(default_factory=dict)
+    leaked: set[int] = field(default_factory=set)
 
 
 class Network:
@@ -667,6 +670,7 @@ class Network:
             due=self.committee - signers - lacking if any(signed) else set(),
             absent=set(self.silent),
             pay=set(had),
+            words=dict(self.words),
         )
         self.settled.append(past)
         told = (signed, verdict, bitmap(had), bitmap(signers), facts)
@@ -791,6 +795,44 @@ class Network:
         need(seat not in past.refuted, "done")
         past.refuted.add(seat)
         self.emit(ev.KeyContested(self.job, RoundIndex(round), SeatIndex(seat)))
+
+    def leak(self, round: int, seat: int, key: Digest, by: Address) -> None:
+        """Half of the pay is who shows it's, the rest is burnt later."""
+        past = self.settled[round]
+        need(self.now < past.ends["audit"] and seat in past.pay, "no")
+        need(hashed(key) == past.reveals[seat].key_hash, "another key")
+        need(self.member(Role.PROVIDER, past.holders[seat]).account != by, "its own")
+        past.keys[seat] = key
+        past.refuted.discard(seat)
+        past.leaked.add(seat)
+        past.pay.discard(seat)
+        self.emit(ev.Leaked(self.job, by, SeatIndex(seat), RoundIndex(round), key))
+        self.emit(ev.PayChanged(self.job, RoundIndex(round), bitmap(past.pay)))
+        price = self.terms.segment_steps * self.terms.tokens_per_step * self.terms.price_per_token
+        self._credit(by, past.done[seat] * price // 2)
+
+    def late_word(self, round: int, id: int, has: int) -> None:
+        past, m = self.settled[round], self.member(Role.VERIFIER, id)
+        need(self.now < past.ends["audit"], "too late")
+        need(m.start <= round + 1 and m.to > round, "not then")
+        past.late[m.index] = past.late.get(m.index, 0) | has
+        where = (RoundIndex(round), PlaceIndex(m.index), Bitmap(has))
+        self.emit(ev.LateWord(self.job, m.account, *where))
+
+    def grant(self, round: int, seat: int) -> None:
+        """More than half of both committees, of places that said so in time or late."""
+        past = self.settled[round]
+        need(self.now < past.ends["audit"] and seat not in past.leaked, "no")
+        electors = numbers(past.facts.committee)
+        if round + 1 < len(self.settled):
+            electors |= numbers(self.settled[round + 1].facts.committee)
+        elif self.phase not in {Phase.WAITING, Phase.CLOSED}:
+            electors |= self.committee
+        told = {p for p, has in past.words.items() if has >> seat & 1}
+        told |= {p for p in electors if past.late.get(p, 0) >> seat & 1}
+        need(2 * len(told) > len(electors), "not had")
+        past.pay.add(seat)
+        self.emit(ev.PayChanged(self.job, RoundIndex(round), bitmap(past.pay)))
 
     def _keyless(self, round: int, seat: int) -> Member:
         past = self.settled[round]

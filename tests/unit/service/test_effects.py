@@ -145,7 +145,7 @@ class Worker:
     results: list[Any] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
 
-    async def run(self, function: str, *args: object) -> Any:
+    async def run(self, function: str, *args: object, is_first: bool = False) -> Any:
         self.asked.append(function)
         result = self.results.pop(0) if self.results else None
         if isinstance(result, Exception):
@@ -169,6 +169,7 @@ def context(tmp_path: Path) -> Any:
         fetcher=(fetcher := Fetcher(store)),
         fetcher_of=lambda job: fetcher,
         worker=Worker(),
+        spare_worker=Worker(),
         journal=Journal(tmp_path / "journal.sqlite"),
     )
 

@@ -6,12 +6,14 @@ and whoever is first in line puts them together.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, Never
 
 from atoll.chain.calls import Call, Calls
-from atoll.errors import NotFound, ProtocolError
-from atoll.law.certificates import SIGNATURE_BYTES, certificate_bytes, is_enough, signer_of
+from atoll.errors import ProtocolError
+from atoll.law.certificates import certificate_bytes, is_enough
+from atoll.law.hashing import certificate_hash
 from atoll.law.owes import Duty, Owed, committee_accounts
 from atoll.law.views import JobView, OpenRound
 from atoll.law.words import (
@@ -25,7 +27,8 @@ from atoll.law.words import (
     Verdict,
 )
 from atoll.service.commands import ContractCall, Done, Fact, NotYet, Transaction
-from atoll.service.duties.merge import merged_of, merging
+from atoll.service.duties.equivocation import heard, note_name
+from atoll.service.duties.merge import checked_of, checking, merged_of, merging
 from atoll.service.duties.opening import opening_of
 from atoll.service.duties.signing import Signing
 from atoll.service.duties.updates import seen
@@ -108,11 +111,6 @@ class SignVerdict(Signing[VerdictSigned]):
         return Done(VerdictSigned(self.digest, self.verdict, signature, self.at))
 
 
-def note_name(view: JobView, round: RoundIndex, digest: Digest) -> str:
-    """The name of a member's signature in `/notes/` of its gateway."""
-    return f"{view.job_id}/signed/{round}/{digest.hex()}"
-
-
 @dataclass(frozen=True, slots=True)
 class SendSettle(Transaction[Never]):
     """Put the committee's signatures together and settle."""
@@ -145,27 +143,10 @@ class SendSettle(Transaction[Never]):
     async def _collect(
         self, effects: Effects, view: JobView, committee: list[Address]
     ) -> dict[Address, bytes]:
-        name = note_name(view, self.round, self.digest)
-        found: dict[Address, bytes] = {}
-        for member in committee:
-            if member == effects.context.me:
-                note = effects.context.journal.note(name)
-            else:
-                note = await _note(effects, view, member, name)
-            if note is not None and signer_of(self.digest, note) == member:
-                found[member] = note
-        return found
-
-
-async def _note(effects: Effects, view: JobView, member: Address, name: str) -> bytes | None:
-    gateway = view.gateways.get(member, "")
-    if not gateway:
-        return None
-    try:
-        fetcher = effects.context.fetcher_of(view.job_id)
-        return await fetcher.note(gateway, name, SIGNATURE_BYTES)
-    except NotFound:
-        return None
+        """All at once: a gateway that is slow must not make the others wait behind it."""
+        asked = (heard(effects, view, self.digest, member, self.round) for member in committee)
+        signatures = zip(committee, await asyncio.gather(*asked), strict=True)
+        return {member: signature for member, signature in signatures if signature is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,10 +227,19 @@ def _decide_verdict(state: VerifierState, owed: list[Owed]) -> Decision:
 
 
 def _decide_late(state: VerifierState, owed: Owed) -> Decision:
-    """Of the last settlement: only what our own merge gave."""
+    """Of the last settlement: only what our own merge gave, which may have come after it."""
     past = state.view.settled[owed.round]
     about = (past.round, past.facts.seed, past.facts.words)
-    signed = state.facts.of(SignVerdict, *about)
+    signed, merged = state.facts.of(SignVerdict, *about), checked_of(state)
+    if signed is None and merged is None:
+        command = checking(state)
+        wanted = () if command is None else (command,)
+        return Decision("verdict", "merges what is settled already", wanted)
+    if signed is None and merged is not None:
+        digest = certificate_hash(past.slot, *about[1:], merged.verdict)
+        if digest == past.digest:
+            sign = SignVerdict(*about, digest, merged.verdict, state.now)
+            return Decision("verdict", "signs what is settled already", (sign,))
     if signed is None or signed.digest != past.digest:
         return Decision("verdict", "the last certificate is not what we merged")
     return Decision("verdict", "signs late", (SendSign(past.round, owed.holder, signed.signature),))

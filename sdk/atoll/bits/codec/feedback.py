@@ -1,7 +1,7 @@
 """Error feedback: what a coarse codec could not send is added to the next round's update.
 
-The residual is the provider's private state from round to round, so it belongs to the trace, beside
-the optimiser's moments (Seide et al. 2014; Karimireddy et al. 2019, arXiv:1901.09847).
+The residual is the provider's private state from round to round, beside the optimiser's moments
+(Seide et al. 2014; Karimireddy et al. 2019, arXiv:1901.09847).
 """
 
 from __future__ import annotations

@@ -82,7 +82,8 @@ class SendMove(Transaction[NoMove]):
         task = await self._task(effects, view, record)
         position = Position(record.claim, record.began_at, self.is_holder, record.moves)
         while True:
-            found = await effects.work(self.function, task, position, effects.store_dir)
+            args = (task, position, effects.store_dir)
+            found = await effects.work(self.function, *args, is_first=True)
             if not isinstance(found, Question):
                 made: Move | None = found
                 return made

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from atoll.bits.layout import max_params_bytes
 from atoll.content.cid import Cid
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
 S = TypeVar("S")
+EPOCHS_TO_COME: Final = "rounds with private state need epochs, which are not built yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
             manifest = Manifest.from_bytes(data)
             manifest.check_terms(self.terms_hash)
             if manifest.epoch != 1:
-                return Done(JobRefused("its seats carry what nobody else has, between rounds"))
+                return Done(JobRefused(EPOCHS_TO_COME))
             if refused := manifest_refusal(policy, manifest):
                 return Done(JobRefused(refused))
             await effects.work("atoll.service.tasks:check_machine", data)

@@ -134,19 +134,20 @@ def decide_announce(state: State[S], url: str) -> Decision:
     return Decision("announce", f"announced {announced}, serving {url}", (SendAnnounce(url),))
 
 
-def decide_membership(state: State[S], role: Role, may_join: bool, pick: Pick) -> Decision:
+def decide_membership(
+    state: State[S], role: Role, may_join: bool, pick: Pick, *, stops: bool = False
+) -> Decision:
     """Takes a seat or a place once the data is here; leaves when asked to.
 
     Args:
         may_join: whether the behaviour wants to; pick: where.
+        stops: whether to leave, as when an operator asks to.
     """
     view, held = state.view, standing(state.view, state.me)
     if view.phase is Phase.CLOSED or view.status is JobStatus.NONE:
         return Decision("membership", f"the job is {view.status.name}")
-    if state.draining:
-        is_in = held is not None and held.role is role and held.to == NO_ROUND
-        leave = (SendLeave(role, view.round),) if is_in else ()
-        return Decision("membership", "leaves" if is_in else "has left", leave)
+    if state.draining or stops:
+        return _decide_leaving(state, role, held)
     if held is not None:
         is_mine = held.role is role and held.to == NO_ROUND
         where = f"holds {role.name.lower()}'s place {held.index}"
@@ -156,6 +157,14 @@ def decide_membership(state: State[S], role: Role, may_join: bool, pick: Pick) -
     if _has_fallen(view, state.me) or not may_join:
         return Decision("membership", "fell, or waits with joining as its behaviour says")
     return _decide_joining(state, role, pick)
+
+
+def _decide_leaving(state: State[S], role: Role, held: Holder | None) -> Decision:
+    if held is None or held.role is not role or held.to != NO_ROUND:
+        return Decision("membership", "has left")
+    if role is Role.VERIFIER and state.view.phase is Phase.MERGE:
+        return Decision("membership", "leaves: the pool lets nobody go while a round merges")
+    return Decision("membership", "leaves", (SendLeave(role, state.view.round),))
 
 
 def _decide_joining(state: State[S], role: Role, pick: Pick) -> Decision:

@@ -1,4 +1,7 @@
-"""Merges the running round: the verdict that follows from words, accusations and bytes."""
+"""Merges a round: the verdict that follows from words, accusations and bytes.
+
+Whoever merges by itself need not take anybody's word for the next model: see `disagreement`.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ from atoll.content.cid import Cid
 from atoll.law.hashing import sha256
 from atoll.law.manifest import Manifest
 from atoll.law.merge_inputs import MergeFacts, MergeTerms, candidates
-from atoll.law.views import JobView
+from atoll.law.views import JobView, OpenRound, SettledRound
 from atoll.law.words import Digest, Slot, Verdict, to_bitmap
 from atoll.service.commands import Done, Fact, Work
 from atoll.service.duties.material import has_material, manifest_of, spec_of
-from atoll.service.duties.opening import opening_of
-from atoll.service.duties.updates import RevealedUpdate, updates_of
+from atoll.service.duties.opening import opening_at
+from atoll.service.duties.updates import RevealedUpdate, RevealedUpdates, updates_of
 from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
 from atoll.service.machine import State
 
@@ -39,7 +42,7 @@ class DoMerge(Work[RoundMerged]):
     slot: Slot
     data_seed: Digest
     facts: MergeFacts
-    updates: tuple[RevealedUpdate, ...]
+    updates: RevealedUpdates
     manifest: bytes
     opening: bytes
 
@@ -60,27 +63,49 @@ class DoMerge(Work[RoundMerged]):
 
         await effects.for_each(self.updates, fetch)
         with effects.context.store.holding():  # what the worker leaves is not pinned yet
-            verdict: Verdict = await effects.work(
+            verdict: Verdict = await effects.work_soon(
                 "atoll.service.tasks:merge_round", self, effects.store_dir
             )
             await effects.keep(view, round_ + 1, verdict.cid)
         return Done(RoundMerged(verdict))
 
 
+# --- decisions ---
+
+
 def merging(state: State[S]) -> DoMerge | None:
     """The merge of the running round as the words so far decide it; None before it can be known."""
-    running, opening, spec = state.view.open, opening_of(state), spec_of(state.facts)
-    manifest = manifest_of(state.facts)
-    if running is None or opening is None or spec is None or not has_material(state):
+    running = state.view.open
+    if running is None or not running.may_settle(state.now):
         return None
-    if manifest is None or not running.may_settle(state.now):
-        return None
-    facts = running.merge_facts
-    updates = updates_of(state.view, to_bitmap(candidates(facts, MergeTerms.of(manifest))))
-    return DoMerge(running.slot, running.seed, facts, updates, spec, opening.cid)
+    return _merge_of(state, running, running.seed)
 
 
 def merged_of(state: State[S]) -> RoundMerged | None:
     """What our own merge of the running round gave."""
     command = merging(state)
     return None if command is None else state.facts.of(DoMerge, *command.about)
+
+
+def checking(state: State[S]) -> DoMerge | None:
+    """Our own merge of the newest settled round, which its certificate is held against."""
+    past = state.view.settled[-1] if state.view.settled else None
+    if past is None or not any(past.digest):
+        return None
+    return _merge_of(state, past, past.facts.seed)
+
+
+def checked_of(state: State[S]) -> RoundMerged | None:
+    """What our own merge of the newest settled round gave."""
+    command = checking(state)
+    return None if command is None else state.facts.of(DoMerge, *command.about)
+
+
+def _merge_of(state: State[S], round: OpenRound | SettledRound, seed: Digest) -> DoMerge | None:
+    opening, spec = opening_at(state, round.round), spec_of(state.facts)
+    manifest = manifest_of(state.facts)
+    if opening is None or spec is None or manifest is None or not has_material(state):
+        return None
+    facts = round.merge_facts
+    updates = updates_of(round.reveals, to_bitmap(candidates(facts, MergeTerms.of(manifest))))
+    return DoMerge(round.slot, seed, facts, updates, spec, opening.cid)

@@ -60,13 +60,13 @@ class DoPrepareOpening(Work[OpeningReady]):
     async def _open(self, effects: Effects, view: JobView) -> OpeningReady:
         opened: OpeningReady
         if self.cid is None or self.digest is None:
-            opened = await effects.work(
+            opened = await effects.work_soon(
                 f"{TASKS}:make_initial_state", self.manifest, effects.store_dir
             )
         else:
             limit = max_state_bytes(Manifest.from_bytes(self.manifest))
             await effects.fetch(view, self.round, Cid.from_bytes(self.cid), limit)
-            opened = await effects.work(
+            opened = await effects.work_soon(
                 f"{TASKS}:inspect_state", self.manifest, self.cid, effects.store_dir
             )
         if self.digest is not None and opened.digest != self.digest:
@@ -81,22 +81,31 @@ class DoPrepareOpening(Work[OpeningReady]):
 # --- decisions ---
 
 
-def decide_opening(state: State[S]) -> Decision:
-    """Gets the global state that the running round starts from."""
+def decide_opening(state: State[S], own: bytes = b"") -> Decision:
+    """Gets the global state that the running round starts from.
+
+    Args:
+        own: where it is, if our own merge made it: then nobody has to serve it.
+    """
     spec, view = spec_of(state.facts), state.view
     if spec is None or not has_material(state):
         return Decision("opening", "waits for the manifest and the data")
     if opening_of(state) is not None:
         return Decision("opening", "the round's global state is here")
     cid, digest = parent_of(view) or (None, None)
-    command = DoPrepareOpening(view.round, spec, cid, digest)
+    command = DoPrepareOpening(view.round, spec, own or cid, digest)
     return Decision("opening", "the round's global state is not here", (command,))
 
 
 def opening_of(state: State[S]) -> OpeningReady | None:
     """The running round's opening state, once it is here."""
-    parent = parent_of(state.view)
-    return state.facts.of(DoPrepareOpening, state.view.round, parent[1] if parent else None)
+    return opening_at(state, state.view.round)
+
+
+def opening_at(state: State[S], round: int) -> OpeningReady | None:
+    """The state that a round starts from, or started from, once it is here."""
+    parent = state.view.settled[round - 1].verdict.state if round else None
+    return state.facts.of(DoPrepareOpening, round, parent)
 
 
 def parent_of(view: JobView) -> tuple[bytes, Digest] | None:

@@ -5,15 +5,17 @@ Providers need them as much as verifiers: whoever merges by itself need not wait
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from atoll.content.cid import Cid
 from atoll.law.manifest import Manifest
-from atoll.law.views import JobView, OpenRound
-from atoll.law.words import Bitmap, Digest, RoundIndex, SeatIndex, bits, to_bitmap
+from atoll.law.views import JobView, OpenRound, SeatReveal
+from atoll.law.words import Address, Bitmap, Digest, RoundIndex, SeatIndex, bits, to_bitmap
 from atoll.service.commands import Done, Fact, Work
 from atoll.service.duties.material import has_material, spec_of
+from atoll.service.duties.model import model_of_round
 from atoll.service.duties.opening import OpeningReady, opening_of
 from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
 from atoll.service.machine import Decision, State
@@ -40,17 +42,21 @@ class RevealedUpdate:
     root: Digest
 
 
+RevealedUpdates: TypeAlias = tuple[RevealedUpdate, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class DoGetUpdate(Work[UpdateSeen]):
     """Fetch a seat's update and check its bytes.
 
     Attributes:
-        commitment: names what was revealed.
-        opening: CID of the round's global state.
+        commitment: names what was revealed, by `account`.
+        opening: CID of the round's global state; empty where that has to be looked for.
     """
 
     round: RoundIndex
     commitment: Digest
+    account: Address
     update: RevealedUpdate
     data_seed: Digest
     manifest: bytes
@@ -62,16 +68,18 @@ class DoGetUpdate(Work[UpdateSeen]):
 
     async def perform(self, effects: Effects, view: JobView) -> Done[UpdateSeen]:
         limit = max_update_bytes(Manifest.from_bytes(self.manifest))
-        reveals = {} if view.open is None else view.open.reveals
-        told = reveals.get(self.update.seat)
-        prefer = view.gateways.get(told.account, "") if told else ""
         try:
             cid = Cid.from_bytes(self.update.cid)
+            prefer = view.gateways.get(self.account, "")
             await effects.fetch(view, self.round, cid, limit, prefer)
         except UNFETCHABLE_CONTENT:
             return Done(UpdateSeen(False))
+        found = self
+        if not self.opening:
+            model = await model_of_round(effects, view, self.round, self.manifest)
+            found = replace(self, opening=model)
         function = "atoll.service.tasks:is_canonical"
-        return Done(UpdateSeen(await effects.work(function, self, effects.store_dir)))
+        return Done(UpdateSeen(await effects.work_soon(function, found, effects.store_dir)))
 
 
 # --- decisions ---
@@ -88,18 +96,17 @@ def decide_updates(state: State[S]) -> Decision:
 
 
 def _getting(running: OpenRound, spec: bytes, opening: OpeningReady) -> list[DoGetUpdate]:
-    return [
-        DoGetUpdate(
-            running.round,
-            told.commitment,
-            RevealedUpdate(seat, told.reveal.update_cid, told.reveal.update_root),
-            running.seed,
-            spec,
-            opening.cid,
-        )
-        for seat, told in running.reveals.items()
-        if told.segments
-    ]
+    where = (running.round, running.seed, spec, opening.cid)
+    return [getting(s, told, where) for s, told in running.reveals.items() if told.segments]
+
+
+def getting(
+    seat: SeatIndex, told: SeatReveal, where: tuple[RoundIndex, Digest, bytes, bytes]
+) -> DoGetUpdate:
+    """What brings a seat's update; `where` is round, data seed, manifest and the model's CID."""
+    round, seed, spec, opening = where
+    update = RevealedUpdate(seat, told.reveal.update_cid, told.reveal.update_root)
+    return DoGetUpdate(round, told.commitment, told.account, update, seed, spec, opening)
 
 
 def seen(state: State[S]) -> tuple[Bitmap, Bitmap]:
@@ -117,10 +124,7 @@ def seen(state: State[S]) -> tuple[Bitmap, Bitmap]:
     return had, unknown
 
 
-def updates_of(view: JobView, seats: Bitmap) -> tuple[RevealedUpdate, ...]:
-    """Those of the running round's seats."""
-    running = view.open
-    if running is None:
-        return ()
-    told = ((seat, running.reveals[seat].reveal) for seat in map(SeatIndex, bits(seats)))
+def updates_of(reveals: Mapping[SeatIndex, SeatReveal], seats: Bitmap) -> RevealedUpdates:
+    """Those of a round's seats."""
+    told = ((seat, reveals[seat].reveal) for seat in map(SeatIndex, bits(seats)))
     return tuple(RevealedUpdate(s, reveal.update_cid, reveal.update_root) for s, reveal in told)

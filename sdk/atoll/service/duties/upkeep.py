@@ -13,19 +13,26 @@ from typing import Final, TypeVar
 
 from atoll.chain.calls import Call, Calls
 from atoll.errors import ProtocolError
+from atoll.law.hashing import sha256
 from atoll.law.upkeep import Call as Kind
 from atoll.law.upkeep import Upkeep, upkeep
 from atoll.law.views import JobView, OpenRound, SettledRound
-from atoll.law.words import HolderId, Phase, Role, RoundIndex, SeatIndex
+from atoll.law.words import Address, HolderId, Phase, Role, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall
 from atoll.service.config import KeeperConfig
-from atoll.service.machine import Decision, State
+from atoll.service.machine import AnyCommand, Decision, State
 
 S = TypeVar("S")
 AT_ONCE: Final = 4
 """So that a long list does not fill the queue in front of a commit."""
 OWN: Final = frozenset({Kind.CLAIM, Kind.RELEASE})
 """What everybody does for itself."""
+EARNS: Final = frozenset({Kind.LEAK, Kind.CONTEST, Kind.SETTLE_CONTEST, Kind.NO_KEY})
+"""What pays who does it: a part of a pay, of a fee, or of a bond."""
+SUDDEN: Final = frozenset(
+    {Kind.CUT_SEAT, Kind.CUT_MEMBER, Kind.LEAK, Kind.CONTEST_KEY, Kind.CONTEST}
+)
+"""Due as soon as something is said or missed, and not from a time on that all wait for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,7 @@ class SendUpkeep(ContractCall):
             return of_job[self.kind]()
         past = _settled(view, round)
         of_audit: dict[Kind, Callable[[], Call]] = {
+            Kind.LEAK: lambda: calls.leak(past, seat, past.keys[seat]),
             Kind.ABSENT: lambda: calls.absent(past, holder, seat),
             Kind.STRIKE: lambda: calls.strike(past, holder),
             Kind.NO_KEY: lambda: calls.no_key(past, holder),
@@ -64,6 +72,18 @@ class SendUpkeep(ContractCall):
             Kind.DROPPED: lambda: calls.dropped(past, holder, seat),
         }
         return of_audit[self.kind]()
+
+
+@dataclass(frozen=True, slots=True)
+class SendClaimCredit(ContractCall):
+    """Take wei that are credited to us; `paid` so far tells one time from another."""
+
+    account: Address
+    amount: int
+    paid: int
+
+    def call(self, calls: Calls, view: JobView) -> Call:
+        return calls.claim_credit(view.job_id, self.account)
 
 
 def _running(view: JobView) -> OpenRound:
@@ -99,14 +119,51 @@ def place_in_line(view: JobView, role: Role, index: int | None) -> int:
     return turn if (role is Role.PROVIDER) == providers_first else len(others) + turn
 
 
-def decide_upkeep(state: State[S], line: int, config: KeeperConfig) -> Decision:
-    """What has been due for as long as those before us in line have had to do it."""
+def decide_upkeep(
+    state: State[S], line: int, config: KeeperConfig, only: frozenset[Kind] | None = None
+) -> Decision:
+    """What has been due for as long as those before us in line have had to do it.
+
+    Args:
+        only: these kinds; None all that are not everybody's own.
+    """
     view = state.view
     if view.terms is None:
         return Decision("upkeep", "the job is not known yet")
-    late = upkeep(view, state.now - line * config.stagger_s)
-    due = [_command(view, item) for item in late if item.call not in OWN and _is_worth(view, item)]
+    kinds = frozenset(Kind) - OWN if only is None else only
+    if not is_turn(view, line, state.now, config):
+        kinds -= SUDDEN
+    due = [
+        _command(view, item)
+        for item in upkeep(view, state.now - line * config.stagger_s)
+        if item.call in kinds and _is_worth(view, item) and not _is_own_key(state, item)
+    ]
+    # What was asked for before, and is due still, may never be taken: it holds up nothing else.
+    due.sort(key=lambda command: _asked_in(state, command))
     return Decision("upkeep", f"{len(due)} calls are due", tuple(due[:AT_ONCE]))
+
+
+def is_turn(view: JobView, line: int, now: int, config: KeeperConfig) -> bool:
+    """Whether what is due at once is ours to do now: one member's at a time, drawn by the clock.
+
+    Nobody remembers since when such a thing is due, so no line can be waited for.
+    """
+    if not config.stagger_s:
+        return True
+    members = sum(h.counts_in(view.round) for role in Role for h in view.holders(role).values())
+    drawn = sha256((now // config.stagger_s).to_bytes(8, "big"))
+    return int.from_bytes(drawn[:8], "big") % (members + 1) == line
+
+
+def _asked_in(state: State[S], command: SendUpkeep) -> int:
+    """The block by which it was asked for last; 0 for never."""
+    hold = state.holds.get(command.key)
+    return 0 if hold is None else 1 + hold.until_block
+
+
+def _is_own_key(state: State[S], item: Upkeep) -> bool:
+    """Nobody takes anything for showing its own key."""
+    return item.call is Kind.LEAK and state.view.providers[item.holder].account == state.me
 
 
 def _is_worth(view: JobView, item: Upkeep) -> bool:
@@ -141,8 +198,22 @@ def decide_pay(state: State[S], when: str) -> Decision:
     ]
     may_claim = when == "each" or (when == "end" and is_over(view, state.now))
     due = [item for item in mine if item.call is Kind.RELEASE or may_claim]
-    commands = tuple(_command(view, item) for item in due)
-    return Decision("pay", f"{len(due)} of {len(mine)} claims and releases are due now", commands)
+    commands: list[AnyCommand] = [_command(view, item) for item in due]
+    if may_claim:
+        commands += _credits(state)
+    reason = f"{len(due)} of {len(mine)} claims and releases are due now"
+    return Decision("pay", reason, tuple(commands))
+
+
+def decide_credit(state: State[S]) -> Decision:
+    """Collects what contests, and keys that others told, have earned an outsider."""
+    return Decision("credit", "collects what it has earned", tuple(_credits(state)))
+
+
+def _credits(state: State[S]) -> list[AnyCommand]:
+    amount = state.view.credits.get(state.me, 0)
+    paid = state.view.paid.get(state.me, 0)
+    return [SendClaimCredit(state.me, amount, paid)] if amount else []
 
 
 def is_over(view: JobView, now: int) -> bool:

@@ -1,0 +1,121 @@
+"""Whose own merge is another model than the certificate's stops, says so, and leaves.
+
+Either this machine computes wrongly, or two thirds of a committee said what does not follow; in
+both cases nothing that we train from that model is worth its bond. A provider says so on the chain
+before it has committed, which costs no miss; a verifier leaves the pool, and does what it still
+owes from the model that the chain names, which it signs nothing of that it did not compute.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, TypeVar
+
+import structlog
+
+from atoll.chain.calls import Call, Calls
+from atoll.law.views import JobView
+from atoll.law.words import Digest, Phase, Role, RoundIndex, SeatIndex
+from atoll.service.commands import ContractCall, Done, Fact, Work
+from atoll.service.duties.membership import standing
+from atoll.service.duties.merge import checked_of
+from atoll.service.duties.opening import decide_opening
+from atoll.service.machine import AnyCommand, Decision, State
+
+if TYPE_CHECKING:
+    from atoll.service.effects import Effects
+
+S = TypeVar("S")
+log = structlog.get_logger("atoll.disagreement")
+
+
+@dataclass(frozen=True, slots=True)
+class Disagreed(Fact):
+    """Our merge of a round and its certificate name two models; both by digest."""
+
+    round: int
+    own: Digest
+    certified: Digest
+
+    def __str__(self) -> str:
+        own, certified = self.own.hex()[:16], self.certified.hex()[:16]
+        return f"our merge of round {self.round} is {own}…, its certificate says {certified}…"
+
+
+@dataclass(frozen=True, slots=True)
+class NoteDisagreement(Work[Disagreed]):
+    """Keep what stopped us, whatever becomes of the round's blocks."""
+
+    found: Disagreed
+
+    @property
+    def about(self) -> tuple[object, ...]:
+        return ()  # one is enough to stop
+
+    async def perform(self, effects: Effects, view: JobView) -> Done[Disagreed]:
+        log.warning("disagrees", job=view.job_id, round=self.found.round, what=str(self.found))
+        return Done(self.found)
+
+
+@dataclass(frozen=True, slots=True)
+class SendDisagree(ContractCall):
+    """Say on the chain that our model is another, and leave the seat without a miss."""
+
+    once: ClassVar[bool] = True
+    round: RoundIndex
+    data_seed: Digest
+    root: Digest
+
+    def call(self, calls: Calls, view: JobView) -> Call:
+        return calls.disagree(view.job_id, self.data_seed, self.root)
+
+
+# --- decisions ---
+
+
+def disagreement(state: State[S]) -> Disagreed | None:
+    """What stops us: a certificate that stands, and that our own merge does not give."""
+    noted = state.facts.of(NoteDisagreement)
+    if noted is not None:
+        past = state.view.settled_round(RoundIndex(noted.round))
+        if past is not None and past.verdict.state == noted.certified:
+            return noted
+    merged = checked_of(state)
+    if merged is None:
+        return None
+    past = state.view.settled[-1]
+    own, certified = merged.verdict.state, past.verdict.state
+    return None if own == certified else Disagreed(past.round, own, certified)
+
+
+def decide_disagreement(state: State[S]) -> Decision:
+    """Notes it, and says it where that still saves the miss."""
+    found = disagreement(state)
+    if found is None:
+        return Decision("agreement", "no certificate is another than our own merge")
+    wanted: list[AnyCommand] = []
+    if state.facts.of(NoteDisagreement) != found:
+        wanted.append(NoteDisagreement(found))
+    running = state.view.open
+    if running is not None and may_disagree(state):
+        wanted.append(SendDisagree(running.round, running.seed, found.own))
+    return Decision("agreement", f"stops: {found}", tuple(wanted))
+
+
+def may_disagree(state: State[S]) -> bool:
+    """Whether the running round still waits for our commitment."""
+    running, held = state.view.open, standing(state.view, state.me)
+    if running is None or held is None or held.role is not Role.PROVIDER:
+        return False
+    waits = running.counting & ~running.committed
+    is_ours = running.seats.get(SeatIndex(held.index)) == held.id
+    return running.phase is Phase.TRAIN and is_ours and bool(waits >> held.index & 1)
+
+
+def decide_model(state: State[S]) -> Decision:
+    """Gets the model of the running round, from our own merge where that gave it."""
+    merged = checked_of(state)
+    own = b""
+    if merged is not None and merged.verdict.state == state.view.model:
+        own = merged.verdict.cid
+    return decide_opening(state, own)
