@@ -58,11 +58,11 @@ TERMS: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Who:
-    """How many take part, and who of them cheats how."""
+    """How many take part, and who of them cheats how; of outsiders all, "" is an honest one."""
 
     providers: Mapping[int, str] = field(default_factory=dict)
     verifiers: Mapping[int, str] = field(default_factory=dict)
-    watchers: int = 0
+    watchers: tuple[str, ...] = ()
     seats: int = 4
     places: int = 3
 
@@ -71,9 +71,10 @@ class Who:
             folder=folder,
             providers=self.seats,
             verifiers=self.places,
-            watchers=self.watchers,
+            watchers=len(self.watchers),
             provider_cheats=self.providers,
             verifier_cheats=self.verifiers,
+            watcher_cheats={i: cheat for i, cheat in enumerate(self.watchers) if cheat},
             confirmations=0,
         )
 
@@ -146,7 +147,7 @@ async def network(
         session = await stack.enter_async_context(open_session(_submitter(cluster)))
         job, manifest = await _create(session, {**TERMS, **terms}, has_judge=has_judge)
         running = Network(cluster, session, job, manifest)
-        skips = asyncio.create_task(skip_windows(cluster, job, running, lambda _: None))
+        skips = asyncio.create_task(skip_windows(cluster, job, running))
         try:
             yield running
         finally:

@@ -21,7 +21,7 @@ async def test_one_watcher_is_enough_and_a_fine_without_a_replay_earns_nothing(
     who = Who(
         providers={0: "stall+flip5", 1: "wrong-words"},
         verifiers={0: "false-fine", 1: "null"},
-        watchers=1,
+        watchers=("",),
         places=2,
     )
     async with network(tmp_path, who) as running:
