@@ -147,7 +147,7 @@ async def network(
         session = await stack.enter_async_context(open_session(_submitter(cluster)))
         job, manifest = await _create(session, {**TERMS, **terms}, has_judge=has_judge)
         running = Network(cluster, session, job, manifest)
-        skips = asyncio.create_task(skip_windows(cluster, job, running))
+        skips = asyncio.create_task(skip_windows(cluster, running, lambda _: None))
         try:
             yield running
         finally:
