@@ -212,6 +212,7 @@ def is_settled_up(view: JobView, now: int) -> bool:
     standing = {(h.role, h.id): h for h in everybody(view) if not h.has_fallen}
     due = [item for item in upkeep(view, now) if item.call is Call.CLAIM]
     is_paid = not any((item.role, item.holder) in standing for item in due)
+    is_paid = is_paid and not any(view.credits.values())
     return is_decided(view, now) and is_paid and all(h.is_released for h in standing.values())
 
 
