@@ -23,7 +23,7 @@ from atoll.bits.tape.opcodes import Op
 from atoll.job.presets import PRESETS
 from atoll.law.canonical import dag_cbor_cid
 from atoll.law.games.trees import ROW_LEVELS, height, pieces_of
-from atoll.law.manifest import Manifest
+from atoll.law.manifest import BEAR_NOBODY, Manifest
 from atoll.law.program import Part, Template
 from atoll.law.words import Address, Digest
 
@@ -80,6 +80,8 @@ def preset_manifest(name: str, variant: str = "") -> Manifest:
     fields = job.resolve(data, None, plain.numerics, now=0).model_dump()
     for part in ("model", "inner", "codec", "robust"):
         fields[part] |= changes.get(part, {})
+    if fields["robust"]["rule"] in BEAR_NOBODY:
+        fields["robust"]["f"] = fields["terms"]["f"] = 0
     if "lora" in changes:
         cid = dag_cbor_cid(Digest(b"\x01" * 32))
         fields |= {"lora": changes["lora"], "init": {"seed": 5, "cid": cid, "root": bytes(32)}}
