@@ -35,7 +35,7 @@ from atoll.train.initial import open_initial_state
 from atoll.train.probe import configure_native
 from atoll.train.round import TrainTask, read_global_state, train_round
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig, Member
-from atoll_devnet.run.skipping import skip_windows
+from atoll_devnet.run.skipping import Seen, beside, skip_windows
 
 POLL_SECONDS = 0.3
 A_DAY = 86_400
@@ -146,13 +146,9 @@ async def network(
         session = await stack.enter_async_context(open_session(_submitter(cluster)))
         job, manifest = await _create(session, {**TERMS, **terms}, has_judge=has_judge)
         running = Network(cluster, session, job, manifest)
-        skips = asyncio.create_task(skip_windows(cluster, job, running, lambda _: None))
-        try:
+        seen = Seen(lambda: session.follower.views, lambda: running.now)
+        async with beside([skip_windows(cluster, seen, lambda _: None)]):
             yield running
-        finally:
-            skips.cancel()
-            with suppress(asyncio.CancelledError):
-                await skips
 
 
 def _submitter(cluster: Cluster) -> SessionConfig:
