@@ -37,6 +37,8 @@ def summary(report: Mapping[str, Any], sample: str, folder: Path, *, width: int 
     console.print(_members(report))
     for line in _money(report["escrow"]):
         console.print(line)
+    for line in _unsafe(report["unsafe"]):
+        console.print(line)
     console.print(_held_out(report))
     if sample:
         console.print(f"\nthe model writes:\n{sample}\n")
@@ -123,6 +125,14 @@ def _money(escrow: Mapping[str, Any]) -> Iterable[str]:
     yield f"paid for: {', '.join(parts)}"
     for fault in escrow["faults"]:
         yield f"THE BOOKS DO NOT ADD UP: {fault}"
+
+
+def _unsafe(found: Mapping[str, Any]) -> Iterable[str]:
+    if found["rounds"]:
+        which = ", ".join(map(str, found["rounds"]))
+        clean = found["last_clean_round"]
+        back = "the job's first one" if clean is None else f"that after round {clean}"
+        yield f"UNSAFE: in rounds {which} more seats fell than the merge bears; use {back}"
 
 
 def _tokens(wei: str) -> str:
