@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.law.factories import make_terms
 from tests.unit.law.script import VERIFIERS, Script
 
 from atoll.law.safety import last_clean, unsafe_rounds
@@ -46,7 +47,7 @@ def test_one_more_makes_every_round_unsafe_that_they_lost(script: Script) -> Non
 
 
 def test_the_model_before_the_first_unsafe_round_is_clean() -> None:
-    script = Script.ready()
+    script = Script.ready(make_terms(train_seconds=2_000))  # longer than an audit and its window
     script.honest_round()
     script.net.wait_until(script.net.settled[0].ends["window"])
     script.honest_round()
