@@ -14,3 +14,8 @@ def all_standing(seats: Iterable[int], manifest: Manifest) -> MergeFacts:
     everyone = [SeatIndex(seat) for seat in seats]
     there = to_bitmap(everyone)
     return MergeFacts(there, 1, [there], dict.fromkeys(everyone, manifest.segments))
+
+
+def bearing_none(manifest: Manifest) -> Manifest:
+    """The manifest with f = 0, so that any number of updates is merged."""
+    return manifest.model_copy(update={"robust": manifest.robust.model_copy(update={"f": 0})})

@@ -97,6 +97,7 @@ def test_a_missing_key(tmp_path: Path) -> None:
         (["--cheat", "2-lazy"], ("2-lazy", "--cheat 2:lazy")),
         (["--cheat", "2:lasy"], ("lasy", "sign-flip")),
         (["--cheat", "9:lazy"], ("no seat 9",)),
+        (["--cheat", "2:lazy+hollow"], ("lazy", "hollow", "same thing")),
         (["--verifier-cheat", "1:lazy"], ("no verifier cheat",)),
         (["--data", "/no/such/place"], ("/no/such/place",)),
         (["--chain", "geth"], ("geth",)),

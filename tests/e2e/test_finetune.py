@@ -1,6 +1,6 @@
 """Somebody with a Hugging Face folder, a corpus and a budget gets that model back, better.
 
-The four lines of the README, typed, on a network of three providers, one of whom cheats, and three
+The four lines of the README, typed, on a network of three providers, one of whom cheats, and two
 verifiers.
 """
 
@@ -16,16 +16,19 @@ import torch
 from tests.unit.train.folders import make_folder
 
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig
+from atoll_devnet.run.skipping import skipping
 
 from .test_command_line import atoll
 from .test_jobs import atoll_json, options_of
 
 SMALL = {
     "init.seq": "32", "rounds": "2", "inner.lr": "0.01", "inner.steps": "16", "inner.segment": "2",
-    "inner.batch": "4", "inner.micro_batch": "4", "audit.coverage": "1",
-    "members.seats": "3", "members.min_verifiers": "3", "members.max_verifiers": "3",
-    "windows.train": "150", "windows.reveal": "30", "windows.report": "60",
-    "windows.confirm": "60", "windows.attest": "60", "windows.dispute": "2", "lifetime": "1d",
+    "inner.batch": "4", "inner.micro_batch": "4",
+    "members.seats": "3", "members.min_verifiers": "2", "members.places": "2",
+    "members.min_providers": "2",
+    "windows.train": "150", "windows.reveal": "30", "windows.merge": "90",
+    "windows.audit": "150", "windows.open": "30", "windows.key": "30",
+    "windows.window": "150", "windows.game": "60", "lifetime": "1d",
 }  # fmt: skip
 """What makes a job of minutes of it, on two busy cores."""
 BUDGET = "1000"
@@ -69,10 +72,10 @@ async def test_a_folder_is_fine_tuned_by_four_lines_while_one_cheats(
     file.write_text(new.stdout)
 
     config = ClusterConfig(
-        tmp_path / "net", providers=3, verifiers=3, provider_cheats={1: "sign-flip"},
+        tmp_path / "net", providers=3, verifiers=2, provider_cheats={1: "hollow"},
         beginning=beginning,
     )  # fmt: skip
-    async with Cluster(config) as network:
+    async with Cluster(config) as network, skipping(network, print):
         pay = ["job", "submit", str(file), "--max-spend", BUDGET, "--yes", "--detach"]
         paid = await asyncio.to_thread(atoll, *pay, *options_of(network))
         assert paid.returncode == 0, paid.stderr
@@ -84,7 +87,7 @@ async def test_a_folder_is_fine_tuned_by_four_lines_while_one_cheats(
         assert fetched.returncode == 0, fetched.stderr
 
     assert (status["status"], status["settled_rounds"]) == ("done", 2)
-    assert [line for line in logs if line["kind"] == "Punished"]
+    assert [line for line in logs if line["kind"] == "Fell"]
     after = AutoModelForCausalLM.from_pretrained(result)
     assert type(after) is type(before)
     tokenizer = AutoTokenizer.from_pretrained(result)

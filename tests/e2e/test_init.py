@@ -28,9 +28,9 @@ async def test_a_folder_is_trained_and_comes_back_as_what_it_was(
     before = make_folder(folder, "Qwen3", torch.bfloat16)
     job: dict[str, Any] = {"model": None, "init.folder": str(folder), "init.seq": SEQ}
     job |= {"rounds": 2, "inner.lr": "0.01", "inner.steps": 16, "inner.segment": 2}
-    report = await play(options(job=job, providers=2, verifiers=2, skip_windows=True))
+    report = await play(options(job=job, providers=2, verifiers=1))
     assert report["job"]["status"] == "done"
-    assert [item["rejected"] for item in report["rounds"]] == [[], []]
+    assert [item["merged"] for item in report["rounds"]] == [2, 2]
 
     result = Path(report["result_dir"])
     after = AutoModelForCausalLM.from_pretrained(result)

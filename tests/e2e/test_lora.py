@@ -1,7 +1,7 @@
 """Adapters on a folder's frozen model: trained by strangers, checked, opened by PEFT.
 
-The four lines of the README, typed, on a network of three providers, one of whom cheats, and two
-verifiers; the model that adapters are merged into comes to somebody who has never seen it.
+The four lines of the README, typed, on a network of two providers and a verifier; the model that
+adapters are merged into comes to somebody who has never seen it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from tests.unit.train.folders import make_folder
 
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig
+from atoll_devnet.run.skipping import skipping
 
 from .test_command_line import atoll
 from .test_finetune import BUDGET, SMALL, ended, unsigned, write_corpus
@@ -23,10 +24,10 @@ from .test_jobs import atoll_json, options_of
 CHOSEN = SMALL | {
     "inner.lr": "0.02",
     "lora.rank": "4",
-    "members.min_verifiers": "2",
-    "members.max_verifiers": "2",
+    "members.seats": "2",
+    "members.min_verifiers": "1",
+    "members.places": "1",
 }
-CHEAT = 1
 
 
 async def test_adapters_are_trained_by_four_lines_and_opened_alone_and_merged(
@@ -41,17 +42,14 @@ async def test_adapters_are_trained_by_four_lines_and_opened_alone_and_merged(
     assert printed.returncode == 0, printed.stderr
     file.write_text(printed.stdout)
 
-    config = ClusterConfig(
-        tmp_path / "net", providers=3, verifiers=2, provider_cheats={CHEAT: "lazy"},
-        beginning=beginning,
-    )  # fmt: skip
-    async with Cluster(config) as network:
+    config = ClusterConfig(tmp_path / "net", providers=2, verifiers=1, beginning=beginning)
+    async with Cluster(config) as network, skipping(network, print):
         pay = ["job", "submit", str(file), "--max-spend", BUDGET, "--yes", "--detach"]
         paid = await asyncio.to_thread(atoll, *pay, *options_of(network))
         assert paid.returncode == 0, paid.stderr
         assert "preparing the text: " in paid.stderr
         status = await ended(network, "1")
-        logs = await asyncio.to_thread(atoll_json, network, "logs", "1", "--seat", str(CHEAT))
+        logs = await asyncio.to_thread(atoll_json, network, "logs", "1", "--seat", "1")
         elsewhere = ["--merged", "--home", str(tmp_path / "elsewhere")]
         for name, more in (("adapters", []), ("merged", elsewhere)):
             fetch = ["job", "result", "1", str(tmp_path / name), *unsigned(network), *more]
@@ -59,7 +57,7 @@ async def test_adapters_are_trained_by_four_lines_and_opened_alone_and_merged(
             assert fetched.returncode == 0, fetched.stderr
 
     assert (status["status"], status["settled_rounds"]) == ("done", 2)
-    assert [line for line in logs if line["kind"] == "Punished"]
+    assert sum(line["kind"] == "Revealed" for line in logs) == 2
     check_results(start, tmp_path / "adapters", tmp_path / "merged")
 
 

@@ -14,17 +14,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.merging import all_standing
 from tests.small_job import small_manifest, with_program
 
-from atoll.content.cid import DAG_CBOR
+from atoll.bits.layout import max_state_bytes
+from atoll.bits.state import GlobalState
+from atoll.content.cid import DAG_CBOR, Cid
+from atoll.content.local import LocalStore
 from atoll.content.storage import StoreConfig
 from atoll.law.manifest import Manifest
 from atoll.law.pay import budget
 from atoll.law.upkeep import Call, upkeep
-from atoll.law.views import Holder, JobView
+from atoll.law.views import Holder, JobView, SettledRound
 from atoll.law.words import Address, Digest, JobId, Phase, Role
+from atoll.merge.round import merge_updates
 from atoll.service.duties.upkeep import is_over
 from atoll.service.session import Session, SessionConfig, open_session
+from atoll.train.evaluate import evaluate
+from atoll.train.initial import open_initial_state
+from atoll.train.probe import configure_native
+from atoll.train.round import TrainTask, read_global_state, train_round
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig, Member
 from atoll_devnet.run.skipping import skip_windows
 
@@ -42,7 +51,7 @@ TERMS: Mapping[str, Any] = {
     "key_seconds": 40,
     "window_seconds": 400,
     "ready_seconds": 600,
-    "game_seconds": 150,
+    "game_seconds": 50,
 }
 """Long enough for a slow machine: what is left of a window is skipped."""
 
@@ -101,6 +110,16 @@ class Network:
         """Wei that its account was sent, credits included."""
         assert self.view is not None
         return self.view.paid.get(holder.account, 0)
+
+    async def losses(self) -> tuple[float, float]:
+        """Held-out losses of round 0's merge: as certified, and had every seat been honest."""
+        assert self.view is not None
+        past, job, store = self.view.settled[0], self.manifest, self.session.store
+        cid = Cid.from_bytes(past.verdict.cid)
+        await self.session.fetcher_of(self.job).fetch(cid, max_state_bytes(job), [])
+        certified = read_global_state(job, past.verdict.cid, store)
+        honest = honest_merge(job, past, store)
+        return evaluate(certified.params, job, store), evaluate(honest.params, job, store)
 
     async def until(self, reached: Callable[[JobView, int], bool], seconds: float) -> JobView:
         """Follows the job until something is so. Raises TimeoutError with how far it came."""
@@ -174,6 +193,18 @@ async def _create(
         with suppress(asyncio.CancelledError):
             await sends
     return JobId(1), manifest
+
+
+def honest_merge(job: Manifest, past: SettledRound, store: LocalStore) -> GlobalState:
+    """What round 0 would have come to with every seat honest and everything there."""
+    configure_native()
+    model = open_initial_state(job, store)
+    cid = store.add_pieces(model.pieces()).to_bytes()
+    tasks = [TrainTask(job, past.slot, seat, past.facts.seed, cid) for seat in past.seats]
+    updates = {task.seat: train_round(task, store).update for task in tasks}
+    facts = all_standing(updates, job)
+    merged = merge_updates(model, updates, facts=facts, data_seed=past.facts.seed, manifest=job)
+    return merged.moves(read_global_state(job, cid, store), job)
 
 
 def is_decided(view: JobView, now: int) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,7 +26,7 @@ from atoll_devnet.report.document import RunResult, build_report, slashed_honest
 from atoll_devnet.report.live import Display
 from atoll_devnet.report.observer import Observer, Watched
 from atoll_devnet.run.options import RunOptions, with_text
-from atoll_devnet.run.skipping import skip_windows
+from atoll_devnet.run.skipping import Seen, beside, skip_windows
 
 START_SECONDS = 300.0
 """A job that has not opened by then will not: its members refuse it, and their logs say why."""
@@ -112,28 +112,21 @@ async def start(options: RunOptions, display: Display) -> AsyncIterator[Running]
                         )
                     )
                     running = Running(cluster, client, job, observer, worker)
-                    beside = [_give_up(running)]
+                    work = [_give_up(running)]
                     if options.skip_windows:
-                        beside.append(skip_windows(cluster, job.id, observer, display.line))
-                    async with _beside(beside):
+                        work.append(skip_windows(cluster, _seen(observer), display.line))
+                    async with beside(work):
                         yield running
     finally:
         worker.kill()
         cluster.stop()
 
 
-@asynccontextmanager
-async def _beside(work: Sequence[Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
-    """Does this until the context ends; raises what ended one of them."""
-    tasks = [asyncio.create_task(each) for each in work]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with suppress(asyncio.CancelledError):
-                await task
+def _seen(observer: Observer) -> Seen:
+    def views() -> Mapping[JobId, JobView]:
+        return {} if observer.view is None else {observer.watched.job: observer.view}
+
+    return Seen(views, lambda: observer.now)
 
 
 async def _give_up(running: Running) -> None:

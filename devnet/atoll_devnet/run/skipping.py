@@ -8,19 +8,21 @@ where nothing is left of all three is there nothing to wait for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any
 
-from atoll.errors import AtollError, ChainError, ConfigError
+from atoll.content.storage import StoreConfig
+from atoll.errors import AtollError, ChainError
 from atoll.law.owes import Duty, owed_by
 from atoll.law.upkeep import Call, upkeep
 from atoll.law.views import JobView
 from atoll.law.words import Address, JobId, Phase
 from atoll.service.control import ask
+from atoll.service.session import SessionConfig, open_session
 from atoll_devnet.cheats.catalogue import never_does
-from atoll_devnet.processes.chain import Endpoint
+from atoll_devnet.processes.chain import LocalChain
 from atoll_devnet.processes.cluster import Cluster, Member
 
 LOOK_SECONDS = 0.25
@@ -29,15 +31,9 @@ CALM_BLOCKS = 2
 OWN = frozenset({Call.CLAIM, Call.RELEASE})
 """What nobody waits for: who is gone never takes it."""
 EVERYTHING = frozenset(Duty)
-
-
-class Seen(Protocol):
-    """What the observer knows: the job, and the clock of the chain's newest block."""
-
-    @property
-    def view(self) -> JobView | None: ...
-    @property
-    def now(self) -> int: ...
+NO_JOBS: frozenset[int] = frozenset()
+FAR = 1 << 62
+"""The block that somebody who is gone has seen: it is not waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +42,15 @@ class Told:
 
     Attributes:
         block: the newest that it has seen.
-        is_busy: it computes, fetches or sends something of the job.
-        plays_on: it will try a move again that failed.
+        busy: jobs of which it computes, fetches or sends something.
+        plays_on: jobs in which it will try a move again that failed.
         never: duties that it does not do, whatever happens.
     """
 
     account: Address
     block: int
-    is_busy: bool
-    plays_on: bool
+    busy: frozenset[int]
+    plays_on: frozenset[int]
     never: frozenset[Duty]
 
 
@@ -86,23 +82,20 @@ def is_waiting(view: JobView, now: int, members: Sequence[Told], since: int) -> 
     """Whether everybody only waits: nothing is owed or due, and nobody is at work.
 
     Args:
-        since: the block of the last event, or of the last time that the clock was moved.
+        since: the block at which the clock was last moved.
     """
-    if any(told.is_busy or told.block < since + CALM_BLOCKS for told in members):
+    calm = max(since, view.block.number) + CALM_BLOCKS
+    if any(view.job_id in told.busy or told.block < calm for told in members):
         return False
-    if any(owed.duty in _done_by(told) for told in members for owed in _owed(view, told, now)):
+    if any(_is_at_work(view, told, now) for told in members):
         return False
     return not any(_is_for_others(view, item.call) for item in upkeep(view, now))
 
 
-def _owed(view: JobView, told: Told, now: int) -> Any:
-    return owed_by(view, told.account, now)
-
-
-def _done_by(told: Told) -> frozenset[Duty]:
-    """Whoever computes nothing and has nothing to send has no move to make either."""
-    done = EVERYTHING - told.never
-    return done if told.plays_on else done - {Duty.MOVE}
+def _is_at_work(view: JobView, told: Told, now: int) -> bool:
+    """Whether it owes what it will do. Who computes and sends nothing has no move to make."""
+    never = told.never if view.job_id in told.plays_on else told.never | {Duty.MOVE}
+    return any(owed.duty not in never for owed in owed_by(view, told.account, now))
 
 
 def _is_for_others(view: JobView, call: Call) -> bool:
@@ -110,60 +103,104 @@ def _is_for_others(view: JobView, call: Call) -> bool:
     return call not in OWN and (call is not Call.BURN or view.phase is Phase.CLOSED)
 
 
-async def skip_windows(cluster: Cluster, job: JobId, seen: Seen, tell: Any) -> None:
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What somebody who follows the chain knows: every job, and the newest block's clock."""
+
+    views: Callable[[], Mapping[JobId, JobView]]
+    now: Callable[[], int]
+
+    def moment(self) -> int | None:
+        """The soonest of all jobs' next moments."""
+        found = (next_moment(view, self.now()) for view in self.views().values())
+        return min((moment for moment in found if moment is not None), default=None)
+
+
+@asynccontextmanager
+async def skipping(cluster: Cluster, tell: Callable[[str], None]) -> AsyncIterator[None]:
+    """Follows every job of a network and skips its windows, until the context ends.
+
+    Raises what `skip_windows` raises, and what following raises.
+    """
+    folder = cluster.folder / "clock"
+    store = StoreConfig(folder / "store")
+    config = SessionConfig((cluster.chain.rpc_url,), cluster.deployment, folder, store)
+    async with open_session(replace(config, confirmations=0)) as session:
+        now = 0
+
+        async def follow() -> None:
+            nonlocal now
+            while True:
+                news = await session.follower.poll_patiently()
+                now = news.head.timestamp if news.head else now
+                await asyncio.sleep(LOOK_SECONDS)
+
+        seen = Seen(lambda: session.follower.views, lambda: now)
+        async with beside([follow(), skip_windows(cluster, seen, tell)]):
+            yield
+
+
+@asynccontextmanager
+async def beside(work: Sequence[Coroutine[Any, Any, None]]) -> AsyncIterator[None]:
+    """Does this until the context ends; raises then what ended one of them."""
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def skip_windows(cluster: Cluster, seen: Seen, tell: Callable[[str], None]) -> None:
     """Moves the chain's clock whenever a window is only waited out; until cancelled.
 
     Args:
         tell: is given a line for each time.
-
-    Raises:
-        ConfigError: the chain is not Anvil.
     """
-    if cluster.config.backend != "anvil":
-        raise ConfigError("only Anvil skips windows", next_step="use the anvil chain")
     moved_at = 0
     while True:
         await asyncio.sleep(LOOK_SECONDS)
-        view, now = seen.view, seen.now
-        moment = None if view is None else next_moment(view, now)
-        if view is None or moment is None:
+        views, now, moment = dict(seen.views()), seen.now(), seen.moment()
+        if moment is None:
             continue
-        since = max(view.block.number, moved_at)
-        members = await asyncio.gather(*(_ask(member, job) for member in cluster.members))
+        members = await asyncio.gather(*map(_ask, cluster.members))
         # Both are of the same moment only if no event came while the members were asked.
-        is_same = seen.view is view and next_moment(view, seen.now) == moment
-        if is_same and is_waiting(view, seen.now, members, since):
-            moved_at = await _move(cluster.chain, moment)
-            tell(
-                f"nobody has anything to do for {moment - seen.now} s: the chain's clock skips them"
-            )
+        if dict(seen.views()) != views or seen.moment() != moment:
+            continue
+        if all(is_waiting(view, seen.now(), members, moved_at) for view in views.values()):
+            moved_at = await _move(cluster.chain, moment, moment - now)
+            tell(f"nobody has anything to do for {moment - now} s: the chain's clock skips them")
 
 
-async def _ask(member: Member, job: JobId) -> Told:
+async def _ask(member: Member) -> Told:
     """A process that ended does nothing more; one that does not answer is at work."""
     lacks = never_does(member.kind, member.cheat or "")
     if not member.process.is_running:
-        return Told(member.account, 1 << 62, False, False, EVERYTHING)
+        return Told(member.account, FAR, NO_JOBS, NO_JOBS, EVERYTHING)
     try:
         status = await ask(member.folder / "data", "status")
     except AtollError:
-        return Told(member.account, 0, True, True, lacks)
-    return told_by(status, member.account, job, lacks)
+        return Told(member.account, 0, NO_JOBS, NO_JOBS, lacks)
+    return told_by(status, member.account, lacks)
 
 
-def told_by(
-    status: Mapping[str, Any], account: Address, job: JobId, lacks: frozenset[Duty]
-) -> Told:
+def told_by(status: Mapping[str, Any], account: Address, lacks: frozenset[Duty]) -> Told:
     """From what a service answers of its status."""
     head = status["head"] or {"block": 0}
-    is_busy = any(key.startswith(f"{job}:") for key in status["under_way"])
-    failing = (one for one in status["failing"] if one["job"] == job)
-    plays_on = any(one["command"].startswith("SendMove:") for one in failing)
-    return Told(account, head["block"], is_busy, plays_on, lacks)
+    busy = frozenset(int(key.partition(":")[0]) for key in status["under_way"])
+    moves = (one for one in status["failing"] if one["command"].startswith("SendMove:"))
+    plays_on = frozenset(int(one["job"]) for one in moves)
+    return Told(account, head["block"], busy, plays_on, lacks)
 
 
-async def _move(chain: Endpoint, moment: int) -> int:
+async def _move(chain: LocalChain, moment: int, seconds: int) -> int:
     """Has the next block be of that time, unless one came first; the chain's height then."""
     with suppress(ChainError):  # a block of that time or later came first
-        await chain.rpc("evm_setNextBlockTimestamp", moment)
+        if chain.config.backend == "anvil":
+            await chain.rpc("evm_setNextBlockTimestamp", moment)
+        else:
+            await chain.rpc("evm_increaseTime", seconds)
     return int(str(await chain.rpc("eth_blockNumber")), 16) + 1

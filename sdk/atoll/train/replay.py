@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from atoll.bits.codec.grid import NonFiniteDeltaError
 from atoll.bits.segment import Course, SegmentRun, run_segment
 from atoll.bits.state import SeatState
 from atoll.content.local import LocalStore
 from atoll.errors import ProtocolError
 from atoll.law.ballots import Duty
 from atoll.law.trace import Leaves
-from atoll.law.words import ZERO_DIGEST, Address, Digest, SeatIndex
+from atoll.law.words import Address, Digest, SeatIndex
 from atoll.train.checkpoints import Checkpoints
 from atoll.train.reference import fault, run_by_reference
 from atoll.train.round import (
@@ -168,7 +167,5 @@ def _replay(
         own = train_round(part, store, run=compared, checkpoints=checkpoints).update_root
     except _Differs as found:
         return SeatReplay(tuple(words), found.segment, found.own, seconds)
-    except NonFiniteDeltaError:  # nothing follows from a state that the steps did not make
-        own = ZERO_DIGEST
     at = None if own == claimed.update_root else told
     return SeatReplay(tuple(words), at, own, seconds)

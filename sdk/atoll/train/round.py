@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from atoll.bits.codec.dither import DitherKey
+from atoll.bits.codec.grid import NonFiniteDeltaError
 from atoll.bits.errors import MalformedState
 from atoll.bits.layout import max_state_bytes, moment_layout, seat_layout, trained_shapes
 from atoll.bits.link import close_round
@@ -78,7 +79,8 @@ class TrainedRound:
 
     Attributes:
         states: digest of the state after each segment done, `words` their plain work words.
-        update: the encoded update; empty where no segment was done.
+        update: the encoded update; empty where no segment was done, or where what would be sent
+            has a value that is not finite.
         losses: of each step, nats a token.
         seconds_in_steps: wall time of the steps.
     """
@@ -127,7 +129,6 @@ def train_round(
     Raises:
         NotFound, CorruptBlock: something needed is not in the store.
         MalformedState, MalformedDataset: what is there is not of this job.
-        NonFiniteDeltaError: what would be sent has a value that is not finite.
     """
     manifest = task.manifest
     wanted = manifest.segments if task.segments is None else task.segments
@@ -151,7 +152,8 @@ def train_round(
     update = b""
     if so_far.segments:
         model = _model(task, store)
-        update, _ = close_round(manifest, model, states.pop(), task.dither)
+        with suppress(NonFiniteDeltaError):  # nothing follows then, and the segments stand
+            update, _ = close_round(manifest, model, states.pop(), task.dither)
     return TrainedRound(so_far.states, so_far.words, update, so_far.losses, so_far.seconds)
 
 

@@ -13,10 +13,8 @@ from tests.unit.train.factories import seat_state
 from atoll.bits.batch import gather_batch
 from atoll.bits.errors import MalformedState
 from atoll.bits.layout import SeatLayout
-from atoll.bits.segment import loss_bits
 from atoll.bits.state import GlobalState, SeatState, Tensors
 from atoll.bits.step import state_roots
-from atoll.law.draws import batch_digest
 
 SHAPES = {"a.weight": (40, 50), "b.weight": (7,)}
 LAYOUT = SeatLayout(SHAPES, m=SHAPES, v={"b.weight": (7,)}, feedback={"a.weight": (40, 50)})
@@ -76,25 +74,6 @@ def test_any_bit_of_the_global_state_changes_its_digest(data: st.DataObject) -> 
         slots = MODEL.outer | {group: flipped(MODEL.outer[group], bit)}
         changed = replace(MODEL, outer=slots)
     assert changed.digest() != MODEL.digest()
-
-
-@given(
-    st.lists(st.lists(st.integers(0, 2**40), min_size=3, max_size=3), min_size=1, max_size=4),
-    st.data(),
-)
-def test_any_bit_of_any_batch_index_changes_the_batch_digest(
-    offsets: list[list[int]], data: st.DataObject
-) -> None:
-    step = data.draw(st.integers(0, len(offsets) - 1))
-    place, bit = data.draw(st.integers(0, 2)), data.draw(st.integers(0, 63))
-    changed = [list(row) for row in offsets]
-    changed[step][place] ^= 1 << bit
-    assert batch_digest(changed) != batch_digest(offsets)
-
-
-@given(st.floats(0, 2.0**100))
-def test_loss_bits_are_those_of_the_nearest_fp32(loss: float) -> None:
-    assert loss_bits(loss) == torch.tensor([loss]).view(torch.int32).item()
 
 
 @given(st.integers(0, len(BLOB) * 8 - 1))

@@ -5,21 +5,30 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.law.factories import JOB, make_terms
-from tests.unit.law.script import PROVIDERS, VERIFIERS, Script
+from tests.unit.law.factories import JOB, digest, make_terms
+from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
+from atoll.law import events as ev
+from atoll.law.games.claims import Claim
 from atoll.law.owes import Duty
-from atoll.law.words import Address, Role
-from atoll_devnet.run.skipping import CALM_BLOCKS, Told, is_waiting, next_moment, told_by
+from atoll.law.views import bond_set
+from atoll.law.words import Address, Role, SeatIndex
+from atoll_devnet.run.skipping import (
+    CALM_BLOCKS,
+    FAR,
+    NO_JOBS,
+    Told,
+    is_waiting,
+    next_moment,
+    told_by,
+)
 
-FAR = 1 << 40
-"""A block that is long after every event."""
 NOTHING: frozenset[Duty] = frozenset()
 EVERYTHING = frozenset(Duty)
 
 
 def told(account: Address, never: frozenset[Duty] = NOTHING) -> Told:
-    return Told(account, FAR, is_busy=False, plays_on=False, never=never)
+    return Told(account, FAR, NO_JOBS, NO_JOBS, never)
 
 
 def everyone(**changes: frozenset[Duty]) -> list[Told]:
@@ -144,18 +153,50 @@ def test_who_computes_or_has_not_seen_the_last_event_is_waited_for(change: str) 
     watcher = told(PROVIDERS[7])
     calm = replace(watcher, block=since + CALM_BLOCKS)
     assert waits(job, [*everyone(), calm], since)
-    restless = replace(calm, is_busy=True) if change == "busy" else replace(calm, block=since + 1)
+    restless = (
+        replace(calm, busy=frozenset({JOB})) if change == "busy" else replace(calm, block=since + 1)
+    )
     assert not waits(job, [*everyone(), restless], since)
 
 
-def test_a_status_tells_who_works_at_this_job_and_who_tries_a_move_again() -> None:
+def test_a_status_tells_at_which_jobs_it_works_and_in_which_it_tries_a_move_again() -> None:
     status = {"head": {"block": 7, "time": 1}, "under_way": [], "failing": []}
-    rests = told_by(status, PROVIDERS[0], JOB, NOTHING)
-    assert rests == Told(PROVIDERS[0], 7, is_busy=False, plays_on=False, never=NOTHING)
-    other = {**status, "under_way": [f"{JOB + 1}:DoTrain:0"]}
-    assert not told_by(other, PROVIDERS[0], JOB, NOTHING).is_busy
-    trains = {**status, "under_way": [f"{JOB}:DoTrain:0"]}
-    assert told_by(trains, PROVIDERS[0], JOB, NOTHING).is_busy
-    again = {**status, "failing": [{"job": JOB, "command": "SendMove:3:0", "times": 1}]}
-    assert told_by(again, PROVIDERS[0], JOB, NOTHING).plays_on
-    assert told_by({**status, "head": None}, PROVIDERS[0], JOB, NOTHING).block == 0
+    assert told_by(status, PROVIDERS[0], NOTHING) == Told(
+        PROVIDERS[0], 7, NO_JOBS, NO_JOBS, NOTHING
+    )
+    trains = {**status, "under_way": ["2:DoTrain:0", "11:DoFetchData"]}
+    assert told_by(trains, PROVIDERS[0], NOTHING).busy == {2, 11}
+    again = {**status, "failing": [{"job": 3, "command": "SendMove:3:0", "times": 1}]}
+    assert told_by(again, PROVIDERS[0], NOTHING).plays_on == {3}
+    other = {**status, "failing": [{"job": 3, "command": "DoFetchData", "times": 1}]}
+    assert told_by(other, PROVIDERS[0], NOTHING).plays_on == NO_JOBS
+    assert told_by({**status, "head": None}, PROVIDERS[0], NOTHING).block == 0
+
+
+def test_a_move_is_waited_for_from_who_tries_it_again_and_else_the_clock_runs_out() -> None:
+    job = audited()
+    job.audit(0)
+    net, seat = job.net, SeatIndex(2)
+    holder = net.view.settled[0].seats[seat]
+    claim = Claim(
+        holder=PROVIDERS[seat],
+        set=bond_set(JOB, Role.PROVIDER, holder),
+        place=digest("place"),
+        program=digest("program"),
+        is_link=False,
+        seat=seat,
+        round=0,
+        segment=2,
+        data_seed=digest("seed"),
+        opening=digest("opening"),
+        holder_seconds=5,
+        challenger_seconds=5,
+    )
+    net.emit(ev.Challenged(1, PROVIDERS[seat], WATCHER, 10**18, claim, b"evidence"))
+    net.emit(ev.Began(1, PROVIDERS[seat]))
+    net.wait(1)
+    rest = [member for member in everyone() if member.account != PROVIDERS[seat]]
+    assert waits(job, [*rest, told(PROVIDERS[seat])])
+    again = replace(told(PROVIDERS[seat]), plays_on=frozenset({JOB}))
+    assert not waits(job, [*rest, again])
+    assert moment(job) == net.view.games[1].deadline

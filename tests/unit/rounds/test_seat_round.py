@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+import torch
 from tests.small_job import SmallJob
 
 from atoll.bits.opening import open_round
@@ -65,6 +66,20 @@ def test_a_step_that_is_not_finite_ends_the_round_at_the_segment_before(job: Sma
     assert done.update  # what two segments made is sent
     nothing = train_round(job.task, job.store, run=_broken_in(0))
     assert (nothing.segments, nothing.update, nothing.update_root) == (0, b"", ZERO_DIGEST)
+
+
+def test_moments_that_are_not_finite_are_no_update_and_the_segments_stand(job: SmallJob) -> None:
+    """A forged opening may lead there: the seat's steps are as right as anybody's."""
+
+    def run(state: SeatState, segment: int, course: Course) -> SegmentRun:
+        done = run_segment(state, segment, course)
+        if segment < 3:
+            return done
+        m = {name: torch.full_like(value, torch.inf) for name, value in done.state.m.items()}
+        return replace(done, state=replace(done.state, m=m))
+
+    done = train_round(job.task, job.store, run=run)
+    assert (done.segments, done.update, done.update_root) == (4, b"", ZERO_DIGEST)
 
 
 def test_honest_work_is_fine(job: SmallJob, trained: TrainedRound, claimed: Claimed) -> None:

@@ -14,12 +14,14 @@ from atoll.bits.layout import SeatLayout, Shapes
 from atoll.bits.state import GlobalState, SeatState
 from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
+from atoll.job.methods import method_of
 from atoll.job.prepare import prepare_data
 from atoll.law.manifest import UNSCALED, Manifest, ModelSpec, NumericsSpec, epoch_of
 from atoll.law.words import Address, Digest, Domain, JobId, RoundIndex, SeatIndex, Slot
 from atoll.train.initial import open_initial_state
 from atoll.train.probe import numerics_spec
-from atoll.train.round import TrainTask
+from atoll.train.replay import Claimed, SeatReplay, replay_seat
+from atoll.train.round import TrainedRound, TrainTask
 
 SMALL_SHAPES: Shapes = {"a.weight": (3, 5), "b.weight": (4,)}
 SMALL_LAYOUT = SeatLayout(
@@ -27,6 +29,8 @@ SMALL_LAYOUT = SeatLayout(
 )
 """Slots as no optimiser has them all: v of one tensor, feedback of the other."""
 DATA_SEED = Digest(b"\x05" * 32)
+KEY = Digest(b"\x09" * 32)
+"""Under which work words are masked."""
 DITHER = DitherKey(DATA_SEED, 2)
 """Of the seat that jobs here have."""
 FIRST = Slot(Domain(31337, Address("0x" + "11" * 20)), JobId(1), RoundIndex(0))
@@ -85,6 +89,11 @@ class Job:
         task = replace(self.task, manifest=manifest, global_state_cid=cid)
         return replace(self, manifest=manifest, model=model, task=task)
 
+    def replay(self, trained: TrainedRound) -> SeatReplay:
+        """An auditor's replay of what was revealed."""
+        claimed = Claimed(trained.leaves(KEY), trained.update_root)
+        return replay_seat(self.task, claimed, self.store)
+
     def blob(self, cid: bytes) -> bytes:
         return self.store.read_bytes(Cid.from_bytes(cid), 1 << 30)
 
@@ -102,6 +111,18 @@ def make_job(folder: Path) -> Job:
     model = initial_global_state(manifest)
     opening = store.add_bytes(model.to_bytes()).to_bytes()
     return Job(store, manifest, model, task_of(manifest, opening))
+
+
+def with_method(manifest: Manifest, name: str) -> Manifest:
+    """The manifest with all that a method sets, though jobs of some are not to be had yet."""
+    method, inner = method_of(name), manifest.inner
+    inner = inner.model_copy(update=dict(method.inner))
+    if method.one_step:
+        inner = inner.model_copy(update={"steps": 1, "segment": 1})
+    robust = manifest.robust.model_copy(update={"rule": method.rule})
+    parts = {"outer": method.outer, "codec": method.codec, "inner": inner, "robust": robust}
+    epoch = epoch_of(method.codec, manifest.terms.rounds)
+    return manifest.model_copy(update=parts | {"epoch": epoch})
 
 
 def task_of(manifest: Manifest, opening: bytes) -> TrainTask:

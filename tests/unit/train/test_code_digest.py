@@ -162,4 +162,5 @@ def test_what_decides_a_seats_verdict_is_covered() -> None:
     found = ran(PREPARE, CHECKED_ROUND)
     assert {"bits/opening.py", "bits/link.py", "bits/segment.py", "law/trace.py"} <= found
     outside = {name for name in found - set(FILES) if not name.startswith("content/")}
-    assert outside == {f"train/{n}.py" for n in ("base", "course", "data", "replay", "round")}
+    names = ("base", "checkpoints", "course", "data", "replay", "round")
+    assert outside == {f"train/{name}.py" for name in names}

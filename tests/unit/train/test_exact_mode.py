@@ -1,4 +1,4 @@
-"""Exact mode is an argument of the same model and step, and asks nothing of the machine."""
+"""Exact arithmetic is an argument of the same model and step, and asks nothing of the machine."""
 
 from __future__ import annotations
 
@@ -12,21 +12,19 @@ from tests.unit.train.test_step import batches, inner_spec
 from atoll.bits.init import initial_params
 from atoll.bits.kernels.exact import ExactOps
 from atoll.bits.layout import optimiser_layout, param_shapes
-from atoll.bits.ops import operations
+from atoll.bits.ops import NativeOps, operations
 from atoll.bits.schedule import Recipe
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import inner_step
 from atoll.errors import NumericsMismatch
 from atoll.law.manifest import ModelSpec
-from atoll.law.words import NumericsMode
 from atoll.train import probe
-from atoll.train.replay import SegmentReplay
 from atoll.train.round import train_round
 
 
 def exact_recipe(model: ModelSpec | None = None, **changes: object) -> Recipe:
     inner = inner_spec(**changes)
-    return Recipe(model or small_model(), inner, total_steps=8, ops=operations("exact"))
+    return Recipe(model or small_model(), inner, total_steps=8, ops=operations())
 
 
 def opening_of(how: Recipe) -> SeatState:
@@ -35,12 +33,8 @@ def opening_of(how: Recipe) -> SeatState:
     return SeatState.opening(initial, None, optimiser_layout(shapes, how.inner))
 
 
-def exact_job(job: Job) -> Job:
-    return job.with_numerics(probe.numerics_spec("exact"))
-
-
-def test_the_mode_is_named_by_the_manifest() -> None:
-    assert isinstance(operations("exact"), ExactOps)
+def test_jobs_compute_exactly() -> None:
+    assert isinstance(operations(), ExactOps)
 
 
 LLAMA3 = {"kind": "llama3", "factor": "8", "low": "1", "high": "4", "positions": 32}
@@ -59,7 +53,7 @@ def test_losses_follow_native_ones(kind: str, optimiser: str) -> None:
     momentum = "0" if optimiser == "adamw" else "0.95"
     model = small_model(**KINDS[kind])
     ours_how = exact_recipe(model, optimizer=optimiser, momentum=momentum)
-    theirs_how = replace(ours_how, ops=operations("native"))
+    theirs_how = replace(ours_how, ops=NativeOps())
     exact = native = opening_of(ours_how)
     for step, batch in enumerate(batches(6)):
         ours = inner_step(exact, batch, step, ours_how)
@@ -74,50 +68,37 @@ def test_gradients_agree_with_native_ones_with_shared_key_heads(kind: str) -> No
     batch, ours_how = batches(1)[0], exact_recipe(small_model(**KINDS[kind]), clip="1000")
     start = opening_of(ours_how)
     ours = inner_step(start, batch, 0, ours_how).state.m
-    theirs = inner_step(start, batch, 0, replace(ours_how, ops=operations("native"))).state.m
+    theirs = inner_step(start, batch, 0, replace(ours_how, ops=NativeOps())).state.m
     for name, expected in theirs.items():
         error = (ours[name] - expected).norm() / expected.norm()
         assert error < 0.05, name
 
 
-@pytest.mark.parametrize("mode", ["exact", "native", "tolerant"])
-def test_a_round_of_every_addition_replays_in_every_mode(job: Job, mode: NumericsMode) -> None:
+def test_a_round_of_every_addition_replays(job: Job) -> None:
     model = small_model(**KINDS["all"])
     other = job.of(job.manifest.model_copy(update={"model": model}))
-    other = other.with_numerics(probe.numerics_spec(mode))
     trained = train_round(other.task, other.store)
-    assert not trained.diverged
-    assert all(other.replay(trained, i).matches for i in range(4))
+    assert trained.segments == 4
+    assert other.replay(trained).differs_at is None
 
 
-def test_a_round_with_dropout_replays_and_another_seats_masks_do_not(job: Job) -> None:
-    exact = exact_job(job.with_inner(dropout="0.1"))
-    trained = train_round(exact.task, exact.store)
-    assert all(exact.replay(trained, i).matches for i in range(4))
-    without = exact.with_inner(dropout="0")
-    assert without.replay(trained, 1).differs == ("state_digest", "loss_bits", "work_word")
+def test_a_round_with_dropout_replays_and_without_it_does_not(job: Job) -> None:
+    dropped = job.with_inner(dropout="0.1")
+    trained = train_round(dropped.task, dropped.store)
+    assert dropped.replay(trained).differs_at is None
+    assert job.replay(trained).differs_at == 0
 
 
-def test_a_round_in_exact_mode_replays(job: Job) -> None:
-    exact = exact_job(job)
-    probe.check_environment(exact.manifest)
-    trained = train_round(exact.task, exact.store)
-    results: list[SegmentReplay] = [exact.replay(trained, i) for i in range(4)]
-    assert all(result.matches for result in results)
-
-
-def test_thread_count_is_no_part_of_exact_numerics(job: Job) -> None:
-    numerics = probe.numerics_spec("exact")
-    assert (numerics.software_class, numerics.tolerance) == (None, None)
+def test_thread_count_is_no_part_of_the_numerics(job: Job) -> None:
     torch.set_num_threads(2)
     try:
-        probe.check_environment(exact_job(job).manifest)
-        assert probe.probe_digest.__wrapped__("exact") == numerics.probe_digest
+        probe.check_environment(job.manifest)
+        assert probe.probe_digest.__wrapped__() == job.manifest.numerics.probe_digest
     finally:
         torch.set_num_threads(1)
 
 
 def test_a_machine_with_other_bits_is_refused(job: Job) -> None:
-    numerics = probe.numerics_spec("exact").model_copy(update={"probe_digest": bytes(32)})
+    numerics = probe.numerics_spec().model_copy(update={"probe_digest": bytes(32)})
     with pytest.raises(NumericsMismatch, match="the probe gives"):
         probe.check_environment(job.with_numerics(numerics).manifest)

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.merging import all_standing
-from tests.unit.train.factories import Job
-from tests.unit.train.test_methods import manifest_for
+from tests.merging import all_standing, bearing_none
+from tests.unit.train.factories import Job, with_method
 
 from atoll.bits.codec.dither import DitherKey
 from atoll.bits.link import close_round
@@ -61,7 +60,7 @@ def test_golden_muloco(job: Job, gradients: dict[str, torch.Tensor]) -> None:
     m = 1/8 − 1/4, x = −3/16 + 1/2 · (1/16 + 1/4) = −1/32.
     """
     gradients["w"] = torch.diag(torch.tensor([3.0, 4.0]))
-    manifest = manifest_for(job, "muloco")
+    manifest = bearing_none(with_method(job.manifest, "muloco"))
     grid = dict.fromkeys(("min_exponent", "max_exponent"), -2) | {"feedback": "1"}
     outer = manifest.outer.model_copy(update={"lr": "0.5", "momentum": "0.5"})
     codec = manifest.codec.model_copy(update=grid)
@@ -94,11 +93,11 @@ def test_golden_lo_fi(job: Job, gradients: dict[str, torch.Tensor]) -> None:
     (0, −1/256) to (0, −1/64). The mean is (−1/64, 0), and there is no other round.
     """
     assert METHODS["lo_fi"].one_round
-    manifest = manifest_for(job, "lo_fi")
-    assert manifest.terms.rounds == 1
+    manifest = bearing_none(with_method(job.manifest, "lo_fi"))
+    terms = replace(manifest.terms, rounds=1)
+    manifest = manifest.model_copy(update={"terms": terms})
     unused = dict.fromkeys(("beta1", "beta2", "eps", "momentum"), "0")
-    manifest = with_inner(manifest, optimizer="sgd", lr="0.25", **unused)
-    assert manifest.inner.steps == 4
+    manifest = with_inner(manifest, optimizer="sgd", lr="0.25", steps=4, **unused)
     model = GlobalState(0, {"w": torch.zeros(2)}, {}, {"w": -11})
     updates = {}
     for seat, gradient in enumerate(([1 / 32, -1 / 64], [0.0, 1 / 64])):

@@ -51,9 +51,8 @@ def test_the_weights_are_the_first_models(job: Job) -> None:
 
 def test_a_round_is_trained_and_replayed_from_them(job: Job) -> None:
     trained = train_round(job.task, job.store)
-    assert not trained.diverged
-    assert all(job.replay(trained, segment).matches for segment in range(4))
-    assert job.link(trained, trained.update)
+    assert trained.segments == 4
+    assert job.replay(trained).differs_at is None
 
 
 def test_a_manifest_that_names_content_is_not_opened_without_it(job: Job) -> None:

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 import torch
+from tests.merging import all_standing, bearing_none
 from tests.unit.train.factories import Job, make_job
 from tests.unit.train.folders import make_folder
 from torch import Tensor
 
-from atoll.bits.base import Base
+from atoll.bits.base import Base, freeze
 from atoll.bits.errors import MalformedState
 from atoll.bits.init import initial_params
 from atoll.bits.kernels.engine import make_engine
@@ -32,19 +33,18 @@ from atoll.bits.sections import UpdateLayout
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.tensors import write_blob
 from atoll.content.cid import RAW, Cid
-from atoll.errors import MalformedTrace, ManifestError, NotFound
+from atoll.errors import ManifestError, NotFound
 from atoll.law.canonical import encode
 from atoll.law.manifest import LINEARS, LoraSpec, Manifest
+from atoll.merge.round import merge
 from atoll.service.tasks import check_data, make_initial_state
 from atoll.train import pace
 from atoll.train.adapters import export_adapters, merged_weights
-from atoll.train.base import open_base
+from atoll.train.base import open_base, read_weights
 from atoll.train.data import byte_tokenizer
 from atoll.train.evaluate import evaluate
 from atoll.train.export import export_model
 from atoll.train.pretrained import prepare_init, read_params
-from atoll.train.probe import numerics_spec
-from atoll.train.replay import replay_segment, served
 from atoll.train.round import train_round
 
 ALL = list(LINEARS)
@@ -60,14 +60,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def job(folder: Path) -> Job:
-    """Adapters of rank 4 on all linears of a Qwen3-shaped folder, in exact mode."""
+    """Adapters of rank 4 on all linears of a Qwen3-shaped folder."""
     made = make_job(folder / "job")
     prepared = prepare_init(folder / "base", made.manifest.model.seq, made.store)
     plain = made.manifest.model_dump() | {
         "model": prepared.model.model_dump(),
         "init": prepared.init.model_dump() | {"seed": 3},
         "lora": {"rank": 4, "alpha": "8", "targets": ALL},
-        "numerics": numerics_spec("exact").model_dump(),
     }
     return made.of(Manifest.model_validate(plain))
 
@@ -89,6 +88,13 @@ def base_of(job: Job) -> Base:
     base = open_base(job.manifest, job.store)
     assert base is not None
     return base
+
+
+def native_base(manifest: Manifest, job: Job) -> Base:
+    """As PyTorch's own arithmetic reads it."""
+    assert manifest.lora is not None and manifest.init.root is not None
+    weights = read_weights(manifest.init, manifest.model, job.store)
+    return freeze(weights, manifest.init.root, manifest.model, manifest.lora, NativeOps())
 
 
 # ------------------------------------------------------------------------------------ the step
@@ -118,9 +124,8 @@ def test_a_frozen_linear_is_a_linear_whose_weight_nobody_asks_for(route: str, ke
 def test_adapters_begin_as_nothing_and_then_are_a_change_of_the_weights(job: Job) -> None:
     spec, scale = job.manifest.model, 2.0
     weights = dict(merged_weights(job.model.params, job.manifest, job.store))
-    for mode in ("exact", "native"):
-        ops = operations() if mode == "exact" else NativeOps()
-        base = base_of(job.with_numerics(numerics_spec(mode)))
+    native = native_base(job.manifest, job)
+    for ops, base in ((operations(), base_of(job)), (NativeOps(), native)):
         plain = forward(weights, ids(), spec, ops)
         assert torch.equal(forward(job.model.params, ids(), spec, ops, base=base), plain)
     adapters = moved(job)
@@ -130,7 +135,6 @@ def test_adapters_begin_as_nothing_and_then_are_a_change_of_the_weights(job: Job
         if f"{linear}.lora_A.weight" in adapters:
             a, b = (adapters[f"{linear}.lora_{x}.weight"] for x in "AB")
             changed[name] = weight + scale * (b @ a)
-    native = base_of(job.with_numerics(numerics_spec("native")))
     found = forward(adapters, ids(), spec, NativeOps(), base=native)
     expected = forward(changed, ids(), spec, NativeOps())
     torch.testing.assert_close(found, expected, atol=2e-4, rtol=2e-4)
@@ -139,11 +143,9 @@ def test_adapters_begin_as_nothing_and_then_are_a_change_of_the_weights(job: Job
 
 def test_gradients_are_those_of_native_arithmetic(job: Job) -> None:
     spec, targets, found = job.manifest.model, ids(1), {}
-    for mode in ("exact", "native"):
-        ops, base = (
-            operations() if mode == "exact" else NativeOps(),
-            base_of(job.with_numerics(numerics_spec(mode))),
-        )
+    both = {"exact": (operations(), base_of(job))}
+    both["native"] = (NativeOps(), native_base(job.manifest, job))
+    for mode, (ops, base) in both.items():
         leaves = {n: p.clone().requires_grad_() for n, p in moved(job, 0.1).items()}
         loss = ops.cross_entropy(forward(leaves, ids(), spec, ops, base=base), targets)
         found[mode] = torch.autograd.grad(loss, list(leaves.values()))
@@ -182,15 +184,17 @@ def test_states_and_updates_are_the_adapters_alone(job: Job) -> None:
     state = SeatState.opening(job.model, None, seat_layout(manifest))
     assert len(state.to_bytes()) < max_state_bytes(manifest)
     trained = train_round(job.task, job.store)
-    assert not trained.diverged
-    assert all(job.replay(trained, segment).matches for segment in range(4))
-    assert job.link(trained, trained.update)
+    assert trained.segments == 4
+    assert job.replay(trained).differs_at is None
     layout = UpdateLayout.of(manifest, shapes, 0)
     assert len(trained.update) == layout.encoded_length < 4 * trained_count(manifest) + 8192
-    last = SeatState.from_bytes(job.blob(trained.document.states[-1]), seat_layout(manifest))
-    assert evaluate(last.params, manifest, job.store) < evaluate(
-        job.model.params, manifest, job.store
-    )
+    manifest, seed = bearing_none(manifest), job.task.data_seed
+    facts = all_standing([2], manifest)
+    merged = merge(
+        job.model, {2: trained.update}, facts=facts, data_seed=seed, manifest=manifest
+    ).global_state
+    before, after = (evaluate(state.params, manifest, job.store) for state in (job.model, merged))
+    assert after < before
 
 
 def test_a_state_that_smuggles_a_tensor_of_the_base_is_none(job: Job) -> None:
@@ -207,10 +211,6 @@ def test_a_state_that_smuggles_a_tensor_of_the_base_is_none(job: Job) -> None:
     )
     with pytest.raises(MalformedState):
         GlobalState.from_bytes(larger.to_bytes(), layout.params)
-    trained = train_round(job.task, job.store)
-    task = job.replay_task(trained, 0)
-    with pytest.raises(MalformedTrace):
-        replay_segment(task, served(task, odd.to_bytes()), trained.document.leaves[0], job.store)
 
 
 # ----------------------------------------------------------------------------------- the base
@@ -303,10 +303,7 @@ def test_the_largest_alpha_is_a_job_like_any_other(job: Job) -> None:
     lora = LoraSpec(rank=1, alpha="1000", targets=("q", "down"))
     loud = job.of(job.manifest.model_copy(update={"lora": lora}))
     loud = loud.with_inner(lr="10000", clip="1000")
-    trained = train_round(loud.task, loud.store)
-    assert all(
-        loud.replay(trained, segment).matches for segment in range(len(trained.document.leaves))
-    )
+    assert loud.replay(train_round(loud.task, loud.store)).differs_at is None
 
 
 def test_a_machine_is_timed_by_adapters_where_they_are_trained(
@@ -332,8 +329,8 @@ def test_peft_opens_the_result_with_the_same_logits(
     from transformers import AutoModelForCausalLM
 
     lora = LoraSpec(rank=3, alpha=alpha, targets=tuple(targets))
-    native = job.manifest.model_copy(update={"lora": lora, "numerics": numerics_spec("native")})
-    changed = job.of(native)
+    manifest = job.manifest.model_copy(update={"lora": lora})
+    changed = job.of(manifest)
     adapters = moved(changed)
     export_adapters(adapters, lora, tmp_path / "adapter")
     theirs = AutoModelForCausalLM.from_pretrained(folder / "base", dtype=torch.float32)
@@ -341,16 +338,18 @@ def test_peft_opens_the_result_with_the_same_logits(
         plain = theirs(ids()).logits
         peft = PeftModel.from_pretrained(theirs, str(tmp_path / "adapter"))
         expected = peft(ids()).logits
-    base = open_base(native, job.store)
-    found = forward(adapters, ids(), native.model, NativeOps(), base=base)
+    base = native_base(manifest, job)
+    found = forward(adapters, ids(), manifest.model, NativeOps(), base=base)
     torch.testing.assert_close(found, expected, atol=2e-4, rtol=2e-4)
     assert (expected - plain).abs().max() > 0.1
     trained = {n for n, _ in peft.named_parameters() if "lora_" in n}
     assert len(trained) == len(adapters)
 
-    weights = merged_weights(adapters, native, job.store)
-    assert weights.keys() == param_shapes(native.model).keys()
-    export_model(weights, native.model, byte_tokenizer(), tmp_path / "merged", like=folder / "base")
+    weights = merged_weights(adapters, manifest, job.store)
+    assert weights.keys() == param_shapes(manifest.model).keys()
+    export_model(
+        weights, manifest.model, byte_tokenizer(), tmp_path / "merged", like=folder / "base"
+    )
     merged = AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
     with torch.no_grad():
         torch.testing.assert_close(merged(ids()).logits, expected, atol=2e-4, rtol=2e-4)
