@@ -9,31 +9,28 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
-from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-import pytest
-from tests.integration.chain.local_anvil import Anvil, start_anvil, stop
-from tests.network.members import Members, account, network, open_session, submit
+from tests.network.members import Who, is_settled_up, submit, submitter_of
 from tests.small_job import small_manifest
 
 from atoll.bits.tables import tables_root
-from atoll.chain.index import Indexed
 from atoll.content.local import LocalStore
 from atoll.law import events as ev
+from atoll.law.hashing import facts_hash
 from atoll.law.manifest import Manifest
-from atoll.law.views import JobView
-from atoll.law.words import Address, JobId, Phase
-from atoll.service.duties.upkeep import is_over
-from atoll.service.session import Session
+from atoll.law.trace import Leaves
+from atoll.law.words import JobId
+from atoll.service.session import Session, open_session
 from atoll.train.corpus.options import DataOptions
 from atoll.train.corpus.prepare import prepare
 from atoll.train.course import open_held_out_tokens, open_training_tokens
+from atoll_devnet.processes.cluster import Cluster
 
 ROOT = Path(__file__).parents[2]
 FINE = {"embedding": -40, "matrix": -40, "vector": -40}
@@ -62,54 +59,57 @@ JOBS: dict[str, Changes] = {
 }
 TERMS = {
     "rounds": 2,
-    "train_seconds": 150,
+    "min_providers": 4,
+    "min_verifiers": 3,
+    "train_seconds": 180,
     "reveal_seconds": 60,
-    "merge_seconds": 100,
-    "audit_seconds": 80,
+    "merge_seconds": 120,
+    "audit_seconds": 40,
     "open_seconds": 20,
     "key_seconds": 25,
     "window_seconds": 40,
-    "ready_seconds": 300,
-    "min_providers": 4,
+    "ready_seconds": 600,
     "share_bps": 5_000,
     "game_seconds": 20,
 }
 """Windows that everybody meets cost nothing; those of an audit are waited for."""
 
 
-@pytest.fixture
-def anvil() -> Iterator[Anvil]:
-    node = start_anvil("--block-time", "1")
-    yield node
-    stop(node)
-
-
-async def test_the_second_client_says_what_the_network_said(anvil: Anvil, tmp_path: Path) -> None:
-    members, config = await network(tmp_path, anvil)
-    async with open_session(config) as session:
-        gateway = await session.serve()
-        me = Address(account(0).address)
-        members.send(me, members.chain.calls.announce_gateway(gateway.url))
-        try:
-            made = await _submitted(members, session)
-            for index in range(1, 8):
-                members.start("provider" if index < 5 else "verifier", index)
-            await _until(session, set(made), _is_paid)
-            history = session.follower.history()
-        finally:
-            members.stop()
-            await members.chain.close()
+async def test_the_second_client_says_what_the_network_said(tmp_path: Path) -> None:
+    cluster = Cluster(Who().config(tmp_path / "net"))
+    async with cluster, open_session(submitter_of(cluster)) as session:
+        made: dict[JobId, Manifest] = {}
+        now = (await session.chain.head()).timestamp
+        for number, name in enumerate(JOBS, start=1):
+            made[JobId(number)] = _manifest_of(name, session.store, now)
+            await submit(session, made[JobId(number)])
+        await _until_paid(cluster, session, set(made))
         for job, manifest in made.items():
             folder = tmp_path / f"job-{job}"
-            events = [item.event for item in history if getattr(item.event, "job_id", None) == job]
-            _write_public(folder, session.store, manifest, (members, job, events))
-            assert _work_out(folder) == _said(manifest, events)
+            history = (indexed.event for indexed in session.follower.history())
+            events = [event for event in history if getattr(event, "job_id", None) == job]
+            _write_public(folder, session, manifest, (job, events))
+            assert _work_out(folder) == _said(events)
 
 
-async def _submitted(members: Members, session: Session) -> dict[JobId, Manifest]:
-    now = (await members.chain.head()).timestamp
-    manifests = [_manifest_of(name, session.store, now) for name in JOBS]
-    return {submit(members, session, manifest): manifest for manifest in manifests}
+async def _until_paid(cluster: Cluster, session: Session, jobs: set[JobId]) -> None:
+    """Follows the chain until all these jobs are over and everybody has its pay."""
+    async with asyncio.timeout(800):
+        while True:
+            cluster.check()
+            await session.follower.poll()
+            now, views = (await session.chain.head()).timestamp, session.follower.views
+            if all(job in views and is_settled_up(views[job], now) for job in jobs):
+                return
+            await asyncio.sleep(0.5)
+
+
+def _work_out(folder: Path) -> Any:
+    """What the second client prints."""
+    program = [sys.executable, "-m", "tests.second_client", str(folder)]
+    done = subprocess.run(program, capture_output=True, text=True, check=False, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def _manifest_of(name: str, store: LocalStore, now: int) -> Manifest:
@@ -138,38 +138,20 @@ def _write_conversations(path: Path) -> None:
             rows.write(json.dumps({"messages": [asked, answer]}) + "\n")
 
 
-async def _until(
-    session: Session, jobs: set[JobId], reached: Callable[[JobView, int], bool]
-) -> None:
-    """Follows the chain until something is so of all these jobs."""
-    async with asyncio.timeout(780):
-        while True:
-            await session.follower.poll()
-            now, views = (await session.chain.head()).timestamp, session.follower.views
-            if all(job in views and reached(views[job], now) for job in jobs):
-                return
-            await asyncio.sleep(0.5)
-
-
-def _is_paid(view: JobView, now: int) -> bool:
-    holders = (*view.providers.values(), *view.verifiers.values())
-    return view.phase is Phase.CLOSED and is_over(view, now) and all(h.is_released for h in holders)
-
-
 # --- what is public, and what was said ---
 
 
 def _write_public(
-    folder: Path, store: LocalStore, manifest: Manifest, told: tuple[Members, JobId, list[Any]]
+    folder: Path, session: Session, manifest: Manifest, told: tuple[JobId, list[Any]]
 ) -> None:
     """Writes what everybody has of the job."""
     folder.mkdir()
-    members, job, events = told
+    (job, events), store = told, session.store
     (folder / "manifest.cbor").write_bytes(manifest.to_bytes())
     (folder / "tokens").write_bytes(open_training_tokens(manifest, store)[:].tobytes())
     held_out = open_held_out_tokens(manifest, store)
     (folder / "held_out").write_bytes(held_out[0 : len(held_out)].tobytes())
-    domain = members.chain.deployment.domain
+    domain = session.chain.deployment.domain
     document = {
         "chain": domain.chain_id,
         "rounds": str(domain.rounds).removeprefix("0x"),
@@ -191,7 +173,7 @@ def _name(field: str) -> str:
     return "from" if field == "start" else head + "".join(part.capitalize() for part in tail)
 
 
-def _said(manifest: Manifest, events: list[Any]) -> dict[str, Any]:
+def _said(events: list[Any]) -> dict[str, Any]:
     """What the network said, as the second client prints it."""
     created = next(e for e in events if isinstance(e, ev.JobCreated))
     paid = Counter[tuple[int, int]]()
@@ -221,9 +203,18 @@ def _round_said(events: list[Any], settled: ev.Settled) -> dict[str, Any]:
             str(e.seat): e.commitment.hex() for e in of_round if isinstance(e, ev.Committed)
         },
         "committee": [place for place in range(256) if settled.facts.committee >> place & 1],
-        "facts": hashing.facts_hash(settled.facts).hex(),
+        "facts": facts_hash(settled.facts).hex(),
         "digest": settled.digest.hex(),
         "merged": settled.verdict.state.hex(),
         "bodies": {str(e.id): e.body.hex() for e in of_round if isinstance(e, ev.Opened)},
-        "held_out": settled.verdict.loss.hex(),
+        "loss": settled.verdict.loss.hex(),
+    }
+
+
+def _seat_said(revealed: ev.Revealed, has_key: bool) -> dict[str, Any]:
+    leaves = Leaves.from_bytes(revealed.reveal.leaves)
+    return {
+        "states": [leaf.state.hex() for leaf in leaves.items],
+        "root": revealed.reveal.update_root.hex(),
+        "leaves": leaves.to_bytes().hex() if has_key else None,
     }

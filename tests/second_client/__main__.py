@@ -20,8 +20,8 @@ from tests.second_client import chain, money, provide, rounds
 from tests.second_client.documents import read_manifest
 from tests.second_client.evaluate import held_out_loss
 from tests.second_client.merge import had, merge
-from tests.second_client.state import State, global_digest, initial_global_state
-from tests.second_client.words import ZERO, bits, sha256
+from tests.second_client.state import State, global_bytes, global_digest, initial_global_state
+from tests.second_client.words import ZERO, bits, file_cid, sha256
 
 
 def main() -> None:
@@ -39,14 +39,22 @@ def main() -> None:
     for number, told in enumerate(chain.rounds_of(events)):
         slot = (document["chain"], at, document["job"], number)
         held = Holders(holders, number, told)
-        model, said = work_out(job, model, (slot, terms), told, held)
-        loss = held_out_loss(job.base | model["params"], manifest, job.tables, held_out)
-        found.append(said | {"held_out": loss.hex()})
+        loss = loss_of(job, model, held_out)
+        model, said = work_out(job, model, (slot, terms, loss), told, held)
+        found.append(said)
         pay.update(held.paid(terms))
     plain = {f"{role} {id}": amount for (role, id), amount in sorted(pay.items())}
     digest = sha256((folder / "manifest.cbor").read_bytes())
     once = {"spec": digest.hex(), "terms": money.terms_hash(terms).hex()}
     json.dump(once | {"budget": money.budget(terms), "rounds": found, "paid": plain}, sys.stdout)
+
+
+def loss_of(job: provide.Job, model: State, tokens: Any) -> bytes:
+    """What a verdict says of the model that a round opens from."""
+    data = job.manifest["data"]
+    if data["eval_cid"] is None or data["eval_batches"] == 0:
+        return bytes(8)
+    return held_out_loss(job.base | model["params"], job.manifest, job.tables, tokens)
 
 
 class Holders:
@@ -72,7 +80,7 @@ def work_out(
     job: provide.Job, model: State, setting: Any, told: Any, held: Holders
 ) -> tuple[State, dict[str, Any]]:
     """The next global state, and what should have been said of a round."""
-    (slot, terms), seed = setting, told["seed"]
+    (slot, terms, loss), seed = setting, told["seed"]
     before = global_digest(model) if slot[3] else ZERO
     done = {seat: provide.provide(job, model, None, (seed, seat)) for seat in told["reveals"]}
     facts = {
@@ -104,6 +112,8 @@ def work_out(
         "leftOut": of_round["leftOut"],
         "merged": len(inputs["merged"]),
         "state": global_digest(after),
+        "cid": file_cid(global_bytes(after)),
+        "loss": loss,
     }
     last = slot[3] + 1 == terms["rounds"]
     drawn = rounds.drawn_seats(told["auditSeed"], of_round, terms, last)
@@ -117,6 +127,7 @@ def work_out(
         "facts": rounds.facts_hash(of_round).hex(),
         "digest": rounds.certificate_digest(slot, seed, of_round["words"], verdict).hex(),
         "merged": global_digest(after).hex(),
+        "loss": loss.hex(),
         "bodies": _bodies(told, drawn, done, held, last),
     }
 
