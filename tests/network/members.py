@@ -194,7 +194,7 @@ async def submit(session: Session, manifest: Manifest) -> None:
     sends = asyncio.create_task(session.queue.run())
     try:
         for key, call in made.items():
-            await session.queue.execute(key, call)
+            await session.queue.execute(f"{key} {spec[0].hex()}", call)
     finally:
         sends.cancel()
         with suppress(asyncio.CancelledError):
