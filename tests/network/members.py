@@ -35,7 +35,7 @@ from atoll.train.initial import open_initial_state
 from atoll.train.probe import configure_native
 from atoll.train.round import TrainTask, read_global_state, train_round
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig, Member
-from atoll_devnet.run.skipping import skip_windows
+from atoll_devnet.run.skipping import skipping
 
 POLL_SECONDS = 0.3
 A_DAY = 86_400
@@ -58,11 +58,11 @@ TERMS: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Who:
-    """How many take part, and who of them cheats how."""
+    """How many take part, and who of them cheats how; of outsiders all, "" is an honest one."""
 
     providers: Mapping[int, str] = field(default_factory=dict)
     verifiers: Mapping[int, str] = field(default_factory=dict)
-    watchers: int = 0
+    watchers: tuple[str, ...] = ()
     seats: int = 4
     places: int = 3
 
@@ -71,9 +71,10 @@ class Who:
             folder=folder,
             providers=self.seats,
             verifiers=self.places,
-            watchers=self.watchers,
+            watchers=len(self.watchers),
             provider_cheats=self.providers,
             verifier_cheats=self.verifiers,
+            watcher_cheats={i: cheat for i, cheat in enumerate(self.watchers) if cheat},
             confirmations=0,
         )
 
@@ -145,14 +146,8 @@ async def network(
         cluster = await stack.enter_async_context(Cluster(who.config(folder / "net")))
         session = await stack.enter_async_context(open_session(submitter_of(cluster)))
         job, manifest = await _create(session, {**TERMS, **terms}, has_judge=has_judge)
-        running = Network(cluster, session, job, manifest)
-        skips = asyncio.create_task(skip_windows(cluster, job, running, lambda _: None))
-        try:
-            yield running
-        finally:
-            skips.cancel()
-            with suppress(asyncio.CancelledError):
-                await skips
+        await stack.enter_async_context(skipping(cluster, print))
+        yield Network(cluster, session, job, manifest)
 
 
 def submitter_of(cluster: Cluster) -> SessionConfig:
@@ -223,6 +218,7 @@ def is_settled_up(view: JobView, now: int) -> bool:
     standing = {(h.role, h.id): h for h in everybody(view) if not h.has_fallen}
     due = [item for item in upkeep(view, now) if item.call is Call.CLAIM]
     is_paid = not any((item.role, item.holder) in standing for item in due)
+    is_paid = is_paid and not any(view.credits.values())
     return is_decided(view, now) and is_paid and all(h.is_released for h in standing.values())
 
 

@@ -22,6 +22,7 @@ from atoll.law import events as ev
 from atoll.law.ballots import Duty
 from atoll.law.manifest import Manifest
 from atoll.law.merge_inputs import MergeFacts, MergeTerms, candidates
+from atoll.law.safety import unsafe_rounds
 from atoll.law.views import JobView, SettledRound
 from atoll.law.words import RoundIndex, SeatIndex, Verdict
 from atoll.service.duties.material import files_of
@@ -150,12 +151,18 @@ class RoundCheck:
 
 @dataclass(frozen=True, slots=True)
 class JobCheck:
-    """A job: the rounds that were looked at, and its money."""
+    """A job: the rounds that were looked at, and its money.
+
+    Attributes:
+        balance: wei that the contract says to hold.
+        unsafe: rounds of which more merged seats fell than the rule bears.
+    """
 
     job: int
     rounds: tuple[RoundCheck, ...]
     books: Books
     balance: int
+    unsafe: tuple[RoundIndex, ...] = ()
 
     @property
     def faults(self) -> list[str]:
@@ -177,6 +184,7 @@ class JobCheck:
         faults, gaps = self.faults, self.gaps
         head = f"{len(faults)} things differ" if faults else "everything that was checked is so"
         lines = [f"job {self.job}: {head}", *(f"  differs: {fault}" for fault in faults)]
+        lines += [f"  unsafe: round {r} merged more cheats than it bears" for r in self.unsafe]
         return "\n".join([*lines, *(f"  not checked: {gap}" for gap in gaps)])
 
     def to_plain(self) -> dict[str, object]:
@@ -185,6 +193,7 @@ class JobCheck:
             "job": self.job,
             "differs": self.faults,
             "not_checked": self.gaps,
+            "unsafe_rounds": list(self.unsafe),
             "rounds": [past.to_plain() for past in self.rounds],
             "books": self.books.to_plain(),
         }
@@ -219,7 +228,7 @@ async def audit(
         worker.kill()
     books = keep_books(view, _events(handle, view))
     balance = (await handle.client.chain.escrow(handle.id)).balance
-    return JobCheck(handle.id, tuple(found), books, balance)
+    return JobCheck(handle.id, tuple(found), books, balance, unsafe_rounds(view))
 
 
 @dataclass(frozen=True, slots=True)
