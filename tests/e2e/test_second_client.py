@@ -182,6 +182,7 @@ def _said(events: list[Any]) -> dict[str, Any]:
             paid[int(event.role), event.id] += event.amount
             assert event.burnt == 0
     settled = {event.round: event for event in events if isinstance(event, ev.Settled)}
+    assert sorted(settled) == [0, 1]
     return {
         "spec": created.spec_digest.hex(),
         "terms": created.terms_hash.hex(),
@@ -196,7 +197,7 @@ def _round_said(events: list[Any], settled: ev.Settled) -> dict[str, Any]:
     of_round = [e for e in events if getattr(e, "round", None) == number]
     keys = {e.account for e in of_round if isinstance(e, ev.KeyShown)}
     reveals = [e for e in of_round if isinstance(e, ev.Revealed)]
-    assert keys
+    assert keys and any(isinstance(e, ev.Opened) for e in of_round)
     return {
         "seats": {str(e.seat): _seat_said(e, e.account in keys) for e in reveals},
         "commitments": {
