@@ -144,13 +144,14 @@ async def network(
     """Everything started and a job created, of `TERMS` with these changes."""
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(Cluster(who.config(folder / "net")))
-        session = await stack.enter_async_context(open_session(_submitter(cluster)))
+        session = await stack.enter_async_context(open_session(submitter_of(cluster)))
         job, manifest = await _create(session, {**TERMS, **terms}, has_judge=has_judge)
         await stack.enter_async_context(skipping(cluster, print))
         yield Network(cluster, session, job, manifest)
 
 
-def _submitter(cluster: Cluster) -> SessionConfig:
+def submitter_of(cluster: Cluster) -> SessionConfig:
+    """Whose session creates jobs."""
     folder = cluster.submitter_folder
     return SessionConfig(
         rpc_urls=(cluster.chain.rpc_url,),
@@ -166,12 +167,18 @@ async def _create(
     session: Session, terms: Mapping[str, Any], *, has_judge: bool
 ) -> tuple[JobId, Manifest]:
     """A small job of these terms, whose submitter serves its content."""
-    store, chain = session.store, session.chain
-    now = (await chain.head()).timestamp
+    store = session.store
+    now = (await session.chain.head()).timestamp
     manifest = small_manifest(store, **{"expiry": now + A_DAY, **terms})
     manifest = with_program(manifest, store) if has_judge else manifest
-    cid = store.add_block(manifest.to_bytes(), DAG_CBOR).to_bytes()
-    gateway = await session.serve()
+    await submit(session, manifest)
+    return JobId(1), manifest
+
+
+async def submit(session: Session, manifest: Manifest) -> None:
+    """Creates a job; its content lies in the session's store."""
+    chain, gateway = session.chain, await session.serve()
+    cid = session.store.add_block(manifest.to_bytes(), DAG_CBOR).to_bytes()
     calls, addresses, funding = chain.calls, chain.deployment.addresses, budget(manifest.terms)
     spec = (Digest(manifest.digest()), cid)
     made = {
@@ -182,12 +189,11 @@ async def _create(
     sends = asyncio.create_task(session.queue.run())
     try:
         for key, call in made.items():
-            await session.queue.execute(key, call)
+            await session.queue.execute(f"{key} {spec[0].hex()}", call)
     finally:
         sends.cancel()
         with suppress(asyncio.CancelledError):
             await sends
-    return JobId(1), manifest
 
 
 def honest_merge(job: Manifest, past: SettledRound, store: LocalStore) -> GlobalState:
