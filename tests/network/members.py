@@ -35,7 +35,7 @@ from atoll.train.initial import open_initial_state
 from atoll.train.probe import configure_native
 from atoll.train.round import TrainTask, read_global_state, train_round
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig, Member
-from atoll_devnet.run.skipping import Seen, beside, skip_windows
+from atoll_devnet.run.skipping import skipping
 
 POLL_SECONDS = 0.3
 A_DAY = 86_400
@@ -58,11 +58,11 @@ TERMS: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Who:
-    """How many take part, and who of them cheats how."""
+    """How many take part, and who of them cheats how; of outsiders all, "" is an honest one."""
 
     providers: Mapping[int, str] = field(default_factory=dict)
     verifiers: Mapping[int, str] = field(default_factory=dict)
-    watchers: int = 0
+    watchers: tuple[str, ...] = ()
     seats: int = 4
     places: int = 3
 
@@ -71,9 +71,10 @@ class Who:
             folder=folder,
             providers=self.seats,
             verifiers=self.places,
-            watchers=self.watchers,
+            watchers=len(self.watchers),
             provider_cheats=self.providers,
             verifier_cheats=self.verifiers,
+            watcher_cheats={i: cheat for i, cheat in enumerate(self.watchers) if cheat},
             confirmations=0,
         )
 
@@ -143,15 +144,14 @@ async def network(
     """Everything started and a job created, of `TERMS` with these changes."""
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(Cluster(who.config(folder / "net")))
-        session = await stack.enter_async_context(open_session(_submitter(cluster)))
+        session = await stack.enter_async_context(open_session(submitter_of(cluster)))
         job, manifest = await _create(session, {**TERMS, **terms}, has_judge=has_judge)
-        running = Network(cluster, session, job, manifest)
-        seen = Seen(lambda: session.follower.views, lambda: running.now)
-        async with beside([skip_windows(cluster, seen, lambda _: None)]):
-            yield running
+        await stack.enter_async_context(skipping(cluster, print))
+        yield Network(cluster, session, job, manifest)
 
 
-def _submitter(cluster: Cluster) -> SessionConfig:
+def submitter_of(cluster: Cluster) -> SessionConfig:
+    """Whose session creates jobs."""
     folder = cluster.submitter_folder
     return SessionConfig(
         rpc_urls=(cluster.chain.rpc_url,),
@@ -167,12 +167,18 @@ async def _create(
     session: Session, terms: Mapping[str, Any], *, has_judge: bool
 ) -> tuple[JobId, Manifest]:
     """A small job of these terms, whose submitter serves its content."""
-    store, chain = session.store, session.chain
-    now = (await chain.head()).timestamp
+    store = session.store
+    now = (await session.chain.head()).timestamp
     manifest = small_manifest(store, **{"expiry": now + A_DAY, **terms})
     manifest = with_program(manifest, store) if has_judge else manifest
-    cid = store.add_block(manifest.to_bytes(), DAG_CBOR).to_bytes()
-    gateway = await session.serve()
+    await submit(session, manifest)
+    return JobId(1), manifest
+
+
+async def submit(session: Session, manifest: Manifest) -> None:
+    """Creates a job; its content lies in the session's store."""
+    chain, gateway = session.chain, await session.serve()
+    cid = session.store.add_block(manifest.to_bytes(), DAG_CBOR).to_bytes()
     calls, addresses, funding = chain.calls, chain.deployment.addresses, budget(manifest.terms)
     spec = (Digest(manifest.digest()), cid)
     made = {
@@ -183,12 +189,11 @@ async def _create(
     sends = asyncio.create_task(session.queue.run())
     try:
         for key, call in made.items():
-            await session.queue.execute(key, call)
+            await session.queue.execute(f"{key} {spec[0].hex()}", call)
     finally:
         sends.cancel()
         with suppress(asyncio.CancelledError):
             await sends
-    return JobId(1), manifest
 
 
 def honest_merge(job: Manifest, past: SettledRound, store: LocalStore) -> GlobalState:
@@ -213,6 +218,7 @@ def is_settled_up(view: JobView, now: int) -> bool:
     standing = {(h.role, h.id): h for h in everybody(view) if not h.has_fallen}
     due = [item for item in upkeep(view, now) if item.call is Call.CLAIM]
     is_paid = not any((item.role, item.holder) in standing for item in due)
+    is_paid = is_paid and not any(view.credits.values())
     return is_decided(view, now) and is_paid and all(h.is_released for h in standing.values())
 
 

@@ -8,7 +8,8 @@ import pytest
 from tests.network.members import Who, fallen, is_settled_up, network
 
 from atoll.law.games.machine import Outcome
-from atoll.law.pay import round_pay
+from atoll.law.misses import first_cut
+from atoll.law.pay import contest_reward, round_pay
 from atoll.law.safety import last_clean, unsafe_rounds
 from atoll.law.words import Miss
 
@@ -21,7 +22,7 @@ async def test_one_watcher_is_enough_and_a_fine_without_a_replay_earns_nothing(
     who = Who(
         providers={0: "stall+flip5", 1: "wrong-words"},
         verifiers={0: "false-fine", 1: "null"},
-        watchers=1,
+        watchers=("",),
         places=2,
     )
     async with network(tmp_path, who) as running:
@@ -44,9 +45,14 @@ async def test_one_watcher_is_enough_and_a_fine_without_a_replay_earns_nothing(
     for holder in honest:
         assert not holder.cuts
         assert running.paid(holder) >= round_pay(terms, past, holder) > 0
-    # Of a seat that fell nobody's words are scored; of the others a guess earns nothing.
-    assert running.paid(idle) == terms.sign_fee + 2 * terms.duty_fee
+    # Of a seat that fell nobody's words are scored; of the others a guess earns nothing, and
+    # costs more than whoever shows it gets, be it the same one.
+    assert view.params is not None
+    reward = contest_reward(terms, view.params)
+    unscored = terms.sign_fee + 2 * terms.duty_fee
+    assert running.paid(idle) in {unscored, unscored + reward}
     assert (past.round, Miss.WORDS) in idle.cuts
+    assert reward < first_cut(terms.verifier_bond, view.params.miss_cut_bps)
     assert not covering.cuts
     assert running.paid(covering) >= terms.sign_fee + 4 * terms.duty_fee
     assert certified == pytest.approx(honest_loss, rel=0.02)

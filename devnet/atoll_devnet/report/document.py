@@ -268,13 +268,15 @@ def _money(member: Member, result: RunResult, books: Books) -> dict[str, Any]:
     return {
         "paid_wei": str(sum(amounts.values())),
         "paid_for_wei": {reason: str(amount) for reason, amount in amounts.items()},
-        "slashed_wei": str(result.history.slashed.get(member.account, 0)),
+        "won_wei": str(result.history.won.get(member.account, 0)),
+        "slashed_wei": str(result.history.lost(member.account)),
     }
 
 
 def _watcher(member: Member, result: RunResult) -> dict[str, Any]:
     won = _games_won(member, result)
-    return {"index": member.index, "address": member.account, "won": won}
+    wei = str(result.history.won.get(member.account, 0))
+    return {"index": member.index, "address": member.account, "won": won, "won_wei": wei}
 
 
 def _games_won(member: Member, result: RunResult) -> int:
@@ -308,7 +310,7 @@ def _cheat(member: Member, result: RunResult) -> dict[str, Any]:
         "caught": found is not None,
         "round": found[0] if found else None,
         "by": found[1] if found else None,
-        "slashed_wei": str(result.history.slashed.get(member.account, 0)),
+        "slashed_wei": str(result.history.lost(member.account)),
     }
 
 

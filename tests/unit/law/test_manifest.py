@@ -310,3 +310,10 @@ def test_terms_whose_tokens_overflow_are_refused() -> None:
 
 def test_a_preset_gives_the_same_bytes_twice() -> None:
     assert make_manifest().to_bytes() == make_manifest().to_bytes()
+
+
+def test_a_model_is_evaluated_where_there_are_tokens_and_batches() -> None:
+    whole = {"data.eval_cid": cid("held out"), "data.eval_tokens": 10_000, "data.eval_batches": 2}
+    assert make_manifest(whole).data.is_evaluated
+    assert not make_manifest(whole | {"data.eval_batches": 0}).data.is_evaluated
+    assert not make_manifest().data.is_evaluated

@@ -12,6 +12,7 @@ from tests.unit.law.script import PROVIDERS, VERIFIERS, Script
 from tests.unit.service.held import state_of, with_merge, with_updates
 
 from atoll.law.words import Address, Role, Verdict
+from atoll.service.commands import Facts
 from atoll.service.duties.disagreement import NoteDisagreement, SendDisagree, disagreement
 from atoll.service.duties.membership import SendJoin, SendLeave
 from atoll.service.duties.merge import DoMerge, RoundMerged
@@ -165,3 +166,14 @@ def test_a_verifier_that_merges_late_signs_what_it_merged(script: Script) -> Non
     another = replace(own, state=OTHER)
     lone = replace(state, facts=state.facts.plus(merge.key, RoundMerged(another)))
     assert wanted(lone, SignVerdict) == []
+
+
+def test_a_verifier_that_came_too_late_for_the_model_fetches_it_to_sign(script: Script) -> None:
+    last = max(script.net.committee)
+    me = script.net.at(Role.VERIFIER, last, 0).account
+    state = state_of(script.net, me, VerifierBehaviour())
+    script.net.settle(script.net.committee - {last})
+    bare = Facts({key: fact for key, fact in state.facts._by_key.items() if "Opening" not in key})
+    lacking = replace(at(script.net, state), facts=bare)
+    assert 0 in [c.round for c in wanted(lacking, DoPrepareOpening)]
+    assert wanted(lacking, DoMerge) == []
