@@ -22,6 +22,7 @@ from atoll.service.duties.replay import DoReplay, SeatReplayed
 from atoll.service.duties.upkeep import SendUpkeep
 from atoll.service.effects import Effects
 from atoll.service.machine import State
+from atoll_devnet.cheats import verifier_behaviour
 from atoll_verifier.behaviour import VerifierBehaviour
 from atoll_verifier.duties.audit import BallotSealed, SealBallot, SendBallot, SendOpen
 from atoll_verifier.duties.committee import (
@@ -111,8 +112,11 @@ def test_who_is_left_out_of_a_certificate_adds_its_signature(script: Script) -> 
     state = verifier(script.net, me)
     key = ":".join(("SignVerdict", "0", past.facts.seed.hex(), past.facts.words.hex()))
     mine = VerdictSigned(past.digest, past.verdict, b"\x01" * 65, 0)
-    (sign,) = wanted(replace(state, facts=state.facts.plus(key, mine)), SendSign)
+    state = replace(state, facts=state.facts.plus(key, mine))
+    (sign,) = wanted(state, SendSign)
     assert sign.signature == mine.signature
+    mute = replace(state, setup=replace(state.setup, behaviour=verifier_behaviour("no-sign")))
+    assert wanted(mute, SendSign) == []
 
 
 def auditor(script: Script) -> tuple[Address, int, SettledRound]:

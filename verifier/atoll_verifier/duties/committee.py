@@ -210,10 +210,12 @@ def _decide_word(state: VerifierState, owed: Owed | None) -> Decision:
 
 def _decide_verdict(state: VerifierState, owed: list[Owed]) -> Decision:
     view, running = state.view, state.view.open
+    if state.setup.behaviour.skips_signing(view):
+        return Decision("verdict", "signs nothing, as its behaviour says")
     late = [one for one in owed if running is None or one.round != running.round]
     if late:
         return _decide_late(state, late[0])
-    if not owed or running is None or state.setup.behaviour.skips_signing(view):
+    if not owed or running is None:
         return Decision("verdict", "owes no signature")
     if signed_of(state, running) is not None:
         return Decision("verdict", f"signed round {running.round}")
