@@ -22,7 +22,7 @@ PATIENCE = 300.0
 
 
 def checkpoints(member: Member) -> list[Pin]:
-    pins = LocalStore(member.folder / "store").pins()
+    pins = LocalStore(member.folder / "data" / "store").pins()
     return [pin for pin in pins if pin.reason.endswith("/checkpoint")]
 
 
