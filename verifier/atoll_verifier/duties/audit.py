@@ -55,7 +55,8 @@ class SealBallot(Work[BallotSealed]):
 
 @dataclass(frozen=True, slots=True)
 class SendBallot(ContractCall):
-    once: ClassVar[bool] = True
+    """Not once: a reorg may bring it into a block before the settlement, where it counts nothing."""
+
     round: RoundIndex
     ballot: Digest
 
