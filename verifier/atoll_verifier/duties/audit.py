@@ -55,7 +55,7 @@ class SealBallot(Work[BallotSealed]):
 
 @dataclass(frozen=True, slots=True)
 class SendBallot(ContractCall):
-    """Not once: a reorg may bring it into a block before the settlement, where it counts nothing."""
+    """Sent again where a reorg brought it into a block before the settlement: there it is void."""
 
     round: RoundIndex
     ballot: Digest
