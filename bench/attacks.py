@@ -3,15 +3,17 @@
     python bench/attacks.py --json                                # 8 seats, the default pipeline
     python bench/attacks.py --n $(seq 4 16) --results FILE --markdown    # the bar, every attack
     python bench/attacks.py --n 8 --f 2 --merges all --results FILE --markdown    # every rule
-    python bench/attacks.py --codecs two_bit sparse --merges default rule_alone    # other codecs
+    python bench/attacks.py --codecs grid4 two_bit --merges default rule_alone    # other codecs
     python bench/attacks.py --mixes kinds --attacks none mimic    # seats with data of their own
 
 A cell is the final held-out loss relative to that of the mean over the honest seats alone, which
 train on the same draws without the colluders, in percent, averaged over the seeds; `null` where a
-rule's condition on n and f does not hold. `none` has the colluders' seats empty too. --markdown
-prints the tables of docs/attacks.md. The last line is JSON: `cells`, the worst of each merge, and
-`bar`: whether every attack on the default pipeline with f = n/4 stays within 1 %, and which cells
-do not. With --results a run that was cut short goes on where it was.
+rule's condition on n and f does not hold. `none` has the colluders' seats empty too. Nobody is
+audited: the colluders lie in every round, `first_…`, `sums_…` and `adaptive_moments` in what the
+next round opens with. --markdown prints the tables of docs/attacks.md. The last line is JSON:
+`cells`, the worst of each merge, and `bar`: whether every attack on the default pipeline with
+f = n/4 stays within 3 %, and which cells do not. With --results a run that was cut short goes on
+where it was.
 """
 
 from __future__ import annotations
@@ -34,18 +36,17 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.adversary.adversaries import ADVERSARIES
 from tests.adversary.codecs import CODECS, DEFAULT
 from tests.adversary.corpus import Mix
-from tests.adversary.merges import MERGES, OF_DENSE_CODECS, among_friends
+from tests.adversary.merges import MERGES, OF_ANY_CODEC, among_friends
 from tests.adversary.run import Memo, Run, Setting
 
 from atoll.errors import ConfigError
-from atoll.law.manifest import SPARSE_CODECS
 from atoll.train.probe import configure_native
 
 Cell = dict[str, Any]
 """`mix`, `codec`, `n`, `f`, `merge`, `attack`, the mean `percent` and each of the `seeds`."""
 HONEST_ONLY = "honest_only"
 NONE = "none"
-BAR_PERCENT = 1.0
+BAR_PERCENT = 3.0
 
 
 @dataclass(frozen=True)
@@ -211,9 +212,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     args = parser.parse_args()
     if "all" in args.merges:
-        args.merges = ["default", *OF_DENSE_CODECS]
-    if SPARSE_CODECS & {*args.codecs} and OF_DENSE_CODECS.keys() & {*args.merges}:
-        parser.error("sparse codecs have one rule: take --merges default rule_alone")
+        args.merges = ["default", *(name for name in MERGES if name not in OF_ANY_CODEC)]
     args.attacks = [NONE, *ADVERSARIES] if "all" in args.attacks else args.attacks
     return args
 

@@ -1,9 +1,10 @@
-"""How often honest updates are named for a full replay, and the κ that keeps a target rate.
+"""How often honest updates are named, and the κ that keeps a target rate.
 
     python bench/outliers.py --json [--codec two_bit]
 
-Sixty-four honest seats of tests/adversary train a small DiLoCo job; from the Gram matrix of every
-round, random subsets of n seats are checked as a round of n would be. The last line is JSON: for
+Sixty-four honest seats of tests/adversary train a small DiLoCo job; from the Gram matrices of every
+round (of what moves the model, and of first moments), random subsets of n seats are checked as a
+round of n would be. The last line is JSON: for
 each mix of data and n, the share of honest seat-rounds that each check would name if it were not
 capped at f, in the round with the lowest mean cosine (`turbulent`) and in all others (`calm`); the
 largest cosine and norm seen; and `kappa`: by target rate and n the smallest multiple of 1/4 with at
@@ -33,14 +34,11 @@ from tests.adversary.merges import among_friends
 from tests.adversary.run import Run, Setting
 
 from atoll.law.checks import (
-    GRAVE_ALIGNMENT,
-    GRAVE_ALIGNMENT_SPARSE,
     Check,
     distance_scores,
     lower_median,
     name_odd,
 )
-from atoll.law.manifest import SPARSE_CODECS
 from atoll.law.words import SeatIndex
 from atoll.merge.gram import Int64Matrix
 from atoll.merge.passes import gram
@@ -58,32 +56,34 @@ class Sample:
 
     n: int
     turbulent: bool
-    kind: str
-    gram_nn: Int64Matrix
+    grams: Sequence[Int64Matrix]
 
     def named(self, kappa: str) -> dict[str, int]:
-        """Seats that each check names, and whose finding is grave, without the cap."""
-        seats = [SeatIndex(seat) for seat in range(self.n)]
-        grave = GRAVE_ALIGNMENT_SPARSE if self.kind in SPARSE_CODECS else GRAVE_ALIGNMENT
-        gram_nn = self.gram_nn.tolist()
-        found = name_odd(seats, [gram_nn], kappa=kappa, f=self.n, grave_alignment=grave)
-        counts = {str(check): sum(named.check is check for named in found) for check in Check}
-        return counts | {"grave": len({named.seat for named in found if named.grave})}
+        """Seats that each check names without the cap."""
+        seats, grams = [SeatIndex(seat) for seat in range(self.n)], [g.tolist() for g in self.grams]
+        found = name_odd(seats, grams, [1] * self.n, kappa=kappa, f=self.n)
+        return {str(check): sum(named.check is check for named in found) for check in Check}
 
     def ratios(self) -> list[float]:
-        """Each seat's score over the median score, as a κ that would just not name it."""
-        scores = distance_scores(self.gram_nn.tolist())
-        middle = lower_median(scores)
-        return [(score / middle) ** 0.5 for score in scores]
+        """Each seat's score over the median score, as a κ that would just not name it; the larger
+        of its two sections'."""
+        found = []
+        for gram_nn in self.grams:
+            scores = distance_scores(gram_nn.tolist())
+            middle = lower_median(scores)
+            found.append([(score / middle) ** 0.5 for score in scores])
+        return [max(both) for both in zip(*found, strict=True)]
 
 
-def grams(mix: Mix, seed: int, rounds: int, kind: str) -> list[Int64Matrix]:
-    """The Gram matrix of every round of an honest run with that codec."""
+def grams(mix: Mix, seed: int, rounds: int, kind: str) -> list[tuple[Int64Matrix, Int64Matrix]]:
+    """The Gram matrices of every round of an honest run with that codec."""
     run = Run(Setting(SEATS, 0, seed, mix, rounds, codec=kind), among_friends)
-    return [
-        gram([run.row_of(seat, data, r.opening) for seat, data in r.updates.items()])
-        for r in run.play()
-    ]
+    found = []
+    for record in run.play():
+        parts = run.parts_of(record.updates, record.opening)
+        delta, first = (gram([*rows.astype(np.int8)]) for rows in (parts.delta, parts.first))
+        found.append((delta, first))
+    return found
 
 
 def mean_cosine(gram_nn: Int64Matrix) -> float:
@@ -92,24 +92,25 @@ def mean_cosine(gram_nn: Int64Matrix) -> float:
     return float((unit.sum() - len(unit)) / (unit.size - len(unit)))
 
 
-def samples(rounds: Sequence[Int64Matrix], draws: int, seed: int, kind: str) -> Iterator[Sample]:
+def samples(
+    rounds: Sequence[tuple[Int64Matrix, Int64Matrix]], draws: int, seed: int
+) -> Iterator[Sample]:
     """About `draws` seats of every size from every round, each subset without replacement."""
     rng = np.random.default_rng(seed)
-    calmest_first = sorted(range(len(rounds)), key=lambda i: -mean_cosine(rounds[i]))
-    for i, gram_nn in enumerate(rounds):
+    calmest_first = sorted(range(len(rounds)), key=lambda i: -mean_cosine(rounds[i][0]))
+    for i, both in enumerate(rounds):
         for n in SIZES:
             for _ in range(1 if n == SEATS else -(-draws // n)):
                 chosen = np.sort(rng.choice(SEATS, n, replace=False))
                 turbulent = i == calmest_first[-1]
-                yield Sample(n, turbulent, kind, gram_nn[np.ix_(chosen, chosen)])
+                yield Sample(n, turbulent, [gram_nn[np.ix_(chosen, chosen)] for gram_nn in both])
 
 
 def rates(taken: Sequence[Sample], kappa: str) -> dict[str, float]:
     """Share of honest seat-rounds that each check names, in percent."""
     seats = sum(sample.n for sample in taken)
     named = [sample.named(kappa) for sample in taken]
-    kinds = (*map(str, Check), "grave")
-    return {kind: round(100 * sum(n[kind] for n in named) / seats, 3) for kind in kinds}
+    return {kind: round(100 * sum(n[kind] for n in named) / seats, 3) for kind in map(str, Check)}
 
 
 def kappa_of(ratios: Sequence[float], target: str) -> str:
@@ -138,9 +139,7 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
     for mix in Mix:
         runs = [grams(mix, seed, args.rounds, args.codec) for seed in range(args.seeds)]
         taken = [
-            sample
-            for seed, run in enumerate(runs)
-            for sample in samples(run, args.draws, seed, args.codec)
+            sample for seed, run in enumerate(runs) for sample in samples(run, args.draws, seed)
         ]
         by_n = {n: [sample for sample in taken if sample.n == n] for n in SIZES}
         percent = {
@@ -150,8 +149,8 @@ def measure(args: argparse.Namespace) -> dict[str, object]:
             }
             for n, some in by_n.items()
         }
-        cosines = [round(mean_cosine(g), 2) for g in runs[0]]
-        extreme = extremes([gram_nn for run in runs for gram_nn in run])
+        cosines = [round(mean_cosine(delta), 2) for delta, _ in runs[0]]
+        extreme = extremes([delta for run in runs for delta, _ in run])
         mixes[str(mix)] = {"mean_cosines": cosines, "largest": extreme, "percent_named": percent}
         if mix is Mix.SHARED:
             ratios = {n: [r for s in some for r in s.ratios()] for n, some in by_n.items()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from atoll.content.local import LocalStore
 from atoll.errors import MachineFault
 from atoll.law.manifest import Manifest
@@ -18,10 +20,12 @@ _doubted: set[Slot] = set()
 
 def run_training(command: DoTrain, store_dir: str) -> Work:
     """Runs the command's training function and puts the update into the store."""
+    started = time.perf_counter()
     done: TrainedRound = resolve(command.function)(_task(command), store_dir, command.extra)
     cid = LocalStore(store_dir).add_bytes(done.update).to_bytes() if done.update else b""
     loss = done.losses[-1] if done.losses else 0.0
-    return Work(done.states, done.words, done.update_root, cid, loss, done.seconds_in_steps)
+    told = (done.states, done.words, done.update_root, cid, loss, done.seconds_in_steps)
+    return Work(*told, time.perf_counter() - started)
 
 
 def train(task: TrainTask, store_dir: str, extra: tuple[bytes, ...]) -> TrainedRound:

@@ -1,8 +1,9 @@
-"""Every attack of the library as an adversary of a whole run.
+"""Every attack of the library as an adversary of a whole run, section by section.
 
 Rule of this file: colluders know the honest updates and the rule. Those that send a function of one
 round's honest updates are in `updates`; here are those that need a run: wrong targets, broken
-bytes, a search against the merge itself, patience.
+bytes, a search against the merge itself, patience. Who attacks one section sends the others as its
+own honest training gave them, or as the honest mean is where it did not train.
 """
 
 from __future__ import annotations
@@ -10,33 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
-from tests.adversary.codecs import DEFAULT
+from tests.adversary.codecs import Parts
 from tests.adversary.run import Adversary, Knowledge
-from tests.adversary.updates import (
-    ATTACKS,
-    Attack,
-    Rows,
-    concentration,
-    furthest_within,
-    split_collusion,
-    where_few_send,
-    where_nobody_sends,
-)
+from tests.adversary.updates import ATTACKS, Attack, Rows, furthest_within, split_collusion
 from torch import Tensor
 
 from atoll.job.spec import kappa_for
 from atoll.law.checks import name_odd
-from atoll.law.manifest import SPARSE_CODECS
 from atoll.law.words import SeatIndex
 
-SCALES = (0.08, 0.2, 0.5, 1.2, 3.0)
+SCALES = (0.08, 0.2, 0.5, 1.2)
 """From just inside the alignment limit to far outside every limit."""
-HIDDEN_SHARES = (0.1, 0.3, 1.0)
-"""Of the coordinates of a sparse update that nobody else sends."""
-
-
-def _every_round(attack: Attack) -> Adversary:
-    return Adversary(lambda known: attack(known.honest, known.f, known.rng))
 
 
 def _unchanged(targets: Tensor) -> Tensor:
@@ -47,28 +32,24 @@ def _flipped(targets: Tensor) -> Tensor:
     return 255 - targets
 
 
+# ------------------------------------------------------------------------- what moves the model
+
+
+def _every_round(attack: Attack) -> Adversary:
+    def submit(known: Knowledge) -> Parts:
+        return known.honest.mean(known.f).but(delta=attack(known.honest.delta, known.f, known.rng))
+
+    return Adversary(submit)
+
+
 def label_flip() -> Adversary:
     """Trains as everyone does, with byte 255 − y for y."""
     return Adversary(lambda known: known.trained, targets=_flipped)
 
 
 def malformed_bytes() -> Adversary:
-    """Sends −128, the one byte that is not on the int8 grid; of other codecs a byte too few."""
-    return Adversary(
-        lambda known: np.full((known.f, known.honest.shape[1]), -127.0),
-        tamper=lambda data, codec: data[:-1] + (b"\x80" if codec == DEFAULT else b""),
-    )
-
-
-def concentrated() -> Adversary:
-    """All budget on few coordinates; of a sparse codec on those with few other senders or none."""
-    return Adversary(lambda known: max(_concentrations(known), key=known.damage))
-
-
-def _concentrations(known: Knowledge) -> Iterator[Rows]:
-    sparse = known.codec in SPARSE_CODECS
-    for attack in (where_nobody_sends, where_few_send) if sparse else (concentration,):
-        yield attack(known.honest, known.f, known.rng)
+    """Sends a byte too few."""
+    return Adversary(lambda known: known.honest.mean(known.f), tamper=lambda data: data[:-1])
 
 
 def adaptive() -> Adversary:
@@ -76,42 +57,24 @@ def adaptive() -> Adversary:
     return Adversary(_most_damaging, targets=_unchanged)
 
 
-def _most_damaging(known: Knowledge) -> Rows:
+def _most_damaging(known: Knowledge) -> Parts:
     return max(_candidates(known), key=known.damage)
 
 
-def _candidates(known: Knowledge) -> Iterator[Rows]:
+def _candidates(known: Knowledge) -> Iterator[Parts]:
     """All alike, or each with the noise of honest training of its own, which no copy check sees."""
-    mean, spread = known.honest.mean(axis=0), known.honest.std(axis=0)
-    alike = np.tile(mean, (known.f, 1))
+    honest, own, f = known.honest.delta, known.trained, known.f
+    mean, spread = honest.mean(axis=0), honest.std(axis=0)
+    alike = np.tile(mean, (f, 1))
     for direction in (-mean, -np.sign(mean) * spread):
-        for base in (alike, known.trained):
-            yield from (base + scale * direction for scale in SCALES)
+        for base in (alike, own.delta):
+            yield from (own.but(delta=base + scale * direction) for scale in SCALES)
     for summed in (False, True):
-        worst = furthest_within(known.honest, -np.sign(mean), summed=summed)
-        yield np.tile(worst, (known.f, 1))
-        yield known.trained + (worst - mean)
-    for worst in _concentrations(known):
-        yield worst
-        if known.codec in SPARSE_CODECS:
-            yield from (hidden(known, worst, share) for share in HIDDEN_SHARES)
-    yield split_collusion(known.honest, known.f, known.rng)
-
-
-def hidden(known: Knowledge, worst: Rows, share: float) -> Rows:
-    """Honest sparse training that gives up a share of what nobody else sends for some of `worst`.
-
-    What nobody else sends adds nothing to inner products, so that no check misses it.
-    """
-    rows, others = known.trained.copy(), known.honest.any(axis=0)
-    for row, bad in zip(rows, worst, strict=True):
-        lone = known.rng.permutation(np.flatnonzero((row != 0) & ~others))
-        given_up = lone[: int(share * len(lone))]
-        wanted = np.argsort(-np.abs(np.where(row == 0, bad, 0)), kind="stable")
-        taken = wanted[: len(given_up)]
-        row[given_up] = 0
-        row[taken] = bad[taken]
-    return rows
+        worst = furthest_within(honest, -np.sign(mean), summed=summed)
+        yield own.but(delta=np.tile(worst, (f, 1)))
+        yield own.but(delta=own.delta + (worst - mean))
+    yield own.but(delta=ATTACKS["concentration"](honest, f, known.rng))
+    yield own.but(delta=split_collusion(honest, f, known.rng))
 
 
 def slow_drift() -> Adversary:
@@ -121,44 +84,114 @@ def slow_drift() -> Adversary:
     """
     learnt = np.zeros(1)
 
-    def submit(known: Knowledge) -> Rows:
+    def submit(known: Knowledge) -> Parts:
         nonlocal learnt
-        mean = known.honest.mean(axis=0)
+        mean = known.honest.delta.mean(axis=0)
         learnt = learnt + mean / max(float(np.linalg.norm(mean)), 1.0)
         step = learnt * float(np.linalg.norm(mean) / np.linalg.norm(learnt))
         low, high = 0.0, 2.0
         for _ in range(8):
             middle = (low + high) / 2
-            passes = not _named(known.arrives(known.trained - middle * step), known.honest)
+            shifted = known.trained.but(delta=known.trained.delta - middle * step)
+            passes = not is_named(known.arrives(shifted), known.honest)
             low, high = (middle, high) if passes else (low, middle)
-        return known.trained - low * step
+        return known.trained.but(delta=known.trained.delta - low * step)
 
     return Adversary(submit, targets=_unchanged)
 
 
-def _named(bad: Rows, honest: Rows) -> bool:
+def is_named(bad: Parts, honest: Parts) -> bool:
     """Whether a check names one of these, which hold the lowest seats."""
-    rows = np.concatenate([bad, honest])
-    gram_nn = (rows @ rows.T).astype(np.int64)
-    seats = [SeatIndex(seat) for seat in range(len(rows))]
-    found = name_odd(seats, [gram_nn.tolist()], kappa=kappa_for(len(rows)), f=len(bad))
+    seats = [SeatIndex(seat) for seat in range(len(bad) + len(honest))]
+    both = Parts.stacked([bad, honest])
+    grams = [(rows @ rows.T).astype(np.int64).tolist() for rows in (both.delta, both.first)]
+    kappa = kappa_for(len(seats))
+    found = name_odd(seats, grams, [1] * len(seats), kappa=kappa, f=len(bad))
     return any(named.seat < len(bad) for named in found)
 
 
 def late_sybil() -> Adversary:
     """Takes its seats at half time and then does its worst."""
 
-    def submit(known: Knowledge) -> Rows | None:
+    def submit(known: Knowledge) -> Parts | None:
         return None if 2 * known.round < known.rounds else _most_damaging(known)
 
     return Adversary(submit, targets=_unchanged)
 
 
+# ------------------------------------------------------------ what the next round opens with
+
+
+def on_first_moments(attack: Attack) -> Adversary:
+    """An attack of the library on the section of first moments; the rest is honest training."""
+
+    def submit(known: Knowledge) -> Parts:
+        return known.trained.but(first=attack(known.honest.first, known.f, known.rng))
+
+    return Adversary(submit, targets=_unchanged)
+
+
+def on_sums(change: Callable[[Rows], Rows]) -> Adversary:
+    """Other sums than those of the colluders' own second moments."""
+    return Adversary(
+        lambda known: known.trained.but(sums=change(known.trained.sums)), targets=_unchanged
+    )
+
+
+def _nowhere_but_seldom(sums: Rows) -> Rows:
+    """Honest where many seats see a row, and a million times as much where hardly any does."""
+    small = sums < np.quantile(sums, 0.25, axis=1, keepdims=True)
+    return np.where(small, sums * 1e6 + 1e-12, sums)
+
+
+def everywhere() -> Adversary:
+    """As far as honest updates are, in the sections of both grids, and no second moments at all."""
+
+    def submit(known: Knowledge) -> Parts:
+        worst = (
+            np.tile(furthest_within(rows, -np.sign(rows.mean(axis=0))), (known.f, 1))
+            for rows in (known.honest.delta, known.honest.first)
+        )
+        return Parts(*worst, known.trained.sums * 0)
+
+    return Adversary(submit, targets=_unchanged)
+
+
+def adaptive_moments() -> Adversary:
+    """Tries moments against the merge and the round that opens with them; sends the worst."""
+
+    def submit(known: Knowledge) -> Parts:
+        return max(_moment_candidates(known), key=known.lasting)
+
+    return Adversary(submit, targets=_unchanged)
+
+
+def _moment_candidates(known: Knowledge) -> Iterator[Parts]:
+    own, first = known.trained, known.honest.first
+    mean = first.mean(axis=0)
+    worst = furthest_within(first, -np.sign(mean)) - mean
+    for sums in (own.sums, own.sums * 0, own.sums * 1e6):
+        yield own.but(first=own.first + worst, sums=sums)
+        yield own.but(first=own.first - 0.5 * mean, sums=sums)
+    yield own.but(first=-10 * own.first)
+
+
+ON_MOMENTS: dict[str, Callable[[], Adversary]] = {
+    **{
+        f"first_{name}": (lambda name=name: on_first_moments(ATTACKS[name]))
+        for name in ("scaled_flip", "largest_payload", "a_little_is_enough", "min_max", "zero")
+    },
+    "sums_inflated": lambda: on_sums(lambda sums: sums * 1e6 + 1.0),
+    "sums_zero": lambda: on_sums(lambda sums: sums * 0),
+    "sums_seldom": lambda: on_sums(_nowhere_but_seldom),
+    everywhere.__name__: everywhere,
+    adaptive_moments.__name__: adaptive_moments,
+}
 ADVERSARIES: dict[str, Callable[[], Adversary]] = {
     **{name: (lambda attack=attack: _every_round(attack)) for name, attack in ATTACKS.items()},
     **{
         build.__name__: build
         for build in (label_flip, malformed_bytes, adaptive, slow_drift, late_sybil)
     },
-    concentration.__name__: concentrated,  # of each codec its own
+    **ON_MOMENTS,
 }

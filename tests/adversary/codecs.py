@@ -1,94 +1,111 @@
-"""How seats of a small run write their updates, whichever codec it has.
+"""How seats of a small run write their updates, whichever codec it has: all sections as numbers.
 
-Grids start where runs of `run.MODEL` have them anyway, so that ten rounds are not spent on finding
-them. A row is what updates are merged as, in grid steps: coordinates, or coefficients of `dct`.
+Grids start where runs of `run.MODEL` have them anyway, so that a few rounds are not spent on
+finding them. A row of a grid is what is merged of it, in grid steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
-import torch
 from tests.adversary.updates import Rows
-from torch import Tensor
 
-from atoll.bits.codec.base import Exponents, Integers
-from atoll.bits.codec.dither import DitherKey
-from atoll.bits.codec.feedback import encode_with_feedback
+from atoll.bits.codec.dither import MOMENT_SECTION, DitherKey
 from atoll.bits.codec.grid import as_tensors
-from atoll.bits.codec.header import CodecId, header
 from atoll.bits.codec.layout import Layout
 from atoll.bits.codec.registry import seat_codec
-from atoll.bits.codec.sparse import encode_body
-from atoll.law.manifest import CodecSpec, TensorExponents
+from atoll.bits.codec.sums import SumsLayout
+from atoll.bits.sections import UpdateLayout, joined
+from atoll.bits.state import GlobalState
+from atoll.job.methods import moment_exponents
+from atoll.law.manifest import CodecSpec, Manifest, TensorExponents
 
 DEFAULT = "grid8"
-_START_AND_FEEDBACK = {
-    "grid8": (-11, "0"),
-    "grid4": (-8, "0"),
-    "two_bit": (-10, "0.9"),
-    "sign": (-10, "0.9"),
-    "sparse": (-10, "0.95"),
-    "dct": (-10, "0.95"),
-}
-CODECS = tuple(_START_AND_FEEDBACK)
+_STARTS = {"grid8": -11, "grid4": -8, "two_bit": -10}
+CODECS = tuple(_STARTS)
+_LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
-class Written:
-    """One seat's update.
+class Parts:
+    """Updates of some seats, a row each.
 
     Attributes:
-        data: its bytes.
-        row: what they are merged as.
-        residual: what they leave out, for the next round; None where the codec drops it.
+        delta: what moves the model, in grid steps.
+        first: first moments, in grid steps.
+        sums: of the second moments.
     """
 
-    data: bytes
-    row: Integers
-    residual: Mapping[str, Tensor] | None
+    delta: Rows
+    first: Rows
+    sums: Rows
+
+    def __len__(self) -> int:
+        return len(self.delta)
+
+    def but(self, **changes: Rows) -> Self:
+        """With other rows of some section."""
+        return replace(self, **changes)
+
+    def mean(self, count: int) -> Self:
+        """So many seats that all send the mean."""
+        rows = (np.tile(part.mean(axis=0), (count, 1)) for part in self._parts())
+        return type(self)(*rows)
+
+    @classmethod
+    def stacked(cls, parts: Sequence[Parts]) -> Parts:
+        """All of them, in order."""
+        return cls(*map(np.concatenate, zip(*(one._parts() for one in parts), strict=True)))
+
+    def _parts(self) -> tuple[Rows, Rows, Rows]:
+        return self.delta, self.first, self.sums
 
 
-def spec_of(kind: str) -> CodecSpec:
-    """The codec with the feedback that it is used with."""
-    start, feedback = _START_AND_FEEDBACK[kind]
-    return CodecSpec(
+def spec_of(kind: str, trained: int) -> CodecSpec:
+    """The codec, without feedback, for so many parameters."""
+    start = _STARTS[kind]
+    spec = CodecSpec(
         kind=kind,
         exponents=TensorExponents(embedding=start, matrix=start, vector=start),
         moment_exponents=TensorExponents(embedding=start, matrix=start, vector=start),
         min_exponent=-30,
         max_exponent=-4,
-        feedback=feedback,
+        feedback="0",
         fragments=1,
         overlap=0,
         mixing="0",
     )
+    return spec.model_copy(update={"moment_exponents": moment_exponents(spec, trained)})
 
 
-def write(
-    delta: Mapping[str, Tensor],
-    before: Written | None,
-    spec: CodecSpec,
-    dither: DitherKey,
-    exponents: Exponents,
-) -> Written:
-    """The update of a seat that wrote `before` the round before."""
-    codec, layout, residual = seat_codec(spec, dither), Layout.of_tensors(delta), None
-    if spec.carries_feedback:
-        kept = before.residual if before else None
-        kept = kept or {name: torch.zeros_like(value) for name, value in delta.items()}
-        data, residual = encode_with_feedback(codec, delta, kept, exponents, float(spec.feedback))
-    else:
-        data = codec.encode(delta, exponents)
-    return Written(data, codec.decode_flat(data, layout, exponents), residual)
+def read(data: bytes, manifest: Manifest, state: GlobalState, dither: DitherKey) -> Parts:
+    """What a seat's bytes say. Raises MalformedUpdate."""
+    opened = UpdateLayout.of(manifest, state.shapes, state.round).open(data, state, dither)
+    assert opened.first is not None and opened.sums is not None
+    sums = opened.sums[0 : len(opened.sums)].view("<f4")
+    rows = (opened.delta[0 : len(opened.delta)], opened.first[0 : len(opened.first)], sums)
+    return Parts(*(row.astype(np.float64)[None] for row in rows))
 
 
-def write_row(
-    row: Rows, spec: CodecSpec, dither: DitherKey, layout: Layout, exponents: Exponents
+def write(parts: Parts, seat: int, manifest: Manifest, state: GlobalState, key: DitherKey) -> bytes:
+    """The bytes of any rows, as near to those of `seat` as the codec can say."""
+    layout = Layout.of(state.shapes)
+    places = SumsLayout(layout)
+    first = replace(key, section=MOMENT_SECTION)
+    sums = np.clip(parts.sums[seat], 0, _LARGEST).astype("<f4")
+    return joined(
+        [
+            _written(parts.delta[seat], manifest.codec, key, layout, state.exponents),
+            _written(parts.first[seat], manifest.codec, first, layout, state.moment_exponents),
+            places.header + sums.tobytes(),
+        ]
+    )
+
+
+def _written(
+    row: Rows, spec: CodecSpec, dither: DitherKey, layout: Layout, exponents: Mapping[str, int]
 ) -> bytes:
-    """The bytes of any row, as near to it as the codec can say."""
-    if spec.kind == "dct":
-        return header(CodecId.DCT_SPARSE, layout, exponents) + encode_body(row.astype(np.float32))
     return seat_codec(spec, dither).encode(as_tensors(row, layout, exponents), exponents)

@@ -2,75 +2,68 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from tests.adversary.run import Arrived, Merge
 from tests.merging import all_standing
 
 from atoll.bits.codec.dither import DitherKey
-from atoll.bits.sections import UpdateLayout
+from atoll.bits.sections import StoredUpdate, UpdateLayout
 from atoll.bits.state import GlobalState
-from atoll.law.manifest import CONTRIBUTOR_MEAN, SPARSE_CODECS
-from atoll.law.merge_inputs import MergeTerms, merge_inputs
-from atoll.law.words import SeatIndex, to_bitmap
-from atoll.merge.round import combine, merge, named_inputs
+from atoll.errors import MalformedUpdate
+from atoll.law.merge_inputs import MergeInputs, MergeTerms, merge_inputs
+from atoll.law.words import SeatIndex
+from atoll.merge.round import combine, merge, merge_updates
 from atoll.merge.rules import Rule
 
 
 def default(arrived: Arrived) -> GlobalState:
-    """The whole pipeline: whoever is audited in full and lied is caught, then the merge."""
-    state, updates, manifest = arrived.state, arrived.updates, arrived.manifest
-    seed = arrived.data_seed
-    facts = all_standing(updates, manifest, arrived.caught)
-    inputs = named_inputs(state, updates, facts=facts, data_seed=seed, manifest=manifest)
-    found = to_bitmap(arrived.colluders & set(inputs.in_full))
-    facts = replace(facts, rejected=found, caught=facts.caught + found.bit_count())
-    return merge(state, updates, facts=facts, data_seed=seed, manifest=manifest).global_state
+    """The whole pipeline, before any audit: the checks leave out whom they name, the rule bears."""
+    facts = all_standing(arrived.updates, arrived.manifest)
+    where = {"data_seed": arrived.data_seed, "manifest": arrived.manifest}
+    return merge(arrived.state, arrived.updates, facts=facts, **where).global_state
 
 
-def unaudited(arrived: Arrived) -> GlobalState:
-    """The pipeline without audits: what the checks leave out and the rule bears, no more."""
-    state, updates, manifest = arrived.state, arrived.updates, arrived.manifest
-    seed, facts = arrived.data_seed, all_standing(updates, manifest, arrived.caught)
-    return merge(state, updates, facts=facts, data_seed=seed, manifest=manifest).global_state
+def inputs_of(arrived: Arrived) -> MergeInputs:
+    """Who is named, left out and merged there."""
+    facts = all_standing(arrived.updates, arrived.manifest)
+    where = {"data_seed": arrived.data_seed, "manifest": arrived.manifest}
+    return merge_updates(arrived.state, arrived.updates, facts=facts, **where).inputs
 
 
 def by_rule(name: str) -> Merge:
-    """A rule over whatever was sent: nobody is replayed or set aside for standing out."""
+    """A rule over whatever was sent: nobody is set aside for standing out."""
 
     def merged(arrived: Arrived) -> GlobalState:
         robust = arrived.manifest.robust.model_copy(update={"rule": name})
-        manifest = arrived.manifest.model_copy(update={"robust": robust})
-        state = arrived.state
+        manifest, state = arrived.manifest.model_copy(update={"robust": robust}), arrived.state
         layout = UpdateLayout.of(manifest, state.shapes, state.round)
-        rows = {}
+        found: dict[SeatIndex, StoredUpdate] = {}
         for seat, data in sorted(arrived.updates.items()):
-            dither = DitherKey(arrived.data_seed, seat)
-            rows[SeatIndex(seat)] = layout.open(data, state, dither)
-        facts = all_standing(rows, manifest, arrived.caught)
-        nobody_named = merge_inputs(facts, list(rows), None, MergeTerms.of(manifest))
-        return combine(state, rows, nobody_named, manifest).moves(state.copied(), manifest)
+            dither = DitherKey(arrived.data_seed, SeatIndex(seat))
+            try:
+                found[SeatIndex(seat)] = layout.open(data, state, dither)
+            except MalformedUpdate:
+                continue
+        facts = all_standing(found, manifest)
+        nobody_named = merge_inputs(facts, list(found), [], MergeTerms.of(manifest))
+        return combine(state, found, nobody_named, manifest).moves(state.copied(), manifest)
 
     return merged
 
 
 def rule_alone(arrived: Arrived) -> GlobalState:
-    """The manifest's rule without checks and replays."""
+    """The manifest's rule without checks."""
     return by_rule(arrived.manifest.robust.rule)(arrived)
 
 
 def among_friends(arrived: Arrived) -> GlobalState:
-    """What merges honest updates: their mean, of sparse ones that over contributors."""
-    sparse = arrived.manifest.codec.kind in SPARSE_CODECS
-    return by_rule(CONTRIBUTOR_MEAN if sparse else Rule.MEAN)(arrived)
+    """What merges honest updates: their mean, and a mean of nobody's sums but the largest."""
+    robust = arrived.manifest.robust.model_copy(update={"f": 0})
+    manifest = arrived.manifest.model_copy(update={"robust": robust})
+    seen = Arrived(arrived.state, arrived.updates, arrived.data_seed, manifest)
+    return by_rule(Rule.MEAN)(seen)
 
 
-OF_ANY_CODEC: dict[str, Merge] = {
-    "default": default,
-    "unaudited": unaudited,
-    "rule_alone": rule_alone,
-}
-OF_DENSE_CODECS: dict[str, Merge] = {
+OF_ANY_CODEC: dict[str, Merge] = {"default": default, "rule_alone": rule_alone}
+MERGES: dict[str, Merge] = OF_ANY_CODEC | {
     name: by_rule(name) for rule in Rule for name in (str(rule), f"nnm_{rule}")
 }
-MERGES = OF_ANY_CODEC | OF_DENSE_CODECS

@@ -1,53 +1,42 @@
 """A small DiLoCo run with colluders: local training, codec, merge and outer step are the project's.
 
 Rule of this file: a run is a function of its setting, rule and adversary. The colluders hold the
-lowest seats, which win every tie. What is attacked is the section that moves the model: seats keep
-their moments, as in jobs with feedback. Draws find nobody: what is left to catch them is their
-bytes and, where a merge asks for it, the full replay of whoever stands out.
+lowest seats, which win every tie. Every round opens from what was merged, moments included, and all
+sections of an update can be attacked. No replay finds anybody: the colluders are there for ever,
+and what holds them is the checks on bytes and the rule.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import sha256
 
 import numpy as np
 import torch
-from tests.adversary.codecs import DEFAULT, Written, spec_of, write, write_row
+from tests.adversary.codecs import DEFAULT, Parts, read, spec_of, write
 from tests.adversary.corpus import KIND_BYTES, Mix, seat_text, text_of
 from tests.adversary.seats import Stack, train_seats
-from tests.adversary.updates import Rows
 from tests.jobs import PLAIN
 from torch import Tensor
 
 from atoll.bits.batch import gather_batch
-from atoll.bits.codec.base import Integers
 from atoll.bits.codec.dither import DitherKey
 from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.registry import seat_codec
 from atoll.bits.held_out import window_starts
 from atoll.bits.init import initial_global_state
-from atoll.bits.layout import param_shapes
+from atoll.bits.layout import param_count, param_shapes
+from atoll.bits.link import close_round
 from atoll.bits.model import forward
 from atoll.bits.ops import NativeOps
 from atoll.bits.schedule import Recipe
-from atoll.bits.state import GlobalState
-from atoll.errors import MalformedUpdate
+from atoll.bits.state import GlobalState, SeatState
 from atoll.law.canonical import dag_cbor_cid
 from atoll.law.draws import batch_offsets
 from atoll.law.hashing import sha256 as sha256_of
-from atoll.law.manifest import (
-    SPARSE_CODECS,
-    UNSCALED,
-    DataSpec,
-    Manifest,
-    ModelSpec,
-    epoch_of,
-)
+from atoll.law.manifest import UNSCALED, DataSpec, Manifest, ModelSpec, NumericsSpec
 from atoll.law.words import Digest, SeatIndex
-from atoll.train.probe import numerics_spec
 
 MODEL = ModelSpec(
     kind="llama", vocab=256, width=32, layers=1, heads=2, kv_heads=2, head_dim=16,
@@ -60,6 +49,8 @@ EVALUATED = 512
 """Held-out sequences that a final loss is the mean of."""
 JUDGED = 64
 """Those by which colluders compare what they could send."""
+UNKNOWN = NumericsSpec(code_digest=bytes(32), probe_digest=bytes(32))
+"""Nobody is asked for the bits of these runs."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +59,10 @@ class Setting:
 
     Attributes:
         n: seats.
-        f: how many of them collude.
+        f: how many of them collude; the rule bears as many.
         seed: of initial weights and data draws.
         steps: inner steps a round.
-        codec: how updates are written; sparse ones have SparseLoCo's merge and outer step.
+        codec: how updates are written.
     """
 
     n: int
@@ -93,18 +84,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class Arrived:
-    """What a merge has before it.
-
-    Attributes:
-        updates: well-formed bytes by seat.
-        caught: seats whose bytes were not.
-        colluders: seats that a full replay would catch.
-    """
+    """What a merge has before it: bytes by seat, whatever they are."""
 
     state: GlobalState
     updates: Mapping[int, bytes]
-    caught: int
-    colluders: frozenset[int]
     data_seed: Digest
     manifest: Manifest
 
@@ -117,26 +100,23 @@ class Knowledge:
     """What colluders know when they choose their updates: everything.
 
     Attributes:
-        honest: updates of the honest seats, (n − f, d) in grid steps.
-        trained: what the colluders' own training gave, (f, d); (0, d) where they do not train.
+        honest: updates of the honest seats.
+        trained: what the colluders' own training gave; no rows where they do not train.
         arrives: what the codec makes of rows.
-        damage: a held-out loss of the model that would be merged if the colluders sent these rows.
+        damage: a held-out loss of the model that would be merged if the colluders sent these.
+        lasting: that of the mean of honest seats after a round more, which opens with it.
         rng: the adversary's own.
     """
 
     round: int
     rounds: int
     f: int
-    codec: str
-    honest: Rows
-    trained: Rows
-    arrives: Callable[[Rows], Rows]
-    damage: Callable[[Rows], float]
+    honest: Parts
+    trained: Parts
+    arrives: Callable[[Parts], Parts]
+    damage: Callable[[Parts], float]
+    lasting: Callable[[Parts], float]
     rng: np.random.Generator
-
-
-def _as_sent(data: bytes, _codec: str) -> bytes:
-    return data
 
 
 @dataclass(frozen=True)
@@ -144,14 +124,14 @@ class Adversary:
     """f seats with one mind. A new one for every run, since some keep a state.
 
     Attributes:
-        submit: their updates in grid steps, (f, d); None while they are not seated.
+        submit: their updates; None while they are not seated.
         targets: what they train on instead of the targets; None where they do not train.
-        tamper: what they do to their encoded bytes, given the codec's name.
+        tamper: what they do to their encoded bytes.
     """
 
-    submit: Callable[[Knowledge], Rows | None]
+    submit: Callable[[Knowledge], Parts | None]
     targets: Callable[[Tensor], Tensor] | None = None
-    tamper: Callable[[bytes, str], bytes] = _as_sent
+    tamper: Callable[[bytes], bytes] = bytes
 
 
 @dataclass(frozen=True)
@@ -171,15 +151,10 @@ class RoundRecord:
 
 @dataclass(frozen=True)
 class Trained:
-    """Where some seats stand after a round's training, and what each of them wrote."""
+    """What some seats' training of a round gave: their bytes, and what these say."""
 
-    stack: Stack
-    written: tuple[Written, ...]
-
-    @property
-    def rows(self) -> Rows:
-        """Their updates in grid steps, (n, d)."""
-        return np.stack([one.row for one in self.written]).astype(np.float64)
+    updates: tuple[bytes, ...]
+    parts: Parts
 
 
 Memo = dict[bytes, Trained]
@@ -208,18 +183,11 @@ class Run:
 
     def play(self) -> Iterator[RoundRecord]:
         """Every round in turn."""
-        state, history = initial_global_state(self.manifest), b""
-        honest: Trained | None = None
-        colluding: Trained | None = None
+        state = initial_global_state(self.manifest)
         rng = np.random.default_rng(self.setting.seed)
-        for index in range(self.setting.rounds):
-            history = sha256(history + state.digest()).digest()
-            if history not in self.memo:
-                self.memo[history] = self._trained(self.setting.honest, index, state, honest)
-            honest = self.memo[history]
-            if self.adversary is not None and self.adversary.targets is not None:
-                colluding = self._trained(self.setting.colluders, index, state, colluding)
-            updates = self._sent(index, state, honest, colluding, rng)
+        for _ in range(self.setting.rounds):
+            honest = self._honest(state)
+            updates = self._sent(state, honest, rng)
             merged = self._merged(state, updates)
             yield RoundRecord(state, updates, merged)
             state = merged
@@ -233,30 +201,60 @@ class Run:
         """Held-out loss of a model, nats a byte."""
         return loss_of(state, self.setting, EVALUATED)
 
-    def _trained(
-        self, seats: range, index: int, state: GlobalState, previous: Trained | None
-    ) -> Trained:
-        setting, seed = self.setting, self.seed_of(index)
+    def seed_of(self, round: int) -> Digest:
+        """The round's data seed."""
+        return Digest(sha256(f"{self.setting.seed}:{round}".encode()).digest())
 
+    def dither_of(self, seat: int, state: GlobalState) -> DitherKey:
+        """Of a seat's update of the round that opens with this state."""
+        return DitherKey(self.seed_of(state.round), SeatIndex(seat))
+
+    def parts_of(self, updates: Mapping[int, bytes], state: GlobalState) -> Parts:
+        """What bytes by seat say. Raises MalformedUpdate."""
+        return Parts.stacked(
+            [
+                read(data, self.manifest, state, self.dither_of(seat, state))
+                for seat, data in updates.items()
+            ]
+        )
+
+    def arrived(self, state: GlobalState, updates: Mapping[int, bytes]) -> Arrived:
+        """What is merged of these bytes."""
+        return Arrived(state, updates, self.seed_of(state.round), self.manifest)
+
+    def _merged(self, state: GlobalState, updates: Mapping[int, bytes]) -> GlobalState:
+        return self.merge(self.arrived(state, updates))
+
+    def _honest(self, state: GlobalState) -> Trained:
+        key = state.digest()
+        if key not in self.memo:
+            stack = self._trained(self.setting.honest, state)
+            self.memo[key] = self._written(self.setting.honest, state, stack)
+        return self.memo[key]
+
+    def _trained(self, seats: range, state: GlobalState) -> Stack:
         def batches(step: int) -> tuple[Tensor, Tensor]:
-            drawn = [self._batch(seat, seed, step) for seat in seats]
+            drawn = [self._batch(seat, self.seed_of(state.round), step) for seat in seats]
             inputs, targets = zip(*drawn, strict=True)
             return torch.cat(inputs), torch.cat(targets)
 
-        model_d = torch.cat([state.params[name].flatten() for name in self.layout.names])
-        opening = Stack.opening(model_d, len(seats), previous.stack if previous else None)
-        recipe = Recipe.of(self.manifest)
-        stack = train_seats(opening, batches, index * setting.steps, self.layout, recipe)
-        before = previous.written if previous else (None,) * len(seats)
-        written = []
-        for seat, last_d, own in zip(seats, stack.params, before, strict=True):
-            delta = {
-                name: state.params[name] - last_d[span].view(shape)
-                for name, shape, span in self.layout.spans()
-            }
-            dither = DitherKey(seed, seat)
-            written.append(write(delta, own, self.manifest.codec, dither, state.exponents))
-        return Trained(stack, tuple(written))
+        manifest, steps = self.manifest, self.setting.steps
+        total = (self.setting.rounds + 1) * steps  # one round more, for what colluders foresee
+        recipe = Recipe(manifest.model, manifest.inner, total, NativeOps())
+        opening = Stack.opening(state, len(seats), self.layout)
+        return train_seats(opening, batches, state.round * steps, self.layout, recipe)
+
+    def _written(self, seats: range, state: GlobalState, stack: Stack) -> Trained:
+        steps, updates = self.setting.steps, []
+        for row, seat in enumerate(seats):
+            named = (self._named(rows[row]) for rows in (stack.params, stack.m, stack.v))
+            last = SeatState(*named, {}, stack.count, steps)
+            updates.append(close_round(self.manifest, state, last, self.dither_of(seat, state))[0])
+        found = self.parts_of(dict(zip(seats, updates, strict=True)), state)
+        return Trained(tuple(updates), found)
+
+    def _named(self, flat_d: Tensor) -> dict[str, Tensor]:
+        return {name: flat_d[span].view(shape) for name, shape, span in self.layout.spans()}
 
     def _batch(self, seat: int, seed: Digest, step: int) -> tuple[Tensor, Tensor]:
         text = seat_text(self.setting.mix, seat, self.setting.n)
@@ -269,73 +267,52 @@ class Run:
         return inputs, targets
 
     def _sent(
-        self,
-        index: int,
-        state: GlobalState,
-        honest: Trained,
-        colluding: Trained | None,
-        rng: np.random.Generator,
+        self, state: GlobalState, honest: Trained, rng: np.random.Generator
     ) -> dict[int, bytes]:
         setting, adversary = self.setting, self.adversary
-        updates = {seat: one.data for seat, one in zip(setting.honest, honest.written, strict=True)}
+        updates = dict(zip(setting.honest, honest.updates, strict=True))
         if adversary is None:
             return updates
-
-        def with_rows(bad: Rows) -> dict[int, bytes]:
-            sent = zip(setting.colluders, bad, strict=True)
-            return {seat: self._bytes_of(seat, row, state) for seat, row in sent} | updates
-
-        known = Knowledge(
-            round=index,
-            rounds=setting.rounds,
-            f=setting.f,
-            codec=setting.codec,
-            honest=honest.rows,
-            trained=colluding.rows if colluding else np.empty((0, honest.rows.shape[1])),
-            arrives=lambda rows: np.array(
-                [self._arriving(seat, row, state) for seat, row in enumerate(rows)], float
-            ),
-            damage=lambda bad: loss_of(self._merged(state, with_rows(bad)), setting, JUDGED),
-            rng=rng,
-        )
+        known = self._known(state, honest, rng)
         bad = adversary.submit(known)
         if bad is None:
             return updates
+        written = self._bytes_of(bad, state)
+        return {seat: adversary.tamper(data) for seat, data in written.items()} | updates
+
+    def _known(self, state: GlobalState, honest: Trained, rng: np.random.Generator) -> Knowledge:
+        setting, adversary = self.setting, self.adversary
+        updates = dict(zip(setting.honest, honest.updates, strict=True))
+        trained = honest.parts.mean(0)
+        if adversary is not None and adversary.targets is not None:
+            stack = self._trained(setting.colluders, state)
+            trained = self._written(setting.colluders, state, stack).parts
+
+        def merged(bad: Parts) -> GlobalState:
+            return self._merged(state, self._bytes_of(bad, state) | updates)
+
+        def lasting(bad: Parts) -> float:
+            after = merged(bad)
+            params = self._trained(setting.honest, after).params.mean(dim=0)
+            return loss_of(replace(after, params=self._named(params)), setting, JUDGED)
+
+        return Knowledge(
+            round=state.round,
+            rounds=setting.rounds,
+            f=setting.f,
+            honest=honest.parts,
+            trained=trained,
+            arrives=lambda bad: self.parts_of(self._bytes_of(bad, state), state),
+            damage=lambda bad: loss_of(merged(bad), setting, JUDGED),
+            lasting=lasting,
+            rng=rng,
+        )
+
+    def _bytes_of(self, bad: Parts, state: GlobalState) -> dict[int, bytes]:
         return {
-            seat: adversary.tamper(data, setting.codec) if seat in setting.colluders else data
-            for seat, data in with_rows(bad).items()
+            seat: write(bad, seat, self.manifest, state, self.dither_of(seat, state))
+            for seat in range(len(bad))
         }
-
-    def seed_of(self, round: int) -> Digest:
-        """The round's data seed."""
-        return Digest(sha256(f"{self.setting.seed}:{round}".encode()).digest())
-
-    def row_of(self, seat: int, data: bytes, state: GlobalState) -> Integers:
-        """What a seat's bytes say. Raises MalformedUpdate."""
-        codec = seat_codec(self.manifest.codec, DitherKey(self.seed_of(state.round), seat))
-        return codec.decode_flat(data, self.layout, state.exponents)
-
-    def _bytes_of(self, seat: int, row: Rows, state: GlobalState) -> bytes:
-        dither = DitherKey(self.seed_of(state.round), seat)
-        return write_row(row, self.manifest.codec, dither, self.layout, state.exponents)
-
-    def _arriving(self, seat: int, row: Rows, state: GlobalState) -> Integers:
-        return self.row_of(seat, self._bytes_of(seat, row, state), state)
-
-    def _merged(self, state: GlobalState, updates: Mapping[int, bytes]) -> GlobalState:
-        """The merge of what is well-formed; whoever sent anything else is caught."""
-        sound = {s: data for s, data in updates.items() if self._is_sound(s, data, state)}
-        caught = len(updates) - len(sound)
-        colluders = frozenset(self.setting.colluders)
-        seed = self.seed_of(state.round)
-        return self.merge(Arrived(state, sound, caught, colluders, seed, self.manifest))
-
-    def _is_sound(self, seat: int, data: bytes, state: GlobalState) -> bool:
-        try:
-            self.row_of(seat, data, state)
-        except MalformedUpdate:
-            return False
-        return True
 
 
 def loss_of(state: GlobalState, setting: Setting, count: int) -> float:
@@ -348,36 +325,28 @@ def loss_of(state: GlobalState, setting: Setting, count: int) -> float:
         return ops.cross_entropy(logits_BTV, batch_BT1[:, 1:]).item()
 
 
-class OwnMoments(Manifest):
-    """A job whose updates are one section, whatever its codec."""
-
-    @property
-    def shares_moments(self) -> bool:
-        return False
-
-
 @cache
 def manifest_of(setting: Setting) -> Manifest:
-    """The demo preset for this many seats and codec; the data it names is in no store."""
+    """The plain job for this many seats and codec; the data it names is in no store."""
     cid = dag_cbor_cid(sha256_of(b"the bytes of tests.adversary.corpus"))
     data = DataSpec(
         cid=cid, root=sha256_of(b"no tokens"), nodes_cid=cid, dtype="uint8", masked=False,
         train_tokens=KIND_BYTES, eval_cid=None, eval_tokens=0, eval_batches=0, tokenizer_cid=cid,
     )  # fmt: skip
-    method = "sparseloco" if setting.codec in SPARSE_CODECS else "fedavg"
     job = PLAIN.but(
         {
             "init.seed": setting.seed,
             "rounds": setting.rounds,
-            "method.name": method,
+            "method.name": "fedavg",
             "inner.steps": setting.steps,
             "inner.segment": setting.steps,
             "inner.batch": BATCH,
             "model": MODEL,
-            "members.seats": setting.n,
+            "members.seats": max(setting.n, 4),
         }
     )
-    demo = job.resolve(data, None, numerics_spec("native"), now=0)
-    codec = spec_of(setting.codec)
-    epoch = epoch_of(codec, setting.rounds)
-    return OwnMoments.model_construct(**dict(demo) | {"codec": codec, "epoch": epoch})
+    plain = job.resolve(data, None, UNKNOWN, now=0)
+    codec = spec_of(setting.codec, param_count(MODEL))
+    robust = plain.robust.model_copy(update={"f": setting.f})
+    terms = replace(plain.terms, f=setting.f)
+    return plain.model_copy(update={"codec": codec, "robust": robust, "terms": terms})

@@ -20,6 +20,7 @@ from atoll.bits.codec.layout import Layout
 from atoll.bits.model import forward
 from atoll.bits.ops import NativeOps
 from atoll.bits.schedule import Recipe, adam_factors
+from atoll.bits.state import GlobalState
 
 
 class SeatOps(NativeOps):
@@ -65,12 +66,16 @@ class Stack:
     count: int
 
     @classmethod
-    def opening(cls, model_d: Tensor, seats: int, previous: Stack | None = None) -> Stack:
-        """All at the global model, with the moments the seats had; zero where there are none."""
-        params = model_d.repeat(seats, 1)
-        if previous is not None:
-            return cls(params, previous.m, previous.v, previous.count)
-        return cls(params, torch.zeros_like(params), torch.zeros_like(params), 0)
+    def opening(cls, state: GlobalState, seats: int, layout: Layout) -> Stack:
+        """All at the global model with its moments; zero where it has none."""
+        shared, names = state.moments, layout.names
+        params_d = torch.cat([state.params[name].flatten() for name in names])
+        m_d = v_d = torch.zeros_like(params_d)
+        if shared.is_warm:
+            m_d = torch.cat([shared.first(name).flatten() for name in names])
+            v_d = torch.cat([shared.second(name).flatten() for name in names])
+        rows = (flat.repeat(seats, 1) for flat in (params_d, m_d, v_d))
+        return cls(*rows, shared.count)
 
 
 Batches = Callable[[int], tuple[Tensor, Tensor]]

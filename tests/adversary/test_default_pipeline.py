@@ -1,122 +1,140 @@
-"""Every attack of the library against the default pipeline, in a real small run.
+"""Every attack of the library against the merge as it is before any audit, in a real small run.
 
-Six seats of which one lies, five rounds: bench/attacks.py has the whole table. The same attacks
-against a plain mean show that they are attacks.
+Six seats of which one lies for ever, four rounds: bench/attacks.py has the whole table. The same
+attacks against a plain mean show that they are attacks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
 
+import numpy as np
 import pytest
-from tests.adversary.adversaries import ADVERSARIES, adaptive, label_flip, late_sybil, slow_drift
+from tests.adversary.adversaries import ADVERSARIES, ON_MOMENTS, adaptive, label_flip
 from tests.adversary.corpus import Mix
-from tests.adversary.merges import MERGES, by_rule, default
-from tests.adversary.run import Adversary, Arrived, Memo, Merge, Run, Setting
-from tests.merging import all_standing
+from tests.adversary.merges import MERGES, among_friends, by_rule, default, inputs_of
+from tests.adversary.run import Adversary, Memo, Merge, RoundRecord, Run, Setting
 
-from atoll.merge.round import named_inputs
 from atoll.train.probe import configure_native
 
 configure_native()
 
-SETTING = Setting(n=6, f=1, rounds=5)
-RUINOUS = ("scaled_flip", "largest_payload", "gaussian", "adaptive", "late_sybil")
+SETTING = Setting(n=6, f=1, rounds=4)
+MEMO: Memo = {}
+RUINOUS = ("scaled_flip", "largest_payload", "label_flip", "first_largest_payload")
 """Attacks after which a plain mean has learnt far less."""
 
 
-@pytest.fixture(scope="module")
-def memo() -> Memo:
-    return {}
+@cache
+def played(name: str) -> tuple[Run, list[RoundRecord]]:
+    """A run of the default pipeline under an attack, for all tests that look at it."""
+    run = Run(SETTING, default, ADVERSARIES[name](), MEMO)
+    return run, list(run.play())
 
 
-@pytest.fixture(scope="module")
-def honest_only(memo: Memo) -> float:
-    return Run(SETTING, by_rule("mean"), memo=memo).final_loss()
+@cache
+def honest_only() -> float:
+    """Final loss of the honest seats alone, by their mean."""
+    return Run(SETTING, among_friends, memo=MEMO).final_loss()
 
 
-def excess(merge: Merge, build: Callable[[], Adversary], memo: Memo, base: float) -> float:
+def excess(merge: Merge, build: Callable[[], Adversary]) -> float:
     """Final loss over the honest-only mean's, less 1."""
-    return Run(SETTING, merge, build(), memo).final_loss() / base - 1
+    return Run(SETTING, merge, build(), MEMO).final_loss() / honest_only() - 1
 
 
 @pytest.mark.parametrize("name", ADVERSARIES)
-def test_the_default_pipeline_holds(name: str, memo: Memo, honest_only: float):
-    assert excess(default, ADVERSARIES[name], memo, honest_only) < 0.015
+def test_the_default_pipeline_holds(name: str):
+    run, records = played(name)
+    assert run.loss(records[-1].state) / honest_only() - 1 < 0.03
 
 
 @pytest.mark.parametrize("name", RUINOUS)
-def test_a_plain_mean_does_not(name: str, memo: Memo, honest_only: float):
-    assert excess(by_rule("mean"), ADVERSARIES[name], memo, honest_only) > 0.02
+def test_a_plain_mean_does_not(name: str):
+    assert excess(among_friends, ADVERSARIES[name]) > 0.04
+
+
+def test_those_that_search_find_what_those_that_do_not_search_miss():
+    """So they are attacks, too: what they cost is what the rule bears, and no more."""
+    for name, blind in (("adaptive", "zero"), ("adaptive_moments", "first_zero")):
+        lost = [run.loss(records[-1].state) for run, records in (played(name), played(blind))]
+        assert lost[0] > lost[1]
 
 
 @pytest.mark.parametrize("name", ["min_sum", "scaled_flip"])
-def test_the_rule_alone_bounds_what_replays_prevent(name: str, memo: Memo, honest_only: float):
-    assert excess(MERGES["nnm_trimmed_mean"], ADVERSARIES[name], memo, honest_only) < 0.05
+def test_the_rule_alone_bounds_what_no_check_names(name: str):
+    assert excess(MERGES["nnm_trimmed_mean"], ADVERSARIES[name]) < 0.05
 
 
-def test_without_colluders_nothing_is_lost(memo: Memo, honest_only: float):
-    loss = Run(SETTING, default, memo=memo).final_loss()
-    assert abs(loss / honest_only - 1) < 0.01
+def test_without_colluders_nothing_is_lost():
+    loss = Run(SETTING, default, memo=MEMO).final_loss()
+    assert abs(loss / honest_only() - 1) < 0.01
 
 
-def seats_by_round(build: Callable[[], Adversary], memo: Memo) -> list[tuple[set[int], int]]:
-    """Seats whose update reached the merge, and how many were refused, round by round."""
-    seen: list[tuple[set[int], int]] = []
-
-    def watching(arrived: Arrived):
-        seen.append((set(arrived.updates), arrived.caught))
-        return default(arrived)
-
-    for _ in Run(SETTING, watching, build(), memo).play():
-        pass
-    return seen
+def test_bytes_that_are_no_update_are_not_merged():
+    run, records = played("malformed_bytes")
+    for record in records:
+        assert len(record.updates) == SETTING.n
+        found = inputs_of(run.arrived(record.opening, record.updates))
+        assert found.available == tuple(SETTING.honest)
 
 
-def test_bytes_off_the_grid_are_refused_and_count_as_caught(memo: Memo):
-    everyone_else = set(SETTING.honest)
-    rounds = seats_by_round(ADVERSARIES["malformed_bytes"], memo)
-    assert rounds == [(everyone_else, 1)] * SETTING.rounds
+def test_a_late_sybil_is_away_until_half_time():
+    _, records = played("late_sybil")
+    assert [0 in record.updates for record in records] == [False, False, True, True]
 
 
-def test_a_late_sybil_is_away_until_half_time(memo: Memo):
-    run = Run(SETTING, default, late_sybil(), memo)
-    present = [0 in record.updates for record in run.play()]
-    assert present == [False, False, False, True, True]
-
-
-def test_wrong_targets_change_what_a_seat_trains(memo: Memo):
-    trained = {}
+def test_wrong_targets_change_what_a_seat_trains():
+    trained = []
     for build in (label_flip, adaptive):
-        adversary = build()
-        submitted = []
-        copying = Adversary(
-            lambda known, kept=submitted: kept.append(known.trained) or known.trained,
-            targets=adversary.targets,
-        )
-        next(Run(SETTING, default, copying, memo).play())
-        trained[build.__name__] = submitted[0][0]
-    flipped, honest = trained["label_flip"], trained["adaptive"]
+        copying = replace(build(), submit=lambda known: trained.append(known) or known.trained)
+        next(Run(SETTING, default, copying, MEMO).play())
+    flipped, honest = (known.trained.delta[0] for known in trained)
     assert flipped @ honest < 0.5 * (honest @ honest)
 
 
-def test_slow_drift_is_honest_training_less_a_shift_that_no_check_names(memo: Memo):
-    drift, against = slow_drift(), []
+def sections(name: str) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """In every round, how far the liar's three sections are from the honest seats' mean, over how
+    far those are from it themselves."""
+    run, records = played(name)
+    for record in records:
+        parts = run.parts_of(record.updates, record.opening)
+        rows = (parts.delta, parts.first, parts.sums)
+        away = (np.linalg.norm(part - part[1:].mean(axis=0), axis=1) for part in rows)
+        yield tuple(far[0] / far[1:].max() for far in away)
 
-    def watched(known):
-        rows, mean = drift.submit(known), known.honest.mean(axis=0)
-        against.append(((known.trained - rows) @ mean).min() / (mean @ mean))
-        return rows
 
-    run = Run(SETTING, default, Adversary(watched, targets=drift.targets), memo)
-    for record in run.play():
-        facts = all_standing(record.updates, run.manifest)
-        seed = run.seed_of(record.opening.round)
-        inputs = named_inputs(
-            record.opening, record.updates, facts=facts, data_seed=seed, manifest=run.manifest
-        )
-        assert 0 not in inputs.in_full
-    assert max(against) > 0.05
+@pytest.mark.parametrize("name", ON_MOMENTS)
+def test_what_attacks_moments_trains_as_everybody_does(name: str):
+    """Of what it does not attack it sends what honest seats could; and what it attacks is odd."""
+    for delta, first, sums in sections(name):
+        assert delta < 2
+        assert (first < 2) if name.startswith("sums") else (first > 0.2)
+        assert (sums < 2) if name.startswith("first") else True
+        if name in ("sums_inflated", "sums_zero"):
+            assert sums > 1
+
+
+def test_moments_that_are_distant_are_named_for_it_alone():
+    run, records = played("first_largest_payload")
+    for record in records[1:]:
+        found = inputs_of(run.arrived(record.opening, record.updates))
+        assert found.left_out == (0,)
+        assert "score" in found.named[0].reason
+
+
+def test_slow_drift_is_honest_training_less_a_shift_that_no_check_names():
+    run, records = played("slow_drift")
+    against = []
+    for record in records:
+        found = inputs_of(run.arrived(record.opening, record.updates))
+        assert 0 not in {named.seat for named in found.named}
+        delta = run.parts_of(record.updates, record.opening).delta
+        mean = delta[1:].mean(axis=0)
+        against.append((delta[0] @ mean) / (mean @ mean))
+    assert min(against) < 0.95
 
 
 @pytest.mark.parametrize("mix", list(Mix))

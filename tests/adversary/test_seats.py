@@ -1,5 +1,7 @@
 """Seats trained together take the same steps as one seat trained by `atoll.train`."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from tests.adversary.run import BATCH, MODEL, Setting, manifest_of
@@ -8,18 +10,25 @@ from tests.adversary.seats import Stack, train_seats
 from atoll.bits.codec.layout import Layout
 from atoll.bits.init import initial_global_state
 from atoll.bits.layout import param_shapes, seat_layout
+from atoll.bits.ops import NativeOps
 from atoll.bits.schedule import Recipe
 from atoll.bits.state import SeatState
 from atoll.bits.step import inner_step
+from atoll.law.manifest import Manifest
 from atoll.train.probe import configure_native
 
 configure_native()
 
 
+def native_recipe(manifest: Manifest) -> Recipe:
+    total = manifest.terms.rounds * manifest.inner.steps
+    return Recipe(manifest.model, manifest.inner, total, NativeOps())
+
+
 def test_a_round_of_stacked_seats_is_that_of_each_alone():
     manifest = manifest_of(Setting(n=3, f=0, rounds=2, steps=6))
     model, layout = initial_global_state(manifest), Layout.of(param_shapes(MODEL))
-    recipe = Recipe.of(manifest)
+    recipe = native_recipe(manifest)
     generator = torch.Generator().manual_seed(1)
     shape = (manifest.inner.steps, 3, BATCH, MODEL.seq + 1)
     tokens = torch.randint(0, 256, shape, generator=generator)
@@ -28,8 +37,7 @@ def test_a_round_of_stacked_seats_is_that_of_each_alone():
         flat = tokens[step].flatten(0, 1)
         return flat[:, :-1], flat[:, 1:]
 
-    flat = torch.cat([model.params[name].flatten() for name in layout.names])
-    stack = train_seats(Stack.opening(flat, 3), batches, 0, layout, recipe)
+    stack = train_seats(Stack.opening(model, 3, layout), batches, 0, layout, recipe)
     for seat in range(3):
         state = SeatState.opening(model, None, seat_layout(manifest))
         for step in range(manifest.inner.steps):
@@ -44,7 +52,8 @@ def test_a_round_of_stacked_seats_is_that_of_each_alone():
 def test_training_that_is_not_finite_is_refused():
     manifest = manifest_of(Setting(n=2, f=0, rounds=1, steps=2))
     model, layout = initial_global_state(manifest), Layout.of(param_shapes(MODEL))
-    flat = torch.cat([model.params[name].flatten() for name in layout.names]) * float("nan")
+    wild = {name: p * float("nan") for name, p in model.params.items()}
+    opening = Stack.opening(replace(model, params=wild), 2, layout)
     ids = torch.zeros((2 * BATCH, MODEL.seq), dtype=torch.int64)
     with pytest.raises(FloatingPointError):
-        train_seats(Stack.opening(flat, 2), lambda _: (ids, ids), 0, layout, Recipe.of(manifest))
+        train_seats(opening, lambda _: (ids, ids), 0, layout, native_recipe(manifest))

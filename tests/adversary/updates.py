@@ -1,4 +1,4 @@
-"""Attacks by f colluding seats that know every honest update, as int8 rows on the shared grid.
+"""Attacks by f colluding seats that know every honest update, as rows on the shared grid.
 
 Each takes the honest rows (h, d) as floats, the number of colluders and a generator, and returns
 (f, d) floats; `on_grid` rounds and clamps them as the codec would, which is all a sender can do.
@@ -103,33 +103,6 @@ def concentration(honest: Rows, f: int, rng: np.random.Generator) -> Rows:
     row = honest.mean(axis=0).copy()
     row[rng.choice(len(row), max(1, len(row) // 50), replace=False)] = -127
     return _same(row, f)
-
-
-def where_nobody_sends(honest: Rows, f: int, _rng: np.random.Generator) -> Rows:
-    """Of sparse updates: all length on coordinates where the mean over contributors is theirs."""
-    return _shared_out(np.where(honest.any(axis=0), 0, -2 * _rms(honest)), f)
-
-
-def where_few_send(honest: Rows, f: int, _rng: np.random.Generator) -> Rows:
-    """Of sparse updates: against what was sent, where one more contributor undoes most of it."""
-    senders = np.maximum(np.count_nonzero(honest, axis=0), 1)
-    merged = honest.sum(axis=0) / senders
-    undone = np.abs(merged) * (np.abs(merged) + _rms(honest)) / (senders + 1)
-    return _shared_out(-np.sign(merged) * (1 + undone / undone.max()) * _rms(honest), f)
-
-
-def _rms(honest: Rows) -> float:
-    """Root mean square of what was sent. With values up to twice that, the norm clip decides."""
-    return float(np.sqrt(np.square(honest[honest != 0]).mean()))
-
-
-def _shared_out(row: Rows, f: int) -> Rows:
-    """The coordinates dealt out to f colluders, largest first: together they reach f times more."""
-    rows, largest_first = np.zeros((f, len(row))), np.argsort(-np.abs(row), kind="stable")
-    for colluder in range(f):
-        own = largest_first[colluder::f]
-        rows[colluder, own] = row[own]
-    return rows
 
 
 def split_collusion(honest: Rows, f: int, rng: np.random.Generator) -> Rows:

@@ -1,79 +1,107 @@
 """The second client, given what a finished network made public, says what the network said.
 
-It runs as a program of its own. What it is given is the manifest, the training tokens, the weights
-where the manifest names them, and from the chain's log the data seeds and what each seat revealed
-of its steps; what it prints is compared with the roots and digests in the same log.
+It runs as a program of its own. What it is given is the manifest, the training tokens, the held-out
+ones and the job's events; what it prints is compared with what the same events say: states, masked
+words and update roots of every seat, merged digests, certificates, facts, ballots and pay.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections import Counter
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-from tests.unit.train.folders import make_folder
+from tests.network.members import Who, is_settled_up, submit, submitter_of
+from tests.small_job import small_manifest
 
-from atoll.bits.layout import max_params_bytes
-from atoll.content.cid import Cid
+from atoll.bits.tables import tables_root
+from atoll.content.local import LocalStore
 from atoll.law import events as ev
+from atoll.law.hashing import facts_hash
 from atoll.law.manifest import Manifest
-from atoll.law.trace import float_bytes
+from atoll.law.trace import Leaves
+from atoll.law.words import JobId
+from atoll.service.session import Session, open_session
+from atoll.train.corpus.options import DataOptions
+from atoll.train.corpus.prepare import prepare
 from atoll.train.course import open_held_out_tokens, open_training_tokens
-from atoll_devnet.report.live import Display
-from atoll_devnet.run.options import RunOptions
-from atoll_devnet.run.runner import Running, finish, is_over, start
-
-from .conftest import check_books
+from atoll_devnet.processes.cluster import Cluster
 
 ROOT = Path(__file__).parents[2]
-FOLDER = {"model": None, "init.folder": "model", "init.seq": 24}
-ADAPTERS = FOLDER | {"lora": {"rank": 2, "alpha": "4", "targets": ["q", "v", "down"]}}
-JOBS: dict[str, dict[str, Any]] = {
-    "int8, of conversations the answers": {
-        "method.codec": "grid8",
-        "data.chat": True,
-        "data.paths": ["rows.jsonl"],
+FINE = {"embedding": -40, "matrix": -40, "vector": -40}
+MOMENTUM = {"optimizer": "sgd", "momentum": "0.9", "beta1": "0", "beta2": "0", "eps": "0"}
+Changes = dict[str, dict[str, Any]]
+JOBS: dict[str, Changes] = {
+    "int8, of conversations the answers": {"codec": {"kind": "grid8"}},
+    "int4, dropout": {"codec": {"kind": "grid4"}, "inner": {"dropout": "0.1"}},
+    "two bits, Muon, Nesterov": {
+        "codec": {"kind": "two_bit"},
+        "inner": {"optimizer": "muon", "momentum": "0.95"},
+        "outer": {"kind": "nesterov", "momentum": "0.9", "lr": "0.7"},
     },
-    "int4, dropout": {"method.codec": "grid4", "inner.dropout": "0.1"},
-    "two bits with feedback, Muon, Nesterov": {"method.name": "muloco"},
-    "signs with feedback, adapters": {"method.codec": "sign", **ADAPTERS},
-    "fp32": {"method.codec": "fp32"},
-    "from a folder": FOLDER,
+    "signs, SGD with momentum": {"codec": {"kind": "sign"}, "inner": MOMENTUM},
+    "fp32, every seat audited": {
+        "codec": {
+            "kind": "fp32",
+            "exponents": FINE,
+            "moment_exponents": FINE,
+            "min_exponent": -40,
+            "max_exponent": -40,
+        },
+        "robust": {"rule": "mean", "f": 0},
+        "terms": {"f": 0},
+    },
 }
+TERMS = {
+    "rounds": 2,
+    "min_providers": 4,
+    "min_verifiers": 3,
+    "train_seconds": 180,
+    "reveal_seconds": 60,
+    "merge_seconds": 120,
+    "audit_seconds": 40,
+    "open_seconds": 20,
+    "key_seconds": 25,
+    "window_seconds": 40,
+    "ready_seconds": 600,
+    "share_bps": 5_000,
+    "game_seconds": 20,
+}
+"""Windows that everybody meets cost nothing; those of an audit are waited for."""
 
 
-@pytest.mark.parametrize("name", JOBS)
-async def test_the_second_client_says_what_the_network_said(
-    name: str, tmp_path: Path, options: Callable[..., RunOptions], display: Display
-) -> None:
-    job = {"audit.coverage": "0.1", **JOBS[name]}
-    if "init.folder" in job:
-        make_folder(tmp_path / "model", "Qwen3")
-        job["init.folder"] = str(tmp_path / "model")
-    if "data.chat" in job:
-        write_conversations(tmp_path / "rows.jsonl")
-        job["data.paths"] = [str(tmp_path / "rows.jsonl")]
-    chosen = options(job=job, providers=3, verifiers=2, skip_windows=True)
-    async with start(chosen, display) as running:
-        await running.observer.run(is_over)
-        said = _write_public(running, tmp_path)
-        report = (await finish(running, chosen)).report
-    check_books(report)
-    assert [item["rejected"] for item in report["rounds"]] == [[], []]
-    assert _work_out(tmp_path) == said
+async def test_the_second_client_says_what_the_network_said(tmp_path: Path) -> None:
+    cluster = Cluster(Who().config(tmp_path / "net"))
+    async with cluster, open_session(submitter_of(cluster)) as session:
+        made: dict[JobId, Manifest] = {}
+        now = (await session.chain.head()).timestamp
+        for number, name in enumerate(JOBS, start=1):
+            made[JobId(number)] = _manifest_of(name, session.store, now)
+            await submit(session, made[JobId(number)])
+        await _until_paid(cluster, session, set(made))
+        for job, manifest in made.items():
+            folder = tmp_path / f"job-{job}"
+            history = (indexed.event for indexed in session.follower.history())
+            events = [event for event in history if getattr(event, "job_id", None) == job]
+            _write_public(folder, session, manifest, (job, events))
+            assert _work_out(folder) == _said(events)
 
 
-def write_conversations(path: Path) -> None:
-    """Rows of which only the answers are learned."""
-    with path.open("w") as rows:
-        for n in range(1500):
-            asked = {"role": "user", "content": f"What comes after {n}?"}
-            answer = {"role": "assistant", "content": f"After {n} comes {n + 1}."}
-            rows.write(json.dumps({"messages": [asked, answer]}) + "\n")
+async def _until_paid(cluster: Cluster, session: Session, jobs: set[JobId]) -> None:
+    """Follows the chain until all these jobs are over and everybody has its pay."""
+    async with asyncio.timeout(800):
+        while True:
+            cluster.check()
+            await session.follower.poll()
+            now, views = (await session.chain.head()).timestamp, session.follower.views
+            if all(job in views and is_settled_up(views[job], now) for job in jobs):
+                return
+            await asyncio.sleep(0.5)
 
 
 def _work_out(folder: Path) -> Any:
@@ -84,46 +112,110 @@ def _work_out(folder: Path) -> Any:
     return json.loads(done.stdout)
 
 
-def _write_public(running: Running, folder: Path) -> list[dict[str, Any]]:
-    """Writes what everybody has of the job; returns what the network said, round by round."""
-    watched = running.observer.watched
-    manifest = Manifest.from_bytes(watched.manifest)
-    (folder / "manifest.cbor").write_bytes(watched.manifest)
-    tokens = open_training_tokens(manifest, running.client.session.store)[:]
-    (folder / "tokens").write_bytes(tokens.tobytes())
-    held_out = open_held_out_tokens(manifest, running.client.session.store)
+def _manifest_of(name: str, store: LocalStore, now: int) -> Manifest:
+    plain = small_manifest(store, expiry=now + 3600, **TERMS).model_dump()
+    plain["name"] = f"job {list(JOBS).index(name)}"
+    for part, changed in JOBS[name].items():
+        plain[part] |= changed
+    if "conversations" in name:
+        rows = store.root.parent / "rows.jsonl"
+        _write_conversations(rows)
+        vocab = plain["model"]["vocab"]
+        options = DataOptions(paths=(rows,), chat=True, held_out="0.1", model_vocab=vocab)
+        plain["data"] = prepare(options, store, lambda _: None).spec(1).model_dump()
+    drafted = Manifest.model_validate(plain)
+    steps = drafted.terms.rounds * drafted.inner.steps
+    plain["tables"] = tables_root(drafted.model, drafted.inner, steps)
+    return Manifest.model_validate(plain)
+
+
+def _write_conversations(path: Path) -> None:
+    """Rows of which only the answers are learned."""
+    with path.open("w") as rows:
+        for n in range(300):
+            asked = {"role": "user", "content": f"What comes after {n}?"}
+            answer = {"role": "assistant", "content": f"After {n} comes {n + 1}."}
+            rows.write(json.dumps({"messages": [asked, answer]}) + "\n")
+
+
+# --- what is public, and what was said ---
+
+
+def _write_public(
+    folder: Path, session: Session, manifest: Manifest, told: tuple[JobId, list[Any]]
+) -> None:
+    """Writes what everybody has of the job."""
+    folder.mkdir()
+    (job, events), store = told, session.store
+    (folder / "manifest.cbor").write_bytes(manifest.to_bytes())
+    (folder / "tokens").write_bytes(open_training_tokens(manifest, store)[:].tobytes())
+    held_out = open_held_out_tokens(manifest, store)
     (folder / "held_out").write_bytes(held_out[0 : len(held_out)].tobytes())
-    if manifest.init.cid is not None:
-        store, limit = running.client.session.store, max_params_bytes(manifest.model)
-        weights = store.read_bytes(Cid.from_bytes(manifest.init.cid), limit)
-        (folder / "weights").write_bytes(weights)
-    given: list[dict[str, Any]] = []
-    said: list[dict[str, Any]] = []
-    for event in (indexed.event for indexed in watched.session.follower.history()):
-        if isinstance(event, ev.TrainStarted):
-            del given[event.round :], said[event.round :]
-            seed = event.data_seed.hex()
-            given.append({"attempt": event.attempt, "data_seed": seed, "seats": {}})
-            said.append({"seats": {}})
-        elif isinstance(event, ev.Revealed):
-            reveal, seat = event.reveal, str(event.seat)
-            given[-1]["seats"][seat] = {"steps": reveal.steps, "reset": reveal.reset}
-            said[-1]["seats"][seat] = {
-                "trace_root": reveal.trace_root.hex(),
-                "update_root": reveal.update_root.hex(),
-                "optimiser_root": reveal.optimiser_root.hex(),
-                "steps": reveal.steps,
-            }
-        elif isinstance(event, ev.RoundSettled):
-            said[-1]["merged"] = event.verdict.merged_digest.hex()
-            loss = running.observer.losses[event.round]
-            said[-1]["held_out"] = float_bytes(">d", loss).hex()
-    domain = running.cluster.deployment.domain
+    domain = session.chain.deployment.domain
     document = {
         "chain": domain.chain_id,
-        "contract": str(domain.rounds).removeprefix("0x"),
-        "job": watched.job,
-        "rounds": given,
+        "rounds": str(domain.rounds).removeprefix("0x"),
+        "job": job,
+        "events": [{"name": type(e).__name__, "arguments": _plain(e)} for e in events],
     }
-    (folder / "revealed.json").write_text(json.dumps(document))
-    return said
+    (folder / "events.json").write_text(json.dumps(document))
+
+
+def _plain(value: Any) -> Any:
+    """With the names of the text, bytes in hex."""
+    if is_dataclass(value):
+        return {_name(f.name): _plain(getattr(value, f.name)) for f in fields(value)}
+    return "0x" + value.hex() if isinstance(value, bytes) else value
+
+
+def _name(field: str) -> str:
+    head, *tail = field.split("_")
+    return "from" if field == "start" else head + "".join(part.capitalize() for part in tail)
+
+
+def _said(events: list[Any]) -> dict[str, Any]:
+    """What the network said, as the second client prints it."""
+    created = next(e for e in events if isinstance(e, ev.JobCreated))
+    paid = Counter[tuple[int, int]]()
+    for event in events:
+        if isinstance(event, ev.Claimed):
+            paid[int(event.role), event.id] += event.amount
+            assert event.burnt == 0
+    settled = {event.round: event for event in events if isinstance(event, ev.Settled)}
+    assert sorted(settled) == [0, 1]
+    return {
+        "spec": created.spec_digest.hex(),
+        "terms": created.terms_hash.hex(),
+        "budget": created.funded,
+        "rounds": [_round_said(events, settled[number]) for number in sorted(settled)],
+        "paid": {f"{role} {id}": amount for (role, id), amount in sorted(paid.items())},
+    }
+
+
+def _round_said(events: list[Any], settled: ev.Settled) -> dict[str, Any]:
+    number = settled.round
+    of_round = [e for e in events if getattr(e, "round", None) == number]
+    keys = {e.account for e in of_round if isinstance(e, ev.KeyShown)}
+    reveals = [e for e in of_round if isinstance(e, ev.Revealed)]
+    assert keys and any(isinstance(e, ev.Opened) for e in of_round)
+    return {
+        "seats": {str(e.seat): _seat_said(e, e.account in keys) for e in reveals},
+        "commitments": {
+            str(e.seat): e.commitment.hex() for e in of_round if isinstance(e, ev.Committed)
+        },
+        "committee": [place for place in range(256) if settled.facts.committee >> place & 1],
+        "facts": facts_hash(settled.facts).hex(),
+        "digest": settled.digest.hex(),
+        "merged": settled.verdict.state.hex(),
+        "bodies": {str(e.id): e.body.hex() for e in of_round if isinstance(e, ev.Opened)},
+        "loss": settled.verdict.loss.hex(),
+    }
+
+
+def _seat_said(revealed: ev.Revealed, has_key: bool) -> dict[str, Any]:
+    leaves = Leaves.from_bytes(revealed.reveal.leaves)
+    return {
+        "states": [leaf.state.hex() for leaf in leaves.items],
+        "root": revealed.reveal.update_root.hex(),
+        "leaves": leaves.to_bytes().hex() if has_key else None,
+    }

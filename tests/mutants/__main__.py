@@ -34,15 +34,10 @@ TESTS = (
     "tests/unit/law",
     "tests/property/law",
     "tests/unit/verifier",
-    "tests/integration/verifier/test_overlap.py",
+    "tests/unit/rounds/test_seat_round.py",
     "tests/unit/train/test_judging.py",
-    "tests/unit/service/test_watcher.py",
 )
-"""What is asked to kill them; whole networks would too, but not in this time.
-
-Nor is `test_tolerant_replay.py`: the lines that its processes run for twenty seconds, others run in
-one.
-"""
+"""What is asked to kill them; whole networks would too, but not in this time."""
 COUNT = 200
 LEAST_SCORE = 85.0
 

@@ -14,19 +14,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.merging import all_standing
 from tests.small_job import small_manifest, with_program
 
-from atoll.content.cid import DAG_CBOR
+from atoll.bits.layout import max_state_bytes
+from atoll.bits.state import GlobalState
+from atoll.content.cid import DAG_CBOR, Cid
+from atoll.content.local import LocalStore
 from atoll.content.storage import StoreConfig
 from atoll.law.manifest import Manifest
 from atoll.law.pay import budget
 from atoll.law.upkeep import Call, upkeep
-from atoll.law.views import Holder, JobView
+from atoll.law.views import Holder, JobView, SettledRound
 from atoll.law.words import Address, Digest, JobId, Phase, Role
+from atoll.merge.round import merge_updates
 from atoll.service.duties.upkeep import is_over
 from atoll.service.session import Session, SessionConfig, open_session
+from atoll.train.evaluate import evaluate
+from atoll.train.initial import open_initial_state
+from atoll.train.probe import configure_native
+from atoll.train.round import TrainTask, read_global_state, train_round
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig, Member
-from atoll_devnet.run.skipping import skip_windows
+from atoll_devnet.run.skipping import skipping
 
 POLL_SECONDS = 0.3
 A_DAY = 86_400
@@ -42,18 +51,18 @@ TERMS: Mapping[str, Any] = {
     "key_seconds": 40,
     "window_seconds": 400,
     "ready_seconds": 600,
-    "game_seconds": 150,
+    "game_seconds": 50,
 }
 """Long enough for a slow machine: what is left of a window is skipped."""
 
 
 @dataclass(frozen=True)
 class Who:
-    """How many take part, and who of them cheats how."""
+    """How many take part, and who of them cheats how; of outsiders all, "" is an honest one."""
 
     providers: Mapping[int, str] = field(default_factory=dict)
     verifiers: Mapping[int, str] = field(default_factory=dict)
-    watchers: int = 0
+    watchers: tuple[str, ...] = ()
     seats: int = 4
     places: int = 3
 
@@ -62,9 +71,10 @@ class Who:
             folder=folder,
             providers=self.seats,
             verifiers=self.places,
-            watchers=self.watchers,
+            watchers=len(self.watchers),
             provider_cheats=self.providers,
             verifier_cheats=self.verifiers,
+            watcher_cheats={i: cheat for i, cheat in enumerate(self.watchers) if cheat},
             confirmations=0,
         )
 
@@ -102,6 +112,16 @@ class Network:
         assert self.view is not None
         return self.view.paid.get(holder.account, 0)
 
+    async def losses(self) -> tuple[float, float]:
+        """Held-out losses of round 0's merge: as certified, and had every seat been honest."""
+        assert self.view is not None
+        past, job, store = self.view.settled[0], self.manifest, self.session.store
+        cid = Cid.from_bytes(past.verdict.cid)
+        await self.session.fetcher_of(self.job).fetch(cid, max_state_bytes(job), [])
+        certified = read_global_state(job, past.verdict.cid, store)
+        honest = honest_merge(job, past, store)
+        return evaluate(certified.params, job, store), evaluate(honest.params, job, store)
+
     async def until(self, reached: Callable[[JobView, int], bool], seconds: float) -> JobView:
         """Follows the job until something is so. Raises TimeoutError with how far it came."""
         ends = time.monotonic() + seconds
@@ -124,19 +144,14 @@ async def network(
     """Everything started and a job created, of `TERMS` with these changes."""
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(Cluster(who.config(folder / "net")))
-        session = await stack.enter_async_context(open_session(_submitter(cluster)))
+        session = await stack.enter_async_context(open_session(submitter_of(cluster)))
         job, manifest = await _create(session, {**TERMS, **terms}, has_judge=has_judge)
-        running = Network(cluster, session, job, manifest)
-        skips = asyncio.create_task(skip_windows(cluster, job, running, lambda _: None))
-        try:
-            yield running
-        finally:
-            skips.cancel()
-            with suppress(asyncio.CancelledError):
-                await skips
+        await stack.enter_async_context(skipping(cluster, print))
+        yield Network(cluster, session, job, manifest)
 
 
-def _submitter(cluster: Cluster) -> SessionConfig:
+def submitter_of(cluster: Cluster) -> SessionConfig:
+    """Whose session creates jobs."""
     folder = cluster.submitter_folder
     return SessionConfig(
         rpc_urls=(cluster.chain.rpc_url,),
@@ -152,12 +167,18 @@ async def _create(
     session: Session, terms: Mapping[str, Any], *, has_judge: bool
 ) -> tuple[JobId, Manifest]:
     """A small job of these terms, whose submitter serves its content."""
-    store, chain = session.store, session.chain
-    now = (await chain.head()).timestamp
+    store = session.store
+    now = (await session.chain.head()).timestamp
     manifest = small_manifest(store, **{"expiry": now + A_DAY, **terms})
     manifest = with_program(manifest, store) if has_judge else manifest
-    cid = store.add_block(manifest.to_bytes(), DAG_CBOR).to_bytes()
-    gateway = await session.serve()
+    await submit(session, manifest)
+    return JobId(1), manifest
+
+
+async def submit(session: Session, manifest: Manifest) -> None:
+    """Creates a job; its content lies in the session's store."""
+    chain, gateway = session.chain, await session.serve()
+    cid = session.store.add_block(manifest.to_bytes(), DAG_CBOR).to_bytes()
     calls, addresses, funding = chain.calls, chain.deployment.addresses, budget(manifest.terms)
     spec = (Digest(manifest.digest()), cid)
     made = {
@@ -168,12 +189,23 @@ async def _create(
     sends = asyncio.create_task(session.queue.run())
     try:
         for key, call in made.items():
-            await session.queue.execute(key, call)
+            await session.queue.execute(f"{key} {spec[0].hex()}", call)
     finally:
         sends.cancel()
         with suppress(asyncio.CancelledError):
             await sends
-    return JobId(1), manifest
+
+
+def honest_merge(job: Manifest, past: SettledRound, store: LocalStore) -> GlobalState:
+    """What round 0 would have come to with every seat honest and everything there."""
+    configure_native()
+    model = open_initial_state(job, store)
+    cid = store.add_pieces(model.pieces()).to_bytes()
+    tasks = [TrainTask(job, past.slot, seat, past.facts.seed, cid) for seat in past.seats]
+    updates = {task.seat: train_round(task, store).update for task in tasks}
+    facts = all_standing(updates, job)
+    merged = merge_updates(model, updates, facts=facts, data_seed=past.facts.seed, manifest=job)
+    return merged.moves(read_global_state(job, cid, store), job)
 
 
 def is_decided(view: JobView, now: int) -> bool:
@@ -186,6 +218,7 @@ def is_settled_up(view: JobView, now: int) -> bool:
     standing = {(h.role, h.id): h for h in everybody(view) if not h.has_fallen}
     due = [item for item in upkeep(view, now) if item.call is Call.CLAIM]
     is_paid = not any((item.role, item.holder) in standing for item in due)
+    is_paid = is_paid and not any(view.credits.values())
     return is_decided(view, now) and is_paid and all(h.is_released for h in standing.values())
 
 

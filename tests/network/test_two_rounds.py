@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.network.members import Who, everybody, is_settled_up, network
+from tests.network.members import Network, Who, everybody, is_settled_up, network
 
+from atoll.job.audit import EQUAL, Extent, JobCheck, audit
+from atoll.job.client import Client, ClientConfig
 from atoll.law.pay import budget
 from atoll.law.safety import last_clean, unsafe_rounds
 from atoll.law.words import JobStatus
@@ -15,6 +17,7 @@ async def test_a_job_of_two_rounds_is_trained_merged_audited_and_paid(tmp_path: 
     async with network(tmp_path, Who(), has_judge=False, rounds=2) as running:
         view = await running.until(is_settled_up, 500)
         budgeted = budget(running.manifest.terms)
+        checked = await audited(running, tmp_path / "outsider")
     assert view.status is JobStatus.DONE
     for past in view.settled:
         assert past.facts.revealed == past.facts.available == 0b1111
@@ -26,3 +29,15 @@ async def test_a_job_of_two_rounds_is_trained_merged_audited_and_paid(tmp_path: 
     assert sum(view.paid.values()) <= budgeted
     assert unsafe_rounds(view) == ()
     assert last_clean(view).digest == view.settled[-1].verdict.state
+    assert checked.faults == []
+    assert {s.outcome for r in checked.rounds for s in r.seats} == {EQUAL}
+    # Members let go of the updates of round 0 when it became FINAL, and of the last round's never.
+    assert checked.rounds[-1].merge == EQUAL
+
+
+async def audited(running: Network, home: Path) -> JobCheck:
+    """What somebody finds out who has nothing but the chain and what members serve."""
+    cluster = running.cluster
+    config = ClientConfig(home=home, confirmations=0)
+    async with Client(cluster.chain.rpc_url, cluster.deployment, None, config) as client:
+        return await audit(client.attach(running.job), Extent(sample=1))

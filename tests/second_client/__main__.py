@@ -1,65 +1,154 @@
 """Works a finished job out again: `python -m tests.second_client FOLDER`.
 
 In the folder lie `manifest.cbor`, `tokens` (the training tokens, raw), `held_out` (the evaluation
-set's) and `revealed.json`: the domain, and for every round the slot's attempt, the data seed, and
-of each seat the steps and the reset that it revealed. Where the manifest names initial weights,
-they lie there as `weights`. What is printed is JSON: for every round the roots of every seat's
-trace, update and optimiser, the digest of the merge, and the merged model's held-out loss.
+set's) and `events.json`: the domain, and the job's events in the chain's order, with the names and
+arguments of SPEC-ROUNDS.md 13. Where the manifest names initial weights, they lie there as
+`weights`. What is printed is JSON: of every round what its seats' training gives, who is drawn, the
+merge, what its committee signs and its auditors open; and what everybody is paid in all.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tests.second_client import provide
+from tests.second_client import chain, money, provide, rounds
 from tests.second_client.documents import read_manifest
 from tests.second_client.evaluate import held_out_loss
-from tests.second_client.merge import merge
-from tests.second_client.state import State, global_digest, initial_global_state
+from tests.second_client.merge import had, merge
+from tests.second_client.state import State, global_bytes, global_digest, initial_global_state
+from tests.second_client.words import ZERO, bits, file_cid, sha256
 
 
 def main() -> None:
     folder = Path(sys.argv[1])
     manifest = read_manifest((folder / "manifest.cbor").read_bytes())
-    width = {"uint8": "<u1", "uint16": "<u2", "uint32": "<u4"}[manifest["data"]["dtype"]]
-    tokens = np.frombuffer((folder / "tokens").read_bytes(), dtype=width)
-    revealed = json.loads((folder / "revealed.json").read_text())
-    held_out = np.frombuffer((folder / "held_out").read_bytes(), dtype=width)
+    kind = provide.token_type(manifest)
+    tokens = np.frombuffer((folder / "tokens").read_bytes(), kind)
+    held_out = np.frombuffer((folder / "held_out").read_bytes(), kind)
     weights = (folder / "weights").read_bytes() if manifest["init"]["cid"] else b""
-    job = provide.open_job(manifest, tokens, weights)
-    model, carried = initial_global_state(manifest, weights), dict[int, State]()
-    rounds = []
-    for number, told in enumerate(revealed["rounds"]):
-        slot = (revealed["chain"], bytes.fromhex(revealed["contract"]), revealed["job"], number)
-        model, found = work_out(job, model, carried, (*slot, told["attempt"]), told)
-        loss = held_out_loss(job.base | model["params"], manifest, job.tables, held_out)
-        rounds.append(found | {"held_out": loss.hex()})
-    json.dump(rounds, sys.stdout)
+    document = json.loads((folder / "events.json").read_text())
+    events, at = chain.read(document["events"]), bytes.fromhex(document["rounds"])
+    job, terms = provide.open_job(manifest, tokens, weights), money.read_terms(manifest["terms"])
+    model, holders = initial_global_state(manifest, weights), chain.holders_of(events)
+    found, pay = [], Counter[tuple[int, int]]()
+    for number, told in enumerate(chain.rounds_of(events)):
+        slot = (document["chain"], at, document["job"], number)
+        held = Holders(holders, number, told)
+        loss = loss_of(job, model, held_out)
+        model, said = work_out(job, model, (slot, terms, loss), told, held)
+        found.append(said)
+        pay.update(held.paid(terms))
+    plain = {f"{role} {id}": amount for (role, id), amount in sorted(pay.items())}
+    digest = sha256((folder / "manifest.cbor").read_bytes())
+    once = {"spec": digest.hex(), "terms": money.terms_hash(terms).hex()}
+    json.dump(once | {"budget": money.budget(terms), "rounds": found, "paid": plain}, sys.stdout)
+
+
+def loss_of(job: provide.Job, model: State, tokens: Any) -> bytes:
+    """What a verdict says of the model that a round opens from."""
+    data = job.manifest["data"]
+    if data["eval_cid"] is None or data["eval_batches"] == 0:
+        return bytes(8)
+    return held_out_loss(job.base | model["params"], job.manifest, job.tables, tokens)
+
+
+class Holders:
+    """Who has which seat and place in a round."""
+
+    def __init__(self, holders: Any, round: int, told: Any) -> None:
+        seats, places = set(told["reveals"]), set(bits(told["ready"] | told["committee"]))
+        self.told = told
+        self.ids = {
+            (role, index): chain.holder(holders, role, index, round)
+            for role, indices in ((chain.PROVIDER, seats), (chain.VERIFIER, places))
+            for index in indices
+        }
+        self.accounts = {at: holders[at[0], id]["account"] for at, id in self.ids.items()}
+
+    def paid(self, terms: money.Terms) -> dict[tuple[int, int], int]:
+        fees = {"segment": money.segment_pay(terms)}
+        fees |= {"sign": terms["sign_fee"], "duty": terms["duty_fee"]}
+        return chain.paid(self.told, self.ids, fees)
 
 
 def work_out(
-    job: provide.Job, model: State, carried: dict[int, State], slot: provide.Slot, told: Any
+    job: provide.Job, model: State, setting: Any, told: Any, held: Holders
 ) -> tuple[State, dict[str, Any]]:
-    """The next global state, and what a round's seats and merge should have said."""
-    seed, number, found, updates = bytes.fromhex(told["data_seed"]), model["round"], {}, {}
-    for name, seat in told["seats"].items():
-        resets = seat["reset"] or number % job.manifest["epoch"] == 0
-        brought = None if resets else carried[int(name)]
-        done = provide.provide(job, model, brought, slot, (seed, int(name)))
-        carried[int(name)], updates[int(name)] = done["carried"], done["update"]
-        roots = ("trace_root", "update_root", "optimiser_root")
-        found[name] = {root: done[root].hex() for root in roots} | {"steps": done["steps"]}
-    facts = {"revealed": sum(1 << seat for seat in updates), "rejected": 0, "unresolved": 0}
-    facts |= {"caught": 0, "steps": {int(s): seat["steps"] for s, seat in told["seats"].items()}}
-    after, _ = merge(job.manifest, model, facts, updates, seed)
-    return after, {
-        "seats": found,
-        "merged": global_digest(after).hex(),
+    """The next global state, and what should have been said of a round."""
+    (slot, terms, loss), seed = setting, told["seed"]
+    before = global_digest(model) if slot[3] else ZERO
+    done = {seat: provide.provide(job, model, None, (seed, seat)) for seat in told["reveals"]}
+    facts = {
+        "segments": {seat: len(each["states"]) for seat, each in done.items()},
+        "committee": told["committee"].bit_count(),
+        "words": [has for _, has in told["words"]],
+        "fallen": 0,
+        "accused": 0,
     }
+    updates = {seat: each["update"] for seat, each in done.items()}
+    after, inputs = merge(job.manifest, model, facts, updates, seed)
+    made = {
+        seat: rounds.commitment(slot, seed, seat, reveal["account"], reveal, before)
+        for seat, reveal in told["reveals"].items()
+    }
+    of_round = {
+        "seed": seed,
+        "auditSeed": told["auditSeed"],
+        "reveals": rounds.reveals_accumulator(seed, made.items()),
+        "words": rounds.words_accumulator(rounds.lot_seed(seed, told["lot"]), told["words"]),
+        "model": before,
+        "revealed": sum(1 << seat for seat in made),
+        "available": sum(1 << seat for seat in had(facts)),
+        "leftOut": sum(1 << seat for seat in inputs["leftOut"]),
+        "ready": told["ready"],
+        "committee": told["committee"],
+    }
+    verdict = told["verdict"] | {
+        "leftOut": of_round["leftOut"],
+        "merged": len(inputs["merged"]),
+        "state": global_digest(after),
+        "cid": file_cid(global_bytes(after)),
+        "loss": loss,
+    }
+    last = slot[3] + 1 == terms["rounds"]
+    drawn = rounds.drawn_seats(told["auditSeed"], of_round, terms, last)
+    lot = rounds.lot_seed(seed, told["lot"])
+    return after, {
+        "seats": {
+            str(seat): _seat(each, told["reveals"][seat], told) for seat, each in done.items()
+        },
+        "commitments": {str(seat): each.hex() for seat, each in made.items()},
+        "committee": rounds.committee_of(lot, told["ready"]),
+        "facts": rounds.facts_hash(of_round).hex(),
+        "digest": rounds.certificate_digest(slot, seed, of_round["words"], verdict).hex(),
+        "merged": global_digest(after).hex(),
+        "loss": loss.hex(),
+        "bodies": _bodies(told, drawn, done, held, last),
+    }
+
+
+def _seat(done: Any, reveal: Any, told: Any) -> dict[str, Any]:
+    """What the seat should have revealed; its leaves where its key is known."""
+    key = told["keys"].get(reveal["account"])
+    leaves = None if key is None else rounds.leaves_of(done["states"], done["words"], key).hex()
+    states = [state.hex() for state in done["states"]]
+    return {"states": states, "root": done["root"].hex(), "leaves": leaves}
+
+
+def _bodies(told: Any, drawn: int, done: Any, held: Holders, last: bool) -> dict[str, str]:
+    """What each auditor should have opened, by its id."""
+    duties: dict[int, dict[int, tuple[int, bytes]]] = {}
+    for seat in bits(drawn):
+        for place in rounds.auditors_of(told["auditSeed"], seat, told["ready"], last):
+            account = held.accounts[chain.VERIFIER, place]
+            word = rounds.fine_word(account, done[seat]["words"])
+            duties.setdefault(held.ids[chain.VERIFIER, place], {})[seat] = rounds.FINE, word
+    return {str(id): rounds.body_of(each).hex() for id, each in sorted(duties.items())}
 
 
 if __name__ == "__main__":

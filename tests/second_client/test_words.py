@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import random
 import sys
@@ -124,6 +126,21 @@ def test_draws_are_atolls_for_any_seed() -> None:
             Digest(seed), SeatIndex(seat), step, 3, below
         )
         assert words.dropout_key(seed, seat) == draws.dropout_key(Digest(seed), SeatIndex(seat))
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case in _vectors("unixfs-js.json")["files"] if case["profile"] == "v1"],
+    ids=lambda case: f"{case['bytes']} bytes, {case['chunk']} by {case['links']}",
+)
+def test_cids_of_files_are_those_of_other_implementations(
+    case: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(words, "LEAF_BYTES", case["chunk"])
+    monkeypatch.setattr(words, "NODE_LINKS", case["links"])
+    data = hashlib.shake_128(b"atoll").digest(case["bytes"])
+    plain = base64.b32encode(words.file_cid(data)).decode().lower().rstrip("=")
+    assert "b" + plain == case["cid"]
 
 
 def test_keccak_of_ten_thousand_messages() -> None:

@@ -236,6 +236,49 @@ def root_of_nodes(nodes: Sequence[bytes], size: int) -> bytes:
     return keccak(b"\2" + pieces.to_bytes(8, "big") + row[0])
 
 
+# ------------------------------------------------------------ content (section 2, SPEC-BYTES.md 2)
+
+LEAF_BYTES, NODE_LINKS = 1 << 20, 1024
+RAW, DAG_PB = 0x55, 0x70
+
+
+def cid_of(codec: int, block: bytes) -> bytes:
+    """The CIDv1 of a block."""
+    return bytes([0x01, codec, 0x12, 0x20]) + sha256(block)
+
+
+def file_cid(data: bytes) -> bytes:
+    """Of a UnixFS file: raw leaves of 1 MiB under balanced nodes, or the one leaf that it is."""
+    starts = range(0, max(len(data), 1), LEAF_BYTES)
+    leaves = [data[at : at + LEAF_BYTES] for at in starts]
+    # Of each node: CID, bytes of the file below it, bytes of all blocks below it.
+    row = [(cid_of(RAW, leaf), len(leaf), len(leaf)) for leaf in leaves]
+    while len(row) > 1:
+        row = [_file_node(row[at : at + NODE_LINKS]) for at in range(0, len(row), NODE_LINKS)]
+    return row[0][0]
+
+
+def _file_node(links: Sequence[tuple[bytes, int, int]]) -> tuple[bytes, int, int]:
+    """A dag-pb node: links first, then the UnixFS message of a file (type 2)."""
+    size = sum(length for _, length, _ in links)
+    unixfs = b"\x08\x02\x18" + _varint(size)
+    unixfs += b"".join(b"\x20" + _varint(length) for _, length, _ in links)
+    block = b""
+    for cid, _, total in links:
+        link = b"\x0a" + _varint(len(cid)) + cid + b"\x12\x00\x18" + _varint(total)
+        block += b"\x12" + _varint(len(link)) + link
+    block += b"\x0a" + _varint(len(unixfs)) + unixfs
+    return cid_of(DAG_PB, block), size, len(block) + sum(total for _, _, total in links)
+
+
+def _varint(value: int) -> bytes:
+    found = bytearray()
+    while value >= 0x80:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*found, value])
+
+
 # ------------------------------------------------------------------------ documents (section 2)
 
 _MAX_DEPTH = 32

@@ -16,6 +16,7 @@ from atoll.job.figures import paid_seats
 from atoll.law.claims import BOND_SHARE
 from atoll.law.games.machine import Outcome
 from atoll.law.manifest import Manifest
+from atoll.law.safety import last_clean, unsafe_rounds
 from atoll.law.terms import WHOLE_BPS
 from atoll.law.views import GameRecord, JobView, SettledRound, parties
 from atoll.law.words import Address, Role, RoundIndex, bits
@@ -90,6 +91,7 @@ def build_report(result: RunResult) -> dict[str, Any]:
         "games": [_game(game, result) for _, game in sorted(view.games.items())],
         "losses": [_loss(loss, result) for loss in result.history.losses],
         "cheats": list_cheats(result),
+        "unsafe": _safety(view),
         "escrow": _escrow(result, books),
         "eval": _eval(result.losses),
         "bytes": _bytes(result, metrics.values()),
@@ -284,13 +286,15 @@ def _money(member: Member, result: RunResult, books: Books) -> dict[str, Any]:
     return {
         "paid_wei": str(sum(amounts.values())),
         "paid_for_wei": {reason: str(amount) for reason, amount in amounts.items()},
-        "slashed_wei": str(result.history.slashed.get(member.account, 0)),
+        "won_wei": str(result.history.won.get(member.account, 0)),
+        "slashed_wei": str(result.history.lost(member.account)),
     }
 
 
 def _watcher(member: Member, result: RunResult) -> dict[str, Any]:
     won = _games_won(member, result)
-    return {"index": member.index, "address": member.account, "won": won}
+    wei = str(result.history.won.get(member.account, 0))
+    return {"index": member.index, "address": member.account, "won": won, "won_wei": wei}
 
 
 def _games_won(member: Member, result: RunResult) -> int:
@@ -324,7 +328,7 @@ def _cheat(member: Member, result: RunResult) -> dict[str, Any]:
         "caught": found is not None,
         "round": found[0] if found else None,
         "by": found[1] if found else None,
-        "slashed_wei": str(result.history.slashed.get(member.account, 0)),
+        "slashed_wei": str(result.history.lost(member.account)),
     }
 
 
@@ -343,6 +347,16 @@ def _caught(member: Member, result: RunResult) -> tuple[int, str] | None:
             if told.account == member.account and not past.facts.available >> seat & 1:
                 return past.round, "the committee: its update was not there"
     return None
+
+
+def _safety(view: JobView) -> dict[str, Any]:
+    """Rounds of which more seats fell than the rule bears, and what to go on from then."""
+    clean = last_clean(view)
+    return {
+        "rounds": list(unsafe_rounds(view)),
+        "last_clean_round": clean.before - 1 if clean.before else None,
+        "last_clean_digest": None if clean.digest is None else clean.digest.hex(),
+    }
 
 
 # --- money ---

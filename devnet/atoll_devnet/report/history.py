@@ -69,8 +69,8 @@ class History:
 
     Attributes:
         events: of the job and of games about it, oldest first.
-        slashed: wei taken of each account's stake, misses included.
         losses: misses and falls, in their order.
+        won: wei of others' bonds that each account got for winning a game.
         moves: that each game took.
         refunded: wei; None until the refund, which may be of nothing.
     """
@@ -78,8 +78,8 @@ class History:
     job_id: int
     events: list[ev.ContractEvent] = field(default_factory=list)
     rounds: dict[int, RoundRecord] = field(default_factory=dict)
-    slashed: dict[Address, int] = field(default_factory=lambda: defaultdict(int))
     losses: list[Loss] = field(default_factory=list)
+    won: dict[Address, int] = field(default_factory=lambda: defaultdict(int))
     moves: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     refunded: int | None = None
 
@@ -92,7 +92,7 @@ class History:
         if view is None:
             return
         if isinstance(event, ev.Slashed):
-            self.slashed[event.account] += event.amount
+            self.won[event.beneficiary] += event.beneficiary_amount
         elif type(event) in DISPUTE_HANDLERS:
             self._game(event, view)
         elif getattr(event, "job_id", None) == self.job_id:
@@ -106,6 +106,10 @@ class History:
     def round(self, index: int) -> RoundRecord:
         """The record of a round, new where there is none."""
         return self.rounds.setdefault(index, RoundRecord(index))
+
+    def lost(self, account: Address) -> int:
+        """Wei that its bonds lost, by misses and by falls."""
+        return sum(loss.wei for loss in self.losses if loss.account == account)
 
     def losses_of(self, account: Address) -> list[Loss]:
         """What was taken from an account, falls first."""

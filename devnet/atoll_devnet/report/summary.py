@@ -33,11 +33,15 @@ def summary(report: Mapping[str, Any], sample: str, folder: Path, *, width: int 
         ("Cheats", map(_cheat, report["cheats"])),
     ):
         told = list(lines)
-        console.print(f"\n{title}" if told else "", *told, sep="\n  ", end="\n\n" if told else "")
+        if told:
+            console.print(f"\n{title}", *told, sep="\n  ")
+    console.print()
     if report["outsiders"] is not None:
         console.print(_outsiders(report["outsiders"]), end="\n\n")
     console.print(_members(report))
     for line in _money(report["escrow"]):
+        console.print(line)
+    for line in _unsafe(report["unsafe"]):
         console.print(line)
     console.print(_held_out(report))
     if sample:
@@ -105,7 +109,7 @@ def _cheat(cheat: Mapping[str, Any]) -> str:
 
 
 def _members(report: Mapping[str, Any]) -> Table:
-    table = Table("who", "cheat", "did", "paid", "lost", title="Who did what, and got what")
+    table = Table("who", "cheat", "did", "paid", "won", "lost", title="Who did what, and got what")
     for item in report["providers"]:
         did = f"{item['paid_rounds']} rounds paid"
         table.add_row(f"provider {item['seat']}", item["cheat"] or "", did, *_amounts(item))
@@ -114,12 +118,15 @@ def _members(report: Mapping[str, Any]) -> Table:
         did += f", {item['games_won']} games won" if item["games_won"] else ""
         table.add_row(f"verifier {item['index']}", item["cheat"] or "", did, *_amounts(item))
     for item in report["watchers"]:
-        table.add_row(f"watcher {item['index']}", "", f"{item['won']} games won", "", "")
+        did = f"{item['won']} games won"
+        table.add_row(f"watcher {item['index']}", "", did, "", _tokens(item["won_wei"]), "")
     return table
 
 
-def _amounts(item: Mapping[str, Any]) -> tuple[str, str]:
-    return _tokens(item["paid_wei"]), _tokens(item["slashed_wei"])
+def _amounts(item: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Pay, what was won of others' bonds, and what was lost of its own."""
+    paid, won, lost = (_tokens(item[f"{what}_wei"]) for what in ("paid", "won", "slashed"))
+    return paid, won, lost
 
 
 def _money(escrow: Mapping[str, Any]) -> Iterable[str]:
@@ -133,6 +140,14 @@ def _money(escrow: Mapping[str, Any]) -> Iterable[str]:
     yield f"paid for: {', '.join(parts)}"
     for fault in escrow["faults"]:
         yield f"THE BOOKS DO NOT ADD UP: {fault}"
+
+
+def _unsafe(found: Mapping[str, Any]) -> Iterable[str]:
+    if found["rounds"]:
+        which = ", ".join(map(str, found["rounds"]))
+        clean = found["last_clean_round"]
+        back = "the job's first one" if clean is None else f"that after round {clean}"
+        yield f"UNSAFE: in rounds {which} more seats fell than the merge bears; use {back}"
 
 
 def _tokens(wei: str) -> str:

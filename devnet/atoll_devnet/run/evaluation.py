@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from atoll.bits.codec.layout import Layout
-from atoll.bits.codec.registry import codec_of
 from atoll.bits.layout import param_count, trained_shapes
+from atoll.bits.sections import UpdateLayout
 from atoll.content.local import LocalStore
 from atoll.law.manifest import Manifest
 from atoll.train.adapters import full_weights
@@ -43,8 +42,7 @@ def sample_text(manifest: bytes, merged: bytes, store_dir: str) -> str:
 
 
 def sizes(manifest: bytes) -> tuple[int, int]:
-    """Bytes of an update in the codec the manifest names, and parameters of its model."""
-    configure_native()
+    """Bytes of an update, with its moments, and parameters of the model."""
     spec = Manifest.from_bytes(manifest)
-    layout = Layout.of(trained_shapes(spec))
-    return codec_of(spec.codec).encoded_length(layout), param_count(spec.model)
+    layout = UpdateLayout.of(spec, trained_shapes(spec), 0)
+    return layout.encoded_length, param_count(spec.model)

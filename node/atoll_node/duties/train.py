@@ -32,7 +32,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What the worker made of a round: see `TrainedRound`; the update is in the store."""
+    """What the worker made of a round: see `TrainedRound`; the update is in the store.
+
+    Attributes:
+        seconds: wall time in training steps.
+        thread_seconds: of everything that the training thread did for the round.
+    """
 
     states: tuple[Digest, ...]
     words: tuple[Digest, ...]
@@ -40,6 +45,7 @@ class Work:
     update_cid: bytes
     loss: float
     seconds: float
+    thread_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +110,7 @@ class DoTrain(commands.Work[Trained]):
         )
         steps = len(done.states) * Manifest.from_bytes(self.manifest).inner.segment
         context.journal.measure(view.job_id, round_, "train_seconds", done.seconds)
+        context.journal.measure(view.job_id, round_, "thread_seconds", done.thread_seconds)
         context.journal.measure(view.job_id, round_, "trained_steps", steps)
         return Done(Trained(round_, reveal, self.opening_digest, done.loss, done.seconds))
 

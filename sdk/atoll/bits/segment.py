@@ -81,7 +81,7 @@ class SegmentRun:
             segment.
         works: what the work word takes in of each step.
         losses: each step's batch loss, nats a token.
-        seconds: wall time of steps and digest together.
+        seconds: wall time of the steps, without the digest.
     """
 
     state: SeatState
@@ -123,11 +123,12 @@ def run_segment(
             is_finite = False
             break
         state = done.state
+    seconds = time.perf_counter() - started
     return SegmentRun(
         state=state,
         roots=state_roots(state),
         is_finite=is_finite,
         works=tuple(works),
         losses=tuple(losses),
-        seconds=time.perf_counter() - started,
+        seconds=seconds,
     )

@@ -70,9 +70,9 @@ def deploy(
     if keystore is None:
         raise ConfigError("which key deploys?", next_step="pass --keystore FILE")
     config = DeployConfig(
-        token=_address(token, "--token"),
+        token=known_address(token, "--token"),
         supply=wei_of(supply),
-        owner=_address(owner, "--owner"),
+        owner=known_address(owner, "--owner"),
         params=_params(DEFAULT_PARAMS, settings or []),
         unbonding_delay=unbonding_days * DAY,
         change_delay=change_days * DAY,
@@ -177,7 +177,7 @@ def _params(params: Params, settings: list[str]) -> Params:
     return params
 
 
-def _address(text: str | None, option: str) -> Any:
+def known_address(text: str | None, option: str) -> Any:
     from eth_utils.address import is_address, to_checksum_address
 
     if text is None:

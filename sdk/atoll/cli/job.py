@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -265,15 +266,18 @@ def status(
     home: Home = DEFAULT_HOME,
     json: Json = False,
 ) -> None:
-    """Say where a job stands, and how good its model was after every round."""
+    """Say where a job stands, what became of every round, and how good its model was after it."""
 
     async def work() -> None:
         async with Network(rpc, deployment, home).open() as client:
             handle = client.attach(job)
             snapshot = await handle.status()
             curve = await (handle.evaluate() if evaluate else handle.figures())
+            rounds, now = await handle.rounds(), client.follower.now
         data = _plain(snapshot) | {"curve": [item.to_plain() for item in curve]}
+        data["history"] = [item.to_plain() for item in rounds]
         lines = [_snapshot_text(snapshot), *(item.text() for item in curve)]
+        lines += ["", table([item.row(now) for item in rounds])] if rounds else []
         emit(data, "\n".join(lines), as_json=json)
 
     asyncio.run(work())
@@ -494,15 +498,54 @@ def refund(
     home: Home = DEFAULT_HOME,
     json: Json = False,
 ) -> None:
-    """Take back what was not earned, once a job has ended."""
+    """Take back what nobody can earn any more: of a job that has ended most of it at once, and
+    what is left after the claim deadline.
+    """
     from atoll.job.narrate import tokens
 
+    async def work(client: Client) -> tuple[int, int, int]:
+        handle = client.attach(job)
+        wei, due = await handle.refund(), await handle.rest_due()
+        return wei, (await client.chain.escrow(handle.id)).balance, due
+
+    wei, left, due = _signed(Network(rpc, deployment, home, keystore, password_file), work)
+    data = {"job": job, "refunded_wei": str(wei), "left_wei": str(left), "rest_due": due}
+    text = f"{tokens(wei)} tokens came back so far"
+    if left:
+        text += f"; {tokens(left)} are still there for pay: what nobody claims is yours"
+        text += f" from {_moment(due)} on"
+    emit(data, text, as_json=json)
+
+
+@app.command()
+def claim(
+    job: Job,
+    account: Annotated[
+        str | None, typer.Option(help="Whose pay; your own if left out. It goes to them.")
+    ] = None,
+    rpc: Rpc = DEFAULT_RPC,
+    deployment: DeploymentFile = None,
+    keystore: Keystore = None,
+    password_file: PasswordFile = None,
+    home: Home = DEFAULT_HOME,
+    json: Json = False,
+) -> None:
+    """Have a provider or verifier paid for its FINAL rounds; their services do so by themselves."""
+    from atoll.cli.deploying import known_address
+    from atoll.job.narrate import tokens
+
+    whose = known_address(account, "--account")
+
     async def work(client: Client) -> int:
-        return await client.attach(job).refund()
+        return await client.attach(job).claim(whose)
 
     wei = _signed(Network(rpc, deployment, home, keystore, password_file), work)
-    data = {"job": job, "refunded_wei": str(wei)}
-    emit(data, f"{tokens(wei)} tokens came back", as_json=json)
+    data = {"job": job, "paid_wei": str(wei)}
+    emit(data, f"{tokens(wei)} tokens were paid so far", as_json=json)
+
+
+def _moment(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _signed(network: Network, work: Any) -> Any:
@@ -622,8 +665,10 @@ async def _is_handed_over(handle: JobHandle) -> bool:
 
 async def _patient(handle: JobHandle) -> AsyncIterator[JobUpdate | RoundFigures | None]:
     """What happens, and None whenever the chain was looked at and nothing had."""
+    from atoll.job.evaluation import can_evaluate
+
     yield None
-    async for update in handle.follow(evaluated=True):
+    async for update in handle.follow(evaluated=can_evaluate()):
         yield update
 
 

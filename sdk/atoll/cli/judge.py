@@ -19,6 +19,7 @@ from atoll.cli.network import (
 )
 from atoll.cli.output import Json, emit
 from atoll.errors import ConfigError
+from atoll.law.words import Digest
 
 if TYPE_CHECKING:
     from atoll.law.views import GameRecord, JobView
@@ -54,27 +55,49 @@ def play(
         str, typer.Option("--as", help="challenger, or provider with the config of your node.")
     ] = "challenger",
     job: Annotated[list[int] | None, typer.Option(help="Only this job; may be repeated.")] = None,
+    share: Annotated[
+        float, typer.Option(help="Of every round's seats, the part that is replayed.")
+    ] = 1.0,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(help="A seat's key that you were told, in hex: half of that seat's pay."),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Play until told to stop, and say every move; a restart takes up where this one was.
 
-    A challenger replays every seat of every settled round that can still be disputed, challenges
-    what is wrong, and plays. A provider's service defends its work by itself; `--as provider` does
-    that alone, with the same config, while the service is down.
+    A challenger replays seats of every settled round that can still be disputed, challenges
+    what is wrong, and plays; it says so where a window ended before its replay did. Keys that
+    providers tell too early, and wrong words of auditors, earn it something, too. A provider's
+    service defends its work by itself; `--as provider` does that alone, with the same config,
+    while the service is down.
     """
     from atoll.service.main import main
     from atoll.service.watcher import Player, serve
 
     if side not in SIDES:
         raise ConfigError(f"no side is called {side!r}", next_step="use --as challenger|provider")
+    if not 0 < share <= 1:
+        raise ConfigError(f"--share {share:g} is no part", next_step="use more than 0, at most 1")
+    keys = tuple(map(_key, key or []))
 
     async def run(settings: Any) -> None:
         if job:
             settings = settings.model_copy(update={"jobs": tuple(job)})
-        await serve(settings, Player(watches=side == "challenger"))
+        await serve(settings, Player(side == "challenger", share=share, keys=keys))
 
     arguments = ["--config", str(config.expanduser())]
     raise typer.Exit(main("atoll judge play", run, arguments, speaks="json" if json else "text"))
+
+
+def _key(text: str) -> Digest:
+    try:
+        found = bytes.fromhex(text.removeprefix("0x"))
+    except ValueError:
+        found = b""
+    if len(found) != 32:
+        raise ConfigError(f"--key {text}: no 32 bytes", next_step="pass 64 hex digits")
+    return Digest(found)
 
 
 @app.command()

@@ -138,7 +138,7 @@ def _check(key: str, digests: list[str]) -> None:
     if len(wanted) > 1:
         raise NumericsMismatch(
             f"{len(set(digests))} digests here, {known.get(key, 'none')[:16]} expected",
-            next_step="report the output of `atoll numerics verify --json`, and use native mode",
+            next_step="this machine cannot take part; report `atoll numerics verify --json`",
         )
 
 

@@ -204,16 +204,26 @@ def _asked_of(data_dir: Path) -> dict[str, Any]:
         return {"blocking": {"name": "silent", "text": text, "next_step": error.next_step}}
 
 
+def _owed_text(owed: dict[str, Any]) -> str:
+    left = owed["seconds_left"]
+    until = "until the next settlement" if left is None else f"in {left} s"
+    return f"{owed['duty']} of round {owed['round']}, {until}"
+
+
 def status_text(status: dict[str, Any]) -> str:
     """A status for a person."""
     blocked = status.get("blocking")
     lines = (
         [f"blocked    {blocked['text']}", f"next       {blocked['next_step']}"] if blocked else []
     )
-    apart = {"jobs", "gas", "blocking", "duties", "failing", "under_way"}
+    apart = {"jobs", "gas", "blocking", "duties", "owes", "misses", "failing", "under_way"}
     lines += [f"{name:<10} {value}" for name, value in status.items() if name not in apart]
     for job, duties in status.get("duties", {}).items():
         lines += [f"job {job} {duty:<12} {reason}" for duty, reason in duties.items()]
+    for job, owed in status.get("owes", {}).items():
+        lines += [f"job {job} owes {_owed_text(one)}" for one in owed]
+    for job, missed in status.get("misses", {}).items():
+        lines += [f"job {job} was cut for {one['miss']} of round {one['round']}" for one in missed]
     for job, rounds in status.get("jobs", {}).items():
         for index, measures in rounds.items():
             found = "  ".join(f"{name} {value:g}" for name, value in measures.items())

@@ -22,6 +22,7 @@ from atoll.law import events as ev
 from atoll.law.ballots import Duty
 from atoll.law.manifest import Manifest
 from atoll.law.merge_inputs import MergeFacts, MergeTerms, candidates
+from atoll.law.safety import unsafe_rounds
 from atoll.law.views import JobView, SettledRound
 from atoll.law.words import RoundIndex, SeatIndex, Verdict
 from atoll.service.duties.material import files_of
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from atoll.train.replay import SeatReplay
 
 TASKS = "atoll.service.tasks"
-_MISSING = (NotFound, ProtocolError, *UNFETCHABLE_CONTENT)
 EQUAL, DIFFERS, GONE = "equal", "differs", "gone"
 """What a check came to; `GONE` where something that it needs is not served any more."""
 
@@ -150,12 +150,18 @@ class RoundCheck:
 
 @dataclass(frozen=True, slots=True)
 class JobCheck:
-    """A job: the rounds that were looked at, and its money."""
+    """A job: the rounds that were looked at, and its money.
+
+    Attributes:
+        balance: wei that the contract says to hold.
+        unsafe: rounds of which more merged seats fell than the rule bears.
+    """
 
     job: int
     rounds: tuple[RoundCheck, ...]
     books: Books
     balance: int
+    unsafe: tuple[RoundIndex, ...] = ()
 
     @property
     def faults(self) -> list[str]:
@@ -177,6 +183,7 @@ class JobCheck:
         faults, gaps = self.faults, self.gaps
         head = f"{len(faults)} things differ" if faults else "everything that was checked is so"
         lines = [f"job {self.job}: {head}", *(f"  differs: {fault}" for fault in faults)]
+        lines += [f"  unsafe: round {r} merged more cheats than it bears" for r in self.unsafe]
         return "\n".join([*lines, *(f"  not checked: {gap}" for gap in gaps)])
 
     def to_plain(self) -> dict[str, object]:
@@ -185,6 +192,7 @@ class JobCheck:
             "job": self.job,
             "differs": self.faults,
             "not_checked": self.gaps,
+            "unsafe_rounds": list(self.unsafe),
             "rounds": [past.to_plain() for past in self.rounds],
             "books": self.books.to_plain(),
         }
@@ -219,7 +227,15 @@ async def audit(
         worker.kill()
     books = keep_books(view, _events(handle, view))
     balance = (await handle.client.chain.escrow(handle.id)).balance
-    return JobCheck(handle.id, tuple(found), books, balance)
+    return JobCheck(handle.id, tuple(found), books, balance, unsafe_rounds(view))
+
+
+class _Unusable(Exception):
+    """What a round opened with: nobody serves it, or it is not what was certified."""
+
+    def __init__(self, outcome: str, why: str) -> None:
+        super().__init__(why)
+        self.outcome, self.why = outcome, why
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,33 +300,33 @@ class _Auditor:
         try:
             for cid, most in files_of(self.manifest):
                 await self.fetch(cid, most)
-        except _MISSING as error:
+            await self.worker.run(f"{TASKS}:check_data", self.manifest.to_bytes(), self.store)
+        except NotFound as error:
             self.data_gap = f"the job's data is not served any more: {error}"
+        except (ProtocolError, *UNFETCHABLE_CONTENT) as error:
+            self.data_gap = f"the job's data is not what its manifest says: {error}"
 
     async def check(self, past: SettledRound, extent: Extent) -> RoundCheck:
         """One round: its certificate, its merge, and seats of it."""
         told = self.told.get(past.round)
         is_told = told is not None and told.fits and past.is_consistent
         seats = _seats(past, extent)
-        gap, opening = self.data_gap, b""
-        if not gap:
-            try:
-                opening = await self._opening(past.round)
-            except _MISSING as error:
-                gap = f"the model that it opened with is not there: {error}"
-        if gap:
-            gone = tuple(self._seat(past, seat, GONE, gap) for seat in seats)
-            return RoundCheck(past.round, is_told, GONE, gap, gone)
-        merge, why = await self._merge(past, told, opening)
+        try:
+            opening = await self._opening(past.round)
+            merge, why = await self._merge(past, told, opening)
+        except _Unusable as found:
+            gone = tuple(self._seat(past, seat, GONE, found.why) for seat in seats)
+            return RoundCheck(past.round, is_told, found.outcome, found.why, gone)
         checks = [await self._replay(past, seat, opening) for seat in seats]
         return RoundCheck(past.round, is_told, merge, why, tuple(checks))
 
     async def _opening(self, round: RoundIndex) -> bytes:
         """CID of the model that a round opened with, which is in the store and as certified.
 
-        Raises:
-            NotFound: nobody has it. ProtocolError: what they have is another.
+        Raises _Unusable. Whoever certified the model named the address of its bytes with it.
         """
+        if self.data_gap:
+            raise _Unusable(GONE, self.data_gap)
         if round in self.models:
             return self.models[round]
         cid, spec = cid_of(self.view, round), self.manifest.to_bytes()
@@ -318,10 +334,15 @@ class _Auditor:
             return bytes(
                 (await self.worker.run(f"{TASKS}:make_initial_state", spec, self.store)).cid
             )
-        await self.fetch(cid, max_state_bytes(self.manifest))
-        found = await self.worker.run(f"{TASKS}:inspect_state", spec, cid, self.store)
+        try:
+            await self.fetch(cid, max_state_bytes(self.manifest))
+            found = await self.worker.run(f"{TASKS}:inspect_state", spec, cid, self.store)
+        except NotFound as error:
+            raise _Unusable(GONE, "the model that it opened with is not served any more") from error
+        except (ProtocolError, *UNFETCHABLE_CONTENT) as error:
+            raise _Unusable(DIFFERS, f"the certified address has no model: {error}") from error
         if found.digest != model_of(self.view, round):
-            raise ProtocolError("what its certificate's address has is another model")
+            raise _Unusable(DIFFERS, "the certified address has another model")
         return cid
 
     async def _merge(

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from atoll.chain.follower import Folded, Follower, TurnedBack
 from atoll.errors import ChainError
-from atoll.job.narrate import JobSnapshot, JobUpdate, concerns, describe
+from atoll.job.narrate import JobSnapshot, JobUpdate, told
 from atoll.law.events import ContractEvent, JobCreated
 from atoll.law.views import JobView
 from atoll.law.words import Address, Digest, JobId
@@ -83,9 +83,9 @@ class JobFollower:
 
     def _fold(self, step: Folded) -> None:
         event, block = step.item.event, step.item.block
-        text = describe(event)
         for job, view in step.views.items():
-            if text is not None and concerns(event, view):
+            text = told(event, view)
+            if text is not None:
                 kind, snapshot = type(event).__name__, JobSnapshot.of(view)
                 self._logs[job].append(JobUpdate(kind, text, block, event, snapshot))
 

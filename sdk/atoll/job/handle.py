@@ -30,11 +30,12 @@ from atoll.job.asking import missing_extra
 from atoll.job.card import CARD, FACTS, NO_LABELS, Labels, Origin, card, facts
 from atoll.job.document import parse_toml
 from atoll.job.evaluation import can_evaluate, evaluate_here, evaluating
-from atoll.job.figures import RoundFigures, known
+from atoll.job.figures import RoundFigures, cid_of, known, model_of
 from atoll.job.money import pay_out, take_back
 from atoll.job.narrate import JobSnapshot, JobUpdate, is_about
 from atoll.job.patience import is_out_of_patience, patience_of
 from atoll.job.spec import JobSpec
+from atoll.job.story import RoundStory, clean_round, tell_rounds
 from atoll.law.events import Fell, Missed
 from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
 from atoll.law.views import JobView
@@ -74,6 +75,10 @@ class JobHandle:
     async def status(self) -> JobSnapshot:
         """Where the job stands. Raises ChainError where the chain has no such job."""
         return JobSnapshot.of(await self.view(), self.client.follower.now)
+
+    async def rounds(self) -> list[RoundStory]:
+        """What became of every round so far, oldest first; the open one last."""
+        return tell_rounds(await self.view(), self.client.follower.now)
 
     async def watch(self) -> AsyncIterator[JobUpdate]:
         """What happened since the job was created, then what happens, until nothing more can: it
@@ -178,7 +183,8 @@ class JobHandle:
         return None if own is None else Manifest.from_bytes(own.manifest)
 
     async def continued(self, folder: Path, rounds: int) -> JobSpec:
-        """A job like this one, of so many rounds, that starts from its model of now.
+        """A job like this one, of so many rounds, that starts from its model of now, or where more
+        fell in a round than its merge bears, from the last model before that.
 
         Where this one trains adapters, the new one trains others, on the model with these added.
 
@@ -186,7 +192,8 @@ class JobHandle:
             folder: where that model goes; the new job names it.
 
         Raises:
-            ConfigError: the job was not submitted from a file from this home, and as `checkpoint`.
+            ConfigError: the job was not submitted from a file from this home, or no model of it is
+                clean; and as `checkpoint`.
         """
         own = self.client.submissions.of_job(self.id)
         if own is None or not own.spec:
@@ -196,7 +203,7 @@ class JobHandle:
             )
         spec = JobSpec.of(parse_toml(own.spec), "the job's file")
         model = Manifest.from_bytes(own.manifest).model
-        started = await self.checkpoint(folder, merged=True)
+        started = await self.checkpoint(folder, clean_round(await self.view()), merged=True)
         return spec.but(
             {
                 "rounds": rounds,
@@ -391,11 +398,10 @@ def _no_result(snapshot: JobSnapshot) -> ConfigError:
 
 def _model_of(view: JobView, rounds: int) -> Certified:
     """The model after so many rounds. Raises ConfigError where nothing was merged by then."""
-    settled = view.settled[:rounds]
-    cid = next((past.verdict.cid for past in reversed(settled) if past.verdict.cid), b"")
+    cid = cid_of(view, rounds)
     if not cid:
         raise ConfigError(f"job {view.job_id} has no model: nothing was certified")
-    return Certified(Cid.from_bytes(cid), settled[-1].verdict.state)
+    return Certified(Cid.from_bytes(cid), model_of(view, rounds))
 
 
 def _rounds_merged(view: JobView, round: int | None) -> int:

@@ -35,8 +35,9 @@ _LOGIT: Final = 4 * _NUMBER
 
 
 def peaks(manifest: Manifest, update_bytes: int) -> dict[str, int]:
-    """Bytes of each part of a round, by name: of providers `train`, of verifiers `check`,
-    `replay`, `link` and `merge`; of verifiers and submitters `evaluate`, of everybody `open`.
+    """Bytes of each part of a round, by name: `train` of who trains a seat's round or replays it,
+    with its `link`; of verifiers and submitters `evaluate`; of every member `open`, `check` and
+    `merge`.
 
     Args:
         update_bytes: of a seat's update.
@@ -54,10 +55,9 @@ def peaks(manifest: Manifest, update_bytes: int) -> dict[str, int]:
     merge = max(sections_merged, whole) + _MERGED_AT_ONCE
     found = {
         "open": sizes.global_state + sizes.moments + sizes.opened,
-        # Seen beside its steps: what is kept of storing states and writing the update.
+        # Seen beside its steps: what is kept of writing the update.
         "train": max(steps + update_bytes // 2, link),
         "check": sizes.model,
-        "replay": max(steps, link),
         "link": link,
         "merge": merge,
         "evaluate": sizes.base + sizes.model + sizes.logits,
@@ -66,15 +66,14 @@ def peaks(manifest: Manifest, update_bytes: int) -> dict[str, int]:
 
 
 def provider_bytes(manifest: Manifest, update_bytes: int) -> int:
-    """What a provider's largest part holds."""
+    """What a provider's largest part holds: it merges what it will train on."""
     found = peaks(manifest, update_bytes)
-    return max(found["open"], found["train"])
+    return max(size for name, size in found.items() if name != "evaluate")
 
 
 def verifier_bytes(manifest: Manifest, update_bytes: int) -> int:
-    """What a verifier's largest part holds."""
-    found = peaks(manifest, update_bytes)
-    return max(size for name, size in found.items() if name != "train")
+    """What a verifier's largest part holds: it replays whole rounds, merges and evaluates."""
+    return max(peaks(manifest, update_bytes).values())
 
 
 def submitter_bytes(manifest: Manifest, update_bytes: int) -> int:

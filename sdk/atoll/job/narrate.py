@@ -15,6 +15,7 @@ from atoll.law import events as ev
 from atoll.law.ballots import Body, Duty
 from atoll.law.events import ContractEvent
 from atoll.law.games.machine import Outcome as GameOutcome
+from atoll.law.safety import unsafe_rounds
 from atoll.law.trace import LEAF_BYTES
 from atoll.law.views import JobView, parties
 from atoll.law.words import (
@@ -177,6 +178,21 @@ def describe(event: ContractEvent, name: Names = str) -> str | None:
     """A sentence about an event of a job; None for what is of no job: stakes and gateways."""
     describer = _DESCRIBERS.get(type(event))
     return describer(event, name) if describer else None
+
+
+def told(event: ContractEvent, view: JobView, name: Names = str) -> str | None:
+    """As `describe`, with what only the view after it knows: who is audited, which rounds a fall
+    makes unsafe; None also for what is not of this job.
+    """
+    text = describe(event, name) if concerns(event, view) else None
+    if text is None:
+        return None
+    if isinstance(event, ev.Settled):
+        return f"{text}; seats {numbers(view.settled[event.round].drawn)} are audited"
+    if isinstance(event, ev.Fell):
+        unsafe = ", ".join(map(str, unsafe_rounds(view)))
+        return f"{text}; more fell than is borne in rounds {unsafe}" if unsafe else text
+    return text
 
 
 def tokens(wei: int) -> str:

@@ -19,13 +19,17 @@ from atoll.job.plan import MERGE_SECONDS, Pace, sum_of_windows
 from atoll.law.clocks import AuditClock, last_audits
 from atoll.law.manifest import Manifest
 from atoll.law.pay import budget
+from atoll.law.terms import MOVES
+from atoll.law.words import Terms
 from atoll.train.corpus.options import PUBLIC_NOTICE
 
 SUBMIT_GAS = {"approve": 60_000, "announceGateway": 60_000, "create": 700_000}
 """Gas at most of what a submission sends; `tests/integration/chain/test_client.py` measures it."""
 BLOCK_SECONDS = 12
-ROUND_TRANSACTIONS = 6
-"""One after another: to open, commit, reveal, report, attest and settle a round."""
+ROUND_TRANSACTIONS = 4
+"""One after another: commit, reveal, word, and the settlement, which opens the next round."""
+TRUSTED_BELOW = 7
+"""Members of a committee below which a few decide whether it goes on."""
 _TOKEN_BYTES = {"uint8": 1, "uint16": 2, "uint32": 4}
 
 
@@ -49,6 +53,8 @@ class Outlook:
         gas, gas_wei: of the submission at most, at the fee cap.
         seconds_expected: members like this machine, nobody missing.
         seconds_at_most: until the job may be closed unfinished.
+        pay_final_seconds: from a round's settlement until its pay is sure; result_final_seconds:
+            from the last one's until the result is.
     """
 
     parameters: int
@@ -61,6 +67,9 @@ class Outlook:
     gas_wei: int
     seconds_expected: int
     seconds_at_most: int
+    pay_final_seconds: int
+    result_final_seconds: int
+    warnings: tuple[str, ...]
     roles: tuple[Role, ...]
 
     def to_plain(self) -> dict[str, Any]:
@@ -85,6 +94,9 @@ def outlook(draft: Draft, pace: Pace, fee_cap: int) -> Outlook:
         gas_wei=gas * fee_cap,
         seconds_expected=ceil(_expected(draft, pace)),
         seconds_at_most=terms.expiry - manifest.created,
+        pay_final_seconds=AuditClock.of(terms, 0).window_end,
+        result_final_seconds=_last_clock(terms).window_end,
+        warnings=_warnings(terms),
         roles=(
             _submitter(draft, pace),
             _provider(draft, pace),
@@ -94,14 +106,22 @@ def outlook(draft: Draft, pace: Pace, fee_cap: int) -> Outlook:
 
 
 def _expected(draft: Draft, pace: Pace) -> float:
-    """Seconds of all rounds: training, the merge, blocks; then the last one's audit."""
+    """Seconds of all rounds, and of the last one's audit."""
+    terms = draft.manifest.terms
+    return terms.rounds * _round_seconds(draft, pace) + _last_clock(terms).window_end
+
+
+def _round_seconds(draft: Draft, pace: Pace) -> float:
+    """Training, the merge, blocks: of members like this machine."""
     manifest = draft.manifest
-    terms, segments = manifest.terms, manifest.segments
-    train = manifest.inner.steps * pace.step_seconds + segments * pace.segment_seconds
-    merge = terms.seats * pace.parameters * MERGE_SECONDS
-    each = train + merge + ROUND_TRANSACTIONS * BLOCK_SECONDS
-    behind = AuditClock.of(terms, 0, audits=last_audits(terms.seats, terms.min_verifiers))
-    return terms.rounds * each + behind.window_end
+    train = manifest.inner.steps * pace.step_seconds + manifest.segments * pace.segment_seconds
+    merge = manifest.terms.seats * pace.parameters * MERGE_SECONDS
+    return train + merge + ROUND_TRANSACTIONS * BLOCK_SECONDS
+
+
+def _last_clock(terms: Terms) -> AuditClock:
+    """Behind the last round, where all seats are audited twice by as few as may be."""
+    return AuditClock.of(terms, 0, audits=last_audits(terms.seats, terms.min_verifiers))
 
 
 def _data_bytes(manifest: Manifest) -> int:
@@ -123,31 +143,30 @@ def _submitter(draft: Draft, pace: Pace) -> Role:
 
 
 def _provider(draft: Draft, pace: Pace) -> Role:
-    """Fetches data, each round's model and the updates; serves its own."""
-    manifest, terms = draft.manifest, draft.manifest.terms
-    model, data = max_state_bytes(manifest), _data_bytes(manifest)
-    a_round = pace.update_bytes * (terms.places + terms.seats)
-    states = pace.state_bytes
-    return Role(
-        "provider",
-        down=data + terms.rounds * model,
-        up=terms.rounds * a_round,
-        memory=provider_bytes(manifest, pace.update_bytes),
-        disk=data + 2 * (states + model + pace.update_bytes),
-    )
+    """Fetches data and every update, which it merges; serves its own."""
+    served = pace.update_bytes * (draft.manifest.terms.places + draft.manifest.terms.seats)
+    return _member("provider", draft, pace, served)
 
 
 def _verifier(draft: Draft, pace: Pace) -> Role:
-    """Fetches data and every update; serves the merged model."""
+    """Fetches data and every update; serves on what it says to have."""
+    return _member("verifier", draft, pace, pace.update_bytes * draft.manifest.terms.seats)
+
+
+def _member(name: str, draft: Draft, pace: Pace, served: int) -> Role:
+    """Keeps models and updates of the rounds that are not FINAL, and serves `served` a round."""
     manifest, terms = draft.manifest, draft.manifest.terms
     model, data = max_state_bytes(manifest), _data_bytes(manifest)
-    a_round = terms.seats * pace.update_bytes
+    fetched = terms.seats * pace.update_bytes
+    behind = ceil(AuditClock.of(terms, 0).window_end / _round_seconds(draft, pace))
+    kept = min(terms.rounds, 1 + behind) + 1
+    needed = provider_bytes if name == "provider" else verifier_bytes
     return Role(
-        "verifier",
-        down=data + terms.rounds * a_round,
-        up=terms.rounds * ceil(terms.seats / terms.min_verifiers) * model,
-        memory=verifier_bytes(manifest, pace.update_bytes),
-        disk=data + 2 * (a_round + model),
+        name,
+        down=data + model + terms.rounds * fetched,
+        up=model + terms.rounds * served,
+        memory=needed(manifest, pace.update_bytes),
+        disk=data + kept * (fetched + model),
     )
 
 
@@ -156,6 +175,49 @@ def _size(count: int) -> str:
         if count >= size:
             return f"{count / size:.3g} {unit}"
     return f"{count} B"
+
+
+def _windows(terms: Terms, look: Outlook) -> list[str]:
+    """What a round's windows add up to, and when its pay and the result are sure."""
+    d = duration_text
+    challenge = 2 * terms.game_seconds + MOVES * terms.move_seconds
+    return [
+        f"round      {d(terms.train_seconds)} to train, {d(terms.reveal_seconds)} to reveal, "
+        f"{d(terms.merge_seconds)} to merge at most; the next one begins at once",
+        f"audit      behind it: {d(terms.audit_seconds)} to replay, {d(terms.open_seconds)} to "
+        f"open ballots, {d(terms.key_seconds)} to show keys, {d(terms.window_seconds)} to "
+        "challenge",
+        f"final      {d(look.pay_final_seconds)} after a round is settled its pay, "
+        f"{d(look.result_final_seconds)} after the last one the result, but for open disputes",
+        f"disputes   {d(terms.game_seconds)} of each side and {d(terms.move_seconds)} a move: "
+        f"{d(challenge)} at most for one",
+    ]
+
+
+def _safety(terms: Terms) -> str:
+    seats, price = terms.f + 1, (terms.f + 1) * terms.provider_bond
+    share = "all" if terms.f == 0 else f"{terms.share_bps / 100:g}% of the"
+    return (
+        f"safety     a merge bears {terms.f} bad of {terms.seats} updates; {seats} seats, which "
+        f"can move the model, cost {tokens(price)} tokens in bonds; {share} seats are audited in a "
+        "round, in the last one all, twice"
+    )
+
+
+def _warnings(terms: Terms) -> tuple[str, ...]:
+    """What whoever relies on the result has to know of so few members."""
+    found = []
+    if terms.f == 0:
+        found.append(
+            "one seat can move the model at will: with fewer than 4 seats, or by a plain mean, a "
+            "merge bears no bad update; who is caught loses its bond, training is not undone"
+        )
+    if terms.min_verifiers < TRUSTED_BELOW:
+        found.append(
+            f"{terms.min_verifiers} verifiers are enough to begin; of fewer than {TRUSTED_BELOW} "
+            "a third is one or two, who can hold a job up: they are trusted to be there"
+        )
+    return tuple(found)
 
 
 def report(draft: Draft, look: Outlook) -> str:
@@ -174,6 +236,9 @@ def report(draft: Draft, look: Outlook) -> str:
         f"{duration_text(look.seconds_at_most)}",
         f"bonds      {tokens(terms.provider_bond)} a provider, {tokens(terms.verifier_bond)} "
         "a verifier",
+        *_windows(terms, look),
+        _safety(terms),
+        *(f"warning: {text}" for text in look.warnings),
         PUBLIC_NOTICE,
         "",
         f"{'for each':<10} {'down':>9} {'up':>9} {'memory':>9} {'disk':>9}",

@@ -32,7 +32,7 @@ from atoll.law.canonical import dag_cbor_cid, decode, encode, is_cid
 from atoll.law.draws import batch_offsets
 from atoll.law.hashing import sha256, terms_hash
 from atoll.law.terms import check_terms, most_borne, terms_from_plain, terms_to_plain
-from atoll.law.words import Digest, RoundIndex, SeatIndex, Terms
+from atoll.law.words import Digest, SeatIndex, Terms
 
 MANIFEST_VERSION: Final = 1
 MAX_MANIFEST_BYTES: Final = 16 * 1024
@@ -696,18 +696,9 @@ class Manifest(_Spec):
         return self.inner.steps // self.inner.segment
 
     @property
-    def segments_ahead(self) -> int:
-        """Segments of a round that need nothing of what the round before merged."""
-        return self.codec.overlap // self.inner.segment
-
-    @property
     def tokens_per_step(self) -> int:
         """Batch · sequence length."""
         return self.inner.batch * self.model.seq
-
-    def is_last_round(self, round: RoundIndex) -> bool:
-        """The last round is audited whole, by two."""
-        return round == self.terms.rounds - 1
 
     def batch_offsets(self, data_seed: Digest, seat: SeatIndex, step: int) -> list[int]:
         """Where each sequence of a step starts; `step` counts from 0 within the round."""

@@ -42,6 +42,7 @@ class Known:
         waiting: what its transactions wait for, in words.
         defects: jobs whose machine does not step, and why.
         gateway: why it serves nothing; empty where it does.
+        worries: of its jobs, the gravest first of each.
     """
 
     silent_seconds: float | None = None
@@ -52,6 +53,7 @@ class Known:
     waiting: Sequence[str] = ()
     defects: Mapping[int, str] = field(default_factory=dict)
     gateway: str = ""
+    worries: Sequence[Condition] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +90,22 @@ def blocking(known: Known) -> Condition | None:
         text = f"{known.room / (1 << 30):.2f} GiB are free where the service writes"
         return Condition("disk", text, "free some room; nothing is lost until then")
     if known.gateway:
-        text = f"nothing is served, which costs the bond: {known.gateway}"
+        text = f"nothing is served, which costs a seat the round's pay: {known.gateway}"
         return Condition("gateway", text, "free the gateway's port, or look at the log")
+    grave = _grave(known)
+    if grave is not None:
+        return grave
+    if known.waiting:
+        text = f"{len(known.waiting)} transactions wait; the first: {known.waiting[0]}"
+        return Condition("fees", text, "raise fees.max_fee_gwei, or wait: `atoll tx list`")
+    return _rest(known)
+
+
+def _grave(known: Known) -> Condition | None:
+    """What costs a bond, or keeps it from all work."""
+    for worry in known.worries:
+        if worry.is_fault:
+            return worry
     ours = _ours(known)
     for name, kinds, among in (
         ("disk", DISK, known.failing), ("money", MONEY, ours), ("policy", POLICY, ours)
@@ -97,10 +113,7 @@ def blocking(known: Known) -> Condition | None:
         found = _worst(among, kinds)
         if found is not None:
             return Condition(name, *found)
-    if known.waiting:
-        text = f"{len(known.waiting)} transactions wait; the first: {known.waiting[0]}"
-        return Condition("fees", text, "raise fees.max_fee_gwei, or wait: `atoll tx list`")
-    return _rest(known)
+    return None
 
 
 def _ours(known: Known) -> Mapping[tuple[int, str], Failing]:
@@ -126,6 +139,8 @@ def _rest(known: Known) -> Condition | None:
     if known.defects:
         job, cause = min(known.defects.items())
         return Condition("defect", f"job {job} does not step: {cause}", "report this, with the log")
+    if known.worries:
+        return known.worries[0]
     if known.jobs == 0:
         text = "no open job is known that this service could take part in"
         return Condition("no job", text, "wait for one, or look at [policy]", is_fault=False)

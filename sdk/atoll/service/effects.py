@@ -30,6 +30,8 @@ at most 64 MiB in memory."""
 NAMED_TIMES = {"StillBound": 0, "WindowOpen": 0}
 """Refusals that name when the call will be due, and which of their fields does (unix seconds)."""
 ROLES = {"provider": Role.PROVIDER, "verifier": Role.VERIFIER}
+PATIENCE_S = 3.0
+"""About what it takes to start a process."""
 log = structlog.get_logger("atoll.effects")
 
 
@@ -77,11 +79,15 @@ class Effects:
     async def work_soon(self, function: str, *args: object) -> Any:
         """As `work`, for what has a deadline and takes seconds.
 
-        It does not wait for what takes as long as a round, of whatever job: while such a thing is
-        under way it has a process of its own.
+        It waits a little, before all others, for what is under way; what takes as long as a round,
+        of whatever job, has to be passed, and then it has a process of its own.
         """
-        worker = self.context.spare_worker if self._long else self.context.worker
-        return await worker.run(function, *args)
+        patience = PATIENCE_S if self._long else None
+        run = self.context.worker.run
+        try:
+            return await run(function, *args, is_first=True, patience_s=patience)
+        except TimeoutError:
+            return await self.context.spare_worker.run(function, *args)
 
     # --- transactions ---
 
@@ -93,10 +99,12 @@ class Effects:
         status = await self.context.queue.wait(key)
         if status.block is not None:
             return Done(block=status.block)
-        # Someone else was first: that is in the view once it has reached the newest block.
+        # Someone else was first: that is in the view once it has reached the newest block. Where it
+        # has, and wants this still, nothing can have changed before the block after that.
         head = await self.context.chain.head()
         await self._check_is_moot(call)
-        return Done(block=head.number)
+        is_seen = self.context.follower.confirmed >= head.number
+        return Done(block=head.number + is_seen)
 
     async def _check_is_moot(self, call: Call) -> None:
         """What anyone may do was refused: because it is done, or because it is too early?

@@ -30,6 +30,11 @@ Run = Callable[[ServiceConfig], Coroutine[Any, Any, None]]
 
 
 TOLD = {
+    "replays": "round {round}, seat {seat}: replays {segments} segments",
+    "agrees": "round {round}, seat {seat}: is what a replay gives ({seconds} s of steps)",
+    "came too late": "round {round}, seat {seat}: its window ended before our replay did",
+    "leaks": "round {round}, seat {seat}: shows the key that it told too early",
+    "collects": "job {job}: collects {amount} wei",
     "differs": "round {round}, seat {seat}: {what} is not what a replay gives",
     "disputes": "round {round}, seat {seat}: disputes it with a bond of {bond} wei",
     "plays": "game {game}: {move}",

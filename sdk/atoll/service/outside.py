@@ -51,6 +51,8 @@ def metrics_of(service: Service[Any]) -> Iterator[Metric]:
     yield counter("commands_failed", "Effects that did not take place", service.failed)
     yield counter("rpc_useless_answers", "Useless answers", context.chain.provider.useless_answers)
     yield counter("undecodable_logs", "Logs that are no events", context.follower.undecodable)
+    missed = sum(map(len, service.misses.values()))
+    yield counter("misses", "Duties that the account was cut for", missed)
     yield gauge("stuck_jobs", "Jobs whose machine does not step", service.stuck)
     yield counter("uploaded_bytes", "Body bytes of our gateway", gateway.bytes_up)
     yield counter("downloaded_bytes", "Received from gateways", context.fetcher.bytes_down)

@@ -46,6 +46,7 @@ from atoll.service.machine import (
 from atoll.service.metrics import NO_ROUND, write_metrics
 from atoll.service.outside import answers_of, metrics_of
 from atoll.service.watchdog import Watchdog, call, notify_systemd
+from atoll.service.worries import misses, owed_plain, worries
 
 B = TypeVar("B")
 S = TypeVar("S")
@@ -126,6 +127,11 @@ class Service(Generic[S]):
     def stuck(self) -> int:
         """How many jobs' machines do not step."""
         return len(self._defects)
+
+    @property
+    def misses(self) -> dict[JobId, list[dict[str, Any]]]:
+        """What the account was cut for, by job."""
+        return {job: misses(state) for job, state in self._machines.items()}
 
     def drain(self) -> None:
         """Asks every machine to finish its round and to leave."""
@@ -287,8 +293,19 @@ class Service(Generic[S]):
                 waiting=waits,
                 gateway=context.gateway.trouble,
                 defects={int(job): cause for job, cause in self._defects.items()},
+                worries=self._worries(),
             )
         )
+
+    def _worries(self) -> list[Condition]:
+        """Of every job; one that cannot be looked at leaves the others alone."""
+        found: list[Condition] = []
+        for job, state in self._machines.items():
+            try:
+                found += worries(state)
+            except Exception as error:  # what one job brings about must not hide the others
+                self._note_defect(job, error)
+        return found
 
     def status(self) -> dict[str, Any]:
         """Where it stands, in JSON values: the blocking condition, the head, every job's duties."""
@@ -304,6 +321,8 @@ class Service(Generic[S]):
                 str(job): {duty: reason for duty, reason in state.reasons.items() if reason}
                 for job, state in self._machines.items()
             },
+            "owes": {str(job): owed_plain(state) for job, state in self._machines.items()},
+            "misses": {str(job): found for job, found in self.misses.items() if found},
             "failing": [
                 {"job": int(job), "command": key, "times": one.times, "text": one.text}
                 for (job, key), one in sorted(self._failing.items())

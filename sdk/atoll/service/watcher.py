@@ -8,12 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from atoll.law.upkeep import Call
+from atoll.law.words import Digest, Role
 from atoll.service.config import ServiceConfig
 from atoll.service.duties.game import PLAY, decide_games
 from atoll.service.duties.material import decide_material
 from atoll.service.duties.replay import REPLAY
 from atoll.service.duties.unpin import decide_unpin
-from atoll.service.duties.watch import decide_watch
+from atoll.service.duties.upkeep import EARNS, decide_credit, decide_upkeep, place_in_line
+from atoll.service.duties.watch import Looks, decide_watch
 from atoll.service.machine import Decision, Event, Order, Setup, State, advance
 from atoll.service.service import run_role
 
@@ -26,11 +29,14 @@ class Player:
         watches: whether it looks for what is wrong; else it only plays the games that it is in,
             as a provider does whose own service is down.
         function: the worker's function that makes moves; replay: that replays rounds.
+        share: of every round's seats, which it replays; keys: that it was told.
     """
 
     watches: bool = True
     function: str = PLAY
     replay: str = REPLAY
+    share: float = 1.0
+    keys: tuple[Digest, ...] = ()
 
 
 PlayerState: TypeAlias = State[Setup[Player]]
@@ -45,8 +51,12 @@ def decide(state: PlayerState) -> list[Decision]:
     """Every duty's wish, the urgent ones first."""
     player = state.setup.behaviour
     decisions = [decide_games(state, player.function), decide_material(state)]
-    if player.watches:
-        decisions.append(decide_watch(state, player.replay))
+    if player.watches and state.view.terms is not None:
+        looks = Looks(player.share, player.keys, player.replay)
+        decisions.append(decide_watch(state, looks))
+        line = place_in_line(state.view, Role.VERIFIER, None)
+        decisions.append(decide_upkeep(state, line, state.setup.keeper, EARNS - {Call.LEAK}))
+        decisions.append(decide_credit(state))
     return [*decisions, decide_unpin(state)]
 
 

@@ -53,7 +53,13 @@ class Worker:
         self._pool: ProcessPoolExecutor | None = None
         self._turn = _Turn()
 
-    async def run(self, function: str, *args: object, is_first: bool = False) -> Any:
+    async def run(
+        self,
+        function: str,
+        *args: object,
+        is_first: bool = False,
+        patience_s: float | None = None,
+    ) -> Any:
         """Calls `package.module:function` with the arguments in the worker and returns its result.
 
         Arguments and result must be plain picklable values; large data goes through the store.
@@ -61,12 +67,14 @@ class Worker:
 
         Args:
             is_first: whether it goes before what waits, though not before what runs.
+            patience_s: how long it waits for its turn; None for as long as it takes.
 
         Raises:
+            TimeoutError: its turn did not come.
             WorkerDied: the process ended; the next call starts a new one.
             Exception: whatever the function raised.
         """
-        async with self._turn.taken(is_first):
+        async with self._turn.taken(is_first, patience_s):
             pool = self._pool = self._pool or self._start()
             try:
                 return await asyncio.wrap_future(pool.submit(_call, function, args))
@@ -100,14 +108,18 @@ class _Turn:
         self._waiting: tuple[deque[asyncio.Future[None]], ...] = (deque(), deque())
 
     @asynccontextmanager
-    async def taken(self, is_first: bool) -> AsyncIterator[None]:
-        """Waits for a turn, and gives it to the next one at the end."""
+    async def taken(self, is_first: bool, patience_s: float | None) -> AsyncIterator[None]:
+        """Waits for a turn, and gives it to the next one at the end.
+
+        Raises TimeoutError where none has come in so many seconds.
+        """
         if not self._is_free:
             mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting[not is_first].append(mine)
             try:
-                await mine
-            except asyncio.CancelledError:
+                async with asyncio.timeout(patience_s):
+                    await mine
+            except (asyncio.CancelledError, TimeoutError):
                 if mine.done() and not mine.cancelled():
                     self._pass_on()  # it was ours already
                 raise

@@ -104,7 +104,8 @@ class Chain:
         rounds, members = self.rounds.address, self.members.address
         self.audits = self.deploy("Audits", rounds, members, jobs)
         audits = self.audits.address
-        words = self.deploy("Words", rounds, members, audits).address
+        self.words = self.deploy("Words", rounds, members, audits)
+        words = self.words.address
         claims = self.claims = self.deploy("Claims", rounds, members, jobs, audits)
         game = self.deploy("Game", token.address, LONGEST_GAME, address("judge"))
         for contract, others in (
@@ -339,7 +340,7 @@ class Live(Network):
         committee = [self.at(Role.VERIFIER, p, self.round).account for p in sorted(self.committee)]
         message = self.certified(verdict)
         signed = {
-            account: _signature(account, message)
+            account: signature(account, message)
             for place, account in zip(sorted(self.committee), committee, strict=True)
             if place in signers
         }
@@ -356,7 +357,7 @@ class Live(Network):
     def sign(self, id: int) -> None:
         past = self.settled[-1]
         account = self.member(Role.VERIFIER, id).account
-        certificate = certificate_bytes([account], {account: _signature(account, past.digest)})
+        certificate = certificate_bytes([account], {account: signature(account, past.digest)})
         sent = (account, self.chain.rounds, "sign", self.job, past.facts, id, certificate)
         self.both(sent, lambda: super(Live, self).sign(id))
 
@@ -480,7 +481,8 @@ class Live(Network):
         assert past.is_consistent
 
 
-def _signature(account: Address, message: Digest) -> bytes:
+def signature(account: Address, message: Digest) -> bytes:
+    """A member's, of 32 bytes as they are."""
     raw = SECRETS[account].sign_recoverable(message, hasher=None)
     return raw[:64] + bytes([raw[64] + 27])
 

@@ -9,19 +9,44 @@ from dataclasses import replace
 
 import pytest
 from tests.integration.chain.local_anvil import Anvil, start_anvil, stop
-from tests.integration.law.live import START, Chain, Live, field_names, live_terms
+from tests.integration.law.live import (
+    START,
+    Chain,
+    Live,
+    Reverted,
+    field_names,
+    live_terms,
+    signature,
+)
+from tests.unit.law.factories import digest
 from tests.unit.law.models import MODEL, PROGRAM
-from tests.unit.law.network import Refused
+from tests.unit.law.network import Refused, numbers
 from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
+from atoll.chain.calls import Calls
 from atoll.chain.decode import from_abi
+from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.law import pay
+from atoll.law.certificates import certificate_bytes
 from atoll.law.claims import Said
-from atoll.law.events import EVENT_TYPES
+from atoll.law.events import EVENT_TYPES, Missed
 from atoll.law.games.claims import Claim
+from atoll.law.hashing import certificate_hash
+from atoll.law.late_words import electors, grantable, lacks_word, without_pay
 from atoll.law.owes import Duty, Owed, owed_by
-from atoll.law.upkeep import Call, Upkeep, upkeep
-from atoll.law.words import NO_ROUND, Address, JobStatus, Phase, RoundIndex, SeatIndex, Terms
+from atoll.law.upkeep import Call, Upkeep, leaked_keys, upkeep
+from atoll.law.words import (
+    NO_ROUND,
+    Address,
+    HolderId,
+    JobStatus,
+    Miss,
+    Phase,
+    Role,
+    RoundIndex,
+    SeatIndex,
+    Terms,
+)
 
 
 @pytest.fixture(scope="module")
@@ -304,3 +329,71 @@ def whim(net: Live, rng: random.Random) -> None:
                 lambda: net.leave_pool(verifier),
             ]
         )()
+
+
+def test_what_a_committee_did_not_have_is_paid_by_late_words_and_lost_by_a_leak(
+    chain: Chain,
+) -> None:
+    script = started(chain, live_terms(expiry=chain.now + 100_000, audit_seconds=1_000))
+    net = script.net
+    assert isinstance(net, Live)
+    script.train()
+    script.say(has=0b0111)
+    script.settle()
+    told = net.folded.settled[0]
+    everyone = sorted(numbers(electors(net.folded, told)))
+    assert list(without_pay(net.folded, told, net.chain.now)) == [3]
+    for place in everyone[: len(everyone) // 2 + 1]:
+        assert grantable(net.folded, net.folded.settled[0], net.chain.now) == []
+        with pytest.raises(Refused):
+            net.grant(0, 3)
+        member = net.at(Role.VERIFIER, place, 1)
+        holder = net.folded.verifiers[HolderId(member.id)]
+        assert lacks_word(net.folded, net.folded.settled[0], holder, net.chain.now) == [3]
+        net.late_word(0, member.id, 0b1000)
+    assert grantable(net.folded, net.folded.settled[0], net.chain.now) == [3]
+    net.grant(0, 3)
+    net.check()
+    assert net.folded.settled[0].pay == 0b1111
+    key = script.secrets[0, 3][0]
+    (leaked,) = leaked_keys(net.folded.settled[0], net.chain.now, [key])
+    with pytest.raises(Refused):
+        net.leak(0, 3, key, script.account(3))
+    net.leak(0, leaked.seat, leaked.key, WATCHER)
+    net.check()
+    assert net.folded.settled[0].pay == 0b0111
+    assert net.folded.credits[WATCHER] == 4 * net.terms.segment_pay  # half of 8 segments
+    with pytest.raises(Refused):
+        net.grant(0, 3)
+
+
+def test_who_signs_two_verdicts_about_the_same_words_loses_its_bond(chain: Chain) -> None:
+    script = started(chain, live_terms(expiry=chain.now + 100_000))
+    net = script.net
+    assert isinstance(net, Live)
+    script.train()
+    script.say()
+    script.settle()
+    past = net.folded.settled[0]
+    place = min(past.places)
+    holder = past.places[place]
+    account = net.folded.verifiers[holder].account
+    other = replace(past.verdict, state=digest("another model"))
+    message = certificate_hash(past.slot, past.facts.seed, past.facts.words, other)
+    both = tuple(
+        certificate_bytes([account], {account: signature(account, one)})
+        for one in (message, past.digest)
+    )
+    addresses = dict.fromkeys(REQUIRED, chain.words.address)
+    calls = Calls(Deployment(net.domain.chain_id, 0, addresses))
+    same = calls.equivocated(past, holder, (past.verdict, past.verdict), (both[1], both[1]))
+    shown = calls.equivocated(past, holder, (other, past.verdict), (both[0], both[1]))
+    with pytest.raises(Reverted):
+        chain.transact({"from": WATCHER, "to": same.to, "data": "0x" + same.data.hex()})
+    chain.transact({"from": WATCHER, "to": shown.to, "data": "0x" + shown.data.hex()})
+    (missed,) = [event for event in chain.said() if isinstance(event, Missed)]
+    assert (missed.id, missed.kind, missed.cut) == (
+        holder,
+        Miss.EQUIVOCATED,
+        net.terms.verifier_bond,
+    )

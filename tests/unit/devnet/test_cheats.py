@@ -118,7 +118,7 @@ KEY = digest("key")
 def replay_by(name: str, job: SmallJob, done: TrainedRound) -> SeatReplay:
     task = job.task
     leaves = Leaves.of(done.states, done.words, KEY).to_bytes()
-    said = (task.data_seed, leaves, done.update_root, job.manifest.to_bytes())
+    said = (task.data_seed, leaves, done.update_root, None, job.manifest.to_bytes())
     command = DoReplay(task.slot, task.seat, digest("commitment"), *said)
     function = resolve(verifier_behaviour(name).replay_function)
     found: SeatReplay = function(command, task.global_state_cid, str(job.store.root))
@@ -160,7 +160,7 @@ def test_false_differs_accuses_the_first_honest_seat_alone() -> None:
 def test_a_sham_says_of_every_seat_that_its_first_segment_is_wrong(job: SmallJob) -> None:
     done = train_round(job.task, job.store)
     leaves = Leaves.of(done.states, done.words, KEY).to_bytes()
-    said = (job.task.data_seed, leaves, done.update_root, job.manifest.to_bytes())
+    said = (job.task.data_seed, leaves, done.update_root, None, job.manifest.to_bytes())
     command = DoReplay(job.task.slot, job.task.seat, digest("commitment"), *said)
     found = resolve(watcher_player("sham").replay)(command, b"", "")
     assert found.differs_at == 0

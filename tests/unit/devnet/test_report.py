@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.unit.law.factories import make_manifest, make_terms
+from tests.unit.law.factories import digest, make_manifest, make_terms
 from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.chain.contracts import Escrow
@@ -16,7 +16,7 @@ from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome
 from atoll.law.rounds import apply
 from atoll.law.views import JobView, bond_set
-from atoll.law.words import Address, HolderId, Role
+from atoll.law.words import TOKEN, ZERO_DIGEST, Address, HolderId, Role
 from atoll_devnet.processes.cluster import Cluster
 from atoll_devnet.report.document import RunResult, build_report, slashed_honest
 from atoll_devnet.report.history import History
@@ -91,13 +91,24 @@ def challenge(script: Script, winner: Address) -> None:
     net = script.net
     liar = net.at(Role.PROVIDER, LIAR, 0)
     claim = Claim(
-        liar.account, bond_set(net.job, Role.PROVIDER, HolderId(liar.id)), *[bytes(32)] * 2,
-        is_link=False, seat=LIAR, round=0, segment=2, data_seed=net.seed, opening=net.seed,
-    )  # fmt: skip
+        holder=liar.account,
+        set=bond_set(net.job, Role.PROVIDER, HolderId(liar.id)),
+        place=ZERO_DIGEST,
+        program=ZERO_DIGEST,
+        is_link=False,
+        seat=LIAR,
+        round=0,
+        segment=2,
+        data_seed=net.seed,
+        opening=net.seed,
+    )
     net.emit(ev.Challenged(1, liar.account, winner, 10**19, claim, b""))
     net.emit(ev.Began(1, liar.account))
     net.emit(ev.StepsOpened(1, (), b""))
     net.emit(ev.StepPicked(1, 3))
+    bond = net.terms.provider_bond
+    share = (winner, 3 * bond // 10, bond - 3 * bond // 10)
+    net.emit(ev.Slashed(liar.account, Role.PROVIDER, digest("fault"), bond, *share))
     net.fall(Role.PROVIDER, liar.id, winner, 0)
     net.emit(ev.Ended(1, Outcome.HOLDER_FELL))
 
@@ -154,6 +165,8 @@ def test_the_cheat_is_caught_by_its_game_and_nobody_else_lost_anything(
     assert (cheat["caught"], cheat["round"]) == (True, 0)
     assert cheat["by"] == "verifier 0: a game about segment 2"
     assert slashed_honest(report) == []
+    assert [v["won_wei"] for v in report["verifiers"]] == [str(30 * TOKEN), "0", "0", "0"]
+    assert cheat["slashed_wei"] == str(100 * TOKEN)
     (loss,) = report["losses"]
     assert (loss["who"], loss["fell"]) == (f"provider {LIAR}", True)
 

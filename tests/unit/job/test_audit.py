@@ -101,6 +101,21 @@ async def test_a_merge_that_gives_another_model_is_a_fault(tmp_path: Path) -> No
     assert found.faults == ["round 0: merged again, other is the model"]
 
 
+async def test_an_address_that_has_another_model_than_was_certified_is_a_fault(
+    tmp_path: Path,
+) -> None:
+    job = TrainedJob.begin(tmp_path, rounds=2)
+    first = job.opening
+    job.verdicts = lambda verdict: replace(verdict, cid=first)
+    job.round()
+    job.opening, job.verdicts = job.merged[0], lambda verdict: verdict
+    job.round()
+    job.gateways.gone = {job.updates[0, 1]}  # else its own merge is what the next round opens with
+    found = await checked(job, Extent(sample=1))
+    assert found.faults == ["round 1: the certified address has another model"]
+    assert found.gaps[0] == "round 0: the update of seat 1 is not served any more"
+
+
 async def test_a_fine_of_words_that_nobody_ran_is_a_fault(tmp_path: Path) -> None:
     job = TrainedJob.begin(tmp_path, rounds=1)
     job.round()

@@ -11,7 +11,7 @@ from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
 from atoll.job.books import Books, keep_books
 from atoll.law import events as ev
 from atoll.law.ballots import Body
-from atoll.law.words import Role
+from atoll.law.words import Bitmap, Role, RoundIndex, SeatIndex
 
 
 def books_of(script: Script, *more: ev.ContractEvent) -> Books:
@@ -116,3 +116,33 @@ def test_a_credit_for_nothing_is_a_fault(audited: Script) -> None:
 def test_more_than_came_in_is_a_fault(audited: Script) -> None:
     refund = ev.Refunded(audited.net.job, PROVIDERS[0], audited.net.funded + 1)
     assert books_of(audited, refund).faults == ("1 wei left that never came in",)
+
+
+def test_half_of_a_leaked_seats_pay_is_the_showers_and_the_rest_is_burnt() -> None:
+    script = Script.ready(make_terms(rounds=1))
+    net, round = script.net, script.honest_round()
+    half = 8 * net.terms.segment_pay // 2
+    key = script.secrets[round, 2][0]
+    net.settled[round].pay.discard(2)
+    net.emit(ev.PayChanged(net.job, RoundIndex(round), Bitmap(0b1011)))
+    net.emit(ev.Leaked(net.job, WATCHER, SeatIndex(2), RoundIndex(round), key))
+    net.emit(ev.Credited(net.job, WATCHER, half))
+    net.wait_until(net.settled[round].ends["window"])
+    net.emit(ev.Burnt(net.job, RoundIndex(1), half))
+    net.emit(ev.CreditClaimed(net.job, WATCHER, half))
+    books = books_of(script)
+    assert books.faults == ()
+    assert (books.burnt, books.paid[WATCHER]) == (half, {"credits": half})
+
+
+def test_burning_what_a_leak_has_credited_is_a_fault() -> None:
+    script = Script.ready(make_terms(rounds=1))
+    net, round = script.net, script.honest_round()
+    whole = 8 * net.terms.segment_pay
+    key = script.secrets[round, 2][0]
+    net.emit(ev.PayChanged(net.job, RoundIndex(round), Bitmap(0b1011)))
+    net.emit(ev.Leaked(net.job, WATCHER, SeatIndex(2), RoundIndex(round), key))
+    net.emit(ev.Credited(net.job, WATCHER, whole // 2))
+    net.emit(ev.Burnt(net.job, RoundIndex(1), whole))
+    (fault,) = books_of(script).faults
+    assert fault.startswith(f"before round 1 is burnt {whole} wei")

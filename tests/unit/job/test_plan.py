@@ -37,7 +37,6 @@ PACE = Pace(
     parameters=10_000_000,
     timed_parameters=10_000_000,
     update_bytes=10_000_000,
-    state_bytes=120_000_000,
 )
 NANO = preset("nano")
 
@@ -168,7 +167,32 @@ def test_an_outlook_agrees_with_the_manifest() -> None:
     text = report(draft, look)
     assert "windows.train" in text
     assert PUBLIC_NOTICE in text
-    assert "warning" not in text
+
+
+def test_an_outlook_says_when_pay_and_result_are_final() -> None:
+    draft = Draft("key", PLAIN, PLAIN.resolve(DATA, None, NUMERICS, NOW), (), PACE)
+    look = outlook(draft, PACE, fee_cap=1)
+    # audit, open, key, window; 4 seats audited twice by 2 verifiers take 5 audits
+    assert look.pay_final_seconds == 100 + 30 + 30 + 400
+    assert look.result_final_seconds == 5 * 100 + 30 + 30 + 400
+    text = report(draft, look)
+    assert "1m to train, 30s to reveal, 40s to merge at most" in text
+    assert "9m20s after a round is settled its pay, 16m after the last one the result" in text
+    assert "2m30s of each side and 5s a move: 8m20s at most for one" in text
+
+
+def warnings_of(changes: dict[str, object]) -> str:
+    spec = completed(changes)
+    draft = Draft("key", spec, spec.resolve(DATA, None, NUMERICS, NOW), (), PACE)
+    return "\n".join(outlook(draft, PACE, 1).warnings)
+
+
+def test_an_outlook_says_whom_so_few_members_trust() -> None:
+    many = {"members.seats": 16, "members.places": 20, "members.min_verifiers": 7}
+    assert warnings_of(many) == ""
+    assert "one seat can move the model" in warnings_of(many | {"members.seats": 3})
+    assert "one seat can move the model" in warnings_of(many | {"method.codec": "fp32"})
+    assert "6 verifiers are enough" in warnings_of(many | {"members.min_verifiers": 6})
 
 
 def test_rounds_that_no_network_takes_are_refused_in_numbers() -> None:

@@ -17,7 +17,7 @@ from atoll.job.spec import JobSpec
 from atoll.law.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
 
 NOW = 1_800_000_000
-DEMO_DIGEST = "22065de26e0883a2d4443b0c63b64611b5c882962f56cb0dff8e1104cf2ec97e"
+DEMO_DIGEST = "cb75883ba95a5643dcae875bcec0a51e5e4e6e4249d2e4753b73d7a648c21a6b"
 """Of the demo's manifest over this data."""
 NUMERICS = NumericsSpec(code_digest=digest("code"), probe_digest=digest("probe"))
 DATA = DataSpec(

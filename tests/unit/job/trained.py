@@ -58,6 +58,7 @@ class TrainedJob:
     Attributes:
         changes: what seats reveal instead of what they trained.
         verdicts: what committees certify instead of what they merged.
+        models, merged: CIDs of each round's next model, as certified and as it is.
     """
 
     store: LocalStore
@@ -69,6 +70,7 @@ class TrainedJob:
     verdicts: Callable[[Verdict], Verdict] = lambda verdict: verdict
     updates: dict[tuple[int, int], bytes] = field(default_factory=dict)
     models: list[bytes] = field(default_factory=list)
+    merged: list[bytes] = field(default_factory=list)
 
     @classmethod
     def begin(cls, folder: Path, rounds: int) -> TrainedJob:
@@ -90,11 +92,13 @@ class TrainedJob:
             script.reveal(seat)
         script.say()
         net.wait(1)
-        verdict = self.verdicts(self._merge())
+        own = self._merge()
+        verdict = self.verdicts(own)
         net.verdict = lambda left_out, merged: verdict  # type: ignore[method-assign]
         net.settle(set(net.committee), set(), verdict.merged)
         self.opening = verdict.cid
         self.models.append(verdict.cid)
+        self.merged.append(own.cid)
         return round
 
     def _slot(self) -> Slot:

@@ -18,7 +18,7 @@ from atoll.law import canonical
 from atoll.law.hashing import sha256, terms_hash
 from atoll.law.manifest import INNER_LIMIT, Manifest, RobustSpec
 from atoll.law.terms import check_terms, terms_from_plain, terms_to_plain
-from atoll.law.words import Digest, RoundIndex
+from atoll.law.words import Digest
 
 Plain = dict[str, Any]
 
@@ -268,7 +268,6 @@ def test_derived_numbers_follow_the_manifest() -> None:
     manifest = make_manifest()
     assert manifest.segments == 8
     assert manifest.tokens_per_step == 8 * 64
-    assert [manifest.is_last_round(RoundIndex(r)) for r in (2, 3)] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -311,3 +310,10 @@ def test_terms_whose_tokens_overflow_are_refused() -> None:
 
 def test_a_preset_gives_the_same_bytes_twice() -> None:
     assert make_manifest().to_bytes() == make_manifest().to_bytes()
+
+
+def test_a_model_is_evaluated_where_there_are_tokens_and_batches() -> None:
+    whole = {"data.eval_cid": cid("held out"), "data.eval_tokens": 10_000, "data.eval_batches": 2}
+    assert make_manifest(whole).data.is_evaluated
+    assert not make_manifest(whole | {"data.eval_batches": 0}).data.is_evaluated
+    assert not make_manifest().data.is_evaluated

@@ -48,3 +48,13 @@ def test_a_proof_with_an_extra_or_a_missing_sibling_is_refused() -> None:
     assert not verify_proof(LEAVES[1], 1, 5, [*proof, digest("more")], root)
     assert not verify_proof(LEAVES[1], 1, 5, proof[:-1], root)
     assert not verify_proof(LEAVES[1], 1, 5, [b"short", *proof[1:]], root)
+
+
+def test_what_is_no_leaf_of_the_tree_is_refused_whatever_its_root() -> None:
+    (leaf,) = LEAVES[:1]
+    root = merkle_root([leaf])
+    assert verify_proof(leaf, 0, 1, [], root)
+    assert not verify_proof(leaf, 1, 1, [], root)
+    assert not verify_proof(leaf, -1, 1, [], root)
+    short = keccak256(b"\x02" + (1).to_bytes(8, "big") + keccak256(b"\x00short"))
+    assert not verify_proof(b"short", 0, 1, [], short)

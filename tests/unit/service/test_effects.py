@@ -145,7 +145,7 @@ class Worker:
     results: list[Any] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)
 
-    async def run(self, function: str, *args: object, is_first: bool = False) -> Any:
+    async def run(self, function: str, *args: object, **_: Any) -> Any:
         self.asked.append(function)
         result = self.results.pop(0) if self.results else None
         if isinstance(result, Exception):
@@ -161,7 +161,7 @@ def context(tmp_path: Path) -> Any:
         config=SimpleNamespace(
             store_dir=tmp_path / "store", policy=PolicySection(), role="provider"
         ),
-        follower=SimpleNamespace(views={}),
+        follower=SimpleNamespace(views={}, confirmed=0),
         chain=Chain(),
         queue=Queue(),
         store=store,
@@ -203,6 +203,8 @@ async def test_what_another_did_first_is_waited_for_in_the_view(context: Any) ->
     context.queue.block = None
     done = await effects(context).run(view_at(10), POKE)
     assert done.block == 77
+    context.follower.confirmed = 77  # and the view wants it still: it is asked for a block later
+    assert (await effects(context).run(view_at(10), POKE)).block == 78
 
 
 TOO_EARLY = TransactionFailed("StillBound", error="StillBound", args=(1_000, 994))

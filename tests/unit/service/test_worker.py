@@ -157,3 +157,38 @@ def _ended(pidfd: int, seconds: float) -> bool:
     """Whether the process behind a pidfd ends in time: it turns readable then."""
     ready, _, _ = select.select([pidfd], [], [], seconds)
     return bool(ready)
+
+
+async def test_what_goes_first_passes_what_waits_and_others_keep_their_order(
+    worker: Worker, tmp_path: Path
+) -> None:
+    done: list[str] = []
+
+    async def run(name: str, **how: object) -> None:
+        await worker.run(f"{HERE}:add", 1, 2, **how)  # type: ignore[arg-type]  # flags only
+        done.append(name)
+
+    started = tmp_path / "started"
+    os.mkfifo(started)
+    long = asyncio.create_task(worker.run(f"{HERE}:hang", str(started)))
+    await asyncio.to_thread(started.read_text)
+    tasks = [asyncio.create_task(run(name)) for name in ("a", "b")]
+    await asyncio.sleep(0)
+    tasks.append(asyncio.create_task(run("urgent", is_first=True)))
+    await asyncio.sleep(0)
+    long.cancel()
+    await asyncio.gather(*tasks)
+    assert done == ["urgent", "a", "b"]
+
+
+async def test_who_has_no_patience_is_told_and_holds_up_nobody(
+    worker: Worker, tmp_path: Path
+) -> None:
+    started = tmp_path / "started"
+    os.mkfifo(started)
+    long = asyncio.create_task(worker.run(f"{HERE}:hang", str(started)))
+    await asyncio.to_thread(started.read_text)
+    with pytest.raises(TimeoutError):
+        await worker.run(f"{HERE}:add", 1, 2, is_first=True, patience_s=0.0)
+    long.cancel()
+    assert await worker.run(f"{HERE}:add", 1, 2) == 3

@@ -15,7 +15,7 @@ from atoll.errors import ProtocolError
 from atoll.law.certificates import certificate_bytes, is_enough
 from atoll.law.hashing import certificate_hash
 from atoll.law.owes import Duty, Owed, committee_accounts
-from atoll.law.views import JobView, OpenRound
+from atoll.law.views import JobView, OpenRound, SettledRound
 from atoll.law.words import (
     Address,
     Bitmap,
@@ -28,11 +28,12 @@ from atoll.law.words import (
 )
 from atoll.service.commands import ContractCall, Done, Fact, NotYet, Transaction
 from atoll.service.duties.equivocation import heard, note_name
+from atoll.service.duties.material import has_material, spec_of
 from atoll.service.duties.merge import checked_of, checking, merged_of, merging
-from atoll.service.duties.opening import opening_of
+from atoll.service.duties.opening import opening_at, opening_of, preparing
 from atoll.service.duties.signing import Signing
 from atoll.service.duties.updates import seen
-from atoll.service.machine import Decision
+from atoll.service.machine import AnyCommand, Decision
 from atoll_verifier.behaviour import VerifierState
 
 if TYPE_CHECKING:
@@ -209,10 +210,12 @@ def _decide_word(state: VerifierState, owed: Owed | None) -> Decision:
 
 def _decide_verdict(state: VerifierState, owed: list[Owed]) -> Decision:
     view, running = state.view, state.view.open
+    if state.setup.behaviour.skips_signing(view):
+        return Decision("verdict", "signs nothing, as its behaviour says")
     late = [one for one in owed if running is None or one.round != running.round]
     if late:
         return _decide_late(state, late[0])
-    if not owed or running is None or state.setup.behaviour.skips_signing(view):
+    if not owed or running is None:
         return Decision("verdict", "owes no signature")
     if signed_of(state, running) is not None:
         return Decision("verdict", f"signed round {running.round}")
@@ -232,9 +235,7 @@ def _decide_late(state: VerifierState, owed: Owed) -> Decision:
     about = (past.round, past.facts.seed, past.facts.words)
     signed, merged = state.facts.of(SignVerdict, *about), checked_of(state)
     if signed is None and merged is None:
-        command = checking(state)
-        wanted = () if command is None else (command,)
-        return Decision("verdict", "merges what is settled already", wanted)
+        return Decision("verdict", "merges what is settled already", _catching_up(state, past))
     if signed is None and merged is not None:
         digest = certificate_hash(past.slot, *about[1:], merged.verdict)
         if digest == past.digest:
@@ -243,6 +244,16 @@ def _decide_late(state: VerifierState, owed: Owed) -> Decision:
     if signed is None or signed.digest != past.digest:
         return Decision("verdict", "the last certificate is not what we merged")
     return Decision("verdict", "signs late", (SendSign(past.round, owed.holder, signed.signature),))
+
+
+def _catching_up(state: VerifierState, past: SettledRound) -> tuple[AnyCommand, ...]:
+    """Its model first, where the settlement came before that was here."""
+    spec, command = spec_of(state.facts), checking(state)
+    if command is not None:
+        return (command,)
+    if spec is None or not has_material(state) or opening_at(state, past.round) is not None:
+        return ()
+    return (preparing(state, past.round, spec),)
 
 
 def signed_of(state: VerifierState, running: OpenRound) -> VerdictSigned | None:

@@ -1,4 +1,4 @@
-"""What both roles do beside their rounds, one duty a file.
+"""What both roles do, and the watcher: one duty a file.
 
 Rule of this folder: a file has a duty's facts, its commands with how they are carried out
 (`perform`, the only I/O), and its decisions (`decide_…`, pure).

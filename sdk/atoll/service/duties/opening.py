@@ -10,7 +10,7 @@ from atoll.content.cid import Cid
 from atoll.errors import ProtocolError
 from atoll.law.manifest import Manifest
 from atoll.law.views import JobView
-from atoll.law.words import Digest
+from atoll.law.words import Digest, Phase
 from atoll.service.commands import Done, Fact, Work
 from atoll.service.duties.material import has_material, spec_of
 from atoll.service.machine import Decision, State
@@ -88,13 +88,22 @@ def decide_opening(state: State[S], own: bytes = b"") -> Decision:
         own: where it is, if our own merge made it: then nobody has to serve it.
     """
     spec, view = spec_of(state.facts), state.view
+    if view.phase is Phase.CLOSED:
+        return Decision("opening", "no further round opens")
     if spec is None or not has_material(state):
         return Decision("opening", "waits for the manifest and the data")
     if opening_of(state) is not None:
         return Decision("opening", "the round's global state is here")
-    cid, digest = parent_of(view) or (None, None)
-    command = DoPrepareOpening(view.round, spec, own or cid, digest)
+    command = preparing(state, view.round, spec, own)
     return Decision("opening", "the round's global state is not here", (command,))
+
+
+def preparing(state: State[S], round: int, spec: bytes, own: bytes = b"") -> DoPrepareOpening:
+    """What brings the state that a round starts from, or started from."""
+    parent = state.view.settled[round - 1].verdict if round else None
+    if parent is None:
+        return DoPrepareOpening(round, spec, None, None)
+    return DoPrepareOpening(round, spec, own or parent.cid, parent.state)
 
 
 def opening_of(state: State[S]) -> OpeningReady | None:

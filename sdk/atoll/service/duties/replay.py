@@ -68,7 +68,9 @@ class DoReplay(Work[SeatReplayed]):
         return (self.slot.round, self.seat, self.commitment)
 
     async def perform(self, effects: Effects, view: JobView) -> Done[SeatReplayed]:
+        where = {"job": view.job_id, "round": self.slot.round, "seat": self.seat}
         model = await model_of_round(effects, view, self.slot.round, self.manifest)
+        log.info("replays", **where, segments=self._told)
         args = (self, model, effects.store_dir)
         found: SeatReplay = await effects.work(self.function, *args)
         segments = len(found.words) + (found.differs_at == len(found.words) < self._told)
@@ -77,9 +79,11 @@ class DoReplay(Work[SeatReplayed]):
         for name, value in (*measures.items(), ("replay_seconds", found.seconds)):
             effects.context.journal.measure(view.job_id, self.slot.round, name, value)
         duty = found.duty(self.seat, effects.context.me)
-        if not duty.is_fine:
-            what = f"segment {duty.at}"
-            log.info("differs", job=view.job_id, round=self.slot.round, seat=self.seat, what=what)
+        if duty.is_fine:
+            log.info("agrees", **where, seconds=round(found.seconds, 1))
+        else:
+            what = "its update" if duty.at == self._told else f"segment {duty.at}"
+            log.info("differs", **where, what=what)
         return Done(SeatReplayed(duty, found.words, found.seconds))
 
     @property

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+import structlog
+
 from atoll.chain.calls import Call, Calls
 from atoll.errors import ProtocolError
 from atoll.law.hashing import sha256
@@ -23,6 +25,7 @@ from atoll.service.config import KeeperConfig
 from atoll.service.machine import AnyCommand, Decision, State
 
 S = TypeVar("S")
+log = structlog.get_logger("atoll.upkeep")
 AT_ONCE: Final = 4
 """So that a long list does not fill the queue in front of a commit."""
 OWN: Final = frozenset({Kind.CLAIM, Kind.RELEASE})
@@ -83,6 +86,7 @@ class SendClaimCredit(ContractCall):
     paid: int
 
     def call(self, calls: Calls, view: JobView) -> Call:
+        log.info("collects", job=view.job_id, amount=self.amount)
         return calls.claim_credit(view.job_id, self.account)
 
 

@@ -1,52 +1,167 @@
-"""Looks at settled rounds as an outsider: replays revealed seats and disputes what is wrong."""
+"""Looks at settled rounds as an outsider: replays revealed seats and disputes what is wrong.
+
+It owes nobody anything, and is paid for what it finds: the winner's share of a bond, and half of
+the pay of a seat whose key it was told.
+"""
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeVar
 
-from atoll.law.views import SettledRound
-from atoll.law.words import ZERO_DIGEST, Digest
-from atoll.service.duties.challenge import SendChallenge, may_challenge
+import structlog
+
+from atoll.chain.calls import Call, Calls
+from atoll.law.hashing import hash_fields
+from atoll.law.upkeep import leaked_keys
+from atoll.law.views import JobView, SettledRound
+from atoll.law.words import ZERO_DIGEST, Address, Digest, RoundIndex, SeatIndex
+from atoll.service.commands import ContractCall, Done, Fact, Work, key_of
+from atoll.service.duties.challenge import SendChallenge, fine_authors, may_challenge
 from atoll.service.duties.material import DataReady, DoFetchData, spec_of
-from atoll.service.duties.replay import REPLAY, replayed, replaying, wrong_word_at
+from atoll.service.duties.replay import (
+    REPLAY,
+    DoReplay,
+    SeatReplayed,
+    replayed,
+    replaying,
+    wrong_word_at,
+)
 from atoll.service.machine import AnyCommand, Decision, State
+
+if TYPE_CHECKING:
+    from atoll.service.effects import Effects
 
 S = TypeVar("S")
 MARGIN_SECONDS: Final = 2
 """So long before a window ends nothing is begun any more that it would have to contain."""
+_ALL: Final = 1 << 256
+log = structlog.get_logger("atoll.watch")
 
 
-def decide_watch(state: State[S], function: str = REPLAY) -> Decision:
-    """Replays the seats of rounds that can still be disputed, and disputes what is wrong.
+class Looks(NamedTuple):
+    """What an outsider looks at.
 
-    Args:
+    Attributes:
+        share: of the revealed seats of every round, which are replayed, in (0, 1].
+        keys: that it was told; each names its own seat.
         function: the worker's function that replays.
     """
+
+    share: float = 1.0
+    keys: tuple[Digest, ...] = ()
+    function: str = REPLAY
+
+
+@dataclass(frozen=True, slots=True)
+class SendLeak(ContractCall):
+    """Show a key that somebody told before AUDIT was over."""
+
+    once: ClassVar[bool] = True
+    round: RoundIndex
+    seat: SeatIndex
+    key_shown: Digest
+
+    def call(self, calls: Calls, view: JobView) -> Call:
+        log.info("leaks", job=view.job_id, round=self.round, seat=self.seat)
+        return calls.leak(view.settled[self.round], self.seat, self.key_shown)
+
+
+@dataclass(frozen=True, slots=True)
+class CameTooLate(Fact):
+    """A window ended before our replay did: whatever it gave could not be disputed."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoteTooLate(Work[CameTooLate]):
+    """Say so: this machine is too slow for so many seats."""
+
+    round: int
+    seat: int
+
+    async def perform(self, effects: Effects, view: JobView) -> Done[CameTooLate]:
+        log.warning("came too late", job=view.job_id, round=self.round, seat=self.seat)
+        return Done(CameTooLate())
+
+
+# --- decisions ---
+
+
+def decide_watch(state: State[S], looks: Looks) -> Decision:
+    """Replays seats of rounds that can still be disputed, and disputes what is wrong."""
     view, now = state.view, state.now
+    wanted: list[AnyCommand] = [*_leaks(state, looks.keys), *_too_late(state)]
     spec, data = spec_of(state.facts), state.facts.of(DoFetchData)
     if spec is None or not isinstance(data, DataReady):
-        return Decision("watch", "waits for the manifest and the data")
+        return Decision("watch", "waits for the manifest and the data", tuple(wanted))
     if view.require_terms().program == ZERO_DIGEST:
-        return Decision("watch", "the job has no judge")
-    wanted: list[AnyCommand] = []
+        return Decision("watch", "the job has no judge", tuple(wanted))
     for past in view.auditing(now + MARGIN_SECONDS):
-        wanted += _of_round(state, past, (spec, data.initial), function)
+        wanted += _of_round(state, past, (spec, data.initial), looks)
     return Decision("watch", f"{len(wanted)} things to look at", tuple(wanted))
 
 
+def is_sampled(me: Address, past: SettledRound, seat: SeatIndex, share: float) -> bool:
+    """Whether we replay this seat: nobody can tell before it has revealed."""
+    types = ("bytes32", "address", "uint256")
+    ticket = hash_fields(types, (past.facts.audit_seed, me, seat))
+    return int.from_bytes(ticket, "big") < share * _ALL
+
+
 def _of_round(
-    state: State[S], past: SettledRound, job: tuple[bytes, Digest], function: str
+    state: State[S], past: SettledRound, job: tuple[bytes, Digest], looks: Looks
 ) -> list[AnyCommand]:
     wanted: list[AnyCommand] = []
     for seat, told in past.reveals.items():
-        if told.account == state.me or state.view.providers[told.holder].has_fallen:
+        if told.account == state.me:
             continue
         found = replayed(state, past, seat)
-        if found is None:
-            wanted.append(replaying(past, seat, job[0], function))
-        elif past.clock.takes_challenges(state.now):
-            duty = found.duty
-            at = wrong_word_at(past, seat, found.words) if duty.is_fine else duty.at
-            if at is not None and may_challenge(state, past, seat, at):
-                wanted.append(SendChallenge(past.round, seat, at, *job))
+        if found is not None:
+            wanted += _disputes(state, past, found, job)
+            continue
+        fell = state.view.providers[told.holder].has_fallen
+        if not fell and is_sampled(state.me, past, seat, looks.share):
+            wanted.append(replaying(past, seat, job[0], looks.function))
     return wanted
+
+
+def _disputes(
+    state: State[S], past: SettledRound, found: SeatReplayed, job: tuple[bytes, Digest]
+) -> Iterator[SendChallenge]:
+    """What a seat said that our replay does not give; and who knew its words and called it fine."""
+    duty, seat = found.duty, found.duty.seat
+    at = wrong_word_at(past, seat, found.words) if duty.is_fine else duty.at
+    if at is None or not past.clock.takes_challenges(state.now):
+        return
+    fell = state.view.providers[past.seats[seat]].has_fallen
+    if not fell and may_challenge(state, past, seat, at):
+        yield SendChallenge(past.round, seat, at, *job)
+    if at == past.reveals[seat].segments:
+        return  # a *fine* is a claim of segments, not of the link
+    for member in fine_authors(state.view, past, seat):
+        is_other = state.view.verifiers[member].account != state.me
+        if is_other and may_challenge(state, past, seat, at, member):
+            yield SendChallenge(past.round, seat, at, *job, member)
+
+
+def _leaks(state: State[S], keys: tuple[Digest, ...]) -> Iterator[SendLeak]:
+    """Keys that somebody told, or showed on the chain, before AUDIT was over."""
+    for past in state.view.auditing(state.now):
+        for shown in leaked_keys(past, state.now, keys):
+            if past.reveals[shown.seat].account != state.me:
+                yield SendLeak(past.round, shown.seat, shown.key)
+
+
+def _too_late(state: State[S]) -> Iterator[NoteTooLate]:
+    """Replays that run, or are waited with, of rounds whose windows are over."""
+    begun = key_of(DoReplay, "")
+    for key in {*state.in_flight, *state.holds}:
+        if not key.startswith(begun):
+            continue
+        round, seat = map(int, key.removeprefix(begun).split(":")[:2])
+        past = state.view.settled_round(RoundIndex(round))
+        is_over = past is not None and state.now + MARGIN_SECONDS >= past.clock.window_end
+        is_done = past is not None and replayed(state, past, SeatIndex(seat)) is not None
+        if is_over and not is_done and state.facts.of(NoteTooLate, round, seat) is None:
+            yield NoteTooLate(round, seat)

@@ -1,0 +1,352 @@
+"""What a round costs a provider: time beside its steps, bytes a parameter, gas.
+
+    python bench/rounds.py [--json] [--preset demo] [--set KEY=VALUE ...] [--verifiers 3]
+                           [--link-mbit 100] [--no-gas] [--folder PATH]
+
+One provider on one core; chain, verifiers and submitter on the others (on the same one where the
+machine has no other, and then they take from it: `cores`). The job has one seat, so that nobody
+waits for a second provider that shares the other core, and every round of it is audited.
+
+`utilisation`: seconds in training steps, without hashing, ÷ seconds from the first round's opening
+to the last settlement. `outside_steps`: the share of the training thread's time that it was not in
+steps. `uplink_bytes_per_parameter` and `downlink_bytes_per_parameter`: what the provider's gateway
+sent and its fetcher received, a round. The bars are 0.90, 0.03 and 2.4 bytes up with int8, for
+rounds that train 60 seconds or more (`train_seconds`).
+
+With `--link-mbit` every member has a network namespace and one link to a bridge, both of whose ends
+let so many megabits a second through (tc, tbf); that takes root. `link_bytes_per_parameter` is then
+what the kernel counted on the provider's link, questions to the chain included.
+
+`gas`: of a call in steady state (`contracts/test/integration/Gas.t.sol`, which forge runs), the
+claim being of ten rounds; `per_provider_round` is everybody's gas of a round, claims included, for
+each seat, by seats/members. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from atoll.cli.jobfile import chosen_job
+from atoll.job.client import Client, ClientConfig
+from atoll.job.spec import JobSpec
+from atoll.law import events as ev
+from atoll.law.manifest import Manifest
+from atoll.law.views import JobView
+from atoll.service.metrics import read_metrics
+from atoll_devnet.processes.chain import ChainConfig, LocalChain
+from atoll_devnet.processes.cluster import SUBMITTER_TOKENS, Cluster, ClusterConfig, Member
+from atoll_devnet.processes.process import Process
+from atoll_devnet.run.evaluation import sizes
+from atoll_devnet.run.options import fitting, with_text
+
+ROOT = Path(__file__).parents[1]
+MEMBER = "atoll_devnet.processes.member"
+BLOCK_SECONDS, LOOK_SECONDS = 1.0, 1.0
+DEFAULTS = {
+    "rounds": 3,
+    "lifetime": "3h",
+    "inner.steps": 600,
+    "inner.segment": 60,
+    "evaluate.batches": 1,
+    "windows.train": "20m",
+}
+"""Of the demo's job, so that a round trains a minute or more."""
+NETWORK, BRIDGE = "10.77.0", "atollbench"
+HOST = f"{NETWORK}.1"
+BURST, LATENCY = "256kb", "100ms"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is measured."""
+
+    spec: JobSpec
+    verifiers: int
+    link_mbit: int | None
+    has_gas: bool
+    folder: Path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--json", action="store_true", help="nothing but the last line")
+    parser.add_argument("--preset", default="demo")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
+    parser.add_argument("--verifiers", type=int, default=3)
+    parser.add_argument("--link-mbit", type=int)
+    parser.add_argument("--no-gas", action="store_true")
+    parser.add_argument("--folder", default="")
+    asked = parser.parse_args()
+    spec = chosen_job(None, asked.preset, None, None)
+    spec = spec.but(DEFAULTS) if asked.preset == "demo" else spec
+    spec = fitting(chosen_changes(spec, asked.set), 1, asked.verifiers)
+    with tempfile.TemporaryDirectory(prefix="atoll-rounds-", dir=asked.folder or None) as folder:
+        options = Options(spec, asked.verifiers, asked.link_mbit, not asked.no_gas, Path(folder))
+        found = asyncio.run(measure(options))
+    if options.has_gas:
+        found["gas"] = gas()
+    if not asked.json:
+        for name, value in found.items():
+            print(f"{name:<32} {value}")
+    print(json.dumps(found))
+
+
+def chosen_changes(spec: JobSpec, settings: Sequence[str]) -> JobSpec:
+    """The job with what the command line changes."""
+    from atoll.job.document import parse_setting
+
+    return spec.but(dict(map(parse_setting, settings)))
+
+
+# --- the network ---
+
+
+@dataclass
+class Links:
+    """A namespace for each member, and a link of so many megabits a second from it to a bridge."""
+
+    mbit: int
+    members: int
+    made: list[Sequence[str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if os.geteuid():
+            raise SystemExit("--link-mbit makes network namespaces, which takes root")
+
+    def __enter__(self) -> Links:
+        try:
+            self._make()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for command in reversed(self.made):
+            subprocess.run(command, check=False, stderr=subprocess.DEVNULL)
+
+    def _make(self) -> None:
+        self._run("ip link add", BRIDGE, "type bridge", undo=f"ip link del {BRIDGE}")
+        self._run("ip addr add", f"{HOST}/24", "dev", BRIDGE)
+        self._run("ip link set", BRIDGE, "up")
+        for index in range(self.members):
+            space, outer = self.space(index), self.outer(index)
+            inside = f"ip netns exec {space}"
+            self._run("ip netns add", space, undo=f"ip netns del {space}")
+            self._run("ip link add", outer, "type veth peer name eth0 netns", space)
+            self._run("ip link set", outer, "master", BRIDGE, "up")
+            self._run(inside, "ip addr add", f"{self.address(index)}/24", "dev eth0")
+            self._run(inside, "ip link set eth0 up")
+            self._run(inside, "ip link set lo up")
+            shape = f"root tbf rate {self.mbit}mbit burst {BURST} latency {LATENCY}"
+            self._run("tc qdisc add dev", outer, shape)
+            self._run(inside, "tc qdisc add dev eth0", shape)
+
+    def _run(self, *words: str, undo: str = "") -> None:
+        subprocess.run(" ".join(words).split(), check=True)
+        if undo:
+            self.made.append(undo.split())
+
+    def space(self, index: int) -> str:
+        return f"{BRIDGE}{index}"
+
+    def outer(self, index: int) -> str:
+        """The bridge's end of a member's link."""
+        return f"atollb{index}"
+
+    def address(self, index: int) -> str:
+        return f"{NETWORK}.{index + 2}"
+
+    def counted(self, index: int) -> tuple[int, int]:
+        """Bytes that a member sent and received."""
+        counters = Path("/sys/class/net") / self.outer(index) / "statistics"
+        up, down = (int((counters / name).read_text()) for name in ("rx_bytes", "tx_bytes"))
+        return up, down
+
+
+def cores() -> tuple[set[int], set[int]]:
+    """The provider's core, and everybody else's."""
+    first, *rest = sorted(os.sched_getaffinity(0))
+    return {first}, set(rest) or {first}
+
+
+def command_of(member: Member, which: set[int], links: Links | None, index: int) -> list[str]:
+    """How a member is started: on its cores, in its namespace."""
+    command = ["taskset", "-c", ",".join(map(str, sorted(which)))]
+    command += ["ip", "netns", "exec", links.space(index)] if links else []
+    return [*command, sys.executable, "-m", MEMBER, *member.process.arguments]
+
+
+def move(member: Member, links: Links, index: int, port: int) -> None:
+    """Has a member's file name the chain and its gateway as they are seen from its namespace."""
+    file = member.folder / "config.toml"
+    text = file.read_text().replace(f"http://127.0.0.1:{port}", f"http://{HOST}:{port}")
+    file.write_text(text.replace("[gateway]\n", f'[gateway]\nhost = "{links.address(index)}"\n'))
+
+
+@contextmanager
+def running(cluster: Cluster, links: Links | None) -> Iterator[None]:
+    """The members, each a process, the first provider on a core of its own."""
+    own, others = cores()
+    processes: list[Process] = []
+    try:
+        for index, member in enumerate(cluster.members):
+            if links:
+                move(member, links, index, cluster.chain.port)
+            which = own if member is cluster.providers[0] else others
+            command = command_of(member, which, links, index)
+            env = {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+            processes.append(Process(member.name, command, member.folder / "log", env))
+            processes[-1].start()
+        yield
+    finally:
+        for process in processes:
+            process.stop()
+
+
+# --- the measurement ---
+
+
+async def measure(options: Options) -> dict[str, Any]:
+    """Runs the job until its last round is settled."""
+    config = ClusterConfig(
+        options.folder / "net", 1, options.verifiers, block_seconds=BLOCK_SECONDS
+    )
+    os.sched_setaffinity(0, cores()[1])
+    cluster = Cluster(config)
+    with ExitStack() as stack:
+        links = None
+        if options.link_mbit is not None:
+            links = stack.enter_context(Links(options.link_mbit, 1 + options.verifiers))
+            chain = ChainConfig(
+                config.folder / "chain", block_seconds=BLOCK_SECONDS, options=("--host", HOST)
+            )
+            cluster.chain = LocalChain(chain)
+        stack.callback(cluster.stop)
+        await cluster.start_chain()
+        stack.enter_context(running(cluster, links))
+        view, manifest, began = await train(cluster, with_text(options.spec), links)
+        counted = links.counted(0) if links else None
+    return figures(cluster.providers[0], view, manifest, began) | _of_links(
+        options, counted, manifest, view
+    )
+
+
+async def train(
+    cluster: Cluster, spec: JobSpec, links: Links | None
+) -> tuple[JobView, Manifest, int]:
+    """The job after its last settlement, and when its first round opened."""
+    host = HOST if links else "127.0.0.1"
+    config = ClientConfig(home=cluster.submitter_folder, host=host)
+    async with Client(
+        cluster.chain.rpc_url, cluster.deployment, cluster.submitter, config
+    ) as client:
+        draft = await client.draft(spec)
+        handle = await client.submit(draft, max_spend=SUBMITTER_TOKENS)
+        rounds = draft.manifest.terms.rounds
+        while len((view := await handle.view()).settled) < rounds:
+            cluster.check()
+            if view.status.is_closed:
+                raise SystemExit(f"the job ended after {len(view.settled)} of {rounds} rounds")
+            await asyncio.sleep(LOOK_SECONDS)
+        items = client.session.follower.history()
+        began = next(i.block.timestamp for i in items if isinstance(i.event, ev.RoundOpened))
+    return view, draft.manifest, began
+
+
+def figures(provider: Member, view: JobView, manifest: Manifest, began: int) -> dict[str, Any]:
+    """From what the provider measured itself."""
+    told: dict[str, Any] = read_metrics(provider.metrics_file).get("jobs", {})  # type: ignore[assignment]
+    rounds = [told[str(view.job_id)][str(past.round)] for past in view.settled]
+    traffic, parameters = told["0"]["-1"], sizes(manifest.to_bytes())[1]
+    steps = [names["train_seconds"] for names in rounds]
+    thread = sum(names["thread_seconds"] for names in rounds)
+    wall, all_of_it = view.settled[-1].block.timestamp - began, parameters * len(rounds)
+    return {
+        "bench": "rounds",
+        "cores": len(set.union(*cores())),
+        "parameters": parameters,
+        "rounds": len(rounds),
+        "train_seconds": [round(seconds, 1) for seconds in steps],
+        "wall_seconds": wall,
+        "utilisation": round(sum(steps) / wall, 4),
+        "outside_steps": round(1 - sum(steps) / thread, 4),
+        "uplink_bytes_per_parameter": round(traffic.get("bytes_up", 0) / all_of_it, 4),
+        "downlink_bytes_per_parameter": round(traffic.get("bytes_down", 0) / all_of_it, 4),
+    }
+
+
+def _of_links(
+    options: Options, counted: tuple[int, int] | None, manifest: Manifest, view: JobView
+) -> dict[str, Any]:
+    if counted is None:
+        return {}
+    all_of_it = sizes(manifest.to_bytes())[1] * len(view.settled)
+    up, down = (round(count / all_of_it, 4) for count in counted)
+    return {
+        "link_mbit": options.link_mbit,
+        "link_bytes_per_parameter": {"up": up, "down": down},
+    }
+
+
+# --- gas ---
+
+_LINE = re.compile(r"^ +(?P<what>[a-z].*): (?P<gas>\d+)(?: \[.*\])?$")
+_NAMES = {
+    "commit": "commit",
+    "reveal": "reveal",
+    "word": "have",
+    "settlement": "settle",
+    "ballot": "ballot",
+    "open": "open",
+    "key": "key",
+    "claim of ten rounds, seat": "claim",
+}
+"""What forge calls it, and what is reported: of 16 seats and 7 members where that matters."""
+_MEMBERS = {"4": "4/3", "16": "16/7", "64": "64/7", "256": "256/32"}
+
+
+def gas() -> dict[str, Any]:
+    """The gas tests' figures."""
+    forge = str(ROOT / "contracts" / "tools" / "forge")
+    command = [forge, "test", "--match-contract", "GasTest", "--match-test", "P41", "-vv"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"forge failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return read_gas(done.stdout)
+
+
+def read_gas(output: str) -> dict[str, Any]:
+    """What forge printed, by name."""
+    found: dict[str, Any] = {}
+    rounds: dict[str, int] = {}
+    size = ""
+    for line in output.splitlines():
+        told = _LINE.match(line)
+        if told is None:
+            size = "" if line.startswith("[") else size
+            continue
+        what, amount = told["what"], int(told["gas"])
+        if what == "seats":
+            size = told["gas"]
+        elif what == "a seat and round, all in":
+            rounds[_MEMBERS[size]] = amount
+        elif what in _NAMES and size in {"", "16"}:
+            found[_NAMES[what]] = amount
+    return {name: found[name] for name in _NAMES.values()} | {"per_provider_round": rounds}
+
+
+if __name__ == "__main__":
+    main()

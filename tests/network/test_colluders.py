@@ -1,0 +1,61 @@
+"""Every verifier colludes with two cheats: an outsider with a bond has both slashed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.network.members import Who, fallen, is_settled_up, network
+
+from atoll.law.games.machine import Outcome
+from atoll.law.misses import first_cut
+from atoll.law.pay import contest_reward, round_pay
+from atoll.law.safety import last_clean, unsafe_rounds
+from atoll.law.words import Miss
+
+
+async def test_one_watcher_is_enough_and_a_fine_without_a_replay_earns_nothing(
+    tmp_path: Path,
+) -> None:
+    """One cheat lies in its link, one in the words that its auditors are paid for; one auditor
+    covers for them, the other has never run a step."""
+    who = Who(
+        providers={0: "stall+flip5", 1: "wrong-words"},
+        verifiers={0: "false-fine", 1: "null"},
+        watchers=("",),
+        places=2,
+    )
+    async with network(tmp_path, who) as running:
+        view = await running.until(is_settled_up, 800)
+        flipper, masker, *honest = (running.provider(seat) for seat in range(4))
+        covering, idle = (running.verifier(place) for place in range(2))
+        certified, honest_loss = await running.losses()
+        (watcher,) = running.cluster.watchers
+        (past,), terms = view.settled, running.manifest.terms
+
+    assert fallen(view) == {flipper.account, masker.account}
+    assert all(duty.is_fine for body in past.bodies.values() for duty in body.duties)
+    lost = {g.claim.seat: g for g in view.games.values() if g.outcome is Outcome.HOLDER_FELL}
+    assert set(lost) == {0, 1}
+    assert (lost[0].challenger, lost[0].claim.is_link) == (watcher.account, True)
+    assert any(lost[1].claim.work_word)  # what the key gave, which no run of the steps does
+    # Who ran the steps has its own fee to defend against false words, colluder or not.
+    assert lost[1].challenger in {watcher.account, covering.account}
+    assert not any(game.outcome is Outcome.CHALLENGER_FELL for game in view.games.values())
+    for holder in honest:
+        assert not holder.cuts
+        assert running.paid(holder) >= round_pay(terms, past, holder) > 0
+    # Of a seat that fell nobody's words are scored; of the others a guess earns nothing, and
+    # costs more than whoever shows it gets, be it the same one.
+    assert view.params is not None
+    reward = contest_reward(terms, view.params)
+    unscored = terms.sign_fee + 2 * terms.duty_fee
+    assert running.paid(idle) in {unscored, unscored + reward}
+    assert (past.round, Miss.WORDS) in idle.cuts
+    assert reward < first_cut(terms.verifier_bond, view.params.miss_cut_bps)
+    assert not covering.cuts
+    assert running.paid(covering) >= terms.sign_fee + 4 * terms.duty_fee
+    assert certified == pytest.approx(honest_loss, rel=0.02)
+    assert past.verdict.merged == 3  # what is stalled is nobody's to merge
+    assert unsafe_rounds(view) == ()
+    assert last_clean(view).digest == past.verdict.state

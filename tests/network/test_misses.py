@@ -1,0 +1,49 @@
+"""Whoever leaves out what it owes is cut for that, and the others are paid all the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.network.members import Who, fallen, is_settled_up, network
+
+from atoll.law.pay import round_pay
+from atoll.law.views import Holder
+from atoll.law.words import Miss
+
+
+async def test_every_silence_has_its_price_and_nobody_else_pays_it(tmp_path: Path) -> None:
+    """A seat that shows no key, one that does a segment a round; auditors that copy or do not
+    open; members that do not sign, or say the opposite of what they have."""
+    who = Who(
+        providers={0: "no-key", 1: "partial"},
+        verifiers={2: "copier", 3: "no-open", 4: "no-sign", 5: "false-have"},
+        places=6,
+    )
+    async with network(tmp_path, who, rounds=2, places=6, min_verifiers=6) as running:
+        view = await running.until(is_settled_up, 800)
+        keyless, short, *seats = (running.provider(seat) for seat in range(4))
+        *honest, copier, closed, mute, wrong = (running.verifier(place) for place in range(6))
+        paid = {holder: running.paid(holder) for holder in (keyless, short, *seats, *honest)}
+        terms = running.manifest.terms
+
+    assert fallen(view) == {keyless.account}
+    assert paid[keyless] == 0
+    for holder in (*seats, *honest):
+        assert not holder.cuts
+        assert paid[holder] >= sum(round_pay(terms, past, holder) for past in view.settled) > 0
+    # One segment of four is paid, and merged in no round; the second one running is a miss.
+    assert paid[short] == sum(round_pay(terms, past, short) for past in view.settled)
+    assert paid[short] * 4 == paid[seats[0]]
+    assert all(past.verdict.merged == 3 for past in view.settled)
+    assert kinds(short) == {Miss.SEAT}
+    for member in (copier, closed):
+        duties = [seat for past in view.settled for seat in past.duties_of(member.id)]
+        assert kinds(member) == ({Miss.AUDIT} if duties else set())
+    assert kinds(mute) >= {Miss.SIGNATURE}
+    # What one member of six says of the seats changes nothing, and a false word owes no signature.
+    assert all(past.facts.available == 0b1111 for past in view.settled)
+    assert Miss.SIGNATURE not in kinds(wrong)
+
+
+def kinds(holder: Holder) -> set[Miss]:
+    return {kind for _, kind in holder.cuts}

@@ -1,0 +1,49 @@
+"""Seats that send -5 times their update and serve it in odd ways: one, and two where f is one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.network.members import Who, fallen, is_settled_up, network
+
+from atoll.law.pay import round_pay
+from atoll.law.safety import last_clean, unsafe_rounds
+
+WITHIN = 0.02
+
+
+@pytest.mark.parametrize(
+    ("serves", "seats"),
+    [("stall", (0, 2)), ("drip", (0, 2)), ("half-served", (0, 2)), ("half-served", (1,))],
+)
+async def test_flips_fall_and_the_job_says_what_it_is_worth(
+    tmp_path: Path, serves: str, seats: tuple[int, ...]
+) -> None:
+    """What they serve, and how fast, decides whether it is merged, and nothing else."""
+    watchers = ("sham",) if len(seats) == 1 else ()
+    who = Who(dict.fromkeys(seats, f"{serves}+flip5"), watchers=watchers, places=2)
+    async with network(tmp_path, who) as running:
+        view = await running.until(is_settled_up, 800)
+        certified, honest = await running.losses()
+        holders = [running.provider(seat) for seat in range(4)]
+        auditors = [running.verifier(place) for place in range(2)]
+        (past,), terms = view.settled, running.manifest.terms
+
+    assert fallen(view) == {holders[seat].account for seat in seats}
+    for holder in (*holders, *auditors):
+        if holder.index in seats and holder in holders:
+            assert running.paid(holder) == 0
+        else:
+            assert not holder.cuts
+            assert running.paid(holder) >= round_pay(terms, past, holder) > 0
+    weighed = past.facts.available & ~past.verdict.left_out if past.verdict.merged else 0
+    if sum(weighed >> seat & 1 for seat in seats) > terms.f:
+        assert unsafe_rounds(view) == (0,)
+        assert last_clean(view).before == 0
+    else:
+        assert unsafe_rounds(view) == ()
+        assert last_clean(view).digest == past.verdict.state
+    if weighed and not unsafe_rounds(view):
+        assert certified == pytest.approx(honest, rel=WITHIN)
+    assert weighed or len(seats) > terms.f  # too few are left to merge only beyond the bound

@@ -1,0 +1,135 @@
+"""A job from its events: who held what, and what was said of each round (SPEC-ROUNDS.md, 13).
+
+Rule of this file: events are (name, arguments by the text's names) in the chain's order. Misses,
+falls and games are not followed: a job in which there are any is not for this reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tests.second_client.words import ZERO, bits
+
+Event = tuple[str, Mapping[str, Any]]
+PROVIDER, VERIFIER = 0, 1
+ENTERS = {"Seated": (PROVIDER, "seat"), "Enrolled": (VERIFIER, "place")}
+LEAVES = {"SeatLeaving": PROVIDER, "PlaceLeaving": VERIFIER}
+NEVER = 1 << 32
+REFUSED = frozenset({"Missed", "Fell", "Struck", "Leaked", "Contested", "KeyContested", "LateWord"})
+
+
+def read(plain: Iterable[Mapping[str, Any]]) -> list[Event]:
+    """Events as JSON has them: bytes and addresses in hex. Raises ValueError for those refused."""
+    events = [(str(event["name"]), _unhexed(event["arguments"])) for event in plain]
+    refused = {name for name, _ in events} & REFUSED
+    if refused:
+        raise ValueError(f"not followed here: {', '.join(sorted(refused))}")
+    return events
+
+
+def _unhexed(value: Any) -> Any:
+    if isinstance(value, str):
+        return bytes.fromhex(value.removeprefix("0x"))
+    if isinstance(value, Mapping):
+        return {name: _unhexed(each) for name, each in value.items()}
+    return value
+
+
+def holders_of(events: Iterable[Event]) -> dict[tuple[int, int], dict[str, Any]]:
+    """By role and id: account, seat or place, and the rounds `from` to, but not, `to`."""
+    found: dict[tuple[int, int], dict[str, Any]] = {}
+    for name, said in events:
+        if name in ENTERS:
+            role, index = ENTERS[name]
+            held = {"account": said["account"], "index": said[index]}
+            found[role, said["id"]] = held | {"from": said["from"], "to": NEVER}
+        elif name in LEAVES:
+            found[LEAVES[name], said["id"]]["to"] = said["to"]
+    return found
+
+
+def holder(
+    holders: Mapping[tuple[int, int], Mapping[str, Any]], role: int, index: int, round: int
+) -> int:
+    """The id that has the seat or the place in the round."""
+    (id,) = (
+        id
+        for (its, id), held in holders.items()
+        if its == role and held["index"] == index and held["from"] <= round < held["to"]
+    )
+    return id
+
+
+def rounds_of(events: Iterable[Event]) -> list[dict[str, Any]]:
+    """What the chain says of each round, of the last opening of its number."""
+    rounds: list[dict[str, Any]] = []
+    for name, said in events:
+        if name == "RoundOpened":
+            del rounds[said["round"] :]
+            rounds.append(_opened(said))
+        elif name in _FOLDS:
+            _FOLDS[name](rounds[said["round"]], said)
+    return rounds
+
+
+def _opened(said: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("round", "seed", "ready", "committee", "model")
+    lists: dict[str, Any] = {"reveals": {}, "words": [], "bodies": {}, "keys": {}}
+    return {name: said[name] for name in names} | lists | {"lot": 0, "auditSeed": ZERO}
+
+
+def _revealed(told: dict[str, Any], said: Mapping[str, Any]) -> None:
+    told["reveals"][said["seat"]] = {"account": said["account"], **said["reveal"]}
+
+
+def _said(told: dict[str, Any], said: Mapping[str, Any]) -> None:
+    told["words"].append((said["place"], said["has"]))
+
+
+def _lot(told: dict[str, Any], said: Mapping[str, Any]) -> None:
+    told.update(lot=said["lot"], committee=said["committee"], words=[])
+
+
+def _settled(told: dict[str, Any], said: Mapping[str, Any]) -> None:
+    told.update(verdict=said["verdict"], signers=said["signers"], pay=said["available"])
+    told.update(auditSeed=said["facts"]["auditSeed"])
+
+
+def _opened_body(told: dict[str, Any], said: Mapping[str, Any]) -> None:
+    told["bodies"][said["id"]] = said["body"]
+
+
+def _key(told: dict[str, Any], said: Mapping[str, Any]) -> None:
+    told["keys"][said["account"]] = said["key"]
+
+
+_FOLDS = {
+    "Revealed": _revealed,
+    "Said": _said,
+    "LotDrawn": _lot,
+    "Settled": _settled,
+    "Signed": lambda told, said: told.update(signers=said["signers"]),
+    "PayChanged": lambda told, said: told.update(pay=said["pay"]),
+    "Opened": _opened_body,
+    "KeyShown": _key,
+}
+
+
+def paid(
+    told: Mapping[str, Any], ids: Mapping[tuple[int, int], int], fees: Mapping[str, int]
+) -> dict[tuple[int, int], int]:
+    """Of a settled round by role and id; `ids` by role and seat or place.
+
+    `fees` has segment, sign and duty: the price of a segment, and both fees.
+    """
+    found: dict[tuple[int, int], int] = {}
+    for seat in bits(told["pay"]):
+        done = len(told["reveals"][seat]["leaves"]) // 64
+        found[PROVIDER, ids[PROVIDER, seat]] = done * fees["segment"]
+    for place in bits(told["signers"]):
+        found[VERIFIER, ids[VERIFIER, place]] = fees["sign"]
+    for id, body in told["bodies"].items():
+        key = VERIFIER, id
+        found[key] = found.get(key, 0) + len(body) // 35 * fees["duty"]
+    return found

@@ -1,0 +1,103 @@
+"""`atoll job audit`: a line a round, a verdict, and an exit code that a script can go by."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from atoll.cli.main import app
+from atoll.cli.network import Network
+from atoll.job import audit as auditing
+from atoll.job.audit import DIFFERS, EQUAL, GONE, Extent, JobCheck, RoundCheck, SeatCheck
+from atoll.job.books import Books
+from atoll.law.words import RoundIndex, SeatIndex
+
+BOOKS = Books(100, 40, 10, 0, {}, ())
+
+
+def seat(outcome: str, *, is_paid: bool = True) -> SeatCheck:
+    return SeatCheck(SeatIndex(2), outcome, "it differs at segment 1", is_paid)
+
+
+def checked(*seats: SeatCheck, merge: str = EQUAL, balance: int = 50) -> JobCheck:
+    past = RoundCheck(RoundIndex(0), True, merge, "the update of seat 1 is gone", seats)
+    return JobCheck(7, (past,), BOOKS, balance)
+
+
+Audit = Callable[..., Result]
+
+
+@pytest.fixture
+def audited(monkeypatch: pytest.MonkeyPatch) -> Audit:
+    """Runs the command, where an audit finds this; the extent that was asked for is in `asked`."""
+
+    @asynccontextmanager
+    async def nothing(self: Network) -> AsyncIterator[Any]:
+        yield SimpleNamespace(attach=lambda job: job)
+
+    def run(found: JobCheck, *words: str, asked: list[Extent] | None = None) -> Result:
+        async def audit(
+            handle: int, extent: Extent, tell: Callable[[RoundCheck], None]
+        ) -> JobCheck:
+            (asked if asked is not None else []).append(extent)
+            tell(found.rounds[0])
+            return found
+
+        monkeypatch.setattr(Network, "open", nothing)
+        monkeypatch.setattr(auditing, "audit", audit)
+        return CliRunner().invoke(app, ["job", "audit", "7", *words])
+
+    return run
+
+
+def test_a_job_that_is_so_ends_well(audited: Audit) -> None:
+    done = audited(checked(seat(EQUAL)))
+    assert done.exit_code == 0
+    assert done.stdout.splitlines() == [
+        "round 0: certificate fits; merge equal; seat 2 equal",
+        "job 7: everything that was checked is so",
+    ]
+
+
+def test_what_differs_ends_with_one(audited: Audit) -> None:
+    done = audited(checked(seat(DIFFERS)))
+    assert done.exit_code == 1
+    assert "differs: round 0: seat 2 is paid, and it differs at segment 1" in done.stdout
+    assert audited(checked(seat(DIFFERS, is_paid=False))).exit_code == 0
+    assert audited(checked(balance=49)).exit_code == 1
+
+
+def test_what_is_gone_is_said_and_ends_well(audited: Audit) -> None:
+    done = audited(checked(merge=GONE))
+    assert done.exit_code == 0
+    assert "not checked: round 0: the update of seat 1 is gone" in done.stdout
+
+
+def test_a_script_reads_one_document(audited: Audit) -> None:
+    told = json.loads(audited(checked(seat(DIFFERS)), "--json").stdout)
+    assert told["differs"] == ["round 0: seat 2 is paid, and it differs at segment 1"]
+    assert told["rounds"][0]["seats"][0]["outcome"] == DIFFERS
+    assert told["books"]["balance_wei"] == "50"
+
+
+@pytest.mark.parametrize(
+    ("words", "extent"),
+    [
+        ((), Extent()),
+        (("--all",), Extent(sample=None)),
+        (("--seats", "0"), Extent(sample=0)),
+        (("--round", "3", "--seat", "1"), Extent(3, 1)),
+    ],
+)
+def test_the_extent_is_what_was_asked_for(
+    audited: Audit, words: tuple[str, ...], extent: Extent
+) -> None:
+    asked: list[Extent] = []
+    audited(checked(), *words, asked=asked)
+    assert asked == [extent]

@@ -1,0 +1,371 @@
+"""What anybody may call when: each call is due from its second on, and only while it succeeds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.law.factories import make_terms
+from tests.unit.law.identities import digest
+from tests.unit.law.network import Refused
+from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
+
+from atoll.law import pay
+from atoll.law.trace import key_hash
+from atoll.law.upkeep import (
+    Call,
+    Shown,
+    Upkeep,
+    burnable_to,
+    is_releasable,
+    leaked_keys,
+    silent_members,
+    upkeep,
+    wrong_keys,
+)
+from atoll.law.views import Holder
+from atoll.law.words import HolderId, Miss, Phase, Role, RoundIndex, SeatIndex
+
+FIRST = RoundIndex(0)
+
+
+def due(script: Script, call: Call) -> list[Upkeep]:
+    return [each for each in upkeep(script.net.view, script.net.now) if each.call is call]
+
+
+def seat_holder(script: Script, seat: int, round: int = 0) -> Holder:
+    return script.net.view.providers[HolderId(script.net.at(Role.PROVIDER, seat, round).id)]
+
+
+def settled(seats: int = 4) -> Script:
+    """One round that everybody met."""
+    script = Script.ready(seats=seats)
+    script.honest_round()
+    return script
+
+
+def test_the_audit_seed_is_anybodys_when_half_of_merge_is_over_and_nobody_spoke() -> None:
+    script = Script.ready()
+    net = script.net
+    script.train()
+    running = net.view.open
+    assert running is not None
+    net.wait_until(running.half_merge - 1)
+    assert due(script, Call.SEED_AUDIT) == []
+    net.wait(1)
+    assert due(script, Call.SEED_AUDIT) == [Upkeep(Call.SEED_AUDIT, FIRST)]
+    net.seed_audit()
+    assert due(script, Call.SEED_AUDIT) == []
+
+
+def test_a_word_draws_the_audit_seed() -> None:
+    script = Script.ready()
+    script.train()
+    running = script.net.view.open
+    assert running is not None
+    script.say([0])
+    script.net.wait_until(running.half_merge)
+    assert due(script, Call.SEED_AUDIT) == []
+
+
+def test_a_job_that_expired_in_merge_is_settled_without_certificate() -> None:
+    script = Script.ready(make_terms(expiry=1_000_200))
+    net = script.net
+    script.train()
+    running = net.view.open
+    assert running is not None
+    net.wait_until(max(net.terms.expiry, running.deadline) - 1)
+    assert due(script, Call.SETTLE_LATE) == []
+    net.wait(1)
+    assert due(script, Call.SETTLE_LATE) == [Upkeep(Call.SETTLE_LATE, FIRST)]
+    net.settle_late()
+    assert due(script, Call.SETTLE_LATE) == []
+
+
+def test_who_owes_a_signature_is_silent_from_the_next_settlement_on() -> None:
+    script = Script.ready()
+    net = script.net
+    script.train()
+    script.say()
+    net.wait(1)
+    net.settle({0, 1, 2})
+    assert silent_members(net.view, net.view.settled[0], net.now) == 0
+    assert due(script, Call.CUT_MEMBER) == []
+    script.honest_round()
+    assert silent_members(net.view, net.view.settled[0], net.now) == 0b1000
+    holder = HolderId(net.at(Role.VERIFIER, 3, 0).id)
+    assert due(script, Call.CUT_MEMBER) == [Upkeep(Call.CUT_MEMBER, FIRST, Role.VERIFIER, holder)]
+    net.cut_member(0, holder)
+    assert due(script, Call.CUT_MEMBER) == []
+
+
+def test_the_last_rounds_signatures_are_owed_until_its_audit_ends() -> None:
+    script = Script.ready(make_terms(rounds=1))
+    net = script.net
+    script.train()
+    script.say()
+    net.wait(1)
+    net.settle({0, 1, 2})
+    assert net.view.phase is Phase.CLOSED
+    net.wait_until(net.settled[0].ends["audit"] - 1)
+    assert due(script, Call.CUT_MEMBER) == []
+    net.wait(1)
+    assert [each.holder for each in due(script, Call.CUT_MEMBER)] == [
+        net.at(Role.VERIFIER, 3, 0).id
+    ]
+
+
+def test_an_auditor_without_ballot_is_absent_and_one_that_left_a_seat_out() -> None:
+    script = settled()
+    net = script.net
+    auditors = script.auditors(0)
+    whole = script.body(0, auditors[0])
+    kept = len(whole) // 35 > 1
+    script.ballot(0, auditors[0], whole[: 35 if kept else None])
+    net.wait_until(net.settled[0].ends["audit"])
+    script.open(0, auditors[0])
+    net.wait_until(net.settled[0].ends["open"] - 1)
+    assert due(script, Call.ABSENT) == []
+    net.wait(1)
+    absent = {each.holder: each.seat for each in due(script, Call.ABSENT)}
+    assert set(absent) == set(auditors[0 if kept else 1 :])
+    for id, seat in absent.items():
+        left = net.duties(0, id) - ({whole[0]} if id == auditors[0] else set())
+        assert seat == min(left)
+        net.report_absent(0, id)
+    assert due(script, Call.ABSENT) == []
+
+
+def test_a_drawn_seat_without_key_is_struck_and_falls_from_half_on() -> None:
+    script = settled()
+    net = script.net
+    seat = min(net.settled[0].drawn)
+    net.wait_until(net.settled[0].ends["keys"] - 1)
+    script.show_keys(0, net.settled[0].drawn - {seat})
+    assert due(script, Call.STRIKE) == []
+    net.wait(1)
+    about = (FIRST, Role.PROVIDER, seat_holder(script, seat).id, SeatIndex(seat))
+    assert due(script, Call.STRIKE) == [Upkeep(Call.STRIKE, *about)]
+    net.strike(0, seat)
+    assert (due(script, Call.STRIKE), due(script, Call.NO_KEY)) == ([], [])
+    net.wait_until(net.settled[0].ends["half"])
+    assert due(script, Call.NO_KEY) == [Upkeep(Call.NO_KEY, *about)]
+    net.no_key(0, seat, WATCHER)
+    assert due(script, Call.NO_KEY) == []
+
+
+def test_another_key_than_the_committed_one_is_contested_once() -> None:
+    script = settled()
+    net = script.net
+    seat = min(net.settled[0].drawn)
+    net.wait_until(net.settled[0].ends["open"] - 1)
+    net.show_key(0, seat, digest("another"))
+    assert list(wrong_keys(net.view.settled[0])) == [seat]
+    assert due(script, Call.CONTEST_KEY) == []
+    net.wait(1)
+    about = (FIRST, Role.PROVIDER, seat_holder(script, seat).id, SeatIndex(seat))
+    assert due(script, Call.CONTEST_KEY) == [Upkeep(Call.CONTEST_KEY, *about)]
+    net.contest_key(0, seat)
+    assert due(script, Call.CONTEST_KEY) == []
+    others = set(range(4)) - net.settled[0].drawn
+    for other in others:
+        net.show_key(0, other, digest("nobody asks"))
+    assert due(script, Call.CONTEST_KEY) == []
+
+
+def test_a_key_that_is_shown_early_is_a_leak() -> None:
+    script = settled()
+    net, key = script.net, script.secrets[0, 2][0]
+    net.show_key(0, 1, digest("another"))
+    assert due(script, Call.LEAK) == []
+    net.show_key(0, 2, key)
+    about = (FIRST, Role.PROVIDER, seat_holder(script, 2).id, SeatIndex(2))
+    assert due(script, Call.LEAK) == [Upkeep(Call.LEAK, *about)]
+    past = net.view.settled[0]
+    assert list(leaked_keys(past, net.now)) == [Shown(SeatIndex(2), key)]
+    heard = script.secrets[0, 1][0]
+    assert key_hash(heard) == past.reveals[SeatIndex(1)].reveal.key_hash
+    found = list(leaked_keys(past, net.now, [digest("noise"), heard]))
+    assert found == [Shown(SeatIndex(1), heard), Shown(SeatIndex(2), key)]
+    assert list(leaked_keys(past, net.settled[0].ends["audit"], [heard])) == []
+    net.leak(0, 2, key, WATCHER)
+    assert due(script, Call.LEAK) == []
+    half = pay.unpaid(net.terms, net.view.settled[0]) // 2
+    assert net.view.credits == {WATCHER: half}
+    net.claim_credit(WATCHER)
+    assert (net.view.credits[WATCHER], net.view.paid[WATCHER]) == (0, half)
+
+
+def test_no_words_of_a_leaked_seat_are_contested() -> None:
+    script = settled()
+    net = script.net
+    auditor = script.auditors(0)[0]
+    seat = max(net.duties(0, auditor))
+    script.ballot(0, auditor, script.body(0, auditor)[:-1] + b"\0")
+    net.leak(0, seat, script.secrets[0, seat][0], WATCHER)
+    net.wait_until(net.settled[0].ends["audit"])
+    script.open(0, auditor)
+    net.wait_until(net.settled[0].ends["open"])
+    assert due(script, Call.CONTEST) == []
+
+
+def test_words_are_contested_while_their_seat_stands() -> None:
+    script = settled()
+    net = script.net
+    auditor = script.auditors(0)[0]
+    seat = max(net.duties(0, auditor))
+    script.ballot(0, auditor, script.body(0, auditor)[:-1] + b"\0")
+    net.wait_until(net.settled[0].ends["audit"])
+    script.open(0, auditor)
+    net.wait_until(net.settled[0].ends["open"])
+    script.show_keys(0)
+    about = (FIRST, Role.VERIFIER, HolderId(auditor), SeatIndex(seat))
+    assert due(script, Call.CONTEST) == [Upkeep(Call.CONTEST, *about)]
+    net.fall(Role.PROVIDER, seat_holder(script, seat).id, WATCHER)
+    assert due(script, Call.CONTEST) == []
+    with pytest.raises(Refused):
+        net.contest(0, auditor, seat, WATCHER)
+
+
+def test_a_differs_about_who_fell_is_not_dropped() -> None:
+    script = settled()
+    net = script.net
+    auditor = script.auditors(0)[0]
+    seat = min(net.duties(0, auditor))
+    script.ballot(0, auditor, script.body(0, auditor, {seat: 1}))
+    net.wait_until(net.settled[0].ends["audit"])
+    script.open(0, auditor)
+    net.wait_until(net.settled[0].ends["half"] - 1)
+    assert due(script, Call.DROPPED) == []
+    net.wait(1)
+    about = (FIRST, Role.VERIFIER, HolderId(auditor), SeatIndex(seat))
+    assert due(script, Call.DROPPED) == [Upkeep(Call.DROPPED, *about)]
+    cut = net.view.verifiers[HolderId(auditor)]
+    cuts = cut.cuts | {(FIRST, Miss.DROPPED)}
+    done = {**net.view.verifiers, cut.id: replace(cut, cuts=cuts)}
+    left = [each.call for each in upkeep(replace(net.view, verifiers=done), net.now)]
+    assert Call.DROPPED not in left
+    net.fall(Role.PROVIDER, seat_holder(script, seat).id, WATCHER)
+    assert due(script, Call.DROPPED) == []
+
+
+def test_rounds_are_claimed_when_they_are_final_and_only_where_they_are_worth_it() -> None:
+    script = Script.ready()
+    net = script.net
+    script.train()
+    script.say(has=0b0111)
+    net.wait(1)
+    script.settle()
+    script.honest_round()
+    assert due(script, Call.CLAIM) == []
+    net.wait_until(net.settled[0].ends["window"] - 1)
+    assert due(script, Call.CLAIM) == []
+    assert burnable_to(net.view, net.now) == 0
+    net.wait(1)
+    claims = {(each.role, each.holder): each.round for each in due(script, Call.CLAIM)}
+    seats = {(Role.PROVIDER, seat_holder(script, seat).id) for seat in range(3)}
+    places = {(Role.VERIFIER, HolderId(net.at(Role.VERIFIER, p, 0).id)) for p in range(4)}
+    assert set(claims) == seats | places and set(claims.values()) == {1}
+    assert due(script, Call.BURN) == [Upkeep(Call.BURN, RoundIndex(1))]
+    net.burn(1)
+    assert due(script, Call.BURN) == []
+    for role, id in claims:
+        net.claim(role, id, 1)
+    assert due(script, Call.CLAIM) == []
+
+
+def test_what_a_fall_took_is_claimed_too_so_that_it_burns() -> None:
+    script = settled()
+    net, id = script.net, seat_holder(script, 1).id
+    net.fall(Role.PROVIDER, id, WATCHER)
+    net.wait_until(net.settled[0].ends["window"])
+    assert (Role.PROVIDER, id) in {(each.role, each.holder) for each in due(script, Call.CLAIM)}
+    assert net.claim(Role.PROVIDER, id, 1) == (0, net.terms.segments * net.terms.segment_pay)
+
+
+def test_a_bond_goes_home_when_nothing_can_be_asked_of_it() -> None:
+    script = settled()
+    net = script.net
+    held = seat_holder(script, 0)
+    assert not is_releasable(net.view, held, net.settled[0].ends["window"] + 10**6)
+    net.leave_seat(PROVIDERS[0])
+    left = seat_holder(script, 0)
+    assert left.to == 2
+    script.honest_round()
+    assert not is_releasable(net.view, left, net.settled[1].ends["window"] - 1)
+    assert is_releasable(net.view, left, net.settled[1].ends["window"])
+    assert not is_releasable(net.view, replace(left, is_released=True), 10**9)
+    assert not is_releasable(net.view, replace(left, missed=FIRST), 10**9)
+    new = replace(held, start=RoundIndex(3), to=RoundIndex(3))
+    assert is_releasable(net.view, new, net.now)
+    net.wait_until(net.settled[1].ends["window"])
+    about = (Call.RELEASE, net.view.round, Role.PROVIDER, left.id)
+    assert Upkeep(*about) in due(script, Call.RELEASE)
+    net.release(Role.PROVIDER, left.id)
+    assert Upkeep(*about) not in due(script, Call.RELEASE)
+
+
+def test_a_seats_miss_is_cut_and_nobody_elses() -> None:
+    script = Script.ready()
+    net = script.net
+    net.poke()
+    for seat in range(3):
+        script.commit(seat)
+    net.wait_until(net.deadline)
+    net.poke()
+    missed = seat_holder(script, 3)
+    expected = Upkeep(Call.CUT_SEAT, missed.missed, Role.PROVIDER, missed.id, SeatIndex(3))
+    assert due(script, Call.CUT_SEAT) == [expected]
+    net.cut_seat(3)
+    assert due(script, Call.CUT_SEAT) == []
+
+
+def test_the_silent_of_a_replaced_lot_are_cut_before_the_settlement() -> None:
+    script = Script.ready()
+    net = script.net
+    script.train()
+    script.say([0])
+    net.wait_until(net.deadline)
+    net.poke()
+    assert [each.holder for each in due(script, Call.CUT_MEMBER)] == [
+        net.at(Role.VERIFIER, place, 0).id for place in (1, 2, 3)
+    ]
+    net.cut_member(0, net.at(Role.VERIFIER, 1, 0).id)
+    assert len(due(script, Call.CUT_MEMBER)) == 2
+    assert net.view.verifiers[HolderId(net.at(Role.VERIFIER, 1, 0).id)].account == VERIFIERS[1]
+
+
+def test_a_late_signature_counts_until_the_next_settlement() -> None:
+    script = Script.ready()
+    net = script.net
+    script.train()
+    script.say()
+    net.wait(1)
+    net.settle({0, 1, 2})
+    late = net.at(Role.VERIFIER, 3, 0).id
+    net.sign(late)
+    past = net.view.settled[0]
+    assert (past.signers, past.owes_signature) == (0b1111, 0)
+    holder = net.view.verifiers[HolderId(late)]
+    assert pay.verifier_pay(net.terms, past, holder) == net.terms.sign_fee
+    script.honest_round()
+    assert due(script, Call.CUT_MEMBER) == []
+
+
+def test_an_accounts_part_in_a_job_is_its_newest_that_stands() -> None:
+    script = settled()
+    net = script.net
+    assert net.view.holder_of(WATCHER) is None
+    first = seat_holder(script, 0)
+    assert net.view.holder_of(PROVIDERS[0]) == first
+    net.leave_seat(PROVIDERS[0])
+    script.honest_round()
+    net.wait_until(net.settled[1].ends["window"])
+    net.release(Role.PROVIDER, first.id)
+    held = net.view.holder_of(PROVIDERS[0])
+    assert held is not None and held.is_released
+    net.sit(PROVIDERS[0], 0)
+    again = net.view.holder_of(PROVIDERS[0])
+    assert again is not None and again.id > first.id
+    assert net.view.ids_of(PROVIDERS[0], Role.PROVIDER) == {first.id, again.id}
+    assert net.view.ids_of(PROVIDERS[0], Role.VERIFIER) == set()

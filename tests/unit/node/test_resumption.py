@@ -1,0 +1,196 @@
+"""A provider that is killed, or loses its disk, says what it would have said."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from eth_account import Account
+from tests.unit.law.factories import JOB, cid, digest
+from tests.unit.law.script import PROVIDERS, Script
+from tests.unit.service.held import state_of
+
+from atoll.chain.keys import sign_hash
+from atoll.law.hashing import commitment
+from atoll.law.trace import key_hash
+from atoll.law.words import ZERO_DIGEST, SeatIndex
+from atoll.service.commands import Done, Facts
+from atoll.service.effects import Effects
+from atoll.service.journal import Journal
+from atoll.service.machine import State
+from atoll_node.behaviour import ProviderBehaviour
+from atoll_node.duties.commit import SendCommit, SendKey, SendReveal
+from atoll_node.duties.train import DoTrain, Trained, Work
+from atoll_node.machine import decide
+
+ME, SEAT = PROVIDERS[0], SeatIndex(0)
+KEY = Account.from_key(digest("the account's key"))
+DONE = Work(
+    states=tuple(digest(f"state {j}") for j in range(8)),
+    words=tuple(digest(f"word {j}") for j in range(8)),
+    update_root=digest("update"),
+    update_cid=cid("update"),
+    loss=1.0,
+    seconds=1.0,
+    thread_seconds=1.0,
+)
+
+
+@dataclass
+class Paper:
+    """Effects of a machine: training gives the same each time, and calls are noted."""
+
+    shown: list[bytes] = field(default_factory=list)
+
+    def effects(self, journal: Any = None) -> Effects:
+        async def work(function: str, *_: object) -> Work:
+            assert function == "atoll_node.tasks:run_training"
+            return DONE
+
+        async def keep(*_: object) -> None:
+            return None
+
+        async def transact(view: Any, command: Any, call: Any) -> Done[Any]:
+            self.shown.append(call)
+            return Done(block=1)
+
+        context = SimpleNamespace(
+            me=ME,
+            store=SimpleNamespace(holding=nullcontext),
+            journal=journal or SimpleNamespace(measure=lambda *_: None),
+            sign_hash=lambda message: sign_hash(KEY, message),
+        )
+        calls = SimpleNamespace(show_key=lambda job, round, key: key)
+        return cast(
+            Effects,
+            SimpleNamespace(
+                context=context,
+                work=work,
+                keep=keep,
+                transact=transact,
+                calls=calls,
+                store_dir="",
+            ),
+        )
+
+
+@pytest.fixture
+def script() -> Script:
+    made = Script.ready()
+    made.net.poke()
+    return made
+
+
+def machine(script: Script, facts: Facts | None = None) -> State[Any]:
+    return state_of(script.net, ME, ProviderBehaviour(), facts)
+
+
+def wanted(state: State[Any], kind: type[Any]) -> list[Any]:
+    return [c for d in decide(state) for c in d.commands if isinstance(c, kind)]
+
+
+async def train(state: State[Any]) -> State[Any]:
+    """The state once the training that it wants is done."""
+    (command,) = wanted(state, DoTrain)
+    fact = (await command.perform(Paper().effects(), state.view)).fact
+    return replace(state, facts=state.facts.plus(command.key, fact))
+
+
+def open_all(script: Script) -> None:
+    """The others commit, and our commitment is on the chain."""
+    for seat in sorted(script.net.waited - {0}):
+        script.commit(seat)
+
+
+async def test_a_lost_disk_trains_to_the_same_commitment_and_opens_it(script: Script) -> None:
+    first = await train(machine(script))
+    (commit,) = wanted(first, SendCommit)
+    script.net.commit(ME, commit.commitment)
+    open_all(script)
+    lost = machine(script)  # an empty journal, in REVEAL
+    assert wanted(lost, SendReveal) == []
+    again = await train(lost)
+    (reveal,) = wanted(again, SendReveal)
+    running = again.view.open
+    assert running is not None
+    said = (reveal.reveal, ZERO_DIGEST)
+    assert commitment(running.slot, running.seed, SEAT, ME, said) == commit.commitment
+    script.net.reveal(ME, reveal.reveal)  # which the contract takes
+    assert wanted(machine(script), DoTrain) == []
+
+
+async def test_who_never_committed_trains_nothing_in_reveal(script: Script) -> None:
+    open_all(script)
+    script.net.wait_until(script.net.deadline)
+    script.net.poke()
+    assert wanted(machine(script), DoTrain) == []
+
+
+async def test_salts_and_keys_of_two_rounds_and_seats_are_others(script: Script) -> None:
+    state = machine(script)
+    (command,) = wanted(state, DoTrain)
+    others = [
+        command,
+        replace(command, seat=SeatIndex(1)),
+        replace(command, data_seed=digest("another seed")),
+        replace(command, slot=replace(command.slot, job=JOB + 1)),
+    ]
+    facts = [(await c.perform(Paper().effects(), state.view)).fact for c in others]
+    assert len({fact.reveal.salt for fact in facts}) == len(others)
+    assert len({fact.reveal.key_hash for fact in facts}) == len(others)
+    assert all(fact.reveal.salt != fact.reveal.key_hash for fact in facts)
+
+
+async def test_what_was_trained_is_on_disk_before_it_is_committed_to(
+    script: Script, tmp_path: Path
+) -> None:
+    """The loop writes a command's fact before the machine sees it; a restart reads it back."""
+    state = machine(script)
+    (command,) = wanted(state, DoTrain)
+    journal = Journal(tmp_path / "journal.sqlite")
+    effects = Effects.__new__(Effects)
+    paper = Paper().effects(journal)
+    for name, value in vars(paper).items():
+        setattr(effects, name, value)
+    done = await Effects.run(effects, state.view, command)
+    journal.close()
+    again = Journal(tmp_path / "journal.sqlite")
+    facts = again.read(JOB).after_restart()
+    again.close()
+    assert facts.of(DoTrain, *command.about) == done.fact
+    restarted = machine(script, facts)
+    assert wanted(restarted, DoTrain) == []
+    (commit,) = wanted(restarted, SendCommit)
+    script.net.commit(ME, commit.commitment)
+    open_all(script)
+    (reveal,) = wanted(machine(script, facts), SendReveal)
+    assert isinstance(done.fact, Trained)
+    assert reveal.reveal == done.fact.reveal
+    script.net.reveal(ME, reveal.reveal)
+
+
+async def test_the_key_needs_no_disk(script: Script) -> None:
+    first = await train(machine(script))
+    (commit,) = wanted(first, SendCommit)
+    script.net.commit(ME, commit.commitment)
+    open_all(script)
+    (reveal,) = wanted(replace(first, view=script.net.view), SendReveal)
+    script.net.reveal(ME, reveal.reveal)
+    for seat in sorted(script.net.waited):
+        script.reveal(seat)
+    script.say()
+    script.net.wait(1)
+    script.net.settle(set(script.net.committee), {0})  # left out, and so drawn
+    past = script.net.view.settled[0]
+    script.net.wait_until(past.clock.keys_end - 1)
+    (show,) = wanted(machine(script), SendKey)
+    paper = Paper()
+    await show.perform(paper.effects(), script.net.view)
+    (key,) = paper.shown
+    assert key_hash(key) == reveal.reveal.key_hash
+    script.net.show_key(0, 0, key)
+    assert wanted(machine(script), SendKey) == []

@@ -1,0 +1,314 @@
+"""Steps that anyone may take: one member takes them, the others when it does not; and our pay."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.law.factories import digest, make_terms
+from tests.unit.law.network import Network
+from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
+
+from atoll.chain.calls import Calls
+from atoll.chain.deployment import REQUIRED, Deployment
+from atoll.law import events as ev
+from atoll.law.upkeep import Call as Kind
+from atoll.law.upkeep import upkeep
+from atoll.law.views import JobView
+from atoll.law.words import Address, Role, RoundIndex, SeatIndex
+from atoll.service.config import KeeperConfig
+from atoll.service.duties.upkeep import (
+    EARNS,
+    OWN,
+    SUDDEN,
+    SendClaimCredit,
+    SendUpkeep,
+    decide_credit,
+    decide_pay,
+    decide_upkeep,
+    is_turn,
+    place_in_line,
+)
+from atoll.service.machine import Head, Hold, State
+
+CONFIG = KeeperConfig(stagger_s=4)
+AT_ONCE = KeeperConfig(stagger_s=0)
+ME = PROVIDERS[0]
+CALLS = Calls(Deployment(31337, 0, dict.fromkeys(REQUIRED, WATCHER)))
+
+
+def seen(net: Network, me: Address = ME, now: int | None = None) -> State[None]:
+    return State(me, None, net.view, Head(net.number, net.now if now is None else now), net.number)
+
+
+def kinds(net: Network, line: int = 0, me: Address = ME, now: int | None = None) -> list[Kind]:
+    found = decide_upkeep(seen(net, me, now), line, AT_ONCE if line == 0 else CONFIG)
+    return [c.kind for c in found.commands if isinstance(c, SendUpkeep)]
+
+
+@pytest.fixture
+def script() -> Script:
+    made = Script.ready()
+    made.net.poke()
+    return made
+
+
+def audited(leaves_out: str = "") -> Script:
+    """Round 0 up to the end of keys, but for what is left out."""
+    script = Script.ready()
+    script.net.poke()
+    script.honest_round()
+    ends = script.net.settled[0].ends
+    for id in script.auditors(0):
+        script.ballot(0, id)
+    script.net.wait_until(ends["audit"])
+    for id in script.auditors(0):
+        script.open(0, id)
+    script.net.wait_until(ends["open"])
+    if leaves_out != "keys":
+        script.show_keys(0)
+    script.net.wait_until(ends["keys"])
+    return script
+
+
+# --- turns ---
+
+
+def test_everyone_has_another_place_in_line_and_outsiders_come_last(script: Script) -> None:
+    view = script.net.view
+    places = [place_in_line(view, Role.PROVIDER, seat) for seat in range(4)]
+    places += [place_in_line(view, Role.VERIFIER, place) for place in range(4)]
+    assert sorted(places) == list(range(8))
+    assert places[0] == 0
+    assert place_in_line(view, Role.PROVIDER, None) == 8
+
+
+def test_verifiers_go_first_once_a_round_merges(script: Script) -> None:
+    script.train()
+    view = script.net.view
+    assert place_in_line(view, Role.VERIFIER, 0) == 0
+    assert place_in_line(view, Role.PROVIDER, 0) == 4
+
+
+@pytest.mark.parametrize(("late", "line", "pokes"), [(-1, 0, 0), (0, 0, 1), (3, 1, 0), (4, 1, 1)])
+def test_a_deadline_is_poked_when_it_is_our_turn(
+    script: Script, late: int, line: int, pokes: int
+) -> None:
+    now = script.net.deadline + late
+    assert kinds(script.net, line, now=now).count(Kind.POKE) == pokes
+
+
+def test_two_phases_are_never_poked_under_one_key(script: Script) -> None:
+    def poke() -> SendUpkeep:
+        script.net.wait_until(script.net.deadline)
+        (found,) = sent(script.net, Kind.POKE)
+        return found
+
+    script.commit(0)
+    first = poke()
+    script.net.poke()
+    assert first.key != poke().key
+
+
+def test_what_is_due_at_once_is_one_members_turn_at_a_time(script: Script) -> None:
+    script.train()
+    script.net.wait_until(script.net.deadline)
+    script.net.poke()  # nobody had said a word: all of the first lot missed
+    view, now = script.net.view, script.net.now
+    assert Kind.CUT_MEMBER in {item.call for item in upkeep(view, now)}
+    for later in range(0, 400, 4):
+        turns = [line for line in range(9) if is_turn(view, line, now + later, CONFIG)]
+        assert len(turns) == 1
+    drawn = {line for line in range(9) for t in range(0, 400, 4) if is_turn(view, line, t, CONFIG)}
+    assert drawn == set(range(9))  # and everybody's in its time
+
+
+def test_what_is_refused_for_ever_holds_up_nothing_else(script: Script) -> None:
+    net = script.net
+    for seat in range(3):
+        script.commit(seat)
+    net.wait_until(net.deadline)
+    net.poke()
+    for seat in range(3):
+        script.reveal(seat)
+    net.wait_until(net.deadline)
+    state = seen(net)
+    every = decide_upkeep(state, 0, AT_ONCE).commands
+    (cut,) = [c for c in every if isinstance(c, SendUpkeep) and c.kind is Kind.CUT_SEAT]
+    tried = replace(state, holds={cut.key: Hold(0, net.number, 0)})
+    assert decide_upkeep(tried, 0, AT_ONCE).commands[-1] == cut
+
+
+# --- what is offered, and what is sent ---
+
+
+def sent(net: Network, kind: Kind, now: int | None = None) -> list[SendUpkeep]:
+    found = decide_upkeep(seen(net, WATCHER, now), 0, AT_ONCE, frozenset({kind})).commands
+    commands = [c for c in found if isinstance(c, SendUpkeep)]
+    for command in commands:
+        assert command.call(CALLS, net.view).label == kind.value
+    return commands
+
+
+def test_a_missed_seat_is_cut_before_it_can_be_taken_again(script: Script) -> None:
+    for seat in range(3):
+        script.commit(seat)
+    script.net.wait_until(script.net.deadline)
+    script.net.poke()
+    (cut,) = sent(script.net, Kind.CUT_SEAT)
+    assert cut.seat == 3
+    script.net.cut_seat(3)
+    assert sent(script.net, Kind.CUT_SEAT) == []
+
+
+def test_a_key_that_its_holder_shows_early_is_taken_by_another() -> None:
+    script = Script.ready()
+    script.net.poke()
+    script.honest_round()
+    script.show_keys(0, [1])
+    (leak,) = sent(script.net, Kind.LEAK)
+    assert (leak.round, leak.seat) == (0, 1)
+    own = decide_upkeep(seen(script.net, PROVIDERS[1]), 0, AT_ONCE).commands
+    assert not [c for c in own if isinstance(c, SendUpkeep) and c.kind is Kind.LEAK]
+    script.net.leak(0, 1, script.secrets[0, 1][0], WATCHER)
+    assert sent(script.net, Kind.LEAK) == []
+    (credit,) = decide_credit(seen(script.net, WATCHER)).commands
+    assert isinstance(credit, SendClaimCredit)
+    assert credit.amount == script.net.credits[WATCHER] > 0
+    script.net.claim_credit(WATCHER)
+    assert decide_credit(seen(script.net, WATCHER)).commands == ()
+
+
+def test_a_key_is_no_leak_once_audit_is_over() -> None:
+    script = audited()
+    assert sent(script.net, Kind.LEAK) == []
+
+
+def test_a_wrong_key_is_contested_where_one_is_owed(script: Script) -> None:
+    script.honest_round()
+    net, past = script.net, script.net.settled[0]
+    drawn = min(past.drawn)
+    spared = min(set(range(4)) - past.drawn)
+    net.wait_until(past.ends["open"])
+    for seat in (drawn, spared):
+        net.show_key(0, seat, digest("no key of ours"))
+    assert [c.seat for c in sent(net, Kind.CONTEST_KEY)] == [drawn]
+    net.contest_key(0, drawn)
+    assert sent(net, Kind.CONTEST_KEY) == []
+
+
+def test_no_key_costs_the_pay_and_from_half_on_the_bond() -> None:
+    script = audited("keys")
+    net, drawn = script.net, sorted(script.net.settled[0].drawn)
+    assert [c.seat for c in sent(net, Kind.STRIKE)] == drawn
+    assert sent(net, Kind.NO_KEY) == []
+    net.wait_until(net.settled[0].ends["half"])
+    assert [c.seat for c in sent(net, Kind.NO_KEY)] == drawn
+    net.no_key(0, drawn[0], WATCHER)
+    left = [c.seat for kind in (Kind.STRIKE, Kind.NO_KEY) for c in sent(net, kind)]
+    assert drawn[0] not in left  # it has nothing more to lose
+
+
+def test_an_auditor_that_says_nothing_is_absent() -> None:
+    script = Script.ready()
+    script.net.poke()
+    script.honest_round()
+    script.net.wait_until(script.net.settled[0].ends["open"])
+    assert {c.holder for c in sent(script.net, Kind.ABSENT)} == set(script.auditors(0))
+
+
+def test_wrong_words_are_contested_and_settled_when_the_seat_is_final() -> None:
+    script = Script.ready()
+    script.net.poke()
+    script.honest_round()
+    net, ends = script.net, script.net.settled[0].ends
+    id = script.auditors(0)[0]
+    script.ballot(0, id, script.body(0, id)[:-1] + b"\0")
+    net.wait_until(ends["audit"])
+    script.open(0, id)
+    net.wait_until(ends["open"])
+    script.show_keys(0)
+    (contest,) = sent(net, Kind.CONTEST)
+    assert contest.holder == id
+    net.contest(0, id, contest.seat, WATCHER)
+    assert sent(net, Kind.CONTEST) == sent(net, Kind.SETTLE_CONTEST) == []
+    net.wait_until(ends["window"])
+    assert [c.holder for c in sent(net, Kind.SETTLE_CONTEST)] == [id]
+    net.settle_contest(0, id, contest.seat)
+    assert len(decide_credit(seen(net, WATCHER)).commands) == 1
+
+
+def test_an_accusation_that_is_not_played_is_dropped_from_half_on() -> None:
+    script = Script.ready()
+    script.net.poke()
+    script.honest_round()
+    net, ends = script.net, script.net.settled[0].ends
+    id = script.auditors(0)[0]
+    seat = min(net.duties(0, id))
+    script.ballot(0, id, script.body(0, id, {seat: 2}))
+    net.wait_until(ends["audit"])
+    script.open(0, id)
+    net.wait_until(ends["half"] - 1)
+    assert sent(net, Kind.DROPPED) == []
+    net.wait(1)
+    assert [(c.holder, c.seat) for c in sent(net, Kind.DROPPED)] == [(id, seat)]
+
+
+def test_everything_that_anyone_may_do_is_sent() -> None:
+    """A kind that the law offers and nobody can send would be offered for ever."""
+    script = audited()
+    net = script.net
+    where = (RoundIndex(0), Role.VERIFIER, script.net.view.settled[0].places[0], SeatIndex(0))
+    view: JobView = net.view
+    for kind in set(Kind) - {Kind.SETTLE_LATE, Kind.CONTEST, Kind.LEAK}:
+        assert SendUpkeep(kind, *where).call(CALLS, view).label == kind.value
+    assert set(Kind) >= EARNS | SUDDEN | OWN
+
+
+# --- pay ---
+
+
+@pytest.mark.parametrize(("when", "claims"), [("never", 0), ("end", 0), ("each", 1)])
+def test_pay_is_claimed_as_often_as_configured(when: str, claims: int) -> None:
+    script = audited()
+    script.net.wait_until(script.net.settled[0].ends["window"])
+    found = decide_pay(seen(script.net), when).commands
+    assert [c.kind for c in found if isinstance(c, SendUpkeep)] == [Kind.CLAIM] * claims
+
+
+def test_at_the_end_all_pay_is_claimed_and_the_bond_comes_home() -> None:
+    script = Script.ready(make_terms(rounds=2))
+    script.net.poke()
+    for round in (script.honest_round(), script.honest_round()):
+        script.audit(round)
+    net = script.net
+    net.wait_until(max(past.ends["window"] for past in net.settled))
+    found = decide_pay(seen(net), "end").commands
+    assert {c.kind for c in found if isinstance(c, SendUpkeep)} == {Kind.CLAIM, Kind.RELEASE}
+    assert all(isinstance(c, SendUpkeep) and c.holder == 1 for c in found)
+    for command in found:
+        assert isinstance(command, SendUpkeep)
+        if command.kind is Kind.CLAIM:
+            net.claim(command.role, command.holder, command.round)
+        else:
+            net.release(command.role, command.holder)
+    assert decide_pay(seen(net), "end").commands == ()
+
+
+def test_credits_are_claimed_with_the_pay() -> None:
+    net = Script.ready().net
+    net.emit(ev.Credited(net.job, ME, 77))
+    assert decide_pay(seen(net), "end").commands == ()
+    (credit,) = decide_pay(seen(net), "each").commands
+    assert isinstance(credit, SendClaimCredit)
+    assert (credit.account, credit.amount) == (ME, 77)
+
+
+def test_others_bonds_are_left_to_them() -> None:
+    net = Script.ready().net
+    net.leave_seat(PROVIDERS[1])
+    assert decide_pay(seen(net), "each").commands == ()
+    found: list[Any] = list(decide_pay(seen(net, PROVIDERS[1]), "each").commands)
+    assert [c.kind for c in found] == [Kind.RELEASE]
+    assert decide_pay(seen(net, VERIFIERS[0]), "each").commands == ()

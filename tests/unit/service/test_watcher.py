@@ -1,0 +1,291 @@
+"""What an outsider with a bond does, and what a provider does when it is challenged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.unit.law.factories import digest, make_terms
+from tests.unit.law.models import MODEL, PROGRAM
+from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
+from tests.unit.service.held import state_of
+
+from atoll.law import events as ev
+from atoll.law.ballots import FINE, Duty
+from atoll.law.claims import Said
+from atoll.law.games.claims import Claim
+from atoll.law.games.machine import Outcome
+from atoll.law.words import NO_HOLDER, Address, Digest, Role, SeatIndex
+from atoll.service.commands import Facts
+from atoll.service.duties.challenge import NotChallenged, SendChallenge
+from atoll.service.duties.game import (
+    BondCollected,
+    NoMove,
+    SendCollect,
+    SendConclude,
+    SendMove,
+    SendTimeOut,
+)
+from atoll.service.duties.replay import DoReplay, SeatReplayed
+from atoll.service.duties.unpin import decide_unpin
+from atoll.service.duties.upkeep import SendClaimCredit, SendUpkeep
+from atoll.service.duties.watch import CameTooLate, NoteTooLate, SendLeak, is_sampled
+from atoll.service.machine import AnyCommand, Head, State
+from atoll.service.watcher import Player, decide
+
+SEAT = SeatIndex(2)
+HOLDER = PROVIDERS[SEAT]
+OPENED = ev.StepsOpened(1, (digest("state"),), b"works")
+
+
+@pytest.fixture
+def script() -> Script:
+    """Round 0 of a job with a judge is settled."""
+    made = Script.ready(make_terms(program=PROGRAM.root))
+    made.net.poke()
+    made.honest_round()
+    return made
+
+
+def player(
+    script: Script, me: Address = WATCHER, facts: Facts | None = None, **how: Any
+) -> State[Any]:
+    return state_of(script.net, me, Player(**how), facts)
+
+
+def found(script: Script, state: State[Any], at: int = FINE, seat: int = SEAT) -> State[Any]:
+    """Our replay of a seat gave this."""
+    told = script.net.view.settled[0].reveals[SeatIndex(seat)]
+    key = f"DoReplay:0:{seat}:{told.commitment.hex()}"
+    words = tuple(script.secrets[0, seat][1])
+    fact = SeatReplayed(Duty(SeatIndex(seat), at, digest("own")), words, 1.0)
+    return replace(state, facts=state.facts.plus(key, fact))
+
+
+def wanted(state: State[Any], kind: type[Any] = object) -> list[Any]:
+    commands: list[AnyCommand] = [c for d in decide(state) for c in d.commands]
+    return [command for command in commands if isinstance(command, kind)]
+
+
+def claim(script: Script, segment: int = 1) -> Claim:
+    past = script.net.view.settled[0]
+    return Said(script.net.view, past, SEAT, MODEL, PROGRAM).claim(segment)
+
+
+def begin(script: Script, challenger: Address = WATCHER) -> None:
+    said = claim(script)
+    script.net.emit(ev.Challenged(1, said.holder, challenger, 10**20, said, b"evidence"))
+    script.net.emit(ev.Began(1, said.holder))
+
+
+# --- what it looks at ---
+
+
+def test_every_seat_is_replayed_while_it_can_be_disputed(script: Script) -> None:
+    assert [c.seat for c in wanted(player(script), DoReplay)] == [0, 1, 2, 3]
+    script.net.wait_until(script.net.settled[0].ends["window"])
+    assert wanted(player(script), DoReplay) == []
+
+
+def test_its_own_seat_and_who_fell_are_left_out(script: Script) -> None:
+    assert [c.seat for c in wanted(player(script, HOLDER), DoReplay)] == [0, 1, 3]
+    script.net.fall(Role.PROVIDER, script.net.settled[0].holders[SEAT], WATCHER)
+    assert [c.seat for c in wanted(player(script), DoReplay)] == [0, 1, 3]
+
+
+def test_a_share_is_drawn_anew_for_every_round_and_by_everyone(script: Script) -> None:
+    past = script.net.view.settled[0]
+    seats = list(map(SeatIndex, range(256)))
+    drawn = [seat for seat in seats if is_sampled(WATCHER, past, seat, 0.25)]
+    assert 40 < len(drawn) < 90  # 64 expected, 7 a standard deviation
+    another = replace(past, facts=replace(past.facts, audit_seed=digest("another")))
+    assert drawn != [seat for seat in seats if is_sampled(WATCHER, another, seat, 0.25)]
+    assert drawn != [seat for seat in seats if is_sampled(HOLDER, past, seat, 0.25)]
+    replays = [c.seat for c in wanted(player(script, share=0.25), DoReplay)]
+    assert replays == [seat for seat in drawn if seat < 4]
+
+
+def test_a_player_that_only_defends_looks_at_nothing(script: Script) -> None:
+    assert wanted(player(script, watches=False)) == []
+
+
+def test_a_job_without_a_judge_is_not_replayed() -> None:
+    script = Script.ready()
+    script.net.poke()
+    script.honest_round()
+    assert wanted(player(script), DoReplay) == []
+
+
+def test_a_window_that_ends_before_the_replay_does_is_told_once(script: Script) -> None:
+    state = player(script)
+    (replay,) = [c for c in wanted(state, DoReplay) if c.seat == SEAT]
+    at_work = replace(state, in_flight={replay.key: replay})
+    assert wanted(at_work, NoteTooLate) == []
+    over = script.net.settled[0].ends["window"]
+    late = replace(at_work, head=Head(script.net.number, over))
+    (note,) = wanted(late, NoteTooLate)
+    assert (note.round, note.seat) == (0, SEAT)
+    told = replace(late, facts=late.facts.plus(note.key, CameTooLate()))
+    assert wanted(told, NoteTooLate) == []
+    assert wanted(found(script, late), NoteTooLate) == []  # it came in time
+
+
+# --- what it disputes ---
+
+
+def test_only_what_differs_is_challenged_once_audit_is_over(script: Script) -> None:
+    differs = found(script, player(script), at=1)
+    assert wanted(differs, SendChallenge) == []
+    script.net.wait_until(script.net.settled[0].ends["audit"])
+    differs = found(script, player(script), at=1)
+    (challenge,) = wanted(differs, SendChallenge)
+    assert (challenge.round, challenge.seat, challenge.at) == (0, SEAT, 1)
+    assert wanted(found(script, player(script)), SendChallenge) == []
+    refused = differs.facts.plus(challenge.key, NotChallenged("it cannot be"))
+    assert wanted(replace(differs, facts=refused), SendChallenge) == []
+
+
+@pytest.mark.parametrize(
+    ("outcome", "again"), [(Outcome.SENT_HOME, True), (Outcome.CHALLENGER_FELL, False)]
+)
+def test_what_was_sent_home_is_challenged_again_and_what_was_lost_is_not(
+    script: Script, outcome: Outcome, again: bool
+) -> None:
+    script.net.wait_until(script.net.settled[0].ends["audit"])
+    begin(script)
+    assert wanted(found(script, player(script), at=1), SendChallenge) == []
+    script.net.emit(ev.Ended(1, outcome))
+    assert bool(wanted(found(script, player(script), at=1), SendChallenge)) == again
+
+
+def test_a_mask_that_hides_other_words_is_disputed_when_the_key_is_shown(script: Script) -> None:
+    net = script.net
+    net.wait_until(net.settled[0].ends["open"])
+    script.show_keys(0, [SEAT])
+    honest = found(script, player(script))
+    assert wanted(honest, SendChallenge) == []
+    told = net.view.settled[0].reveals[SEAT]
+    key = f"DoReplay:0:{SEAT}:{told.commitment.hex()}"
+    words = tuple(script.secrets[0, SEAT][1])
+    others = (*words[:3], digest("another word"), *words[4:])
+    fact = SeatReplayed(Duty(SEAT, FINE, digest("own")), others, 1.0)
+    lied = replace(honest, facts=honest.facts.plus(key, fact))
+    (challenge,) = wanted(lied, SendChallenge)
+    assert challenge.at == 3
+
+
+def test_an_auditor_that_knew_the_words_is_held_to_its_fine(script: Script) -> None:
+    net = script.net
+    seat = min(net.settled[0].drawn)
+    id = next(auditor for auditor in script.auditors(0) if seat in net.duties(0, auditor))
+    script.ballot(0, id)
+    net.wait_until(net.settled[0].ends["audit"])
+    script.open(0, id)
+    alone = wanted(found(script, player(script), at=1, seat=seat), SendChallenge)
+    assert [c.member for c in alone] == [NO_HOLDER]  # without the key nobody is held to it
+    net.wait_until(net.settled[0].ends["open"])
+    script.show_keys(0, [seat])
+    both = wanted(found(script, player(script), at=1, seat=seat), SendChallenge)
+    assert [c.member for c in both] == [NO_HOLDER, id]
+    assert len({c.key for c in both}) == 2
+    link = wanted(found(script, player(script), at=8, seat=seat), SendChallenge)
+    assert [c.member for c in link] == [NO_HOLDER]
+    author = net.member(Role.VERIFIER, id).account
+    own = wanted(found(script, player(script, author), at=1, seat=seat), SendChallenge)
+    assert [c.member for c in own] == [NO_HOLDER]
+    net.fall(Role.PROVIDER, net.settled[0].holders[seat], WATCHER)
+    after = wanted(found(script, player(script), at=1, seat=seat), SendChallenge)
+    assert [c.member for c in after] == [id]
+
+
+# --- what it earns otherwise ---
+
+
+def test_a_key_that_it_was_told_is_shown_while_audit_runs(script: Script) -> None:
+    key: Digest = script.secrets[0, SEAT][0]
+    keys = (digest("nobody's"), key)
+    (leak,) = wanted(player(script, keys=keys), SendLeak)
+    assert (leak.round, leak.seat, leak.key_shown) == (0, SEAT, key)
+    assert wanted(player(script, HOLDER, keys=keys), SendLeak) == []  # nobody takes its own
+    script.net.leak(0, SEAT, key, WATCHER)
+    assert wanted(player(script, keys=keys), SendLeak) == []
+    (credit,) = wanted(player(script), SendClaimCredit)
+    assert credit.account == WATCHER
+
+
+def test_a_key_comes_too_late_when_audit_is_over(script: Script) -> None:
+    script.net.wait_until(script.net.settled[0].ends["audit"])
+    assert wanted(player(script, keys=(script.secrets[0, SEAT][0],)), SendLeak) == []
+
+
+def test_it_does_what_pays_and_leaves_the_rest_to_members(script: Script) -> None:
+    script.net.wait_until(script.net.settled[0].ends["half"] + 1000)
+    script.net.emit(ev.GatewayAnnounced(VERIFIERS[0], "http://v:1"))
+    kinds = {c.kind.value for c in wanted(player(script), SendUpkeep)}
+    assert kinds <= {"noKey", "contest", "settleContest"}
+
+
+# --- games ---
+
+
+def test_each_side_moves_when_it_is_its_turn(script: Script) -> None:
+    begin(script)
+    assert wanted(player(script), SendMove) == []
+    (move,) = wanted(player(script, HOLDER, watches=False), SendMove)
+    assert (move.game, move.moves, move.is_holder) == (1, 0, True)
+    script.net.emit(OPENED)
+    assert wanted(player(script, HOLDER, watches=False), SendMove) == []
+    (move,) = wanted(player(script), SendMove)
+    assert (move.moves, move.is_holder) == (1, False)
+
+
+def test_a_move_that_nobody_can_make_is_not_asked_for_again(script: Script) -> None:
+    begin(script)
+    state = player(script, HOLDER)
+    (move,) = wanted(state, SendMove)
+    facts = state.facts.plus(move.key, NoMove("nothing differs"))
+    assert wanted(replace(state, facts=facts), SendMove) == []
+
+
+@pytest.mark.parametrize(("late", "expected"), [(-1, False), (0, True)])
+def test_who_lets_its_time_run_out_is_timed_out_by_the_other(
+    script: Script, late: int, expected: bool
+) -> None:
+    begin(script)
+    deadline = script.net.view.games[1].deadline
+    head = Head(script.net.number, deadline + late)
+    assert bool(wanted(replace(player(script), head=head), SendTimeOut)) == expected
+    assert bool(wanted(replace(player(script, HOLDER), head=head), SendMove)) != expected
+
+
+@pytest.mark.parametrize("fell", [Outcome.HOLDER_FELL, Outcome.CHALLENGER_FELL])
+def test_who_won_has_the_game_pay(script: Script, fell: Outcome) -> None:
+    begin(script)
+    script.net.emit(OPENED)
+    script.net.emit(ev.Decided(1, fell))
+    winner = WATCHER if fell is Outcome.HOLDER_FELL else HOLDER
+    for me in (WATCHER, HOLDER):
+        state = player(script, me)
+        assert bool(wanted(state, SendConclude)) == (me == winner)
+        assert wanted(state, SendMove) == []
+
+
+def test_what_a_game_left_is_collected_once(script: Script) -> None:
+    begin(script)
+    script.net.emit(ev.Ended(1, Outcome.HOLDER_FELL))
+    state = player(script)
+    (collect,) = wanted(state, SendCollect)
+    done = replace(state, facts=state.facts.plus(collect.key, BondCollected()))
+    assert wanted(done, SendCollect) == []
+
+
+def test_rounds_of_open_games_keep_their_blocks(script: Script) -> None:
+    begin(script)
+    script.honest_round()
+    script.honest_round()
+    script.net.wait_until(max(past.ends["window"] for past in script.net.settled))
+    assert decide_unpin(player(script)).commands == ()
+    script.net.emit(ev.Ended(1, Outcome.SENT_HOME))
+    (unpin,) = decide_unpin(player(script)).commands
+    assert unpin.about == ()
