@@ -163,6 +163,9 @@ def test_what_it_accused_of_is_brought_before_the_judge(script: Script) -> None:
     script.open(0, id)
     (challenge,) = wanted(verifier(script.net, me), SendChallenge)
     assert (challenge.round, challenge.seat, challenge.at) == (0, seats[0], 2)
+    state = verifier(script.net, me)
+    shy = replace(state, setup=replace(state.setup, behaviour=verifier_behaviour("no-challenge")))
+    assert wanted(shy, SendChallenge) == []
 
 
 def test_words_that_a_key_shows_to_be_false_are_challenged(script: Script) -> None:

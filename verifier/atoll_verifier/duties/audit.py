@@ -154,7 +154,7 @@ def _wrong_words(state: VerifierState, spec: bytes) -> list[AnyCommand]:
     Who masks false words would have our *fine* be wrong: only its fall saves our fee.
     """
     data = state.facts.of(DoFetchData)
-    if not isinstance(data, DataReady):
+    if not isinstance(data, DataReady) or not state.setup.behaviour.may_accuse(state.view):
         return []
     wanted: list[AnyCommand] = []
     for past in state.view.auditing(state.now):
@@ -171,6 +171,8 @@ def _challenge(
     state: VerifierState, past: SettledRound, owed: Owed, spec: bytes
 ) -> list[AnyCommand]:
     data, (seat,) = state.facts.of(DoFetchData), owed.seats
-    if not isinstance(data, DataReady) or not may_challenge(state, past, seat, owed.at):
+    if not isinstance(data, DataReady) or not state.setup.behaviour.may_accuse(state.view):
+        return []
+    if not may_challenge(state, past, seat, owed.at):
         return []
     return [SendChallenge(past.round, seat, owed.at, spec, data.initial)]
