@@ -36,6 +36,8 @@ def summary(report: Mapping[str, Any], sample: str, folder: Path, *, width: int 
         if told:
             console.print(f"\n{title}", *told, sep="\n  ")
     console.print()
+    if report["outsiders"] is not None:
+        console.print(_outsiders(report["outsiders"]), end="\n\n")
     console.print(_members(report))
     for line in _money(report["escrow"]):
         console.print(line)
@@ -85,6 +87,14 @@ def _accusations(report: Mapping[str, Any]) -> Iterable[str]:
         end = f"{game['winner']} wins" if game["winner"] else game["outcome"]
         parties = f"{game['challenger']} against {game['holder']}"
         yield f"game {game['game']}: {parties} about {whose}: {end} after {game['moves']} moves"
+
+
+def _outsiders(terms: Mapping[str, Any]) -> str:
+    return (
+        f"Nobody has to trust these verifiers: anyone with {_tokens(terms['bond_wei'])} tokens can"
+        f" replay a seat and dispute it, for {terms['seconds']} seconds of each round, and wins"
+        f" {_tokens(terms['wins_wei'])} of the bond if it is right"
+    )
 
 
 def _loss(loss: Mapping[str, Any]) -> str:
