@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from atoll.law.ballots import Body
 from atoll.law.views import JobView, SettledRound
-from atoll.law.words import Bitmap, Digest
+from atoll.law.words import Bitmap, Digest, Verdict
 from atoll.service.duties.game import PLAY
 from atoll.service.duties.replay import REPLAY
 from atoll.service.machine import Setup, State
@@ -47,6 +47,10 @@ class VerifierBehaviour:
     def word_override(self, view: JobView, has: Bitmap) -> Bitmap:
         """What is said to be had instead of what is."""
         return has
+
+    def verdict_override(self, view: JobView, verdict: Verdict) -> Verdict:
+        """What is signed of a round instead of what our merge gave."""
+        return verdict
 
     def skips_signing(self, view: JobView) -> bool:
         """Whether no verdict is signed."""

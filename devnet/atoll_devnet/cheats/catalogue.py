@@ -53,6 +53,7 @@ VERIFIER_CHEATS: Mapping[str, str] = {
     "copier": "replays nothing and repeats another auditor's ballot",
     "no-open": "never opens its ballots",
     "no-sign": "never signs a certificate",
+    "wrong-merge": "signs another model than its merge gave",
     "false-have": "says that it has the updates that it lacks, and none of those that it has",
     "false-differs": "accuses the first seat that it finds honest, and plays that to its end",
     "no-challenge": "accuses, and never brings it before the judge",

@@ -6,12 +6,13 @@ Rule of this file: a class decides one thing, and only that, so that cheats comb
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from hashlib import sha256
 from typing import Final
 
 from atoll.law.ballots import FINE, Body, Duty
 from atoll.law.views import JobView, SettledRound
-from atoll.law.words import Bitmap, Digest
+from atoll.law.words import Bitmap, Digest, Verdict
 from atoll_verifier.behaviour import VerifierBehaviour
 
 _REPLAYS: Final = "atoll_devnet.cheats.replays"
@@ -47,6 +48,14 @@ class NoSign(VerifierBehaviour):
 
     def skips_signing(self, view: JobView) -> bool:
         return True
+
+
+class WrongMerge(VerifierBehaviour):
+    """Names a model that does not follow from the round; two thirds of them make it the job's."""
+
+    def verdict_override(self, view: JobView, verdict: Verdict) -> Verdict:
+        other = sha256(b"elsewhere" + verdict.state).digest()
+        return replace(verdict, state=Digest(other))
 
 
 class FalseHave(VerifierBehaviour):
@@ -100,6 +109,7 @@ BEHAVIOURS: Mapping[str, type[VerifierBehaviour]] = {
     "copier": Copier,
     "no-open": NoOpen,
     "no-sign": NoSign,
+    "wrong-merge": WrongMerge,
     "false-have": FalseHave,
     "false-differs": FalseDiffers,
     "no-challenge": NoChallenge,

@@ -57,7 +57,8 @@ class SealBallot(Work[BallotSealed]):
 
 @dataclass(frozen=True, slots=True)
 class SendBallot(ContractCall):
-    once: ClassVar[bool] = True
+    """Sent again where a reorg brought it into a block before the settlement: there it is void."""
+
     round: RoundIndex
     ballot: Digest
 
