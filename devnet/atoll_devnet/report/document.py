@@ -176,6 +176,7 @@ def _settled(past: SettledRound, record: RoundRecord, result: RunResult) -> dict
             {
                 "seat": duty.seat,
                 "segment": duty.at,
+                "is_link": duty.at == past.reveals[duty.seat].segments,
                 "auditor": result.name(result.view.verifiers[auditor].account),
             }
             for auditor, duty in said
