@@ -64,6 +64,10 @@ class VerifierBehaviour:
         """What is sent as our sealed ballot of a settled round; None while nothing is."""
         return ballot
 
+    def may_accuse(self, view: JobView) -> bool:
+        """Whether what we found wrong is brought before the judge."""
+        return True
+
     def skips_opening(self, view: JobView) -> bool:
         """Whether ballots are not opened."""
         return False

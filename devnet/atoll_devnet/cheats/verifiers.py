@@ -81,10 +81,20 @@ def _accusing(duty: Duty, is_accused: bool) -> Duty:
     return duty if duty.is_fine else Duty(duty.seat, FINE, duty.word)
 
 
+class NoChallenge(VerifierBehaviour):
+    """Has a seat left out of the next merges for nothing, and dares no bond for it."""
+
+    def may_accuse(self, view: JobView) -> bool:
+        return False
+
+
 class FalseFine(VerifierBehaviour):
     """Lets everybody pass, and says the words of an honest run."""
 
     replay_function = f"{_REPLAYS}:always_fine"
+
+    def may_accuse(self, view: JobView) -> bool:
+        return False
 
 
 class Offline(VerifierBehaviour):
@@ -102,6 +112,7 @@ BEHAVIOURS: Mapping[str, type[VerifierBehaviour]] = {
     "wrong-merge": WrongMerge,
     "false-have": FalseHave,
     "false-differs": FalseDiffers,
+    "no-challenge": NoChallenge,
     "false-fine": FalseFine,
     "offline": Offline,
 }
