@@ -288,7 +288,9 @@ class _Lines:
             return Line(*where, State.PENDING, fee, text, past.clock.window_end)
         if contest.is_wrong:
             return Line(*where, State.LOST, fee, f"{text}: wrong words, shown by {contest.by}")
-        return Line(*where, State.UNEARNED, 0, f"{text}: contested, and the fee came back as credit")
+        return Line(
+            *where, State.UNEARNED, 0, f"{text}: contested, and the fee came back as credit"
+        )
 
     # --- the round that runs ---
 
@@ -319,9 +321,7 @@ def _said(duty: Duty) -> str:
     return "fine" if duty.is_fine else f"differs at segment {duty.at}"
 
 
-def _credits(
-    view: JobView, events: Sequence[ev.ContractEvent], account: Address
-) -> Iterator[Line]:
+def _credits(view: JobView, events: Sequence[ev.ContractEvent], account: Address) -> Iterator[Line]:
     """What it won by contests and by keys that were told too early; and fees that came back.
 
     What is claimed is all that was credited by then.
