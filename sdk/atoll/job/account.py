@@ -17,7 +17,7 @@ from atoll.chain.follower import Fold
 from atoll.chain.index import EventIndex
 from atoll.errors import ConfigError, RpcUnavailable
 from atoll.job.earnings import Statement, jobs_of, statement
-from atoll.job.stake import Stake, Sums, bonds_of, stake_of
+from atoll.job.stake import Bond, Stake, Sums, bonds_of, stake_of
 from atoll.law.events import ContractEvent
 from atoll.law.views import JobView
 from atoll.law.words import Address, BlockRef, JobId, Role
@@ -84,7 +84,8 @@ class Reader:
 
     async def stakes(self, account: Address, known: Known) -> list[Stake]:
         """The account's stake by role, with what holds each part of it."""
-        now, bonds = known.head.timestamp, []
+        now = known.head.timestamp
+        bonds: list[Bond] = []
         for job, view in known.views.items():
             end = await self.chain.absolute_end(job)
             bonds += bonds_of(view, account, now, end)

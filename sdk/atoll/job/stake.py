@@ -6,7 +6,7 @@ what events do not explain of them is told.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -200,11 +200,3 @@ def plan_withdrawal(stake: Stake, amount: int | None, now: int) -> Withdrawal:
     open_ = max(0, amount - sum(thaw.wei for thaw in stake.thaws))
     thaw = min(open_, stake.free)
     return Withdrawal(take, thaw, waits, open_ - thaw)
-
-
-def by_role(bonds: Iterable[Bond]) -> Mapping[Role, list[Bond]]:
-    """Bonds by their role."""
-    found: dict[Role, list[Bond]] = {role: [] for role in Role}
-    for bond in bonds:
-        found[bond.role].append(bond)
-    return found

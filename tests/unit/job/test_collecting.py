@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.unit.job.test_books import claim_all
 from tests.unit.law.factories import make_terms
-from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
+from tests.unit.law.script import PROVIDERS, WATCHER, Script
 
 from atoll.chain.calls import Calls
 from atoll.chain.deployment import REQUIRED, Deployment
