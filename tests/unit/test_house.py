@@ -1,6 +1,7 @@
 """The drawing, the table and the lint's contract say the same about which room imports which.
 
-And the pages of both services name every place where one may depart from them.
+And the pages of both services name every place where one may depart from them, and the
+contributors' page every cheat.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from atoll_devnet.cheats.catalogue import PROVIDER_CHEATS, VERIFIER_CHEATS, WATCHER_CHEATS
 from atoll_node.behaviour import ProviderBehaviour
 from atoll_verifier.behaviour import VerifierBehaviour
 
@@ -51,3 +53,9 @@ def test_every_hook_of_a_behaviour_is_on_its_page(page: str, behaviour: type) ->
     told = (ROOT / page).read_text(encoding="utf-8").split("## Departing on purpose")[1]
     hooks = {name for name in vars(behaviour) if not name.startswith("_")}
     assert hooks <= set(re.findall(r"`(\w+)`", told))
+
+
+def test_every_cheat_is_in_the_contributors_table() -> None:
+    page = (ROOT / "docs" / "contributor.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"`([a-z0-9-]+)`", page.split("## Cheats by name")[1]))
+    assert {*PROVIDER_CHEATS, *VERIFIER_CHEATS, *WATCHER_CHEATS} <= told

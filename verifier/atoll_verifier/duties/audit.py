@@ -57,7 +57,8 @@ class SealBallot(Work[BallotSealed]):
 
 @dataclass(frozen=True, slots=True)
 class SendBallot(ContractCall):
-    once: ClassVar[bool] = True
+    """Sent again where a reorg brought it into a block before the settlement: there it is void."""
+
     round: RoundIndex
     ballot: Digest
 
@@ -154,14 +155,16 @@ def _wrong_words(state: VerifierState, spec: bytes) -> list[AnyCommand]:
     Who masks false words would have our *fine* be wrong: only its fall saves our fee.
     """
     data = state.facts.of(DoFetchData)
-    if not isinstance(data, DataReady):
+    if not isinstance(data, DataReady) or not state.setup.behaviour.may_accuse(state.view):
         return []
     wanted: list[AnyCommand] = []
-    for past in state.view.auditing(state.now):
-        for seat in past.reveals:
+    view = state.view
+    for past in view.auditing(state.now):
+        for seat, told in past.reveals.items():
             found = replayed(state, past, seat)
             at = None if found is None else wrong_word_at(past, seat, found.words)
-            is_open = past.clock.takes_challenges(state.now)
+            fell = view.providers[told.holder].has_fallen
+            is_open = past.clock.takes_challenges(state.now) and not fell
             if at is not None and is_open and may_challenge(state, past, seat, at):
                 wanted.append(SendChallenge(past.round, seat, at, spec, data.initial))
     return wanted
@@ -171,6 +174,8 @@ def _challenge(
     state: VerifierState, past: SettledRound, owed: Owed, spec: bytes
 ) -> list[AnyCommand]:
     data, (seat,) = state.facts.of(DoFetchData), owed.seats
-    if not isinstance(data, DataReady) or not may_challenge(state, past, seat, owed.at):
+    if not isinstance(data, DataReady) or not state.setup.behaviour.may_accuse(state.view):
+        return []
+    if not may_challenge(state, past, seat, owed.at):
         return []
     return [SendChallenge(past.round, seat, owed.at, spec, data.initial)]

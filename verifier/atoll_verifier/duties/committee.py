@@ -223,9 +223,9 @@ def _decide_verdict(state: VerifierState, owed: list[Owed]) -> Decision:
     if merged is None:
         wanted = () if command is None else (command,)
         return Decision("verdict", "merges" if wanted else "waits for the model", wanted)
-    digest = running.digest_of(merged.verdict)
+    verdict = state.setup.behaviour.verdict_override(view, merged.verdict)
     where = (running.round, running.seed, running.words_accumulator)
-    sign = SignVerdict(*where, digest, merged.verdict, state.now)
+    sign = SignVerdict(*where, running.digest_of(verdict), verdict, state.now)
     return Decision("verdict", "signs", (sign,))
 
 
