@@ -51,7 +51,7 @@ TERMS: Mapping[str, Any] = {
     "key_seconds": 40,
     "window_seconds": 400,
     "ready_seconds": 600,
-    "game_seconds": 50,
+    "game_seconds": 120,
 }
 """Long enough for a slow machine: what is left of a window is skipped."""
 
