@@ -140,14 +140,12 @@ class Network:
 
 
 @asynccontextmanager
-async def network(
-    folder: Path, who: Who, *, has_judge: bool = True, **terms: Any
-) -> AsyncIterator[Network]:
+async def network(folder: Path, who: Who, **terms: Any) -> AsyncIterator[Network]:
     """Everything started and a job created, of `TERMS` with these changes."""
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(Cluster(who.config(folder / "net")))
         session = await stack.enter_async_context(open_session(submitter_of(cluster)))
-        job, manifest = await _create(session, {**TERMS, **terms}, has_judge=has_judge)
+        job, manifest = await _create(session, {**TERMS, **terms})
         await stack.enter_async_context(skipping(cluster, print))
         yield Network(cluster, session, job, manifest)
 
@@ -165,14 +163,12 @@ def submitter_of(cluster: Cluster) -> SessionConfig:
     )
 
 
-async def _create(
-    session: Session, terms: Mapping[str, Any], *, has_judge: bool
-) -> tuple[JobId, Manifest]:
+async def _create(session: Session, terms: Mapping[str, Any]) -> tuple[JobId, Manifest]:
     """A small job of these terms, whose submitter serves its content."""
     store = session.store
     now = (await session.chain.head()).timestamp
     manifest = small_manifest(store, **{"expiry": now + A_DAY, **terms})
-    manifest = with_program(manifest, store) if has_judge else manifest
+    manifest = with_program(manifest, store)
     await submit(session, manifest)
     return JobId(1), manifest
 
