@@ -3,9 +3,9 @@
     .venv/bin/python .ci/tests.py             all of it, as `make test` does
     .venv/bin/python .ci/tests.py contracts   this part only
 
-What waits (whole networks, real chains and nodes) has more processes than there are cores and goes
-first on each of them; what computes has as many as there are cores and takes what is left. A part's
-output is printed whole, when it ends.
+What waits (whole networks, real chains and nodes) has a process a core and goes first on each of
+them: members of a network train, and have deadlines. What computes has as many and takes what is
+left. A part's output is printed whole, when it ends.
 """
 # ruff: noqa: S603, T201 -- fixed commands; it prints
 
@@ -61,7 +61,7 @@ def parts(commit: str) -> tuple[Part, ...]:
     """All, the longest first."""
     seed = str(int(commit[:8], 16))
     elsewhere = [f"--ignore={folder}" for folder in WAITING]
-    networks = (*PYTEST, f"-n{min(2 * CORES, 8)}", *WAITING)
+    networks = (*PYTEST, f"-n{max(2, min(CORES, 8))}", *WAITING)
     computing = (*PYTEST, f"-n{CORES}", f"--hypothesis-seed={seed}", *elsewhere, "tests")
     return (
         Part("networks", networks, nice=0),

@@ -49,17 +49,19 @@ from numpy.typing import NDArray
 from atoll.bits.batch import gather_batch
 from atoll.bits.codec.dither import DitherKey
 from atoll.bits.init import initial_global_state
-from atoll.bits.layout import param_count, seat_layout, trained_shapes
+from atoll.bits.layout import param_count, seat_layout, trained_count, trained_shapes
 from atoll.bits.link import close_round
 from atoll.bits.model import forward
 from atoll.bits.opening import open_round
+from atoll.bits.ops import NativeOps
 from atoll.bits.schedule import Recipe
 from atoll.bits.sections import UpdateLayout
 from atoll.bits.segment import Course
 from atoll.bits.state import GlobalState, SeatState, Tensors
 from atoll.bits.step import inner_step
-from atoll.job.methods import METHODS
+from atoll.job.methods import METHODS, moment_exponents
 from atoll.job.presets import preset
+from atoll.job.spec import robust_f
 from atoll.law.canonical import dag_cbor_cid
 from atoll.law.hashing import sha256
 from atoll.law.manifest import (
@@ -73,7 +75,7 @@ from atoll.law.manifest import (
     epoch_of,
 )
 from atoll.law.merge_inputs import MergeFacts
-from atoll.law.words import ZERO_DIGEST, Bitmap, SeatIndex, to_bitmap
+from atoll.law.words import ZERO_DIGEST, SeatIndex, to_bitmap
 from atoll.merge.round import merge
 
 SEATS, SEQ = 4, 64
@@ -391,18 +393,12 @@ def manifest_of(row: Row, setting: Setting, seed: int, train_tokens: int) -> Man
         dtype="uint8" if setting.vocabulary == 256 else "uint16",
         train_tokens=train_tokens, eval_cid=None, eval_tokens=0, eval_batches=0, tokenizer_cid=cid,
     )  # fmt: skip
-    numerics = NumericsSpec(
-        mode="native",
-        software_class="",
-        code_digest=ZERO_DIGEST,
-        probe_digest=ZERO_DIGEST,
-        tolerance=None,
-    )
+    numerics = NumericsSpec(code_digest=ZERO_DIGEST, probe_digest=ZERO_DIGEST)
     job = preset("demo").but(
         {
             "init.seed": seed,
             "rounds": rounds,
-            "method.name": row.method,
+            "method.name": "fedavg",
             "inner.lr": row.lr,
             "inner.steps": inner_steps,
             "inner.segment": row.segment or inner_steps,
@@ -415,14 +411,18 @@ def manifest_of(row: Row, setting: Setting, seed: int, train_tokens: int) -> Man
         }
     )
     manifest = job.resolve(data, None, numerics, now=0)
-    changes: dict[str, Any] = {}
-    if row.codec is not None:
-        changes["codec"] = row.codec
-    if row.outer is not None:
-        changes["outer"] = row.outer
-    if row.rule is not None:
-        changes["robust"] = manifest.robust.model_copy(update={"rule": row.rule})
-    changes["epoch"] = epoch_of(changes.get("codec", manifest.codec), rounds)
+    # What needs epochs is no job's yet, so the method's choices are put in behind the job's back.
+    method = METHODS[row.method]
+    inner = manifest.inner.model_copy(update=dict(method.inner))
+    codec, rule = row.codec or method.codec, row.rule or method.rule
+    if method.overlaps and row.codec is None:
+        codec = codec.model_copy(update={"overlap": inner.segment})
+    start = moment_exponents(codec, trained_count(manifest))
+    codec = codec.model_copy(update={"moment_exponents": start})
+    robust = manifest.robust.model_copy(update={"rule": rule, "f": robust_f(SEATS, rule)})
+    outer, epoch = row.outer or method.outer, epoch_of(codec, rounds)
+    changes: dict[str, Any] = {"codec": codec, "outer": outer, "inner": inner, "robust": robust}
+    changes["epoch"] = epoch
     if row.private:
         return PrivateMoments.model_construct(**dict(manifest) | changes | {"epoch": rounds})
     return manifest.model_copy(update=changes)
@@ -432,7 +432,8 @@ def train_together(
     manifest: Manifest, seed: int, tokens: Tokens
 ) -> tuple[GlobalState, float | None]:
     """Every round as providers and verifiers compute it; the model, and the largest first step."""
-    recipe, steps = Recipe.of(manifest), manifest.inner.steps
+    recipe, steps = _recipe(manifest), manifest.inner.steps
+    is_private = isinstance(manifest, PrivateMoments)
     state = initial_global_state(manifest)
     carried: list[SeatState | None] = [None] * SEATS
     first_steps: list[float] = []
@@ -440,7 +441,7 @@ def train_together(
         data_seed, updates = sha256(f"{seed} {round}".encode()), {}
         for seat in range(SEATS):
             course = Course(manifest, recipe, tokens, data_seed, SeatIndex(seat), round, state)
-            brought = None if manifest.opens_publicly(round) else carried[seat]
+            brought = carried[seat] if manifest.codec.carries_more or is_private else None
             last = open_round(manifest, round, state, brought)
             for step in range(steps):
                 batch = gather_batch(tokens, course.offsets(step), manifest.model.seq)
@@ -450,12 +451,19 @@ def train_together(
                     first_steps.append(largest_step(last, recipe))
             dither = DitherKey(data_seed, seat)
             updates[seat], carried[seat] = close_round(manifest, state, last, dither)
-        done = {SeatIndex(seat): steps for seat in updates}
-        facts = MergeFacts(to_bitmap(done), Bitmap(0), Bitmap(0), 0, done)
+        done = {SeatIndex(seat): manifest.segments for seat in updates}
+        there = to_bitmap(done)
+        facts = MergeFacts(there, 1, [there], done)
         state = merge(
             state, updates, facts=facts, data_seed=data_seed, manifest=manifest
         ).global_state
     return state, max(first_steps, default=None)
+
+
+def _recipe(manifest: Manifest) -> Recipe:
+    """Steps in PyTorch's own arithmetic."""
+    total = manifest.terms.rounds * manifest.inner.steps
+    return Recipe(manifest.model, manifest.inner, total, NativeOps())
 
 
 def largest_step(state: SeatState, recipe: Recipe) -> float:
@@ -470,7 +478,7 @@ def largest_step(state: SeatState, recipe: Recipe) -> float:
 
 def train_alone(manifest: Manifest, peer: str, seed: int, tokens: Tokens) -> Tensors:
     """One optimiser without rounds, on the batches of all seats or of one."""
-    recipe = Recipe.of(manifest)
+    recipe = _recipe(manifest)
     state = SeatState.opening(initial_global_state(manifest), None, seat_layout(manifest))
     for step in range(manifest.terms.rounds):
         offsets = manifest.batch_offsets(sha256(f"{seed} {peer}".encode()), SeatIndex(0), step)
@@ -482,7 +490,7 @@ def train_alone(manifest: Manifest, peer: str, seed: int, tokens: Tokens) -> Ten
 
 def evaluate(params: Tensors, manifest: Manifest, tokens: Tokens) -> float:
     """Mean loss in nats a token on evenly spaced windows of the held-out text."""
-    spec, ops = manifest.model, Recipe.of(manifest).ops
+    spec, ops = manifest.model, NativeOps()
     starts = np.linspace(0, len(tokens) - spec.seq - 1, WINDOWS).astype(int).tolist()
     losses = []
     with torch.no_grad():

@@ -3,13 +3,12 @@
     python bench/jobs.py [--json] [--preset gpt2-small] [--seq 128] [--steps 2] [--seats 2]
 
 The model has random weights of the preset's shapes. One provider trains a round of one segment of
-`--steps` steps and writes state, trace and update; a verifier checks the seat, replays the segment
-and the link, and merges the updates of `--seats` (the same one over again: their sizes are what
-counts). Each part is what a worker process runs for it, in a process of its own; its peak is the
-largest resident memory that the operating system saw. `start` is a worker that has done nothing
-yet. The bar is 24 bytes a parameter and 1 GB (10^9) for every part; `of_bar` is the peak's share of
-it. `said_bytes` is what `atoll job check` says that the part takes, `of_said` the peak's share of
-that.
+`--steps` steps and writes its update; an auditor replays the round; a member checks the update and
+merges those of `--seats` (the same one over again: their sizes are what counts). Each part is what
+a worker process runs for it, in a process of its own; its peak is the largest resident memory that
+the operating system saw. `start` is a worker that has done nothing yet. The bar is 24 bytes a
+parameter and 1 GB (10^9) for every part; `of_bar` is the peak's share of it. `said_bytes` is what
+`atoll job check` says that the part takes, `of_said` the peak's share of that.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ from pathlib import Path
 from typing import Any
 
 BYTES_A_PARAMETER, BYTES_MORE = 24, 10**9
-PARTS = ("start", "open", "train", "check", "replay", "link", "merge")
+PARTS = ("start", "open", "train", "replay", "check", "merge")
 END = "<|endoftext|>"
-DATA_SEED, SALT = bytes([5]) * 32, bytes(32)
+DATA_SEED, KEY = bytes([5]) * 32, bytes([9]) * 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +98,8 @@ def _document(options: argparse.Namespace, bench: Bench) -> dict[str, Any]:
             (parts[part]["peak_bytes"] - start) / parameters, 1
         )
     for part, found in parts.items():
-        found |= {"said_bytes": said[part], "of_said": round(found["peak_bytes"] / said[part], 3)}
+        known = said["train" if part == "replay" else part]  # a replay is a round's training
+        found |= {"said_bytes": known, "of_said": round(found["peak_bytes"] / known, 3)}
     seen = [each["peak_bytes"] for each in parts.values()]
     return {
         "bench": "jobs",
@@ -116,6 +116,8 @@ def _document(options: argparse.Namespace, bench: Bench) -> dict[str, Any]:
 
 def _prepare(options: argparse.Namespace, bench: Bench) -> int:
     """Text and manifest; how many parameters the model has."""
+    from tests.jobs import PLAIN
+
     from atoll.bits.layout import param_shapes
     from atoll.content.local import LocalStore
     from atoll.job.prepare import prepare_data
@@ -123,15 +125,11 @@ def _prepare(options: argparse.Namespace, bench: Bench) -> int:
     from atoll.train.probe import configure_native, numerics_spec
 
     configure_native()
-    written = {"budget": None, "price_per_token": "0.000001", "verifier_fee": "0.1"}
-    bonds = {"provider_bond": "10", "verifier_bond": "10", "report_bond": "1"}
-    phases = dict.fromkeys(("train", "reveal", "report", "confirm", "attest", "dispute"), 3600)
     library = str(Path(json.__file__).parent.parent)
     chosen = preset(options.preset)
     assert chosen.model is not None
     spec = chosen.but(
         {
-            "lifetime": "90d",
             "rounds": 1,
             "model": chosen.model.model_dump() | {"seq": options.seq},
             "data": {
@@ -147,14 +145,14 @@ def _prepare(options: argparse.Namespace, bench: Bench) -> int:
                 "batch": 1,
                 "micro_batch": 1,
             },
-            "members.seats": options.seats,
-            "audit": {"coverage": "1"},
-            "money": written | bonds,
-            "windows": phases,
+            "members.seats": max(4, options.seats),
+            "money": PLAIN.money.model_dump(),
+            "windows": PLAIN.windows.model_dump(),
+            "lifetime": PLAIN.lifetime,
         }
     )
     data = prepare_data(spec, LocalStore(bench.store))
-    manifest = spec.resolve(data, None, numerics_spec("exact"), int(time.time()))
+    manifest = spec.resolve(data, None, numerics_spec(), int(time.time()))
     (bench.folder / "manifest").write_bytes(manifest.to_bytes())
     return sum(math.prod(shape) for shape in param_shapes(manifest.model).values())
 
@@ -178,20 +176,18 @@ def _tokenizer(folder: Path, vocabulary: int) -> str:
 
 
 def _measured(part: str, bench: Bench) -> dict[str, Any]:
-    import atoll_verifier.tasks
-
+    import atoll.service.tasks
     import atoll_node.tasks
     from atoll.train.probe import configure_native
 
-    del atoll_node, atoll_verifier
+    del atoll_node, atoll
     configure_native()
     known: dict[str, Callable[[Bench], dict[str, Any]]] = {
         "start": lambda _: {},
         "open": _open,
         "train": _train,
-        "check": _check,
         "replay": _replay,
-        "link": _link,
+        "check": _check,
         "merge": _merge,
     }
     started, cpu = time.perf_counter(), time.process_time()
@@ -206,24 +202,20 @@ def _measured(part: str, bench: Bench) -> dict[str, Any]:
 
 
 def _slot() -> Any:
-    from atoll.law.words import Address, Attempt, Domain, JobId, RoundIndex, Slot
+    from atoll.law.words import Address, Domain, JobId, RoundIndex, Slot
 
-    domain = Domain(31337, Address("0x" + "11" * 20))
-    return Slot(domain, JobId(1), RoundIndex(0), Attempt(0))
+    return Slot(Domain(31337, Address("0x" + "11" * 20)), JobId(1), RoundIndex(0))
 
 
 def _open(bench: Bench) -> dict[str, Any]:
     from atoll.service.tasks import make_initial_state
 
-    ready = make_initial_state(bench.manifest, bench.store)
-    fields = ("cid", "params_root", "opening_root")
-    bench.keep("opening", {name: getattr(ready, name).hex() for name in fields})
+    bench.keep("opening", {"cid": make_initial_state(bench.manifest, bench.store).cid.hex()})
     return {}
 
 
 def _train(bench: Bench) -> dict[str, Any]:
     import atoll_node.tasks
-    from atoll.content.cid import Cid
     from atoll.content.local import LocalStore
     from atoll.law.manifest import Manifest
     from atoll.law.words import Digest, SeatIndex
@@ -235,85 +227,77 @@ def _train(bench: Bench) -> dict[str, Any]:
         seat=SeatIndex(0),
         data_seed=Digest(DATA_SEED),
         global_state_cid=bytes.fromhex(bench.kept("opening")["cid"]),
-        opening_optimiser=None,
     )
     done = atoll_node.tasks.train(task, bench.store, ())
-    fields = ("trace_root", "update_root", "optimiser_root", "update_cid", "trace_cid")
-    bench.keep("trained", {name: getattr(done, name).hex() for name in fields})
-    store = LocalStore(bench.store)
+    cid = LocalStore(bench.store).add_bytes(done.update)
+    told = {"leaves": done.leaves(Digest(KEY)).to_bytes(), "root": done.update_root}
+    told["cid"] = cid.to_bytes()
+    bench.keep("trained", {name: value.hex() for name, value in told.items()})
     return {
         "seconds_in_steps": round(done.seconds_in_steps, 2),
-        "update_bytes": store.file_bytes(Cid.from_bytes(done.update_cid)),
-        "state_bytes": store.file_bytes(Cid.from_bytes(done.carried_cid)),
+        "update_bytes": len(done.update),
         "loss": round(done.losses[-1], 3),
     }
 
 
-def _work(bench: Bench) -> Any:
-    from atoll_verifier.seatwork import SeatWork
-
-    from atoll.law.manifest import Manifest
-    from atoll.law.words import Address, Digest, Reveal
-
-    trained = {name: bytes.fromhex(text) for name, text in bench.kept("trained").items()}
-    opening = bench.kept("opening")
-    steps = Manifest.from_bytes(bench.manifest).inner.steps
-    return SeatWork(
-        slot=_slot(),
-        seat=0,
-        reveal=Reveal(**trained, steps=steps, reset=True, salt=SALT),
-        account=Address("0x" + "22" * 20),
-        gateway="",
-        data_seed=Digest(DATA_SEED),
-        manifest=bench.manifest,
-        opening=bytes.fromhex(opening["cid"]),
-        params_root=Digest(bytes.fromhex(opening["params_root"])),
-        optimiser_root=Digest(bytes.fromhex(opening["opening_root"])),
-    )
-
-
-def _check(bench: Bench) -> dict[str, Any]:
-    from atoll_verifier.tasks import check_seat
-
-    return _sound(check_seat(_work(bench), bench.store))
+def _trained(bench: Bench) -> dict[str, bytes]:
+    return {name: bytes.fromhex(text) for name, text in bench.kept("trained").items()}
 
 
 def _replay(bench: Bench) -> dict[str, Any]:
-    from atoll_verifier.tasks import replay
+    from atoll.law.words import Digest, SeatIndex
+    from atoll.service.duties.replay import DoReplay
+    from atoll.service.tasks import replay
 
-    done = replay(_work(bench), 0, bench.store, 0)
-    return _sound(done.differs) | {"seconds_in_steps": round(done.seconds, 2)}
+    told = _trained(bench)
+    where = (_slot(), SeatIndex(0), Digest(bytes(32)), Digest(DATA_SEED))
+    said = (told["leaves"], Digest(told["root"]), None, bench.manifest)
+    opening = bytes.fromhex(bench.kept("opening")["cid"])
+    found = replay(DoReplay(*where, *said), opening, bench.store)
+    if found.differs_at is not None:
+        raise SystemExit(f"the replay differs at {found.differs_at}")
+    return {"seconds_in_steps": round(found.seconds, 2)}
 
 
-def _link(bench: Bench) -> dict[str, Any]:
-    from atoll_verifier.tasks import link
-
-    return _sound(link(_work(bench), bench.store))
-
-
-def _merge(bench: Bench) -> dict[str, Any]:
-    from atoll_verifier.duties.merge import DoMerge
-    from atoll_verifier.duties.score import RevealedUpdate
-    from atoll_verifier.tasks import merge_round
-
+def _updates(bench: Bench) -> list[Any]:
     from atoll.law.manifest import Manifest
-    from atoll.law.merge_inputs import MergeFacts
-    from atoll.law.words import Bitmap, to_bitmap
+    from atoll.law.words import Digest, SeatIndex
+    from atoll.service.duties.updates import RevealedUpdate
 
-    work = _work(bench)
-    seats = range(Manifest.from_bytes(work.manifest).terms.seats)
-    updates = [RevealedUpdate(s, work.reveal.update_cid, work.reveal.update_root) for s in seats]
-    facts = MergeFacts(
-        to_bitmap(seats), Bitmap(0), Bitmap(0), 0, dict.fromkeys(seats, work.reveal.steps)
-    )
-    command = DoMerge(work.slot, work.manifest, work.opening, facts, work.data_seed, tuple(updates))
-    merge_round(command, bench.store)
+    told, seats = _trained(bench), Manifest.from_bytes(bench.manifest).terms.seats
+    return [
+        RevealedUpdate(SeatIndex(seat), told["cid"], Digest(told["root"])) for seat in range(seats)
+    ]
+
+
+def _check(bench: Bench) -> dict[str, Any]:
+    from atoll.law.words import Address, Digest, RoundIndex
+    from atoll.service.duties.updates import DoGetUpdate
+    from atoll.service.tasks import is_canonical
+
+    opening = bytes.fromhex(bench.kept("opening")["cid"])
+    whose = (RoundIndex(0), Digest(bytes(32)), Address("0x" + "22" * 20))
+    where = (_updates(bench)[0], Digest(DATA_SEED), bench.manifest, opening)
+    command = DoGetUpdate(*whose, *where)
+    if not is_canonical(command, bench.store):
+        raise SystemExit("the update is not canonical")
     return {}
 
 
-def _sound(fault: str) -> dict[str, Any]:
-    if fault:
-        raise SystemExit(f"the verifier found: {fault}")
+def _merge(bench: Bench) -> dict[str, Any]:
+    from atoll.law.manifest import Manifest
+    from atoll.law.merge_inputs import MergeFacts
+    from atoll.law.words import Digest, to_bitmap
+    from atoll.service.duties.merge import DoMerge
+    from atoll.service.tasks import merge_round
+
+    manifest, updates = Manifest.from_bytes(bench.manifest), _updates(bench)
+    seats = [update.seat for update in updates]
+    there = to_bitmap(seats)
+    facts = MergeFacts(there, 1, [there], dict.fromkeys(seats, manifest.segments))
+    opening = bytes.fromhex(bench.kept("opening")["cid"])
+    where = (_slot(), Digest(DATA_SEED), facts, tuple(updates))
+    merge_round(DoMerge(*where, bench.manifest, opening), bench.store)
     return {}
 
 

@@ -19,22 +19,20 @@ from pathlib import Path
 import numpy as np
 import torch
 from tests.jobs import PLAIN
-from tests.unit.train.factories import DATA_SEED, task_of
+from tests.unit.train.factories import KEY, task_of
 from torch import Tensor
 
 from atoll.bits.init import initial_global_state, write_params
 from atoll.bits.layout import param_count, param_shapes
-from atoll.bits.opening import opening_digest
 from atoll.bits.tensors import tree_root
-from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
 from atoll.job.presets import preset
 from atoll.law.manifest import DataSpec, InitSpec, LoraSpec, Manifest, ModelSpec
-from atoll.law.trace import TraceDocument
-from atoll.law.words import ZERO_DIGEST
+from atoll.law.trace import Leaves
+from atoll.law.words import Digest
 from atoll.train.data import write_tokens
 from atoll.train.probe import configure_native, numerics_spec
-from atoll.train.replay import ReplayTask, replay_segment, served
+from atoll.train.replay import Claimed, replay_seat
 from atoll.train.round import train_round
 
 MAX_UPDATE = 3_000_000
@@ -100,16 +98,12 @@ def role(name: str, folder: Path) -> dict[str, float]:
     if name == "provider":
         trained = train_round(task, store)
         found["update_bytes"] = float(len(trained.update))
-        (folder / "trace").write_bytes(trained.document.to_bytes())
+        (folder / "leaves").write_bytes(trained.leaves(KEY).to_bytes())
+        (folder / "root").write_bytes(trained.update_root)
     else:
-        document = TraceDocument.from_bytes((folder / "trace").read_bytes())
-        params_root = initial_global_state(manifest).params_root()
-        digest = opening_digest(document, 0, params_root, ZERO_DIGEST)
-        replay = ReplayTask(manifest, task.slot, task.seat, DATA_SEED, digest)
-        opening = store.read_bytes(Cid.from_bytes(document.states[0]), 1 << 30)
-        found["matches"] = float(
-            replay_segment(replay, served(replay, opening), document.leaves[0], store).matches
-        )
+        leaves = Leaves.from_bytes((folder / "leaves").read_bytes())
+        claimed = Claimed(leaves, Digest((folder / "root").read_bytes()))
+        found["matches"] = float(replay_seat(task, claimed, store).differs_at is None)
     found |= {"seconds": round(time.perf_counter() - started, 1)}
     return found | {"peak_bytes": float(_peak()), "bytes_before": float(before)}
 

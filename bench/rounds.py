@@ -39,7 +39,9 @@ from pathlib import Path
 from typing import Any
 
 from atoll.cli.jobfile import chosen_job
+from atoll.errors import ChainError
 from atoll.job.client import Client, ClientConfig
+from atoll.job.handle import JobHandle
 from atoll.job.spec import JobSpec
 from atoll.law import events as ev
 from atoll.law.manifest import Manifest
@@ -256,14 +258,22 @@ async def train(
         draft = await client.draft(spec)
         handle = await client.submit(draft, max_spend=SUBMITTER_TOKENS)
         rounds = draft.manifest.terms.rounds
-        while len((view := await handle.view()).settled) < rounds:
+        while (view := await seen(handle)) is None or len(view.settled) < rounds:
             cluster.check()
-            if view.status.is_closed:
+            if view is not None and view.status.is_closed:
                 raise SystemExit(f"the job ended after {len(view.settled)} of {rounds} rounds")
             await asyncio.sleep(LOOK_SECONDS)
         items = client.session.follower.history()
         began = next(i.block.timestamp for i in items if isinstance(i.event, ev.RoundOpened))
     return view, draft.manifest, began
+
+
+async def seen(handle: JobHandle) -> JobView | None:
+    """The job; None while the block that has it is not confirmed."""
+    try:
+        return await handle.view()
+    except ChainError:
+        return None
 
 
 def figures(provider: Member, view: JobView, manifest: Manifest, began: int) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from atoll.service.worker import resolve
 from atoll.train.probe import configure_native
 from atoll.train.reference import SelfCheck
 from atoll.train.round import TrainedRound, TrainTask, checkpoints_of, train_round
+from atoll_node.deadlines import Limit, deadline_file
 from atoll_node.duties.train import DoTrain, Work
 
 _doubted: set[Slot] = set()
@@ -46,7 +47,10 @@ def train(task: TrainTask, store_dir: str, extra: tuple[bytes, ...]) -> TrainedR
     checkpoints = checkpoints_of(task, store)
     check = SelfCheck(task.manifest.segments, doubts=task.slot in _doubted)
     try:
-        return train_round(task, store, run=check, checkpoints=checkpoints)
+        limit = Limit(deadline_file(store_dir, task.slot, task.data_seed), check)
+        return train_round(
+            task, store, run=limit, checkpoints=checkpoints, is_enough=limit.is_reached
+        )
     except MachineFault:
         checkpoints.drop()  # what was done before may be as wrong, and no step of it was looked at
         _doubted.add(task.slot)

@@ -11,7 +11,7 @@ from atoll.bits.state import GlobalState
 from atoll.errors import MalformedUpdate
 from atoll.law.merge_inputs import MergeInputs, MergeTerms, merge_inputs
 from atoll.law.words import SeatIndex
-from atoll.merge.round import combine, merge, named_inputs
+from atoll.merge.round import combine, merge, merge_updates
 from atoll.merge.rules import Rule
 
 
@@ -26,7 +26,7 @@ def inputs_of(arrived: Arrived) -> MergeInputs:
     """Who is named, left out and merged there."""
     facts = all_standing(arrived.updates, arrived.manifest)
     where = {"data_seed": arrived.data_seed, "manifest": arrived.manifest}
-    return named_inputs(arrived.state, arrived.updates, facts=facts, **where)
+    return merge_updates(arrived.state, arrived.updates, facts=facts, **where).inputs
 
 
 def by_rule(name: str) -> Merge:

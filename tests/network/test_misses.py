@@ -10,13 +10,16 @@ from atoll.law.pay import round_pay
 from atoll.law.views import Holder
 from atoll.law.words import Miss
 
+DROPPING = "no-sign+false-differs+no-challenge"
+
 
 async def test_every_silence_has_its_price_and_nobody_else_pays_it(tmp_path: Path) -> None:
-    """A seat that shows no key, one that does a segment a round; auditors that copy or do not
-    open; members that do not sign, or say the opposite of what they have."""
+    """A seat that shows no key, one that does a segment a round; auditors that copy, do not open
+    or do not play what they accuse of; members that do not sign, or say the opposite of what they
+    have."""
     who = Who(
         providers={0: "no-key", 1: "partial"},
-        verifiers={2: "copier", 3: "no-open", 4: "no-sign", 5: "false-have"},
+        verifiers={2: "copier", 3: "no-open", 4: DROPPING, 5: "false-have"},
         places=6,
     )
     async with network(tmp_path, who, rounds=2, places=6, min_verifiers=6) as running:
@@ -39,7 +42,11 @@ async def test_every_silence_has_its_price_and_nobody_else_pays_it(tmp_path: Pat
     for member in (copier, closed):
         duties = [seat for past in view.settled for seat in past.duties_of(member.id)]
         assert kinds(member) == ({Miss.AUDIT} if duties else set())
-    assert kinds(mute) >= {Miss.SIGNATURE}
+    assert Miss.SIGNATURE in kinds(mute)
+    bodies = [past.bodies[mute.id] for past in view.settled if mute.id in past.bodies]
+    accused = {duty.seat for body in bodies for duty in body.duties if not duty.is_fine}
+    # Who is accused and falls for something else makes the accusation moot.
+    assert (Miss.DROPPED in kinds(mute)) == bool(accused - {keyless.index})
     # What one member of six says of the seats changes nothing, and a false word owes no signature.
     assert all(past.facts.available == 0b1111 for past in view.settled)
     assert Miss.SIGNATURE not in kinds(wrong)

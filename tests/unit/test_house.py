@@ -1,10 +1,20 @@
-"""The drawing, the table and the lint's contract say the same about which room imports which."""
+"""The drawing, the table and the lint's contract say the same about which room imports which.
+
+And the pages of both services name every place where one may depart from them, and the
+contributors' page every cheat.
+"""
 
 from __future__ import annotations
 
 import re
 import tomllib
 from pathlib import Path
+
+import pytest
+
+from atoll_devnet.cheats.catalogue import PROVIDER_CHEATS, VERIFIER_CHEATS, WATCHER_CHEATS
+from atoll_node.behaviour import ProviderBehaviour
+from atoll_verifier.behaviour import VerifierBehaviour
 
 ROOT = Path(__file__).parents[2]
 
@@ -30,3 +40,22 @@ def test_every_package_has_a_room() -> None:
     named = {name for row in _layers() for name in row}
     folders = {f"atoll.{p.parent.name}" for p in (ROOT / "sdk" / "atoll").glob("*/__init__.py")}
     assert folders | {"atoll.errors", "atoll_devnet", "atoll_node", "atoll_verifier"} == named
+
+
+@pytest.mark.parametrize(
+    ("page", "behaviour"),
+    [
+        ("node/atoll_node/PROVIDER.md", ProviderBehaviour),
+        ("verifier/atoll_verifier/VERIFIER.md", VerifierBehaviour),
+    ],
+)
+def test_every_hook_of_a_behaviour_is_on_its_page(page: str, behaviour: type) -> None:
+    told = (ROOT / page).read_text(encoding="utf-8").split("## Departing on purpose")[1]
+    hooks = {name for name in vars(behaviour) if not name.startswith("_")}
+    assert hooks <= set(re.findall(r"`(\w+)`", told))
+
+
+def test_every_cheat_is_in_the_contributors_table() -> None:
+    page = (ROOT / "docs" / "contributor.md").read_text(encoding="utf-8")
+    told = set(re.findall(r"`([a-z0-9-]+)`", page.split("## Cheats by name")[1]))
+    assert {*PROVIDER_CHEATS, *VERIFIER_CHEATS, *WATCHER_CHEATS} <= told

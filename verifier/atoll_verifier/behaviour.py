@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from atoll.law.ballots import Body
 from atoll.law.views import JobView, SettledRound
-from atoll.law.words import Bitmap, Digest
+from atoll.law.words import Bitmap, Digest, Verdict
 from atoll.service.duties.game import PLAY
 from atoll.service.duties.replay import REPLAY
 from atoll.service.machine import Setup, State
@@ -48,6 +48,10 @@ class VerifierBehaviour:
         """What is said to be had instead of what is."""
         return has
 
+    def verdict_override(self, view: JobView, verdict: Verdict) -> Verdict:
+        """What is signed of a round instead of what our merge gave."""
+        return verdict
+
     def skips_signing(self, view: JobView) -> bool:
         """Whether no verdict is signed."""
         return False
@@ -59,6 +63,10 @@ class VerifierBehaviour:
     def sent_ballot(self, past: SettledRound, ballot: Digest) -> Digest | None:
         """What is sent as our sealed ballot of a settled round; None while nothing is."""
         return ballot
+
+    def may_accuse(self, view: JobView) -> bool:
+        """Whether what we found wrong is brought before the judge."""
+        return True
 
     def skips_opening(self, view: JobView) -> bool:
         """Whether ballots are not opened."""

@@ -53,8 +53,10 @@ VERIFIER_CHEATS: Mapping[str, str] = {
     "copier": "replays nothing and repeats another auditor's ballot",
     "no-open": "never opens its ballots",
     "no-sign": "never signs a certificate",
+    "wrong-merge": "signs another model than its merge gave",
     "false-have": "says that it has the updates that it lacks, and none of those that it has",
     "false-differs": "accuses the first seat that it finds honest, and plays that to its end",
+    "no-challenge": "accuses, and never brings it before the judge",
     "false-fine": "says of every seat that it is fine, whatever its replay gives",
     "offline": "says that it is ready, then does nothing",
 }
@@ -67,6 +69,7 @@ _NEVER: Final[Mapping[str, frozenset[Duty]]] = {
     "copier": frozenset({Duty.BALLOT, Duty.OPEN}),
     "no-open": frozenset({Duty.OPEN}),
     "no-sign": frozenset({Duty.SIGN}),
+    "no-challenge": frozenset({Duty.CHALLENGE}),
     "offline": frozenset(Duty) - {Duty.READY},
 }
 

@@ -6,12 +6,13 @@ Rule of this file: a class decides one thing, and only that, so that cheats comb
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from hashlib import sha256
 from typing import Final
 
 from atoll.law.ballots import FINE, Body, Duty
 from atoll.law.views import JobView, SettledRound
-from atoll.law.words import Bitmap, Digest
+from atoll.law.words import Bitmap, Digest, Verdict
 from atoll_verifier.behaviour import VerifierBehaviour
 
 _REPLAYS: Final = "atoll_devnet.cheats.replays"
@@ -49,6 +50,14 @@ class NoSign(VerifierBehaviour):
         return True
 
 
+class WrongMerge(VerifierBehaviour):
+    """Names a model that does not follow from the round; two thirds of them make it the job's."""
+
+    def verdict_override(self, view: JobView, verdict: Verdict) -> Verdict:
+        other = sha256(b"elsewhere" + verdict.state).digest()
+        return replace(verdict, state=Digest(other))
+
+
 class FalseHave(VerifierBehaviour):
     """Would take pay from who served and give it to who did not."""
 
@@ -72,10 +81,20 @@ def _accusing(duty: Duty, is_accused: bool) -> Duty:
     return duty if duty.is_fine else Duty(duty.seat, FINE, duty.word)
 
 
+class NoChallenge(VerifierBehaviour):
+    """Has a seat left out of the next merges for nothing, and dares no bond for it."""
+
+    def may_accuse(self, view: JobView) -> bool:
+        return False
+
+
 class FalseFine(VerifierBehaviour):
     """Lets everybody pass, and says the words of an honest run."""
 
     replay_function = f"{_REPLAYS}:always_fine"
+
+    def may_accuse(self, view: JobView) -> bool:
+        return False
 
 
 class Offline(VerifierBehaviour):
@@ -90,8 +109,10 @@ BEHAVIOURS: Mapping[str, type[VerifierBehaviour]] = {
     "copier": Copier,
     "no-open": NoOpen,
     "no-sign": NoSign,
+    "wrong-merge": WrongMerge,
     "false-have": FalseHave,
     "false-differs": FalseDiffers,
+    "no-challenge": NoChallenge,
     "false-fine": FalseFine,
     "offline": Offline,
 }

@@ -13,9 +13,11 @@ from atoll.chain.contracts import Escrow
 from atoll.content.cid import Cid
 from atoll.job.books import Books, keep_books
 from atoll.job.figures import paid_seats
+from atoll.law.claims import BOND_SHARE
 from atoll.law.games.machine import Outcome
 from atoll.law.manifest import Manifest
 from atoll.law.safety import last_clean, unsafe_rounds
+from atoll.law.terms import WHOLE_BPS
 from atoll.law.views import GameRecord, JobView, SettledRound, parties
 from atoll.law.words import Address, Role, RoundIndex, bits
 from atoll.service.metrics import read_metrics
@@ -74,6 +76,7 @@ def build_report(result: RunResult) -> dict[str, Any]:
             "spec_cid": str(Cid.from_bytes(view.spec_cid)),
             "status": view.status.name.lower(),
         },
+        "outsiders": _outsiders(view),
         "chain": {
             "backend": cluster.config.backend,
             "chain_id": cluster.chain.chain_id,
@@ -173,6 +176,7 @@ def _settled(past: SettledRound, record: RoundRecord, result: RunResult) -> dict
             {
                 "seat": duty.seat,
                 "segment": duty.at,
+                "is_link": duty.at == past.reveals[duty.seat].segments,
                 "auditor": result.name(result.view.verifiers[auditor].account),
             }
             for auditor, duty in said
@@ -196,6 +200,21 @@ _UNSETTLED: dict[str, Any] = {
     "paid": [],
     "merged_digest": None,
 }
+
+
+def _outsiders(view: JobView) -> dict[str, Any] | None:
+    """What anybody can dispute a provider's work for; None where the job has no judge.
+
+    The seconds are those from the end of ballots to the last challenge.
+    """
+    terms = view.require_terms()
+    if view.params is None or not any(terms.program):
+        return None
+    return {
+        "bond_wei": str(max(1, terms.provider_bond // BOND_SHARE)),
+        "wins_wei": str(terms.provider_bond * view.params.winner_share_bps // WHOLE_BPS),
+        "seconds": terms.open_seconds + terms.key_seconds + terms.window_seconds,
+    }
 
 
 def _game(game: GameRecord, result: RunResult) -> dict[str, Any]:

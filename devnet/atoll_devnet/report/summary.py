@@ -29,13 +29,15 @@ def summary(report: Mapping[str, Any], sample: str, folder: Path, *, width: int 
     console.print(_rounds(report))
     for title, lines in (
         ("Accused, and judged by the contract", _accusations(report)),
-        ("Taken from bonds", map(_loss, report["losses"])),
+        ("Taken from bonds", _losses(report["losses"])),
         ("Cheats", map(_cheat, report["cheats"])),
     ):
         told = list(lines)
         if told:
             console.print(f"\n{title}", *told, sep="\n  ")
     console.print()
+    if report["outsiders"] is not None:
+        console.print(_outsiders(report["outsiders"]), end="\n\n")
     console.print(_members(report))
     for line in _money(report["escrow"]):
         console.print(line)
@@ -77,18 +79,37 @@ def _seats(seats: Iterable[int]) -> str:
 def _accusations(report: Mapping[str, Any]) -> Iterable[str]:
     for item in report["rounds"]:
         for found in item["differs"]:
-            where = f"seat {found['seat']} differs at segment {found['segment']}"
+            where = f"{_place(found)} of seat {found['seat']} differs"
             yield f"round {item['round']}: {found['auditor']} says that {where}"
     for game in report["games"]:
-        what = "its update" if game["is_link"] else f"segment {game['segment']}"
-        whose = f"{what} of seat {game['seat']}, round {game['round']}"
-        end = f"{game['winner']} wins" if game["winner"] else game["outcome"]
-        parties = f"{game['challenger']} against {game['holder']}"
-        yield f"game {game['game']}: {parties} about {whose}: {end} after {game['moves']} moves"
+        whose = f"{_place(game)} of seat {game['seat']} in round {game['round']}"
+        end = "not played" if game["winner"] is None else f"{game['winner']} wins"
+        after = f", after {_count(game['moves'], 'move')}" if game["moves"] else ""
+        yield f"game {game['game']}: {game['challenger']} disputes {whose}: {end}{after}"
 
 
-def _loss(loss: Mapping[str, Any]) -> str:
-    return f"round {loss['round']}: {loss['who']} loses {_tokens(loss['wei'])} for {loss['for']}"
+def _place(about: Mapping[str, Any]) -> str:
+    """What of a seat's round is disputed."""
+    return "the update" if about["is_link"] else f"segment {about['segment']}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def _outsiders(terms: Mapping[str, Any]) -> str:
+    return (
+        f"Nobody has to trust these verifiers: anyone with {_tokens(terms['bond_wei'])} tokens can"
+        f" replay a seat and dispute it, for {terms['seconds']} seconds of each round, and wins"
+        f" {_tokens(terms['wins_wei'])} of the bond if it is right"
+    )
+
+
+def _losses(losses: Iterable[Mapping[str, Any]]) -> Iterable[str]:
+    for loss in losses:
+        if loss["wei"] != "0":  # of a bond that is gone
+            cost = f"{loss['who']} loses {_tokens(loss['wei'])}"
+            yield f"round {loss['round']}: {cost} for {loss['for']}"
 
 
 def _cheat(cheat: Mapping[str, Any]) -> str:
@@ -101,14 +122,15 @@ def _cheat(cheat: Mapping[str, Any]) -> str:
 def _members(report: Mapping[str, Any]) -> Table:
     table = Table("who", "cheat", "did", "paid", "won", "lost", title="Who did what, and got what")
     for item in report["providers"]:
-        did = f"{item['paid_rounds']} rounds paid"
+        did = f"{_count(item['paid_rounds'], 'round')} paid"
         table.add_row(f"provider {item['seat']}", item["cheat"] or "", did, *_amounts(item))
     for item in report["verifiers"]:
-        did = f"{item['signed_rounds']} merges signed, {item['seats_audited']} seats audited"
-        did += f", {item['games_won']} games won" if item["games_won"] else ""
+        did = f"{_count(item['signed_rounds'], 'merge')} signed"
+        did += f", {_count(item['seats_audited'], 'seat')} audited"
+        did += f", {_count(item['games_won'], 'game')} won" if item["games_won"] else ""
         table.add_row(f"verifier {item['index']}", item["cheat"] or "", did, *_amounts(item))
     for item in report["watchers"]:
-        did = f"{item['won']} games won"
+        did = f"{_count(item['won'], 'game')} won"
         table.add_row(f"watcher {item['index']}", "", did, "", _tokens(item["won_wei"]), "")
     return table
 

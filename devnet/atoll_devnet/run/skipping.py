@@ -32,6 +32,7 @@ OWN = frozenset({Call.CLAIM, Call.RELEASE})
 """What nobody waits for: who is gone never takes it."""
 EVERYTHING = frozenset(Duty)
 NO_JOBS: frozenset[int] = frozenset()
+_NOT_WHAT_WAS_SAID = ("WrongClosing", "WrongWork", "WrongUpdate")
 FAR = 1 << 62
 """The block that somebody who is gone has seen: it is not waited for."""
 
@@ -187,12 +188,17 @@ async def _ask(member: Member) -> Told:
     return told_by(status, member.account, lacks)
 
 
+def _is_hopeless(refused: str) -> bool:
+    """Whether the contract says that a run is not what was claimed: it will say so again."""
+    return any(f"{name}(" in refused for name in _NOT_WHAT_WAS_SAID)
+
+
 def told_by(status: Mapping[str, Any], account: Address, lacks: frozenset[Duty]) -> Told:
     """From what a service answers of its status."""
     head = status["head"] or {"block": 0}
     busy = frozenset(int(key.partition(":")[0]) for key in status["under_way"])
     moves = (one for one in status["failing"] if one["command"].startswith("SendMove:"))
-    plays_on = frozenset(int(one["job"]) for one in moves)
+    plays_on = frozenset(int(one["job"]) for one in moves if not _is_hopeless(one["text"]))
     return Told(account, head["block"], busy, plays_on, lacks)
 
 

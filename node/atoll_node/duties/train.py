@@ -7,8 +7,9 @@ another model, and then that round is trained anew.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from atoll.bits.layout import max_state_bytes
 from atoll.content.cid import Cid
@@ -21,10 +22,11 @@ from atoll.service.commands import Done, Fact
 from atoll.service.duties.disagreement import disagreement
 from atoll.service.duties.material import has_material, spec_of
 from atoll.service.duties.membership import standing
-from atoll.service.duties.merge import checking, merged_of, merging
+from atoll.service.duties.merge import checked_of, checking, merged_of, merging
 from atoll.service.duties.opening import opening_of
 from atoll.service.machine import Decision
 from atoll_node.behaviour import ProviderState
+from atoll_node.deadlines import MARGIN_PART, deadline_file, tell
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
@@ -98,6 +100,7 @@ class DoTrain(commands.Work[Trained]):
             done: Work = await effects.work(
                 "atoll_node.tasks:run_training", self, effects.store_dir
             )
+            deadline_file(effects.store_dir, self.slot, self.data_seed).unlink(missing_ok=True)
             await effects.keep(view, round_, *filter(None, [done.update_cid]))
         where = (self.slot, self.data_seed, self.seat)
         key = key_of(context.sign_hash(key_message(*where)))
@@ -113,6 +116,36 @@ class DoTrain(commands.Work[Trained]):
         context.journal.measure(view.job_id, round_, "thread_seconds", done.thread_seconds)
         context.journal.measure(view.job_id, round_, "trained_steps", steps)
         return Done(Trained(round_, reveal, self.opening_digest, done.loss, done.seconds))
+
+
+@dataclass(frozen=True, slots=True)
+class DeadlineTold(Fact):
+    """The worker knows when the round has to end; another process has to be told anew."""
+
+    outlives_start: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, slots=True)
+class TellDeadline(commands.Work[DeadlineTold]):
+    """Tell the worker, which may have begun before the round was open.
+
+    Attributes:
+        until: unix seconds of the chain, `now` the same clock's newest.
+    """
+
+    slot: Slot
+    data_seed: Digest
+    until: int
+    now: int
+
+    @property
+    def about(self) -> tuple[object, ...]:
+        return (self.slot.round, self.data_seed, self.until)
+
+    async def perform(self, effects: Effects, view: JobView) -> Done[DeadlineTold]:
+        file = deadline_file(effects.store_dir, self.slot, self.data_seed)
+        await asyncio.to_thread(tell, file, self.until - self.now)
+        return Done(DeadlineTold())
 
 
 # --- decisions ---
@@ -159,7 +192,18 @@ def decide_train(state: ProviderState) -> Decision:
         behaviour.train_function,
         behaviour.train_extra(view),
     )
-    return Decision("train", f"trains round {opening.round}", (command,))
+    wanted = (*_deadline(state, command), command)
+    return Decision("train", f"trains round {opening.round}", wanted)
+
+
+def _deadline(state: ProviderState, training: DoTrain) -> tuple[TellDeadline, ...]:
+    """By when the running round's training has to end, once that is known."""
+    running = state.view.open
+    if running is None or running.seed != training.data_seed or running.phase is not Phase.TRAIN:
+        return ()
+    until = running.deadline - state.view.require_terms().train_seconds // MARGIN_PART
+    told = TellDeadline(training.slot, training.data_seed, until, state.now)
+    return () if state.facts.of(TellDeadline, *told.about) is not None else (told,)
 
 
 def decide_merge(state: ProviderState) -> Decision:
@@ -204,12 +248,18 @@ def trained_of(state: ProviderState, seat: SeatIndex) -> Trained | None:
 
 def _running(state: ProviderState, seat: SeatIndex | None) -> Opening | None:
     """What runs, until we have revealed it: who lost its journal trains to the same leaves."""
-    running, opening = state.view.open, opening_of(state)
-    if running is None or opening is None or state.now >= running.deadline:
+    running = state.view.open
+    if running is None or state.now >= running.deadline:
         return None
     if running.phase is not Phase.TRAIN and not owes_reveal(state, seat):
         return None
-    return Opening(running.round, running.seed, opening.digest, opening.cid)
+    opening, merged = opening_of(state), checked_of(state)
+    if opening is not None:
+        return Opening(running.round, running.seed, opening.digest, opening.cid)
+    if merged is None or merged.verdict.state != running.model:
+        return None
+    # What we began before the certificate came goes on while the model is looked at.
+    return Opening(running.round, running.seed, merged.verdict.state, merged.verdict.cid)
 
 
 def _next(state: ProviderState) -> Opening | None:

@@ -26,7 +26,7 @@ _IGNORED = -100
 
 
 class Ops(Protocol):
-    """What a numerics mode provides; the operations down to the loss are differentiable.
+    """What a way to compute provides; the operations down to the loss are differentiable.
 
     Shapes: B batch, T positions, D width, I in, O out, V vocabulary, H query heads, K key heads,
     d head width.
@@ -39,10 +39,10 @@ class Ops(Protocol):
         """x · weightᵀ: [B, T, O]."""
 
     def linears(self, x_BTI: Tensor, weights: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """`linear` with each of several weights, which some modes do in one product."""
+        """`linear` with each of several weights, which some do in one product."""
 
     def head(self, x_BTD: Tensor, weight_VD: Tensor) -> Tensor:
-        """As `linear`, for the logits, which some modes compute more finely: [B, T, V]."""
+        """As `linear`, for the logits, which some compute more finely: [B, T, V]."""
 
     def freeze(self, weights: Sequence[Tensor]) -> Frozen:
         """Weights [O, I] of one input for `frozen_linears`, which has no gradient of them."""
@@ -93,7 +93,7 @@ class Ops(Protocol):
         """keep · m + add · g."""
 
     def orthogonalise(self, matrix_OI: Tensor) -> Tensor:
-        """About U·Vᵀ of the singular value decomposition U·S·Vᵀ (see `numerics.muon`): [O, I]."""
+        """About U·Vᵀ of the singular value decomposition U·S·Vᵀ (see `kernels.muon`): [O, I]."""
 
     def adamw(
         self, p: Tensor, m: Tensor, v: Tensor, g: Tensor, factors: AdamFactors

@@ -665,8 +665,10 @@ async def _is_handed_over(handle: JobHandle) -> bool:
 
 async def _patient(handle: JobHandle) -> AsyncIterator[JobUpdate | RoundFigures | None]:
     """What happens, and None whenever the chain was looked at and nothing had."""
+    from atoll.job.evaluation import can_evaluate
+
     yield None
-    async for update in handle.follow(evaluated=True):
+    async for update in handle.follow(evaluated=can_evaluate()):
         yield update
 
 

@@ -29,7 +29,7 @@ def export(
     """Write the journal of a stopped service to a file, for a copy or another machine.
 
     The file is as secret as the key. Move a service with --retire: two that run with one key
-    sign different things sooner or later, which costs the bond.
+    say different things sooner or later, and two certificates of a round cost a verifier's bond.
     """
     from atoll.service.moving import export_journal
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final
@@ -36,7 +36,10 @@ class FetchConfig:
     """Limits of every fetch.
 
     Attributes:
-        parallel: blocks requested at once in one fetch.
+        parallel: blocks requested at once in one fetch, and of one gateway.
+        at_once: blocks requested at once in all.
+        slow_s: a request that takes longer is not counted among these, so that gateways which drip
+            hold up nobody's requests to others.
         connect_timeout_s: to open a connection.
         block_timeout_s: for a whole block, however slowly its bytes keep coming.
         hedge_min_s: a second gateway is asked for a block that takes four times as long as blocks
@@ -52,6 +55,8 @@ class FetchConfig:
     """
 
     parallel: int = 8
+    at_once: int = 64
+    slow_s: float = 1.0
     connect_timeout_s: float = 5.0
     block_timeout_s: float = 20.0
     hedge_min_s: float = 0.25
@@ -80,6 +85,7 @@ class Downloader:
         self._accept = accept
         self._config = config
         self._rate = RateLimit(config.bytes_per_s, time.monotonic)
+        self._room = asyncio.Semaphore(config.at_once)
         self._session: aiohttp.ClientSession | None = None
         self.sources = SourceBook(time.monotonic)
         self.bytes_down = 0
@@ -211,7 +217,9 @@ class Downloader:
         source.in_flight += 1
         started = self.sources.clock()
         try:
-            block = await self._ask(cid, source)
+            async with self._place():
+                started = self.sources.clock()
+                block = await self._ask(cid, source)
             await asyncio.to_thread(self._accept, cid, block)
         except (CorruptBlock, TooLarge) as error:
             self.sources.lied(source)
@@ -227,6 +235,25 @@ class Downloader:
         finally:
             source.in_flight -= 1
         return None
+
+    @asynccontextmanager
+    async def _place(self) -> AsyncIterator[None]:
+        """Room for one request; whoever is slow gives it back before the end."""
+        await self._room.acquire()
+        is_ours = True
+
+        def give_back() -> None:
+            nonlocal is_ours
+            if is_ours:
+                is_ours = False
+                self._room.release()
+
+        timer = asyncio.get_running_loop().call_later(self._config.slow_s, give_back)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            give_back()
 
     async def _ask(self, cid: Cid, source: Source) -> bytes:
         """One gateway's answer, unchecked.
@@ -308,7 +335,7 @@ class Downloader:
                     sock_read=self._config.block_timeout_s,
                 ),
                 connector=aiohttp.TCPConnector(
-                    limit=64,
+                    limit=0,  # see `_place`
                     limit_per_host=self._config.parallel,
                     resolver=None if self._config.private_addresses else GlobalResolver(),
                 ),

@@ -8,6 +8,7 @@ from itertools import accumulate
 from atoll.content.cid import Cid
 from atoll.content.errors import MalformedDag
 from atoll.content.local import LocalStore
+from atoll.content.unixfs import V1, Child, root_of
 
 
 class FileSlices:
@@ -18,19 +19,20 @@ class FileSlices:
         cid: the file.
         max_bytes: how much it may have.
 
+    The same bytes have many CIDs, of which some readers understand more than others. Here they have
+    one, so that whoever has the blocks says the same of them.
+
     Raises:
         NotFound, CorruptBlock: a block is missing or damaged, found now or when it is read.
         TooLarge: the file exceeds `max_bytes`.
-        MalformedDag: the blocks are not a file, found now or when they are read.
+        MalformedDag: the blocks are not a file, or not laid out as `V1` does it; found now or when
+            they are read.
     """
 
     def __init__(self, store: LocalStore, cid: Cid, max_bytes: int) -> None:
-        try:
-            leaves = store.leaves(cid, max_bytes)
-        except MalformedDag:
-            # Of leaves that are not raw no slices can be read: the same bytes in a file of ours.
-            own = store.add_pieces(store.iter_bytes(cid, max_bytes))
-            leaves = store.leaves(own, max_bytes)
+        leaves = store.leaves(cid, max_bytes)
+        if not _is_plain(cid, leaves):
+            raise MalformedDag(f"{cid} is not laid out as everybody lays out these bytes")
         self._store, self._leaves = store, leaves
         self._ends = list(accumulate(leaf.file_bytes for leaf in leaves))
         self._checked: set[int] = set()
@@ -53,3 +55,11 @@ class FileSlices:
             self._checked.add(index)
             at = min(stop, end)
         return b"".join(parts)
+
+
+def _is_plain(cid: Cid, leaves: list[Child]) -> bool:
+    """Whether the file's bytes have this CID wherever they are added, as far as its leaves say."""
+    full, (last,) = leaves[:-1], leaves[-1:]
+    chunk = V1.chunk_bytes
+    is_cut_alike = all(leaf.file_bytes == chunk for leaf in full) and last.file_bytes <= chunk
+    return is_cut_alike and (last.file_bytes > 0 or not full) and root_of(leaves) == cid

@@ -144,6 +144,14 @@ class FileBuilder:
         return Entry(cid, size, len(block) + sum(entry.tree_bytes for entry in entries))
 
 
+def root_of(leaves: Iterable[Child], profile: Profile = V1) -> Cid:
+    """The CID of the file with these raw leaves; nothing of it is stored."""
+    builder = FileBuilder(lambda *_: None, profile)
+    for leaf in leaves:
+        builder.add_leaf(Entry(leaf.cid, leaf.file_bytes, leaf.file_bytes))
+    return builder.finish().cid
+
+
 def encode_leaf(chunk: Buffer, profile: Profile) -> tuple[Buffer, int]:
     """The block that holds a file's chunk, and its codec."""
     if profile.raw_leaves:

@@ -35,10 +35,9 @@ from atoll.job.money import pay_out, take_back
 from atoll.job.narrate import JobSnapshot, JobUpdate, is_about
 from atoll.job.patience import is_out_of_patience, patience_of
 from atoll.job.spec import JobSpec
-from atoll.job.story import RoundStory, tell_rounds
+from atoll.job.story import RoundStory, clean_round, tell_rounds
 from atoll.law.events import Fell, Missed
 from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
-from atoll.law.safety import last_clean
 from atoll.law.views import JobView
 from atoll.law.words import Address, Digest, JobId
 from atoll.service.worker import Worker
@@ -204,7 +203,7 @@ class JobHandle:
             )
         spec = JobSpec.of(parse_toml(own.spec), "the job's file")
         model = Manifest.from_bytes(own.manifest).model
-        started = await self.checkpoint(folder, await self._last_clean(), merged=True)
+        started = await self.checkpoint(folder, clean_round(await self.view()), merged=True)
         return spec.but(
             {
                 "rounds": rounds,
@@ -213,19 +212,6 @@ class JobHandle:
                 "init.seq": model.seq,
             }
         )
-
-    async def _last_clean(self) -> int | None:
-        """The round after which the model was clean; None for the newest there is."""
-        view = await self.view()
-        clean = last_clean(view)
-        if clean.before == len(view.settled):
-            return None
-        if clean.before == 0:
-            raise ConfigError(
-                f"job {self.id} has no clean model: more fell in its first round than that bears",
-                next_step="submit the job's file anew, with --again",
-            )
-        return clean.before - 1
 
     async def is_handed_over(self) -> bool:
         """Whether verifiers hold the data, so that nobody needs the submitter's copy."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from atoll.errors import TransactionFailed
-from atoll.law.pay import claimable_to
+from atoll.law.pay import claim, claimable_to
 from atoll.law.views import Holder, JobView
 from atoll.law.words import Address, RoundIndex
 
@@ -19,16 +19,20 @@ if TYPE_CHECKING:
 async def pay_out(handle: JobHandle, account: Address) -> int:
     """Pays an account for its FINAL rounds, and its credits; wei that it got of the job, in all."""
     view, now = await handle.view(), await _now(handle)
+    paid = view.paid.get(
+        account, 0
+    )  # the view is of confirmed blocks: what is paid here comes to it
     for holder in _holders(view):
         to = claimable_to(view, holder, now)
         if holder.account == account and to > holder.claimed_to:
             await _claim(handle, holder, to)
+            paid += claim(view, holder, to)[0]
     credit = await handle.client.chain.credit_of(handle.id, account)
     if credit:
         key = f"credit:{handle.id}:{account}:{view.paid.get(account, 0)}:{credit}"
         call = handle.client.chain.calls.claim_credit(handle.id, account)
         await handle.client.transact(key, call)
-    return (await handle.view()).paid.get(account, 0)
+    return paid + credit
 
 
 async def take_back(handle: JobHandle) -> int:

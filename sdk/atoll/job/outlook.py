@@ -106,13 +106,17 @@ def outlook(draft: Draft, pace: Pace, fee_cap: int) -> Outlook:
 
 
 def _expected(draft: Draft, pace: Pace) -> float:
-    """Seconds of all rounds: training, the merge, blocks; then the last one's audit."""
+    """Seconds of all rounds, and of the last one's audit."""
+    terms = draft.manifest.terms
+    return terms.rounds * _round_seconds(draft, pace) + _last_clock(terms).window_end
+
+
+def _round_seconds(draft: Draft, pace: Pace) -> float:
+    """Training, the merge, blocks: of members like this machine."""
     manifest = draft.manifest
-    terms, segments = manifest.terms, manifest.segments
-    train = manifest.inner.steps * pace.step_seconds + segments * pace.segment_seconds
-    merge = terms.seats * pace.parameters * MERGE_SECONDS
-    each = train + merge + ROUND_TRANSACTIONS * BLOCK_SECONDS
-    return terms.rounds * each + _last_clock(terms).window_end
+    train = manifest.inner.steps * pace.step_seconds + manifest.segments * pace.segment_seconds
+    merge = manifest.terms.seats * pace.parameters * MERGE_SECONDS
+    return train + merge + ROUND_TRANSACTIONS * BLOCK_SECONDS
 
 
 def _last_clock(terms: Terms) -> AuditClock:
@@ -139,31 +143,30 @@ def _submitter(draft: Draft, pace: Pace) -> Role:
 
 
 def _provider(draft: Draft, pace: Pace) -> Role:
-    """Fetches data, each round's model and the updates; serves its own."""
-    manifest, terms = draft.manifest, draft.manifest.terms
-    model, data = max_state_bytes(manifest), _data_bytes(manifest)
-    a_round = pace.update_bytes * (terms.places + terms.seats)
-    states = pace.state_bytes
-    return Role(
-        "provider",
-        down=data + terms.rounds * model,
-        up=terms.rounds * a_round,
-        memory=provider_bytes(manifest, pace.update_bytes),
-        disk=data + 2 * (states + model + pace.update_bytes),
-    )
+    """Fetches data and every update, which it merges; serves its own."""
+    served = pace.update_bytes * (draft.manifest.terms.places + draft.manifest.terms.seats)
+    return _member("provider", draft, pace, served)
 
 
 def _verifier(draft: Draft, pace: Pace) -> Role:
-    """Fetches data and every update; serves the merged model."""
+    """Fetches data and every update; serves on what it says to have."""
+    return _member("verifier", draft, pace, pace.update_bytes * draft.manifest.terms.seats)
+
+
+def _member(name: str, draft: Draft, pace: Pace, served: int) -> Role:
+    """Keeps models and updates of the rounds that are not FINAL, and serves `served` a round."""
     manifest, terms = draft.manifest, draft.manifest.terms
     model, data = max_state_bytes(manifest), _data_bytes(manifest)
-    a_round = terms.seats * pace.update_bytes
+    fetched = terms.seats * pace.update_bytes
+    behind = ceil(AuditClock.of(terms, 0).window_end / _round_seconds(draft, pace))
+    kept = min(terms.rounds, 1 + behind) + 1
+    needed = provider_bytes if name == "provider" else verifier_bytes
     return Role(
-        "verifier",
-        down=data + terms.rounds * a_round,
-        up=terms.rounds * ceil(terms.seats / terms.min_verifiers) * model,
-        memory=verifier_bytes(manifest, pace.update_bytes),
-        disk=data + 2 * (a_round + model),
+        name,
+        down=data + model + terms.rounds * fetched,
+        up=model + terms.rounds * served,
+        memory=needed(manifest, pace.update_bytes),
+        disk=data + kept * (fetched + model),
     )
 
 
@@ -195,7 +198,7 @@ def _safety(terms: Terms) -> str:
     seats, price = terms.f + 1, (terms.f + 1) * terms.provider_bond
     share = "all" if terms.f == 0 else f"{terms.share_bps / 100:g}% of the"
     return (
-        f"safety     a merge bears {terms.f} bad updates of {terms.seats}; {seats} seats, which "
+        f"safety     a merge bears {terms.f} bad of {terms.seats} updates; {seats} seats, which "
         f"can move the model, cost {tokens(price)} tokens in bonds; {share} seats are audited in a "
         "round, in the last one all, twice"
     )

@@ -50,7 +50,6 @@ class Pace:
     parameters: int
     timed_parameters: int
     update_bytes: int
-    state_bytes: int
 
     @property
     def source(self) -> str:
@@ -83,7 +82,6 @@ class Costs:
 
     step: float
     segment: float
-    fetch_state: float
     fetch_update: float
     fetch_model: float
 
@@ -97,7 +95,6 @@ class Costs:
         return cls(
             step=step,
             segment=spec.inner.segment * step + besides,
-            fetch_state=pace.state_bytes / bytes_a_second,
             fetch_update=pace.update_bytes / bytes_a_second,
             fetch_model=4 * pace.parameters / bytes_a_second,
         )

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from atoll.errors import ConfigError
 from atoll.job.figures import paid_seats
 from atoll.job.narrate import final_rounds, numbers, tokens
 from atoll.law.pay import round_pay
-from atoll.law.safety import unsafe_rounds
+from atoll.law.safety import last_clean, unsafe_rounds
 from atoll.law.views import JobView, OpenRound, SettledRound
 from atoll.law.words import NO_BITS, Bitmap, SeatIndex, bits, to_bitmap
 
@@ -84,6 +85,23 @@ _BITMAPS = (
     "seated", "done", "committee", "had", "left_out", "signed", "drawn", "fine", "differs", "paid",
     "fell",
 )  # fmt: skip
+
+
+def clean_round(view: JobView) -> int | None:
+    """The last round after which the model is clean; None where that is the newest there is.
+
+    Raises:
+        ConfigError: more fell in the first round than its merge bears.
+    """
+    before = last_clean(view).before
+    if before == len(view.settled):
+        return None
+    if before == 0:
+        raise ConfigError(
+            f"job {view.job_id} has no clean model: more fell in its first round than that bears",
+            next_step="submit the job's file anew, with --again",
+        )
+    return before - 1
 
 
 def tell_rounds(view: JobView, now: int) -> list[RoundStory]:

@@ -84,6 +84,12 @@ class Body:
         return next((duty for duty in self.duties if duty.seat == seat), None)
 
 
+def salt_message(slot: Slot, audit_seed: Digest, auditor: HolderId) -> Digest:
+    """What an auditor's account signs, as it is, for its ballot's salt: see `trace.key_of`."""
+    types = ("bytes32", "uint32")
+    return hash_in_slot("atoll.ballot-salt.v1", slot, types, (audit_seed, auditor))
+
+
 def ballot_hash(
     slot: Slot, audit_seed: Digest, auditor: tuple[HolderId, Address], body: Digest, salt: Digest
 ) -> Digest:

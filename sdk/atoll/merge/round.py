@@ -167,19 +167,6 @@ def merge_updates(
     return combine(state, found, inputs, manifest, grams)
 
 
-def named_inputs(
-    state: GlobalState,
-    updates: Mapping[int, ByteSlices],
-    *,
-    facts: MergeFacts,
-    data_seed: Digest,
-    manifest: Manifest,
-) -> MergeInputs:
-    """Who would be merged as things stand, and who is audited in full; arguments as `merge`."""
-    found = _decode(state, _candidates_of(updates, facts, manifest), data_seed, manifest)
-    return _inputs(list(found), _grams(list(found.values()), manifest), facts, manifest)
-
-
 def combine(
     state: GlobalState,
     updates: Mapping[SeatIndex, StoredUpdate],

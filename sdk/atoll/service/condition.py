@@ -90,7 +90,7 @@ def blocking(known: Known) -> Condition | None:
         text = f"{known.room / (1 << 30):.2f} GiB are free where the service writes"
         return Condition("disk", text, "free some room; nothing is lost until then")
     if known.gateway:
-        text = f"nothing is served, which costs the bond: {known.gateway}"
+        text = f"nothing is served, which costs a seat the round's pay: {known.gateway}"
         return Condition("gateway", text, "free the gateway's port, or look at the log")
     grave = _grave(known)
     if grave is not None:

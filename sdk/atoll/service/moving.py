@@ -2,7 +2,7 @@
 
 The file is JSON lines: what it is of, then every row of every table, then the SHA-256 of all lines
 before. The rows that must not be lost are `signed`: without them the same key may sign something
-else for a slot, which costs the bond (EIP-3076 has the same for validators).
+else for a slot, which costs a verifier its bond (EIP-3076 has the same for validators).
 """
 
 from __future__ import annotations

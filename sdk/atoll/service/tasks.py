@@ -89,7 +89,10 @@ def is_canonical(command: DoGetUpdate, store_dir: str) -> bool:
     configure_native()
     manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
     told = command.update
-    update = FileSlices(store, Cid.from_bytes(told.cid), max_update_bytes(manifest))
+    try:
+        update = FileSlices(store, Cid.from_bytes(told.cid), max_update_bytes(manifest))
+    except UNFETCHABLE_CONTENT:
+        return False
     if root_of_update(update) != told.root:
         return False
     model = read_global_state(manifest, command.opening, store, outer=False, moments=False)

@@ -73,7 +73,7 @@ def measure(manifest: Manifest) -> dict[str, float | int]:
     step, besides = _times(trial)
     by_operations = operations(model) * model.seq / (operations(timed) * timed.seq)
     by_size = trained_count(manifest) / trained_count(trial)
-    layout, shapes = seat_layout(manifest), trained_shapes(manifest)
+    shapes = trained_shapes(manifest)
     rounds = (UpdateLayout.of(manifest, shapes, r) for r in range(manifest.codec.fragments))
     return {
         "step_seconds": step * by_operations * (inner.batch // inner.micro_batch),
@@ -81,7 +81,6 @@ def measure(manifest: Manifest) -> dict[str, float | int]:
         "parameters": param_count(model),
         "timed_parameters": param_count(timed),
         "update_bytes": max(each.encoded_length for each in rounds),
-        "state_bytes": 4 * layout.elements,
     }
 
 

@@ -12,7 +12,10 @@ from atoll.train.probe_job import probe_digest
 
 
 def configure_native() -> None:
-    """Pins what native bits depend on: one thread, deterministic kernels. Call before any other."""
+    """Pins PyTorch's own settings: one thread, deterministic kernels. Call before any other.
+
+    Exact bits do not depend on them, which the start-up step shows; experiments' native ones do.
+    """
     torch.set_num_threads(1)
     # What use_deterministic_algorithms does, without its second of importing the compiler.
     torch.set_deterministic_debug_mode("error")

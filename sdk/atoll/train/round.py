@@ -114,6 +114,8 @@ def train_round(
     progress: Callable[[RoundProgress], None] = lambda _: None,
     run: SegmentRunner = run_segment,
     checkpoints: Checkpoints | None = None,
+    *,
+    is_enough: Callable[[int], bool] = lambda _: False,
 ) -> TrainedRound:
     """Trains a seat's round from its public opening, or from a checkpoint of this very work.
 
@@ -125,6 +127,7 @@ def train_round(
         progress: told after every segment.
         run: how a segment is trained.
         checkpoints: where to go on from, and what to keep; None for nothing of both.
+        is_enough: whether to end the round with so many segments, as when its time is over.
 
     Raises:
         NotFound, CorruptBlock: something needed is not in the store.
@@ -135,7 +138,7 @@ def train_round(
     # Popped for each segment, since whoever held it would keep it while the next ones are made.
     states, so_far = _begun(task, wanted, store, checkpoints)
     course = open_course(manifest, task.data_seed, task.seat, task.slot.round, store)
-    while so_far.segments < wanted:
+    while so_far.segments < wanted and not (so_far.segments and is_enough(so_far.segments)):
         done = run(states.pop(), so_far.segments, course)
         states.append(done.state)
         if not done.is_finite:

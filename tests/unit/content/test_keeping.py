@@ -228,3 +228,31 @@ def test_malformed_documents_are_refused(block: bytes) -> None:
 
 def test_deep_documents_do_not_overflow() -> None:
     assert list(cbor_links(b"\x81" * 1_000_000 + b"\x00")) == []
+
+
+def test_what_is_dropped_goes_at_once_but_for_what_a_pin_reaches(store: LocalStore) -> None:
+    """While work is in progress, too, which keeps everything else."""
+    shared = os.urandom(MIB)
+    kept, own = store.add_bytes(shared + b"kept"), store.add_bytes(shared + os.urandom(2 * MIB))
+    other = store.add_bytes(b"nobody pins this")
+    store.pin(kept, "job/1")
+    with store.holding():
+        assert 2 * MIB <= store.drop(own) < 3 * MIB
+    assert not store.has(own)
+    assert store.has(other)
+    assert store.read_bytes(kept, 2 * MIB) == shared + b"kept"
+    assert store.drop(kept) == 0
+
+
+def test_room_is_the_disk_s_and_the_quota_s_after_what_may_go(store: LocalStore) -> None:
+    assert store.has_room(MIB)
+    assert not store.has_room(1 << 60)
+    pinned = store.add_bytes(os.urandom(2 * MIB))
+    store.pin(pinned, "job/1")
+    store.set_quota(4 * MIB)
+    assert store.has_room(MIB)
+    assert not store.has_room(3 * MIB)
+    spare = store.add_bytes(os.urandom(MIB))
+    age(store)
+    assert store.has_room(MIB + MIB // 2)
+    assert not store.has(spare)

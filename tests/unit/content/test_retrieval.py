@@ -375,6 +375,36 @@ async def test_a_stalling_gateway_is_overtaken_and_then_avoided(
     assert 1 <= asked < 5
 
 
+async def test_gateways_that_drip_hold_up_nobody_elses_blocks(
+    theirs: LocalStore, ours: LocalStore
+) -> None:
+    asked = asyncio.Semaphore(0)
+
+    async def dripping(request: web.Request) -> web.StreamResponse:
+        asked.release()
+        return await stalls(request)
+
+    config = replace(QUICK, block_timeout_s=3600, at_once=2, slow_s=0.01)
+    async with (
+        hostile(dripping) as first,
+        hostile(dripping) as second,
+        serving(theirs) as good,
+        Fetcher(ours, tuple, config) as fetcher,
+    ):
+        cids = [Cid.of(bytes([number])) for number in range(6)]  # which nobody else has
+        held = [
+            asyncio.create_task(fetcher.fetch_block(cid, prefer=[url]))
+            for cid in cids
+            for url in (first, second)
+        ]
+        for _ in held:
+            await asked.acquire()
+        assert await fetcher.get(theirs.add_bytes(b"here"), 4, prefer=[good.url]) == b"here"
+        for task in held:
+            task.cancel()
+        await asyncio.gather(*held, return_exceptions=True)
+
+
 async def test_a_gateway_asked_again_meanwhile_is_overtaken_all_the_same(
     theirs: LocalStore, ours: LocalStore
 ) -> None:

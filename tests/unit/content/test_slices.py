@@ -12,7 +12,7 @@ from atoll.content.dagpb import Link, Node, encode_node
 from atoll.content.errors import MalformedDag
 from atoll.content.local import LocalStore
 from atoll.content.slices import FileSlices
-from atoll.content.unixfs import LEGACY, V1
+from atoll.content.unixfs import LEGACY, Child, Profile
 from atoll.errors import CorruptBlock, NotFound, TooLarge
 
 MIB = 1 << 20
@@ -28,15 +28,38 @@ def store(tmp_path: Path) -> LocalStore:
     return LocalStore(tmp_path / "store")
 
 
-@pytest.mark.parametrize("profile", [V1, LEGACY])
-def test_slices_are_those_of_the_bytes_whatever_the_leaves_are(
-    store: LocalStore, profile: object
-) -> None:
-    for data in (DATA, DATA[:MIB], b"x", b""):
-        file = FileSlices(store, store.add_bytes(data, profile), len(DATA))
-        assert len(file) == len(data)
-        for span in SPANS:
-            assert file[span] == data[span], span
+@pytest.mark.parametrize("data", [DATA, DATA[: 2 * MIB], DATA[:MIB], b"x", b""], ids=len)
+def test_slices_are_those_of_the_bytes(store: LocalStore, data: bytes) -> None:
+    file = FileSlices(store, store.add_bytes(data), len(DATA))
+    assert len(file) == len(data)
+    for span in SPANS:
+        assert file[span] == data[span], span
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        LEGACY,
+        Profile("shorter leaves", MIB // 2, 1024, raw_leaves=True, cid_version=1),
+        Profile("longer leaves", 2 * MIB, 1024, raw_leaves=True, cid_version=1),
+        Profile("narrower nodes", MIB, 2, raw_leaves=True, cid_version=1),
+        Profile("wrapped leaves", MIB, 1024, raw_leaves=False, cid_version=1),
+    ],
+    ids=lambda profile: profile.name,
+)
+def test_the_same_bytes_in_another_layout_are_refused(store: LocalStore, profile: Profile) -> None:
+    other = store.add_bytes(DATA, profile)
+    assert b"".join(store.iter_bytes(other, len(DATA))) == DATA
+    with pytest.raises(MalformedDag, match=r"laid out|outside of raw leaves|links to an empty"):
+        FileSlices(store, other, len(DATA))
+
+
+def test_a_file_with_an_empty_leaf_at_its_end_is_refused(store: LocalStore) -> None:
+    cid = store.add_bytes(DATA[:MIB])
+    empty = store.add_bytes(b"")
+    longer = store.join_leaves([Child(cid, MIB), Child(empty, 0)])
+    with pytest.raises(MalformedDag):
+        FileSlices(store, longer, len(DATA))
 
 
 def test_slices_have_no_steps(store: LocalStore) -> None:

@@ -192,7 +192,7 @@ def test_a_contract_that_says_another_balance_is_a_fault(finished: Script, tmp_p
 
 def test_the_summary_tells_the_story(report: dict[str, Any], tmp_path: Path) -> None:
     text = summary(report, "", tmp_path)
-    assert "game 1: verifier 0 against provider 3 about segment 2 of seat 3, round 0" in text
+    assert "game 1: verifier 0 disputes segment 2 of seat 3 in round 0: verifier 0 wins" in text
     assert "provider 3, lazy: caught in round 0" in text
     assert "paid for:" in text
     assert "THE BOOKS" not in text

@@ -166,9 +166,13 @@ def test_a_status_tells_at_which_jobs_it_works_and_in_which_it_tries_a_move_agai
     )
     trains = {**status, "under_way": ["2:DoTrain:0", "11:DoFetchData"]}
     assert told_by(trains, PROVIDERS[0], NOTHING).busy == {2, 11}
-    again = {**status, "failing": [{"job": 3, "command": "SendMove:3:0", "times": 1}]}
+    move = {"job": 3, "command": "SendMove:3:0", "times": 1, "text": "no endpoint answers"}
+    again = {**status, "failing": [move]}
     assert told_by(again, PROVIDERS[0], NOTHING).plays_on == {3}
-    other = {**status, "failing": [{"job": 3, "command": "DoFetchData", "times": 1}]}
+    refused = "Game.PostLink reverted: WrongUpdate(given=0xc2, claimed=0x94)"
+    hopeless = {**status, "failing": [{**move, "text": refused}]}
+    assert told_by(hopeless, PROVIDERS[0], NOTHING).plays_on == NO_JOBS
+    other = {**status, "failing": [{**move, "command": "DoFetchData"}]}
     assert told_by(other, PROVIDERS[0], NOTHING).plays_on == NO_JOBS
     assert told_by({**status, "head": None}, PROVIDERS[0], NOTHING).block == 0
 

@@ -37,7 +37,6 @@ PACE = Pace(
     parameters=10_000_000,
     timed_parameters=10_000_000,
     update_bytes=10_000_000,
-    state_bytes=120_000_000,
 )
 NANO = preset("nano")
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from tests.unit.law.factories import make_terms
 from tests.unit.law.script import PROVIDERS, WATCHER, Script
 
+from atoll.errors import ConfigError
 from atoll.job.narrate import told
-from atoll.job.story import RoundStory, tell_rounds
+from atoll.job.story import RoundStory, clean_round, tell_rounds
 from atoll.law import events as ev
 from atoll.law.rounds import apply
-from atoll.law.words import HolderId, Role, RoundIndex, bits, to_bitmap
+from atoll.law.words import HolderId, Role, RoundIndex, SeatIndex, bits, to_bitmap
 
 
 def story(script: Script) -> list[RoundStory]:
@@ -99,6 +101,7 @@ def test_falls_are_told_with_the_rounds_that_they_make_unsafe() -> None:
     view, block = script.net.view, script.net.block
     holders = {seat: view.settled[0].seats[seat] for seat in view.settled[0].seats}
     texts = []
+    assert clean_round(view) is None
     for seat in sorted(holders)[:2]:
         fell = ev.Fell(view.job_id, PROVIDERS[seat], WATCHER, Role.PROVIDER, holders[seat],
                        RoundIndex(0), 10)  # fmt: skip
@@ -109,7 +112,22 @@ def test_falls_are_told_with_the_rounds_that_they_make_unsafe() -> None:
     settled = tell_rounds(view, script.net.now)[0]
     assert (settled.fell, settled.is_unsafe) == (0b0011, True)
     assert settled.paid == to_bitmap(seat for seat in (2, 3))
+    with pytest.raises(ConfigError, match="no clean model"):
+        clean_round(view)
     assert "unsafe" in str(settled.row(script.net.now)["phase"])
+
+
+def test_a_job_goes_on_from_before_its_first_unsafe_round() -> None:
+    script = Script.ready()
+    for _ in range(2):
+        script.honest_round()
+    view, block = script.net.view, script.net.block
+    for seat in (0, 1):
+        holder = view.settled[1].seats[SeatIndex(seat)]
+        fell = ev.Fell(view.job_id, PROVIDERS[seat], WATCHER, Role.PROVIDER, holder,
+                       RoundIndex(1), 10)  # fmt: skip
+        view = apply(view, fell, block)
+    assert clean_round(view) == 0
 
 
 def test_a_settlement_is_told_with_who_is_audited() -> None:

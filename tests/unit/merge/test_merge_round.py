@@ -18,7 +18,7 @@ from atoll.law.canonical import dag_cbor_cid
 from atoll.law.hashing import sha256
 from atoll.law.manifest import SPARSE_CODECS, DataSpec, Manifest, NumericsSpec
 from atoll.law.words import Bitmap, Digest, SeatIndex
-from atoll.merge.round import MergeResult, merge, named_inputs
+from atoll.merge.round import MergeResult, merge, merge_updates
 from atoll.merge.rounding import FINENESS
 from atoll.merge.rules import Rule, aggregate
 
@@ -141,7 +141,8 @@ def test_who_stands_out_has_weight_zero():
     manifest = make_manifest()
     updates = make_updates(state, range(6)) | {6: flipped(state, 3)}
     facts = all_standing(updates, manifest)
-    inputs = named_inputs(state, updates, facts=facts, data_seed=SEED, manifest=manifest)
+    found = merge_updates(state, updates, facts=facts, data_seed=SEED, manifest=manifest)
+    inputs = found.inputs
     assert inputs.left_out == (6,)
     result = merged_of(state, updates, manifest)
     assert result.inputs == inputs

@@ -125,3 +125,18 @@ def _broken_in(segment: int):  # type: ignore[no-untyped-def]  # a runner
         return replace(done, is_finite=number != segment)
 
     return run
+
+
+def test_a_round_that_is_ended_early_is_that_of_its_whole_segments(job: SmallJob) -> None:
+    asked: list[int] = []
+
+    def one_is_enough(segments: int) -> bool:
+        asked.append(segments)
+        return True
+
+    ended = train_round(job.task, job.store, is_enough=one_is_enough)
+    short = train_round(replace(job.task, segments=1), job.store)
+    assert asked == [1]  # whoever has no time at all does one
+    assert (ended.states, ended.words, ended.update) == (short.states, short.words, short.update)
+    claimed = Claimed(ended.leaves(KEY), ended.update_root)
+    assert replay_seat(job.task, claimed, job.store).differs_at is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -444,3 +445,44 @@ async def test_blocks_of_final_rounds_are_let_go(context: Any) -> None:
     done = await carrier.run(view_at(1), DoUnpin(0, 2))
     assert done.fact == RoundsUnpinned(2)
     assert [pin.reason for pin in context.store.pins()] == [f"job/{JOB}/round/2"]
+
+
+# --- the worker ---
+
+
+@dataclass
+class Lane:
+    """A worker whose calls wait for the test; who has no patience is told at once."""
+
+    done: asyncio.Event = field(default_factory=asyncio.Event)
+    asked: list[tuple[str, bool]] = field(default_factory=list)
+
+    async def run(
+        self,
+        function: str,
+        *args: object,
+        is_first: bool = False,
+        patience_s: float | None = None,
+    ) -> str:
+        self.asked.append((function, is_first))
+        if patience_s is not None:
+            raise TimeoutError
+        await self.done.wait()
+        return function
+
+
+async def test_what_is_urgent_has_a_process_of_its_own_while_a_round_is_replayed(
+    context: Any,
+) -> None:
+    main, spare = context.worker, context.spare_worker = Lane(), Lane()
+    spare.done.set()
+    here = effects(context)
+    replay = asyncio.create_task(here.work("a replay"))
+    await asyncio.sleep(0)
+    assert await here.work_soon("a merge") == "a merge"
+    assert main.asked == [("a replay", False), ("a merge", True)]
+    assert spare.asked == [("a merge", False)]
+    main.done.set()
+    assert await replay == "a replay"
+    assert await here.work_soon("another merge") == "another merge"  # nothing is in its way now
+    assert len(spare.asked) == 1

@@ -16,7 +16,7 @@ from atoll.law.ballots import FINE, Duty
 from atoll.law.claims import Said
 from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome
-from atoll.law.words import Address, Digest, Role, SeatIndex
+from atoll.law.words import NO_HOLDER, Address, Digest, Role, SeatIndex
 from atoll.service.commands import Facts
 from atoll.service.duties.challenge import NotChallenged, SendChallenge
 from atoll.service.duties.game import (
@@ -110,13 +110,6 @@ def test_a_player_that_only_defends_looks_at_nothing(script: Script) -> None:
     assert wanted(player(script, watches=False)) == []
 
 
-def test_a_job_without_a_judge_is_not_replayed() -> None:
-    script = Script.ready()
-    script.net.poke()
-    script.honest_round()
-    assert wanted(player(script), DoReplay) == []
-
-
 def test_a_window_that_ends_before_the_replay_does_is_told_once(script: Script) -> None:
     state = player(script)
     (replay,) = [c for c in wanted(state, DoReplay) if c.seat == SEAT]
@@ -173,6 +166,30 @@ def test_a_mask_that_hides_other_words_is_disputed_when_the_key_is_shown(script:
     lied = replace(honest, facts=honest.facts.plus(key, fact))
     (challenge,) = wanted(lied, SendChallenge)
     assert challenge.at == 3
+
+
+def test_an_auditor_that_knew_the_words_is_held_to_its_fine(script: Script) -> None:
+    net = script.net
+    seat = min(net.settled[0].drawn)
+    id = next(auditor for auditor in script.auditors(0) if seat in net.duties(0, auditor))
+    script.ballot(0, id)
+    net.wait_until(net.settled[0].ends["audit"])
+    script.open(0, id)
+    alone = wanted(found(script, player(script), at=1, seat=seat), SendChallenge)
+    assert [c.member for c in alone] == [NO_HOLDER]  # without the key nobody is held to it
+    net.wait_until(net.settled[0].ends["open"])
+    script.show_keys(0, [seat])
+    both = wanted(found(script, player(script), at=1, seat=seat), SendChallenge)
+    assert [c.member for c in both] == [NO_HOLDER, id]
+    assert len({c.key for c in both}) == 2
+    link = wanted(found(script, player(script), at=8, seat=seat), SendChallenge)
+    assert [c.member for c in link] == [NO_HOLDER]
+    author = net.member(Role.VERIFIER, id).account
+    own = wanted(found(script, player(script, author), at=1, seat=seat), SendChallenge)
+    assert [c.member for c in own] == [NO_HOLDER]
+    net.fall(Role.PROVIDER, net.settled[0].holders[seat], WATCHER)
+    after = wanted(found(script, player(script), at=1, seat=seat), SendChallenge)
+    assert [c.member for c in after] == [id]
 
 
 # --- what it earns otherwise ---

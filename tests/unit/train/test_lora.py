@@ -313,7 +313,6 @@ def test_a_machine_is_timed_by_adapters_where_they_are_trained(
     found = pace.measure(job.manifest)
     trained = train_round(job.task, job.store)
     assert found["update_bytes"] == len(trained.update)
-    assert found["state_bytes"] == 4 * seat_layout(job.manifest).elements
     assert found["parameters"] == param_count(job.manifest.model) > trained_count(job.manifest)
     assert found["step_seconds"] > 0
 

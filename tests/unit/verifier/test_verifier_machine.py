@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from tests.unit.law.factories import cid, digest
@@ -13,13 +14,15 @@ from tests.unit.service.held import state_of, with_merge, with_updates
 
 from atoll.law.ballots import Body, Duty
 from atoll.law.views import SettledRound
-from atoll.law.words import Address, Bitmap, Digest, PlaceIndex, SeatIndex, Verdict
+from atoll.law.words import Address, Bitmap, Digest, PlaceIndex, Role, SeatIndex, Verdict
 from atoll.service.duties.challenge import SendChallenge
 from atoll.service.duties.membership import SendJoin
 from atoll.service.duties.merge import DoMerge
 from atoll.service.duties.replay import DoReplay, SeatReplayed
 from atoll.service.duties.upkeep import SendUpkeep
+from atoll.service.effects import Effects
 from atoll.service.machine import State
+from atoll_devnet.cheats import verifier_behaviour
 from atoll_verifier.behaviour import VerifierBehaviour
 from atoll_verifier.duties.audit import BallotSealed, SealBallot, SendBallot, SendOpen
 from atoll_verifier.duties.committee import (
@@ -109,8 +112,11 @@ def test_who_is_left_out_of_a_certificate_adds_its_signature(script: Script) -> 
     state = verifier(script.net, me)
     key = ":".join(("SignVerdict", "0", past.facts.seed.hex(), past.facts.words.hex()))
     mine = VerdictSigned(past.digest, past.verdict, b"\x01" * 65, 0)
-    (sign,) = wanted(replace(state, facts=state.facts.plus(key, mine)), SendSign)
+    state = replace(state, facts=state.facts.plus(key, mine))
+    (sign,) = wanted(state, SendSign)
     assert sign.signature == mine.signature
+    mute = replace(state, setup=replace(state.setup, behaviour=verifier_behaviour("no-sign")))
+    assert wanted(mute, SendSign) == []
 
 
 def auditor(script: Script) -> tuple[Address, int, SettledRound]:
@@ -157,6 +163,9 @@ def test_what_it_accused_of_is_brought_before_the_judge(script: Script) -> None:
     script.open(0, id)
     (challenge,) = wanted(verifier(script.net, me), SendChallenge)
     assert (challenge.round, challenge.seat, challenge.at) == (0, seats[0], 2)
+    state = verifier(script.net, me)
+    shy = replace(state, setup=replace(state.setup, behaviour=verifier_behaviour("no-challenge")))
+    assert wanted(shy, SendChallenge) == []
 
 
 def test_words_that_a_key_shows_to_be_false_are_challenged(script: Script) -> None:
@@ -183,6 +192,8 @@ def test_words_that_a_key_shows_to_be_false_are_challenged(script: Script) -> No
     assert challenged(true) == []
     (challenge,) = challenged((*true[:2], digest("own"), *true[3:]))
     assert (challenge.round, challenge.seat, challenge.at) == (0, seat, 2)
+    script.net.fall(Role.PROVIDER, past.seats[SeatIndex(seat)], VERIFIERS[-1])
+    assert challenged((*true[:2], digest("own"), *true[3:])) == []  # its bond is gone
 
 
 def test_upkeep_is_done_in_turns(script: Script) -> None:
@@ -193,3 +204,31 @@ def test_upkeep_is_done_in_turns(script: Script) -> None:
     assert first == []  # providers are before them in TRAIN
     script.net.wait(1000)
     assert all(wanted(verifier(script.net, me), SendUpkeep) for me in VERIFIERS[:4])
+
+
+async def test_a_lost_disk_seals_the_same_ballot_and_opens_it(script: Script) -> None:
+    me, id, past = auditor(script)
+    seats = tuple(sorted(script.net.duties(0, id)))
+    first = seen(verifier(script.net, me), past, seats, 0xFFFF)
+    (seal,) = wanted(first, SealBallot)
+    sealed = await sealing(seal, script, b"a key")
+    (send,) = wanted(replace(first, facts=first.facts.plus(seal.key, sealed)), SendBallot)
+    script.net.ballot(0, id, send.ballot)
+    script.net.wait_until(past.clock.audit_end)
+    lost = verifier(script.net, me)
+    assert tuple(c.seat for c in wanted(lost, DoReplay)) == seats
+    assert wanted(lost, SendOpen) == []
+    again = seen(lost, past, seats, 0xFFFF)
+    (resealed,) = wanted(again, SealBallot)
+    fact = await sealing(resealed, script, b"a key")
+    assert fact == sealed != await sealing(resealed, script, b"another key")
+    (opened,) = wanted(replace(again, facts=again.facts.plus(resealed.key, fact)), SendOpen)
+    script.net.open_ballot(0, id, opened.sealed.body, opened.sealed.salt)
+
+
+async def sealing(seal: SealBallot, script: Script, key: bytes) -> BallotSealed:
+    context = SimpleNamespace(sign_hash=lambda message: digest(key + message) * 2)
+    effects = cast(Effects, SimpleNamespace(context=context))
+    fact = (await seal.perform(effects, script.net.view)).fact
+    assert isinstance(fact, BallotSealed)
+    return fact

@@ -5,13 +5,13 @@ Rule of this file: everything is of settled rounds, of which several run at once
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from atoll.chain.calls import Call, Calls
-from atoll.law.ballots import Body, ballot_hash
+from atoll.law.ballots import Body, ballot_hash, salt_message
 from atoll.law.owes import Duty, Owed
+from atoll.law.trace import key_of
 from atoll.law.views import JobView, SettledRound
 from atoll.law.words import Digest, HolderId, RoundIndex
 from atoll.service.commands import ContractCall, Done, Fact, Work
@@ -50,12 +50,15 @@ class SealBallot(Work[BallotSealed]):
         return _about(self.round, self.audit_seed, self.holder)
 
     async def perform(self, effects: Effects, view: JobView) -> Done[BallotSealed]:
-        return Done(BallotSealed(self.body, Digest(secrets.token_bytes(32))))
+        """The salt follows from our account's key: a lost disk loses no ballot."""
+        message = salt_message(view.slot(self.round), self.audit_seed, self.holder)
+        return Done(BallotSealed(self.body, key_of(effects.context.sign_hash(message))))
 
 
 @dataclass(frozen=True, slots=True)
 class SendBallot(ContractCall):
-    once: ClassVar[bool] = True
+    """Sent again where a reorg brought it into a block before the settlement: there it is void."""
+
     round: RoundIndex
     ballot: Digest
 
@@ -99,7 +102,7 @@ def decide_audit(state: VerifierState, owed: tuple[Owed, ...]) -> Decision:
         if one.duty is Duty.BALLOT:
             wanted += _ballot(state, past, one, spec)
         elif one.duty is Duty.OPEN:
-            wanted += _open(state, past, one)
+            wanted += _open(state, past, one, spec)
         elif one.duty is Duty.CHALLENGE:
             wanted += _challenge(state, past, one, spec)
     wanted += _wrong_words(state, spec)
@@ -115,10 +118,16 @@ def _ballot(state: VerifierState, past: SettledRound, owed: Owed, spec: bytes) -
         ballot = ballot_hash(past.slot, seed, auditor, body, sealed.salt)
         sent = behaviour.sent_ballot(past, ballot)
         return [] if sent is None else [SendBallot(past.round, sent)]
+    return _sealing(state, past, owed, spec)
+
+
+def _sealing(state: VerifierState, past: SettledRound, owed: Owed, spec: bytes) -> list[AnyCommand]:
+    """The replays, and what is sealed of them: all, or late in AUDIT those that are done."""
+    seed, behaviour = past.facts.audit_seed, state.setup.behaviour
     facts = {seat: replayed(state, past, seat) for seat in owed.seats}
     missing = [seat for seat, fact in facts.items() if fact is None]
     told = tuple(fact.duty for fact in facts.values() if fact is not None)
-    is_late = state.now >= owed.until - _left(past)
+    is_late = state.now >= past.clock.audit_end - _left(past) and owed.duty is Duty.BALLOT
     if (not missing or is_late) and told:
         body_said = behaviour.ballot_override(state.view, Body(told)).to_bytes()
         return [SealBallot(past.round, seed, owed.holder, body_said)]
@@ -130,11 +139,13 @@ def _left(past: SettledRound) -> int:
     return (past.clock.audit_end - past.clock.settled_at) // SEAL_PART
 
 
-def _open(state: VerifierState, past: SettledRound, owed: Owed) -> list[AnyCommand]:
+def _open(state: VerifierState, past: SettledRound, owed: Owed, spec: bytes) -> list[AnyCommand]:
     about = _about(past.round, past.facts.audit_seed, owed.holder)
     sealed = state.facts.of(SealBallot, *about)
-    if sealed is None or state.setup.behaviour.skips_opening(state.view):
+    if state.setup.behaviour.skips_opening(state.view):
         return []
+    if sealed is None:  # another journal had it: what a whole replay gives again is the same
+        return _sealing(state, past, owed, spec)
     return [SendOpen(past.round, owed.holder, sealed)]
 
 
@@ -144,14 +155,16 @@ def _wrong_words(state: VerifierState, spec: bytes) -> list[AnyCommand]:
     Who masks false words would have our *fine* be wrong: only its fall saves our fee.
     """
     data = state.facts.of(DoFetchData)
-    if not isinstance(data, DataReady):
+    if not isinstance(data, DataReady) or not state.setup.behaviour.may_accuse(state.view):
         return []
     wanted: list[AnyCommand] = []
-    for past in state.view.auditing(state.now):
-        for seat in past.reveals:
+    view = state.view
+    for past in view.auditing(state.now):
+        for seat, told in past.reveals.items():
             found = replayed(state, past, seat)
             at = None if found is None else wrong_word_at(past, seat, found.words)
-            is_open = past.clock.takes_challenges(state.now)
+            fell = view.providers[told.holder].has_fallen
+            is_open = past.clock.takes_challenges(state.now) and not fell
             if at is not None and is_open and may_challenge(state, past, seat, at):
                 wanted.append(SendChallenge(past.round, seat, at, spec, data.initial))
     return wanted
@@ -161,6 +174,8 @@ def _challenge(
     state: VerifierState, past: SettledRound, owed: Owed, spec: bytes
 ) -> list[AnyCommand]:
     data, (seat,) = state.facts.of(DoFetchData), owed.seats
-    if not isinstance(data, DataReady) or not may_challenge(state, past, seat, owed.at):
+    if not isinstance(data, DataReady) or not state.setup.behaviour.may_accuse(state.view):
+        return []
+    if not may_challenge(state, past, seat, owed.at):
         return []
     return [SendChallenge(past.round, seat, owed.at, spec, data.initial)]

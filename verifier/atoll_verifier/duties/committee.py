@@ -210,10 +210,12 @@ def _decide_word(state: VerifierState, owed: Owed | None) -> Decision:
 
 def _decide_verdict(state: VerifierState, owed: list[Owed]) -> Decision:
     view, running = state.view, state.view.open
+    if state.setup.behaviour.skips_signing(view):
+        return Decision("verdict", "signs nothing, as its behaviour says")
     late = [one for one in owed if running is None or one.round != running.round]
     if late:
         return _decide_late(state, late[0])
-    if not owed or running is None or state.setup.behaviour.skips_signing(view):
+    if not owed or running is None:
         return Decision("verdict", "owes no signature")
     if signed_of(state, running) is not None:
         return Decision("verdict", f"signed round {running.round}")
@@ -221,9 +223,9 @@ def _decide_verdict(state: VerifierState, owed: list[Owed]) -> Decision:
     if merged is None:
         wanted = () if command is None else (command,)
         return Decision("verdict", "merges" if wanted else "waits for the model", wanted)
-    digest = running.digest_of(merged.verdict)
+    verdict = state.setup.behaviour.verdict_override(view, merged.verdict)
     where = (running.round, running.seed, running.words_accumulator)
-    sign = SignVerdict(*where, digest, merged.verdict, state.now)
+    sign = SignVerdict(*where, running.digest_of(verdict), verdict, state.now)
     return Decision("verdict", "signs", (sign,))
 
 

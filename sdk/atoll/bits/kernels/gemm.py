@@ -21,7 +21,6 @@ from atoll.law.manifest import INNER_LIMIT
 
 INT8_MAX = 127
 FP32_EXACT = 2**24
-FP64_EXACT = 2**53
 FP32_SPLIT_K = 1040
 """Columns per fp32 product of int8 operands: 1040 · 127² < 2^24."""
 

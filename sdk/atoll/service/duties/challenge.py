@@ -5,17 +5,20 @@ Nobody has to be believed for it: what is found is decided by a game.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
 from atoll.errors import InsufficientFunds, ProtocolError
+from atoll.law.ballots import Duty
 from atoll.law.claims import MAX_WAITING, Said
 from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome as GameOutcome
+from atoll.law.trace import key_hash
 from atoll.law.views import JobView, SettledRound, parties
-from atoll.law.words import Digest, Role, RoundIndex, SeatIndex
+from atoll.law.words import NO_HOLDER, Digest, HolderId, Role, RoundIndex, SeatIndex
 from atoll.service.commands import Done, Fact, Transaction
 from atoll.service.duties.model import model_of_round
 from atoll.service.machine import State
@@ -36,10 +39,11 @@ class NotChallenged(Fact):
 
 @dataclass(frozen=True, slots=True)
 class SendChallenge(Transaction[NotChallenged]):
-    """Dispute what a seat said, with a bond as large as its holder's.
+    """Dispute what a seat said, or who called it fine, with a bond as large as its holder's.
 
     Attributes:
         at: the segment; of the link, how many the seat did.
+        member: the auditor whose *fine* it is; NO_HOLDER of the seat's own claim.
     """
 
     round: RoundIndex
@@ -47,10 +51,12 @@ class SendChallenge(Transaction[NotChallenged]):
     at: int
     manifest: bytes
     initial: Digest
+    member: HolderId = NO_HOLDER
 
     @property
     def about(self) -> tuple[object, ...]:
-        return (self.round, self.seat, self.at)
+        where = (self.round, self.seat, self.at)
+        return where if self.member == NO_HOLDER else (*where, self.member)
 
     async def perform(self, effects: Effects, view: JobView) -> Done[NotChallenged]:
         model = await model_of_round(effects, view, self.round, self.manifest)
@@ -58,13 +64,15 @@ class SendChallenge(Transaction[NotChallenged]):
         roots, header = await effects.work("atoll.service.judging:shown", *args)
         try:
             said = Said.of(view, (self.round, self.seat), roots, header)
+            said = replace(said, member=self.member)
             is_link = self.at == said.segments
             segment = self.at - is_link
             evidence = said.evidence(segment, is_link=is_link)
             claim = said.claim(segment, is_link=is_link)
         except ProtocolError as error:
             return Done(NotChallenged(str(error)))
-        bond = view.require_terms().provider_bond
+        terms = view.require_terms()
+        bond = terms.provider_bond if self.member == NO_HOLDER else terms.verifier_bond
         bond = max(claim.lowest_bond, bond, _to_be_taken(view, claim))
         async with effects.staking:  # one allowance is for one challenge
             await _allow(effects, bond)
@@ -101,14 +109,38 @@ def _to_be_taken(view: JobView, claim: Claim) -> int:
 # --- decisions ---
 
 
-def may_challenge(state: State[S], past: SettledRound, seat: SeatIndex, at: int) -> bool:
+def may_challenge(
+    state: State[S], past: SettledRound, seat: SeatIndex, at: int, member: HolderId = NO_HOLDER
+) -> bool:
     """Whether no game of ours about the holder is open or lost, and nothing says there can be none.
 
     One that was sent home is asked for again.
+
+    Args:
+        member: the auditor whose *fine* it would be about.
     """
-    if state.facts.of(SendChallenge, past.round, seat, at) is not None:
-        return False
+    where: tuple[object, ...] = (past.round, seat, at)
     about = (state.view.job_id, Role.PROVIDER, past.seats[seat])
+    if member != NO_HOLDER:
+        where, about = (*where, member), (state.view.job_id, Role.VERIFIER, member)
+    if state.facts.of(SendChallenge, *where) is not None:
+        return False
     games = state.view.games.values()
     ours = (g for g in games if g.challenger == state.me and parties(g.claim) == about)
     return all(g.outcome is GameOutcome.SENT_HOME for g in ours)
+
+
+def fine_authors(view: JobView, past: SettledRound, seat: SeatIndex) -> Iterator[HolderId]:
+    """Auditors that can be held to their *fine* of a seat: its words are those of the shown key.
+
+    Wrong words are no claim; they are contested.
+    """
+    told, key = past.reveals[seat], past.key_of(seat)
+    if key is None or key_hash(key) != told.reveal.key_hash:
+        return
+    words = told.leaves.words(key)
+    for auditor, body in past.bodies.items():
+        author = view.verifiers[auditor]
+        right = Duty.fine(seat, author.account, words)
+        if body.of(seat) == right and not author.has_fallen:
+            yield auditor

@@ -118,5 +118,5 @@ def opening_at(state: State[S], round: int) -> OpeningReady | None:
 
 
 def parent_of(view: JobView) -> tuple[bytes, Digest] | None:
-    """CID and digest of the merged state that the running round starts from; None in round 0."""
-    return (view.model_cid, view.model) if view.settled else None
+    """CID and digest of the certified state that the running round starts from; None before any."""
+    return (view.model_cid, view.model) if view.model_cid else None

@@ -16,11 +16,18 @@ from atoll.chain.calls import Call, Calls
 from atoll.law.hashing import hash_fields
 from atoll.law.upkeep import leaked_keys
 from atoll.law.views import JobView, SettledRound
-from atoll.law.words import ZERO_DIGEST, Address, Digest, RoundIndex, SeatIndex
+from atoll.law.words import Address, Digest, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall, Done, Fact, Work, key_of
-from atoll.service.duties.challenge import SendChallenge, may_challenge
+from atoll.service.duties.challenge import SendChallenge, fine_authors, may_challenge
 from atoll.service.duties.material import DataReady, DoFetchData, spec_of
-from atoll.service.duties.replay import REPLAY, DoReplay, replayed, replaying, wrong_word_at
+from atoll.service.duties.replay import (
+    REPLAY,
+    DoReplay,
+    SeatReplayed,
+    replayed,
+    replaying,
+    wrong_word_at,
+)
 from atoll.service.machine import AnyCommand, Decision, State
 
 if TYPE_CHECKING:
@@ -88,8 +95,6 @@ def decide_watch(state: State[S], looks: Looks) -> Decision:
     spec, data = spec_of(state.facts), state.facts.of(DoFetchData)
     if spec is None or not isinstance(data, DataReady):
         return Decision("watch", "waits for the manifest and the data", tuple(wanted))
-    if view.require_terms().program == ZERO_DIGEST:
-        return Decision("watch", "the job has no judge", tuple(wanted))
     for past in view.auditing(now + MARGIN_SECONDS):
         wanted += _of_round(state, past, (spec, data.initial), looks)
     return Decision("watch", f"{len(wanted)} things to look at", tuple(wanted))
@@ -107,18 +112,35 @@ def _of_round(
 ) -> list[AnyCommand]:
     wanted: list[AnyCommand] = []
     for seat, told in past.reveals.items():
-        if told.account == state.me or state.view.providers[told.holder].has_fallen:
+        if told.account == state.me:
             continue
         found = replayed(state, past, seat)
-        if found is None:
-            if is_sampled(state.me, past, seat, looks.share):
-                wanted.append(replaying(past, seat, job[0], looks.function))
-        elif past.clock.takes_challenges(state.now):
-            duty = found.duty
-            at = wrong_word_at(past, seat, found.words) if duty.is_fine else duty.at
-            if at is not None and may_challenge(state, past, seat, at):
-                wanted.append(SendChallenge(past.round, seat, at, *job))
+        if found is not None:
+            wanted += _disputes(state, past, found, job)
+            continue
+        fell = state.view.providers[told.holder].has_fallen
+        if not fell and is_sampled(state.me, past, seat, looks.share):
+            wanted.append(replaying(past, seat, job[0], looks.function))
     return wanted
+
+
+def _disputes(
+    state: State[S], past: SettledRound, found: SeatReplayed, job: tuple[bytes, Digest]
+) -> Iterator[SendChallenge]:
+    """What a seat said that our replay does not give; and who knew its words and called it fine."""
+    duty, seat = found.duty, found.duty.seat
+    at = wrong_word_at(past, seat, found.words) if duty.is_fine else duty.at
+    if at is None or not past.clock.takes_challenges(state.now):
+        return
+    fell = state.view.providers[past.seats[seat]].has_fallen
+    if not fell and may_challenge(state, past, seat, at):
+        yield SendChallenge(past.round, seat, at, *job)
+    if at == past.reveals[seat].segments:
+        return  # a *fine* is a claim of segments, not of the link
+    for member in fine_authors(state.view, past, seat):
+        is_other = state.view.verifiers[member].account != state.me
+        if is_other and may_challenge(state, past, seat, at, member):
+            yield SendChallenge(past.round, seat, at, *job, member)
 
 
 def _leaks(state: State[S], keys: tuple[Digest, ...]) -> Iterator[SendLeak]:

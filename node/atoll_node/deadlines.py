@@ -1,0 +1,68 @@
+"""When a round's training has to end, told to the worker while it trains.
+
+Whoever is too slow commits to the whole segments that it has: they are paid, and nothing is missed.
+The round may open after its training began, so the time is told through a file.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from atoll.law.words import Digest, Slot
+
+if TYPE_CHECKING:
+    from atoll.bits.segment import Course, SegmentRun
+    from atoll.bits.state import SeatState
+    from atoll.train.round import SegmentRunner
+
+MARGIN_PART: Final = 16
+"""So large a part of TRAIN is left for the update and for the commitment to reach a block."""
+SPARE: Final = 1.25
+"""A segment may take so many times as long as the longest so far."""
+
+
+def deadline_file(store_dir: str, slot: Slot, data_seed: Digest) -> Path:
+    """Where the end of one opening of a round is told."""
+    return Path(store_dir).parent / f"ends-{slot.job}-{slot.round}-{data_seed.hex()[:16]}"
+
+
+def tell(file: Path, seconds_left: float) -> None:
+    """Says how long the round's training may take from now on; what was told of others goes."""
+    job = file.name.split("-")[1]
+    for old in file.parent.glob(f"ends-{job}-*"):
+        old.unlink(missing_ok=True)
+    file.write_text(repr(time.time() + seconds_left), encoding="ascii")
+
+
+class Limit:
+    """Runs segments, and says when another one would come too late.
+
+    Args:
+        file: see `tell`; until it is there nothing ends.
+        run: how a segment is trained.
+        clock: unix seconds.
+    """
+
+    def __init__(
+        self, file: Path, run: SegmentRunner, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._file, self._run, self._clock = file, run, clock
+        self._longest = 0.0
+
+    def __call__(self, state: SeatState, segment: int, course: Course) -> SegmentRun:
+        started = self._clock()
+        done = self._run(state, segment, course)
+        self._longest = max(self._longest, self._clock() - started)
+        return done
+
+    def is_reached(self, segments: int) -> bool:
+        """Whether a further segment would end after the time that was told."""
+        del segments
+        with suppress(OSError, ValueError):  # not told yet, or being written
+            ends = float(self._file.read_text(encoding="ascii"))
+            return self._clock() + SPARE * self._longest > ends
+        return False

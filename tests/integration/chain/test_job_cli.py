@@ -1,0 +1,190 @@
+"""`atoll job` on a network: a job of one round, as its submitter sees it from the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from eth_account.signers.local import LocalAccount
+from tests.integration.chain.conftest import KEYS
+from tests.integration.chain.local_anvil import Anvil
+from tests.integration.chain.one_round import OneRound, initial_model
+from tests.integration.chain.test_client import JOB, NUMERICS, PLENTY, answered_here
+from typer.testing import CliRunner
+
+from atoll import Client, ClientConfig
+from atoll.chain.contracts import AtollChain
+from atoll.chain.deploy import deploy
+from atoll.chain.deployment import Deployment
+from atoll.chain.keys import import_key
+from atoll.cli.job import app
+from atoll.errors import ConfigError
+from atoll.job.document import to_toml
+from atoll.job.spec import JobSpec
+from atoll.law.manifest import Manifest
+from atoll.law.words import JobId
+
+PASSWORD = "correct horse battery"
+
+
+@dataclass
+class Submitted:
+    """A job whose only round is settled, and the members that did it."""
+
+    anvil: Anvil
+    deployment: Deployment
+    accounts: list[LocalAccount]
+    folder: Path
+
+    @property
+    def home(self) -> ClientConfig:
+        return ClientConfig(home=self.folder / "home", confirmations=0, poll_seconds=0.02)
+
+    async def members(self, job: int) -> OneRound:
+        chain = await AtollChain.connect(self.anvil.url, self.deployment)
+        return OneRound(self.anvil, chain, JobId(job), (self.accounts[1], self.accounts[2]))
+
+    async def until_settled(self) -> Manifest:
+        """The model is in the home's store, where commands look first."""
+        text = {"data.paths": [str(self.folder / "text")]}
+        client = Client(
+            self.anvil.url, self.deployment, self.accounts[0], self.home, ask=answered_here
+        )
+        async with client:
+            draft = await client.draft(JOB.but(text), NUMERICS)
+            job = await client.submit(draft, max_spend=PLENTY)
+            manifest, members = await job.manifest(), await self.members(job.id)
+            await members.join(client.address)
+            await members.work(manifest)
+            members.settle(await job.view(), initial_model(manifest, client.store))
+            await members.chain.close()
+        return manifest
+
+    async def audit(self, manifest: Manifest) -> None:
+        members = await self.members(1)
+        async with Client(self.anvil.url, self.deployment, None, self.home) as client:
+            view = await client.attach(1).view()
+        members.audit(view.settled[0], manifest)
+        await members.chain.close()
+
+
+@pytest.fixture
+def submitted(
+    anvil: Anvil, accounts: list[LocalAccount], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Submitted]:
+    """The environment names network, key and home."""
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "a.txt").write_text("the quick brown fox jumps over the lazy dog\n" * 800)
+    deployment = asyncio.run(deploy(anvil.url, accounts[0]))
+    deployment.save(tmp_path / "deployment.json")
+    (tmp_path / "password").write_text(PASSWORD)
+    key = import_key(tmp_path / "keys", KEYS[0], PASSWORD, devnet=True)
+    for name, value in {
+        "RPC": anvil.url,
+        "DEPLOYMENT": tmp_path / "deployment.json",
+        "KEYSTORE": key.path,
+        "PASSWORD_FILE": tmp_path / "password",
+        "HOME": tmp_path / "home",
+    }.items():
+        monkeypatch.setenv(f"ATOLL_{name}", str(value))
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    yield Submitted(anvil, deployment, accounts, tmp_path)
+    structlog.reset_defaults()
+
+
+def run(*arguments: object) -> str:
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done.stdout
+
+
+def told(*arguments: object) -> Any:
+    """The one document that a command prints."""
+    (line,) = run(*arguments, "--json").splitlines()
+    return json.loads(line)
+
+
+def test_a_job_is_followed_paid_and_taken_home(submitted: Submitted) -> None:
+    manifest = asyncio.run(submitted.until_settled())
+    submitted.anvil.mine(3)
+    check_audited(submitted)
+    with pytest.raises(ConfigError, match="1 of 1 rounds are settled, 0 are FINAL"):
+        run("result", 1, submitted.folder / "model")
+    asyncio.run(submitted.audit(manifest))
+    submitted.anvil.mine(3)
+
+    found = told("status", 1)
+    (only,) = found["history"]
+    assert (found["status"], found["final_rounds"], only["phase"]) == ("done", 1, "final")
+    assert (only["had"], only["drawn"], only["fine"], only["paid"]) == ([0], [0], [0], [0])
+    told_lines = [json.loads(line) for line in run("watch", 1, "--json").splitlines()]
+    assert told_lines[0]["kind"] == "JobCreated"
+    assert {"Settled", "Opened", "KeyShown", "Evaluated"} <= {item["kind"] for item in told_lines}
+    assert told("result", 1, submitted.folder / "model")["folder"].endswith("model")
+    assert (submitted.folder / "model" / "model.safetensors").is_file()
+    check_money(submitted, manifest)
+
+
+def check_audited(submitted: Submitted) -> None:
+    """While the only round is audited."""
+    found = told("status", 1)
+    (only,) = found["history"]
+    assert (only["phase"], only["drawn"], only["fine"]) == ("audit", [0], [])
+    text = run("status", 1)
+    assert "audit" in text and "left out" in text
+    assert [row["rounds"] for row in told("list")] == ["1/1"]
+    kinds = [update["kind"] for update in told("logs", 1, "--seat", 0)]
+    assert "Revealed" in kinds and "Enrolled" not in kinds
+
+
+def check_money(submitted: Submitted, manifest: Manifest) -> None:
+    terms, provider = manifest.terms, submitted.accounts[1].address
+    earned = terms.segments * terms.segment_pay
+    assert told("claim", 1, "--account", provider) == {"job": 1, "paid_wei": str(earned)}
+    with pytest.raises(ConfigError, match="no address"):
+        run("claim", 1, "--account", "me")
+    back = told("refund", 1)
+    fees = terms.sign_fee + 2 * terms.duty_fee  # of which one was not earned
+    assert int(back["left_wei"]) == fees
+    verifier = submitted.accounts[2].address
+    told("claim", 1, "--account", verifier)
+    newest = submitted.anvil.ask("eth_getBlockByNumber", "latest", False)
+    submitted.anvil.ask("evm_increaseTime", back["rest_due"] - int(newest["timestamp"], 16))
+    submitted.anvil.mine(3)
+    rest = told("refund", 1)
+    assert rest["left_wei"] == "0"
+    assert int(rest["refunded_wei"]) - int(back["refunded_wei"]) == terms.duty_fee
+
+
+def test_submitting_tells_one_document_and_serves(submitted: Submitted) -> None:
+    """A file whose job has ended: what was submitted is said, and nothing is left to serve."""
+    text = {"data.paths": [str(submitted.folder / "text")]}
+    file = submitted.folder / "job.toml"
+    file.write_text(to_toml(JOB.but(text)))
+    asyncio.run(cancelled(submitted, file))
+    submitted.anvil.mine(3)
+    document = told("submit", file, "--max-spend", 1000, "--yes")
+    assert document["job"] == 1
+    assert told("status", 1)["status"] == "cancelled"
+    before = int(told("refund", 1)["refunded_wei"])
+    assert before > 0 and told("refund", 1)["left_wei"] == "0"
+
+
+async def cancelled(submitted: Submitted, file: Path) -> None:
+    home = submitted.home
+    client = Client(
+        submitted.anvil.url, submitted.deployment, submitted.accounts[0], home, ask=answered_here
+    )
+    async with client:
+        job = await client.submit(
+            await client.draft(JobSpec.read(file), NUMERICS), max_spend=PLENTY
+        )
+        await job.cancel()

@@ -1,0 +1,32 @@
+"""A committee whose two thirds name a model that follows from nothing: nobody trains on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.network.members import Who, network
+
+from atoll.law.views import JobView
+from atoll.law.words import NO_ROUND, Phase
+
+
+async def test_providers_say_that_their_merge_is_another_and_leave_without_a_miss(
+    tmp_path: Path,
+) -> None:
+    who = Who(verifiers=dict.fromkeys(range(3), "wrong-merge"))
+    async with network(tmp_path, who, rounds=2) as running:
+        view = await running.until(_is_left, 300)
+        log = (running.cluster.providers[0].folder / "log").read_text(encoding="utf-8")
+    (past,) = view.settled
+    assert past.verdict.merged == 4
+    assert view.round == 1
+    assert all(not holder.cuts for holder in view.providers.values())
+    # Each of them had the same other model, and committed to nothing from the certified one.
+    assert f"its certificate says {past.verdict.state.hex()[:16]}" in log
+    assert "SendDisagree" in log
+    assert "SendCommit:1" not in log
+
+
+def _is_left(view: JobView, now: int) -> bool:
+    has_left = all(holder.to != NO_ROUND for holder in view.providers.values())
+    return bool(view.settled) and has_left and view.phase is Phase.WAITING

@@ -1,0 +1,112 @@
+"""A provider that is too slow ends its round in time, with whole segments."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from tests.unit.law.factories import digest
+from tests.unit.law.network import Network
+from tests.unit.law.script import PROVIDERS, Script
+from tests.unit.service.held import state_of, with_merge, with_updates
+
+from atoll.service.effects import Effects
+from atoll.service.machine import State
+from atoll_node.behaviour import ProviderBehaviour
+from atoll_node.deadlines import MARGIN_PART, Limit, deadline_file, tell
+from atoll_node.duties.train import DeadlineTold, DoTrain, TellDeadline
+from atoll_node.machine import decide
+
+ME = PROVIDERS[0]
+
+
+class Run:
+    """Segments that take ten seconds each, on a clock of paper."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self, *_: object) -> Any:
+        self.now += 10.0
+        return None
+
+    def limit(self, file: Path) -> Limit:
+        return Limit(file, cast(Any, self), clock=lambda: self.now)
+
+
+def after(limit: Limit, segments: int) -> bool:
+    """Whether the round ends once so many segments were run."""
+    for segment in range(segments):
+        limit(cast(Any, None), segment, cast(Any, None))
+    return limit.is_reached(segments)
+
+
+@pytest.mark.parametrize(("ends", "is_over"), [(1042.5, False), (1042.4, True)])
+def test_a_segment_is_begun_if_it_can_end_in_time(
+    tmp_path: Path, ends: float, is_over: bool
+) -> None:
+    (tmp_path / "ends").write_text(repr(ends))
+    assert after(Run().limit(tmp_path / "ends"), 3) == is_over  # at 1030, the next takes 12.5
+
+
+@pytest.mark.parametrize("text", [None, "", "soon"])
+def test_nothing_ends_before_a_time_is_told(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "ends").write_text(text)
+    assert not after(Run().limit(tmp_path / "ends"), 3)
+
+
+def test_what_was_told_of_other_rounds_goes(tmp_path: Path) -> None:
+    store, slot = str(tmp_path / "store"), Network().view.slot
+    files = [deadline_file(store, slot(round), digest(round)) for round in (0, 1)]
+    for file in files:
+        tell(file, 5.0)
+    assert [file.exists() for file in files] == [False, True]
+
+
+def machine(script: Script) -> State[Any]:
+    return state_of(script.net, ME, ProviderBehaviour())
+
+
+def wanted(state: State[Any], kind: type[Any]) -> list[Any]:
+    return [c for d in decide(state) for c in d.commands if isinstance(c, kind)]
+
+
+@pytest.fixture
+def script() -> Script:
+    made = Script.ready()
+    made.net.poke()
+    return made
+
+
+async def test_the_worker_is_told_once_and_again_after_a_restart(
+    script: Script, tmp_path: Path
+) -> None:
+    state, terms = machine(script), script.net.terms
+    (told,) = wanted(state, TellDeadline)
+    assert told.until == script.net.deadline - terms.train_seconds // MARGIN_PART
+    effects = cast(Effects, SimpleNamespace(store_dir=str(tmp_path / "store")))
+    fact = (await told.perform(effects, state.view)).fact
+    assert deadline_file(effects.store_dir, told.slot, told.data_seed).exists()
+    assert isinstance(fact, DeadlineTold)
+    facts = state.facts.plus(told.key, fact)
+    assert wanted(replace(state, facts=facts), TellDeadline) == []
+    assert len(wanted(replace(state, facts=facts), DoTrain)) == 1
+    again = facts.after_restart()
+    assert again.of(TellDeadline, *told.about) is None
+
+
+def test_who_trains_ahead_is_told_when_the_round_opens(script: Script) -> None:
+    script.train()
+    script.say()
+    ready = with_updates(machine(script))
+    state = with_merge(ready, script.net.verdict(set(), 4))
+    (train,) = wanted(state, DoTrain)
+    assert train.slot.round == 1
+    assert wanted(state, TellDeadline) == []
+    script.settle()
+    (told,) = wanted(machine(script), TellDeadline)
+    assert (told.slot.round, told.data_seed) == (1, train.data_seed)
