@@ -73,6 +73,23 @@ def member_app(member: RoleCommand) -> typer.Typer:
         raise typer.Exit(services.run_service(program, member.service, place, settings or []))
 
     @app.command()
+    def fit(
+        job: Annotated[int, typer.Argument(metavar="JOB", help="The job's number.", min=1)],
+        config: Config = default_config,
+        json: Json = False,
+    ) -> None:
+        """Time some steps of a job's model here, and hold them against its windows: whether this
+        machine keeps up, and how much memory, disk and line it takes. Exits with 2 where not.
+
+        It takes two minutes at most, and torch. Nothing is sent or staked; a service that trains
+        meanwhile makes it slower.
+        """
+        found = services.fit_of(config.expanduser(), member.role, job)
+        emit(found.to_plain(), "\n".join(found.lines()), as_json=json)
+        if not found.fits:
+            raise typer.Exit(services.DOES_NOT_FIT)
+
+    @app.command()
     def status(config: Config = default_config, json: Json = False) -> None:
         """Say what keeps it from its work, with the next step; then what it does and has done."""
         found = services.status_of(config.expanduser())

@@ -11,14 +11,19 @@ import json
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from atoll.cli.keys import password_from
 from atoll.errors import ConfigError
 
+if TYPE_CHECKING:
+    from atoll.job.fit import Fit
+
 CONFIG_NAME = "config.toml"
+DOES_NOT_FIT = 2
+"""The exit code of a machine that does not keep up with a job."""
 COMMANDS = {"provider": "node", "verifier": "verifier"}
 POLICY = """
 [policy]
@@ -160,6 +165,20 @@ def order(config: Path, what: str, **arguments: Any) -> dict[str, Any]:
             next_step="start it: only it can leave a job, and do what it owes",
         )
     return dict(asyncio.run(ask(data_dir, what, **arguments)))
+
+
+def fit_of(config: Path, role: str, job: int) -> Fit:
+    """Whether this machine keeps up with a job.
+
+    Raises:
+        NotFound: nobody serves the job's manifest.
+        ConfigError: the train extra is missing, or no two steps were done in two minutes.
+    """
+    import asyncio
+
+    from atoll.job.fitting import try_job
+
+    return asyncio.run(try_job(load(config), role, job))
 
 
 def schedule_of(config: Path) -> dict[str, Any]:

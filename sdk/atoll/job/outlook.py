@@ -180,7 +180,8 @@ def member_needs(name: str, manifest: Manifest, pace: Pace) -> Role:
     )
 
 
-def _size(count: int) -> str:
+def size_text(count: int) -> str:
+    """Bytes, to three digits."""
     for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if count >= size:
             return f"{count / size:.3g} {unit}"
@@ -255,7 +256,7 @@ def report(draft: Draft, look: Outlook) -> str:
     ]
     for role in look.roles:
         sizes = (role.down, role.up, role.memory, role.disk)
-        lines.append(f"{role.name:<10} " + " ".join(f"{_size(size):>9}" for size in sizes))
+        lines.append(f"{role.name:<10} " + " ".join(f"{size_text(size):>9}" for size in sizes))
     if draft.figures:
         width = max(len(figure.path) for figure in draft.figures)
         lines += ["", "computed, since the file leaves them out:"]
