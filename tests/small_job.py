@@ -27,7 +27,7 @@ DATA_SEED = Digest(b"\x05" * 32)
 FIRST = Slot(DOMAIN, JobId(1), RoundIndex(0))
 TEXT = "".join(f"line {i}: the quick brown fox jumps over {i * i} lazy dogs\n" for i in range(300))
 SMALL = {"width": 32, "layers": 2, "heads": 2, "kv_heads": 2, "ffn": 64, "seq": 32}
-STEPS = {"steps": 8, "segment": 2, "batch": 4, "micro_batch": 4, "lr": "0.003"}
+STEPS = {"batch": 4, "micro_batch": 4, "lr": "0.003"}
 
 
 def small_terms(**changes: Any) -> Terms:
@@ -44,13 +44,14 @@ def small_manifest(store: LocalStore, **changes: Any) -> Manifest:
     """
     plain = plain_manifest()
     plain["model"] |= SMALL
-    plain["inner"] |= STEPS
+    terms = small_terms(**changes)
+    plain["inner"] |= STEPS | {"steps": terms.steps, "segment": terms.segment_steps}
     plain["numerics"] = numerics_spec().model_dump()
     text = store.root.parent / "text.txt"
     text.write_text(TEXT)
     options = DataOptions(paths=(text,), held_out="0.1", model_vocab=plain["model"]["vocab"])
     plain["data"] = prepare(options, store, lambda _: None).spec(1).model_dump()
-    plain["terms"] = terms_to_plain(small_terms(**changes))
+    plain["terms"] = terms_to_plain(terms)
     drafted = Manifest.model_validate(plain)
     total = drafted.terms.rounds * drafted.inner.steps
     plain["tables"] = tables_root(drafted.model, drafted.inner, total)

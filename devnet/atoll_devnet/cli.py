@@ -30,6 +30,7 @@ StoreBackend = Annotated[
         help="Everyone's storage: embedded, or kubo:http://127.0.0.1:5001.",
     ),
 ]
+SkipWindows = Annotated[bool, typer.Option(help="Move the clock on where everybody only waits.")]
 Report = Annotated[Path | None, typer.Option(help="Write report.json here, too.")]
 
 
@@ -59,9 +60,7 @@ def run_command(
         list[str] | None, typer.Option(metavar="NUMBER:NAME", help="A lying watcher.")
     ] = None,
     chain: Annotated[str, typer.Option(help="anvil or ganache.")] = "anvil",
-    skip_windows: Annotated[
-        bool, typer.Option(help="Move the clock on where everybody only waits (Anvil).")
-    ] = False,
+    skip_windows: SkipWindows = False,
     store: StoreBackend = "embedded",
     report: Report = None,
     folder: Folder = None,
@@ -119,6 +118,7 @@ def up(
     providers: Annotated[int, typer.Option(min=1, max=64)] = 3,
     verifiers: Annotated[int, typer.Option(min=1, max=32)] = 3,
     port: Annotated[int, typer.Option(min=0, max=65535, help="Of the chain.")] = 8545,
+    skip_windows: SkipWindows = False,
     store: StoreBackend = "embedded",
     folder: Folder = None,
     json: Json = False,
@@ -131,7 +131,8 @@ def up(
         emit(values, lines, as_json=json)
 
     place = _new_folder(folder)
-    asyncio.run(stand(StandingNetwork(place, providers, verifiers, port, _checked(store)), tell))
+    network = StandingNetwork(place, providers, verifiers, port, _checked(store), skip_windows)
+    asyncio.run(stand(network, tell))
 
 
 @app.command("fund")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,19 +17,25 @@ from atoll.law.words import TOKEN, Address
 from atoll_devnet.processes.chain import Endpoint
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig
 from atoll_devnet.processes.funding import Grant, fund
+from atoll_devnet.run.skipping import skipping
 
 CHECK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class StandingNetwork:
-    """What is started: whose files are where, how many of whom, the chain's port, the storage."""
+    """What is started: whose files are where, how many of whom, the chain's port, the storage.
+
+    Attributes:
+        skip_windows: move the clock on where everybody only waits for a window.
+    """
 
     folder: Path
     providers: int
     verifiers: int
     port: int
     store: str
+    skip_windows: bool = False
 
 
 async def stand(network: StandingNetwork, tell: Callable[[dict[str, str]], None]) -> None:
@@ -49,10 +56,13 @@ async def stand(network: StandingNetwork, tell: Callable[[dict[str, str]], None]
         in_order=False,
         store=network.store,
     )
-    async with Cluster(config) as cluster:
+    async with AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(Cluster(config))
+        if network.skip_windows:
+            await stack.enter_async_context(skipping(cluster, _say))
         tell(_environment(cluster))
         who = f"{network.providers} providers and {network.verifiers} verifiers"
-        sys.stderr.write(f"{who} wait; Ctrl-C ends all\n")
+        _say(f"{who} wait; Ctrl-C ends all")
         while True:
             cluster.check()
             await asyncio.sleep(CHECK_SECONDS)
@@ -70,6 +80,10 @@ async def give(account: str, tokens: int, rpc: str, deployment_file: Path) -> No
     deployment = Deployment.load(deployment_file)
     grant = Grant(Address(to_checksum_address(account)), tokens * TOKEN)
     await fund(Endpoint(rpc, deployment.chain_id), deployment, [grant])
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
 
 
 def _environment(cluster: Cluster) -> dict[str, str]:

@@ -22,7 +22,7 @@ from atoll.service.commands import Done, Fact
 from atoll.service.duties.disagreement import disagreement
 from atoll.service.duties.material import has_material, spec_of
 from atoll.service.duties.membership import standing
-from atoll.service.duties.merge import checking, merged_of, merging
+from atoll.service.duties.merge import checked_of, checking, merged_of, merging
 from atoll.service.duties.opening import opening_of
 from atoll.service.machine import Decision
 from atoll_node.behaviour import ProviderState
@@ -38,7 +38,8 @@ class Work:
 
     Attributes:
         seconds: wall time in training steps.
-        thread_seconds: of everything that the training thread did for the round.
+        thread_seconds: of all that the training thread did for the round; of what it did before a
+            restart, the steps alone.
     """
 
     states: tuple[Digest, ...]
@@ -248,12 +249,18 @@ def trained_of(state: ProviderState, seat: SeatIndex) -> Trained | None:
 
 def _running(state: ProviderState, seat: SeatIndex | None) -> Opening | None:
     """What runs, until we have revealed it: who lost its journal trains to the same leaves."""
-    running, opening = state.view.open, opening_of(state)
-    if running is None or opening is None or state.now >= running.deadline:
+    running = state.view.open
+    if running is None or state.now >= running.deadline:
         return None
     if running.phase is not Phase.TRAIN and not owes_reveal(state, seat):
         return None
-    return Opening(running.round, running.seed, opening.digest, opening.cid)
+    opening, merged = opening_of(state), checked_of(state)
+    if opening is not None:
+        return Opening(running.round, running.seed, opening.digest, opening.cid)
+    if merged is None or merged.verdict.state != running.model:
+        return None
+    # What we began before the certificate came goes on while the model is looked at.
+    return Opening(running.round, running.seed, merged.verdict.state, merged.verdict.cid)
 
 
 def _next(state: ProviderState) -> Opening | None:

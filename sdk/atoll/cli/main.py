@@ -28,6 +28,12 @@ MOUNTED = {
     "verifier": ("atoll.cli.members:verifier", "Set up and run a verifier."),
     "store": ("atoll.cli.store:app", "Content by CID: add, get, keep, check."),
     "config": ("atoll.cli.config:app", "A service's settings, and where they are from."),
+    "stake": ("atoll.cli.stake:app", "Stake: show it, add to it, take it out."),
+    "earnings": (
+        "atoll.cli.earnings:app",
+        "Show every wei that an account earned, and why not.",
+    ),
+    "claim": ("atoll.cli.earnings:claim_app", "Have everything paid that an account has earned."),
     "tx": ("atoll.cli.tx:app", "A service's transactions: list, bump, cancel."),
     "journal": ("atoll.cli.journal:app", "Back a service's journal up, or move it."),
     "judge": ("atoll.cli.judge:app", "Dispute wrong training, or defend your own."),

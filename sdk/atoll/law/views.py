@@ -314,7 +314,12 @@ class SettledRound:
 
     @property
     def owes_signature(self) -> Bitmap:
-        """Places that have not signed, but for those whose word lacks an available seat."""
+        """Places that have not signed, but for those whose word lacks an available seat.
+
+        Nobody owes one of a round that was settled without a certificate.
+        """
+        if not any(self.digest):
+            return NO_BITS
         had = self.facts.available
         lacking = to_bitmap(place for place, has in self.words.items() if had & ~has)
         return Bitmap(self.facts.committee & ~self.signers & ~lacking)

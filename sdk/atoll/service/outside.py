@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from atoll.service.control import Answer
 from atoll.service.health import Metric
 from atoll.service.transactions import CHANGES, Change, change_in
+from atoll.service.wallet import send_in, state_in
 
 if TYPE_CHECKING:
     from atoll.service.service import Service
@@ -26,7 +27,15 @@ def answers_of(service: Service[Any]) -> dict[str, Answer]:
     async def status(_: dict[str, Any]) -> dict[str, Any]:
         return service.status()
 
-    return {"status": status} | {f"tx-{change}": changing(change) for change in CHANGES}
+    async def send(arguments: dict[str, Any]) -> None:
+        context = service.effects.context
+        await send_in(context.queue, context.chain.deployment, arguments)
+
+    async def state(arguments: dict[str, Any]) -> dict[str, Any]:
+        return state_in(service.effects.context.queue, str(arguments["key"]))
+
+    answers = {"status": status, "tx-send": send, "tx-state": state}
+    return answers | {f"tx-{change}": changing(change) for change in CHANGES}
 
 
 def metrics_of(service: Service[Any]) -> Iterator[Metric]:

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from atoll.bits.kernels import build
+from atoll.bits.kernels import build, reference
 from atoll.bits.kernels.acceptance import KINDS, differences, sample
 from atoll.bits.kernels.build import BuildFailed, load_library
 from atoll.bits.kernels.compiled import CompiledKernels
 from atoll.bits.kernels.engine import choose_kernels, default_engine, make_engine
+from atoll.bits.kernels.interface import AdamFactors
 from atoll.bits.kernels.reference import TorchKernels
 from atoll.errors import ConfigError
 from atoll.merge import compiled as merging
@@ -132,3 +133,16 @@ def test_engines_are_named() -> None:
         make_engine(route="int4")
     with pytest.raises(ConfigError, match="unknown kernels"):
         make_engine(kernels="quick")
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 105])
+def test_large_tensors_move_as_small_ones_do(monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    """The reference works on a part at a time, so that it fits beside two states."""
+    factors = AdamFactors(0.5, 0.9, 0.99, 1.7, 2.3, 1e-8, 0.1, 3e-3)
+    random = torch.Generator().manual_seed(3)
+    p, m, v, g = (torch.randn(15, 7, generator=random) for _ in range(4))
+    arguments = (p, m, v.abs(), g.t().contiguous().t(), factors)
+    whole = TorchKernels().adamw(*arguments)
+    monkeypatch.setattr(reference, "_AT_ONCE", at_once)
+    for expected, found in zip(whole, TorchKernels().adamw(*arguments), strict=True):
+        assert torch.equal(expected, found)

@@ -82,6 +82,20 @@ def test_a_job_that_expired_in_merge_is_settled_without_certificate() -> None:
     assert due(script, Call.SETTLE_LATE) == []
 
 
+def test_nobody_owes_a_signature_of_a_round_that_has_no_certificate() -> None:
+    script = Script.ready(make_terms(expiry=1_000_200))
+    net = script.net
+    script.train()
+    script.say([0])
+    net.wait_until(max(net.terms.expiry, net.deadline))
+    net.settle_late()
+    net.wait_until(net.settled[0].ends["audit"])
+    assert due(script, Call.CUT_MEMBER) == []
+    for id in range(1, 5):
+        with pytest.raises(Refused):
+            net.cut_member(0, id)
+
+
 def test_who_owes_a_signature_is_silent_from_the_next_settlement_on() -> None:
     script = Script.ready()
     net = script.net

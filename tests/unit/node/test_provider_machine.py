@@ -16,6 +16,7 @@ from atoll.law.views import JobView
 from atoll.law.words import ZERO_DIGEST, Bitmap, Phase, RoundIndex, SeatIndex, Verdict
 from atoll.service.duties.membership import SendJoin
 from atoll.service.duties.merge import DoMerge
+from atoll.service.duties.opening import DoPrepareOpening
 from atoll.service.duties.updates import DoGetUpdate
 from atoll.service.machine import State
 from atoll_node.behaviour import ProviderBehaviour
@@ -105,6 +106,25 @@ def test_it_trains_the_next_round_from_its_own_merge(script: Script) -> None:
     assert running is not None
     assert (train.slot.round, train.data_seed) == (1, running.next_seed)
     assert (train.opening_digest, train.opening) == (VERDICT.state, VERDICT.cid)
+
+
+def test_training_goes_on_when_the_certificate_names_the_model_that_it_began_from(
+    script: Script,
+) -> None:
+    """Else everybody would throw away at each settlement what it had computed since its merge."""
+    net = script.net
+    net.state_of = lambda round, merged: VERDICT.state
+    script.train()
+    script.say([0, 1, 2])
+    ahead = with_merge(with_updates(provider(net)), VERDICT)
+    (train,) = wanted(ahead, DoTrain)
+    script.say([3])  # who is there was decided before
+    later = replace(ahead, view=net.view)
+    assert [command.key for command in wanted(later, DoTrain)] == [train.key]
+    script.settle()
+    settled = replace(ahead, view=net.view)
+    assert wanted(settled, DoPrepareOpening)
+    assert [command.key for command in wanted(settled, DoTrain)] == [train.key]
 
 
 def test_a_key_is_shown_when_it_is_owed_and_not_before(script: Script) -> None:

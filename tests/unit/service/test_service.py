@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,7 +33,7 @@ from atoll.service.metrics import read_metrics
 from atoll.service.outside import metrics_of
 from atoll.service.service import Service
 from atoll_node.behaviour import ProviderBehaviour
-from atoll_node.duties.commit import SendCommit
+from atoll_node.duties.commit import SendCommit, SendKey, SendReveal
 from atoll_node.duties.train import DoTrain, Trained
 from atoll_node.machine import step
 
@@ -74,7 +75,7 @@ class ScriptedEffects:
     def __init__(self, context: Any, crash: tuple[type, str] | None = None) -> None:
         self.context, self.crash = context, crash
         self.started: list[AnyCommand] = []
-        self.committed = asyncio.Event()
+        self.did: defaultdict[type, asyncio.Event] = defaultdict(asyncio.Event)
         self.crashed = asyncio.Event()
         self.fail_next: list[Exception] = []
 
@@ -91,9 +92,12 @@ class ScriptedEffects:
         if done.fact is not None:
             self.context.journal.write(view.job_id, command.key, done.fact)
         await self._maybe(command, "after")
-        if isinstance(command, SendCommit):
-            self.committed.set()
+        self.did[type(command)].set()
         return done
+
+    @property
+    def committed(self) -> asyncio.Event:
+        return self.did[SendCommit]
 
     async def _maybe(self, command: AnyCommand, moment: str) -> None:
         if self.crash == (type(command), moment):
@@ -197,6 +201,49 @@ async def test_a_service_that_dies_anywhere_goes_on_and_commits_once(
     was_journaled = (kind, moment) == (DoTrain, "after") or kind is SendCommit
     assert trains_again == (not was_journaled)
     assert trained_before == (kind in {DoTrain, SendCommit})
+
+
+async def seen_through(
+    tmp_path: Path, net: Network, kind: type, moment: str = ""
+) -> list[AnyCommand]:
+    """What services start until one has done this; where a moment is named, the first dies then."""
+    started: list[AnyCommand] = []
+    if moment:
+        first = start(tmp_path, net, crash=(kind, moment))
+        await first.effects.crashed.wait()
+        await first.stop()
+        started += first.effects.started
+    last = start(tmp_path, net)
+    await last.effects.did[kind].wait()
+    await last.stop()
+    return started + last.effects.started
+
+
+@pytest.mark.parametrize("moment", ["before", "between", "after"])
+async def test_a_service_that_dies_between_commit_and_key_says_what_it_committed_to(
+    tmp_path: Path, moment: str
+) -> None:
+    net = training_job()
+    script = Script(net)
+    (commit,) = {c for c in await seen_through(tmp_path, net, SendCommit) if _is_commit(c)}
+    assert isinstance(commit, SendCommit)
+    net.commit(ME, commit.commitment)
+    for seat in sorted(net.waited):
+        script.commit(seat)
+    started = await seen_through(tmp_path, net, SendReveal, moment)
+    reveals = {c.reveal for c in started if isinstance(c, SendReveal)}
+    assert len(reveals) == 1
+    net.reveal(ME, reveals.pop())  # which the contract takes
+    for seat in sorted(net.waited):
+        script.reveal(seat)
+    script.say()
+    net.wait(1)
+    net.settle(set(net.committee), {0})  # left out, and so drawn
+    net.wait_until(net.settled[0].ends["keys"] - 1)
+    keys = await seen_through(tmp_path, net, SendKey, moment)
+    assert len({c for c in keys if isinstance(c, SendKey)}) == 1
+    rounds = {c.slot.round for c in (*started, *keys) if isinstance(c, DoTrain)}
+    assert 0 not in rounds  # nothing was trained twice
 
 
 def _is_commit(command: AnyCommand) -> bool:

@@ -14,7 +14,7 @@ from tests.unit.service.held import state_of, with_merge, with_updates
 
 from atoll.law.ballots import Body, Duty
 from atoll.law.views import SettledRound
-from atoll.law.words import Address, Bitmap, Digest, PlaceIndex, SeatIndex, Verdict
+from atoll.law.words import Address, Bitmap, Digest, PlaceIndex, Role, SeatIndex, Verdict
 from atoll.service.duties.challenge import SendChallenge
 from atoll.service.duties.membership import SendJoin
 from atoll.service.duties.merge import DoMerge
@@ -192,6 +192,8 @@ def test_words_that_a_key_shows_to_be_false_are_challenged(script: Script) -> No
     assert challenged(true) == []
     (challenge,) = challenged((*true[:2], digest("own"), *true[3:]))
     assert (challenge.round, challenge.seat, challenge.at) == (0, seat, 2)
+    script.net.fall(Role.PROVIDER, past.seats[SeatIndex(seat)], VERIFIERS[-1])
+    assert challenged((*true[:2], digest("own"), *true[3:])) == []  # its bond is gone
 
 
 def test_upkeep_is_done_in_turns(script: Script) -> None:

@@ -158,11 +158,13 @@ def _wrong_words(state: VerifierState, spec: bytes) -> list[AnyCommand]:
     if not isinstance(data, DataReady) or not state.setup.behaviour.may_accuse(state.view):
         return []
     wanted: list[AnyCommand] = []
-    for past in state.view.auditing(state.now):
-        for seat in past.reveals:
+    view = state.view
+    for past in view.auditing(state.now):
+        for seat, told in past.reveals.items():
             found = replayed(state, past, seat)
             at = None if found is None else wrong_word_at(past, seat, found.words)
-            is_open = past.clock.takes_challenges(state.now)
+            fell = view.providers[told.holder].has_fallen
+            is_open = past.clock.takes_challenges(state.now) and not fell
             if at is not None and is_open and may_challenge(state, past, seat, at):
                 wanted.append(SendChallenge(past.round, seat, at, spec, data.initial))
     return wanted

@@ -35,6 +35,8 @@ NORM_LEVELS = 2**18
 """2^36 a square: the sum over a row is exact in fp64 up to 2^17 columns."""
 FLUSH = 2.0**-100
 """Moments below it become 0, so that rows without gradients do not decay into subnormals."""
+_AT_ONCE = 1 << 20
+"""Elements that AdamW moves at once: each takes forty bytes meanwhile, beside two whole states."""
 
 
 def _grid(x: Tensor, dim: int, split: bool) -> Grid:
@@ -209,13 +211,25 @@ class TorchKernels:
     def adamw(
         self, p: Tensor, m: Tensor, v: Tensor, g: Tensor, factors: AdamFactors
     ) -> tuple[Tensor, Tensor, Tensor]:
-        f = factors
-        g = g * f.scale
-        m = flushed(m * f.beta1 + g * (1.0 - f.beta1))
-        v = flushed(v * f.beta2 + (g * g) * (1.0 - f.beta2))
-        root = sqrt(v * f.correct2) + f.eps
-        u = ((m * f.correct1).double() / root.double()).float() + p * f.decay
-        return one_nan(p - u * f.rate), m, v
+        if p.numel() <= _AT_ONCE:
+            return _adamw((p, m, v, g), factors)
+        flat = [x.reshape(-1) for x in (p, m, v, g)]
+        after = torch.empty_like(flat[0]), torch.empty_like(flat[1]), torch.empty_like(flat[2])
+        for at in range(0, p.numel(), _AT_ONCE):
+            parts = _adamw([x[at : at + _AT_ONCE] for x in flat], factors)
+            for all_of_it, part in zip(after, parts, strict=True):
+                all_of_it[at : at + _AT_ONCE] = part
+        return after[0].view(p.shape), after[1].view(p.shape), after[2].view(p.shape)
+
+
+def _adamw(parts: Sequence[Tensor], f: AdamFactors) -> tuple[Tensor, Tensor, Tensor]:
+    p, m, v, g = parts
+    g = g * f.scale
+    m = flushed(m * f.beta1 + g * (1.0 - f.beta1))
+    v = flushed(v * f.beta2 + (g * g) * (1.0 - f.beta2))
+    root = sqrt(v * f.correct2) + f.eps
+    u = ((m * f.correct1).double() / root.double()).float() + p * f.decay
+    return one_nan(p - u * f.rate), m, v
 
 
 def _scaled(scores_Gts: Tensor, q_step_Gt1: Tensor, k_step_Gs1: Tensor) -> Tensor:

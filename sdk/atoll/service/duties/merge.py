@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 from atoll.content.cid import Cid
 from atoll.law.hashing import sha256
 from atoll.law.manifest import Manifest
-from atoll.law.merge_inputs import MergeFacts, MergeTerms, candidates
+from atoll.law.merge_inputs import MergeFacts, MergeTerms, candidates, had
 from atoll.law.views import JobView, OpenRound, SettledRound
 from atoll.law.words import Digest, Slot, Verdict, to_bitmap
 from atoll.service.commands import Done, Fact, Work
@@ -48,10 +48,11 @@ class DoMerge(Work[RoundMerged]):
 
     @property
     def about(self) -> tuple[object, ...]:
-        """Everything that decides the verdict."""
+        """Everything that decides the verdict: of words, only whom they say to be there."""
         facts = self.facts
         decides = (sorted(facts.segments.items()), facts.fallen, facts.accused, self.updates)
-        text = repr((sorted(facts.words), facts.committee, *decides)).encode()
+        there = had(facts.words, facts.committee, facts.revealed)
+        text = repr((there, *decides)).encode()
         return (self.slot.round, self.data_seed, sha256(text))
 
     async def perform(self, effects: Effects, view: JobView) -> Done[RoundMerged]:

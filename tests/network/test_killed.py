@@ -1,0 +1,67 @@
+"""A provider that is killed in the middle of a round commits what it would have committed."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tests.network.members import Network, Who, network
+
+from atoll.content.local import LocalStore
+from atoll.content.pins import Pin
+from atoll.law.words import SeatIndex
+from atoll.train.initial import open_initial_state
+from atoll.train.probe import configure_native
+from atoll.train.round import TrainedRound, TrainTask, train_round
+from atoll_devnet.processes.cluster import Member
+
+SEAT = SeatIndex(1)
+STEPS, SEGMENT = 160, 20
+"""Some seconds of training, of which the first checkpoint comes after the eighth part."""
+PATIENCE = 300.0
+
+
+def checkpoints(member: Member) -> list[Pin]:
+    pins = LocalStore(member.folder / "data" / "store").pins()
+    return [pin for pin in pins if pin.reason.endswith("/checkpoint")]
+
+
+async def killed_at_a_checkpoint(running: Network) -> None:
+    """kill -9 of the provider and its worker, as soon as there is something to go on from."""
+    member = running.cluster.providers[SEAT]
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            if checkpoints(member):
+                break
+            await asyncio.sleep(0.02)
+    member.process.kill()
+    assert "Trained" not in member.journal_file.read_bytes().decode(errors="ignore")
+    member.process.start()
+
+
+async def test_a_killed_provider_goes_on_where_it_was(tmp_path: Path) -> None:
+    steps = {"steps": STEPS, "segment_steps": SEGMENT}
+    async with network(tmp_path, Who(), **steps) as running:
+        await running.until(lambda view, _: bool(view.providers), PATIENCE)
+        await killed_at_a_checkpoint(running)
+        view = await running.until(lambda view, _: bool(view.settled), PATIENCE)
+        member = running.cluster.providers[SEAT]
+        log, left = (member.folder / "log").read_text(), checkpoints(member)
+        past, store = view.settled[0], running.session.store
+        honest = trained(running, store)
+    assert "goes on from a checkpoint" in log
+    assert past.reveals[SEAT].reveal.update_root == honest.update_root
+    leaves = past.reveals[SEAT].reveal.leaves
+    assert [leaves[at : at + 32] for at in range(0, len(leaves), 64)] == list(honest.states)
+    assert not running.provider(SEAT).cuts
+    assert left == []
+
+
+def trained(running: Network, store: LocalStore) -> TrainedRound:
+    """The seat's round 0, without any checkpoint."""
+    configure_native()
+    assert running.view is not None
+    past, job = running.view.settled[0], running.manifest
+    cid = store.add_pieces(open_initial_state(job, store).pieces()).to_bytes()
+    task = TrainTask(job, past.slot, SEAT, past.facts.seed, cid)
+    return train_round(task, store)
