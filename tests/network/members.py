@@ -38,6 +38,8 @@ from atoll_devnet.processes.cluster import Cluster, ClusterConfig, Member
 from atoll_devnet.run.skipping import skipping
 
 POLL_SECONDS = 0.3
+LATE = {Call.SETTLE_CONTEST, Call.CUT_SEAT, Call.CUT_MEMBER}
+"""What may still be due when a job is over, and moves money."""
 A_DAY = 86_400
 TERMS: Mapping[str, Any] = {
     "rounds": 1,
@@ -212,9 +214,10 @@ def is_decided(view: JobView, now: int) -> bool:
 def is_settled_up(view: JobView, now: int) -> bool:
     """Everybody who did not fall is paid, too, and has its bond back."""
     standing = {(h.role, h.id): h for h in everybody(view) if not h.has_fallen}
-    due = [item for item in upkeep(view, now) if item.call is Call.CLAIM]
-    is_paid = not any((item.role, item.holder) in standing for item in due)
-    is_paid = is_paid and not any(view.credits.values())
+    is_paid = not any(view.credits.values()) and not any(
+        (item.role, item.holder) in standing if item.call is Call.CLAIM else item.call in LATE
+        for item in upkeep(view, now)
+    )
     return is_decided(view, now) and is_paid and all(h.is_released for h in standing.values())
 
 
