@@ -108,11 +108,11 @@ contract Members is IMembers, IMembersHooks, Wired {
 
     /// @inheritdoc IMembers
     function cutSeat(uint256 jobId, uint16 seat) external {
-        (uint32 id, uint32 to) = IRoundsHooks(rounds).clearOwing(jobId, seat);
+        (uint32 id, uint32 to, uint32 next) = IRoundsHooks(rounds).clearOwing(jobId, seat);
         bytes32 set = Hashing.setOf(jobId, Role.PROVIDER, id);
         Holder memory m = _holders[set];
-        if (m.to == FOREVER) _endSeat(jobId, set, m, id, to);
-        uint32 round = to == 0 ? 0 : to - 1;
+        if (m.to > to) _endSeat(jobId, set, m, id, to);
+        uint32 round = next == 0 ? 0 : next - 1;
         _cut(jobId, Role.PROVIDER, id, round < m.from ? m.from : round, Miss.SEAT);
     }
 

@@ -237,7 +237,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
     }
 
     /// @inheritdoc IRoundsHooks
-    function clearOwing(uint256, uint16) external returns (uint32, uint32) {
+    function clearOwing(uint256, uint16) external returns (uint32, uint32, uint32) {
         _delegate(membership);
     }
 

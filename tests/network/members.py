@@ -38,6 +38,8 @@ from atoll_devnet.processes.cluster import Cluster, ClusterConfig, Member
 from atoll_devnet.run.skipping import skipping
 
 POLL_SECONDS = 0.3
+LATE = {Call.SETTLE_CONTEST, Call.CUT_SEAT, Call.CUT_MEMBER}
+"""What may still be due when a job is over, and moves money."""
 A_DAY = 86_400
 TERMS: Mapping[str, Any] = {
     "rounds": 1,
@@ -51,7 +53,7 @@ TERMS: Mapping[str, Any] = {
     "key_seconds": 40,
     "window_seconds": 400,
     "ready_seconds": 600,
-    "game_seconds": 50,
+    "game_seconds": 120,
 }
 """Long enough for a slow machine: what is left of a window is skipped."""
 
@@ -138,14 +140,12 @@ class Network:
 
 
 @asynccontextmanager
-async def network(
-    folder: Path, who: Who, *, has_judge: bool = True, **terms: Any
-) -> AsyncIterator[Network]:
+async def network(folder: Path, who: Who, **terms: Any) -> AsyncIterator[Network]:
     """Everything started and a job created, of `TERMS` with these changes."""
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(Cluster(who.config(folder / "net")))
         session = await stack.enter_async_context(open_session(submitter_of(cluster)))
-        job, manifest = await _create(session, {**TERMS, **terms}, has_judge=has_judge)
+        job, manifest = await _create(session, {**TERMS, **terms})
         await stack.enter_async_context(skipping(cluster, print))
         yield Network(cluster, session, job, manifest)
 
@@ -163,14 +163,12 @@ def submitter_of(cluster: Cluster) -> SessionConfig:
     )
 
 
-async def _create(
-    session: Session, terms: Mapping[str, Any], *, has_judge: bool
-) -> tuple[JobId, Manifest]:
+async def _create(session: Session, terms: Mapping[str, Any]) -> tuple[JobId, Manifest]:
     """A small job of these terms, whose submitter serves its content."""
     store = session.store
     now = (await session.chain.head()).timestamp
     manifest = small_manifest(store, **{"expiry": now + A_DAY, **terms})
-    manifest = with_program(manifest, store) if has_judge else manifest
+    manifest = with_program(manifest, store)
     await submit(session, manifest)
     return JobId(1), manifest
 
@@ -216,9 +214,10 @@ def is_decided(view: JobView, now: int) -> bool:
 def is_settled_up(view: JobView, now: int) -> bool:
     """Everybody who did not fall is paid, too, and has its bond back."""
     standing = {(h.role, h.id): h for h in everybody(view) if not h.has_fallen}
-    due = [item for item in upkeep(view, now) if item.call is Call.CLAIM]
-    is_paid = not any((item.role, item.holder) in standing for item in due)
-    is_paid = is_paid and not any(view.credits.values())
+    is_paid = not any(view.credits.values()) and not any(
+        (item.role, item.holder) in standing if item.call is Call.CLAIM else item.call in LATE
+        for item in upkeep(view, now)
+    )
     return is_decided(view, now) and is_paid and all(h.is_released for h in standing.values())
 
 

@@ -22,7 +22,7 @@ async def test_players_are_killed_at_every_move(tmp_path: Path) -> None:
     who = Who({0: "poison-segment"}, colluders, watchers=("",), places=2)
     seen: Progress = []
     kills = 0
-    async with network(tmp_path, who, game_seconds=150) as running:
+    async with network(tmp_path, who) as running:
         players = (running.cluster.providers[0], running.cluster.watchers[0])
 
         def has_moved_on(view: JobView, now: int) -> bool:

@@ -14,7 +14,7 @@ from atoll.law.words import JobStatus
 
 
 async def test_a_job_of_two_rounds_is_trained_merged_audited_and_paid(tmp_path: Path) -> None:
-    async with network(tmp_path, Who(), has_judge=False, rounds=2) as running:
+    async with network(tmp_path, Who(), rounds=2) as running:
         view = await running.until(is_settled_up, 500)
         budgeted = budget(running.manifest.terms)
         checked = await audited(running, tmp_path / "outsider")

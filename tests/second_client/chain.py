@@ -16,7 +16,7 @@ PROVIDER, VERIFIER = 0, 1
 ENTERS = {"Seated": (PROVIDER, "seat"), "Enrolled": (VERIFIER, "place")}
 LEAVES = {"SeatLeaving": PROVIDER, "PlaceLeaving": VERIFIER}
 NEVER = 1 << 32
-REFUSED = frozenset({"Missed", "Fell", "Struck", "Leaked", "Contested", "KeyContested", "LateWord"})
+REFUSED = frozenset({"Missed", "Fell", "Struck", "Leaked", "Contested", "LateWord"})
 
 
 def read(plain: Iterable[Mapping[str, Any]]) -> list[Event]:
@@ -53,12 +53,11 @@ def holder(
     holders: Mapping[tuple[int, int], Mapping[str, Any]], role: int, index: int, round: int
 ) -> int:
     """The id that has the seat or the place in the round."""
-    (id,) = (
+    return max(
         id
         for (its, id), held in holders.items()
         if its == role and held["index"] == index and held["from"] <= round < held["to"]
     )
-    return id
 
 
 def rounds_of(events: Iterable[Event]) -> list[dict[str, Any]]:

@@ -19,7 +19,8 @@ interface IRoundsHooks {
     function cancel(uint256 jobId) external;
     function statusOf(uint256 jobId) external view returns (JobStatus status, uint32 settled, Earned memory earned);
 
-    /// @notice Only members, all below. From which round on the new holder counts.
+    /// @notice Only members, all below. From which round on the new holder counts: from MERGE on the next one, before it the
+    /// running one, which counts with it only if it is void and opens again.
     function sit(uint256 jobId, uint16 seat, address account, uint32 id) external returns (uint32 from);
     /// @notice The seat is not held for the next round.
     /// @return to the first round that the holder does not count in
@@ -30,8 +31,9 @@ interface IRoundsHooks {
     function stop(uint256 jobId, uint16 seat, address account, bytes32 root) external returns (uint32 to);
     /// @notice Takes note that a seat's miss is cut.
     /// @return id of who missed
-    /// @return to the first round that it does not count in
-    function clearOwing(uint256 jobId, uint16 seat) external returns (uint32 id, uint32 to);
+    /// @return to the first round that it does not count in: the running one, since it missed that, or one before
+    /// @return next the round behind the running one; while none runs, the one that opens
+    function clearOwing(uint256 jobId, uint16 seat) external returns (uint32 id, uint32 to, uint32 next);
     function enter(uint256 jobId, uint16 place_, address account, uint32 id) external returns (uint32 from);
     function setReady(uint256 jobId, uint16 place_) external;
     /// @return to the first round that the member does not count in

@@ -43,7 +43,8 @@ interface IMembers {
     function cutSeat(uint256 jobId, uint16 seat) external;
     /// @notice Takes a place of the pool: a free one, one whose member is not ready in time, or for a tenth more the cheapest.
     function enrol(uint256 jobId, uint16 place, uint128 bond) external returns (uint32 id);
-    /// @notice "I hold manifest, data and model." Counts from the next opening on.
+    /// @notice "I hold manifest, data and model." Counts from the next settlement on; where the caller is a member
+    /// of the running round, from its end on, and while none runs at once.
     function ready(uint256 jobId) external;
     function leavePool(uint256 jobId) external;
     /// @notice Cuts a member that gave no word, or no signature that it owed. Anyone.

@@ -25,6 +25,8 @@ library TermsCheck {
         _between("tokensPerStep", t.tokensPerStep, 1, type(uint64).max / t.steps);
         _between("providerBond", t.providerBond, p.minProviderBond, type(uint128).max);
         _between("verifierBond", t.verifierBond, p.minVerifierBond, type(uint128).max);
+        // Without a judge an opened *differs* could neither be refuted nor played, and would earn its fee.
+        _between("program", uint256(t.program), 1, type(uint256).max);
     }
 
     function _requireCounts(Terms calldata t) private pure {

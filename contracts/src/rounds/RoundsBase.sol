@@ -183,10 +183,23 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
     }
 
     function _void(uint256 jobId, Job storage j, Head memory h, uint256 missed) internal {
-        _changePool(j);
         if (h.isCancelled) return _close(jobId, j, h, JobStatus.CANCELLED);
         if (block.timestamp >= j.shape.expiry) return _close(jobId, j, h, JobStatus.EXPIRED);
+        _keepPool(j, h.round);
         _wait(jobId, j, h, missed);
+    }
+
+    /// @dev Of the next pool only those are ready at once who are members of the round that opens again.
+    function _keepPool(Job storage j, uint32 round) private {
+        uint256 in_ = j.poolIn;
+        uint256 kept;
+        for (uint256 left = in_; left != 0; left &= left - 1) {
+            uint256 place = left.lowest();
+            if (j.pool[place].from <= round) kept |= Bits.bit(place);
+        }
+        if (kept == 0) return;
+        j.ready |= kept;
+        j.poolIn = in_ ^ kept;
     }
 
     function _wait(uint256 jobId, Job storage j, Head memory h, uint256 missed) internal {

@@ -65,7 +65,8 @@ contract RoundsMembership is RoundsBase {
         if (seat >= j.shape.seats) revert NoSuchIndex(seat, j.shape.seats);
         uint256 taken = j.held | j.owing | j.seated;
         if (taken.has(seat)) revert SeatTaken(seat);
-        from = _nextRound(h);
+        // A round that is void opens again under its number, and then with who came while it ran. From MERGE on none is.
+        from = h.phase == Phase.MERGE ? h.round + 1 : h.round;
         j.seats[seat] = Occupant(account, id, from);
         j.held |= Bits.bit(seat);
     }
@@ -73,7 +74,8 @@ contract RoundsMembership is RoundsBase {
     function unseat(uint256 jobId, uint16 seat) external only(members) returns (uint32 to) {
         Job storage j = _jobs[jobId];
         j.held &= ~Bits.bit(seat);
-        return _nextRound(j.head);
+        Head memory h = j.head;
+        return j.seated.has(seat) ? _nextRound(h) : h.round;
     }
 
     function stop(uint256 jobId, uint16 seat, address account, bytes32 root) external only(members) returns (uint32) {
@@ -90,11 +92,12 @@ contract RoundsMembership is RoundsBase {
         return round;
     }
 
-    function clearOwing(uint256 jobId, uint16 seat) external only(members) returns (uint32 id, uint32 to) {
+    function clearOwing(uint256 jobId, uint16 seat) external only(members) returns (uint32 id, uint32 to, uint32 next) {
         Job storage j = _jobs[jobId];
         if (seat > type(uint8).max || !j.owing.has(seat)) revert NoMiss(seat, j.owing);
         j.owing ^= Bits.bit(seat);
-        return (j.seats[seat].id, _nextRound(j.head));
+        Head memory h = j.head;
+        return (j.seats[seat].id, h.round, _nextRound(h));
     }
 
     function enter(uint256 jobId, uint16 place_, address account, uint32 id)
@@ -106,7 +109,8 @@ contract RoundsMembership is RoundsBase {
         Head memory h = j.head;
         if (h.phase == Phase.CLOSED) revert JobClosed(jobId);
         if (place_ >= j.shape.places) revert NoSuchIndex(place_, j.shape.places);
-        from = _nextRound(h);
+        // Who has left it counts until the next settlement, whatever is void before.
+        from = h.phase == Phase.WAITING && j.poolOut.has(place_) ? h.round + 1 : _nextRound(h);
         Occupant memory before = j.pool[place_];
         if (before.from < from) j.poolBefore[place_] = before;
         j.pool[place_] = Occupant(account, id, from);
@@ -115,7 +119,8 @@ contract RoundsMembership is RoundsBase {
     function setReady(uint256 jobId, uint16 place_) external only(members) {
         Job storage j = _jobs[jobId];
         Head memory h = _requireNoMerge(jobId, j);
-        if (h.phase == Phase.WAITING) _setReady(j, h, j.ready | Bits.bit(place_));
+        bool isNow = h.phase == Phase.WAITING && j.pool[place_].from <= h.round;
+        if (isNow) _setReady(j, h, j.ready | Bits.bit(place_));
         else j.poolIn |= Bits.bit(place_);
     }
 
@@ -123,11 +128,13 @@ contract RoundsMembership is RoundsBase {
         Job storage j = _jobs[jobId];
         Head memory h = j.head;
         uint256 mark = Bits.bit(place_);
-        if (h.phase == Phase.WAITING) {
-            _setReady(j, h, j.ready & ~mark);
-        } else {
+        if (h.phase != Phase.WAITING) {
             j.poolIn &= ~mark;
-            if (j.ready & mark != 0) j.poolOut |= mark;
+            j.poolOut |= mark;
+        } else if (j.pool[place_].from > h.round) {
+            j.poolIn &= ~mark;
+        } else {
+            _setReady(j, h, j.ready & ~mark);
         }
         return _nextRound(h);
     }

@@ -64,7 +64,7 @@ struct Terms {
     uint128 dutyFee; // wei per duty done
     uint128 providerBond; // locked per seat
     uint128 verifierBond; // the least that a place locks
-    bytes32 program; // root over what every operation of a step and of its link is; zero: no judge
+    bytes32 program; // root over what every operation of a step and of its link is
 }
 
 /// What a seat shows. The commitment binds all of it but the CID, which is a hint.

@@ -25,6 +25,7 @@ contract EventFold is Check {
     uint256 internal spoke;
     uint256[256] internal hasOf; // by place
     uint32[256] internal from; // by seat
+    uint32[256] internal counts; // by place, from which round on
 
     constructor(address rounds_, uint256 jobId_, uint256 segments_) {
         (rounds, jobId, segments) = (rounds_, jobId_, segments_);
@@ -58,11 +59,21 @@ contract EventFold is Check {
             s.held |= mark;
         } else if (name == IMembers.SeatLeaving.selector) {
             s.held &= ~mark;
+        } else {
+            takePlace(name, uint256(log.topics[3]), log.data);
+        }
+    }
+
+    function takePlace(bytes32 name, uint256 place, bytes calldata data) private {
+        uint256 mark = Bits.bit(place);
+        bool isNow = s.phase == Phase.WAITING && counts[place] <= s.round;
+        if (name == IMembers.Enrolled.selector) {
+            (, counts[place],,) = abi.decode(data, (uint32, uint32, uint128, uint64));
         } else if (name == IMembers.Ready.selector) {
-            if (s.phase == Phase.WAITING) s.ready |= mark;
+            if (isNow) s.ready |= mark;
             else poolIn |= mark;
         } else if (name == IMembers.PlaceLeaving.selector) {
-            if (s.phase == Phase.WAITING) s.ready &= ~mark;
+            if (isNow) s.ready &= ~mark;
             else (poolIn, poolOut) = (poolIn & ~mark, poolOut | (s.ready & mark));
         }
     }
@@ -182,8 +193,12 @@ contract EventFold is Check {
         (poolIn, poolOut) = (0, 0);
     }
 
+    /// @dev Behind a settlement nothing is pending; of a void round the pool stays, with who only had to say `ready`.
     function wait(uint256 missed) private {
-        changePool();
+        for (uint256 left = poolIn; left != 0; left &= left - 1) {
+            uint256 mark = left & (~left + 1);
+            if (counts[left.lowest()] <= s.round) (s.ready, poolIn) = (s.ready | mark, poolIn ^ mark);
+        }
         miss(missed);
         (s.phase, s.seated, s.waiting, s.deadline) = (Phase.WAITING, 0, 0, 0);
     }

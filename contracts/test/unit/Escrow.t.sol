@@ -145,7 +145,7 @@ contract EscrowTest is Network {
     }
 
     function test_createRefusesBadTerms() public {
-        for (uint256 i = 0; i < 9; i++) {
+        for (uint256 i = 0; i < 10; i++) {
             Terms memory t = defaultTerms();
             if (i == 0) t.f = 2; // 3f < seats
             if (i == 1) (t.seats, t.f) = (3, 1);
@@ -156,6 +156,7 @@ contract EscrowTest is Network {
             if (i == 6) t.expiry = uint64(block.timestamp);
             if (i == 7) t.places = 257;
             if (i == 8) t.providerBond = 1 ether - 1;
+            if (i == 9) t.program = 0; // nobody could play an accusation
             vm.prank(SUBMITTER);
             vm.expectPartialRevert(TermsCheck.TermOutOfRange.selector);
             jobs.create("spec", "cid", t, address(policy), 1e24);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+import {Audits} from "../../src/Audits.sol";
 import {Rounds} from "../../src/Rounds.sol";
 import {EcdsaPolicy} from "../../src/EcdsaPolicy.sol";
 import {RoundsBase} from "../../src/rounds/RoundsBase.sol";
@@ -9,6 +10,7 @@ import {Members} from "../../src/Members.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import {Draws} from "../../src/libraries/Draws.sol";
 import {Hashing} from "../../src/libraries/Hashing.sol";
+import {Shown} from "../../src/libraries/Reveals.sol";
 import "../../src/types/Types.sol";
 import {Network} from "../support/Network.sol";
 
@@ -452,6 +454,37 @@ contract PhasesTest is Network {
         vm.warp(rounds.timesOf(jobId, 2).windowEnd);
         jobs.claim(jobId, Role.PROVIDER, 1, 3);
         same(token.balanceOf(provider(30)), 3 * 8 * segmentPay(), "rounds done are paid");
+    }
+
+    /// @dev Otherwise a seat taken while a void round ran would count in its second opening, and nothing it said could be shown.
+    function test_aVoidRoundOpensAgainWithSeatsThatCameAndItsOwnPool() public {
+        Terms memory t = defaultTerms();
+        t.seats = 8;
+        jobId = start(t, 4, 3);
+        uint32 id = sit(jobId, 4, 4);
+        check(members.holderOf(jobId, Role.PROVIDER, id).from == 0, "from");
+        vm.prank(verifier(0));
+        members.leavePool(jobId);
+        enrol(jobId, 3, 0);
+        vm.warp(rounds.state(jobId).deadline);
+        rounds.poke(jobId);
+        RoundState memory s = rounds.state(jobId);
+        check(s.phase == Phase.WAITING && s.round == 0 && s.ready == 7, "waits with its pool");
+        sit(jobId, 5, 5);
+        sit(jobId, 6, 6);
+        nextBlock();
+        rounds.poke(jobId);
+        check(rounds.state(jobId).seated == 0x70, "seated");
+        check(memberAt(jobId, 0) == verifier(0), "who left counts until the settlement");
+        toWords(jobId);
+        settle(jobId, verdictFor(jobId, 0x70));
+        check(memberAt(jobId, 0) == verifier(3), "and then the next");
+        Shown memory shown = shownFor(jobId, 0, 4);
+        vm.expectPartialRevert(Audits.NoKeyShown.selector); // so what the seat said has been proved
+        audits.contestKey(shown);
+        vm.warp(rounds.timesOf(jobId, 0).windowEnd);
+        jobs.claim(jobId, Role.PROVIDER, id, 1);
+        same(token.balanceOf(provider(4)), 8 * segmentPay(), "paid");
     }
 
     function test_disagreeingLeavesWithoutAMiss() public {

@@ -22,10 +22,18 @@ from atoll.errors import AtollError, StorageError
 MOUNTED = {
     "keys": ("atoll.cli.keys:app", "Make, import, back up and verify keys."),
     "job": ("atoll.cli.job:app", "Submit, follow and collect training jobs."),
+    "report": ("atoll.cli.window:report_app", "A job as one page: one HTML file to keep."),
+    "dashboard": ("atoll.cli.window:dashboard_app", "The network and its jobs, live in a browser."),
     "node": ("atoll.cli.members:node", "Set up and run a provider."),
     "verifier": ("atoll.cli.members:verifier", "Set up and run a verifier."),
     "store": ("atoll.cli.store:app", "Content by CID: add, get, keep, check."),
     "config": ("atoll.cli.config:app", "A service's settings, and where they are from."),
+    "stake": ("atoll.cli.stake:app", "Stake: show it, add to it, take it out."),
+    "earnings": (
+        "atoll.cli.earnings:app",
+        "Show every wei that an account earned, and why not.",
+    ),
+    "claim": ("atoll.cli.earnings:claim_app", "Have everything paid that an account has earned."),
     "tx": ("atoll.cli.tx:app", "A service's transactions: list, bump, cancel."),
     "journal": ("atoll.cli.journal:app", "Back a service's journal up, or move it."),
     "judge": ("atoll.cli.judge:app", "Dispute wrong training, or defend your own."),

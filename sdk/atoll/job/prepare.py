@@ -101,8 +101,8 @@ async def machine_numerics(ask: Ask) -> NumericsSpec:
 async def with_program(manifest: Manifest, store: LocalStore, ask: Ask) -> Manifest:
     """The manifest with the root of its program in its terms: what the judge decides by.
 
-    The program follows from everything else in it. It stays zero where the job has no judge.
-    Raises as `asking`.
+    The program follows from everything else in it. Raises ManifestError where no judge could
+    decide the job, and as `asking`.
     """
     said = await ask({"program": manifest.to_bytes().hex(), "store": str(store.root)})
     root = Digest(bytes.fromhex(said))

@@ -137,7 +137,12 @@ def _ready(view: JobView, event: ev.Ready, block: BlockRef) -> JobView:
 
 
 def _place_leaving(view: JobView, event: ev.PlaceLeaving, block: BlockRef) -> JobView:
-    return with_holder(view, Role.VERIFIER, event.id, to=event.to)
+    view = with_holder(view, Role.VERIFIER, event.id, to=event.to)
+    running = view.open
+    if running is None or running.ready >> event.place & 1:
+        return view
+    # Said while the round ran, and taken back before it counted.
+    return with_holder(view, Role.VERIFIER, event.id, is_ready=False)
 
 
 def _missed(view: JobView, event: ev.Missed, block: BlockRef) -> JobView:

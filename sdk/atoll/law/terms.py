@@ -1,7 +1,8 @@
 """The terms of a job: what the contract checks at creation, and how a manifest spells them.
 
 Rule of this file: a job that `check_terms` refuses would be refused by `Jobs.create`, for the rules
-that do not depend on the deployment's own parameters (floors of bonds and windows, the clock).
+that do not depend on the deployment's own parameters (floors of bonds and windows, the clock). The
+program may be zero here alone, in drafts: it follows from the manifest that has the terms.
 """
 
 from __future__ import annotations

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from atoll.service.control import Answer
 from atoll.service.health import Metric
+from atoll.service.orders import NO_ORDERS, Orders
 from atoll.service.transactions import CHANGES, Change, change_in
+from atoll.service.wallet import send_in, state_in
 
 if TYPE_CHECKING:
     from atoll.service.service import Service
@@ -26,7 +29,34 @@ def answers_of(service: Service[Any]) -> dict[str, Answer]:
     async def status(_: dict[str, Any]) -> dict[str, Any]:
         return service.status()
 
-    return {"status": status} | {f"tx-{change}": changing(change) for change in CHANGES}
+    async def send(arguments: dict[str, Any]) -> None:
+        context = service.effects.context
+        await send_in(context.queue, context.chain.deployment, arguments)
+
+    async def state(arguments: dict[str, Any]) -> dict[str, Any]:
+        return state_in(service.effects.context.queue, str(arguments["key"]))
+
+    answers: dict[str, Answer] = {"status": status, "tx-send": send, "tx-state": state}
+    changes = {f"tx-{change}": changing(change) for change in CHANGES}
+    return answers | changes | ordering(service)
+
+
+def ordering(service: Service[Any]) -> dict[str, Answer]:
+    """What an operator orders; each answers with where the service stands then."""
+
+    def obeying(change: Callable[[Orders, dict[str, Any]], Orders]) -> Answer:
+        async def answer(arguments: dict[str, Any]) -> dict[str, Any]:
+            service.order(change(service.orders, arguments))
+            return service.status()
+
+        return answer
+
+    return {
+        "drain": obeying(lambda orders, _: replace(orders, drains=True)),
+        "pause": obeying(lambda orders, _: replace(orders, pauses=True)),
+        "resume": obeying(lambda _, __: NO_ORDERS),
+        "leave": obeying(lambda orders, arguments: orders.leaving(int(arguments["job"]))),
+    }
 
 
 def metrics_of(service: Service[Any]) -> Iterator[Metric]:

@@ -51,7 +51,7 @@ async def change_transaction(config: ServiceConfig, number: int, change: Change)
     if holder_of(config.data_dir) is not None:
         await ask(config.data_dir, f"tx-{change}", key=key)
     else:
-        async with _queue(config) as queue:
+        async with opened_queue(config) as queue:
             await change_in(queue, key, change)
     return next(row for row in list_transactions(config.data_dir) if row["id"] == number)
 
@@ -62,7 +62,14 @@ async def change_in(queue: TxQueue, key: str, change: Change) -> None:
 
 
 @asynccontextmanager
-async def _queue(config: ServiceConfig) -> AsyncIterator[TxQueue]:
+async def opened_queue(config: ServiceConfig) -> AsyncIterator[TxQueue]:
+    """A stopped service's queue, its folder held meanwhile; nobody works at it yet.
+
+    Raises:
+        ConfigError, KeystoreError: another process runs in the folder, or the key cannot be used.
+        ChainError: no endpoint answers, or it is another chain.
+    """
+    config.data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     with hold_folder(config.data_dir):
         account = load_key(config.keystore, read_password(config.password_file))
         chain = await AtollChain.connect(config.rpc_urls, Deployment.load(config.deployment))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from atoll.bits.tape.build.whole import has_judge
 from atoll.content.local import LocalStore
 from atoll.law.manifest import Manifest
-from atoll.law.words import ZERO_DIGEST, Digest
+from atoll.law.words import Digest
 from atoll.train.initial import open_initial_state
 from atoll.train.judging import program_header
 from atoll.train.probe import configure_native
@@ -14,12 +13,11 @@ from atoll.train.probe import configure_native
 def program_root(manifest: bytes, store_dir: str) -> tuple[Digest, Digest]:
     """The root that a manifest's terms have to name, and the digest of round 0's model.
 
-    The root is zero where the job has no judge.
-
     Raises:
+        ManifestError: the job's operations cannot be judged.
         NotFound, CorruptBlock, MalformedState: the initial weights are content, and not here.
     """
     configure_native()
     job = Manifest.from_bytes(manifest)
     initial = open_initial_state(job, LocalStore(store_dir)).digest()
-    return (program_header(job, initial).root if has_judge(job) else ZERO_DIGEST), initial
+    return program_header(job, initial).root, initial

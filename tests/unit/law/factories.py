@@ -61,7 +61,7 @@ def make_terms(**changes: Any) -> Terms:
         "duty_fee": TOKEN // 5,
         "provider_bond": 100 * TOKEN,
         "verifier_bond": 100 * TOKEN,
-        "program": Digest(bytes(32)),
+        "program": Digest(b"\x07" * 32),
     }
     return Terms(**{**plain, **changes})
 

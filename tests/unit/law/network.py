@@ -122,7 +122,6 @@ class Past:
     ballots: dict[int, Digest] = field(default_factory=dict)
     bodies: dict[int, bytes] = field(default_factory=dict)
     keys: dict[int, Digest] = field(default_factory=dict)
-    refuted: set[int] = field(default_factory=set)
     struck: set[int] = field(default_factory=set)
     contests: dict[tuple[int, int], bool | None] = field(default_factory=dict)
     accusers: dict[tuple[int, int], Address] = field(default_factory=dict)
@@ -203,6 +202,10 @@ class Network:
         held = [m for m in self.members.values() if (m.role, m.index) == (role, index)]
         return max((m for m in held if m.start <= round), key=lambda m: m.id)
 
+    def _held(self, place: int) -> list[Member]:
+        held = self.members.values()
+        return [m for m in held if (m.role, m.index) == (Role.VERIFIER, place)]
+
     @property
     def following(self) -> int:
         is_open = self.phase in {Phase.TRAIN, Phase.REVEAL, Phase.MERGE}
@@ -214,9 +217,16 @@ class Network:
         need(self.phase is not Phase.CLOSED, "closed")
         need(self.own(account) is None, "a member already")
         id = 1 + sum(m.role is role for m in self.members.values())
-        member = Member(id, role, account, index, self.following, bond)
+        member = Member(id, role, account, index, self._start(role, index), bond)
         self.members[role, id] = member
         return member
+
+    def _start(self, role: Role, index: int) -> int:
+        """A void round opens again under its number: with new seats, and with the pool it had."""
+        if role is Role.PROVIDER:
+            return self.round + (self.phase is Phase.MERGE)
+        is_left = self.phase is Phase.WAITING and index in self.going
+        return self.round + 1 if is_left else self.following
 
     def sit(self, account: Address, seat: int) -> None:
         need(seat < self.terms.seats, "no such seat")
@@ -229,7 +239,7 @@ class Network:
     def leave_seat(self, account: Address) -> None:
         m = self._staying(account, Role.PROVIDER)
         self.held.discard(m.index)
-        self._end(m, self.following)
+        self._end(m, self.following if m.index in self.seated else self.round)
 
     def _staying(self, account: Address, role: Role) -> Member:
         m = self.own(account)
@@ -243,11 +253,13 @@ class Network:
         if m.role is Role.PROVIDER:
             self.emit(ev.SeatLeaving(self.job, m.account, SeatIndex(m.index), id, end))
             return
-        if self.phase is Phase.WAITING:
-            self.ready.discard(m.index)
-        else:
+        if self.phase is not Phase.WAITING:
             self.coming.discard(m.index)
-            self.going |= {m.index} & self.ready
+            self.going.add(m.index)
+        elif m.start > self.round:
+            self.coming.discard(m.index)
+        else:
+            self.ready.discard(m.index)
         self.emit(ev.PlaceLeaving(self.job, m.account, PlaceIndex(m.index), id, end))
 
     def disagree(self, account: Address) -> None:
@@ -274,10 +286,10 @@ class Network:
         del self.owing[seat]
         held = [m for m in self.members.values() if (m.role, m.index) == (Role.PROVIDER, seat)]
         m = max(held, key=lambda each: each.id)
-        to = self.following
-        if m.to == FOREVER:
-            self._end(m, to)
-        self._cut(m, max(m.start, to - 1 if to else 0), Miss.SEAT)
+        if m.to > self.round:
+            self._end(m, self.round)
+        missed = self.following - 1 if self.following else 0
+        self._cut(m, max(m.start, missed), Miss.SEAT)
 
     def enrol(self, account: Address, place: int, bond: int) -> None:
         need(bond >= self.terms.verifier_bond and place < self.terms.places, "no")
@@ -311,7 +323,8 @@ class Network:
         need(m.ready_until, "ready already")
         need(self.phase not in {Phase.MERGE, Phase.CLOSED}, "not now")
         m.ready_until = 0
-        (self.ready if self.phase is Phase.WAITING else self.coming).add(m.index)
+        is_now = self.phase is Phase.WAITING and m.start <= self.round
+        (self.ready if is_now else self.coming).add(m.index)
         self.emit(ev.Ready(self.job, account, PlaceIndex(m.index), HolderId(m.id)))
 
     def leave_pool(self, account: Address) -> None:
@@ -488,12 +501,17 @@ class Network:
         self.owing |= dict.fromkeys(missed, self.round)
 
     def _void(self, missed: set[int]) -> None:
-        self._change_pool()
         if self.cancelled:
             self._close(JobStatus.CANCELLED)
         elif self.now >= self.terms.expiry:
             self._close(JobStatus.EXPIRED)
         else:
+            newest = {
+                p: max(m.start for m in self._held(p) if m.to == FOREVER) for p in self.coming
+            }
+            kept = {place for place, start in newest.items() if start <= self.round}
+            self.ready |= kept
+            self.coming -= kept
             self._wait_for_members(missed)
 
     def _wait_for_members(self, missed: set[int]) -> None:
@@ -782,19 +800,10 @@ class Network:
     def show_key(self, round: int, seat: int, key: Digest) -> None:
         past = self.settled[round]
         need(seat in past.holders, "nobody's")
-        need(seat not in past.keys or seat in past.refuted, "shown")
+        need(seat not in past.keys, "shown")
         past.keys[seat] = key
-        past.refuted.discard(seat)
         account = self.member(Role.PROVIDER, past.holders[seat]).account
         self.emit(ev.KeyShown(self.job, account, RoundIndex(round), key))
-
-    def contest_key(self, round: int, seat: int) -> None:
-        past = self.settled[round]
-        need(self.now < past.ends["window"] and seat in past.keys, "no")
-        need(hashed(past.keys[seat]) != past.reveals[seat].key_hash, "it is the key")
-        need(seat not in past.refuted, "done")
-        past.refuted.add(seat)
-        self.emit(ev.KeyContested(self.job, RoundIndex(round), SeatIndex(seat)))
 
     def leak(self, round: int, seat: int, key: Digest, by: Address) -> None:
         """Half of the pay is who shows it's, the rest is burnt later."""
@@ -803,7 +812,6 @@ class Network:
         need(hashed(key) == past.reveals[seat].key_hash, "another key")
         need(self.member(Role.PROVIDER, past.holders[seat]).account != by, "its own")
         past.keys[seat] = key
-        past.refuted.discard(seat)
         past.leaked.add(seat)
         past.pay.discard(seat)
         self.emit(ev.Leaked(self.job, by, SeatIndex(seat), RoundIndex(round), key))
@@ -837,7 +845,9 @@ class Network:
     def _keyless(self, round: int, seat: int) -> Member:
         past = self.settled[round]
         need(seat in past.drawn, "not drawn")
-        need(seat not in past.keys or seat in past.refuted, "shown")
+        shown = past.keys.get(seat)
+        is_right = shown is not None and hashed(shown) == past.reveals[seat].key_hash
+        need(not is_right, "shown")
         return self.member(Role.PROVIDER, past.holders[seat])
 
     def strike(self, round: int, seat: int) -> None:

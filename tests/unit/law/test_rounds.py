@@ -18,7 +18,7 @@ from atoll.law.games.machine import Outcome
 from atoll.law.owes import WHENEVER, Duty, committee_accounts, owed_by
 from atoll.law.upkeep import Call, upkeep
 from atoll.law.views import GameRecord, bond_set
-from atoll.law.words import NO_ROUND, JobStatus, Miss, Phase, Role, SeatIndex
+from atoll.law.words import NO_ROUND, JobStatus, Miss, Phase, PlaceIndex, Role, SeatIndex
 
 
 def owed(script: Script, account: str) -> list[tuple[Duty, int]]:
@@ -115,6 +115,41 @@ def test_a_void_round_waits_under_its_own_number() -> None:
     missed = {h.index: h.missed for h in net.view.providers.values()}
     assert missed == dict.fromkeys(range(4), 1)
     assert net.view.held == 0
+
+
+def test_a_void_round_opens_again_with_seats_that_came_and_with_its_own_pool() -> None:
+    script = Script.ready(make_terms(places=4, seats=8))
+    net = script.net
+    net.poke()
+    net.sit(PROVIDERS[4], 4)
+    new = net.view.holder_of(PROVIDERS[4])
+    assert new is not None and new.start == 0
+    net.leave_pool(VERIFIERS[0])
+    net.enrol(WATCHER, 0, net.terms.verifier_bond)
+    net.say_ready(WATCHER)
+    net.leave_seat(PROVIDERS[4])
+    gone = net.view.providers[new.id]
+    assert (gone.start, gone.to) == (0, 0)
+    net.release(Role.PROVIDER, new.id)
+    net.sit(PROVIDERS[5], 5)
+    net.advance()
+    assert (net.view.phase, net.view.round) == (Phase.WAITING, 0)
+    assert net.view.ready_places(net.view.round) == bitmap(net.ready) == 0b1111
+    net.sit(PROVIDERS[6], 6)
+    net.sit(PROVIDERS[7], 7)
+    net.wait(1)
+    round = script.honest_round()
+    past = net.view.settled[round]
+    assert round == 0 and past.facts.revealed == 0b1110_0000
+    held = net.view.providers[past.seats[SeatIndex(5)]]
+    assert held.account == PROVIDERS[5] and held.counts_in(0)
+    places = {net.view.verifiers[id].account for id in past.places.values()}
+    assert places == set(VERIFIERS[:4])
+    assert net.view.open is not None
+    at_zero = net.view.open.places[PlaceIndex(0)]
+    assert net.view.verifiers[at_zero].account == WATCHER
+    net.wait_until(net.settled[0].ends["window"])
+    assert pay.claimable(net.view, held, net.now) == 8 * net.terms.segment_pay
 
 
 def test_who_disagrees_is_not_waited_for_and_misses_nothing() -> None:

@@ -110,13 +110,6 @@ def test_a_player_that_only_defends_looks_at_nothing(script: Script) -> None:
     assert wanted(player(script, watches=False)) == []
 
 
-def test_a_job_without_a_judge_is_not_replayed() -> None:
-    script = Script.ready()
-    script.net.poke()
-    script.honest_round()
-    assert wanted(player(script), DoReplay) == []
-
-
 def test_a_window_that_ends_before_the_replay_does_is_told_once(script: Script) -> None:
     state = player(script)
     (replay,) = [c for c in wanted(state, DoReplay) if c.seat == SEAT]

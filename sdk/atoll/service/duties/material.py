@@ -16,7 +16,7 @@ from atoll.content.errors import MalformedDag
 from atoll.errors import ManifestError, NumericsMismatch, ProtocolError, TooLarge
 from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
 from atoll.law.views import JobView
-from atoll.law.words import ZERO_DIGEST, Digest, JobStatus, Phase
+from atoll.law.words import Digest, JobStatus, Phase
 from atoll.service.commands import Done, Fact, Facts, Work
 from atoll.service.machine import Decision, State
 from atoll.service.policy import manifest_refusal, terms_refusal
@@ -114,8 +114,6 @@ class DoFetchData(Work[DataReady | JobRefused]):
 
 async def _check_program(effects: Effects, manifest: Manifest) -> Digest:
     """Digest of round 0's model. Raises ManifestError where the terms name another program."""
-    if manifest.terms.program == ZERO_DIGEST:
-        return ZERO_DIGEST
     args = (manifest.to_bytes(), effects.store_dir)
     root, initial = await effects.work("atoll.train.program:program_root", *args)
     if root != manifest.terms.program:

@@ -16,7 +16,7 @@ from atoll.chain.calls import Call, Calls
 from atoll.law.hashing import hash_fields
 from atoll.law.upkeep import leaked_keys
 from atoll.law.views import JobView, SettledRound
-from atoll.law.words import ZERO_DIGEST, Address, Digest, RoundIndex, SeatIndex
+from atoll.law.words import Address, Digest, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall, Done, Fact, Work, key_of
 from atoll.service.duties.challenge import SendChallenge, fine_authors, may_challenge
 from atoll.service.duties.material import DataReady, DoFetchData, spec_of
@@ -95,8 +95,6 @@ def decide_watch(state: State[S], looks: Looks) -> Decision:
     spec, data = spec_of(state.facts), state.facts.of(DoFetchData)
     if spec is None or not isinstance(data, DataReady):
         return Decision("watch", "waits for the manifest and the data", tuple(wanted))
-    if view.require_terms().program == ZERO_DIGEST:
-        return Decision("watch", "the job has no judge", tuple(wanted))
     for past in view.auditing(now + MARGIN_SECONDS):
         wanted += _of_round(state, past, (spec, data.initial), looks)
     return Decision("watch", f"{len(wanted)} things to look at", tuple(wanted))

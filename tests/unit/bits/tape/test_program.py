@@ -14,9 +14,10 @@ from tests.unit.bits.tape.test_link import CODECS
 from tests.vectors.generate_judge_states import program_roots
 
 from atoll.bits.tape.build.graph import Graph, Region
-from atoll.bits.tape.build.whole import MAX_BATCH, has_judge, program_of
+from atoll.bits.tape.build.whole import MAX_BATCH, can_be_judged, program_of
 from atoll.bits.tape.opcodes import Op
 from atoll.bits.tape.program import Program
+from atoll.errors import ManifestError
 from atoll.job.presets import PRESETS
 from atoll.law.hashing import keccak256
 from atoll.law.manifest import Manifest
@@ -151,12 +152,12 @@ def test_a_job_whose_operations_cannot_be_judged_has_no_program(
     changes: dict[str, dict[str, Any]],
 ) -> None:
     manifest = small("plain").manifest
-    assert has_judge(manifest)
+    assert can_be_judged(manifest)
     ((part, fields),) = changes.items()
     changed = getattr(manifest, part).model_copy(update=fields)
     manifest = manifest.model_copy(update={part: changed})
-    assert not has_judge(manifest)
-    with pytest.raises(ValueError, match="cannot be judged"):
+    assert not can_be_judged(manifest)
+    with pytest.raises(ManifestError, match="cannot be judged"):
         program_of(manifest, INITIAL)
 
 

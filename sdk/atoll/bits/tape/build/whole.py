@@ -8,6 +8,7 @@ from atoll.bits.tables import table_sizes
 from atoll.bits.tape.build.link import make_link
 from atoll.bits.tape.build.step import make_step
 from atoll.bits.tape.program import Program
+from atoll.errors import ManifestError
 from atoll.law.manifest import SPARSE_CODECS, Manifest
 from atoll.law.program import Header, Part
 from atoll.law.words import ZERO_DIGEST, Digest
@@ -20,10 +21,10 @@ MAX_OPENED: Final = 1 << 16
 """Bytes of a segment's states, norms and losses, which one transaction has to hold."""
 
 
-def has_judge(manifest: Manifest) -> bool:
-    """Whether the job's operations can be judged.
+def can_be_judged(manifest: Manifest) -> bool:
+    """Whether the EVM can execute any one of the job's operations.
 
-    They can where a seat's state is what its steps made of the global
+    It can where a seat's state is what its steps made of the global
     model and nothing else: no feedback, no fragments, nothing that comes back late; and where a
     transaction has gas for all draws of a batch, and for what a segment's steps resulted in.
     """
@@ -36,14 +37,18 @@ def has_judge(manifest: Manifest) -> bool:
 
 
 def program_of(manifest: Manifest, initial: Digest) -> Program:
-    """The program of a job that has a judge; `initial` is the digest of round 0's global state.
+    """The program of a job; `initial` is the digest of round 0's global state.
 
     Raises:
-        ValueError: the job has no judge.
-        ManifestError: its tapes would have more nodes than numbers.
+        ManifestError: its operations cannot be judged, or its tapes would have more nodes than
+            numbers.
     """
-    if not has_judge(manifest):
-        raise ValueError("the operations of this job cannot be judged")
+    if not can_be_judged(manifest):
+        raise ManifestError(
+            "manifest: the operations of this job cannot be judged, and every job has a judge",
+            next_step=f"choose a dense codec without feedback, at most {MAX_BATCH} sequences a "
+            "step, or shorter segments",
+        )
     m, result = make_step(manifest)
     nodes, templates = m.graph.templates(Part.STEP, result)
     link_nodes, link = make_link(manifest)

@@ -1,0 +1,105 @@
+"""Whose account a command is about: a service's, by its config, or a keystore's."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from atoll.cli import services
+from atoll.cli.network import Network, need_deployment
+from atoll.errors import ConfigError
+
+if TYPE_CHECKING:
+    from atoll.chain.deployment import Deployment
+    from atoll.job.account import Reader
+    from atoll.law.words import Address
+    from atoll.service.wallet import Send
+
+Config = Annotated[
+    Path | None,
+    typer.Option("--config", help="A node's or verifier's config file: its account."),
+]
+
+
+@dataclass(frozen=True)
+class Whose:
+    """What the options name: a config, or a network with a keystore."""
+
+    config: Path | None
+    network: Network
+
+    @cached_property
+    def settings(self) -> Any:
+        """The service's settings; None without --config."""
+        return None if self.config is None else services.load(self.config.expanduser())
+
+    @cached_property
+    def address(self) -> Address:
+        """The account. Raises ConfigError where none is named, KeystoreError."""
+        from atoll.chain.keys import address_of
+
+        keystore = self.network.keystore if self.settings is None else self.settings.keystore
+        if keystore is None:
+            raise ConfigError(
+                "whose account? neither a config nor a keystore is named",
+                next_step="pass --config FILE of a node or verifier, or --keystore FILE",
+            )
+        return address_of(keystore.expanduser())
+
+    @property
+    def deployment(self) -> Deployment:
+        """The network's. Raises ConfigError."""
+        from atoll.chain.deployment import Deployment
+
+        if self.settings is not None:
+            return Deployment.load(self.settings.deployment)
+        return Deployment.load(need_deployment(self.network.deployment))
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[Reader]:
+        """What the chain says. Raises ConfigError, ChainError."""
+        from atoll.job.account import reading
+
+        if self.settings is not None:
+            urls, folder = self.settings.rpc_urls, self.settings.data_dir
+        else:
+            urls, folder = self.network.rpc.split(","), self.network.home.expanduser()
+        async with reading(urls, self.deployment, folder) as reader:
+            yield reader
+
+    @asynccontextmanager
+    async def sending(self) -> AsyncIterator[Send]:
+        """How the account sends: by its service where that runs. Raises as `wallet.sending`."""
+        from atoll.service.wallet import sending, sending_with
+
+        if self.settings is not None:
+            async with sending(self.settings) as send:
+                yield send
+            return
+        async with self.network.open(must_sign=True) as client:
+            yield sending_with(client.session.queue)
+
+    def transactions(self) -> list[dict[str, Any]]:
+        """Every transaction that is known here of the account; empty where none is."""
+        from atoll.service.transactions import list_transactions
+
+        if self.settings is not None:
+            folder = self.settings.data_dir
+        else:
+            folder = self.network.home.expanduser()
+        try:
+            return list_transactions(folder)
+        except ConfigError:
+            return []
+
+
+def moment(second: int) -> str:
+    """A time of the chain's clock, for a person."""
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,0 +1,209 @@
+"""`atoll earnings` and `atoll claim`: what an account got, will get, did not get and why; and the
+calls that have it paid.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from atoll.cli.accounts import Config, Whose, moment
+from atoll.cli.network import (
+    DEFAULT_HOME,
+    DEFAULT_RPC,
+    DeploymentFile,
+    Home,
+    Keystore,
+    Network,
+    PasswordFile,
+    Rpc,
+)
+from atoll.cli.output import Json, emit
+from atoll.errors import ChainError, ProtocolError
+
+if TYPE_CHECKING:
+    from atoll.job.account import Known, Reader
+    from atoll.job.collecting import Collect, Later
+    from atoll.job.earnings import Line, Statement
+
+app = typer.Typer(help="Show every wei that an account earned, and why not.")
+claim_app = typer.Typer(help="Have everything paid that an account has earned.")
+OnlyJob = Annotated[int | None, typer.Option("--job", metavar="N", help="Only this job.", min=1)]
+Explain = Annotated[
+    bool, typer.Option("--explain", help="Every line, with the reason, and not only the sums.")
+]
+
+
+@app.command()
+def earnings(
+    config: Config = None,
+    job: OnlyJob = None,
+    explain: Explain = False,
+    rpc: Rpc = DEFAULT_RPC,
+    deployment: DeploymentFile = None,
+    keystore: Keystore = None,
+    home: Home = DEFAULT_HOME,
+    json: Json = False,
+) -> None:
+    """Say what an account got, will get, lost or did not earn in its jobs, and what gas it paid.
+
+    Everything is counted from the contracts' events; exits with 5 where the lines do not add up to
+    the jobs' books.
+    """
+    whose = Whose(config, Network(rpc, deployment, home, keystore))
+    data, lines = asyncio.run(_told(whose, job, explain=explain))
+    emit(data, "\n".join(lines), as_json=json)
+    faults = [fault for told in data["jobs"] for fault in told["faults"]]
+    if faults:
+        raise ProtocolError(f"the books do not add up: {faults[0]}", next_step="report this")
+
+
+@claim_app.command()
+def claim(
+    config: Config = None,
+    job: OnlyJob = None,
+    rpc: Rpc = DEFAULT_RPC,
+    deployment: DeploymentFile = None,
+    keystore: Keystore = None,
+    password_file: PasswordFile = None,
+    home: Home = DEFAULT_HOME,
+    json: Json = False,
+) -> None:
+    """Have everything paid that the account has earned in FINAL rounds: pay, credits, what games
+    owe; and say what cannot be claimed yet, and from when. Bonds come home by `atoll stake`.
+
+    It may be run at any time, also beside the account's service, which claims by itself as its
+    `auto_claim` says.
+    """
+    whose = Whose(config, Network(rpc, deployment, home, keystore, password_file))
+    data, lines = asyncio.run(_claimed(whose, job))
+    emit(data, "\n".join(lines), as_json=json)
+
+
+async def _told(
+    whose: Whose, job: int | None, *, explain: bool
+) -> tuple[dict[str, Any], list[str]]:
+    from atoll.job.narrate import tokens
+
+    me = whose.address
+    async with whose.reading() as reader:
+        known = await reader.look(me)
+        gas = await _gas(whose, reader)
+    statements = [told for told in known.statements(me) if job is None or told.job == job]
+    data = {
+        "account": me,
+        "block": known.head.number,
+        "time": known.head.timestamp,
+        "jobs": [told.to_plain() for told in statements],
+        "gas": gas,
+    }
+    lines = [f"account    {me}, at block {known.head.number}"]
+    for told in statements:
+        lines += _sums(told)
+        lines += [_text(line) for line in told.lines] if explain else []
+        lines += [f"  but: {fault}" for fault in told.faults]
+    if not statements:
+        lines.append("no job: the account never had a seat or a place" + _of(job))
+    fees = (
+        f"{tokens(int(gas['fees_wei']))} of the chain's coin in {gas['transactions']} transactions"
+    )
+    unknown = gas["unknown_transactions"]
+    lines.append(
+        f"gas        {fees}" + (f", {unknown} more were not sent from here" * bool(unknown))
+    )
+    return data, lines
+
+
+def _of(job: int | None) -> str:
+    return "" if job is None else f" of job {job}"
+
+
+async def _gas(whose: Whose, reader: Reader) -> dict[str, Any]:
+    """What the transactions cost that are known here, and how many others the account sent."""
+    mined = [row for row in whose.transactions() if row["fee_wei"] is not None]
+    sent = await reader.chain.nonce(whose.address)
+    return {
+        "fees_wei": str(sum(int(row["fee_wei"]) for row in mined)),
+        "gas": sum(row["gas"] or 0 for row in mined),
+        "transactions": len(mined),
+        "unknown_transactions": max(0, sent - len(mined)),
+    }
+
+
+def _sums(told: Statement) -> list[str]:
+    from atoll.job.earnings import State
+    from atoll.job.narrate import tokens
+
+    parts = [f"{tokens(told.total(state))} {state}" for state in State if told.total(state)]
+    cut = [f"{tokens(told.cut)} cut from bonds"] if told.cut else []
+    return [f"job {told.job:<6} " + (", ".join([*parts, *cut]) or "nothing yet")]
+
+
+def _text(line: Line) -> str:
+    from atoll.job.narrate import tokens
+    from atoll.law.words import Role
+
+    where = {Role.PROVIDER: "seat", Role.VERIFIER: "place", None: "seat"}[line.role]
+    when = "" if line.until is None else f"; FINAL from {moment(line.until)}"
+    state = f"{line.what}, {line.state}"
+    return (
+        f"  round {line.round}, {where} {line.index}: {tokens(line.wei)} {state}: {line.text}{when}"
+    )
+
+
+async def _claimed(whose: Whose, job: int | None) -> tuple[dict[str, Any], list[str]]:
+    from atoll.job.collecting import later
+
+    me = whose.address
+    async with whose.reading() as reader:
+        known = await reader.look(me)
+        due = await _due(reader, known, me, job)
+        before = await reader.chain.token_balance(me)
+        if due:
+            async with whose.sending() as send:
+                for item in due:
+                    await send(item.key, item.call)
+            known = await reader.look(me)
+        wallet = await reader.chain.token_balance(me)
+    told = [each for each in known.statements(me) if job is None or each.job == job]
+    waits = list(later(told))
+    data = {
+        "account": me,
+        "claimed": [{"text": item.text, "wei": str(item.wei)} for item in due],
+        "claimed_wei": str(sum(item.wei for item in due)),
+        "wallet_before_wei": str(before),
+        "wallet_wei": str(wallet),
+        "later": [item.to_plain() for item in waits],
+    }
+    return data, _claim_lines(due, waits, wallet)
+
+
+def _claim_lines(due: list[Collect], waits: list[Later], wallet: int) -> list[str]:
+    from atoll.job.narrate import tokens
+
+    lines = [f"{tokens(item.wei)} tokens: {item.text}" for item in due]
+    lines = lines or ["nothing can be claimed now"]
+    for item in waits:
+        when = "not before it is settled" if item.at is None else f"from {moment(item.at)}"
+        lines.append(f"later, {when}: {tokens(item.wei)}, job {item.job}, {item.text}")
+    return [*lines, f"{tokens(wallet)} tokens are in the wallet"]
+
+
+async def _due(reader: Reader, known: Known, account: Any, job: int | None) -> list[Collect]:
+    """What can be claimed now; what games owe is of no job."""
+    from atoll.job.collecting import Collect, collectable
+
+    calls = reader.chain.calls
+    views = {n: view for n, view in known.views.items() if job is None or n == job}
+    due = list(collectable(views, account, known.head.timestamp, calls))
+    try:
+        (owed,) = await reader.chain.read("owed", account, contract="Game")
+    except ChainError:
+        owed = 0  # a network without a judge
+    if owed and job is None:
+        nonce = await reader.chain.nonce(account)
+        key = f"games:{account}:{nonce}:{owed}"
+        due.append(Collect(key, calls.collect_bond(account), int(owed), "what games owe"))
+    return due

@@ -1,0 +1,251 @@
+"""`atoll stake`: what an account has staked, where it is, and how it comes back to the wallet."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from atoll.cli.accounts import Config, Whose, moment
+from atoll.cli.network import (
+    DEFAULT_HOME,
+    DEFAULT_RPC,
+    DeploymentFile,
+    Home,
+    Keystore,
+    Network,
+    PasswordFile,
+    Rpc,
+)
+from atoll.cli.output import Json, emit
+from atoll.errors import ConfigError, InsufficientFunds
+
+if TYPE_CHECKING:
+    from atoll.job.account import Known, Reader
+    from atoll.job.stake import Stake, Withdrawal
+    from atoll.law.words import Address, Role
+    from atoll.service.wallet import Send
+
+app = typer.Typer(no_args_is_help=True, help="Stake: show it, add to it, take it out.")
+As = Annotated[
+    str | None,
+    typer.Option("--as", metavar="ROLE", help="provider or verifier; a config says it by itself."),
+]
+Amount = Annotated[str, typer.Argument(metavar="AMOUNT", help="Tokens, as 25 or 0.5.")]
+MaybeAmount = Annotated[
+    str | None,
+    typer.Argument(metavar="[AMOUNT]", help="Tokens; everything that is free if left out."),
+]
+
+
+@app.command()
+def show(
+    config: Config = None,
+    rpc: Rpc = DEFAULT_RPC,
+    deployment: DeploymentFile = None,
+    keystore: Keystore = None,
+    home: Home = DEFAULT_HOME,
+    json: Json = False,
+) -> None:
+    """Show the stake by role: free, locked by jobs and until when, thawing; and the wallet."""
+    whose = Whose(config, Network(rpc, deployment, home, keystore))
+    data, text = asyncio.run(_shown(whose))
+    emit(data, text, as_json=json)
+
+
+@app.command()
+def add(
+    amount: Amount,
+    role: As = None,
+    config: Config = None,
+    rpc: Rpc = DEFAULT_RPC,
+    deployment: DeploymentFile = None,
+    keystore: Keystore = None,
+    password_file: PasswordFile = None,
+    home: Home = DEFAULT_HOME,
+    json: Json = False,
+) -> None:
+    """Move tokens from the wallet into the stake. A service does so by itself when it joins a job.
+
+    Each call adds: what was sent and is not in a block yet is waited for, not sent again.
+    """
+    whose = Whose(config, Network(rpc, deployment, home, keystore, password_file))
+    asyncio.run(_added(whose, _role(whose, role), amount))
+    data, text = asyncio.run(_shown(whose))
+    emit(data, text, as_json=json)
+
+
+@app.command()
+def withdraw(
+    amount: MaybeAmount = None,
+    role: As = None,
+    config: Config = None,
+    rpc: Rpc = DEFAULT_RPC,
+    deployment: DeploymentFile = None,
+    keystore: Keystore = None,
+    password_file: PasswordFile = None,
+    home: Home = DEFAULT_HOME,
+    json: Json = False,
+) -> None:
+    """Bring stake back to the wallet: bonds that are over go home, stake thaws, and once the
+    unbonding delay is over it is taken out.
+
+    Run it again, with the same amount, when it says so: while something is under way nothing is
+    begun twice.
+    """
+    whose = Whose(config, Network(rpc, deployment, home, keystore, password_file))
+    done = asyncio.run(_withdrawn(whose, _role(whose, role), amount))
+    emit(done, _withdrawn_text(done), as_json=json)
+
+
+def _role(whose: Whose, text: str | None) -> Role:
+    from atoll.law.words import Role
+
+    text = text or (whose.settings.role if whose.settings is not None else None)
+    if text not in {"provider", "verifier"}:
+        raise ConfigError("whose stake, a provider's or a verifier's?", next_step="pass --as ROLE")
+    return Role[text.upper()]
+
+
+async def _shown(whose: Whose) -> tuple[dict[str, Any], str]:
+    from atoll.job.narrate import tokens
+
+    async with whose.reading() as reader:
+        known = await reader.look(whose.address)
+        stakes = await reader.stakes(whose.address, known)
+        wallet = await reader.chain.token_balance(whose.address)
+        coin = await reader.chain.native_balance(whose.address)
+    data = {
+        "account": whose.address,
+        "block": known.head.number,
+        "time": known.head.timestamp,
+        "wallet_wei": str(wallet),
+        "coin_wei": str(coin),
+        "stakes": [stake.to_plain() for stake in stakes],
+    }
+    lines = [
+        f"account    {whose.address}, at block {known.head.number}",
+        f"wallet     {tokens(wallet)} tokens, {tokens(coin)} of the chain's coin for gas",
+    ]
+    for stake in stakes:
+        lines += _lines(stake)
+    return data, "\n".join(lines)
+
+
+def _lines(stake: Stake) -> list[str]:
+    from atoll.job.narrate import tokens, words
+
+    if not (stake.active or stake.thawing or stake.bonds):
+        return []
+    lines = [
+        f"{words(stake.role):<10} {tokens(stake.active)} staked: {tokens(stake.free)} free, "
+        f"{tokens(stake.locked)} locked; {tokens(stake.thawing)} thaw"
+    ]
+    for bond in stake.bonds:
+        home = "" if bond.home_at is None else f", home from {moment(bond.home_at)}"
+        last = f", at the latest {moment(bond.at_latest)}"
+        lines.append(f"  job {bond.job:<5} {tokens(bond.wei)}: {bond.text}{home}{last}")
+    lines += [f"  thaws     {tokens(t.wei)} until {moment(t.available_at)}" for t in stake.thaws]
+    return lines + ([f"  but: {stake.fault}"] if stake.fault else [])
+
+
+async def _added(whose: Whose, role: Role, amount: str) -> None:
+    from atoll.job.client import wei_of
+    from atoll.job.narrate import tokens
+
+    wei, me = wei_of(amount), whose.address
+    async with whose.reading() as reader:
+        chain, known = reader.chain, await reader.look(me)
+        balance, stakes = await chain.token_balance(me), chain.deployment.addresses["Stakes"]
+        if not wei or balance < wei:
+            raise InsufficientFunds(
+                f"{me} has {tokens(balance)} tokens, and {tokens(wei)} are to be staked",
+                next_step="send the account tokens, or add fewer",
+            )
+        name = f"{role.name.lower()}:{_deposits(known, me)}"
+        async with whose.sending() as send:
+            if await chain.allowance(me, stakes) < wei:
+                await send(f"approve:{name}", chain.calls.approve(stakes, wei))
+            await send(f"deposit:{name}", chain.calls.deposit(role, wei))
+
+
+def _deposits(known: Known, account: Address) -> int:
+    """How many there were: so many tell the next one's key."""
+    from atoll.law.events import Deposited
+
+    return sum(isinstance(e, Deposited) and e.account == account for e in known.events)
+
+
+async def _withdrawn(whose: Whose, role: Role, amount: str | None) -> dict[str, Any]:
+    from atoll.job.client import wei_of
+    from atoll.job.collecting import releasable
+    from atoll.job.stake import plan_withdrawal
+
+    me = whose.address
+    wanted = None if amount is None else wei_of(amount)
+    async with whose.reading() as reader, whose.sending() as send:
+        known, stake = await _stake(reader, me, role)
+        home = list(releasable(list(stake.bonds), known.head.timestamp, reader.chain.calls))
+        for bond in home:
+            await send(bond.key, bond.call)
+        if home:
+            known, stake = await _stake(reader, me, role)
+        plan = plan_withdrawal(stake, wanted, known.head.timestamp)
+        before = await reader.chain.token_balance(me)
+        await _carry_out(plan, (me, role), reader, send, known)
+        known, stake = await _stake(reader, me, role)
+        wallet = await reader.chain.token_balance(me)
+    again = min((thaw.available_at + 1 for thaw in stake.thaws), default=None)
+    return {
+        "account": me,
+        "released_wei": str(sum(bond.wei for bond in home)),
+        "taken_wei": str(wallet - before),
+        "thawed_wei": str(plan.thaw),
+        "lacking_wei": str(plan.lacking),
+        "wallet_wei": str(wallet),
+        "again_at": again,
+        "stake": stake.to_plain(),
+    }
+
+
+async def _stake(reader: Reader, account: Address, role: Role) -> tuple[Known, Stake]:
+    known = await reader.look(account)
+    (stake,) = [s for s in await reader.stakes(account, known) if s.role is role]
+    return known, stake
+
+
+async def _carry_out(
+    plan: Withdrawal, of: tuple[Address, Role], reader: Reader, send: Send, known: Known
+) -> None:
+    from atoll.law.events import ThawStarted
+
+    account, role = of
+    calls = reader.chain.calls
+    for thaw in plan.take:
+        await send(f"withdraw:{thaw.id}:{int(role)}", calls.withdraw(role, thaw.id))
+    if plan.thaw:
+        # How many there were tells this one from the last; one that is under way is waited for.
+        own = (e for e in known.events if isinstance(e, ThawStarted) and e.account == account)
+        key = f"thaw:{role.name.lower()}:{sum(1 for _ in own)}"
+        await send(key, calls.thaw(role, plan.thaw))
+
+
+def _withdrawn_text(done: dict[str, Any]) -> str:
+    from atoll.job.narrate import tokens
+
+    amounts = {name: int(done[f"{name}_wei"]) for name in ("released", "taken", "thawed")}
+    said = {
+        "released": "tokens of bonds are free again",
+        "taken": "tokens are in the wallet",
+        "thawed": "tokens begin to thaw",
+    }
+    lines = [f"{tokens(amounts[name])} {text}" for name, text in said.items() if amounts[name]]
+    lacking = int(done["lacking_wei"])
+    if lacking:
+        lines.append(f"{tokens(lacking)} tokens are locked, or not there: `atoll stake show`")
+    if done["again_at"] is not None:
+        lines.append(f"run this again from {moment(done['again_at'])} on")
+    elif not lines:
+        lines.append("nothing is free, and nothing thaws: `atoll stake show`")
+    return "\n".join(lines)

@@ -1,0 +1,96 @@
+"""What an account can have paid out now, in all its jobs, and what not before when.
+
+Rule of this file: pure; one call a holder that has FINAL rounds worth something, one a job's
+credits, one for what games owe: the contracts take no fewer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from atoll.chain.calls import Call, Calls
+from atoll.job.earnings import State, Statement
+from atoll.job.stake import Bond
+from atoll.law.pay import claim, claimable_to
+from atoll.law.views import Holder, JobView
+from atoll.law.words import Address, JobId, Role
+
+
+@dataclass(frozen=True, slots=True)
+class Collect:
+    """One call that pays, or sends a bond home.
+
+    Attributes:
+        key: names its effect.
+        wei: what the account gets by it; of a bond, what is free again.
+        text: what it is for.
+    """
+
+    key: str
+    call: Call
+    wei: int
+    text: str
+    is_bond: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Later:
+    """What cannot be claimed yet; `at` unix seconds, None where a game or a round decides."""
+
+    job: JobId
+    round: int
+    wei: int
+    at: int | None
+    text: str
+
+    def to_plain(self) -> dict[str, Any]:
+        """For JSON."""
+        where: dict[str, Any] = {"job": self.job, "round": self.round, "wei": str(self.wei)}
+        return where | {"at": self.at, "text": self.text}
+
+
+def collectable(
+    views: Mapping[JobId, JobView], account: Address, now: int, calls: Calls
+) -> Iterator[Collect]:
+    """What jobs pay the account now, by job."""
+    for job, view in views.items():
+        for role in Role:
+            for holder in view.holders(role).values():
+                if holder.account == account:
+                    yield from _claims(view, holder, now, calls)
+        credit = view.credits.get(account, 0)
+        if credit:
+            key = f"credit:{job}:{account}:{view.paid.get(account, 0)}:{credit}"
+            yield Collect(key, calls.claim_credit(job, account), credit, f"credits of job {job}")
+
+
+def _claims(view: JobView, holder: Holder, now: int, calls: Calls) -> Iterator[Collect]:
+    job, start, to = view.job_id, holder.claimed_to, claimable_to(view, holder, now)
+    wei = claim(view, holder, to)[0]
+    if to > start and wei:
+        key = f"claim:{job}:{int(holder.role)}:{holder.id}:{start}:{to}"
+        call = calls.claim(job, holder.role, holder.id, to)
+        who = f"{'seat' if holder.role is Role.PROVIDER else 'place'} {holder.index}"
+        yield Collect(key, call, wei, f"job {job}, {who}: rounds {start} to {to - 1}")
+
+
+def releasable(bonds: Iterator[Bond] | list[Bond], now: int, calls: Calls) -> Iterator[Collect]:
+    """Bonds that can go home now."""
+    for bond in bonds:
+        if bond.home_at is not None and bond.home_at <= now:
+            key = f"release:{bond.job}:{int(bond.role)}:{bond.id}"
+            call = calls.release(bond.job, bond.role, bond.id)
+            yield Collect(key, call, bond.wei, f"bond of job {bond.job}, {bond.text}", True)
+
+
+def later(statements: list[Statement]) -> Iterator[Later]:
+    """What is earned, or may be, and cannot be claimed yet; the soonest first."""
+    found = [
+        Later(told.job, line.round, line.wei, line.until, f"{line.what}: {line.text}")
+        for told in statements
+        for line in told.lines
+        if line.state is State.PENDING
+    ]
+    yield from sorted(found, key=lambda item: (item.at is None, item.at or 0, item.job, item.round))

@@ -1,0 +1,202 @@
+"""Where an account's stake is: free, locked by jobs, thawing; and when each part comes home.
+
+Rule of this file: pure; integers of wei and unix seconds. The contract's own sums are put in, and
+what events do not explain of them is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from atoll.job.narrate import words
+from atoll.law import events as ev
+from atoll.law.upkeep import is_releasable
+from atoll.law.views import Holder, JobView
+from atoll.law.words import NO_ROUND, Address, HolderId, JobId, Phase, Role
+
+
+@dataclass(frozen=True, slots=True)
+class Bond:
+    """What a job holds of a stake.
+
+    Attributes:
+        index: the seat or the place.
+        home_at: unix seconds from which it can be released; None where that is not known yet.
+        at_latest: when it is released whatever happens.
+        text: why it is held.
+    """
+
+    job: JobId
+    role: Role
+    id: HolderId
+    index: int
+    wei: int
+    home_at: int | None
+    at_latest: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Thawing:
+    """Stake on its way out; `available_at` is the second after which it can be taken out."""
+
+    id: int
+    wei: int
+    available_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stake:
+    """An account's stake in one role, wei.
+
+    Attributes:
+        active: staked, `locked` of it included; `thawing` is beside it.
+        fault: where the bonds or thaws that events tell are not the contract's sums.
+    """
+
+    role: Role
+    active: int
+    locked: int
+    thawing: int
+    bonds: tuple[Bond, ...]
+    thaws: tuple[Thawing, ...]
+    fault: str = ""
+
+    @property
+    def free(self) -> int:
+        """What a bond or a withdrawal may take."""
+        return self.active - self.locked
+
+    def to_plain(self) -> dict[str, Any]:
+        """For JSON: wei as text."""
+        sums = {"active": self.active, "locked": self.locked, "thawing": self.thawing}
+        return {
+            "role": words(self.role),
+            **{f"{name}_wei": str(wei) for name, wei in {**sums, "free": self.free}.items()},
+            "bonds": [_plain(bond) | {"role": words(bond.role)} for bond in self.bonds],
+            "thaws": [_plain(thaw) for thaw in self.thaws],
+            "fault": self.fault,
+        }
+
+
+def _plain(part: Bond | Thawing) -> dict[str, Any]:
+    plain = asdict(part)
+    return {**plain, "wei": str(plain["wei"])}
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """What the contract says of an account and a role, wei."""
+
+    active: int
+    locked: int
+    thawing: int
+
+
+def stake_of(
+    role: Role,
+    sums: Sums,
+    bonds: Iterable[Bond],
+    events: Iterable[ev.ContractEvent],
+    account: Address,
+) -> Stake:
+    """The stake of a role.
+
+    Args:
+        bonds: of the account in that role, from all its jobs.
+        events: of the stakes contract, oldest first; others are passed over.
+    """
+    held, thaws = tuple(bonds), tuple(thaws_of(events, account, role))
+    locked, thawing = sum(bond.wei for bond in held), sum(thaw.wei for thaw in thaws)
+    faults = []
+    if locked != sums.locked:
+        faults.append(f"{sums.locked} wei are locked, and the bonds known here are {locked}")
+    if thawing < sums.thawing:
+        faults.append(f"{sums.thawing} wei thaw, and {thawing} were asked for")
+    if thawing > sums.thawing:
+        faults.append(f"slashes took {thawing - sums.thawing} wei of what thaws, of each its part")
+    parts = (sums.active, sums.locked, sums.thawing)
+    return Stake(role, *parts, held, thaws, "; ".join(faults))
+
+
+def thaws_of(events: Iterable[ev.ContractEvent], account: Address, role: Role) -> Iterator[Thawing]:
+    """What was asked for and not taken out yet, oldest first."""
+    found: dict[int, Thawing] = {}
+    for event in events:
+        if isinstance(event, ev.ThawStarted | ev.Withdrawn):
+            if (event.account, event.role) != (account, role):
+                continue
+            if isinstance(event, ev.ThawStarted):
+                found[event.id] = Thawing(event.id, event.amount, event.available_at)
+            else:
+                found.pop(event.id, None)
+    yield from found.values()
+
+
+def bonds_of(view: JobView, account: Address, now: int, absolute_end: int) -> Iterator[Bond]:
+    """What a job holds of the account's stake, in both roles.
+
+    Args:
+        now: the chain's clock.
+        absolute_end: of the job, from which on no lock of it holds.
+    """
+    for role in Role:
+        for holder in view.holders(role).values():
+            if holder.account == account and not holder.is_released:
+                home_at, text = _home(view, holder, now)
+                if now >= absolute_end:
+                    home_at, text = absolute_end, "no lock of the job holds any more"
+                where = (view.job_id, role, holder.id, holder.index)
+                yield Bond(*where, int(holder.bond), home_at, absolute_end, text)
+
+
+def _home(view: JobView, holder: Holder, now: int) -> tuple[int | None, str]:
+    """From when it can be released, and why."""
+    where = f"{'seat' if holder.role is Role.PROVIDER else 'place'} {holder.index}"
+    if is_releasable(view, holder, now):
+        return now, f"{where}: is over, and can be released"
+    games = sorted(game.id for game in view.games_about(holder.role, holder.id))
+    if games:
+        return None, f"{where}: game {games[0]} about it is open"
+    if holder.missed != NO_ROUND:
+        return None, f"{where}: its miss of round {holder.missed} is not cut yet"
+    is_closed = view.phase is Phase.CLOSED
+    if holder.to == NO_ROUND and not is_closed:
+        return None, f"{where} is held: leave it first"
+    end = min(holder.to, len(view.settled)) if is_closed else holder.to
+    if end > len(view.settled):
+        return None, f"{where}: counts in round {end - 1}, which is not settled"
+    over = view.settled[end - 1].clock.window_end
+    return over, f"{where}: the window of round {end - 1}, its last, is open"
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawal:
+    """What a withdrawal does now.
+
+    Attributes:
+        take: thaws that are over; `thaw` wei that begin to.
+        waits: thaws that are under way already.
+        lacking: wei that are asked for, and that are neither free nor thawing.
+    """
+
+    take: tuple[Thawing, ...]
+    thaw: int
+    waits: tuple[Thawing, ...]
+    lacking: int
+
+
+def plan_withdrawal(stake: Stake, amount: int | None, now: int) -> Withdrawal:
+    """What brings `amount` wei out of the stake, or everything that is free (None).
+
+    Run again, it begins nothing anew while what was asked for is under way.
+    """
+    take = tuple(thaw for thaw in stake.thaws if thaw.available_at < now)
+    waits = tuple(thaw for thaw in stake.thaws if thaw not in take)
+    if amount is None:
+        return Withdrawal(take, stake.free, waits, 0)
+    open_ = max(0, amount - sum(thaw.wei for thaw in stake.thaws))
+    thaw = min(open_, stake.free)
+    return Withdrawal(take, thaw, waits, open_ - thaw)

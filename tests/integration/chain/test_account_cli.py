@@ -1,0 +1,111 @@
+"""A provider that is paid: from a settled round to tokens in its wallet, by commands alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.chain.conftest import KEYS
+from tests.integration.chain.test_job_cli import PASSWORD, Submitted, submitted
+from typer.testing import CliRunner
+
+from atoll.chain.keys import import_key
+from atoll.cli.main import app
+from atoll.cli.services import Choices, write_config
+from atoll.errors import ConfigError, InsufficientFunds
+
+__all__ = ["submitted"]
+
+
+def told(*arguments: object) -> Any:
+    """The one document that a command prints."""
+    done = CliRunner().invoke(app, [*map(str, arguments), "--json"])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    (line,) = done.stdout.splitlines()
+    return json.loads(line)
+
+
+def config_of(submitted: Submitted, number: int, role: str) -> Path:
+    """A member's folder with one of Anvil's keys."""
+    folder = submitted.folder / f"{role}-{number}"
+    (folder / "keys").mkdir(parents=True, mode=0o700)
+    password = folder / "password"
+    password.touch(mode=0o600)
+    password.write_text(PASSWORD)
+    key = import_key(folder / "keys", KEYS[number], PASSWORD, devnet=True)
+    deployment = submitted.folder / "deployment.json"
+    choices = Choices(role, submitted.anvil.url, deployment, password, key.path)
+    return Path(write_config(folder, choices)["config"])
+
+
+def pass_time(submitted: Submitted, seconds: int) -> None:
+    submitted.anvil.ask("evm_increaseTime", seconds)
+    submitted.anvil.mine(2)
+
+
+def test_pay_and_stake_end_in_the_wallet(submitted: Submitted) -> None:
+    manifest = asyncio.run(submitted.until_settled())
+    terms, config = manifest.terms, config_of(submitted, 1, "provider")
+    earned = terms.segments * terms.segment_pay
+
+    (job,) = told("earnings", "--config", config)["jobs"]
+    assert (job["pending_wei"], job["due_wei"], job["faults"]) == (str(earned), "0", [])
+    early = told("claim", "--config", config)
+    assert (early["claimed"], early["later"][0]["wei"]) == ([], str(earned))
+    (mine, _) = told("stake", "show", "--config", config)["stakes"]
+    assert mine["locked_wei"] == str(terms.provider_bond)
+    assert "the window of round 0, its last, is open" in mine["bonds"][0]["text"]
+
+    asyncio.run(submitted.audit(manifest))
+    (job,) = told("earnings", "--config", config, "--job", 1)["jobs"]
+    assert job["due_wei"] == str(earned)
+    paid = told("claim", "--config", config)
+    assert (paid["claimed_wei"], paid["wallet_wei"]) == (str(earned), str(earned))
+    assert told("claim", "--config", config)["claimed"] == []
+    found = told("earnings", "--config", config)
+    assert (found["jobs"][0]["paid_wei"], found["jobs"][0]["faults"]) == (str(earned), [])
+    assert found["gas"]["transactions"] == 1
+    assert found["gas"]["unknown_transactions"] > 0
+
+    first = told("stake", "withdraw", "--config", config)
+    bond = str(terms.provider_bond)
+    assert (first["released_wei"], first["thawed_wei"], first["taken_wei"]) == (bond, bond, "0")
+    again = told("stake", "withdraw", "--config", config)
+    assert (again["thawed_wei"], again["again_at"]) == ("0", first["again_at"])
+    newest = submitted.anvil.ask("eth_getBlockByNumber", "latest", False)
+    pass_time(submitted, first["again_at"] - int(newest["timestamp"], 16))
+    last = told("stake", "withdraw", "--config", config)
+    assert (last["taken_wei"], last["again_at"]) == (bond, None)
+    assert int(last["wallet_wei"]) == earned + terms.provider_bond
+    assert told("stake", "withdraw", "--config", config)["taken_wei"] == "0"
+
+
+def test_stake_is_added_from_the_wallet(submitted: Submitted) -> None:
+    config = config_of(submitted, 0, "verifier")
+    (_, before) = told("stake", "show", "--config", config)["stakes"]
+    (_, after) = told("stake", "add", "12.5", "--config", config)["stakes"]
+    assert int(after["free_wei"]) - int(before["free_wei"]) == 125 * 10**17
+    (_, twice) = told("stake", "add", "12.5", "--config", config)["stakes"]
+    assert int(twice["active_wei"]) - int(before["active_wei"]) == 25 * 10**18
+    with pytest.raises(InsufficientFunds, match="are to be staked"):
+        told("stake", "add", "5000000000", "--config", config)
+    part = told("stake", "withdraw", "10", "--config", config)
+    assert (part["thawed_wei"], part["lacking_wei"]) == (str(10**19), "0")
+    same = told("stake", "withdraw", "10", "--config", config)
+    assert same["thawed_wei"] == "0"
+    too_much = told("stake", "withdraw", "30", "--config", config)
+    assert (too_much["thawed_wei"], too_much["lacking_wei"]) == (str(15 * 10**18), str(5 * 10**18))
+
+
+def test_a_keystore_alone_is_an_account_too(submitted: Submitted) -> None:
+    """The environment names the submitter's."""
+    assert told("stake", "show")["wallet_wei"] == str(10**27)
+    assert told("earnings")["jobs"] == []
+    with pytest.raises(ConfigError, match="a provider's or a verifier's"):
+        told("stake", "add", "1")
+    (stake, _) = told("stake", "add", "1", "--as", "provider")["stakes"]
+    assert stake["free_wei"] == str(10**18)

@@ -1,0 +1,228 @@
+"""Every wei of an account in a job: its lines add up to the books, and each says why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.unit.job.test_books import claim_all
+from tests.unit.law.factories import digest, make_terms
+from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
+
+from atoll.job.books import keep_books
+from atoll.job.earnings import Line, State, Statement, jobs_of, statement
+from atoll.law.ballots import Body
+from atoll.law.pay import claimable
+from atoll.law.words import Address, HolderId, Role, SeatIndex
+
+EVERYBODY = [*PROVIDERS[:4], *VERIFIERS[:4], WATCHER]
+
+
+def told(script: Script, account: Address) -> Statement:
+    events = [event for event, _ in script.net.log]
+    return statement(script.net.view, events, account, script.net.now)
+
+
+def lines(script: Script, account: Address, what: str) -> list[Line]:
+    return [line for line in told(script, account).lines if line.what == what]
+
+
+def check_sums(script: Script) -> None:
+    """Of everybody: what was paid is what the books say, what is due is what a claim would pay."""
+    view, events = script.net.view, [event for event, _ in script.net.log]
+    books = keep_books(view, events)
+    for account in EVERYBODY:
+        found = told(script, account)
+        assert found.faults == ()
+        paid = sum(books.paid.get(account, {}).values())
+        assert found.total(State.PAID) == paid == view.paid.get(account, 0)
+        holders = [h for r in Role for h in view.holders(r).values() if h.account == account]
+        due = sum(claimable(view, holder, script.net.now) for holder in holders)
+        assert found.total(State.DUE) == due + view.credits.get(account, 0)
+
+
+@pytest.fixture
+def script() -> Script:
+    """One round, which is the last: audited by two each, and nothing claimed yet."""
+    made = Script.ready(make_terms(rounds=1))
+    made.audit(made.honest_round())
+    return made
+
+
+def test_what_is_earned_is_pending_then_due_then_paid(script: Script) -> None:
+    net, me = script.net, PROVIDERS[0]
+    (line,) = lines(script, me, "training")
+    assert (line.state, line.wei) == (State.PENDING, 8 * net.terms.segment_pay)
+    assert line.until == net.settled[0].ends["window"]
+    check_sums(script)
+    net.wait_until(net.settled[0].ends["window"])
+    assert lines(script, me, "training")[0].state is State.DUE
+    check_sums(script)
+    claim_all(script)
+    assert lines(script, me, "training")[0].state is State.PAID
+    check_sums(script)
+
+
+def test_a_verifier_is_paid_for_its_signature_and_each_duty(script: Script) -> None:
+    net = script.net
+    duties = [len(lines(script, me, "audits")) for me in VERIFIERS[:4]]
+    assert sum(duties) == 8
+    for me in VERIFIERS[:4]:
+        (line,) = lines(script, me, "signatures")
+        assert (line.state, line.wei) == (State.PENDING, net.terms.sign_fee)
+
+
+def test_a_fall_takes_what_was_not_final(script: Script) -> None:
+    net = script.net
+    net.fall(Role.PROVIDER, net.at(Role.PROVIDER, 2, 0).id, WATCHER)
+    net.wait_until(net.settled[0].ends["window"])
+    claim_all(script)
+    (line,) = lines(script, PROVIDERS[2], "training")
+    assert line.state is State.LOST
+    assert "fell" in line.text
+    (cut,) = lines(script, PROVIDERS[2], "cuts")
+    assert (cut.wei, cut.text) == (net.terms.provider_bond, f"fell to {WATCHER}")
+    check_sums(script)
+
+
+def test_a_partial_seat_loses_what_it_did_not_do() -> None:
+    script = Script.ready(make_terms(rounds=1))
+    script.train({1: 7})
+    script.say()
+    script.net.wait(1)
+    script.settle()
+    missing, done = lines(script, PROVIDERS[1], "training")
+    segment = script.net.terms.segment_pay
+    assert (missing.state, missing.wei) == (State.UNEARNED, segment)
+    assert missing.text == "partial: 7 of 8 segments in time"
+    assert (done.state, done.wei) == (State.PENDING, 7 * segment)
+    check_sums(script)
+
+
+def test_a_seat_that_nobody_had_is_not_paid_and_says_who_had_it() -> None:
+    script = Script.ready(make_terms(rounds=1))
+    script.train()
+    script.say(has=0b0111)
+    script.net.wait(1)
+    script.settle(merged=3)
+    (line,) = lines(script, PROVIDERS[3], "training")
+    assert line.state is State.UNEARNED
+    assert "not had: 0 of 4 said to have its update; late words may still grant it" in line.text
+    script.net.wait_until(script.net.settled[0].ends["window"])
+    (line,) = lines(script, PROVIDERS[3], "training")
+    assert line.text.endswith("said to have its update")
+    check_sums(script)
+
+
+def test_who_neither_commits_nor_reveals_earns_nothing() -> None:
+    script = Script.ready(make_terms(rounds=1))
+    net = script.net
+    net.poke()
+    for seat in range(3):
+        script.commit(seat)
+    net.wait_until(net.deadline)
+    net.poke()
+    (line,) = lines(script, PROVIDERS[3], "training")
+    assert "missed: it owed the phase before REVEAL" in line.text
+    for seat in range(3):
+        script.reveal(seat)
+    script.say()
+    net.wait(1)
+    script.settle(merged=3)
+    (line,) = lines(script, PROVIDERS[3], "training")
+    assert (line.state, line.wei) == (State.UNEARNED, 8 * net.terms.segment_pay)
+    assert "no commitment, or not revealed" in line.text
+    net.cut_seat(3)
+    (cut,) = lines(script, PROVIDERS[3], "cuts")
+    assert cut.text == "cut for a missing commit or reveal, or too little work"
+    assert cut.wei == net.terms.provider_bond // 100
+    check_sums(script)
+
+
+def test_a_drawn_seat_without_key_is_struck() -> None:
+    script = Script.ready(make_terms(rounds=1))
+    net, round = script.net, script.honest_round()
+    net.wait_until(net.settled[round].ends["open"])
+    script.show_keys(round, [0, 1, 2])
+    net.wait_until(net.settled[round].ends["keys"])
+    net.strike(round, 3)
+    (line,) = lines(script, PROVIDERS[3], "training")
+    assert (line.state, line.text) == (
+        State.LOST,
+        "8 of 8 segments; struck: it was drawn, and showed no key",
+    )
+    check_sums(script)
+
+
+def test_an_auditor_without_ballot_and_one_that_does_not_open() -> None:
+    script = Script.ready(make_terms(rounds=1))
+    net, round = script.net, script.honest_round()
+    silent, closed, *_ = script.auditors(round)
+    script.ballot(round, closed)
+    first = net.member(Role.VERIFIER, silent).account
+    second = net.member(Role.VERIFIER, closed).account
+    assert all("a ballot is taken" in x.text for x in lines(script, first, "audits"))
+    net.wait_until(net.settled[round].ends["audit"])
+    assert all("missed, no ballot" in x.text for x in lines(script, first, "audits"))
+    assert all(x.state is State.PENDING for x in lines(script, second, "audits"))
+    net.wait_until(net.settled[round].ends["open"])
+    assert all("was not opened" in x.text for x in lines(script, second, "audits"))
+    assert {x.state for x in lines(script, second, "audits")} == {State.UNEARNED}
+    check_sums(script)
+
+
+def test_a_wrong_word_loses_its_fee_to_who_shows_it() -> None:
+    script = Script.ready(make_terms(rounds=1))
+    net, round = script.net, script.honest_round()
+    guesser, *others = script.auditors(round)
+    body = Body.from_bytes(script.body(round, guesser))
+    guessed = Body((replace(body.duties[0], word=digest("guess")), *body.duties[1:]))
+    script.ballot(round, guesser, guessed.to_bytes())
+    for id in others:
+        script.ballot(round, id)
+    net.wait_until(net.settled[round].ends["audit"])
+    for id in script.auditors(round):
+        script.open(round, id)
+    net.wait_until(net.settled[round].ends["open"])
+    script.show_keys(round)
+    seat, author = body.duties[0].seat, net.member(Role.VERIFIER, guesser).account
+    net.contest(round, guesser, seat, WATCHER)
+    assert lines(script, author, "audits")[0].state is State.PENDING
+    net.wait_until(net.settled[round].ends["window"])
+    net.settle_contest(round, guesser, seat)
+    assert "wrong words" in lines(script, author, "audits")[0].text
+    (won,) = lines(script, WATCHER, "credits")
+    assert (won.state, won.wei) == (State.DUE, net.terms.duty_fee // 2)
+    check_sums(script)
+    net.claim_credit(WATCHER)
+    assert lines(script, WATCHER, "credits")[0].state is State.PAID
+    check_sums(script)
+
+
+def test_the_running_round_is_pending() -> None:
+    script = Script.ready()
+    script.net.poke()
+    (line,) = lines(script, PROVIDERS[0], "training")
+    assert (line.state, line.text) == (State.PENDING, "at most: the round runs (TRAIN)")
+    assert lines(script, VERIFIERS[0], "signatures") == []
+
+
+def test_a_stranger_has_no_line_and_no_job(script: Script) -> None:
+    assert told(script, WATCHER).lines == ()
+    events = [event for event, _ in script.net.log]
+    assert jobs_of(events, WATCHER) == []
+    assert jobs_of(events, PROVIDERS[0]) == jobs_of(events, VERIFIERS[0]) == [script.net.job]
+
+
+def test_a_line_that_the_books_do_not_have_is_told(script: Script) -> None:
+    net = script.net
+    net.wait_until(net.settled[0].ends["window"])
+    claim_all(script)
+    view, me = net.view, PROVIDERS[0]
+    id = next(iter(view.ids_of(me, Role.PROVIDER)))
+    unclaimed = replace(view.providers[HolderId(id)], claimed_to=0)
+    other = replace(view, providers={**view.providers, id: unclaimed})
+    found = statement(other, [event for event, _ in net.log], me, net.now)
+    (fault,) = found.faults
+    assert fault.startswith("0 wei of training are told, and ")
+    assert SeatIndex(0) in view.settled[0].seats
