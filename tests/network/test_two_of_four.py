@@ -40,8 +40,10 @@ async def test_flips_fall_and_the_job_says_what_it_is_worth(
             assert not holder.cuts
             assert running.paid(holder) >= round_pay(terms, past, holder) > 0
     shams = [game for game in view.games.values() if game.challenger in outsiders]
+    # Of honest seats and of the auditors who said that they are fine; it loses all of them.
     against_honest = [game for game in shams if game.claim.seat not in seats]
-    assert len(against_honest) == len(outsiders) * (4 - len(seats))
+    accused = set(range(4)) - set(seats) if outsiders else set()
+    assert {game.claim.seat for game in against_honest} == accused
     assert all(game.outcome is Outcome.CHALLENGER_FELL for game in against_honest)
     weighed = past.facts.available & ~past.verdict.left_out if past.verdict.merged else 0
     if sum(weighed >> seat & 1 for seat in seats) > terms.f:
