@@ -41,7 +41,7 @@ async def killed_at_a_checkpoint(running: Network) -> None:
 
 async def test_a_killed_provider_goes_on_where_it_was(tmp_path: Path) -> None:
     steps = {"steps": STEPS, "segment_steps": SEGMENT}
-    async with network(tmp_path, Who(), has_judge=False, **steps) as running:
+    async with network(tmp_path, Who(), **steps) as running:
         await running.until(lambda view, _: bool(view.providers), PATIENCE)
         await killed_at_a_checkpoint(running)
         view = await running.until(lambda view, _: bool(view.settled), PATIENCE)

@@ -13,6 +13,7 @@ from atoll.chain.contracts import Escrow
 from atoll.content.cid import Cid
 from atoll.job.books import Books, keep_books
 from atoll.job.figures import paid_seats
+from atoll.job.history import History, Loss, RoundRecord
 from atoll.law.claims import BOND_SHARE
 from atoll.law.games.machine import Outcome
 from atoll.law.manifest import Manifest
@@ -22,7 +23,6 @@ from atoll.law.views import GameRecord, JobView, SettledRound, parties
 from atoll.law.words import Address, Role, RoundIndex, bits
 from atoll.service.metrics import read_metrics
 from atoll_devnet.processes.cluster import Cluster, Member
-from atoll_devnet.report.history import History, Loss, RoundRecord
 from atoll_devnet.report.observer import INITIAL
 
 GAS_LABELS = {
@@ -152,10 +152,10 @@ def _round(record: RoundRecord, result: RunResult) -> dict[str, Any]:
         "lots": record.lots,
     }
     past = result.view.settled_round(RoundIndex(record.round))
-    return plain | (_settled(past, record, result) if past is not None else _UNSETTLED)
+    return plain | (_settled(past, result) if past is not None else _UNSETTLED)
 
 
-def _settled(past: SettledRound, record: RoundRecord, result: RunResult) -> dict[str, Any]:
+def _settled(past: SettledRound, result: RunResult) -> dict[str, Any]:
     """A settled round's seats; `named` are those that only the checks left out."""
     said = [
         (auditor, duty)
@@ -166,7 +166,7 @@ def _settled(past: SettledRound, record: RoundRecord, result: RunResult) -> dict
     return {
         "revealed": bits(past.facts.revealed),
         "available": bits(past.facts.available),
-        "named": bits(past.facts.left_out & ~record.accused),
+        "named": bits(past.facts.left_out & ~past.accused),
         "left_out": bits(past.facts.left_out),
         "merged": past.verdict.merged,
         "signers": len(bits(past.signers)),

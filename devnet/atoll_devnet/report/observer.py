@@ -12,6 +12,7 @@ from atoll.content.cid import Cid
 from atoll.content.fetch import Fetcher
 from atoll.errors import NotFound
 from atoll.job.figures import certified_loss, cid_of
+from atoll.job.history import History
 from atoll.job.narrate import Names, describe
 from atoll.law.held_out import loss_of
 from atoll.law.manifest import Manifest
@@ -19,7 +20,6 @@ from atoll.law.views import JobView
 from atoll.law.words import JobId
 from atoll.service.session import Session
 from atoll.service.worker import Worker
-from atoll_devnet.report.history import History
 from atoll_devnet.report.live import Display
 
 INITIAL = -1
@@ -115,7 +115,7 @@ class Observer:
 
     def _keep(self, step: Folded) -> None:
         view = step.views.get(self.watched.job)
-        self.history.fold(step.item.event, step.item.block, view)
+        self.history.fold(step.item, view)
 
     def _tell(self, item: Indexed) -> None:
         key = (item.block.hash, item.log_index)

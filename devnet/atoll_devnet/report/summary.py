@@ -49,6 +49,7 @@ def summary(report: Mapping[str, Any], sample: str, folder: Path, *, width: int 
     console.print(f"job {report['job']['status']}")
     console.print(f"result   {report['result_dir'] or 'none'}")
     console.print(f"report   {folder / 'report.json'}")
+    console.print(f"page     {folder / 'report.html'}")
     return out.getvalue()
 
 

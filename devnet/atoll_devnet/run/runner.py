@@ -20,11 +20,13 @@ from atoll.law.words import Address, JobId, Phase
 from atoll.service.duties.upkeep import is_over as has_ended
 from atoll.service.session import SessionConfig, open_session
 from atoll.service.worker import Worker
+from atoll.window.page import write_page
 from atoll_devnet.processes.cluster import SUBMITTER_TOKENS, Cluster, ClusterConfig
 from atoll_devnet.processes.warm import warm_context
 from atoll_devnet.report.document import RunResult, build_report, slashed_honest, write_report
 from atoll_devnet.report.live import Display
 from atoll_devnet.report.observer import Observer, Watched
+from atoll_devnet.report.page import run_document
 from atoll_devnet.run.options import RunOptions, with_text
 from atoll_devnet.run.skipping import Seen, beside, skip_windows
 
@@ -201,6 +203,8 @@ async def finish(running: Running, options: RunOptions) -> Result:
     report = build_report(result)
     for path in {options.folder / "report.json", options.report or options.folder / "report.json"}:
         write_report(report, path)
+    document = run_document(result, report, running.observer.now)
+    write_page(document, options.folder / "report.html")
     return Result(report, sample, options.folder)
 
 

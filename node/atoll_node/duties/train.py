@@ -38,7 +38,8 @@ class Work:
 
     Attributes:
         seconds: wall time in training steps.
-        thread_seconds: of everything that the training thread did for the round.
+        thread_seconds: of all that the training thread did for the round; of what it did before a
+            restart, the steps alone.
     """
 
     states: tuple[Digest, ...]

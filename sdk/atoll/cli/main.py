@@ -22,6 +22,8 @@ from atoll.errors import AtollError, StorageError
 MOUNTED = {
     "keys": ("atoll.cli.keys:app", "Make, import, back up and verify keys."),
     "job": ("atoll.cli.job:app", "Submit, follow and collect training jobs."),
+    "report": ("atoll.cli.window:report_app", "A job as one page: one HTML file to keep."),
+    "dashboard": ("atoll.cli.window:dashboard_app", "The network and its jobs, live in a browser."),
     "node": ("atoll.cli.members:node", "Set up and run a provider."),
     "verifier": ("atoll.cli.members:verifier", "Set up and run a verifier."),
     "store": ("atoll.cli.store:app", "Content by CID: add, get, keep, check."),

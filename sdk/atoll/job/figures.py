@@ -136,11 +136,14 @@ class Figures:
         return None if row is None else bytes(row[0])
 
 
-def known(figures: Figures, view: JobView) -> list[RoundFigures]:
-    """Everything that is known of a job, the initial model first."""
+def known(figures: Figures | None, view: JobView) -> list[RoundFigures]:
+    """Everything that is known of a job, the initial model first; without figures of this machine
+    what committees signed.
+    """
     found: list[RoundFigures] = []
     for merged in range(len(view.settled) + 1):
-        own = figures.loss(view.spec_digest, merged, model_of(view, merged))
+        model = model_of(view, merged)
+        own = None if figures is None else figures.loss(view.spec_digest, merged, model)
         seats = tuple(_part(view, merged, *item) for item in reveals_of(view, merged).items())
         before = found[-1].loss if found else None
         found.append(RoundFigures(merged, own, certified_loss(view, merged), seats, before))

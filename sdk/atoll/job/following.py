@@ -51,6 +51,11 @@ class JobFollower:
                     self._fold(step)
             return self._logs[job]
 
+    async def catch_up(self) -> None:
+        """Looks at the chain. Raises RpcUnavailable."""
+        async with self._syncing:
+            await self._catch_up()
+
     def snapshot(self, job: JobId) -> JobSnapshot | None:
         """Where a followed job stood at the last look; None where the chain has no such job."""
         view = self._follower.views.get(job)

@@ -82,7 +82,8 @@ class TrainedRound:
         update: the encoded update; empty where no segment was done, or where what would be sent
             has a value that is not finite.
         losses: of each step, nats a token.
-        seconds_in_steps: wall time of the steps.
+        seconds_in_steps: wall time of the steps; `seconds_before` those of them that a checkpoint
+            brought, which another call ran.
     """
 
     states: tuple[Digest, ...]
@@ -90,6 +91,7 @@ class TrainedRound:
     update: bytes
     losses: tuple[float, ...]
     seconds_in_steps: float
+    seconds_before: float = 0.0
 
     @property
     def segments(self) -> int:
@@ -119,7 +121,8 @@ def train_round(
 ) -> TrainedRound:
     """Trains a seat's round from its public opening, or from a checkpoint of this very work.
 
-    A step that is not finite ends it at the segment before. At least one segment is run.
+    A step that is not finite ends it at the segment before. Of a round that is taken up again at
+    least one segment is run, if `is_enough` leaves time for it.
 
     Args:
         task: what to train.
@@ -137,6 +140,7 @@ def train_round(
     wanted = manifest.segments if task.segments is None else task.segments
     # Popped for each segment, since whoever held it would keep it while the next ones are made.
     states, so_far = _begun(task, wanted, store, checkpoints)
+    before = so_far.seconds
     course = open_course(manifest, task.data_seed, task.seat, task.slot.round, store)
     while so_far.segments < wanted and not (so_far.segments and is_enough(so_far.segments)):
         done = run(states.pop(), so_far.segments, course)
@@ -157,7 +161,8 @@ def train_round(
         model = _model(task, store)
         with suppress(NonFiniteDeltaError):  # nothing follows then, and the segments stand
             update, _ = close_round(manifest, model, states.pop(), task.dither)
-    return TrainedRound(so_far.states, so_far.words, update, so_far.losses, so_far.seconds)
+    seconds = (so_far.seconds, before)
+    return TrainedRound(so_far.states, so_far.words, update, so_far.losses, *seconds)
 
 
 def checkpoints_of(task: TrainTask, store: LocalStore, share: float = SHARE) -> Checkpoints:

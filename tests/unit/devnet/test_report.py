@@ -11,6 +11,8 @@ from tests.unit.law.factories import digest, make_manifest, make_terms
 from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.chain.contracts import Escrow
+from atoll.chain.index import Indexed
+from atoll.job.history import History
 from atoll.law import events as ev
 from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome
@@ -19,7 +21,6 @@ from atoll.law.views import JobView, bond_set
 from atoll.law.words import TOKEN, ZERO_DIGEST, Address, HolderId, Role
 from atoll_devnet.processes.cluster import Cluster
 from atoll_devnet.report.document import RunResult, build_report, slashed_honest
-from atoll_devnet.report.history import History
 from atoll_devnet.report.summary import summary
 
 LIAR = 3
@@ -68,9 +69,9 @@ def result_of(script: Script, folder: Path, cheats: dict[int, str]) -> RunResult
     """What a run that came to this would be reported from."""
     net, history = script.net, History(script.net.job)
     view = JobView.of(net.domain, net.job)
-    for event, block in net.log:
+    for at, (event, block) in enumerate(net.log):
         view = apply(view, event, block)
-        history.fold(event, block, view)
+        history.fold(Indexed(event, block, at), view)
     balance = net.funded - net.claimed - net.burnt - net.refunded
     return RunResult(
         cluster=cast(Cluster, FakeCluster(folder, cheats)),

@@ -1,7 +1,7 @@
-"""What happened to one job, kept for the report: folded from events, beside the job's view.
+"""What happened to one job, kept for reports: folded from events, beside the job's view.
 
-Rule of this file: only what the view does not keep: when phases began, and what was taken from whom
-for what.
+Rule of this file: pure; only what the view does not keep: when phases began, in which logs things
+were said, and what was taken from whom for what.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from atoll.chain.index import Indexed
 from atoll.job.narrate import MISSES
 from atoll.law import events as ev
 from atoll.law.disputes import DISPUTE_HANDLERS
 from atoll.law.views import JobView
-from atoll.law.words import NO_BITS, Address, Bitmap, BlockRef, Role
+from atoll.law.words import Address, BlockRef, Role
 
 PHASES = ("train", "reveal", "merge")
-_NOT_MOVES = frozenset({ev.Challenged, ev.Began, ev.Decided, ev.Ended})
+NOT_MOVES = frozenset({ev.Challenged, ev.Began, ev.Decided, ev.Ended})
 
 
 @dataclass(slots=True)
@@ -30,7 +31,6 @@ class RoundRecord:
         seconds: by phase, in the chain's time.
         voids: how often it was void, or waited for members, before it settled.
         lots: committees that were drawn for it.
-        accused: seats that an open *differs* was about when its merge began.
     """
 
     round: int
@@ -40,7 +40,6 @@ class RoundRecord:
     ended: int = 0
     voids: int = 0
     lots: int = 1
-    accused: Bitmap = NO_BITS
     _phase: str = ""
     _since: int = 0
 
@@ -68,7 +67,7 @@ class History:
     """One job's story.
 
     Attributes:
-        events: of the job and of games about it, oldest first.
+        items: events of the job and of games about it, oldest first.
         losses: misses and falls, in their order.
         won: wei of others' bonds that each account got for winning a game.
         moves: that each game took.
@@ -76,32 +75,36 @@ class History:
     """
 
     job_id: int
-    events: list[ev.ContractEvent] = field(default_factory=list)
+    items: list[Indexed] = field(default_factory=list)
     rounds: dict[int, RoundRecord] = field(default_factory=dict)
     losses: list[Loss] = field(default_factory=list)
     won: dict[Address, int] = field(default_factory=lambda: defaultdict(int))
     moves: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     refunded: int | None = None
 
-    def fold(self, event: ev.ContractEvent, block: BlockRef, view: JobView | None) -> None:
+    @property
+    def events(self) -> list[ev.ContractEvent]:
+        """Without their places in the chain."""
+        return [item.event for item in self.items]
+
+    def fold(self, item: Indexed, view: JobView | None) -> None:
         """Folds one event; those of other jobs are passed over.
 
         Args:
-            view: the job after it; None before it exists.
+            view: the job after it, or any later one; None before it exists.
         """
+        event = item.event
         if view is None:
             return
         if isinstance(event, ev.Slashed):
             self.won[event.beneficiary] += event.beneficiary_amount
         elif type(event) in DISPUTE_HANDLERS:
-            self._game(event, view)
+            self._game(item, view)
         elif getattr(event, "job_id", None) == self.job_id:
-            self.events.append(event)
+            self.items.append(item)
             handler = _HANDLERS.get(type(event))
             if handler is not None:
-                handler(self, event, block)
-            if isinstance(event, ev.MergeOpened) and view.open is not None:
-                self.round(event.round).accused = view.open.accused
+                handler(self, event, item.block)
 
     def round(self, index: int) -> RoundRecord:
         """The record of a round, new where there is none."""
@@ -116,10 +119,11 @@ class History:
         own = [loss for loss in self.losses if loss.account == account]
         return sorted(own, key=lambda loss: not loss.is_fall)
 
-    def _game(self, event: Any, view: JobView) -> None:
+    def _game(self, item: Indexed, view: JobView) -> None:
+        event: Any = item.event
         if event.id in view.games:
-            self.events.append(event)
-            self.moves[event.id] += type(event) not in _NOT_MOVES
+            self.items.append(item)
+            self.moves[event.id] += type(event) not in NOT_MOVES
 
     def _opened(self, event: ev.RoundOpened, block: BlockRef) -> None:
         record = self.round(event.round)

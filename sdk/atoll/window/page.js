@@ -1,0 +1,562 @@
+"use strict";
+// Draws the document that lies in the page. What it writes is made by `show`, which takes a path
+// into the document, so that whoever reads the page can look every number up; strings go into text
+// nodes and attributes only.
+(() => {
+  const source = document.getElementById("document");
+  const live = source.dataset.live;
+  let data = JSON.parse(source.textContent);
+  let seenAt = Date.now();
+  let chosen = null; // of the grid: [round's row, seat]
+
+  // --- elements ---
+
+  const SVG = "http://www.w3.org/2000/svg";
+  const fill = (node, attributes, children) => {
+    for (const [name, value] of Object.entries(attributes || {})) {
+      if (value !== null && value !== undefined) node.setAttribute(name, value);
+    }
+    node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
+    return node;
+  };
+  const el = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
+  const svg = (tag, attributes, ...children) =>
+    fill(document.createElementNS(SVG, tag), attributes, children);
+
+  // --- numbers ---
+
+  const grouped = (digits) => digits.replace(/\B(?=(\d{3})+$)/g, ",");
+  const tokens = (wei) => {
+    const [whole, part] = [BigInt(wei) / 10n ** 18n, (BigInt(wei) % 10n ** 18n) / 10n ** 12n];
+    const fraction = part.toString().padStart(6, "0").replace(/0+$/, "");
+    return grouped(whole.toString()) + (fraction ? "." + fraction : "");
+  };
+  const FORMATS = {
+    text: (value) => String(value),
+    count: (value) => grouped(String(value)),
+    tokens,
+    loss: (value) => value.toFixed(4),
+    seconds: (value) => `${value} s`,
+    seats: (value) => value.join(", ") || "none",
+    size: (value) => String(value.length),
+    share: (value) => `${(100 * value).toFixed(1)} %`,
+    short: (value) => value.slice(0, 12),
+    time: (value) => new Date(1000 * value).toISOString().slice(0, 19).replace("T", " ") + " UTC",
+    ratio: (value) => value.toFixed(3),
+  };
+  const at = (path) => path.reduce((value, name) => (value ?? {})[name], data);
+  const show = (path, as = "count") => {
+    const value = at(path);
+    if (value === null || value === undefined || value === "") return el("span", {}, "–");
+    const span = el("span", { "data-path": JSON.stringify(path), "data-as": as });
+    span.textContent = FORMATS[as](value);
+    if (as === "short") span.title = value;
+    return span;
+  };
+  const derived = (text, tag = "span") => el(tag, { "data-derived": "" }, String(text));
+
+  // --- pieces ---
+
+  const section = (id, title, note, ...children) =>
+    el("section", { id, "aria-labelledby": `${id}-title` },
+      el("h2", { id: `${id}-title` }, title), note ? el("p", { class: "note" }, note) : null, children);
+  const fact = (name, ...value) => el("div", {}, el("dt", {}, name), el("dd", {}, value));
+  const small = (...value) => el("small", {}, value);
+  const table = (caption, names, rows) =>
+    el("div", { class: "scroll" }, el("table", { class: "list", "aria-label": caption },
+      el("thead", {}, el("tr", {}, names.map(([name, kind]) =>
+        el("th", { scope: "col", class: kind }, name)))),
+      el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell, i) =>
+        el("td", { class: names[i][1] }, cell)))))));
+  const N = "number";
+  const swatch = (state) =>
+    el("span", { class: `cell s-${state}`, "aria-hidden": "true" }, data.grid.states[state][0]);
+
+  // --- head ---
+
+  function drawHead() {
+    return data.kind === "job" ? jobHead() : networkHead();
+  }
+
+  function jobHead() {
+    const job = ["job"];
+    const progress = [show([...job, "settled"]), " of ", show([...job, "rounds"]),
+      small(show([...job, "final"]), " final")];
+    return [
+      el("div", { class: "title" }, el("h1", {}, "Job ", show([...job, "id"])),
+        el("span", { class: "pill" }, show([...job, "status"], "text")),
+        data.job.is_final ? el("span", { class: "pill" }, "nothing changes any more") : null, liveness()),
+      el("p", { class: "note" }, "As of block ", show([...job, "block"]), ", ", show([...job, "now"], "time"),
+        ", on chain ", show([...job, "chain_id"], "text")),
+      warnings(),
+      navigation([["loss", "Loss"], ["grid", "Seats and rounds"], ["rounds", "Rounds"], ["games", "Games"],
+        ["money", "Money"], ["members", "Members"], ["log", "What happened"]]),
+      el("dl", { class: "facts" },
+        fact("Settled rounds", progress),
+        fact("Phase", show([...job, "phase"], "text"), small(nextDeadline())),
+        fact("Held-out loss", newestLoss()),
+        fact("Paid of the escrow", show(["money", "claimed_wei"], "tokens"),
+          small("of ", show(["money", "funded_wei"], "tokens"), " tokens")),
+        fact("Seats held", show([...job, "seats", "held"]), small("of ", show([...job, "seats", "of"]))),
+        fact("Verifiers ready", show([...job, "places", "ready"]),
+          small("of ", show([...job, "places", "held"]), " enrolled"))),
+    ];
+  }
+
+  function liveness() {
+    return live ? el("span", { class: "pill live", id: "liveness", role: "status" }, "live") : null;
+  }
+
+  function warnings() {
+    const found = [];
+    if (data.unsafe.rounds.length) {
+      found.push(el("div", { class: "warn", role: "note" }, el("strong", {}, "Not to be trusted: "),
+        "more seats fell in rounds ", show(["unsafe", "rounds"], "seats"), " than the merge bears (",
+        show(["job", "f"]), "). The model before round ", show(["unsafe", "clean_before"]), " is clean."));
+    }
+    if (data.money.faults.length) {
+      found.push(el("div", { class: "warn", role: "note" }, el("strong", {}, "The books do not add up: "),
+        data.money.faults.map((_, i) => el("p", {}, show(["money", "faults", i], "text")))));
+    }
+    return found;
+  }
+
+  function navigation(entries) {
+    return el("nav", { "aria-label": "On this page" }, el("ul", {}, entries.map(([id, name]) =>
+      el("li", {}, el("a", { href: `#${id}` }, name)))));
+  }
+
+  function newestLoss() {
+    const known = data.loss.map((item, i) => [item, i]).filter(([item]) => lossField(item));
+    if (!known.length) return ["not known yet"];
+    const [last, first] = [known[known.length - 1][1], known[0][1]];
+    return [show(["loss", last, lossField(data.loss[last])], "loss"),
+      first === last ? null : small("from ", show(["loss", first, lossField(data.loss[first])], "loss"))];
+  }
+
+  const lossField = (item) =>
+    item.certified !== null ? "certified" : item.own !== null ? "own" : null;
+
+  function nextDeadline() {
+    if (!data.job.deadlines.length) return ["no deadline runs"];
+    const path = ["job", "deadlines", 0];
+    return [show([...path, "what"], "text"), " ends ", show([...path, "until"], "time"), countdown()];
+  }
+
+  function countdown() {
+    return live ? el("span", { id: "countdown", "data-derived": "", "aria-hidden": "true" }) : null;
+  }
+
+  function tick() {
+    const node = document.getElementById("countdown");
+    if (!node || !data.job.deadlines.length) return;
+    const now = data.job.now + (Date.now() - seenAt) / 1000;
+    const left = Math.max(0, Math.round(data.job.deadlines[0].until - now));
+    node.textContent = ` (in ${left} s)`;
+  }
+
+  // --- loss ---
+
+  function lossSection() {
+    const rows = data.loss.map((item, i) => [show(["loss", i, "merged"]),
+      show(["loss", i, "certified"], "loss"), show(["loss", i, "own"], "loss"),
+      item.disputed ? "differs" : ""]);
+    return section("loss", "Held-out loss",
+      "Nats a token on text that is not trained on. A committee certifies a model’s with the next round.",
+      el("div", { id: "curve" }),
+      el("p", { class: "legend" }, el("span", { class: "key" }, mark("certified"), "certified"),
+        el("span", { class: "key" }, mark("own"), "computed here")),
+      el("details", { "data-keep": "loss" }, el("summary", {}, "As a table"),
+        table("Held-out loss by rounds merged",
+          [["Rounds merged", N], ["Certified", N], ["Computed here", N], ["", ""]], rows)));
+  }
+
+  function mark(kind, x = 7, y = 7) {
+    const shape = kind === "certified" ? svg("circle", { cx: x, cy: y, r: 4.5, class: kind })
+      : svg("path", { d: `M${x} ${y - 6}l6 6l-6 6l-6-6z`, class: kind });
+    return x === 7 && y === 7
+      ? svg("svg", { width: 14, height: 14, "aria-hidden": "true" }, shape) : shape;
+  }
+
+  function drawCurve() {
+    const place = document.getElementById("curve");
+    if (!place) return;
+    const points = data.loss.flatMap((item) => ["own", "certified"]
+      .filter((kind) => item[kind] !== null && (kind === "certified" || item.certified !== item.own))
+      .map((kind) => ({ kind, x: item.merged, y: item[kind] })));
+    if (!points.length) {
+      place.replaceChildren(el("p", {}, "No loss is known yet."));
+      return;
+    }
+    const width = Math.max(260, place.clientWidth), height = 220;
+    const frame = { left: 46, right: 12, top: 12, bottom: 30 };
+    const last = Math.max(1, data.loss.length - 1);
+    const [low, high] = bounds(points.map((point) => point.y));
+    const sx = (x) => frame.left + (x / last) * (width - frame.left - frame.right);
+    const sy = (y) => frame.top + ((high - y) / (high - low)) * (height - frame.top - frame.bottom);
+    const line = data.loss.filter(lossField)
+      .map((item, i) => `${i ? "L" : "M"}${sx(item.merged).toFixed(1)} ${sy(item[lossField(item)]).toFixed(1)}`);
+    place.replaceChildren(svg("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "img",
+      "aria-label": "Held-out loss by rounds merged; the numbers are in the table below" },
+      unsafeBands(sx, height - frame.bottom), axes({ width, height, frame, low, high, last, sx, sy }),
+      svg("path", { class: "curve", d: line.join("") }),
+      points.map((point) => fill(mark(point.kind, sx(point.x), sy(point.y)), {}, [
+        svg("title", {}, `after ${point.x} rounds: ${point.y.toFixed(4)}`)]))));
+  }
+
+  function bounds(values) {
+    const [low, high] = [Math.min(...values), Math.max(...values)];
+    const room = (high - low || Math.abs(high) || 1) * 0.08;
+    return [low - room, high + room];
+  }
+
+  function axes({ width, height, frame, low, high, last, sx, sy }) {
+    const lines = [];
+    const rough = (high - low) / 4, ten = 10 ** Math.floor(Math.log10(rough));
+    const gap = ten * [1, 2, 5, 10].find((n) => n * ten >= rough);
+    const places = Math.max(0, -Math.floor(Math.log10(gap)));
+    for (let y = Math.ceil(low / gap) * gap; y <= high; y += gap) {
+      lines.push(svg("line", { class: "axis", x1: frame.left, x2: width - frame.right, y1: sy(y), y2: sy(y) }),
+        svg("text", { x: frame.left - 6, y: sy(y) + 4, "text-anchor": "end", "data-derived": "" }, y.toFixed(places)));
+    }
+    const step = Math.max(1, Math.ceil(last / Math.max(2, Math.floor(width / 70))));
+    for (let x = 0; x <= last; x += step) {
+      lines.push(svg("text", { x: sx(x), y: height - 10, "text-anchor": "middle", "data-derived": "" }, String(x)));
+    }
+    return lines;
+  }
+
+  function unsafeBands(sx, height) {
+    return data.unsafe.rounds.map((round) => svg("rect", { x: sx(round), y: 0,
+      width: Math.max(2, sx(round + 1) - sx(round)), height, class: "part-burnt", opacity: 0.15 }));
+  }
+
+  // --- the grid ---
+
+  function gridSection() {
+    const { first, rows, seats, states } = data.grid;
+    const head = el("tr", {}, el("th", { class: "corner", scope: "col" }, "seat"), rows.map((_, row) =>
+      el("th", { scope: "col" }, show(["rounds", first + row, "round"], "text"))));
+    const body = Array.from({ length: seats }, (_, seat) => el("tr", {},
+      el("th", { scope: "row" }, derived(seat)), rows.map((_, row) => gridCell(row, seat))));
+    const grid = el("table", { class: "grid", role: "grid", "aria-label": "What became of each seat in each round",
+      "aria-describedby": "grid-help" }, el("thead", {}, head), el("tbody", {}, body));
+    grid.addEventListener("keydown", moveInGrid);
+    grid.addEventListener("focusin", (event) => choose(event.target));
+    grid.addEventListener("mouseover", (event) => choose(event.target));
+    const used = new Set(rows.flat().map((cell) => cell.state));
+    const legend = Object.keys(states).filter((state) => used.has(state)).map((state) =>
+      el("li", {}, swatch(state), show(["grid", "states", state, 1], "text")));
+    return section("grid", "Seats and rounds", null,
+      el("p", { class: "note", id: "grid-help" },
+        "A column is a round. Point at a square, or move with the arrow keys, to read what happened."),
+      rows.length ? el("div", { class: "scroll" }, grid) : el("p", {}, "No round has opened yet."),
+      first ? el("p", { class: "note" }, "Earlier rounds than ", show(["grid", "first"]), " are not shown.") : null,
+      el("div", { class: "why", id: "why", "aria-live": "polite" }), el("ul", { class: "legend" }, legend));
+  }
+
+  function gridCell(row, seat) {
+    const cell = data.grid.rows[row][seat];
+    const [letter, meaning] = data.grid.states[cell.state];
+    const round = data.rounds[data.grid.first + row].round;
+    return el("td", { role: "gridcell", class: `cell s-${cell.state}`, "data-row": row, "data-seat": seat,
+      tabindex: "-1", "aria-label": `round ${round}, seat ${seat}: ${meaning}` }, letter);
+  }
+
+  const cellAt = (row, seat) => document.querySelector(`td[data-row="${row}"][data-seat="${seat}"]`);
+
+  function moveInGrid(event) {
+    const steps = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1],
+      Home: [-Infinity, 0], End: [Infinity, 0], PageUp: [0, -Infinity], PageDown: [0, Infinity] };
+    const step = steps[event.key];
+    if (!step || !chosen) return;
+    event.preventDefault();
+    const within = (value, most) => Math.min(most, Math.max(0, value));
+    const next = cellAt(within(chosen[0] + step[0], data.grid.rows.length - 1),
+      within(chosen[1] + step[1], data.grid.seats - 1));
+    next.focus();
+    next.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }
+
+  function choose(node) {
+    if (!node.dataset || node.dataset.row === undefined) return;
+    chosen = [Number(node.dataset.row), Number(node.dataset.seat)];
+    drawChoice();
+  }
+
+  function drawChoice() {
+    const cells = document.querySelectorAll("td.cell");
+    if (!cells.length) return;
+    if (!chosen || !cellAt(...chosen)) chosen = [data.grid.rows.length - 1, 0];
+    cells.forEach((cell) => { cell.tabIndex = -1; cell.classList.remove("chosen"); });
+    const node = cellAt(...chosen);
+    node.tabIndex = 0;
+    node.classList.add("chosen");
+    const [row, seat] = chosen, path = ["grid", "rows", row, seat];
+    document.getElementById("why").replaceChildren(
+      el("h3", {}, "Round ", show(["rounds", data.grid.first + row, "round"], "text"), ", seat ", derived(seat)),
+      el("p", {}, show([...path, "text"], "text")),
+      el("ul", {}, data.grid.rows[row][seat].evidence.map((_, i) => evidence([...path, "evidence", i]))));
+  }
+
+  function evidence(path) {
+    const item = at(path);
+    return el("li", {}, show([...path, "what"], "text"), ": ", item.cid !== undefined
+      ? el("span", { class: "mono" }, show([...path, "cid"], "text"))
+      : [" block ", show([...path, "block"], "text"), ", log ", show([...path, "log"], "text")]);
+  }
+
+  // --- rounds ---
+
+  function roundsSection() {
+    const names = [["Round", N], ["Stands at", ""], ["Train, reveal, merge", ""], ["Had", ""], ["Left out", ""],
+      ["Audited", ""], ["Paid", ""], ["Fell", ""], ["Cost", N], ["Model", ""]];
+    const rows = data.rounds.map((round, i) => {
+      const path = ["rounds", i];
+      return [show([...path, "round"], "text"),
+        [show([...path, "phase"], "text"), round.is_unsafe ? ", unsafe" : null,
+          round.until ? el("div", { class: "when" }, "until ", show([...path, "until"], "time")) : null,
+          round.voids ? el("div", { class: "when" }, "void before: ", show([...path, "voids"])) : null],
+        phases(round, path), show([...path, "had"], "seats"), show([...path, "left_out"], "seats"),
+        show([...path, "drawn"], "seats"), show([...path, "paid"], "seats"), show([...path, "fell"], "seats"),
+        show([...path, "cost_wei"], "tokens"),
+        el("span", { class: "mono" }, show([...path, "model"], "short"))];
+    }).reverse();
+    return section("rounds", "Rounds", "Seats by number; seconds of the chain’s clock; cost in tokens.",
+      rows.length ? table("Rounds, the newest first", names, rows) : el("p", {}, "None yet."));
+  }
+
+  function phases(round, path) {
+    const names = ["train", "reveal", "merge"], whole = names.reduce((sum, name) => sum + round.seconds[name], 0);
+    let x = 0;
+    const parts = names.map((name) => {
+      const width = whole ? (100 * round.seconds[name]) / whole : 0;
+      x += width;
+      return svg("rect", { x: x - width, y: 0, width, height: 10, class: `part-${name}` });
+    });
+    return [names.map((name, i) => [i ? " + " : null, show([...path, "seconds", name], "seconds")]),
+      svg("svg", { class: "phasebar", viewBox: "0 0 100 10", preserveAspectRatio: "none",
+        "aria-hidden": "true" }, parts)];
+  }
+
+  // --- games ---
+
+  function gamesSection() {
+    const games = data.games.map((game, i) => {
+      const path = ["games", i];
+      return el("div", { class: "game" },
+        el("h3", {}, "Game ", show([...path, "game"]), ": ", show([...path, "outcome"], "text")),
+        el("p", { class: "note" }, "About ", show([...path, "about"], "text"), ", round ", show([...path, "round"]),
+          ", seat ", show([...path, "seat"]), game.is_link ? ", its update" : [", segment ", show([...path, "segment"])],
+          ". ", show([...path, "challenger"], "text"), " challenged ", show([...path, "holder"], "text"), ", bond ",
+          show([...path, "bond_wei"], "tokens"), " tokens.",
+          game.until ? [" Who is to move loses at ", show([...path, "until"], "time"), "."] : null),
+        el("details", { "data-keep": `game ${game.game}` }, el("summary", {}, "Move by move"),
+          el("ol", { class: "moves" }, game.moves.map((_, k) => happened([...path, "moves", k])))));
+    });
+    return section("games", "Games",
+      "Where two disagree about a computation the contract executes the one operation that they disagree about.",
+      games.length ? games : el("p", {}, "Nobody has disputed anything."));
+  }
+
+  function happened(path) {
+    return el("li", {}, show([...path, "what"], "text"), el("div", { class: "when" }, show([...path, "time"], "time"),
+      ", block ", show([...path, "block"], "text"), ", log ", show([...path, "log"], "text")));
+  }
+
+  // --- money ---
+
+  const PARTS = [["paid", "claimed_wei", "Paid"], ["refunded", "refunded_wei", "Refunded"],
+    ["burnt", "burnt_wei", "Burnt"], ["left", "balance_wei", "Left"]];
+
+  function moneySection() {
+    const names = [["Account", ""], ["Training", N], ["Signatures", N], ["Audits", N], ["Credits", N], ["In all", N]];
+    const rows = data.money.accounts.map((_, i) => {
+      const path = ["money", "accounts", i];
+      return [who([...path]), ...["training_wei", "signatures_wei", "audits_wei", "credits_wei", "total_wei"]
+        .map((name) => show([...path, name], "tokens"))];
+    });
+    return section("money", "Money", "In tokens, from the job’s own events, counted again by the law of pay.",
+      el("p", {}, "Funded ", show(["money", "funded_wei"], "tokens"), " = ", PARTS.map(([, field, name], i) =>
+        [i ? " + " : null, name.toLowerCase(), " ", show(["money", field], "tokens")])),
+      moneyBar(),
+      el("dl", { class: "split" }, PARTS.map(([kind, field, name]) => el("div", {},
+        el("dt", { class: "key" }, patch(kind), name), el("dd", {}, show(["money", field], "tokens"))))),
+      rows.length ? table("Who was paid what for", names, rows) : el("p", {}, "Nobody has been paid yet."),
+      lossesTable());
+  }
+
+  function patterns(id) {
+    return svg("defs", {},
+      svg("pattern", { id: `${id}-refunded`, width: 8, height: 8, patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" },
+        svg("rect", { width: 8, height: 8, class: "part-refunded" }), svg("line", { y2: 8, class: "hatch" })),
+      svg("pattern", { id: `${id}-left`, width: 7, height: 7, patternUnits: "userSpaceOnUse" },
+        svg("rect", { width: 7, height: 7, class: "part-left" }), svg("circle", { cx: 3, cy: 3, r: 1, class: "dot" })));
+  }
+
+  const paint = (kind, id) => kind === "refunded" || kind === "left"
+    ? { fill: `url(#${id}-${kind})` } : { class: `part-${kind}` };
+
+  function patch(kind) {
+    return svg("svg", { class: "swatch", "aria-hidden": "true" }, patterns(`patch-${kind}`),
+      svg("rect", { width: 16, height: 16, ...paint(kind, `patch-${kind}`) }));
+  }
+
+  function moneyBar() {
+    const whole = BigInt(data.money.funded_wei) || 1n;
+    let x = 0;
+    const parts = PARTS.map(([kind, field]) => {
+      const width = Number((BigInt(data.money[field]) * 100000n) / whole) / 100;
+      x += width;
+      return svg("rect", { x: `${(x - width) / 10}%`, width: `${width / 10}%`, y: 0, height: 28, ...paint(kind, "bar") });
+    });
+    return svg("svg", { class: "bar", role: "img", "aria-label": "How the escrow is divided; the amounts follow" },
+      patterns("bar"), parts);
+  }
+
+  function lossesTable() {
+    if (!data.losses.length) return null;
+    const rows = data.losses.map((item, i) => [show(["losses", i, "name"], "text"), show(["losses", i, "round"], "text"),
+      show(["losses", i, "wei"], "tokens"), [show(["losses", i, "why"], "text"), item.fell ? " (fell)" : null]]);
+    return el("details", { "data-keep": "losses", open: "" }, el("summary", {}, "Taken from bonds"),
+      table("What was taken from bonds", [["Who", ""], ["Round", N], ["Tokens", N], ["For", ""]], rows));
+  }
+
+  // --- members ---
+
+  const who = (path) => [show([...path, "name"], "text"), " ",
+    at([...path, "name"]) === at([...path, "account"]) ? null
+      : el("div", { class: "when mono" }, show([...path, "account"], "text"))];
+
+  function membersSection() {
+    const names = [["Who", ""], ["Role", ""], ["Place", N], ["Rounds", ""], ["Bond", N], ["Paid", N],
+      ["Can claim", N], ["Lost", N], ["Gateway", ""]];
+    const rows = data.members.map((member, i) => {
+      const path = ["members", i];
+      return [who(path), [show([...path, "role"], "text"), member.fallen ? ", fell" : member.ready ? null : ", not ready"],
+        show([...path, "index"], "text"), ["from ", show([...path, "start"], "text"),
+          member.to === null ? null : [" to, not including, ", show([...path, "to"], "text")]],
+        ...["bond_wei", "paid_wei", "claimable_wei", "lost_wei"].map((name) => show([...path, name], "tokens")),
+        el("span", { class: "mono" }, show([...path, "gateway"], "text"))];
+    });
+    return section("members", "Members", "Everybody who has or had a seat or a place; amounts in tokens.",
+      rows.length ? table("Members", names, rows) : el("p", {}, "Nobody has joined yet."));
+  }
+
+  // --- what no chain knows ---
+
+  function measuredSection() {
+    const m = data.measured, path = ["measured"];
+    if (!m) return null;
+    const facts = [
+      m.utilisation ? fact("Time spent in training steps", show([...path, "utilisation", "mean"], "share")) : null,
+      m.bytes ? fact("Sent by gateways", show([...path, "bytes", "uploaded"]), small("bytes")) : null,
+      m.bytes ? fact("Fetched", show([...path, "bytes", "downloaded"]), small("bytes")) : null,
+      m.uplink_bytes_per_parameter !== undefined ? fact("Up", show([...path, "uplink_bytes_per_parameter"], "ratio"),
+        small("bytes a parameter and round")) : null,
+      m.downlink_bytes_per_parameter !== undefined ? fact("Down", show([...path, "downlink_bytes_per_parameter"], "ratio"),
+        small("bytes a parameter and round")) : null,
+      m.audit_overhead !== undefined ? fact("Steps run again", show([...path, "audit_overhead"], "share"),
+        small("of those trained")) : null,
+    ];
+    const gas = Object.keys(m.gas || {}).map((name) => [el("span", {}, name), show([...path, "gas", name])]);
+    return section("measured", "Measured by the members", "No chain knows these; they are from the run’s report.",
+      el("dl", { class: "facts" }, facts),
+      gas.length ? el("details", { "data-keep": "gas" }, el("summary", {}, "Gas of the dearest transaction of each kind"),
+        table("Gas", [["Transaction", ""], ["Gas", N]], gas)) : null);
+  }
+
+  function logSection() {
+    const lines = data.log.lines.map((_, i) => happened(["log", "lines", i])).reverse();
+    return section("log", "What happened", null,
+      el("p", { class: "note" }, "The newest first; ", show(["log", "count"]), " in all."),
+      el("ol", { class: "log", tabindex: "0", "aria-label": "What happened, the newest first" }, lines));
+  }
+
+  // --- a network ---
+
+  function networkHead() {
+    return [el("div", { class: "title" }, el("h1", {}, "Network"), liveness()),
+      el("p", { class: "note" }, "As of block ", show(["block"]), ", ", show(["now"], "time")),
+      el("dl", { class: "facts" }, fact("Jobs", show(["jobs"], "size")), fact("Members", show(["members"], "size")))];
+  }
+
+  function networkJobs() {
+    const names = [["Job", N], ["Status", ""], ["Phase", ""], ["Settled", N], ["Providers", N], ["Verifiers", N],
+      ["Open games", N], ["Funded", N], ["Paid", N], ["Burnt", N], ["Refunded", N]];
+    const rows = data.jobs.map((job, i) => {
+      const path = ["jobs", i];
+      return [el("a", live ? { href: `/job/${job.job}` } : {}, show([...path, "job"], "text")),
+        show([...path, "status"], "text"), show([...path, "phase"], "text"),
+        [show([...path, "settled"]), " of ", show([...path, "rounds"])],
+        ...["providers", "verifiers", "open_games"].map((name) => show([...path, name])),
+        ...["funded_wei", "paid_wei", "burnt_wei", "refunded_wei"].map((name) => show([...path, name], "tokens"))];
+    });
+    return section("jobs", "Jobs", "Amounts in tokens.",
+      rows.length ? table("Jobs", names, rows) : el("p", {}, "No job was ever submitted."));
+  }
+
+  function networkMembers() {
+    const names = [["Who", ""], ["Roles", ""], ["Stake", N], ["In bonds", N], ["Slashed", N], ["Won", N], ["Jobs", ""],
+      ["Gateway", ""]];
+    const rows = data.members.map((member, i) => {
+      const path = ["members", i];
+      return [who(path), member.roles.join(", "),
+        ...["stake_wei", "bonds_wei", "slashed_wei", "won_wei"].map((name) => show([...path, name], "tokens")),
+        show([...path, "jobs"], "seats"), el("span", { class: "mono" }, show([...path, "gateway"], "text"))];
+    });
+    return section("members", "Members and stakes", "Tokens in the stakes contract, what thaws included.",
+      rows.length ? table("Members", names, rows) : el("p", {}, "Nobody has staked yet."));
+  }
+
+  // --- drawing ---
+
+  const SECTIONS = {
+    job: [lossSection, gridSection, roundsSection, gamesSection, moneySection, membersSection, measuredSection, logSection],
+    network: [networkJobs, networkMembers],
+  };
+
+  function draw() {
+    const kept = new Map([...document.querySelectorAll("details[data-keep]")].map((d) => [d.dataset.keep, d.open]));
+    const inGrid = document.activeElement?.dataset?.row !== undefined;
+    const log = document.querySelector("ol.log")?.scrollTop || 0;
+    document.getElementById("head").replaceChildren(...drawHead().flat(Infinity).filter(Boolean));
+    document.getElementById("content").replaceChildren(
+      ...SECTIONS[data.kind].map((make) => make()).filter(Boolean));
+    document.querySelectorAll("details[data-keep]").forEach((d) => {
+      if (kept.has(d.dataset.keep)) d.open = kept.get(d.dataset.keep);
+    });
+    if (document.querySelector("ol.log")) document.querySelector("ol.log").scrollTop = log;
+    if (data.kind !== "job") return;
+    drawCurve();
+    drawChoice();
+    if (inGrid && chosen) cellAt(...chosen)?.focus();
+    tick();
+  }
+
+  async function look() {
+    const state = document.getElementById("liveness");
+    try {
+      const answer = await fetch(live, { cache: "no-cache" });
+      if (!answer.ok) throw new Error(String(answer.status));
+      const text = await answer.text();
+      state.textContent = "live";
+      if (text !== source.textContent) {
+        source.textContent = text;
+        [data, seenAt] = [JSON.parse(text), Date.now()];
+        draw();
+      }
+    } catch {
+      state.textContent = "not live: the dashboard does not answer";
+    }
+    setTimeout(look, 2000);
+  }
+
+  draw();
+  addEventListener("resize", () => { if (data.kind === "job") drawCurve(); });
+  if (live) {
+    setTimeout(look, 2000);
+    if (data.kind === "job") setInterval(tick, 1000);
+  }
+  document.documentElement.dataset.drawn = "yes";
+})();

@@ -1,0 +1,87 @@
+"""A document as one HTML file: no network, no build step, and nothing in it is run but our script.
+
+Rule of this file: the document is data. It lies in the page as JSON in which no `<` is left, the
+script puts its strings into text nodes, and the policy allows no other script or style.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from atoll.errors import StorageError
+
+
+def page(document: Mapping[str, Any], live: str = "") -> str:
+    """The page of a document.
+
+    Args:
+        live: the path at which the same document is served as it changes; empty for a file to keep.
+    """
+    title = f"Atoll, job {document['job']['id']}" if document["kind"] == "job" else "Atoll, network"
+    filled = _part("page.html")
+    for name, text in (
+        ("policy", html.escape(policy(live=bool(live)))),
+        ("title", html.escape(title)),
+        ("live", html.escape(live)),
+        ("style", _part("page.css")),
+        ("script", _part("page.js")),
+        ("document", embedded(document)),
+    ):
+        filled = filled.replace("{{" + name + "}}", text, 1)
+    return filled
+
+
+def embedded(document: Mapping[str, Any]) -> str:
+    """JSON that ends no element that it lies in."""
+    text = as_json(document)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def as_json(document: Mapping[str, Any]) -> str:
+    """The document as it is served and compared."""
+    return json.dumps(document, sort_keys=True, ensure_ascii=True, allow_nan=False)
+
+
+@cache
+def policy(*, live: bool) -> str:
+    """What a browser may load and run: our script and style by their hashes, and, of a live page,
+    what the same server says.
+    """
+    rules = [
+        "default-src 'none'",
+        f"script-src {_hash('page.js')}",
+        f"style-src {_hash('page.css')}",
+        "img-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
+    return "; ".join([*rules, "connect-src 'self'"] if live else rules)
+
+
+def _hash(name: str) -> str:
+    digest = hashlib.sha256(_part(name).encode()).digest()
+    return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+
+@cache
+def _part(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def write_page(document: Mapping[str, Any], path: Path) -> None:
+    """Writes the page at once or not at all. Raises StorageError."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(page(document), encoding="utf-8")
+        partial.replace(path)
+    except OSError as error:
+        raise StorageError(f"cannot write {path}: {error}") from error

@@ -1,0 +1,166 @@
+"""The dashboard: the pages of a network and of its jobs on loopback, with the document that each
+page draws, as it changes.
+
+Rule of this file: it answers this machine's browsers only, and changes nothing. The documents are
+those of `document` and `network`; the chain is read by the client's own follower.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ipaddress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from aiohttp import web
+
+from atoll.errors import AtollError, ChainError, ConfigError
+from atoll.job.client import Client
+from atoll.law.events import JobCreated
+from atoll.law.words import JobId
+from atoll.window.document import Seen, job_document
+from atoll.window.network import network_document
+from atoll.window.page import as_json, page, policy
+
+HOST: Final = "127.0.0.1"
+HEADERS: Final = {
+    "Content-Security-Policy": f"{policy(live=True)}; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+
+
+@dataclass
+class Window:
+    """What the dashboard shows of a client's network.
+
+    Attributes:
+        start: the path that `/` leads to, where it is not the network.
+    """
+
+    client: Client
+    start: str = ""
+    _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def job(self, job: JobId) -> dict[str, Any]:
+        """The document of a job, as of now. Raises ChainError."""
+        async with self._looking:
+            return await job_now(self.client, job)
+
+    async def network(self) -> dict[str, Any]:
+        """The document of the network, as of now. Raises ChainError."""
+        async with self._looking:
+            return await network_now(self.client)
+
+    def app(self) -> web.Application:
+        """The pages and their documents."""
+
+        async def network_page(request: web.Request) -> web.StreamResponse:
+            return _answer(request, page(await self.network(), "/document.json"), "text/html")
+
+        async def start(request: web.Request) -> web.StreamResponse:
+            if self.start:
+                raise web.HTTPFound(self.start)
+            return await network_page(request)
+
+        async def job_page(request: web.Request) -> web.StreamResponse:
+            job = _number(request)
+            text = page(await self.job(job), f"/job/{job}/document.json")
+            return _answer(request, text, "text/html")
+
+        async def network_data(request: web.Request) -> web.StreamResponse:
+            return _answer(request, as_json(await self.network()), "application/json")
+
+        async def job_data(request: web.Request) -> web.StreamResponse:
+            text = as_json(await self.job(_number(request)))
+            return _answer(request, text, "application/json")
+
+        app = web.Application(middlewares=[_only_here, _contained])
+        app.add_routes([web.get("/", start), web.get("/network", network_page)])
+        app.add_routes([web.get("/document.json", network_data)])
+        app.add_routes([web.get(r"/job/{job:[1-9]\d{0,9}}", job_page)])
+        app.add_routes([web.get(r"/job/{job:[1-9]\d{0,9}}/document.json", job_data)])
+        return app
+
+
+async def job_now(client: Client, job: JobId) -> dict[str, Any]:
+    """The document of a job as of the last confirmed block. Raises ChainError."""
+    handle = client.attach(job)
+    view, figures = await handle.view(), await handle.figures()
+    items = client.session.follower.history()
+    return job_document(Seen(view, items, client.follower.now, figures))
+
+
+async def network_now(client: Client) -> dict[str, Any]:
+    """The document of a network as of the last confirmed block. Raises ChainError."""
+    await client.follower.catch_up()
+    items = client.session.follower.history()
+    created = [item.event.job_id for item in items if isinstance(item.event, JobCreated)]
+    views = {job: await client.follower.view(job) for job in created}
+    return network_document(views, items, client.follower.now)
+
+
+@asynccontextmanager
+async def serving(window: Window, port: int) -> AsyncIterator[str]:
+    """Serves while it is open; gives the address. Raises ConfigError where the port is taken."""
+    runner = web.AppRunner(window.app(), access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, HOST, port).start()
+        except OSError as error:
+            raise ConfigError(
+                f"port {port} cannot be listened on: {error}",
+                next_step="name another one with --port, or leave it out for any free one",
+            ) from error
+        yield f"http://{HOST}:{runner.addresses[0][1]}/"
+    finally:
+        await runner.cleanup()
+
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@web.middleware
+async def _only_here(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """A page of a stranger that calls its own name loopback must not read this."""
+    name = request.url.host or ""
+    if name != "localhost" and not _is_loopback(name):
+        raise web.HTTPForbidden(text="this is served to the browsers of this machine only\n")
+    return await handler(request)
+
+
+@web.middleware
+async def _contained(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """What the chain refuses is an answer, not an end."""
+    try:
+        return await handler(request)
+    except ChainError as error:
+        raise web.HTTPNotFound(text=f"{error}\n") from error
+    except AtollError as error:
+        raise web.HTTPServiceUnavailable(text=f"{error}\n") from error
+
+
+def _is_loopback(name: str) -> bool:
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _number(request: web.Request) -> JobId:
+    return JobId(int(request.match_info["job"]))
+
+
+def _answer(request: web.Request, text: str, kind: str) -> web.Response:
+    """The text, or that it is the one that the browser has."""
+    tag = hashlib.sha256(text.encode()).hexdigest()
+    headers = HEADERS | {"ETag": f'"{tag}"'}
+    if any(known.value == tag for known in request.if_none_match or ()):
+        return web.Response(status=304, headers=headers)
+    return web.Response(text=text, content_type=kind, charset="utf-8", headers=headers)
