@@ -324,7 +324,7 @@ def _post_link(game: Game, move: PostLink) -> Game:
     _require(move.roots.digest() == claim.opening, "roots of another state")
     is_carried = claim.closing in {ZERO_DIGEST, move.roots.optimiser_root}
     _require(is_carried, "another optimiser root")
-    steps = (claim.segment + 1) * header.segment  # fewer than the round's where the seat ended early
+    steps = (claim.segment + 1) * header.segment  # fewer than H where the seat ended early
     _require(steps <= header.steps, "no such segment")
     if header.link_nodes == 0:
         return replace(game, phase=Phase.DECIDED, outcome=Outcome.CHALLENGER_FELL)
