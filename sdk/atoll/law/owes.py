@@ -104,7 +104,7 @@ def _keys(view: JobView, past: SettledRound, holder: HolderId, now: int) -> Iter
         return
     until = next(end for end in (clock.keys_end, clock.half, clock.window_end) if now < end)
     for seat in map(SeatIndex, bits(past.drawn)):
-        if past.seats[seat] == holder and past.key_of(seat) is None:
+        if past.seats[seat] == holder and seat not in past.keys:
             yield Owed(Duty.KEY, past.round, until, holder, (seat,))
 
 

@@ -21,7 +21,6 @@ from atoll.law.upkeep import (
     leaked_keys,
     silent_members,
     upkeep,
-    wrong_keys,
 )
 from atoll.law.views import Holder
 from atoll.law.words import HolderId, Miss, Phase, Role, RoundIndex, SeatIndex
@@ -168,23 +167,19 @@ def test_a_drawn_seat_without_key_is_struck_and_falls_from_half_on() -> None:
     assert due(script, Call.NO_KEY) == []
 
 
-def test_another_key_than_the_committed_one_is_contested_once() -> None:
+def test_another_key_than_the_committed_one_is_none() -> None:
     script = settled()
     net = script.net
     seat = min(net.settled[0].drawn)
-    net.wait_until(net.settled[0].ends["open"] - 1)
+    net.wait_until(net.settled[0].ends["half"])
+    script.show_keys(0, net.settled[0].drawn - {seat})
     net.show_key(0, seat, digest("another"))
-    assert list(wrong_keys(net.view.settled[0])) == [seat]
-    assert due(script, Call.CONTEST_KEY) == []
-    net.wait(1)
     about = (FIRST, Role.PROVIDER, seat_holder(script, seat).id, SeatIndex(seat))
-    assert due(script, Call.CONTEST_KEY) == [Upkeep(Call.CONTEST_KEY, *about)]
-    net.contest_key(0, seat)
-    assert due(script, Call.CONTEST_KEY) == []
-    others = set(range(4)) - net.settled[0].drawn
-    for other in others:
-        net.show_key(0, other, digest("nobody asks"))
-    assert due(script, Call.CONTEST_KEY) == []
+    assert due(script, Call.STRIKE) == [Upkeep(Call.STRIKE, *about)]
+    assert due(script, Call.NO_KEY) == [Upkeep(Call.NO_KEY, *about)]
+    net.strike(0, seat)
+    net.no_key(0, seat, WATCHER)
+    assert due(script, Call.NO_KEY) == []
 
 
 def test_a_key_that_is_shown_early_is_a_leak() -> None:
