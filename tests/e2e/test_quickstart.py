@@ -19,14 +19,16 @@ MOST = 12
 """Commands to the first reward."""
 INSTALLS = "make setup"
 """What made the environment that runs this test."""
+WAIT = ("atoll job watch", "atoll job result")
+"""What ends with the job, minutes after the first reward."""
 SECONDS = 780.0
 LOG_LINES = 30
 
 
-def blocks() -> list[str]:
-    """What the page says to type, up to the first reward."""
-    text = PAGE.read_text(encoding="utf-8").partition("\n## ")[0]
-    return re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+def blocks(*, behind: bool = False) -> list[str]:
+    """What the page says to type, up to the first reward, or behind it."""
+    before, _, after = PAGE.read_text(encoding="utf-8").partition("\n## ")
+    return re.findall(r"```sh\n(.*?)```", after if behind else before, re.DOTALL)
 
 
 def commands(block: str) -> list[str]:
@@ -90,9 +92,15 @@ def run_all(script: str, folder: Path) -> str:
 def test_the_page_ends_with_a_reward_in_a_wallet(checkout: Path) -> None:
     assert is_free(8545), "the page's chain takes port 8545, where somebody else listens"
     typed = "".join(block for block in blocks() if block.strip() != INSTALLS)
-    told = run_all(typed, checkout)
+    (rest,) = blocks(behind=True)
+    seen = [command for command in commands(rest) if not command.startswith(WAIT)]
+    assert len(seen) == 4
+    told = run_all("\n".join([typed, *seen]), checkout)
     (paid,) = re.findall(r"^([\d.]+) tokens: job 1, seat [01]: rounds 0 to [01]$", told, re.M)
     # Eight segments of five steps of eight sequences of 64 bytes, a millionth of a token each.
     assert paid == f"{8 * 5 * 8 * 64 / 10**6:g}"
     wallet = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
     assert f"what was claimed now is in the wallet of {wallet}" in told
+    assert f"{paid} training, paid: 8 of 8 segments" in told
+    assert "drains, as ordered; " in told
+    assert "but: " not in told, "the books do not add up"
