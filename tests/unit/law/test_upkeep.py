@@ -11,6 +11,7 @@ from tests.unit.law.network import Refused
 from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.law import pay
+from atoll.law.clocks import last_moment
 from atoll.law.trace import key_hash
 from atoll.law.upkeep import (
     Call,
@@ -378,3 +379,30 @@ def test_an_accounts_part_in_a_job_is_its_newest_that_stands() -> None:
     assert again is not None and again.id > first.id
     assert net.view.ids_of(PROVIDERS[0], Role.PROVIDER) == {first.id, again.id}
     assert net.view.ids_of(PROVIDERS[0], Role.VERIFIER) == set()
+
+
+def test_a_poke_is_due_when_a_deadline_or_the_last_moment_is_over() -> None:
+    script = Script.ready(make_terms(expiry=1_000_500))
+    net = script.net
+    assert [each.round for each in due(script, Call.POKE)] == [0]
+    net.poke()
+    net.wait_until(net.deadline - 1)
+    assert due(script, Call.POKE) == []
+    net.wait(1)
+    assert due(script, Call.POKE) == [Upkeep(Call.POKE, FIRST)]
+    for late in (net.terms.expiry, last_moment(net.terms) - 1, last_moment(net.terms)):
+        assert net.view.is_poke_due(late)
+    again = Script.ready(make_terms(expiry=1_000_500))
+    again.train()
+    view, terms = again.net.view, again.net.terms
+    assert view.open is not None
+    times = (view.open.deadline - 1, view.open.deadline, terms.expiry - 1, terms.expiry)
+    assert [view.is_poke_due(when) for when in times] == [False, True, True, False]
+    assert [view.is_poke_due(last_moment(terms) + d) for d in (-1, 0)] == [False, True]
+
+
+def test_a_job_with_too_few_waits_until_it_expires() -> None:
+    script = Script.ready(seats=2)
+    net = script.net
+    assert due(script, Call.POKE) == []
+    assert [net.view.is_poke_due(net.terms.expiry + d) for d in (-1, 0)] == [False, True]
