@@ -13,8 +13,9 @@ from atoll.law.words import Terms
 MAX_AUDITS: Final = 16
 """Times auditSeconds, the longest that a job's last audit takes."""
 GAMES_BEHIND: Final = 6
-SIGNING_PART: Final = 4
 """Longest games that may follow the end of a window one after another."""
+SIGNING_PART: Final = 4
+"""So large a part of mergeSeconds, at a lot's end, takes no words any more."""
 
 
 @dataclass(frozen=True, slots=True)
