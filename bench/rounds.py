@@ -59,10 +59,11 @@ BLOCK_SECONDS, LOOK_SECONDS = 1.0, 1.0
 DEFAULTS = {
     "rounds": 3,
     "lifetime": "3h",
-    "inner.steps": 600,
-    "inner.segment": 60,
+    "inner.steps": 1500,
+    "inner.segment": 150,
     "evaluate.batches": 1,
     "windows.train": "20m",
+    "windows.audit": "5m",
 }
 """Of the demo's job, so that a round trains a minute or more."""
 NETWORK, BRIDGE = "10.77.0", "atollbench"

@@ -416,7 +416,7 @@ class Party:
     def runs(self) -> list[Run]:
         """One a step of the segment."""
         if self.claim.is_link:
-            steps = self.job.header.steps
+            steps = (self.claim.segment + 1) * self.job.shape.segment
             return [Run(self.job, self.claim, self.job.roots, steps, self.tampers.get(0, {}))]
         runs: list[Run] = []
         first = self.claim.segment * self.job.shape.segment

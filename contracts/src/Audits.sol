@@ -54,8 +54,6 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     error BodyLength(uint256 length);
     error NotADuty(uint16 seat, uint32 id);
     error KeyShownAlready(address account, uint32 round);
-    error KeyIsRight(address account, uint32 round);
-    error NoKeyShown(address account, uint32 round);
     error OwnKey(address account);
     error NotPaid(uint16 seat, uint256 pay);
     error NotFine(uint16 seat, uint16 from);
@@ -147,17 +145,6 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     }
 
     /// @inheritdoc IAudits
-    function contestKey(Shown calldata s) external {
-        _requireBetween(0, rounds.timesOf(s.jobId, s.round).windowEnd);
-        address account = Reveals.requireShown(rounds, members, s).account;
-        bytes32 shown = keyOf[s.jobId][s.round][account];
-        if (shown == 0) revert NoKeyShown(account, s.round);
-        if (keccak256(abi.encode(shown)) == s.reveal.keyHash) revert KeyIsRight(account, s.round);
-        delete keyOf[s.jobId][s.round][account];
-        emit KeyContested(s.jobId, s.round, s.seat);
-    }
-
-    /// @inheritdoc IAudits
     function leak(Shown calldata s, bytes32 key_) external {
         _requireBetween(0, rounds.timesOf(s.jobId, s.round).auditEnd);
         Holder memory m = Reveals.requireShown(rounds, members, s);
@@ -172,23 +159,22 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     }
 
     /// @inheritdoc IAudits
-    function strike(uint256 jobId, uint32 round, uint32 id, Facts calldata facts) external {
-        Times memory t = rounds.timesOf(jobId, round);
+    function strike(Shown calldata s) external {
+        Times memory t = rounds.timesOf(s.jobId, s.round);
         _requireBetween(t.keysEnd, t.windowEnd);
-        uint16 seat = _requireKeyless(jobId, round, id, facts);
-        (uint256 pay,,) = rounds.rowsOf(jobId, round);
-        if (pay.has(seat)) IRoundsHooks(address(rounds)).setPay(jobId, round, seat, false);
-        emit Struck(jobId, round, seat);
-        members.miss(jobId, Role.PROVIDER, id, round, Miss.KEY);
+        _requireKeyless(s);
+        (uint256 pay,,) = rounds.rowsOf(s.jobId, s.round);
+        if (pay.has(s.seat)) IRoundsHooks(address(rounds)).setPay(s.jobId, s.round, s.seat, false);
+        emit Struck(s.jobId, s.round, s.seat);
+        members.miss(s.jobId, Role.PROVIDER, s.id, s.round, Miss.KEY);
     }
 
     /// @inheritdoc IAudits
-    function noKey(uint256 jobId, uint32 round, uint32 id, Facts calldata facts) external {
-        Times memory t = rounds.timesOf(jobId, round);
+    function noKey(Shown calldata s) external {
+        Times memory t = rounds.timesOf(s.jobId, s.round);
         _requireBetween(t.half, t.windowEnd);
-        _requireKeyless(jobId, round, id, facts);
-        if (members.holderOf(jobId, Role.PROVIDER, id).hasFallen) revert HasFallen(id);
-        members.fall(jobId, Role.PROVIDER, id, round, msg.sender);
+        if (_requireKeyless(s).hasFallen) revert HasFallen(s.id);
+        members.fall(s.jobId, Role.PROVIDER, s.id, s.round, msg.sender);
     }
 
     // --- contests of words ---
@@ -312,19 +298,13 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         return facts.leftOut.has(seat) || Draws.isDrawn(facts.auditSeed, facts.revealed, count, seat);
     }
 
-    function _requireKeyless(uint256 jobId, uint32 round, uint32 id, Facts calldata facts)
-        private
-        view
-        returns (uint16 seat)
-    {
-        Audit memory a = rounds.auditOf(jobId, round);
-        _requireFacts(a, facts);
-        Holder memory m = members.holderOf(jobId, Role.PROVIDER, id);
-        if (round < m.from || round >= m.to) revert NotThen(id, round);
-        seat = m.index;
-        (uint256 count,) = _drawOf(a, facts);
-        if (!_isDrawn(facts, count, seat)) revert NotDrawn(seat, round);
-        if (keyOf[jobId][round][m.account] != 0) revert KeyShownAlready(m.account, round);
+    /// @dev The reveal is shown because a wrong key is none, whenever it came: else one shown in time would save the bond.
+    function _requireKeyless(Shown calldata s) private view returns (Holder memory m) {
+        m = Reveals.requireShown(rounds, members, s);
+        (uint256 count,) = _drawOf(rounds.auditOf(s.jobId, s.round), s.facts);
+        if (!_isDrawn(s.facts, count, s.seat)) revert NotDrawn(s.seat, s.round);
+        bytes32 shown = keyOf[s.jobId][s.round][m.account];
+        if (keccak256(abi.encode(shown)) == s.reveal.keyHash) revert KeyShownAlready(m.account, s.round);
     }
 
     /// @return what the game remembers of a challenge by the member about the first segment that it says differs

@@ -18,11 +18,12 @@ from atoll.service.duties.equivocation import decide_equivocation
 from atoll.service.duties.game import decide_games
 from atoll.service.duties.late_words import decide_grants
 from atoll.service.duties.material import decide_material
-from atoll.service.duties.membership import decide_announce, decide_membership
+from atoll.service.duties.membership import decide_announce, decide_membership, standing
 from atoll.service.duties.unpin import decide_unpin
 from atoll.service.duties.updates import decide_updates
 from atoll.service.duties.upkeep import decide_pay, decide_upkeep, place_in_line
 from atoll.service.machine import Decision, Event, Order, advance
+from atoll.service.orders import why_out
 from atoll_node.behaviour import ProviderState
 from atoll_node.duties.commit import decide_owed
 from atoll_node.duties.train import decide_merge, decide_train, owes_reveal, seat_of
@@ -41,7 +42,8 @@ def decide(state: ProviderState) -> list[Decision]:
     line = place_in_line(view, Role.PROVIDER, seat)
     behaviour, stopped = setup.behaviour, disagreement(state) is not None
     may_join, pick = behaviour.may_join(view), behaviour.pick_place
-    leaves = stopped and not may_disagree(state)
+    out = why_out(state)
+    stops = out or ("its own merge is another" if stopped and not may_disagree(state) else "")
     model = [] if stopped and not owes_reveal(state, seat) else [decide_model(state)]
     has_seat = [*model, decide_updates(state), decide_merge(state)]
     return [
@@ -50,9 +52,9 @@ def decide(state: ProviderState) -> list[Decision]:
         decide_grants(state),
         decide_games(state, behaviour.judge_function),
         decide_upkeep(state, line, setup.keeper),
-        decide_material(state),
+        *([] if out and standing(view, state.me) is None else [decide_material(state)]),
         decide_announce(state, setup.gateway_url),
-        decide_membership(state, Role.PROVIDER, may_join, pick, stops=leaves),
+        decide_membership(state, Role.PROVIDER, may_join, pick, stops=stops),
         *(has_seat if seat is not None else ()),
         decide_train(state),
         decide_equivocation(state),

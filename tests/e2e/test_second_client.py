@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.network.members import Who, is_settled_up, submit, submitter_of
-from tests.small_job import small_manifest
+from tests.small_job import small_manifest, with_program
 
 from atoll.bits.tables import tables_root
 from atoll.content.local import LocalStore
@@ -126,7 +126,7 @@ def _manifest_of(name: str, store: LocalStore, now: int) -> Manifest:
     drafted = Manifest.model_validate(plain)
     steps = drafted.terms.rounds * drafted.inner.steps
     plain["tables"] = tables_root(drafted.model, drafted.inner, steps)
-    return Manifest.model_validate(plain)
+    return with_program(Manifest.model_validate(plain), store)
 
 
 def _write_conversations(path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from tests.network.members import Who, fallen, is_settled_up, network
 
+from atoll.law.games.machine import Outcome
 from atoll.law.pay import round_pay
 from atoll.law.safety import last_clean, unsafe_rounds
 
@@ -28,6 +29,7 @@ async def test_flips_fall_and_the_job_says_what_it_is_worth(
         certified, honest = await running.losses()
         holders = [running.provider(seat) for seat in range(4)]
         auditors = [running.verifier(place) for place in range(2)]
+        outsiders = {member.account for member in running.cluster.watchers}
         (past,), terms = view.settled, running.manifest.terms
 
     assert fallen(view) == {holders[seat].account for seat in seats}
@@ -37,6 +39,12 @@ async def test_flips_fall_and_the_job_says_what_it_is_worth(
         else:
             assert not holder.cuts
             assert running.paid(holder) >= round_pay(terms, past, holder) > 0
+    shams = [game for game in view.games.values() if game.challenger in outsiders]
+    # Of honest seats and of the auditors who said that they are fine; it loses all of them.
+    against_honest = [game for game in shams if game.claim.seat not in seats]
+    accused = set(range(4)) - set(seats) if outsiders else set()
+    assert {game.claim.seat for game in against_honest} == accused
+    assert all(game.outcome is Outcome.CHALLENGER_FELL for game in against_honest)
     weighed = past.facts.available & ~past.verdict.left_out if past.verdict.merged else 0
     if sum(weighed >> seat & 1 for seat in seats) > terms.f:
         assert unsafe_rounds(view) == (0,)

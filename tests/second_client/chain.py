@@ -16,7 +16,7 @@ PROVIDER, VERIFIER = 0, 1
 ENTERS = {"Seated": (PROVIDER, "seat"), "Enrolled": (VERIFIER, "place")}
 LEAVES = {"SeatLeaving": PROVIDER, "PlaceLeaving": VERIFIER}
 NEVER = 1 << 32
-REFUSED = frozenset({"Missed", "Fell", "Struck", "Leaked", "Contested", "KeyContested", "LateWord"})
+REFUSED = frozenset({"Missed", "Fell", "Struck", "Leaked", "Contested", "LateWord"})
 
 
 def read(plain: Iterable[Mapping[str, Any]]) -> list[Event]:

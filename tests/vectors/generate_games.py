@@ -122,6 +122,12 @@ def _link() -> Any:
     return _game("link", claim, (holder, challenger), refuse=True)
 
 
+def _early_link() -> Any:
+    """Of a seat that ended its round after one segment."""
+    claim, holder, challenger = _at(SMALL, 2, 700, is_link=True, segment=0)
+    return _game("the link of a seat that ended early", claim, (holder, challenger), refuse=False)
+
+
 def _right_holder() -> Any:
     _, wrong, right = _at(SMALL, 9, 20)
     return _game("a right holder", right.claimed, (right, wrong), refuse=False)
@@ -139,6 +145,7 @@ FILES: dict[str, Callable[[], Any]] = {
     f"games/{len(NODES)}.json": _link,
     f"games/{len(NODES) + 1}.json": _right_holder,
     f"games/{len(NODES) + 2}.json": _large,
+    f"games/{len(NODES) + 3}.json": _early_link,
 }
 
 

@@ -17,6 +17,7 @@ from atoll.service.duties.unpin import decide_unpin
 from atoll.service.duties.updates import decide_updates
 from atoll.service.duties.upkeep import decide_pay, decide_upkeep, place_in_line
 from atoll.service.machine import Decision, Event, Order, advance
+from atoll.service.orders import why_out
 from atoll_verifier.behaviour import VerifierState
 from atoll_verifier.duties.audit import decide_audit
 from atoll_verifier.duties.committee import decide_committee
@@ -34,9 +35,10 @@ def decide(state: VerifierState) -> list[Decision]:
         return [Decision("job", "is not known yet")]
     behaviour, held = setup.behaviour, standing(view, state.me)
     may_join, pick = behaviour.may_join(view), behaviour.pick_place
-    stops = disagreement(state) is not None
+    out = why_out(state)
+    stops = out or ("its own merge is another" if disagreement(state) is not None else "")
     joining = [
-        decide_material(state),
+        *([] if out and held is None else [decide_material(state)]),
         decide_announce(state, setup.gateway_url),
         decide_membership(state, Role.VERIFIER, may_join, pick, stops=stops),
     ]

@@ -9,7 +9,6 @@ interface IAudits {
     event Balloted(uint256 indexed jobId, address indexed account, uint32 indexed round, bytes32 ballot);
     event Opened(uint256 indexed jobId, address indexed account, uint32 indexed id, uint32 round, bytes body);
     event KeyShown(uint256 indexed jobId, address indexed account, uint32 indexed round, bytes32 key);
-    event KeyContested(uint256 indexed jobId, uint32 indexed round, uint16 indexed seat);
     event Leaked(uint256 indexed jobId, address indexed by, uint16 indexed seat, uint32 round, bytes32 key);
     event Contested(uint256 indexed jobId, address indexed by, uint32 indexed id, uint32 round, uint16 seat);
     event ContestSettled(uint256 indexed jobId, uint32 indexed id, uint32 round, uint16 seat, bool wrong);
@@ -24,18 +23,16 @@ interface IAudits {
         external;
     /// @notice The holder of a seat shows the key of its words' masks. Warning: before auditEnd anyone can take half of the pay.
     function key(uint256 jobId, uint32 round, bytes32 key_) external;
-    /// @notice Anyone: the key shown is not the committed one, so it counts as not shown.
-    function contestKey(Shown calldata shown) external;
     /// @notice Anyone but the holder, before auditEnd: shows a key that it was told, for half of the seat's pay.
     function leak(Shown calldata shown, bytes32 key_) external;
     /// @notice Anyone: an opened *fine* is not what the reveal's leaves and the key give.
     function contest(Shown calldata shown, uint32 id, bytes calldata body, bytes32 key_) external;
     /// @notice Anyone, once the seat's round is FINAL: a miss, and a part of the fee to who contested; or the fee back.
     function settleContest(uint256 jobId, uint32 round, uint32 id, uint32 seatId) external;
-    /// @notice Anyone, after keysEnd: a drawn seat without key loses the round's pay and misses.
-    function strike(uint256 jobId, uint32 round, uint32 id, Facts calldata facts) external;
-    /// @notice Anyone, in the second half of the window: a drawn seat without key has lost.
-    function noKey(uint256 jobId, uint32 round, uint32 id, Facts calldata facts) external;
+    /// @notice Anyone, after keysEnd: a drawn seat without the committed key loses the round's pay and misses.
+    function strike(Shown calldata shown) external;
+    /// @notice Anyone, in the second half of the window: a drawn seat without the committed key has lost.
+    function noKey(Shown calldata shown) external;
     /// @notice Anyone, after openEnd: the auditor of a drawn seat said nothing about it.
     /// @param body what it opened; empty for nothing
     function absent(uint256 jobId, uint32 round, uint32 id, uint16 seat, Facts calldata facts, bytes calldata body)

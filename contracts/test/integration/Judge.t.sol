@@ -93,8 +93,7 @@ contract JudgeTest is Network {
     function test_P31_aSecondFallTakesNothing() public {
         uint256 id = challenge(2, uint16(drawnSeat()), 20 ether, OUTSIDER);
         vm.warp(rounds.timesOf(jobId, 2).half);
-        uint32 holder = uint32(drawnSeat()) + 1;
-        audits.noKey(jobId, 2, holder, said[jobId][2].facts);
+        audits.noKey(shownFor(jobId, 2, uint16(drawnSeat())));
         uint256 burnt = stakes.unburnt();
         uint256 deadline = real.deadlineOf(id);
         if (deadline > block.timestamp) vm.warp(deadline);

@@ -256,10 +256,6 @@ contract Handler is Network {
         audits.settleContest(pick(i), aRound(i, round), aMember(i, id), uint32(within(seatId, 1, 12)));
     }
 
-    function contestKeyOne(uint256 i, uint256 round, uint256 seat) external tried {
-        audits.contestKey(shownFor(pick(i), aRound(i, round), uint16(seat % 4)));
-    }
-
     function leakOne(uint256 i, uint256 round, uint256 seat) external tried {
         (uint256 jobId, uint32 r, uint16 s) = (pick(i), aRound(i, round), uint16(seat % 4));
         Shown memory shown = shownFor(jobId, r, s);
@@ -272,10 +268,10 @@ contract Handler is Network {
     function punish(uint256 i, uint256 round, uint256 who, uint256 how) external tried {
         (uint256 jobId, uint32 r) = (pick(i), aRound(i, round));
         Facts memory f = said[jobId][r].facts;
-        uint32 id = how % 4 < 2 ? uint32(within(who, 1, 12)) : aMember(i, who);
+        uint32 id = aMember(i, who);
         uint16 seat = uint16(who >> 8) % 4;
-        if (how % 4 == 0) audits.strike(jobId, r, id, f);
-        else if (how % 4 == 1) audits.noKey(jobId, r, id, f);
+        if (how % 4 == 0) audits.strike(shownFor(jobId, r, seat));
+        else if (how % 4 == 1) audits.noKey(shownFor(jobId, r, seat));
         else if (how % 4 == 2) audits.absent(jobId, r, id, seat, f, bodies[jobId][r][id]);
         else audits.dropped(jobId, r, id, seat, uint32(seat) + 1, bodies[jobId][r][id]);
     }

@@ -38,12 +38,7 @@ contract InvariantsTest is Check {
         (s[20], s[21], s[22], s[23]) =
         (Handler.ballotOne.selector, Handler.openAll.selector, Handler.keyOne.selector, Handler.contestOne.selector);
         (s[24], s[25], s[26], s[27]) =
-        (
-            Handler.settleContestOne.selector,
-            Handler.contestKeyOne.selector,
-            Handler.leakOne.selector,
-            Handler.punish.selector
-        );
+        (Handler.settleContestOne.selector, Handler.punish.selector, Handler.leakOne.selector, Handler.punish.selector);
         (s[28], s[29], s[30], s[31]) =
         (Handler.challengeOne.selector, Handler.endGame.selector, Handler.claimOne.selector, Handler.creditOne.selector);
         (s[32], s[33], s[34], s[35]) =

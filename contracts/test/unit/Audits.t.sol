@@ -225,19 +225,19 @@ contract AuditsTest is Network {
 
     function test_P43_aKeyThatIsNotShownCostsThePayAndThenTheBond() public {
         vm.warp(rounds.timesOf(jobId, 1).keysEnd - 1);
-        Facts memory f = facts();
+        Shown memory s = shownFor(jobId, 1, seat);
         vm.expectPartialRevert(Audits.NotOpen.selector);
-        audits.strike(jobId, 1, uint32(seat) + 1, f);
+        audits.strike(s);
         vm.warp(rounds.timesOf(jobId, 1).keysEnd);
-        audits.strike(jobId, 1, uint32(seat) + 1, f);
+        audits.strike(s);
         (uint256 pay, uint256 lost,) = rounds.rowsOf(jobId, 1);
         check(!pay.has(seat) && lost.has(seat), "the round's pay");
         same(lockedOf(provider(seat), Role.PROVIDER), BOND - 1 ether, "a miss");
         vm.expectPartialRevert(Audits.NotOpen.selector);
-        audits.noKey(jobId, 1, uint32(seat) + 1, f);
+        audits.noKey(s);
         vm.warp(rounds.timesOf(jobId, 1).half);
         vm.prank(OUTSIDER);
-        audits.noKey(jobId, 1, uint32(seat) + 1, f);
+        audits.noKey(s);
         same(lockedOf(provider(seat), Role.PROVIDER), 0, "the bond");
         same(activeOf(OUTSIDER, Role.VERIFIER), 29.7 ether, "the share");
     }
@@ -245,19 +245,29 @@ contract AuditsTest is Network {
     function test_P43_anUndrawnSeatOwesNoKey() public {
         uint16 other = (15 & ~drawn(jobId, 1)).lowest();
         vm.warp(rounds.timesOf(jobId, 1).half);
-        Facts memory f = facts();
+        Shown memory s = shownFor(jobId, 1, other);
         vm.expectPartialRevert(Audits.NotDrawn.selector);
-        audits.noKey(jobId, 1, uint32(other) + 1, f);
+        audits.noKey(s);
     }
 
+    /// However late it is shown, since it is looked at by whoever asks for the bond.
     function test_P43_aWrongKeyCountsAsNone() public {
-        vm.warp(rounds.timesOf(jobId, 1).openEnd);
+        vm.warp(rounds.timesOf(jobId, 1).half);
         showKey(jobId, 1, seat, "not mine");
         Shown memory s = shownFor(jobId, 1, seat);
-        audits.contestKey(s);
+        audits.strike(s);
+        audits.noKey(s);
+        same(lockedOf(provider(seat), Role.PROVIDER), 0, "the bond");
+    }
+
+    function test_P43_theCommittedKeySavesPayAndBond() public {
+        vm.warp(rounds.timesOf(jobId, 1).half);
         showKey(jobId, 1, seat);
-        vm.expectPartialRevert(Audits.KeyIsRight.selector);
-        audits.contestKey(s);
+        Shown memory s = shownFor(jobId, 1, seat);
+        vm.expectPartialRevert(Audits.KeyShownAlready.selector);
+        audits.strike(s);
+        vm.expectPartialRevert(Audits.KeyShownAlready.selector);
+        audits.noKey(s);
     }
 
     function test_P43_whoeverIsToldAKeyTakesHalfOfThePay() public {

@@ -178,9 +178,6 @@ class Calls:
         """Warning: before the end of AUDIT anyone can take half of the pay with it."""
         return self.build("key", job, round_, key, contract="Audits")
 
-    def contest_key(self, past: SettledRound, seat: SeatIndex) -> Call:
-        return self.build("contestKey", shown(past, seat), permissionless=True)
-
     def leak(self, past: SettledRound, seat: SeatIndex, key: Digest) -> Call:
         """Shows a key that somebody told, for half of the seat's pay."""
         return self.build("leak", shown(past, seat), key, permissionless=True)
@@ -194,11 +191,11 @@ class Calls:
         where = (past.slot.job, past.round, id, past.seats[seat])
         return self.build("settleContest", *where, permissionless=True)
 
-    def strike(self, past: SettledRound, id: HolderId) -> Call:
-        return self.build("strike", past.slot.job, past.round, id, past.facts, permissionless=True)
+    def strike(self, past: SettledRound, seat: SeatIndex) -> Call:
+        return self.build("strike", shown(past, seat), permissionless=True)
 
-    def no_key(self, past: SettledRound, id: HolderId) -> Call:
-        return self.build("noKey", past.slot.job, past.round, id, past.facts, permissionless=True)
+    def no_key(self, past: SettledRound, seat: SeatIndex) -> Call:
+        return self.build("noKey", shown(past, seat), permissionless=True)
 
     def absent(self, past: SettledRound, id: HolderId, seat: SeatIndex) -> Call:
         """The auditor said nothing about a drawn seat of its own."""

@@ -13,9 +13,12 @@ import typer
 
 from atoll.cli.keys import password_from
 from atoll.cli.network import (
+    DEFAULT_HOME,
     DEFAULT_RPC,
     DeploymentFile,
+    Home,
     Keystore,
+    Network,
     PasswordFile,
     Rpc,
     need_deployment,
@@ -102,6 +105,31 @@ def show(rpc: Rpc = DEFAULT_RPC, deployment: DeploymentFile = None, json: Json =
 
     found = _asked(rpc, deployment, read)
     emit(found, _shown(found), as_json=json)
+
+
+@app.command()
+def fund(
+    members: Annotated[
+        list[str],
+        typer.Argument(metavar="MEMBER…", help="Addresses, or folders of `atoll node init`."),
+    ],
+    tokens: Annotated[str, typer.Option(help="Each has so many tokens then.")] = "0",
+    coin: Annotated[str, typer.Option(help="And so much of the chain's coin, for gas.")] = "0",
+    rpc: Rpc = DEFAULT_RPC,
+    deployment: DeploymentFile = None,
+    keystore: Keystore = None,
+    password_file: PasswordFile = None,
+    home: Home = DEFAULT_HOME,
+    json: Json = False,
+) -> None:
+    """Send accounts what they lack of an amount of tokens and coin; nothing to who has as much."""
+    from atoll.cli.funding import fund_all
+    from atoll.job.client import wei_of
+
+    network = Network(rpc, deployment, home, keystore, password_file)
+    sent = asyncio.run(fund_all(network, members, wei_of(tokens), wei_of(coin)))
+    text = "\n".join(f"{one['address']}  {one['text']}" for one in sent)
+    emit(sent, text, as_json=json)
 
 
 @app.command()

@@ -5,6 +5,7 @@ calls that have it paid.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -27,9 +28,12 @@ if TYPE_CHECKING:
     from atoll.job.account import Known, Reader
     from atoll.job.collecting import Collect, Later
     from atoll.job.earnings import Line, Statement
+    from atoll.law.words import Address
 
 app = typer.Typer(help="Show every wei that an account earned, and why not.")
 claim_app = typer.Typer(help="Have everything paid that an account has earned.")
+LOOK_SECONDS = 2.0
+"""Between two looks at a chain while something is waited for."""
 OnlyJob = Annotated[int | None, typer.Option("--job", metavar="N", help="Only this job.", min=1)]
 Explain = Annotated[
     bool, typer.Option("--explain", help="Every line, with the reason, and not only the sums.")
@@ -64,6 +68,13 @@ def earnings(
 def claim(
     config: Config = None,
     job: OnlyJob = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="ADDRESS", help="Send what this call claims on to a wallet."),
+    ] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Wait until there is something to claim.")
+    ] = False,
     rpc: Rpc = DEFAULT_RPC,
     deployment: DeploymentFile = None,
     keystore: Keystore = None,
@@ -77,8 +88,11 @@ def claim(
     It may be run at any time, also beside the account's service, which claims by itself as its
     `auto_claim` says.
     """
+    from atoll.cli.deploying import known_address
+
     whose = Whose(config, Network(rpc, deployment, home, keystore, password_file))
-    data, lines = asyncio.run(_claimed(whose, job))
+    wanted = Wanted(job, known_address(to, "--to"), wait)
+    data, lines = asyncio.run(_claimed(whose, wanted))
     emit(data, "\n".join(lines), as_json=json)
 
 
@@ -153,18 +167,30 @@ def _text(line: Line) -> str:
     )
 
 
-async def _claimed(whose: Whose, job: int | None) -> tuple[dict[str, Any], list[str]]:
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What `claim` is told: which job's, where it goes, whether to wait for it."""
+
+    job: int | None
+    to: Address | None
+    wait: bool
+
+
+async def _claimed(whose: Whose, wanted: Wanted) -> tuple[dict[str, Any], list[str]]:
     from atoll.job.collecting import later
 
-    me = whose.address
+    me, job = whose.address, wanted.job
     async with whose.reading() as reader:
-        known = await reader.look(me)
-        due = await _due(reader, known, me, job)
+        known, due = await _found(reader, me, wanted)
         before = await reader.chain.token_balance(me)
         if due:
             async with whose.sending() as send:
                 for item in due:
                     await send(item.key, item.call)
+                if wanted.to is not None:
+                    wei = sum(item.wei for item in due)
+                    key = f"send-on:{wanted.to}:{due[0].key}"
+                    await send(key, reader.chain.calls.transfer(wanted.to, wei))
             known = await reader.look(me)
         wallet = await reader.chain.token_balance(me)
     told = [each for each in known.statements(me) if job is None or each.job == job]
@@ -173,11 +199,25 @@ async def _claimed(whose: Whose, job: int | None) -> tuple[dict[str, Any], list[
         "account": me,
         "claimed": [{"text": item.text, "wei": str(item.wei)} for item in due],
         "claimed_wei": str(sum(item.wei for item in due)),
+        "sent_to": wanted.to if due else None,
         "wallet_before_wei": str(before),
         "wallet_wei": str(wallet),
         "later": [item.to_plain() for item in waits],
     }
-    return data, _claim_lines(due, waits, wallet)
+    lines = _claim_lines(due, waits, wallet)
+    if data["sent_to"]:
+        lines.append(f"what was claimed now is in the wallet of {wanted.to}")
+    return data, lines
+
+
+async def _found(reader: Reader, me: Address, wanted: Wanted) -> tuple[Known, list[Collect]]:
+    """What can be claimed; where that is waited for, as soon as it is something."""
+    while True:
+        known = await reader.look(me)
+        due = await _due(reader, known, me, wanted.job)
+        if due or not wanted.wait:
+            return known, due
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 def _claim_lines(due: list[Collect], waits: list[Later], wallet: int) -> list[str]:
@@ -191,7 +231,7 @@ def _claim_lines(due: list[Collect], waits: list[Later], wallet: int) -> list[st
     return [*lines, f"{tokens(wallet)} tokens are in the wallet"]
 
 
-async def _due(reader: Reader, known: Known, account: Any, job: int | None) -> list[Collect]:
+async def _due(reader: Reader, known: Known, account: Address, job: int | None) -> list[Collect]:
     """What can be claimed now; what games owe is of no job."""
     from atoll.job.collecting import Collect, collectable
 

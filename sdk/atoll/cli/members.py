@@ -73,19 +73,77 @@ def member_app(member: RoleCommand) -> typer.Typer:
         raise typer.Exit(services.run_service(program, member.service, place, settings or []))
 
     @app.command()
+    def fit(
+        job: Annotated[int, typer.Argument(metavar="JOB", help="The job's number.", min=1)],
+        config: Config = default_config,
+        json: Json = False,
+    ) -> None:
+        """Time some steps of a job's model here, and hold them against its windows: whether this
+        machine keeps up, and how much memory, disk and line it takes. Exits with 2 where not.
+
+        It takes two minutes at most, and torch. Nothing is sent or staked; a service that trains
+        meanwhile makes it slower.
+        """
+        found = services.fit_of(config.expanduser(), member.role, job)
+        emit(found.to_plain(), "\n".join(found.lines()), as_json=json)
+        if not found.fits:
+            raise typer.Exit(services.DOES_NOT_FIT)
+
+    @app.command()
     def status(config: Config = default_config, json: Json = False) -> None:
         """Say what keeps it from its work, with the next step; then what it does and has done."""
         found = services.status_of(config.expanduser())
         emit(found, services.status_text(found), as_json=json)
 
-    @app.command()
-    def leave(config: Config = default_config, json: Json = False) -> None:
-        """Finish the running round and give the place up."""
-        pid = services.drain(config.expanduser())
-        text = f"process {pid} finishes its round, then leaves"
-        emit({"pid": pid, "leaves": True}, text, as_json=json)
-
+    _add_orders(app, default_config)
     return app
+
+
+def _add_orders(app: typer.Typer, default_config: Path) -> None:
+    """What a running service is told; each prints where it stands then."""
+
+    def obeyed(config: Path, what: str, json: bool, **arguments: int) -> None:
+        found = services.order(config.expanduser(), what, **arguments)
+        emit(found, services.orders_text(found) or "takes part", as_json=json)
+
+    @app.command()
+    def drain(config: Config = default_config, json: Json = False) -> None:
+        """Finish the running rounds, leave every job, and end once all bonds are home.
+
+        Until then it does what it still owes: keys, ballots, games. A restart goes on draining.
+        """
+        obeyed(config, "drain", json)
+
+    @app.command()
+    def pause(config: Config = default_config, json: Json = False) -> None:
+        """Finish the running rounds, leave every job, join none, until `resume`.
+
+        A seat owes every round that it counts in: who only stopped would be cut.
+        """
+        obeyed(config, "pause", json)
+
+    @app.command()
+    def resume(config: Config = default_config, json: Json = False) -> None:
+        """Take part again after `pause`, `drain` or `leave`."""
+        obeyed(config, "resume", json)
+
+    @app.command()
+    def leave(
+        job: Annotated[int, typer.Argument(metavar="JOB", help="The job's number.", min=1)],
+        config: Config = default_config,
+        json: Json = False,
+    ) -> None:
+        """Finish the running round of one job, leave it, and do not join it again."""
+        obeyed(config, "leave", json, job=job)
+
+    @app.command()
+    def schedule(config: Config = default_config, json: Json = False) -> None:
+        """Show the hours in which it joins rounds, and whether it is in them now.
+
+        They are set in the config, `[schedule] hours = ["22:00-06:30"]`, in UTC.
+        """
+        found = services.schedule_of(config.expanduser())
+        emit(found, services.schedule_text(found), as_json=json)
 
 
 node = member_app(RoleCommand("node", "provider", "atoll_node.service"))

@@ -11,14 +11,19 @@ import json
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from atoll.cli.keys import password_from
 from atoll.errors import ConfigError
 
+if TYPE_CHECKING:
+    from atoll.job.fit import Fit
+
 CONFIG_NAME = "config.toml"
+DOES_NOT_FIT = 2
+"""The exit code of a machine that does not keep up with a job."""
 COMMANDS = {"provider": "node", "verifier": "verifier"}
 POLICY = """
 [policy]
@@ -142,24 +147,57 @@ def run_service(program: str, service: str, config: Path, settings: list[str]) -
     return main(program, serve, ["--config", str(config), *changes])
 
 
-def drain(config: Path) -> int:
-    """Asks the service of a config to finish its round and to give its place up; its process.
+def order(config: Path, what: str, **arguments: Any) -> dict[str, Any]:
+    """Has the running service of a config obey an order; where it stands then.
 
     Raises:
         ConfigError: it is not running.
     """
-    import os
-    import signal
+    import asyncio
 
+    from atoll.service.control import ask
     from atoll.service.lock import holder_of
 
-    pid = holder_of(load(config).data_dir)
-    if not pid:
+    data_dir = load(config).data_dir
+    if holder_of(data_dir) is None:
         raise ConfigError(
-            f"no service of {config} is running", next_step="start it: only it can sign its leave"
+            f"no service of {config} is running",
+            next_step="start it: only it can leave a job, and do what it owes",
         )
-    os.kill(pid, signal.SIGUSR1)
-    return pid
+    return dict(asyncio.run(ask(data_dir, what, **arguments)))
+
+
+def fit_of(config: Path, role: str, job: int) -> Fit:
+    """Whether this machine keeps up with a job.
+
+    Raises:
+        NotFound: nobody serves the job's manifest.
+        ConfigError: the train extra is missing, or no two steps were done in two minutes.
+    """
+    import asyncio
+
+    from atoll.job.fitting import try_job
+
+    return asyncio.run(try_job(load(config), role, job))
+
+
+def schedule_of(config: Path) -> dict[str, Any]:
+    """The hours of a config, and what they say now."""
+    import time
+
+    from atoll.service.orders import off_hours
+
+    settings = load(config)
+    why = off_hours(settings.schedule, int(time.time()))
+    return {"hours": list(settings.schedule.hours), "is_in": not why, "text": why}
+
+
+def schedule_text(found: dict[str, Any]) -> str:
+    """A schedule for a person."""
+    if not found["hours"]:
+        return "always: no hours are set"
+    hours = ", ".join(found["hours"])
+    return f"{hours} UTC: " + (found["text"] or "it is in its hours")
 
 
 def load(config: Path) -> Any:
@@ -210,6 +248,18 @@ def _owed_text(owed: dict[str, Any]) -> str:
     return f"{owed['duty']} of round {owed['round']}, {until}"
 
 
+def orders_text(status: dict[str, Any]) -> str:
+    """What a service was told, and how far it is; empty where nothing was."""
+    orders = status.get("orders", {})
+    bonded = ", ".join(map(str, status.get("bonded", [])))
+    told = [status["sits_out"]] if status.get("sits_out") else []
+    told += [f"leaves job {job} and does not join it again" for job in orders.get("left", [])]
+    if not told:
+        return ""
+    rest = f"; bonds are still in job {bonded}" if bonded else "; no bond is in a job"
+    return "; ".join(told) + rest
+
+
 def status_text(status: dict[str, Any]) -> str:
     """A status for a person."""
     blocked = status.get("blocking")
@@ -217,6 +267,8 @@ def status_text(status: dict[str, Any]) -> str:
         [f"blocked    {blocked['text']}", f"next       {blocked['next_step']}"] if blocked else []
     )
     apart = {"jobs", "gas", "blocking", "duties", "owes", "misses", "failing", "under_way"}
+    apart |= {"orders", "sits_out", "bonded"}
+    lines += [f"orders     {text}" for text in [orders_text(status)] if text]
     lines += [f"{name:<10} {value}" for name, value in status.items() if name not in apart]
     for job, duties in status.get("duties", {}).items():
         lines += [f"job {job} {duty:<12} {reason}" for duty, reason in duties.items()]

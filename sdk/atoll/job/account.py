@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import structlog
+
 from atoll.chain.contracts import AtollChain
 from atoll.chain.deployment import Deployment
 from atoll.chain.follower import Fold
@@ -23,6 +25,7 @@ from atoll.law.views import JobView
 from atoll.law.words import Address, BlockRef, JobId, Role
 from atoll.service.lock import hold_folder
 
+log = structlog.get_logger("atoll.job.account")
 READERS: Final = 16
 LOOKS: Final = 20
 """How often a chain that turns while it is read is read again."""
@@ -44,8 +47,14 @@ class Known:
 
     def statements(self, account: Address) -> list[Statement]:
         """What the account has of each of its jobs, by number."""
-        now = self.head.timestamp
-        return [statement(self.views[job], self.own[job], account, now) for job in self.own]
+        return [self._statement(job, account) for job in self.own]
+
+    def _statement(self, job: JobId, account: Address) -> Statement:
+        try:
+            return statement(self.views[job], self.own[job], account, self.head.timestamp)
+        except Exception as error:  # what one job brings about must not hide the others
+            log.exception("defect: a job cannot be counted", job=job)
+            return Statement(job, (), {}, (f"job {job} cannot be counted: {error!r}",))
 
 
 @dataclass(frozen=True, slots=True)

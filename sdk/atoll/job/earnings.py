@@ -220,8 +220,8 @@ class _Lines:
         if seat in past.leaks:
             return State.LOST, "its key was told before AUDIT ended: half went to who showed it"
         if past.struck >> seat & 1:
-            refuted = "a key that it had not committed to" if past.refuted >> seat & 1 else "no key"
-            return State.LOST, f"struck: it was drawn, and showed {refuted}"
+            shown = "a key that it had not committed to" if seat in past.keys else "no key"
+            return State.LOST, f"struck: it was drawn, and showed {shown}"
         if past.facts.available >> seat & 1:
             return State.LOST, "its pay was taken"
         had = sum(bool(said >> seat & 1) for said in past.words.values())

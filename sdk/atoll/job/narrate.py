@@ -385,9 +385,6 @@ _DESCRIBERS: Final[dict[type[Any], Callable[[Any, Names], str]]] = {
     ev.Balloted: lambda e, n: f"round {e.round}: {n(e.account)} seals a ballot",
     ev.Opened: _opened,
     ev.KeyShown: lambda e, n: f"round {e.round}: {n(e.account)} shows its key",
-    ev.KeyContested: lambda e, n: (
-        f"round {e.round}: seat {e.seat} showed another key than it had committed to"
-    ),
     ev.Leaked: _leaked,
     ev.Contested: _contested,
     ev.ContestSettled: _contest_settled,

@@ -99,8 +99,8 @@ def outlook(draft: Draft, pace: Pace, fee_cap: int) -> Outlook:
         warnings=_warnings(terms),
         roles=(
             _submitter(draft, pace),
-            _provider(draft, pace),
-            _verifier(draft, pace),
+            member_needs("provider", manifest, pace),
+            member_needs("verifier", manifest, pace),
         ),
     )
 
@@ -108,15 +108,23 @@ def outlook(draft: Draft, pace: Pace, fee_cap: int) -> Outlook:
 def _expected(draft: Draft, pace: Pace) -> float:
     """Seconds of all rounds, and of the last one's audit."""
     terms = draft.manifest.terms
-    return terms.rounds * _round_seconds(draft, pace) + _last_clock(terms).window_end
+    return terms.rounds * round_seconds(draft.manifest, pace) + _last_clock(terms).window_end
 
 
-def _round_seconds(draft: Draft, pace: Pace) -> float:
+def train_seconds(manifest: Manifest, pace: Pace) -> float:
+    """A seat's steps of a round, or their replay, on a machine like this one."""
+    return manifest.inner.steps * pace.step_seconds + manifest.segments * pace.segment_seconds
+
+
+def merge_seconds(manifest: Manifest, pace: Pace) -> float:
+    """The merge of a round's updates, once they are here."""
+    return manifest.terms.seats * pace.parameters * MERGE_SECONDS
+
+
+def round_seconds(manifest: Manifest, pace: Pace) -> float:
     """Training, the merge, blocks: of members like this machine."""
-    manifest = draft.manifest
-    train = manifest.inner.steps * pace.step_seconds + manifest.segments * pace.segment_seconds
-    merge = manifest.terms.seats * pace.parameters * MERGE_SECONDS
-    return train + merge + ROUND_TRANSACTIONS * BLOCK_SECONDS
+    work = train_seconds(manifest, pace) + merge_seconds(manifest, pace)
+    return work + ROUND_TRANSACTIONS * BLOCK_SECONDS
 
 
 def _last_clock(terms: Terms) -> AuditClock:
@@ -142,23 +150,25 @@ def _submitter(draft: Draft, pace: Pace) -> Role:
     return Role("submitter", down=model, up=data * members, memory=memory, disk=disk)
 
 
-def _provider(draft: Draft, pace: Pace) -> Role:
-    """Fetches data and every update, which it merges; serves its own."""
-    served = pace.update_bytes * (draft.manifest.terms.places + draft.manifest.terms.seats)
-    return _member("provider", draft, pace, served)
+def round_traffic(name: str, manifest: Manifest, pace: Pace) -> tuple[int, int]:
+    """Bytes that a member fetches and serves in a round.
+
+    Everybody fetches every update; a provider serves its own to all, a verifier serves on what it
+    says to have.
+    """
+    terms = manifest.terms
+    served = terms.places + terms.seats if name == "provider" else terms.seats
+    return terms.seats * pace.update_bytes, served * pace.update_bytes
 
 
-def _verifier(draft: Draft, pace: Pace) -> Role:
-    """Fetches data and every update; serves on what it says to have."""
-    return _member("verifier", draft, pace, pace.update_bytes * draft.manifest.terms.seats)
-
-
-def _member(name: str, draft: Draft, pace: Pace, served: int) -> Role:
-    """Keeps models and updates of the rounds that are not FINAL, and serves `served` a round."""
-    manifest, terms = draft.manifest, draft.manifest.terms
+def member_needs(name: str, manifest: Manifest, pace: Pace) -> Role:
+    """What a `provider` or `verifier` needs: it fetches the data, and keeps models and updates of
+    the rounds that are not FINAL.
+    """
+    terms = manifest.terms
     model, data = max_state_bytes(manifest), _data_bytes(manifest)
-    fetched = terms.seats * pace.update_bytes
-    behind = ceil(AuditClock.of(terms, 0).window_end / _round_seconds(draft, pace))
+    fetched, served = round_traffic(name, manifest, pace)
+    behind = ceil(AuditClock.of(terms, 0).window_end / round_seconds(manifest, pace))
     kept = min(terms.rounds, 1 + behind) + 1
     needed = provider_bytes if name == "provider" else verifier_bytes
     return Role(
@@ -170,7 +180,8 @@ def _member(name: str, draft: Draft, pace: Pace, served: int) -> Role:
     )
 
 
-def _size(count: int) -> str:
+def size_text(count: int) -> str:
+    """Bytes, to three digits."""
     for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if count >= size:
             return f"{count / size:.3g} {unit}"
@@ -245,7 +256,7 @@ def report(draft: Draft, look: Outlook) -> str:
     ]
     for role in look.roles:
         sizes = (role.down, role.up, role.memory, role.disk)
-        lines.append(f"{role.name:<10} " + " ".join(f"{_size(size):>9}" for size in sizes))
+        lines.append(f"{role.name:<10} " + " ".join(f"{size_text(size):>9}" for size in sizes))
     if draft.figures:
         width = max(len(figure.path) for figure in draft.figures)
         lines += ["", "computed, since the file leaves them out:"]

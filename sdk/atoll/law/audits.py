@@ -64,15 +64,8 @@ def _key_shown(view: JobView, event: ev.KeyShown, block: BlockRef) -> JobView:
         return replace(view, early_keys=early)
     seats = past.seats.items()
     for seat in (s for s, h in seats if view.providers[h].account == event.account):
-        refuted = Bitmap(past.refuted & ~(1 << seat))
-        keys = put(past.keys, seat, event.key)
-        return with_settled(view, event.round, keys=keys, refuted=refuted)
+        return with_settled(view, event.round, keys=put(past.keys, seat, event.key))
     return view
-
-
-def _key_contested(view: JobView, event: ev.KeyContested, block: BlockRef) -> JobView:
-    refuted = _past(view, event.round).refuted | 1 << event.seat
-    return with_settled(view, event.round, refuted=Bitmap(refuted))
 
 
 def _leaked(view: JobView, event: ev.Leaked, block: BlockRef) -> JobView:
@@ -109,7 +102,6 @@ AUDIT_HANDLERS: Final[Mapping[type, Handler]] = {
     ev.Balloted: _balloted,
     ev.Opened: _opened,
     ev.KeyShown: _key_shown,
-    ev.KeyContested: _key_contested,
     ev.Leaked: _leaked,
     ev.Struck: _struck,
     ev.Contested: _contested,

@@ -270,13 +270,6 @@ class KeyShown:
 
 
 @dataclass(frozen=True, slots=True)
-class KeyContested:
-    job_id: JobId
-    round: RoundIndex
-    seat: SeatIndex
-
-
-@dataclass(frozen=True, slots=True)
 class Leaked:
     job_id: JobId
     by: Address
@@ -558,7 +551,6 @@ ContractEvent = (
     | Balloted
     | Opened
     | KeyShown
-    | KeyContested
     | Leaked
     | Contested
     | ContestSettled

@@ -104,7 +104,7 @@ def _keys(view: JobView, past: SettledRound, holder: HolderId, now: int) -> Iter
         return
     until = next(end for end in (clock.keys_end, clock.half, clock.window_end) if now < end)
     for seat in map(SeatIndex, bits(past.drawn)):
-        if past.seats[seat] == holder and past.key_of(seat) is None:
+        if past.seats[seat] == holder and seat not in past.keys:
             yield Owed(Duty.KEY, past.round, until, holder, (seat,))
 
 
@@ -116,7 +116,9 @@ def verifier_owes(view: JobView, holder: HolderId, now: int) -> Iterator[Owed]:
     member = view.verifiers[holder]
     takes_ready = view.phase not in {Phase.MERGE, Phase.CLOSED}
     if takes_ready and not member.is_ready and member.counts_in(member.start):
-        yield Owed(Duty.READY, member.start, member.ready_until, holder)
+        # Late it is taken as well, as long as nobody has taken the place.
+        until = member.ready_until if now < member.ready_until else WHENEVER
+        yield Owed(Duty.READY, member.start, until, holder)
     if view.open is not None:
         yield from _committee(view.open, holder, now)
     yield from _signature(view, holder, now)

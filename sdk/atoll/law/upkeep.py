@@ -44,7 +44,6 @@ class Call(StrEnum):
     STRIKE = "strike"
     NO_KEY = "noKey"
     LEAK = "leak"
-    CONTEST_KEY = "contestKey"
     CONTEST = "contest"
     SETTLE_CONTEST = "settleContest"
     DROPPED = "dropped"
@@ -147,7 +146,7 @@ def _absent(view: JobView, past: SettledRound, now: int) -> Iterator[Upkeep]:
 
 
 def _struck(view: JobView, past: SettledRound, now: int) -> Iterator[Upkeep]:
-    """Drawn seats without a key: a miss and the pay; from half on the bond."""
+    """Drawn seats without the key they committed to: a miss and the pay; from half on the bond."""
     if now < past.clock.keys_end:
         return
     for seat in map(SeatIndex, bits(past.drawn)):
@@ -164,18 +163,6 @@ def _struck(view: JobView, past: SettledRound, now: int) -> Iterator[Upkeep]:
 # --- what was opened ---
 
 
-def wrong_keys(past: SettledRound) -> Iterator[SeatIndex]:
-    """Drawn seats that showed another key than they had committed to; others owe none."""
-    for seat, key in past.keys.items():
-        is_known = past.refuted >> seat & 1 or seat in past.leaks or not past.drawn >> seat & 1
-        if not is_known and seat in past.reveals and not _is_key(past, seat, key):
-            yield seat
-
-
-def _is_key(past: SettledRound, seat: SeatIndex, key: Digest) -> bool:
-    return key_hash(key) == past.reveals[seat].reveal.key_hash
-
-
 def leaked_keys(past: SettledRound, now: int, told: Iterable[Digest] = ()) -> Iterator[Shown]:
     """Keys of paid seats that are known before AUDIT ends: from the chain, or that one was told."""
     if not past.clock.is_auditing(now):
@@ -184,9 +171,7 @@ def leaked_keys(past: SettledRound, now: int, told: Iterable[Digest] = ()) -> It
     for seat in map(SeatIndex, bits(past.pay & past.facts.revealed)):
         if seat in past.leaks or not past.reveals[seat].segments:
             continue
-        key = past.key_of(seat)
-        if key is None or not _is_key(past, seat, key):
-            key = by_hash.get(past.reveals[seat].reveal.key_hash)
+        key = past.key_of(seat) or by_hash.get(past.reveals[seat].reveal.key_hash)
         if key is not None:
             yield Shown(seat, key)
 
@@ -206,17 +191,13 @@ def wrong_words(view: JobView, past: SettledRound) -> Iterator[tuple[HolderId, S
             key = past.key_of(duty.seat)
             if not duty.is_fine or key is None or duty.seat in past.leaks:
                 continue
-            told = past.reveals[duty.seat]
-            is_right_key = key_hash(key) == told.reveal.key_hash
-            if is_right_key and fine_word(account, told.leaves.words(key)) != duty.word:
+            if fine_word(account, past.reveals[duty.seat].leaves.words(key)) != duty.word:
                 yield auditor, duty.seat
 
 
 def _contests(view: JobView, past: SettledRound, now: int) -> Iterator[Upkeep]:
     if now < past.clock.open_end:
         return
-    for seat in wrong_keys(past):
-        yield Upkeep(Call.CONTEST_KEY, past.round, Role.PROVIDER, past.seats[seat], seat)
     for auditor, seat in wrong_words(view, past):
         is_new = (auditor, seat) not in past.contests
         if is_new and not view.providers[past.seats[seat]].has_fallen:

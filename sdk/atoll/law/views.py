@@ -21,7 +21,7 @@ from atoll.law.games.turns import is_holders_turn
 from atoll.law.hashing import accumulate_reveal, accumulate_words, certificate_hash
 from atoll.law.merge_inputs import MergeFacts, had, is_settled_who_is_had
 from atoll.law.misses import Record
-from atoll.law.trace import LEAF_BYTES, Leaves
+from atoll.law.trace import LEAF_BYTES, Leaves, key_hash
 from atoll.law.words import (
     NO_BITS,
     NO_ROUND,
@@ -264,7 +264,7 @@ class SettledRound:
         drawn: seats that are audited; `duties` by place.
         pay: seats that are paid, as far as falls take nothing.
         ballots, bodies: by auditor, before and after the opening.
-        keys: shown; `refuted` those that are not what was committed to.
+        keys: shown, whether they are what was committed to or not.
         leaks: keys that somebody else showed first, and who.
         late: words said after the settlement.
         is_consistent: the facts are those that the events give.
@@ -291,7 +291,6 @@ class SettledRound:
     ballots: Mapping[HolderId, Digest] = field(default_factory=dict)
     bodies: Mapping[HolderId, Body] = field(default_factory=dict)
     keys: Mapping[SeatIndex, Digest] = field(default_factory=dict)
-    refuted: Bitmap = NO_BITS
     leaks: Mapping[SeatIndex, Address] = field(default_factory=dict)
     struck: Bitmap = NO_BITS
     contests: Mapping[tuple[HolderId, SeatIndex], Contest] = field(default_factory=dict)
@@ -325,8 +324,11 @@ class SettledRound:
         return Bitmap(self.facts.committee & ~self.signers & ~lacking)
 
     def key_of(self, seat: SeatIndex) -> Digest | None:
-        """The key as it counts."""
-        return None if self.refuted >> seat & 1 else self.keys.get(seat)
+        """The key that was committed to, once it is shown."""
+        key, told = self.keys.get(seat), self.reveals.get(seat)
+        if key is None or told is None or key_hash(key) != told.reveal.key_hash:
+            return None
+        return key
 
     def place_of(self, holder: HolderId) -> PlaceIndex | None:
         """The place that the holder has in this round's pool."""

@@ -43,6 +43,7 @@ class Known:
         defects: jobs whose machine does not step, and why.
         gateway: why it serves nothing; empty where it does.
         worries: of its jobs, the gravest first of each.
+        sits_out: why it takes no part in anything; empty where it does.
     """
 
     silent_seconds: float | None = None
@@ -54,6 +55,7 @@ class Known:
     defects: Mapping[int, str] = field(default_factory=dict)
     gateway: str = ""
     worries: Sequence[Condition] = ()
+    sits_out: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,9 @@ def _rest(known: Known) -> Condition | None:
         return Condition("defect", f"job {job} does not step: {cause}", "report this, with the log")
     if known.worries:
         return known.worries[0]
+    if known.sits_out:
+        step = "`atoll node resume`, or `atoll verifier resume`, or its hours in [schedule]"
+        return Condition("sits out", f"the service {known.sits_out}", step, is_fault=False)
     if known.jobs == 0:
         text = "no open job is known that this service could take part in"
         return Condition("no job", text, "wait for one, or look at [policy]", is_fault=False)

@@ -6,6 +6,7 @@ A file that cannot be used is a ConfigError that names the setting; nothing is g
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -128,6 +129,38 @@ class WatchdogSection(_Section):
     after_s: float = Field(default=300.0, gt=0)
 
 
+class ScheduleSection(_Section):
+    """The hours, in UTC, in which this service joins rounds: `22:00-06:30`; none is always.
+
+    Before they end it is in a round that it finishes, since a seat owes every round it counts in.
+    """
+
+    hours: tuple[str, ...] = ()
+
+    @field_validator("hours")
+    @classmethod
+    def _are_hours(cls, hours: tuple[str, ...]) -> tuple[str, ...]:
+        for text in hours:
+            start, end = _span(text)
+            if start == end:
+                raise ValueError(f"{text!r}: from and to are the same")
+        return hours
+
+    @property
+    def spans(self) -> list[tuple[int, int]]:
+        """Seconds of the day, from and to; to may be the smaller one."""
+        return [_span(text) for text in self.hours]
+
+
+def _span(text: str) -> tuple[int, int]:
+    """Raises ValueError."""
+    found = re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)-([01]?\d|2[0-3]):([0-5]\d)", text)
+    if found is None:
+        raise ValueError(f"{text!r} is not like 22:00-06:30")
+    first, from_minute, last, to_minute = map(int, found.groups())
+    return (first * 60 + from_minute) * 60, (last * 60 + to_minute) * 60
+
+
 class ServiceConfig(_Section):
     """What a provider and a verifier both need to run.
 
@@ -151,6 +184,7 @@ class ServiceConfig(_Section):
     policy: PolicySection = PolicySection()
     health: HealthSection = HealthSection()
     watchdog: WatchdogSection = WatchdogSection()
+    schedule: ScheduleSection = ScheduleSection()
     auto_claim: Literal["never", "each", "end"] = "end"
     """Claim pay after each final round, once at the job's end, or by hand."""
     worker_niceness: int = Field(default=10, ge=0, le=19)

@@ -15,7 +15,7 @@ from typing import Generic, TypeAlias, TypeVar
 from atoll.law.views import JobView
 from atoll.law.words import Address
 from atoll.service.commands import Command, Fact, Facts, key_of
-from atoll.service.config import KeeperConfig
+from atoll.service.config import KeeperConfig, ScheduleSection
 
 FIRST_RETRY_SECONDS = 2
 LONGEST_RETRY_SECONDS = 60  # what a deadline may be missed by once the cause is gone
@@ -84,11 +84,13 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Drain:
-    """The operator asks to finish the running round and to leave."""
+class Ordered:
+    """What the operator asks for: why this job is left, or not joined; empty to take part."""
+
+    sits_out: str
 
 
-Event = ViewChanged | HeadAdvanced | Finished | Failed | Drain
+Event = ViewChanged | HeadAdvanced | Finished | Failed | Ordered
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,7 @@ class State(Generic[S]):
         in_flight: commands whose effect is under way, by key.
         holds: commands that must wait before they are given again, by key.
         reasons: what each duty decided last.
+        sits_out: why the operator wants no part in the job; empty where it does.
     """
 
     me: Address
@@ -133,7 +136,7 @@ class State(Generic[S]):
     in_flight: Mapping[str, AnyCommand] = field(default_factory=dict)
     holds: Mapping[str, Hold] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
-    draining: bool = False
+    sits_out: str = ""
 
     @property
     def now(self) -> int:
@@ -163,12 +166,14 @@ class Setup(Generic[B]):
         gateway_url: what is announced on chain.
         behaviour: where the role decides for itself.
         auto_claim: `never`, `each` or `end`.
+        schedule: the hours in which it joins rounds.
     """
 
     gateway_url: str
     behaviour: B
     keeper: KeeperConfig = field(default_factory=KeeperConfig)
     auto_claim: str = "end"
+    schedule: ScheduleSection = field(default_factory=ScheduleSection)
 
 
 Decide = Callable[[State[S]], list[Decision]]
@@ -202,8 +207,8 @@ def _fold(state: State[S], event: Event) -> State[S]:
             return replace(state, view=view, block=block)
         case HeadAdvanced(head):
             return replace(state, head=head)
-        case Drain():
-            return replace(state, draining=True)
+        case Ordered(sits_out):
+            return replace(state, sits_out=sits_out)
         case Finished(key, fact, block):
             holds = {k: h for k, h in state.holds.items() if k != key}
             if fact is not None and fact.unblocks:

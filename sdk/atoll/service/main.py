@@ -1,7 +1,7 @@
 """From a config file to a running service, and back to an exit code.
 
 SIGTERM and Ctrl-C stop cleanly: transactions under way stay in the queue's file, and the next start
-takes up where this one was. SIGUSR1 drains: the running round is finished and the place given up.
+takes up where this one was. To give a place up is an order over the control socket (`orders`).
 """
 
 from __future__ import annotations

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from atoll.service.control import Answer
 from atoll.service.health import Metric
+from atoll.service.orders import NO_ORDERS, Orders
 from atoll.service.transactions import CHANGES, Change, change_in
 from atoll.service.wallet import send_in, state_in
 
@@ -34,8 +36,27 @@ def answers_of(service: Service[Any]) -> dict[str, Answer]:
     async def state(arguments: dict[str, Any]) -> dict[str, Any]:
         return state_in(service.effects.context.queue, str(arguments["key"]))
 
-    answers = {"status": status, "tx-send": send, "tx-state": state}
-    return answers | {f"tx-{change}": changing(change) for change in CHANGES}
+    answers: dict[str, Answer] = {"status": status, "tx-send": send, "tx-state": state}
+    changes = {f"tx-{change}": changing(change) for change in CHANGES}
+    return answers | changes | ordering(service)
+
+
+def ordering(service: Service[Any]) -> dict[str, Answer]:
+    """What an operator orders; each answers with where the service stands then."""
+
+    def obeying(change: Callable[[Orders, dict[str, Any]], Orders]) -> Answer:
+        async def answer(arguments: dict[str, Any]) -> dict[str, Any]:
+            service.order(change(service.orders, arguments))
+            return service.status()
+
+        return answer
+
+    return {
+        "drain": obeying(lambda orders, _: replace(orders, drains=True)),
+        "pause": obeying(lambda orders, _: replace(orders, pauses=True)),
+        "resume": obeying(lambda _, __: NO_ORDERS),
+        "leave": obeying(lambda orders, arguments: orders.leaving(int(arguments["job"]))),
+    }
 
 
 def metrics_of(service: Service[Any]) -> Iterator[Metric]:

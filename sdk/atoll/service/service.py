@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import signal
 import time
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
@@ -25,25 +24,26 @@ from atoll.service.condition import Condition, Failing, Known, blocking
 from atoll.service.config import ServiceConfig, WatchdogSection
 from atoll.service.context import open_context
 from atoll.service.control import listening
-from atoll.service.duties.membership import standing
+from atoll.service.duties.membership import SendJoin, standing
 from atoll.service.effects import Effects
 from atoll.service.health import Health, answering
 from atoll.service.machine import (
     AnyCommand,
     Cancel,
-    Drain,
     Event,
     Failed,
     Finished,
     Head,
     HeadAdvanced,
     Order,
+    Ordered,
     Setup,
     State,
     Step,
     ViewChanged,
 )
 from atoll.service.metrics import NO_ROUND, write_metrics
+from atoll.service.orders import NO_ORDERS, OF_SERVICE, ORDERS_KEY, Orders, off_hours
 from atoll.service.outside import answers_of, metrics_of
 from atoll.service.watchdog import Watchdog, call, notify_systemd
 from atoll.service.worries import misses, owed_plain, worries
@@ -57,6 +57,10 @@ STUCK_SECONDS = 60.0
 PLAYER = "player"
 """Runs in a folder of its own, or in a node's, and plays for it while it is down."""
 log = structlog.get_logger("atoll.service")
+
+
+class _Drained(Exception):
+    """Everything that was ordered is done: the service ends."""
 
 
 @dataclass
@@ -78,7 +82,7 @@ class Service(Generic[S]):
     _events: asyncio.Queue[tuple[JobId, Event]] = field(default_factory=asyncio.Queue)
     _running: dict[tuple[JobId, str], asyncio.Task[None]] = field(default_factory=dict)
     _bytes_seen: dict[str, int] = field(default_factory=dict)
-    _draining: bool = False
+    _orders: Orders = NO_ORDERS
     _defects: dict[JobId, str] = field(default_factory=dict)
     _failing: dict[tuple[JobId, str], Failing] = field(default_factory=dict)
     _failed: int = 0
@@ -90,14 +94,19 @@ class Service(Generic[S]):
     async def run(self) -> None:
         """Works until cancelled. Raises what a broken queue or index raises."""
         context = self.effects.context
+        self._orders = (*context.journal.read(OF_SERVICE).all_of(Orders), NO_ORDERS)[0]
         log.info("started", role=self.role, account=context.me, gateway=context.url)
         try:
             async with asyncio.TaskGroup() as group:
+                group.create_task(self._until_drained())
                 group.create_task(context.queue.run())
                 group.create_task(self._follow())
                 group.create_task(self._step_machines())
                 group.create_task(self._measure())
                 group.create_task(self._watch())
+        except* _Drained:
+            self.order(NO_ORDERS)
+            log.info("drained", role=self.role)
         finally:
             await self._stop_effects()
             self.write_metrics()
@@ -133,11 +142,45 @@ class Service(Generic[S]):
         """What the account was cut for, by job."""
         return {job: misses(state) for job, state in self._machines.items()}
 
-    def drain(self) -> None:
-        """Asks every machine to finish its round and to leave."""
-        self._draining = True
+    @property
+    def orders(self) -> Orders:
+        """What its operator has ordered."""
+        return self._orders
+
+    def order(self, orders: Orders) -> None:
+        """Obeys from now on, also after a restart."""
+        self.effects.context.journal.write(OF_SERVICE, ORDERS_KEY, orders)
+        self._orders = orders
         for job in self._machines:
-            self._events.put_nowait((job, Drain()))
+            self._events.put_nowait((job, Ordered(orders.why_out(job))))
+
+    def sits_out(self) -> str:
+        """Why it takes no part in anything now; empty where it does."""
+        ordered = Orders(self._orders.pauses, self._orders.drains).why_out(JobId(0))
+        now = self._head.time if self._head is not None else int(time.time())
+        return ordered or off_hours(self.effects.context.config.schedule, now)
+
+    async def _until_drained(self) -> None:
+        """Ends the service once it was told to drain and every bond of its account is home."""
+        while True:
+            if self._orders.drains and self._head is not None and not self._is_bound():
+                raise _Drained
+            await asyncio.sleep(WATCH_SECONDS)
+
+    def _is_bound(self) -> bool:
+        """Whether a bond of the account is in a job, or may be on its way there."""
+        confirmed = self.effects.context.follower.confirmed
+        is_joining = any(
+            isinstance(c, SendJoin) for s in self._machines.values() for c in s.in_flight.values()
+        )
+        is_fresh = any(block > confirmed for block in self.effects.joined.values())
+        return bool(self._standing()) or is_joining or is_fresh
+
+    def _standing(self) -> list[JobId]:
+        """Jobs in which the account has a part whose bond is not home."""
+        me = self.effects.context.me
+        views = self.effects.context.follower.views
+        return [job for job, view in views.items() if standing(view, me) is not None]
 
     # --- events in ---
 
@@ -170,7 +213,7 @@ class Service(Generic[S]):
                 view=view,
                 head=Head(view.block.number, view.block.timestamp),
                 facts=context.journal.read(job).after_restart(),
-                draining=self._draining,
+                sits_out=self._orders.why_out(job),
             )
             log.info("follows a job", job=job)
         return self._machines[job]
@@ -294,6 +337,7 @@ class Service(Generic[S]):
                 gateway=context.gateway.trouble,
                 defects={int(job): cause for job, cause in self._defects.items()},
                 worries=self._worries(),
+                sits_out=self.sits_out(),
             )
         )
 
@@ -314,7 +358,9 @@ class Service(Generic[S]):
             "role": self.role,
             "account": context.me,
             "gateway": context.url,
-            "draining": self._draining,
+            "orders": self._orders.to_plain(),
+            "sits_out": self.sits_out(),
+            "bonded": [int(job) for job in self._standing()],
             "blocking": found.to_plain() if found is not None else None,
             "head": {"block": self._head.number, "time": self._head.time} if self._head else None,
             "duties": {
@@ -420,7 +466,7 @@ async def run_role(
     step: Step[Setup[B]],
     serves: str = "",
 ) -> None:
-    """Serves until cancelled. SIGUSR1 finishes the running round and gives the place up.
+    """Serves until cancelled, or drained.
 
     Args:
         serves: `module:function` that says which blocks are given out; empty gives out all.
@@ -435,9 +481,9 @@ async def run_role(
         )
     config = config.model_copy(update={"role": role})
     async with open_context(config, serves) as context:
-        setup = Setup(context.url, behaviour, config.keeper, config.auto_claim)
+        mine = (config.keeper, config.auto_claim, config.schedule)
+        setup = Setup(context.url, behaviour, *mine)
         service = Service(role, setup, step, Effects(context))
-        asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, service.drain)
         health = Health(lambda: metrics_of(service), service.condition, service.is_alive)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(listening(config.data_dir, answers_of(service)))

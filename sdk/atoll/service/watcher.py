@@ -50,7 +50,8 @@ def step(state: PlayerState, event: Event) -> tuple[PlayerState, list[Order]]:
 def decide(state: PlayerState) -> list[Decision]:
     """Every duty's wish, the urgent ones first."""
     player = state.setup.behaviour
-    decisions = [decide_games(state, player.function), decide_material(state)]
+    material = decide_material(state, looks_on=player.watches)
+    decisions = [decide_games(state, player.function), material]
     if player.watches and state.view.terms is not None:
         looks = Looks(player.share, player.keys, player.replay)
         decisions.append(decide_watch(state, looks))

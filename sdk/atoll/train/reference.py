@@ -40,11 +40,12 @@ def run_by_reference(state: SeatState, segment: int, course: Course) -> SegmentR
 
 
 class SelfCheck:
-    """Runs a round's segments as `run_segment`, and one step, which a lot picks, twice.
+    """Runs a round's segments as `run_segment`, and two steps, which lots pick, twice.
 
-    The lot is of this machine's own randomness, so that what is wrong in some steps only is found
-    by some of many. A round that is taken up again, from a checkpoint or because a step was not
-    finite, has a lot of its own among the steps that are run.
+    Lots are of this machine's own randomness, so that what is wrong in some steps only is found by
+    some of many. One is among the steps of the first segment that is run, as the round may end
+    early for want of time; the other among all that are left of the round. A round that is taken
+    up again, from a checkpoint or because a step was not finite, has lots of its own.
 
     Args:
         segments: how many the round has.
@@ -66,14 +67,16 @@ class SelfCheck:
         self._end, self._draw, self._fast = segments, draw, fast
         self._doubts = doubts
         self._next = -1
-        self._lot = 0
+        self._lots: set[int] = set()
 
     def __call__(self, state: SeatState, segment: int, course: Course) -> SegmentRun:
         if segment != self._next:
-            first, end = (n * course.manifest.inner.segment for n in (segment, self._end))
-            self._lot = course.global_step0 + first + self._draw(end - first)
-        lot = None if self._doubts else self._lot
-        done = run_segment(state, segment, course, _checked(lot, self._fast))
+            length = course.manifest.inner.segment
+            first = course.global_step0 + segment * length
+            ranges = (length, (self._end - segment) * length)
+            self._lots = {first + self._draw(below) for below in ranges}
+        lots = None if self._doubts else self._lots
+        done = run_segment(state, segment, course, _checked(lots, self._fast))
         self._next = segment + 1
         if not done.is_finite:
             self._end = segment  # the round is run again up to here
@@ -87,13 +90,13 @@ def _reference_step(
     return inner_step(state, batch_BT1, global_step, by_reference, key)
 
 
-def _checked(lot: int | None, fast: StepRunner) -> StepRunner:
-    """Steps as `fast` runs them; that of the lot, or each, is compared with the reference's."""
+def _checked(lots: set[int] | None, fast: StepRunner) -> StepRunner:
+    """Steps as `fast` runs them; those of the lots, or all, are compared with the reference's."""
 
     def run(
         state: SeatState, batch_BT1: Tensor, step: int, recipe: Recipe, key: tuple[int, int]
     ) -> StepResult:
-        if lot not in (None, step):
+        if lots is not None and step not in lots:
             return fast(state, batch_BT1, step, recipe, key)
         # The reference first: of its result only digests are kept, so that no third state is held.
         expected = _told(_reference_step(state, batch_BT1, step, recipe, key))

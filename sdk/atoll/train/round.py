@@ -121,7 +121,8 @@ def train_round(
 ) -> TrainedRound:
     """Trains a seat's round from its public opening, or from a checkpoint of this very work.
 
-    A step that is not finite ends it at the segment before. At least one segment is run.
+    A step that is not finite ends it at the segment before. Of a round that is taken up again at
+    least one segment is run, if `is_enough` leaves time for it.
 
     Args:
         task: what to train.

@@ -109,3 +109,31 @@ def test_a_keystore_alone_is_an_account_too(submitted: Submitted) -> None:
         told("stake", "add", "1")
     (stake, _) = told("stake", "add", "1", "--as", "provider")["stakes"]
     assert stake["free_wei"] == str(10**18)
+
+
+def test_accounts_are_brought_up_to_an_amount_once(submitted: Submitted) -> None:
+    folder = config_of(submitted, 2, "verifier").parent
+    fresh = "0x00000000000000000000000000000000000A7011"
+    amounts = ("--tokens", "500", "--coin", "2")
+    there, new = told("network", "fund", folder, fresh, *amounts)
+    assert (there["tokens_wei"], there["coin_wei"]) == (str(500 * 10**18), "0")
+    assert (new["address"], new["coin_wei"]) == (fresh, str(2 * 10**18))
+    again = told("network", "fund", folder, fresh, *amounts)
+    assert {one["tokens_wei"] for one in again} == {one["coin_wei"] for one in again} == {"0"}
+    with pytest.raises(InsufficientFunds, match="are lacking elsewhere"):
+        told("network", "fund", fresh, "--tokens", "5000000000")
+    with pytest.raises(ConfigError, match="no address"):
+        told("network", "fund", "nobody")
+
+
+def test_what_is_claimed_goes_on_to_a_wallet(submitted: Submitted) -> None:
+    manifest = asyncio.run(submitted.until_settled())
+    asyncio.run(submitted.audit(manifest))
+    config = config_of(submitted, 1, "provider")
+    wallet = "0x00000000000000000000000000000000000A7011"
+    paid = told("claim", "--config", config, "--to", wallet, "--wait")
+    earned = str(manifest.terms.segments * manifest.terms.segment_pay)
+    assert (paid["claimed_wei"], paid["sent_to"], paid["wallet_wei"]) == (earned, wallet, "0")
+    (moved,) = told("network", "fund", wallet, "--tokens", "1000")
+    assert int(moved["tokens_wei"]) == 1000 * 10**18 - int(earned)
+    assert told("claim", "--config", config, "--to", wallet)["sent_to"] is None

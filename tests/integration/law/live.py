@@ -399,10 +399,6 @@ class Live(Network):
         sent = (WATCHER, self.chain.words, "grant", self.job, round, seat, *facts, *said)
         self.both(sent, lambda: super(Live, self).grant(round, seat))
 
-    def contest_key(self, round: int, seat: int) -> None:
-        sent = (WATCHER, self.chain.audits, "contestKey", self._shown(round, seat))
-        self.both(sent, lambda: super(Live, self).contest_key(round, seat))
-
     def contest(self, round: int, id: int, seat: int, by: Address) -> None:
         past = self.settled[round]
         what = (self._shown(round, seat), id, past.bodies.get(id, b""), past.keys[seat])
@@ -415,18 +411,12 @@ class Live(Network):
         self.both(sent, lambda: super(Live, self).settle_contest(round, id, seat))
 
     def strike(self, round: int, seat: int) -> None:
-        past = self.settled[round]
-        what = (self.job, round, past.holders[seat], past.facts)
-        sent = (WATCHER, self.chain.audits, "strike", *what)
+        sent = (WATCHER, self.chain.audits, "strike", self._shown(round, seat))
         self.both(sent, lambda: super(Live, self).strike(round, seat))
 
     def no_key(self, round: int, seat: int, by: Address) -> None:
-        past = self.settled[round]
-        what = (self.job, round, past.holders[seat], past.facts)
-        self.both(
-            (by, self.chain.audits, "noKey", *what),
-            lambda: super(Live, self).no_key(round, seat, by),
-        )
+        sent = (by, self.chain.audits, "noKey", self._shown(round, seat))
+        self.both(sent, lambda: super(Live, self).no_key(round, seat, by))
 
     def report_absent(self, round: int, id: int) -> None:
         past = self.settled[round]

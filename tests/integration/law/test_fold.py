@@ -127,9 +127,6 @@ def test_keys_that_are_missing_or_wrong_lose_pay_and_then_the_bond(chain: Chain)
     net.wait_until(ends["open"])
     script.show_keys(round, [0, 3])
     net.show_key(round, 1, script.secrets[round, 0][0])
-    calls = {(one.call, one.seat) for one in upkeep(net.folded, net.chain.now)}
-    assert (Call.CONTEST_KEY, 1) in calls
-    net.contest_key(round, 1)
     net.wait_until(ends["keys"])
     net.strike(round, 2)
     net.wait_until(ends["half"])
@@ -205,7 +202,6 @@ def carry_out(net: Live, one: Upkeep) -> None:
         Call.NO_KEY: lambda: net.no_key(round, seat, WATCHER),
         Call.CONTEST: lambda: net.contest(round, id, seat, WATCHER),
         Call.SETTLE_CONTEST: lambda: net.settle_contest(round, id, seat),
-        Call.CONTEST_KEY: lambda: net.contest_key(round, seat),
         Call.LEAK: lambda: net.leak(round, seat, net.settled[round].keys[seat], WATCHER),
         Call.CLAIM: lambda: net.claim(one.role, id, round),
         Call.BURN: lambda: net.burn(round),

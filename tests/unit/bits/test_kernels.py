@@ -143,6 +143,9 @@ def test_large_tensors_move_as_small_ones_do(monkeypatch: pytest.MonkeyPatch, at
     p, m, v, g = (torch.randn(15, 7, generator=random) for _ in range(4))
     arguments = (p, m, v.abs(), g.t().contiguous().t(), factors)
     whole = TorchKernels().adamw(*arguments)
+    ids = torch.tensor([3, 0, 3, *range(12)])
+    summed = TorchKernels().embedding_gradient(g, ids, 40)
     monkeypatch.setattr(reference, "_AT_ONCE", at_once)
     for expected, found in zip(whole, TorchKernels().adamw(*arguments), strict=True):
         assert torch.equal(expected, found)
+    assert torch.equal(TorchKernels().embedding_gradient(g, ids, 40), summed)

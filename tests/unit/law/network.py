@@ -122,7 +122,6 @@ class Past:
     ballots: dict[int, Digest] = field(default_factory=dict)
     bodies: dict[int, bytes] = field(default_factory=dict)
     keys: dict[int, Digest] = field(default_factory=dict)
-    refuted: set[int] = field(default_factory=set)
     struck: set[int] = field(default_factory=set)
     contests: dict[tuple[int, int], bool | None] = field(default_factory=dict)
     accusers: dict[tuple[int, int], Address] = field(default_factory=dict)
@@ -801,19 +800,10 @@ class Network:
     def show_key(self, round: int, seat: int, key: Digest) -> None:
         past = self.settled[round]
         need(seat in past.holders, "nobody's")
-        need(seat not in past.keys or seat in past.refuted, "shown")
+        need(seat not in past.keys, "shown")
         past.keys[seat] = key
-        past.refuted.discard(seat)
         account = self.member(Role.PROVIDER, past.holders[seat]).account
         self.emit(ev.KeyShown(self.job, account, RoundIndex(round), key))
-
-    def contest_key(self, round: int, seat: int) -> None:
-        past = self.settled[round]
-        need(self.now < past.ends["window"] and seat in past.keys, "no")
-        need(hashed(past.keys[seat]) != past.reveals[seat].key_hash, "it is the key")
-        need(seat not in past.refuted, "done")
-        past.refuted.add(seat)
-        self.emit(ev.KeyContested(self.job, RoundIndex(round), SeatIndex(seat)))
 
     def leak(self, round: int, seat: int, key: Digest, by: Address) -> None:
         """Half of the pay is who shows it's, the rest is burnt later."""
@@ -822,7 +812,6 @@ class Network:
         need(hashed(key) == past.reveals[seat].key_hash, "another key")
         need(self.member(Role.PROVIDER, past.holders[seat]).account != by, "its own")
         past.keys[seat] = key
-        past.refuted.discard(seat)
         past.leaked.add(seat)
         past.pay.discard(seat)
         self.emit(ev.Leaked(self.job, by, SeatIndex(seat), RoundIndex(round), key))
@@ -856,7 +845,9 @@ class Network:
     def _keyless(self, round: int, seat: int) -> Member:
         past = self.settled[round]
         need(seat in past.drawn, "not drawn")
-        need(seat not in past.keys or seat in past.refuted, "shown")
+        shown = past.keys.get(seat)
+        is_right = shown is not None and hashed(shown) == past.reveals[seat].key_hash
+        need(not is_right, "shown")
         return self.member(Role.PROVIDER, past.holders[seat])
 
     def strike(self, round: int, seat: int) -> None:

@@ -9,7 +9,13 @@ from coincurve import PrivateKey
 from eth_account import Account
 from tests.unit.law.identities import address, cid, digest
 
-from atoll.law.certificates import certificate_bytes, is_enough, signer_of, signers_of
+from atoll.law.certificates import (
+    certificate_bytes,
+    is_enough,
+    parts_of,
+    signer_of,
+    signers_of,
+)
 from atoll.law.hashing import certificate_hash
 from atoll.law.words import Address, Bitmap, Digest, Domain, JobId, RoundIndex, Slot, Verdict
 
@@ -103,3 +109,12 @@ def test_two_thirds_are_enough(committee: int, needed: int) -> None:
 
 def test_nobody_certifies_nothing() -> None:
     assert not is_enough(0, 0)
+
+
+def test_what_has_another_length_is_no_certificate() -> None:
+    whole = certificate_bytes(COMMITTEE, signed())
+    assert list(parts_of(whole)) == [0, 1, 2, 3]
+    assert parts_of(bytes(4)) == {}
+    for bad in (b"", bytes(3), whole[:3], whole[:-1], whole + b"\x00", bytes(4) + whole[4:]):
+        with pytest.raises(ValueError, match="no certificate"):
+            parts_of(bad)

@@ -84,6 +84,21 @@ def test_a_wrong_link_falls_at_every_node(node: int) -> None:
     assert moves[-1][2].outcome == Outcome.CHALLENGER_FELL
 
 
+def test_the_link_of_a_seat_that_ended_early_follows_from_its_own_last_segment() -> None:
+    base = JOB.claim(is_link=True, segment=0)
+    tampers = {0: {2: flipped(700), JOB.header.link_nodes - 1: flipped(-1)}}
+    right, wrong = Party(JOB, base).claimed, Party(JOB, base, tampers).claimed
+    moves = played(Party(JOB, right), Party(JOB, right, tampers), right)
+    assert moves[0][2].step == JOB.shape.segment < JOB.header.steps
+    assert moves[-1][2].outcome == Outcome.CHALLENGER_FELL
+    moves = played(Party(JOB, wrong, tampers), Party(JOB, wrong), wrong)
+    assert moves[-1][2].outcome == Outcome.HOLDER_FELL
+    late = replace(right, segment=JOB.shape.segments)
+    game = Game.begin(late, 0)
+    with pytest.raises(IllegalMove, match="no such segment"):
+        game.play(defend(game, Party(JOB, late)), True, 1, TOY)
+
+
 def test_a_right_tape_of_another_update_cannot_be_posted() -> None:
     claim = replace(Party(JOB, JOB.claim(is_link=True)).claimed, update_root=keccak256(b"other"))
     game = Game.begin(claim, 0)

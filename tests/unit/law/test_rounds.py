@@ -18,7 +18,7 @@ from atoll.law.games.machine import Outcome
 from atoll.law.owes import WHENEVER, Duty, committee_accounts, owed_by
 from atoll.law.upkeep import Call, upkeep
 from atoll.law.views import GameRecord, bond_set
-from atoll.law.words import NO_ROUND, JobStatus, Miss, Phase, PlaceIndex, Role, SeatIndex
+from atoll.law.words import NO_ROUND, HolderId, JobStatus, Miss, Phase, PlaceIndex, Role, SeatIndex
 
 
 def owed(script: Script, account: str) -> list[tuple[Duty, int]]:
@@ -352,3 +352,15 @@ def test_the_budget_covers_every_round_at_its_dearest() -> None:
     most = sum(pay.may_earn(terms, past, is_last=past.round == 2) for past in settled)
     assert most <= pay.budget(terms)
     assert pay.refundable(script.net.view) == script.net.funded - most
+
+
+def test_ready_is_owed_by_its_time_and_then_whenever() -> None:
+    script = Script.ready(make_terms(places=5))
+    net = script.net
+    net.enrol(WATCHER, 4, net.terms.verifier_bond)
+    until = net.view.verifiers[HolderId(5)].ready_until
+    assert owed(script, WATCHER) == [(Duty.READY, until)]
+    net.wait_until(until)
+    assert owed(script, WATCHER) == [(Duty.READY, WHENEVER)]
+    net.say_ready(WATCHER)
+    assert owed(script, WATCHER) == []

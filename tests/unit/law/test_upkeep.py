@@ -11,6 +11,7 @@ from tests.unit.law.network import Refused
 from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.law import pay
+from atoll.law.clocks import last_moment
 from atoll.law.trace import key_hash
 from atoll.law.upkeep import (
     Call,
@@ -21,7 +22,6 @@ from atoll.law.upkeep import (
     leaked_keys,
     silent_members,
     upkeep,
-    wrong_keys,
 )
 from atoll.law.views import Holder
 from atoll.law.words import HolderId, Miss, Phase, Role, RoundIndex, SeatIndex
@@ -168,23 +168,19 @@ def test_a_drawn_seat_without_key_is_struck_and_falls_from_half_on() -> None:
     assert due(script, Call.NO_KEY) == []
 
 
-def test_another_key_than_the_committed_one_is_contested_once() -> None:
+def test_another_key_than_the_committed_one_is_none() -> None:
     script = settled()
     net = script.net
     seat = min(net.settled[0].drawn)
-    net.wait_until(net.settled[0].ends["open"] - 1)
+    net.wait_until(net.settled[0].ends["half"])
+    script.show_keys(0, net.settled[0].drawn - {seat})
     net.show_key(0, seat, digest("another"))
-    assert list(wrong_keys(net.view.settled[0])) == [seat]
-    assert due(script, Call.CONTEST_KEY) == []
-    net.wait(1)
     about = (FIRST, Role.PROVIDER, seat_holder(script, seat).id, SeatIndex(seat))
-    assert due(script, Call.CONTEST_KEY) == [Upkeep(Call.CONTEST_KEY, *about)]
-    net.contest_key(0, seat)
-    assert due(script, Call.CONTEST_KEY) == []
-    others = set(range(4)) - net.settled[0].drawn
-    for other in others:
-        net.show_key(0, other, digest("nobody asks"))
-    assert due(script, Call.CONTEST_KEY) == []
+    assert due(script, Call.STRIKE) == [Upkeep(Call.STRIKE, *about)]
+    assert due(script, Call.NO_KEY) == [Upkeep(Call.NO_KEY, *about)]
+    net.strike(0, seat)
+    net.no_key(0, seat, WATCHER)
+    assert due(script, Call.NO_KEY) == []
 
 
 def test_a_key_that_is_shown_early_is_a_leak() -> None:
@@ -383,3 +379,30 @@ def test_an_accounts_part_in_a_job_is_its_newest_that_stands() -> None:
     assert again is not None and again.id > first.id
     assert net.view.ids_of(PROVIDERS[0], Role.PROVIDER) == {first.id, again.id}
     assert net.view.ids_of(PROVIDERS[0], Role.VERIFIER) == set()
+
+
+def test_a_poke_is_due_when_a_deadline_or_the_last_moment_is_over() -> None:
+    script = Script.ready(make_terms(expiry=1_000_500))
+    net = script.net
+    assert [each.round for each in due(script, Call.POKE)] == [0]
+    net.poke()
+    net.wait_until(net.deadline - 1)
+    assert due(script, Call.POKE) == []
+    net.wait(1)
+    assert due(script, Call.POKE) == [Upkeep(Call.POKE, FIRST)]
+    for late in (net.terms.expiry, last_moment(net.terms) - 1, last_moment(net.terms)):
+        assert net.view.is_poke_due(late)
+    again = Script.ready(make_terms(expiry=1_000_500))
+    again.train()
+    view, terms = again.net.view, again.net.terms
+    assert view.open is not None
+    times = (view.open.deadline - 1, view.open.deadline, terms.expiry - 1, terms.expiry)
+    assert [view.is_poke_due(when) for when in times] == [False, True, True, False]
+    assert [view.is_poke_due(last_moment(terms) + d) for d in (-1, 0)] == [False, True]
+
+
+def test_a_job_with_too_few_waits_until_it_expires() -> None:
+    script = Script.ready(seats=2)
+    net = script.net
+    assert due(script, Call.POKE) == []
+    assert [net.view.is_poke_due(net.terms.expiry + d) for d in (-1, 0)] == [False, True]

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from atoll.law.draws import DrawStream
-from atoll.law.manifest import Manifest
+from atoll.law.manifest import Manifest, RobustSpec
+from atoll.law.merge_inputs import MergeFacts, MergeTerms, merge_inputs
 from atoll.law.merkle import verify_proof
-from atoll.law.words import Digest
+from atoll.law.words import Bitmap, Digest, SeatIndex, to_bitmap
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 
@@ -36,6 +37,30 @@ def _load(name: str) -> Any:
 @pytest.mark.parametrize("name", sorted(GENERATOR.FILES))
 def test_running_the_generator_again_writes_the_same_file(name: str) -> None:
     assert GENERATOR.render(GENERATOR.FILES[name]) == (VECTORS / name).read_text()
+
+
+MERGES = _load("merge_inputs.json")["cases"]
+
+
+@pytest.mark.parametrize("case", MERGES, ids=[case["name"] for case in MERGES])
+def test_merge_inputs_are_those_of_the_vectors(case: Any) -> None:
+    told, terms = case["facts"], case["terms"]
+    done = {SeatIndex(s): m for s, m in enumerate(told["segments"]) if m is not None}
+    maps = {name: Bitmap(int(told[name], 16)) for name in ("fallen", "accused")}
+    words = [Bitmap(int(word, 16)) for word in told["words"]]
+    facts = MergeFacts(to_bitmap(done), told["committee"], words, done, **maps)
+    given = [case[name] for name in ("gram", "moments") if case[name] is not None]
+    grams = [[[int(value) for value in row] for row in gram] for gram in given]
+    robust = RobustSpec(rule=terms["rule"], f=terms["f"], kappa=terms["kappa"])
+    seats = [SeatIndex(seat) for seat in case["decoded"]]
+    found = merge_inputs(facts, seats, grams, MergeTerms(terms["segments"], robust))
+    assert case["inputs"] == {
+        "available": list(found.available),
+        "fPrime": found.f_prime,
+        "leftOut": list(found.left_out),
+        "merged": list(found.merged),
+        "named": [{"check": x.check, "seat": x.seat} for x in found.named],
+    }
 
 
 def test_every_proof_in_the_vectors_verifies() -> None:

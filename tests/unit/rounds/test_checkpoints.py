@@ -21,7 +21,7 @@ from atoll.content.local import LocalStore
 from atoll.errors import MachineFault
 from atoll.law.words import Digest
 from atoll.train.checkpoints import KEPT, release
-from atoll.train.reference import fault
+from atoll.train.reference import SelfCheck, fault
 from atoll.train.round import (
     TrainedRound,
     TrainTask,
@@ -219,10 +219,18 @@ def test_no_more_than_a_part_of_the_time_is_spent_on_them(fresh: SmallJob) -> No
     assert [one.segments for one in checkpoints.before(99)] == [1]
 
 
-def test_after_a_fault_of_the_machine_a_round_begins_anew(
+def test_after_a_fault_of_the_machine_a_round_begins_anew_and_every_step_is_compared(
     fresh: SmallJob, trained: TrainedRound, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     killed(fresh, 3)
+    doubted: list[bool] = []
+
+    def checking(segments: int, *, doubts: bool) -> SelfCheck:
+        doubted.append(doubts)
+        return SelfCheck(segments, doubts)
+
+    monkeypatch.setattr(tasks, "_doubted", set())
+    monkeypatch.setattr(tasks, "SelfCheck", checking)
 
     def at_fault(*_: object, **__: object) -> TrainedRound:
         raise fault("a step")
@@ -233,3 +241,4 @@ def test_after_a_fault_of_the_machine_a_round_begins_anew(
             tasks.train(fresh.task, str(fresh.store.root), ())
     assert kept_states(fresh) == []
     assert_same(tasks.train(fresh.task, str(fresh.store.root), ()), trained)
+    assert doubted == [False, True]

@@ -83,13 +83,13 @@ def test_a_machine_without_fault_trains_as_it_would(job: SmallJob, trained: Trai
         )
 
 
-@pytest.mark.parametrize("lot", [0, 1, 7])
+@pytest.mark.parametrize(("lots", "first"), [((0, 5), 0), ((1, 7), 1), ((1, 0), 0)])
 def test_a_wrong_kernel_is_found_before_anything_is_committed(
-    job: SmallJob, monkeypatch: pytest.MonkeyPatch, lot: int
+    job: SmallJob, monkeypatch: pytest.MonkeyPatch, lots: tuple[int, int], first: int
 ) -> None:
     use(monkeypatch, WrongKernels())
-    with pytest.raises(MachineFault, match=f"step {lot} has other bits") as found:
-        train_round(job.task, job.store, run=SelfCheck(4, draw=drawing(lot)))
+    with pytest.raises(MachineFault, match=f"step {first} has other bits") as found:
+        train_round(job.task, job.store, run=SelfCheck(4, draw=drawing(*lots)))
     assert "memtest" in str(found.value.next_step)
 
 
@@ -98,9 +98,9 @@ def test_what_is_wrong_in_one_step_is_found_by_its_lot_or_by_doubt(
 ) -> None:
     tensors = len(read_global_state(job.manifest, job.task.global_state_cid, job.store).params)
     for check, finds in (
-        (SelfCheck(4, draw=drawing(3)), True),
-        (SelfCheck(4, draw=drawing(4)), False),
-        (SelfCheck(4, doubts=True, draw=drawing(4)), True),
+        (SelfCheck(4, draw=drawing(0, 3)), True),
+        (SelfCheck(4, draw=drawing(0, 4)), False),
+        (SelfCheck(4, doubts=True, draw=drawing(0, 4)), True),
     ):
         use(monkeypatch, WrongKernels({3 * tensors}))
         if finds:
@@ -112,7 +112,7 @@ def test_what_is_wrong_in_one_step_is_found_by_its_lot_or_by_doubt(
 
 def test_the_lot_is_among_the_steps_that_are_run(job: SmallJob) -> None:
     """Of a round that is taken up again at segment 2, and of one that is cut short there."""
-    draw = drawing(0, 7, 0)
+    draw = drawing(0, 0, 0, 7, 0, 0)
     resumed, course_of = SelfCheck(4, draw=draw), {}
 
     def run(state: SeatState, segment: int, course: Course) -> SegmentRun:
@@ -122,22 +122,32 @@ def test_the_lot_is_among_the_steps_that_are_run(job: SmallJob) -> None:
     train_round(job.task, job.store, run=run)
     state, course = course_of[2]
     resumed(resumed(state, 2, course).state, 3, course)
-    assert draw.asked == [4]
+    assert draw.asked == [2, 4]
 
     cut = SelfCheck(4, draw=draw)
 
     def broken(state: SeatState, segment: int, course: Course) -> SegmentRun:
         return cut(
-            _wild(state) if segment == 2 and len(draw.asked) == 2 else state, segment, course
+            _wild(state) if segment == 2 and len(draw.asked) == 4 else state, segment, course
         )
 
     assert train_round(job.task, job.store, run=broken).segments == 2
-    assert draw.asked == [4, 8, 4]
+    assert draw.asked == [2, 4, 2, 8, 2, 4]
 
 
 def _wild(state: SeatState) -> SeatState:
     """So far off that no step of it is finite."""
     return replace(state, params={name: p * 1e30 for name, p in state.params.items()})
+
+
+def test_a_round_that_ends_early_was_checked(
+    job: SmallJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is too slow commits to the segments that it has: no fewer than one of them."""
+    use(monkeypatch, WrongKernels())
+    with pytest.raises(MachineFault, match="step 1"):
+        check = SelfCheck(4, draw=drawing(1, 7))
+        train_round(job.task, job.store, run=check, is_enough=lambda segments: segments == 1)
 
 
 @pytest.mark.parametrize("segment", [0, 2])

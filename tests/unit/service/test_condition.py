@@ -77,3 +77,14 @@ def test_the_cause_comes_before_what_follows_from_it() -> None:
         everything = replace(everything, **fixed)  # type: ignore[arg-type]
     assert names == ["chain", "disk", "money", "fees"]
     assert blocking(everything) is None
+
+
+def test_who_sits_out_is_not_at_fault_and_is_told_how_to_go_on() -> None:
+    found = blocking(replace(WORKS, sits_out="is paused, as ordered"))
+    assert found is not None
+    assert (found.name, found.is_fault) == ("sits out", False)
+    assert found.text == "the service is paused, as ordered"
+    assert "resume" in found.next_step
+    late = replace(WORKS, sits_out="drains, as ordered", **failing("InsufficientFunds"))
+    worse = blocking(late)
+    assert worse is not None and worse.name == "money"

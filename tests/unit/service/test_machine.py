@@ -16,13 +16,13 @@ from atoll.service.machine import (
     AnyCommand,
     Cancel,
     Decision,
-    Drain,
     Event,
     Failed,
     Finished,
     Head,
     HeadAdvanced,
     Order,
+    Ordered,
     State,
     ViewChanged,
     advance,
@@ -140,9 +140,11 @@ def test_work_nobody_wants_any_more_is_cancelled_and_transactions_are_not() -> N
     assert set(state.in_flight) == {key_of(SendWord, "b")}
 
 
-def test_asking_to_drain_is_remembered() -> None:
+def test_an_order_is_remembered_until_the_next_one() -> None:
     state, _ = stepping()
-    assert moved(state, Drain())[0].draining
+    state, _ = moved(state, Ordered("is paused, as ordered"))
+    assert state.sits_out == "is paused, as ordered"
+    assert moved(state, Ordered(""))[0].sits_out == ""
 
 
 def test_what_is_too_early_is_given_again_at_the_named_time() -> None:

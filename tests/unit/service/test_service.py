@@ -23,7 +23,7 @@ from atoll.law.views import JobView
 from atoll.law.words import ZERO_DIGEST, JobId, Phase
 from atoll.service import service as service_module
 from atoll.service.commands import Done
-from atoll.service.config import WatchdogSection
+from atoll.service.config import ScheduleSection, WatchdogSection
 from atoll.service.duties.material import DataReady, DoFetchData, DoFetchSpec, SpecReady
 from atoll.service.duties.opening import DoPrepareOpening, OpeningReady
 from atoll.service.effects import Effects
@@ -75,6 +75,7 @@ class ScriptedEffects:
     def __init__(self, context: Any, crash: tuple[type, str] | None = None) -> None:
         self.context, self.crash = context, crash
         self.started: list[AnyCommand] = []
+        self.joined: dict[JobId, int] = {}
         self.did: defaultdict[type, asyncio.Event] = defaultdict(asyncio.Event)
         self.crashed = asyncio.Event()
         self.fail_next: list[Exception] = []
@@ -153,6 +154,7 @@ def start(tmp_path: Path, job: Network, crash: tuple[type, str] | None = None) -
             metrics_file=tmp_path / "metrics.json",
             data_dir=tmp_path,
             watchdog=WatchdogSection(),
+            schedule=ScheduleSection(),
         ),
         journal=journal,
         chain=SimpleNamespace(

@@ -108,9 +108,11 @@ def test_another_machine_is_refused_before_tables_are_worked_out(
 
 
 def test_data_and_sizes_need_no_torch() -> None:
-    """A submitter prepares data and sizes a job on a machine without torch."""
+    """A submitter prepares data and sizes a job on a machine without torch; a service's own process
+    lets go of checkpoints."""
     program = (
         "import sys, atoll.train.data, atoll.bits.layout, atoll.train.code\n"
+        "import atoll.train.checkpoints\n"
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -36,7 +36,8 @@ NORM_LEVELS = 2**18
 FLUSH = 2.0**-100
 """Moments below it become 0, so that rows without gradients do not decay into subnormals."""
 _AT_ONCE = 1 << 20
-"""Elements that AdamW moves at once: each takes forty bytes meanwhile, beside two whole states."""
+"""Elements of the largest tensors that are worked on at once: each takes forty bytes meanwhile, and
+a second run of a step (`train.reference`) has to fit where the first one did."""
 
 
 def _grid(x: Tensor, dim: int, split: bool) -> Grid:
@@ -83,10 +84,15 @@ class TorchKernels:
     def rescale_split(
         self, sums: tuple[Tensor, Tensor, Tensor], row_N1: Tensor, column_1O: Tensor
     ) -> Tensor:
-        high, middle, middle2 = sums
-        both = middle.double() + middle2.double()  # may exceed 32 bits
-        wide = high.double() * float(SPLIT_BASE**2) + both * SPLIT_BASE
-        return one_nan(wide.float() * (row_N1 * column_1O))
+        out_NO = torch.empty(sums[0].shape, device=row_N1.device)
+        rows = max(1, _AT_ONCE // sums[0].shape[1])
+        for at in range(0, len(out_NO), rows):
+            span = slice(at, at + rows)
+            high, middle, middle2 = (part[span].double() for part in sums)
+            both = middle + middle2  # may exceed 32 bits
+            wide = high * float(SPLIT_BASE**2) + both * SPLIT_BASE
+            out_NO[span] = one_nan(wide.float() * (row_N1[span] * column_1O))
+        return out_NO
 
     def rms_norm(self, x_NI: Tensor, gain_I: Tensor, eps: float) -> tuple[Tensor, Tensor]:
         integers, step_N1 = quantise(x_NI, -1, NORM_LEVELS)
@@ -135,7 +141,12 @@ class TorchKernels:
         shape = vocabulary, g_NI.shape[1]
         sums_VI = torch.zeros(shape, dtype=torch.int64, device=g_NI.device)
         sums_VI.index_add_(0, ids_N, integers.long())
-        return one_nan((sums_VI.double() * step_1I.double()).float())
+        found_VI = torch.empty(shape, device=g_NI.device)
+        rows = max(1, _AT_ONCE // g_NI.shape[1])
+        for at in range(0, vocabulary, rows):
+            part_vI = sums_VI[at : at + rows].double() * step_1I.double()
+            found_VI[at : at + rows] = one_nan(part_vI.float())
+        return found_VI
 
     def softmax_loss(self, logits_NV: Tensor, targets_N: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         hidden_N1 = targets_N[:, None] < 0

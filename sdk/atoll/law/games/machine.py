@@ -324,7 +324,8 @@ def _post_link(game: Game, move: PostLink) -> Game:
     _require(move.roots.digest() == claim.opening, "roots of another state")
     is_carried = claim.closing in {ZERO_DIGEST, move.roots.optimiser_root}
     _require(is_carried, "another optimiser root")
-    _require((claim.segment + 1) * header.segment == header.steps, "not the last segment")
+    steps = (claim.segment + 1) * header.segment  # fewer than H where the seat ended early
+    _require(steps <= header.steps, "no such segment")
     if header.link_nodes == 0:
         return replace(game, phase=Phase.DECIDED, outcome=Outcome.CHALLENGER_FELL)
     template = _take_template(game, move.template, header.link_nodes - 1)
@@ -335,7 +336,7 @@ def _post_link(game: Game, move: PostLink) -> Game:
         nodes=header.link_nodes,
         start=claim.opening,
         result=move.pieces,
-        step=header.steps,
+        step=steps,
     )
     return _take_tape(linked, move.path, move.row)
 

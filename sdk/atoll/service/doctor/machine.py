@@ -19,6 +19,7 @@ USUAL_MEMORY: Final = 4 << 30
 """The least model that is worth a round takes about so much; `atoll job check` has a job's own."""
 USUAL_FILES: Final = 4096
 """A store, its journals, and a gateway with as many connections as it admits."""
+MEMINFO: Final = Path("/proc/meminfo")
 CGROUP_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
 
 
@@ -58,11 +59,7 @@ def _check_kernels() -> list[Finding]:
 
 def check_memory() -> list[Finding]:
     """What is free of the memory that this process may use."""
-    page = os.sysconf("SC_PAGE_SIZE")
-    total, free = (os.sysconf(name) * page for name in ("SC_PHYS_PAGES", "SC_AVPHYS_PAGES"))
-    limit = _cgroup_limit()
-    if limit is not None and limit < total:
-        total, free = limit, min(free, limit)
+    total, free = memory()
     text = f"{_gib(free)} free of {_gib(total)}"
     if total < LEAST_MEMORY:
         return [failure("memory", text, f"use a machine with at least {_gib(LEAST_MEMORY)}")]
@@ -70,6 +67,25 @@ def check_memory() -> list[Finding]:
         step = "look at what a job needs before you join it: `atoll job check`"
         return [warning("memory", text, step)]
     return [ok("memory", text)]
+
+
+def memory() -> tuple[int, int]:
+    """Bytes that this process may use, and those of them that nobody needs now."""
+    page = os.sysconf("SC_PAGE_SIZE")
+    total, free = (os.sysconf(name) * page for name in ("SC_PHYS_PAGES", "SC_AVPHYS_PAGES"))
+    free = max(free, _available() or 0)
+    limit = _cgroup_limit()
+    return (total, free) if limit is None or limit >= total else (limit, min(free, limit))
+
+
+def _available() -> int | None:
+    """With what the system would give back at once, as Linux counts it."""
+    try:
+        lines = MEMINFO.read_text(encoding="ascii").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return None
+    words = next((line.split() for line in lines if line.startswith("MemAvailable:")), [])
+    return int(words[1]) << 10 if len(words) > 1 and words[1].isdigit() else None
 
 
 def check_open_files() -> list[Finding]:

@@ -18,6 +18,7 @@ from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
 from atoll.law.views import JobView
 from atoll.law.words import Digest, JobStatus, Phase
 from atoll.service.commands import Done, Fact, Facts, Work
+from atoll.service.duties.upkeep import is_over
 from atoll.service.machine import Decision, State
 from atoll.service.policy import manifest_refusal, terms_refusal
 from atoll.train.data import MAX_TOKENIZER_BYTES, nodes_bytes
@@ -141,13 +142,18 @@ def files_of(manifest: Manifest) -> list[tuple[bytes, int]]:
 # --- decisions ---
 
 
-def decide_material(state: State[S]) -> Decision:
-    """Gets the manifest, tries the probe, then gets the data."""
+def decide_material(state: State[S], *, looks_on: bool = False) -> Decision:
+    """Gets the manifest, tries the probe, then gets the data.
+
+    Args:
+        looks_on: whether jobs are of interest that it has no part in and that take nobody more.
+    """
     view, facts = state.view, state.facts
     refused = _refusal(facts)
     if refused is not None:
         return Decision("material", f"refused: {refused.reason}")
-    if view.status is JobStatus.NONE or view.phase is Phase.CLOSED:
+    is_closed = view.phase is Phase.CLOSED
+    if view.status is JobStatus.NONE or (is_closed and not _is_needed_still(state, looks_on)):
         return Decision("material", f"the job is {view.status.name}")
     spec = spec_of(facts)
     if spec is None:
@@ -156,6 +162,16 @@ def decide_material(state: State[S]) -> Decision:
     if facts.of(DoFetchData) is None:
         return Decision("material", "the data is not here", (DoFetchData(spec),))
     return Decision("material", "manifest and data are here")
+
+
+def _is_needed_still(state: State[S], looks_on: bool) -> bool:
+    """Behind a closed job come its last audit and games: whoever starts again has to play them."""
+    view, me = state.view, state.me
+    if is_over(view, state.now):
+        return False
+    holders = (*view.providers.values(), *view.verifiers.values())
+    parties = {*(h.account for h in holders), *(g.challenger for g in view.games.values())}
+    return looks_on or me in parties
 
 
 def has_material(state: State[S]) -> bool:

@@ -135,19 +135,19 @@ def decide_announce(state: State[S], url: str) -> Decision:
 
 
 def decide_membership(
-    state: State[S], role: Role, may_join: bool, pick: Pick, *, stops: bool = False
+    state: State[S], role: Role, may_join: bool, pick: Pick, *, stops: str = ""
 ) -> Decision:
-    """Takes a seat or a place once the data is here; leaves when asked to.
+    """Takes a seat or a place once the data is here; leaves where it is to take no part.
 
     Args:
         may_join: whether the behaviour wants to; pick: where.
-        stops: whether to leave, as when an operator asks to.
+        stops: why it leaves and does not join, as when an operator asks to.
     """
     view, held = state.view, standing(state.view, state.me)
     if view.phase is Phase.CLOSED or view.status is JobStatus.NONE:
         return Decision("membership", f"the job is {view.status.name}")
-    if state.draining or stops:
-        return _decide_leaving(state, role, held)
+    if stops:
+        return _decide_leaving(state, role, held, stops)
     if held is not None:
         is_mine = held.role is role and held.to == NO_ROUND
         where = f"holds {role.name.lower()}'s place {held.index}"
@@ -159,12 +159,18 @@ def decide_membership(
     return _decide_joining(state, role, pick)
 
 
-def _decide_leaving(state: State[S], role: Role, held: Holder | None) -> Decision:
+def _decide_leaving(state: State[S], role: Role, held: Holder | None, why: str) -> Decision:
     if held is None or held.role is not role or held.to != NO_ROUND:
-        return Decision("membership", "has left")
+        return Decision("membership", f"has no part in it: {_untimed(why)}")
     if role is Role.VERIFIER and state.view.phase is Phase.MERGE:
         return Decision("membership", "leaves: the pool lets nobody go while a round merges")
-    return Decision("membership", "leaves", (SendLeave(role, state.view.round),))
+    leave = SendLeave(role, state.view.round)
+    return Decision("membership", f"leaves: {_untimed(why)}", (leave,))
+
+
+def _untimed(why: str) -> str:
+    """Without how long it still lasts: a changed reason is logged."""
+    return why.partition(" for ")[0]
 
 
 def _decide_joining(state: State[S], role: Role, pick: Pick) -> Decision:

@@ -32,9 +32,7 @@ OWN: Final = frozenset({Kind.CLAIM, Kind.RELEASE})
 """What everybody does for itself."""
 EARNS: Final = frozenset({Kind.LEAK, Kind.CONTEST, Kind.SETTLE_CONTEST, Kind.NO_KEY})
 """What pays who does it: a part of a pay, of a fee, or of a bond."""
-SUDDEN: Final = frozenset(
-    {Kind.CUT_SEAT, Kind.CUT_MEMBER, Kind.LEAK, Kind.CONTEST_KEY, Kind.CONTEST}
-)
+SUDDEN: Final = frozenset({Kind.CUT_SEAT, Kind.CUT_MEMBER, Kind.LEAK, Kind.CONTEST})
 """Due as soon as something is said or missed, and not from a time on that all wait for."""
 
 
@@ -67,9 +65,8 @@ class SendUpkeep(ContractCall):
         of_audit: dict[Kind, Callable[[], Call]] = {
             Kind.LEAK: lambda: calls.leak(past, seat, past.keys[seat]),
             Kind.ABSENT: lambda: calls.absent(past, holder, seat),
-            Kind.STRIKE: lambda: calls.strike(past, holder),
-            Kind.NO_KEY: lambda: calls.no_key(past, holder),
-            Kind.CONTEST_KEY: lambda: calls.contest_key(past, seat),
+            Kind.STRIKE: lambda: calls.strike(past, seat),
+            Kind.NO_KEY: lambda: calls.no_key(past, seat),
             Kind.CONTEST: lambda: calls.contest(past, seat, holder),
             Kind.SETTLE_CONTEST: lambda: calls.settle_contest(past, seat, holder),
             Kind.DROPPED: lambda: calls.dropped(past, holder, seat),

@@ -1,0 +1,80 @@
+"""What members of a network begin with: tokens for bonds, coin for gas.
+
+Rule of this file: an account is brought up to an amount, so that who asks twice pays once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from atoll.cli import services
+from atoll.cli.network import Network
+from atoll.errors import InsufficientFunds
+
+if TYPE_CHECKING:
+    from atoll.job.client import Client
+    from atoll.law.words import Address
+
+
+async def fund_all(
+    network: Network, members: list[str], tokens: int, coin: int
+) -> list[dict[str, Any]]:
+    """Brings each account up to so many wei of tokens and of the chain's coin.
+
+    Raises:
+        ConfigError: an account is none, or no key is named.
+        InsufficientFunds: there is not enough for all; what was sent stays sent.
+    """
+    accounts = [account_of(text) for text in members]
+    async with network.open(must_sign=True) as client:
+        return [await _fund(client, account, tokens, coin) for account in accounts]
+
+
+def account_of(text: str) -> Address:
+    """An address, or that of a service's folder or config. Raises ConfigError, KeystoreError."""
+    from atoll.chain.keys import address_of
+    from atoll.cli.deploying import known_address
+
+    place = Path(text).expanduser()
+    if place.is_dir():
+        place = place / services.CONFIG_NAME
+    if place.is_file():
+        return address_of(services.load(place).keystore)
+    found: Address = known_address(text, "MEMBER")
+    return found
+
+
+async def _fund(client: Client, to: Address, tokens: int, coin: int) -> dict[str, Any]:
+    from atoll.chain.calls import Call
+    from atoll.job.narrate import tokens as shown
+
+    chain = client.chain
+    has, has_coin = await chain.token_balance(to), await chain.native_balance(to)
+    lacks, lacks_coin = max(0, tokens - has), max(0, coin - has_coin)
+    await _check(client, lacks, lacks_coin)
+    if lacks:
+        await client.transact(f"fund:{to}:{has}:{lacks}", chain.calls.transfer(to, lacks))
+    if lacks_coin:
+        key, queue = f"gas:{to}:{has_coin}:{lacks_coin}", client.session.queue
+        await queue.submit(key, Call(to, b"", "send"), value=lacks_coin, retry_failed=True)
+        await queue.wait(key)
+    text = f"{shown(lacks)} tokens, {shown(lacks_coin)} of the chain's coin sent"
+    sent = {"tokens_wei": str(lacks), "coin_wei": str(lacks_coin)}
+    return {"address": to, **sent, "text": text}
+
+
+async def _check(client: Client, tokens: int, coin: int) -> None:
+    """Raises InsufficientFunds."""
+    from atoll.job.narrate import tokens as shown
+
+    me = client.address
+    for name, needed, there in (
+        ("tokens", tokens, await client.chain.token_balance(me)),
+        ("of the chain's coin", coin, await client.chain.native_balance(me)),
+    ):
+        if needed > there:
+            raise InsufficientFunds(
+                f"{me} has {shown(there)} {name}, and {shown(needed)} are lacking elsewhere",
+                next_step="name another --keystore, or send less",
+            )

@@ -1,0 +1,146 @@
+"""Whether a machine keeps up with a job: its measured pace against the job's windows and sizes.
+
+Rule of this file: pure; every verdict has its two numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from math import ceil
+from typing import Any, Final
+
+from atoll.job.groups import duration_text
+from atoll.job.outlook import (
+    member_needs,
+    merge_seconds,
+    round_traffic,
+    size_text,
+    train_seconds,
+)
+from atoll.job.plan import Pace
+from atoll.law.manifest import Manifest
+from atoll.law.pay import most_drawn
+from atoll.law.words import Terms
+
+TIGHT: Final = 0.75
+"""A part of a window, of memory or of disk above which little room is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What is free here, bytes."""
+
+    memory: int
+    disk: int
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that is needed, and what there is for it; seconds or bytes.
+
+    Attributes:
+        name: `train`, `audit`, `merge`, `memory` or `disk`.
+    """
+
+    name: str
+    needed: float
+    given: float
+    text: str
+
+    @property
+    def level(self) -> str:
+        """`ok`, `tight`, or `no` where it does not fit."""
+        if self.needed > self.given:
+            return "no"
+        return "tight" if self.needed > TIGHT * self.given else "ok"
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The verdict.
+
+    Attributes:
+        down, up: bytes of a round; `megabits` a second that they take of a line, both ways, in the
+            windows that there are for them.
+    """
+
+    role: str
+    step_seconds: float
+    round_seconds: float
+    source: str
+    checks: tuple[Check, ...]
+    down: int
+    up: int
+    megabits: tuple[float, float]
+
+    @property
+    def fits(self) -> bool:
+        """Whether nothing is lacking."""
+        return all(check.level != "no" for check in self.checks)
+
+    def to_plain(self) -> dict[str, Any]:
+        """For JSON."""
+        checks = [asdict(check) | {"level": check.level} for check in self.checks]
+        plain = asdict(self) | {"checks": checks, "megabits": list(self.megabits)}
+        return plain | {"fits": self.fits}
+
+    def lines(self) -> list[str]:
+        """For a person."""
+        found = [f"{check.level:<6} {check.name:<7} {check.text}" for check in self.checks]
+        down, up = self.megabits
+        found.append(
+            f"       line    {size_text(self.down)} down and {size_text(self.up)} up a round: "
+            f"{down:.3g} and {up:.3g} Mbit/s while there is time for them"
+        )
+        levels = {check.level for check in self.checks}
+        verdict = "does not fit" if "no" in levels else "fits"
+        return [*found, verdict + (", with little room" if levels == {"ok", "tight"} else "")]
+
+
+def fit(role: str, manifest: Manifest, pace: Pace, machine: Machine) -> Fit:
+    """What a `provider` or `verifier` of this pace and these sizes would have to spare.
+
+    Args:
+        pace: measured here, of this manifest.
+    """
+    terms, needs = manifest.terms, member_needs(role, manifest, pace)
+    spent, down, up = train_seconds(manifest, pace), *round_traffic(role, manifest, pace)
+    work = _train(terms, spent) if role == "provider" else _audit(terms, spent)
+    merging = merge_seconds(manifest, pace)
+    checks = (
+        work,
+        _check("merge", merging, terms.merge_seconds, "to merge the updates"),
+        _bytes("memory", needs.memory, machine.memory),
+        _bytes("disk", needs.disk, machine.disk),
+    )
+    megabits = (_megabits(down, terms.merge_seconds), _megabits(up, terms.merge_seconds))
+    return Fit(role, pace.step_seconds, spent, pace.source, checks, down, up, megabits)
+
+
+def _megabits(count: int, seconds: int) -> float:
+    return count / 125_000 / seconds
+
+
+def _train(terms: Terms, spent: float) -> Check:
+    return _check("train", spent, terms.train_seconds, "to train a round")
+
+
+def _audit(terms: Terms, spent: float) -> Check:
+    """What one of the fewest auditors has to replay in AUDIT."""
+    drawn = min(terms.seats, most_drawn(terms) + terms.f)
+    duties = ceil(drawn / terms.min_verifiers)
+    what = f"to replay {duties} {'seat' if duties == 1 else 'seats'} of a round"
+    return _check("audit", duties * spent, terms.audit_seconds, what)
+
+
+def _check(name: str, needed: float, given: int, what: str) -> Check:
+    text = f"{_seconds(needed)} {what}, of a window of {duration_text(given)}"
+    return Check(name, needed, given, text)
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.2g} s" if seconds < 10 else duration_text(ceil(seconds))
+
+
+def _bytes(name: str, needed: int, given: int) -> Check:
+    return Check(name, needed, given, f"{size_text(needed)} at most, of {size_text(given)} free")

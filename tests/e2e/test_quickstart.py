@@ -1,0 +1,106 @@
+"""The commands of docs/quickstart.md, as they stand there, end with tokens in a wallet."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "quickstart.md"
+MOST = 12
+"""Commands to the first reward."""
+INSTALLS = "make setup"
+"""What made the environment that runs this test."""
+WAIT = ("atoll job watch", "atoll job result")
+"""What ends with the job, minutes after the first reward."""
+SECONDS = 780.0
+LOG_LINES = 30
+
+
+def blocks(*, behind: bool = False) -> list[str]:
+    """What the page says to type, up to the first reward, or behind it."""
+    before, _, after = PAGE.read_text(encoding="utf-8").partition("\n## ")
+    return re.findall(r"```sh\n(.*?)```", after if behind else before, re.DOTALL)
+
+
+def commands(block: str) -> list[str]:
+    """A command a line; what is indented or begins a loop goes on until its end."""
+    whole = block.replace("\\\n", "")
+    return [line for line in whole.splitlines() if line and not line.startswith((" ", "done"))]
+
+
+def test_it_takes_twelve_commands() -> None:
+    found = [command for block in blocks() for command in commands(block)]
+    assert found[0] == INSTALLS
+    assert len(found) <= MOST, found
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Iterator[Path]:
+    """A folder beside whose parts the page's commands run, as in a checkout."""
+    for name in (".venv", "contracts", "docs"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    yield tmp_path
+    shutil.rmtree(tmp_path / "quick", ignore_errors=True)
+
+
+def logs(folder: Path) -> str:
+    """The ends of what the members wrote."""
+    texts = [
+        "\n".join([str(file), *file.read_text(encoding="utf-8").splitlines()[-LOG_LINES:]])
+        for file in sorted(folder.glob("quick/*/log"))
+    ]
+    return "\n".join(texts)
+
+
+def run_all(script: str, folder: Path) -> str:
+    """What the commands print, one after another in one shell; whatever they start ends with it."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("ATOLL_")}
+    process = subprocess.Popen(
+        ["bash", "-eu", "-o", "pipefail", "-c", script],
+        cwd=folder,
+        env={**environment, "HOME": str(folder), "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=(folder / "told").open("wb"),
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        code = process.wait(SECONDS)
+    except subprocess.TimeoutExpired:
+        code = -1
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+    told = (folder / "told").read_text(encoding="utf-8", errors="replace")
+    assert code == 0, f"{told}\n{logs(folder)}"
+    return told
+
+
+def test_the_page_ends_with_a_reward_in_a_wallet(checkout: Path) -> None:
+    assert is_free(8545), "the page's chain takes port 8545, where somebody else listens"
+    typed = "".join(block for block in blocks() if block.strip() != INSTALLS)
+    (rest,) = blocks(behind=True)
+    seen = [command for command in commands(rest) if not command.startswith(WAIT)]
+    assert len(seen) == 4
+    told = run_all("\n".join([typed, *seen]), checkout)
+    (paid,) = re.findall(r"^([\d.]+) tokens: job 1, seat [01]: rounds 0 to [01]$", told, re.M)
+    # Eight segments of five steps of eight sequences of 64 bytes, a millionth of a token each.
+    assert paid == f"{8 * 5 * 8 * 64 / 10**6:g}"
+    wallet = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
+    assert f"what was claimed now is in the wallet of {wallet}" in told
+    assert f"{paid} training, paid: 8 of 8 segments" in told
+    assert "drains, as ordered; " in told
+    assert "but: " not in told, "the books do not add up"

@@ -1,0 +1,205 @@
+"""Sitting out costs nothing: who drains, pauses or is out of hours leaves at a settlement."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.law.network import Network
+from tests.unit.law.script import PROVIDERS, VERIFIERS, Script
+from tests.unit.service.held import state_of
+from tests.unit.service.test_service import Running, start, training_job
+
+from atoll.errors import ConfigError
+from atoll.law.words import JobId, Role
+from atoll.service import service as service_module
+from atoll.service.config import ScheduleSection, ServiceConfig, read_config
+from atoll.service.duties.membership import SendJoin, SendLeave
+from atoll.service.machine import Ordered, State
+from atoll.service.orders import DAY, Orders, off_hours, why_out
+from atoll.service.outside import answers_of
+from atoll_node.behaviour import ProviderBehaviour
+from atoll_node.duties.train import DoTrain
+from atoll_node.machine import decide as decide_provider
+from atoll_node.machine import step
+from atoll_verifier.behaviour import VerifierBehaviour
+from atoll_verifier.machine import decide as decide_verifier
+
+ME, MY_JOB = PROVIDERS[0], JobId(7)
+NIGHT = ScheduleSection(hours=("22:00-06:30",))
+NOON, MIDNIGHT = DAY // 2, 0
+
+
+def provider(net: Network, sits_out: str = "") -> State[Any]:
+    return replace(state_of(net, ME, ProviderBehaviour()), sits_out=sits_out)
+
+
+def scheduled(state: State[Any], second_of_day: int) -> State[Any]:
+    now = state.now - state.now % DAY + second_of_day
+    head = replace(state.head, time=now)
+    return replace(state, head=head, setup=replace(state.setup, schedule=NIGHT))
+
+
+def wanted(decisions: list[Any], kind: type[Any]) -> list[Any]:
+    return [c for d in decisions for c in d.commands if isinstance(c, kind)]
+
+
+@pytest.fixture
+def net() -> Network:
+    """In the first round."""
+    made = Script.ready().net
+    made.poke()
+    return made
+
+
+# --- orders ---
+
+
+def test_who_sits_out_leaves_and_finishes_its_round(net: Network) -> None:
+    decisions = decide_provider(provider(net, "is paused, as ordered"))
+    (leave,) = wanted(decisions, SendLeave)
+    assert leave.role is Role.PROVIDER
+    assert len(wanted(decisions, DoTrain)) == 1
+
+
+def test_who_has_left_owes_the_running_round_and_nothing_more(net: Network) -> None:
+    net.leave_seat(ME)
+    decisions = decide_provider(provider(net, "is paused, as ordered"))
+    assert wanted(decisions, SendLeave) == wanted(decisions, SendJoin) == []
+    assert len(wanted(decisions, DoTrain)) == 1
+    script = Script(net)
+    script.honest_round()
+    assert not any(m.cuts for m in net.members.values())
+    assert not net.view.open or 0 not in net.view.open.seats
+
+
+def test_who_takes_part_again_joins_once_its_bond_is_home(net: Network) -> None:
+    net.leave_seat(ME)
+    Script(net).honest_round()
+    assert wanted(decide_provider(provider(net)), SendJoin) == []
+    net.wait_until(net.settled[0].ends["window"])
+    net.release(Role.PROVIDER, 1)
+    assert len(wanted(decide_provider(provider(net)), SendJoin)) == 1
+    assert wanted(decide_provider(provider(net, "is paused, as ordered")), SendJoin) == []
+
+
+def test_a_verifier_that_sits_out_leaves_the_pool(net: Network) -> None:
+    state = state_of(net, VERIFIERS[0], VerifierBehaviour())
+    assert wanted(decide_verifier(state), SendLeave) == []
+    (leave,) = wanted(decide_verifier(replace(state, sits_out="drains, as ordered")), SendLeave)
+    assert leave.role is Role.VERIFIER
+
+
+def test_one_job_is_left_and_the_others_stay() -> None:
+    orders = Orders().leaving(3).leaving(7).leaving(3)
+    assert orders.left == (3, 7)
+    assert orders.why_out(MY_JOB) == "leaves job 7, as ordered"
+    assert orders.why_out(JobId(8)) == ""
+    assert "paused" in replace(orders, pauses=True).why_out(JobId(8))
+
+
+# --- the schedule ---
+
+
+@pytest.mark.parametrize(
+    ("hours", "second", "is_in"),
+    [
+        ("22:00-06:30", 22 * 3600, True),
+        ("22:00-06:30", 22 * 3600 - 1, False),
+        ("22:00-06:30", 0, True),
+        ("22:00-06:30", 6 * 3600 + 1799, True),
+        ("22:00-06:30", 6 * 3600 + 1800, False),
+        ("9:00-17:00", 12 * 3600, True),
+        ("9:00-17:00", 18 * 3600, False),
+    ],
+)
+def test_hours_go_from_the_first_to_but_not_at_the_last(
+    hours: str, second: int, is_in: bool
+) -> None:
+    section = ScheduleSection(hours=(hours,))
+    assert (off_hours(section, 20_000 * DAY + second) == "") == is_in
+
+
+def test_no_hours_are_always_and_several_are_any_of_them() -> None:
+    assert off_hours(ScheduleSection(), NOON) == ""
+    both = ScheduleSection(hours=("01:00-02:00", "11:00-13:00"))
+    assert off_hours(both, NOON) == ""
+    assert off_hours(both, 10 * 3600) == "is out of its schedule's hours for 60 min more"
+
+
+def test_out_of_hours_it_leaves_and_finishes_its_round(net: Network) -> None:
+    at_noon = scheduled(provider(net), NOON)
+    assert "schedule" in why_out(at_noon)
+    decisions = decide_provider(at_noon)
+    assert len(wanted(decisions, SendLeave)) == 1
+    at_night = decide_provider(scheduled(provider(net), MIDNIGHT))
+    assert wanted(at_night, SendLeave) == []
+
+
+def test_out_of_hours_it_joins_nothing() -> None:
+    net = Network()
+    assert wanted(decide_provider(scheduled(provider(net), NOON)), SendJoin) == []
+    assert len(wanted(decide_provider(scheduled(provider(net), MIDNIGHT)), SendJoin)) == 1
+
+
+@pytest.mark.parametrize("text", ["22-6", "25:00-06:00", "08:00-08:00", "08:60-09:00"])
+def test_hours_that_are_none_are_refused(tmp_path: Path, text: str) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text(f'[schedule]\nhours = ["{text}"]\n')
+    with pytest.raises(ConfigError, match=r"schedule\.hours"):
+        read_config(ServiceConfig, config)
+
+
+# --- the service ---
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service_module, "WATCH_SECONDS", 0.01)
+
+
+async def asked(running: Running, question: str, **arguments: int) -> dict[str, Any]:
+    found = await answers_of(running.service)[question](arguments)
+    assert isinstance(found, dict)
+    return found
+
+
+async def test_an_order_outlives_a_restart(tmp_path: Path) -> None:
+    job = training_job()
+    first = start(tmp_path, job)
+    told = await asked(first, "pause")
+    assert told["orders"] == {"pauses": True, "drains": False, "left": []}
+    assert (await asked(first, "leave", job=7))["orders"]["left"] == [7]
+    await first.stop()
+    second = start(tmp_path, job)
+    await second.effects.committed.wait()  # it finishes the round that runs
+    assert any(isinstance(c, SendLeave) for c in second.effects.started)
+    assert second.service.status()["sits_out"] == "is paused, as ordered"
+    assert second.service.status()["bonded"] == [7]
+    assert (await asked(second, "resume"))["orders"]["pauses"] is False
+    await second.stop()
+
+
+async def test_a_drained_service_ends_once_its_bond_is_home(tmp_path: Path, quick: None) -> None:
+    job = training_job()
+    running = start(tmp_path, job)
+    await asked(running, "drain")
+    await running.effects.committed.wait()
+    assert not running.task.done()
+    job.leave_seat(ME)
+    Script(job).honest_round()
+    job.wait_until(job.settled[0].ends["window"])
+    job.release(Role.PROVIDER, 1)
+    running.index.tell_everything()
+    await asyncio.wait_for(running.task, 20)
+    assert running.service.orders == Orders()  # the next start takes part again
+    running.journal.close()
+
+
+def test_an_order_is_folded_into_the_state(net: Network) -> None:
+    state, commands = step(provider(net), Ordered("drains, as ordered"))
+    assert state.sits_out == "drains, as ordered"
+    assert any(isinstance(c, SendLeave) for c in commands)
