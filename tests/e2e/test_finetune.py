@@ -72,7 +72,7 @@ async def test_a_folder_is_fine_tuned_by_four_lines_while_one_cheats(
     file.write_text(new.stdout)
 
     config = ClusterConfig(
-        tmp_path / "net", providers=3, verifiers=2, provider_cheats={1: "hollow"},
+        tmp_path / "net", providers=3, verifiers=2, provider_cheats={1: "lazy"},
         beginning=beginning,
     )  # fmt: skip
     async with Cluster(config) as network, skipping(network, print):
@@ -95,7 +95,7 @@ async def test_a_folder_is_fine_tuned_by_four_lines_while_one_cheats(
     ids = held["input_ids"]
     with torch.no_grad():
         losses = [float(model.float()(ids, labels=ids).loss) for model in (before, after)]
-    assert losses[1] < 0.5 * losses[0]
+    assert losses[1] < 0.7 * losses[0]
     assert tokenizer.decode(after.generate(ids[:, :16], max_new_tokens=8)[0])
 
 

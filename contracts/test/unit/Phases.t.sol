@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
-import {Audits} from "../../src/Audits.sol";
 import {Rounds} from "../../src/Rounds.sol";
 import {EcdsaPolicy} from "../../src/EcdsaPolicy.sol";
 import {RoundsBase} from "../../src/rounds/RoundsBase.sol";
@@ -10,7 +9,7 @@ import {Members} from "../../src/Members.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import {Draws} from "../../src/libraries/Draws.sol";
 import {Hashing} from "../../src/libraries/Hashing.sol";
-import {Shown} from "../../src/libraries/Reveals.sol";
+import {Reveals, Shown} from "../../src/libraries/Reveals.sol";
 import "../../src/types/Types.sol";
 import {Network} from "../support/Network.sol";
 
@@ -480,8 +479,8 @@ contract PhasesTest is Network {
         settle(jobId, verdictFor(jobId, 0x70));
         check(memberAt(jobId, 0) == verifier(3), "and then the next");
         Shown memory shown = shownFor(jobId, 0, 4);
-        vm.expectPartialRevert(Audits.NoKeyShown.selector); // so what the seat said has been proved
-        audits.contestKey(shown);
+        vm.expectPartialRevert(Reveals.WrongKey.selector); // so what the seat said has been proved
+        audits.leak(shown, "another key");
         vm.warp(rounds.timesOf(jobId, 0).windowEnd);
         jobs.claim(jobId, Role.PROVIDER, id, 1);
         same(token.balanceOf(provider(4)), 8 * segmentPay(), "paid");

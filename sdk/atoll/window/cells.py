@@ -225,7 +225,8 @@ class Cells:
         if not facts.available >> seat & 1:
             words = sum(has >> seat & 1 for has in past.words.values())
             members = facts.committee.bit_count()
-            yield "not-had", f"Only {words} of {members} members had its update."
+            later = " Later more than half had it." if past.pay >> seat & 1 else ""
+            yield "not-had", f"Only {words} of {members} members had its update.{later}"
         elif past.fallen >> seat & 1:
             yield "out", "Had, and not merged: its holder had fallen before."
         elif past.verdict.left_out >> seat & 1:

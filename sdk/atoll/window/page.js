@@ -376,6 +376,11 @@
       return [who([...path]), ...["training_wei", "signatures_wei", "audits_wei", "credits_wei", "total_wei"]
         .map((name) => show([...path, name], "tokens"))];
     });
+    const reasons = ["training", "signatures", "audits", "credits"];
+    if (rows.length) {
+      rows.push(["Everybody", ...reasons.map((name) => show(["money", "reasons", name], "tokens")),
+        show(["money", "claimed_wei"], "tokens")]);
+    }
     return section("money", "Money", "In tokens, from the job’s own events, counted again by the law of pay.",
       el("p", {}, "Funded ", show(["money", "funded_wei"], "tokens"), " = ", PARTS.map(([, field, name], i) =>
         [i ? " + " : null, name.toLowerCase(), " ", show(["money", field], "tokens")])),
@@ -383,6 +388,7 @@
       el("dl", { class: "split" }, PARTS.map(([kind, field, name]) => el("div", {},
         el("dt", { class: "key" }, patch(kind), name), el("dd", {}, show(["money", field], "tokens"))))),
       rows.length ? table("Who was paid what for", names, rows) : el("p", {}, "Nobody has been paid yet."),
+      el("p", { class: "note" }, "Credits that nobody has claimed: ", show(["money", "credits_wei"], "tokens"), "."),
       lossesTable());
   }
 

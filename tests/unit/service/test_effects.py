@@ -361,6 +361,10 @@ async def test_bytes_that_are_no_manifest_are_refused(context: Any) -> None:
     assert isinstance(done.fact, JobRefused)
 
 
+CHECKED = (None, (MANIFEST.terms.program, digest("model")))
+"""What a worker says of sound data: nothing, and the program that the terms name."""
+
+
 @pytest.mark.parametrize("large", ["", "cid", "nodes_cid", "eval_cid"])
 async def test_no_file_of_the_data_may_be_larger_than_the_manifest_says(
     context: Any, large: str
@@ -373,6 +377,7 @@ async def test_no_file_of_the_data_may_be_larger_than_the_manifest_says(
     context.fetcher.blocks |= {Cid.of(block): block for block in blocks.values()}
     cids = {name: Cid.of(block).to_bytes() for name, block in blocks.items()}
     manifest = MANIFEST.model_copy(update={"data": held_out.model_copy(update=cids)})
+    context.worker.results = list(CHECKED)
     done = await effects(context).run(view_at(1), DoFetchData(manifest.to_bytes()))
     assert isinstance(done.fact, JobRefused if large else DataReady)
     if large:
@@ -396,6 +401,7 @@ async def test_initial_weights_are_fetched_with_the_data_and_kept(context: Any) 
     manifest = from_weights(context)
     assert manifest.content[-1] == WEIGHTS.to_bytes()
     context.fetcher.blocks[WEIGHTS] = b"the weights"
+    context.worker.results = list(CHECKED)
     done = await effects(context).run(view_at(1), DoFetchData(manifest.to_bytes()))
     assert isinstance(done.fact, DataReady)
     assert WEIGHTS in {pin.cid for pin in context.store.pins()}
@@ -413,7 +419,7 @@ async def test_a_job_is_not_ready_while_nobody_has_its_weights(context: Any) -> 
 async def test_a_job_whose_weights_are_wrong_is_refused_alone(context: Any, error: Any) -> None:
     manifest = from_weights(context)
     context.fetcher.blocks[WEIGHTS] = b"the weights"
-    context.worker.results = [error]
+    context.worker.results = [error, *CHECKED]
     done = await effects(context).run(view_at(1), DoFetchData(manifest.to_bytes()))
     assert done.fact == JobRefused(str(error))
     again = await effects(context).run(view_at(1), DoFetchData(manifest.to_bytes()))

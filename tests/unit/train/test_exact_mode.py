@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-import torch
 from tests.unit.train.factories import Job, small_model
 from tests.unit.train.test_step import batches, inner_spec
 
@@ -87,15 +86,6 @@ def test_a_round_with_dropout_replays_and_without_it_does_not(job: Job) -> None:
     trained = train_round(dropped.task, dropped.store)
     assert dropped.replay(trained).differs_at is None
     assert job.replay(trained).differs_at == 0
-
-
-def test_thread_count_is_no_part_of_the_numerics(job: Job) -> None:
-    torch.set_num_threads(2)
-    try:
-        probe.check_environment(job.manifest)
-        assert probe.probe_digest.__wrapped__() == job.manifest.numerics.probe_digest
-    finally:
-        torch.set_num_threads(1)
 
 
 def test_a_machine_with_other_bits_is_refused(job: Job) -> None:

@@ -1,0 +1,120 @@
+"""Scripted jobs as pages see them, and what to make a document from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tests.unit.law.factories import digest, make_terms
+from tests.unit.law.script import PROVIDERS, VERIFIERS, Script
+
+from atoll.chain.index import Indexed
+from atoll.law import events as ev
+from atoll.law.games.claims import Claim
+from atoll.law.games.machine import Outcome
+from atoll.law.views import bond_set
+from atoll.law.words import ZERO_DIGEST, Address, HolderId, Role
+from atoll.window.document import Seen, job_document
+
+LIAR = 3
+HOSTILE = (
+    "</script><script>window.hacked=1</script>",
+    "<img src=x onerror=window.hacked=2>",
+    "javascript:window.hacked=3",
+    '"><svg onload=window.hacked=4>',
+    "\u2028\u2029&lt;b&gt;" + "w" * 400,
+)
+"""What a stranger might announce as its gateway."""
+
+
+def items_of(script: Script) -> list[Indexed]:
+    """The log with a number for each event in its block."""
+    found: list[Indexed] = []
+    for event, block in script.net.log:
+        same = bool(found) and found[-1].block == block
+        found.append(Indexed(event, block, found[-1].log_index + 1 if same else 0))
+    return found
+
+
+def seen_of(script: Script, **more: Any) -> Seen:
+    return Seen(script.net.view, items_of(script), script.net.now, **more)
+
+
+def document_of(script: Script, **more: Any) -> dict[str, Any]:
+    return job_document(seen_of(script, **more))
+
+
+def names_of(script: Script) -> Mapping[Address, str]:
+    """As a devnet calls its members."""
+    providers = {account: f"provider {i}" for i, account in enumerate(PROVIDERS)}
+    return providers | {account: f"verifier {i}" for i, account in enumerate(VERIFIERS)}
+
+
+def play(script: Script, game: int, winner: Address, *, ends: bool = True) -> None:
+    """A game about the liar's round 0; where it ends the liar falls."""
+    net = script.net
+    liar = net.at(Role.PROVIDER, LIAR, 0)
+    claim = Claim(
+        holder=liar.account,
+        set=bond_set(net.job, Role.PROVIDER, HolderId(liar.id)),
+        place=ZERO_DIGEST,
+        program=ZERO_DIGEST,
+        is_link=False,
+        seat=LIAR,
+        round=0,
+        segment=2,
+        data_seed=net.seed,
+        opening=net.seed,
+    )
+    net.emit(ev.Challenged(game, liar.account, winner, 10**19, claim, b""))
+    net.emit(ev.Began(game, liar.account))
+    net.emit(ev.StepsOpened(game, (), b""))
+    net.emit(ev.StepPicked(game, 3))
+    if not ends:
+        return
+    bond = net.terms.provider_bond
+    share = (winner, 3 * bond // 10, bond - 3 * bond // 10)
+    net.emit(ev.Slashed(liar.account, Role.PROVIDER, digest("fault"), bond, *share))
+    net.fall(Role.PROVIDER, liar.id, winner, 0)
+    net.emit(ev.Ended(game, Outcome.HOLDER_FELL))
+
+
+def finished() -> Script:
+    """Two rounds, the second without seat 2's commit; seat 3 lied, and fell after a game."""
+    script = Script.ready(make_terms(rounds=2))
+    net = script.net
+    first = script.honest_round()
+    net.wait(10)
+    for seat in (0, 1, 3):
+        script.commit(seat, 7 if seat == 1 else None)
+    net.wait_until(net.deadline)
+    net.poke()
+    for seat in (0, 1, 3):
+        script.reveal(seat)
+    script.say(has=0b1011)
+    net.wait(1)
+    script.settle()
+    for round in (first, 1):
+        for id in script.auditors(round):
+            differs = {LIAR: 2} if LIAR in net.duties(round, id) else None
+            script.ballot(round, id, script.body(round, id, differs))
+        net.wait_until(net.settled[round].ends["audit"])
+        for id in script.auditors(round):
+            script.open(round, id)
+        net.wait_until(net.settled[round].ends["open"])
+        script.show_keys(round)
+        if round == first:
+            play(script, 1, VERIFIERS[0])
+    net.cut_seat(2)
+    net.wait_until(net.settled[1].ends["window"])
+    for role, id in list(net.members):
+        net.claim(role, id, min(2, net.member(role, id).to))
+    net.burn(2)
+    return script
+
+
+def with_strangers(script: Script) -> Script:
+    """The same, where members announce gateways that are no URLs."""
+    for account, url in zip((*PROVIDERS[:4], VERIFIERS[0]), HOSTILE, strict=True):
+        script.net.emit(ev.GatewayAnnounced(account, url))
+    return script
