@@ -135,6 +135,7 @@ def test_a_job_is_followed_paid_and_taken_home(submitted: Submitted) -> None:
     assert (submitted.folder / "model" / "model.safetensors").is_file()
     check_page(submitted)
     check_money(submitted, manifest)
+    submitted.anvil.mine(3)
     check_page(submitted)
 
 
