@@ -123,16 +123,18 @@ contract Members is IMembers, IMembersHooks, Wired {
         Terms memory terms = jobs.termsOf(jobId);
         if (bond < terms.verifierBond) revert BondTooSmall(bond, terms.verifierBond);
         uint256 taken = _taken[jobId];
-        if (place < terms.places && taken.has(place)) _makeRoom(jobId, place, bond, taken, terms.places);
+        bool isOutbid = false;
+        if (place < terms.places && taken.has(place)) isOutbid = _makeRoom(jobId, place, bond, taken, terms.places);
         id = _newHolder(jobId, Role.VERIFIER, place, bond);
         uint32 from = IRoundsHooks(rounds).enter(jobId, place, msg.sender, id);
         bytes32 set = Hashing.setOf(jobId, Role.VERIFIER, id);
         _holders[set].from = from;
         uint64 readyUntil = uint64(block.timestamp) + terms.readySeconds;
-        _readyUntil[set] = readyUntil;
+        if (!isOutbid) _readyUntil[set] = readyUntil;
         _taken[jobId] |= Bits.bit(place);
         _memberAt[jobId][place] = id;
         emit Enrolled(jobId, msg.sender, place, id, from, bond, readyUntil);
+        if (isOutbid) _setReady(jobId, place, id);
     }
 
     /// @inheritdoc IMembers
@@ -140,8 +142,7 @@ contract Members is IMembers, IMembersHooks, Wired {
         (bytes32 set, Holder memory m, uint32 id) = _own(jobId, Role.VERIFIER);
         if (_readyUntil[set] == 0) revert AlreadyReady(jobId, id);
         _readyUntil[set] = 0;
-        IRoundsHooks(rounds).setReady(jobId, m.index);
-        emit Ready(jobId, msg.sender, m.index, id);
+        _setReady(jobId, m.index, id);
     }
 
     /// @inheritdoc IMembers
@@ -289,15 +290,25 @@ contract Members is IMembers, IMembersHooks, Wired {
         _endSeat(jobId, set, m, id, to);
     }
 
+    function _setReady(uint256 jobId, uint16 place, uint32 id) private {
+        IRoundsHooks(rounds).setReady(jobId, place);
+        emit Ready(jobId, msg.sender, place, id);
+    }
+
     /// @dev Of a place that somebody holds: it was not ready in time, or the pool is full and it is the cheapest.
-    function _makeRoom(uint256 jobId, uint16 place, uint128 bond, uint256 taken, uint16 places) private {
+    /// @return isOutbid whether it is that of a bond: who takes it is ready, or pools could be emptied for nothing
+    function _makeRoom(uint256 jobId, uint16 place, uint128 bond, uint256 taken, uint16 places)
+        private
+        returns (bool isOutbid)
+    {
         uint32 id = _memberAt[jobId][place];
         bytes32 set = Hashing.setOf(jobId, Role.VERIFIER, id);
         Holder memory m = _holders[set];
         uint64 readyUntil = _readyUntil[set];
         if (readyUntil != 0 && block.timestamp >= readyUntil) {
             _endPlace(jobId, set, m, id);
-            return _free(jobId, Role.VERIFIER, id, m, set);
+            _free(jobId, Role.VERIFIER, id, m, set);
+            return false;
         }
         if (taken != Bits.firstBits(places)) revert PlaceTaken(place);
         _requireNoMerge(jobId);
@@ -305,6 +316,7 @@ contract Members is IMembers, IMembersHooks, Wired {
         if (place != smallest) revert NotTheSmallest(place, smallest);
         if (uint256(bond) * 10 < lowest * 11) revert BondTooSmall(bond, (lowest * 11 + 9) / 10);
         _endPlace(jobId, set, m, id);
+        return true;
     }
 
     function _smallest(uint256 jobId, uint16 places) private view returns (uint16 smallest, uint256 lowest) {

@@ -85,6 +85,7 @@ contract Rounds is RoundsBase, IRounds, IRoundsHooks {
         Job storage j = _jobs[jobId];
         Head memory h = j.head;
         _requireWindow(h, Phase.MERGE);
+        if (block.timestamp >= _wordsEnd(h)) revert DeadlinePassed(_wordsEnd(h), block.timestamp);
         _requireSeed(seed, j.seed);
         uint256 committee = j.committee;
         if (place > type(uint8).max || !committee.has(place)) revert NotInCommittee(place, committee);

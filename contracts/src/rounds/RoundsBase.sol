@@ -28,6 +28,7 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
         uint40 halfMerge;
         uint40 poolChangedAt; // block, while the job waits
         uint16 segments; // of a whole round; as in the shape
+        uint32 signing; // of a lot: the seconds before its deadline in which no word is taken any more
     }
 
     struct Windows {
@@ -142,6 +143,11 @@ abstract contract RoundsBase is IRoundsEvents, Wired {
     /// @return the round that members who change now first count in
     function _nextRound(Head memory h) internal pure returns (uint32) {
         return h.phase == Phase.WAITING || h.phase == Phase.CLOSED ? h.round : h.round + 1;
+    }
+
+    /// @return unix seconds from which on a lot's words are fixed, so that there is time to sign over them, and to settle
+    function _wordsEnd(Head memory h) internal pure returns (uint256) {
+        return h.deadline - h.signing;
     }
 
     /// @return unix seconds from which on nothing of a round is said any more

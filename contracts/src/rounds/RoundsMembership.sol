@@ -11,6 +11,8 @@ import {RoundsBase} from "./RoundsBase.sol";
 contract RoundsMembership is RoundsBase {
     using Bits for uint256;
 
+    uint32 private constant SIGNING_PART = 4;
+
     error NotAllowed(address caller);
     error SeatTaken(uint16 seat);
     error NoSuchIndex(uint16 index, uint256 count);
@@ -31,6 +33,7 @@ contract RoundsMembership is RoundsBase {
     function open(uint256 jobId, Terms calldata t, address policy) external only(jobs) {
         Job storage j = _jobs[jobId];
         (j.head.status, j.head.segments) = (JobStatus.OPEN, uint16(t.steps / t.segmentSteps));
+        j.head.signing = t.mergeSeconds / SIGNING_PART;
         j.policy = policy;
         j.windows = Windows(
             t.trainSeconds,

@@ -46,7 +46,7 @@ contract RoundsSettlement is RoundsBase {
         Job storage j = _jobs[jobId];
         Head memory h = j.head;
         Count memory c = _count(j, h, places, has);
-        if (!c.isDecided && block.timestamp < h.deadline) revert StillOpen(h.deadline, block.timestamp);
+        if (!c.isDecided && block.timestamp < _wordsEnd(h)) revert StillOpen(_wordsEnd(h), block.timestamp);
         _requireSound(j, verdict, c.available);
         bytes32 digest = Hashing.certificate(_slot(jobId, h.round), j.seed, c.words, verdict);
         uint256 signers = _requireSigned(jobId, j, h.round, digest, certificate);

@@ -397,4 +397,41 @@ contract AttacksTest is Network {
         vm.expectRevert(refusal);
         jobs.create("spec", "cid", t, address(policy), 1e24);
     }
+
+    /// One seat that serves half of a committee, and one member that speaks in the last second, kept every lot open until its
+    /// deadline, when anyone may replace it. Words end earlier, so there is time to sign over what was said.
+    function test_aLastWordReplacesNoLot() public {
+        uint256 jobId = start(many(), 4, 8);
+        uint256[] memory has = new uint256[](7);
+        for (uint256 i = 0; i < 7; i++) {
+            has[i] = i < 4 ? 15 : 13;
+        }
+        toWordsWith(jobId, has);
+        uint256 deadline = rounds.state(jobId).deadline;
+        bytes32 seed = rounds.state(jobId).seed;
+        vm.warp(deadline - 25);
+        vm.prank(verifier(7));
+        vm.expectPartialRevert(bytes4(keccak256("DeadlinePassed(uint256,uint256)")));
+        rounds.word(jobId, 7, seed, 15);
+        vm.warp(deadline - 1);
+        vm.expectPartialRevert(bytes4(keccak256("NothingToDo(uint8,uint256)")));
+        rounds.poke(jobId);
+        settle(jobId, verdictFor(jobId, 13));
+        inPhase(jobId, Phase.TRAIN);
+    }
+
+    /// Outbidding ready members without ever being ready emptied the pool for nothing: every bond went home.
+    function test_whoOutbidsIsReady() public {
+        Terms memory t = many();
+        (t.places, t.minVerifiers) = (3, 3);
+        uint256 jobId = start(t, 4, 3);
+        for (uint16 place = 0; place < 3; place++) {
+            stakeUp(verifier(10 + place), Role.VERIFIER, 2 * BOND);
+            vm.prank(verifier(10 + place));
+            members.enrol(jobId, place, uint128(2 * BOND));
+        }
+        play(jobId);
+        inPhase(jobId, Phase.TRAIN);
+        same(memberAt(jobId, 1), verifier(11), "the new ones are the pool, and owe what its members owe");
+    }
 }

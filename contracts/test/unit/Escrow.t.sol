@@ -203,7 +203,6 @@ contract EscrowTest is Network {
         vm.expectPartialRevert(Members.NotTheSmallest.selector);
         members.enrol(jobId, 1, uint128(BOND * 11 / 10));
         members.enrol(jobId, 0, uint128(BOND * 11 / 10));
-        members.ready(jobId);
         vm.stopPrank();
         same(memberAt(jobId, 0), verifier(0), "the old one plays the round");
         play(jobId);

@@ -67,7 +67,8 @@ def next_moment(view: JobView, now: int) -> int | None:
         others += [clock.open_end, clock.keys_end, clock.half]
     if view.open is not None:
         stops.append(view.open.deadline)
-        others += [view.open.half_merge] if view.phase is Phase.MERGE else []
+        is_merge = view.phase is Phase.MERGE
+        others += [view.open.half_merge, view.open.words_end] if is_merge else []
     stops += [moment for moment in others if _is_something_due(view, moment)]
     return min((moment for moment in stops if moment > now), default=None)
 

@@ -14,6 +14,8 @@ MAX_AUDITS: Final = 16
 """Times auditSeconds, the longest that a job's last audit takes."""
 GAMES_BEHIND: Final = 6
 """Longest games that may follow the end of a window one after another."""
+SIGNING_PART: Final = 4
+"""So large a part of mergeSeconds, at a lot's end, takes no words any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +63,15 @@ class AuditClock:
 def last_audits(revealed: int, ready: int) -> int:
     """How many times auditSeconds the last round's AUDIT takes: every seat is audited twice."""
     return min(MAX_AUDITS, 1 + -(-2 * revealed // ready))
+
+
+def words_end(terms: Terms, deadline: int) -> int:
+    """When a lot's words are fixed: its last quarter is there to sign over them, and to settle.
+
+    Args:
+        deadline: of the lot.
+    """
+    return deadline - terms.merge_seconds // SIGNING_PART
 
 
 def last_moment(terms: Terms) -> int:

@@ -132,8 +132,8 @@ def _committee(running: OpenRound, holder: HolderId, now: int) -> Iterator[Owed]
     place = next((place for place in places if running.committee >> place & 1), None)
     if place is None or running.phase is not Phase.MERGE:
         return
-    if place not in running.words and now < running.deadline:
-        yield Owed(Duty.WORD, running.round, running.deadline, holder)
+    if place not in running.words and now < running.words_end:
+        yield Owed(Duty.WORD, running.round, running.words_end, holder)
     if running.may_settle(now) and not running.lacking >> place & 1:
         until = running.deadline if now < running.deadline else WHENEVER
         yield Owed(Duty.SIGN, running.round, until, holder)

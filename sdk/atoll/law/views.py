@@ -132,6 +132,7 @@ class OpenRound:
         model: digest of the global state that it opens from; zero in round 0.
         deadline: of the phase, unix seconds.
         half_merge: from then on anyone may have the audit seed drawn.
+        words_end: of the lot; from then on no word is taken.
         audit_seed, next_seed: zero until they are known.
         seats, places: the holders of both.
         reveals, words: in the chain's order; words of the lot.
@@ -154,6 +155,7 @@ class OpenRound:
     lot_seed: Digest = ZERO_DIGEST
     stopped: Bitmap = NO_BITS
     half_merge: int = 0
+    words_end: int = 0
     audit_seed: Digest = ZERO_DIGEST
     next_seed: Digest = ZERO_DIGEST
     commits: Mapping[SeatIndex, SeatCommit] = field(default_factory=dict)
@@ -231,7 +233,7 @@ class OpenRound:
 
     def may_settle(self, now: int) -> bool:
         """Whether a certificate would be taken now, as far as time and words decide."""
-        return self.phase is Phase.MERGE and (self.is_merge_over or now >= self.deadline)
+        return self.phase is Phase.MERGE and (self.is_merge_over or now >= self.words_end)
 
     @property
     def lacking(self) -> Bitmap:

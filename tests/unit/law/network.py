@@ -295,28 +295,31 @@ class Network:
         need(bond >= self.terms.verifier_bond and place < self.terms.places, "no")
         need(self.phase is not Phase.CLOSED and self.own(account) is None, "no")
         taken = {m.index: m for m in self.members.values() if self._has_place(m)}
-        if place in taken:
-            self._make_room(place, bond, taken)
+        outbids = place in taken and self._make_room(place, bond, taken)
         m = self._new(Role.VERIFIER, account, place, bond)
         m.ready_until = self.now + self.terms.ready_seconds
         start = RoundIndex(m.start)
         where = (PlaceIndex(place), HolderId(m.id), start, bond, m.ready_until)
         self.emit(ev.Enrolled(self.job, account, *where))
+        if outbids:
+            self.say_ready(account)
 
     def _has_place(self, m: Member) -> bool:
         return m.role is Role.VERIFIER and m.to == FOREVER and not m.released
 
-    def _make_room(self, place: int, bond: int, taken: dict[int, Member]) -> None:
+    def _make_room(self, place: int, bond: int, taken: dict[int, Member]) -> bool:
+        """Whether the place is that of a smaller bond, and not of one never ready."""
         m = taken[place]
         if m.ready_until and self.now >= m.ready_until:
             self._end(m, self.following)
             self._release(m)
-            return
+            return False
         need(len(taken) == self.terms.places, "other places are free")
         need(self.phase is not Phase.MERGE, "not while a round merges")
         lowest = min(taken.values(), key=lambda each: (each.bond, each.index))
         need(lowest is m and 10 * bond >= 11 * m.bond, "not a tenth above the smallest")
         self._end(m, self.following)
+        return True
 
     def say_ready(self, account: Address) -> None:
         m = self._staying(account, Role.VERIFIER)
@@ -556,8 +559,13 @@ class Network:
         told = (bitmap(revealed), self.next_seed, self.deadline)
         self.emit(ev.MergeOpened(self.job, RoundIndex(self.round), *told))
 
+    @property
+    def words_end(self) -> int:
+        """The last quarter of a lot is for signatures over words that are fixed."""
+        return self.deadline - self.terms.merge_seconds // 4
+
     def say(self, account: Address, has: int) -> None:
-        need(self.phase is Phase.MERGE and self.now < self.deadline, "not now")
+        need(self.phase is Phase.MERGE and self.now < self.words_end, "not now")
         places = (p for p in self.committee if self._sits(p, account))
         place = next(places, None)
         need(place is not None and place not in self.words, "nothing to say")
@@ -612,7 +620,7 @@ class Network:
         need(self.phase is Phase.MERGE, "not now")
         missing = len(self.committee) - len(self.words)
         had, out = self.had(), left_out or set()
-        need(self.now >= self.deadline or self.had(missing) == had, "still open")
+        need(self.now >= self.words_end or self.had(missing) == had, "still open")
         merged = len(had - out) if merged is None else merged
         need(out <= had and len(out) <= self.terms.f and merged + len(out) <= len(had), "unsound")
         need(signers <= self.committee, "no member's")

@@ -46,7 +46,7 @@ def test_a_round_from_its_opening_to_its_settlement() -> None:
     running = net.view.open
     assert running is not None and running.phase is Phase.MERGE
     assert committee_accounts(net.view, running) == VERIFIERS[:4]
-    assert all(owed(script, who) == [(Duty.WORD, net.deadline)] for who in VERIFIERS[:4])
+    assert all(owed(script, who) == [(Duty.WORD, net.words_end)] for who in VERIFIERS[:4])
     script.say([0, 1])
     assert not any(duty is Duty.SIGN for duty, _ in owed(script, VERIFIERS[0]))
     script.say([2])

@@ -77,7 +77,7 @@ def test_its_word_waits_for_updates_and_not_for_ever(script: Script) -> None:
     assert wanted(verifier(script.net, me), SendWord) == []
     (word,) = wanted(with_updates(verifier(script.net, me)), SendWord)
     assert (word.has, word.data_seed) == (0b1111, script.net.seed)
-    script.net.wait_until(running.deadline - 1)
+    script.net.wait_until(running.words_end - 1)
     (late,) = wanted(verifier(script.net, me), SendWord)
     assert late.has == 0
 

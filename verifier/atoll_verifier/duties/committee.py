@@ -39,7 +39,7 @@ from atoll_verifier.behaviour import VerifierState
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
-WORD_PART: Final = 3
+WORD_PART: Final = 4
 """So large a part of a lot's time is left when a member says what it has by then."""
 GRACE_SECONDS: Final = 4
 """For whoever signs a little later: its signature in the certificate costs less than alone."""
@@ -200,7 +200,7 @@ def _decide_word(state: VerifierState, owed: Owed | None) -> Decision:
         return Decision("word", "owes no word")
     had, unknown = seen(state)
     left = view.require_terms().merge_seconds // WORD_PART
-    if unknown and state.now < running.deadline - left:
+    if unknown and state.now < running.words_end - left:
         return Decision("word", f"waits for {unknown.bit_count()} updates")
     has = state.setup.behaviour.word_override(view, had)
     place = next(p for p, h in running.places.items() if h == owed.holder)
