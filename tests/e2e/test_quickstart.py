@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -69,21 +70,23 @@ def logs(folder: Path) -> str:
 def run_all(script: str, folder: Path) -> str:
     """What the commands print, one after another in one shell; whatever they start ends with it."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("ATOLL_")}
-    process = subprocess.Popen(
-        ["bash", "-eu", "-o", "pipefail", "-c", script],
-        cwd=folder,
-        env={**environment, "HOME": str(folder), "OMP_NUM_THREADS": "1"},
-        stdin=subprocess.DEVNULL,
-        stdout=(folder / "told").open("wb"),
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
+    with (folder / "told").open("wb") as told_to:
+        process = subprocess.Popen(
+            ["bash", "-eu", "-o", "pipefail", "-c", script],
+            cwd=folder,
+            env={**environment, "HOME": str(folder), "OMP_NUM_THREADS": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=told_to,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
     try:
         code = process.wait(SECONDS)
     except subprocess.TimeoutExpired:
         code = -1
     finally:
-        os.killpg(process.pid, signal.SIGTERM)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
     told = (folder / "told").read_text(encoding="utf-8", errors="replace")
     assert code == 0, f"{told}\n{logs(folder)}"
     return told
