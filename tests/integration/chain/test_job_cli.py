@@ -5,6 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import signal
+import subprocess
+import sys
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -137,6 +141,7 @@ def test_a_job_is_followed_paid_and_taken_home(submitted: Submitted) -> None:
     check_money(submitted, manifest)
     submitted.anvil.mine(3)
     check_page(submitted)
+    check_dashboard()
 
 
 def check_page(submitted: Submitted) -> None:
@@ -148,6 +153,22 @@ def check_page(submitted: Submitted) -> None:
     document = json.loads(line)
     assert embedded(document) in page.read_text(encoding="utf-8")
     asyncio.run(compare_with_chain(submitted, document))
+
+
+def check_dashboard() -> None:
+    """The command serves what it says, until it is told to stop."""
+    command = [sys.executable, "-m", "atoll.cli.main", "dashboard", "--job", "1", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            url = json.loads(process.stdout.readline())["url"]
+            with urllib.request.urlopen(url) as answer:
+                assert answer.url == f"{url}job/1"
+                assert "<title>Atoll, job 1</title>" in answer.read().decode()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 130
+        finally:
+            process.kill()
 
 
 async def compare_with_chain(submitted: Submitted, document: dict[str, Any]) -> None:
