@@ -32,6 +32,9 @@ contract Audits is IAudits, IAuditsHooks, Wired {
     uint256 private constant MISSED = 1 << 46; // whether a wrong word of it was a miss;
     uint256 private constant REST = (1 << 46) - 1; // then how many duties earn, or when it was sealed
     uint256 private constant BPS = 10_000;
+    uint32 private constant LEAK = 0; // for a member's id, where what waits is the half of a key that was told
+
+    address private constant BURN = address(0xdead);
 
     IRounds public immutable rounds;
     IMembersHooks public immutable members;
@@ -155,7 +158,8 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         leakedOf[s.jobId][s.round] |= Bits.bit(s.seat);
         emit Leaked(s.jobId, msg.sender, s.seat, s.round, key_);
         IRoundsHooks(address(rounds)).setPay(s.jobId, s.round, s.seat, false);
-        IJobsHooks(address(jobs)).creditSegments(s.jobId, msg.sender, Reveals.segments(s.reveal));
+        _contests[_dutyOf(s.jobId, s.round, LEAK, s.seat)] = Contest(msg.sender, s.seat, false);
+        IJobsHooks(address(jobs)).keepSegments(s.jobId, Reveals.segments(s.reveal));
     }
 
     /// @inheritdoc IAudits
@@ -203,6 +207,7 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         c.isSettled = true;
         bool isLost = holder.hasFallen && members.lostFrom(jobId, Role.PROVIDER, seatId) <= round;
         emit ContestSettled(jobId, id, round, c.seat, !isLost);
+        if (id == LEAK) return _settleLeak(jobId, round, c.seat, isLost ? BURN : c.by);
         address auditor = members.holderOf(jobId, Role.VERIFIER, id).account;
         if (isLost) return IJobsHooks(address(jobs)).credit(jobId, auditor, jobs.termsOf(jobId).dutyFee);
         uint256 record = uint256(ballotOf[jobId][round][auditor]);
@@ -210,6 +215,11 @@ contract Audits is IAudits, IAuditsHooks, Wired {
         ballotOf[jobId][round][auditor] = bytes32(record | MISSED);
         IJobsHooks(address(jobs)).credit(jobId, c.by, _rewardOf(jobId));
         members.miss(jobId, Role.VERIFIER, id, round, Miss.WORDS);
+    }
+
+    /// @dev Not before: a seat that told its own second account would save half of what its fall takes.
+    function _settleLeak(uint256 jobId, uint32 round, uint16 seat, address account) private {
+        IJobsHooks(address(jobs)).creditSegments(jobId, account, rounds.segmentsOf(jobId, round, seat));
     }
 
     /// @return wei for the first wrong word of a round: below the least that it costs, so that nobody guesses and shows it himself

@@ -27,7 +27,7 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
         uint128 refunded;
         uint128 claimed; // credits included
         uint128 burnt;
-        uint128 lostCredits; // of lost pay, what was credited and is not burnt
+        uint128 lostCredits; // of lost pay, what is kept for who showed a key, and is not counted as burnt
         uint128 segmentPay; // wei for one segment
     }
 
@@ -189,10 +189,15 @@ contract Jobs is IJobs, IJobsHooks, Wired, ReentrancyGuard {
     }
 
     /// @inheritdoc IJobsHooks
+    function keepSegments(uint256 jobId, uint256 segments) external {
+        if (msg.sender != audits) revert NotAllowed(msg.sender);
+        _jobs[jobId].lostCredits += uint128(segments * _jobs[jobId].segmentPay / 2);
+    }
+
+    /// @inheritdoc IJobsHooks
     function creditSegments(uint256 jobId, address account, uint256 segments) external {
         if (msg.sender != audits) revert NotAllowed(msg.sender);
         uint256 amount = segments * _jobs[jobId].segmentPay / 2;
-        _jobs[jobId].lostCredits += uint128(amount);
         creditOf[jobId][account] += amount;
         emit Credited(jobId, account, amount);
     }

@@ -32,6 +32,7 @@ FOLDERS = (
     ".ci",
     "bench",
     "contracts",
+    "deploy",
     "devnet",
     "docs",
     "locks",

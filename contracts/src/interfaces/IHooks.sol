@@ -80,6 +80,8 @@ interface IAuditsHooks {
 interface IJobsHooks {
     /// @notice Credits an account with parts of a fee or of a seat's pay.
     function credit(uint256 jobId, address account, uint256 amount) external;
-    /// @notice Half of a seat's segments to whoever showed its key; the rest counts as lost.
+    /// @notice Half of a seat's segments is not burnt with the rest of what is lost, until it is credited.
+    function keepSegments(uint256 jobId, uint256 segments) external;
+    /// @notice That half, to whoever showed the seat's key, or to the sink.
     function creditSegments(uint256 jobId, address account, uint256 segments) external;
 }

@@ -280,16 +280,38 @@ contract AuditsTest is Network {
         audits.leak(s, told);
         vm.expectPartialRevert(Audits.NotPaid.selector);
         audits.leak(s, told);
-        same(jobs.creditOf(jobId, OUTSIDER), 4 * segmentPay(), "half");
         toOpen(wrongBody());
         s = shownFor(jobId, 1, seat);
         bytes memory body = wrongBody();
         vm.expectPartialRevert(Audits.WasLeaked.selector);
         audits.contest(s, auditor, body, told);
+        same(jobs.creditOf(jobId, OUTSIDER), 0, "nothing yet");
+        vm.expectPartialRevert(Audits.NotOpen.selector);
+        audits.settleContest(jobId, 1, 0, uint32(seat) + 1);
         vm.warp(rounds.timesOf(jobId, 1).windowEnd);
-        jobs.claimCredit(jobId, OUTSIDER);
         jobs.burn(jobId, 2);
-        same(jobs.escrowOf(jobId).burnt, 4 * segmentPay(), "the other half is burnt");
+        same(jobs.escrowOf(jobId).burnt, 4 * segmentPay(), "half is burnt");
+        audits.settleContest(jobId, 1, 0, uint32(seat) + 1);
+        same(jobs.creditOf(jobId, OUTSIDER), 4 * segmentPay(), "the other half is for who showed it");
+        vm.expectPartialRevert(Audits.NotContested.selector);
+        audits.settleContest(jobId, 1, 0, uint32(seat) + 1);
+        jobs.claimCredit(jobId, OUTSIDER);
+    }
+
+    /// Else a seat that is about to fall would tell its own second account, and save half of its open pay.
+    function test_aSeatThatFallsSavesNothingByItsKey() public {
+        Shown memory s = shownFor(jobId, 1, seat);
+        bytes32 told = key();
+        vm.prank(OUTSIDER);
+        audits.leak(s, told);
+        vm.warp(rounds.timesOf(jobId, 1).auditEnd);
+        Evidence memory e = evidenceFor(jobId, 1, seat, 0);
+        vm.prank(verifier(0));
+        game.holderFalls(game.challenge(abi.encode(e)), verifier(0));
+        vm.warp(rounds.timesOf(jobId, 1).windowEnd);
+        audits.settleContest(jobId, 1, 0, uint32(seat) + 1);
+        same(jobs.creditOf(jobId, OUTSIDER), 0, "nothing for its friend");
+        same(jobs.creditOf(jobId, jobs.BURN()), 4 * segmentPay(), "but for the sink");
     }
 
     // --- late words ---

@@ -14,7 +14,7 @@ from typing import Final
 from atoll.law import events as ev
 from atoll.law.pay import contest_reward, duties_paid, seat_pay, unpaid
 from atoll.law.views import Holder, JobView, SettledRound
-from atoll.law.words import Address, HolderId, Role, RoundIndex, SeatIndex
+from atoll.law.words import NO_HOLDER, SINK, Address, HolderId, Role, RoundIndex, SeatIndex
 
 TRAINING, SIGNATURES, AUDITS, CREDITS = "training", "signatures", "audits", "credits"
 REASONS: Final = (TRAINING, SIGNATURES, AUDITS, CREDITS)
@@ -171,14 +171,18 @@ class _Ledger:
         self.burnt += event.amount
 
     def _leak(self, event: ev.Leaked) -> None:
-        """Half of the seat's pay is the shower's, and the rest is burnt with what nobody gets."""
+        """Half of the seat's pay is kept, and the rest is burnt with what nobody gets."""
         told = self.view.settled[event.round].reveals[event.seat]
         half = told.segments * self.view.require_terms().segment_pay // 2
         self.lost_credits += half
-        self.due[event.by] += half
 
     def _settle_contest(self, event: ev.ContestSettled) -> None:
         view, terms = self.view, self.view.require_terms()
+        if event.id == NO_HOLDER:
+            told = view.settled[event.round]
+            half = told.reveals[event.seat].segments * terms.segment_pay // 2
+            self.due[told.leaks[event.seat] if event.wrong else SINK] += half
+            return
         if not event.wrong:
             self.due[view.verifiers[event.id].account] += terms.duty_fee
             return

@@ -18,6 +18,7 @@ from atoll.law.ballots import Duty
 from atoll.law.pay import contest_reward
 from atoll.law.views import Holder, JobView, OpenRound, SettledRound
 from atoll.law.words import (
+    NO_HOLDER,
     NO_ROUND,
     Address,
     HolderId,
@@ -329,9 +330,7 @@ def _credits(view: JobView, events: Sequence[ev.ContractEvent], account: Address
     waiting: list[Line] = []
     scored: set[tuple[HolderId, RoundIndex]] = set()
     for event in events:
-        if isinstance(event, ev.Leaked) and event.by == account:
-            waiting.append(_leak(view, event))
-        elif isinstance(event, ev.ContestSettled):
+        if isinstance(event, ev.ContestSettled):
             waiting += _contest(view, event, account, scored)
         elif isinstance(event, ev.CreditClaimed) and event.account == account:
             yield from (replace(line, state=State.PAID) for line in waiting)
@@ -339,7 +338,7 @@ def _credits(view: JobView, events: Sequence[ev.ContractEvent], account: Address
     yield from waiting
 
 
-def _leak(view: JobView, event: ev.Leaked) -> Line:
+def _leak(view: JobView, event: ev.ContestSettled) -> Line:
     told = view.settled[event.round].reveals[event.seat]
     wei = told.segments * view.require_terms().segment_pay // 2
     text = f"showed the key of seat {event.seat} before AUDIT ended: half of its pay"
@@ -353,6 +352,10 @@ def _contest(
     scored: set[tuple[HolderId, RoundIndex]],
 ) -> Iterator[Line]:
     """An auditor's fee that came back, or what its first wrong word of a round is worth."""
+    if event.id == NO_HOLDER:
+        if event.wrong and view.settled[event.round].leaks[event.seat] == account:
+            yield _leak(view, event)
+        return
     author, at = view.verifiers[event.id], (event.id, event.round)
     where = (event.round, None, event.seat, CREDITS, State.DUE)
     if not event.wrong:

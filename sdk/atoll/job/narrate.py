@@ -19,6 +19,7 @@ from atoll.law.safety import unsafe_rounds
 from atoll.law.trace import LEAF_BYTES
 from atoll.law.views import JobView, parties
 from atoll.law.words import (
+    NO_HOLDER,
     TOKEN,
     Address,
     BlockRef,
@@ -320,6 +321,9 @@ def _contested(event: ev.Contested, name: Names) -> str:
 
 
 def _contest_settled(event: ev.ContestSettled, name: Names) -> str:
+    if event.id == NO_HOLDER:
+        end = "who showed the key" if event.wrong else "nobody: it fell"
+        return f"round {event.round}: half of seat {event.seat}'s pay goes to {end}"
     about = f"verifier {event.id}'s words about seat {event.seat}"
     end = "stay wrong and unpaid" if event.wrong else "are paid after all: the seat fell"
     return f"round {event.round}: {about} {end}"

@@ -13,7 +13,7 @@ from atoll.law import events as ev
 from atoll.law.ballots import Body
 from atoll.law.membership import Handler, drop, put
 from atoll.law.views import Contest, JobView, SettledRound
-from atoll.law.words import Bitmap, BlockRef, RoundIndex
+from atoll.law.words import NO_HOLDER, Bitmap, BlockRef, RoundIndex
 
 
 def with_settled(view: JobView, round: RoundIndex, **changes: Any) -> JobView:
@@ -71,7 +71,8 @@ def _key_shown(view: JobView, event: ev.KeyShown, block: BlockRef) -> JobView:
 def _leaked(view: JobView, event: ev.Leaked, block: BlockRef) -> JobView:
     past = _past(view, event.round)
     leaks, keys = put(past.leaks, event.seat, event.by), put(past.keys, event.seat, event.key)
-    return with_settled(view, event.round, leaks=leaks, keys=keys)
+    contests = put(past.contests, (NO_HOLDER, event.seat), Contest(event.by))
+    return with_settled(view, event.round, leaks=leaks, keys=keys, contests=contests)
 
 
 def _struck(view: JobView, event: ev.Struck, block: BlockRef) -> JobView:

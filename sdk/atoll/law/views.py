@@ -249,6 +249,8 @@ class Contest:
     `is_wrong` is None until the seat's round is FINAL and somebody settles it. Then who showed an
     auditor's first wrong word of the round is credited `pay.contest_reward`; where the seat fell
     for that round, the auditor is credited its fee.
+
+    The half of a seat's pay that waits for who showed its key is one of NO_HOLDER's.
     """
 
     by: Address

@@ -13,12 +13,12 @@ from typing import Any, Final
 from atoll.chain.index import Indexed
 from atoll.content.cid import Cid
 from atoll.job.history import History
-from atoll.job.narrate import Names, tokens
+from atoll.job.narrate import Names, tokens, words
 from atoll.law import events as ev
 from atoll.law.merge_inputs import is_whole_enough
 from atoll.law.pay import seat_pay
 from atoll.law.views import GameRecord, Holder, JobView, OpenRound, SettledRound, parties
-from atoll.law.words import HolderId, Role, SeatIndex
+from atoll.law.words import HolderId, Role, RoundIndex, SeatIndex
 
 STATES: Final[Mapping[str, tuple[str, str]]] = {
     "fell": ("F", "fell: the holder lost its bond, and its pay from this round on"),
@@ -133,7 +133,7 @@ class Cells:
 
     def row(self, round: int) -> list[Cell]:
         """Every seat's cell of a round, settled or open."""
-        past, running = self.view.settled_round(round), self.view.open  # type: ignore[arg-type]
+        past, running = self.view.settled_round(RoundIndex(round)), self.view.open
         seats = range(self.view.require_terms().seats)
         if past is not None:
             return [self._settled(past, SeatIndex(seat)) for seat in seats]
@@ -151,9 +151,9 @@ class Cells:
             return Cell("stopped", f"{who} stopped: it disagreed, or fell.", evidence=evidence)
         if seat in running.reveals:
             done = running.reveals[seat].segments
-            words = sum(has >> seat & 1 for has in running.words.values())
+            said = sum(has >> seat & 1 for has in running.words.values())
             members = running.committee.bit_count()
-            had = f" {words} of {members} members have its update." if running.words else ""
+            had = f" {said} of {members} members have its update." if running.words else ""
             text = f"{who} revealed {self._of_whole(done)}.{had}"
             return Cell("revealed", text, done, evidence=evidence)
         if seat in running.commits:
@@ -175,9 +175,8 @@ class Cells:
         findings = list(self._findings(past, seat, holder))
         states = [state for state, _ in findings]
         state = next((name for name in STATES if name in states), "paid")
-        amount = seat_pay(self.view.require_terms(), past, seat)
-        if past.round >= holder.lost_from:
-            amount = type(amount)(0)
+        is_lost = past.round >= holder.lost_from
+        amount = 0 if is_lost else seat_pay(self.view.require_terms(), past, seat)
         pay = f"Paid {tokens(amount)} tokens." if amount else "Not paid."
         done = f"{who} revealed {self._of_whole(told.segments)}."
         text = " ".join((done, *(text for _, text in findings), pay))
@@ -201,32 +200,34 @@ class Cells:
     def _findings(
         self, past: SettledRound, seat: SeatIndex, holder: Holder
     ) -> Iterator[tuple[str, str]]:
-        """States that are true of a revealed seat, each with its sentence."""
+        """States that are true of a revealed seat, each with its sentence, as they came about."""
         told, terms = past.reveals[seat], self.view.require_terms()
-        if past.round >= holder.lost_from:
-            yield "fell", f"Its holder fell and lost its pay from round {holder.lost_from} on."
-        for game in self.games.get((past.round, seat), []):
-            about = parties(game.claim)
-            state = "accused" if about and about[1] is Role.PROVIDER and game.is_open else "paid"
-            ended = game.outcome.name.lower().replace("_", " ") if not game.is_open else "is open"
-            yield state, f"Game {game.id} about it: {ended}."
+        if told.segments < terms.segments:
+            yield "partial", "It did a part of the round."
+        yield from self._merged(past, seat)
         yield from self._audited(past, seat)
         if past.struck >> seat & 1:
             yield "keyless", "It showed no key in time."
         if seat in past.leaks:
             yield "keyless", f"{self.names(past.leaks[seat])} showed its key before its time."
-        yield from self._merged(past, seat)
-        if told.segments < terms.segments:
-            yield "partial", "It did a part of the round."
+        for game in self.games.get((past.round, seat), []):
+            about = parties(game.claim)
+            state = "accused" if about and about[1] is Role.PROVIDER and game.is_open else "paid"
+            yield (
+                state,
+                f"Game {game.id} about it: {'open' if game.is_open else words(game.outcome)}.",
+            )
+        if past.round >= holder.lost_from:
+            yield "fell", f"Its holder fell and lost its pay from round {holder.lost_from} on."
 
     def _merged(self, past: SettledRound, seat: SeatIndex) -> Iterator[tuple[str, str]]:
         """What became of a revealed update."""
         facts, told, whole = past.facts, past.reveals[seat], self.view.require_terms().segments
         if not facts.available >> seat & 1:
-            words = sum(has >> seat & 1 for has in past.words.values())
+            said = sum(has >> seat & 1 for has in past.words.values())
             members = facts.committee.bit_count()
             later = " Later more than half had it." if past.pay >> seat & 1 else ""
-            yield "not-had", f"Only {words} of {members} members had its update.{later}"
+            yield "not-had", f"Only {said} of {members} members had its update.{later}"
         elif past.fallen >> seat & 1:
             yield "out", "Had, and not merged: its holder had fallen before."
         elif past.verdict.left_out >> seat & 1:

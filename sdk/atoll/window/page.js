@@ -435,13 +435,13 @@
       : el("div", { class: "when mono" }, show([...path, "account"], "text"))];
 
   function membersSection() {
-    const names = [["Who", ""], ["Role", ""], ["Place", N], ["Rounds", ""], ["Bond", N], ["Paid", N],
+    const names = [["Who", ""], ["Role", ""], ["Place", N], ["Rounds", "short"], ["Bond", N], ["Paid", N],
       ["Can claim", N], ["Lost", N], ["Gateway", ""]];
     const rows = data.members.map((member, i) => {
       const path = ["members", i];
       return [who(path), [show([...path, "role"], "text"), member.fallen ? ", fell" : member.ready ? null : ", not ready"],
         show([...path, "index"], "text"), ["from ", show([...path, "start"], "text"),
-          member.to === null ? null : [" to, not including, ", show([...path, "to"], "text")]],
+          member.to === null ? null : [", gone from ", show([...path, "to"], "text")]],
         ...["bond_wei", "paid_wei", "claimable_wei", "lost_wei"].map((name) => show([...path, name], "tokens")),
         el("span", { class: "mono" }, show([...path, "gateway"], "text"))];
     });

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from atoll.errors import AtollError, ChainError, ConfigError
+from atoll.errors import AtollError, ChainError, ConfigError, RpcUnavailable
 from atoll.job.client import Client
 from atoll.law.events import JobCreated
 from atoll.law.words import JobId
@@ -140,6 +140,8 @@ async def _contained(request: web.Request, handler: Handler) -> web.StreamRespon
     """What the chain refuses is an answer, not an end."""
     try:
         return await handler(request)
+    except RpcUnavailable as error:
+        raise web.HTTPServiceUnavailable(text=f"{error}\n") from error
     except ChainError as error:
         raise web.HTTPNotFound(text=f"{error}\n") from error
     except AtollError as error:

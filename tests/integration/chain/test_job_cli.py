@@ -5,6 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import signal
+import subprocess
+import sys
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,11 +29,14 @@ from atoll.chain.deploy import deploy
 from atoll.chain.deployment import Deployment
 from atoll.chain.keys import import_key
 from atoll.cli.job import app
+from atoll.cli.window import report_app
 from atoll.errors import ConfigError
 from atoll.job.document import to_toml
 from atoll.job.spec import JobSpec
 from atoll.law.manifest import Manifest
-from atoll.law.words import JobId
+from atoll.law.words import JobId, Role
+from atoll.window.page import embedded
+from atoll.window.server import network_now
 
 PASSWORD = "correct horse battery"
 
@@ -130,7 +137,52 @@ def test_a_job_is_followed_paid_and_taken_home(submitted: Submitted) -> None:
     assert {"Settled", "Opened", "KeyShown", "Evaluated"} <= {item["kind"] for item in told_lines}
     assert told("result", 1, submitted.folder / "model")["folder"].endswith("model")
     assert (submitted.folder / "model" / "model.safetensors").is_file()
+    check_page(submitted)
     check_money(submitted, manifest)
+    submitted.anvil.mine(3)
+    check_page(submitted)
+    check_dashboard()
+
+
+def check_page(submitted: Submitted) -> None:
+    """The numbers of the page are those of the contracts."""
+    page = submitted.folder / "page.html"
+    arguments = ["1", "--html", str(page), "--json"]
+    done = CliRunner().invoke(report_app, arguments, catch_exceptions=False)
+    (line,) = done.stdout.splitlines()
+    document = json.loads(line)
+    assert embedded(document) in page.read_text(encoding="utf-8")
+    asyncio.run(compare_with_chain(submitted, document))
+
+
+def check_dashboard() -> None:
+    """The command serves what it says, until it is told to stop."""
+    command = [sys.executable, "-m", "atoll.cli.main", "dashboard", "--job", "1", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            url = json.loads(process.stdout.readline())["url"]
+            with urllib.request.urlopen(url) as answer:
+                assert answer.url == f"{url}job/1"
+                assert "<title>Atoll, job 1</title>" in answer.read().decode()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 130
+        finally:
+            process.kill()
+
+
+async def compare_with_chain(submitted: Submitted, document: dict[str, Any]) -> None:
+    async with Client(submitted.anvil.url, submitted.deployment, None, submitted.home) as client:
+        escrow = await client.chain.escrow(JobId(1))
+        for name in ("funded", "claimed", "refunded", "burnt", "balance"):
+            assert document["money"][f"{name}_wei"] == str(getattr(escrow, name))
+        members = {m["account"]: m for m in (await network_now(client))["members"]}
+        assert {m["account"] for m in document["members"]} <= set(members)
+        for account, member in members.items():
+            stakes = [await client.chain.stake(account, role) for role in Role]
+            held = sum(stake.active + stake.thawing for stake in stakes)
+            assert member["stake_wei"] == str(held)
+            assert int(member["bonds_wei"]) == sum(stake.locked for stake in stakes)
 
 
 def check_audited(submitted: Submitted) -> None:

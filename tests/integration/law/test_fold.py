@@ -358,9 +358,15 @@ def test_what_a_committee_did_not_have_is_paid_by_late_words_and_lost_by_a_leak(
     net.leak(0, leaked.seat, leaked.key, WATCHER)
     net.check()
     assert net.folded.settled[0].pay == 0b0111
-    assert net.folded.credits[WATCHER] == 4 * net.terms.segment_pay  # half of 8 segments
     with pytest.raises(Refused):
         net.grant(0, 3)
+    with pytest.raises(Refused):
+        net.settle_contest(0, 0, 3)
+    net.wait_until(net.settled[0].ends["window"])
+    assert Call.SETTLE_CONTEST in {item.call for item in upkeep(net.folded, net.chain.now)}
+    net.settle_contest(0, 0, 3)
+    net.check()
+    assert net.folded.credits[WATCHER] == 4 * net.terms.segment_pay  # half of 8 segments
 
 
 def test_who_signs_two_verdicts_about_the_same_words_loses_its_bond(chain: Chain) -> None:

@@ -142,7 +142,13 @@ async def browsing(folder: Path) -> AsyncIterator[Tab]:
     """A browser with one page, which ends with it."""
     program, environment = chromium()
     home, said = folder / "browser", folder / "browser.log"
-    switches = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+    switches = [
+        "--headless",
+        "--hide-scrollbars",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+    ]
     switches += ["--remote-debugging-port=0", f"--user-data-dir={home}", "about:blank"]
     process = _begin([program, *switches], environment, said)
     try:

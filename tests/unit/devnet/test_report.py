@@ -21,6 +21,7 @@ from atoll.law.views import JobView, bond_set
 from atoll.law.words import TOKEN, ZERO_DIGEST, Address, HolderId, Role
 from atoll_devnet.processes.cluster import Cluster
 from atoll_devnet.report.document import RunResult, build_report, slashed_honest
+from atoll_devnet.report.page import run_document
 from atoll_devnet.report.summary import summary
 
 LIAR = 3
@@ -197,3 +198,28 @@ def test_the_summary_tells_the_story(report: dict[str, Any], tmp_path: Path) -> 
     assert "provider 3, lazy: caught in round 0" in text
     assert "paid for:" in text
     assert "THE BOOKS" not in text
+
+
+def test_a_runs_page_has_the_reports_numbers(
+    finished: Script, report: dict[str, Any], tmp_path: Path
+) -> None:
+    result = result_of(finished, tmp_path, {LIAR: "lazy"})
+    document = run_document(result, report, finished.net.now)
+    escrow = report["escrow"]
+    told = {"funded": "funded", "claimed": "paid", "burnt": "burnt", "refunded": "refunded"}
+    for own, name in told.items():
+        assert document["money"][f"{own}_wei"] == escrow[f"{name}_wei"]
+    assert document["money"]["balance_wei"] == escrow["balance_wei"]
+    for shown, item in zip(document["rounds"], report["rounds"], strict=True):
+        assert (shown["seconds"], shown["paid"]) == (item["seconds"], item["paid"])
+        assert (shown["had"], shown["drawn"]) == (item["available"], item["drawn"])
+    parties = {p["address"]: p for p in (*report["providers"], *report["verifiers"])}
+    own = [member for member in document["members"] if member["account"] in parties]
+    assert len(own) == len(parties)
+    for member in own:
+        party = parties[member["account"]]
+        assert member["paid_wei"] == party["paid_wei"]
+        assert member["lost_wei"] == party["slashed_wei"]
+    assert [item["own"] for item in document["loss"]] == [5.5, 5.0, 4.5]
+    assert document["measured"]["gas"] == report["gas"]
+    assert {f"provider {LIAR}", "verifier 0"} <= {m["name"] for m in document["members"]}

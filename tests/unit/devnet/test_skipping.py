@@ -88,6 +88,10 @@ def test_a_merge_waits_for_words_and_for_its_settlement(job: Script) -> None:
     job.say(range(2))
     assert not waits(job)
     assert waits(job, everyone(v2=EVERYTHING, v3=EVERYTHING))
+    running = job.net.view.open
+    assert running is not None
+    job.net.wait_until(running.half_merge)
+    assert moment(job) == running.words_end < running.deadline  # then the two can settle
     job.say(range(2, 4))
     assert not waits(job)  # the signatures are owed
 

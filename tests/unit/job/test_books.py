@@ -123,26 +123,23 @@ def test_half_of_a_leaked_seats_pay_is_the_showers_and_the_rest_is_burnt() -> No
     net, round = script.net, script.honest_round()
     half = 8 * net.terms.segment_pay // 2
     key = script.secrets[round, 2][0]
-    net.settled[round].pay.discard(2)
-    net.emit(ev.PayChanged(net.job, RoundIndex(round), Bitmap(0b1011)))
-    net.emit(ev.Leaked(net.job, WATCHER, SeatIndex(2), RoundIndex(round), key))
-    net.emit(ev.Credited(net.job, WATCHER, half))
+    net.leak(round, 2, key, WATCHER)
     net.wait_until(net.settled[round].ends["window"])
     net.emit(ev.Burnt(net.job, RoundIndex(1), half))
+    net.settle_contest(round, 0, 2)
     net.emit(ev.CreditClaimed(net.job, WATCHER, half))
     books = books_of(script)
     assert books.faults == ()
     assert (books.burnt, books.paid[WATCHER]) == (half, {"credits": half})
 
 
-def test_burning_what_a_leak_has_credited_is_a_fault() -> None:
+def test_burning_what_a_leak_keeps_is_a_fault() -> None:
     script = Script.ready(make_terms(rounds=1))
     net, round = script.net, script.honest_round()
     whole = 8 * net.terms.segment_pay
     key = script.secrets[round, 2][0]
     net.emit(ev.PayChanged(net.job, RoundIndex(round), Bitmap(0b1011)))
     net.emit(ev.Leaked(net.job, WATCHER, SeatIndex(2), RoundIndex(round), key))
-    net.emit(ev.Credited(net.job, WATCHER, whole // 2))
     net.emit(ev.Burnt(net.job, RoundIndex(1), whole))
     (fault,) = books_of(script).faults
     assert fault.startswith(f"before round 1 is burnt {whole} wei")

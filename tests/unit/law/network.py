@@ -17,6 +17,7 @@ from atoll.law import events as ev
 from atoll.law.rounds import apply
 from atoll.law.views import JobView
 from atoll.law.words import (
+    SINK,
     Address,
     Bitmap,
     BlockRef,
@@ -824,8 +825,8 @@ class Network:
         past.pay.discard(seat)
         self.emit(ev.Leaked(self.job, by, SeatIndex(seat), RoundIndex(round), key))
         self.emit(ev.PayChanged(self.job, RoundIndex(round), bitmap(past.pay)))
-        price = self.terms.segment_steps * self.terms.tokens_per_step * self.terms.price_per_token
-        self._credit(by, past.done[seat] * price // 2)
+        past.contests[0, seat] = None
+        past.accusers[0, seat] = by
 
     def late_word(self, round: int, id: int, has: int) -> None:
         past, m = self.settled[round], self.member(Role.VERIFIER, id)
@@ -919,8 +920,13 @@ class Network:
         wrong = round < holder.lost_from
         past.contests[id, seat] = wrong
         where = (HolderId(id), RoundIndex(round), SeatIndex(seat))
-        m, fee = self.member(Role.VERIFIER, id), self.terms.duty_fee
         self.emit(ev.ContestSettled(self.job, *where, wrong))
+        if not id:
+            price = self.terms.segment_steps * self.terms.tokens_per_step
+            half = past.done[seat] * price * self.terms.price_per_token // 2
+            self._credit(past.accusers[0, seat] if wrong else SINK, half)
+            return
+        m, fee = self.member(Role.VERIFIER, id), self.terms.duty_fee
         if not wrong:
             self._credit(m.account, fee)
             return

@@ -24,7 +24,7 @@ from atoll.law.upkeep import (
     upkeep,
 )
 from atoll.law.views import Holder
-from atoll.law.words import HolderId, Miss, Phase, Role, RoundIndex, SeatIndex
+from atoll.law.words import NO_HOLDER, HolderId, Miss, Phase, Role, RoundIndex, SeatIndex
 
 FIRST = RoundIndex(0)
 
@@ -201,6 +201,12 @@ def test_a_key_that_is_shown_early_is_a_leak() -> None:
     net.leak(0, 2, key, WATCHER)
     assert due(script, Call.LEAK) == []
     half = pay.unpaid(net.terms, net.view.settled[0]) // 2
+    assert net.view.credits == {} and due(script, Call.SETTLE_CONTEST) == []
+    net.wait_until(net.settled[0].ends["window"])
+    about = (FIRST, Role.VERIFIER, NO_HOLDER, SeatIndex(2))
+    assert due(script, Call.SETTLE_CONTEST) == [Upkeep(Call.SETTLE_CONTEST, *about)]
+    net.settle_contest(0, 0, 2)
+    assert due(script, Call.SETTLE_CONTEST) == []
     assert net.view.credits == {WATCHER: half}
     net.claim_credit(WATCHER)
     assert (net.view.credits[WATCHER], net.view.paid[WATCHER]) == (0, half)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -169,6 +171,9 @@ def start(tmp_path: Path, job: Network, crash: tuple[type, str] | None = None) -
     service = Service("provider", Setup(URL, ProviderBehaviour()), step, cast(Effects, effects))
     index.tell_everything()
     return Running(service, effects, index, asyncio.create_task(service.run()), journal)
+
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def training_job() -> Network:
@@ -385,6 +390,25 @@ async def test_what_fails_is_the_status_until_it_is_done(tmp_path: Path) -> None
     assert metrics["atoll_commands_failed_total"].values == {"": 1}
     assert metrics["atoll_blocked"].values == {"": 0}
     await running.stop()
+
+
+async def test_the_board_names_metrics_and_labels_that_there_are(tmp_path: Path) -> None:
+    running = start(tmp_path, training_job())
+    await running.effects.committed.wait()
+    metrics = {metric.name: metric.label for metric in metrics_of(running.service)}
+    await running.stop()
+    board = json.loads((ROOT / "deploy" / "grafana.json").read_text(encoding="utf-8"))
+    targets = [target for panel in board["panels"] for target in panel["targets"]]
+    assert len(targets) >= len(board["panels"]) > 0
+    named = set()
+    for target in targets:
+        (name,) = re.findall(r"atoll_\w+", target["expr"])
+        labels = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
+        assert labels <= {"instance", metrics[name]}, target
+        named.add(name)
+    variable = board["templating"]["list"][1]["query"]["query"]
+    assert set(re.findall(r"atoll_\w+", variable)) <= set(metrics)
+    assert named == set(metrics)
 
 
 async def test_a_watchdog_that_fails_ends_nothing(

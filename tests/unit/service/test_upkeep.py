@@ -173,6 +173,9 @@ def test_a_key_that_its_holder_shows_early_is_taken_by_another() -> None:
     assert not [c for c in own if isinstance(c, SendUpkeep) and c.kind is Kind.LEAK]
     script.net.leak(0, 1, script.secrets[0, 1][0], WATCHER)
     assert sent(script.net, Kind.LEAK) == []
+    script.net.wait_until(script.net.settled[0].ends["window"])
+    (ours,) = sent(script.net, Kind.SETTLE_CONTEST)
+    script.net.settle_contest(0, ours.holder, ours.seat)
     (credit,) = decide_credit(seen(script.net, WATCHER)).commands
     assert isinstance(credit, SendClaimCredit)
     assert credit.amount == script.net.credits[WATCHER] > 0

@@ -203,6 +203,8 @@ def test_a_key_that_it_was_told_is_shown_while_audit_runs(script: Script) -> Non
     assert wanted(player(script, HOLDER, keys=keys), SendLeak) == []  # nobody takes its own
     script.net.leak(0, SEAT, key, WATCHER)
     assert wanted(player(script, keys=keys), SendLeak) == []
+    script.net.wait_until(script.net.settled[0].ends["window"])
+    script.net.settle_contest(0, 0, SEAT)
     (credit,) = wanted(player(script), SendClaimCredit)
     assert credit.account == WATCHER
 

@@ -1,0 +1,70 @@
+"""The dashboard in a browser: it follows what happens, and says where it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from tests.integration.window.browser import Tab, browsing
+from tests.unit.law.script import Script
+from tests.unit.window.jobs import document_of, play
+from tests.unit.window.scripted import ScriptedClient
+
+from atoll.window.server import Window, serving
+
+
+@pytest.fixture
+async def tab(tmp_path: Path) -> AsyncIterator[Tab]:
+    async with browsing(tmp_path) as found:
+        await found.look_like()
+        yield found
+
+
+async def test_a_page_follows_its_job(tab: Tab) -> None:
+    script = Script.ready()
+    script.honest_round()
+    client, job = ScriptedClient(script), script.net.job
+    async with serving(Window(client.as_client, f"/job/{job}"), 0) as url:
+        await tab.open(url)
+        assert await tab.run("document.querySelectorAll('#grid thead th').length") == 3
+        await tab.run('document.querySelector(\'td[data-row="0"][data-seat="3"]\').focus()')
+        await tab.run("document.querySelector('[data-keep=loss]').open = true")
+        script.honest_round()
+        play(script, 1, script.account(0), ends=False)
+        await tab.until("document.querySelectorAll('#grid thead th').length === 4")
+        document = document_of(script)
+        shown = await tab.run("document.querySelector('td[data-row=\"1\"]').ariaLabel")
+        state = document["grid"]["rows"][1][0]["state"]
+        assert shown == f"round 1, seat 0: {document['grid']['states'][state][1]}"
+        texts = "[...document.querySelectorAll('ol.moves li > span')].map((n) => n.textContent)"
+        moves = await tab.run(texts)
+        assert moves == [move["what"] for move in document["games"][0]["moves"]]
+        # What its reader was at stays as it was.
+        assert await tab.run("document.activeElement.dataset.seat") == "3"
+        assert await tab.run("document.querySelector('[data-keep=loss]').open") is True
+        left = await tab.run("document.getElementById('countdown').textContent")
+        assert left.startswith(" (in ")
+    assert tab.complaints == []
+
+
+async def test_a_page_says_when_its_dashboard_is_silent(tab: Tab) -> None:
+    script = Script.ready()
+    client = ScriptedClient(script)
+    async with serving(Window(client.as_client), 0) as url:
+        await tab.open(url)
+        client.is_silent = True
+        await tab.until("document.getElementById('liveness').textContent.startsWith('not live')")
+        client.is_silent = False
+        await tab.until("document.getElementById('liveness').textContent === 'live'")
+
+
+async def test_a_network_leads_to_its_jobs(tab: Tab) -> None:
+    script = Script.ready()
+    async with serving(Window(ScriptedClient(script).as_client), 0) as url:
+        await tab.open(url)
+        link = await tab.run("document.querySelector('#jobs a').href")
+        assert link == f"{url}job/{script.net.job}"
+        await tab.open(link)
+        assert await tab.run("document.querySelector('h1').textContent") == f"Job {script.net.job}"
+    assert tab.complaints == []

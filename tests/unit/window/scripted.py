@@ -1,0 +1,71 @@
+"""A client whose network is a script: what the dashboard reads of one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from tests.unit.law.script import Script
+from tests.unit.window.jobs import items_of
+
+from atoll.chain.index import Indexed
+from atoll.errors import ChainError, RpcUnavailable
+from atoll.job.client import Client
+from atoll.job.figures import RoundFigures, known
+from atoll.law.views import JobView
+
+
+@dataclass
+class ScriptedClient:
+    """Follows the script's one job.
+
+    Attributes:
+        is_silent: no endpoint answers.
+    """
+
+    script: Script
+    is_silent: bool = False
+
+    @property
+    def as_client(self) -> Client:
+        return cast(Client, self)
+
+    @property
+    def session(self) -> ScriptedClient:
+        return self
+
+    @property
+    def follower(self) -> ScriptedClient:
+        return self
+
+    @property
+    def now(self) -> int:
+        return self.script.net.now
+
+    def history(self) -> tuple[Indexed, ...]:
+        return tuple(items_of(self.script))
+
+    async def catch_up(self) -> None:
+        if self.is_silent:
+            raise RpcUnavailable("no endpoint answers")
+
+    async def view(self, job: int) -> JobView:
+        await self.catch_up()
+        if job != self.script.net.job:
+            raise ChainError(f"the chain has no job {job} yet")
+        return self.script.net.view
+
+    def attach(self, job: int) -> Any:
+        return _Handle(self, job)
+
+
+@dataclass
+class _Handle:
+    client: ScriptedClient
+    id: int
+
+    async def view(self) -> JobView:
+        return await self.client.view(self.id)
+
+    async def figures(self) -> list[RoundFigures]:
+        return known(None, await self.view())
