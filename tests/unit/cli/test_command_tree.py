@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 import typer
 from typer.testing import CliRunner
 
@@ -75,14 +74,6 @@ def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]
             yield from commands(command, (*path, name))
         else:
             yield " ".join((*path, name)), command
-
-
-@pytest.fixture(autouse=True)
-def logs_as_they_were() -> Iterator[None]:
-    """A command has logs go to the standard error that it was given, which ends with the test."""
-    before = structlog.get_config()
-    yield
-    structlog.configure(**before)
 
 
 @pytest.fixture
