@@ -6,6 +6,7 @@ whatever waits here lets everybody else who asks wait, too.
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from typing import Final
@@ -13,7 +14,7 @@ from typing import Final
 from atoll.content.cid import Cid
 
 DRIP_SECONDS: Final = 4.0
-_LONG_SECONDS: Final = 3600.0
+_LOOK_SECONDS: Final = 1.0
 _asked: Counter[Cid] = Counter()
 
 
@@ -24,10 +25,12 @@ def nothing(cid: Cid) -> bool:
 
 
 def stalled(cid: Cid) -> bool:
-    """Holds the request, and all that come later, until the asker gives up."""
+    """Holds the request, and all that come later, for as long as its service lives."""
     del cid
-    while True:
-        time.sleep(_LONG_SECONDS)
+    service = os.getppid()
+    while os.getppid() == service:
+        time.sleep(_LOOK_SECONDS)
+    return False
 
 
 def dripped(cid: Cid) -> bool:

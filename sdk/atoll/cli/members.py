@@ -110,7 +110,8 @@ def _add_orders(app: typer.Typer, default_config: Path) -> None:
     def drain(config: Config = default_config, json: Json = False) -> None:
         """Finish the running rounds, leave every job, and end once all bonds are home.
 
-        Until then it does what it still owes: keys, ballots, games. A restart goes on draining.
+        Until then it does what it still owes: keys, ballots, games. A restart goes on draining;
+        started again behind the end it joins nothing until `resume`.
         """
         obeyed(config, "drain", json)
 

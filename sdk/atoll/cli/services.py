@@ -35,6 +35,10 @@ largest_share = 0.5
 # largest_bond = 100
 # most_parameters = 1000000000
 # most_data_bytes = 10000000000
+
+[schedule]
+# The hours, in UTC, in which it joins rounds. Without a line it is all of them.
+# hours = ["22:00-06:30"]
 """
 
 

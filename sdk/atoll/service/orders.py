@@ -28,7 +28,7 @@ class Orders(Fact):
 
     Attributes:
         pauses: leaves every job, and comes back when told to.
-        drains: leaves every job, and ends once all its bonds are home.
+        drains: leaves every job, and ends once all its bonds are home; started again it stays out.
         left: jobs that it leaves, and does not join again.
     """
 

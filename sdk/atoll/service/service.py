@@ -83,6 +83,7 @@ class Service(Generic[S]):
     _running: dict[tuple[JobId, str], asyncio.Task[None]] = field(default_factory=dict)
     _bytes_seen: dict[str, int] = field(default_factory=dict)
     _orders: Orders = NO_ORDERS
+    _has_to_drain: bool = False
     _defects: dict[JobId, str] = field(default_factory=dict)
     _failing: dict[tuple[JobId, str], Failing] = field(default_factory=dict)
     _failed: int = 0
@@ -105,7 +106,6 @@ class Service(Generic[S]):
                 group.create_task(self._measure())
                 group.create_task(self._watch())
         except* _Drained:
-            self.order(NO_ORDERS)
             log.info("drained", role=self.role)
         finally:
             await self._stop_effects()
@@ -151,6 +151,7 @@ class Service(Generic[S]):
         """Obeys from now on, also after a restart."""
         self.effects.context.journal.write(OF_SERVICE, ORDERS_KEY, orders)
         self._orders = orders
+        self._has_to_drain = orders.drains
         for job in self._machines:
             self._events.put_nowait((job, Ordered(orders.why_out(job))))
 
@@ -161,10 +162,16 @@ class Service(Generic[S]):
         return ordered or off_hours(self.effects.context.config.schedule, now)
 
     async def _until_drained(self) -> None:
-        """Ends the service once it was told to drain and every bond of its account is home."""
+        """Ends the service once it was told to drain and every bond of its account is home.
+
+        Who is started again after that stays out and does not end: what restarts it would go on.
+        """
         while True:
-            if self._orders.drains and self._head is not None and not self._is_bound():
-                raise _Drained
+            if self._orders.drains and self._head is not None:
+                is_bound = self._is_bound()
+                if self._has_to_drain and not is_bound:
+                    raise _Drained
+                self._has_to_drain = is_bound
             await asyncio.sleep(WATCH_SECONDS)
 
     def _is_bound(self) -> bool:

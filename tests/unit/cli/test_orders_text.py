@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from atoll.chain.keys import create_key
-from atoll.cli.main import app
+from atoll.cli.members import node
 from atoll.cli.services import order, orders_text, schedule_of, schedule_text, status_text
 from atoll.errors import ConfigError
 
@@ -65,6 +65,6 @@ def test_hours_are_shown(config: Path) -> None:
 
 
 def test_a_job_is_named_to_be_left() -> None:
-    done = CliRunner().invoke(app, ["node", "leave"])
+    done = CliRunner().invoke(node, ["leave"])
     assert done.exit_code == 2
     assert "JOB" in done.output

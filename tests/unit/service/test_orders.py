@@ -183,7 +183,9 @@ async def test_an_order_outlives_a_restart(tmp_path: Path) -> None:
     await second.stop()
 
 
-async def test_a_drained_service_ends_once_its_bond_is_home(tmp_path: Path, quick: None) -> None:
+async def test_a_drained_service_ends_once_and_stays_out(
+    tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = training_job()
     running = start(tmp_path, job)
     await asked(running, "drain")
@@ -195,8 +197,22 @@ async def test_a_drained_service_ends_once_its_bond_is_home(tmp_path: Path, quic
     job.release(Role.PROVIDER, 1)
     running.index.tell_everything()
     await asyncio.wait_for(running.task, 20)
-    assert running.service.orders == Orders()  # the next start takes part again
     running.journal.close()
+    again = start(tmp_path, job)
+    looks = asyncio.Semaphore(0)
+    is_bound = again.service._is_bound
+
+    def looked() -> bool:
+        looks.release()
+        return is_bound()
+
+    monkeypatch.setattr(again.service, "_is_bound", looked)
+    for _ in range(3):
+        await looks.acquire()
+    assert not again.task.done()  # what restarts it would do so for ever
+    assert again.service.status()["sits_out"] == "drains, as ordered"
+    assert not any(isinstance(c, SendJoin) for c in again.effects.started)
+    await again.stop()
 
 
 def test_an_order_is_folded_into_the_state(net: Network) -> None:
