@@ -177,7 +177,7 @@ class Cells:
         state = next((name for name in STATES if name in states), "paid")
         is_lost = past.round >= holder.lost_from
         amount = 0 if is_lost else seat_pay(self.view.require_terms(), past, seat)
-        pay = f"Paid {tokens(amount)} tokens." if amount else "Not paid."
+        pay = f"Earns {tokens(amount)} tokens." if amount else "Not paid."
         done = f"{who} revealed {self._of_whole(told.segments)}."
         text = " ".join((done, *(text for _, text in findings), pay))
         evidence: list[Mapping[str, Any]] = []

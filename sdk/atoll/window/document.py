@@ -180,6 +180,7 @@ def _grid(view: JobView, history: History, name: Names) -> dict[str, Any]:
     return {
         "seats": terms.seats,
         "first": first,
+        "order": list(STATES),
         "states": {state: list(told) for state, told in STATES.items()},
         "rows": [[cell.to_plain() for cell in cells.row(r)] for r in range(first, count)],
     }

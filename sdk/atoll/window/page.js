@@ -234,7 +234,7 @@
   // --- the grid ---
 
   function gridSection() {
-    const { first, rows, seats, states } = data.grid;
+    const { first, rows, seats, order } = data.grid;
     const head = el("tr", {}, el("th", { class: "corner", scope: "col" }, "seat"), rows.map((_, row) =>
       el("th", { scope: "col" }, show(["rounds", first + row, "round"], "text"))));
     const body = Array.from({ length: seats }, (_, seat) => el("tr", {},
@@ -245,7 +245,7 @@
     grid.addEventListener("focusin", (event) => choose(event.target));
     grid.addEventListener("mouseover", (event) => choose(event.target));
     const used = new Set(rows.flat().map((cell) => cell.state));
-    const legend = Object.keys(states).filter((state) => used.has(state)).map((state) =>
+    const legend = order.filter((state) => used.has(state)).map((state) =>
       el("li", {}, swatch(state), show(["grid", "states", state, 1], "text")));
     return section("grid", "Seats and rounds", null,
       el("p", { class: "note", id: "grid-help" },

@@ -35,6 +35,11 @@ HEADERS: Final = {
 }
 
 
+MAX_KEPT: Final = 16
+"""Documents that are kept between two looks."""
+Make = Callable[[], Awaitable[dict[str, Any]]]
+
+
 @dataclass
 class Window:
     """What the dashboard shows of a client's network.
@@ -46,16 +51,27 @@ class Window:
     client: Client
     start: str = ""
     _looking: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _made: dict[str, tuple[object, dict[str, Any]]] = field(default_factory=dict)
 
     async def job(self, job: JobId) -> dict[str, Any]:
-        """The document of a job, as of now. Raises ChainError."""
-        async with self._looking:
-            return await job_now(self.client, job)
+        """The document of a job, as of the newest block. Raises ChainError."""
+        return await self._newest(f"job {job}", lambda: job_now(self.client, job))
 
     async def network(self) -> dict[str, Any]:
-        """The document of the network, as of now. Raises ChainError."""
+        """The document of the network, as of the newest block. Raises ChainError."""
+        return await self._newest("network", lambda: network_now(self.client))
+
+    async def _newest(self, name: str, make: Make) -> dict[str, Any]:
+        """Made once a block, however many look."""
         async with self._looking:
-            return await network_now(self.client)
+            follower = self.client.follower
+            await follower.catch_up()
+            block = (follower.confirmed, follower.now)
+            if name not in self._made or self._made[name][0] != block:
+                if len(self._made) >= MAX_KEPT:
+                    self._made.clear()
+                self._made[name] = (block, await make())
+            return self._made[name][1]
 
     def app(self) -> web.Application:
         """The pages and their documents."""

@@ -21,10 +21,12 @@ class ScriptedClient:
 
     Attributes:
         is_silent: no endpoint answers.
+        read: how often all events were.
     """
 
     script: Script
     is_silent: bool = False
+    read: int = 0
 
     @property
     def as_client(self) -> Client:
@@ -42,7 +44,12 @@ class ScriptedClient:
     def now(self) -> int:
         return self.script.net.now
 
+    @property
+    def confirmed(self) -> int:
+        return len(self.script.net.log)
+
     def history(self) -> tuple[Indexed, ...]:
+        self.read += 1
         return tuple(items_of(self.script))
 
     async def catch_up(self) -> None:

@@ -66,6 +66,16 @@ async def test_what_a_browser_has_is_not_sent_again(served: Served) -> None:
     assert (await served.get(path, **known))[0] == 200
 
 
+async def test_a_document_is_made_once_a_block(served: Served) -> None:
+    for _ in range(3):
+        await served.get(f"{served.job_path}/document.json")
+        await served.get("document.json")
+    assert served.client.read == 2
+    served.script.net.wait(1)
+    assert json.loads((await served.get("document.json"))[1])["now"] == served.script.net.now
+    assert served.client.read == 3
+
+
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "10.0.0.1", "127.0.0.1.x.io"])
 async def test_a_strangers_name_for_this_machine_is_refused(served: Served, host: str) -> None:
     status, text, _ = await served.get(f"{served.job_path}/document.json", Host=host)
