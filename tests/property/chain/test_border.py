@@ -15,7 +15,8 @@ import pytest
 from eth_abi.abi import encode
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.unit.law.factories import DOMAIN, JOB, JOBS, ScriptedJob, address, make_manifest
+from tests.unit.law.factories import DOMAIN, JOB, address
+from tests.unit.law.script import Script
 
 from atoll.chain import answers, rpc
 from atoll.chain.abi import EventAbi, registry
@@ -48,7 +49,7 @@ def _logs(draw: st.DrawFn) -> RawLog:
 
 
 def _value(kind: str) -> st.SearchStrategy[Any]:
-    """Any value of an ABI type; numbers small, so that they name jobs, seats and reports."""
+    """Any value of an ABI type; numbers small, so that they name jobs, seats and places."""
     if kind.startswith("("):
         parts, depth, start = [], 0, 1
         for at, letter in enumerate(kind):
@@ -94,11 +95,11 @@ def _well_formed(draw: st.DrawFn) -> RawLog:
 @pytest.fixture(scope="module")
 def fold() -> Fold:
     """A job in the middle of a round."""
-    job = ScriptedJob(make_manifest())
-    job.honest_round()
-    deployment = Deployment(DOMAIN.chain_id, 0, {"Rounds": DOMAIN.rounds, "Jobs": JOBS})
-    fold = Fold(deployment, None)
-    fold.fold_all(Indexed(event, block, i) for i, (event, block) in enumerate(job.log))
+    script = Script.ready()
+    script.honest_round()
+    script.train()
+    fold = Fold(Deployment(DOMAIN.chain_id, 0, {"Rounds": DOMAIN.rounds}), None)
+    fold.fold_all(Indexed(event, block, i) for i, (event, block) in enumerate(script.net.log))
     assert fold.rejected == 0
     return fold
 
