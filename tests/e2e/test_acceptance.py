@@ -30,10 +30,12 @@ def test_two_cheats_lose_their_bonds_and_the_honest_are_paid_each_round(tmp_path
     assert report["job"]["status"] == "done"
     fallen = {game["seat"] for game in report["games"] if game["outcome"] == "holder-fell"}
     assert fallen == set(CHEATS)
+    caught = {cheat["who"]: cheat["round"] for cheat in report["cheats"]}
     for seat in CHEATS:
         cheat = provider(report, seat)
-        assert int(cheat["slashed_wei"]) > 0
-        assert (cheat["paid_rounds"], cheat["paid_wei"]) == (0, "0")
+        # Chance draws half of the seats, in the last round all: what was FINAL before is paid.
+        assert cheat["paid_rounds"] <= caught[f"provider {seat}"]
+        assert int(cheat["slashed_wei"]) > 100 * int(cheat["paid_wei"])
     for seat in (0, 1):
         honest = provider(report, seat)
         assert honest["paid_rounds"] == 4
