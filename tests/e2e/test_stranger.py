@@ -60,12 +60,12 @@ class Stranger:
     async def call(self, call: Call) -> None:
         await self.send(call.to, call.data)
 
-    async def shout(self, roster: str) -> None:
-        """What `announceGateway(b"http://x\\xff")` logs where the roster takes any bytes."""
-        code = await self.chain.rpc("eth_getCode", roster, "latest")
-        await self.chain.rpc("anvil_setCode", roster, EMITTER)
-        await self.send(roster, gateway_log(self.account, UNDECODABLE_URL))
-        await self.chain.rpc("anvil_setCode", roster, code)
+    async def shout(self, members: str) -> None:
+        """What `announceGateway(b"http://x\\xff")` logs where the contract takes any bytes."""
+        code = await self.chain.rpc("eth_getCode", members, "latest")
+        await self.chain.rpc("anvil_setCode", members, EMITTER)
+        await self.send(members, gateway_log(self.account, UNDECODABLE_URL))
+        await self.chain.rpc("anvil_setCode", members, code)
 
 
 def point_at(member: Member, urls: Sequence[str]) -> None:
@@ -139,7 +139,7 @@ async def proxies(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[FaultyR
             data.mkdir(mode=0o700)
             cluster.providers[2].metrics_file.mkdir()
             stranger = Stranger(cluster.chain, STRANGERS[0])
-            await stranger.shout(cluster.deployment.addresses["Roster"])
+            await stranger.shout(cluster.deployment.addresses["Members"])
 
         monkeypatch.setattr(Cluster, "start_chain", start_chain)
         yield proxies
