@@ -75,14 +75,16 @@ _NEVER: Final[Mapping[str, frozenset[Duty]]] = {
 
 
 def check_provider_cheat(text: str) -> str:
-    """The text itself. Raises ConfigError when one of its names is no such cheat."""
-    _names(text, PROVIDER_CHEATS, "provider")
+    """The text itself. Raises as `provider_behaviour`."""
+    if len(_names(text, PROVIDER_CHEATS, "provider")) > 1:
+        provider_behaviour(text)
     return text
 
 
 def check_verifier_cheat(text: str) -> str:
-    """The text itself. Raises ConfigError when one of its names is no such cheat."""
-    _names(text, VERIFIER_CHEATS, "verifier")
+    """The text itself. Raises as `verifier_behaviour`."""
+    if len(_names(text, VERIFIER_CHEATS, "verifier")) > 1:
+        verifier_behaviour(text)
     return text
 
 
