@@ -26,6 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
 BYTES_A_PARAMETER, BYTES_MORE = 24, 10**9
 PARTS = ("start", "open", "train", "replay", "check", "merge")
 END = "<|endoftext|>"
