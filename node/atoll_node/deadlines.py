@@ -53,9 +53,9 @@ class Limit:
         self._file, self._run, self._clock = file, run, clock
         self._longest = 0.0
 
-    def __call__(self, state: SeatState, segment: int, course: Course) -> SegmentRun:
+    def __call__(self, states: list[SeatState], segment: int, course: Course) -> SegmentRun:
         started = self._clock()
-        done = self._run(state, segment, course)
+        done = self._run(states, segment, course)
         self._longest = max(self._longest, self._clock() - started)
         return done
 

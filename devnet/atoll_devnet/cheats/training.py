@@ -20,7 +20,7 @@ from atoll.bits.codec.header import header_length
 from atoll.bits.codec.registry import seat_codec
 from atoll.bits.link import close_round
 from atoll.bits.sections import UpdateLayout, filled
-from atoll.bits.segment import Course, SegmentRun, run_segment
+from atoll.bits.segment import Course, SegmentRun
 from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import state_roots
 from atoll.content.cid import Cid
@@ -41,6 +41,7 @@ from atoll.train.round import (
     TrainedRound,
     TrainTask,
     read_global_state,
+    run_alone,
     train_round,
 )
 
@@ -87,8 +88,8 @@ def poison_segment(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRoun
     del extra
     poisoned = _poisoned_segment(task.manifest, task.slot.round)
 
-    def run(state: SeatState, segment: int, course: Course) -> SegmentRun:
-        return run_segment(state, segment, _poisoned(course) if segment == poisoned else course)
+    def run(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
+        return run_alone(states, segment, _poisoned(course) if segment == poisoned else course)
 
     return _Round(task, store_dir, run).trained
 
@@ -123,9 +124,9 @@ def wrong_data(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
     """Trains on what lies half the data set further on than its draws."""
     del extra
 
-    def run(state: SeatState, segment: int, course: Course) -> SegmentRun:
+    def run(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
         shifted = np.roll(course.tokens[:], len(course.tokens) // 2)
-        return run_segment(state, segment, replace(course, tokens=shifted))
+        return run_alone(states, segment, replace(course, tokens=shifted))
 
     return _Round(task, store_dir, run).trained
 
@@ -294,14 +295,14 @@ class _Round:
         model: what it opened from.
     """
 
-    def __init__(self, task: TrainTask, store_dir: str, run: SegmentRunner = run_segment) -> None:
+    def __init__(self, task: TrainTask, store_dir: str, run: SegmentRunner = run_alone) -> None:
         configure_native()
         store = LocalStore(store_dir)
         self._task = task
         self._last: SeatState | None = None
 
-        def kept(state: SeatState, segment: int, course: Course) -> SegmentRun:
-            done = run(state, segment, course)
+        def kept(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
+            done = run(states, segment, course)
             self._last = done.state
             return done
 
@@ -355,12 +356,12 @@ class _Guesser:
         self._trains_odd = trains_odd
         self._loss = FIRST_LOSS
 
-    def __call__(self, state: SeatState, segment: int, course: Course) -> SegmentRun:
+    def __call__(self, states: list[SeatState], segment: int, course: Course) -> SegmentRun:
         if self._trains_odd and segment % 2 == 1:
-            done = run_segment(state, segment, course)
+            done = run_alone(states, segment, course)
             self._loss = done.losses[-1]
             return done
-        return self._guess(state, course)
+        return self._guess(states.pop(), course)
 
     def _guess(self, state: SeatState, course: Course) -> SegmentRun:
         inner = course.manifest.inner

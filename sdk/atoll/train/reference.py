@@ -34,9 +34,9 @@ def fault(what: str) -> MachineFault:
     return MachineFault(said, next_step=_NEXT_STEP)
 
 
-def run_by_reference(state: SeatState, segment: int, course: Course) -> SegmentRun:
-    """As `run_segment`, every operation by the reference."""
-    return run_segment(state, segment, course, _reference_step)
+def run_by_reference(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
+    """Trains a segment as a `SegmentRunner`, every operation by the reference."""
+    return run_segment(states.pop(), segment, course, _reference_step)
 
 
 class SelfCheck:
@@ -69,14 +69,14 @@ class SelfCheck:
         self._next = -1
         self._lots: set[int] = set()
 
-    def __call__(self, state: SeatState, segment: int, course: Course) -> SegmentRun:
+    def __call__(self, states: list[SeatState], segment: int, course: Course) -> SegmentRun:
         if segment != self._next:
             length = course.manifest.inner.segment
             first = course.global_step0 + segment * length
             ranges = (length, (self._end - segment) * length)
             self._lots = {first + self._draw(below) for below in ranges}
         lots = None if self._doubts else self._lots
-        done = run_segment(state, segment, course, _checked(lots, self._fast))
+        done = run_segment(states.pop(), segment, course, _checked(lots, self._fast))
         self._next = segment + 1
         if not done.is_finite:
             self._end = segment  # the round is run again up to here

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from atoll.bits.segment import Course, SegmentRun, run_segment
+from atoll.bits.segment import Course, SegmentRun
 from atoll.bits.state import SeatState
 from atoll.content.local import LocalStore
 from atoll.errors import ProtocolError
@@ -23,6 +23,7 @@ from atoll.train.round import (
     TrainTask,
     checkpoints_of,
     read_global_state,
+    run_alone,
     train_round,
 )
 
@@ -77,7 +78,7 @@ class _Differs(Exception):
 
 
 def replay_seat(
-    task: TrainTask, claimed: Claimed, store: LocalStore, run: SegmentRunner = run_segment
+    task: TrainTask, claimed: Claimed, store: LocalStore, run: SegmentRunner = run_alone
 ) -> SeatReplay:
     """Runs as many segments as the seat says to have done, and its link.
 
@@ -136,8 +137,8 @@ def _second_run(wrong: int, run: SegmentRunner) -> SegmentRunner:
     as much memory again in every replay. Where only the link differs, all segments come before it.
     """
 
-    def again(state: SeatState, segment: int, course: Course) -> SegmentRun:
-        return (run_by_reference if segment == wrong else run)(state, segment, course)
+    def again(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
+        return (run_by_reference if segment == wrong else run)(states, segment, course)
 
     return again
 
@@ -152,9 +153,9 @@ def _replay(
     words: list[Digest] = []
     seconds = 0.0
 
-    def compared(state: SeatState, segment: int, course: Course) -> SegmentRun:
+    def compared(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
         nonlocal seconds
-        done = run(state, segment, course)
+        done = run(states, segment, course)
         seconds += done.seconds
         if done.digest != claimed.leaves.items[segment].state:
             raise _Differs(segment, done.digest)

@@ -107,14 +107,21 @@ class TrainedRound:
         return Leaves.of(self.states, self.words, key)
 
 
-SegmentRunner = Callable[[SeatState, int, Course], SegmentRun]
+SegmentRunner = Callable[[list[SeatState], int, Course], SegmentRun]
+"""Trains a segment from the one state in the list, and takes it out: whoever else held it would
+keep it, 12 bytes a parameter, while the segment's later steps are made."""
+
+
+def run_alone(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
+    """A segment as it is, with `run_segment`."""
+    return run_segment(states.pop(), segment, course)
 
 
 def train_round(
     task: TrainTask,
     store: LocalStore,
     progress: Callable[[RoundProgress], None] = lambda _: None,
-    run: SegmentRunner = run_segment,
+    run: SegmentRunner = run_alone,
     checkpoints: Checkpoints | None = None,
     *,
     is_enough: Callable[[int], bool] = lambda _: False,
@@ -138,12 +145,11 @@ def train_round(
     """
     manifest = task.manifest
     wanted = manifest.segments if task.segments is None else task.segments
-    # Popped for each segment, since whoever held it would keep it while the next ones are made.
     states, so_far = _begun(task, wanted, store, checkpoints)
     before = so_far.seconds
     course = open_course(manifest, task.data_seed, task.seat, task.slot.round, store)
     while so_far.segments < wanted and not (so_far.segments and is_enough(so_far.segments)):
-        done = run(states.pop(), so_far.segments, course)
+        done = run(states, so_far.segments, course)
         states.append(done.state)
         if not done.is_finite:
             # The state before the segment is gone, as it would double what training needs; and

@@ -45,8 +45,8 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     job = make_job(tmp_path_factory.mktemp("job")).with_inner(optimizer="muon", momentum="0.9")
     runs: list[SegmentRun] = []
 
-    def recording(state: SeatState, segment: int, course: Course) -> SegmentRun:
-        runs.append(run_segment(state, segment, course))
+    def recording(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
+        runs.append(run_segment(states.pop(), segment, course))
         return runs[-1]
 
     trained = train_round(job.task, job.store, run=recording)

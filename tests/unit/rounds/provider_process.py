@@ -30,11 +30,11 @@ def main(task_file: str, store_dir: str, waits_at: str) -> None:
     task: TrainTask = pickle.loads(Path(task_file).read_bytes())
     store, check = LocalStore(store_dir), SelfCheck(task.manifest.segments)
 
-    def told(state: SeatState, segment: int, course: Course) -> SegmentRun:
+    def told(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
         tell(f"begins {segment}")
         if segment == int(waits_at):
             sys.stdin.read()
-        return check(state, segment, course)
+        return check(states, segment, course)
 
     done = train_round(task, store, run=told, checkpoints=checkpoints_of(task, store, share=0))
     tell(" ".join(digest.hex() for digest in (*done.states, *done.words, done.update_root)))

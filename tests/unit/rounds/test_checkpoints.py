@@ -45,11 +45,11 @@ class Runner:
         self.run: list[int] = []
         self._dies_at = dies_at
 
-    def __call__(self, state: SeatState, segment: int, course: Course) -> SegmentRun:
+    def __call__(self, states: list[SeatState], segment: int, course: Course) -> SegmentRun:
         if segment == self._dies_at:
             raise Killed
         self.run.append(segment)
-        return run_segment(state, segment, course)
+        return run_segment(states.pop(), segment, course)
 
 
 @pytest.fixture

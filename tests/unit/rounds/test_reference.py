@@ -115,21 +115,21 @@ def test_the_lot_is_among_the_steps_that_are_run(job: SmallJob) -> None:
     draw = drawing(0, 0, 0, 7, 0, 0)
     resumed, course_of = SelfCheck(4, draw=draw), {}
 
-    def run(state: SeatState, segment: int, course: Course) -> SegmentRun:
-        course_of[segment] = (state, course)
-        return run_segment(state, segment, course)
+    def run(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
+        course_of[segment] = (states[0], course)
+        return run_segment(states.pop(), segment, course)
 
     train_round(job.task, job.store, run=run)
     state, course = course_of[2]
-    resumed(resumed(state, 2, course).state, 3, course)
+    resumed([resumed([state], 2, course).state], 3, course)
     assert draw.asked == [2, 4]
 
     cut = SelfCheck(4, draw=draw)
 
-    def broken(state: SeatState, segment: int, course: Course) -> SegmentRun:
-        return cut(
-            _wild(state) if segment == 2 and len(draw.asked) == 4 else state, segment, course
-        )
+    def broken(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
+        if segment == 2 and len(draw.asked) == 4:
+            states[0] = _wild(states[0])
+        return cut(states, segment, course)
 
     assert train_round(job.task, job.store, run=broken).segments == 2
     assert draw.asked == [2, 4, 2, 8, 2, 4]
@@ -184,9 +184,9 @@ def test_what_differs_is_run_again_from_before_it_and_no_earlier(
 ) -> None:
     run: list[int] = []
 
-    def told(state: SeatState, segment: int, course: Course) -> SegmentRun:
+    def told(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
         run.append(segment)
-        return run_segment(state, segment, course)
+        return run_segment(states.pop(), segment, course)
 
     monkeypatch.setattr(replay, "checkpoints_of", partial(checkpoints_of, share=0))
     items = list(claimed.leaves.items)

@@ -71,8 +71,8 @@ def test_a_step_that_is_not_finite_ends_the_round_at_the_segment_before(job: Sma
 def test_moments_that_are_not_finite_are_no_update_and_the_segments_stand(job: SmallJob) -> None:
     """A forged opening may lead there: the seat's steps are as right as anybody's."""
 
-    def run(state: SeatState, segment: int, course: Course) -> SegmentRun:
-        done = run_segment(state, segment, course)
+    def run(states: list[SeatState], segment: int, course: Course) -> SegmentRun:
+        done = run_segment(states.pop(), segment, course)
         if segment < 3:
             return done
         m = {name: torch.full_like(value, torch.inf) for name, value in done.state.m.items()}
@@ -120,8 +120,8 @@ def test_words_are_no_input_of_a_replay(job: SmallJob, claimed: Claimed) -> None
 
 
 def _broken_in(segment: int):  # type: ignore[no-untyped-def]  # a runner
-    def run(state: SeatState, number: int, course: Course) -> SegmentRun:
-        done = run_segment(state, number, course)
+    def run(states: list[SeatState], number: int, course: Course) -> SegmentRun:
+        done = run_segment(states.pop(), number, course)
         return replace(done, is_finite=number != segment)
 
     return run

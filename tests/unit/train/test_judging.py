@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.unit.train.factories import Job
 
-from atoll.bits.segment import Course, run_segment
+from atoll.bits.segment import Course
 from atoll.bits.tape.opcodes import Op
 from atoll.law import events as ev
 from atoll.law.claims import bond_set
@@ -34,7 +34,7 @@ from atoll.law.words import Address, Digest, HolderId, JobId, Role
 from atoll.train.course import open_course
 from atoll.train.judged import JudgeTask
 from atoll.train.judging import OwnRun, model_roots, program_header
-from atoll.train.round import TrainedRound, train_round
+from atoll.train.round import TrainedRound, run_alone, train_round
 
 SEGMENT = 1
 HOLDER = Address("0x" + "22" * 20)
@@ -74,8 +74,8 @@ def honest(judged: Job) -> TrainedRound:
 
 @pytest.fixture(scope="module")
 def cheated(judged: Job) -> TrainedRound:
-    def run(state, segment, course):  # type: ignore[no-untyped-def]
-        return run_segment(state, segment, poisoned(course) if segment == SEGMENT else course)
+    def run(states, segment, course):  # type: ignore[no-untyped-def]
+        return run_alone(states, segment, poisoned(course) if segment == SEGMENT else course)
 
     return train_round(judged.task, judged.store, run=run)
 
