@@ -26,7 +26,7 @@ from atoll.law.manifest import Manifest
 from atoll.law.pay import budget
 from atoll.law.upkeep import Call, upkeep
 from atoll.law.views import Holder, JobView, SettledRound
-from atoll.law.words import Address, Digest, JobId, Phase, Role
+from atoll.law.words import Address, Digest, JobId, Miss, Phase, Role
 from atoll.merge.round import merge_updates
 from atoll.service.duties.upkeep import is_over
 from atoll.service.session import Session, SessionConfig, open_session
@@ -140,12 +140,18 @@ class Network:
 
 
 @asynccontextmanager
-async def network(folder: Path, who: Who, **terms: Any) -> AsyncIterator[Network]:
-    """Everything started and a job created, of `TERMS` with these changes."""
+async def network(
+    folder: Path, who: Who, *, lasts: int = A_DAY, **terms: Any
+) -> AsyncIterator[Network]:
+    """Everything started and a job created, of `TERMS` with these changes.
+
+    Args:
+        lasts: seconds of the chain's clock until the job's expiry.
+    """
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(Cluster(who.config(folder / "net")))
         session = await stack.enter_async_context(open_session(submitter_of(cluster)))
-        job, manifest = await _create(session, {**TERMS, **terms})
+        job, manifest = await _create(session, {**TERMS, **terms}, lasts)
         await stack.enter_async_context(skipping(cluster, print))
         yield Network(cluster, session, job, manifest)
 
@@ -163,11 +169,11 @@ def submitter_of(cluster: Cluster) -> SessionConfig:
     )
 
 
-async def _create(session: Session, terms: Mapping[str, Any]) -> tuple[JobId, Manifest]:
+async def _create(session: Session, terms: Mapping[str, Any], lasts: int) -> tuple[JobId, Manifest]:
     """A small job of these terms, whose submitter serves its content."""
     store = session.store
     now = (await session.chain.head()).timestamp
-    manifest = small_manifest(store, **{"expiry": now + A_DAY, **terms})
+    manifest = small_manifest(store, **{"expiry": now + lasts, **terms})
     manifest = with_program(manifest, store)
     await submit(session, manifest)
     return JobId(1), manifest
@@ -223,6 +229,11 @@ def is_settled_up(view: JobView, now: int) -> bool:
 
 def everybody(view: JobView) -> list[Holder]:
     return [*view.providers.values(), *view.verifiers.values()]
+
+
+def kinds(holder: Holder) -> set[Miss]:
+    """What it was cut for."""
+    return {kind for _, kind in holder.cuts}
 
 
 def fallen(view: JobView) -> set[Address]:

@@ -370,17 +370,19 @@ def name_cases() -> list[Json]:
     members = Slot(Domain(CHAIN_ID, address("members")), SLOT.job, SLOT.round)
     return [
         {
-            "fault": text(hashing.fault_id(members, role, id, kind)),
+            "fault": text(hashing.fault_id(members, role, id, kind, seat)),
             "id": id,
             "kind": int(kind),
             "lock": text(hashing.bond_lock(SLOT.job, role, id)),
             "place": text(views.pay_place(SLOT.job, role, id, SLOT.round)),
             "role": int(role),
+            "seat": seat,
             "set": text(views.bond_set(SLOT.job, role, id)),
         }
-        for role, id, kind in (
-            (Role.PROVIDER, HolderId(1), Miss.SEAT),
-            (Role.VERIFIER, HolderId(2**32 - 1), Miss.EQUIVOCATED),
+        for role, id, kind, seat in (
+            (Role.PROVIDER, HolderId(1), Miss.SEAT, SeatIndex(0)),
+            (Role.VERIFIER, HolderId(2**32 - 1), Miss.EQUIVOCATED, SeatIndex(0)),
+            (Role.VERIFIER, HolderId(7), Miss.DROPPED, SeatIndex(255)),
         )
     ]
 
@@ -400,15 +402,20 @@ def draw_cases() -> list[Json]:
             seed, Bitmap(revealed), Bitmap(left_out), share_bps=share, ready=pool
         )
         count = Bitmap(revealed).bit_count()
+        share_count = lots.audited_share(count, share, pool.bit_count())
+        ordinals = lots.ordinals(seed, Bitmap(revealed), share_count)
         some = [SeatIndex(seat) for seat in bits(drawn)[:5]]
         cases.append(
             {
-                "auditors": [lots.auditors_of(seed, seat, pool, is_last=True) for seat in some],
+                "auditors": [
+                    lots.auditors_of(seed, ordinals[seat], pool, is_last=True) for seat in some
+                ],
                 "committee": hex(to_bitmap(lots.draw_committee(seed, pool))),
-                "count": lots.audited_share(count, share, pool.bit_count()),
+                "count": share_count,
                 "drawn": hex(drawn),
                 "leftOut": hex(left_out),
                 "name": name,
+                "ordinals": [ordinals[seat] for seat in some],
                 "ready": hex(ready),
                 "revealed": hex(revealed),
                 "seats": some,

@@ -494,8 +494,6 @@ contract PhasesTest is Network {
         commitAll(jobId, 7);
         inPhase(jobId, Phase.REVEAL);
         same(rounds.state(jobId).owing, 0, "and owes nothing");
-        members.release(jobId, Role.PROVIDER, 4);
-        same(lockedOf(provider(3), Role.PROVIDER), 0, "its bond is home");
     }
 
     function test_committeeIsTheSmallestTicketsOfThePool() public pure {
