@@ -10,8 +10,9 @@ waits for a second provider that shares the other core, and every round of it is
 `utilisation`: seconds in training steps, without hashing, ÷ seconds from the first round's opening
 to the last settlement. `outside_steps`: the share of the training thread's time that it was not in
 steps. `uplink_bytes_per_parameter` and `downlink_bytes_per_parameter`: what the provider's gateway
-sent and its fetcher received, a round. The bars are 0.90, 0.03 and 2.4 bytes up with int8, for
-rounds that train 60 seconds or more (`train_seconds`).
+sent and its fetcher received, a round; `verifier_bytes_per_parameter`: a verifier's, the mean. The
+bars are 0.90, 0.03 and 2.4 bytes up with int8, for rounds that train 60 seconds or more
+(`train_seconds`).
 
 With `--link-mbit` every member has a network namespace and one link to a bridge, both of whose ends
 let so many megabits a second through (tc, tbf); that takes root. `link_bytes_per_parameter` is then
@@ -244,9 +245,9 @@ async def measure(options: Options) -> dict[str, Any]:
         stack.enter_context(running(cluster, links))
         view, manifest, began = await train(cluster, with_text(options.spec), links)
         counted = links.counted(0) if links else None
-    return figures(cluster.providers[0], view, manifest, began) | _of_links(
-        options, counted, manifest, view
-    )
+    found = figures(cluster.providers[0], view, manifest, began)
+    found["verifier_bytes_per_parameter"] = of_verifiers(cluster.verifiers, view, manifest)
+    return found | _of_links(options, counted, manifest, view)
 
 
 async def train(
@@ -299,6 +300,17 @@ def figures(provider: Member, view: JobView, manifest: Manifest, began: int) -> 
         "uplink_bytes_per_parameter": round(traffic.get("bytes_up", 0) / all_of_it, 4),
         "downlink_bytes_per_parameter": round(traffic.get("bytes_down", 0) / all_of_it, 4),
     }
+
+
+def of_verifiers(members: list[Member], view: JobView, manifest: Manifest) -> dict[str, float]:
+    """What a verifier sent and received a parameter and round, the mean over them."""
+    all_of_it = sizes(manifest.to_bytes())[1] * len(view.settled) * len(members)
+    sent: dict[str, float] = {"up": 0.0, "down": 0.0}
+    for member in members:
+        traffic: dict[str, float] = read_metrics(member.metrics_file)["jobs"]["0"]["-1"]  # type: ignore[index]
+        for way in sent:
+            sent[way] += traffic.get(f"bytes_{way}", 0)
+    return {way: round(total / all_of_it, 4) for way, total in sent.items()}
 
 
 def _of_links(
