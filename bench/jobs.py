@@ -100,7 +100,7 @@ def _document(options: argparse.Namespace, bench: Bench) -> dict[str, Any]:
             (parts[part]["peak_bytes"] - start) / parameters, 1
         )
     for part, found in parts.items():
-        known = said["train" if part == "replay" else part]  # a replay is a round's training
+        known = said[part]
         found |= {"said_bytes": known, "of_said": round(found["peak_bytes"] / known, 3)}
     seen = [each["peak_bytes"] for each in parts.values()]
     return {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
@@ -189,6 +189,7 @@ def _submit(
 ) -> None:
     """Pays for a file's job, opens it and serves its data."""
     spec, as_json = chosen_job(file, "", None, settings), payment.as_json
+    paid: list[int] = []
 
     async def pay() -> tuple[int, int]:
         async with network.open(must_sign=True) as client:
@@ -199,13 +200,15 @@ def _submit(
             else:
                 say(f"this file is job {draft.job}; --again makes another of it")
             job = await client.submit(draft, max_spend=payment.max_spend)
+            paid.append(job.id)
             emit({"job": job.id, "handle": job.to_json()}, f"job {job.id}", as_json=as_json)
             return job.id, client.port
 
-    job, port = asyncio.run(pay())
-    # What `--json` prints is told already.
-    tell = _nothing_of if as_json else _words_of
-    _serve_job(network, job, port, until_handed_over=payment.detach, tell=tell)
+    with _stopping(paid):
+        job, port = asyncio.run(pay())
+        # What `--json` prints is told already.
+        tell = _nothing_of if as_json else _words_of
+        _serve_job(network, job, port, until_handed_over=payment.detach, tell=tell)
 
 
 @app.command()
@@ -225,8 +228,10 @@ def serve(
             await client.serve()
             return client.port
 
-    port = asyncio.run(announce())
-    _serve_job(network, job, port, until_handed_over=detach, tell=_line_of if json else _words_of)
+    with _stopping([job]):
+        port = asyncio.run(announce())
+        tell = _line_of if json else _words_of
+        _serve_job(network, job, port, until_handed_over=detach, tell=tell)
 
 
 @app.command("list")
@@ -559,13 +564,28 @@ def _serve_job(
     network: Network, job: int, port: int, *, until_handed_over: bool, tell: Tell
 ) -> None:
     """Serves this home's blocks and tells what happens, until the job ends, or nobody needs us."""
-    again = f"`atoll job serve {job}` serves again, `atoll job watch {job}` tells what happens"
+    if asyncio.run(_serve_and_watch(network, job, port, until_handed_over, tell)):
+        say(f"job {job} has ended")
+    else:
+        say(f"the verifiers hold the data of job {job}. {_again(job)}")
+
+
+@contextmanager
+def _stopping(paid: Sequence[int]) -> Iterator[None]:
+    """Says, whenever Ctrl-C comes, what stays: of a job that is paid, with that or before."""
     try:
-        ended = asyncio.run(_serve_and_watch(network, job, port, until_handed_over, tell))
+        yield
     except KeyboardInterrupt:
-        say(f"the data is not served from here any more; job {job} and its money stay. {again}")
+        for job in paid:
+            say(
+                f"the data is not served from here any more; job {job} and its money stay. "
+                f"{_again(job)}"
+            )
         raise
-    say(f"job {job} has ended" if ended else f"the verifiers hold the data of job {job}. {again}")
+
+
+def _again(job: int) -> str:
+    return f"`atoll job serve {job}` serves again, `atoll job watch {job}` tells what happens"
 
 
 async def _serve_and_watch(

@@ -9,7 +9,6 @@ from __future__ import annotations
 from atoll.bits.codec.dither import DitherKey
 from atoll.bits.pieces import root_of_update
 from atoll.bits.sections import UpdateLayout
-from atoll.bits.state import GlobalState
 from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
 from atoll.content.slices import FileSlices
@@ -62,14 +61,14 @@ def make_initial_state(manifest: bytes, store_dir: str) -> OpeningReady:
     pin_torch()
     store = LocalStore(store_dir)
     state = open_initial_state(Manifest.from_bytes(manifest), store)
-    cid = store.add_pieces(state.pieces())
-    return _ready(cid.to_bytes(), state)
+    return OpeningReady(store.add_pieces(state.pieces()).to_bytes(), state.digest())
 
 
 def inspect_state(manifest: bytes, cid: bytes, store_dir: str) -> OpeningReady:
-    """The digests of a global state in the store. Raises MalformedState where it is none."""
+    """The digest of a global state in the store. Raises MalformedState where it is none."""
     pin_torch()
-    return _ready(cid, read_global_state(Manifest.from_bytes(manifest), cid, LocalStore(store_dir)))
+    state = read_global_state(Manifest.from_bytes(manifest), cid, LocalStore(store_dir))
+    return OpeningReady(cid, state.digest())
 
 
 def evaluate_state(manifest: bytes, cid: bytes, store_dir: str) -> bytes:
@@ -78,10 +77,6 @@ def evaluate_state(manifest: bytes, cid: bytes, store_dir: str) -> bytes:
     job, store = Manifest.from_bytes(manifest), LocalStore(store_dir)
     state = read_global_state(job, cid, store, outer=False, moments=False)
     return loss_bytes(evaluate.evaluate(state.params, job, store))
-
-
-def _ready(cid: bytes, state: GlobalState) -> OpeningReady:
-    return OpeningReady(cid, state.digest(), state.params_root(), state.moments.opening_root)
 
 
 def is_canonical(command: DoGetUpdate, store_dir: str) -> bool:
