@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from atoll.bits.layout import max_state_bytes
 from atoll.content.cid import Cid
+from atoll.law.leaves import Leaves, key_hash, key_message, key_of, salt_message
 from atoll.law.manifest import Manifest
-from atoll.law.trace import Leaves, key_hash, key_message, key_of, salt_message
 from atoll.law.views import Holder, JobView
 from atoll.law.words import Digest, Phase, Reveal, Role, RoundIndex, SeatIndex, Slot
 from atoll.service import commands

@@ -126,7 +126,6 @@ class Downloader:
         raise NotFound(
             f"no gateway delivered {cid} ({told or 'none is known'})",
             next_step="check that a gateway which holds it is running and reachable",
-            digest=cid.digest,
         )
 
     async def awaited(self, cid: Cid, gateway: str) -> bytes | None:
