@@ -22,12 +22,13 @@ from atoll.job.spec import JobSpec
 from atoll.law.upkeep import upkeep
 from atoll.law.views import JobView
 from atoll.law.words import JobId
+from atoll.service.beside import beside
 from atoll.service.duties.upkeep import is_over
 from atoll.service.session import Session, SessionConfig, open_session
 from atoll_devnet.processes.cluster import STAKE_TOKENS, Cluster, ClusterConfig
 from atoll_devnet.processes.process import last_line
 from atoll_devnet.processes.warm import MemberProcess
-from atoll_devnet.run.skipping import Seen, beside, skip_windows
+from atoll_devnet.run.skipping import Seen, skip_windows
 from atoll_devnet.weather.growth import Growth
 from atoll_devnet.weather.oracle import Signatures, Verdict, judge, lacking
 from atoll_devnet.weather.submitter import Submission, submission
