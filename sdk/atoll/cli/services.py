@@ -30,6 +30,7 @@ POLICY = """
 # What is staked on: a job that is refused costs nothing. Without a line there is no bound.
 jobs_at_once = 1
 largest_share = 0.5
+most_of_window = 0.8
 # least_price_wei = 1000000000000
 # least_fee_wei = 1000000000000000000
 # largest_bond = 100

@@ -98,6 +98,9 @@ class PolicySection(_Section):
         largest_share: of the account's tokens, staked ones included, that may be staked.
         jobs_at_once: jobs in which the account has a place.
         most_parameters, most_data_bytes: of a job's model and text.
+        most_of_window: the part of its window that a round's training, or what an auditor may have
+            to replay of it, may take this machine, as it measures before it joins; left out, it
+            measures nothing.
     """
 
     least_price_wei: int = Field(default=0, ge=0)
@@ -107,6 +110,7 @@ class PolicySection(_Section):
     jobs_at_once: int = Field(default=1 << 30, ge=1)
     most_parameters: int | None = Field(default=None, ge=1)
     most_data_bytes: int | None = Field(default=None, ge=1)
+    most_of_window: float | None = Field(default=None, gt=0, le=1)
 
 
 class HealthSection(_Section):

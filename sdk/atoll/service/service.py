@@ -25,7 +25,8 @@ from atoll.service.condition import Condition, Failing, Known, blocking
 from atoll.service.config import ServiceConfig, WatchdogSection
 from atoll.service.context import open_context
 from atoll.service.control import listening
-from atoll.service.duties.membership import SendJoin, standing
+from atoll.service.duties.material import refusal
+from atoll.service.duties.membership import SendJoin
 from atoll.service.effects import Effects
 from atoll.service.health import Health, answering
 from atoll.service.machine import (
@@ -188,7 +189,7 @@ class Service(Generic[S]):
         """Jobs in which the account has a part whose bond is not home."""
         me = self.effects.context.me
         views = self.effects.context.follower.views
-        return [job for job, view in views.items() if standing(view, me) is not None]
+        return [job for job, view in views.items() if view.standing(me) is not None]
 
     # --- events in ---
 
@@ -323,7 +324,7 @@ class Service(Generic[S]):
         """What keeps it from its work now."""
         context = self.effects.context
         open_jobs = [s.view for s in self._machines.values() if not s.view.status.is_closed]
-        strange = {int(view.job_id) for view in open_jobs if standing(view, context.me) is None}
+        strange = {int(view.job_id) for view in open_jobs if view.standing(context.me) is None}
         wanted = {
             (job, key) for job, s in self._machines.items() for key in (*s.holds, *s.in_flight)
         }
@@ -336,6 +337,7 @@ class Service(Generic[S]):
                 room=shutil.disk_usage(context.config.data_dir).free,
                 jobs=len(open_jobs),
                 strange=frozenset(strange),
+                refused={job: why for job, why in self._refused().items() if job in strange},
                 failing={(int(job), key): one for (job, key), one in self._failing.items()},
                 waiting=waits,
                 gateway=context.gateway.trouble,
@@ -344,6 +346,11 @@ class Service(Generic[S]):
                 sits_out=self.sits_out(),
             )
         )
+
+    def _refused(self) -> dict[int, str]:
+        """Why jobs are not for this machine, its operator or its version."""
+        found = {int(job): refusal(state.facts) for job, state in self._machines.items()}
+        return {job: refused.reason for job, refused in found.items() if refused is not None}
 
     def _worries(self) -> list[Condition]:
         """Of every job; one that cannot be looked at leaves the others alone."""
