@@ -191,9 +191,18 @@ class ServiceConfig(_Section):
     schedule: ScheduleSection = ScheduleSection()
     auto_claim: Literal["never", "each", "end"] = "end"
     """Claim pay after each final round, once at the job's end, or by hand."""
+    reward_address: str | None = None
+    """The wallet that `atoll claim` sends pay on to; the contracts pay the node's address."""
     worker_niceness: int = Field(default=10, ge=0, le=19)
     log_file: Path | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @field_validator("reward_address")
+    @classmethod
+    def _is_address(cls, address: str | None) -> str | None:
+        if address is not None and re.fullmatch("0x[0-9a-fA-F]{40}", address) is None:
+            raise ValueError(f"{address!r} is no address")
+        return address
 
     @property
     def store_dir(self) -> Path:
