@@ -33,7 +33,7 @@ from atoll.service.duties.upkeep import is_over
 from atoll.service.session import Session, SessionConfig, open_session
 from atoll.train.evaluate import evaluate
 from atoll.train.initial import open_initial_state
-from atoll.train.probe import configure_native
+from atoll.train.probe import pin_torch
 from atoll.train.round import TrainTask, read_global_state, train_round
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig, Member
 from atoll_devnet.run.skipping import skipping
@@ -192,7 +192,7 @@ async def submit(session: Session, manifest: Manifest) -> None:
 
 def honest_merge(job: Manifest, past: SettledRound, store: LocalStore) -> GlobalState:
     """What round 0 would have come to with every seat honest and everything there."""
-    configure_native()
+    pin_torch()
     model = open_initial_state(job, store)
     cid = store.add_pieces(model.pieces()).to_bytes()
     tasks = [TrainTask(job, past.slot, seat, past.facts.seed, cid) for seat in past.seats]

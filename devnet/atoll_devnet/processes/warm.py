@@ -132,7 +132,8 @@ def _become(module: str, arguments: tuple[str, ...], log_file: str, place: Surro
     os.dup2(log, sys.stdout.fileno())
     os.dup2(log, sys.stderr.fileno())
     if FORKS:
-        fork_ahead()  # while there is no thread yet, which the next line changes
+        # While there is no thread yet, which the next line changes; one more for what is urgent.
+        fork_ahead(2)
     threading.Thread(target=_end_with_starter, daemon=True).start()
     code = 1
     try:

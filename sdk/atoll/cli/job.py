@@ -17,13 +17,9 @@ import typer
 from atoll.cli.jobfile import InitFolder, Settings, Text, chosen_job
 from atoll.cli.network import (
     DEFAULT_HOME,
-    DEFAULT_RPC,
-    DeploymentFile,
     Home,
-    Keystore,
     Network,
-    PasswordFile,
-    Rpc,
+    on_network,
 )
 from atoll.cli.output import Json, emit, say, table
 from atoll.cli.progress import Preparing
@@ -37,7 +33,9 @@ if TYPE_CHECKING:
     from atoll.job.narrate import JobSnapshot, JobUpdate
     from atoll.job.spec import JobSpec
 
-app = typer.Typer(no_args_is_help=True, help="Submit, follow and collect training jobs.")
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Submit, follow and collect training jobs."
+)
 
 Job = Annotated[int, typer.Argument(metavar="JOB", help="The job's number.", min=1)]
 Evaluate = Annotated[
@@ -79,6 +77,7 @@ def new(
 
 
 @app.command("continue")
+@on_network(signs=True)
 def continue_job(
     job: Job,
     rounds: Annotated[int, typer.Option(min=1, help="Of the new job.")],
@@ -90,18 +89,14 @@ def continue_job(
     settings: Settings = None,
     yes: Yes = False,
     detach: Detach = False,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    keystore: Keystore = None,
-    password_file: PasswordFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """Submit a job like an earlier one of this home, from the newest model of that one.
 
     Model and job file are written to a folder first, and the file is submitted as by `submit`.
     """
-    network = Network(rpc, deployment, home, keystore, password_file)
     place = folder or Path(f"continued-{job}")
     file = asyncio.run(_write_following(network, job, rounds, place, settings))
     say(f"{file} has the job")
@@ -157,6 +152,7 @@ def check(
 
 
 @app.command()
+@on_network(signs=True)
 def submit(
     file: File,
     max_spend: MaxSpend,
@@ -166,15 +162,11 @@ def submit(
         bool, typer.Option("--again", help="Another job, though this file was submitted.")
     ] = False,
     detach: Detach = False,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    keystore: Keystore = None,
-    password_file: PasswordFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """Pay for a job and open it, then serve its data. The same file again is the same job."""
-    network = Network(rpc, deployment, home, keystore, password_file)
     payment = Payment(max_spend, sure=yes, again=again, detach=detach, as_json=json)
     _submit(network, file, payment, settings)
 
@@ -220,18 +212,15 @@ def _submit(
 
 
 @app.command()
+@on_network(signs=True)
 def serve(
     job: Job,
     detach: Detach = False,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    keystore: Keystore = None,
-    password_file: PasswordFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """Serve a job's data again, after a stop or from another machine with this home."""
-    network = Network(rpc, deployment, home, keystore, password_file)
 
     async def announce() -> int:
         async with network.open(must_sign=True) as client:
@@ -246,16 +235,16 @@ def serve(
 
 
 @app.command("list")
+@on_network()
 def list_jobs(
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """List the jobs that were submitted from this home, and where they stand."""
 
     async def work() -> list[dict[str, object]]:
-        async with Network(rpc, deployment, home).open() as client:
+        async with network.open() as client:
             return [await _row(handle) for handle in client.jobs()]
 
     rows = asyncio.run(work())
@@ -263,18 +252,18 @@ def list_jobs(
 
 
 @app.command()
+@on_network()
 def status(
     job: Job,
     evaluate: Evaluate = False,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """Say where a job stands, what became of every round, and how good its model was after it."""
 
     async def work() -> None:
-        async with Network(rpc, deployment, home).open() as client:
+        async with network.open() as client:
             handle = client.attach(job)
             snapshot = await handle.status()
             curve = await (handle.evaluate() if evaluate else handle.figures())
@@ -289,17 +278,17 @@ def status(
 
 
 @app.command()
+@on_network()
 def watch(
     job: Job,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """Tell everything that happens in a job, and how good its models are, until it has ended."""
 
     async def work() -> None:
-        async with Network(rpc, deployment, home).open() as client:
+        async with network.open() as client:
             async for item in client.attach(job).follow():
                 emit(_told(item), _text_of(item), as_json=json)
 
@@ -307,18 +296,18 @@ def watch(
 
 
 @app.command()
+@on_network()
 def logs(
     job: Job,
     seat: Annotated[int | None, typer.Option(min=0, help="Of one provider's seat only.")] = None,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """Tell what happened in a job so far: who did what, and what was refused and why."""
 
     async def work() -> list[JobUpdate]:
-        async with Network(rpc, deployment, home).open() as client:
+        async with network.open() as client:
             return await client.attach(job).logs(seat)
 
     told = asyncio.run(work())
@@ -327,6 +316,7 @@ def logs(
 
 
 @app.command()
+@on_network()
 def audit(
     job: Job,
     round_: Annotated[
@@ -337,9 +327,8 @@ def audit(
         int, typer.Option(min=0, help="Train so many seats of each round again, drawn at random.")
     ] = 1,
     all_: Annotated[bool, typer.Option("--all", help="Train every seat again.")] = False,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """Check a job from public data: train seats again, merge again, count its money again.
@@ -360,7 +349,7 @@ def audit(
 
     async def work() -> JobCheck:
         extent = Extent(round_, seat, None if all_ else seats)
-        async with Network(rpc, deployment, home).open() as client:
+        async with network.open() as client:
             return await audit_job(client.attach(job), extent, tell)
 
     checked = asyncio.run(work())
@@ -370,15 +359,15 @@ def audit(
 
 
 @app.command()
+@on_network()
 def result(
     job: Job,
     folder: Folder,
     merged: Merged = False,
     license_: License = "unknown",
     base_model: BaseModel = "",
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """Fetch the trained model, as `transformers` opens it, with its model card.
@@ -388,7 +377,7 @@ def result(
     from atoll.job.card import Labels
 
     async def work() -> None:
-        async with Network(rpc, deployment, home).open() as client:
+        async with network.open() as client:
             labels = Labels(license_, base_model)
             await client.attach(job).result(folder, labels, merged=merged)
 
@@ -397,6 +386,7 @@ def result(
 
 
 @app.command()
+@on_network()
 def checkpoint(
     job: Job,
     folder: Folder,
@@ -404,16 +394,15 @@ def checkpoint(
     merged: Merged = False,
     license_: License = "unknown",
     base_model: BaseModel = "",
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """Fetch the model after a settled round, while the job goes on."""
     from atoll.job.card import Labels
 
     async def work() -> None:
-        async with Network(rpc, deployment, home).open() as client:
+        async with network.open() as client:
             labels = Labels(license_, base_model)
             await client.attach(job).checkpoint(folder, round_, labels, merged=merged)
 
@@ -422,6 +411,7 @@ def checkpoint(
 
 
 @app.command()
+@on_network()
 def sample(
     job: Job,
     prompt: Annotated[str, typer.Option(help="What the text begins with.")],
@@ -429,9 +419,8 @@ def sample(
     temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest.")] = 0.8,
     seed: int = 0,
     round_: Round = None,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """Have the model after a settled round continue a prompt, on this machine."""
@@ -444,7 +433,7 @@ def sample(
 
     async def work() -> str:
         sampling = Sampling(length=tokens, temperature=temperature, seed=seed)
-        async with Network(rpc, deployment, home).open() as client:
+        async with network.open() as client:
             return await client.attach(job).sample(prompt, sampling, round_)
 
     text = asyncio.run(work())
@@ -452,14 +441,12 @@ def sample(
 
 
 @app.command()
+@on_network(signs=True)
 def fund(
     job: Job,
     amount: Amount,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    keystore: Keystore = None,
-    password_file: PasswordFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """Pay more into a job's escrow; what nobody earns comes back by `refund`."""
@@ -468,18 +455,16 @@ def fund(
     async def work(client: Client) -> int:
         return await client.attach(job).fund(amount)
 
-    wei = _signed(Network(rpc, deployment, home, keystore, password_file), work)
+    wei = _signed(network, work)
     emit({"job": job, "funded_wei": str(wei)}, f"{tokens(wei)} tokens paid in", as_json=json)
 
 
 @app.command()
+@on_network(signs=True)
 def cancel(
     job: Job,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    keystore: Keystore = None,
-    password_file: PasswordFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """End a job: at once while it waits for members, else after the running round."""
@@ -489,18 +474,16 @@ def cancel(
         await handle.cancel()
         return await handle.status()
 
-    snapshot = _signed(Network(rpc, deployment, home, keystore, password_file), work)
+    snapshot = _signed(network, work)
     emit(_plain(snapshot), _snapshot_text(snapshot), as_json=json)
 
 
 @app.command()
+@on_network(signs=True)
 def refund(
     job: Job,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    keystore: Keystore = None,
-    password_file: PasswordFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """Take back what nobody can earn any more: of a job that has ended most of it at once, and
@@ -513,40 +496,13 @@ def refund(
         wei, due = await handle.refund(), await handle.rest_due()
         return wei, (await client.chain.escrow(handle.id)).balance, due
 
-    wei, left, due = _signed(Network(rpc, deployment, home, keystore, password_file), work)
+    wei, left, due = _signed(network, work)
     data = {"job": job, "refunded_wei": str(wei), "left_wei": str(left), "rest_due": due}
     text = f"{tokens(wei)} tokens came back so far"
     if left:
         text += f"; {tokens(left)} are still there for pay: what nobody claims is yours"
         text += f" from {_moment(due)} on"
     emit(data, text, as_json=json)
-
-
-@app.command()
-def claim(
-    job: Job,
-    account: Annotated[
-        str | None, typer.Option(help="Whose pay; your own if left out. It goes to them.")
-    ] = None,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    keystore: Keystore = None,
-    password_file: PasswordFile = None,
-    home: Home = DEFAULT_HOME,
-    json: Json = False,
-) -> None:
-    """Have a provider or verifier paid for its FINAL rounds; their services do so by themselves."""
-    from atoll.cli.deploying import known_address
-    from atoll.job.narrate import tokens
-
-    whose = known_address(account, "--account")
-
-    async def work(client: Client) -> int:
-        return await client.attach(job).claim(whose)
-
-    wei = _signed(Network(rpc, deployment, home, keystore, password_file), work)
-    data = {"job": job, "paid_wei": str(wei)}
-    emit(data, f"{tokens(wei)} tokens were paid so far", as_json=json)
 
 
 def _moment(second: int) -> str:

@@ -295,7 +295,7 @@ class Service(Generic[S]):
             raise
         except NotFound as error:
             self._note_failure(job, command, error)
-            event = Failed(command.key, str(error), not_found=True, missing=error.digest)
+            event = Failed(command.key, str(error))
             log.info("not found", job=job, command=command.key, cause=str(error))
         except NotYet as error:
             event = Failed(command.key, str(error), due_at=error.due_at)
