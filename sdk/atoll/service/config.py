@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from atoll.content.backend import parse_backend
 from atoll.content.door import Budget
+from atoll.content.sources import MAX_URL, normalise_gateway
 from atoll.errors import ConfigError
 
 T = TypeVar("T", bound=BaseModel)
@@ -44,6 +45,17 @@ class GatewaySection(_Section):
     connections_per_address: int = Field(default=64, ge=1)
     least_bytes_per_s: float = Field(default=16384, gt=0)
     """Who takes fewer while bytes wait for it is disconnected."""
+
+    @field_validator("public_url")
+    @classmethod
+    def _can_be_announced(cls, url: str | None) -> str | None:
+        """Of what nobody would ask anything costs gas, and is found out by a missed round."""
+        if url is not None and normalise_gateway(url) is None:
+            raise ValueError(
+                f"{url!r} is no gateway's address: http(s)://HOST[:PORT][/PATH], without user, "
+                f"query and fragment, at most {MAX_URL} bytes"
+            )
+        return url
 
     def budget(self) -> Budget:
         """These limits, as the gateway has them."""
