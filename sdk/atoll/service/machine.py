@@ -14,7 +14,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from atoll.law.views import JobView
 from atoll.law.words import Address
-from atoll.service.commands import Command, Fact, Facts, key_of
+from atoll.service.commands import Command, Fact, Facts
 from atoll.service.config import KeeperConfig, ScheduleSection
 
 FIRST_RETRY_SECONDS = 2
@@ -47,10 +47,14 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class ViewChanged:
-    """The mirror of the chain at the last confirmed block; after a reorg, rebuilt."""
+    """The mirror of the chain at the last confirmed block; after a reorg, rebuilt.
+
+    `ahead` is it at the newest block; None where that tells nothing more.
+    """
 
     view: JobView
     block: int
+    ahead: JobView | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +79,6 @@ class Failed:
 
     key: str
     error: str
-    not_found: bool = False
-    """Nobody had the data: what a challenge rests on."""
-    missing: bytes = b""
-    """SHA-256 of the block that nobody had, where it is known."""
     due_at: int | None = None
     """When it will be due, where the chain said so: unix seconds of the chain."""
 
@@ -109,8 +109,6 @@ class Hold:
     until_time: int
     until_block: int
     failures: int
-    not_found: bool = False
-    missing: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -121,6 +119,7 @@ class State(Generic[S]):
         me: the account this service acts for.
         setup: the role's constants (config and behaviour).
         view: the chain's mirror at `block`, the last confirmed one; `head` may be newer.
+        ahead: the mirror at the head, which a reorg may take back; None where it is `view`.
         in_flight: commands whose effect is under way, by key.
         holds: commands that must wait before they are given again, by key.
         reasons: what each duty decided last.
@@ -137,25 +136,12 @@ class State(Generic[S]):
     holds: Mapping[str, Hold] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
     sits_out: str = ""
+    ahead: JobView | None = None
 
     @property
     def now(self) -> int:
         """Chain time, unix seconds."""
         return self.head.time
-
-    def is_missing(self, kind: type[AnyCommand], *about: object) -> bool:
-        """Whether the last try of a command found that nobody had the data."""
-        hold = self.holds.get(key_of(kind, *about))
-        return hold is not None and hold.not_found
-
-    def is_under_way(self, kind: type[AnyCommand], *about: object) -> bool:
-        """Whether a command was given and has neither finished nor failed."""
-        return key_of(kind, *about) in self.in_flight
-
-    def missing_block(self, kind: type[AnyCommand], *about: object) -> bytes:
-        """SHA-256 of the block that the last try of a command lacked; empty where none is known."""
-        hold = self.holds.get(key_of(kind, *about))
-        return b"" if hold is None else hold.missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +160,17 @@ class Setup(Generic[B]):
     keeper: KeeperConfig = field(default_factory=KeeperConfig)
     auto_claim: str = "end"
     schedule: ScheduleSection = field(default_factory=ScheduleSection)
+
+
+def begun_ahead(state: State[S], decide: Callable[[State[S]], list[Decision]]) -> list[Decision]:
+    """What may be begun from blocks that are not confirmed: work alone, which costs only us."""
+    if state.ahead is None:
+        return []
+    decisions = decide(replace(state, view=state.ahead, ahead=None))
+    return [
+        Decision(f"{one.duty} ahead", one.reason, tuple(c for c in one.commands if c.is_work))
+        for one in decisions
+    ]
 
 
 Decide = Callable[[State[S]], list[Decision]]
@@ -203,30 +200,25 @@ def advance(state: State[S], event: Event, decide: Decide[S]) -> tuple[State[S],
 
 def _fold(state: State[S], event: Event) -> State[S]:
     match event:
-        case ViewChanged(view, block):
-            return replace(state, view=view, block=block)
+        case ViewChanged(view, block, ahead):
+            return replace(state, view=view, block=block, ahead=ahead)
         case HeadAdvanced(head):
             return replace(state, head=head)
         case Ordered(sits_out):
             return replace(state, sits_out=sits_out)
         case Finished(key, fact, block):
             holds = {k: h for k, h in state.holds.items() if k != key}
-            if fact is not None and fact.unblocks:
-                holds = {
-                    k: replace(h, until_time=0) if h.not_found else h for k, h in holds.items()
-                }
             if block:
                 holds[key] = Hold(until_time=0, until_block=block, failures=0)
             facts = state.facts if fact is None else state.facts.plus(key, fact)
             state = replace(state, facts=facts, holds=holds)
-        case Failed(key, _, not_found, missing, due_at):
+        case Failed(key, _, due_at):
             failures = state.holds[key].failures + 1 if key in state.holds else 1
             pause = min(FIRST_RETRY_SECONDS << min(failures - 1, 8), LONGEST_RETRY_SECONDS)
             until = state.now + pause
             if due_at is not None:
                 until = max(due_at, state.now + FIRST_RETRY_SECONDS)
-            hold = Hold(until, 0, failures, not_found, missing)
-            state = replace(state, holds={**state.holds, key: hold})
+            state = replace(state, holds={**state.holds, key: Hold(until, 0, failures)})
     return replace(state, in_flight={k: c for k, c in state.in_flight.items() if k != key})
 
 
