@@ -179,10 +179,13 @@ class Links:
         return up, down
 
 
-def cores() -> tuple[set[int], set[int]]:
-    """The provider's core, and everybody else's."""
+def _cores() -> tuple[set[int], set[int]]:
     first, *rest = sorted(os.sched_getaffinity(0))
     return {first}, set(rest) or {first}
+
+
+OWN_CORE, OTHER_CORES = _cores()
+"""The provider's core, and everybody else's: of those that this process began with."""
 
 
 def command_of(member: Member, which: set[int], links: Links | None, index: int) -> list[str]:
@@ -202,13 +205,12 @@ def move(member: Member, links: Links, index: int, port: int) -> None:
 @contextmanager
 def running(cluster: Cluster, links: Links | None) -> Iterator[None]:
     """The members, each a process, the first provider on a core of its own."""
-    own, others = cores()
     processes: list[Process] = []
     try:
         for index, member in enumerate(cluster.members):
             if links:
                 move(member, links, index, cluster.chain.port)
-            which = own if member is cluster.providers[0] else others
+            which = OWN_CORE if member is cluster.providers[0] else OTHER_CORES
             command = command_of(member, which, links, index)
             env = {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
             processes.append(Process(member.name, command, member.folder / "log", env))
@@ -227,7 +229,7 @@ async def measure(options: Options) -> dict[str, Any]:
     config = ClusterConfig(
         options.folder / "net", 1, options.verifiers, block_seconds=BLOCK_SECONDS
     )
-    os.sched_setaffinity(0, cores()[1])
+    os.sched_setaffinity(0, OTHER_CORES)
     cluster = Cluster(config)
     with ExitStack() as stack:
         links = None
@@ -287,7 +289,7 @@ def figures(provider: Member, view: JobView, manifest: Manifest, began: int) -> 
     wall, all_of_it = view.settled[-1].block.timestamp - began, parameters * len(rounds)
     return {
         "bench": "rounds",
-        "cores": len(set.union(*cores())),
+        "cores": len(OWN_CORE | OTHER_CORES),
         "parameters": parameters,
         "rounds": len(rounds),
         "train_seconds": [round(seconds, 1) for seconds in steps],

@@ -113,9 +113,14 @@ def write_report(report: Mapping[str, Any], path: Path) -> None:
 
 
 def slashed_honest(report: Mapping[str, Any]) -> list[str]:
-    """Addresses that cheated nowhere and lost stake: there must be none."""
+    """Addresses that cheated nowhere and lost stake for a lie: there must be none.
+
+    What a machine was too slow for is a miss, which costs an honest party its small cut.
+    """
     parties_ = (*report["providers"], *report["verifiers"])
-    return [p["address"] for p in parties_ if not p["cheat"] and p["slashed_wei"] != "0"]
+    return [
+        p["address"] for p in parties_ if not p["cheat"] and p["slashed_wei"] != p["missed_wei"]
+    ]
 
 
 @dataclass(frozen=True)
@@ -289,6 +294,7 @@ def _money(member: Member, result: RunResult, books: Books) -> dict[str, Any]:
         "paid_for_wei": {reason: str(amount) for reason, amount in amounts.items()},
         "won_wei": str(result.history.won.get(member.account, 0)),
         "slashed_wei": str(result.history.lost(member.account)),
+        "missed_wei": str(result.history.missed(member.account)),
     }
 
 

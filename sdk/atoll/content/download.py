@@ -120,7 +120,6 @@ class Downloader:
         raise NotFound(
             f"no gateway delivered {cid} ({told or 'none is known'})",
             next_step="check that a gateway which holds it is running and reachable",
-            digest=cid.digest,
         )
 
     async def note(self, gateway: str, name: str, max_bytes: int) -> bytes | None:

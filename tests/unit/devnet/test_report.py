@@ -173,6 +173,27 @@ def test_the_cheat_is_caught_by_its_game_and_nobody_else_lost_anything(
     assert (loss["who"], loss["fell"]) == (f"provider {LIAR}", True)
 
 
+def test_an_honest_party_that_fell_was_slashed(finished: Script, tmp_path: Path) -> None:
+    report = build_report(result_of(finished, tmp_path, {}))
+    assert slashed_honest(report) == [PROVIDERS[LIAR]]
+
+
+def test_a_machine_that_was_too_slow_was_not_slashed(tmp_path: Path) -> None:
+    script = Script.ready(make_terms(rounds=1))
+    net = script.net
+    net.poke()
+    for seat in range(1, 4):
+        script.commit(seat)
+    net.wait_until(net.deadline)
+    net.poke()
+    net.cut_seat(0)
+    report = build_report(result_of(script, tmp_path, {}))
+    late = report["providers"][0]
+    assert int(late["slashed_wei"]) > 0
+    assert late["missed_wei"] == late["slashed_wei"]
+    assert slashed_honest(report) == []
+
+
 def test_the_books_add_up_and_say_what_was_paid_for(
     report: dict[str, Any], finished: Script
 ) -> None:

@@ -431,7 +431,7 @@ async def test_an_opening_state_must_have_the_verdicts_digest(context: Any, foun
     data = b"a state"
     cid = Cid.of(data)
     context.fetcher.blocks[cid] = data
-    opening = OpeningReady(cid.to_bytes(), digest(found), digest("params"), digest("moments"))
+    opening = OpeningReady(cid.to_bytes(), digest(found))
     context.worker.results = [opening]
     command = DoPrepareOpening(3, MANIFEST.to_bytes(), cid.to_bytes(), digest("merged"))
     if found == "other":
@@ -442,6 +442,17 @@ async def test_an_opening_state_must_have_the_verdicts_digest(context: Any, foun
     assert done.fact == opening
     journaled = context.journal.read(JOB)
     assert journaled.of(DoPrepareOpening, 3, digest("merged")) == opening
+
+
+async def test_nobody_looks_twice_at_a_state_that_its_own_merge_made(context: Any) -> None:
+    """The worker trains from it by then: a look would wait for, or take from, the training."""
+    data = b"a state"
+    cid = Cid.of(data)
+    context.fetcher.blocks[cid] = data
+    command = DoPrepareOpening(3, MANIFEST.to_bytes(), cid.to_bytes(), digest("merged"), True)
+    done = await effects(context).run(view_at(1), command)
+    assert done.fact == OpeningReady(cid.to_bytes(), digest("merged"))
+    assert context.worker.asked == []
 
 
 async def test_blocks_of_final_rounds_are_let_go(context: Any) -> None:
