@@ -213,7 +213,8 @@ class Service(Generic[S]):
         for job, view in follower.views.items():
             self._machine(job, view)
             if job in changed or news.turned or news.head:
-                self._events.put_nowait((job, ViewChanged(view, follower.confirmed)))
+                ahead = follower.ahead(job)
+                self._events.put_nowait((job, ViewChanged(view, follower.confirmed, ahead)))
             if news.head:
                 head = Head(news.head.number, news.head.timestamp)
                 self._events.put_nowait((job, HeadAdvanced(head)))

@@ -54,6 +54,7 @@ class Index:
 
     job: Network
     changes: list[list[Change]] = field(default_factory=list)
+    ahead: tuple[Indexed, ...] = ()
     confirmed: int = 0
     undecodable: int = 0
     read: asyncio.Event = field(default_factory=asyncio.Event)
