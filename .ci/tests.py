@@ -3,9 +3,10 @@
     .venv/bin/python .ci/tests.py             all of it, as `make test` does
     .venv/bin/python .ci/tests.py contracts   this part only
 
-What waits (whole networks, real chains and nodes) has a process a core and goes first on each of
-them: members of a network train, and have deadlines. What computes has as many and takes what is
-left. A part's output is printed whole, when it ends.
+What waits (whole networks, real chains and nodes) has three processes for two cores and goes first
+on each of them: members of a network wait for each other most of the time, and have deadlines when
+they train. What computes has a process a core and takes what is left. A part's output is printed
+whole, when it ends.
 """
 # ruff: noqa: S603, T201 -- fixed commands; it prints
 
@@ -29,8 +30,13 @@ CORES = os.cpu_count() or 1
 WAITING = ("tests/e2e", "tests/network", "tests/integration")
 PYTEST = (PYTHON, "-m", "pytest", "--dist=loadgroup", "--no-loadscope-reorder", "--durations=10")
 NICE = 10
-# Every process compiles our sources anew where it may not keep what it compiled.
-ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+# Every process compiles our sources anew where it may not keep what it compiled. There are more
+# processes than cores: threads of numerical libraries, which spin as they wait, only take from each
+# other. What is tested with several threads asks for them.
+ENVIRONMENT = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"} | {
+    "OMP_NUM_THREADS": "1",
+    "OMP_WAIT_POLICY": "PASSIVE",
+}
 COUNTS = re.compile(r"(\d+)(?: tests)? (passed|failed|errors?)\b")
 
 
@@ -61,7 +67,7 @@ def parts(commit: str) -> tuple[Part, ...]:
     """All, the longest first."""
     seed = str(int(commit[:8], 16))
     elsewhere = [f"--ignore={folder}" for folder in WAITING]
-    networks = (*PYTEST, f"-n{max(2, min(CORES, 8))}", *WAITING)
+    networks = (*PYTEST, f"-n{max(3, min(3 * CORES // 2, 8))}", *WAITING)
     computing = (*PYTEST, f"-n{CORES}", f"--hypothesis-seed={seed}", *elsewhere, "tests")
     return (
         Part("networks", networks, nice=0),

@@ -9,6 +9,7 @@ from atoll.bits.layout import max_state_bytes
 from atoll.content.cid import Cid
 from atoll.errors import ProtocolError
 from atoll.law.manifest import Manifest
+from atoll.law.owes import committee_gateways
 from atoll.law.views import JobView
 from atoll.law.words import Digest, Phase
 from atoll.service.commands import Done, Fact, Work
@@ -61,7 +62,8 @@ class DoPrepareOpening(Work[OpeningReady]):
             )
         else:
             limit = max_state_bytes(Manifest.from_bytes(self.manifest))
-            await effects.fetch(view, self.round, Cid.from_bytes(self.cid), limit)
+            prefer = committee_gateways(view, self.round - 1)
+            await effects.fetch(view, self.round, Cid.from_bytes(self.cid), limit, prefer)
             if self.is_own:  # the worker trains from it by now: nothing is asked of it twice
                 return OpeningReady(self.cid, self.digest)
             opened = await effects.work_soon(
