@@ -10,8 +10,9 @@ waits for a second provider that shares the other core, and every round of it is
 `utilisation`: seconds in training steps, without hashing, ÷ seconds from the first round's opening
 to the last settlement. `outside_steps`: the share of the training thread's time that it was not in
 steps. `uplink_bytes_per_parameter` and `downlink_bytes_per_parameter`: what the provider's gateway
-sent and its fetcher received, a round. The bars are 0.90, 0.03 and 2.4 bytes up with int8, for
-rounds that train 60 seconds or more (`train_seconds`).
+sent and its fetcher received, a round; `verifier_bytes_per_parameter`: a verifier's, the mean. The
+bars are 0.90, 0.03 and 2.4 bytes up with int8, for rounds that train 60 seconds or more
+(`train_seconds`).
 
 With `--link-mbit` every member has a network namespace and one link to a bridge, both of whose ends
 let so many megabits a second through (tc, tbf); that takes root. `link_bytes_per_parameter` is then
@@ -179,10 +180,13 @@ class Links:
         return up, down
 
 
-def cores() -> tuple[set[int], set[int]]:
-    """The provider's core, and everybody else's."""
+def _cores() -> tuple[set[int], set[int]]:
     first, *rest = sorted(os.sched_getaffinity(0))
     return {first}, set(rest) or {first}
+
+
+OWN_CORE, OTHER_CORES = _cores()
+"""The provider's core, and everybody else's: of those that this process began with."""
 
 
 def command_of(member: Member, which: set[int], links: Links | None, index: int) -> list[str]:
@@ -202,13 +206,12 @@ def move(member: Member, links: Links, index: int, port: int) -> None:
 @contextmanager
 def running(cluster: Cluster, links: Links | None) -> Iterator[None]:
     """The members, each a process, the first provider on a core of its own."""
-    own, others = cores()
     processes: list[Process] = []
     try:
         for index, member in enumerate(cluster.members):
             if links:
                 move(member, links, index, cluster.chain.port)
-            which = own if member is cluster.providers[0] else others
+            which = OWN_CORE if member is cluster.providers[0] else OTHER_CORES
             command = command_of(member, which, links, index)
             env = {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
             processes.append(Process(member.name, command, member.folder / "log", env))
@@ -227,7 +230,7 @@ async def measure(options: Options) -> dict[str, Any]:
     config = ClusterConfig(
         options.folder / "net", 1, options.verifiers, block_seconds=BLOCK_SECONDS
     )
-    os.sched_setaffinity(0, cores()[1])
+    os.sched_setaffinity(0, OTHER_CORES)
     cluster = Cluster(config)
     with ExitStack() as stack:
         links = None
@@ -242,9 +245,9 @@ async def measure(options: Options) -> dict[str, Any]:
         stack.enter_context(running(cluster, links))
         view, manifest, began = await train(cluster, with_text(options.spec), links)
         counted = links.counted(0) if links else None
-    return figures(cluster.providers[0], view, manifest, began) | _of_links(
-        options, counted, manifest, view
-    )
+    found = figures(cluster.providers[0], view, manifest, began)
+    found["verifier_bytes_per_parameter"] = of_verifiers(cluster.verifiers, view, manifest)
+    return found | _of_links(options, counted, manifest, view)
 
 
 async def train(
@@ -287,7 +290,7 @@ def figures(provider: Member, view: JobView, manifest: Manifest, began: int) -> 
     wall, all_of_it = view.settled[-1].block.timestamp - began, parameters * len(rounds)
     return {
         "bench": "rounds",
-        "cores": len(set.union(*cores())),
+        "cores": len(OWN_CORE | OTHER_CORES),
         "parameters": parameters,
         "rounds": len(rounds),
         "train_seconds": [round(seconds, 1) for seconds in steps],
@@ -297,6 +300,17 @@ def figures(provider: Member, view: JobView, manifest: Manifest, began: int) -> 
         "uplink_bytes_per_parameter": round(traffic.get("bytes_up", 0) / all_of_it, 4),
         "downlink_bytes_per_parameter": round(traffic.get("bytes_down", 0) / all_of_it, 4),
     }
+
+
+def of_verifiers(members: list[Member], view: JobView, manifest: Manifest) -> dict[str, float]:
+    """What a verifier sent and received a parameter and round, the mean over them."""
+    all_of_it = sizes(manifest.to_bytes())[1] * len(view.settled) * len(members)
+    sent: dict[str, float] = {"up": 0.0, "down": 0.0}
+    for member in members:
+        traffic: dict[str, float] = read_metrics(member.metrics_file)["jobs"]["0"]["-1"]  # type: ignore[index]
+        for way in sent:
+            sent[way] += traffic.get(f"bytes_{way}", 0)
+    return {way: round(total / all_of_it, 4) for way, total in sent.items()}
 
 
 def _of_links(

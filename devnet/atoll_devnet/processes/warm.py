@@ -71,6 +71,16 @@ class MemberProcess:
     def is_running(self) -> bool:
         return self._process is not None and self._process.is_alive()
 
+    @property
+    def pid(self) -> int | None:
+        """Of the service, which is its session's, too; None before it was started."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs or before it was started; negative for a signal's number."""
+        return None if self._process is None else self._process.exitcode
+
     def kill(self) -> None:
         """SIGKILL, as a power cut would."""
         if self._process is not None:

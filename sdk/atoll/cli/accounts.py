@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll.cli import services
-from atoll.cli.network import Network, need_deployment
+from atoll.cli.network import SIGNING, Command, Network, need_deployment, taking
 from atoll.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -103,3 +103,17 @@ class Whose:
 def moment(second: int) -> str:
     """A time of the chain's clock, for a person."""
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def about_account(*, signs: bool = False) -> Callable[[Command], Command]:
+    """Has a command take a config, or a network and a keystore, for its argument `whose`.
+
+    Args:
+        signs: with what opens the keystore, too.
+    """
+    options = {name: kind for name, kind in SIGNING.items() if signs or name != "password_file"}
+
+    def made(config: Path | None, **given: Any) -> Whose:
+        return Whose(config, Network(**given))
+
+    return taking("whose", {"config": (Config, None), **options}, made)

@@ -10,17 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atoll.cli.accounts import Config, Whose, moment
-from atoll.cli.network import (
-    DEFAULT_HOME,
-    DEFAULT_RPC,
-    DeploymentFile,
-    Home,
-    Keystore,
-    Network,
-    PasswordFile,
-    Rpc,
-)
+from atoll.cli.accounts import Whose, about_account, moment
 from atoll.cli.output import Json, emit
 from atoll.errors import ChainError, ProtocolError
 
@@ -30,8 +20,10 @@ if TYPE_CHECKING:
     from atoll.job.earnings import Line, Statement
     from atoll.law.words import Address
 
-app = typer.Typer(help="Show every wei that an account earned, and why not.")
-claim_app = typer.Typer(help="Have everything paid that an account has earned.")
+app = typer.Typer(add_completion=False, help="Show every wei that an account earned, and why not.")
+claim_app = typer.Typer(
+    add_completion=False, help="Have everything paid that an account has earned."
+)
 LOOK_SECONDS = 2.0
 """Between two looks at a chain while something is waited for."""
 OnlyJob = Annotated[int | None, typer.Option("--job", metavar="N", help="Only this job.", min=1)]
@@ -41,14 +33,12 @@ Explain = Annotated[
 
 
 @app.command()
+@about_account()
 def earnings(
-    config: Config = None,
     job: OnlyJob = None,
     explain: Explain = False,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    keystore: Keystore = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    whose: Whose,
     json: Json = False,
 ) -> None:
     """Say what an account got, will get, lost or did not earn in its jobs, and what gas it paid.
@@ -56,7 +46,6 @@ def earnings(
     Everything is counted from the contracts' events; exits with 5 where the lines do not add up to
     the jobs' books.
     """
-    whose = Whose(config, Network(rpc, deployment, home, keystore))
     data, lines = asyncio.run(_told(whose, job, explain=explain))
     emit(data, "\n".join(lines), as_json=json)
     faults = [fault for told in data["jobs"] for fault in told["faults"]]
@@ -65,8 +54,8 @@ def earnings(
 
 
 @claim_app.command()
+@about_account(signs=True)
 def claim(
-    config: Config = None,
     job: OnlyJob = None,
     to: Annotated[
         str | None,
@@ -75,11 +64,8 @@ def claim(
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until there is something to claim.")
     ] = False,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    keystore: Keystore = None,
-    password_file: PasswordFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    whose: Whose,
     json: Json = False,
 ) -> None:
     """Have everything paid that the account has earned in FINAL rounds: pay, credits, what games
@@ -90,7 +76,6 @@ def claim(
     """
     from atoll.cli.deploying import known_address
 
-    whose = Whose(config, Network(rpc, deployment, home, keystore, password_file))
     wanted = Wanted(job, known_address(to, "--to"), wait)
     data, lines = asyncio.run(_claimed(whose, wanted))
     emit(data, "\n".join(lines), as_json=json)

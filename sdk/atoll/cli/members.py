@@ -37,7 +37,9 @@ class RoleCommand:
 
 def member_app(member: RoleCommand) -> typer.Typer:
     """The commands of one role."""
-    app = typer.Typer(no_args_is_help=True, help=f"Set up and run a {member.role}.")
+    app = typer.Typer(
+        add_completion=False, no_args_is_help=True, help=f"Set up and run a {member.role}."
+    )
     default_config = member.folder / services.CONFIG_NAME
 
     @app.command()

@@ -19,9 +19,9 @@ from atoll.law.games.machine import Clock
 from atoll.law.games.machine import Outcome as GameOutcome
 from atoll.law.games.turns import is_holders_turn
 from atoll.law.hashing import accumulate_reveal, accumulate_words, certificate_hash
+from atoll.law.leaves import LEAF_BYTES, Leaves, key_hash
 from atoll.law.merge_inputs import MergeFacts, had, is_settled_who_is_had
 from atoll.law.misses import Record
-from atoll.law.trace import LEAF_BYTES, Leaves, key_hash
 from atoll.law.words import (
     NO_BITS,
     NO_ROUND,

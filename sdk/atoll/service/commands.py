@@ -30,12 +30,10 @@ class Fact:
     """Base of what finished commands leave in the journal; subclasses are frozen dataclasses.
 
     Attributes:
-        unblocks: whether it brings data, so that what lacked some is tried again at once.
         outlives_start: whether a restart (with another version, say) still believes it.
     """
 
     __slots__ = ()
-    unblocks: ClassVar[bool] = False
     outlives_start: ClassVar[bool] = True
     kinds: ClassVar[dict[str, type[Fact]]] = {}
     """Every kind there is, by the name it has in a journal."""

@@ -28,6 +28,7 @@ from atoll.content.door import Budget
 from atoll.content.gateway import Gateway, GatewayConfig, url_of
 from atoll.content.local import LocalStore
 from atoll.errors import AtollError, ConfigError
+from atoll.service.beside import end
 from atoll.service.greeting import greeted
 from atoll.service.worker import resolve
 
@@ -105,12 +106,11 @@ class GatewayProcess:
 
     async def stop(self) -> None:
         """Ends the child and every connection."""
-        if self._follows is not None:
-            self._follows.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._follows
-            self._follows = None
-        await self._end()
+        follows, self._follows = self._follows, None
+        try:
+            await end([follows] if follows is not None else [])
+        finally:
+            await self._end()
 
     def admit(self, members: Iterable[str]) -> None:
         """Says for whom room is kept from now on."""

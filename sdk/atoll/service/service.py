@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -19,6 +19,7 @@ from atoll.chain.follower import News
 from atoll.errors import AtollError, ConfigError, NotFound
 from atoll.law.views import JobView
 from atoll.law.words import JobId
+from atoll.service.beside import end
 from atoll.service.commands import NotYet
 from atoll.service.condition import Condition, Failing, Known, blocking
 from atoll.service.config import ServiceConfig, WatchdogSection
@@ -284,7 +285,7 @@ class Service(Generic[S]):
             raise
         except NotFound as error:
             self._note_failure(job, command, error)
-            event = Failed(command.key, str(error), not_found=True, missing=error.digest)
+            event = Failed(command.key, str(error))
             log.info("not found", job=job, command=command.key, cause=str(error))
         except NotYet as error:
             event = Failed(command.key, str(error), due_at=error.due_at)
@@ -304,11 +305,7 @@ class Service(Generic[S]):
     async def _stop_effects(self) -> None:
         tasks = list(self._running.values())
         self._running.clear()
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with suppress(asyncio.CancelledError):
-                await task
+        await end(tasks)
 
     def _note_failure(self, job: JobId, command: AnyCommand, error: Exception) -> None:
         before = self._failing.get((job, command.key))

@@ -15,7 +15,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import asynccontextmanager
 from multiprocessing.connection import wait
@@ -75,9 +75,8 @@ class Worker:
             Exception: whatever the function raised.
         """
         async with self._turn.taken(is_first, patience_s):
-            pool = self._pool = self._pool or self._start()
             try:
-                return await asyncio.wrap_future(pool.submit(_call, function, args))
+                return await asyncio.wrap_future(self._submit(function, args))
             except BrokenProcessPool as error:
                 self.kill()
                 raise WorkerDied(f"the worker process ended while it ran {function}") from error
@@ -93,6 +92,19 @@ class Worker:
         for process in list((pool._processes or {}).values()):  # Python 3.14 has kill_workers
             process.kill()
         pool.shutdown(wait=False, cancel_futures=True)
+
+    def _submit(self, function: str, args: tuple[object, ...]) -> Future[Any]:
+        """Hands a call over, to a new process where the old one died with nothing to do.
+
+        Raises BrokenProcessPool where that one died at once.
+        """
+        try:
+            pool = self._pool = self._pool or self._start()
+            return pool.submit(_call, function, args)
+        except BrokenProcessPool:
+            self.kill()
+            pool = self._pool = self._start()
+            return pool.submit(_call, function, args)
 
     def _start(self) -> ProcessPoolExecutor:
         pool = _ahead.pop() if _ahead else _pool(self._context)

@@ -114,8 +114,7 @@ class ScriptedEffects:
             case DoFetchData():
                 return Done(DataReady(cid("data"), ZERO_DIGEST))
             case DoPrepareOpening():
-                digests = map(digest, ("initial", "p", "m"))
-                return Done(OpeningReady(cid("opening"), *digests))
+                return Done(OpeningReady(cid("opening"), digest("initial")))
             case DoTrain():
                 return Done(_trained(command))
         return Done(block=1)

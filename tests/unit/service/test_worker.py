@@ -47,6 +47,17 @@ async def test_a_killed_worker_is_an_error_and_the_next_call_works(worker: Worke
     assert await worker.run(f"{HERE}:add", 1, 2) == 3
 
 
+async def test_a_process_that_died_with_nothing_to_do_costs_no_call(worker: Worker) -> None:
+    pid, _ = await worker.run(f"{HERE}:describe")
+    pool = worker._pool
+    assert pool is not None
+    notices = pool._executor_manager_thread  # type: ignore[attr-defined]  # ends once it has
+    os.kill(pid, signal.SIGKILL)
+    await asyncio.to_thread(notices.join)
+    other, _ = await worker.run(f"{HERE}:describe")
+    assert other != pid
+
+
 async def test_cancelling_ends_the_process_and_the_next_call_works(
     worker: Worker, tmp_path: Path
 ) -> None:

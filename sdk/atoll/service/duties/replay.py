@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import structlog
 
 from atoll.law.ballots import Duty
+from atoll.law.leaves import Leaves, key_hash
 from atoll.law.manifest import Manifest
-from atoll.law.trace import Leaves, key_hash
 from atoll.law.views import JobView, SettledRound
 from atoll.law.words import Digest, SeatIndex, Slot
 from atoll.service.commands import Done, Fact, Work
