@@ -284,6 +284,32 @@ contract BlsTest is Check {
     }
 }
 
+/// @title What the Python law derived, proved and signed (tests/vectors/rounds.json, which py-ecc makes again) is taken.
+/// forge-config: default.evm_version = "prague"
+contract BlsVectorsTest is Check {
+    function test_keysProofsAndTheCertificate() public {
+        string memory json = vm.readFile("../tests/vectors/rounds.json");
+        vm.chainId(vm.parseJsonUint(json, ".slot.chainId"));
+        BlsKeys keys = BlsKeys(vm.parseJsonAddress(json, ".bls.registry"));
+        vm.etch(address(keys), address(new BlsKeys()).code);
+        address[] memory committee = new address[](4);
+        for (uint256 i = 0; i < 4; i++) {
+            string memory place = string.concat(".bls.members[", vm.toString(i), "]");
+            committee[i] = vm.parseJsonAddress(json, string.concat(place, ".account"));
+            bytes memory key = vm.parseJsonBytes(json, string.concat(place, ".key"));
+            bytes memory proof = vm.parseJsonBytes(json, string.concat(place, ".proof"));
+            bytes32 message = vm.parseJsonBytes32(json, string.concat(place, ".proofMessage"));
+            same(keys.proofOf(committee[i], key), message, "what the key signs");
+            vm.prank(committee[i]);
+            keys.register(key, proof);
+        }
+        bytes32 digest = vm.parseJsonBytes32(json, ".bls.digest");
+        bytes memory certificate = vm.parseJsonBytes(json, ".bls.certificate");
+        uint256 signers = new BlsPolicy(address(keys)).certify(0, committee, digest, certificate);
+        same(signers, vm.parseJsonUint(json, ".bls.signers"), "bls.signers");
+    }
+}
+
 /// @title Where the precompiles are not there nothing is taken.
 contract NoBlsTest is Check {
     function test_withoutPrecompilesNoKeyIsTaken() public {
