@@ -35,7 +35,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,7 @@ from atoll.law.views import JobView
 from atoll.service.metrics import read_metrics
 from atoll_devnet.processes.chain import ChainConfig, LocalChain
 from atoll_devnet.processes.cluster import SUBMITTER_TOKENS, Cluster, ClusterConfig, Member
+from atoll_devnet.processes.links import HOST, Links
 from atoll_devnet.processes.process import Process
 from atoll_devnet.run.evaluation import sizes
 from atoll_devnet.run.options import fitting, with_text
@@ -60,16 +61,13 @@ BLOCK_SECONDS, LOOK_SECONDS = 1.0, 1.0
 DEFAULTS = {
     "rounds": 3,
     "lifetime": "3h",
-    "inner.steps": 1500,
-    "inner.segment": 150,
+    "inner.steps": 3000,
+    "inner.segment": 300,
     "evaluate.batches": 1,
     "windows.train": "20m",
     "windows.audit": "5m",
 }
 """Of the demo's job, so that a round trains a minute or more."""
-NETWORK, BRIDGE = "10.77.0", "atollbench"
-HOST = f"{NETWORK}.1"
-BURST, LATENCY = "256kb", "100ms"
 
 
 @dataclass(frozen=True)
@@ -117,69 +115,6 @@ def chosen_changes(spec: JobSpec, settings: Sequence[str]) -> JobSpec:
 # --- the network ---
 
 
-@dataclass
-class Links:
-    """A namespace for each member, and a link of so many megabits a second from it to a bridge."""
-
-    mbit: int
-    members: int
-    made: list[Sequence[str]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        if os.geteuid():
-            raise SystemExit("--link-mbit makes network namespaces, which takes root")
-
-    def __enter__(self) -> Links:
-        try:
-            self._make()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for command in reversed(self.made):
-            subprocess.run(command, check=False, stderr=subprocess.DEVNULL)
-
-    def _make(self) -> None:
-        self._run("ip link add", BRIDGE, "type bridge", undo=f"ip link del {BRIDGE}")
-        self._run("ip addr add", f"{HOST}/24", "dev", BRIDGE)
-        self._run("ip link set", BRIDGE, "up")
-        for index in range(self.members):
-            space, outer = self.space(index), self.outer(index)
-            inside = f"ip netns exec {space}"
-            self._run("ip netns add", space, undo=f"ip netns del {space}")
-            self._run("ip link add", outer, "type veth peer name eth0 netns", space)
-            self._run("ip link set", outer, "master", BRIDGE, "up")
-            self._run(inside, "ip addr add", f"{self.address(index)}/24", "dev eth0")
-            self._run(inside, "ip link set eth0 up")
-            self._run(inside, "ip link set lo up")
-            shape = f"root tbf rate {self.mbit}mbit burst {BURST} latency {LATENCY}"
-            self._run("tc qdisc add dev", outer, shape)
-            self._run(inside, "tc qdisc add dev eth0", shape)
-
-    def _run(self, *words: str, undo: str = "") -> None:
-        subprocess.run(" ".join(words).split(), check=True)
-        if undo:
-            self.made.append(undo.split())
-
-    def space(self, index: int) -> str:
-        return f"{BRIDGE}{index}"
-
-    def outer(self, index: int) -> str:
-        """The bridge's end of a member's link."""
-        return f"atollb{index}"
-
-    def address(self, index: int) -> str:
-        return f"{NETWORK}.{index + 2}"
-
-    def counted(self, index: int) -> tuple[int, int]:
-        """Bytes that a member sent and received."""
-        counters = Path("/sys/class/net") / self.outer(index) / "statistics"
-        up, down = (int((counters / name).read_text()) for name in ("rx_bytes", "tx_bytes"))
-        return up, down
-
-
 def _cores() -> tuple[set[int], set[int]]:
     first, *rest = sorted(os.sched_getaffinity(0))
     return {first}, set(rest) or {first}
@@ -196,13 +131,6 @@ def command_of(member: Member, which: set[int], links: Links | None, index: int)
     return [*command, sys.executable, "-m", MEMBER, *member.process.arguments]
 
 
-def move(member: Member, links: Links, index: int, port: int) -> None:
-    """Has a member's file name the chain and its gateway as they are seen from its namespace."""
-    file = member.folder / "config.toml"
-    text = file.read_text().replace(f"http://127.0.0.1:{port}", f"http://{HOST}:{port}")
-    file.write_text(text.replace("[gateway]\n", f'[gateway]\nhost = "{links.address(index)}"\n'))
-
-
 @contextmanager
 def running(cluster: Cluster, links: Links | None) -> Iterator[None]:
     """The members, each a process, the first provider on a core of its own."""
@@ -210,7 +138,7 @@ def running(cluster: Cluster, links: Links | None) -> Iterator[None]:
     try:
         for index, member in enumerate(cluster.members):
             if links:
-                move(member, links, index, cluster.chain.port)
+                links.move(member, index, cluster.chain.port)
             which = OWN_CORE if member is cluster.providers[0] else OTHER_CORES
             command = command_of(member, which, links, index)
             env = {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
@@ -235,7 +163,7 @@ async def measure(options: Options) -> dict[str, Any]:
     with ExitStack() as stack:
         links = None
         if options.link_mbit is not None:
-            links = stack.enter_context(Links(options.link_mbit, 1 + options.verifiers))
+            links = stack.enter_context(Links(1 + options.verifiers, options.link_mbit))
             chain = ChainConfig(
                 config.folder / "chain", block_seconds=BLOCK_SECONDS, options=("--host", HOST)
             )

@@ -2,8 +2,17 @@
 
     python bench/soak.py [--minutes 10] [--json] [--pause 5] [--seed 0] [--folder PATH]
 
-Three providers, three verifiers and two jobs at a time; every process is killed (-9) now and then,
-the chain included.
+Three providers, three verifiers, two who come and go, two jobs at a time; the last line is JSON.
+Every few seconds one of these, drawn by the seed: any process is killed (-9), the chain included;
+the newest 1 to 64 blocks become others; the chain restarts, or answers nobody; a disk is full;
+a link carries nothing, or little; a member joins, or leaves. Two members' clocks are an hour wrong.
+Disks and links take root; without it they are left out, and `done` does not count them.
+
+`lost`: jobs that did not come to their end. `signed_twice`: slots of members' journals with two
+contents, or that were forgotten. `slashed`, `misses`, `books`: of honest members, all of them.
+`findings`: processes that ended by themselves, and defects in their logs. `growth`: medians of the
+first and the last quarter, and what a settled round adds. It exits with 1 where anything but misses
+is not empty.
 """
 
 from __future__ import annotations
@@ -11,6 +20,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -19,8 +29,9 @@ from typing import Any
 from atoll.job.presets import preset
 from atoll.job.spec import JobSpec
 from atoll_devnet.run.options import fitting, with_text
-from atoll_devnet.weather.kills import kill_one
-from atoll_devnet.weather.storm import StormConfig, holds, rage, storm
+from atoll_devnet.weather.faults import WEIGHTS
+from atoll_devnet.weather.network import storm
+from atoll_devnet.weather.storm import StormConfig, holds, rage
 
 PROVIDERS, VERIFIERS = 3, 3
 SMALL = {"width": 32, "layers": 2, "heads": 2, "kv_heads": 2, "ffn": 64, "seq": 32}
@@ -61,6 +72,7 @@ def main() -> None:
             seconds=60 * asked.minutes,
             pause=asked.pause,
             seed=asked.seed,
+            is_rooted=os.geteuid() == 0,
         )
         found = asyncio.run(weather(config, is_quiet=asked.json))
     print(json.dumps(found))
@@ -71,7 +83,8 @@ def small_job() -> JobSpec:
     """A job whose round takes a second or two, over some of the standard library."""
     job = preset("demo")
     model = job.model.model_copy(update=SMALL)
-    return with_text(fitting(job, PROVIDERS, VERIFIERS).but({"model": model, **JOB}))
+    room = fitting(job, PROVIDERS + 1, VERIFIERS + 1)  # for those who come and go
+    return with_text(room.but({"model": model, "members.min_verifiers": 2, **JOB}))
 
 
 async def weather(config: StormConfig, *, is_quiet: bool) -> dict[str, Any]:
@@ -82,7 +95,7 @@ async def weather(config: StormConfig, *, is_quiet: bool) -> dict[str, Any]:
             print(line, flush=True)
 
     async with storm(config, tell) as found:
-        await rage(found, kill_one)
+        await rage(found, WEIGHTS)
         await found.calm()
         return {"bench": "soak", **await found.verdict()}
 

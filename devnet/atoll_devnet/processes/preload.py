@@ -18,6 +18,7 @@ import structlog
 
 from atoll.errors import AtollError
 from atoll.service.worker import THREAD_VARIABLES
+from atoll_devnet.processes import clock
 
 MODULES = (
     "eth_account",  # which a member imports once it reads its key
@@ -30,6 +31,7 @@ MODULES = (
 
 # Before the numerical libraries are loaded: they read these once, and start as many threads.
 os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
+clock.install()
 for name in MODULES:
     import_module(name)
 

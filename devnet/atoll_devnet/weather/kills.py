@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from atoll_devnet.weather.family import SERVICE, WORKER, family, kill
-from atoll_devnet.weather.storm import Storm
+from atoll_devnet.weather.storm import EVERYONE, Storm
 
 CHAIN, SUBMITTER = "the chain", "a submitter"
 WEIGHTS = {SERVICE: 8, WORKER: 4, "gateway": 4, SUBMITTER: 3, CHAIN: 1}
@@ -13,8 +13,10 @@ async def kill_one(storm: Storm) -> None:
     """Kills a process of a drawn kind; a service, a submitter and the chain start again at once."""
     (kind,) = storm.random.choices(list(WEIGHTS), list(WEIGHTS.values()))
     if kind == CHAIN:
-        await storm.cluster.chain.crash()
-        await storm.cluster.chain.start()
+        async with storm.chain_alone:
+            with storm.excused(EVERYONE):
+                await storm.cluster.chain.crash()
+                await storm.cluster.chain.start()
         storm.note(f"kills {CHAIN}")
         return
     if kind == SUBMITTER:

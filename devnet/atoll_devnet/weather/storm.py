@@ -7,36 +7,42 @@ services' own to mend. What ends by itself is a finding.
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from atoll.content.storage import StoreConfig
 from atoll.errors import ChainError
 from atoll.job.spec import JobSpec
 from atoll.law.upkeep import upkeep
 from atoll.law.views import JobView
 from atoll.law.words import JobId
 from atoll.service.duties.upkeep import is_over
-from atoll.service.session import Session, SessionConfig, open_session
-from atoll_devnet.processes.cluster import STAKE_TOKENS, Cluster, ClusterConfig
+from atoll.service.session import Session
+from atoll_devnet.processes.cluster import STAKE_TOKENS, Cluster, Member
+from atoll_devnet.processes.links import Links
 from atoll_devnet.processes.process import last_line
 from atoll_devnet.processes.warm import MemberProcess
-from atoll_devnet.run.skipping import Seen, beside, skip_windows
 from atoll_devnet.weather.growth import Growth
 from atoll_devnet.weather.oracle import Signatures, Verdict, judge, lacking
 from atoll_devnet.weather.submitter import Submission, submission
 
 LOOK_SECONDS = 0.5
 SAMPLE_SECONDS = 10.0
+RESTART_SECONDS = 2.0
+GRACE_SECONDS = 30.0
+"""What a trouble causes may show so much later."""
+EVERYONE = "everyone"
+ONE_WRITER = "wait until it has sent its transactions"
 CALM_SECONDS = 600.0
 """So long everything may take to come to its end once the weather is fine."""
 Tell = Callable[[str], None]
+Fault = Callable[["Storm"], Coroutine[Any, Any, None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +54,7 @@ class StormConfig:
         at_once: jobs that are open at a time.
         seconds: how long new jobs are submitted and things break.
         pause: seconds between two troubles, in the mean.
-        beginning: see `ClusterConfig`.
+        is_rooted: some members have a small disk or a link of their own, which takes root.
     """
 
     folder: Path
@@ -59,7 +65,7 @@ class StormConfig:
     seconds: float = 60.0
     pause: float = 5.0
     seed: int = 0
-    beginning: Path | None = None
+    is_rooted: bool = False
 
 
 @dataclass
@@ -69,7 +75,10 @@ class Storm:
     Attributes:
         done: how often each trouble was made.
         findings: sentences; what honest software does not do.
-        expected: processes that may end by themselves now, because of a trouble.
+        chain_alone: held while something is done to the chain.
+        small_disks: members that have a small one each; spares: who comes and goes.
+        links: of the members that have one; `linked` says which, `disturbed` which do not work.
+        first_block: before it no reorg goes: the network was made there.
         now: the chain's clock.
     """
 
@@ -81,12 +90,20 @@ class Storm:
     began: float = field(default_factory=time.monotonic)
     done: Counter[str] = field(default_factory=Counter)
     findings: list[str] = field(default_factory=list)
-    expected: set[str] = field(default_factory=set)
+    chain_alone: asyncio.Lock = field(default_factory=asyncio.Lock)
+    small_disks: list[Member] = field(default_factory=list)
+    spares: list[Member] = field(default_factory=list)
+    links: Links | None = None
+    linked: dict[str, int] = field(default_factory=dict)
+    disturbed: set[str] = field(default_factory=set)
+    first_block: int = 0
     submissions: list[Submission] = field(default_factory=list)
     signatures: Signatures = field(default_factory=Signatures)
     growth: Growth = field(default_factory=Growth)
     now: int = 0
     _is_calm: bool = False
+    _excuses: Counter[str] = field(default_factory=Counter)
+    _ended: dict[str, float] = field(default_factory=dict)
     _sampled: float = 0.0
 
     @property
@@ -113,6 +130,20 @@ class Storm:
         """Something that honest software does not do."""
         self.findings.append(what)
         self.tell(f"{self.seconds:6.1f} s  FOUND: {what}")
+
+    @contextmanager
+    def excused(self, name: str) -> Iterator[None]:
+        """A process may end by itself inside, and for a while behind; `EVERYONE` is all."""
+        self._excuses[name] += 1
+        try:
+            yield
+        finally:
+            loop = asyncio.get_running_loop()
+            loop.call_later(GRACE_SECONDS, self._excuses.subtract, [name])
+
+    async def some_time(self, mean: float) -> None:
+        """Waits for half of a mean to half more."""
+        await asyncio.sleep(mean * (0.5 + self.random.random()))
 
     # --- what goes on beside the weather ---
 
@@ -145,13 +176,26 @@ class Storm:
         self.tell(f"{self.seconds:6.1f} s  {one.name} starts; {self.settled} rounds have settled")
 
     def _start_what_ended(self) -> None:
+        """As an operator's machine does, some seconds later."""
+        now = time.monotonic()
         for name, process in self.processes():
             if process.is_running or process.exit_code in {None, 0}:
                 continue
-            if name not in self.expected:
-                said = last_line(process.log_file)
-                self.find(f"{name} ended with code {process.exit_code}: {said[:300]}")
-            process.start()
+            if name not in self._ended:
+                self._ended[name] = now
+                self._look_why(name, process)
+            elif now - self._ended[name] > RESTART_SECONDS:
+                del self._ended[name]
+                process.start()
+
+    def _look_why(self, name: str, process: MemberProcess) -> None:
+        said = f"{name} ended with code {process.exit_code}: {last_line(process.log_file)[:300]}"
+        # A key has one writer: who submits while another pays is told so, and starts again.
+        is_second = process.exit_code == 2 and ONE_WRITER in said
+        if is_second or self._excuses[name] or self._excuses[EVERYONE]:
+            self.tell(f"{self.seconds:6.1f} s  {said}")
+        else:
+            self.find(said)
 
     def processes(self) -> Iterator[tuple[str, MemberProcess]]:
         """Of members and submitters, with their names."""
@@ -163,6 +207,8 @@ class Storm:
     async def calm(self) -> None:
         """Waits until every job has come to its end, and all bonds and pay are home."""
         self._is_calm = True
+        for member in self.spares:  # to claim what they earned
+            member.process.start()
         until = time.monotonic() + CALM_SECONDS
         while not self.is_over():
             if time.monotonic() > until:
@@ -170,6 +216,7 @@ class Storm:
                 return
             await asyncio.sleep(LOOK_SECONDS)
         self.signatures.look(self.cluster.members)
+        self.findings += defects(self.cluster.members)
 
     def is_over(self) -> bool:
         """Whether every job that was submitted has ended, and nothing is due in any."""
@@ -215,38 +262,32 @@ def holds(verdict: dict[str, Any]) -> bool:
     return not any(verdict[n] for n in ("lost", "signed_twice", "slashed", "books", "findings"))
 
 
-@asynccontextmanager
-async def storm(config: StormConfig, tell: Tell) -> AsyncIterator[Storm]:
-    """A network with jobs, followed; everything ends with the context."""
-    network = ClusterConfig(
-        config.folder, config.providers, config.verifiers, beginning=config.beginning
-    )
-    async with Cluster(network) as cluster, _watching(cluster) as session:
-        found = Storm(config, cluster, session, tell, Random(config.seed))  # noqa: S311 (repeatable)
-        seen = Seen(lambda: found.views, lambda: found.now)
-        try:
-            async with beside([found.follow(), skip_windows(cluster, seen, lambda _: None)]):
-                yield found
-        finally:
-            for one in found.submissions:
-                one.process.stop()
+def defects(members: Iterable[Member]) -> Iterator[str]:
+    """What services said of themselves: an exception that nobody had thought of."""
+    for member in members:
+        text = member.process.log_file.read_text(encoding="utf-8", errors="replace")
+        for line in text.splitlines():
+            if '"level": "error"' in line:
+                told = json.loads(line)
+                cause = str(told.get("exception", "")).strip().rpartition("\n")[2]
+                yield f"{member.name}: {told['event']} {told.get('command', '')}: {cause}"
+            elif line.startswith("Traceback"):
+                yield f"{member.name}: a traceback in its log"
 
 
-def _watching(cluster: Cluster) -> Any:
-    folder = cluster.folder / "clock"
-    config = SessionConfig(
-        (cluster.chain.rpc_url,), cluster.deployment, folder, StoreConfig(folder / "store"),
-        confirmations=0,
-    )  # fmt: skip
-    return open_session(config)
+async def rage(storm: Storm, weights: Mapping[Fault, int]) -> None:
+    """Makes trouble until the time is over; what lasts goes on beside what comes next."""
+    config = storm.config
+    faults, shares = list(weights), list(weights.values())
+    async with asyncio.TaskGroup() as group:
+        while storm.seconds < config.seconds:
+            await asyncio.sleep(storm.random.expovariate(1 / config.pause))
+            (fault,) = storm.random.choices(faults, shares)
+            group.create_task(_make(storm, fault))
 
 
-async def rage(found: Storm, trouble: Callable[[Storm], Any]) -> None:
-    """Makes trouble until the time is over."""
-    config = found.config
-    while found.seconds < config.seconds:
-        await asyncio.sleep(found.random.expovariate(1 / config.pause))
-        try:
-            await trouble(found)
-        except ChainError as error:
-            found.find(f"the chain did not come back: {error}")
+async def _make(storm: Storm, fault: Fault) -> None:
+    try:
+        await fault(storm)
+    except ChainError as error:
+        storm.find(f"{fault.__name__}: the chain did not come back: {error}")

@@ -22,7 +22,6 @@ from atoll.service import commands
 from atoll.service.commands import Done, Fact
 from atoll.service.duties.disagreement import disagreement
 from atoll.service.duties.material import has_material, spec_of
-from atoll.service.duties.membership import standing
 from atoll.service.duties.merge import checked_of, checking, foreseeing, foreseen_of, merging
 from atoll.service.duties.opening import opening_of
 from atoll.service.machine import Decision
@@ -164,7 +163,7 @@ class Opening(NamedTuple):
 
 def seat_of(state: ProviderState) -> SeatIndex | None:
     """Our seat in the round that runs, or that opens next."""
-    held: Holder | None = standing(state.view, state.me)
+    held: Holder | None = state.view.standing(state.me)
     if held is None or held.role is not Role.PROVIDER:
         return None
     running = state.view.open
@@ -226,7 +225,7 @@ def decide_merge(state: ProviderState) -> Decision:
 
 def _was_seated(state: ProviderState) -> bool:
     """Whether we took part in the newest settled round, so that its updates are here."""
-    held = standing(state.view, state.me)
+    held = state.view.standing(state.me)
     past = state.view.settled[-1] if state.view.settled else None
     return held is not None and past is not None and held.id in past.seats.values()
 

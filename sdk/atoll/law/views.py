@@ -468,6 +468,11 @@ class JobView:
         standing = [holder for holder in own if not holder.is_released]
         return max(standing or own, key=lambda holder: (holder.start, holder.id), default=None)
 
+    def standing(self, account: Address) -> Holder | None:
+        """The account's part in the job whose bond is not released; it takes no second one."""
+        holder = self.holder_of(account)
+        return None if holder is None or holder.is_released else holder
+
     def ids_of(self, account: Address, role: Role) -> set[HolderId]:
         """Every id that the account ever had in this role."""
         return {h.id for h in self.holders(role).values() if h.account == account}

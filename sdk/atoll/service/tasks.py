@@ -28,6 +28,7 @@ from atoll.train.base import open_base
 from atoll.train.course import open_held_out_tokens, open_training_tokens
 from atoll.train.data import open_tokenizer
 from atoll.train.initial import open_initial_state
+from atoll.train.pace import measure
 from atoll.train.probe import check_environment, pin_torch
 from atoll.train.replay import Claimed, SeatReplay, replay_seat
 from atoll.train.round import TrainTask, read_global_state
@@ -37,6 +38,12 @@ def check_machine(manifest: bytes) -> None:
     """Raises NumericsMismatch or ManifestError unless this machine comes to the manifest's bits."""
     pin_torch()
     check_environment(Manifest.from_bytes(manifest))
+
+
+def measure_pace(manifest: bytes) -> dict[str, float | int]:
+    """How fast this machine trains the job's model, as `atoll.service.pace.Pace` has it."""
+    pin_torch()
+    return measure(Manifest.from_bytes(manifest))
 
 
 def check_data(manifest: bytes, store_dir: str) -> None:

@@ -50,6 +50,7 @@ from atoll.service.duties.unpin import DoUnpin, RoundsUnpinned
 from atoll.service.duties.upkeep import SendUpkeep
 from atoll.service.effects import Effects
 from atoll.service.journal import Journal
+from atoll.service.pace import most_duties
 from atoll.service.policy import NotOurPolicy, manifest_refusal
 
 MANIFEST = make_manifest()
@@ -308,6 +309,50 @@ async def test_terms_against_the_policy_are_refused_before_anything_is_fetched(
 def test_a_job_that_is_too_large_is_refused(policy: dict[str, Any], reason: str) -> None:
     assert manifest_refusal(PolicySection(), MANIFEST) == ""
     assert f"policy.{reason} is 1" in manifest_refusal(PolicySection(**policy), MANIFEST)
+
+
+def paced(step_seconds: float) -> dict[str, float]:
+    """What the worker measures; a round of this manifest has 40 steps."""
+    sizes = {"parameters": 1, "timed_parameters": 1, "update_bytes": 1}
+    return {"step_seconds": step_seconds, "segment_seconds": 0.0, **sizes}
+
+
+@pytest.mark.parametrize("role", ["provider", "verifier"])
+@pytest.mark.parametrize("keeps_up", [True, False])
+async def test_a_job_faster_than_this_machine_is_refused_with_the_numbers(
+    context: Any, role: str, keeps_up: bool
+) -> None:
+    context.config.role, context.config.policy = role, PolicySection(most_of_window=0.5)
+    view, terms = view_at(1), MANIFEST.terms
+    window = terms.train_seconds if role == "provider" else terms.audit_seconds
+    duties = 1 if role == "provider" else most_duties(terms)
+    limit = window / 2 / (MANIFEST.inner.steps * duties)
+    context.worker.results = [None, paced(limit if keeps_up else 1.01 * limit)]
+    context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
+    done = await effects(context).run(view, spec_of(view))
+    if keeps_up:
+        assert done.fact == SpecReady(MANIFEST.to_bytes())
+    else:
+        assert isinstance(done.fact, JobRefused)
+        assert f"of a window of {window} s, and policy.most_of_window is 0.5" in done.fact.reason
+
+
+async def test_without_that_bound_nothing_is_measured(context: Any) -> None:
+    view = view_at(1)
+    context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
+    await effects(context).run(view, spec_of(view))
+    assert context.worker.asked == ["atoll.service.tasks:check_machine"]
+
+
+async def test_who_has_a_place_owes_its_rounds_whatever_the_policy_says_now(context: Any) -> None:
+    net = Network(MANIFEST.terms)
+    net.sit(ME, 0)
+    view = replace(net.view, spec_cid=MANIFEST.cid(), terms_hash=terms_hash(MANIFEST.terms))
+    bounds = {"least_price_wei": 10**30, "most_parameters": 1, "most_of_window": 1e-9}
+    context.config.policy = PolicySection(**bounds)
+    context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
+    done = await effects(context).run(view, spec_of(view))
+    assert done.fact == SpecReady(MANIFEST.to_bytes())
 
 
 async def test_a_deposit_under_way_is_not_sent_twice(context: Any) -> None:
