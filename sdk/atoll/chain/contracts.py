@@ -204,7 +204,7 @@ class AtollChain:
 
         Only of a deployment that has a registry of such keys.
         """
-        return bytes((await self._read("keyOf", account))[0])
+        return bytes((await self._read("keyOf", account, contract="BlsKeys"))[0])
 
     # Jobs
 
