@@ -89,7 +89,7 @@ def deploy(
     made.save(out)
     say(f"{out} has the deployment: whoever joins the network needs it")
     if "BlsPolicy" not in made.addresses:
-        say("this chain has no precompiles for BLS12-381 (EIP-2537): certificates are in ECDSA only")
+        say("this chain has no precompiles for BLS12-381 (EIP-2537): certificates in ECDSA only")
     _verify(rpc, out, json=json)
 
 
