@@ -61,8 +61,8 @@ BLOCK_SECONDS, LOOK_SECONDS = 1.0, 1.0
 DEFAULTS = {
     "rounds": 3,
     "lifetime": "3h",
-    "inner.steps": 1500,
-    "inner.segment": 150,
+    "inner.steps": 3000,
+    "inner.segment": 300,
     "evaluate.batches": 1,
     "windows.train": "20m",
     "windows.audit": "5m",

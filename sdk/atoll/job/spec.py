@@ -33,7 +33,6 @@ from atoll.job.groups import (
     Windows,
 )
 from atoll.job.methods import (
-    DENSE_CODECS,
     METHODS,
     Method,
     method_of,
@@ -161,7 +160,7 @@ class JobSpec(Group):
             message = f"manifest: {place + ': ' if place else ''}{first['msg']}"
             raise ManifestError(message, next_step="change the job's options") from error
         if manifest.epoch != 1:
-            raise _needs_epochs(spec, manifest.codec)
+            raise _needs_epochs(spec.method.name)
         return manifest
 
     def left_out(self) -> list[str]:
@@ -188,15 +187,11 @@ class JobSpec(Group):
         return inner.steps // inner.segment
 
 
-def _needs_epochs(spec: JobSpec, codec: CodecSpec) -> ManifestError:
-    what = f"method {spec.method.name}"
-    if spec.method.codec and not method_of(spec.method.name).codec.carries_more:
-        what = f"codec {codec.kind}"
-    methods = ", ".join(name for name, method in METHODS.items() if not method.codec.carries_more)
-    codecs = ", ".join(name for name, known in DENSE_CODECS.items() if not known.carries_more)
+def _needs_epochs(method: str) -> ManifestError:
+    public = ", ".join(name for name, known in METHODS.items() if not known.codec.carries_more)
     return ManifestError(
-        f"{what}: rounds with private state need epochs, which are not built yet",
-        next_step=f"choose one of the methods {methods}, with one of the codecs {codecs}",
+        f"method {method}: rounds with private state need epochs, which are not built yet",
+        next_step=f"choose one of the methods {public}",
     )
 
 

@@ -130,6 +130,21 @@ async def test_only_confirmed_events_are_given_once_and_in_order(
     assert urls(index.history()) == ["a", "b", "c"]
 
 
+async def test_what_is_not_confirmed_is_told_apart_and_kept_nowhere(
+    chain: AtollChain, announcer: Announcer, anvil: Anvil, tmp_path: Path
+) -> None:
+    index = EventIndex(chain, confirmations=2, path=tmp_path / "ahead", looks_ahead=True)
+    announcer.say("a", "b", "c")
+    assert urls(await index.poll()) == ["a"]
+    assert urls(index.ahead) == ["b", "c"]
+    assert urls(index.history()) == ["a"]
+    anvil.ask("anvil_reorg", 1, [])
+    anvil.mine()
+    assert urls(await index.poll()) == ["b"]
+    assert index.ahead == ()
+    index.close()
+
+
 async def test_an_event_knows_its_block(
     chain: AtollChain, announcer: Announcer, anvil: Anvil, index: EventIndex
 ) -> None:
