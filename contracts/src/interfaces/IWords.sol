@@ -21,14 +21,13 @@ interface IWords {
     function lateWord(uint256 jobId, uint32 round, uint32 id, uint256 has) external;
     /// @notice Anyone, before auditEnd: more than half of both committees have the seat's update; so it is paid.
     function grant(uint256 jobId, uint32 round, uint16 seat, Having calldata having) external;
-    /// @notice Anyone: one member signed two verdicts about the same words.
+    /// @notice Anyone: one member signed two verdicts about the same words, each alone or with others.
     function equivocated(
         uint256 jobId,
         uint32 round,
         uint32 id,
         bytes32 seed,
         bytes32 words,
-        Verdict[2] calldata verdicts,
-        bytes[2] calldata certificates
+        Certified[2] calldata shown
     ) external;
 }

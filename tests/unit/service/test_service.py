@@ -157,6 +157,7 @@ def start(tmp_path: Path, job: Network, crash: tuple[type, str] | None = None) -
             data_dir=tmp_path,
             watchdog=WatchdogSection(),
             schedule=ScheduleSection(),
+            auto_claim="end",
         ),
         journal=journal,
         chain=SimpleNamespace(
