@@ -7,14 +7,13 @@ import hashlib
 import os
 from collections import Counter
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from aiohttp import web
-from tests.unit.content.test_retrieval import QUICK, hostile, serving, stalls
+from tests.unit.content.test_retrieval import hostile, serving, stalls
 
-from atoll.content import Fetcher, LocalStore
+from atoll.content import FetchConfig, Fetcher, LocalStore
 from atoll.content.sources import SourceBook
 from atoll.content.spread import TRIES, Spread
 from atoll.errors import NotFound
@@ -22,8 +21,16 @@ from atoll.errors import NotFound
 MIB = 1 << 20
 URLS = [f"http://127.0.0.1:{port}" for port in range(4001, 4008)]
 DIGESTS = [hashlib.sha256(bytes([i])).digest() for i in range(200)]
-PATIENT = replace(QUICK, block_timeout_s=60.0, relay_min_s=60.0, relay_max_s=60.0)
-IMPATIENT = replace(QUICK, relay_min_s=0.2, relay_max_s=0.4)
+PATIENT = FetchConfig(
+    connect_timeout_s=60.0,
+    block_timeout_s=60.0,
+    hedge_min_s=60.0,
+    hedge_max_s=60.0,
+    relay_min_s=60.0,
+    relay_max_s=60.0,
+)
+"""A slow machine is no reason to ask anybody else."""
+IMPATIENT = FetchConfig(relay_min_s=0.2, relay_max_s=0.4)
 
 
 def test_every_block_has_one_first_and_one_second() -> None:
