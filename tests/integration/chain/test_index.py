@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from eth_account.signers.local import LocalAccount
-from tests.integration.chain.hostile import EMITTER, UNDECODABLE_URL, gateway_log
 from tests.integration.chain.local_anvil import Anvil
 
 from atoll.chain import index as index_module
@@ -18,6 +17,7 @@ from atoll.chain.logs import LogReader
 from atoll.errors import ConfigError, RpcUnavailable
 from atoll.law.events import GatewayAnnounced
 from atoll.law.words import Address
+from atoll_devnet.processes.hostile import EMITTER, UNDECODABLE_URL, gateway_log
 
 
 class Announcer:
