@@ -23,7 +23,17 @@ import atoll.chain  # noqa: F401 (undoes it)
 
 TESTS = Path(__file__).parent
 NETWORKS = ("e2e", "network")
-LONGEST_FIRST = (*NETWORKS, "integration", "adversary", "unit/train", "unit/bits", "property")
+WINDOWS_RUN = "e2e/test_quickstart.py"
+"""The one network whose windows nobody skips: it waits for minutes, whatever the machine."""
+LONGEST_FIRST = (
+    WINDOWS_RUN,
+    *NETWORKS,
+    "integration",
+    "adversary",
+    "unit/train",
+    "unit/bits",
+    "property",
+)
 
 settings.register_profile(
     "atoll", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
@@ -64,6 +74,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _place(item: pytest.Item) -> int:
-    folder = item.path.relative_to(TESTS).parent
-    within = (n for n, name in enumerate(LONGEST_FIRST) if folder.is_relative_to(name))
+    module = item.path.relative_to(TESTS)
+    within = (n for n, name in enumerate(LONGEST_FIRST) if module.is_relative_to(name))
     return next(within, len(LONGEST_FIRST))

@@ -6,7 +6,7 @@ Rule of this file: it reads; nothing is sent, and nothing is asked of a service.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -25,6 +25,7 @@ from atoll.law.events import ContractEvent
 from atoll.law.views import JobView
 from atoll.law.words import Address, BlockRef, JobId, Role
 from atoll.service.lock import hold_folder
+from atoll.service.private import make_private
 
 log = structlog.get_logger("atoll.job.account")
 READERS: Final = 16
@@ -123,7 +124,7 @@ async def reading(
         ChainError: no endpoint answers, or it is another chain.
     """
     async with AsyncExitStack() as stack:
-        place = _free_folder(folder, stack)
+        place = free_folder(folder, stack)
         chain = await AtollChain.connect(list(rpc_urls), deployment)
         stack.push_async_callback(chain.close)
         index = EventIndex(chain, confirmations=0, path=place / "events.sqlite")
@@ -131,10 +132,11 @@ async def reading(
         yield Reader(chain, index)
 
 
-def _free_folder(folder: Path, stack: AsyncExitStack) -> Path:
+def free_folder(folder: Path, stack: AsyncExitStack | ExitStack) -> Path:
+    """A reader's place below the folder that nobody holds. Raises ConfigError, OSError."""
     for number in range(READERS):
         place = folder / "readers" / str(number)
-        place.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(place)
         with suppress(ConfigError):
             stack.enter_context(hold_folder(place))
             return place

@@ -7,22 +7,30 @@ import hashlib
 import os
 from collections import Counter
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from aiohttp import web
-from tests.unit.content.test_retrieval import QUICK, hostile, serving, stalls
+from tests.unit.content.test_retrieval import hostile, serving, stalls
 
-from atoll.content import Fetcher, LocalStore
+from atoll.content import FetchConfig, Fetcher, LocalStore
+from atoll.content.sources import SourceBook
 from atoll.content.spread import TRIES, Spread
 from atoll.errors import NotFound
 
 MIB = 1 << 20
 URLS = [f"http://127.0.0.1:{port}" for port in range(4001, 4008)]
 DIGESTS = [hashlib.sha256(bytes([i])).digest() for i in range(200)]
-PATIENT = replace(QUICK, block_timeout_s=60.0, relay_min_s=60.0, relay_max_s=60.0)
-IMPATIENT = replace(QUICK, relay_min_s=0.2, relay_max_s=0.4)
+PATIENT = FetchConfig(
+    connect_timeout_s=60.0,
+    block_timeout_s=60.0,
+    hedge_min_s=60.0,
+    hedge_max_s=60.0,
+    relay_min_s=60.0,
+    relay_max_s=60.0,
+)
+"""A slow machine is no reason to ask anybody else."""
+IMPATIENT = FetchConfig(relay_min_s=0.2, relay_max_s=0.4)
 
 
 def test_every_block_has_one_first_and_one_second() -> None:
@@ -85,7 +93,7 @@ async def test_a_relay_that_does_not_serve_costs_one_wait(tmp_path: Path, fails:
             await fetcher.fetch_spread(cids[0], MIB * 4, spread)
             before = asked
             await fetcher.fetch_spread(cids[1], MIB * 4, spread)
-            assert asked == before  # nobody waits there again for minutes
+            assert asked == before  # nobody waits there again so soon
     assert [ours.read_bytes(cid, 4 * MIB) for cid in cids] == files
 
 
@@ -96,3 +104,18 @@ async def test_what_nobody_has_is_not_found(tmp_path: Path) -> None:
         spread = Spread.of(author.url, [author.url, "http://127.0.0.1:1"], "")
         with pytest.raises(NotFound):
             await fetcher.fetch_spread(cid, MIB, spread)
+
+
+def test_who_was_waited_for_in_vain_gets_its_turn_again_later_and_later() -> None:
+    now = 0.0
+    book = SourceBook(lambda: now)
+    (relay,) = book.ranked([URLS[0]])
+    waits = []
+    for _ in range(6):
+        book.withheld(relay)
+        waits.append(relay.unawaited_until - now)
+        now = relay.unawaited_until
+    assert waits == [30.0, 60.0, 120.0, 240.0, 300.0, 300.0]
+    book.delivered(relay, 1, 0.1)
+    book.withheld(relay)
+    assert relay.unawaited_until - now == 30.0
