@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 from pathlib import Path
 
 import eth_account  # noqa: F401 (before atoll.chain, which undoes what this does to recursion)
@@ -22,6 +23,11 @@ from hypothesis import HealthCheck, settings
 import atoll.chain  # noqa: F401 (undoes it)
 
 TESTS = Path(__file__).parent
+# A shell that starts the tests in the background has them, and all that they start, ignore Ctrl-C,
+# which some of them send. What is handled here is at its default in what they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 NETWORKS = ("e2e", "network")
 WINDOWS_RUN = "e2e/test_quickstart.py"
 """The one network whose windows nobody skips: it waits for minutes, whatever the machine."""
