@@ -146,7 +146,7 @@ def case(name: str, gram: Gram | None, **given: Json) -> Json:
 def threshold_cases() -> list[Json]:
     """Each check just at and just beyond its limit."""
     near, far = products([0], [3], [5]), products([0], [10], [20], [33])
-    copies = alike(6, 10_000, 5_000)
+    copies, near_all = alike(6, 10_000, 5_000), alike(6, 1_000_000, 995_000)
     quiet = products(*([[1, 1]] * 6), [9, 9])
     return [
         case("distant: at the limit, 9 = 1.5² · 4", near, f=1),
@@ -159,8 +159,13 @@ def threshold_cases() -> list[Json]:
         case("loud: first of the update, then of the moments", axes(10, 10, 10, 10, 10, 10, 40),
              moments=axes(10, 50, 10, 10, 10, 10, 60), kappa="9"),
         case("silent: not of the moments", alike(7), moments=silent(alike(7), 3), kappa="9"),
-        case("copy: a cosine of 0.99 is none", changed(copies, (1, 4, 9_900))),
-        case("copy: beyond it both are", changed(copies, (1, 4, 9_901))),
+        case("copy: at 1/64 of the median, sin² of 3/4, is none", changed(copies, (1, 4, 9_941))),
+        case("copy: nearer both are", changed(copies, (1, 4, 9_942))),
+        case("copy: nobody where all are alike", near_all),
+        case("copy: nearer than the others, which are alike", changed(near_all, (1, 4, 999_950))),
+        case("copy: zeros count in no median",
+             silent(changed(copies, (1, 4, 9_950)), 0, 5), kappa="9"),
+        case("copy: nobody where the median is 0", alike(6, 10_000, 10_000)),
         case("copy: the opposite is none", changed(copies, (1, 4, -9_999)), kappa="9"),
         case("copy: of three alike the middle one has most twins",
              changed(alike(7, 10_000, 5_000), (1, 4, 9_950), (4, 6, 9_950))),
