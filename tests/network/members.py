@@ -227,16 +227,6 @@ def is_settled_up(view: JobView, now: int) -> bool:
     return is_decided(view, now) and is_paid and all(h.is_released for h in standing.values())
 
 
-def is_merged_but_named(past: SettledRound) -> bool:
-    """Whether all that arrived is merged, but at most one of four seats, that the checks named.
-
-    With so few tokens a round they name an honest seat now and then.
-    """
-    named = past.verdict.left_out
-    counts = past.verdict.merged == (past.facts.available & ~named).bit_count()
-    return counts and named.bit_count() <= 1
-
-
 def everybody(view: JobView) -> list[Holder]:
     return [*view.providers.values(), *view.verifiers.values()]
 

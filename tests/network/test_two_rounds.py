@@ -11,7 +11,6 @@ from tests.network.members import (
     Network,
     Who,
     everybody,
-    is_merged_but_named,
     is_settled_up,
     network,
 )
@@ -37,7 +36,7 @@ async def test_a_job_of_two_rounds_is_trained_merged_audited_and_paid(tmp_path: 
     assert view.status is JobStatus.DONE
     for past in view.settled:
         assert past.facts.revealed == past.facts.available == 0b1111
-        assert is_merged_but_named(past)
+        assert past.verdict.merged == 4
         assert past.is_consistent
         assert past.bodies
         assert 3 * past.signers.bit_count() >= 2 * len(view.verifiers)
