@@ -599,15 +599,20 @@ class JobView:
         if now >= last_moment(terms):
             return True
         if self.open is None:
-            return now >= terms.expiry or self._can_open(terms)
+            return now >= terms.expiry or self._can_open()
         if self.phase is Phase.MERGE:
             return self.open.deadline <= now < terms.expiry
         return now >= self.open.deadline
 
-    def _can_open(self, terms: Terms) -> bool:
-        enough = max(terms.min_providers, 2 * terms.f + 1)
+    def gathered(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Seats that are held and verifiers that are ready, each with how many open a round."""
+        terms = self.require_terms()
         ready = self.ready_places(self.round).bit_count()
-        return self.held.bit_count() >= enough and ready >= terms.min_verifiers
+        enough = max(terms.min_providers, 2 * terms.f + 1)
+        return (self.held.bit_count(), enough), (ready, terms.min_verifiers)
+
+    def _can_open(self) -> bool:
+        return all(here >= enough for here, enough in self.gathered())
 
 
 _ROLE_BIT: Final = 32
