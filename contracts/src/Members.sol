@@ -103,7 +103,9 @@ contract Members is IMembers, IMembersHooks, Wired {
         (bytes32 set, Holder memory m, uint32 id) = _own(jobId, Role.PROVIDER);
         RoundState memory s = IRounds(rounds).state(jobId);
         if (s.seed != seed) revert WrongSeed(seed, s.seed);
-        if (s.phase != Phase.TRAIN || !s.waiting.has(m.index)) revert NotNow(jobId, s.phase);
+        // Until the deadline: else who has missed it could still leave without its cut, before anybody pokes.
+        bool isDue = s.phase == Phase.TRAIN && block.timestamp < s.deadline && s.waiting.has(m.index);
+        if (!isDue) revert NotNow(jobId, s.phase);
         if (root == 0) revert NoRoot();
         uint32 to = IRoundsHooks(rounds).stop(jobId, m.index, msg.sender, root);
         _endSeat(jobId, set, m, id, to);

@@ -268,6 +268,7 @@ class Network:
     def disagree(self, account: Address) -> None:
         m = self._staying(account, Role.PROVIDER)
         need(self.phase is Phase.TRAIN and m.index in self.waited, "not now")
+        need(self.now < self.deadline, "too late")
         m.bound_until = self.now + self.terms.audit_seconds + self.terms.open_seconds
         m.bound_until += self.terms.key_seconds + self.terms.window_seconds
         self._stop(m, digest("another model"))
