@@ -97,6 +97,31 @@ async def test_a_relay_that_does_not_serve_costs_one_wait(tmp_path: Path, fails:
     assert [ours.read_bytes(cid, 4 * MIB) for cid in cids] == files
 
 
+async def test_relays_that_withhold_make_nobody_late(tmp_path: Path) -> None:
+    """Two of a committee leave a block out; whoever waits for both would miss its word by that."""
+    theirs, ours = (LocalStore(tmp_path / name, sync=False) for name in ("author", "ours"))
+    data = os.urandom(MIB // 2)
+    cid, now, asked = theirs.add_bytes(data), 0.0, 0
+
+    async def withholds(_: web.Request) -> web.StreamResponse:
+        nonlocal now, asked
+        now, asked = now + 1, asked + 1
+        return web.Response(status=404)
+
+    patient = FetchConfig(relay_min_s=8.0, relay_max_s=8.0)
+    async with (
+        serving(theirs) as author,
+        hostile(withholds) as one,
+        hostile(withholds) as two,
+        Fetcher(ours, lambda: [author.url], patient) as fetcher,
+    ):
+        fetcher.sources.clock = lambda: now
+        await fetcher.fetch_spread(cid, MIB, Spread.of(author.url, [one, two], "", 3.0))
+        assert asked == 3
+        assert fetcher.sources.ranked([one])[0].unawaited_until == 0  # it may yet deliver
+    assert ours.read_bytes(cid, MIB) == data
+
+
 async def test_what_nobody_has_is_not_found(tmp_path: Path) -> None:
     theirs, ours = (LocalStore(tmp_path / name, sync=False) for name in ("author", "ours"))
     cid = LocalStore(tmp_path / "nobody", sync=False).add_bytes(b"not served")
