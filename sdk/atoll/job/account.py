@@ -38,29 +38,45 @@ class Known:
     """What the chain says of an account at a block.
 
     Attributes:
-        events: all of the deployment, oldest first; `own` by job.
+        events: all of the deployment, oldest first.
         views: of the jobs in which the account has, or had, a part.
     """
 
     head: BlockRef
     events: Sequence[ContractEvent]
-    own: Mapping[JobId, Sequence[ContractEvent]]
     views: Mapping[JobId, JobView]
 
     def statements(self, account: Address) -> list[Statement]:
         """What the account has of each of its jobs, by number."""
-        return [self._statement(job, account) for job in self.own]
+        return statements(self.views, self.events, account, self.head.timestamp)
 
     def paid_to(self, account: Address) -> int:
         """Wei that jobs have paid an account."""
         return paid_to(self.events, account)
 
-    def _statement(self, job: JobId, account: Address) -> Statement:
+
+def statements(
+    views: Mapping[JobId, JobView], events: Sequence[ContractEvent], account: Address, now: int
+) -> list[Statement]:
+    """What an account has of each of its jobs, by number.
+
+    Args:
+        views: of these jobs, after all of `events`, which are oldest first.
+        now: the chain's clock, unix seconds.
+    """
+    own: dict[JobId, list[ContractEvent]] = {job: [] for job in jobs_of(events, account)}
+    for event in events:
+        job = getattr(event, "job_id", None)
+        if job in own:
+            own[job].append(event)
+    found = []
+    for job, said in own.items():
         try:
-            return statement(self.views[job], self.own[job], account, self.head.timestamp)
+            found.append(statement(views[job], said, account, now))
         except Exception as error:  # what one job brings about must not hide the others
             log.exception("defect: a job cannot be counted", job=job)
-            return Statement(job, (), {}, (f"job {job} cannot be counted: {error!r}",))
+            found.append(Statement(job, (), {}, (f"job {job} cannot be counted: {error!r}",)))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +95,9 @@ class Reader:
         head = await self._caught_up()
         history = self.index.history()
         events = [item.event for item in history]
-        jobs = jobs_of(events, account)
-        fold = Fold(self.chain.deployment, set(jobs))
+        fold = Fold(self.chain.deployment, set(jobs_of(events, account)))
         fold.fold_all(history)
-        of_job: dict[JobId, list[ContractEvent]] = {job: [] for job in jobs}
-        for event in events:
-            job = getattr(event, "job_id", None)
-            if job in of_job:
-                of_job[job].append(event)
-        return Known(head, events, of_job, dict(fold.views))
+        return Known(head, events, dict(fold.views))
 
     async def _caught_up(self) -> BlockRef:
         for _ in range(LOOKS):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from tests.unit.law.script import PROVIDERS, Script
 
 from atoll.job.account import Known, free_folder
+from atoll.law.events import Seated
 from atoll.law.words import JobId
 from atoll.service.private import exposed
 
@@ -19,9 +21,11 @@ def test_a_job_that_cannot_be_counted_is_told_beside_the_others() -> None:
     script.honest_round()
     net = script.net
     events = [event for event, _ in net.log]
-    own = {JobId(3): events, net.job: events}
-    known = Known(net.block, events, own, {net.job: net.view})
-    broken, whole = known.statements(ME)
+    seated = next(e for e in events if isinstance(e, Seated) and e.account == ME)
+    known = Known(net.block, [*events, replace(seated, job_id=JobId(3))], {net.job: net.view})
+    told = {each.job: each for each in known.statements(ME)}
+    broken, whole = told.pop(JobId(3)), told.pop(net.job)
+    assert told == {}
     assert broken.faults == ("job 3 cannot be counted: KeyError(3)",)
     assert (broken.lines, whole.faults) == ((), ())
     assert [line.round for line in whole.lines] == [0, 1]
