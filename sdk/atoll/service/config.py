@@ -110,6 +110,9 @@ class PolicySection(_Section):
         largest_share: of the account's tokens, staked ones included, that may be staked.
         jobs_at_once: jobs in which the account has a place.
         most_parameters, most_data_bytes: of a job's model and text.
+        most_memory_bytes, most_disk_bytes: that its work may hold at once, and that its data, its
+            model and a round's updates may take; left out, what this machine has, and what is free
+            where the service writes.
         most_of_window: the part of its window that a round's training, or what an auditor may have
             to replay of it, may take this machine, as it measures before it joins; left out, it
             measures nothing.
@@ -122,6 +125,8 @@ class PolicySection(_Section):
     jobs_at_once: int = Field(default=1 << 30, ge=1)
     most_parameters: int | None = Field(default=None, ge=1)
     most_data_bytes: int | None = Field(default=None, ge=1)
+    most_memory_bytes: int | None = Field(default=None, ge=1)
+    most_disk_bytes: int | None = Field(default=None, ge=1)
     most_of_window: float | None = Field(default=None, gt=0, le=1)
 
 
@@ -149,9 +154,13 @@ class ScheduleSection(_Section):
     """The hours, in UTC, in which this service joins rounds: `22:00-06:30`; none is always.
 
     Before they end it is in a round that it finishes, since a seat owes every round it counts in.
+
+    Attributes:
+        on_battery: whether it takes part while the machine is on its battery, too.
     """
 
     hours: tuple[str, ...] = ()
+    on_battery: bool = True
 
     @field_validator("hours")
     @classmethod
