@@ -2,8 +2,10 @@
 
 Rule of this folder: every participant is a process of its own, and a test interferes only from
 outside: by signals, by the chain's own RPC, or by naming a cheat at the start. A hostile stranger
-is beside every network on Anvil (`atoll_devnet.run.stranger`), and costs nobody anything; it takes
-a chain that signs for any account, which Ganache does not.
+is beside every network that trains (`atoll_devnet.run.stranger`), and costs nobody anything, but
+for three: it takes a chain that signs for any account, which Ganache does not; the quick start's
+commands are typed as a reader would; and the second client's jobs are told apart by their numbers,
+of which free jobs would take some.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
 
 from atoll.content.backend import parse_backend
 from atoll.content.door import Budget
@@ -201,6 +201,9 @@ class ServiceConfig(_Section):
     data_dir: Path
     jobs: Literal["any"] | tuple[int, ...] = "any"
     confirmations: int = Field(default=2, ge=0)
+    rpc_agreement: int = Field(default=1, ge=1)
+    """Endpoints of `rpc_urls` that have to name the same block before anything is signed or staked
+    by what it says: a single one could show a chain of its own."""
     poll_interval_s: float = Field(default=1.0, gt=0)
     gateway: GatewaySection = GatewaySection()
     store: StoreSettings = StoreSettings()
@@ -217,6 +220,14 @@ class ServiceConfig(_Section):
     worker_niceness: int = Field(default=10, ge=0, le=19)
     log_file: Path | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @field_validator("rpc_agreement")
+    @classmethod
+    def _can_agree(cls, least: int, info: ValidationInfo) -> int:
+        there = len(set(info.data.get("rpc_urls", ())))
+        if there < least:
+            raise ValueError(f"{least} endpoints cannot agree where rpc_urls names {there}")
+        return least
 
     @field_validator("reward_address")
     @classmethod

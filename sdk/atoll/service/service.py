@@ -360,6 +360,7 @@ class Service(Generic[S]):
         return blocking(
             Known(
                 silent_seconds=silent,
+                silence=context.follower.silence,
                 room=shutil.disk_usage(context.config.data_dir).free,
                 jobs=len(open_jobs),
                 strange=frozenset(strange),
