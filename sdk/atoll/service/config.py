@@ -204,6 +204,9 @@ class ServiceConfig(_Section):
     rpc_agreement: int = Field(default=1, ge=1)
     """Endpoints of `rpc_urls` that have to name the same block before anything is signed or staked
     by what it says: a single one could show a chain of its own."""
+    doppelganger_wait_s: int = Field(default=180, ge=0)
+    """Seconds of the chain's clock for which the account must not have acted from elsewhere before
+    this service acts; 0 does not look."""
     poll_interval_s: float = Field(default=1.0, gt=0)
     gateway: GatewaySection = GatewaySection()
     store: StoreSettings = StoreSettings()
