@@ -89,7 +89,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
     help="Train one model together with strangers, and pay for work that was really done.",
-    epilog="Exit codes: 2 usage or configuration, 3 chain, 4 storage, 5 protocol, 130 interrupted.",
+    epilog="Exit codes: 1 unforeseen, 2 usage or configuration, 3 chain, 4 storage, "
+    "5 protocol, 130 interrupted.",
 )
 
 
