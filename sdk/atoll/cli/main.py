@@ -8,7 +8,6 @@ what a command needs when it runs.
 
 from __future__ import annotations
 
-import errno
 import importlib
 import sys
 from importlib.metadata import entry_points
@@ -17,7 +16,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from atoll.errors import AtollError, StorageError
+from atoll.errors import AtollError, of_disk
 
 MOUNTED = {
     "keys": ("atoll.cli.keys:app", "Make, import, back up and verify keys."),
@@ -108,10 +107,7 @@ def main() -> None:
         sys.stderr.close()
         raise SystemExit(0) from None
     except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        step = "free some room and run the same command again"
-        _fail(StorageError(f"the disk is full: {error.filename or error}", next_step=step))
+        _fail(of_disk(error))
 
 
 @app.callback(invoke_without_command=True)

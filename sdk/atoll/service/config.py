@@ -19,6 +19,7 @@ from atoll.content.backend import parse_backend
 from atoll.content.door import Budget
 from atoll.content.sources import MAX_URL, normalise_gateway
 from atoll.errors import ConfigError
+from atoll.service.wording import sentences
 
 T = TypeVar("T", bound=BaseModel)
 VARIABLES: Final = "ATOLL_SERVICE__"
@@ -293,11 +294,10 @@ def read_config(
         return cls.model_validate(layered.values)
     except ValidationError as error:
         names = [".".join(map(str, e["loc"])) or "file" for e in error.errors()]
-        wrong = "; ".join(
-            f"{name}: {e['msg']}" for name, e in zip(names, error.errors(), strict=True)
-        )
         where = layered.origins.get(names[0], str(path))
-        raise ConfigError(f"{path}: {wrong}", next_step=f"correct {where}") from error
+        raise ConfigError(
+            f"{path}: {sentences(error, cls)}", next_step=f"correct {where}"
+        ) from error
 
 
 def read_layers(
