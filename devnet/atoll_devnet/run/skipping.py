@@ -56,6 +56,12 @@ class Told:
     never: frozenset[Duty]
 
 
+def is_free(view: JobView) -> bool:
+    """Whether it pays nobody and nobody is in it: a job that anybody may announce."""
+    holders = (*view.providers, *view.verifiers)
+    return not holders and view.require_terms().price_per_token == 0
+
+
 def next_moment(view: JobView, now: int) -> int | None:
     """Chain time at which somebody may next have something to do; None where no window runs.
 
@@ -139,7 +145,10 @@ async def skipping(cluster: Cluster, tell: Callable[[str], None]) -> AsyncIterat
                 now = news.head.timestamp if news.head else now
                 await asyncio.sleep(LOOK_SECONDS)
 
-        seen = Seen(lambda: session.follower.views, lambda: now)
+        def views() -> dict[JobId, JobView]:
+            return {j: view for j, view in session.follower.views.items() if not is_free(view)}
+
+        seen = Seen(views, lambda: now)
         async with beside([follow(), skip_windows(cluster, seen, tell)]):
             yield
 

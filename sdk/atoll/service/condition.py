@@ -35,6 +35,7 @@ class Known:
 
     Attributes:
         silent_seconds: since the chain last answered; None before its first answer.
+        silence: why it does not; empty where nobody knows.
         room: bytes that are free where it writes.
         jobs: that it follows and that have not ended.
         strange: those of them in which the account has no place.
@@ -49,6 +50,7 @@ class Known:
     """
 
     silent_seconds: float | None = None
+    silence: str = ""
     room: int = 1 << 60
     jobs: int = 1
     strange: frozenset[int] = frozenset()
@@ -91,7 +93,9 @@ def blocking(known: Known) -> Condition | None:
     if known.silent_seconds is None or known.silent_seconds > SILENT_SECONDS:
         since = known.silent_seconds
         told = "has not answered yet" if since is None else f"has not answered for {since:.0f} s"
-        return Condition("chain", f"the chain {told}", "check rpc_urls: `atoll doctor --config …`")
+        why = f": {known.silence}" if known.silence else ""
+        step = "check rpc_urls: `atoll doctor --config …`"
+        return Condition("chain", f"the chain {told}{why}", step)
     if known.room < LEAST_ROOM:
         text = f"{known.room / (1 << 30):.2f} GiB are free where the service writes"
         return Condition("disk", text, "free some room; nothing is lost until then")

@@ -48,6 +48,7 @@ from atoll.service.machine import (
 from atoll.service.metrics import NO_ROUND, write_metrics
 from atoll.service.orders import NO_ORDERS, ORDERS_KEY, Orders, off_hours
 from atoll.service.outside import answers_of, metrics_of
+from atoll.service.power import Mains
 from atoll.service.watchdog import Watchdog, call, notify_systemd
 from atoll.service.worries import misses, owed_plain, waits_for, worries
 
@@ -86,6 +87,7 @@ class Service(Generic[S]):
     _running: dict[tuple[JobId, str], asyncio.Task[None]] = field(default_factory=dict)
     _bytes_seen: dict[str, int] = field(default_factory=dict)
     _orders: Orders = NO_ORDERS
+    _mains: Mains = field(default_factory=lambda: Mains(is_wanted=False))
     _has_to_drain: bool = False
     _defects: dict[JobId, dict[str, str]] = field(default_factory=dict)
     _failing: dict[tuple[JobId, str], Failing] = field(default_factory=dict)
@@ -99,6 +101,7 @@ class Service(Generic[S]):
         """Works until cancelled. Raises what a broken queue or index raises."""
         context = self.effects.context
         self._orders = (*context.journal.read(OF_SERVICE).all_of(Orders), NO_ORDERS)[0]
+        self._mains = Mains(is_wanted=not context.config.schedule.on_battery)
         log.info("started", role=self.role, account=context.me, gateway=context.url)
         try:
             async with asyncio.TaskGroup() as group:
@@ -155,14 +158,21 @@ class Service(Generic[S]):
         self.effects.context.journal.write(OF_SERVICE, ORDERS_KEY, orders)
         self._orders = orders
         self._has_to_drain = orders.drains
+        self._tell_orders()
+
+    def _tell_orders(self) -> None:
         for job in self._machines:
-            self._events.put_nowait((job, Ordered(orders.why_out(job))))
+            self._events.put_nowait((job, Ordered(self._why_out(job))))
+
+    def _why_out(self, job: JobId) -> str:
+        return self._orders.why_out(job) or self._mains.why_out
 
     def sits_out(self) -> str:
         """Why it takes no part in anything now; empty where it does."""
         ordered = Orders(self._orders.pauses, self._orders.drains).why_out(JobId(0))
         now = self._head.time if self._head is not None else int(time.time())
-        return ordered or off_hours(self.effects.context.config.schedule, now)
+        schedule = self.effects.context.config.schedule
+        return ordered or self._mains.why_out or off_hours(schedule, now)
 
     async def _until_drained(self) -> None:
         """Ends the service once it was told to drain and every bond of its account is home.
@@ -228,7 +238,7 @@ class Service(Generic[S]):
                 view=view,
                 head=Head(view.block.number, view.block.timestamp),
                 facts=context.journal.read(job).after_restart(),
-                sits_out=self._orders.why_out(job),
+                sits_out=self._why_out(job),
             )
             log.info("follows a job", job=job)
         return self._machines[job]
@@ -350,6 +360,7 @@ class Service(Generic[S]):
         return blocking(
             Known(
                 silent_seconds=silent,
+                silence=context.follower.silence,
                 room=shutil.disk_usage(context.config.data_dir).free,
                 jobs=len(open_jobs),
                 strange=frozenset(strange),
@@ -426,6 +437,9 @@ class Service(Generic[S]):
             await asyncio.sleep(WATCH_SECONDS)
 
     async def _look(self, section: WatchdogSection, watchdog: Watchdog) -> None:
+        if self._mains.look(time.monotonic()):
+            log.info("power", sits_out=self._mains.why_out)
+            self._tell_orders()
         found = self.condition()
         if self.is_alive():
             text = found.text if found is not None else "works"

@@ -100,6 +100,20 @@ def test_a_wrong_flag_is_named(tmp_path: Path, setting: str, message: str) -> No
     assert caught.value.next_step is not None
 
 
+@pytest.mark.parametrize(("agree", "holds"), [(1, True), (2, True), (3, False)])
+def test_no_more_endpoints_can_agree_than_there_are(
+    tmp_path: Path, agree: int, holds: bool
+) -> None:
+    endpoints = 'rpc_urls=["http://one", "http://two", "http://two"]'
+    settings = [endpoints, f"rpc_agreement={agree}"]
+    if holds:
+        found = read_config(ServiceConfig, written(tmp_path, GOOD), settings, {})
+        assert found.rpc_agreement == agree
+    else:
+        with pytest.raises(ConfigError, match=r"rpc_agreement.* rpc_urls names 2"):
+            read_config(ServiceConfig, written(tmp_path, GOOD), settings, {})
+
+
 @pytest.mark.parametrize("connections", [8, 100, 512])
 def test_neither_one_member_nor_strangers_may_have_every_connection(connections: int) -> None:
     budget = GatewaySection(connections=connections).budget()
