@@ -22,29 +22,40 @@ IMAGES: Final = Path(__file__).resolve().parents[3] / "docs" / "images"
 MENU_FILE: Final = IMAGES / "menu.json"
 MENU: Final = "[...document.querySelectorAll('nav a')].map((link) => link.textContent)"
 END: Final = "document.getElementById('grid').getBoundingClientRect().bottom + window.scrollY"
+CHOOSE: Final = """[...document.querySelectorAll('td.cell')]
+    .find((cell) => cell.textContent === 'F')
+    ?.dispatchEvent(new MouseEvent('mouseover', { bubbles: true }))"""
+"""The first square of a holder that fell, which tells why below the grid."""
 MARGIN: Final = 8
 LONGEST: Final = 1180
 
 
-async def _picture(tab: Tab, file: Path, *, width: int, dark: bool, skips: str = "") -> None:
-    """From the top, or from below what `skips` selects, to the end of the grid."""
+async def _picture(tab: Tab, *, width: int, dark: bool) -> bytes:
+    """From the top to the end of the grid, as far as a picture goes."""
     await tab.look_like(width=width, dark=dark)
-    top = await tab.run(f"document.querySelector('{skips}').offsetTop") if skips else 0
-    bottom = min(await tab.run(END) + MARGIN, top + LONGEST)
-    clip = {"x": 0, "y": top, "width": width, "height": bottom - top, "scale": 1}
+    await tab.run(CHOOSE)
+    height = min(await tab.run(END) + MARGIN, LONGEST)
+    clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
     shot = await tab.call("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
-    file.write_bytes(base64.b64decode(shot["data"]))
+    return base64.b64decode(shot["data"])
 
 
-async def _make(report: Path) -> None:
+async def _look(url: str, folder: Path) -> tuple[bytes, bytes, list[str]]:
+    async with browsing(folder) as tab:
+        await tab.look_like(width=1000)
+        await tab.open(url)
+        light = await _picture(tab, width=1000, dark=False)
+        return light, await _picture(tab, width=380, dark=True), await tab.run(MENU)
+
+
+def main(report: Path) -> None:
+    """Writes them all."""
     with tempfile.TemporaryDirectory() as folder:
-        async with browsing(Path(folder)) as tab:
-            await tab.look_like(width=1000)
-            await tab.open(report.resolve().as_uri())
-            await _picture(tab, IMAGES / "page-light.png", width=1000, dark=False)
-            await _picture(tab, IMAGES / "page-narrow-dark.png", width=380, dark=True)
-            MENU_FILE.write_text(json.dumps(await tab.run(MENU)) + "\n", encoding="utf-8")
+        light, dark, menu = asyncio.run(_look(report.resolve().as_uri(), Path(folder)))
+    (IMAGES / "page-light.png").write_bytes(light)
+    (IMAGES / "page-narrow-dark.png").write_bytes(dark)
+    MENU_FILE.write_text(json.dumps(menu) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    asyncio.run(_make(Path(sys.argv[1])))
+    main(Path(sys.argv[1]))
