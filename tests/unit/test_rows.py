@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).resolve().parents[1]
-NAMED = re.compile(r"`([\w/]+\.py)::(\w+)`")
+CONTRACTS = TESTS.parent / "contracts" / "test"
+NAMED = re.compile(r"`([\w/]+\.(?:py|t\.sol))::(\w+)`")
+BEGINS = re.compile(r"^    function (\w+)\(", re.MULTILINE)
+"""A test in Solidity."""
 
 
 def rows(text: str) -> list[str]:
@@ -25,7 +28,9 @@ ROWS = rows((TESTS / "README.md").read_text(encoding="utf-8"))
 
 @cache
 def functions(file: str) -> frozenset[str]:
-    """Tests of a file."""
+    """Tests of a file, in Python or in Solidity."""
+    if file.endswith(".sol"):
+        return frozenset(BEGINS.findall((CONTRACTS / file).read_text(encoding="utf-8")))
     tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
     return frozenset(node.name for node in tree.body if isinstance(node, kinds))
