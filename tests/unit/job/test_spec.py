@@ -19,7 +19,7 @@ from atoll.law.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
 from atoll.service.wording import key_paths
 
 NOW = 1_800_000_000
-DEMO_DIGEST = "cb75883ba95a5643dcae875bcec0a51e5e4e6e4249d2e4753b73d7a648c21a6b"
+DEMO_DIGEST = "4642b226f70d133a0bc2ca5c2c567a821cf7772891a3896b7a586ddf6d9caa24"
 """Of the demo's manifest over this data."""
 NUMERICS = NumericsSpec(code_digest=digest("code"), probe_digest=digest("probe"))
 DATA = DataSpec(
