@@ -180,6 +180,7 @@ ROWS: dict[str, Row] = {
     "streaming": Row("streaming", steps=5, segment=1),
     "fragments": Row("streaming", steps=5, codec=WAITED_FOR),
     "muloco": Row("muloco", steps=30),
+    "muloco_feedback": Row("muloco", steps=30, codec=dense("two_bit", -10, "0.9")),
     "muloco_int8": Row("muloco", steps=30, codec=dense("grid8", -11)),
     "sparseloco": Row("sparseloco"),
     "demo": Row("demo", steps=1),
@@ -196,13 +197,19 @@ PUBLIC = {
     "int8": ROWS["int8"],
     "int4": ROWS["int4"],
     "two_bit_public": replace(ROWS["two_bit"], codec=dense("two_bit", -10)),
+    "sign_public": replace(ROWS["sign"], codec=dense("sign", -11)),
     "fp32": ROWS["fp32"],
+    "muloco": replace(ROWS["muloco"], codec=dense("two_bit", -10)),
     "muloco_int8": ROWS["muloco_int8"],
     **{f"h{steps}": Row(steps=steps, schedule="cosine") for steps in (10, 20, 50, 100)},
 }
 """Rows that open from public moments and are held against the same with private ones."""
-PEERS = {name: f"{name}_private" for name in PUBLIC} | {"two_bit_public": "two_bit"}
-"""What two bits feed back is private, too."""
+PEERS = {name: f"{name}_private" for name in PUBLIC} | {
+    "two_bit_public": "two_bit",
+    "sign_public": "sign",
+    "muloco": "muloco_feedback",
+}
+"""What few bits feed back is private, too."""
 ROWS |= PUBLIC
 ROWS |= {p: replace(PUBLIC[name], private=True) for name, p in PEERS.items() if p not in ROWS}
 COMPARED = {
@@ -442,7 +449,7 @@ def train_together(
         for seat in range(SEATS):
             course = Course(manifest, recipe, tokens, data_seed, SeatIndex(seat), round, state)
             brought = carried[seat] if manifest.codec.carries_more or is_private else None
-            last = open_round(manifest, round, state, brought)
+            last = open_round(manifest, state, brought)
             for step in range(steps):
                 batch = gather_batch(tokens, course.offsets(step), manifest.model.seq)
                 begun = course.begin(last, step)
@@ -479,7 +486,7 @@ def largest_step(state: SeatState, recipe: Recipe) -> float:
 def train_alone(manifest: Manifest, peer: str, seed: int, tokens: Tokens) -> Tensors:
     """One optimiser without rounds, on the batches of all seats or of one."""
     recipe = _recipe(manifest)
-    state = SeatState.opening(initial_global_state(manifest), None, seat_layout(manifest))
+    state = SeatState.opening(initial_global_state(manifest), seat_layout(manifest))
     for step in range(manifest.terms.rounds):
         offsets = manifest.batch_offsets(sha256(f"{seed} {peer}".encode()), SeatIndex(0), step)
         state = inner_step(

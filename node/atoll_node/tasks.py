@@ -64,4 +64,5 @@ def _task(command: DoTrain) -> TrainTask:
         seat=SeatIndex(command.seat),
         data_seed=command.data_seed,
         global_state_cid=command.opening,
+        earlier=command.earlier,
     )

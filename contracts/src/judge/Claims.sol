@@ -5,12 +5,14 @@ import {IAudits} from "../interfaces/IAudits.sol";
 import {IMembersHooks} from "../interfaces/IHooks.sol";
 import {IJobs} from "../interfaces/IJobs.sol";
 import {IRounds} from "../interfaces/IRounds.sol";
+import {Bits} from "../libraries/Bits.sol";
 import {Hashing} from "../libraries/Hashing.sol";
 import {Merkle} from "../libraries/Merkle.sol";
 import {Reveals, Shown} from "../libraries/Reveals.sol";
 import {Wired} from "../libraries/Wired.sol";
 import "../types/Types.sol";
 import {Claim, IClaims} from "./IClaims.sol";
+import {ProgramReader} from "./ProgramReader.sol";
 
 /// What a global state's digest is made of, beside the round.
 struct Model {
@@ -30,14 +32,18 @@ struct Evidence {
     uint32 member; // whose *fine* it is; zero for the seat's own claim
     bytes body; // what that member opened
     Model model; // of the global state that the round opened from
-    bytes header; // of the program, in round 0; else empty
+    bytes header; // of the program
     uint256 programLeaves;
     bytes32[] headerProof;
+    uint32 via; // the round whose window is open: the same, or a later one of its epoch that the holder counts in
+    Shown before; // of segment 0, where the holder may go on with its state: the round before; where it did not reveal, the facts
 }
 
 /// @title What holders of seats, and auditors that called them fine, said in settled rounds; and what a lost game costs.
 /// @notice A claim can be challenged from the end of AUDIT, since a game shows the work, to the end of the window. Nothing is stored.
 contract Claims is IClaims, Wired {
+    using Bits for uint256;
+
     uint128 public constant BOND_SHARE = 10; // a challenge takes at least so small a part of what the holder may lose
     uint256 private constant INITIAL_AT = 151; // bytes of a program's header before round 0's digest
     uint16 private constant FINE = type(uint16).max;
@@ -57,6 +63,8 @@ contract Claims is IClaims, Wired {
     error NotFine(uint16 seat, uint16 from);
     error OtherWord(bytes32 given, bytes32 said);
     error OnlyGame(address caller);
+    error AnotherEpoch(uint256 round, uint256 via);
+    error NotTheRoundBefore(uint256 round);
 
     constructor(address rounds_, address members_, address jobs_, address audits_) {
         (rounds, members) = (IRounds(rounds_), IMembersHooks(members_));
@@ -72,18 +80,20 @@ contract Claims is IClaims, Wired {
     function claim(bytes calldata evidence) external view returns (Claim memory c) {
         Evidence calldata e = _read(evidence);
         Shown calldata s = e.shown;
-        Times memory t = rounds.timesOf(s.jobId, s.round);
+        Times memory t = rounds.timesOf(s.jobId, e.via);
         bool isOpen = t.auditEnd != 0 && block.timestamp >= t.auditEnd && block.timestamp < t.windowEnd;
         if (!isOpen) revert NotOpen(t.auditEnd, t.windowEnd, block.timestamp);
         Terms memory terms = jobs.termsOf(s.jobId);
         if (terms.program == 0) revert NoJudge(s.jobId);
         Holder memory holder = Reveals.requireShown(rounds, members, s);
+        _requireHeader(e, terms.program);
+        if (e.via != s.round) _requireSameEpoch(e, holder);
         (c.program, c.seat, c.round, c.segment) = (terms.program, s.seat, s.round, e.segment);
         (c.isLink, c.dataSeed, c.windowEnd) = (e.isLink, s.facts.seed, t.windowEnd);
         (c.holderSeconds, c.challengerSeconds) = (terms.gameSeconds, terms.gameSeconds);
         c.moveSeconds = terms.moveSeconds;
-        _setModel(c, e, terms.program);
-        _setWork(c, e);
+        _setModel(c, e);
+        _setWork(c, e, holder);
         _setAuthor(c, e, terms, holder);
     }
 
@@ -101,8 +111,21 @@ contract Claims is IClaims, Wired {
         }
     }
 
+    function _requireHeader(Evidence calldata e, bytes32 program) private pure {
+        bool isIts = Merkle.verify(program, keccak256(e.header), 0, e.programLeaves, e.headerProof);
+        if (!isIts) revert WrongHeader(program);
+    }
+
+    /// @dev Who is audited in a round is so for what its state came from, too. A *fine* speaks of its own round alone.
+    function _requireSameEpoch(Evidence calldata e, Holder memory holder) private pure {
+        uint256 epoch = ProgramReader.epoch(e.header);
+        uint256 round = e.shown.round;
+        bool isIts = e.via > round && e.via / epoch == round / epoch && e.via < holder.to && e.member == 0;
+        if (!isIts) revert AnotherEpoch(round, e.via);
+    }
+
     /// @dev The model that a round opens from is the last certificate's, and before there is one the program's.
-    function _setModel(Claim memory c, Evidence calldata e, bytes32 program) private pure {
+    function _setModel(Claim memory c, Evidence calldata e) private pure {
         Model calldata m = e.model;
         bytes32 digest = sha256(
             abi.encodePacked(
@@ -115,18 +138,13 @@ contract Claims is IClaims, Wired {
                 m.openingRoot
             )
         );
-        bytes32 wanted = e.shown.facts.model == 0 ? _initial(e, program) : e.shown.facts.model;
+        bytes32 wanted = e.shown.facts.model;
+        if (wanted == 0) wanted = bytes32(e.header[INITIAL_AT:INITIAL_AT + 32]);
         if (digest != wanted) revert WrongModel(digest, wanted);
         (c.modelParams, c.modelExponents) = (m.paramsRoot, m.exponents);
     }
 
-    function _initial(Evidence calldata e, bytes32 program) private pure returns (bytes32) {
-        bytes32 leaf = keccak256(e.header);
-        if (!Merkle.verify(program, leaf, 0, e.programLeaves, e.headerProof)) revert WrongHeader(program);
-        return bytes32(e.header[INITIAL_AT:INITIAL_AT + 32]);
-    }
-
-    function _setWork(Claim memory c, Evidence calldata e) private pure {
+    function _setWork(Claim memory c, Evidence calldata e, Holder memory holder) private view {
         Reveal calldata r = e.shown.reveal;
         uint256 segments = Reveals.segments(r);
         if (e.segment >= segments) revert NoSuchSegment(e.segment, segments);
@@ -136,9 +154,7 @@ contract Claims is IClaims, Wired {
             return;
         }
         c.closing = Reveals.digestAt(r, e.segment);
-        c.opening = e.segment == 0
-            ? _openingDigest(e.model.paramsRoot, e.model.openingRoot)
-            : Reveals.digestAt(r, e.segment - 1);
+        c.opening = e.segment == 0 ? _opening(e, holder) : Reveals.digestAt(r, e.segment - 1);
         if (e.key == 0) return;
         Reveals.requireKey(r, e.key);
         c.workWord = Reveals.workWordAt(r, e.segment, e.key);
@@ -162,7 +178,29 @@ contract Claims is IClaims, Wired {
             (c.holder, c.set) = (m.account, Hashing.setOf(s.jobId, Role.VERIFIER, e.member));
             c.lowestBond = terms.verifierBond / BOND_SHARE;
         }
-        c.place = Hashing.placeOf(c.set, s.round);
+        c.place = Hashing.placeOf(c.set, e.via);
+    }
+
+    /// @return the state that the holder went on with, if it did all of the round before; else the public opening's
+    function _opening(Evidence calldata e, Holder memory holder) private view returns (bytes32) {
+        Shown calldata s = e.shown;
+        bytes32 own;
+        if (s.round % ProgramReader.epoch(e.header) != 0 && holder.from < s.round) own = _carried(e);
+        return own != 0 ? own : _openingDigest(e.model.paramsRoot, e.model.openingRoot);
+    }
+
+    /// @return zero where the holder did not reveal in the round before, or less than the whole round, or no update
+    function _carried(Evidence calldata e) private view returns (bytes32) {
+        Shown calldata s = e.shown;
+        Shown calldata b = e.before;
+        bool isIts = b.jobId == s.jobId && b.round + 1 == s.round && b.seat == s.seat && b.id == s.id;
+        if (!isIts) revert NotTheRoundBefore(s.round);
+        Reveals.requireFacts(rounds, b.jobId, b.round, b.facts);
+        if (!b.facts.revealed.has(b.seat)) return 0;
+        Reveals.requireShown(rounds, members, b);
+        uint256 all = ProgramReader.steps(e.header) / ProgramReader.segment(e.header);
+        bool isWhole = Reveals.segments(b.reveal) == all && b.reveal.updateRoot != 0;
+        return isWhole ? Reveals.digestAt(b.reveal, all - 1) : bytes32(0);
     }
 
     /// @return the digest of the state that a round opens with: the model, its moments, no batch drawn

@@ -373,7 +373,7 @@ class _Auditor:
 
     async def _replay(self, past: SettledRound, seat: SeatIndex, opening: bytes) -> SeatCheck:
         """A seat's round, trained again from the model that it opened with."""
-        command = replaying(past, seat, self.manifest.to_bytes(), REPLAY)
+        command = replaying(self.view, past, seat, self.manifest.to_bytes(), REPLAY)
         found: SeatReplay = await self.worker.run(REPLAY, command, opening, self.store)
         at, told = found.differs_at, past.reveals[seat]
         if at is not None:

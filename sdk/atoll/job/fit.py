@@ -105,7 +105,7 @@ def fit(role: str, manifest: Manifest, pace: Pace, machine: Machine) -> Fit:
     """
     terms, needs = manifest.terms, member_needs(role, manifest, pace)
     spent, down, up = train_seconds(manifest, pace), *round_traffic(role, manifest, pace)
-    work = _train(terms, spent) if role == "provider" else _audit(terms, spent)
+    work = _train(terms, spent) if role == "provider" else _audit(terms, spent, manifest.epoch)
     merging = merge_seconds(manifest, pace)
     checks = (
         work,
@@ -125,12 +125,13 @@ def _train(terms: Terms, spent: float) -> Check:
     return _check("train", spent, terms.train_seconds, "to train a round")
 
 
-def _audit(terms: Terms, spent: float) -> Check:
+def _audit(terms: Terms, spent: float, epoch: int) -> Check:
     """What one of the fewest auditors has to replay in AUDIT."""
     drawn = min(terms.seats, most_drawn(terms) + terms.f)
     duties = ceil(drawn / terms.min_verifiers)
-    what = f"to replay {duties} {'seat' if duties == 1 else 'seats'} of a round"
-    return _check("audit", duties * spent, terms.audit_seconds, what)
+    what = f"to replay {duties} {'seat' if duties == 1 else 'seats'} of "
+    what += "a round" if epoch == 1 else f"{epoch} rounds"
+    return _check("audit", duties * epoch * spent, terms.audit_seconds, what)
 
 
 def _check(name: str, needed: float, given: int, what: str) -> Check:

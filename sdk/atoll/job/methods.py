@@ -109,7 +109,8 @@ METHODS: Final[Mapping[str, Method]] = MappingProxyType(
             "Thérien et al. 2025, arXiv:2505.23725",
             "30",
             _outer("nesterov", "0.8", momentum="0.9"),
-            _codec("two_bit", -10, feedback="0.9"),
+            # With feedback two bits end no lower (docs/methods.md), and seats would keep a state.
+            _codec("two_bit", -10),
             inner={"optimizer": "muon", "momentum": "0.95"},
         ),
         "sparseloco": Method(
@@ -140,8 +141,8 @@ DENSE_CODECS: Final[Mapping[str, CodecSpec]] = MappingProxyType(
     {
         "grid8": _GRID8,
         "grid4": _codec("grid4", -9),
-        "two_bit": _codec("two_bit", -10, feedback="0.9"),
-        "sign": _codec("sign", -10, feedback="0.9"),
+        "two_bit": _codec("two_bit", -10),
+        "sign": _codec("sign", -10),
         "fp32": _codec("fp32", -40, min_exponent=-40, max_exponent=-40),
     }
 )

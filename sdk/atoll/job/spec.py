@@ -33,7 +33,6 @@ from atoll.job.groups import (
     Windows,
 )
 from atoll.job.methods import (
-    DENSE_CODECS,
     METHODS,
     Method,
     method_of,
@@ -160,8 +159,8 @@ class JobSpec(Group):
             place = ".".join(str(part) for part in first["loc"])
             message = f"manifest: {place + ': ' if place else ''}{first['msg']}"
             raise ManifestError(message, next_step="change the job's options") from error
-        if manifest.epoch != 1:
-            raise _needs_epochs(spec, manifest.codec)
+        if not has_link(manifest.codec):
+            raise _not_judged(spec.method.name)
         return manifest
 
     def left_out(self) -> list[str]:
@@ -188,15 +187,12 @@ class JobSpec(Group):
         return inner.steps // inner.segment
 
 
-def _needs_epochs(spec: JobSpec, codec: CodecSpec) -> ManifestError:
-    what = f"method {spec.method.name}"
-    if spec.method.codec and not method_of(spec.method.name).codec.carries_more:
-        what = f"codec {codec.kind}"
-    methods = ", ".join(name for name, method in METHODS.items() if not method.codec.carries_more)
-    codecs = ", ".join(name for name, known in DENSE_CODECS.items() if not known.carries_more)
+def _not_judged(method: str) -> ManifestError:
+    judged = ", ".join(name for name, known in METHODS.items() if has_link(known.codec))
     return ManifestError(
-        f"{what}: rounds with private state need epochs, which are not built yet",
-        next_step=f"choose one of the methods {methods}, with one of the codecs {codecs}",
+        f"method {method}: the judge has no operations for the largest coordinates of a chunk, nor "
+        "for what a codec feeds back",
+        next_step=f"choose one of the methods {judged}",
     )
 
 
@@ -237,7 +233,7 @@ def _build(
         name=spec.name,
         created=now,
         model=model,
-        epoch=epoch_of(codec, spec.rounds),
+        epoch=epoch_of(codec, min(spec.method.epoch, spec.rounds)),
         numerics=numerics,
         lora=spec.lora,
         init=_init(spec, init),

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from eth_abi.abi import encode
 
 from atoll.errors import ProtocolError
+from atoll.law.epochs import goes_on
 from atoll.law.games.claims import Claim
 from atoll.law.games.trees import root_from
 from atoll.law.hashing import accumulate_reveal, keccak256, sha256
@@ -40,7 +41,11 @@ _FACTS: Final = f"({','.join(['bytes32'] * 5 + ['uint256'] * 5)})"
 _REVEAL: Final = "(bytes32,bytes32,bytes32,bytes,bytes)"
 _SHOWN: Final = f"(uint256,uint32,uint16,uint32,{_FACTS},bytes32,(uint16,bytes32)[],{_REVEAL})"
 _MODEL: Final = "(bytes32,bytes32,bytes32,bytes32,bytes32)"
-_EVIDENCE: Final = f"({_SHOWN},bool,uint32,bytes32,uint32,bytes,{_MODEL},bytes,uint256,bytes32[])"
+_EVIDENCE: Final = (
+    f"({_SHOWN},bool,uint32,bytes32,uint32,bytes,{_MODEL},bytes,uint256,bytes32[],uint32,{_SHOWN})"
+)
+_NO_REVEAL: Final = (ZERO_DIGEST, ZERO_DIGEST, ZERO_DIGEST, b"", b"")
+_NOTHING_SHOWN: Final = (0, 0, 0, 0, (*[ZERO_DIGEST] * 5, *[0] * 5), ZERO_DIGEST, [], _NO_REVEAL)
 
 
 class ModelRoots(NamedTuple):
@@ -117,6 +122,7 @@ class Said:
         header: the program's.
         key: of the work words' masks; zero where nobody has shown it.
         member: the auditor whose *fine* it is, NO_HOLDER for what the seat itself says.
+        via: the later round of the epoch whose window is open; None for the round itself.
     """
 
     view: JobView
@@ -126,6 +132,7 @@ class Said:
     header: ProgramHeader
     key: Digest = ZERO_DIGEST
     member: HolderId = NO_HOLDER
+    via: RoundIndex | None = None
 
     @classmethod
     def of(
@@ -167,9 +174,34 @@ class Said:
 
     def state_before(self, segment: int) -> Digest:
         """Digest of the state that a segment must begin with; of the link, number m, the last."""
-        if segment == 0:
+        if segment > 0:
+            return self.told.leaves.items[segment - 1].state
+        before = self._before
+        if before is None or not goes_on(before, self.seat, self.told.holder, self._whole):
             return self.model.opening.digest()
-        return self.told.leaves.items[segment - 1].state
+        return before.reveals[self.seat].leaves.items[-1].state
+
+    @property
+    def _whole(self) -> int:
+        """Segments of a round."""
+        header = self.header.header
+        return header.steps // header.segment
+
+    @property
+    def _before(self) -> SettledRound | None:
+        """The round before, where the holder may have gone on with its state."""
+        round, holder = self.past.round, self.view.providers[self.told.holder]
+        if round % self.header.header.epoch == 0 or holder.start >= round:
+            return None
+        return self.view.settled_round(RoundIndex(round - 1))
+
+    @property
+    def _window(self) -> SettledRound:
+        """The round whose window takes the challenge. Raises ProtocolError where it is none."""
+        found = self.past if self.via is None else self.view.settled_round(self.via)
+        if found is None:
+            raise ProtocolError(f"round {self.via} is not settled")
+        return found
 
     def claim(self, segment: int, *, is_link: bool = False) -> Claim:
         """What `Claims.claim` gives for `evidence` of the same segment; of a link the last one.
@@ -189,7 +221,7 @@ class Said:
         return Claim(
             holder=self.view.holders(role)[id].account,
             set=bond_set(job, role, id),
-            place=pay_place(job, role, id, round),
+            place=pay_place(job, role, id, self._window.round),
             program=terms.program,
             is_link=is_link,
             seat=self.seat,
@@ -202,7 +234,7 @@ class Said:
             update_root=self.told.reveal.update_root if is_link else ZERO_DIGEST,
             model_params=self.model.params_root,
             model_exponents=self.model.exponents,
-            window_end=past.clock.window_end,
+            window_end=self._window.clock.window_end,
             lowest_bond=Wei(bond // BOND_SHARE),
             holder_seconds=terms.game_seconds,
             challenger_seconds=terms.game_seconds,
@@ -212,11 +244,7 @@ class Said:
     def evidence(self, segment: int, *, is_link: bool = False) -> bytes:
         """`abi.encode(Evidence)`, which proves that claim to the contract."""
         body = self.past.bodies.get(self.member)
-        is_first = not any(self.past.facts.model)
-        header: tuple[object, ...] = (b"", 0, [])
-        if is_first:
-            told = self.header
-            header = (told.header.to_bytes(), told.leaves, list(told.proof))
+        header = self.header
         values = (
             shown(self.past, self.seat),
             is_link,
@@ -225,6 +253,21 @@ class Said:
             self.member,
             b"" if body is None else body.to_bytes(),
             tuple(self.model),
-            *header,
+            header.header.to_bytes(),
+            header.leaves,
+            list(header.proof),
+            self._window.round,
+            self._shown_before(segment, is_link=is_link),
         )
         return encode([_EVIDENCE], [values])
+
+    def _shown_before(self, segment: int, *, is_link: bool) -> tuple[object, ...]:
+        """That the holder did the round before, or the facts which say that it did not reveal."""
+        before = None if is_link or segment > 0 else self._before
+        if before is None:
+            return _NOTHING_SHOWN
+        told = before.reveals.get(self.seat)
+        if told is not None and told.holder == self.told.holder:
+            return shown(before, self.seat)
+        where = (before.slot.job, before.slot.round, self.seat, self.told.holder)
+        return (*where, astuple(before.facts), ZERO_DIGEST, [], _NO_REVEAL)

@@ -6,6 +6,8 @@ store, which the worker opens by its folder.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from atoll.bits.codec.dither import DitherKey
 from atoll.bits.pieces import root_of_update
 from atoll.bits.sections import UpdateLayout
@@ -29,6 +31,7 @@ from atoll.train.base import open_base
 from atoll.train.course import open_held_out_tokens, open_training_tokens
 from atoll.train.data import open_tokenizer
 from atoll.train.initial import open_initial_state
+from atoll.train.judged import EarlierRound
 from atoll.train.probe import check_environment, configure_native
 from atoll.train.replay import Claimed, SeatReplay, replay_seat
 from atoll.train.round import TrainTask, read_global_state
@@ -130,9 +133,14 @@ def replay(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
     """Runs a seat's round again; `model` is the CID of the global state that it opened from."""
     configure_native()
     manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
-    task = TrainTask(manifest, command.slot, command.seat, command.data_seed, model)
-    claimed = Claimed(Leaves.from_bytes(command.leaves), command.update_root, command.model)
-    return replay_seat(task, claimed, store)
+    where = (command.slot, command.seat, command.data_seed, model)
+    earlier = tuple(EarlierRound(e.round, e.data_seed, e.cid) for e in command.earlier)
+    claims = [
+        Claimed(Leaves.from_bytes(said.leaves), said.update_root, said.model)
+        for said in (*command.earlier, command)
+    ]
+    claimed = replace(claims.pop(), earlier=tuple(claims))
+    return replay_seat(TrainTask(manifest, *where, earlier=earlier), claimed, store)
 
 
 def _updates(command: DoMerge, manifest: Manifest, store: LocalStore) -> dict[int, FileSlices]:

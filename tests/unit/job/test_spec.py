@@ -8,6 +8,7 @@ import pytest
 from tests.jobs import PLAIN
 from tests.unit.law.factories import cid, digest
 
+from atoll.bits.tape.build.whole import can_be_judged
 from atoll.errors import ConfigError, ManifestError
 from atoll.job.document import key_paths, parse_setting, parse_toml, to_toml
 from atoll.job.groups import duration_text, parse_duration, parse_tokens, tokens_text
@@ -234,13 +235,17 @@ def test_methods_that_need_epochs_are_refused_by_name(method: str) -> None:
 
 
 @pytest.mark.parametrize("codec", DENSE_CODECS)
-def test_codecs_that_need_epochs_are_refused_by_name(codec: str) -> None:
+def test_a_codec_makes_no_method_private(codec: str) -> None:
     job = PLAIN.but({"method.codec": codec})
-    if not DENSE_CODECS[codec].carries_more:
-        assert job.resolve(DATA, None, NUMERICS, NOW).epoch == 1
-        return
-    with pytest.raises(ManifestError, match=f"codec {codec}: rounds with private state"):
-        job.resolve(DATA, None, NUMERICS, NOW)
+    assert job.resolve(DATA, None, NUMERICS, NOW).epoch == 1
+
+
+def test_muon_at_two_bits_carries_nothing() -> None:
+    manifest = PLAIN.but({"method.name": "muloco"}).resolve(DATA, None, NUMERICS, NOW)
+    assert (manifest.codec.kind, manifest.inner.optimizer) == ("two_bit", "muon")
+    assert manifest.epoch == 1
+    assert manifest.shares_moments
+    assert can_be_judged(manifest)
 
 
 def test_an_epoch_is_one_round() -> None:

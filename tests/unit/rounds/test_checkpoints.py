@@ -153,7 +153,7 @@ def test_a_whole_state_that_is_not_its_record_s_is_noticed(
     checkpoints = checkpoints_of(fresh.task, fresh.store, share=0)
     last = checkpoints.before(4)[0]
     task = fresh.task
-    other = opening_of(fresh.manifest, 0, task.global_state_cid, fresh.store)
+    other = opening_of(task, fresh.store)
     checkpoints.drop()
     checkpoints.write(last, other.pieces(), 0)
     again = Runner()

@@ -132,7 +132,7 @@ def _sealing(state: VerifierState, past: SettledRound, owed: Owed, spec: bytes) 
         body_said = behaviour.ballot_override(state.view, Body(told)).to_bytes()
         return [SealBallot(past.round, seed, owed.holder, body_said)]
     function = behaviour.replay_function
-    return [replaying(past, seat, spec, function) for seat in missing]
+    return [replaying(state.view, past, seat, spec, function) for seat in missing]
 
 
 def _left(past: SettledRound) -> int:
@@ -178,4 +178,8 @@ def _challenge(
         return []
     if not may_challenge(state, past, seat, owed.at):
         return []
+    found = replayed(state, past, seat)
+    if found is not None and found.earlier is not None:
+        round, at = found.earlier
+        return [SendChallenge(round, seat, at, spec, data.initial, via=past.round)]
     return [SendChallenge(past.round, seat, owed.at, spec, data.initial)]

@@ -44,6 +44,7 @@ class SendChallenge(Transaction[NotChallenged]):
     Attributes:
         at: the segment; of the link, how many the seat did.
         member: the auditor whose *fine* it is; NO_HOLDER of the seat's own claim.
+        via: the later round of the epoch whose window is open; None for the round itself.
     """
 
     round: RoundIndex
@@ -52,10 +53,13 @@ class SendChallenge(Transaction[NotChallenged]):
     manifest: bytes
     initial: Digest
     member: HolderId = NO_HOLDER
+    via: RoundIndex | None = None
 
     @property
     def about(self) -> tuple[object, ...]:
-        where = (self.round, self.seat, self.at)
+        where: tuple[object, ...] = (self.round, self.seat, self.at)
+        if self.via is not None:
+            where = (*where, NO_HOLDER, self.via)
         return where if self.member == NO_HOLDER else (*where, self.member)
 
     async def perform(self, effects: Effects, view: JobView) -> Done[NotChallenged]:
@@ -64,7 +68,7 @@ class SendChallenge(Transaction[NotChallenged]):
         roots, header = await effects.work("atoll.service.judging:shown", *args)
         try:
             said = Said.of(view, (self.round, self.seat), roots, header)
-            said = replace(said, member=self.member)
+            said = replace(said, member=self.member, via=self.via)
             is_link = self.at == said.segments
             segment = self.at - is_link
             evidence = said.evidence(segment, is_link=is_link)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
 S = TypeVar("S")
-EPOCHS_TO_COME: Final = "rounds with private state need epochs, which are not built yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +79,6 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
             data = effects.context.store.read_bytes(cid, MAX_MANIFEST_BYTES)
             manifest = Manifest.from_bytes(data)
             manifest.check_terms(self.terms_hash)
-            if manifest.epoch != 1:
-                return Done(JobRefused(EPOCHS_TO_COME))
             if refused := manifest_refusal(policy, manifest):
                 return Done(JobRefused(refused))
             await effects.work("atoll.service.tasks:check_machine", data)

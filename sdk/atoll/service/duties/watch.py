@@ -120,7 +120,7 @@ def _of_round(
             continue
         fell = state.view.providers[told.holder].has_fallen
         if not fell and is_sampled(state.me, past, seat, looks.share):
-            wanted.append(replaying(past, seat, job[0], looks.function))
+            wanted.append(replaying(state.view, past, seat, job[0], looks.function))
     return wanted
 
 
@@ -134,9 +134,13 @@ def _disputes(
         return
     fell = state.view.providers[past.seats[seat]].has_fallen
     if not fell and may_challenge(state, past, seat, at):
-        yield SendChallenge(past.round, seat, at, *job)
-    if at == past.reveals[seat].segments:
-        return  # a *fine* is a claim of segments, not of the link
+        if found.earlier is not None:
+            round, segment = found.earlier
+            yield SendChallenge(round, seat, segment, *job, via=past.round)
+        else:
+            yield SendChallenge(past.round, seat, at, *job)
+    if found.earlier is not None or at == past.reveals[seat].segments:
+        return  # a *fine* is a claim of its own round's segments, not of the link
     for member in fine_authors(state.view, past, seat):
         is_other = state.view.verifiers[member].account != state.me
         if is_other and may_challenge(state, past, seat, at, member):
