@@ -40,7 +40,7 @@ from tests.adversary.merges import MERGES, OF_ANY_CODEC, among_friends
 from tests.adversary.run import Memo, Run, Setting
 
 from atoll.errors import ConfigError
-from atoll.train.probe import configure_native
+from atoll.train.probe import pin_torch
 
 Cell = dict[str, Any]
 """`mix`, `codec`, `n`, `f`, `merge`, `attack`, the mean `percent` and each of the `seeds`."""
@@ -219,7 +219,7 @@ def parse() -> argparse.Namespace:
 
 def main() -> None:
     args = parse()
-    configure_native()
+    pin_torch()
     torch.utils.deterministic.fill_uninitialized_memory = False  # slow, and nothing reads it
     results, done, started = Results(args.results), list(cases(args)), time.process_time()
     memo: Memo = {}

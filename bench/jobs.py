@@ -100,7 +100,7 @@ def _document(options: argparse.Namespace, bench: Bench) -> dict[str, Any]:
             (parts[part]["peak_bytes"] - start) / parameters, 1
         )
     for part, found in parts.items():
-        known = said["train" if part == "replay" else part]  # a replay is a round's training
+        known = said[part]
         found |= {"said_bytes": known, "of_said": round(found["peak_bytes"] / known, 3)}
     seen = [each["peak_bytes"] for each in parts.values()]
     return {
@@ -124,9 +124,9 @@ def _prepare(options: argparse.Namespace, bench: Bench) -> int:
     from atoll.content.local import LocalStore
     from atoll.job.prepare import prepare_data
     from atoll.job.presets import preset
-    from atoll.train.probe import configure_native, numerics_spec
+    from atoll.train.probe import numerics_spec, pin_torch
 
-    configure_native()
+    pin_torch()
     library = str(Path(json.__file__).parent.parent)
     chosen = preset(options.preset)
     assert chosen.model is not None
@@ -180,10 +180,10 @@ def _tokenizer(folder: Path, vocabulary: int) -> str:
 def _measured(part: str, bench: Bench) -> dict[str, Any]:
     import atoll.service.tasks
     import atoll_node.tasks
-    from atoll.train.probe import configure_native
+    from atoll.train.probe import pin_torch
 
     del atoll_node, atoll
-    configure_native()
+    pin_torch()
     known: dict[str, Callable[[Bench], dict[str, Any]]] = {
         "start": lambda _: {},
         "open": _open,

@@ -30,11 +30,11 @@ from atoll.bits.layout import param_count, param_shapes
 from atoll.bits.tensors import tree_root
 from atoll.content.local import LocalStore
 from atoll.job.presets import preset
+from atoll.law.leaves import Leaves
 from atoll.law.manifest import DataSpec, InitSpec, LoraSpec, Manifest, ModelSpec
-from atoll.law.trace import Leaves
 from atoll.law.words import Digest
 from atoll.train.data import write_tokens
-from atoll.train.probe import configure_native, numerics_spec
+from atoll.train.probe import numerics_spec, pin_torch
 from atoll.train.replay import Claimed, replay_seat
 from atoll.train.round import train_round
 
@@ -93,7 +93,7 @@ def _data(store: LocalStore) -> DataSpec:
 
 def role(name: str, folder: Path) -> dict[str, float]:
     """Does a role's work in this process."""
-    configure_native()
+    pin_torch()
     store = LocalStore(folder / "store", sync=False)
     manifest = Manifest.from_bytes((folder / "manifest").read_bytes())
     task = task_of(manifest, (folder / "opening").read_bytes())

@@ -42,7 +42,7 @@ from atoll.law.checks import (
 from atoll.law.words import SeatIndex
 from atoll.merge.gram import Int64Matrix
 from atoll.merge.passes import gram
-from atoll.train.probe import configure_native
+from atoll.train.probe import pin_torch
 
 SEATS = 64
 SIZES = (3, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64)
@@ -169,7 +169,7 @@ def main() -> None:
     parser.add_argument("--kappa", default="1.5", help="what `distant` is counted with")
     parser.add_argument("--json", action="store_true", help="only the JSON line")
     args = parser.parse_args()
-    configure_native()
+    pin_torch()
     torch.utils.deterministic.fill_uninitialized_memory = False  # slow, and nothing reads it
     started = time.process_time()
     result = measure(args)

@@ -10,8 +10,9 @@ waits for a second provider that shares the other core, and every round of it is
 `utilisation`: seconds in training steps, without hashing, ÷ seconds from the first round's opening
 to the last settlement. `outside_steps`: the share of the training thread's time that it was not in
 steps. `uplink_bytes_per_parameter` and `downlink_bytes_per_parameter`: what the provider's gateway
-sent and its fetcher received, a round. The bars are 0.90, 0.03 and 2.4 bytes up with int8, for
-rounds that train 60 seconds or more (`train_seconds`).
+sent and its fetcher received, a round; `verifier_bytes_per_parameter`: a verifier's, the mean. The
+bars are 0.90, 0.03 and 2.4 bytes up with int8, for rounds that train 60 seconds or more
+(`train_seconds`).
 
 With `--link-mbit` every member has a network namespace and one link to a bridge, both of whose ends
 let so many megabits a second through (tc, tbf); that takes root. `link_bytes_per_parameter` is then
@@ -34,7 +35,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,7 @@ from atoll.law.views import JobView
 from atoll.service.metrics import read_metrics
 from atoll_devnet.processes.chain import ChainConfig, LocalChain
 from atoll_devnet.processes.cluster import SUBMITTER_TOKENS, Cluster, ClusterConfig, Member
+from atoll_devnet.processes.links import HOST, Links
 from atoll_devnet.processes.process import Process
 from atoll_devnet.run.evaluation import sizes
 from atoll_devnet.run.options import fitting, with_text
@@ -66,9 +68,6 @@ DEFAULTS = {
     "windows.audit": "5m",
 }
 """Of the demo's job, so that a round trains a minute or more."""
-NETWORK, BRIDGE = "10.77.0", "atollbench"
-HOST = f"{NETWORK}.1"
-BURST, LATENCY = "256kb", "100ms"
 
 
 @dataclass(frozen=True)
@@ -116,73 +115,13 @@ def chosen_changes(spec: JobSpec, settings: Sequence[str]) -> JobSpec:
 # --- the network ---
 
 
-@dataclass
-class Links:
-    """A namespace for each member, and a link of so many megabits a second from it to a bridge."""
-
-    mbit: int
-    members: int
-    made: list[Sequence[str]] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        if os.geteuid():
-            raise SystemExit("--link-mbit makes network namespaces, which takes root")
-
-    def __enter__(self) -> Links:
-        try:
-            self._make()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for command in reversed(self.made):
-            subprocess.run(command, check=False, stderr=subprocess.DEVNULL)
-
-    def _make(self) -> None:
-        self._run("ip link add", BRIDGE, "type bridge", undo=f"ip link del {BRIDGE}")
-        self._run("ip addr add", f"{HOST}/24", "dev", BRIDGE)
-        self._run("ip link set", BRIDGE, "up")
-        for index in range(self.members):
-            space, outer = self.space(index), self.outer(index)
-            inside = f"ip netns exec {space}"
-            self._run("ip netns add", space, undo=f"ip netns del {space}")
-            self._run("ip link add", outer, "type veth peer name eth0 netns", space)
-            self._run("ip link set", outer, "master", BRIDGE, "up")
-            self._run(inside, "ip addr add", f"{self.address(index)}/24", "dev eth0")
-            self._run(inside, "ip link set eth0 up")
-            self._run(inside, "ip link set lo up")
-            shape = f"root tbf rate {self.mbit}mbit burst {BURST} latency {LATENCY}"
-            self._run("tc qdisc add dev", outer, shape)
-            self._run(inside, "tc qdisc add dev eth0", shape)
-
-    def _run(self, *words: str, undo: str = "") -> None:
-        subprocess.run(" ".join(words).split(), check=True)
-        if undo:
-            self.made.append(undo.split())
-
-    def space(self, index: int) -> str:
-        return f"{BRIDGE}{index}"
-
-    def outer(self, index: int) -> str:
-        """The bridge's end of a member's link."""
-        return f"atollb{index}"
-
-    def address(self, index: int) -> str:
-        return f"{NETWORK}.{index + 2}"
-
-    def counted(self, index: int) -> tuple[int, int]:
-        """Bytes that a member sent and received."""
-        counters = Path("/sys/class/net") / self.outer(index) / "statistics"
-        up, down = (int((counters / name).read_text()) for name in ("rx_bytes", "tx_bytes"))
-        return up, down
-
-
-def cores() -> tuple[set[int], set[int]]:
-    """The provider's core, and everybody else's."""
+def _cores() -> tuple[set[int], set[int]]:
     first, *rest = sorted(os.sched_getaffinity(0))
     return {first}, set(rest) or {first}
+
+
+OWN_CORE, OTHER_CORES = _cores()
+"""The provider's core, and everybody else's: of those that this process began with."""
 
 
 def command_of(member: Member, which: set[int], links: Links | None, index: int) -> list[str]:
@@ -192,23 +131,15 @@ def command_of(member: Member, which: set[int], links: Links | None, index: int)
     return [*command, sys.executable, "-m", MEMBER, *member.process.arguments]
 
 
-def move(member: Member, links: Links, index: int, port: int) -> None:
-    """Has a member's file name the chain and its gateway as they are seen from its namespace."""
-    file = member.folder / "config.toml"
-    text = file.read_text().replace(f"http://127.0.0.1:{port}", f"http://{HOST}:{port}")
-    file.write_text(text.replace("[gateway]\n", f'[gateway]\nhost = "{links.address(index)}"\n'))
-
-
 @contextmanager
 def running(cluster: Cluster, links: Links | None) -> Iterator[None]:
     """The members, each a process, the first provider on a core of its own."""
-    own, others = cores()
     processes: list[Process] = []
     try:
         for index, member in enumerate(cluster.members):
             if links:
-                move(member, links, index, cluster.chain.port)
-            which = own if member is cluster.providers[0] else others
+                links.move(member, index, cluster.chain.port)
+            which = OWN_CORE if member is cluster.providers[0] else OTHER_CORES
             command = command_of(member, which, links, index)
             env = {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
             processes.append(Process(member.name, command, member.folder / "log", env))
@@ -227,12 +158,12 @@ async def measure(options: Options) -> dict[str, Any]:
     config = ClusterConfig(
         options.folder / "net", 1, options.verifiers, block_seconds=BLOCK_SECONDS
     )
-    os.sched_setaffinity(0, cores()[1])
+    os.sched_setaffinity(0, OTHER_CORES)
     cluster = Cluster(config)
     with ExitStack() as stack:
         links = None
         if options.link_mbit is not None:
-            links = stack.enter_context(Links(options.link_mbit, 1 + options.verifiers))
+            links = stack.enter_context(Links(1 + options.verifiers, options.link_mbit))
             chain = ChainConfig(
                 config.folder / "chain", block_seconds=BLOCK_SECONDS, options=("--host", HOST)
             )
@@ -242,9 +173,9 @@ async def measure(options: Options) -> dict[str, Any]:
         stack.enter_context(running(cluster, links))
         view, manifest, began = await train(cluster, with_text(options.spec), links)
         counted = links.counted(0) if links else None
-    return figures(cluster.providers[0], view, manifest, began) | _of_links(
-        options, counted, manifest, view
-    )
+    found = figures(cluster.providers[0], view, manifest, began)
+    found["verifier_bytes_per_parameter"] = of_verifiers(cluster.verifiers, view, manifest)
+    return found | _of_links(options, counted, manifest, view)
 
 
 async def train(
@@ -287,7 +218,7 @@ def figures(provider: Member, view: JobView, manifest: Manifest, began: int) -> 
     wall, all_of_it = view.settled[-1].block.timestamp - began, parameters * len(rounds)
     return {
         "bench": "rounds",
-        "cores": len(set.union(*cores())),
+        "cores": len(OWN_CORE | OTHER_CORES),
         "parameters": parameters,
         "rounds": len(rounds),
         "train_seconds": [round(seconds, 1) for seconds in steps],
@@ -297,6 +228,17 @@ def figures(provider: Member, view: JobView, manifest: Manifest, began: int) -> 
         "uplink_bytes_per_parameter": round(traffic.get("bytes_up", 0) / all_of_it, 4),
         "downlink_bytes_per_parameter": round(traffic.get("bytes_down", 0) / all_of_it, 4),
     }
+
+
+def of_verifiers(members: list[Member], view: JobView, manifest: Manifest) -> dict[str, float]:
+    """What a verifier sent and received a parameter and round, the mean over them."""
+    all_of_it = sizes(manifest.to_bytes())[1] * len(view.settled) * len(members)
+    sent: dict[str, float] = {"up": 0.0, "down": 0.0}
+    for member in members:
+        traffic: dict[str, float] = read_metrics(member.metrics_file)["jobs"]["0"]["-1"]  # type: ignore[index]
+        for way in sent:
+            sent[way] += traffic.get(f"bytes_{way}", 0)
+    return {way: round(total / all_of_it, 4) for way, total in sent.items()}
 
 
 def _of_links(

@@ -28,9 +28,9 @@ from atoll.law.games.trees import (
 )
 from atoll.law.hashing import keccak256, update_root
 from atoll.law.hashing import sha256 as sha256_digest
+from atoll.law.leaves import StateRoots
 from atoll.law.merkle import LEAF, NODE
 from atoll.law.program import Header, Input, Part, Source, Template, program_leaves, program_root
-from atoll.law.trace import StateRoots
 from atoll.law.words import ZERO_DIGEST, Address, Digest, Wei
 
 COPY, ADD, GATHER, SUM, ROOTS, DIGEST, RESULT, COPY_WORDS = range(0x0701, 0x0709)

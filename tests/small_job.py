@@ -19,7 +19,7 @@ from atoll.law.words import Digest, JobId, RoundIndex, SeatIndex, Slot, Terms
 from atoll.train.corpus.options import DataOptions
 from atoll.train.corpus.prepare import prepare
 from atoll.train.initial import open_initial_state
-from atoll.train.probe import configure_native, numerics_spec
+from atoll.train.probe import numerics_spec, pin_torch
 from atoll.train.program import program_root
 from atoll.train.round import TrainTask
 
@@ -78,7 +78,7 @@ class SmallJob:
 
 
 def small_job(folder: Path) -> SmallJob:
-    configure_native()
+    pin_torch()
     store = LocalStore(folder / "store")
     manifest = small_manifest(store)
     model = open_initial_state(manifest, store)

@@ -17,7 +17,11 @@ from atoll.errors import ConfigError
 if TYPE_CHECKING:
     from atoll_devnet.run.options import RunOptions
 
-app = typer.Typer(no_args_is_help=True, help="A local network: chain, strangers, cheats, report.")
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="A local network: chain, strangers, cheats, report.",
+)
 
 Folder = Annotated[
     Path | None, typer.Option(help="Where the run's files go; default .atoll/runs/TIME.")

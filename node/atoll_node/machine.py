@@ -18,7 +18,7 @@ from atoll.service.duties.equivocation import decide_equivocation
 from atoll.service.duties.game import decide_games
 from atoll.service.duties.late_words import decide_grants
 from atoll.service.duties.material import decide_material
-from atoll.service.duties.membership import decide_announce, decide_membership, standing
+from atoll.service.duties.membership import decide_announce, decide_membership
 from atoll.service.duties.unpin import decide_unpin
 from atoll.service.duties.updates import decide_updates
 from atoll.service.duties.upkeep import decide_pay, decide_upkeep, place_in_line
@@ -52,7 +52,7 @@ def decide(state: ProviderState) -> list[Decision]:
         decide_grants(state),
         decide_games(state, behaviour.judge_function),
         decide_upkeep(state, line, setup.keeper),
-        *([] if out and standing(view, state.me) is None else [decide_material(state)]),
+        *([] if out and view.standing(state.me) is None else [decide_material(state)]),
         decide_announce(state, setup.gateway_url),
         decide_membership(state, Role.PROVIDER, may_join, pick, stops=stops),
         *(has_seat if seat is not None else ()),

@@ -9,7 +9,7 @@ from atoll.errors import MachineFault
 from atoll.law.manifest import Manifest
 from atoll.law.words import SeatIndex, Slot
 from atoll.service.worker import resolve
-from atoll.train.probe import configure_native
+from atoll.train.probe import pin_torch
 from atoll.train.reference import SelfCheck
 from atoll.train.round import TrainedRound, TrainTask, checkpoints_of, train_round
 from atoll_node.deadlines import Limit, deadline_file
@@ -42,7 +42,7 @@ def train(task: TrainTask, store_dir: str, extra: tuple[bytes, ...]) -> TrainedR
             anew, and every step of it is compared.
     """
     del extra
-    configure_native()
+    pin_torch()
     store = LocalStore(store_dir)
     checkpoints = checkpoints_of(task, store)
     check = SelfCheck(task.manifest.segments, doubts=task.slot in _doubted)

@@ -90,15 +90,7 @@ class StorageError(AtollError):
 
 
 class NotFound(StorageError):
-    """No known source has the block.
-
-    Attributes:
-        digest: SHA-256 of the block; empty where something else was looked for.
-    """
-
-    def __init__(self, message: str, *, next_step: str | None = None, digest: bytes = b"") -> None:
-        super().__init__(message, next_step=next_step)
-        self.digest = digest
+    """No known source has the block, the file or the entry."""
 
 
 class CorruptBlock(StorageError):

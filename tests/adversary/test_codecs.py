@@ -12,9 +12,9 @@ from tests.adversary.merges import among_friends, default, rule_alone
 from tests.adversary.run import Adversary, Knowledge, Memo, Run, Setting
 
 from atoll.law.manifest import Manifest
-from atoll.train.probe import configure_native
+from atoll.train.probe import pin_torch
 
-configure_native()
+pin_torch()
 
 OTHERS = tuple(codec for codec in CODECS if codec != DEFAULT)
 

@@ -17,9 +17,9 @@ from tests.adversary.corpus import Mix
 from tests.adversary.merges import MERGES, among_friends, by_rule, default, inputs_of
 from tests.adversary.run import Adversary, Memo, Merge, RoundRecord, Run, Setting
 
-from atoll.train.probe import configure_native
+from atoll.train.probe import pin_torch
 
-configure_native()
+pin_torch()
 
 SETTING = Setting(n=6, f=1, rounds=4)
 MEMO: Memo = {}

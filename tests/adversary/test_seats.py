@@ -15,9 +15,9 @@ from atoll.bits.schedule import Recipe
 from atoll.bits.state import SeatState
 from atoll.bits.step import inner_step
 from atoll.law.manifest import Manifest
-from atoll.train.probe import configure_native
+from atoll.train.probe import pin_torch
 
-configure_native()
+pin_torch()
 
 
 def native_recipe(manifest: Manifest) -> Recipe:

@@ -20,6 +20,7 @@ from tests.jobs import tiny_model
 
 from atoll.job.presets import preset
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig, prepare_beginning
+from atoll_devnet.report.document import slashed_honest
 from atoll_devnet.report.live import Display
 from atoll_devnet.run.options import RunOptions, fitting
 from atoll_devnet.run.runner import Result, run
@@ -149,7 +150,7 @@ def check_books(report: dict[str, Any]) -> None:
     spent = ("paid_wei", "burnt_wei", "refunded_wei", "balance_wei")
     assert amounts["funded_wei"] == sum(amounts[name] for name in spent)
     assert amounts["paid_wei"] == sum(int(party["paid_wei"]) for party in parties)
-    assert [p for p in parties if not p["cheat"] and p["slashed_wei"] != "0"] == []
+    assert slashed_honest(report) == []
     honest = {p["seat"] for p in report["providers"] if not p["cheat"]}
     sincere = {f"verifier {p['index']}" for p in report["verifiers"] if not p["cheat"]}
     for item in report["rounds"]:

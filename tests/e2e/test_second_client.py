@@ -23,8 +23,8 @@ from atoll.bits.tables import tables_root
 from atoll.content.local import LocalStore
 from atoll.law import events as ev
 from atoll.law.hashing import facts_hash
+from atoll.law.leaves import Leaves
 from atoll.law.manifest import Manifest
-from atoll.law.trace import Leaves
 from atoll.law.words import JobId
 from atoll.service.session import Session, open_session
 from atoll.train.corpus.options import DataOptions

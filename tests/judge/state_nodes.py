@@ -21,7 +21,7 @@ from atoll.bits.tape.imports import Context, Reading, Sources
 from atoll.bits.tape.opcodes import Op
 from atoll.bits.tensors import CHUNK_BYTES, chunk_prefix
 from atoll.bits.tokens import DTYPES
-from atoll.law.trace import StateRoots
+from atoll.law.leaves import StateRoots
 from atoll.law.words import Digest, SeatIndex
 
 _EMPTY: Final = SeatState({}, {}, {}, {}, 0, 0)

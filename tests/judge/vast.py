@@ -39,9 +39,9 @@ from atoll.law.games.trees import (
 )
 from atoll.law.hashing import keccak256, update_root
 from atoll.law.hashing import sha256 as sha256_digest
+from atoll.law.leaves import StateRoots
 from atoll.law.merkle import LEAF, NODE, HashFunction, seal
 from atoll.law.program import Input, Part, Source, Template
-from atoll.law.trace import StateRoots
 from atoll.law.words import Address, Digest
 
 NOW: Final = 1_800_000_000

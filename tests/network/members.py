@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,12 @@ from atoll.law.upkeep import Call, upkeep
 from atoll.law.views import Holder, JobView, SettledRound
 from atoll.law.words import Address, Digest, JobId, Phase, Role
 from atoll.merge.round import merge_updates
+from atoll.service.beside import beside
 from atoll.service.duties.upkeep import is_over
 from atoll.service.session import Session, SessionConfig, open_session
 from atoll.train.evaluate import evaluate
 from atoll.train.initial import open_initial_state
-from atoll.train.probe import configure_native
+from atoll.train.probe import pin_torch
 from atoll.train.round import TrainTask, read_global_state, train_round
 from atoll_devnet.processes.cluster import Cluster, ClusterConfig, Member
 from atoll_devnet.run.skipping import skipping
@@ -184,19 +185,14 @@ async def submit(session: Session, manifest: Manifest) -> None:
         "approve": calls.approve(addresses["Jobs"], funding),
         "create": calls.create(*spec, manifest.terms, addresses["EcdsaPolicy"], funding),
     }
-    sends = asyncio.create_task(session.queue.run())
-    try:
+    async with beside([session.queue.run()]):
         for key, call in made.items():
             await session.queue.execute(f"{key} {spec[0].hex()}", call)
-    finally:
-        sends.cancel()
-        with suppress(asyncio.CancelledError):
-            await sends
 
 
 def honest_merge(job: Manifest, past: SettledRound, store: LocalStore) -> GlobalState:
     """What round 0 would have come to with every seat honest and everything there."""
-    configure_native()
+    pin_torch()
     model = open_initial_state(job, store)
     cid = store.add_pieces(model.pieces()).to_bytes()
     tasks = [TrainTask(job, past.slot, seat, past.facts.seed, cid) for seat in past.seats]

@@ -11,7 +11,7 @@ from atoll.content.local import LocalStore
 from atoll.content.pins import Pin
 from atoll.law.words import SeatIndex
 from atoll.train.initial import open_initial_state
-from atoll.train.probe import configure_native
+from atoll.train.probe import pin_torch
 from atoll.train.round import TrainedRound, TrainTask, train_round
 from atoll_devnet.processes.cluster import Member
 
@@ -59,7 +59,7 @@ async def test_a_killed_provider_goes_on_where_it_was(tmp_path: Path) -> None:
 
 def trained(running: Network, store: LocalStore) -> TrainedRound:
     """The seat's round 0, without any checkpoint."""
-    configure_native()
+    pin_torch()
     assert running.view is not None
     past, job = running.view.settled[0], running.manifest
     cid = store.add_pieces(open_initial_state(job, store).pieces()).to_bytes()

@@ -26,9 +26,9 @@ from atoll.bits.link import close_round
 from atoll.bits.opening import open_round
 from atoll.bits.segment import run_segment
 from atoll.bits.state import GlobalState, SeatState
+from atoll.law.leaves import Leaves
 from atoll.law.manifest import Manifest
 from atoll.law.merge_inputs import MergeFacts
-from atoll.law.trace import Leaves
 from atoll.law.words import Address, Bitmap, Digest, RoundIndex
 from atoll.merge.round import merge
 from atoll.train.course import open_course, open_training_tokens

@@ -29,7 +29,7 @@ from atoll.law.games.claims import Claim, Move
 from atoll.law.games.machine import Game, IllegalMove
 from atoll.law.games.players import Knowledge
 from atoll.law.hashing import keccak256
-from atoll.law.trace import StateRoots
+from atoll.law.leaves import StateRoots
 from atoll.law.words import Digest
 
 HERE = Path(__file__).parent

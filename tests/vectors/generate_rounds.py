@@ -18,7 +18,17 @@ from eth_utils.address import to_checksum_address
 from tests.unit.law.factories import make_manifest, make_terms
 from tests.unit.law.identities import address, cid, digest
 
-from atoll.law import ballots, certificates, clocks, draws, hashing, lots, misses, pay, trace, views
+from atoll.law import ballots, certificates, clocks, draws, hashing, lots, misses, pay, views
+from atoll.law.leaves import (
+    Leaves,
+    StateRoots,
+    StepWork,
+    float_bytes,
+    key_hash,
+    key_message,
+    key_of,
+    work_word,
+)
 from atoll.law.manifest import RobustSpec
 from atoll.law.merge_inputs import MergeFacts, MergeTerms, merge_inputs
 from atoll.law.words import (
@@ -258,11 +268,11 @@ def record(item: Any, *bitmaps: str) -> Json:
 
 def key_case() -> Json:
     """The key of a round, from a signature that anybody with the secret makes again."""
-    message = trace.key_message(SLOT, SEED, SeatIndex(5))
+    message = key_message(SLOT, SEED, SeatIndex(5))
     signature = PrivateKey(SECRETS[0]).sign_recoverable(message, hasher=None)
     return {
-        "key": text(trace.key_of(signature)),
-        "keyHash": text(trace.key_hash(trace.key_of(signature))),
+        "key": text(key_of(signature)),
+        "keyHash": text(key_hash(key_of(signature))),
         "message": text(message),
         "seat": 5,
         "secret": text(SECRETS[0]),
@@ -270,9 +280,9 @@ def key_case() -> Json:
 
 
 def commit_case() -> Json:
-    leaves = trace.Leaves.of(STATES, WORDS, KEY)
+    leaves = Leaves.of(STATES, WORDS, KEY)
     reveal = Reveal(
-        digest("update root"), trace.key_hash(KEY), digest("salt"), leaves.to_bytes(), cid("update")
+        digest("update root"), key_hash(KEY), digest("salt"), leaves.to_bytes(), cid("update")
     )
     commitment = hashing.commitment(SLOT, SEED, SeatIndex(5), ACCOUNT, (reveal, MODEL))
     other = digest("another commitment")
@@ -500,24 +510,24 @@ def batch(seat: int, step: int, limit: int) -> Json:
 
 
 WORKS = (
-    (trace.StepWork(1.25, (2.5, 2.625)), trace.StepWork(5e-324, (0.0, -0.0))),
-    (trace.StepWork(1.0, (3.0, 2.5)), trace.StepWork(math.inf, (math.inf, math.nan))),
+    (StepWork(1.25, (2.5, 2.625)), StepWork(5e-324, (0.0, -0.0))),
+    (StepWork(1.0, (3.0, 2.5)), StepWork(math.inf, (math.inf, math.nan))),
 )
 """The steps of two segments; a NaN is written as the one NaN."""
 
 
-def work(steps: Sequence[trace.StepWork]) -> Json:
+def work(steps: Sequence[StepWork]) -> Json:
     return {
-        "losses": [[text(trace.float_bytes(">f", x)) for x in step.losses] for step in steps],
-        "norms": [text(trace.float_bytes(">d", step.norm)) for step in steps],
-        "word": text(trace.work_word(steps)),
+        "losses": [[text(float_bytes(">f", x)) for x in step.losses] for step in steps],
+        "norms": [text(float_bytes(">d", step.norm)) for step in steps],
+        "word": text(work_word(steps)),
     }
 
 
 def traces() -> Json:
     roots = [digest(name) for name in ("params", "optimiser", "buffers", "rng")]
     return {
-        "stateDigest": text(trace.StateRoots(*roots).digest()),
+        "stateDigest": text(StateRoots(*roots).digest()),
         "stateRoots": [text(root) for root in roots],
         "works": [work(steps) for steps in WORKS],
     }

@@ -40,6 +40,7 @@ from atoll.bits.tokens import Tokens
 from atoll.law.canonical import dag_cbor_cid
 from atoll.law.draws import dropout_key
 from atoll.law.held_out import mean_loss
+from atoll.law.leaves import float_bytes
 from atoll.law.manifest import (
     CodecSpec,
     DataSpec,
@@ -48,7 +49,6 @@ from atoll.law.manifest import (
     ModelSpec,
     NumericsSpec,
 )
-from atoll.law.trace import float_bytes
 from atoll.law.words import Digest, SeatIndex
 
 HERE = Path(__file__).parent

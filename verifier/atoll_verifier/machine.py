@@ -12,7 +12,7 @@ from atoll.service.duties.equivocation import decide_equivocation
 from atoll.service.duties.game import decide_games
 from atoll.service.duties.late_words import decide_late_words
 from atoll.service.duties.material import decide_material
-from atoll.service.duties.membership import decide_announce, decide_membership, standing
+from atoll.service.duties.membership import decide_announce, decide_membership
 from atoll.service.duties.unpin import decide_unpin
 from atoll.service.duties.updates import decide_updates
 from atoll.service.duties.upkeep import decide_pay, decide_upkeep, place_in_line
@@ -33,7 +33,7 @@ def decide(state: VerifierState) -> list[Decision]:
     view, setup = state.view, state.setup
     if view.terms is None:
         return [Decision("job", "is not known yet")]
-    behaviour, held = setup.behaviour, standing(view, state.me)
+    behaviour, held = setup.behaviour, view.standing(state.me)
     may_join, pick = behaviour.may_join(view), behaviour.pick_place
     out = why_out(state)
     stops = out or ("its own merge is another" if disagreement(state) is not None else "")

@@ -9,8 +9,8 @@ from atoll.bits.tape.program import Program
 from atoll.law.games.claims import Move
 from atoll.law.games.players import Question
 from atoll.law.games.trees import MemoryTree, piece_tree, top
+from atoll.law.leaves import Leaves
 from atoll.law.program import Part
-from atoll.law.trace import Leaves
 from atoll.law.words import Digest
 from atoll.service.duties.replay import DoReplay
 from atoll.service.judging import move_by

@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from atoll.content.local import LocalStore
+from atoll.law.leaves import Leaves
 from atoll.law.manifest import Manifest
-from atoll.law.trace import Leaves
 from atoll.service.duties.replay import DoReplay
-from atoll.train.probe import configure_native
+from atoll.train.probe import pin_torch
 from atoll.train.replay import SeatReplay
 from atoll.train.round import TrainTask, train_round
 
@@ -24,7 +24,7 @@ def guessed(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
 
 def always_fine(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
     """Runs the seat's round and tells its words, whatever the seat says to have come to."""
-    configure_native()
+    pin_torch()
     manifest, told = Manifest.from_bytes(command.manifest), Leaves.from_bytes(command.leaves)
     task = TrainTask(manifest, command.slot, command.seat, command.data_seed, model)
     own = train_round(replace(task, segments=told.segments), LocalStore(store_dir))

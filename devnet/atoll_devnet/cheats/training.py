@@ -27,15 +27,15 @@ from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
 from atoll.law.games.claims import Move
 from atoll.law.games.players import Question
+from atoll.law.leaves import StepWork
 from atoll.law.manifest import Manifest
-from atoll.law.trace import StepWork
 from atoll.law.words import Digest, SeatIndex
 from atoll.service.judging import move_by
 from atoll.train.course import open_course
 from atoll.train.initial import open_initial_state
 from atoll.train.judged import JudgeTask, Position
 from atoll.train.judging import OwnRun
-from atoll.train.probe import configure_native
+from atoll.train.probe import pin_torch
 from atoll.train.round import (
     SegmentRunner,
     TrainedRound,
@@ -136,7 +136,7 @@ def stale_model(task: TrainTask, store_dir: str, extra: Extra) -> TrainedRound:
 
     `extra` is that model's CID from round 2 on; round 1's is the initial model.
     """
-    configure_native()
+    pin_torch()
     if task.slot.round == 0:
         return _Round(task, store_dir).trained
     store = LocalStore(store_dir)
@@ -296,7 +296,7 @@ class _Round:
     """
 
     def __init__(self, task: TrainTask, store_dir: str, run: SegmentRunner = run_alone) -> None:
-        configure_native()
+        pin_torch()
         store = LocalStore(store_dir)
         self._task = task
         self._last: SeatState | None = None

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
+import os
+import signal
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,6 +121,29 @@ class LocalChain(Endpoint):
     def stop(self) -> None:
         """Ends the chain; Anvil writes its state first."""
         self._process.stop(seconds=20)
+
+    def pause(self) -> None:
+        """Answers nobody until `resume`."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Goes on where it paused."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.pid is not None:
+            os.kill(self.pid, number)
+
+    async def crash(self) -> None:
+        """SIGKILL; what was in blocks just before is on disk, as a node's is, the pool is not.
+
+        Anvil only.
+        """
+        state = gzip.decompress(bytes.fromhex(str(await self.rpc("anvil_dumpState"))[2:]))
+        self._process.kill()
+        partial = self.state_file.with_suffix(".partial")
+        partial.write_bytes(state)
+        partial.replace(self.state_file)
 
     def kill(self) -> None:
         self._process.kill()

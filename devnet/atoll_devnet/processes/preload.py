@@ -18,6 +18,7 @@ import structlog
 
 from atoll.errors import AtollError
 from atoll.service.worker import THREAD_VARIABLES
+from atoll_devnet.processes import clock
 
 MODULES = (
     "eth_account",  # which a member imports once it reads its key
@@ -30,18 +31,19 @@ MODULES = (
 
 # Before the numerical libraries are loaded: they read these once, and start as many threads.
 os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
+clock.install()
 for name in MODULES:
     import_module(name)
 
 
 def find_numerics() -> None:
     """Works out what a worker compares with its job's manifest; whoever was forked remembers it."""
-    from atoll.train.probe import configure_native, numerics_spec  # noqa: PLC0415 (after the lines above)
+    from atoll.train.probe import numerics_spec, pin_torch  # noqa: PLC0415 (after the lines above)
 
     # Nobody has configured logging yet in this process, and its output is the runner's.
     before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    configure_native()
+    pin_torch()
     # A machine that comes to other bits is each member's to refuse, in its own log.
     with suppress(AtollError):
         numerics_spec()

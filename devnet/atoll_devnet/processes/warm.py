@@ -22,6 +22,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from atoll.service.worker import fork_ahead
+from atoll_devnet.processes import clock
+from atoll_devnet.processes.links import enter_namespace
 
 PRELOAD = "atoll_devnet.processes.preload"
 FORKS = sys.platform == "linux"
@@ -39,6 +41,26 @@ def warm_context() -> BaseContext:
     return context
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What is not as on the rest of the machine.
+
+    Attributes:
+        netns: the network namespace; empty for the machine's own. Entering one takes root.
+        clock_ahead: seconds that unix time is ahead of the right one.
+    """
+
+    netns: str = ""
+    clock_ahead: float = 0.0
+
+    def enter(self) -> None:
+        """Moves this process there, and what it starts."""
+        if self.netns:
+            enter_namespace(self.netns)
+        if self.clock_ahead:
+            clock.shift(self.clock_ahead)
+
+
 @dataclass(slots=True)
 class MemberProcess:
     """One service in a session of its own, its output in a file.
@@ -47,19 +69,21 @@ class MemberProcess:
         name: for messages.
         module: its `run` takes the arguments and returns the exit code.
         log_file: where standard output and standard error go; appended to.
+        place: where it runs.
     """
 
     name: str
     module: str
     arguments: Sequence[str]
     log_file: Path
+    place: Surroundings = Surroundings()
     _process: BaseProcess | None = field(default=None, repr=False)
 
     def start(self) -> None:
         """Starts the service; after `kill` or `stop`, starts it again with the same arguments."""
         if self.is_running:
             return
-        arguments = (self.module, tuple(self.arguments), str(self.log_file))
+        arguments = (self.module, tuple(self.arguments), str(self.log_file), self.place)
         # A context's own Process, which the type stubs give to its subclasses only.
         process: BaseProcess = warm_context().Process(  # type: ignore[attr-defined]
             target=_become, args=arguments, name=self.name
@@ -70,6 +94,16 @@ class MemberProcess:
     @property
     def is_running(self) -> bool:
         return self._process is not None and self._process.is_alive()
+
+    @property
+    def pid(self) -> int | None:
+        """Of the service, which is its session's, too; None before it was started."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs or before it was started; negative for a signal's number."""
+        return None if self._process is None else self._process.exitcode
 
     def kill(self) -> None:
         """SIGKILL, as a power cut would."""
@@ -90,14 +124,16 @@ class MemberProcess:
             self._process.terminate()
 
 
-def _become(module: str, arguments: tuple[str, ...], log_file: str) -> None:
+def _become(module: str, arguments: tuple[str, ...], log_file: str, place: Surroundings) -> None:
     """Turns a process that was just forked into the service; does not return."""
     os.setsid()
+    place.enter()
     log = os.open(log_file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.dup2(log, sys.stdout.fileno())
     os.dup2(log, sys.stderr.fileno())
     if FORKS:
-        fork_ahead()  # while there is no thread yet, which the next line changes
+        # While there is no thread yet, which the next line changes; one more for what is urgent.
+        fork_ahead(2)
     threading.Thread(target=_end_with_starter, daemon=True).start()
     code = 1
     try:

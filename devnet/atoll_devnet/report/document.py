@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -94,7 +94,7 @@ def build_report(result: RunResult) -> dict[str, Any]:
         "unsafe": _safety(view),
         "escrow": _escrow(result, books),
         "eval": _eval(result.losses),
-        "bytes": _bytes(result, metrics.values()),
+        "bytes": _bytes(result, metrics),
         "uplink_bytes_per_parameter": _traffic(result, metrics, "bytes_up"),
         "downlink_bytes_per_parameter": _traffic(result, metrics, "bytes_down"),
         "utilisation": _utilisation(result, metrics),
@@ -113,9 +113,14 @@ def write_report(report: Mapping[str, Any], path: Path) -> None:
 
 
 def slashed_honest(report: Mapping[str, Any]) -> list[str]:
-    """Addresses that cheated nowhere and lost stake: there must be none."""
+    """Addresses that cheated nowhere and lost stake for a lie: there must be none.
+
+    What a machine was too slow for is a miss, which costs an honest party its small cut.
+    """
     parties_ = (*report["providers"], *report["verifiers"])
-    return [p["address"] for p in parties_ if not p["cheat"] and p["slashed_wei"] != "0"]
+    return [
+        p["address"] for p in parties_ if not p["cheat"] and p["slashed_wei"] != p["missed_wei"]
+    ]
 
 
 @dataclass(frozen=True)
@@ -289,6 +294,7 @@ def _money(member: Member, result: RunResult, books: Books) -> dict[str, Any]:
         "paid_for_wei": {reason: str(amount) for reason, amount in amounts.items()},
         "won_wei": str(result.history.won.get(member.account, 0)),
         "slashed_wei": str(result.history.lost(member.account)),
+        "missed_wei": str(result.history.missed(member.account)),
     }
 
 
@@ -402,14 +408,33 @@ def _eval(losses: Mapping[int, float]) -> dict[str, float | None]:
     }
 
 
-def _bytes(result: RunResult, metrics: Iterable[_Metrics]) -> dict[str, Any]:
-    everyone = list(metrics)
+def _bytes(result: RunResult, metrics: Mapping[str, _Metrics]) -> dict[str, Any]:
+    everyone = list(metrics.values())
     per_parameter = result.update_bytes / result.parameters if result.parameters else 0.0
     return {
         "update_bytes_per_parameter": round(per_parameter, 4),
+        "by_role": {
+            role: {
+                "up_per_parameter": _share(result, metrics, members, "bytes_up"),
+                "down_per_parameter": _share(result, metrics, members, "bytes_down"),
+            }
+            for role, members in (
+                ("provider", result.cluster.providers),
+                ("verifier", result.cluster.verifiers),
+            )
+        },
         "uploaded": int(sum(item.total("bytes_up") for item in everyone)),
         "downloaded": int(sum(item.total("bytes_down") for item in everyone)),
     }
+
+
+def _share(
+    result: RunResult, metrics: Mapping[str, _Metrics], members: Sequence[Member], name: str
+) -> float:
+    """Bytes a parameter and settled round that a member sent or received, the mean over these."""
+    shared = result.parameters * len(result.view.settled) * len(members)
+    total = sum(metrics[member.name].total(name) for member in members)
+    return round(total / shared, 4) if shared else 0.0
 
 
 def _rounds_of(member: Member, view: JobView) -> int:

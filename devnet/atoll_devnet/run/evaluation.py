@@ -11,7 +11,7 @@ from atoll.train.data import open_tokenizer
 from atoll.train.evaluate import evaluate
 from atoll.train.generate import Sampling, generate
 from atoll.train.initial import open_initial_state
-from atoll.train.probe import configure_native
+from atoll.train.probe import pin_torch
 from atoll.train.round import read_global_state
 
 PROMPT = "def "
@@ -20,7 +20,7 @@ SAMPLE_TOKENS = 240
 
 def eval_loss(manifest: bytes, merged: bytes | None, store_dir: str) -> float:
     """Loss on the held-out text, nats a token; of the initial model where `merged` is None."""
-    configure_native()
+    pin_torch()
     spec, store = Manifest.from_bytes(manifest), LocalStore(store_dir)
     state = (
         open_initial_state(spec, store)
@@ -32,7 +32,7 @@ def eval_loss(manifest: bytes, merged: bytes | None, store_dir: str) -> float:
 
 def sample_text(manifest: bytes, merged: bytes, store_dir: str) -> str:
     """A sample of text from a merged model."""
-    configure_native()
+    pin_torch()
     spec, store = Manifest.from_bytes(manifest), LocalStore(store_dir)
     state = read_global_state(spec, merged, store)
     tokenizer = open_tokenizer(store, spec.data.tokenizer_cid)

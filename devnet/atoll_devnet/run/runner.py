@@ -17,6 +17,7 @@ from atoll.law.manifest import Manifest
 from atoll.law.upkeep import upkeep
 from atoll.law.views import JobView
 from atoll.law.words import Address, JobId, Phase
+from atoll.service.beside import beside
 from atoll.service.duties.upkeep import is_over as has_ended
 from atoll.service.session import SessionConfig, open_session
 from atoll.service.worker import Worker
@@ -28,7 +29,7 @@ from atoll_devnet.report.live import Display
 from atoll_devnet.report.observer import Observer, Watched
 from atoll_devnet.report.page import run_document
 from atoll_devnet.run.options import RunOptions, with_text
-from atoll_devnet.run.skipping import Seen, beside, skip_windows
+from atoll_devnet.run.skipping import Seen, skip_windows
 
 START_SECONDS = 300.0
 """A job that has not opened by then will not: its members refuse it, and their logs say why."""

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, Never
 
 from atoll.chain.calls import Call, Calls
 from atoll.law.hashing import commitment
+from atoll.law.leaves import key_message, key_of
 from atoll.law.owes import Duty, Owed
-from atoll.law.trace import key_message, key_of
 from atoll.law.views import JobView
 from atoll.law.words import ZERO_DIGEST, Digest, Reveal, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall, Done, Transaction

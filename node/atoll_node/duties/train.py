@@ -1,8 +1,9 @@
 """Trains the running round once; and the next one before it opens, from our own merge.
 
 The next round's data seed is known when REVEAL is over, and its model follows from words and
-updates: whoever has them need not wait for the certificate. What a certificate names otherwise is
-another model, and then that round is trained anew.
+updates. Honest members will say what we have, so that not even their words are waited for: whoever
+has every update merges and trains on. Where words or certificate name another model, that round is
+trained anew.
 """
 
 from __future__ import annotations
@@ -14,16 +15,15 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from atoll.bits.layout import max_state_bytes
 from atoll.content.cid import Cid
 from atoll.law.epochs import earlier_rounds, round_of
+from atoll.law.leaves import Leaves, key_hash, key_message, key_of, salt_message
 from atoll.law.manifest import Manifest
-from atoll.law.trace import Leaves, key_hash, key_message, key_of, salt_message
 from atoll.law.views import Holder, JobView, OpenRound
 from atoll.law.words import Digest, Phase, Reveal, Role, RoundIndex, SeatIndex, Slot
 from atoll.service import commands
 from atoll.service.commands import Done, Fact
 from atoll.service.duties.disagreement import disagreement
 from atoll.service.duties.material import has_material, spec_of
-from atoll.service.duties.membership import standing
-from atoll.service.duties.merge import checked_of, checking, merged_of, merging
+from atoll.service.duties.merge import checked_of, checking, foreseeing, foreseen_of, merging
 from atoll.service.duties.model import model_of_round
 from atoll.service.duties.opening import opening_of
 from atoll.service.machine import Decision
@@ -178,7 +178,7 @@ class Opening(NamedTuple):
 
 def seat_of(state: ProviderState) -> SeatIndex | None:
     """Our seat in the round that runs, or that opens next."""
-    held: Holder | None = standing(state.view, state.me)
+    held: Holder | None = state.view.standing(state.me)
     if held is None or held.role is not Role.PROVIDER:
         return None
     running = state.view.open
@@ -217,7 +217,7 @@ def _earlier(
     state: ProviderState, round: RoundIndex, seat: SeatIndex, spec: bytes
 ) -> tuple[EarlierRound, ...]:
     """The rounds of the epoch since we opened publicly; their models are fetched when it begins."""
-    view, held = state.view, standing(state.view, state.me)
+    view, held = state.view, state.view.standing(state.me)
     if held is None:
         return ()
     rounds = earlier_rounds(view, Manifest.from_bytes(spec), round, seat, held.id)
@@ -246,7 +246,7 @@ def decide_merge(state: ProviderState) -> Decision:
     A certificate that came first is still looked at: whoever signs fast would not be found else.
     """
     view = state.view
-    command = None if view.is_last(view.round) else merging(state)
+    command = None if view.is_last(view.round) else merging(state) or foreseeing(state)
     if command is None and view.phase is not Phase.CLOSED and _was_seated(state):
         command = checking(state)
     if command is None or seat_of(state) is None:
@@ -258,7 +258,7 @@ def decide_merge(state: ProviderState) -> Decision:
 
 def _was_seated(state: ProviderState) -> bool:
     """Whether we took part in the newest settled round, so that its updates are here."""
-    held = standing(state.view, state.me)
+    held = state.view.standing(state.me)
     past = state.view.settled[-1] if state.view.settled else None
     return held is not None and past is not None and held.id in past.seats.values()
 
@@ -298,7 +298,7 @@ def _running(state: ProviderState, seat: SeatIndex | None) -> Opening | None:
 
 def _next(state: ProviderState) -> Opening | None:
     """The round after the one that merges, as far as we know it."""
-    running, merged = state.view.open, merged_of(state)
+    running, merged = state.view.open, foreseen_of(state)
     if running is None or merged is None or not any(running.next_seed):
         return None
     if state.view.is_last(running.round):

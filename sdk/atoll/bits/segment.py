@@ -18,8 +18,8 @@ from atoll.bits.state import GlobalState, SeatState
 from atoll.bits.step import StepResult, inner_step, state_roots, take_in
 from atoll.bits.tokens import TokenSource
 from atoll.law.draws import dropout_key
+from atoll.law.leaves import StateRoots, StepWork, work_word
 from atoll.law.manifest import Manifest
-from atoll.law.trace import StateRoots, StepWork, work_word
 from atoll.law.words import ZERO_DIGEST, Digest, SeatIndex
 
 StepRunner = Callable[[SeatState, Tensor, int, Recipe, tuple[int, int]], StepResult]

@@ -23,8 +23,8 @@ from atoll.bits.layout import optimiser_of
 from atoll.bits.model import forward
 from atoll.bits.schedule import Recipe, adam_factors, clip_scale, decay_of, dropper
 from atoll.bits.state import GlobalState, SeatState, Tensors, rng_digest
+from atoll.law.leaves import StateRoots, StepWork
 from atoll.law.manifest import CodecSpec
-from atoll.law.trace import StateRoots, StepWork
 from atoll.law.words import ZERO_DIGEST
 
 

@@ -57,16 +57,6 @@ class Call:
     permissionless: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Permit:
-    """An ERC-2612 signature."""
-
-    deadline: int
-    v: int
-    r: bytes
-    s: bytes
-
-
 class Calls:
     """Builds calls to one deployment."""
 
@@ -292,11 +282,6 @@ class Calls:
     def deposit(self, role: Role, amount: int) -> Call:
         """Needs an allowance of `amount` wei for the stakes contract."""
         return self.build("deposit", role, amount)
-
-    def deposit_with_permit(self, role: Role, amount: int, permit: Permit) -> Call:
-        return self.build(
-            "depositWithPermit", role, amount, permit.deadline, permit.v, permit.r, permit.s
-        )
 
     def thaw(self, role: Role, amount: int) -> Call:
         return self.build("thaw", role, amount)

@@ -207,9 +207,6 @@ class AtollChain:
     async def terms(self, job: JobId) -> Terms:
         return await self._read_as(lambda out: from_abi(Terms, out[0]), "termsOf", job)
 
-    async def job_status(self, job: JobId) -> JobStatus:
-        return await self._read_as(lambda out: JobStatus(out[0]), "statusOf", job)
-
     async def escrow(self, job: JobId) -> Escrow:
         return await self._read_as(lambda out: from_abi(Escrow, out[0]), "escrowOf", job)
 
@@ -239,10 +236,6 @@ class AtollChain:
         """Which seat's or place's holder the account is; None for none."""
         role, id = await self._read("idOf", job, account)
         return (Role(role), HolderId(id)) if id else None
-
-    async def bond_of(self, job: JobId, role: Role, id: HolderId) -> int:
-        """Wei that are left of a holder's bond."""
-        return int((await self._read("bondOf", job, role, id))[0])
 
     async def stake(self, account: Address, role: Role) -> Stake:
         return Stake(*await self._read("stakeOf", account, role))

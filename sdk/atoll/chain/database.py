@@ -71,6 +71,11 @@ class Database:
         with self._told():
             return self._db.execute(statement, parameters)
 
+    def rows(self, statement: str, parameters: Parameters = ()) -> list[sqlite3.Row]:
+        """Every row of a statement. Raises as `execute`, also of what a damaged page holds."""
+        with self._told():
+            return self._db.execute(statement, parameters).fetchall()
+
     def executemany(self, statement: str, parameters: Iterable[Parameters]) -> sqlite3.Cursor:
         """Runs a statement once for each row of parameters. Raises as `execute`."""
         with self._told():
@@ -94,7 +99,8 @@ class Database:
             yield
         except sqlite3.IntegrityError:
             raise
-        except (sqlite3.Error, OSError) as error:
+        # The last two are of damaged pages: text that is none, and sizes that are too large.
+        except (sqlite3.Error, OSError, UnicodeDecodeError, MemoryError) as error:
             is_full = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
             if is_full or getattr(error, "errno", None) == errno.ENOSPC:
                 raise DiskFull(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll.cli import services
-from atoll.cli.network import Network, need_deployment
+from atoll.cli.network import SIGNING, Command, Network, need_deployment, taking
 from atoll.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -67,11 +67,9 @@ class Whose:
         """What the chain says. Raises ConfigError, ChainError."""
         from atoll.job.account import reading
 
-        if self.settings is not None:
-            urls, folder = self.settings.rpc_urls, self.settings.data_dir
-        else:
-            urls, folder = self.network.rpc.split(","), self.network.home.expanduser()
-        async with reading(urls, self.deployment, folder) as reader:
+        is_service = self.settings is not None
+        urls = self.settings.rpc_urls if is_service else self.network.rpc.split(",")
+        async with reading(urls, self.deployment, self.folder) as reader:
             yield reader
 
     @asynccontextmanager
@@ -86,16 +84,19 @@ class Whose:
         async with self.network.open(must_sign=True) as client:
             yield sending_with(client.session.queue)
 
+    @property
+    def folder(self) -> Path:
+        """Where this machine keeps what it knows of the account."""
+        if self.settings is not None:
+            return Path(self.settings.data_dir)
+        return self.network.home.expanduser()
+
     def transactions(self) -> list[dict[str, Any]]:
         """Every transaction that is known here of the account; empty where none is."""
         from atoll.service.transactions import list_transactions
 
-        if self.settings is not None:
-            folder = self.settings.data_dir
-        else:
-            folder = self.network.home.expanduser()
         try:
-            return list_transactions(folder)
+            return list_transactions(self.folder)
         except ConfigError:
             return []
 
@@ -103,3 +104,17 @@ class Whose:
 def moment(second: int) -> str:
     """A time of the chain's clock, for a person."""
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def about_account(*, signs: bool = False) -> Callable[[Command], Command]:
+    """Has a command take a config, or a network and a keystore, for its argument `whose`.
+
+    Args:
+        signs: with what opens the keystore, too.
+    """
+    options = {name: kind for name, kind in SIGNING.items() if signs or name != "password_file"}
+
+    def made(config: Path | None, **given: Any) -> Whose:
+        return Whose(config, Network(**given))
+
+    return taking("whose", {"config": (Config, None), **options}, made)

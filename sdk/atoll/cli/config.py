@@ -9,7 +9,11 @@ import typer
 
 from atoll.cli.output import Json, emit
 
-app = typer.Typer(no_args_is_help=True, help="A service's settings, and where they are from.")
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="A service's settings, and where they are from.",
+)
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Change a setting: --set gateway.port=4001"),

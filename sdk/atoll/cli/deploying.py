@@ -13,15 +13,14 @@ import typer
 
 from atoll.cli.keys import password_from
 from atoll.cli.network import (
-    DEFAULT_HOME,
     DEFAULT_RPC,
     DeploymentFile,
-    Home,
     Keystore,
     Network,
     PasswordFile,
     Rpc,
     need_deployment,
+    on_network,
 )
 from atoll.cli.output import Json, emit, say
 from atoll.errors import ChainError, ConfigError
@@ -32,7 +31,11 @@ if TYPE_CHECKING:
     from atoll.law.words import Params
 
 T = TypeVar("T")
-app = typer.Typer(no_args_is_help=True, help="Deploy a network's contracts, show and verify them.")
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    help="Deploy a network's contracts, show and verify them.",
+)
 DAY = 24 * 60 * 60
 
 
@@ -108,6 +111,7 @@ def show(rpc: Rpc = DEFAULT_RPC, deployment: DeploymentFile = None, json: Json =
 
 
 @app.command()
+@on_network(signs=True)
 def fund(
     members: Annotated[
         list[str],
@@ -115,18 +119,14 @@ def fund(
     ],
     tokens: Annotated[str, typer.Option(help="Each has so many tokens then.")] = "0",
     coin: Annotated[str, typer.Option(help="And so much of the chain's coin, for gas.")] = "0",
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    keystore: Keystore = None,
-    password_file: PasswordFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """Send accounts what they lack of an amount of tokens and coin; nothing to who has as much."""
     from atoll.cli.funding import fund_all
     from atoll.job.client import wei_of
 
-    network = Network(rpc, deployment, home, keystore, password_file)
     sent = asyncio.run(fund_all(network, members, wei_of(tokens), wei_of(coin)))
     text = "\n".join(f"{one['address']}  {one['text']}" for one in sent)
     emit(sent, text, as_json=json)

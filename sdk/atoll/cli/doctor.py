@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FAILED = 2
 """The exit code where something would not work."""
-app = typer.Typer(help="Check everything before money is at stake.")
+app = typer.Typer(add_completion=False, help="Check everything before money is at stake.")
 
 
 @app.command()

@@ -5,22 +5,14 @@ calls that have it paid.
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atoll.cli.accounts import Config, Whose, moment
-from atoll.cli.network import (
-    DEFAULT_HOME,
-    DEFAULT_RPC,
-    DeploymentFile,
-    Home,
-    Keystore,
-    Network,
-    PasswordFile,
-    Rpc,
-)
+from atoll.cli.accounts import Whose, about_account, moment
 from atoll.cli.output import Json, emit
 from atoll.errors import ChainError, ProtocolError
 
@@ -28,10 +20,14 @@ if TYPE_CHECKING:
     from atoll.job.account import Known, Reader
     from atoll.job.collecting import Collect, Later
     from atoll.job.earnings import Line, Statement
+    from atoll.job.forwarding import Forwarding
     from atoll.law.words import Address
+    from atoll.service.wallet import Send
 
-app = typer.Typer(help="Show every wei that an account earned, and why not.")
-claim_app = typer.Typer(help="Have everything paid that an account has earned.")
+app = typer.Typer(add_completion=False, help="Show every wei that an account earned, and why not.")
+claim_app = typer.Typer(
+    add_completion=False, help="Have everything paid that an account has earned."
+)
 LOOK_SECONDS = 2.0
 """Between two looks at a chain while something is waited for."""
 OnlyJob = Annotated[int | None, typer.Option("--job", metavar="N", help="Only this job.", min=1)]
@@ -41,14 +37,12 @@ Explain = Annotated[
 
 
 @app.command()
+@about_account()
 def earnings(
-    config: Config = None,
     job: OnlyJob = None,
     explain: Explain = False,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    keystore: Keystore = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    whose: Whose,
     json: Json = False,
 ) -> None:
     """Say what an account got, will get, lost or did not earn in its jobs, and what gas it paid.
@@ -56,7 +50,6 @@ def earnings(
     Everything is counted from the contracts' events; exits with 5 where the lines do not add up to
     the jobs' books.
     """
-    whose = Whose(config, Network(rpc, deployment, home, keystore))
     data, lines = asyncio.run(_told(whose, job, explain=explain))
     emit(data, "\n".join(lines), as_json=json)
     faults = [fault for told in data["jobs"] for fault in told["faults"]]
@@ -65,33 +58,34 @@ def earnings(
 
 
 @claim_app.command()
+@about_account(signs=True)
 def claim(
-    config: Config = None,
     job: OnlyJob = None,
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="ADDRESS", help="Send what this call claims on to a wallet."),
+        typer.Option(
+            "--to", metavar="ADDRESS", help="Send it on to a wallet: the config's, if left out."
+        ),
     ] = None,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until there is something to claim.")
     ] = False,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    keystore: Keystore = None,
-    password_file: PasswordFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    whose: Whose,
     json: Json = False,
 ) -> None:
     """Have everything paid that the account has earned in FINAL rounds: pay, credits, what games
     owe; and say what cannot be claimed yet, and from when. Bonds come home by `atoll stake`.
 
     It may be run at any time, also beside the account's service, which claims by itself as its
-    `auto_claim` says.
+    `auto_claim` says. With a wallet to send on to, everything that jobs paid the account since the
+    first such call goes there: also what the service claimed, and what a call that was cut short
+    claimed and did not send.
     """
     from atoll.cli.deploying import known_address
 
-    whose = Whose(config, Network(rpc, deployment, home, keystore, password_file))
-    wanted = Wanted(job, known_address(to, "--to"), wait)
+    set_to = None if whose.settings is None else whose.settings.reward_address
+    wanted = Wanted(job, known_address(to or set_to, "--to"), wait)
     data, lines = asyncio.run(_claimed(whose, wanted))
     emit(data, "\n".join(lines), as_json=json)
 
@@ -178,19 +172,22 @@ class Wanted:
 
 async def _claimed(whose: Whose, wanted: Wanted) -> tuple[dict[str, Any], list[str]]:
     from atoll.job.collecting import later
+    from atoll.job.forwarding import forwarding
 
     me, job = whose.address, wanted.job
-    async with whose.reading() as reader:
-        known, due = await _found(reader, me, wanted)
+    sent: list[Forwarding] = []
+    async with whose.reading() as reader, AsyncExitStack() as stack:
+        known, due = await _found(reader, whose, wanted)
         before = await reader.chain.token_balance(me)
-        if due:
-            async with whose.sending() as send:
-                for item in due:
-                    await send(item.key, item.call)
-                if wanted.to is not None:
-                    wei = sum(item.wei for item in due)
-                    key = f"send-on:{wanted.to}:{due[0].key}"
-                    await send(key, reader.chain.calls.transfer(wanted.to, wei))
+        if due or wanted.to is not None:
+            send = await stack.enter_async_context(whose.sending())
+            if wanted.to is not None:
+                paid = known.paid_to(me)
+                file = stack.enter_context(forwarding(whose.folder, me, wanted.to, paid))
+            for item in due:
+                await send(item.key, item.call)
+            if wanted.to is not None:
+                sent = await _sent_on(reader, me, wanted.to, file, send)
             known = await reader.look(me)
         wallet = await reader.chain.token_balance(me)
     told = [each for each in known.statements(me) if job is None or each.job == job]
@@ -199,28 +196,46 @@ async def _claimed(whose: Whose, wanted: Wanted) -> tuple[dict[str, Any], list[s
         "account": me,
         "claimed": [{"text": item.text, "wei": str(item.wei)} for item in due],
         "claimed_wei": str(sum(item.wei for item in due)),
-        "sent_to": wanted.to if due else None,
+        "sent": [{"to": one.to, "wei": str(one.sending)} for one in sent],
         "wallet_before_wei": str(before),
         "wallet_wei": str(wallet),
         "later": [item.to_plain() for item in waits],
     }
-    lines = _claim_lines(due, waits, wallet)
-    if data["sent_to"]:
-        lines.append(f"what was claimed now is in the wallet of {wanted.to}")
-    return data, lines
+    return data, _claim_lines(due, waits, wallet, sent)
 
 
-async def _found(reader: Reader, me: Address, wanted: Wanted) -> tuple[Known, list[Collect]]:
-    """What can be claimed; where that is waited for, as soon as it is something."""
+async def _sent_on(
+    reader: Reader, me: Address, to: Address, file: Path, send: Send
+) -> list[Forwarding]:
+    """What went on: what a call before began to send, then what the account was paid since."""
+    from atoll.job.forwarding import Purse, send_on
+
+    sent = []
+    for _ in range(2):
+        known = await reader.look(me)
+        purse = Purse(known.paid_to(me), await reader.chain.token_balance(me))
+        sent.append(await send_on(file, to, purse, reader.chain.calls, send))
+    return [one for one in sent if one.sending]
+
+
+async def _found(reader: Reader, whose: Whose, wanted: Wanted) -> tuple[Known, list[Collect]]:
+    """What can be claimed; where that is waited for, as soon as it, or what is to be sent on, is
+    something.
+    """
+    from atoll.job.forwarding import unsent
+
+    me = whose.address
     while True:
         known = await reader.look(me)
         due = await _due(reader, known, me, wanted.job)
-        if due or not wanted.wait:
+        if due or not wanted.wait or (wanted.to and unsent(whose.folder, me, known.paid_to(me))):
             return known, due
         await asyncio.sleep(LOOK_SECONDS)
 
 
-def _claim_lines(due: list[Collect], waits: list[Later], wallet: int) -> list[str]:
+def _claim_lines(
+    due: list[Collect], waits: list[Later], wallet: int, sent: list[Forwarding]
+) -> list[str]:
     from atoll.job.narrate import tokens
 
     lines = [f"{tokens(item.wei)} tokens: {item.text}" for item in due]
@@ -228,7 +243,8 @@ def _claim_lines(due: list[Collect], waits: list[Later], wallet: int) -> list[st
     for item in waits:
         when = "not before it is settled" if item.at is None else f"from {moment(item.at)}"
         lines.append(f"later, {when}: {tokens(item.wei)}, job {item.job}, {item.text}")
-    return [*lines, f"{tokens(wallet)} tokens are in the wallet"]
+    lines += [f"{tokens(one.sending)} tokens went on to the wallet {one.to}" for one in sent]
+    return [*lines, f"{tokens(wallet)} tokens are left with the account"]
 
 
 async def _due(reader: Reader, known: Known, account: Address, job: int | None) -> list[Collect]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from enum import IntEnum
@@ -17,13 +17,9 @@ import typer
 from atoll.cli.jobfile import InitFolder, Settings, Text, chosen_job
 from atoll.cli.network import (
     DEFAULT_HOME,
-    DEFAULT_RPC,
-    DeploymentFile,
     Home,
-    Keystore,
     Network,
-    PasswordFile,
-    Rpc,
+    on_network,
 )
 from atoll.cli.output import Json, emit, say, table
 from atoll.cli.progress import Preparing
@@ -37,7 +33,9 @@ if TYPE_CHECKING:
     from atoll.job.narrate import JobSnapshot, JobUpdate
     from atoll.job.spec import JobSpec
 
-app = typer.Typer(no_args_is_help=True, help="Submit, follow and collect training jobs.")
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Submit, follow and collect training jobs."
+)
 
 Job = Annotated[int, typer.Argument(metavar="JOB", help="The job's number.", min=1)]
 Evaluate = Annotated[
@@ -79,6 +77,7 @@ def new(
 
 
 @app.command("continue")
+@on_network(signs=True)
 def continue_job(
     job: Job,
     rounds: Annotated[int, typer.Option(min=1, help="Of the new job.")],
@@ -90,18 +89,14 @@ def continue_job(
     settings: Settings = None,
     yes: Yes = False,
     detach: Detach = False,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    keystore: Keystore = None,
-    password_file: PasswordFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """Submit a job like an earlier one of this home, from the newest model of that one.
 
     Model and job file are written to a folder first, and the file is submitted as by `submit`.
     """
-    network = Network(rpc, deployment, home, keystore, password_file)
     place = folder or Path(f"continued-{job}")
     file = asyncio.run(_write_following(network, job, rounds, place, settings))
     say(f"{file} has the job")
@@ -157,6 +152,7 @@ def check(
 
 
 @app.command()
+@on_network(signs=True)
 def submit(
     file: File,
     max_spend: MaxSpend,
@@ -166,15 +162,11 @@ def submit(
         bool, typer.Option("--again", help="Another job, though this file was submitted.")
     ] = False,
     detach: Detach = False,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    keystore: Keystore = None,
-    password_file: PasswordFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """Pay for a job and open it, then serve its data. The same file again is the same job."""
-    network = Network(rpc, deployment, home, keystore, password_file)
     payment = Payment(max_spend, sure=yes, again=again, detach=detach, as_json=json)
     _submit(network, file, payment, settings)
 
@@ -197,6 +189,7 @@ def _submit(
 ) -> None:
     """Pays for a file's job, opens it and serves its data."""
     spec, as_json = chosen_job(file, "", None, settings), payment.as_json
+    paid: list[int] = []
 
     async def pay() -> tuple[int, int]:
         async with network.open(must_sign=True) as client:
@@ -207,28 +200,27 @@ def _submit(
             else:
                 say(f"this file is job {draft.job}; --again makes another of it")
             job = await client.submit(draft, max_spend=payment.max_spend)
+            paid.append(job.id)
             emit({"job": job.id, "handle": job.to_json()}, f"job {job.id}", as_json=as_json)
             return job.id, client.port
 
-    job, port = asyncio.run(pay())
-    # What `--json` prints is told already.
-    tell = _nothing_of if as_json else _words_of
-    _serve_job(network, job, port, until_handed_over=payment.detach, tell=tell)
+    with _stopping(paid):
+        job, port = asyncio.run(pay())
+        # What `--json` prints is told already.
+        tell = _nothing_of if as_json else _words_of
+        _serve_job(network, job, port, until_handed_over=payment.detach, tell=tell)
 
 
 @app.command()
+@on_network(signs=True)
 def serve(
     job: Job,
     detach: Detach = False,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    keystore: Keystore = None,
-    password_file: PasswordFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """Serve a job's data again, after a stop or from another machine with this home."""
-    network = Network(rpc, deployment, home, keystore, password_file)
 
     async def announce() -> int:
         async with network.open(must_sign=True) as client:
@@ -236,21 +228,23 @@ def serve(
             await client.serve()
             return client.port
 
-    port = asyncio.run(announce())
-    _serve_job(network, job, port, until_handed_over=detach, tell=_line_of if json else _words_of)
+    with _stopping([job]):
+        port = asyncio.run(announce())
+        tell = _line_of if json else _words_of
+        _serve_job(network, job, port, until_handed_over=detach, tell=tell)
 
 
 @app.command("list")
+@on_network()
 def list_jobs(
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """List the jobs that were submitted from this home, and where they stand."""
 
     async def work() -> list[dict[str, object]]:
-        async with Network(rpc, deployment, home).open() as client:
+        async with network.open() as client:
             return [await _row(handle) for handle in client.jobs()]
 
     rows = asyncio.run(work())
@@ -258,18 +252,18 @@ def list_jobs(
 
 
 @app.command()
+@on_network()
 def status(
     job: Job,
     evaluate: Evaluate = False,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """Say where a job stands, what became of every round, and how good its model was after it."""
 
     async def work() -> None:
-        async with Network(rpc, deployment, home).open() as client:
+        async with network.open() as client:
             handle = client.attach(job)
             snapshot = await handle.status()
             curve = await (handle.evaluate() if evaluate else handle.figures())
@@ -284,17 +278,17 @@ def status(
 
 
 @app.command()
+@on_network()
 def watch(
     job: Job,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """Tell everything that happens in a job, and how good its models are, until it has ended."""
 
     async def work() -> None:
-        async with Network(rpc, deployment, home).open() as client:
+        async with network.open() as client:
             async for item in client.attach(job).follow():
                 emit(_told(item), _text_of(item), as_json=json)
 
@@ -302,18 +296,18 @@ def watch(
 
 
 @app.command()
+@on_network()
 def logs(
     job: Job,
     seat: Annotated[int | None, typer.Option(min=0, help="Of one provider's seat only.")] = None,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """Tell what happened in a job so far: who did what, and what was refused and why."""
 
     async def work() -> list[JobUpdate]:
-        async with Network(rpc, deployment, home).open() as client:
+        async with network.open() as client:
             return await client.attach(job).logs(seat)
 
     told = asyncio.run(work())
@@ -322,6 +316,7 @@ def logs(
 
 
 @app.command()
+@on_network()
 def audit(
     job: Job,
     round_: Annotated[
@@ -332,9 +327,8 @@ def audit(
         int, typer.Option(min=0, help="Train so many seats of each round again, drawn at random.")
     ] = 1,
     all_: Annotated[bool, typer.Option("--all", help="Train every seat again.")] = False,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """Check a job from public data: train seats again, merge again, count its money again.
@@ -355,7 +349,7 @@ def audit(
 
     async def work() -> JobCheck:
         extent = Extent(round_, seat, None if all_ else seats)
-        async with Network(rpc, deployment, home).open() as client:
+        async with network.open() as client:
             return await audit_job(client.attach(job), extent, tell)
 
     checked = asyncio.run(work())
@@ -365,15 +359,15 @@ def audit(
 
 
 @app.command()
+@on_network()
 def result(
     job: Job,
     folder: Folder,
     merged: Merged = False,
     license_: License = "unknown",
     base_model: BaseModel = "",
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """Fetch the trained model, as `transformers` opens it, with its model card.
@@ -383,7 +377,7 @@ def result(
     from atoll.job.card import Labels
 
     async def work() -> None:
-        async with Network(rpc, deployment, home).open() as client:
+        async with network.open() as client:
             labels = Labels(license_, base_model)
             await client.attach(job).result(folder, labels, merged=merged)
 
@@ -392,6 +386,7 @@ def result(
 
 
 @app.command()
+@on_network()
 def checkpoint(
     job: Job,
     folder: Folder,
@@ -399,16 +394,15 @@ def checkpoint(
     merged: Merged = False,
     license_: License = "unknown",
     base_model: BaseModel = "",
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """Fetch the model after a settled round, while the job goes on."""
     from atoll.job.card import Labels
 
     async def work() -> None:
-        async with Network(rpc, deployment, home).open() as client:
+        async with network.open() as client:
             labels = Labels(license_, base_model)
             await client.attach(job).checkpoint(folder, round_, labels, merged=merged)
 
@@ -417,6 +411,7 @@ def checkpoint(
 
 
 @app.command()
+@on_network()
 def sample(
     job: Job,
     prompt: Annotated[str, typer.Option(help="What the text begins with.")],
@@ -424,9 +419,8 @@ def sample(
     temperature: Annotated[float, typer.Option(min=0.0, help="0 takes the likeliest.")] = 0.8,
     seed: int = 0,
     round_: Round = None,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """Have the model after a settled round continue a prompt, on this machine."""
@@ -439,7 +433,7 @@ def sample(
 
     async def work() -> str:
         sampling = Sampling(length=tokens, temperature=temperature, seed=seed)
-        async with Network(rpc, deployment, home).open() as client:
+        async with network.open() as client:
             return await client.attach(job).sample(prompt, sampling, round_)
 
     text = asyncio.run(work())
@@ -447,14 +441,12 @@ def sample(
 
 
 @app.command()
+@on_network(signs=True)
 def fund(
     job: Job,
     amount: Amount,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    keystore: Keystore = None,
-    password_file: PasswordFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """Pay more into a job's escrow; what nobody earns comes back by `refund`."""
@@ -463,18 +455,16 @@ def fund(
     async def work(client: Client) -> int:
         return await client.attach(job).fund(amount)
 
-    wei = _signed(Network(rpc, deployment, home, keystore, password_file), work)
+    wei = _signed(network, work)
     emit({"job": job, "funded_wei": str(wei)}, f"{tokens(wei)} tokens paid in", as_json=json)
 
 
 @app.command()
+@on_network(signs=True)
 def cancel(
     job: Job,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    keystore: Keystore = None,
-    password_file: PasswordFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """End a job: at once while it waits for members, else after the running round."""
@@ -484,18 +474,16 @@ def cancel(
         await handle.cancel()
         return await handle.status()
 
-    snapshot = _signed(Network(rpc, deployment, home, keystore, password_file), work)
+    snapshot = _signed(network, work)
     emit(_plain(snapshot), _snapshot_text(snapshot), as_json=json)
 
 
 @app.command()
+@on_network(signs=True)
 def refund(
     job: Job,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    keystore: Keystore = None,
-    password_file: PasswordFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """Take back what nobody can earn any more: of a job that has ended most of it at once, and
@@ -508,40 +496,13 @@ def refund(
         wei, due = await handle.refund(), await handle.rest_due()
         return wei, (await client.chain.escrow(handle.id)).balance, due
 
-    wei, left, due = _signed(Network(rpc, deployment, home, keystore, password_file), work)
+    wei, left, due = _signed(network, work)
     data = {"job": job, "refunded_wei": str(wei), "left_wei": str(left), "rest_due": due}
     text = f"{tokens(wei)} tokens came back so far"
     if left:
         text += f"; {tokens(left)} are still there for pay: what nobody claims is yours"
         text += f" from {_moment(due)} on"
     emit(data, text, as_json=json)
-
-
-@app.command()
-def claim(
-    job: Job,
-    account: Annotated[
-        str | None, typer.Option(help="Whose pay; your own if left out. It goes to them.")
-    ] = None,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    keystore: Keystore = None,
-    password_file: PasswordFile = None,
-    home: Home = DEFAULT_HOME,
-    json: Json = False,
-) -> None:
-    """Have a provider or verifier paid for its FINAL rounds; their services do so by themselves."""
-    from atoll.cli.deploying import known_address
-    from atoll.job.narrate import tokens
-
-    whose = known_address(account, "--account")
-
-    async def work(client: Client) -> int:
-        return await client.attach(job).claim(whose)
-
-    wei = _signed(Network(rpc, deployment, home, keystore, password_file), work)
-    data = {"job": job, "paid_wei": str(wei)}
-    emit(data, f"{tokens(wei)} tokens were paid so far", as_json=json)
 
 
 def _moment(second: int) -> str:
@@ -603,13 +564,28 @@ def _serve_job(
     network: Network, job: int, port: int, *, until_handed_over: bool, tell: Tell
 ) -> None:
     """Serves this home's blocks and tells what happens, until the job ends, or nobody needs us."""
-    again = f"`atoll job serve {job}` serves again, `atoll job watch {job}` tells what happens"
+    if asyncio.run(_serve_and_watch(network, job, port, until_handed_over, tell)):
+        say(f"job {job} has ended")
+    else:
+        say(f"the verifiers hold the data of job {job}. {_again(job)}")
+
+
+@contextmanager
+def _stopping(paid: Sequence[int]) -> Iterator[None]:
+    """Says, whenever Ctrl-C comes, what stays: of a job that is paid, with that or before."""
     try:
-        ended = asyncio.run(_serve_and_watch(network, job, port, until_handed_over, tell))
+        yield
     except KeyboardInterrupt:
-        say(f"the data is not served from here any more; job {job} and its money stay. {again}")
+        for job in paid:
+            say(
+                f"the data is not served from here any more; job {job} and its money stay. "
+                f"{_again(job)}"
+            )
         raise
-    say(f"job {job} has ended" if ended else f"the verifiers hold the data of job {job}. {again}")
+
+
+def _again(job: int) -> str:
+    return f"`atoll job serve {job}` serves again, `atoll job watch {job}` tells what happens"
 
 
 async def _serve_and_watch(

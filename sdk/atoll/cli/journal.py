@@ -13,7 +13,9 @@ from atoll.cli.output import Json, emit
 if TYPE_CHECKING:
     from atoll.service.moving import Belongs
 
-app = typer.Typer(no_args_is_help=True, help="Back a service's journal up, or move it.")
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Back a service's journal up, or move it."
+)
 Config = Annotated[Path, typer.Option("--config", help="The service's config file.")]
 
 

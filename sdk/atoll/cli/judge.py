@@ -10,12 +10,11 @@ import typer
 
 from atoll.cli import services
 from atoll.cli.network import (
-    DEFAULT_HOME,
     DEFAULT_RPC,
     DeploymentFile,
-    Home,
     Network,
     Rpc,
+    on_network,
 )
 from atoll.cli.output import Json, emit
 from atoll.errors import ConfigError
@@ -26,7 +25,9 @@ if TYPE_CHECKING:
 
 FOLDER = Path("~/.atoll/judge")
 SIDES = ("challenger", "provider")
-app = typer.Typer(no_args_is_help=True, help="Dispute wrong training, or defend your own.")
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Dispute wrong training, or defend your own."
+)
 
 
 @app.command()
@@ -101,15 +102,15 @@ def _key(text: str) -> Digest:
 
 
 @app.command()
+@on_network()
 def games(
     job: Annotated[int, typer.Argument(help="The job's number.")],
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """List the games about a job's settled rounds: who disputes what, and how each stands."""
-    view = asyncio.run(_view(Network(rpc, deployment, home), job))
+    view = asyncio.run(_view(network, job))
     rows = [_row(game) for _, game in sorted(view.games.items())]
     text = "\n".join(_text(row) for row in rows) or "no game was ever begun"
     emit({"job": job, "games": rows}, text, as_json=json)

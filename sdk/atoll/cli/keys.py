@@ -11,7 +11,9 @@ import typer
 from atoll.cli.output import Json, emit, table
 from atoll.errors import KeystoreError
 
-app = typer.Typer(no_args_is_help=True, help="Make, import, back up and verify keys.")
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Make, import, back up and verify keys."
+)
 
 DEFAULT_FOLDER = Path("~/.atoll/keys")
 Folder = Annotated[

@@ -37,7 +37,9 @@ class RoleCommand:
 
 def member_app(member: RoleCommand) -> typer.Typer:
     """The commands of one role."""
-    app = typer.Typer(no_args_is_help=True, help=f"Set up and run a {member.role}.")
+    app = typer.Typer(
+        add_completion=False, no_args_is_help=True, help=f"Set up and run a {member.role}."
+    )
     default_config = member.folder / services.CONFIG_NAME
 
     @app.command()
@@ -52,13 +54,20 @@ def member_app(member: RoleCommand) -> typer.Typer:
         public_url: Annotated[
             str | None, typer.Option(help="Where others reach it: http://203.0.113.7:4001")
         ] = None,
+        reward: Annotated[
+            str | None,
+            typer.Option("--reward", metavar="ADDRESS", help="A wallet that `atoll claim` pays."),
+        ] = None,
         rpc: Rpc = DEFAULT_RPC,
         deployment: DeploymentFile = None,
         json: Json = False,
     ) -> None:
         """Make a folder with a key and a config; at a terminal, what is left out is asked."""
+        from atoll.cli.deploying import known_address
+
+        to = known_address(reward, "--reward")
         choices = services.Choices(
-            member.role, rpc, deployment, password_file, key, host, port, public_url
+            member.role, rpc, deployment, password_file, key, host, port, public_url, to
         )
         where = folder.expanduser()
         made = services.write_config(where, choices if json else services.asked(choices))

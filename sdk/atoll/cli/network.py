@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import functools
+import inspect
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Final, get_type_hints
 
 import typer
 
@@ -43,7 +45,22 @@ __all__ = [
     "PasswordFile",
     "Rpc",
     "need_deployment",
+    "on_network",
+    "taking",
 ]
+Command = Callable[..., None]
+Options = Mapping[str, tuple[Any, Any]]
+"""Of the command line, in their order: each one's annotation and default."""
+WATCHING: Final[Options] = {
+    "rpc": (Rpc, DEFAULT_RPC),
+    "deployment": (DeploymentFile, None),
+    "home": (Home, DEFAULT_HOME),
+}
+SIGNING: Final[Options] = {
+    **WATCHING,
+    "keystore": (Keystore, None),
+    "password_file": (PasswordFile, None),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,3 +120,47 @@ def need_deployment(path: Path | None) -> Path:
             next_step="pass --deployment FILE, or start a local network with `atoll devnet up`",
         )
     return path.expanduser()
+
+
+def on_network(*, signs: bool = False) -> Callable[[Command], Command]:
+    """Has a command take the options of a network for its argument `network`.
+
+    Args:
+        signs: with a key, too.
+    """
+    return taking("network", SIGNING if signs else WATCHING, Network)
+
+
+def taking(
+    argument: str, options: Options, make: Callable[..., object]
+) -> Callable[[Command], Command]:
+    """Has a command take options in place of one argument, which is made of them.
+
+    The command line sees the options where that argument stands among the others.
+    """
+
+    def decorate(command: Command) -> Command:
+        hints = get_type_hints(command, include_extras=True)
+        found: list[inspect.Parameter] = []
+        for name, own in inspect.signature(command).parameters.items():
+            if name == argument:
+                found += [_option(each, *kind) for each, kind in options.items()]
+            else:
+                found.append(_option(name, hints[name], own.default))
+
+        @functools.wraps(command)
+        def run(**given: Any) -> None:
+            made = make(**{name: given.pop(name) for name in options})
+            command(**given, **{argument: made})
+
+        del run.__wrapped__  # or its parameters would be seen
+        run.__signature__ = inspect.Signature(found)  # type: ignore[attr-defined]
+        run.__annotations__ = {option.name: option.annotation for option in found}
+        return run
+
+    return decorate
+
+
+def _option(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, kind, default=default, annotation=annotation)

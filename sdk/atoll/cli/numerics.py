@@ -17,7 +17,9 @@ from atoll.errors import AtollError, ConfigError, NumericsMismatch
 if TYPE_CHECKING:
     from atoll.lab.differential import LabResult, LabRun, Setting
 
-app = typer.Typer(help="Compare this machine's bits with everybody's.", no_args_is_help=True)
+app = typer.Typer(
+    add_completion=False, help="Compare this machine's bits with everybody's.", no_args_is_help=True
+)
 
 
 @app.callback()

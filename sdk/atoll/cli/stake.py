@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atoll.cli.accounts import Config, Whose, moment
-from atoll.cli.network import (
-    DEFAULT_HOME,
-    DEFAULT_RPC,
-    DeploymentFile,
-    Home,
-    Keystore,
-    Network,
-    PasswordFile,
-    Rpc,
-)
+from atoll.cli.accounts import Whose, about_account, moment
 from atoll.cli.output import Json, emit
 from atoll.errors import ConfigError, InsufficientFunds
 
@@ -27,7 +17,9 @@ if TYPE_CHECKING:
     from atoll.law.words import Address, Role
     from atoll.service.wallet import Send
 
-app = typer.Typer(no_args_is_help=True, help="Stake: show it, add to it, take it out.")
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="Stake: show it, add to it, take it out."
+)
 As = Annotated[
     str | None,
     typer.Option("--as", metavar="ROLE", help="provider or verifier; a config says it by itself."),
@@ -40,52 +32,42 @@ MaybeAmount = Annotated[
 
 
 @app.command()
+@about_account()
 def show(
-    config: Config = None,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    keystore: Keystore = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    whose: Whose,
     json: Json = False,
 ) -> None:
     """Show the stake by role: free, locked by jobs and until when, thawing; and the wallet."""
-    whose = Whose(config, Network(rpc, deployment, home, keystore))
     data, text = asyncio.run(_shown(whose))
     emit(data, text, as_json=json)
 
 
 @app.command()
+@about_account(signs=True)
 def add(
     amount: Amount,
     role: As = None,
-    config: Config = None,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    keystore: Keystore = None,
-    password_file: PasswordFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    whose: Whose,
     json: Json = False,
 ) -> None:
     """Move tokens from the wallet into the stake. A service does so by itself when it joins a job.
 
     Each call adds: what was sent and is not in a block yet is waited for, not sent again.
     """
-    whose = Whose(config, Network(rpc, deployment, home, keystore, password_file))
     asyncio.run(_added(whose, _role(whose, role), amount))
     data, text = asyncio.run(_shown(whose))
     emit(data, text, as_json=json)
 
 
 @app.command()
+@about_account(signs=True)
 def withdraw(
     amount: MaybeAmount = None,
     role: As = None,
-    config: Config = None,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    keystore: Keystore = None,
-    password_file: PasswordFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    whose: Whose,
     json: Json = False,
 ) -> None:
     """Bring stake back to the wallet: bonds that are over go home, stake thaws, and once the
@@ -94,7 +76,6 @@ def withdraw(
     Run it again, with the same amount, when it says so: while something is under way nothing is
     begun twice.
     """
-    whose = Whose(config, Network(rpc, deployment, home, keystore, password_file))
     done = asyncio.run(_withdrawn(whose, _role(whose, role), amount))
     emit(done, _withdrawn_text(done), as_json=json)
 

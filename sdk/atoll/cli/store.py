@@ -28,7 +28,9 @@ from atoll.errors import ConfigError, StorageError
 if TYPE_CHECKING:
     from atoll.content.storage import Storage
 
-app = typer.Typer(help="Content by CID: add, get, keep, check.", no_args_is_help=True)
+app = typer.Typer(
+    add_completion=False, help="Content by CID: add, get, keep, check.", no_args_is_help=True
+)
 
 Root = Annotated[
     Path, typer.Option("--root", envvar="ATOLL_STORE", help="the folder that holds the blocks")

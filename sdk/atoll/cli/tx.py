@@ -14,7 +14,9 @@ from atoll.cli.output import Json, emit, table
 if TYPE_CHECKING:
     from atoll.service.transactions import Change
 
-app = typer.Typer(no_args_is_help=True, help="A service's transactions: list, bump, cancel.")
+app = typer.Typer(
+    add_completion=False, no_args_is_help=True, help="A service's transactions: list, bump, cancel."
+)
 Config = Annotated[Path, typer.Option("--config", help="The service's config file.")]
 Number = Annotated[int, typer.Argument(metavar="ID", help="Of `atoll tx list`.")]
 _SHOWN = ("id", "call", "state", "nonce", "block", "gas", "message")

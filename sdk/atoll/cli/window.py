@@ -8,25 +8,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atoll.cli.network import DEFAULT_HOME, DEFAULT_RPC, DeploymentFile, Home, Network, Rpc
+from atoll.cli.network import (
+    Network,
+    on_network,
+)
 from atoll.cli.output import Json, emit, say
 
 if TYPE_CHECKING:
     from atoll.job.client import Client
 
-report_app = typer.Typer(help="A job as one page: one HTML file to keep.")
-dashboard_app = typer.Typer(help="The network and its jobs, live in a browser.")
+report_app = typer.Typer(add_completion=False, help="A job as one page: one HTML file to keep.")
+dashboard_app = typer.Typer(
+    add_completion=False, help="The network and its jobs, live in a browser."
+)
 
 
 @report_app.command()
+@on_network()
 def report(
     job: Annotated[int, typer.Argument(metavar="JOB", help="The job's number.", min=1)],
     html: Annotated[
         Path | None, typer.Option("--html", help="Where the page goes; default job-JOB.html.")
     ] = None,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """Write what became of a job, from public data, as one HTML file that needs no network.
@@ -38,7 +43,7 @@ def report(
     from atoll.window.server import job_now
 
     async def work() -> dict[str, Any]:
-        async with Network(rpc, deployment, home).open() as client:
+        async with network.open() as client:
             return await job_now(client, JobId(job))
 
     document = asyncio.run(work())
@@ -49,14 +54,14 @@ def report(
 
 
 @dashboard_app.command()
+@on_network()
 def dashboard(
     job: Annotated[
         int | None, typer.Option(help="Begin with this job; else with the network.", min=1)
     ] = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any free one.")] = 0,
-    rpc: Rpc = DEFAULT_RPC,
-    deployment: DeploymentFile = None,
-    home: Home = DEFAULT_HOME,
+    *,
+    network: Network,
     json: Json = False,
 ) -> None:
     """Serve the page of a network and of its jobs to this machine's browsers, as they change."""
@@ -70,7 +75,7 @@ def dashboard(
             await asyncio.Event().wait()
 
     async def work() -> None:
-        async with Network(rpc, deployment, home).open() as client:
+        async with network.open() as client:
             if job is not None:
                 await client.attach(job).status()
             await serve(client)

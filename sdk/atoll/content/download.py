@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final
@@ -29,6 +29,7 @@ from atoll.errors import CorruptBlock, NotFound, TooLarge
 
 _READ_BYTES: Final = 1 << 18
 _SLICE_S: Final = 0.05  # how late a second gateway may be asked, at most
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 1.0  # between questions whether a block is there by now
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,9 @@ class FetchConfig:
         hedge_min_s: a second gateway is asked for a block that takes four times as long as blocks
             lately took (of the first, nobody knows), but not before this.
         hedge_max_s: ... and no later than this. A third waits twice as long, and so on.
+        relay_min_s: a gateway that is itself getting a block just now is given up when it delivers
+            nothing for four times as long as blocks lately took, but not before this.
+        relay_max_s: ... and no later than this, whatever else it delivers.
         passes: how often all gateways are asked before a block counts as not found.
         pass_pause_s: pause before the second pass, doubled before each later one.
         max_block_bytes: the largest block accepted.
@@ -61,6 +65,8 @@ class FetchConfig:
     block_timeout_s: float = 20.0
     hedge_min_s: float = 0.25
     hedge_max_s: float = 2.0
+    relay_min_s: float = 5.0
+    relay_max_s: float = 20.0
     passes: int = 3
     pass_pause_s: float = 0.25
     max_block_bytes: int = MAX_BLOCK_BYTES
@@ -120,8 +126,37 @@ class Downloader:
         raise NotFound(
             f"no gateway delivered {cid} ({told or 'none is known'})",
             next_step="check that a gateway which holds it is running and reachable",
-            digest=cid.digest,
         )
+
+    async def awaited(self, cid: Cid, gateway: str) -> bytes | None:
+        """A block from a gateway that is getting it itself just now; stored when this returns.
+
+        Returns:
+            None where it fails, or does not have it in time: then nothing is waited for there for
+            minutes, so that whoever withholds costs one such wait.
+        """
+        for source in self.sources.ranked([gateway]):
+            began, pause = self.sources.clock(), _FIRST_PAUSE_S
+            while (left := self._patience_left(source, began)) > 0:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(left):
+                        block = await self._from_one(cid, source, {})
+                        if block is not None:
+                            return block
+                        await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE_S)
+        return None
+
+    def _patience_left(self, source: Source, began: float) -> float:
+        """Seconds for which a gateway is still waited for; notes when that is over."""
+        now, config = self.sources.clock(), self._config
+        if source.lies or max(source.rest_until, source.unawaited_until) > now:
+            return 0.0
+        patience = self.sources.patience_s(config.relay_min_s, config.relay_max_s)
+        until = min(max(began, source.delivered_at) + patience, began + config.relay_max_s)
+        if until <= now:
+            self.sources.withheld(source)
+        return until - now
 
     async def note(self, gateway: str, name: str, max_bytes: int) -> bytes | None:
         """What a gateway has under a name; None where it has nothing.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from atoll.content.cid import RAW, Cid
 from atoll.content.directory import MAX_FOLDER_DEPTH, is_directory, list_links
@@ -18,6 +18,7 @@ from atoll.content.errors import MalformedDag
 from atoll.content.kubo import BlockRemote
 from atoll.content.local import LocalStore
 from atoll.content.sources import SourceBook
+from atoll.content.spread import TRIES, Spread
 from atoll.content.unixfs import FileWalk
 from atoll.errors import CorruptBlock, NotFound, TooLarge
 
@@ -52,6 +53,10 @@ class _Want:
     cid: Cid
     claimed_bytes: int | None
     depth: int
+
+
+_Bring = Callable[[_Want], Coroutine[Any, Any, bytes | None]]
+"""A block's bytes; None for a leaf that is here, or comes later."""
 
 
 class Fetcher:
@@ -160,13 +165,46 @@ class Fetcher:
             DiskFull: no room.
         """
         tally = _Tally(FileWalk(cid, max_bytes), on_progress, self._downloader)
-        stack = [_Want(cid, None, 0)]
+        await self._bring_all([_Want(cid, None, 0)], tally, lambda want: self._bring(want, prefer))
+
+    async def fetch_spread(self, cid: Cid, max_bytes: int, spread: Spread) -> None:
+        """As `fetch`, of a file that many get at once: its author is asked for our share of it.
+
+        The other blocks come from the relays whose turn they are, who are getting them meanwhile;
+        what these do not deliver, from anybody.
+
+        Raises:
+            As `fetch`.
+        """
+        tally = _Tally(FileWalk(cid, max_bytes), None, self._downloader)
+        others: list[_Want] = []
+
+        async def bring_ours(want: _Want) -> bytes | None:
+            if want.cid.codec == RAW and spread.waited_for(want.cid.digest):
+                others.append(want)
+                return None
+            return await self._bring(want, [spread.author])
+
+        async def bring_theirs(want: _Want) -> bytes | None:
+            if await asyncio.to_thread(self._store.claim, want.cid) is None:
+                for relay in spread.waited_for(want.cid.digest):
+                    block = await self._downloader.awaited(want.cid, relay)
+                    if block is not None:
+                        return block
+            second = len(spread.waited_for(want.cid.digest)) < min(TRIES, len(spread.relays))
+            return await self._fetch_block(want.cid, [spread.author] if second else [])
+
+        await self._bring_all([_Want(cid, None, 0)], tally, bring_ours)
+        await self._bring_all(others[::-1], tally, bring_theirs)
+
+    async def _bring_all(self, stack: list[_Want], tally: _Tally, bring: _Bring) -> None:
+        """Brings these blocks, the last first, and what they name."""
         running: dict[asyncio.Task[bytes | None], _Want] = {}
         try:
             while stack or running:
                 while stack and len(running) < self._config.parallel:
                     want = stack.pop()
-                    running[asyncio.create_task(self._bring(want, prefer))] = want
+                    running[asyncio.create_task(bring(want))] = want
                 done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     want = running.pop(task)

@@ -45,6 +45,8 @@ _PROBE: Final = "bafkqaaa"
 _PROBE_CID: Final = bytes([1, RAW, 0, 0])
 _UNKEPT: Final = {"Cache-Control": "no-store", "Access-Control-Allow-Origin": "*"}
 _NOTE: Final = re.compile(r"[a-z0-9/-]{1,128}")
+_PIECE: Final = 1 << 16
+"""Written at once; that much may wait in a connection's buffer."""
 _MAX_REPEATED_BLOCKS: Final = 1 << 20  # small blocks can name one another 2^n times
 
 
@@ -275,10 +277,26 @@ class Gateway:
             status = 206
             headers["Content-Range"] = f"bytes {part.start}-{part.stop - 1}/{len(block)}"
             block = block[part]
-        if request.method != "HEAD":
-            self._count(request, len(block))
-            await self._rate.spend(len(block))
-        return web.Response(status=status, body=block, headers=headers)
+        if request.method == "HEAD":
+            return web.Response(status=status, body=block, headers=headers)
+        return await self._write(request, block, web.StreamResponse(status=status, headers=headers))
+
+    async def _write(
+        self, request: web.BaseRequest, body: bytes, response: web.StreamResponse
+    ) -> web.StreamResponse:
+        """Answers with bytes, and returns once they are taken but for a piece.
+
+        What aiohttp writes after a handler has returned is a request's that nobody counts.
+        """
+        response.content_length = len(body)
+        await response.prepare(request)
+        for start in range(0, len(body), _PIECE):
+            piece = body[start : start + _PIECE]
+            self._count(request, len(piece))
+            await self._rate.spend(len(piece))
+            await response.write(piece)
+        await response.write_eof()
+        return response
 
     async def _send_car(
         self, request: web.BaseRequest, wanted: Format, cid: Cid, path: str

@@ -95,7 +95,7 @@ class KuboRemote:
             block = bytes(await self._call(lambda client: client.block.get(str(cid))))
         except NotFound as error:
             message = f"the Kubo daemon at {self._api} has no {cid}"
-            raise NotFound(message, digest=cid.digest) from error
+            raise NotFound(message) from error
         if len(block) > MAX_BLOCK_BYTES:
             raise TooLarge(f"the Kubo daemon at {self._api} sent {len(block)} bytes as {cid}")
         if not cid.matches(block):

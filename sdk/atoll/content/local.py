@@ -420,7 +420,7 @@ class LocalStore:
             )
 
     def _not_here(self, cid: Cid) -> NotFound:
-        return NotFound(f"{cid} is not in {self.root}", digest=cid.digest)
+        return NotFound(f"{cid} is not in {self.root}")
 
     def _make_room(self, size: int) -> None:
         """Counts `size` bytes against the quota, collecting when it is reached.

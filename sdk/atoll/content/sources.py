@@ -39,6 +39,8 @@ class Source:
         failures: timeouts and errors since it last delivered.
         lies: responses that were not what was asked for; never forgotten.
         rest_until: when it is next asked before others, in the book's clock.
+        unawaited_until: when it is next waited for, where it is getting a block itself.
+        delivered_at: when it last delivered a block, by the same clock.
         in_flight: requests it is answering now.
         bytes_down: block bytes it delivered.
     """
@@ -47,6 +49,8 @@ class Source:
     failures: int = 0
     lies: int = 0
     rest_until: float = 0.0
+    unawaited_until: float = 0.0
+    delivered_at: float = 0.0
     in_flight: int = 0
     bytes_down: int = 0
 
@@ -86,6 +90,7 @@ class SourceBook:
         self.typical_s = (1 - _RECENT) * before + _RECENT * seconds
         source.failures = 0
         source.rest_until = 0.0
+        source.delivered_at = self.clock()
         source.bytes_down += size
 
     def overtaken(self, source: Source) -> None:
@@ -97,6 +102,10 @@ class SourceBook:
         rest = min(_FIRST_REST_S * 2.0**source.failures, longest_rest_s)
         source.failures = min(source.failures + 1, 16)
         source.rest_until = self.clock() + rest
+
+    def withheld(self, source: Source) -> None:
+        """Notes that it did not bring what was its turn; it is not waited for again for long."""
+        source.unawaited_until = self.clock() + _LONGEST_REST_S
 
     def lied(self, source: Source) -> None:
         """Notes bytes that were not the block asked for."""

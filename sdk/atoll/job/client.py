@@ -59,6 +59,7 @@ from atoll.job.submissions import Submissions, key_of
 from atoll.law.events import ContractEvent
 from atoll.law.manifest import Manifest, NumericsSpec
 from atoll.law.words import Address, JobId, Params
+from atoll.service.beside import beside
 from atoll.service.config import GatewaySection
 from atoll.service.lock import hold_folder
 from atoll.service.session import Session, SessionConfig, open_session
@@ -195,8 +196,7 @@ class Client:
         self._figures = Figures(home / "figures.sqlite")
         self._opened.callback(self._figures.close)
         if self._account is not None:
-            sending = asyncio.create_task(session.queue.run())
-            self._opened.push_async_callback(_end, sending)
+            await self._opened.enter_async_context(beside([session.queue.run()]))
         return self
 
     async def __aexit__(
@@ -557,12 +557,6 @@ class Client:
             ),
             queue=replace(config.queue, poll_seconds=config.poll_seconds),
         )
-
-
-async def _end(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
 
 
 def wei_of(amount: int | str) -> int:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from atoll.job.asking import Ask
-from atoll.job.plan import Figure, Floors, Pace, complete, filled
+from atoll.job.plan import Figure, Floors, complete, filled
 from atoll.job.spec import JobSpec
 from atoll.law.manifest import DataSpec, InitSpec, Manifest, NumericsSpec
 from atoll.law.words import JobId
+from atoll.service.pace import Pace
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from atoll.bits.layout import max_state_bytes
 from atoll.content.cid import Cid
 from atoll.errors import AtollError, ProtocolError
 from atoll.job.figures import cid_of, model_of
+from atoll.service.beside import beside
 from atoll.service.worker import Worker
 
 if TYPE_CHECKING:
@@ -70,13 +71,8 @@ async def keep_evaluating(handle: JobHandle) -> None:
 @asynccontextmanager
 async def evaluating(handle: JobHandle) -> AsyncIterator[None]:
     """`keep_evaluating`, beside what is inside."""
-    task = asyncio.create_task(keep_evaluating(handle))
-    try:
+    async with beside([keep_evaluating(handle)]):
         yield
-    finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
 
 
 async def _loss(

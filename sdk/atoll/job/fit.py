@@ -10,17 +10,10 @@ from math import ceil
 from typing import Any, Final
 
 from atoll.job.groups import duration_text
-from atoll.job.outlook import (
-    member_needs,
-    merge_seconds,
-    round_traffic,
-    size_text,
-    train_seconds,
-)
-from atoll.job.plan import Pace
+from atoll.job.outlook import member_needs, merge_seconds, round_traffic, size_text
 from atoll.law.manifest import Manifest
-from atoll.law.pay import most_drawn
-from atoll.law.words import Terms
+from atoll.law.words import Role
+from atoll.service.pace import Pace, load_of, train_seconds
 
 TIGHT: Final = 0.75
 """A part of a window, of memory or of disk above which little room is left."""
@@ -105,10 +98,10 @@ def fit(role: str, manifest: Manifest, pace: Pace, machine: Machine) -> Fit:
     """
     terms, needs = manifest.terms, member_needs(role, manifest, pace)
     spent, down, up = train_seconds(manifest, pace), *round_traffic(role, manifest, pace)
-    work = _train(terms, spent) if role == "provider" else _audit(terms, spent, manifest.epoch)
+    work = load_of(Role[role.upper()], manifest, pace)
     merging = merge_seconds(manifest, pace)
     checks = (
-        work,
+        _check(work.name, work.needed, work.window, work.text),
         _check("merge", merging, terms.merge_seconds, "to merge the updates"),
         _bytes("memory", needs.memory, machine.memory),
         _bytes("disk", needs.disk, machine.disk),
@@ -119,19 +112,6 @@ def fit(role: str, manifest: Manifest, pace: Pace, machine: Machine) -> Fit:
 
 def _megabits(count: int, seconds: int) -> float:
     return count / 125_000 / seconds
-
-
-def _train(terms: Terms, spent: float) -> Check:
-    return _check("train", spent, terms.train_seconds, "to train a round")
-
-
-def _audit(terms: Terms, spent: float, epoch: int) -> Check:
-    """What one of the fewest auditors has to replay in AUDIT."""
-    drawn = min(terms.seats, most_drawn(terms) + terms.f)
-    duties = ceil(drawn / terms.min_verifiers)
-    what = f"to replay {duties} {'seat' if duties == 1 else 'seats'} of "
-    what += "a round" if epoch == 1 else f"{epoch} rounds"
-    return _check("audit", duties * epoch * spent, terms.audit_seconds, what)
 
 
 def _check(name: str, needed: float, given: int, what: str) -> Check:

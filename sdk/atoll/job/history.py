@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from atoll.chain.index import Indexed
 from atoll.job.narrate import MISSES
 from atoll.law import events as ev
 from atoll.law.disputes import DISPUTE_HANDLERS
 from atoll.law.views import JobView
-from atoll.law.words import Address, BlockRef, Role
+from atoll.law.words import Address, BlockRef, Miss, Role
 
 PHASES = ("train", "reveal", "merge")
 NOT_MOVES = frozenset({ev.Challenged, ev.Began, ev.Decided, ev.Ended})
@@ -50,16 +50,29 @@ class RoundRecord:
         self._phase, self._since = phase, at
 
 
+ABSENCES: Final = frozenset({Miss.SEAT, Miss.KEY, Miss.SIGNATURE, Miss.AUDIT})
+"""Misses that whoever is too slow, or away, comes to without a lie."""
+
+
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What an account lost of its bond, and for what; `round` is the one that it is about."""
+    """What an account lost of its bond, and for what; `round` is the one that it is about.
+
+    Attributes:
+        miss: what it left out; None of a fall.
+    """
 
     account: Address
     role: Role
     round: int
     wei: int
     why: str
-    is_fall: bool
+    miss: Miss | None
+
+    @property
+    def is_fall(self) -> bool:
+        """Whether it lost a game, or never showed a key."""
+        return self.miss is None
 
 
 @dataclass(slots=True)
@@ -114,6 +127,11 @@ class History:
         """Wei that its bonds lost, by misses and by falls."""
         return sum(loss.wei for loss in self.losses if loss.account == account)
 
+    def missed(self, account: Address) -> int:
+        """The part of it that was cut for absences."""
+        own = (loss for loss in self.losses if loss.account == account)
+        return sum(loss.wei for loss in own if loss.miss in ABSENCES)
+
     def losses_of(self, account: Address) -> list[Loss]:
         """What was taken from an account, falls first."""
         own = [loss for loss in self.losses if loss.account == account]
@@ -161,11 +179,11 @@ class History:
 
     def _missed(self, event: ev.Missed, block: BlockRef) -> None:
         why = MISSES[event.kind]
-        self.losses.append(Loss(event.account, event.role, event.round, event.cut, why, False))
+        self.losses.append(Loss(event.account, event.role, event.round, event.cut, why, event.kind))
 
     def _fell(self, event: ev.Fell, block: BlockRef) -> None:
         what = (event.account, event.role, event.lost_from, event.slashed)
-        self.losses.append(Loss(*what, "a lost game, or a key that it never showed", True))
+        self.losses.append(Loss(*what, "a lost game, or a key that it never showed", None))
 
     def _refunded(self, event: ev.Refunded, block: BlockRef) -> None:
         self.refunded = (self.refunded or 0) + event.amount

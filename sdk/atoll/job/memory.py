@@ -22,6 +22,7 @@ from atoll.bits.layout import (
 )
 from atoll.law.manifest import SPARSE_CODECS, Manifest, ModelSpec
 
+_OF_VERIFIERS: Final = {"replay", "evaluate"}
 START_BYTES: Final = 500_000_000
 """A worker that has done nothing: Python, torch and what it loads; and what its allocator keeps."""
 _MERGED_AT_ONCE: Final = 3 << 26
@@ -35,9 +36,9 @@ _LOGIT: Final = 4 * _NUMBER
 
 
 def peaks(manifest: Manifest, update_bytes: int) -> dict[str, int]:
-    """Bytes of each part of a round, by name: `train` of who trains a seat's round or replays it,
-    with its `link`; of verifiers and submitters `evaluate`; of every member `open`, `check` and
-    `merge`.
+    """Bytes of each part of a round, by name: a provider's `train`, to the link of its update and
+    its last state; a verifier's `replay`, which is the same; of verifiers and submitters
+    `evaluate`; of every member `start`, `open`, `check` and `merge`.
 
     Args:
         update_bytes: of a seat's update.
@@ -53,12 +54,13 @@ def peaks(manifest: Manifest, update_bytes: int) -> dict[str, int]:
     sections_merged = sizes.model + sizes.change + sizes.numerators + sizes.moments
     whole = sizes.global_state + sizes.change + 2 * sizes.moments + sizes.opened
     merge = max(sections_merged, whole) + _MERGED_AT_ONCE
+    # Seen beside its steps: what is kept of writing the update.
+    train = max(steps + update_bytes // 2, link)
     found = {
         "open": sizes.global_state + sizes.moments + sizes.opened,
-        # Seen beside its steps: what is kept of writing the update.
-        "train": max(steps + update_bytes // 2, link),
+        "train": train,
+        "replay": train,
         "check": sizes.model,
-        "link": link,
         "merge": merge,
         "evaluate": sizes.base + sizes.model + sizes.logits,
     }
@@ -68,7 +70,7 @@ def peaks(manifest: Manifest, update_bytes: int) -> dict[str, int]:
 def provider_bytes(manifest: Manifest, update_bytes: int) -> int:
     """What a provider's largest part holds: it merges what it will train on."""
     found = peaks(manifest, update_bytes)
-    return max(size for name, size in found.items() if name != "evaluate")
+    return max(size for name, size in found.items() if name not in _OF_VERIFIERS)
 
 
 def verifier_bytes(manifest: Manifest, update_bytes: int) -> int:

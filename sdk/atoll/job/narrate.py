@@ -15,8 +15,8 @@ from atoll.law import events as ev
 from atoll.law.ballots import Body, Duty
 from atoll.law.events import ContractEvent
 from atoll.law.games.machine import Outcome as GameOutcome
+from atoll.law.leaves import LEAF_BYTES
 from atoll.law.safety import unsafe_rounds
-from atoll.law.trace import LEAF_BYTES
 from atoll.law.views import JobView, parties
 from atoll.law.words import (
     NO_HOLDER,

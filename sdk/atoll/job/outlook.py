@@ -15,12 +15,13 @@ from atoll.job.draft import Draft
 from atoll.job.groups import duration_text, tokens_text
 from atoll.job.memory import provider_bytes, submitter_bytes, verifier_bytes
 from atoll.job.narrate import tokens
-from atoll.job.plan import MERGE_SECONDS, Pace, sum_of_windows
+from atoll.job.plan import MERGE_SECONDS, sum_of_windows
 from atoll.law.clocks import AuditClock, last_audits
 from atoll.law.manifest import Manifest
 from atoll.law.pay import budget
 from atoll.law.terms import MOVES
 from atoll.law.words import Terms
+from atoll.service.pace import Pace, train_seconds
 from atoll.train.corpus.options import PUBLIC_NOTICE
 
 SUBMIT_GAS = {"approve": 60_000, "announceGateway": 60_000, "create": 700_000}
@@ -109,11 +110,6 @@ def _expected(draft: Draft, pace: Pace) -> float:
     """Seconds of all rounds, and of the last one's audit."""
     terms = draft.manifest.terms
     return terms.rounds * round_seconds(draft.manifest, pace) + _last_clock(terms).window_end
-
-
-def train_seconds(manifest: Manifest, pace: Pace) -> float:
-    """A seat's steps of a round, or their replay, on a machine like this one."""
-    return manifest.inner.steps * pace.step_seconds + manifest.segments * pace.segment_seconds
 
 
 def merge_seconds(manifest: Manifest, pace: Pace) -> float:

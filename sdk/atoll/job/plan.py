@@ -17,7 +17,9 @@ from atoll.job.groups import duration_text, tokens_text
 from atoll.job.methods import method_of
 from atoll.job.spec import JobSpec, method_chosen, robust_f
 from atoll.law.lots import COMMITTEE, LAST_AUDITORS
+from atoll.law.manifest import epoch_of
 from atoll.law.terms import MIN_BOND
+from atoll.service.pace import Pace
 
 CLOCK = 60
 """Seconds that a transaction may take until everybody has seen it: five blocks of 12 s."""
@@ -33,30 +35,6 @@ SIGN_PART = 10
 COLLUDING = Fraction(1, 3)
 """Share of auditors that say nothing of what they find, in what a bond must deter."""
 BOND_MARGIN = 10
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """What was measured (`atoll.train.pace`); seconds on this machine, bytes.
-
-    Attributes:
-        step_seconds: of a step of the whole batch.
-        segment_seconds: what a segment costs besides its steps.
-        timed_parameters: of the model that was timed, where the job's is too large.
-    """
-
-    step_seconds: float
-    segment_seconds: float
-    parameters: int
-    timed_parameters: int
-    update_bytes: int
-
-    @property
-    def source(self) -> str:
-        """How the seconds were found, in words."""
-        if self.timed_parameters == self.parameters:
-            return "measured here"
-        return f"scaled by operations from {self.timed_parameters:,} parameters measured here"
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,7 @@ from atoll.law.manifest import (
     OuterSpec,
     RobustSpec,
     epoch_of,
+    has_link,
 )
 from atoll.law.terms import WHOLE_BPS
 from atoll.law.words import ZERO_DIGEST, Digest, Terms

@@ -85,7 +85,7 @@ class Body:
 
 
 def salt_message(slot: Slot, audit_seed: Digest, auditor: HolderId) -> Digest:
-    """What an auditor's account signs, as it is, for its ballot's salt: see `trace.key_of`."""
+    """What an auditor's account signs, as it is, for its ballot's salt: see `leaves.key_of`."""
     types = ("bytes32", "uint32")
     return hash_in_slot("atoll.ballot-salt.v1", slot, types, (audit_seed, auditor))
 

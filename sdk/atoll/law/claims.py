@@ -16,8 +16,8 @@ from atoll.law.epochs import goes_on
 from atoll.law.games.claims import Claim
 from atoll.law.games.trees import root_from
 from atoll.law.hashing import accumulate_reveal, keccak256, sha256
+from atoll.law.leaves import StateRoots, key_hash
 from atoll.law.program import Header
-from atoll.law.trace import StateRoots, key_hash
 from atoll.law.views import JobView, SeatReveal, SettledRound, bond_set, pay_place
 from atoll.law.words import (
     NO_HOLDER,

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 
-from atoll.law.trace import float_bytes
+from atoll.law.leaves import float_bytes
 
 
 def loss_bytes(loss: float) -> bytes:

@@ -232,3 +232,12 @@ def committee_accounts(view: JobView, round: OpenRound | SettledRound) -> list[A
     committee = round.committee if isinstance(round, OpenRound) else round.facts.committee
     places = map(PlaceIndex, bits(committee))
     return [view.verifiers[round.places[place]].account for place in places]
+
+
+def committee_gateways(view: JobView, round: int) -> list[str]:
+    """The announced gateways of a round's committee, which has its updates; none before it runs."""
+    running = view.open
+    is_running = running is not None and running.round == round
+    told = running if is_running else view.settled_round(RoundIndex(round))
+    accounts = committee_accounts(view, told) if told is not None else []
+    return [view.gateways[account] for account in accounts if account in view.gateways]

@@ -11,9 +11,9 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from atoll.law.ballots import fine_word
+from atoll.law.leaves import key_hash
 from atoll.law.owes import is_played
 from atoll.law.pay import claimable_to, round_pay, unpaid
-from atoll.law.trace import key_hash
 from atoll.law.views import Holder, JobView, SettledRound
 from atoll.law.words import (
     NO_HOLDER,

@@ -19,9 +19,9 @@ from atoll.law.games.machine import Clock
 from atoll.law.games.machine import Outcome as GameOutcome
 from atoll.law.games.turns import is_holders_turn
 from atoll.law.hashing import accumulate_reveal, accumulate_words, certificate_hash
+from atoll.law.leaves import LEAF_BYTES, Leaves, key_hash
 from atoll.law.merge_inputs import MergeFacts, had, is_settled_who_is_had
 from atoll.law.misses import Record
-from atoll.law.trace import LEAF_BYTES, Leaves, key_hash
 from atoll.law.words import (
     NO_BITS,
     NO_ROUND,
@@ -467,6 +467,11 @@ class JobView:
         own = [holder for holder in everyone if holder.account == account]
         standing = [holder for holder in own if not holder.is_released]
         return max(standing or own, key=lambda holder: (holder.start, holder.id), default=None)
+
+    def standing(self, account: Address) -> Holder | None:
+        """The account's part in the job whose bond is not released; it takes no second one."""
+        holder = self.holder_of(account)
+        return None if holder is None or holder.is_released else holder
 
     def ids_of(self, account: Address, role: Role) -> set[HolderId]:
         """Every id that the account ever had in this role."""

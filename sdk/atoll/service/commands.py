@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Never, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Never, TypeVar
 
 from atoll.chain.calls import Call, Calls
 from atoll.errors import AtollError
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
 F = TypeVar("F", bound="Fact")
+OF_SERVICE: Final = 0
+"""The job under which the journal keeps what is of no job."""
 R_co = TypeVar("R_co", bound="Fact", covariant=True)
 
 
@@ -30,12 +32,10 @@ class Fact:
     """Base of what finished commands leave in the journal; subclasses are frozen dataclasses.
 
     Attributes:
-        unblocks: whether it brings data, so that what lacked some is tried again at once.
         outlives_start: whether a restart (with another version, say) still believes it.
     """
 
     __slots__ = ()
-    unblocks: ClassVar[bool] = False
     outlives_start: ClassVar[bool] = True
     kinds: ClassVar[dict[str, type[Fact]]] = {}
     """Every kind there is, by the name it has in a journal."""

@@ -38,6 +38,7 @@ class Known:
         room: bytes that are free where it writes.
         jobs: that it follows and that have not ended.
         strange: those of them in which the account has no place.
+        refused: of the strange ones, those that are not for this service, and why.
         failing: by job and command.
         waiting: what its transactions wait for, in words.
         defects: jobs whose machine does not step, and why.
@@ -50,6 +51,7 @@ class Known:
     room: int = 1 << 60
     jobs: int = 1
     strange: frozenset[int] = frozenset()
+    refused: Mapping[int, str] = field(default_factory=dict)
     failing: Mapping[tuple[int, str], Failing] = field(default_factory=dict)
     waiting: Sequence[str] = ()
     defects: Mapping[int, str] = field(default_factory=dict)
@@ -143,12 +145,22 @@ def _rest(known: Known) -> Condition | None:
         return Condition("defect", f"job {job} does not step: {cause}", "report this, with the log")
     if known.worries:
         return known.worries[0]
+    return _idle(known)
+
+
+def _idle(known: Known) -> Condition | None:
+    """Why it has nothing to do, which is nobody's fault; None where it has."""
     if known.sits_out:
         step = "`atoll node resume`, or `atoll verifier resume`, or its hours in [schedule]"
         return Condition("sits out", f"the service {known.sits_out}", step, is_fault=False)
     if known.jobs == 0:
         text = "no open job is known that this service could take part in"
         return Condition("no job", text, "wait for one, or look at [policy]", is_fault=False)
+    if known.jobs == len(known.refused):
+        job, why = max(known.refused.items())
+        text = f"no open job is for this service; the newest, job {job}: {why}"
+        step = "wait for another one, or change what the refusal names"
+        return Condition("refused", text, step, is_fault=False)
     return None
 
 

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from atoll.content.backend import parse_backend
 from atoll.content.door import Budget
+from atoll.content.sources import MAX_URL, normalise_gateway
 from atoll.errors import ConfigError
 
 T = TypeVar("T", bound=BaseModel)
@@ -44,6 +45,17 @@ class GatewaySection(_Section):
     connections_per_address: int = Field(default=64, ge=1)
     least_bytes_per_s: float = Field(default=16384, gt=0)
     """Who takes fewer while bytes wait for it is disconnected."""
+
+    @field_validator("public_url")
+    @classmethod
+    def _can_be_announced(cls, url: str | None) -> str | None:
+        """Of what nobody would ask anything costs gas, and is found out by a missed round."""
+        if url is not None and normalise_gateway(url) is None:
+            raise ValueError(
+                f"{url!r} is no gateway's address: http(s)://HOST[:PORT][/PATH], without user, "
+                f"query and fragment, at most {MAX_URL} bytes"
+            )
+        return url
 
     def budget(self) -> Budget:
         """These limits, as the gateway has them."""
@@ -98,6 +110,9 @@ class PolicySection(_Section):
         largest_share: of the account's tokens, staked ones included, that may be staked.
         jobs_at_once: jobs in which the account has a place.
         most_parameters, most_data_bytes: of a job's model and text.
+        most_of_window: the part of its window that a round's training, or what an auditor may have
+            to replay of it, may take this machine, as it measures before it joins; left out, it
+            measures nothing.
     """
 
     least_price_wei: int = Field(default=0, ge=0)
@@ -107,6 +122,7 @@ class PolicySection(_Section):
     jobs_at_once: int = Field(default=1 << 30, ge=1)
     most_parameters: int | None = Field(default=None, ge=1)
     most_data_bytes: int | None = Field(default=None, ge=1)
+    most_of_window: float | None = Field(default=None, gt=0, le=1)
 
 
 class HealthSection(_Section):
@@ -187,9 +203,18 @@ class ServiceConfig(_Section):
     schedule: ScheduleSection = ScheduleSection()
     auto_claim: Literal["never", "each", "end"] = "end"
     """Claim pay after each final round, once at the job's end, or by hand."""
+    reward_address: str | None = None
+    """The wallet that `atoll claim` sends pay on to; the contracts pay the node's address."""
     worker_niceness: int = Field(default=10, ge=0, le=19)
     log_file: Path | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+
+    @field_validator("reward_address")
+    @classmethod
+    def _is_address(cls, address: str | None) -> str | None:
+        if address is not None and re.fullmatch("0x[0-9a-fA-F]{40}", address) is None:
+            raise ValueError(f"{address!r} is no address")
+        return address
 
     @property
     def store_dir(self) -> Path:

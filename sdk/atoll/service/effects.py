@@ -7,7 +7,7 @@ in the journal before it is reported.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Never, TypeVar
 
@@ -15,9 +15,11 @@ import structlog
 
 from atoll.chain.calls import Call
 from atoll.content.cid import Cid
+from atoll.content.spread import Spread
 from atoll.errors import StorageError, TransactionFailed
+from atoll.law.owes import committee_gateways
 from atoll.law.views import JobView
-from atoll.law.words import JobId, Role
+from atoll.law.words import Address, JobId, Role
 from atoll.service.commands import Command, Done, Fact, NotYet, Transaction
 from atoll.service.context import Context
 from atoll.train.checkpoints import release
@@ -132,7 +134,12 @@ class Effects:
     # --- blocks ---
 
     async def fetch(
-        self, view: JobView, round_: int | None, cid: Cid, max_bytes: int, prefer: str = ""
+        self,
+        view: JobView,
+        round_: int | None,
+        cid: Cid,
+        max_bytes: int,
+        prefer: Sequence[str] = (),
     ) -> None:
         """Brings a file here, to be kept until its round is final, or for the whole job (None).
 
@@ -141,8 +148,16 @@ class Effects:
             TooLarge, MalformedDag: it cannot be what it is meant to be.
         """
         await self.keep(view, round_, cid.to_bytes())
-        fetcher = self.context.fetcher_of(view.job_id)
-        await fetcher.fetch(cid, max_bytes, [prefer] if prefer else [])
+        await self.context.fetcher_of(view.job_id).fetch(cid, max_bytes, prefer)
+
+    async def fetch_spread(
+        self, view: JobView, round_: int, cid: Cid, max_bytes: int, author: Address
+    ) -> None:
+        """As `fetch`, of what a round's committee serves on for its author. Raises as `fetch`."""
+        await self.keep(view, round_, cid.to_bytes())
+        relays, told = committee_gateways(view, round_), view.gateways
+        spread = Spread.of(told.get(author, ""), relays, told.get(self.context.me, ""))
+        await self.context.fetcher_of(view.job_id).fetch_spread(cid, max_bytes, spread)
 
     async def for_each(self, items: Iterable[T], bring: Callable[[T], Awaitable[None]]) -> None:
         """Brings every item, a few at a time; blocks of one file are asked for side by side anyway.

@@ -28,6 +28,7 @@ from atoll.content.door import Budget
 from atoll.content.gateway import Gateway, GatewayConfig, url_of
 from atoll.content.local import LocalStore
 from atoll.errors import AtollError, ConfigError
+from atoll.service.beside import end
 from atoll.service.greeting import greeted
 from atoll.service.worker import resolve
 
@@ -105,12 +106,11 @@ class GatewayProcess:
 
     async def stop(self) -> None:
         """Ends the child and every connection."""
-        if self._follows is not None:
-            self._follows.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._follows
-            self._follows = None
-        await self._end()
+        follows, self._follows = self._follows, None
+        try:
+            await end([follows] if follows is not None else [])
+        finally:
+            await self._end()
 
     def admit(self, members: Iterable[str]) -> None:
         """Says for whom room is kept from now on."""
@@ -134,6 +134,8 @@ class GatewayProcess:
                 told = await self._hear()
         except TimeoutError:
             told = {"error": f"the gateway's process did not start in {START_SECONDS:.0f} s"}
+        except ValueError as error:
+            told = {"error": f"the gateway's process says what it should not: {str(error)[:200]}"}
         if told is None or "error" in told:
             await self._end()
             told = told or {"error": "the gateway's process ended before it listened"}
@@ -145,10 +147,13 @@ class GatewayProcess:
 
     async def _follow(self) -> None:
         while True:
-            while (told := await self._hear()) is not None:
-                self.bytes_up = self._before + int(told["bytes_up"])
-                self.connections = int(told["connections"])
-                self.sent_away = told["sent_away"]
+            try:
+                while (told := await self._hear()) is not None:
+                    self.bytes_up = self._before + int(told["bytes_up"])
+                    self.connections = int(told["connections"])
+                    self.sent_away = told["sent_away"]
+            except (LookupError, TypeError, ValueError) as error:  # a line too long, or of no sense
+                log.warning("the gateway's process says what it should not", cause=str(error)[:200])
             self._before, self.connections = self.bytes_up, 0
             self.trouble = "its process ended"
             log.warning("the gateway's process ended and is started anew")
@@ -166,13 +171,14 @@ class GatewayProcess:
                 self.trouble = str(error)
 
     async def _hear(self) -> dict[str, Any] | None:
-        """The child's next line; None where there is none any more."""
+        """The child's next line; None where there is none any more.
+
+        Raises ValueError of a line that is too long, or no JSON.
+        """
         assert self._process is not None and self._process.stdout is not None
         line = await self._process.stdout.readline()
-        try:
-            return json.loads(line) if line else None
-        except ValueError:  # cut off by its end
-            return None
+        # The last line may be cut off by its end.
+        return json.loads(line) if line.endswith(b"\n") else None
 
     def _say(self, document: dict[str, Any]) -> None:
         if self._process is not None and self._process.stdin is not None:

@@ -18,7 +18,7 @@ from atoll.law.manifest import Manifest
 from atoll.law.words import Digest
 from atoll.train.judged import JudgeTask, Position
 from atoll.train.judging import OwnRun, model_roots, program_header
-from atoll.train.probe import configure_native
+from atoll.train.probe import pin_torch
 from atoll.train.round import read_global_state
 
 MakeRun: TypeAlias = Callable[[JudgeTask, LocalStore], OwnRun]
@@ -38,7 +38,7 @@ def move_by(
     task: JudgeTask, position: Position, store_dir: str, make: MakeRun
 ) -> Move | Question | None:
     """`next_move` by a run that is made in some way."""
-    configure_native()
+    pin_torch()
     own = _run(task, store_dir, make)
     game = rebuilt(position.claim, position.began_at, position.moves)
     if position.is_holder:

@@ -14,7 +14,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from atoll.law.views import JobView
 from atoll.law.words import Address
-from atoll.service.commands import Command, Fact, Facts, key_of
+from atoll.service.commands import Command, Fact, Facts
 from atoll.service.config import KeeperConfig, ScheduleSection
 
 FIRST_RETRY_SECONDS = 2
@@ -75,10 +75,6 @@ class Failed:
 
     key: str
     error: str
-    not_found: bool = False
-    """Nobody had the data: what a challenge rests on."""
-    missing: bytes = b""
-    """SHA-256 of the block that nobody had, where it is known."""
     due_at: int | None = None
     """When it will be due, where the chain said so: unix seconds of the chain."""
 
@@ -109,8 +105,6 @@ class Hold:
     until_time: int
     until_block: int
     failures: int
-    not_found: bool = False
-    missing: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -142,20 +136,6 @@ class State(Generic[S]):
     def now(self) -> int:
         """Chain time, unix seconds."""
         return self.head.time
-
-    def is_missing(self, kind: type[AnyCommand], *about: object) -> bool:
-        """Whether the last try of a command found that nobody had the data."""
-        hold = self.holds.get(key_of(kind, *about))
-        return hold is not None and hold.not_found
-
-    def is_under_way(self, kind: type[AnyCommand], *about: object) -> bool:
-        """Whether a command was given and has neither finished nor failed."""
-        return key_of(kind, *about) in self.in_flight
-
-    def missing_block(self, kind: type[AnyCommand], *about: object) -> bytes:
-        """SHA-256 of the block that the last try of a command lacked; empty where none is known."""
-        hold = self.holds.get(key_of(kind, *about))
-        return b"" if hold is None else hold.missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,22 +191,17 @@ def _fold(state: State[S], event: Event) -> State[S]:
             return replace(state, sits_out=sits_out)
         case Finished(key, fact, block):
             holds = {k: h for k, h in state.holds.items() if k != key}
-            if fact is not None and fact.unblocks:
-                holds = {
-                    k: replace(h, until_time=0) if h.not_found else h for k, h in holds.items()
-                }
             if block:
                 holds[key] = Hold(until_time=0, until_block=block, failures=0)
             facts = state.facts if fact is None else state.facts.plus(key, fact)
             state = replace(state, facts=facts, holds=holds)
-        case Failed(key, _, not_found, missing, due_at):
+        case Failed(key, _, due_at):
             failures = state.holds[key].failures + 1 if key in state.holds else 1
             pause = min(FIRST_RETRY_SECONDS << min(failures - 1, 8), LONGEST_RETRY_SECONDS)
             until = state.now + pause
             if due_at is not None:
                 until = max(due_at, state.now + FIRST_RETRY_SECONDS)
-            hold = Hold(until, 0, failures, not_found, missing)
-            state = replace(state, holds={**state.holds, key: hold})
+            state = replace(state, holds={**state.holds, key: Hold(until, 0, failures)})
     return replace(state, in_flight={k: c for k, c in state.in_flight.items() if k != key})
 
 

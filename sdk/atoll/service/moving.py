@@ -19,18 +19,23 @@ from typing import Any, Final
 from atoll.chain.database import Database
 from atoll.chain.files import write_once
 from atoll.errors import ConfigError, StorageError
-from atoll.service.journal import RETIRED, SCHEMA, SCHEMA_VERSION, AlreadySigned
+from atoll.service.journal import (
+    RETIRED,
+    SCHEMA_VERSION,
+    TABLES,
+    AlreadySigned,
+    add,
+    open_rows,
+    put,
+    sweep,
+)
 from atoll.service.lock import hold_folder
 from atoll.service.plain import JournalError
 
 FORMAT: Final = "atoll-journal"
-TABLES: Final = {
-    "signed": ("slot", "content", "written_at"),
-    "facts": ("job", "key", "kind", "body", "written_at"),
-    "notes": ("name", "body"),
-    "meta": ("name", "value"),
-    "measures": ("job", "round", "name", "value"),
-}
+_LATER: Final = {"facts": (2, 4), "measures": (3, 3)}
+"""Of which the row that is later, or larger, stays: how many columns the key is, and which counts.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,8 @@ def export_journal(data_dir: Path, whose: Belongs, to: Path, *, retire: bool) ->
         raise ConfigError(f"there is no journal in {data_dir}", next_step="name another --config")
     if to.exists():
         raise ConfigError(f"{to} exists already", next_step="name another file")
-    with hold_folder(data_dir), closing(Database(path, SCHEMA)) as database:
+    with hold_folder(data_dir), closing(open_rows(path)) as database:
+        sweep(database)
         header = {
             "format": FORMAT, "version": SCHEMA_VERSION, "account": whose.account,
             "chain_id": whose.chain_id, "written_at": time.time(),
@@ -72,15 +78,16 @@ def export_journal(data_dir: Path, whose: Belongs, to: Path, *, retire: bool) ->
         rows = list(_rows(database))
         _write_new(to, _lines([header, *rows]))
         if retire:
-            database.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (RETIRED, str(to)))
+            put(database, "meta", (RETIRED, str(to)))
     return Moved(sum("signed" in row for row in rows), len(rows))
 
 
 def import_journal(data_dir: Path, whose: Belongs, source: Path) -> Moved:
     """Adds what a file has to the journal of a service that does not run; all of it, or nothing.
 
-    A slot that both have signed differently is refused. Of everything else the journal's own rows
-    stay. What was retired may run again.
+    A slot that both have signed differently is refused. Of a fact that both have the later one
+    stays, of a measure the larger one, and of everything else the journal's own: so what went to
+    another machine and comes back brings what happened there. What was retired may run again.
 
     Raises:
         ConfigError: the service runs, or the file is of another account or chain.
@@ -90,7 +97,8 @@ def import_journal(data_dir: Path, whose: Belongs, source: Path) -> Moved:
     """
     rows = _read(source, whose)
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with hold_folder(data_dir), closing(Database(_journal_in(data_dir), SCHEMA)) as database:
+    with hold_folder(data_dir), closing(open_rows(_journal_in(data_dir))) as database:
+        sweep(database)
         with database.transaction():
             before = _count(database)
             for row in rows:
@@ -114,8 +122,14 @@ def _rows(database: Database) -> Iterator[dict[str, list[Any]]]:
 
 
 def _add(database: Database, table: str, values: list[Any]) -> None:
-    marks = ", ".join("?" * len(values))
-    database.execute(f"INSERT INTO {table} VALUES ({marks}) ON CONFLICT DO NOTHING", values)  # noqa: S608 - our own names
+    if table in _LATER:
+        key, place = _LATER[table]
+        where = " AND ".join(f"{name} = ?" for name in TABLES[table][:key])
+        found = database.rows(f"SELECT * FROM {table} WHERE {where}", values[:key])  # noqa: S608 - our own names
+        if not found or found[0][place] < values[place]:
+            put(database, table, values)
+        return
+    add(database, table, values)
     if table != "signed":
         return
     slot, content = values[:2]

@@ -18,8 +18,6 @@ from atoll.service.machine import Setup, State
 B = TypeVar("B")
 DAY: Final = 24 * 60 * 60
 ORDERS_KEY: Final = "orders"
-OF_SERVICE: Final = 0
-"""The job under which the journal keeps what is of no job."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,7 @@ def metrics_of(service: Service[Any]) -> Iterator[Metric]:
     yield counter("commands_failed", "Effects that did not take place", service.failed)
     yield counter("rpc_useless_answers", "Useless answers", context.chain.provider.useless_answers)
     yield counter("undecodable_logs", "Logs that are no events", context.follower.undecodable)
+    yield counter("journal_damaged_rows", "Rows that went at the start", context.journal.damaged)
     missed = sum(map(len, service.misses.values()))
     yield counter("misses", "Duties that the account was cut for", missed)
     yield gauge("stuck_jobs", "Jobs whose machine does not step", service.stuck)

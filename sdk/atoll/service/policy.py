@@ -12,6 +12,7 @@ from atoll.errors import AtollError
 from atoll.law.manifest import Manifest
 from atoll.law.words import TOKEN, Role, Terms
 from atoll.service.config import PolicySection
+from atoll.service.pace import Pace, load_of
 
 
 class NotOurPolicy(AtollError):
@@ -49,6 +50,17 @@ def manifest_refusal(policy: PolicySection, manifest: Manifest) -> str:
     if policy.most_data_bytes is not None and size > policy.most_data_bytes:
         return f"has {size} bytes of data, and policy.most_data_bytes is {policy.most_data_bytes}"
     return ""
+
+
+def pace_refusal(policy: PolicySection, role: Role, manifest: Manifest, pace: Pace) -> str:
+    """Why a job is too fast for this machine, by the pace measured here; empty where it is not."""
+    load, most = load_of(role, manifest, pace), policy.most_of_window
+    if most is None or load.needed <= most * load.window:
+        return ""
+    return (
+        f"would take this machine {load.needed:.3g} s {load.text}, of a window of {load.window} s, "
+        f"and policy.most_of_window is {most:g}"
+    )
 
 
 def check_stake(policy: PolicySection, lacking: int, staked: int, wallet: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import time
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -19,12 +19,14 @@ from atoll.chain.follower import News
 from atoll.errors import AtollError, ConfigError, NotFound
 from atoll.law.views import JobView
 from atoll.law.words import JobId
-from atoll.service.commands import NotYet
+from atoll.service.beside import end
+from atoll.service.commands import OF_SERVICE, NotYet
 from atoll.service.condition import Condition, Failing, Known, blocking
 from atoll.service.config import ServiceConfig, WatchdogSection
 from atoll.service.context import open_context
 from atoll.service.control import listening
-from atoll.service.duties.membership import SendJoin, standing
+from atoll.service.duties.material import refusal
+from atoll.service.duties.membership import SendJoin
 from atoll.service.effects import Effects
 from atoll.service.health import Health, answering
 from atoll.service.machine import (
@@ -43,7 +45,7 @@ from atoll.service.machine import (
     ViewChanged,
 )
 from atoll.service.metrics import NO_ROUND, write_metrics
-from atoll.service.orders import NO_ORDERS, OF_SERVICE, ORDERS_KEY, Orders, off_hours
+from atoll.service.orders import NO_ORDERS, ORDERS_KEY, Orders, off_hours
 from atoll.service.outside import answers_of, metrics_of
 from atoll.service.watchdog import Watchdog, call, notify_systemd
 from atoll.service.worries import misses, owed_plain, worries
@@ -84,7 +86,7 @@ class Service(Generic[S]):
     _bytes_seen: dict[str, int] = field(default_factory=dict)
     _orders: Orders = NO_ORDERS
     _has_to_drain: bool = False
-    _defects: dict[JobId, str] = field(default_factory=dict)
+    _defects: dict[JobId, dict[str, str]] = field(default_factory=dict)
     _failing: dict[tuple[JobId, str], Failing] = field(default_factory=dict)
     _failed: int = 0
     _head: Head | None = None
@@ -187,7 +189,7 @@ class Service(Generic[S]):
         """Jobs in which the account has a part whose bond is not home."""
         me = self.effects.context.me
         views = self.effects.context.follower.views
-        return [job for job, view in views.items() if standing(view, me) is not None]
+        return [job for job, view in views.items() if view.standing(me) is not None]
 
     # --- events in ---
 
@@ -233,8 +235,9 @@ class Service(Generic[S]):
             try:
                 state, commands = self.step(before, event)
             except Exception as error:  # what one job brings about must not stop the others
-                self._note_defect(job, error)
+                self._note_defect(job, type(event).__name__, error)
                 continue
+            self._clear_defect(job, type(event).__name__)
             self._machines[job] = state
             self._log_reasons(job, before, state)
             for command in commands:
@@ -249,11 +252,20 @@ class Service(Generic[S]):
             except TimeoutError:
                 self._stepped_at = time.monotonic()
 
-    def _note_defect(self, job: JobId, error: Exception) -> None:
+    def _note_defect(self, job: JobId, where: str, error: Exception) -> None:
         """Tells once of what comes again with every block."""
-        if self._defects.get(job) != repr(error):
-            self._defects[job] = repr(error)
-            log.exception("defect: a job's machine does not step", job=job)
+        found = self._defects.setdefault(job, {})
+        if found.get(where) != repr(error):
+            found[where] = repr(error)
+            log.exception("defect: a job's machine does not step", job=job, where=where)
+
+    def _clear_defect(self, job: JobId, where: str) -> None:
+        """What did not work there works again."""
+        found = self._defects.get(job)
+        if found is not None and found.pop(where, None) is not None:
+            log.info("a job's machine steps again", job=job, where=where)
+            if not found:
+                del self._defects[job]
 
     def _log_reasons(self, job: JobId, before: State[S], after: State[S]) -> None:
         for duty, reason in after.reasons.items():
@@ -284,7 +296,7 @@ class Service(Generic[S]):
             raise
         except NotFound as error:
             self._note_failure(job, command, error)
-            event = Failed(command.key, str(error), not_found=True, missing=error.digest)
+            event = Failed(command.key, str(error))
             log.info("not found", job=job, command=command.key, cause=str(error))
         except NotYet as error:
             event = Failed(command.key, str(error), due_at=error.due_at)
@@ -304,11 +316,7 @@ class Service(Generic[S]):
     async def _stop_effects(self) -> None:
         tasks = list(self._running.values())
         self._running.clear()
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with suppress(asyncio.CancelledError):
-                await task
+        await end(tasks)
 
     def _note_failure(self, job: JobId, command: AnyCommand, error: Exception) -> None:
         before = self._failing.get((job, command.key))
@@ -326,7 +334,7 @@ class Service(Generic[S]):
         """What keeps it from its work now."""
         context = self.effects.context
         open_jobs = [s.view for s in self._machines.values() if not s.view.status.is_closed]
-        strange = {int(view.job_id) for view in open_jobs if standing(view, context.me) is None}
+        strange = {int(view.job_id) for view in open_jobs if view.standing(context.me) is None}
         wanted = {
             (job, key) for job, s in self._machines.items() for key in (*s.holds, *s.in_flight)
         }
@@ -339,14 +347,22 @@ class Service(Generic[S]):
                 room=shutil.disk_usage(context.config.data_dir).free,
                 jobs=len(open_jobs),
                 strange=frozenset(strange),
+                refused={job: why for job, why in self._refused().items() if job in strange},
                 failing={(int(job), key): one for (job, key), one in self._failing.items()},
                 waiting=waits,
                 gateway=context.gateway.trouble,
-                defects={int(job): cause for job, cause in self._defects.items()},
+                defects={
+                    int(job): next(iter(all_.values())) for job, all_ in self._defects.items()
+                },
                 worries=self._worries(),
                 sits_out=self.sits_out(),
             )
         )
+
+    def _refused(self) -> dict[int, str]:
+        """Why jobs are not for this machine, its operator or its version."""
+        found = {int(job): refusal(state.facts) for job, state in self._machines.items()}
+        return {job: refused.reason for job, refused in found.items() if refused is not None}
 
     def _worries(self) -> list[Condition]:
         """Of every job; one that cannot be looked at leaves the others alone."""
@@ -355,7 +371,9 @@ class Service(Generic[S]):
             try:
                 found += worries(state)
             except Exception as error:  # what one job brings about must not hide the others
-                self._note_defect(job, error)
+                self._note_defect(job, "worries", error)
+            else:
+                self._clear_defect(job, "worries")
         return found
 
     def status(self) -> dict[str, Any]:
@@ -460,6 +478,7 @@ class Service(Generic[S]):
                 "left_out_logs": context.chain.events.left_out,
                 "undecodable_logs": context.follower.undecodable,
                 "rejected_events": context.follower.rejected,
+                "damaged_rows": context.journal.damaged,
                 "stuck_jobs": sorted(self._defects),
                 "sent_away": dict(context.gateway.sent_away),
             },

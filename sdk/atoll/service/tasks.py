@@ -11,14 +11,13 @@ from dataclasses import replace
 from atoll.bits.codec.dither import DitherKey
 from atoll.bits.pieces import root_of_update
 from atoll.bits.sections import UpdateLayout
-from atoll.bits.state import GlobalState
 from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
 from atoll.content.slices import FileSlices
 from atoll.errors import MalformedUpdate
 from atoll.law.held_out import loss_bytes
+from atoll.law.leaves import Leaves
 from atoll.law.manifest import Manifest
-from atoll.law.trace import Leaves
 from atoll.law.words import Verdict, to_bitmap
 from atoll.merge.round import merge_updates
 from atoll.service.duties.merge import DoMerge
@@ -32,15 +31,22 @@ from atoll.train.course import open_held_out_tokens, open_training_tokens
 from atoll.train.data import open_tokenizer
 from atoll.train.initial import open_initial_state
 from atoll.train.judged import EarlierRound
-from atoll.train.probe import check_environment, configure_native
+from atoll.train.pace import measure
+from atoll.train.probe import check_environment, pin_torch
 from atoll.train.replay import Claimed, SeatReplay, replay_seat
 from atoll.train.round import TrainTask, read_global_state
 
 
 def check_machine(manifest: bytes) -> None:
     """Raises NumericsMismatch or ManifestError unless this machine comes to the manifest's bits."""
-    configure_native()
+    pin_torch()
     check_environment(Manifest.from_bytes(manifest))
+
+
+def measure_pace(manifest: bytes) -> dict[str, float | int]:
+    """How fast this machine trains the job's model, as `atoll.service.pace.Pace` has it."""
+    pin_torch()
+    return measure(Manifest.from_bytes(manifest))
 
 
 def check_data(manifest: bytes, store_dir: str) -> None:
@@ -62,34 +68,30 @@ def check_data(manifest: bytes, store_dir: str) -> None:
 
 def make_initial_state(manifest: bytes, store_dir: str) -> OpeningReady:
     """Writes round 0's global state, which follows from the manifest and what it names."""
-    configure_native()
+    pin_torch()
     store = LocalStore(store_dir)
     state = open_initial_state(Manifest.from_bytes(manifest), store)
-    cid = store.add_pieces(state.pieces())
-    return _ready(cid.to_bytes(), state)
+    return OpeningReady(store.add_pieces(state.pieces()).to_bytes(), state.digest())
 
 
 def inspect_state(manifest: bytes, cid: bytes, store_dir: str) -> OpeningReady:
-    """The digests of a global state in the store. Raises MalformedState where it is none."""
-    configure_native()
-    return _ready(cid, read_global_state(Manifest.from_bytes(manifest), cid, LocalStore(store_dir)))
+    """The digest of a global state in the store. Raises MalformedState where it is none."""
+    pin_torch()
+    state = read_global_state(Manifest.from_bytes(manifest), cid, LocalStore(store_dir))
+    return OpeningReady(cid, state.digest())
 
 
 def evaluate_state(manifest: bytes, cid: bytes, store_dir: str) -> bytes:
     """The held-out loss of a global state in the store, as verdicts have it."""
-    configure_native()
+    pin_torch()
     job, store = Manifest.from_bytes(manifest), LocalStore(store_dir)
     state = read_global_state(job, cid, store, outer=False, moments=False)
     return loss_bytes(evaluate.evaluate(state.params, job, store))
 
 
-def _ready(cid: bytes, state: GlobalState) -> OpeningReady:
-    return OpeningReady(cid, state.digest(), state.params_root(), state.moments.opening_root)
-
-
 def is_canonical(command: DoGetUpdate, store_dir: str) -> bool:
     """Whether the fetched bytes are those that the root binds, and an update of this job."""
-    configure_native()
+    pin_torch()
     manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
     told = command.update
     try:
@@ -109,7 +111,7 @@ def is_canonical(command: DoGetUpdate, store_dir: str) -> bool:
 
 def merge_round(command: DoMerge, store_dir: str) -> Verdict:
     """Merges, stores the next global state, and evaluates the one before."""
-    configure_native()
+    pin_torch()
     manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
     model = read_global_state(manifest, command.opening, store, outer=False, moments=False)
     loss = bytes(8)
@@ -131,7 +133,7 @@ def merge_round(command: DoMerge, store_dir: str) -> Verdict:
 
 def replay(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
     """Runs a seat's round again; `model` is the CID of the global state that it opened from."""
-    configure_native()
+    pin_torch()
     manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
     where = (command.slot, command.seat, command.data_seed, model)
     earlier = tuple(EarlierRound(e.round, e.data_seed, e.cid) for e in command.earlier)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from atoll.chain.txqueue import TxQueue
 from atoll.chain.txstore import ENDED_WITHOUT_EFFECT, TxState
 from atoll.errors import ConfigError, TransactionFailed
 from atoll.law.words import Address
+from atoll.service.beside import beside
 from atoll.service.config import ServiceConfig
 from atoll.service.control import ask
 from atoll.service.lock import holder_of
@@ -40,14 +41,8 @@ async def sending(config: ServiceConfig) -> AsyncIterator[Send]:
     if holder_of(config.data_dir) is not None:
         yield _through(config.data_dir)
         return
-    async with opened_queue(config) as queue:
-        work = asyncio.create_task(queue.run())
-        try:
-            yield sending_with(queue)
-        finally:
-            work.cancel()
-            with suppress(asyncio.CancelledError):
-                await work
+    async with opened_queue(config) as queue, beside([queue.run()]):
+        yield sending_with(queue)
 
 
 def sending_with(queue: TxQueue) -> Send:

@@ -51,7 +51,7 @@ async def call(section: WatchdogSection, event: str, told: dict[str, Any]) -> No
     """Runs the command and posts to the webhook that are configured; never raises."""
     document = {"event": event, **told}
     if section.command:
-        await _contained(_run(section.command, document), section.command)
+        await _contained(_run(section.command, document), "the command")
     if section.webhook:
         await _contained(_post(section.webhook, document), "the webhook")
 
@@ -61,7 +61,8 @@ async def _contained(work: Any, what: str) -> None:
         async with asyncio.timeout(CALL_SECONDS):
             await work
     except Exception as error:  # whatever it is, it is not the service's
-        log.warning("the watchdog could not call", what=what, cause=repr(error))
+        # Not the error's words: they may have the address, and that the token of who owns it.
+        log.warning("the watchdog could not call", what=what, cause=type(error).__name__)
 
 
 async def _run(command: str, document: dict[str, Any]) -> None:

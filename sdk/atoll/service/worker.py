@@ -15,7 +15,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import asynccontextmanager
 from multiprocessing.connection import wait
@@ -75,9 +75,8 @@ class Worker:
             Exception: whatever the function raised.
         """
         async with self._turn.taken(is_first, patience_s):
-            pool = self._pool = self._pool or self._start()
             try:
-                return await asyncio.wrap_future(pool.submit(_call, function, args))
+                return await asyncio.wrap_future(self._submit(function, args))
             except BrokenProcessPool as error:
                 self.kill()
                 raise WorkerDied(f"the worker process ended while it ran {function}") from error
@@ -92,7 +91,22 @@ class Worker:
             return
         for process in list((pool._processes or {}).values()):  # Python 3.14 has kill_workers
             process.kill()
-        pool.shutdown(wait=False, cancel_futures=True)
+        # Its processes are dead, so this takes no time; without it the semaphores of a pool stay
+        # where whoever calls this ends at once.
+        pool.shutdown(wait=True, cancel_futures=True)
+
+    def _submit(self, function: str, args: tuple[object, ...]) -> Future[Any]:
+        """Hands a call over, to a new process where the old one died with nothing to do.
+
+        Raises BrokenProcessPool where that one died at once.
+        """
+        try:
+            pool = self._pool = self._pool or self._start()
+            return pool.submit(_call, function, args)
+        except BrokenProcessPool:
+            self.kill()
+            pool = self._pool = self._start()
+            return pool.submit(_call, function, args)
 
     def _start(self) -> ProcessPoolExecutor:
         pool = _ahead.pop() if _ahead else _pool(self._context)
@@ -139,14 +153,16 @@ class _Turn:
         self._is_free = True
 
 
-def fork_ahead() -> None:
-    """Starts the process of the next `Worker` now, with everything that is imported here.
+def fork_ahead(count: int = 1) -> None:
+    """Starts the processes of the next so many `Worker`s now, with everything that is imported.
 
     Only for a process that has no thread yet: what other threads hold, a fork would hold for ever.
     """
-    pool = _pool(multiprocessing.get_context("fork"))
-    pool.submit(os.getpid)  # a pool starts its process with its first task
-    _ahead.append(pool)
+    pools = [_pool(multiprocessing.get_context("fork")) for _ in range(count)]
+    for pool in pools:
+        # What its first task does before it starts a thread, which the next pool must not see.
+        pool._launch_processes()  # type: ignore[attr-defined]  # not in the type stubs
+    _ahead.extend(pools)
 
 
 def resolve(function: str) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ import structlog
 
 from atoll.law.manifest import Manifest
 from atoll.train.pace import measure
-from atoll.train.probe import configure_native, numerics_spec
+from atoll.train.probe import numerics_spec, pin_torch
 from atoll.train.program import program_root
 
 
@@ -30,7 +30,7 @@ def answer(question: dict[str, str]) -> Any:
         ValueError: it is none of these.
         NotFound, CorruptBlock, MalformedState: of a program, whose initial weights are not here.
     """
-    configure_native()
+    pin_torch()
     match question:
         case {"numerics": _}:
             return json.loads(json.dumps(numerics_spec().model_dump(), default=bytes.hex))

@@ -41,9 +41,9 @@ from atoll.law.games.trees import (
 )
 from atoll.law.hashing import keccak256
 from atoll.law.hashing import sha256 as sha256_digest
+from atoll.law.leaves import StateRoots, float_bytes
 from atoll.law.manifest import Manifest
 from atoll.law.program import Input, Part, Source, Template
-from atoll.law.trace import StateRoots, float_bytes
 from atoll.law.words import ZERO_DIGEST, Address, Digest, Domain, JobId, Slot
 from atoll.train.base import read_weights
 from atoll.train.course import open_course

@@ -11,7 +11,7 @@ from atoll.train.code import code_digest
 from atoll.train.probe_job import probe_digest
 
 
-def configure_native() -> None:
+def pin_torch() -> None:
     """Pins PyTorch's own settings: one thread, deterministic kernels. Call before any other.
 
     Exact bits do not depend on them, which the start-up step shows; experiments' native ones do.

@@ -7,7 +7,7 @@ from atoll.law.manifest import Manifest
 from atoll.law.words import Digest
 from atoll.train.initial import open_initial_state
 from atoll.train.judging import program_header
-from atoll.train.probe import configure_native
+from atoll.train.probe import pin_torch
 
 
 def program_root(manifest: bytes, store_dir: str) -> tuple[Digest, Digest]:
@@ -17,7 +17,7 @@ def program_root(manifest: bytes, store_dir: str) -> tuple[Digest, Digest]:
         ManifestError: the job's operations cannot be judged.
         NotFound, CorruptBlock, MalformedState: the initial weights are content, and not here.
     """
-    configure_native()
+    pin_torch()
     job = Manifest.from_bytes(manifest)
     initial = open_initial_state(job, LocalStore(store_dir)).digest()
     return program_header(job, initial).root, initial

@@ -19,7 +19,7 @@ from atoll.bits.segment import Course, SegmentRun, StepRunner, run_segment
 from atoll.bits.state import SeatState
 from atoll.bits.step import StepResult, inner_step, state_roots
 from atoll.errors import MachineFault
-from atoll.law.trace import StateRoots, work_word
+from atoll.law.leaves import StateRoots, work_word
 from atoll.law.words import Digest
 
 _NEXT_STEP = (

@@ -18,7 +18,7 @@ from atoll.bits.state import SeatState
 from atoll.content.local import LocalStore
 from atoll.errors import ProtocolError
 from atoll.law.ballots import Duty
-from atoll.law.trace import Leaves
+from atoll.law.leaves import Leaves
 from atoll.law.words import Address, Digest, RoundIndex, SeatIndex
 from atoll.train.checkpoints import Checkpoints
 from atoll.train.reference import fault, run_by_reference

@@ -28,8 +28,8 @@ from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
 from atoll.errors import StorageError
 from atoll.law.hashing import sha256
+from atoll.law.leaves import Leaves, key_message
 from atoll.law.manifest import Manifest
-from atoll.law.trace import Leaves, key_message
 from atoll.law.words import ZERO_DIGEST, Digest, SeatIndex, Slot
 from atoll.train.checkpoints import NOTHING_DONE, SHARE, Checkpoint, Checkpoints
 from atoll.train.course import open_course

@@ -18,8 +18,8 @@ from atoll.content.local import LocalStore
 from atoll.law import hashing
 from atoll.law.ballots import Body, Duty, ballot_hash
 from atoll.law.certificates import certificate_bytes
+from atoll.law.leaves import Leaves, key_hash
 from atoll.law.manifest import Manifest
-from atoll.law.trace import Leaves, key_hash
 from atoll.law.views import JobView, SettledRound
 from atoll.law.words import (
     ZERO_DIGEST,

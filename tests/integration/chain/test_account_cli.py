@@ -12,10 +12,13 @@ from tests.integration.chain.conftest import KEYS
 from tests.integration.chain.test_job_cli import PASSWORD, Submitted, submitted
 from typer.testing import CliRunner
 
+from atoll.chain.contracts import AtollChain
 from atoll.chain.keys import import_key
 from atoll.cli.main import app
 from atoll.cli.services import Choices, write_config
 from atoll.errors import ConfigError, InsufficientFunds
+from atoll.job import forwarding
+from atoll.law.words import Address
 
 __all__ = ["submitted"]
 
@@ -126,14 +129,79 @@ def test_accounts_are_brought_up_to_an_amount_once(submitted: Submitted) -> None
         told("network", "fund", "nobody")
 
 
-def test_what_is_claimed_goes_on_to_a_wallet(submitted: Submitted) -> None:
+WALLET, OTHER = "0x00000000000000000000000000000000000A7011", "0x" + "77" * 20
+
+
+def has(account: str, submitted: Submitted) -> int:
+    """Its tokens."""
+
+    async def ask() -> int:
+        chain = await AtollChain.connect(submitted.anvil.url, submitted.deployment)
+        try:
+            return await chain.token_balance(Address(account))
+        finally:
+            await chain.close()
+
+    return asyncio.run(ask())
+
+
+@pytest.fixture
+def earning(submitted: Submitted) -> tuple[Path, int]:
+    """A provider's config, and what it can claim, wei."""
     manifest = asyncio.run(submitted.until_settled())
     asyncio.run(submitted.audit(manifest))
-    config = config_of(submitted, 1, "provider")
-    wallet = "0x00000000000000000000000000000000000A7011"
-    paid = told("claim", "--config", config, "--to", wallet, "--wait")
-    earned = str(manifest.terms.segments * manifest.terms.segment_pay)
-    assert (paid["claimed_wei"], paid["sent_to"], paid["wallet_wei"]) == (earned, wallet, "0")
-    (moved,) = told("network", "fund", wallet, "--tokens", "1000")
-    assert int(moved["tokens_wei"]) == 1000 * 10**18 - int(earned)
-    assert told("claim", "--config", config, "--to", wallet)["sent_to"] is None
+    terms = manifest.terms
+    return config_of(submitted, 1, "provider"), terms.segments * terms.segment_pay
+
+
+def test_what_is_claimed_goes_on_to_a_wallet(
+    submitted: Submitted, earning: tuple[Path, int]
+) -> None:
+    config, earned = earning
+    paid = told("claim", "--config", config, "--to", WALLET, "--wait")
+    assert (paid["claimed_wei"], paid["wallet_wei"]) == (str(earned), "0")
+    assert paid["sent"] == [{"to": WALLET, "wei": str(earned)}]
+    assert has(WALLET, submitted) == earned
+    assert told("claim", "--config", config, "--to", WALLET)["sent"] == []
+
+
+class DiedError(Exception):
+    """What a test ends a command with."""
+
+
+@pytest.mark.parametrize("step", ["send_on", "ended"])
+def test_a_claim_that_dies_on_the_way_to_the_wallet_goes_on_and_sends_once(
+    submitted: Submitted, earning: tuple[Path, int], step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between claim and transfer, and between transfer and the note that it was done."""
+    config, earned = earning
+    config.write_text(f'reward_address = "{WALLET}"\n{config.read_text()}')
+
+    def die(*_: object) -> None:
+        raise DiedError
+
+    with monkeypatch.context() as patch, pytest.raises(DiedError):
+        patch.setattr(forwarding if step == "send_on" else forwarding.Forwarding, step, die)
+        told("claim", "--config", config)
+    sent_before = has(WALLET, submitted)
+    assert sent_before == (0 if step == "send_on" else earned)
+    again = told("claim", "--config", config, "--wait")
+    assert again["claimed"] == []
+    assert [one["wei"] for one in again["sent"]] == [str(earned)]
+    assert has(WALLET, submitted) == earned
+    assert told("claim", "--config", config, "--to", OTHER)["sent"] == []
+    assert has(OTHER, submitted) == 0
+
+
+def test_what_the_service_claimed_goes_on_with_the_next_call(
+    submitted: Submitted, earning: tuple[Path, int]
+) -> None:
+    config, earned = earning
+    folder = config.parent / "data"
+    account = told("stake", "show", "--config", config)["account"]
+    forwarding.Forwarding(Address(WALLET), 0).write(folder / "forwarding" / f"{account}.json")
+    told("claim", "--config", config)
+    assert has(account, submitted) == earned
+    moved = told("claim", "--config", config, "--to", OTHER)
+    assert moved["sent"] == [{"to": OTHER, "wei": str(earned)}]
+    assert (has(WALLET, submitted), has(OTHER, submitted)) == (0, earned)

@@ -127,6 +127,12 @@ def test_every_command_speaks_json() -> None:
     assert without == set(SILENT)
 
 
+def test_no_command_has_options_of_the_shell() -> None:
+    found = dict(commands(typer.main.get_command(app)))
+    options = {o for command in found.values() for p in command.params for o in p.opts}
+    assert {option for option in options if "completion" in option} == set()
+
+
 def test_json_is_one_document_and_nothing_else(folder: Path) -> None:
     keys, password = str(folder / "keys"), str(folder / "password")
     key = str(next((folder / "keys").glob("*.json")))

@@ -148,6 +148,27 @@ async def test_a_reader_that_does_not_read_is_ended(store: LocalStore) -> None:
         connection.close()
 
 
+async def test_a_block_that_is_not_taken_counts_as_a_request(store: LocalStore) -> None:
+    """Else whoever asks and does not read has us hold a block for each connection."""
+    cid = store.add_block(bytes(1 << 21))
+    asks = f"GET /ipfs/{cid}?format=raw HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    gateway = Gateway(store, config=GatewayConfig(max_requests=1, budget=BUDGET))
+    await gateway.start()
+    loop = asyncio.get_running_loop()
+    try:
+        with (
+            await connect(gateway, "127.0.0.1") as slow,
+            await connect(gateway, "127.0.0.1") as other,
+        ):
+            await loop.sock_sendall(slow, asks * 8)  # more than the kernel's buffers hold
+            await until(lambda: any(g.waiting() >= 1 << 16 for g in gateway.door._guests.values()))
+            await loop.sock_sendall(other, asks)
+            assert (await loop.sock_recv(other, 12)) == b"HTTP/1.1 503"
+            assert all(g.waiting() < 1 << 18 for g in gateway.door._guests.values())
+    finally:
+        await gateway.stop()
+
+
 async def test_a_guest_who_left_is_forgotten(store: LocalStore, tmp_path: Path) -> None:
     (cid,) = blocks(store, 1)
     async with serving(store) as gateway:

@@ -14,7 +14,7 @@ from tests.small_job import SmallJob, small_job
 from atoll.bits.pieces import root_of_update
 from atoll.bits.sections import StoredUpdate, UpdateLayout
 from atoll.errors import MalformedUpdate
-from atoll.law.trace import Leaves
+from atoll.law.leaves import Leaves
 from atoll.law.words import Digest, SeatIndex
 from atoll.train.replay import Claimed, SeatReplay, replay_seat
 from atoll.train.round import TrainedRound, read_global_state, train_round

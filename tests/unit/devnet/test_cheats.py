@@ -12,8 +12,8 @@ from atoll.content.cid import Cid
 from atoll.errors import ConfigError
 from atoll.law.ballots import Body, fine_word
 from atoll.law.ballots import Duty as Said
+from atoll.law.leaves import Leaves
 from atoll.law.owes import Duty
-from atoll.law.trace import Leaves
 from atoll.law.words import Address, SeatIndex
 from atoll.service.duties.replay import DoReplay
 from atoll.service.worker import resolve

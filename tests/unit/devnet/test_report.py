@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -173,6 +174,27 @@ def test_the_cheat_is_caught_by_its_game_and_nobody_else_lost_anything(
     assert (loss["who"], loss["fell"]) == (f"provider {LIAR}", True)
 
 
+def test_an_honest_party_that_fell_was_slashed(finished: Script, tmp_path: Path) -> None:
+    report = build_report(result_of(finished, tmp_path, {}))
+    assert slashed_honest(report) == [PROVIDERS[LIAR]]
+
+
+def test_a_machine_that_was_too_slow_was_not_slashed(tmp_path: Path) -> None:
+    script = Script.ready(make_terms(rounds=1))
+    net = script.net
+    net.poke()
+    for seat in range(1, 4):
+        script.commit(seat)
+    net.wait_until(net.deadline)
+    net.poke()
+    net.cut_seat(0)
+    report = build_report(result_of(script, tmp_path, {}))
+    late = report["providers"][0]
+    assert int(late["slashed_wei"]) > 0
+    assert late["missed_wei"] == late["slashed_wei"]
+    assert slashed_honest(report) == []
+
+
 def test_the_books_add_up_and_say_what_was_paid_for(
     report: dict[str, Any], finished: Script
 ) -> None:
@@ -190,6 +212,19 @@ def test_a_contract_that_says_another_balance_is_a_fault(finished: Script, tmp_p
     short = replace(result.escrow, balance=result.escrow.balance - 1)
     (fault,) = build_report(replace(result, escrow=short))["escrow"]["faults"]
     assert fault.startswith("the contract has balance")
+
+
+def test_bytes_are_told_by_role(finished: Script, tmp_path: Path) -> None:
+    result = result_of(finished, tmp_path, {})
+    traffic = {"bytes_up": 6000.0, "bytes_down": 2000.0}
+    for member in (result.cluster.providers[0], result.cluster.verifiers[1]):
+        metrics = {"jobs": {"0": {"-1": traffic}}, "gas": {}}
+        member.metrics_file.write_text(json.dumps(metrics), encoding="utf-8")
+    # 1,000 parameters, two rounds, four of each role.
+    assert build_report(result)["bytes"]["by_role"] == {
+        "provider": {"up_per_parameter": 0.75, "down_per_parameter": 0.25},
+        "verifier": {"up_per_parameter": 0.75, "down_per_parameter": 0.25},
+    }
 
 
 def test_the_summary_tells_the_story(report: dict[str, Any], tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from atoll.errors import ConfigError
 from atoll.job.asking import asking
 from atoll.job.prepare import machine_numerics
-from atoll.train.probe import configure_native, numerics_spec
+from atoll.train.probe import numerics_spec, pin_torch
 
 
 async def test_one_process_answers_until_it_cannot() -> None:
@@ -21,7 +21,7 @@ async def test_one_process_answers_until_it_cannot() -> None:
         assert "atoll.train.answers" in e.value.next_step
         with pytest.raises(ConfigError, match="could not be probed"):
             await ask({"numerics": ""})
-    configure_native()
+    pin_torch()
     assert told == numerics_spec()
 
 

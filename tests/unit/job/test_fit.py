@@ -13,8 +13,8 @@ from atoll.errors import ConfigError
 from atoll.job.fit import Check, Fit, Machine, fit
 from atoll.job.fitting import pace_of
 from atoll.job.outlook import member_needs, round_seconds
-from atoll.job.plan import Pace
 from atoll.law.manifest import Manifest
+from atoll.service.pace import Pace
 
 MANIFEST = make_manifest()
 PACE = Pace(0.5, 0.25, 200_000, 200_000, 400_000)

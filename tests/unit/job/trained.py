@@ -17,9 +17,9 @@ from atoll.content.cid import Cid
 from atoll.content.local import LocalStore
 from atoll.errors import NotFound
 from atoll.job.handle import JobHandle
+from atoll.law.leaves import Leaves, key_hash
 from atoll.law.manifest import Manifest
 from atoll.law.merge_inputs import MergeTerms, candidates
-from atoll.law.trace import Leaves, key_hash
 from atoll.law.words import Digest, Reveal, SeatIndex, Slot, Verdict
 from atoll.service import tasks
 from atoll.service.duties.merge import DoMerge

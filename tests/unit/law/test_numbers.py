@@ -13,12 +13,12 @@ from atoll.law import (
     ballots,
     checks,
     clocks,
+    leaves,
     lots,
     manifest,
     merge_inputs,
     misses,
     terms,
-    trace,
     views,
 )
 from atoll.law.views import JobView
@@ -34,7 +34,7 @@ SHARED = {
     },
     "libraries/Draws.sol": {"COMMITTEE": lots.COMMITTEE},
     "rounds/RoundsBase.sol": {
-        "LEAF_BYTES": trace.LEAF_BYTES,
+        "LEAF_BYTES": leaves.LEAF_BYTES,
         "MAX_AUDITS": clocks.MAX_AUDITS,
         "MAX_STREAK": views.EMPTY_ROUNDS,
     },

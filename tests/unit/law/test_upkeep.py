@@ -12,7 +12,7 @@ from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.law import pay
 from atoll.law.clocks import last_moment
-from atoll.law.trace import key_hash
+from atoll.law.leaves import key_hash
 from atoll.law.upkeep import (
     Call,
     Shown,

@@ -15,7 +15,7 @@ from atoll.law.hashing import commitment
 from atoll.law.views import JobView
 from atoll.law.words import ZERO_DIGEST, Bitmap, Phase, RoundIndex, SeatIndex, Verdict
 from atoll.service.duties.membership import SendJoin
-from atoll.service.duties.merge import DoMerge
+from atoll.service.duties.merge import DoMerge, RoundMerged
 from atoll.service.duties.opening import DoPrepareOpening
 from atoll.service.duties.updates import DoGetUpdate
 from atoll.service.machine import State
@@ -95,7 +95,7 @@ def test_it_trains_the_next_round_from_its_own_merge(script: Script) -> None:
     script.train()
     state = provider(script.net)
     assert len(wanted(state, DoGetUpdate)) == 4
-    assert wanted(with_updates(state), DoMerge) == []  # words decide who is merged
+    assert wanted(state, DoMerge) == []  # of some updates nobody knows yet whether they are there
     script.say()
     state = with_updates(provider(script.net))
     (merge,) = wanted(state, DoMerge)
@@ -125,6 +125,39 @@ def test_training_goes_on_when_the_certificate_names_the_model_that_it_began_fro
     settled = replace(ahead, view=net.view)
     assert wanted(settled, DoPrepareOpening)
     assert [command.key for command in wanted(settled, DoTrain)] == [train.key]
+
+
+def test_it_trains_on_from_what_it_has_before_anybody_has_spoken(script: Script) -> None:
+    script.train()
+    silent = with_updates(provider(script.net))
+    (foreseen,) = wanted(silent, DoMerge)
+    silent = replace(silent, facts=silent.facts.plus(foreseen.key, RoundMerged(VERDICT)))
+    (train,) = wanted(silent, DoTrain)
+    running = silent.view.open
+    assert running is not None
+    assert (train.slot.round, train.data_seed) == (1, running.next_seed)
+    assert (train.opening_digest, train.opening) == (VERDICT.state, VERDICT.cid)
+    script.say()
+    spoken = replace(silent, view=script.net.view)
+    assert wanted(spoken, DoMerge) == []  # the words decide the same merge
+    assert [command.key for command in wanted(spoken, DoTrain)] == [train.key]
+
+
+def test_words_that_lack_what_it_has_make_it_merge_and_train_anew(script: Script) -> None:
+    script.train()
+    silent = with_updates(provider(script.net))
+    (foreseen,) = wanted(silent, DoMerge)
+    silent = replace(silent, facts=silent.facts.plus(foreseen.key, RoundMerged(VERDICT)))
+    script.say(has=0b0111)  # seat 3 served us, and no member
+    spoken = replace(silent, view=script.net.view)
+    (merge,) = wanted(spoken, DoMerge)
+    assert merge.key != foreseen.key
+    assert [update.seat for update in merge.updates] == [0, 1, 2]
+    assert wanted(spoken, DoTrain) == []  # and so what runs is cancelled
+    other = Verdict(Bitmap(0), 3, digest("of three"), cid("of three"), bytes(8))
+    merged = replace(spoken, facts=spoken.facts.plus(merge.key, RoundMerged(other)))
+    (train,) = wanted(merged, DoTrain)
+    assert train.opening_digest == other.state
 
 
 def test_a_key_is_shown_when_it_is_owed_and_not_before(script: Script) -> None:

@@ -16,7 +16,7 @@ from tests.unit.service.held import state_of
 
 from atoll.chain.keys import sign_hash
 from atoll.law.hashing import commitment
-from atoll.law.trace import key_hash
+from atoll.law.leaves import key_hash
 from atoll.law.words import ZERO_DIGEST, SeatIndex
 from atoll.service.commands import Done, Facts
 from atoll.service.effects import Effects

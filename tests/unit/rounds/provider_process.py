@@ -14,7 +14,7 @@ import structlog
 from atoll.bits.segment import Course, SegmentRun
 from atoll.bits.state import SeatState
 from atoll.content.local import LocalStore
-from atoll.train.probe import configure_native
+from atoll.train.probe import pin_torch
 from atoll.train.reference import SelfCheck
 from atoll.train.round import TrainTask, checkpoints_of, train_round
 
@@ -26,7 +26,7 @@ def tell(line: str) -> None:
 
 def main(task_file: str, store_dir: str, waits_at: str) -> None:
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    configure_native()
+    pin_torch()
     task: TrainTask = pickle.loads(Path(task_file).read_bytes())
     store, check = LocalStore(store_dir), SelfCheck(task.manifest.segments)
 

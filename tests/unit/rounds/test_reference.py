@@ -19,7 +19,7 @@ from atoll.bits.ops import Ops
 from atoll.bits.segment import Course, SegmentRun, run_segment
 from atoll.bits.state import SeatState
 from atoll.errors import MachineFault
-from atoll.law.trace import Leaf, Leaves
+from atoll.law.leaves import Leaf, Leaves
 from atoll.law.words import Digest
 from atoll.train import replay
 from atoll.train.reference import SelfCheck

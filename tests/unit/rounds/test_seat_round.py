@@ -14,7 +14,7 @@ from atoll.bits.segment import Course, SegmentRun, run_segment
 from atoll.bits.state import SeatState
 from atoll.bits.step import state_roots
 from atoll.law.ballots import FINE, fine_word
-from atoll.law.trace import Leaf, Leaves
+from atoll.law.leaves import Leaf, Leaves
 from atoll.law.words import ZERO_DIGEST, Address, Digest, SeatIndex
 from atoll.train.replay import Claimed, replay_seat
 from atoll.train.round import (

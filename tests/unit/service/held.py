@@ -27,7 +27,7 @@ def state_of(net: Network, me: Address, behaviour: Any, facts: Facts | None = No
     parent = parent_of(net.view)
     here, name = parent or (cid("model 0"), digest("model 0"))
     opening = DoPrepareOpening(net.view.round, b"", here, parent[1] if parent else None)
-    found = found.plus(opening.key, OpeningReady(here, name, digest("p"), digest("o")))
+    found = found.plus(opening.key, OpeningReady(here, name))
     head = Head(net.number, net.now)
     return State(me, Setup(URL, behaviour), net.view, head, net.number, found)
 

@@ -65,6 +65,15 @@ def test_waiting_for_a_job_is_no_fault() -> None:
     assert (found.name, found.is_fault) == ("no job", False)
 
 
+def test_when_every_job_is_refused_the_newest_refusal_is_told() -> None:
+    some = replace(WORKS, refused={3: "pays 1 wei a token"})
+    assert blocking(some) is None
+    found = blocking(replace(some, refused={3: "pays 1 wei a token", 7: "would take 90 s"}))
+    assert found is not None
+    assert (found.name, found.is_fault) == ("refused", False)
+    assert "job 7: would take 90 s" in found.text
+
+
 def test_the_cause_comes_before_what_follows_from_it() -> None:
     everything = replace(
         WORKS, silent_seconds=90.0, room=0, waiting=["stuck"], **failing("InsufficientFunds", 9)

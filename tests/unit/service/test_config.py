@@ -53,6 +53,9 @@ def test_relative_paths_are_beside_the_file(tmp_path: Path) -> None:
         ("[gateway]", '[store]\nbackend = "gateway:https://example.org"\n[gateway]', "keep its"),
         ("[gateway]", '[store]\nbackend = "kubo:nowhere"\n[gateway]', "Kubo daemon"),
         ("[gateway]", "[store]\nquota_bytes = 0\n[gateway]", "store.quota_bytes"),
+        ("port = 4040", 'port = 4040\npublic_url = "example.org:4040"', "gateway.public_url"),
+        ("port = 4040", 'port = 4040\npublic_url = "http://[::1]@"', "gateway.public_url"),
+        ("port = 4040", 'port = 4040\npublic_url = "http://h/?token=1"', "without user"),
     ],
 )
 def test_one_wrong_setting_is_named(tmp_path: Path, find: str, put: str, message: str) -> None:

@@ -107,7 +107,7 @@ def committed(script: Script) -> State[Any]:
     key = ":".join(map(str, ("DoTrain", 1, 0, script.net.seed.hex(), model.hex())))
     facts = state.facts.plus(key, Trained(1, reveal, model, 1.0, 1.0))
     opening = DoPrepareOpening(1, b"", b"", model)
-    ready = OpeningReady(cid("certified"), model, digest("p"), digest("o"))
+    ready = OpeningReady(cid("certified"), model)
     state = replace(state, facts=facts.plus(opening.key, ready))
     script.net.commit(ME, script.net.commitment(ME, 0, reveal))
     return state

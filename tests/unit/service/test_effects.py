@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,11 +12,13 @@ from typing import Any, cast
 import pytest
 from tests.unit.law.factories import JOB, address, digest, make_manifest
 from tests.unit.law.network import Network
+from tests.unit.law.script import Script
 
 from atoll.bits.errors import MalformedState
 from atoll.bits.layout import max_params_bytes
 from atoll.content.cid import DAG_CBOR, Cid
 from atoll.content.local import LocalStore
+from atoll.content.spread import Spread
 from atoll.content.storage import Storage
 from atoll.errors import (
     InsufficientFunds,
@@ -27,9 +30,10 @@ from atoll.errors import (
 )
 from atoll.law.hashing import terms_hash
 from atoll.law.manifest import InitSpec
+from atoll.law.owes import committee_gateways
 from atoll.law.upkeep import Call as Kind
 from atoll.law.views import JobView
-from atoll.law.words import HolderId, JobId, Role, RoundIndex, SeatIndex
+from atoll.law.words import HolderId, JobId, PlaceIndex, Role, RoundIndex, SeatIndex, bits
 from atoll.service.commands import NotYet
 from atoll.service.config import PolicySection
 from atoll.service.context import Context
@@ -46,6 +50,7 @@ from atoll.service.duties.unpin import DoUnpin, RoundsUnpinned
 from atoll.service.duties.upkeep import SendUpkeep
 from atoll.service.effects import Effects
 from atoll.service.journal import Journal
+from atoll.service.pace import most_duties
 from atoll.service.policy import NotOurPolicy, manifest_refusal
 
 MANIFEST = make_manifest()
@@ -130,7 +135,13 @@ class Fetcher:
     blocks: dict[Cid, bytes] = field(default_factory=dict)
     limits: dict[Cid, int] = field(default_factory=dict)
 
-    async def fetch(self, cid: Cid, max_bytes: int, prefer: list[str]) -> None:
+    spreads: list[Spread] = field(default_factory=list)
+
+    async def fetch_spread(self, cid: Cid, max_bytes: int, spread: Spread) -> None:
+        self.spreads.append(spread)
+        await self.fetch(cid, max_bytes, [])
+
+    async def fetch(self, cid: Cid, max_bytes: int, prefer: Sequence[str]) -> None:
         self.limits[cid] = max_bytes
         if cid not in self.blocks:
             raise NotFound(f"nobody has {cid}")
@@ -301,6 +312,50 @@ def test_a_job_that_is_too_large_is_refused(policy: dict[str, Any], reason: str)
     assert f"policy.{reason} is 1" in manifest_refusal(PolicySection(**policy), MANIFEST)
 
 
+def paced(step_seconds: float) -> dict[str, float]:
+    """What the worker measures; a round of this manifest has 40 steps."""
+    sizes = {"parameters": 1, "timed_parameters": 1, "update_bytes": 1}
+    return {"step_seconds": step_seconds, "segment_seconds": 0.0, **sizes}
+
+
+@pytest.mark.parametrize("role", ["provider", "verifier"])
+@pytest.mark.parametrize("keeps_up", [True, False])
+async def test_a_job_faster_than_this_machine_is_refused_with_the_numbers(
+    context: Any, role: str, keeps_up: bool
+) -> None:
+    context.config.role, context.config.policy = role, PolicySection(most_of_window=0.5)
+    view, terms = view_at(1), MANIFEST.terms
+    window = terms.train_seconds if role == "provider" else terms.audit_seconds
+    duties = 1 if role == "provider" else most_duties(terms)
+    limit = window / 2 / (MANIFEST.inner.steps * duties)
+    context.worker.results = [None, paced(limit if keeps_up else 1.01 * limit)]
+    context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
+    done = await effects(context).run(view, spec_of(view))
+    if keeps_up:
+        assert done.fact == SpecReady(MANIFEST.to_bytes())
+    else:
+        assert isinstance(done.fact, JobRefused)
+        assert f"of a window of {window} s, and policy.most_of_window is 0.5" in done.fact.reason
+
+
+async def test_without_that_bound_nothing_is_measured(context: Any) -> None:
+    view = view_at(1)
+    context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
+    await effects(context).run(view, spec_of(view))
+    assert context.worker.asked == ["atoll.service.tasks:check_machine"]
+
+
+async def test_who_has_a_place_owes_its_rounds_whatever_the_policy_says_now(context: Any) -> None:
+    net = Network(MANIFEST.terms)
+    net.sit(ME, 0)
+    view = replace(net.view, spec_cid=MANIFEST.cid(), terms_hash=terms_hash(MANIFEST.terms))
+    bounds = {"least_price_wei": 10**30, "most_parameters": 1, "most_of_window": 1e-9}
+    context.config.policy = PolicySection(**bounds)
+    context.fetcher.blocks[Cid.from_bytes(view.spec_cid)] = MANIFEST.to_bytes()
+    done = await effects(context).run(view, spec_of(view))
+    assert done.fact == SpecReady(MANIFEST.to_bytes())
+
+
 async def test_a_deposit_under_way_is_not_sent_twice(context: Any) -> None:
     await effects(context).run(view_at(1), join())
     await effects(context).run(view_at(1), join())
@@ -426,12 +481,36 @@ async def test_a_job_whose_weights_are_wrong_is_refused_alone(context: Any, erro
     assert isinstance(again.fact, DataReady)  # what was refused is that job, not the service
 
 
+async def test_an_update_is_asked_of_its_author_and_of_the_committee_that_serves_it_on(
+    context: Any,
+) -> None:
+    script = Script.ready()
+    script.train()
+    view = script.net.view
+    running = view.open
+    assert running is not None
+    committee = [
+        view.verifiers[running.places[PlaceIndex(p)]].account for p in bits(running.committee)
+    ]
+    author = running.reveals[SeatIndex(0)].account
+    urls = {
+        who: f"http://{i}.example" for i, who in enumerate((author, context.me, *committee[1:]))
+    }
+    cid = Cid.of(b"an update")
+    context.fetcher.blocks[cid] = b"an update"
+    view = replace(view, gateways=urls)
+    await effects(context).fetch_spread(view, running.round, cid, 9, author)
+    relays = [urls[member] for member in committee[1:]]  # the first has announced nothing
+    assert context.fetcher.spreads == [Spread(urls[author], frozenset(relays), urls[context.me])]
+    assert committee_gateways(view, running.round + 1) == []
+
+
 @pytest.mark.parametrize("found", ["merged", "other"])
 async def test_an_opening_state_must_have_the_verdicts_digest(context: Any, found: str) -> None:
     data = b"a state"
     cid = Cid.of(data)
     context.fetcher.blocks[cid] = data
-    opening = OpeningReady(cid.to_bytes(), digest(found), digest("params"), digest("moments"))
+    opening = OpeningReady(cid.to_bytes(), digest(found))
     context.worker.results = [opening]
     command = DoPrepareOpening(3, MANIFEST.to_bytes(), cid.to_bytes(), digest("merged"))
     if found == "other":
@@ -442,6 +521,17 @@ async def test_an_opening_state_must_have_the_verdicts_digest(context: Any, foun
     assert done.fact == opening
     journaled = context.journal.read(JOB)
     assert journaled.of(DoPrepareOpening, 3, digest("merged")) == opening
+
+
+async def test_nobody_looks_twice_at_a_state_that_its_own_merge_made(context: Any) -> None:
+    """The worker trains from it by then: a look would wait for, or take from, the training."""
+    data = b"a state"
+    cid = Cid.of(data)
+    context.fetcher.blocks[cid] = data
+    command = DoPrepareOpening(3, MANIFEST.to_bytes(), cid.to_bytes(), digest("merged"), True)
+    done = await effects(context).run(view_at(1), command)
+    assert done.fact == OpeningReady(cid.to_bytes(), digest("merged"))
+    assert context.worker.asked == []
 
 
 async def test_blocks_of_final_rounds_are_let_go(context: Any) -> None:

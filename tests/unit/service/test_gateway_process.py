@@ -21,6 +21,7 @@ from atoll.content.door import Budget
 from atoll.content.local import LocalStore
 from atoll.errors import ConfigError
 from atoll.law.words import Address
+from atoll.service import gateway_process
 from atoll.service.gateway_process import GatewayProcess, GatewaySpec
 from atoll.service.greeting import Greeter
 from atoll.service.journal import Journal
@@ -102,6 +103,24 @@ async def test_a_child_that_is_killed_is_started_anew_at_its_port(
     assert await get(gateway, f"ipfs/{cid}?format=raw") == (200, b"content")
     assert gateway.url == url
     await until(lambda: gateway.bytes_up == 2 * len(b"content"))
+
+
+@pytest.mark.parametrize("line", [b"x" * (1 << 10), b"[]", b"{}", b'{"bytes_up": {}}', b"\xff"])
+async def test_a_child_that_says_what_it_should_not_is_started_anew(
+    spec: GatewaySpec, line: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here it is the parent's end of the pipe that is fed; a child of ours says no such thing."""
+    monkeypatch.setattr(gateway_process, "_LONGEST_LINE", 1 << 9)
+    gateway = GatewayProcess(spec)
+    await gateway.start()
+    try:
+        process, pid = gateway._process, gateway.pid
+        assert process is not None and process.stdout is not None
+        process.stdout.feed_data(line + b"\n")
+        await until(lambda: gateway.pid not in {None, pid} and not gateway.trouble)
+        assert (await get(gateway, "notes/1/held-out/2"))[0] == 200
+    finally:
+        await gateway.stop()
 
 
 async def test_why_it_cannot_be_started_anew_is_known_until_it_is(gateway: GatewayProcess) -> None:

@@ -7,14 +7,17 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from collections import Counter
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from atoll.errors import StorageError
 from atoll.law.views import JobView
-from atoll.service.commands import Done, Fact, Work, key_of
+from atoll.service.commands import OF_SERVICE, Done, Fact, Work, key_of
 from atoll.service.effects import Effects
 from atoll.service.journal import AlreadySigned, Journal
 from atoll.service.plain import JournalError
@@ -116,6 +119,95 @@ def test_another_schema_is_refused(tmp_path: Path) -> None:
 def test_a_folder_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"cannot use .*nowhere"):
         opened(tmp_path / "nowhere")
+
+
+def change(path: Path, statement: str) -> None:
+    """What a journal says, otherwise than through its own methods."""
+    with closing(sqlite3.connect(path / "journal.sqlite")) as db, db:
+        db.execute(statement)
+
+
+def filled(path: Path) -> dict[str, Note]:
+    """A journal with facts and signed slots; the facts by the names of their commands."""
+    facts = {str(i): Note(f"text {i}" * 20) for i in range(40)}
+    with closing(opened(path)) as journal:
+        for name, fact in facts.items():
+            journal.write(1, key_of(DoNote, name), fact)
+            journal.sign_once(f"slot {name}", fact.text.encode())
+    return facts
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE facts SET body = replace(body, 'text 7', 'text 8') WHERE key = 'DoNote:7'",
+        "UPDATE facts SET key = 'DoNote:77' WHERE key = 'DoNote:7'",
+        "UPDATE facts SET sum = x'00' WHERE key = 'DoNote:7'",
+    ],
+)
+def test_a_damaged_fact_goes_and_is_counted(tmp_path: Path, statement: str) -> None:
+    facts = filled(tmp_path)
+    change(tmp_path, statement)
+    del facts["7"]
+    for damaged in (1, 0):
+        with closing(opened(tmp_path)) as journal:
+            assert journal.damaged == damaged
+            assert {name: journal.read(1).of(DoNote, name) for name in facts} == facts
+            assert len(journal.read(1)) == len(facts)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE signed SET content = x'00' WHERE slot = 'slot 7'",
+        "UPDATE signed SET slot = 'slot 77' WHERE slot = 'slot 7'",
+        "UPDATE meta SET value = '00' WHERE name = 'secret:salt'",
+        'UPDATE facts SET body = \'{"text":""}\' WHERE job = 0',
+    ],
+)
+def test_who_cannot_know_what_it_signed_or_was_ordered_does_not_start(
+    tmp_path: Path, statement: str
+) -> None:
+    filled(tmp_path)
+    with closing(opened(tmp_path)) as journal:
+        journal.secret("salt")
+        journal.write(OF_SERVICE, "orders", Note("pauses"))
+    change(tmp_path, statement)
+    with pytest.raises(JournalError, match="is damaged") as caught:
+        opened(tmp_path)
+    assert "atoll journal import" in (caught.value.next_step or "")
+
+
+def test_of_damaged_files_none_says_what_was_not_written(tmp_path: Path) -> None:
+    """Six hundred journals, each with one to eight bytes changed anywhere."""
+    facts, random, outcomes = filled(tmp_path), Random(16), Counter[str]()
+    whole = (tmp_path / "journal.sqlite").read_bytes()
+    for number in range(600):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        damaged = bytearray(whole)
+        for _ in range(random.randint(1, 8)):
+            damaged[random.randrange(len(damaged))] ^= 1 << random.randrange(8)
+        (folder / "journal.sqlite").write_bytes(damaged)
+        outcomes[_outcome(folder, facts)] += 1
+    assert outcomes.keys() == {"as it was", "less", "refused"}
+    assert outcomes["refused"] > 100
+
+
+def _outcome(folder: Path, facts: dict[str, Note]) -> str:
+    """What a damaged journal does; another fact, or another signature, fails the test."""
+    try:
+        with closing(opened(folder)) as journal:
+            found = {name: journal.read(1).of(DoNote, name) for name in facts}
+            for name, fact in facts.items():
+                with pytest.raises(AlreadySigned):
+                    journal.sign_once(f"slot {name}", b"something else")
+                assert found[name] in (None, fact)
+            assert len(journal.read(1)) == len([fact for fact in found.values() if fact])
+            return "as it was" if found == facts else "less"
+    except (JournalError, StorageError) as error:
+        assert error.next_step or "schema" in str(error)
+        return "refused"
 
 
 CHILD = """

@@ -115,16 +115,6 @@ def test_a_failed_command_is_given_again_after_a_pause_that_grows() -> None:
     assert moved(state, HeadAdvanced(Head(103, 1006)))[1] == [SendWord("a")]
 
 
-def test_data_that_nobody_has_is_remembered_until_it_comes() -> None:
-    state, _ = stepping(DoDig("a"))
-    state, _ = moved(state, Failed(DIG, "nobody", not_found=True))
-    assert state.is_missing(DoDig, "a")
-    state, _ = moved(state, HeadAdvanced(Head(102, 1002)))
-    assert state.is_missing(DoDig, "a")
-    state, _ = moved(state, Finished(DIG))
-    assert not state.is_missing(DoDig, "a")
-
-
 def test_a_transaction_is_not_repeated_before_its_block_is_in_the_view() -> None:
     state, _ = stepping(SendWord("a"))
     state, given = moved(state, Finished(WORD, block=105))

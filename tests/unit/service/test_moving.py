@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from atoll.errors import ConfigError
+from atoll.service.commands import OF_SERVICE
 from atoll.service.journal import AlreadySigned, Journal
 from atoll.service.lock import hold_folder
 from atoll.service.moving import Belongs, Moved, export_journal, import_journal
+from atoll.service.orders import NO_ORDERS, ORDERS_KEY, Orders
 from atoll.service.plain import JournalError
 
 WHOSE = Belongs("0x70997970C51812dc3A010C7d01b50e0d17dc79C8", 31337)
@@ -72,6 +74,28 @@ def test_two_histories_are_joined(old: Path, file: Path, tmp_path: Path) -> None
     assert import_journal(tmp_path / "other", WHOSE, file).signed == 1
     with closing(journal(tmp_path / "other")) as other:
         assert [other.signed(f"commit:{i}") for i in (1, 2, 3)] == [b"one", b"two", b"three"]
+
+
+def test_what_went_away_and_comes_back_brings_what_happened_there(
+    old: Path, file: Path, tmp_path: Path
+) -> None:
+    """A → B → A: of orders and measures B's are the newer ones."""
+    with closing(journal(old)) as here:
+        here.write(OF_SERVICE, ORDERS_KEY, Orders(pauses=True))
+    export_journal(old, WHOSE, file, retire=True)
+    import_journal(tmp_path / "away", WHOSE, file)
+    with closing(journal(tmp_path / "away")) as away:
+        away.write(OF_SERVICE, ORDERS_KEY, NO_ORDERS)
+        away.measure(1, 0, "train_seconds", 4.0)
+        away.sign_once("commit:3", b"three")
+    back = tmp_path / "back.jsonl"
+    export_journal(tmp_path / "away", WHOSE, back, retire=True)
+    import_journal(old, WHOSE, back)
+    import_journal(old, WHOSE, file)  # the older copy takes nothing back
+    with closing(journal(old)) as here:
+        assert here.read(OF_SERVICE).all_of(Orders) == [NO_ORDERS]
+        assert here.measures()[1][0]["train_seconds"] == 6.5
+        assert here.signed("commit:3") == b"three"
 
 
 def test_histories_that_contradict_are_refused_whole(old: Path, file: Path, tmp_path: Path) -> None:

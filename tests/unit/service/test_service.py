@@ -114,8 +114,7 @@ class ScriptedEffects:
             case DoFetchData():
                 return Done(DataReady(cid("data"), ZERO_DIGEST))
             case DoPrepareOpening():
-                digests = map(digest, ("initial", "p", "m"))
-                return Done(OpeningReady(cid("opening"), *digests))
+                return Done(OpeningReady(cid("opening"), digest("initial")))
             case DoTrain():
                 return Done(_trained(command))
         return Done(block=1)
@@ -279,6 +278,29 @@ async def test_a_defect_in_one_effect_does_not_end_the_service(tmp_path: Path) -
         job.wait(2)
         running.index.tell_everything()
         await running.index.read.wait()
+    await running.stop()
+
+
+async def test_a_job_that_did_not_step_and_steps_again_is_stuck_no_more(tmp_path: Path) -> None:
+    job = training_job()
+    running = start(tmp_path, job)
+    service = running.service
+    works, fails = service.step, True
+
+    def step_or_fail(state: Any, event: Event) -> Any:
+        if fails:
+            raise ZeroDivisionError("a defect")
+        return works(state, event)
+
+    service.step = step_or_fail
+    for is_stuck in (1, 0):
+        while service.stuck != is_stuck:
+            job.wait(2)
+            running.index.tell_everything()
+            await running.index.read.wait()
+        found = service.condition()
+        assert (found is not None and found.name == "defect") == bool(is_stuck)
+        fails = False
     await running.stop()
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from atoll.service.condition import Condition
 from atoll.service.config import WatchdogSection
@@ -83,6 +84,18 @@ async def test_a_webhook_gets_json() -> None:
 )  # fmt: skip
 async def test_a_call_that_fails_ends_nothing(section: WatchdogSection) -> None:
     await call(section, "blocked", TOLD)
+
+
+@pytest.mark.parametrize(
+    "section",
+    [WatchdogSection(webhook="http://127.0.0.1:9/TOKEN"), WatchdogSection(webhook="TOKEN no URL"),
+     WatchdogSection(webhook="http://[::1/TOKEN"), WatchdogSection(command="/no/such TOKEN")],
+)  # fmt: skip
+async def test_no_token_gets_into_the_log(section: WatchdogSection) -> None:
+    with capture_logs() as logs:
+        await call(section, "blocked", TOLD)
+    assert len(logs) == 1
+    assert "TOKEN" not in repr(logs)
 
 
 def test_systemd_is_told_where_it_listens(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,6 +47,17 @@ async def test_a_killed_worker_is_an_error_and_the_next_call_works(worker: Worke
     assert await worker.run(f"{HERE}:add", 1, 2) == 3
 
 
+async def test_a_process_that_died_with_nothing_to_do_costs_no_call(worker: Worker) -> None:
+    pid, _ = await worker.run(f"{HERE}:describe")
+    pool = worker._pool
+    assert pool is not None
+    notices = pool._executor_manager_thread  # type: ignore[attr-defined]  # ends once it has
+    os.kill(pid, signal.SIGKILL)
+    await asyncio.to_thread(notices.join)
+    other, _ = await worker.run(f"{HERE}:describe")
+    assert other != pid
+
+
 async def test_cancelling_ends_the_process_and_the_next_call_works(
     worker: Worker, tmp_path: Path
 ) -> None:
@@ -94,8 +105,8 @@ IDLE = """
 import multiprocessing, threading
 from atoll.service.worker import fork_ahead
 
-fork_ahead()
-print(multiprocessing.active_children()[0].pid, flush=True)
+fork_ahead(2)
+print(min(child.pid for child in multiprocessing.active_children()), flush=True)
 threading.Event().wait()
 """
 
@@ -129,28 +140,54 @@ from atoll.service.worker import Worker, WorkerDied, fork_ahead
 from tests.unit.service import worker_tasks
 
 async def main():
-    worker = Worker(threads=3)
+    worker, second = Worker(threads=3), Worker(threads=2)
     print(*await worker.run("{HERE}:inherited"))
+    print(*await second.run("{HERE}:inherited"))
     try:
         await worker.run("{HERE}:die")
     except WorkerDied:
         print(*await worker.run("{HERE}:inherited"))
     worker.kill()
+    second.kill()
 
 if __name__ == "__main__":
     worker_tasks.LOADED.append("loaded")
-    fork_ahead()
+    fork_ahead(2)
     asyncio.run(main())
+"""
+ENDS_AT_ONCE = f"""
+import asyncio, os
+from atoll.service.worker import Worker
+
+async def main():
+    worker = Worker()
+    await worker.run("{HERE}:add", 1, 2)
+    worker.kill()
+
+if __name__ == "__main__":
+    asyncio.run(main())
+    os._exit(0)
 """
 
 
-def test_the_first_process_may_be_forked_ahead_with_all_that_is_loaded(tmp_path: Path) -> None:
-    script = tmp_path / "ahead.py"
-    script.write_text(AHEAD)
-    done = subprocess.run(
+def ran(source: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """A script, in a process of its own."""
+    script = folder / "script.py"
+    script.write_text(source)
+    return subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, env=ENVIRONMENT, check=True
     )
-    assert done.stdout.splitlines() == ["3 loaded", "3"]
+
+
+def test_first_processes_may_be_forked_ahead_with_all_that_is_loaded(tmp_path: Path) -> None:
+    assert ran(AHEAD, tmp_path).stdout.splitlines() == ["3 loaded", "2 loaded", "3"]
+
+
+def test_a_killed_worker_leaves_no_semaphores_to_a_process_that_ends_at_once(
+    tmp_path: Path,
+) -> None:
+    """As members of a local network end; Python's resource tracker says what stayed."""
+    assert ran(ENDS_AT_ONCE, tmp_path).stderr == ""
 
 
 def _ended(pidfd: int, seconds: float) -> bool:

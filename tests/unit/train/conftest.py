@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.unit.train.factories import Job, make_job
 
-from atoll.train.probe import configure_native
+from atoll.train.probe import pin_torch
 from atoll.train.round import TrainedRound, train_round
 
-configure_native()
+pin_torch()
 
 
 @pytest.fixture(scope="session")

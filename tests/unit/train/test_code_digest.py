@@ -160,7 +160,7 @@ assert replay_seat(job.task, claimed, job.store).differs_at is None
 def test_what_decides_a_seats_verdict_is_covered() -> None:
     """Outside is what brings bytes here and calls the rest: nothing that could differ in a bit."""
     found = ran(PREPARE, CHECKED_ROUND)
-    assert {"bits/opening.py", "bits/link.py", "bits/segment.py", "law/trace.py"} <= found
+    assert {"bits/opening.py", "bits/link.py", "bits/segment.py", "law/leaves.py"} <= found
     outside = {name for name in found - set(FILES) if not name.startswith("content/")}
     names = ("base", "checkpoints", "course", "data", "replay", "round")
     assert outside == {f"train/{name}.py" for name in names}

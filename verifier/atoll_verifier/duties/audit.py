@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from atoll.chain.calls import Call, Calls
 from atoll.law.ballots import Body, ballot_hash, salt_message
+from atoll.law.leaves import key_of
 from atoll.law.owes import Duty, Owed
-from atoll.law.trace import key_of
 from atoll.law.views import JobView, SettledRound
 from atoll.law.words import Digest, HolderId, RoundIndex
 from atoll.service.commands import ContractCall, Done, Fact, Work

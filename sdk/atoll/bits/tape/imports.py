@@ -21,7 +21,7 @@ from atoll.bits.state import SeatState
 from atoll.bits.tape.opcodes import Op
 from atoll.bits.tokens import TokenSource
 from atoll.law.draws import batch_offsets, dropout_key
-from atoll.law.trace import StateRoots
+from atoll.law.leaves import StateRoots
 from atoll.law.words import Digest, SeatIndex
 
 CONTEXT_BYTES: Final = 12 * 32

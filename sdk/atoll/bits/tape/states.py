@@ -20,8 +20,8 @@ from atoll.bits.state import rng_digest
 from atoll.bits.tape.opcodes import Op
 from atoll.bits.tensors import CHUNK_BYTES
 from atoll.law.hashing import sha256 as sha256_digest
+from atoll.law.leaves import StateRoots
 from atoll.law.merkle import LEAF, NODE, seal
-from atoll.law.trace import StateRoots
 from atoll.law.words import ZERO_DIGEST, Digest
 
 Operation: TypeAlias = Callable[[Sequence[int], Sequence[Tensor], bytes], Tensor]

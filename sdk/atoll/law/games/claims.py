@@ -10,7 +10,7 @@ from dataclasses import astuple, dataclass
 from typing import TypeAlias
 
 from atoll.law.hashing import hash_fields
-from atoll.law.trace import StateRoots
+from atoll.law.leaves import StateRoots
 from atoll.law.words import ZERO_DIGEST, Address, Digest, Wei
 
 _ONE = Wei(1)

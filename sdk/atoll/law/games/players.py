@@ -43,9 +43,9 @@ from atoll.law.games.trees import (
     words_tree,
 )
 from atoll.law.hashing import keccak256
+from atoll.law.leaves import StateRoots
 from atoll.law.merkle import LEAF
 from atoll.law.program import Header, Input, Source, Template
-from atoll.law.trace import StateRoots
 from atoll.law.words import ZERO_DIGEST, Digest
 
 _UNITS = {Source.TOKENS: PIECE, Source.TABLES: PIECE, Source.EXPONENTS: 1 << 63}
@@ -81,7 +81,7 @@ class Knowledge(Protocol):
 
     @property
     def works(self) -> bytes:
-        """Norm and losses of each step (`law.trace.work_word` hashes them); none of a link."""
+        """Norm and losses of each step (`law.leaves.work_word` hashes them); none of a link."""
 
     @property
     def header(self) -> ProgramPart:

@@ -16,7 +16,7 @@ from atoll.law.ballots import Duty
 from atoll.law.claims import MAX_WAITING, Said
 from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome as GameOutcome
-from atoll.law.trace import key_hash
+from atoll.law.leaves import key_hash
 from atoll.law.views import JobView, SettledRound, parties
 from atoll.law.words import NO_HOLDER, Digest, HolderId, Role, RoundIndex, SeatIndex
 from atoll.service.commands import Done, Fact, Transaction

@@ -17,7 +17,6 @@ from atoll.chain.calls import Call, Calls
 from atoll.law.views import JobView
 from atoll.law.words import Digest, Phase, Role, RoundIndex, SeatIndex
 from atoll.service.commands import ContractCall, Done, Fact, Work
-from atoll.service.duties.membership import standing
 from atoll.service.duties.merge import checked_of
 from atoll.service.duties.opening import decide_opening
 from atoll.service.machine import AnyCommand, Decision, State
@@ -104,7 +103,7 @@ def decide_disagreement(state: State[S]) -> Decision:
 
 def may_disagree(state: State[S]) -> bool:
     """Whether the running round still waits for our commitment."""
-    running, held = state.view.open, standing(state.view, state.me)
+    running, held = state.view.open, state.view.standing(state.me)
     if running is None or held is None or held.role is not Role.PROVIDER:
         return False
     waits = running.counting & ~running.committed

@@ -16,7 +16,6 @@ from atoll.law.views import Holder, JobView, SettledRound
 from atoll.law.words import Bitmap, HolderId, PlaceIndex, Role, RoundIndex, SeatIndex, to_bitmap
 from atoll.service.commands import ContractCall
 from atoll.service.duties.material import has_material, spec_of
-from atoll.service.duties.membership import standing
 from atoll.service.duties.opening import opening_at
 from atoll.service.duties.updates import DoGetUpdate, getting
 from atoll.service.machine import AnyCommand, Decision, State
@@ -65,7 +64,7 @@ class SendGrant(ContractCall):
 
 def decide_late_words(state: State[S]) -> Decision:
     """A verifier's: gets what a committee did not have, and says so when it is here."""
-    held, spec = standing(state.view, state.me), spec_of(state.facts)
+    held, spec = state.view.standing(state.me), spec_of(state.facts)
     if held is None or held.role is not Role.VERIFIER or spec is None or not has_material(state):
         return Decision("late words", "is no member, or waits for the data")
     wanted: list[AnyCommand] = []

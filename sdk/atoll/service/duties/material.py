@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from atoll.bits.layout import max_params_bytes
 from atoll.content.cid import Cid
@@ -18,9 +18,11 @@ from atoll.law.manifest import MAX_MANIFEST_BYTES, Manifest
 from atoll.law.views import JobView
 from atoll.law.words import Digest, JobStatus, Phase
 from atoll.service.commands import Done, Fact, Facts, Work
+from atoll.service.config import PolicySection
 from atoll.service.duties.upkeep import is_over
 from atoll.service.machine import Decision, State
-from atoll.service.policy import manifest_refusal, terms_refusal
+from atoll.service.pace import Pace
+from atoll.service.policy import manifest_refusal, pace_refusal, terms_refusal
 from atoll.train.data import MAX_TOKENIZER_BYTES, nodes_bytes
 
 if TYPE_CHECKING:
@@ -59,7 +61,10 @@ class DataReady(Fact):
 
 @dataclass(frozen=True, slots=True)
 class DoFetchSpec(Work[SpecReady | JobRefused]):
-    """Fetch the manifest, hold it against the chain, and try the job's probe."""
+    """Fetch the manifest, hold it against the chain, and try the job's probe.
+
+    The policy is held against what nothing is staked on yet: whoever has a place owes its rounds.
+    """
 
     spec_cid: bytes
     terms_hash: Digest
@@ -69,7 +74,7 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
         return ()  # a job has one
 
     async def perform(self, effects: Effects, view: JobView) -> Done[SpecReady | JobRefused]:
-        policy, role = effects.context.config.policy, effects.role
+        policy, role = _policy(effects, view), effects.role
         refused = terms_refusal(policy, view.require_terms(), role) if role is not None else ""
         if refused:
             return Done(JobRefused(refused))
@@ -82,9 +87,18 @@ class DoFetchSpec(Work[SpecReady | JobRefused]):
             if refused := manifest_refusal(policy, manifest):
                 return Done(JobRefused(refused))
             await effects.work("atoll.service.tasks:check_machine", data)
+            if role is not None and policy.most_of_window is not None:
+                pace = Pace(**await effects.work("atoll.service.tasks:measure_pace", data))
+                refused = pace_refusal(policy, role, manifest, pace)
         except (ValueError, TooLarge, MalformedDag, ManifestError, NumericsMismatch) as error:
             return Done(JobRefused(str(error)))
-        return Done(SpecReady(data))
+        return Done(JobRefused(refused) if refused else SpecReady(data))
+
+
+def _policy(effects: Effects, view: JobView) -> PolicySection:
+    """The operator's; one without bounds where the account has a place, and owes its rounds."""
+    is_bound = view.standing(effects.context.me) is not None
+    return PolicySection() if is_bound else effects.context.config.policy
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +160,7 @@ def decide_material(state: State[S], *, looks_on: bool = False) -> Decision:
         looks_on: whether jobs are of interest that it has no part in and that take nobody more.
     """
     view, facts = state.view, state.facts
-    refused = _refusal(facts)
+    refused = refusal(facts)
     if refused is not None:
         return Decision("material", f"refused: {refused.reason}")
     is_closed = view.phase is Phase.CLOSED
@@ -173,7 +187,7 @@ def _is_needed_still(state: State[S], looks_on: bool) -> bool:
 
 def has_material(state: State[S]) -> bool:
     """Whether everything that a round needs, beside the model, is in the store."""
-    return isinstance(state.facts.of(DoFetchData), DataReady) and _refusal(state.facts) is None
+    return isinstance(state.facts.of(DoFetchData), DataReady) and refusal(state.facts) is None
 
 
 def spec_of(facts: Facts) -> bytes | None:
@@ -188,7 +202,8 @@ def manifest_of(facts: Facts) -> Manifest | None:
     return None if spec is None else _parse(spec)
 
 
-def _refusal(facts: Facts) -> JobRefused | None:
+def refusal(facts: Facts) -> JobRefused | None:
+    """Why the job is not for this machine; None where it is, or is not known yet."""
     found = (facts.of(DoFetchSpec), facts.of(DoFetchData))
     return next((fact for fact in found if isinstance(fact, JobRefused)), None)
 

@@ -87,7 +87,7 @@ def _other_jobs(effects: Effects, view: JobView) -> int:
     return sum(
         job != view.job_id
         and not other.status.is_closed
-        and (is_fresh(job, other) or standing(other, effects.context.me) is not None)
+        and (is_fresh(job, other) or other.standing(effects.context.me) is not None)
         for job, other in effects.context.follower.views.items()
     )
 
@@ -120,12 +120,6 @@ async def _ensure_stake(effects: Effects, join: SendJoin) -> None:
 # --- decisions ---
 
 
-def standing(view: JobView, account: Address) -> Holder | None:
-    """The account's part in the job whose bond is not released; it takes no second one."""
-    holder = view.holder_of(account)
-    return None if holder is None or holder.is_released else holder
-
-
 def decide_announce(state: State[S], url: str) -> Decision:
     """Says on chain where our blocks are served, whenever that changes."""
     announced = state.view.gateways.get(state.me)
@@ -143,7 +137,7 @@ def decide_membership(
         may_join: whether the behaviour wants to; pick: where.
         stops: why it leaves and does not join, as when an operator asks to.
     """
-    view, held = state.view, standing(state.view, state.me)
+    view, held = state.view, state.view.standing(state.me)
     if view.phase is Phase.CLOSED or view.status is JobStatus.NONE:
         return Decision("membership", f"the job is {view.status.name}")
     if stops:

@@ -6,7 +6,7 @@ Whoever merges by itself need not take anybody's word for the next model: see `d
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from atoll.content.cid import Cid
@@ -14,11 +14,11 @@ from atoll.law.hashing import sha256
 from atoll.law.manifest import Manifest
 from atoll.law.merge_inputs import MergeFacts, MergeTerms, candidates, had
 from atoll.law.views import JobView, OpenRound, SettledRound
-from atoll.law.words import Digest, Slot, Verdict, to_bitmap
+from atoll.law.words import Digest, Phase, Slot, Verdict, to_bitmap
 from atoll.service.commands import Done, Fact, Work
 from atoll.service.duties.material import has_material, manifest_of, spec_of
 from atoll.service.duties.opening import opening_at
-from atoll.service.duties.updates import RevealedUpdate, RevealedUpdates, updates_of
+from atoll.service.duties.updates import RevealedUpdate, RevealedUpdates, seen, updates_of
 from atoll.service.limits import UNFETCHABLE_CONTENT, max_update_bytes
 from atoll.service.machine import State
 
@@ -79,7 +79,29 @@ def merging(state: State[S]) -> DoMerge | None:
     running = state.view.open
     if running is None or not running.may_settle(state.now):
         return None
-    return _merge_of(state, running, running.seed)
+    return _merge_of(state, running.merge_facts, running, running.seed)
+
+
+def foreseeing(state: State[S]) -> DoMerge | None:
+    """The running round's merge if the committee has what we have; None while some is looked for.
+
+    It is the merge that the words decide, by name, too, but where somebody served us and not most
+    members, or the other way round.
+    """
+    running = state.view.open
+    if running is None or running.phase is not Phase.MERGE or running.may_settle(state.now):
+        return None
+    here, unknown = seen(state)
+    if unknown:
+        return None
+    facts = replace(running.merge_facts, words=[here], committee=1)
+    return _merge_of(state, facts, running, running.seed)
+
+
+def foreseen_of(state: State[S]) -> RoundMerged | None:
+    """What the running round's merge gave: by the words, or before them by what we have."""
+    command = merging(state) or foreseeing(state)
+    return None if command is None else state.facts.of(DoMerge, *command.about)
 
 
 def merged_of(state: State[S]) -> RoundMerged | None:
@@ -93,7 +115,7 @@ def checking(state: State[S]) -> DoMerge | None:
     past = state.view.settled[-1] if state.view.settled else None
     if past is None or not any(past.digest):
         return None
-    return _merge_of(state, past, past.facts.seed)
+    return _merge_of(state, past.merge_facts, past, past.facts.seed)
 
 
 def checked_of(state: State[S]) -> RoundMerged | None:
@@ -102,11 +124,12 @@ def checked_of(state: State[S]) -> RoundMerged | None:
     return None if command is None else state.facts.of(DoMerge, *command.about)
 
 
-def _merge_of(state: State[S], round: OpenRound | SettledRound, seed: Digest) -> DoMerge | None:
+def _merge_of(
+    state: State[S], facts: MergeFacts, round: OpenRound | SettledRound, seed: Digest
+) -> DoMerge | None:
     opening, spec = opening_at(state, round.round), spec_of(state.facts)
     manifest = manifest_of(state.facts)
     if opening is None or spec is None or manifest is None or not has_material(state):
         return None
-    facts = round.merge_facts
     updates = updates_of(round.reveals, to_bitmap(candidates(facts, MergeTerms.of(manifest))))
     return DoMerge(round.slot, seed, facts, updates, spec, opening.cid)

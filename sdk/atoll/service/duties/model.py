@@ -8,6 +8,7 @@ from atoll.bits.layout import max_state_bytes
 from atoll.content.cid import Cid
 from atoll.errors import ProtocolError
 from atoll.law.manifest import Manifest
+from atoll.law.owes import committee_gateways
 from atoll.law.views import JobView
 from atoll.law.words import RoundIndex
 
@@ -33,5 +34,6 @@ async def model_of_round(effects: Effects, view: JobView, round: int, manifest: 
         raise ProtocolError(f"round {round - 1} is not settled")
     cid = parent.verdict.cid
     limit = max_state_bytes(Manifest.from_bytes(manifest))
-    await effects.fetch(view, round, Cid.from_bytes(cid), limit)
+    prefer = committee_gateways(view, parent.round)
+    await effects.fetch(view, round, Cid.from_bytes(cid), limit, prefer)
     return cid

@@ -9,6 +9,7 @@ from atoll.bits.layout import max_state_bytes
 from atoll.content.cid import Cid
 from atoll.errors import ProtocolError
 from atoll.law.manifest import Manifest
+from atoll.law.owes import committee_gateways
 from atoll.law.views import JobView
 from atoll.law.words import Digest, Phase
 from atoll.service.commands import Done, Fact, Work
@@ -24,30 +25,26 @@ TASKS = "atoll.service.tasks"
 
 @dataclass(frozen=True, slots=True)
 class OpeningReady(Fact):
-    """The global state that a round starts from is in the store and has the settled digest.
-
-    `params_root` is what every seat's opening state must have, `opening_root` the optimiser root
-    that it must have where the round opens from public data.
-    """
+    """The global state that a round starts from is in the store and has the settled digest."""
 
     cid: bytes
     digest: Digest
-    params_root: Digest
-    opening_root: Digest
 
 
 @dataclass(frozen=True, slots=True)
 class DoPrepareOpening(Work[OpeningReady]):
     """Bring a round's opening global state into the store and check it.
 
-    `cid` and `digest` are certified; None for round 0, whose state follows from the
-    manifest.
+    Attributes:
+        cid, digest: as certified; None for round 0, whose state follows from the manifest.
+        is_own: whether our own merge made it, and so worked out the digest.
     """
 
     round: int
     manifest: bytes
     cid: bytes | None
     digest: Digest | None
+    is_own: bool = False
 
     @property
     def about(self) -> tuple[object, ...]:
@@ -65,7 +62,10 @@ class DoPrepareOpening(Work[OpeningReady]):
             )
         else:
             limit = max_state_bytes(Manifest.from_bytes(self.manifest))
-            await effects.fetch(view, self.round, Cid.from_bytes(self.cid), limit)
+            prefer = committee_gateways(view, self.round - 1)
+            await effects.fetch(view, self.round, Cid.from_bytes(self.cid), limit, prefer)
+            if self.is_own:  # the worker trains from it by now: nothing is asked of it twice
+                return OpeningReady(self.cid, self.digest)
             opened = await effects.work_soon(
                 f"{TASKS}:inspect_state", self.manifest, self.cid, effects.store_dir
             )
@@ -103,7 +103,7 @@ def preparing(state: State[S], round: int, spec: bytes, own: bytes = b"") -> DoP
     parent = state.view.settled[round - 1].verdict if round else None
     if parent is None:
         return DoPrepareOpening(round, spec, None, None)
-    return DoPrepareOpening(round, spec, own or parent.cid, parent.state)
+    return DoPrepareOpening(round, spec, own or parent.cid, parent.state, is_own=bool(own))
 
 
 def opening_of(state: State[S]) -> OpeningReady | None:

@@ -13,8 +13,8 @@ import structlog
 
 from atoll.law.ballots import Duty
 from atoll.law.epochs import earlier_rounds
+from atoll.law.leaves import Leaves, key_hash
 from atoll.law.manifest import Manifest
-from atoll.law.trace import Leaves, key_hash
 from atoll.law.views import JobView, SettledRound
 from atoll.law.words import Digest, RoundIndex, SeatIndex, Slot
 from atoll.service.commands import Done, Fact, Work

@@ -70,8 +70,7 @@ class DoGetUpdate(Work[UpdateSeen]):
         limit = max_update_bytes(Manifest.from_bytes(self.manifest))
         try:
             cid = Cid.from_bytes(self.update.cid)
-            prefer = view.gateways.get(self.account, "")
-            await effects.fetch(view, self.round, cid, limit, prefer)
+            await effects.fetch_spread(view, self.round, cid, limit, self.account)
         except UNFETCHABLE_CONTENT:
             return Done(UpdateSeen(False))
         found = self

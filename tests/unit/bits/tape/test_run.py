@@ -16,9 +16,9 @@ from atoll.bits.step import StepResult, inner_step, state_roots
 from atoll.bits.tape.run import Outcome, node_digest, run, tape_of, tensors
 from atoll.bits.tensors import raw_bytes
 from atoll.law.draws import dropout_key
+from atoll.law.leaves import float_bytes
 from atoll.law.merkle import merkle_root
 from atoll.law.program import Part
-from atoll.law.trace import float_bytes
 from atoll.law.words import ZERO_DIGEST
 
 

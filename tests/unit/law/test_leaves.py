@@ -9,7 +9,7 @@ import pytest
 from eth_hash.auto import keccak
 from tests.unit.law.factories import SLOT
 
-from atoll.law.trace import (
+from atoll.law.leaves import (
     LEAF_BYTES,
     Leaf,
     Leaves,

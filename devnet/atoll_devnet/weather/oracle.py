@@ -1,0 +1,139 @@
+"""What must hold after any weather: nothing is lost, nothing signed twice, nobody honest slashed.
+
+Rule of this file: it looks from outside, at the chain and at the members' files, and asks nobody.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from atoll.chain.contracts import AtollChain, Escrow
+from atoll.chain.database import open_read_only
+from atoll.chain.follower import Follower
+from atoll.job.books import Books, keep_books
+from atoll.job.history import History
+from atoll.law.views import JobView
+from atoll.law.words import JobId, JobStatus, Role
+from atoll_devnet.processes.cluster import Member
+
+
+@dataclass
+class Signatures:
+    """What members' journals have claimed, as it was first seen: a slot is claimed once, for ever.
+
+    Attributes:
+        faults: sentences; none of honest software, whatever was killed.
+    """
+
+    faults: list[str] = field(default_factory=list)
+    _seen: dict[tuple[str, str], bytes] = field(default_factory=dict)
+
+    @property
+    def slots(self) -> int:
+        """How many were seen."""
+        return len(self._seen)
+
+    def look(self, members: Iterable[Member]) -> None:
+        """Reads every journal; one that cannot be read now is looked at again the next time."""
+        for member in members:
+            found = _signed(member)
+            if found is not None:
+                self._compare(member.name, found)
+
+    def _compare(self, name: str, found: dict[str, bytes]) -> None:
+        for slot, content in found.items():
+            before = self._seen.setdefault((name, slot), content)
+            if before != content:
+                self.faults.append(f"{name} signed {slot} twice")
+        for who, slot in self._seen:
+            if who == name and slot not in found:
+                self.faults.append(f"{name} forgot that it signed {slot}")
+
+
+def _signed(member: Member) -> dict[str, bytes] | None:
+    if not member.journal_file.exists():
+        return None
+    try:
+        with closing(open_read_only(member.journal_file)) as database:
+            rows = database.execute("SELECT slot, content FROM signed").fetchall()
+    except sqlite3.Error:
+        return None
+    return {slot: bytes(content) for slot, content in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of one job.
+
+    Attributes:
+        lost: why it did not come to its end; empty where it did.
+        slashed: who fell, or is accused by an auditor; nobody, where everyone is honest.
+        misses: duties that nobody did in time.
+        books: what does not add up.
+    """
+
+    job: JobId
+    rounds: int
+    lost: str
+    slashed: tuple[str, ...]
+    misses: tuple[str, ...]
+    books: tuple[str, ...]
+
+
+async def judge(chain: AtollChain, follower: Follower, job: JobId) -> Verdict:
+    """Holds a job's events against its contract. Raises RpcUnavailable."""
+    view = follower.views[job]
+    history = History(job)
+    for item in follower.history():
+        history.fold(item, view)
+    books = keep_books(view, history.events)
+    fell = [f"{loss.account} in round {loss.round}" for loss in history.losses if loss.is_fall]
+    missed = (loss for loss in history.losses if not loss.is_fall)
+    return Verdict(
+        job=job,
+        rounds=len(view.settled),
+        lost=_lost(view),
+        slashed=(*fell, *_accused(view)),
+        misses=tuple(f"{loss.account}: {loss.why}, round {loss.round}" for loss in missed),
+        books=(*books.faults, *differences(await chain.escrow(job), books)),
+    )
+
+
+def differences(escrow: Escrow, books: Books) -> Iterator[str]:
+    """Where the contract and its events differ about a job's money."""
+    told = (escrow.funded, escrow.claimed, escrow.refunded, escrow.burnt, escrow.balance)
+    kept = (books.funded, books.claimed, books.refunded, books.burnt, books.balance)
+    names = ("funded", "claimed", "refunded", "burnt", "balance")
+    for name, contract, own in zip(names, told, kept, strict=True):
+        if contract != own:
+            yield f"the contract has {name} {contract} wei, its events {own}"
+
+
+def _lost(view: JobView) -> str:
+    if view.status is not JobStatus.DONE:
+        return f"it is {view.status.name.lower()} after {len(view.settled)} rounds"
+    rounds = view.require_terms().rounds
+    return "" if len(view.settled) == rounds else f"{len(view.settled)} of {rounds} rounds settled"
+
+
+def _accused(view: JobView) -> Iterator[str]:
+    for past in view.settled:
+        for auditor, body in past.bodies.items():
+            for duty in body.duties:
+                if not duty.is_fine and (auditor, duty.seat) not in past.contests:
+                    who = view.verifiers[auditor].account
+                    yield f"seat {duty.seat} in round {past.round}, which {who} accuses"
+
+
+async def lacking(chain: AtollChain, member: Member, start: int, follower: Follower) -> int:
+    """Wei that a member's wallet and stakes lack of what it started with and was paid.
+
+    What it was cut is counted as lacking.
+    """
+    stakes = [await chain.stake(member.account, role) for role in Role]
+    held = sum(stake.active + stake.thawing for stake in stakes)
+    paid = sum(view.paid.get(member.account, 0) for view in follower.views.values())
+    return start + paid - held - await chain.token_balance(member.account)

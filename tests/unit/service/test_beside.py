@@ -1,0 +1,86 @@
+"""Work beside other work: it ends with it, and whoever waits for its end can be ended too."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+
+import pytest
+
+from atoll.errors import ChainError
+from atoll.service.beside import beside, end
+
+
+async def for_ever(ended: list[str]) -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        ended.append("ended")
+
+
+async def slow_to_end(ending: asyncio.Event, may_end: asyncio.Event) -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        ending.set()
+        await may_end.wait()
+
+
+async def test_what_goes_on_beside_ends_with_the_context() -> None:
+    ended: list[str] = []
+    async with beside([for_ever(ended), for_ever(ended)]):
+        await asyncio.sleep(0)
+        assert ended == []
+    assert ended == ["ended", "ended"]
+
+
+async def test_what_ended_one_of_them_is_raised() -> None:
+    async def fails() -> None:
+        raise ChainError("nobody answers")
+
+    ended: list[str] = []
+    with pytest.raises(ChainError, match="nobody answers"):
+        async with beside([fails(), for_ever(ended)]):
+            await asyncio.sleep(0)
+    assert ended == ["ended"]
+
+
+async def test_nothing_ends_at_once() -> None:
+    await end([])
+
+
+async def test_who_waits_for_an_end_can_be_cancelled_meanwhile() -> None:
+    ending, may_end = asyncio.Event(), asyncio.Event()
+    task = asyncio.create_task(slow_to_end(ending, may_end))
+    await asyncio.sleep(0)
+    waiter = asyncio.create_task(end([task]))
+    await ending.wait()
+    waiter.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiter
+    may_end.set()
+    await asyncio.wait([task])
+    assert task.cancelled()
+
+
+def test_ctrl_c_while_a_context_closes_is_not_lost() -> None:
+    """As a submitter's client closes, after it has said which job it is."""
+
+    async def work() -> str:
+        ending, may_end = asyncio.Event(), asyncio.Event()
+        async with beside([slow_to_end(ending, may_end), interrupt(ending, may_end)]):
+            await asyncio.sleep(0)
+        return "closed, and went on"
+
+    async def interrupt(ending: asyncio.Event, may_end: asyncio.Event) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await ending.wait()
+            os.kill(os.getpid(), signal.SIGINT)
+            await asyncio.sleep(0)
+            may_end.set()
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(work())
