@@ -29,7 +29,7 @@ OUTER_SLOTS = {
 def read_manifest(data: bytes) -> Manifest:
     """Raises ValueError unless the bytes are canonical, and the epoch is the codec's."""
     manifest: Manifest = decode_cbor(data)
-    if manifest["epoch"] != epoch_of(manifest):
+    if not 1 <= manifest["epoch"] <= epoch_of(manifest):
         raise ValueError("not this codec's epoch")
     return manifest
 
@@ -111,7 +111,7 @@ def is_public(codec: dict[str, Any]) -> bool:
 
 
 def epoch_of(manifest: Manifest) -> int:
-    """How many rounds open publicly once."""
+    """How many rounds open publicly once, at most."""
     epoch: int = 1 if is_public(manifest["codec"]) else manifest["terms"]["rounds"]
     return epoch
 
