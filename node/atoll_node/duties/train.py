@@ -125,7 +125,6 @@ class DoTrain(commands.Work[Trained]):
         context.journal.measure(view.job_id, round_, "trained_steps", steps)
         return Done(Trained(round_, reveal, self.opening_digest, done.loss, done.seconds))
 
-
     async def _with_models(self, effects: Effects, view: JobView) -> tuple[EarlierRound, ...]:
         found = list[EarlierRound]()
         for one in self.earlier:

@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
-from tests.unit.law.factories import make_terms
+from tests.unit.law.factories import make_manifest, make_terms
 from tests.unit.law.identities import address, digest
 from tests.unit.law.models import MODEL, PROGRAM
 from tests.unit.law.script import PROVIDERS, Script
@@ -15,9 +16,11 @@ from tests.unit.law.script import PROVIDERS, Script
 from atoll.errors import ProtocolError
 from atoll.law import events as ev
 from atoll.law.claims import Said
+from atoll.law.epochs import earlier_rounds
 from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome
-from atoll.law.views import bond_set, parties, pay_place
+from atoll.law.program import Fragment
+from atoll.law.views import bond_set, parties, pay_place, window_of
 from atoll.law.words import ZERO_DIGEST, HolderId, JobId, Role, RoundIndex, SeatIndex
 
 SEAT = SeatIndex(2)
@@ -129,3 +132,69 @@ def test_games_of_other_jobs_are_not_this_ones() -> None:
     challenge(script, replace(claim, set=foreign))
     challenge(script, replace(claim, set=digest("no name of a bond")))
     assert script.net.view.games == {}
+
+
+# --- epochs ---
+
+FRAGMENTS = (Fragment(5, 20), Fragment(6, 21))
+EPOCHS = replace(PROGRAM, header=replace(PROGRAM.header, epoch=2, fragments=FRAGMENTS))
+
+
+def gone_on(script: Script, round: int = 1, **changes: Any) -> Said:
+    said = Said.of(script.net.view, (RoundIndex(round), SEAT), MODEL, EPOCHS)
+    return replace(said, **changes)
+
+
+def test_who_did_the_round_before_goes_on_with_its_last_state() -> None:
+    script = played()
+    first, second = gone_on(script, 0), gone_on(script)
+    assert first.claim(0).opening == MODEL.opening.digest()
+    assert second.claim(0).opening == first.told.leaves.items[-1].state
+    assert second.claim(1).opening == second.told.leaves.items[0].state
+    assert said_of(script, 1).claim(0).opening == MODEL.opening.digest()  # where an epoch is 1
+
+
+def test_who_ended_early_opens_from_public_data_in_the_middle_of_an_epoch() -> None:
+    script = played({SEAT: 6})
+    assert gone_on(script).claim(0).opening == MODEL.opening.digest()
+
+
+def test_an_epoch_s_first_round_opens_publicly() -> None:
+    script = played()
+    script.honest_round()
+    assert gone_on(script, 2).claim(0).opening == MODEL.opening.digest()
+
+
+def test_a_claim_via_a_later_round_has_that_ones_place_and_window() -> None:
+    script = played()
+    own, via = gone_on(script, 0).claim(3), gone_on(script, 0, via=RoundIndex(1)).claim(3)
+    assert via.place == pay_place(script.net.job, Role.PROVIDER, HolderId(SEAT + 1), RoundIndex(1))
+    assert via.window_end == script.net.settled[1].ends["window"] != own.window_end
+    assert replace(via, place=own.place, window_end=own.window_end) == own
+    assert (window_of(own), window_of(via)) == (0, 1)
+    with pytest.raises(ProtocolError, match="not settled"):
+        gone_on(script, 0, via=RoundIndex(2)).claim(3)
+
+
+def test_a_game_via_a_later_round_holds_that_one_alone() -> None:
+    script = played()
+    net, holder = script.net, HolderId(SEAT + 1)
+    challenge(script, gone_on(script, 0, via=RoundIndex(1)).claim(3))
+    over = max(past.ends["window"] for past in net.settled)
+    finals = [net.view.is_final(Role.PROVIDER, holder, RoundIndex(r), over) for r in (0, 1)]
+    assert finals == [True, False]
+
+
+def test_the_rounds_that_a_state_comes_from() -> None:
+    script, manifest = played({SEAT: 6}), make_manifest({"codec.feedback": "0.5", "epoch": 4})
+    script.honest_round()
+    other, view = SeatIndex(SEAT - 1), script.net.view
+
+    def earlier(round: int, seat: SeatIndex) -> tuple[int, ...]:
+        holder = HolderId(seat + 1)
+        return earlier_rounds(view, manifest, RoundIndex(round), seat, holder)
+
+    assert [earlier(round, other) for round in range(4)] == [(), (0,), (0, 1), (0, 1, 2)]
+    assert [earlier(round, SEAT) for round in range(4)] == [(), (), (1,), (1, 2)]
+    assert earlier(4, other) == ()  # an epoch's first
+    assert earlier_rounds(view, manifest, RoundIndex(2), other, HolderId(99)) == ()
