@@ -237,7 +237,7 @@ contract Game is GameQueue {
     {
         if (template.index == 0) revert ProgramReader.NotItsTemplate(node);
         ProgramReader.requirePart(claim.program, template.data, template.index, template.count, template.path);
-        if (ProgramReader.part(template.data) != m.part) revert ProgramReader.NotItsTemplate(node);
+        if (ProgramReader.partOf(template.data) != m.part) revert ProgramReader.NotItsTemplate(node);
         ProgramReader.iteration(template.data, node);
     }
 

@@ -125,7 +125,7 @@ library ProgramReader {
 
     // --- a template ---
 
-    function part(bytes calldata template) internal pure returns (uint256) {
+    function partOf(bytes calldata template) internal pure returns (uint256) {
         return _number(template, 0, 1);
     }
 
