@@ -12,8 +12,9 @@ rule's condition on n and f does not hold. `none` has the colluders' seats empty
 audited: the colluders lie in every round, `first_…`, `sums_…` and `adaptive_moments` in what the
 next round opens with. --markdown prints the tables of docs/attacks.md. The last line is JSON:
 `cells`, the worst of each merge, and `bar`: whether every attack on the default pipeline with
-f = n/4 stays within 3 %, and which cells do not. With --results a run that was cut short goes on
-where it was.
+f = ⌊(n − 1)/4⌋ stays within 1 %, and which cells do not; four seats have one colluder there, though
+that is none, since a job of four is said to bear one. With --results a run that was cut short goes
+on where it was.
 """
 
 from __future__ import annotations
@@ -46,7 +47,12 @@ Cell = dict[str, Any]
 """`mix`, `codec`, `n`, `f`, `merge`, `attack`, the mean `percent` and each of the `seeds`."""
 HONEST_ONLY = "honest_only"
 NONE = "none"
-BAR_PERCENT = 3.0
+BAR_PERCENT = 1.0
+
+
+def usual_f(n: int) -> int:
+    """Colluders of the bar."""
+    return max(1, (n - 1) // 4)
 
 
 @dataclass(frozen=True)
@@ -76,7 +82,7 @@ class Case:
 def cases(args: argparse.Namespace) -> Iterator[Case]:
     """Every run, seed by seed, so that one cut short has whole tables of the first seeds."""
     for seed, mix, codec, n in product(range(args.seeds), args.mixes, args.codecs, args.n):
-        f = max(1, n // 4) if args.f is None else args.f
+        f = usual_f(n) if args.f is None else args.f
         setting = Setting(n, f, seed, Mix(mix), args.rounds, args.steps, codec)
         yield Case(setting, HONEST_ONLY, NONE)
         for merge in args.merges:
@@ -158,7 +164,7 @@ def _worst(cells: list[Cell]) -> Cell | None:
 def _is_judged(cell: Cell) -> bool:
     """Whether the bar is for this cell: the default pipeline, codec, data and colluders."""
     usual = cell["merge"] == "default" and cell["codec"] == DEFAULT and cell["mix"] == Mix.SHARED
-    return usual and cell["f"] == max(1, cell["n"] // 4)
+    return usual and cell["f"] == usual_f(cell["n"])
 
 
 def markdown(cells: list[Cell]) -> str:
@@ -197,7 +203,7 @@ def _lines(rows: dict[str, dict[str, str]]) -> Iterator[str]:
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--n", type=int, nargs="+", default=[8], help="seats")
-    parser.add_argument("--f", type=int, help="colluders; a quarter of the seats if not given")
+    parser.add_argument("--f", type=int, help="colluders; ⌊(n − 1)/4⌋ if not given")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--mixes", nargs="+", choices=list(Mix), default=[Mix.SHARED])
     parser.add_argument("--codecs", nargs="+", choices=CODECS, default=[DEFAULT])

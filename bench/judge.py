@@ -1,6 +1,7 @@
 """The judge: does the EVM compute what the step computes, and what do its games cost?
 
-    python bench/judge.py [--parts NAME ...] [--elements N] [--seed S] [--json]
+    python bench/judge.py [--parts NAME ...] [--only OPERATION ...] [--elements N] [--seed S]
+        [--json]
 
 Parts, each of which prints a line for each of its items; all but the last run where none is named:
 
@@ -65,6 +66,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--elements", type=int, default=ELEMENTS, help="of each operation")
     parser.add_argument("--seed", type=int, default=14)
     parser.add_argument("--parts", nargs="+", choices=tuple(_RUN), default=PARTS)
+    parser.add_argument(
+        "--only", nargs="+", type=lambda name: Op[name], metavar="OPERATION", help="all by default"
+    )
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 
@@ -116,7 +120,7 @@ def _figures(found: Comparison) -> Document:
 def _operations(options: argparse.Namespace) -> Document:
     made: Document = {}
     with court() as judges:
-        for op in sorted(NODES):
+        for op in options.only or sorted(NODES):
             found = differences(judges, op, options.elements, options.seed)
             figures = {"elements": found.elements, "differences": found.different}
             figures |= {"per_second": round(found.elements / found.seconds), "first": found.first}

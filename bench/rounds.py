@@ -10,9 +10,10 @@ waits for a second provider that shares the other core, and every round of it is
 `utilisation`: seconds in training steps, without hashing, ÷ seconds from the first round's opening
 to the last settlement. `outside_steps`: the share of the training thread's time that it was not in
 steps. `uplink_bytes_per_parameter` and `downlink_bytes_per_parameter`: what the provider's gateway
-sent and its fetcher received, a round; `verifier_bytes_per_parameter`: a verifier's, the mean. The
-bars are 0.90, 0.03 and 2.4 bytes up with int8, for rounds that train 60 seconds or more
-(`train_seconds`).
+sent and its fetcher received, a round, from the first round's opening on; what came before, which
+is the training data and who serves it on, is `before_first_round`, a parameter, once in a job.
+`verifier_bytes_per_parameter`: a verifier's, the mean. The bars are 0.90, 0.03 and 2.4 bytes up
+with int8, for rounds that train 60 seconds or more (`train_seconds`).
 
 With `--link-mbit` every member has a network namespace and one link to a bridge, both of whose ends
 let so many megabits a second through (tc, tbf); that takes root. `link_bytes_per_parameter` is then
@@ -35,9 +36,10 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import Any, TypeVar
 
 from atoll.cli.jobfile import chosen_job
 from atoll.errors import ChainError
@@ -55,14 +57,18 @@ from atoll_devnet.processes.process import Process
 from atoll_devnet.run.evaluation import sizes
 from atoll_devnet.run.options import fitting, with_text
 
+T = TypeVar("T", int, float)
 ROOT = Path(__file__).parents[1]
 MEMBER = "atoll_devnet.processes.member"
 BLOCK_SECONDS, LOOK_SECONDS = 1.0, 1.0
+COUNT_SECONDS = 5.0
+"""From the first opening until members have written down what they sent before it; nobody sends
+anything again until the round is trained."""
 DEFAULTS = {
     "rounds": 3,
     "lifetime": "3h",
-    "inner.steps": 1500,
-    "inner.segment": 150,
+    "inner.steps": 1700,
+    "inner.segment": 170,
     "evaluate.batches": 1,
     "windows.train": "20m",
     "windows.audit": "5m",
@@ -153,6 +159,55 @@ def running(cluster: Cluster, links: Links | None) -> Iterator[None]:
 # --- the measurement ---
 
 
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes that members sent and received until now.
+
+    Attributes:
+        told: of each member, by name, what it counted itself.
+        link: of the provider, what the kernel counted; None without links.
+    """
+
+    told: dict[str, tuple[float, float]]
+    link: tuple[int, int] | None
+
+    @classmethod
+    def of(cls, cluster: Cluster, links: Links | None) -> Traffic:
+        told = {member.name: counted_by(member) for member in cluster.members}
+        return cls(told, links.counted(0) if links else None)
+
+    def minus(self, before: Traffic) -> Traffic:
+        """What came since then."""
+        told = {name: _less(both, before.told[name]) for name, both in self.told.items()}
+        link = self.link and before.link and _less(self.link, before.link)
+        return Traffic(told, link)
+
+
+def _less(now: tuple[T, T], before: tuple[T, T]) -> tuple[T, T]:
+    return now[0] - before[0], now[1] - before[1]
+
+
+def counted_by(member: Member) -> tuple[float, float]:
+    """Bytes up and down by a member's own count; it writes them down every other second."""
+    jobs: dict[str, Any] = read_metrics(member.metrics_file).get("jobs", {})  # type: ignore[assignment]
+    traffic = jobs.get("0", {}).get("-1", {})
+    return traffic.get("bytes_up", 0.0), traffic.get("bytes_down", 0.0)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The job after its last settlement.
+
+    Attributes:
+        began: when its first round opened, unix seconds; `before` is the traffic until then.
+    """
+
+    view: JobView
+    manifest: Manifest
+    began: int
+    before: Traffic
+
+
 async def measure(options: Options) -> dict[str, Any]:
     """Runs the job until its last round is settled."""
     config = ClusterConfig(
@@ -171,17 +226,14 @@ async def measure(options: Options) -> dict[str, Any]:
         stack.callback(cluster.stop)
         await cluster.start_chain()
         stack.enter_context(running(cluster, links))
-        view, manifest, began = await train(cluster, with_text(options.spec), links)
-        counted = links.counted(0) if links else None
-    found = figures(cluster.providers[0], view, manifest, began)
-    found["verifier_bytes_per_parameter"] = of_verifiers(cluster.verifiers, view, manifest)
-    return found | _of_links(options, counted, manifest, view)
+        trained = await train(cluster, with_text(options.spec), links)
+        link = links.counted(0) if links else None
+    since = replace(Traffic.of(cluster, None), link=link).minus(trained.before)
+    return figures(cluster.providers[0], trained) | of_traffic(options, cluster, trained, since)
 
 
-async def train(
-    cluster: Cluster, spec: JobSpec, links: Links | None
-) -> tuple[JobView, Manifest, int]:
-    """The job after its last settlement, and when its first round opened."""
+async def train(cluster: Cluster, spec: JobSpec, links: Links | None) -> Trained:
+    """Submits the job and waits until its last round is settled."""
     host = HOST if links else "127.0.0.1"
     config = ClientConfig(home=cluster.submitter_folder, host=host)
     async with Client(
@@ -189,15 +241,18 @@ async def train(
     ) as client:
         draft = await client.draft(spec)
         handle = await client.submit(draft, max_spend=SUBMITTER_TOKENS)
-        rounds = draft.manifest.terms.rounds
+        rounds, before = draft.manifest.terms.rounds, Traffic({}, None)
         while (view := await seen(handle)) is None or len(view.settled) < rounds:
             cluster.check()
+            if not before.told and view is not None and view.open is not None:
+                await asyncio.sleep(COUNT_SECONDS)
+                before = Traffic.of(cluster, links)
             if view is not None and view.status.is_closed:
                 raise SystemExit(f"the job ended after {len(view.settled)} of {rounds} rounds")
             await asyncio.sleep(LOOK_SECONDS)
         items = client.session.follower.history()
         began = next(i.block.timestamp for i in items if isinstance(i.event, ev.RoundOpened))
-    return view, draft.manifest, began
+    return Trained(view, draft.manifest, began, before)
 
 
 async def seen(handle: JobHandle) -> JobView | None:
@@ -208,50 +263,50 @@ async def seen(handle: JobHandle) -> JobView | None:
         return None
 
 
-def figures(provider: Member, view: JobView, manifest: Manifest, began: int) -> dict[str, Any]:
+def figures(provider: Member, trained: Trained) -> dict[str, Any]:
     """From what the provider measured itself."""
+    view = trained.view
     told: dict[str, Any] = read_metrics(provider.metrics_file).get("jobs", {})  # type: ignore[assignment]
     rounds = [told[str(view.job_id)][str(past.round)] for past in view.settled]
-    traffic, parameters = told["0"]["-1"], sizes(manifest.to_bytes())[1]
     steps = [names["train_seconds"] for names in rounds]
     thread = sum(names["thread_seconds"] for names in rounds)
-    wall, all_of_it = view.settled[-1].block.timestamp - began, parameters * len(rounds)
+    wall = view.settled[-1].block.timestamp - trained.began
     return {
         "bench": "rounds",
         "cores": len(OWN_CORE | OTHER_CORES),
-        "parameters": parameters,
+        "parameters": sizes(trained.manifest.to_bytes())[1],
         "rounds": len(rounds),
         "train_seconds": [round(seconds, 1) for seconds in steps],
         "wall_seconds": wall,
         "utilisation": round(sum(steps) / wall, 4),
         "outside_steps": round(1 - sum(steps) / thread, 4),
-        "uplink_bytes_per_parameter": round(traffic.get("bytes_up", 0) / all_of_it, 4),
-        "downlink_bytes_per_parameter": round(traffic.get("bytes_down", 0) / all_of_it, 4),
     }
 
 
-def of_verifiers(members: list[Member], view: JobView, manifest: Manifest) -> dict[str, float]:
-    """What a verifier sent and received a parameter and round, the mean over them."""
-    all_of_it = sizes(manifest.to_bytes())[1] * len(view.settled) * len(members)
-    sent: dict[str, float] = {"up": 0.0, "down": 0.0}
-    for member in members:
-        traffic: dict[str, float] = read_metrics(member.metrics_file)["jobs"]["0"]["-1"]  # type: ignore[index]
-        for way in sent:
-            sent[way] += traffic.get(f"bytes_{way}", 0)
-    return {way: round(total / all_of_it, 4) for way, total in sent.items()}
-
-
-def _of_links(
-    options: Options, counted: tuple[int, int] | None, manifest: Manifest, view: JobView
+def of_traffic(
+    options: Options, cluster: Cluster, trained: Trained, since: Traffic
 ) -> dict[str, Any]:
-    if counted is None:
-        return {}
-    all_of_it = sizes(manifest.to_bytes())[1] * len(view.settled)
-    up, down = (round(count / all_of_it, 4) for count in counted)
-    return {
-        "link_mbit": options.link_mbit,
-        "link_bytes_per_parameter": {"up": up, "down": down},
+    """Bytes a parameter: of rounds, which are `since` the first one's opening, and before."""
+    parameters = sizes(trained.manifest.to_bytes())[1]
+    rounds, provider = parameters * len(trained.view.settled), cluster.providers[0].name
+    verifiers = [since.told[member.name] for member in cluster.verifiers]
+    up, down = (round(count / rounds, 4) for count in since.told[provider])
+    found = {
+        "uplink_bytes_per_parameter": up,
+        "downlink_bytes_per_parameter": down,
+        "verifier_bytes_per_parameter": _both(
+            (fmean(sent for sent, _ in verifiers), fmean(got for _, got in verifiers)), rounds
+        ),
+        "before_first_round": _both(trained.before.told[provider], parameters),
     }
+    if since.link is None:
+        return found
+    link = {"link_bytes_per_parameter": _both(since.link, rounds)}
+    return found | {"link_mbit": options.link_mbit} | link
+
+
+def _both(counts: tuple[float, float], shared: int) -> dict[str, float]:
+    return {"up": round(counts[0] / shared, 4), "down": round(counts[1] / shared, 4)}
 
 
 # --- gas ---

@@ -21,6 +21,7 @@ import argparse
 import asyncio
 import json
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -63,6 +64,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", default="", help="where to work; else the temporary folder")
     asked = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # else mounts and links stay
     with tempfile.TemporaryDirectory(prefix="atoll-soak-", dir=asked.folder or None) as folder:
         config = StormConfig(
             folder=Path(folder) / "net",

@@ -28,6 +28,12 @@ FIRST = Slot(DOMAIN, JobId(1), RoundIndex(0))
 TEXT = "".join(f"line {i}: the quick brown fox jumps over {i * i} lazy dogs\n" for i in range(300))
 SMALL = {"width": 32, "layers": 2, "heads": 2, "kv_heads": 2, "ffn": 64, "seq": 32}
 STEPS = {"batch": 4, "micro_batch": 4, "lr": "0.003"}
+KINDS = ("embedding", "matrix", "vector")
+GRID = {
+    "exponents": dict.fromkeys(KINDS, -10),
+    "moment_exponents": dict.fromkeys(KINDS, -12),
+}
+"""As fine as −5 times an update allows: none of its values is cut off."""
 
 
 def small_terms(**changes: Any) -> Terms:
@@ -46,6 +52,7 @@ def small_manifest(store: LocalStore, **changes: Any) -> Manifest:
     plain["model"] |= SMALL
     terms = small_terms(**changes)
     plain["inner"] |= STEPS | {"steps": terms.steps, "segment": terms.segment_steps}
+    plain["codec"] |= GRID
     plain["numerics"] = numerics_spec().model_dump()
     text = store.root.parent / "text.txt"
     text.write_text(TEXT)

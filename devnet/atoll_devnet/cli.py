@@ -65,6 +65,9 @@ def run_command(
     ] = None,
     chain: Annotated[str, typer.Option(help="anvil or ganache.")] = "anvil",
     skip_windows: SkipWindows = False,
+    stranger: Annotated[
+        bool, typer.Option("--stranger", help="Somebody attacks everyone, as anybody can.")
+    ] = False,
     store: StoreBackend = "embedded",
     report: Report = None,
     folder: Folder = None,
@@ -75,6 +78,8 @@ def run_command(
 
     if chain not in {"anvil", "ganache"}:
         raise ConfigError(f"no chain is called {chain!r}", next_step="use --chain anvil or ganache")
+    if stranger and chain != "anvil":
+        raise ConfigError("the stranger takes Anvil", next_step="leave --stranger or --chain out")
     spec, cheats = chosen_job(job, preset, data, set_), parse_cheats(cheat or [], "--cheat")
     members = spec.members
     lies = parse_cheats(verifier_cheat or [], "--verifier-cheat")
@@ -92,6 +97,7 @@ def run_command(
         report=report,
         skip_windows=skip_windows,
         store=_checked(store),
+        has_stranger=stranger,
         job=spec if job else fitting(spec, few, most, cheats, lies),
     )
     _run(options, json)

@@ -22,7 +22,7 @@ from atoll.service.duties.membership import decide_announce, decide_membership
 from atoll.service.duties.unpin import decide_unpin
 from atoll.service.duties.updates import decide_updates
 from atoll.service.duties.upkeep import decide_pay, decide_upkeep, place_in_line
-from atoll.service.machine import Decision, Event, Order, advance
+from atoll.service.machine import Decision, Event, Order, advance, begun_ahead
 from atoll.service.orders import why_out
 from atoll_node.behaviour import ProviderState
 from atoll_node.duties.commit import decide_owed
@@ -57,7 +57,15 @@ def decide(state: ProviderState) -> list[Decision]:
         decide_membership(state, Role.PROVIDER, may_join, pick, stops=stops),
         *(has_seat if seat is not None else ()),
         decide_train(state),
+        *begun_ahead(state, _train_on),
         decide_equivocation(state),
         decide_pay(state, setup.auto_claim),
         decide_unpin(state),
     ]
+
+
+def _train_on(state: ProviderState) -> list[Decision]:
+    """What brings the next round's training, which no confirmation is waited for with."""
+    if state.view.terms is None or seat_of(state) is None:
+        return []
+    return [decide_updates(state), decide_merge(state), decide_train(state)]

@@ -84,9 +84,15 @@ class TransactionFailed(ChainError):
 
 
 class StorageError(AtollError):
-    """A block could not be read, written or fetched."""
+    """A block could not be read, written or fetched.
+
+    Attributes:
+        lost: CID of the block that our own store should have and has not; empty where it is no such
+            error.
+    """
 
     exit_code = 4
+    lost = ""
 
 
 class NotFound(StorageError):

@@ -8,98 +8,37 @@ metrics file that cannot be written, and a second start of a member that runs.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from tests.integration.chain.faulty_rpc import FaultyRpc, faulty_rpc
-from tests.integration.chain.hostile import EMITTER, UNDECODABLE_URL, gateway_log
 
-from atoll.chain.calls import Call, Calls
 from atoll.law.manifest import Manifest
-from atoll.law.words import Address, Digest, Phase
+from atoll.law.words import Phase
 from atoll.service.lock import holder_of
 from atoll.service.metrics import read_metrics
-from atoll_devnet.processes.chain import LocalChain
 from atoll_devnet.processes.cluster import Cluster, Member
+from atoll_devnet.processes.faulty_rpc import FaultyRpc, faulty_rpc
 from atoll_devnet.report.live import Display
 from atoll_devnet.report.observer import Observer
 from atoll_devnet.run.options import RunOptions
-from atoll_devnet.run.runner import Running, finish, is_over, start
+from atoll_devnet.run.runner import finish, is_over, start
+from atoll_devnet.run.stranger import (
+    ACCOUNTS,
+    FAULT_RATE,
+    SEED,
+    Account,
+    garbage_gateway,
+    offer_free_jobs,
+    point_at,
+)
 
 from .conftest import check_books
 
 Options = Callable[..., RunOptions]
-STRANGERS = [Address(f"0x{number:040x}") for number in range(0xBAD0, 0xBAD4)]
-FAULT_RATE = 0.1
-SEED = 12
-
-
-class Stranger:
-    """Sends what anybody can send; Anvil signs for accounts that it was told to impersonate."""
-
-    def __init__(self, chain: LocalChain, account: Address) -> None:
-        self.chain, self.account = chain, account
-
-    async def send(self, to: str, data: bytes) -> None:
-        """Returns once it is in a block, and took place."""
-        await self.chain.rpc("anvil_impersonateAccount", self.account)
-        await self.chain.rpc("anvil_setBalance", self.account, hex(10**18))
-        order = {"from": self.account, "to": to, "data": f"0x{data.hex()}", "gas": hex(1_000_000)}
-        sent = await self.chain.rpc("eth_sendTransaction", order)
-        receipt = None
-        while receipt is None:  # blocks come on the chain's own interval
-            receipt = await self.chain.rpc("eth_getTransactionReceipt", sent)
-        assert receipt["status"] == "0x1"
-
-    async def call(self, call: Call) -> None:
-        await self.send(call.to, call.data)
-
-    async def shout(self, members: str) -> None:
-        """What `announceGateway(b"http://x\\xff")` logs where the contract takes any bytes."""
-        code = await self.chain.rpc("eth_getCode", members, "latest")
-        await self.chain.rpc("anvil_setCode", members, EMITTER)
-        await self.send(members, gateway_log(self.account, UNDECODABLE_URL))
-        await self.chain.rpc("anvil_setCode", members, code)
-
-
-def point_at(member: Member, urls: Sequence[str]) -> None:
-    """Writes other endpoints into a member's config."""
-    path = member.folder / "config.toml"
-    lines = path.read_text(encoding="utf-8").splitlines()
-    lines[0] = f"rpc_urls = {json.dumps(list(urls))}"
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-@asynccontextmanager
-async def garbage_gateway() -> AsyncIterator[str]:
-    """A gateway that answers every request with bytes that are no HTTP."""
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n\xff\x00")
-        writer.close()
-
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
-    async with server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-
-
-async def offer_free_jobs(running: Running, gateways: Sequence[str]) -> None:
-    """One free job a stranger, whose manifest is nowhere but at a hostile gateway."""
-    cluster = running.cluster
-    calls, policy = Calls(cluster.deployment), cluster.deployment.addresses["EcdsaPolicy"]
-    paid = Manifest.from_bytes(running.observer.watched.manifest)
-    free = replace(paid.terms, price_per_token=0, sign_fee=0, duty_fee=0)
-    cids = [paid.cid()[:-1] + b"\x00", b"no CID", b"\xff" * 128, b""]
-    for account, url, cid in zip(STRANGERS, gateways, cids, strict=True):
-        stranger = Stranger(cluster.chain, account)
-        await stranger.call(calls.announce_gateway(url))
-        await stranger.call(calls.create(Digest(bytes(32)), cid, free, policy, 0))
 
 
 async def start_again(member: Member) -> tuple[int | None, str]:
@@ -138,8 +77,7 @@ async def proxies(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[FaultyR
             data = cluster.providers[2].metrics_file.parent
             data.mkdir(mode=0o700)
             cluster.providers[2].metrics_file.mkdir()
-            stranger = Stranger(cluster.chain, STRANGERS[0])
-            await stranger.shout(cluster.deployment.addresses["Members"])
+            await Account(cluster.chain, ACCOUNTS[0]).shout(cluster.deployment.addresses["Members"])
 
         monkeypatch.setattr(Cluster, "start_chain", start_chain)
         yield proxies
@@ -151,9 +89,9 @@ async def test_a_stranger_and_failing_endpoints_end_nothing(
     chosen = options(providers=3, verifiers=2)
     async with garbage_gateway() as garbage, start(chosen, display) as running:
         members: list[Any] = list(running.cluster.members)
-        await offer_free_jobs(
-            running, ["http://[::1]@", garbage, "http://127.0.0.1:9", "javascript:alert(1)"]
-        )
+        paid = Manifest.from_bytes(running.observer.watched.manifest)
+        urls = ["http://[::1]@", garbage, "http://127.0.0.1:9", "javascript:alert(1)"]
+        await offer_free_jobs(running.cluster, paid.terms, paid.cid(), urls)
         await running.observer.run(trains)
         first = running.cluster.providers[0]
         holder = holder_of(first.folder / "data")

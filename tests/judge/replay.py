@@ -7,10 +7,10 @@ The contracts are those of the artefacts, put on a local chain by their runtime 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from eth_abi.abi import decode, encode
@@ -19,6 +19,7 @@ from tests.integration.chain.local_anvil import Anvil, start_anvil, stop
 from tests.judge import float_nodes, integer_nodes, link_nodes, state_nodes
 from tests.judge.elements import Draw, Node, Operation, raw
 from tests.judge.table import creation_code
+from torch import Tensor
 
 from atoll.bits.tape import attention, floats, integers, optimisers
 from atoll.bits.tape.opcodes import Op
@@ -40,17 +41,21 @@ OPERATIONS: Final[Mapping[int, Operation]] = {
     **link_nodes.OPERATIONS,
 }
 
-_NODE = "(uint16,uint256,bytes,bytes[])"
-_MANY = keccak(f"many(address,{_NODE},uint256[])".encode())[:4]
-_GAS = keccak(f"gasOf(address,{_NODE},uint256[])".encode())[:4]
+_NODE: Final = "(uint16,uint256,bytes,bytes[])"
+_WHOLE: Final = keccak(f"whole(address,{_NODE}[],uint256[][])".encode())[:4]
+_GAS: Final = keccak(f"gasOf(address,{_NODE},uint256[])".encode())[:4]
 _GAS_LIMIT: Final = 10**13
 _MOST_AT_ONCE: Final = 512
 _LEAST_AT_ONCE: Final = 64
 _NODES: Final = 8
 """An operation has as many nodes at least, since each has words of its own."""
+_CALL_BYTES: Final = 1 << 18
+"""Of the inputs of a call, about, …"""
+_CALL_ELEMENTS: Final = 4096
+"""… and what it asks for, about: a call costs more than many an element."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Finding:
     """What came of elements of one operation.
 
@@ -60,10 +65,22 @@ class Finding:
     """
 
     op: int
-    elements: int
-    different: int
-    seconds: float
+    elements: int = 0
+    different: int = 0
+    seconds: float = 0.0
     first: str = ""
+
+    def compare(self, node: Node, result: Tensor, found: bytes) -> None:
+        """Counts a node's elements, and those that are not the EVM's."""
+        width, expected = result.element_size(), raw(result)
+        assert len(found) == len(expected)
+        self.elements += result.numel()
+        for at in range(0, len(expected) if found != expected else 0, width):
+            if found[at : at + width] != expected[at : at + width]:
+                self.different += 1
+                self.first = self.first or describe(
+                    node, at // width, found[at : at + width], result
+                )
 
 
 class Court:
@@ -79,24 +96,37 @@ class Court:
 
     def elements(self, node: Node, width: int, numbers: list[int]) -> bytes:
         """The elements of these numbers, each of `width` bytes."""
-        (output,) = decode(["bytes"], self._ask(_MANY, node, width, numbers))
-        return bytes(output)
+        return self.whole([node], [width], [numbers])[0]
+
+    def whole(
+        self, nodes: Sequence[Node], widths: Sequence[int], numbers: Sequence[list[int]]
+    ) -> list[bytes]:
+        """Of nodes of one operation the elements of these numbers, in one call."""
+        described = [_described(*node) for node in zip(nodes, widths, strict=True)]
+        types = ["address", f"{_NODE}[]", "uint256[][]"]
+        data = encode(types, [self._step(nodes[0]), described, numbers])
+        (outputs,) = decode(["bytes[]"], self._ask(_WHOLE + data))
+        return list(outputs)
 
     def gas(self, node: Node, width: int, numbers: list[int]) -> tuple[int, int]:
         """The gas of `run` for these elements: of all, of the dearest."""
-        total, most = decode(["uint256", "uint256"], self._ask(_GAS, node, width, numbers))
+        described = _described(node, width)
+        data = encode(["address", _NODE, "uint256[]"], [self._step(node), described, numbers])
+        total, most = decode(["uint256", "uint256"], self._ask(_GAS + data))
         return int(total), int(most)
 
-    def _ask(self, selector: bytes, node: Node, width: int, numbers: list[int]) -> bytes:
-        described = (int(node.op), width, node.attributes, [raw(x) for x in node.inputs])
-        step = self._places[FAMILIES[node.op >> 8]]
-        data = encode(["address", _NODE, "uint256[]"], [step, described, numbers])
-        call = {
-            "to": self._places["Replay"],
-            "data": "0x" + (selector + data).hex(),
-            "gas": hex(_GAS_LIMIT),
-        }
+    def _step(self, node: Node) -> str:
+        return self._places[FAMILIES[node.op >> 8]]
+
+    def _ask(self, data: bytes) -> bytes:
+        to = self._places["Replay"]
+        call = {"to": to, "data": "0x" + data.hex(), "gas": hex(_GAS_LIMIT)}
         return bytes.fromhex(str(self._anvil.ask("eth_call", call, "latest"))[2:])
+
+
+def _described(node: Node, width: int) -> tuple[int, int, bytes, list[bytes]]:
+    """The contract's `Node`."""
+    return int(node.op), width, node.attributes, [raw(x) for x in node.inputs]
 
 
 @contextmanager
@@ -112,23 +142,35 @@ def court() -> Iterator[Court]:
 def differences(judges: Court, op: int, count: int, seed: int) -> Finding:
     """At least `count` elements of an operation, on nodes drawn with this seed."""
     rng = np.random.default_rng((seed, op))
-    elements, different, seconds, first = 0, 0, 0.0, ""
-    while elements < count:
-        node = NODES[op](rng, min(_MOST_AT_ONCE, max(_LEAST_AT_ONCE, count // _NODES)))
-        result = node.result(OPERATIONS[op])
-        width, expected = result.element_size(), raw(result)
+    finding = Finding(op)
+    while finding.elements < count:
+        played = _played(rng, op, count, count - finding.elements)
+        nodes, results = zip(*played, strict=True)
+        widths = [result.element_size() for result in results]
+        numbers = [list(range(result.numel())) for result in results]
         started = time.perf_counter()
-        found = judges.elements(node, width, list(range(result.numel())))
-        seconds += time.perf_counter() - started
-        for at in range(0, len(expected), width):
-            elements += 1
-            if found[at : at + width] != expected[at : at + width]:
-                different += 1
-                first = first or describe(node, at // width, found[at : at + width], result)
-    return Finding(op, elements, different, seconds, first)
+        outputs = judges.whole(nodes, widths, numbers)
+        finding.seconds += time.perf_counter() - started
+        for node, result, output in zip(nodes, results, outputs, strict=True):
+            finding.compare(node, result, output)
+    return finding
 
 
-def describe(node: Node, element: int, found: bytes, result: Any) -> str:
+def _played(
+    rng: np.random.Generator, op: int, count: int, missing: int
+) -> list[tuple[Node, Tensor]]:
+    """Nodes for one call and what Python makes of them: all that are missing, if they fit."""
+    played: list[tuple[Node, Tensor]] = []
+    size, elements = 0, 0
+    while size < _CALL_BYTES and elements < min(_CALL_ELEMENTS, missing):
+        node = NODES[op](rng, min(_MOST_AT_ONCE, max(_LEAST_AT_ONCE, count // _NODES)))
+        played.append((node, node.result(OPERATIONS[op])))
+        size += sum(x.nbytes for x in node.inputs)
+        elements += played[-1][1].numel()
+    return played
+
+
+def describe(node: Node, element: int, found: bytes, result: Tensor) -> str:
     """One line on an element that differs."""
     width = len(found)
     expected = raw(result)[element * width :][:width]

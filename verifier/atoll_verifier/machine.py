@@ -16,7 +16,7 @@ from atoll.service.duties.membership import decide_announce, decide_membership
 from atoll.service.duties.unpin import decide_unpin
 from atoll.service.duties.updates import decide_updates
 from atoll.service.duties.upkeep import decide_pay, decide_upkeep, place_in_line
-from atoll.service.machine import Decision, Event, Order, advance
+from atoll.service.machine import Decision, Event, Order, advance, begun_ahead
 from atoll.service.orders import why_out
 from atoll_verifier.behaviour import VerifierState
 from atoll_verifier.duties.audit import decide_audit
@@ -55,6 +55,7 @@ def decide(state: VerifierState) -> list[Decision]:
         decide_upkeep(state, line, setup.keeper),
         *joining,
         *([] if held is None else [decide_model(state), decide_updates(state)]),
+        *([] if held is None else begun_ahead(state, lambda it: [decide_updates(it)])),
         decide_equivocation(state),
         decide_pay(state, setup.auto_claim),
         decide_unpin(state),

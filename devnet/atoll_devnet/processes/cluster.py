@@ -67,7 +67,7 @@ class ClusterConfig:
     backend: Backend = "anvil"
     block_seconds: float = 0.5
     confirmations: int = 1
-    poll_interval_s: float = 0.25
+    poll_interval_s: float = 0.5
     deployment: DeployConfig | None = None
     chain_port: int = 0
     in_order: bool = True

@@ -115,6 +115,7 @@ class Links:
         return up, down
 
     def _make(self) -> None:
+        self._clear()
         self._run("ip link add", BRIDGE, "type bridge", undo=f"ip link del {BRIDGE}")
         self._run("ip addr add", f"{HOST}/24", "dev", BRIDGE)
         self._run("ip link set", BRIDGE, "up")
@@ -129,6 +130,12 @@ class Links:
             self._run(inside, "ip link set lo up")
             if self.mbit is not None:
                 self.shape(index, f"{self.mbit}mbit")
+
+    def _clear(self) -> None:
+        """What a process that was killed left here."""
+        left = [f"ip netns del {self.space(index)}" for index in range(self.members)]
+        for command in (*left, f"ip link del {BRIDGE}"):
+            subprocess.run(command.split(), check=False, stderr=subprocess.DEVNULL)  # noqa: S603 (our own)
 
     def _run(self, *words: str, undo: str = "") -> None:
         subprocess.run(" ".join(words).split(), check=True)  # noqa: S603 (our own command line)

@@ -381,13 +381,13 @@ def _escrow(result: RunResult, books: Books) -> dict[str, Any]:
             reason: str(books.total(reason))
             for reason in ("training", "signatures", "audits", "credits")
         },
-        "faults": check_books(result, books),
+        "faults": check_books(escrow, books),
     }
 
 
-def check_books(result: RunResult, books: Books) -> list[str]:
+def check_books(escrow: Escrow, books: Books) -> list[str]:
     """What does not add up between the events, the law of pay and the contract; nothing should."""
-    escrow, faults = result.escrow, list(books.faults)
+    faults = list(books.faults)
     told = (escrow.funded, escrow.claimed, escrow.refunded, escrow.burnt, escrow.balance)
     kept = (books.funded, books.claimed, books.refunded, books.burnt, books.balance)
     names = ("funded", "claimed", "refunded", "burnt", "balance")

@@ -25,6 +25,7 @@ class RunOptions:
         store: everyone's storage backend, `embedded` or `kubo:URL`.
         beginning: see `ClusterConfig`.
         skip_windows: move the chain's clock on once everyone who will act in a window has acted.
+        has_stranger: somebody with gas and a line does to everyone what anybody can; with Anvil.
         job: what is submitted; without text it takes the standard library's source.
     """
 
@@ -41,6 +42,7 @@ class RunOptions:
     skip_windows: bool = False
     store: str = "embedded"
     beginning: Path | None = None
+    has_stranger: bool = False
     job: JobSpec = PRESETS["demo"]
 
 

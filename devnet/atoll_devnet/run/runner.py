@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -30,6 +30,7 @@ from atoll_devnet.report.observer import Observer, Watched
 from atoll_devnet.report.page import run_document
 from atoll_devnet.run.options import RunOptions, with_text
 from atoll_devnet.run.skipping import Seen, skip_windows
+from atoll_devnet.run.stranger import before_members, beside_job
 
 START_SECONDS = 300.0
 """A job that has not opened by then will not: its members refuse it, and their logs say why."""
@@ -90,7 +91,7 @@ async def run(options: RunOptions, display: Display | None = None) -> Result:
 @asynccontextmanager
 async def start(options: RunOptions, display: Display) -> AsyncIterator[Running]:
     """A network with a submitted job; everything ends with the context."""
-    job_spec = with_text(options.job)  # a wrong path is said before anything is started
+    with_text(options.job)  # a wrong path is said before anything is started
     if options.folder.exists():
         raise ConfigError(
             f"{options.folder} exists", next_step="name another folder, or remove that one"
@@ -99,30 +100,42 @@ async def start(options: RunOptions, display: Display) -> AsyncIterator[Running]
     try:
         with display:
             display.line(f"starting a local {options.backend} chain; logs are in {options.folder}")
-            await cluster.start_chain()
-            for member in cluster.members:
-                member.process.start()
-            who = f"{options.providers} providers and {options.verifiers} verifiers"
-            display.line(f"contracts deployed; {who} start, each a process of its own")
-            async with _client(cluster, worker) as client:
-                draft = await client.draft(job_spec)
-                job, manifest = await client.submit(draft, max_spend=MAX_SPEND), draft.manifest
-                display.line(f"job {job.id} submitted: {manifest.terms.rounds} rounds")
-                async with open_session(_watching(client, job.id)) as session:
-                    observer = Observer(
-                        Watched(
-                            session, job.id, manifest.to_bytes(), worker, _names(cluster), display
-                        )
-                    )
-                    running = Running(cluster, client, job, observer, worker)
-                    work = [_give_up(running)]
-                    if options.skip_windows:
-                        work.append(skip_windows(cluster, _seen(observer), display.line))
-                    async with beside(work):
-                        yield running
+            async with AsyncExitStack() as stack:
+                await cluster.start_chain()
+                if options.has_stranger:
+                    await stack.enter_async_context(before_members(cluster))
+                for member in cluster.members:
+                    member.process.start()
+                who = f"{options.providers} providers and {options.verifiers} verifiers"
+                display.line(f"contracts deployed; {who} start, each a process of its own")
+                yield await _submit(options, cluster, worker, display, stack)
     finally:
         worker.kill()
         cluster.stop()
+
+
+async def _submit(
+    options: RunOptions, cluster: Cluster, worker: Worker, display: Display, stack: AsyncExitStack
+) -> Running:
+    """Submits the job, and looks at it until the stack ends; beside it the stranger, if any."""
+    client = await stack.enter_async_context(_client(cluster, worker))
+    draft = await client.draft(with_text(options.job))
+    job, manifest = await client.submit(draft, max_spend=MAX_SPEND), draft.manifest
+    display.line(f"job {job.id} submitted: {manifest.terms.rounds} rounds")
+    session = await stack.enter_async_context(open_session(_watching(client, job.id)))
+    names = _names(cluster)
+    watched = Watched(session, job.id, manifest.to_bytes(), worker, names, display)
+    running = Running(cluster, client, job, Observer(watched), worker)
+    seen = _seen(running.observer)
+    if options.has_stranger:
+        stranger = beside_job(cluster, manifest.terms, manifest.cid(), seen.views)
+        await stack.enter_async_context(stranger)
+        display.line("a stranger offers free jobs, holds connections open and damages files")
+    work = [_give_up(running)]
+    if options.skip_windows:
+        work.append(skip_windows(cluster, seen, display.line))
+    await stack.enter_async_context(beside(work))
+    return running
 
 
 def _seen(observer: Observer) -> Seen:

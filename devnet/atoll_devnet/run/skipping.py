@@ -87,16 +87,17 @@ def is_waiting(view: JobView, now: int, members: Sequence[Told], since: int) -> 
     Args:
         since: the block at which the clock was last moved.
     """
-    calm = max(since, view.block.number) + CALM_BLOCKS
-    if any(view.job_id in told.busy or told.block < calm for told in members):
-        return False
-    if any(_is_at_work(view, told, now) for told in members):
+    if any(is_at_work(view, now, told, since) for told in members):
         return False
     return not any(_is_for_others(view, item.call) for item in upkeep(view, now))
 
 
-def _is_at_work(view: JobView, told: Told, now: int) -> bool:
-    """Whether it owes what it will do. Who computes and sends nothing has no move to make."""
+def is_at_work(view: JobView, now: int, told: Told, since: int) -> bool:
+    """Whether it computes or sends, has not seen the last event for a while, or owes what it will
+    do. Who computes and sends nothing has no move to make.
+    """
+    if view.job_id in told.busy or told.block < max(since, view.block.number) + CALM_BLOCKS:
+        return True
     never = told.never if view.job_id in told.plays_on else told.never | {Duty.MOVE}
     return any(owed.duty not in never for owed in owed_by(view, told.account, now))
 
@@ -149,19 +150,32 @@ async def skip_windows(cluster: Cluster, seen: Seen, tell: Callable[[str], None]
     Args:
         tell: is given a line for each time.
     """
-    moved_at = 0
+    moved_at, last = 0, next(cluster.members)
     while True:
         await asyncio.sleep(LOOK_SECONDS)
+        # Who was at work a moment ago mostly is: while it is, nobody else is asked, or looked at.
+        one = await _ask(last)
+        if _is_busy(one, seen.views(), seen.now(), moved_at):
+            continue
         views, now, moment = dict(seen.views()), seen.now(), seen.moment()
         if moment is None:
             continue
-        members = await asyncio.gather(*map(_ask, cluster.members))
+        members = list(cluster.members)
+        told = await asyncio.gather(*map(_ask, members))
         # Both are of the same moment only if no event came while the members were asked.
         if dict(seen.views()) != views or seen.moment() != moment:
             continue
-        if all(is_waiting(view, seen.now(), members, moved_at) for view in views.values()):
+        if all(is_waiting(view, seen.now(), told, moved_at) for view in views.values()):
             moved_at = await _move(cluster.chain, moment, moment - now)
             tell(f"nobody has anything to do for {moment - now} s: the chain's clock skips them")
+            continue
+        by_member = zip(members, told, strict=True)
+        busy = (m for m, one in by_member if _is_busy(one, views, seen.now(), moved_at))
+        last = next(busy, last)
+
+
+def _is_busy(told: Told, views: Mapping[JobId, JobView], now: int, since: int) -> bool:
+    return any(is_at_work(view, now, told, since) for view in views.values())
 
 
 async def _ask(member: Member) -> Told:

@@ -10,14 +10,15 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from atoll.chain.contracts import AtollChain, Escrow
+from atoll.chain.contracts import AtollChain
 from atoll.chain.database import open_read_only
 from atoll.chain.follower import Follower
-from atoll.job.books import Books, keep_books
+from atoll.job.books import keep_books
 from atoll.job.history import History
 from atoll.law.views import JobView
 from atoll.law.words import JobId, JobStatus, Role
 from atoll_devnet.processes.cluster import Member
+from atoll_devnet.report.document import check_books
 
 
 @dataclass
@@ -98,18 +99,8 @@ async def judge(chain: AtollChain, follower: Follower, job: JobId) -> Verdict:
         lost=_lost(view),
         slashed=(*fell, *_accused(view)),
         misses=tuple(f"{loss.account}: {loss.why}, round {loss.round}" for loss in missed),
-        books=(*books.faults, *differences(await chain.escrow(job), books)),
+        books=tuple(check_books(await chain.escrow(job), books)),
     )
-
-
-def differences(escrow: Escrow, books: Books) -> Iterator[str]:
-    """Where the contract and its events differ about a job's money."""
-    told = (escrow.funded, escrow.claimed, escrow.refunded, escrow.burnt, escrow.balance)
-    kept = (books.funded, books.claimed, books.refunded, books.burnt, books.balance)
-    names = ("funded", "claimed", "refunded", "burnt", "balance")
-    for name, contract, own in zip(names, told, kept, strict=True):
-        if contract != own:
-            yield f"the contract has {name} {contract} wei, its events {own}"
 
 
 def _lost(view: JobView) -> str:

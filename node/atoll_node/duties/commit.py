@@ -6,7 +6,13 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final, Never
 
+import structlog
+
 from atoll.chain.calls import Call, Calls
+from atoll.content.cid import Cid
+from atoll.content.links import walk_dag
+from atoll.content.local import LocalStore
+from atoll.errors import StorageError
 from atoll.law.hashing import commitment
 from atoll.law.leaves import key_message, key_of
 from atoll.law.owes import Duty, Owed
@@ -18,12 +24,13 @@ from atoll.service.duties.disagreement import disagreement
 from atoll.service.machine import AnyCommand, Decision
 from atoll.train.checkpoints import release
 from atoll_node.behaviour import ProviderState
-from atoll_node.duties.train import trained_of
+from atoll_node.duties.train import DoTrain, trained_of, training_of
 
 if TYPE_CHECKING:
     from atoll.service.effects import Effects
 
 
+log = structlog.get_logger("atoll.node.commit")
 KEY_WAITS: Final = 8
 """Of the time in which keys are owed, the part that is let pass first."""
 
@@ -52,11 +59,18 @@ class SendCommit(ContractCall):
 
 @dataclass(frozen=True, slots=True)
 class SendReveal(ContractCall):
+    """Open what was committed to, whose update is served from now on: it has to be here whole.
+
+    Attributes:
+        training: what made it, and makes it again where the disk has lost some of it.
+    """
+
     once: ClassVar[bool] = True
     round: RoundIndex
     seat: SeatIndex
     data_seed: Digest
     reveal: Reveal
+    training: DoTrain
 
     @property
     def about(self) -> tuple[object, ...]:
@@ -66,8 +80,13 @@ class SendReveal(ContractCall):
         return calls.reveal(view.job_id, self.seat, self.data_seed, self.reveal)
 
     async def perform(self, effects: Effects, view: JobView) -> Done[Never]:
-        done = await ContractCall.perform(self, effects, view)
         store = effects.context.store
+        lost = await asyncio.to_thread(_lost_of, store, self.reveal.update_cid)
+        if lost:
+            where = {"job": view.job_id, "round": self.round}
+            log.warning("the update is damaged here, and made again", cause=lost, **where)
+            await self.training.perform(effects, view)
+        done = await ContractCall.perform(self, effects, view)
         await asyncio.to_thread(release, store, view.job_id, self.round)
         return done
 
@@ -86,6 +105,18 @@ class SendKey(Transaction[Never]):
         key = key_of(effects.context.sign_hash(message))
         call = effects.calls.show_key(view.job_id, self.round, key)
         return await effects.transact(view, self, call)
+
+
+def _lost_of(store: LocalStore, update: bytes) -> str:
+    """What of an update is not here as it should be; empty where all is, or there is none."""
+    if not update:
+        return ""
+    try:
+        for _ in walk_dag(store.get_block, [Cid.from_bytes(update)]):
+            pass
+    except StorageError as error:  # the damaged block is gone now, and can be written again
+        return str(error)
+    return ""
 
 
 # --- decisions ---
@@ -119,10 +150,12 @@ def _commit(state: ProviderState, owed: Owed) -> AnyCommand | None:
 
 def _reveal(state: ProviderState, owed: Owed) -> AnyCommand | None:
     view, (seat,) = state.view, owed.seats
-    trained, running = trained_of(state, seat), view.open
-    if trained is None or running is None or state.setup.behaviour.skips_reveal(view):
+    trained, running, training = trained_of(state, seat), view.open, training_of(state, seat)
+    if trained is None or running is None or training is None:
         return None
-    return SendReveal(running.round, seat, running.seed, trained.reveal)
+    if state.setup.behaviour.skips_reveal(view):
+        return None
+    return SendReveal(running.round, seat, running.seed, trained.reveal, training)
 
 
 def _key(state: ProviderState, owed: Owed) -> AnyCommand | None:

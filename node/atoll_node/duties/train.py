@@ -196,20 +196,33 @@ def decide_train(state: ProviderState) -> Decision:
     about = (opening.round, seat, opening.data_seed, opening.digest)
     if state.facts.of(DoTrain, *about) is not None:
         return Decision("train", f"round {opening.round} is trained")
+    command = _training(state, seat, opening, spec)
+    wanted = (*_deadline(state, command), command)
+    return Decision("train", f"trains round {opening.round}", wanted)
+
+
+def training_of(state: ProviderState, seat: SeatIndex) -> DoTrain | None:
+    """What trains the running round, whether it was trained already or not."""
+    opening, running, spec = opening_of(state), state.view.open, spec_of(state.facts)
+    if opening is None or running is None or spec is None:
+        return None
+    start = Opening(running.round, running.seed, opening.digest, opening.cid)
+    return _training(state, seat, start, spec)
+
+
+def _training(state: ProviderState, seat: SeatIndex, opening: Opening, spec: bytes) -> DoTrain:
     behaviour = state.setup.behaviour
-    command = DoTrain(
-        view.slot(opening.round),
+    return DoTrain(
+        state.view.slot(opening.round),
         seat,
         opening.data_seed,
         opening.digest,
         opening.cid,
         spec,
         behaviour.train_function,
-        behaviour.train_extra(view),
+        behaviour.train_extra(state.view),
         _earlier(state, opening.round, seat, spec),
     )
-    wanted = (*_deadline(state, command), command)
-    return Decision("train", f"trains round {opening.round}", wanted)
 
 
 def _earlier(

@@ -75,6 +75,14 @@ class Follower:
         self._deployment = deployment
         self._only = None if only is None else set(only)
         self._fold = Fold(deployment, self._only)
+        self._ahead: dict[JobId, JobView] = {}
+
+    def ahead(self, job: JobId) -> JobView | None:
+        """The job as the newest block tells it; None where the last confirmed one tells the same.
+
+        A reorg may take it back: nothing that is signed may rest on it.
+        """
+        return self._ahead.get(job)
 
     @property
     def views(self) -> Mapping[JobId, JobView]:
@@ -109,7 +117,11 @@ class Follower:
             self._fold = Fold(self._deployment, self._only)
             self._fold.fold_all(kept)
             turned = TurnedBack(to_block, kept, dict(self.views))
-        return News(turned, self._fold.fold_all(items), heads[-1] if heads else None)
+        folded = self._fold.fold_all(items)
+        ahead = self._fold.copy()
+        ahead.fold_all(self._index.ahead)
+        self._ahead = {j: v for j, v in ahead.views.items() if v is not self.views.get(j)}
+        return News(turned, folded, heads[-1] if heads else None)
 
     async def poll_patiently(self) -> News:
         """`poll`, or no news where the chain does not answer."""
@@ -153,11 +165,17 @@ class Fold:
     """
 
     def __init__(self, deployment: Deployment, only: Collection[int] | None) -> None:
-        self._domain = deployment.domain
+        self._deployment = deployment
         self._only = only
         self._gateways: dict[Address, str] = {}
         self.views: dict[JobId, JobView] = {}
         self.rejected = 0
+
+    def copy(self) -> Fold:
+        """The same so far, to fold on without this one."""
+        other = Fold(self._deployment, self._only)
+        other._gateways, other.views = dict(self._gateways), dict(self.views)
+        return other
 
     def fold_all(self, items: Iterable[Indexed]) -> tuple[Folded, ...]:
         """Folds events, oldest first."""
@@ -186,6 +204,6 @@ class Fold:
     def _view_before(self, job: JobId, event: ContractEvent) -> JobView | None:
         """What the event applies to; None for a job that is not followed."""
         if isinstance(event, JobCreated) and (self._only is None or job in self._only):
-            view = JobView.of(self._domain, job)
+            view = JobView.of(self._deployment.domain, job)
             return replace(view, gateways=dict(self._gateways))
         return self.views.get(job)

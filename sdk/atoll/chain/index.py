@@ -1,12 +1,14 @@
 """The contracts' events in chain order, once each, confirmed; and a rewind when the chain turns.
 
 Rule of this file: nothing is handed out before it is on disk, and what is on disk is what one
-unbroken chain said up to one block, whose hash is remembered. What strangers wrote is data: a log
+unbroken chain said up to one block, whose hash is remembered; only `ahead` tells what may still be
+taken back, to whoever begins work by it and signs nothing. What strangers wrote is data: a log
 that does not decode is kept, counted and passed over, and the index goes on behind it.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,6 +75,7 @@ class EventIndex:
 
     Args:
         confirmations: blocks on top of a block before its events are given; 0: at once.
+        looks_ahead: whether `ahead` is asked for, which reads each block once more.
         from_block: where to start; None: at the deployment's own block.
         path: SQLite file; one process at a time.
     Raises:
@@ -86,9 +89,12 @@ class EventIndex:
         confirmations: int,
         path: Path,
         from_block: int | None = None,
+        looks_ahead: bool = False,
     ) -> None:
         self._chain = chain
         self._confirmations = confirmations
+        self._looks_ahead = looks_ahead
+        self._ahead: list[Indexed] = []
         self._from_block = chain.deployment.block if from_block is None else from_block
         self._head: BlockRef | None = None
         self._untold: list[Change] = []
@@ -115,6 +121,11 @@ class EventIndex:
     def undecodable(self) -> int:
         """Logs of the contracts met by this index that are no events, whoever wrote them."""
         return len(self._undecodable)
+
+    @property
+    def ahead(self) -> tuple[Indexed, ...]:
+        """Events of the blocks behind the last confirmed one, at the last poll; on no disk."""
+        return tuple(self._ahead)
 
     def history(self) -> list[Indexed]:
         """Every event given so far that no reorg took back, in chain order."""
@@ -162,7 +173,28 @@ class EventIndex:
             if batch is None:
                 return False
             self._untold += batch
+        if self._looks_ahead:
+            await self._look_ahead(head.number)
         return True
+
+    async def _look_ahead(self, last: int) -> None:
+        """Reads on to the newest block.
+
+        An endpoint that has not got that far holds nothing up: what was read before stays, until
+        it is confirmed or the next block is read.
+        """
+        tip = self._tip()
+        self._ahead = [item for item in self._ahead if item.block.number > self.confirmed]
+        if tip is None or not tip.number < last <= tip.number + MAX_RANGE:
+            return
+        with suppress(RpcUnavailable):
+            found = await self._chain.events.read(tip.number + 1, last, tip.hash)
+            if found is None:  # the chain turned while it was read
+                return
+            headers, logs = found
+            blocks = {item.ref.number: item.ref for item in headers}
+            told = (self._indexed(raw, blocks[raw.block_number]) for raw in logs)
+            self._ahead = [item for items in told for item in items]
 
     async def _rewind(self) -> None:
         """Forgets blocks that the chain no longer has."""

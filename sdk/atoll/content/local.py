@@ -414,13 +414,17 @@ class LocalStore:
     def _check_read(self, cid: Cid, block: Buffer) -> None:
         if not cid.matches(block):
             self._folder.discard(cid.digest)
-            raise CorruptBlock(
+            error = CorruptBlock(
                 f"{cid} was damaged on disk in {self.root} and has been removed",
                 next_step="fetch it again, and check the disk",
             )
+            error.lost = str(cid)
+            raise error
 
     def _not_here(self, cid: Cid) -> NotFound:
-        return NotFound(f"{cid} is not in {self.root}")
+        error = NotFound(f"{cid} is not in {self.root}")
+        error.lost = str(cid)
+        return error
 
     def _make_room(self, size: int) -> None:
         """Counts `size` bytes against the quota, collecting when it is reached.

@@ -7,12 +7,15 @@ need not have arrived yet. Pins live in SQLite, so a crash leaves each one made 
 
 from __future__ import annotations
 
+import errno
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from atoll.content.blocks import disk_errors
 from atoll.content.cid import Cid
 from atoll.errors import StorageError
 
@@ -24,6 +27,7 @@ CREATE TABLE IF NOT EXISTS pins (
     UNIQUE (cid, reason)
 )
 """
+_LEAST_ROOM = 1 << 16  # the index is half of it
 _BUSY_S = 30.0  # another process writes; each write is a few rows
 
 
@@ -84,4 +88,8 @@ class Pins:
                 database.execute(f"PRAGMA synchronous = {self._synchronous}")
                 yield database
         except sqlite3.Error as error:
+            # Where there is no room for its index of the log, SQLite says "disk I/O error".
+            with disk_errors(self._path):
+                if shutil.disk_usage(self._path.parent).free < _LEAST_ROOM:
+                    raise OSError(errno.ENOSPC, "no room") from error
             raise StorageError(f"the pins in {self._path} cannot be used: {error}") from error

@@ -117,6 +117,7 @@ def _session_config(config: ServiceConfig) -> SessionConfig:
         account=load_key(config.keystore, read_password(config.password_file)),
         jobs=None if config.jobs == "any" else frozenset(config.jobs),
         confirmations=config.confirmations,
+        looks_ahead=True,
         gateway=config.gateway,
         queue=QueueConfig(
             fee_cap=config.fees.max_fee_gwei * GWEI,

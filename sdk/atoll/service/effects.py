@@ -16,7 +16,7 @@ import structlog
 from atoll.chain.calls import Call
 from atoll.content.cid import Cid
 from atoll.content.spread import Spread
-from atoll.errors import StorageError, TransactionFailed
+from atoll.errors import NotFound, StorageError, TransactionFailed
 from atoll.law.owes import committee_gateways
 from atoll.law.views import JobView
 from atoll.law.words import Address, JobId, Role
@@ -32,6 +32,8 @@ at most 64 MiB in memory."""
 NAMED_TIMES = {"StillBound": 0, "WindowOpen": 0}
 """Refusals that name when the call will be due, and which of their fields does (unix seconds)."""
 ROLES = {"provider": Role.PROVIDER, "verifier": Role.VERIFIER}
+MOST_HEALED = 64
+"""Blocks that are fetched again for one command; a disk that loses more has to be looked at."""
 PATIENCE_S = 3.0
 """About what it takes to start a process."""
 log = structlog.get_logger("atoll.effects")
@@ -58,13 +60,32 @@ class Effects:
     async def run(self, view: JobView, command: Command[F]) -> Done[F]:
         """Carries a command out and journals what it left.
 
+        A block that was here once and is lost, as disks lose them, is fetched again from the job's
+        gateways meanwhile.
+
         Raises:
             AtollError: it did not take place; it may be asked for again.
         """
-        done = await command.perform(self, view)
+        done = await self._perform(view, command)
         if done.fact is not None:
             self.context.journal.write(view.job_id, command.key, done.fact)
         return done
+
+    async def _perform(self, view: JobView, command: Command[F]) -> Done[F]:
+        healed: set[str] = set()
+        while True:
+            try:
+                return await command.perform(self, view)
+            except StorageError as error:
+                if not error.lost or error.lost in healed or len(healed) == MOST_HEALED:
+                    raise
+                healed.add(error.lost)
+                fetcher = self.context.fetcher_of(view.job_id)
+                try:
+                    await fetcher.fetch_block(Cid.parse(error.lost))
+                except NotFound:
+                    raise error from None
+                log.warning("a block was lost here", job=view.job_id, block=error.lost)
 
     async def work(self, function: str, *args: object, is_first: bool = False) -> Any:
         """Calls `package.module:function` in the worker. Raises what it raises, or WorkerDied.

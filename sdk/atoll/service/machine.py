@@ -47,10 +47,14 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class ViewChanged:
-    """The mirror of the chain at the last confirmed block; after a reorg, rebuilt."""
+    """The mirror of the chain at the last confirmed block; after a reorg, rebuilt.
+
+    `ahead` is it at the newest block; None where that tells nothing more.
+    """
 
     view: JobView
     block: int
+    ahead: JobView | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +119,7 @@ class State(Generic[S]):
         me: the account this service acts for.
         setup: the role's constants (config and behaviour).
         view: the chain's mirror at `block`, the last confirmed one; `head` may be newer.
+        ahead: the mirror at the head, which a reorg may take back; None where it is `view`.
         in_flight: commands whose effect is under way, by key.
         holds: commands that must wait before they are given again, by key.
         reasons: what each duty decided last.
@@ -131,6 +136,7 @@ class State(Generic[S]):
     holds: Mapping[str, Hold] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
     sits_out: str = ""
+    ahead: JobView | None = None
 
     @property
     def now(self) -> int:
@@ -154,6 +160,17 @@ class Setup(Generic[B]):
     keeper: KeeperConfig = field(default_factory=KeeperConfig)
     auto_claim: str = "end"
     schedule: ScheduleSection = field(default_factory=ScheduleSection)
+
+
+def begun_ahead(state: State[S], decide: Callable[[State[S]], list[Decision]]) -> list[Decision]:
+    """What may be begun from blocks that are not confirmed: work alone, which costs only us."""
+    if state.ahead is None:
+        return []
+    decisions = decide(replace(state, view=state.ahead, ahead=None))
+    return [
+        Decision(f"{one.duty} ahead", one.reason, tuple(c for c in one.commands if c.is_work))
+        for one in decisions
+    ]
 
 
 Decide = Callable[[State[S]], list[Decision]]
@@ -183,8 +200,8 @@ def advance(state: State[S], event: Event, decide: Decide[S]) -> tuple[State[S],
 
 def _fold(state: State[S], event: Event) -> State[S]:
     match event:
-        case ViewChanged(view, block):
-            return replace(state, view=view, block=block)
+        case ViewChanged(view, block, ahead):
+            return replace(state, view=view, block=block, ahead=ahead)
         case HeadAdvanced(head):
             return replace(state, head=head)
         case Ordered(sits_out):

@@ -27,6 +27,7 @@ from atoll.service.context import open_context
 from atoll.service.control import listening
 from atoll.service.duties.material import refusal
 from atoll.service.duties.membership import SendJoin
+from atoll.service.duties.upkeep import decide_pay
 from atoll.service.effects import Effects
 from atoll.service.health import Health, answering
 from atoll.service.machine import (
@@ -177,13 +178,17 @@ class Service(Generic[S]):
             await asyncio.sleep(WATCH_SECONDS)
 
     def _is_bound(self) -> bool:
-        """Whether a bond of the account is in a job, or may be on its way there."""
+        """Whether a bond of the account is in a job, or may be on its way there; or pay is due that
+        it collects.
+        """
         confirmed = self.effects.context.follower.confirmed
         is_joining = any(
             isinstance(c, SendJoin) for s in self._machines.values() for c in s.in_flight.values()
         )
         is_fresh = any(block > confirmed for block in self.effects.joined.values())
-        return bool(self._standing()) or is_joining or is_fresh
+        when = self.effects.context.config.auto_claim
+        is_paying = any(decide_pay(s, when).commands for s in self._machines.values())
+        return bool(self._standing()) or is_joining or is_fresh or is_paying
 
     def _standing(self) -> list[JobId]:
         """Jobs in which the account has a part whose bond is not home."""
@@ -208,7 +213,8 @@ class Service(Generic[S]):
         for job, view in follower.views.items():
             self._machine(job, view)
             if job in changed or news.turned or news.head:
-                self._events.put_nowait((job, ViewChanged(view, follower.confirmed)))
+                ahead = follower.ahead(job)
+                self._events.put_nowait((job, ViewChanged(view, follower.confirmed, ahead)))
             if news.head:
                 head = Head(news.head.number, news.head.timestamp)
                 self._events.put_nowait((job, HeadAdvanced(head)))

@@ -51,6 +51,7 @@ class SessionConfig:
         account: who signs; None can only watch.
         jobs: the jobs to follow; None follows every job.
         confirmations: blocks on top of one before we believe it.
+        looks_ahead: whether the blocks on top are read, too: see `Follower.ahead`.
     """
 
     rpc_urls: tuple[str, ...]
@@ -60,6 +61,7 @@ class SessionConfig:
     account: LocalAccount | None = None
     jobs: frozenset[int] | None = None
     confirmations: int = 1
+    looks_ahead: bool = False
     gateway: GatewaySection = field(default_factory=GatewaySection)
     queue: QueueConfig = field(default_factory=QueueConfig)
 
@@ -203,7 +205,10 @@ async def open_session(config: SessionConfig) -> AsyncIterator[Session]:
         chain = await AtollChain.connect(config.rpc_urls, config.deployment)
         stack.push_async_callback(chain.close)
         index = EventIndex(
-            chain, confirmations=config.confirmations, path=config.folder / "events.sqlite"
+            chain,
+            confirmations=config.confirmations,
+            path=config.folder / "events.sqlite",
+            looks_ahead=config.looks_ahead,
         )
         stack.callback(index.close)
         session = Session(config, chain, Follower(index, config.deployment, config.jobs))

@@ -24,11 +24,12 @@ from atoll.law.safety import last_clean, unsafe_rounds
 from atoll.law.views import GameRecord, Holder, JobView, parties
 from atoll.law.words import NO_ROUND, Address, Role
 from atoll.window.cells import STATES, Cells, Places, as_cid, place
+from atoll.window.replay import standings
 
 GRID_CELLS: Final = 1 << 14
 """Cells that a page has at most: of a longer job the newest rounds are shown."""
-LOG_LINES: Final = 400
-"""Sentences that a page has at most, the newest."""
+LOG_LINES: Final = 1000
+"""Sentences that a page has at most, the newest; its slider goes through them."""
 PHASES: Final = ("train", "reveal", "merge")
 
 
@@ -287,12 +288,17 @@ def _safety(view: JobView) -> dict[str, Any]:
 
 
 def _log(history: History, name: Names) -> dict[str, Any]:
-    told = [(item, describe(item.event, name)) for item in history.items]
-    lines = [(item, text) for item, text in told if text is not None]
+    told = zip(history.items, standings(history.events), strict=True)
+    lines = [
+        (item, text, then)
+        for item, then in told
+        if (text := describe(item.event, name)) is not None
+    ]
     return {
         "count": len(lines),
         "lines": [
-            place(text, item) | {"time": item.block.timestamp, "kind": type(item.event).__name__}
-            for item, text in lines[-LOG_LINES:]
+            place(text, item)
+            | {"time": item.block.timestamp, "kind": type(item.event).__name__, "then": then}
+            for item, text, then in lines[-LOG_LINES:]
         ],
     }

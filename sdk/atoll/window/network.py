@@ -31,7 +31,7 @@ def network_document(
         items: every event, oldest first.
         now: the chain's clock, unix seconds.
     """
-    stakes, bonds, name = Stakes.of(items), _bonds(views), name_of(names or {})
+    stakes, bonds, name = Stakes.of(items), bonds_of(views), name_of(names or {})
     return {
         "kind": "network",
         "now": now,
@@ -100,7 +100,7 @@ class Stakes:
                 pass
 
 
-def _bonds(views: Mapping[JobId, JobView]) -> dict[Address, dict[int, int]]:
+def bonds_of(views: Mapping[JobId, JobView]) -> dict[Address, dict[int, int]]:
     """Bonds that are not released, by member and job."""
     found: dict[Address, dict[int, int]] = defaultdict(lambda: defaultdict(int))
     for job, view in views.items():

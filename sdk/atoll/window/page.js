@@ -8,6 +8,7 @@
   let data = JSON.parse(source.textContent);
   let seenAt = Date.now();
   let chosen = null; // of the grid: [round's row, seat]
+  let moment = null; // of the replay: a line of the log; null is the newest
 
   // --- elements ---
 
@@ -75,7 +76,7 @@
   // --- head ---
 
   function drawHead() {
-    return data.kind === "job" ? jobHead() : networkHead();
+    return { job: jobHead, member: memberHead, network: networkHead }[data.kind]();
   }
 
   function jobHead() {
@@ -85,11 +86,11 @@
     return [
       el("div", { class: "title" }, el("h1", {}, "Job ", show([...job, "id"])),
         el("span", { class: "pill" }, show([...job, "status"], "text")),
-        data.job.is_final ? el("span", { class: "pill" }, "nothing changes any more") : null, liveness()),
+        data.job.is_final ? el("span", { class: "pill" }, "nothing changes any more") : null, liveness(), toNetwork()),
       el("p", { class: "note" }, "As of block ", show([...job, "block"]), ", ", show([...job, "now"], "time"),
         ", on chain ", show([...job, "chain_id"], "text")),
       warnings(),
-      navigation([["loss", "Loss"], ["grid", "Seats and rounds"], ["rounds", "Rounds"], ["games", "Games"],
+      navigation([["loss", "Loss"], ["grid", "Seats and rounds"], ["replay", "Replay"], ["rounds", "Rounds"], ["games", "Games"],
         ["money", "Money"], ["members", "Members"], ["log", "What happened"]]),
       el("dl", { class: "facts" },
         fact("Settled rounds", progress),
@@ -105,6 +106,10 @@
 
   function liveness() {
     return live ? el("span", { class: "pill live", id: "liveness", role: "status" }, "live") : null;
+  }
+
+  function toNetwork() {
+    return live ? el("a", { href: "/network" }, "The network") : null;
   }
 
   function warnings() {
@@ -239,7 +244,7 @@
       el("th", { scope: "col" }, show(["rounds", first + row, "round"], "text"))));
     const body = Array.from({ length: seats }, (_, seat) => el("tr", {},
       el("th", { scope: "row" }, derived(seat)), rows.map((_, row) => gridCell(row, seat))));
-    const grid = el("table", { class: "grid", role: "grid", "aria-label": "What became of each seat in each round",
+    const grid = el("table", { class: "grid seats", role: "grid", "aria-label": "What became of each seat in each round",
       "aria-describedby": "grid-help" }, el("thead", {}, head), el("tbody", {}, body));
     grid.addEventListener("keydown", moveInGrid);
     grid.addEventListener("focusin", (event) => choose(event.target));
@@ -304,6 +309,45 @@
     return el("li", {}, show([...path, "what"], "text"), ": ", item.cid !== undefined
       ? el("span", { class: "mono" }, show([...path, "cid"], "text"))
       : [" block ", show([...path, "block"], "text"), ", log ", show([...path, "log"], "text")]);
+  }
+
+  // --- the replay ---
+
+  function replaySection() {
+    const lines = data.log.lines;
+    if (!lines.length) return null;
+    const slider = el("input", { type: "range", id: "moment", min: 0, max: lines.length - 1, step: 1,
+      "aria-label": "A moment of the job, from its first event to its newest" });
+    slider.addEventListener("input", () => {
+      moment = Number(slider.value) === data.log.lines.length - 1 ? null : Number(slider.value);
+      drawMoment();
+    });
+    return section("replay", "Replay", null,
+      el("p", { class: "note" }, "Move the slider, or press the arrow keys on it, to see how the job stood after ",
+        "each event. Rounds that had not begun are faint in the squares above."),
+      slider, el("div", { class: "why", id: "then", "aria-live": "polite" }));
+  }
+
+  function drawMoment() {
+    const slider = document.getElementById("moment");
+    if (!slider) return;
+    const index = Math.min(moment ?? Infinity, data.log.lines.length - 1), line = data.log.lines[index];
+    slider.value = index;
+    const path = ["log", "lines", index], then = [...path, "then"];
+    slider.setAttribute("aria-valuetext", line.what);
+    const amounts = [["Paid", "paid_wei"], ["Burnt", "burnt_wei"], ["Refunded", "refunded_wei"],
+      ["Taken from bonds", "taken_wei"]];
+    document.getElementById("then").replaceChildren(
+      el("h3", {}, show([...path, "what"], "text")),
+      el("p", { class: "when" }, show([...path, "time"], "time"), ", block ", show([...path, "block"], "text")),
+      el("dl", { class: "split" }, fact("Round", show([...then, "round"], "text")),
+        fact("Phase", show([...then, "phase"], "text")), fact("Settled", show([...then, "settled"])),
+        fact("Open games", show([...then, "games"])),
+        amounts.map(([name, field]) => fact(name, show([...then, field], "tokens")))));
+    const newest = moment === null ? Infinity : line.then.round ?? -1;
+    document.querySelectorAll("table.seats td.cell").forEach((cell) => {
+      cell.classList.toggle("later", data.rounds[data.grid.first + Number(cell.dataset.row)].round > newest);
+    });
   }
 
   // --- rounds ---
@@ -430,7 +474,10 @@
 
   // --- members ---
 
-  const who = (path) => [show([...path, "name"], "text"), " ",
+  const named = (path) => live
+    ? el("a", { href: `/member/${at([...path, "account"])}` }, show([...path, "name"], "text"))
+    : show([...path, "name"], "text");
+  const who = (path) => [named(path), " ",
     at([...path, "name"]) === at([...path, "account"]) ? null
       : el("div", { class: "when mono" }, show([...path, "account"], "text"))];
 
@@ -479,6 +526,60 @@
       el("ol", { class: "log", tabindex: "0", "aria-label": "What happened, the newest first" }, lines));
   }
 
+  // --- a member ---
+
+  function memberHead() {
+    return [el("div", { class: "title" }, el("h1", {}, "Member ", show(["name"], "text")), liveness(), toNetwork()),
+      el("p", { class: "note" }, el("span", { class: "mono" }, show(["account"], "text")), ", as of block ",
+        show(["block"]), ", ", show(["now"], "time")),
+      data.gateway ? el("p", { class: "note" }, "Serves at ",
+        el("span", { class: "mono" }, show(["gateway"], "text"))) : null,
+      navigation([["sums", "Pay"], ["jobs", "Jobs"], ["log", "What happened"]]),
+      el("dl", { class: "facts" },
+        fact("Stake", show(["stake_wei"], "tokens"), small("what thaws included")),
+        fact("In bonds", show(["bonds_wei"], "tokens")), fact("Slashed", show(["slashed_wei"], "tokens")),
+        fact("Won", show(["won_wei"], "tokens"), small("of others’ bonds")))];
+  }
+
+  const SUMS = [["Paid", "paid_wei"], ["Due", "due_wei"], ["Pending", "pending_wei"], ["Lost", "lost_wei"],
+    ["Not earned", "unearned_wei"], ["Cut from bonds", "cut_wei"]];
+  const sums = (path) => el("dl", { class: "split" }, SUMS.map(([name, field]) =>
+    fact(name, show([...path, field], "tokens"))));
+
+  function memberSums() {
+    return section("sums", "Pay", "In tokens, of all jobs: due is FINAL and not claimed yet.", sums(["sums"]));
+  }
+
+  function memberJobs() {
+    const jobs = data.jobs.map((job, i) => {
+      const path = ["jobs", i], number = show([...path, "job"], "text");
+      return el("div", { class: "game" },
+        el("h3", {}, "Job ", live ? el("a", { href: `/job/${job.job}` }, number) : number, ", ",
+          show([...path, "status"], "text")),
+        job.places.map((place, k) => memberPlace(place, [...path, "places", k])), sums(path),
+        job.faults.map((_, k) => el("p", { class: "warn" }, show([...path, "faults", k], "text"))),
+        job.left_out ? el("p", { class: "note" }, show([...path, "left_out"]), " earlier lines are not shown.") : null,
+        el("details", { "data-keep": `job ${job.job}` }, el("summary", {}, "Every amount, and why"),
+          table("Every amount of this job", [["Round", N], ["For", ""], ["Tokens", N], ["Is", ""], ["Why", ""]],
+            job.lines.map((line, k) => memberLine(line, [...path, "lines", k])).reverse())));
+    });
+    return section("jobs", "Jobs", null, jobs.length ? jobs : el("p", {}, "It never had a part in a job."));
+  }
+
+  function memberPlace(place, path) {
+    return el("p", { class: "note" }, show([...path, "role"], "text"), " ", show([...path, "index"], "text"),
+      ", from round ", show([...path, "start"], "text"),
+      place.to === null ? null : [", gone from ", show([...path, "to"], "text")], ", bond ",
+      show([...path, "bond_wei"], "tokens"), place.released ? ", which is home" : null,
+      place.fallen ? ", fell" : null);
+  }
+
+  function memberLine(line, path) {
+    return [show([...path, "round"], "text"), show([...path, "what"], "text"), show([...path, "wei"], "tokens"),
+      show([...path, "state"], "text"), [show([...path, "text"], "text"),
+        line.until ? [", FINAL from ", show([...path, "until"], "time")] : null]];
+  }
+
   // --- a network ---
 
   function networkHead() {
@@ -518,13 +619,15 @@
   // --- drawing ---
 
   const SECTIONS = {
-    job: [lossSection, gridSection, roundsSection, gamesSection, moneySection, membersSection, measuredSection, logSection],
+    job: [lossSection, gridSection, replaySection, roundsSection, gamesSection, moneySection, membersSection, measuredSection, logSection],
+    member: [memberSums, memberJobs, logSection],
     network: [networkJobs, networkMembers],
   };
 
   function draw() {
     const kept = new Map([...document.querySelectorAll("details[data-keep]")].map((d) => [d.dataset.keep, d.open]));
     const inGrid = document.activeElement?.dataset?.row !== undefined;
+    const onSlider = document.activeElement?.id === "moment";
     const log = document.querySelector("ol.log")?.scrollTop || 0;
     document.getElementById("head").replaceChildren(...drawHead().flat(Infinity).filter(Boolean));
     document.getElementById("content").replaceChildren(
@@ -536,6 +639,8 @@
     if (data.kind !== "job") return;
     drawCurve();
     drawChoice();
+    drawMoment();
+    if (onSlider) document.getElementById("moment")?.focus();
     if (inGrid && chosen) cellAt(...chosen)?.focus();
     tick();
   }

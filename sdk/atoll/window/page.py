@@ -11,7 +11,7 @@ import hashlib
 import html
 import json
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, reduce
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,9 @@ def page(document: Mapping[str, Any], live: str = "") -> str:
     Args:
         live: the path at which the same document is served as it changes; empty for a file to keep.
     """
-    title = f"Atoll, job {document['job']['id']}" if document["kind"] == "job" else "Atoll, network"
+    about = {"job": ("job", "id"), "member": ("name",), "network": ()}[document["kind"]]
+    which = reduce(lambda part, name: part[name], about, document) if about else ""
+    title = f"Atoll, {document['kind']} {which}".rstrip()
     filled = _part("page.html")
     for name, text in (
         ("policy", html.escape(policy(live=bool(live)))),

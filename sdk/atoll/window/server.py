@@ -10,18 +10,22 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import ipaddress
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiohttp import web
+from eth_utils.address import to_checksum_address
 
+from atoll.chain.index import Indexed
 from atoll.errors import AtollError, ChainError, ConfigError, RpcUnavailable
 from atoll.job.client import Client
 from atoll.law.events import JobCreated
-from atoll.law.words import JobId
+from atoll.law.views import JobView
+from atoll.law.words import Address, JobId
 from atoll.window.document import Seen, job_document
+from atoll.window.member import member_document
 from atoll.window.network import network_document
 from atoll.window.page import as_json, page, policy
 
@@ -61,6 +65,10 @@ class Window:
         """The document of the network, as of the newest block. Raises ChainError."""
         return await self._newest("network", lambda: network_now(self.client))
 
+    async def member(self, account: Address) -> dict[str, Any]:
+        """The document of an account, as of the newest block. Raises ChainError."""
+        return await self._newest(account, lambda: member_now(self.client, account))
+
     async def _newest(self, name: str, make: Make) -> dict[str, Any]:
         """Made once a block, however many look."""
         async with self._looking:
@@ -89,6 +97,15 @@ class Window:
             text = page(await self.job(job), f"/job/{job}/document.json")
             return _answer(request, text, "text/html")
 
+        async def member_page(request: web.Request) -> web.StreamResponse:
+            account = _account(request)
+            text = page(await self.member(account), f"/member/{account}/document.json")
+            return _answer(request, text, "text/html")
+
+        async def member_data(request: web.Request) -> web.StreamResponse:
+            text = as_json(await self.member(_account(request)))
+            return _answer(request, text, "application/json")
+
         async def network_data(request: web.Request) -> web.StreamResponse:
             return _answer(request, as_json(await self.network()), "application/json")
 
@@ -101,6 +118,9 @@ class Window:
         app.add_routes([web.get("/document.json", network_data)])
         app.add_routes([web.get(r"/job/{job:[1-9]\d{0,9}}", job_page)])
         app.add_routes([web.get(r"/job/{job:[1-9]\d{0,9}}/document.json", job_data)])
+        app.add_routes([web.get("/member/{account:0x[0-9a-fA-F]{40}}", member_page)])
+        where = "/member/{account:0x[0-9a-fA-F]{40}}/document.json"
+        app.add_routes([web.get(where, member_data)])
         return app
 
 
@@ -114,11 +134,22 @@ async def job_now(client: Client, job: JobId) -> dict[str, Any]:
 
 async def network_now(client: Client) -> dict[str, Any]:
     """The document of a network as of the last confirmed block. Raises ChainError."""
+    views, items = await _everything(client)
+    return network_document(views, items, client.follower.now)
+
+
+async def member_now(client: Client, account: Address) -> dict[str, Any]:
+    """The document of an account as of the last confirmed block. Raises ChainError."""
+    views, items = await _everything(client)
+    return member_document(account, views, items, client.follower.now)
+
+
+async def _everything(client: Client) -> tuple[dict[JobId, JobView], Sequence[Indexed]]:
+    """Every job that exists, and every event. Raises ChainError."""
     await client.follower.catch_up()
     items = client.session.follower.history()
     created = [item.event.job_id for item in items if isinstance(item.event, JobCreated)]
-    views = {job: await client.follower.view(job) for job in created}
-    return network_document(views, items, client.follower.now)
+    return {job: await client.follower.view(job) for job in created}, items
 
 
 @asynccontextmanager
@@ -173,6 +204,10 @@ def _is_loopback(name: str) -> bool:
 
 def _number(request: web.Request) -> JobId:
     return JobId(int(request.match_info["job"]))
+
+
+def _account(request: web.Request) -> Address:
+    return Address(to_checksum_address(request.match_info["account"]))
 
 
 def _answer(request: web.Request, text: str, kind: str) -> web.Response:

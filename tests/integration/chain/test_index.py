@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from eth_account.signers.local import LocalAccount
-from tests.integration.chain.hostile import EMITTER, UNDECODABLE_URL, gateway_log
 from tests.integration.chain.local_anvil import Anvil
 
 from atoll.chain import index as index_module
@@ -18,6 +17,7 @@ from atoll.chain.logs import LogReader
 from atoll.errors import ConfigError, RpcUnavailable
 from atoll.law.events import GatewayAnnounced
 from atoll.law.words import Address
+from atoll_devnet.processes.hostile import EMITTER, UNDECODABLE_URL, gateway_log
 
 
 class Announcer:
@@ -128,6 +128,21 @@ async def test_only_confirmed_events_are_given_once_and_in_order(
     (head,) = await index.poll()
     assert isinstance(head, Advanced)
     assert urls(index.history()) == ["a", "b", "c"]
+
+
+async def test_what_is_not_confirmed_is_told_apart_and_kept_nowhere(
+    chain: AtollChain, announcer: Announcer, anvil: Anvil, tmp_path: Path
+) -> None:
+    index = EventIndex(chain, confirmations=2, path=tmp_path / "ahead", looks_ahead=True)
+    announcer.say("a", "b", "c")
+    assert urls(await index.poll()) == ["a"]
+    assert urls(index.ahead) == ["b", "c"]
+    assert urls(index.history()) == ["a"]
+    anvil.ask("anvil_reorg", 1, [])
+    anvil.mine()
+    assert urls(await index.poll()) == ["b"]
+    assert index.ahead == ()
+    index.close()
 
 
 async def test_an_event_knows_its_block(

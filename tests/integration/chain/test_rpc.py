@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from eth_account.signers.local import LocalAccount
-from tests.integration.chain.faulty_rpc import BUSY, FAULTS, faulty_rpc
 from tests.integration.chain.local_anvil import Anvil
 
 from atoll.chain import rpc as rpc_module
@@ -22,6 +21,7 @@ from atoll.chain.txqueue import QueueConfig, TxQueue
 from atoll.errors import RpcUnavailable
 from atoll.law.events import GatewayAnnounced
 from atoll.law.words import Address, Role
+from atoll_devnet.processes.faulty_rpc import BUSY, FAULTS, faulty_rpc
 
 QUEUE = QueueConfig(poll_seconds=0.02)
 

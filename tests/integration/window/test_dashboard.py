@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.integration.window.browser import Tab, browsing
-from tests.unit.law.script import Script
+from tests.unit.law.script import PROVIDERS, Script
 from tests.unit.window.jobs import document_of, play
 from tests.unit.window.scripted import ScriptedClient
 
@@ -67,4 +67,21 @@ async def test_a_network_leads_to_its_jobs(tab: Tab) -> None:
         assert link == f"{url}job/{script.net.job}"
         await tab.open(link)
         assert await tab.run("document.querySelector('h1').textContent") == f"Job {script.net.job}"
+    assert tab.complaints == []
+
+
+async def test_names_lead_to_their_members_pages(tab: Tab) -> None:
+    script = Script.ready()
+    script.honest_round()
+    async with serving(Window(ScriptedClient(script).as_client), 0) as url:
+        await tab.open(f"{url}job/{script.net.job}")
+        link = await tab.run("document.querySelector('#members a').href")
+        account = PROVIDERS[0]
+        assert link == f"{url}member/{account}"
+        await tab.open(link)
+        assert await tab.run("document.querySelector('.mono').textContent") == account
+        pending = await tab.run("document.querySelector('#sums dd:nth-child(2)').textContent")
+        assert pending
+        home = await tab.run("document.querySelector('.title a').href")
+        assert home == f"{url}network"
     assert tab.complaints == []

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 from tests.integration.window.browser import Tab, browsing
-from tests.unit.law.script import Script
+from tests.unit.law.script import PROVIDERS, Script
 from tests.unit.window.jobs import (
     HOSTILE,
+    LIAR,
     document_of,
     finished,
     items_of,
@@ -22,6 +23,7 @@ from tests.unit.window.jobs import (
 )
 
 from atoll.job.narrate import tokens
+from atoll.window.member import member_document
 from atoll.window.network import network_document
 from atoll.window.page import page
 
@@ -49,6 +51,13 @@ def job(ended: Script) -> dict[str, Any]:
 def network(ended: Script) -> dict[str, Any]:
     net = ended.net
     return network_document({net.job: net.view}, items_of(ended), net.now, names_of(ended))
+
+
+@pytest.fixture(scope="module")
+def member(ended: Script) -> dict[str, Any]:
+    """Of the provider that lied, fell, and announced a hostile address."""
+    net = ended.net
+    return member_document(PROVIDERS[LIAR], {net.job: net.view}, items_of(ended), net.now)
 
 
 @pytest.fixture
@@ -162,6 +171,43 @@ async def test_every_number_of_a_networks_page_is_the_documents(
     assert wanted <= shown
 
 
+async def test_every_number_of_a_members_page_is_the_documents(
+    tab: Tab, member: dict[str, Any], tmp_path: Path
+) -> None:
+    await show(tab, member, tmp_path)
+    shown = await shown_in(tab, member)
+    assert await tab.run(LOOSE) == []
+    wanted = {
+        path for path in leaves(member)
+        if str(path[-1]).endswith(("wei", "text", "what", "gateway")) and "paid_for_wei" not in path
+    }  # fmt: skip
+    assert wanted - shown == set()
+
+
+THEN = "document.querySelector('#then h3').textContent"
+LATER = "[...document.querySelectorAll('#grid td.later')].map((c) => c.dataset.row)"
+
+
+async def test_the_replay_goes_through_every_event_by_keys(
+    tab: Tab, job: dict[str, Any], tmp_path: Path
+) -> None:
+    await show(tab, job, tmp_path)
+    lines = job["log"]["lines"]
+    assert (await tab.run(THEN), await tab.run(LATER)) == (lines[-1]["what"], [])
+    await tab.run("document.getElementById('moment').focus()")
+    await tab.press("Home")
+    rows, seats = len(job["grid"]["rows"]), job["grid"]["seats"]
+    for index, line in enumerate(lines):
+        assert await tab.run(THEN) == line["what"]
+        await shown_in(tab, job)
+        begun = -1 if line["then"]["round"] is None else line["then"]["round"]
+        faint = [str(row) for row in range(rows) if row > begun] if index < len(lines) - 1 else []
+        assert sorted(await tab.run(LATER)) == sorted(faint * seats)
+        await tab.press("ArrowRight")
+    assert await tab.run(LOOSE) == []
+    assert tab.complaints == []
+
+
 async def test_the_curve_has_each_known_loss(tab: Tab, job: dict[str, Any], tmp_path: Path) -> None:
     changed = job | {
         "loss": [
@@ -191,7 +237,7 @@ async def test_the_curve_has_each_known_loss(tab: Tab, job: dict[str, Any], tmp_
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 @pytest.mark.parametrize("width", [380, 1100])
-@pytest.mark.parametrize("kind", ["job", "network"])
+@pytest.mark.parametrize("kind", ["job", "member", "network"])
 async def test_it_fits_and_complains_of_nothing(
     tab: Tab, request: pytest.FixtureRequest, kind: str, width: int, dark: bool, tmp_path: Path
 ) -> None:

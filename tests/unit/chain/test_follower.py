@@ -26,6 +26,7 @@ class Index:
 
     stands: list[Indexed] = field(default_factory=list)
     untold: list[Change] = field(default_factory=list)
+    ahead: tuple[Indexed, ...] = ()
     error: Exception | None = None
     confirmed: int = 0
 
@@ -137,6 +138,22 @@ async def test_a_reorg_takes_back_what_came_after_its_block() -> None:
     assert (news.turned.to_block, news.turned.views) == (job.number - 1, {JOB: before})
     assert list(news.turned.kept) == index.stands
     assert follower.views == {JOB: before}
+
+
+async def test_what_is_not_confirmed_is_a_view_of_its_own() -> None:
+    job, index = Network(), Index()
+    index.add(job)
+    follower, before, said = following(index), job.view, len(job.log)
+    await follower.poll()
+    assert follower.ahead(JOB) is None
+    job.wait(1)
+    job.sit(PROVIDERS[0], 0)
+    index.ahead = tuple(Indexed(e, block, i) for i, (e, block) in enumerate(job.log[said:]))
+    assert await follower.poll() == News()
+    assert (follower.views[JOB], follower.ahead(JOB)) == (before, job.view)
+    index.ahead = ()  # a reorg took it back
+    await follower.poll()
+    assert (follower.views[JOB], follower.ahead(JOB)) == (before, None)
 
 
 async def test_reorgs_on_reorgs_leave_what_stands_in_the_end() -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import dag_cbor
 import pytest
@@ -164,6 +166,19 @@ def test_a_quota_that_is_no_number_is_named(store: LocalStore) -> None:
     with pytest.raises(StorageError, match="number of bytes") as caught:
         LocalStore(store.root)
     assert caught.value.next_step is not None
+
+
+@pytest.mark.parametrize(("free", "error"), [(0, DiskFull), (1 << 30, StorageError)])
+def test_pins_that_cannot_be_written_say_whether_the_disk_is_full(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch, free: int, error: type[StorageError]
+) -> None:
+    """SQLite says "disk I/O error" of a full disk, too."""
+    cid = store.add_block(b"block")
+    (store.root / "pins.db").write_bytes(b"no database" * 1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    with pytest.raises(StorageError) as caught:
+        store.pin(cid, "job/1")
+    assert type(caught.value) is error
 
 
 def test_verify_finds_damage_and_loss(store: LocalStore) -> None:

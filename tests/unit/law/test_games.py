@@ -19,9 +19,12 @@ from tests.games import (
 from tests.vectors import generate_games
 
 from atoll.law.games.claims import Claim, Move, OpenSteps, PostLink, PostTape, Prove
+from atoll.law.games.judge import Need
 from atoll.law.games.machine import Game, IllegalMove, Outcome, Phase
-from atoll.law.games.players import NothingDiffers, answered, attack, defend
+from atoll.law.games.players import NothingDiffers, _part, answered, attack, defend
+from atoll.law.games.trees import CHUNK, PIECE
 from atoll.law.hashing import keccak256
+from atoll.law.program import Input, Source
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 JOB = Job(Shape(weights=300, micro_batches=2, segment=2, row=40, filler=3))
@@ -295,3 +298,30 @@ def test_nobody_is_to_move_after_the_end() -> None:
     for act in (lambda: over.timeout(20_000), lambda: over.play(move, True, 10_001, TOY)):
         with pytest.raises(IllegalMove, match="nobody"):
             act()
+
+
+def test_nobody_moves_in_the_others_turn() -> None:
+    claim = JOB.claim()
+    party = Party(JOB, claim)
+    turns = played(*wrong_at(9, 0), wrong_at(9, 0)[0].claim)
+    after = {game.phase: game for _, _, game in turns}
+    assert {Phase.PICK_STEP, Phase.PICK, Phase.PROVE} <= after.keys()
+    for phase, game in after.items():
+        if phase in {Phase.PICK_STEP, Phase.PICK, Phase.PROVE, Phase.OVER}:
+            with pytest.raises(ValueError, match=f"the holder has no move in {phase.name}"):
+                defend(game, party)
+        if phase not in {Phase.PICK_STEP, Phase.PICK, Phase.PROVE}:
+            with pytest.raises(ValueError, match=f"the challenger has no move in {phase.name}"):
+                answered(attack(game, party), TOY)
+
+
+@pytest.mark.parametrize("source", [Source.TOKENS, Source.TABLES, Source.EXPONENTS, Source.STATE])
+def test_of_whole_pieces_and_chunks_only_what_is_needed_is_read(source: Source) -> None:
+    """A document's bytes are counted from its beginning, the others' from their unit's."""
+    unit = {Source.TOKENS: PIECE, Source.TABLES: PIECE, Source.STATE: CHUNK}.get(source)
+    need = Need(0, (2 * unit if unit else 0) + 5, 7)
+    data = bytes(i % 251 for i in range(64))
+    assert _part(data, Input(source, 0, 0, len(data)), need) == data[5:12]
+    assert _part(b"", Input(source, 0, 0, len(data)), need) == bytes(
+        7
+    )  # moments that nobody has moved yet

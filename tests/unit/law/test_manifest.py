@@ -16,7 +16,7 @@ from tests.unit.law.factories import cid, make_manifest
 from atoll.errors import ManifestError
 from atoll.law import canonical
 from atoll.law.hashing import sha256, terms_hash
-from atoll.law.manifest import INNER_LIMIT, Manifest, RobustSpec
+from atoll.law.manifest import INNER_LIMIT, InitSpec, LoraSpec, Manifest, RobustSpec
 from atoll.law.terms import check_terms, terms_from_plain, terms_to_plain
 from atoll.law.words import Digest
 
@@ -317,3 +317,51 @@ def test_a_model_is_evaluated_where_there_are_tokens_and_batches() -> None:
     assert make_manifest(whole).data.is_evaluated
     assert not make_manifest(whole | {"data.eval_batches": 0}).data.is_evaluated
     assert not make_manifest().data.is_evaluated
+
+
+@pytest.mark.parametrize("name", ["rounds", "train_seconds", "provider_bond"])
+def test_terms_are_integers_and_truth_is_none(name: str) -> None:
+    for wrong in (True, "1", 1.0):
+        with pytest.raises(ManifestError, match=name):
+            check_terms(replace(make_manifest().terms, **{name: wrong}))
+
+
+def test_initial_weights_are_drawn_or_named_and_of_adapters_both() -> None:
+    cid_, root = cid("weights"), bytes(32)
+    for seed, content in ((1, False), (None, True), (1, True)):
+        named = {"cid": cid_, "root": root} if content else {"cid": None, "root": None}
+        assert InitSpec.model_validate({"seed": seed, **named}).seed == seed
+    for wrong in (
+        {"seed": None, "cid": None, "root": None},
+        {"seed": 1, "cid": cid_, "root": None},
+        {"seed": 1, "cid": None, "root": root},
+        {"seed": None, "cid": cid_, "root": None},
+        {"seed": None, "cid": None, "root": root},
+    ):
+        with pytest.raises(ValidationError, match="a seed, or a cid and a root"):
+            InitSpec.model_validate(wrong)
+
+
+def test_adapters_are_of_linears_that_the_model_has_and_no_larger() -> None:
+    model = make_manifest().model
+    gateless = model.model_copy(update={"mlp": "relu2"})
+    smallest = min(model.linears["q"])
+    LoraSpec(rank=1, alpha="1", targets=("q",)).check_model(model)
+    LoraSpec(rank=smallest, alpha="1", targets=("q",)).check_model(model)
+    for rank, target, of in ((smallest + 1, "q", model), (1, "gate", gateless)):
+        with pytest.raises(ValueError, match="lora"):
+            LoraSpec(rank=rank, alpha="1", targets=(target,)).check_model(of)
+
+
+def test_a_submitter_serves_data_tokeniser_and_weights() -> None:
+    drawn = make_manifest()
+    assert drawn.content == drawn.data.cids
+    weights = InitSpec(seed=None, cid=cid("weights"), root=Digest(bytes(32)))
+    named = drawn.model_copy(update={"init": weights})
+    assert named.content == (*drawn.data.cids, cid("weights"))
+
+
+@pytest.mark.parametrize("data", [b"\xff", b"\x18", b"\x61\xff"])
+def test_what_is_wrong_with_bytes_is_said_in_a_line(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"\Anot DAG-CBOR: \S[^\n]*\Z"):
+        canonical.decode(data, 100)

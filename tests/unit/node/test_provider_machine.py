@@ -143,6 +143,32 @@ def test_it_trains_on_from_what_it_has_before_anybody_has_spoken(script: Script)
     assert [command.key for command in wanted(spoken, DoTrain)] == [train.key]
 
 
+def test_it_trains_on_from_blocks_that_are_not_confirmed_and_signs_nothing_by_them(
+    script: Script,
+) -> None:
+    for seat in range(4):
+        script.commit(seat)
+    before = script.net.view
+    for seat in range(4):
+        script.reveal(seat)
+    merging = with_updates(provider(script.net))
+    (foreseen,) = wanted(merging, DoMerge)
+    facts = merging.facts.plus(foreseen.key, RoundMerged(VERDICT))
+    confirmed = trained(replace(merging, view=before, facts=facts))
+    assert wanted(confirmed, DoTrain) == []
+    ahead = replace(confirmed, ahead=merging.view)
+    (train,) = wanted(ahead, DoTrain)
+    assert [command.key for command in wanted(replace(merging, facts=facts), DoTrain)] == [
+        train.key
+    ]
+    (reveal,) = wanted(ahead, SendReveal)  # what is confirmed is owed as it was
+    assert wanted(confirmed, SendReveal) == [reveal]
+    script.say()
+    script.settle()
+    opened = replace(confirmed, ahead=script.net.view)
+    assert wanted(opened, SendCommit) == []
+
+
 def test_words_that_lack_what_it_has_make_it_merge_and_train_anew(script: Script) -> None:
     script.train()
     silent = with_updates(provider(script.net))

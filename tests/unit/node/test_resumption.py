@@ -15,6 +15,8 @@ from tests.unit.law.script import PROVIDERS, Script
 from tests.unit.service.held import state_of
 
 from atoll.chain.keys import sign_hash
+from atoll.content.cid import Cid
+from atoll.content.local import LocalStore
 from atoll.law.hashing import commitment
 from atoll.law.leaves import key_hash
 from atoll.law.words import ZERO_DIGEST, SeatIndex
@@ -45,11 +47,15 @@ class Paper:
     """Effects of a machine: training gives the same each time, and calls are noted."""
 
     shown: list[bytes] = field(default_factory=list)
+    store: Any = field(default_factory=lambda: SimpleNamespace(holding=nullcontext))
+    update: bytes = b""
 
     def effects(self, journal: Any = None) -> Effects:
         async def work(function: str, *_: object) -> Work:
             assert function == "atoll_node.tasks:run_training"
-            return DONE
+            if not self.update:
+                return DONE
+            return replace(DONE, update_cid=self.store.add_bytes(self.update).to_bytes())
 
         async def keep(*_: object) -> None:
             return None
@@ -60,11 +66,11 @@ class Paper:
 
         context = SimpleNamespace(
             me=ME,
-            store=SimpleNamespace(holding=nullcontext),
+            store=self.store,
             journal=journal or SimpleNamespace(measure=lambda *_: None),
             sign_hash=lambda message: sign_hash(KEY, message),
         )
-        calls = SimpleNamespace(show_key=lambda job, round, key: key)
+        calls = SimpleNamespace(show_key=lambda job, round, key: key, reveal=lambda *_: b"")
         return cast(
             Effects,
             SimpleNamespace(
@@ -171,6 +177,36 @@ async def test_what_was_trained_is_on_disk_before_it_is_committed_to(
     assert isinstance(done.fact, Trained)
     assert reveal.reveal == done.fact.reveal
     script.net.reveal(ME, reveal.reveal)
+
+
+@pytest.mark.parametrize("damage", ["none", "a bit", "gone"])
+async def test_an_update_that_the_disk_lost_is_whole_again_before_it_is_revealed(
+    script: Script, tmp_path: Path, damage: str
+) -> None:
+    paper = Paper(store=LocalStore(tmp_path, sync=False), update=bytes(range(256)) * 10_000)
+    state = machine(script)
+    (training,) = wanted(state, DoTrain)
+    fact = (await training.perform(paper.effects(), state.view)).fact
+    assert fact is not None
+    state = replace(state, facts=state.facts.plus(training.key, fact))
+    (commit,) = wanted(state, SendCommit)
+    script.net.commit(ME, commit.commitment)
+    open_all(script)
+    (reveal,) = wanted(replace(state, view=script.net.view), SendReveal)
+    path = max((tmp_path / "blocks").rglob("*"), key=lambda path: path.stat().st_size)
+    if damage == "gone":
+        path.unlink()
+    elif damage == "a bit":
+        path.write_bytes(b"\xff" + path.read_bytes()[1:])
+    trained: list[Any] = []
+    effects = paper.effects()
+    work = effects.work
+    effects.work = lambda *args: trained.append(args) or work(*args)  # type: ignore[method-assign,func-returns-value]
+    await reveal.perform(effects, script.net.view)
+    assert len(paper.shown) == 1
+    assert len(trained) == (damage != "none")
+    read = paper.store.read_bytes(Cid.from_bytes(reveal.reveal.update_cid), 1 << 24)
+    assert read == paper.update
 
 
 async def test_the_key_needs_no_disk(script: Script) -> None:

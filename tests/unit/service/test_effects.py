@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +26,7 @@ from atoll.errors import (
     NotFound,
     NumericsMismatch,
     ProtocolError,
+    StorageError,
     TooLarge,
     TransactionFailed,
 )
@@ -34,7 +36,7 @@ from atoll.law.owes import committee_gateways
 from atoll.law.upkeep import Call as Kind
 from atoll.law.views import JobView
 from atoll.law.words import HolderId, JobId, PlaceIndex, Role, RoundIndex, SeatIndex, bits
-from atoll.service.commands import NotYet
+from atoll.service.commands import Done, NotYet, Work
 from atoll.service.config import PolicySection
 from atoll.service.context import Context
 from atoll.service.duties.material import (
@@ -52,6 +54,7 @@ from atoll.service.effects import Effects
 from atoll.service.journal import Journal
 from atoll.service.pace import most_duties
 from atoll.service.policy import NotOurPolicy, manifest_refusal
+from atoll.service.worker import Worker as WorkerProcess
 
 MANIFEST = make_manifest()
 ME = address("me")
@@ -582,3 +585,56 @@ async def test_what_is_urgent_has_a_process_of_its_own_while_a_round_is_replayed
     assert await replay == "a replay"
     assert await here.work_soon("another merge") == "another merge"  # nothing is in its way now
     assert len(spare.asked) == 1
+
+
+@dataclass(frozen=True, slots=True)
+class DoRead(Work[DataReady]):
+    """Reads a file as the worker does, in a process of its own."""
+
+    file: bytes
+    root: str
+
+    async def perform(self, effects: Effects, view: JobView) -> Done[DataReady]:
+        worker = WorkerProcess()
+        try:
+            await worker.run("tests.unit.service.worker_tasks:read", self.root, self.file)
+        finally:
+            worker.kill()
+        return Done(DataReady(self.file, digest("data")))
+
+
+@pytest.mark.parametrize("damage", ["a bit", "gone"])
+@pytest.mark.parametrize("is_served", [True, False])
+async def test_a_block_that_the_disk_lost_is_fetched_again_from_the_jobs_gateways(
+    tmp_path: Path, damage: str, is_served: bool
+) -> None:
+    content = bytes(range(256)) * 20_000
+    store = LocalStore(tmp_path / "store", sync=False)
+    file = store.add_bytes(content)
+    paths = [path for path in (tmp_path / "store" / "blocks").rglob("*") if path.is_file()]
+    for path in paths:
+        if damage == "gone":
+            path.unlink()
+        else:
+            path.write_bytes(b"\xff" + path.read_bytes())
+    asked: list[Cid] = []
+    others = LocalStore(tmp_path / "others", sync=False)
+    others.add_bytes(content if is_served else b"something else")
+
+    async def fetch_block(cid: Cid) -> None:
+        asked.append(cid)
+        store.put_block(cid, others.get_block(cid))
+
+    fetcher = SimpleNamespace(fetch_block=fetch_block)
+    with closing(Journal(tmp_path / "journal.sqlite")) as journal:
+        context = SimpleNamespace(fetcher_of=lambda job: fetcher, journal=journal)
+        effects = Effects.__new__(Effects)
+        effects.context = cast(Context, context)
+        view, command = Script.ready().net.view, DoRead(file.to_bytes(), str(store.root))
+        if is_served:
+            assert (await effects.run(view, command)).fact is not None
+            assert len(asked) == len(paths) > 1
+        else:
+            with pytest.raises(StorageError, match=str(file)):
+                await effects.run(view, command)
+            assert asked == [file]

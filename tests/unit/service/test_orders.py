@@ -18,6 +18,7 @@ from atoll.law.words import JobId, Role
 from atoll.service import service as service_module
 from atoll.service.config import ScheduleSection, ServiceConfig, read_config
 from atoll.service.duties.membership import SendJoin, SendLeave
+from atoll.service.duties.upkeep import SendUpkeep
 from atoll.service.machine import Ordered, State
 from atoll.service.orders import DAY, Orders, off_hours, why_out
 from atoll.service.outside import answers_of
@@ -195,6 +196,10 @@ async def test_a_drained_service_ends_once_and_stays_out(
     Script(job).honest_round()
     job.wait_until(job.settled[0].ends["window"])
     job.release(Role.PROVIDER, 1)
+    running.index.tell_everything()
+    await running.effects.did[SendUpkeep].wait()
+    assert not running.task.done()  # its pay is not there yet
+    job.claim(Role.PROVIDER, 1, 1)
     running.index.tell_everything()
     await asyncio.wait_for(running.task, 20)
     running.journal.close()

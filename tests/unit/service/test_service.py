@@ -54,6 +54,7 @@ class Index:
 
     job: Network
     changes: list[list[Change]] = field(default_factory=list)
+    ahead: tuple[Indexed, ...] = ()
     confirmed: int = 0
     undecodable: int = 0
     read: asyncio.Event = field(default_factory=asyncio.Event)
@@ -156,6 +157,7 @@ def start(tmp_path: Path, job: Network, crash: tuple[type, str] | None = None) -
             data_dir=tmp_path,
             watchdog=WatchdogSection(),
             schedule=ScheduleSection(),
+            auto_claim="end",
         ),
         journal=journal,
         chain=SimpleNamespace(

@@ -16,7 +16,7 @@ from atoll.law import events as ev
 from atoll.law.upkeep import Call as Kind
 from atoll.law.upkeep import upkeep
 from atoll.law.views import JobView
-from atoll.law.words import Address, Role, RoundIndex, SeatIndex
+from atoll.law.words import Address, Phase, Role, RoundIndex, SeatIndex
 from atoll.service.config import KeeperConfig
 from atoll.service.duties.upkeep import (
     EARNS,
@@ -298,6 +298,25 @@ def test_at_the_end_all_pay_is_claimed_and_the_bond_comes_home() -> None:
         else:
             net.release(command.role, command.holder)
     assert decide_pay(seen(net), "end").commands == ()
+
+
+def test_who_has_left_is_paid_when_its_bond_comes_home() -> None:
+    """While the job goes on: whoever drained would end unpaid."""
+    script = Script.ready()
+    net = script.net
+    net.poke()
+    net.leave_seat(PROVIDERS[0])
+    script.audit(script.honest_round())
+    net.wait_until(net.settled[0].ends["window"])
+    assert net.phase is not Phase.CLOSED
+    found: list[Any] = list(decide_pay(seen(net, PROVIDERS[0]), "end").commands)
+    assert {c.kind for c in found} == {Kind.CLAIM, Kind.RELEASE}
+    assert decide_pay(seen(net, PROVIDERS[1]), "end").commands == ()
+    never: list[Any] = list(decide_pay(seen(net, PROVIDERS[0]), "never").commands)
+    assert [c.kind for c in never] == [Kind.RELEASE]
+    net.release(Role.PROVIDER, 1)
+    (late,) = decide_pay(seen(net, PROVIDERS[0]), "end").commands
+    assert isinstance(late, SendUpkeep) and late.kind is Kind.CLAIM
 
 
 def test_credits_are_claimed_with_the_pay() -> None:

@@ -182,25 +182,24 @@ def _command(view: JobView, item: Upkeep) -> SendUpkeep:
 
 
 def decide_pay(state: State[S], when: str) -> Decision:
-    """Collects our pay: after `each` round, at the `end`, or `never`; and our bonds, at once."""
+    """Collects our pay: after `each` round, at the `end`, or `never`; and our bonds, at once.
+
+    The end is the job's, or that of our part in it: whoever has left is paid when its bond is home.
+    """
     view = state.view
     if view.terms is None:
         return Decision("pay", "the job is not known yet")
-    own = {
-        (role, holder.id)
-        for role in Role
-        for holder in view.holders(role).values()
-        if holder.account == state.me
-    }
-    mine = [
-        item
-        for item in upkeep(view, state.now)
-        if item.call in OWN and (item.role, item.holder) in own
-    ]
-    may_claim = when == "each" or (when == "end" and is_over(view, state.now))
-    due = [item for item in mine if item.call is Kind.RELEASE or may_claim]
+    everyone = (h for role in Role for h in view.holders(role).values())
+    own = {(h.role, h.id): h for h in everyone if h.account == state.me}
+    found = (item for item in upkeep(view, state.now) if item.call in OWN)
+    mine = [item for item in found if (item.role, item.holder) in own]
+    over = {key for key, holder in own.items() if holder.is_released}
+    over |= {(item.role, item.holder) for item in mine if item.call is Kind.RELEASE}
+    claims_all = when == "each" or (when == "end" and is_over(view, state.now))
+    claims_for = set(own) if claims_all else over if when == "end" else set()
+    due = [i for i in mine if i.call is Kind.RELEASE or (i.role, i.holder) in claims_for]
     commands: list[AnyCommand] = [_command(view, item) for item in due]
-    if may_claim:
+    if claims_all or (own and claims_for == set(own)):
         commands += _credits(state)
     reason = f"{len(due)} of {len(mine)} claims and releases are due now"
     return Decision("pay", reason, tuple(commands))

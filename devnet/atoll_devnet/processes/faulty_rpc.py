@@ -77,7 +77,7 @@ class FaultyRpc:
     url: str = ""
 
     def __post_init__(self) -> None:
-        self._random = Random(self.seed)
+        self._random = Random(self.seed)  # noqa: S311 (repeatable)
 
     async def answer(self, request: web.Request) -> web.Response:
         body = await request.read()

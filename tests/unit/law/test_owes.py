@@ -1,0 +1,207 @@
+"""Who owes what in games and accusations, one thing changed; evidence as contracts read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from eth_abi.abi import decode
+from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
+from tests.unit.law.test_claims import MODEL, PROGRAM, SEAT, TERMS, played, said_of
+
+from atoll.law import claims as law_claims
+from atoll.law import events as ev
+from atoll.law import pay
+from atoll.law.claims import shown
+from atoll.law.games.claims import Claim
+from atoll.law.games.machine import Outcome
+from atoll.law.owes import Duty, Owed, owed_by
+from atoll.law.rounds import apply
+from atoll.law.views import GameRecord, JobView, bond_set
+from atoll.law.words import (
+    NO_HOLDER,
+    ZERO_DIGEST,
+    Address,
+    HolderId,
+    JobId,
+    Phase,
+    Role,
+    RoundIndex,
+    SeatIndex,
+)
+
+OTHER = PROVIDERS[0]
+
+
+def owed(script: Script, account: str, duty: Duty) -> list[Owed]:
+    found = owed_by(script.net.view, Address(account), script.net.now)
+    return [each for each in found if each.duty is duty]
+
+
+# --- moves ---
+
+
+def test_a_move_is_owed_by_whose_turn_it_is_once_a_game_has_begun() -> None:
+    script = played()
+    net, claim, outsider = script.net, said_of(script).claim(0), Address(WATCHER)
+    net.emit(ev.Challenged(1, claim.holder, outsider, 10**18, claim, b"evidence"))
+    parties = (PROVIDERS[SEAT], outsider)
+    assert net.view.games[1].began_at == 0
+    assert [owed(script, who, Duty.MOVE) for who in parties] == [[], []]
+
+    net.emit(ev.Began(1, claim.holder))
+    until, where = net.now + TERMS.move_seconds + TERMS.game_seconds, (SeatIndex(SEAT),)
+    holders = Owed(Duty.MOVE, RoundIndex(0), until, HolderId(SEAT + 1), where, game=1)
+    assert [owed(script, who, Duty.MOVE) for who in parties] == [[holders], []]
+    assert owed(script, OTHER, Duty.MOVE) == []
+
+    net.emit(ev.StepsOpened(1, (), b""))
+    challengers = replace(holders, holder=NO_HOLDER)
+    assert [owed(script, who, Duty.MOVE) for who in parties] == [[], [challengers]]
+    assert owed(script, OTHER, Duty.MOVE) == []
+
+    net.emit(ev.Ended(1, Outcome.CHALLENGER_FELL))
+    assert [owed(script, who, Duty.MOVE) for who in parties] == [[], []]
+
+
+# --- challenges ---
+
+
+def accusing(at: int) -> tuple[Script, Address, SeatIndex]:
+    """An opened *differs* of a segment, by whom, and of which seat."""
+    script = Script.ready()
+    net, round = script.net, script.honest_round()
+    auditor = script.auditors(round)[0]
+    seat = SeatIndex(min(net.duties(round, auditor)))
+    script.ballot(round, auditor, script.body(round, auditor, {seat: at}))
+    net.wait_until(net.settled[round].ends["audit"])
+    script.open(round, auditor)
+    return script, net.member(Role.VERIFIER, auditor).account, seat
+
+
+def claim_about(view: JobView, seat: SeatIndex, segment: int, *, is_link: bool) -> Claim:
+    about = view.settled[0].seats[seat]
+    return Claim(
+        holder=view.providers[about].account,
+        set=bond_set(view.job_id, Role.PROVIDER, about),
+        place=ZERO_DIGEST,
+        program=ZERO_DIGEST,
+        is_link=is_link,
+        seat=seat,
+        round=0,
+        segment=segment,
+        data_seed=ZERO_DIGEST,
+        opening=ZERO_DIGEST,
+    )
+
+
+@pytest.mark.parametrize(("at", "segment", "is_link"), [(2, 2, False), (8, 7, True)])
+def test_what_is_played_is_owed_no_challenge(at: int, segment: int, is_link: bool) -> None:
+    script, author, seat = accusing(at)
+    (accusation,) = owed(script, author, Duty.CHALLENGE)
+    assert (accusation.seats, accusation.at) == ((seat,), at)
+    claim = claim_about(script.net.view, seat, segment, is_link=is_link)
+    game = GameRecord(1, author, 1, claim, b"")
+    script.net.view = replace(script.net.view, games={1: game})
+    assert owed(script, author, Duty.CHALLENGE) == []
+
+
+ELSEWHERE: dict[str, Callable[[Claim], Any]] = {
+    "round": lambda claim: {"round": claim.round + 1},
+    "segment": lambda claim: {"segment": claim.segment + 1},
+    "link": lambda claim: {"is_link": not claim.is_link},
+    "job": lambda claim: {"set": bond_set(JobId(99), Role.PROVIDER, HolderId(claim.seat + 1))},
+    "role": lambda claim: {"set": bond_set(JobId(1), Role.VERIFIER, HolderId(claim.seat + 1))},
+    "holder": lambda claim: {"set": bond_set(JobId(1), Role.PROVIDER, HolderId(99))},
+}
+
+
+@pytest.mark.parametrize("what", [*ELSEWHERE, "author"])
+def test_a_game_about_anything_else_is_no_answer_to_a_differs(what: str) -> None:
+    script, author, seat = accusing(2)
+    before = owed(script, author, Duty.CHALLENGE)
+    claim = claim_about(script.net.view, seat, 2, is_link=False)
+    changed = replace(claim, **ELSEWHERE[what](claim)) if what in ELSEWHERE else claim
+    challenger = Address(WATCHER) if what == "author" else author
+    game = GameRecord(1, challenger, 1, changed, b"")
+    script.net.view = replace(script.net.view, games={1: game})
+    assert owed(script, author, Duty.CHALLENGE) == before != []
+
+
+# --- a round that runs ---
+
+
+def test_who_lacks_what_others_have_owes_the_open_round_no_signature() -> None:
+    script = Script.ready()
+    script.train()
+    script.say([0, 1, 2])
+    script.say([3], 0b0111)
+    assert owed(script, VERIFIERS[3], Duty.SIGN) == []
+    assert all(len(owed(script, who, Duty.SIGN)) == 1 for who in VERIFIERS[:3])
+
+
+def test_a_round_knows_who_stands_and_settles_into_the_next() -> None:
+    script = Script.ready()
+    net = script.net
+    net.poke()
+    assert net.view.open is not None
+    assert (net.view.open.standing, net.view.open.half_merge) == (0b1111, 0)
+    for seat in range(4):
+        script.commit(seat)
+    script.reveal(2)
+    assert net.view.open.standing == net.view.open.committed == 0b1111
+    for seat in (0, 1, 3):
+        script.reveal(seat)
+    script.say()
+    assert net.view.open.standing == net.view.open.revealed == 0b1111
+    script.settle()
+    view, seen = JobView.of(net.domain, net.job), 0
+    for event, block in net.log:
+        view = apply(view, event, block)
+        if isinstance(event, ev.Settled):
+            seen += 1
+            assert (view.phase, view.round, view.open) == (Phase.WAITING, event.round + 1, None)
+    assert seen == 1
+
+
+def test_nothing_comes_back_of_less_than_what_rounds_can_earn() -> None:
+    script = played()
+    assert pay.refundable(script.net.view) > 0
+    assert pay.refundable(replace(script.net.view, funded=1)) == 0
+
+
+# --- evidence ---
+
+
+def evidence_of(script: Script, round: int, *, is_link: bool, **more: Any) -> tuple[Any, ...]:
+    said = replace(said_of(script, round), **more)
+    (found,) = decode([law_claims._EVIDENCE], said.evidence(7, is_link=is_link))
+    return tuple(found)
+
+
+def test_evidence_has_the_programs_header_only_where_no_model_is_certified_yet() -> None:
+    script = played()
+    first, later = (evidence_of(script, round, is_link=False) for round in (0, 1))
+    assert first[7:] == (PROGRAM.header.to_bytes(), PROGRAM.leaves, tuple(PROGRAM.proof))
+    assert later[7:] == (b"", 0, ())
+    assert first[6] == later[6] == tuple(MODEL)
+    for round, found in enumerate((first, later)):
+        assert found[0][:4] == shown(script.net.view.settled[round], SEAT)[:4]
+        assert found[1:3] == (False, 7)
+
+
+def test_evidence_of_a_link_needs_no_key_but_an_auditors_does() -> None:
+    script = played()
+    script.audit(0)
+    auditor = HolderId(next(id for id in script.auditors(0) if SEAT in script.net.duties(0, id)))
+    key, _ = script.secrets[0, SEAT]
+    body = script.net.view.settled[0].bodies[auditor].to_bytes()
+    seats_own = {is_link: evidence_of(script, 0, is_link=is_link) for is_link in (False, True)}
+    assert [seats_own[link][3:6] for link in (False, True)] == [
+        (key, NO_HOLDER, b""),
+        (ZERO_DIGEST, NO_HOLDER, b""),
+    ]
+    auditors = evidence_of(script, 0, is_link=True, member=auditor)
+    assert auditors[3:6] == (key, auditor, body)
