@@ -134,15 +134,21 @@ def merge_round(command: DoMerge, store_dir: str) -> Verdict:
 def replay(command: DoReplay, model: bytes, store_dir: str) -> SeatReplay:
     """Runs a seat's round again; `model` is the CID of the global state that it opened from."""
     pin_torch()
-    manifest, store = Manifest.from_bytes(command.manifest), LocalStore(store_dir)
-    where = (command.slot, command.seat, command.data_seed, model)
-    earlier = tuple(EarlierRound(e.round, e.data_seed, e.cid) for e in command.earlier)
+    store = LocalStore(store_dir)
     claims = [
         Claimed(Leaves.from_bytes(said.leaves), said.update_root, said.model)
         for said in (*command.earlier, command)
     ]
     claimed = replace(claims.pop(), earlier=tuple(claims))
-    return replay_seat(TrainTask(manifest, *where, earlier=earlier), claimed, store)
+    return replay_seat(task_of(command, model), claimed, store)
+
+
+def task_of(command: DoReplay, model: bytes) -> TrainTask:
+    """What is replayed, with the rounds that its state comes from."""
+    manifest = Manifest.from_bytes(command.manifest)
+    earlier = tuple(EarlierRound(e.round, e.data_seed, e.cid) for e in command.earlier)
+    where = (command.slot, command.seat, command.data_seed, model)
+    return TrainTask(manifest, *where, earlier=earlier)
 
 
 def _updates(command: DoMerge, manifest: Manifest, store: LocalStore) -> dict[int, FileSlices]:

@@ -31,7 +31,14 @@ from atoll.law.hashing import sha256
 from atoll.law.leaves import Leaves, key_message
 from atoll.law.manifest import Manifest
 from atoll.law.words import ZERO_DIGEST, Digest, SeatIndex, Slot
-from atoll.train.checkpoints import NOTHING_DONE, SHARE, Checkpoint, Checkpoints
+from atoll.train.checkpoints import (
+    CARRIED,
+    CHECKPOINT,
+    NOTHING_DONE,
+    SHARE,
+    Checkpoint,
+    Checkpoints,
+)
 from atoll.train.course import open_course
 from atoll.train.judged import EarlierRound
 
@@ -130,6 +137,7 @@ def train_round(
     *,
     is_enough: Callable[[int], bool] = lambda _: False,
     opened: Callable[[TrainTask, LocalStore], SeatState] | None = None,
+    keeps: bool = False,
 ) -> TrainedRound:
     """Trains a seat's round from its public opening, or from a checkpoint of this very work.
 
@@ -144,6 +152,7 @@ def train_round(
         checkpoints: where to go on from, and what to keep; None for nothing of both.
         is_enough: whether to end the round with so many segments, as when its time is over.
         opened: what makes the state that the round opens with; None for `opening_of`.
+        keeps: whether to keep the last state of a whole round, for the next one to go on with.
 
     Raises:
         NotFound, CorruptBlock: something needed is not in the store.
@@ -169,6 +178,9 @@ def train_round(
         if checkpoints is not None and so_far.segments < wanted:
             size = 4 * seat_layout(manifest).elements
             checkpoints.write(so_far, states[0].pieces(), size)
+    if keeps and manifest.codec.carries_more and so_far.segments == manifest.segments:
+        size = 4 * seat_layout(manifest).elements
+        checkpoints_of(task, store, 0, CARRIED).write(so_far, states[0].pieces(), size)
     update = b""
     if so_far.segments:
         model = model_of(task, store)
@@ -178,17 +190,19 @@ def train_round(
     return TrainedRound(so_far.states, so_far.words, update, so_far.losses, *seconds)
 
 
-def checkpoints_of(task: TrainTask, store: LocalStore, share: float = SHARE) -> Checkpoints:
+def checkpoints_of(
+    task: TrainTask, store: LocalStore, share: float = SHARE, last_part: str = CHECKPOINT
+) -> Checkpoints:
     """The checkpoints of a task's round, whoever else's of the job being let go of.
 
     Args:
-        share: see `Checkpoints`.
+        share, last_part: see `Checkpoints`.
     """
     slot = task.slot
     where = key_message(slot, task.data_seed, task.seat)
     earlier = b"".join(one.data_seed + one.global_state_cid for one in task.earlier)
     work = sha256(task.manifest.digest() + where + task.global_state_cid + earlier)
-    return Checkpoints(store, slot.job, slot.round, work, share)
+    return Checkpoints(store, slot.job, slot.round, work, share, last_part=last_part)
 
 
 def course_of(task: TrainTask, store: LocalStore) -> Course:
@@ -207,8 +221,9 @@ def opening_of(task: TrainTask, store: LocalStore) -> SeatState:
 
     Raises as `train_round`.
     """
-    states = list[SeatState]()
-    for one in tasks_before(task):
+    before = list(tasks_before(task))
+    states = _kept(before[-1], store) if before else []
+    for one in before if not states else ():
         states = [open_with(one, store, states)]
         course = course_of(one, store)
         for segment in range(one.manifest.segments):
@@ -224,10 +239,27 @@ def open_with(task: TrainTask, store: LocalStore, carried: list[SeatState]) -> S
 
 def tasks_before(task: TrainTask) -> Iterator[TrainTask]:
     """The whole rounds that its state comes from, the oldest first."""
-    for one in task.earlier:
-        slot = replace(task.slot, round=one.round)
-        where = {"data_seed": one.data_seed, "global_state_cid": one.global_state_cid}
-        yield replace(task, slot=slot, segments=None, earlier=(), **where)
+    for at, one in enumerate(task.earlier):
+        yield replace(
+            task,
+            slot=replace(task.slot, round=one.round),
+            segments=None,
+            data_seed=one.data_seed,
+            global_state_cid=one.global_state_cid,
+            earlier=task.earlier[:at],
+        )
+
+
+def _kept(task: TrainTask, store: LocalStore) -> list[SeatState]:
+    """The state that a whole round left here, if it is the one that was revealed."""
+    kept = checkpoints_of(task, store, 0, CARRIED)
+    for found in kept.before(task.manifest.segments + 1):
+        with suppress(StorageError, MalformedState):
+            state = read_seat_state(task.manifest, found.state, store)
+            if state_roots(state).digest() == found.states[-1]:
+                return [state]
+        log.warning("a carried state is damaged", round=task.slot.round)
+    return []
 
 
 def read_global_state(

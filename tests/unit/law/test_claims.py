@@ -19,7 +19,7 @@ from atoll.law.claims import Said
 from atoll.law.epochs import earlier_rounds
 from atoll.law.games.claims import Claim
 from atoll.law.games.machine import Outcome
-from atoll.law.program import Fragment
+from atoll.law.program import Fragment, Header, MalformedProgram
 from atoll.law.views import bond_set, parties, pay_place, window_of
 from atoll.law.words import ZERO_DIGEST, HolderId, JobId, Role, RoundIndex, SeatIndex
 
@@ -198,3 +198,21 @@ def test_the_rounds_that_a_state_comes_from() -> None:
     assert [earlier(round, SEAT) for round in range(4)] == [(), (), (1,), (1, 2)]
     assert earlier(4, other) == ()  # an epoch's first
     assert earlier_rounds(view, manifest, RoundIndex(2), other, HolderId(99)) == ()
+
+
+def test_a_header_says_of_which_part_a_tape_is() -> None:
+    plain, header = PROGRAM.header, replace(EPOCHS.header, link_nodes=0, overlap=7)
+    assert Header.from_bytes(header.to_bytes()) == header
+    assert len(plain.to_bytes()) == 183
+    assert len(header.to_bytes()) == 183 + 12 + 2 * 16
+    assert [header.link_part(round) for round in range(3)] == [1, 2, 1]
+    assert [header.step_part(round, 7) for round in range(3)] == [0, 3, 4]
+    assert {header.step_part(round, 6) for round in range(3)} == {0}
+    assert [header.nodes(part) for part in range(5)] == [9, 5, 6, 20, 21]
+    assert [plain.nodes(part) for part in range(2)] == [9, 3]
+    assert (plain.link_part(5), plain.step_part(5, 0)) == (1, 0)
+    for cut in (184, 195, 195 + 16):
+        with pytest.raises(MalformedProgram):
+            Header.from_bytes(header.to_bytes()[:cut])
+    with pytest.raises(IndexError):
+        header.nodes(5)

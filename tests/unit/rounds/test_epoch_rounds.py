@@ -10,6 +10,7 @@ import pytest
 from tests.merging import all_standing, bearing_none
 from tests.unit.train.factories import KEY, Job, make_job, with_method
 
+from atoll.bits.step import state_roots
 from atoll.law.hashing import sha256
 from atoll.law.words import Digest, RoundIndex
 from atoll.merge.round import merge
@@ -85,6 +86,24 @@ def test_a_round_goes_on_with_the_state_of_the_one_before(epoch: Epoch) -> None:
         assert public.batches == 0
         alone = train_round(replace(task, earlier=()), epoch.job.store)
         assert alone.states != epoch.trained[number].states
+
+
+def test_who_kept_its_last_state_runs_nothing_again(
+    epoch: Epoch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, tasks = epoch.job, epoch.tasks
+    train_round(tasks[0], job.store, keeps=True)
+    expected = state_roots(opening_of(tasks[1], job.store))
+
+    def none(*_: object) -> None:
+        raise AssertionError("a round of the epoch is run again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("atoll.train.round.run_alone", none)
+        assert state_roots(opening_of(tasks[1], job.store)) == expected
+        with pytest.raises(AssertionError):  # it is another round's
+            opening_of(tasks[2], job.store)
+    assert state_roots(opening_of(tasks[1], job.store)) == expected
 
 
 @pytest.mark.parametrize("round", range(ROUNDS))
