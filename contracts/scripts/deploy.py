@@ -57,7 +57,7 @@ def deploy(owner) -> Rounds:
     sender = {"from": owner}
     token = AtollToken.deploy(owner, 10**9 * ETHER, sender)
     policy = EcdsaPolicy.deploy(sender)
-    config = Config.deploy(token, owner, PARAMS, 7 * DAY, 2 * DAY, LONGEST_GAME, policy, sender)
+    config = Config.deploy(token, owner, PARAMS, 7 * DAY, 2 * DAY, LONGEST_GAME, [policy], sender)
     stakes = Stakes.deploy(config, sender)
     jobs = Jobs.deploy(config, sender)
     settlement = RoundsSettlement.deploy(jobs, sender)

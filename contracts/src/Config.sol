@@ -43,7 +43,7 @@ contract Config is IConfig, Ownable2Step {
         uint64 unbondingDelay_,
         uint64 changeDelay_,
         uint256 longestGame_,
-        address policy
+        address[] memory policies
     ) Ownable(owner_) {
         _requireBetween("unbondingDelay", unbondingDelay_, 1 hours, 365 days);
         _requireBetween("changeDelay", changeDelay_, 1 hours, 30 days);
@@ -54,9 +54,11 @@ contract Config is IConfig, Ownable2Step {
         changeDelay = changeDelay_;
         longestGame = longestGame_;
         _params = params_;
-        isPolicy[policy] = true;
         emit ParamsApplied(params_);
-        emit PolicyAllowed(policy);
+        for (uint256 i = 0; i < policies.length; i++) {
+            isPolicy[policies[i]] = true;
+            emit PolicyAllowed(policies[i]);
+        }
     }
 
     /// @inheritdoc IConfig

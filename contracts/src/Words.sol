@@ -74,14 +74,12 @@ contract Words is IWords {
         uint32 id,
         bytes32 seed,
         bytes32 words,
-        Verdict[2] calldata verdicts,
-        bytes[2] calldata certificates
+        Certified[2] calldata shown
     ) external {
         Holder memory m = members.holderOf(jobId, Role.VERIFIER, id);
         if (round < m.from || round >= m.to) revert NotThen(id, round);
-        address account = m.account;
-        bytes32 first = _signed(jobId, round, account, seed, words, verdicts[0], certificates[0]);
-        bytes32 second = _signed(jobId, round, account, seed, words, verdicts[1], certificates[1]);
+        bytes32 first = _signed(jobId, round, m.account, seed, words, shown[0]);
+        bytes32 second = _signed(jobId, round, m.account, seed, words, shown[1]);
         if (first == second) revert NoContradiction(id);
         members.slash(jobId, Role.VERIFIER, id, round, Miss.EQUIVOCATED, 10_000, msg.sender);
     }
@@ -118,23 +116,23 @@ contract Words is IWords {
         return isRunning ? s.committee : 0;
     }
 
-    /// @return digest that the account signed
+    /// @return digest that the account signed, alone or with others
     function _signed(
         uint256 jobId,
         uint32 round,
         address account,
         bytes32 seed,
         bytes32 words,
-        Verdict calldata verdict,
-        bytes calldata certificate
+        Certified calldata shown
     ) private view returns (bytes32 digest) {
-        address[] memory signer = new address[](1);
-        signer[0] = account;
         Hashing.Slot memory slot = Hashing.Slot(address(rounds), jobId, round);
-        digest = Hashing.certificate(slot, seed, words, verdict);
+        digest = Hashing.certificate(slot, seed, words, shown.verdict);
         IAttestationPolicy policy = IAttestationPolicy(rounds.policyOf(jobId));
-        uint256 signers = policy.certify(Hashing.slotHash(slot), signer, digest, certificate);
-        if (signers != 1) revert NotSigned(account, digest);
+        uint256 signers = policy.certify(Hashing.slotHash(slot), shown.accounts, digest, shown.certificate);
+        for (uint256 i = 0; i < shown.accounts.length; i++) {
+            if (signers.has(i) && shown.accounts[i] == account) return digest;
+        }
+        revert NotSigned(account, digest);
     }
 
     /// @dev A round that is not settled has no times at all.

@@ -27,6 +27,8 @@ TESTED_TARGET = CONTRACTS.parent / "tests" / "judge"
 DEPLOYED = (
     "AtollToken",
     "EcdsaPolicy",
+    "BlsKeys",
+    "BlsPolicy",
     "Config",
     "Stakes",
     "Jobs",

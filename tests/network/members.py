@@ -22,6 +22,7 @@ from atoll.bits.state import GlobalState
 from atoll.content.cid import DAG_CBOR, Cid
 from atoll.content.local import LocalStore
 from atoll.content.storage import StoreConfig
+from atoll.law.certificates import Kind
 from atoll.law.manifest import Manifest
 from atoll.law.pay import budget
 from atoll.law.upkeep import Call, upkeep
@@ -141,12 +142,18 @@ class Network:
 
 
 @asynccontextmanager
-async def network(folder: Path, who: Who, **terms: Any) -> AsyncIterator[Network]:
-    """Everything started and a job created, of `TERMS` with these changes."""
+async def network(
+    folder: Path, who: Who, kind: Kind = Kind.ECDSA, **terms: Any
+) -> AsyncIterator[Network]:
+    """Everything started and a job created, of `TERMS` with these changes.
+
+    Args:
+        kind: of its certificates.
+    """
     async with AsyncExitStack() as stack:
         cluster = await stack.enter_async_context(Cluster(who.config(folder / "net")))
         session = await stack.enter_async_context(open_session(submitter_of(cluster)))
-        job, manifest = await _create(session, {**TERMS, **terms})
+        job, manifest = await _create(session, {**TERMS, **terms}, kind)
         await stack.enter_async_context(skipping(cluster, print))
         yield Network(cluster, session, job, manifest)
 
@@ -164,17 +171,17 @@ def submitter_of(cluster: Cluster) -> SessionConfig:
     )
 
 
-async def _create(session: Session, terms: Mapping[str, Any]) -> tuple[JobId, Manifest]:
+async def _create(session: Session, terms: Mapping[str, Any], kind: Kind) -> tuple[JobId, Manifest]:
     """A small job of these terms, whose submitter serves its content."""
     store = session.store
     now = (await session.chain.head()).timestamp
     manifest = small_manifest(store, **{"expiry": now + A_DAY, **terms})
     manifest = with_program(manifest, store)
-    await submit(session, manifest)
+    await submit(session, manifest, kind)
     return JobId(1), manifest
 
 
-async def submit(session: Session, manifest: Manifest) -> None:
+async def submit(session: Session, manifest: Manifest, kind: Kind = Kind.ECDSA) -> None:
     """Creates a job; its content lies in the session's store."""
     chain, gateway = session.chain, await session.serve()
     cid = session.store.add_block(manifest.to_bytes(), DAG_CBOR).to_bytes()
@@ -183,7 +190,7 @@ async def submit(session: Session, manifest: Manifest) -> None:
     made = {
         "announce": calls.announce_gateway(gateway.url),
         "approve": calls.approve(addresses["Jobs"], funding),
-        "create": calls.create(*spec, manifest.terms, addresses["EcdsaPolicy"], funding),
+        "create": calls.create(*spec, manifest.terms, addresses[kind.policy], funding),
     }
     async with beside([session.queue.run()]):
         for key, call in made.items():

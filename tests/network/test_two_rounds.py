@@ -1,4 +1,7 @@
-"""Four providers and three verifiers, each a process, finish two rounds and are paid."""
+"""Four providers and three verifiers, each a process, finish two rounds and are paid.
+
+Its certificates are in BLS12-381; those of the other networks are in ECDSA.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,20 @@ from tests.network.members import Network, Who, everybody, is_settled_up, networ
 
 from atoll.job.audit import EQUAL, Extent, JobCheck, audit
 from atoll.job.client import Client, ClientConfig
+from atoll.law.bls import KEY_BYTES
+from atoll.law.certificates import Kind
 from atoll.law.pay import budget
 from atoll.law.safety import last_clean, unsafe_rounds
 from atoll.law.words import JobStatus
 
 
 async def test_a_job_of_two_rounds_is_trained_merged_audited_and_paid(tmp_path: Path) -> None:
-    async with network(tmp_path, Who(), rounds=2) as running:
+    async with network(tmp_path, Who(), Kind.BLS, rounds=2) as running:
         view = await running.until(is_settled_up, 500)
+        assert view.policy == running.cluster.deployment.addresses["BlsPolicy"]
+        chain = running.session.chain
+        keys = [await chain.bls_key(holder.account) for holder in view.verifiers.values()]
+        assert len(set(keys)) == 3 and set(map(len, keys)) == {KEY_BYTES}
         budgeted = budget(running.manifest.terms)
         checked = await audited(running, tmp_path / "outsider")
     assert view.status is JobStatus.DONE
@@ -24,6 +33,7 @@ async def test_a_job_of_two_rounds_is_trained_merged_audited_and_paid(tmp_path: 
         assert past.verdict.merged == 4
         assert past.is_consistent
         assert past.bodies
+        assert 3 * past.signers.bit_count() >= 2 * len(view.verifiers)
     assert not any(holder.cuts or holder.has_fallen for holder in everybody(view))
     assert {holder.account for holder in view.providers.values()} <= set(view.paid)
     assert sum(view.paid.values()) <= budgeted

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.second_client import curve, money, rounds
+from tests.second_client import bls, curve, money, rounds
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "rounds.json").read_text())
 Json = dict[str, Any]
@@ -79,6 +79,30 @@ def test_a_certificate_is_of_those_who_signed_it() -> None:
             rounds.signers_of(digest, committee, odd)
     with pytest.raises(ValueError, match="member 0"):
         rounds.signers_of(bytes(32), committee, certificate)
+
+
+def test_a_sum_of_signatures_is_of_registered_keys() -> None:
+    case = VECTORS["bls"]
+    digest, registry = unhex(case["digest"]), unhex(case["registry"])
+    keys, served = [], []
+    for i, member in enumerate(case["members"]):
+        account, own = unhex(member["account"]), int(member["accountSecret"], 16)
+        secret = bls.secret_of(own, AT["chainId"], registry, account)
+        assert secret == int(member["secret"], 16)
+        keys.append(bls.key_of(secret))
+        assert keys[-1] == unhex(member["key"])
+        message = bls.proof_message(AT["chainId"], registry, account, keys[-1])
+        assert message == unhex(member["proofMessage"])
+        if i == 0:  # a pairing in Python takes its time
+            assert bls.is_proof(keys[-1], message, unhex(member["proof"]))
+        served.append(bls.signed(secret, digest))
+        assert served[-1] == unhex(member["signature"])
+    certificate = unhex(case["certificate"])
+    assert certificate[4:] == bls.summed([served[i] for i in (0, 1, 3)])
+    assert bls.signers_of(digest, keys, certificate) == case["signers"]
+    for odd in (certificate[:-1], b"\0\0\0\x0f" + certificate[4:], certificate[:4] + bytes(192)):
+        with pytest.raises(ValueError):
+            bls.signers_of(digest, keys, odd)
 
 
 def test_who_signs_what_is_recovered() -> None:

@@ -18,7 +18,7 @@ from eth_utils.address import to_checksum_address
 from tests.unit.law.factories import make_manifest, make_terms
 from tests.unit.law.identities import address, cid, digest
 
-from atoll.law import ballots, certificates, clocks, draws, hashing, lots, misses, pay, views
+from atoll.law import ballots, bls, certificates, clocks, draws, hashing, lots, misses, pay, views
 from atoll.law.leaves import (
     Leaves,
     StateRoots,
@@ -349,6 +349,44 @@ def certificate_case() -> Json:
     }
 
 
+def bls_case() -> Json:
+    """Of the same committee, under a registry; signatures as gateways serve them."""
+    found = hashing.certificate_hash(SLOT, SEED, digest("words"), VERDICT)
+    registry, members, keys = address("registry"), [], {}
+    signed: dict[Address, bytes] = {}
+    for i, secret in enumerate(SECRETS):
+        own = PrivateKey(secret)
+        point = own.public_key.format(compressed=False)[1:]
+        account = Address(to_checksum_address(hashing.keccak256(point)[-20:]))
+        raw = own.sign_recoverable(bls.secret_message(CHAIN_ID, registry, account), hasher=None)
+        made = bls.secret_of(key_of(raw))
+        key = keys[account] = bls.key_of(made)
+        message = bls.proof_message(CHAIN_ID, registry, account, key)
+        proof = bls.added([bls.sign(made, message, bls.PROVE)])
+        signature = bls.sign(made, found)
+        members.append(
+            {
+                "account": account,
+                "accountSecret": text(secret),
+                "key": text(key),
+                "proof": text(proof),
+                "proofMessage": text(message),
+                "secret": text(made.to_bytes(32, "big")),
+                "signature": text(signature),
+            }
+        )
+        if i != 2:
+            signed[account] = signature
+    made = certificates.Bls(keys).certificate([m["account"] for m in members], signed)
+    return {
+        "certificate": text(made),
+        "digest": text(found),
+        "members": members,
+        "registry": registry,
+        "signers": 0b1011,
+    }
+
+
 def facts_case() -> Json:
     names = ("revealed", "available", "left_out", "ready", "committee")
     maps = (0b1111, 0b1101, 0b100, 0b11011, 0b11011)
@@ -448,6 +486,7 @@ def money_case() -> Json:
 def round_cases() -> Json:
     return {
         "ballot": ballot_case(),
+        "bls": bls_case(),
         "certificate": certificate_case(),
         "commit": commit_case(),
         "draws": draw_cases(),

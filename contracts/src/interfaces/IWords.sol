@@ -23,14 +23,13 @@ interface IWords {
         bytes calldata places,
         uint256[] calldata has
     ) external;
-    /// @notice Anyone: one member signed two verdicts about the same words.
+    /// @notice Anyone: one member signed two verdicts about the same words, each alone or with others.
     function equivocated(
         uint256 jobId,
         uint32 round,
         uint32 id,
         bytes32 seed,
         bytes32 words,
-        Verdict[2] calldata verdicts,
-        bytes[2] calldata certificates
+        Certified[2] calldata shown
     ) external;
 }

@@ -85,6 +85,13 @@ struct Verdict {
     bytes8 loss; // held-out, of the model before
 }
 
+/// A verdict, and a certificate by which some of these accounts signed it.
+struct Certified {
+    Verdict verdict;
+    address[] accounts;
+    bytes certificate;
+}
+
 /// All that a proof about a settled round needs; the contract keeps its hash.
 struct Facts {
     bytes32 seed;

@@ -14,6 +14,7 @@ import {Words} from "../../src/Words.sol";
 import {Claims, Evidence, Model} from "../../src/judge/Claims.sol";
 import {RoundsMembership} from "../../src/rounds/RoundsMembership.sol";
 import {RoundsSettlement} from "../../src/rounds/RoundsSettlement.sol";
+import {IAttestationPolicy} from "../../src/interfaces/IAttestationPolicy.sol";
 import {Params} from "../../src/interfaces/IConfig.sol";
 import {Bits} from "../../src/libraries/Bits.sol";
 import {Draws} from "../../src/libraries/Draws.sol";
@@ -46,7 +47,7 @@ abstract contract Network is Check {
     Words internal words;
     Claims internal claims;
     StagedGame internal game;
-    EcdsaPolicy internal policy;
+    IAttestationPolicy internal policy; // of the jobs that `create` makes
     Trainer internal trainer;
 
     /// What was said of a round, as everybody could fold it from the events.
@@ -76,9 +77,10 @@ abstract contract Network is Check {
     /// @param game_ which the caller wires
     function deployWith(address token_, address game_) internal {
         token = IERC20(token_);
-        (trainer, policy) = (new Trainer(), new EcdsaPolicy());
+        trainer = new Trainer();
+        address[] memory policies = deployPolicies();
         Params memory params = Params(100, 3_000, 10, 1 ether, 1 ether);
-        config = new Config(token_, address(this), params, 7 days, 2 days, LONGEST, address(policy));
+        config = new Config(token_, address(this), params, 7 days, 2 days, LONGEST, policies);
         stakes = new Stakes(address(config));
         jobs = new Jobs(address(config));
         address settlement = address(new RoundsSettlement(address(jobs)));
@@ -99,6 +101,13 @@ abstract contract Network is Check {
         token.transfer(SUBMITTER, 100_000_000 ether);
         vm.prank(SUBMITTER);
         token.approve(address(jobs), type(uint256).max);
+    }
+
+    /// @return policies that jobs may choose, the first of them `policy`
+    function deployPolicies() internal virtual returns (address[] memory policies) {
+        policy = new EcdsaPolicy();
+        policies = new address[](1);
+        policies[0] = address(policy);
     }
 
     // --- people ---
@@ -304,6 +313,7 @@ abstract contract Network is Check {
     function certificate(uint256 jobId, bytes32 digest, uint256 committee, uint256 ranks)
         internal
         view
+        virtual
         returns (bytes memory)
     {
         bytes memory signatures;

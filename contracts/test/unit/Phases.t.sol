@@ -10,6 +10,7 @@ import {Bits} from "../../src/libraries/Bits.sol";
 import {Draws} from "../../src/libraries/Draws.sol";
 import {Hashing} from "../../src/libraries/Hashing.sol";
 import {Reveals, Shown} from "../../src/libraries/Reveals.sol";
+import {Words} from "../../src/Words.sol";
 import "../../src/types/Types.sol";
 import {Network} from "../support/Network.sol";
 
@@ -359,24 +360,28 @@ contract PhasesTest is Network {
 
     function test_P25_twoCertificatesOverTheSameWordsCostTheBondOnce() public {
         toWords(jobId);
-        Verdict[2] memory v = [verdictFor(jobId, 15), verdictFor(jobId, 15)];
-        v[1].state = "another";
-        RoundState memory s = rounds.state(jobId);
-        bytes[2] memory signed;
+        Certified[2] memory shown;
         for (uint256 i = 0; i < 2; i++) {
-            signed[i] = bytes.concat(bytes4(uint32(1)), signatureOf(verifierKey(2), digestFor(jobId, v[i])));
+            shown[i].verdict = verdictFor(jobId, 15);
+            if (i == 1) shown[i].verdict.state = "another";
+            bytes32 digest = digestFor(jobId, shown[i].verdict);
+            shown[i].certificate = bytes.concat(bytes4(uint32(1)), signatureOf(verifierKey(2), digest));
+            shown[i].accounts = new address[](1);
+            shown[i].accounts[0] = verifier(2);
         }
+        RoundState memory s = rounds.state(jobId);
         bytes32 kept = Hashing.cut(s.words);
+        vm.expectPartialRevert(Words.NotSigned.selector);
+        words.equivocated(jobId, 0, 1, s.seed, kept, shown);
         vm.prank(OUTSIDER);
-        words.equivocated(jobId, 0, 3, s.seed, kept, v, signed);
+        words.equivocated(jobId, 0, 3, s.seed, kept, shown);
         same(lockedOf(verifier(2), Role.VERIFIER), 0, "the bond");
         same(activeOf(OUTSIDER, Role.VERIFIER), BOND / 2, "half to who shows it");
         vm.expectPartialRevert(bytes4(keccak256("FaultUsed(bytes32)")));
-        words.equivocated(jobId, 0, 3, s.seed, kept, v, signed);
-        v[1] = v[0];
-        signed[1] = signed[0];
+        words.equivocated(jobId, 0, 3, s.seed, kept, shown);
+        shown[1] = shown[0];
         vm.expectPartialRevert(bytes4(keccak256("NoContradiction(uint32)")));
-        words.equivocated(jobId, 0, 3, s.seed, kept, v, signed);
+        words.equivocated(jobId, 0, 3, s.seed, kept, shown);
     }
 
     function test_verdictsAreWithinWhatTheRuleBears() public {

@@ -167,7 +167,7 @@ class LocalChain(Endpoint):
                 *(str(find_anvil()), "--host", "127.0.0.1", "--port", str(self.port)),
                 *("--chain-id", str(self.chain_id), "--block-time", str(config.block_seconds)),
                 *("--accounts", "1", "--balance", "1000000000", "--mnemonic", MNEMONIC),
-                *("--state", str(self.state_file), "--hardfork", "shanghai"),
+                *("--state", str(self.state_file), "--hardfork", "prague"),
                 *("--order", "fifo", "--prune-history", str(KEPT_STATES)),
                 *config.options,
             ]

@@ -31,6 +31,7 @@ ENTRY_CONTRACTS = (
     "Config",
     "AtollToken",
     "EcdsaPolicy",
+    "BlsKeys",
 )
 """Contracts that are called directly; of others (the game, the claims) the caller names which."""
 

@@ -130,6 +130,7 @@ def raw_log(value: Any) -> RawLog:
         block_number=counter(fields["blockNumber"]),
         block_hash=bytes(word(fields["blockHash"])),
         index=counter(fields["logIndex"]),
+        transaction=bytes(word(fields["transactionHash"])),
     )
 
 

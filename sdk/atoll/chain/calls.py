@@ -5,7 +5,7 @@ Rule of this file: a method only encodes. Whether and when a call is sent is the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -218,13 +218,22 @@ class Calls:
         self,
         past: SettledRound,
         id: HolderId,
-        verdicts: tuple[Verdict, Verdict],
-        certificates: tuple[bytes, bytes],
+        shown: Sequence[tuple[Verdict, Sequence[Address], bytes]],
     ) -> Call:
-        """A member signed two verdicts about one round's words; each as a committee of one."""
+        """A member signed two verdicts about one round's words.
+
+        Args:
+            shown: twice a verdict, accounts, and a certificate by those of them that it names.
+        """
         where = (past.slot.job, past.round, id, past.facts.seed, past.facts.words)
-        shown = (list(verdicts), list(certificates))
-        return self.build("equivocated", *where, *shown, permissionless=True)
+        both = [(verdict, list(accounts), one) for verdict, accounts, one in shown]
+        return self.build("equivocated", *where, both, permissionless=True)
+
+    # Keys of certificates
+
+    def register(self, key: bytes, proof: bytes) -> Call:
+        """Makes a BLS12-381 key the sender's; `proof` is the key's signature of that."""
+        return self.build("register", key, proof)
 
     # Jobs
 

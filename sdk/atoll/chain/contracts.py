@@ -199,6 +199,13 @@ class AtollChain:
 
         return await self.provider.ask("eth_getBlockByNumber", [hex(number), True], read)
 
+    async def bls_key(self, account: Address) -> bytes:
+        """The key under which the account signs certificates in BLS12-381; empty where it has none.
+
+        Only of a deployment that has a registry of such keys.
+        """
+        return bytes((await self._read("keyOf", account, contract="BlsKeys"))[0])
+
     # Jobs
 
     async def state(self, job: JobId) -> RoundState:

@@ -27,7 +27,7 @@ Convert = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class RawLog:
-    """One log as a node gives it."""
+    """One log as a node gives it; `transaction` is the hash of the one that wrote it."""
 
     address: Address
     topics: tuple[bytes, ...]
@@ -35,6 +35,7 @@ class RawLog:
     block_number: int
     block_hash: bytes
     index: int
+    transaction: bytes = b""
 
 
 def decode_log(log: RawLog) -> ContractEvent | None:

@@ -18,7 +18,7 @@ from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
 from atoll.chain.abi import input_types, load_artifact, registry
-from atoll.chain.answers import header, quantity, receipt, tx_hash
+from atoll.chain.answers import data, header, quantity, receipt, tx_hash
 from atoll.chain.deployment import Deployment
 from atoll.chain.rpc import FailoverProvider, RpcRefused
 from atoll.errors import ChainError, InsufficientFunds, RpcUnavailable, TransactionFailed
@@ -54,6 +54,8 @@ DEFAULT_PARAMS = Params(
     min_verifier_bond=TOKEN,
 )
 """What the configuration contract starts with; cuts and shares in basis points of a bond."""
+_G1_ADD = "0x" + (0x0B).to_bytes(20, "big").hex()
+"""EIP-2537's addition of two points; of nothing and nothing here, which is nothing of 128 bytes."""
 POLL_SECONDS = 0.1  # a development chain mines at once; on others it costs a few requests
 
 
@@ -122,7 +124,7 @@ class _Deployer:
         self._first_nonce = await self._ask(
             quantity, "eth_getTransactionCount", self._sender, "latest"
         )
-        self._plan()
+        self._plan(await self._has_bls())
         head = await self._ask(header, "eth_getBlockByNumber", "latest", False)
         fee = 2 * head.base_fee + 10**9
         await self._check_money(fee)
@@ -156,7 +158,15 @@ class _Deployer:
             gas += step.gas
         yield begin, len(self._steps)
 
-    def _plan(self) -> None:
+    async def _has_bls(self) -> bool:
+        """Whether the chain has the precompiles of BLS12-381; else the call gives nothing."""
+        call = {"to": _G1_ADD, "data": "0x" + bytes(256).hex()}
+        try:
+            return await self._ask(data, "eth_call", call, "latest") == bytes(128)
+        except RpcRefused:  # a node that knows the address as taken and no such operation
+            return False
+
+    def _plan(self, has_bls: bool) -> None:
         config, at = self._config, self._addresses
         owner = config.owner or self._sender
         if config.token is None:
@@ -164,10 +174,15 @@ class _Deployer:
         else:
             at["AtollToken"] = config.token
         self._create("EcdsaPolicy")
+        policies = [at["EcdsaPolicy"]]
+        if has_bls:
+            self._create("BlsKeys")
+            self._create("BlsPolicy", at["BlsKeys"])
+            policies.append(at["BlsPolicy"])
         longest = config.unbonding_delay + LONGEST_MOVES
         delays = (config.unbonding_delay, config.change_delay, longest)
         params = astuple(config.params)
-        self._create("Config", at["AtollToken"], owner, params, *delays, at["EcdsaPolicy"])
+        self._create("Config", at["AtollToken"], owner, params, *delays, policies)
         self._create("Stakes", at["Config"])
         self._create("Jobs", at["Config"])
         self._create("RoundsSettlement", at["Jobs"])
@@ -198,22 +213,24 @@ class _Deployer:
         self._wire("Audits", at["Game"])
         self._wire("Claims", at["Game"])
         self._wire("Game", at["Claims"])
+        if "BlsKeys" in at:
+            self._wire("BlsKeys", at["Stakes"])
 
     def _create(self, name: str, *args: Any) -> None:
         artifact = load_artifact(name)
         constructor = [item for item in artifact["abi"] if item["type"] == "constructor"]
         types = input_types(constructor[0]["inputs"]) if constructor else ()
         code = bytes.fromhex(artifact["bytecode"].removeprefix("0x"))
-        data = code + abi_encode(types, args)
+        made = code + abi_encode(types, args)
         # 16 a calldata byte, 2 an init code word, 200 a byte of code stored (EIP-2028, 3860, 170).
-        gas = CREATE_MARGIN_GAS + len(data) * (16 + 200) + len(data) // 16
+        gas = CREATE_MARGIN_GAS + len(made) * (16 + 200) + len(made) // 16
         self._addresses[name] = self._address_at(self._first_nonce + len(self._steps))
-        self._steps.append(_Step(f"creating {name}", None, data, gas))
+        self._steps.append(_Step(f"creating {name}", None, made, gas))
 
     def _wire(self, name: str, *args: Address) -> None:
         function = registry().function("wire", name)
-        data = function.selector + abi_encode(function.inputs, args)
-        self._steps.append(_Step(f"wiring {name}", self._addresses[name], data, WIRE_GAS))
+        call = function.selector + abi_encode(function.inputs, args)
+        self._steps.append(_Step(f"wiring {name}", self._addresses[name], call, WIRE_GAS))
 
     def _address_at(self, nonce: int) -> Address:
         """Where a contract goes that the sender creates under this nonce (Yellow Paper 7)."""

@@ -35,7 +35,8 @@ class Deployment:
 
     Attributes:
         block: the block before which none of them has said anything.
-        addresses: contract name to address; "AtollToken" is the ERC-20 of stakes and pay.
+        addresses: contract name to address; "AtollToken" is the ERC-20 of stakes and pay. "BlsKeys"
+            and "BlsPolicy" are among them where the chain has what they call.
     """
 
     chain_id: int

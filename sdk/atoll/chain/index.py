@@ -28,21 +28,22 @@ MAX_RANGE = 2_000
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS meta (chain_id INTEGER NOT NULL, rounds TEXT NOT NULL,
     from_block INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS blocks (number INTEGER PRIMARY KEY, hash BLOB NOT NULL,
+CREATE TABLE IF NOT EXISTS read_blocks (number INTEGER PRIMARY KEY, hash BLOB NOT NULL,
     timestamp INTEGER NOT NULL);
-CREATE TABLE IF NOT EXISTS logs (block INTEGER NOT NULL REFERENCES blocks (number)
+CREATE TABLE IF NOT EXISTS read_logs (block INTEGER NOT NULL REFERENCES read_blocks (number)
     ON DELETE CASCADE, log_index INTEGER NOT NULL, address TEXT NOT NULL, topics BLOB NOT NULL,
-    data BLOB NOT NULL, PRIMARY KEY (block, log_index)) WITHOUT ROWID;
+    data BLOB NOT NULL, tx BLOB NOT NULL, PRIMARY KEY (block, log_index)) WITHOUT ROWID;
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
-    """An event in a confirmed block."""
+    """An event in a confirmed block; `transaction` is the hash of the one that caused it."""
 
     event: ContractEvent
     block: BlockRef
     log_index: int
+    transaction: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,13 +131,14 @@ class EventIndex:
     def history(self) -> list[Indexed]:
         """Every event given so far that no reorg took back, in chain order."""
         rows = self._db.execute(
-            "SELECT l.address, l.topics, l.data, l.log_index, b.number, b.hash, b.timestamp"
-            " FROM logs l JOIN blocks b ON b.number = l.block ORDER BY l.block, l.log_index"
+            "SELECT l.address, l.topics, l.data, l.log_index, l.tx, b.number, b.hash, b.timestamp"
+            " FROM read_logs l JOIN read_blocks b ON b.number = l.block"
+            " ORDER BY l.block, l.log_index"
         )
         found = []
-        for address, topics, data, index, number, hash_, timestamp in rows:
+        for address, topics, data, index, tx, number, hash_, timestamp in rows:
             words = tuple(topics[at : at + 32] for at in range(0, len(topics), 32))
-            raw = RawLog(Address(address), words, data, number, hash_, index)
+            raw = RawLog(Address(address), words, data, number, hash_, index, tx)
             found += self._indexed(raw, BlockRef(number, Digest(hash_), timestamp))
         return found
 
@@ -205,7 +207,7 @@ class EventIndex:
             return
         to_block = kept.number if kept is not None else self._from_block - 1
         log.info("the chain turned", to_block=to_block, from_block=self.confirmed)
-        self._db.execute("DELETE FROM blocks WHERE number > ?", (to_block,))
+        self._db.execute("DELETE FROM read_blocks WHERE number > ?", (to_block,))
         self._untold.append(Rewound(to_block))
 
     async def _scan(self, first: int, last: int) -> list[Indexed] | None:
@@ -235,32 +237,33 @@ class EventIndex:
                 at = {"block": block.number, "log_index": raw.index}
                 log.warning("a log does not decode and is passed over", **at, cause=str(error))
             return []
-        return [] if event is None else [Indexed(event, block, raw.index)]
+        return [] if event is None else [Indexed(event, block, raw.index, raw.transaction)]
 
     def _save(self, blocks: dict[int, BlockRef], logs: list[RawLog]) -> None:
         with self._db.transaction():
             self._db.executemany(
-                "INSERT INTO blocks VALUES (?, ?, ?)",
+                "INSERT INTO read_blocks VALUES (?, ?, ?)",
                 [(block.number, block.hash, block.timestamp) for block in blocks.values()],
             )
             self._db.executemany(
-                "INSERT INTO logs VALUES (?, ?, ?, ?, ?)",
+                "INSERT INTO read_logs VALUES (?, ?, ?, ?, ?, ?)",
                 [
-                    (raw.block_number, raw.index, raw.address, b"".join(raw.topics), raw.data)
-                    for raw in logs
+                    (r.block_number, r.index, r.address, b"".join(r.topics), r.data, r.transaction)
+                    for r in logs
                 ],
             )
 
     def _prune(self) -> None:
         """Old blocks without events serve no rewind that a rescan would not serve as well."""
         self._db.execute(
-            "DELETE FROM blocks WHERE number < ? AND number NOT IN (SELECT block FROM logs)",
+            "DELETE FROM read_blocks WHERE number < ?"
+            " AND number NOT IN (SELECT block FROM read_logs)",
             (self.confirmed - MAX_RANGE,),
         )
 
     def _tip(self, below: int = 1 << 62) -> BlockRef | None:
         row = self._db.execute(
-            "SELECT number, hash, timestamp FROM blocks WHERE number < ?"
+            "SELECT number, hash, timestamp FROM read_blocks WHERE number < ?"
             " ORDER BY number DESC LIMIT 1",
             (below,),
         ).fetchone()

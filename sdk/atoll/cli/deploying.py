@@ -88,6 +88,8 @@ def deploy(
     made = asyncio.run(put_on_chain(rpc.split(","), account, config))
     made.save(out)
     say(f"{out} has the deployment: whoever joins the network needs it")
+    if "BlsPolicy" not in made.addresses:
+        say("this chain has no precompiles for BLS12-381 (EIP-2537): certificates in ECDSA only")
     _verify(rpc, out, json=json)
 
 

@@ -133,7 +133,7 @@ class Downloader:
 
         Returns:
             None where it fails, or does not have it in time: then nothing is waited for there for
-            minutes, so that whoever withholds costs one such wait.
+            half a minute, twice as long each further time, so that withholding costs little.
         """
         for source in self.sources.ranked([gateway]):
             began, pause = self.sources.clock(), _FIRST_PAUSE_S

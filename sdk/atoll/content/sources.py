@@ -25,6 +25,7 @@ _PLAIN_URL = re.compile(
 """Scheme, host, port and path of RFC 3986, without user, query and fragment."""
 _FIRST_REST_S = 1.0
 _LONGEST_REST_S = 300.0  # a provider that restarts must be asked again within its window
+_UNAWAITED_S = 30.0  # a machine may stand still once: in the next round it has its turn again
 _SLOW_REST_S = 5.0  # being slower once is no failure, only a reason to ask others first
 _RECENT = 0.2  # weight of the latest block in the typical time
 _PATIENCE = 4.0  # typical times that a block may take before someone else is asked
@@ -39,7 +40,8 @@ class Source:
         failures: timeouts and errors since it last delivered.
         lies: responses that were not what was asked for; never forgotten.
         rest_until: when it is next asked before others, in the book's clock.
-        unawaited_until: when it is next waited for, where it is getting a block itself.
+        unawaited_until: when it is next waited for, where it is getting a block itself; `in_vain`
+            is how often it was waited for in vain since it last delivered.
         delivered_at: when it last delivered a block, by the same clock.
         in_flight: requests it is answering now.
         bytes_down: block bytes it delivered.
@@ -50,6 +52,7 @@ class Source:
     lies: int = 0
     rest_until: float = 0.0
     unawaited_until: float = 0.0
+    in_vain: int = 0
     delivered_at: float = 0.0
     in_flight: int = 0
     bytes_down: int = 0
@@ -90,6 +93,7 @@ class SourceBook:
         self.typical_s = (1 - _RECENT) * before + _RECENT * seconds
         source.failures = 0
         source.rest_until = 0.0
+        source.in_vain = 0
         source.delivered_at = self.clock()
         source.bytes_down += size
 
@@ -104,8 +108,10 @@ class SourceBook:
         source.rest_until = self.clock() + rest
 
     def withheld(self, source: Source) -> None:
-        """Notes that it did not bring what was its turn; it is not waited for again for long."""
-        source.unawaited_until = self.clock() + _LONGEST_REST_S
+        """Notes that it did not bring what was its turn; it is waited for later and later."""
+        rest = min(_UNAWAITED_S * 2.0**source.in_vain, _LONGEST_REST_S)
+        source.unawaited_until = max(source.unawaited_until, self.clock() + rest)
+        source.in_vain = min(source.in_vain + 1, 16)
 
     def lied(self, source: Source) -> None:
         """Notes bytes that were not the block asked for."""

@@ -56,6 +56,7 @@ from atoll.job.prepare import (
 )
 from atoll.job.spec import JobSpec
 from atoll.job.submissions import Submissions, key_of
+from atoll.law.certificates import Kind
 from atoll.law.events import ContractEvent
 from atoll.law.manifest import Manifest, NumericsSpec
 from atoll.law.words import Address, JobId, Params
@@ -364,7 +365,8 @@ class Client:
             on_progress: of a spec's data; see `draft`.
 
         Raises:
-            ConfigError: the job may cost more than `max_spend`.
+            ConfigError: the job may cost more than `max_spend`, or wants certificates that the
+                network does not check.
             InsufficientFunds: the account has less than that.
             NotFound: the manifest's data is not in this client's store.
             StorageError: the Kubo daemon does not take the data.
@@ -376,17 +378,32 @@ class Client:
         manifest = job.manifest if isinstance(job, Draft) else job
         kept = job.key if isinstance(job, Draft) else manifest.digest().hex()
         said = job.said if isinstance(job, Draft) else ""
+        policy = self._policy_of(job)
         log.info(PUBLIC_NOTICE)
         self._check_data(manifest)
         cid = self.store.add_block(manifest.to_bytes(), DAG_CBOR)
         self.store.pin(cid, f"job:{cid}")
         await self._mirror(cid, manifest)
         async with self._submitting:
-            job_id = await self._create(manifest, (kept, said), limit)
+            job_id = await self._create(manifest, (kept, said), policy, limit)
         await self.serve()
         return self.attach(job_id)
 
-    async def _create(self, manifest: Manifest, kept: tuple[str, str], limit: int) -> JobId:
+    def _policy_of(self, job: Draft | Manifest) -> Address:
+        """What checks the job's certificates; a manifest alone does not say which it wants."""
+        kind = Kind(job.spec.certificate) if isinstance(job, Draft) else Kind.ECDSA
+        policy = self.deployment.addresses.get(kind.policy)
+        if policy is None:
+            raise ConfigError(
+                f"this network checks no certificates in {kind.value}: "
+                "its chain had no precompiles for them (EIP-2537) when it was deployed",
+                next_step='set certificate = "ecdsa"',
+            )
+        return policy
+
+    async def _create(
+        self, manifest: Manifest, kept: tuple[str, str], policy: Address, limit: int
+    ) -> JobId:
         """Notes the submission under its key with its file, and pays unless that was done."""
         (key, said), create = kept, _create_key(manifest)
         sent = self.session.queue.status(create)
@@ -398,7 +415,7 @@ class Client:
             await self._check_money(manifest, limit)
         submission = self.submissions.write(key, manifest.name, manifest.to_bytes(), said)
         if is_due:
-            await self._pay_in(manifest, create)
+            await self._pay_in(manifest, policy, create)
         if job is None:
             status = await self.session.queue.wait(create, self.config.confirmations)
             job = await self._created_in(status, manifest)
@@ -469,13 +486,12 @@ class Client:
                 next_step="send tokens to the account, or ask for a smaller job",
             )
 
-    async def _pay_in(self, manifest: Manifest, key: str) -> None:
+    async def _pay_in(self, manifest: Manifest, policy: Address, key: str) -> None:
         # Nodes look for the data as soon as they see the job.
         await self.serve()
         budget = await self.chain.budget(manifest.terms)
         await self.allow(budget, key)
         spec = (manifest.digest(), manifest.cid())
-        policy = self.deployment.addresses["EcdsaPolicy"]
         create = self.chain.calls.create(*spec, manifest.terms, policy, budget)
         await self.transact(key, create)
 

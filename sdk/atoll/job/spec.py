@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from math import ceil, prod
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError
 
@@ -79,6 +79,10 @@ class JobSpec(Group):
     name: Annotated[str, Field(min_length=1, max_length=64)] = "job"
     rounds: Count = 4
     lifetime: Duration | None = Field(default=None, description="until it may be closed unfinished")
+    certificate: Literal["ecdsa", "bls"] = Field(
+        default="ecdsa",
+        description="how members sign merges: bls where the network has it, or ecdsa",
+    )
     model: ModelSpec | None = None
     lora: LoraSpec | None = None
     init: Init = Init()

@@ -151,7 +151,8 @@ def _rest(known: Known) -> Condition | None:
 def _idle(known: Known) -> Condition | None:
     """Why it has nothing to do, which is nobody's fault; None where it has."""
     if known.sits_out:
-        step = "`atoll node resume`, or `atoll verifier resume`, or its hours in [schedule]"
+        ordered = "`atoll node resume`, or `atoll verifier resume`"
+        step = "wait, or change [schedule]" if "schedule" in known.sits_out else ordered
         return Condition("sits out", f"the service {known.sits_out}", step, is_fault=False)
     if known.jobs == 0:
         text = "no open job is known that this service could take part in"

@@ -281,8 +281,9 @@ class Cells:
 
 
 def place(what: str, item: Indexed) -> dict[str, Any]:
-    """Where an event is written: its block, and its log's number in the block."""
-    return {"what": what, "block": item.block.number, "log": item.log_index}
+    """Where an event is written: its block, its log's number in the block, its transaction."""
+    tx = f"0x{item.transaction.hex()}" if item.transaction else None
+    return {"what": what, "block": item.block.number, "log": item.log_index, "tx": tx}
 
 
 def as_cid(data: bytes) -> str:

@@ -24,7 +24,7 @@ from atoll.law.safety import last_clean, unsafe_rounds
 from atoll.law.views import GameRecord, Holder, JobView, parties
 from atoll.law.words import NO_ROUND, Address, Role
 from atoll.window.cells import STATES, Cells, Places, as_cid, place
-from atoll.window.replay import standings
+from atoll.window.replay import amounts_of, standings
 
 GRID_CELLS: Final = 1 << 14
 """Cells that a page has at most: of a longer job the newest rounds are shown."""
@@ -70,7 +70,7 @@ def job_document(seen: Seen) -> dict[str, Any]:
         "grid": _grid(view, history, name),
         "members": [_member(holder, seen, books, history) for holder in _holders(view)],
         "games": [_game(game, history, name) for _, game in sorted(view.games.items())],
-        "money": _money(books, view, name),
+        "money": _money(books, view, name) | {"moves": _moves(history, name)},
         "losses": [_loss(item, name) for item in history.losses],
         "unsafe": _safety(view),
         "measured": None if seen.measured is None else dict(seen.measured),
@@ -262,6 +262,20 @@ def _money(books: Books, view: JobView, name: Names) -> dict[str, Any]:
         ],
         "credits_wei": str(sum(view.credits.values())),
     }
+
+
+def _moves(history: History, name: Names) -> list[dict[str, Any]]:
+    """Every amount that came, went or was taken, and the transaction that shows it, oldest first.
+
+    The amounts of a kind add up to the books' own, and what was taken to the losses.
+    """
+    return [
+        place(describe(item.event, name) or type(item.event).__name__, item)
+        | {"kind": kind, "wei": str(wei), "time": item.block.timestamp}
+        for item in history.items
+        for kind, wei in amounts_of(item.event)
+        if wei
+    ]
 
 
 def _loss(item: Any, name: Names) -> dict[str, Any]:

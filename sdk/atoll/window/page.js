@@ -308,7 +308,7 @@
     const item = at(path);
     return el("li", {}, show([...path, "what"], "text"), ": ", item.cid !== undefined
       ? el("span", { class: "mono" }, show([...path, "cid"], "text"))
-      : [" block ", show([...path, "block"], "text"), ", log ", show([...path, "log"], "text")]);
+      : [" block ", show([...path, "block"], "text"), ", log ", show([...path, "log"], "text"), transaction(path)]);
   }
 
   // --- the replay ---
@@ -405,7 +405,11 @@
 
   function happened(path) {
     return el("li", {}, show([...path, "what"], "text"), el("div", { class: "when" }, show([...path, "time"], "time"),
-      ", block ", show([...path, "block"], "text"), ", log ", show([...path, "log"], "text")));
+      ", block ", show([...path, "block"], "text"), ", log ", show([...path, "log"], "text"), transaction(path)));
+  }
+
+  function transaction(path) {
+    return at([...path, "tx"]) ? [", transaction ", el("span", { class: "mono" }, show([...path, "tx"], "short"))] : null;
   }
 
   // --- money ---
@@ -433,7 +437,19 @@
         el("dt", { class: "key" }, patch(kind), name), el("dd", {}, show(["money", field], "tokens"))))),
       rows.length ? table("Who was paid what for", names, rows) : el("p", {}, "Nobody has been paid yet."),
       el("p", { class: "note" }, "Credits that nobody has claimed: ", show(["money", "credits_wei"], "tokens"), "."),
-      lossesTable());
+      lossesTable(), movesTable());
+  }
+
+  function movesTable() {
+    if (!data.money.moves.length) return null;
+    const rows = data.money.moves.map((_, i) => {
+      const path = ["money", "moves", i];
+      return [show([...path, "time"], "time"), show([...path, "kind"], "text"), show([...path, "wei"], "tokens"),
+        el("span", { class: "mono hash" }, show([...path, "tx"], "text")), show([...path, "what"], "text")];
+    }).reverse();
+    return el("details", { "data-keep": "moves" }, el("summary", {}, "Every amount, with its transaction"),
+      table("Every amount that moved, the newest first",
+        [["When", "short"], ["Is", ""], ["Tokens", N], ["Transaction", ""], ["What", ""]], rows));
   }
 
   function patterns(id) {

@@ -6,7 +6,7 @@ books' own numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,30 +65,33 @@ class Standing:
                 self.games += 1
             case ev.Ended():
                 self.games -= 1
-            case ev.Missed():
-                self.taken += event.cut
-            case ev.Fell():
-                self.taken += event.slashed
             case _:
-                self._money(event)
+                for kind, wei in amounts_of(event):
+                    setattr(self, kind, getattr(self, kind) + wei)
 
-    def _money(self, event: ev.ContractEvent) -> None:
-        match event:
-            case ev.JobCreated():
-                self.funded += event.funded
-            case ev.JobFunded():
-                self.funded += event.amount
-            case ev.Claimed():
-                self.paid += event.amount
-                self.burnt += event.burnt
-            case ev.CreditClaimed():
-                self.paid += event.amount
-            case ev.Burnt():
-                self.burnt += event.amount
-            case ev.Refunded():
-                self.refunded += event.amount
-            case _:
-                pass
+
+def amounts_of(event: ev.ContractEvent) -> Iterator[tuple[str, int]]:
+    """Wei that an event moves: `funded`, `paid`, `burnt`, `refunded`, or `taken` from a bond."""
+    match event:
+        case ev.JobCreated():
+            yield "funded", event.funded
+        case ev.JobFunded():
+            yield "funded", event.amount
+        case ev.Claimed():
+            yield "paid", event.amount
+            yield "burnt", event.burnt
+        case ev.CreditClaimed():
+            yield "paid", event.amount
+        case ev.Burnt():
+            yield "burnt", event.amount
+        case ev.Refunded():
+            yield "refunded", event.amount
+        case ev.Missed():
+            yield "taken", event.cut
+        case ev.Fell():
+            yield "taken", event.slashed
+        case _:
+            pass
 
 
 def standings(events: Sequence[ev.ContractEvent]) -> list[dict[str, Any]]:

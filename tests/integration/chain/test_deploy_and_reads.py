@@ -20,6 +20,7 @@ from atoll.errors import (
     TransactionFailed,
     WrongChain,
 )
+from atoll.law import bls
 from atoll.law.words import Address, JobId, Role
 
 NOWHERE = "http://127.0.0.1:9"  # the discard port: nothing listens
@@ -40,6 +41,27 @@ async def test_wiring_is_done(chain: AtollChain, accounts: list[LocalAccount]) -
     wire = chain.calls.build("wire", known["Members"], contract="Stakes")
     with pytest.raises(TransactionFailed, match="AlreadyWired"):
         await chain.simulate(wire, Address(accounts[0].address))
+
+
+async def test_a_key_is_registered_where_the_chain_has_its_curve(
+    chain: AtollChain, accounts: list[LocalAccount], anvil: Anvil, spawn: Callable[..., Anvil]
+) -> None:
+    known, me = chain.deployment.addresses, Address(accounts[0].address)
+    assert await chain.bls_key(me) == b""
+    secret = bls.secret_of(bytes(32))
+    key = bls.key_of(secret)
+    message = bls.proof_message(chain.deployment.chain_id, known["BlsKeys"], me, key)
+    proof = bls.added([bls.sign(secret, message, bls.PROVE)])
+    with pytest.raises(TransactionFailed, match="NotProven"):
+        await chain.simulate(chain.calls.register(key, proof), Address(accounts[1].address))
+    call = chain.calls.register(key, proof)
+    order = {"from": me, "to": call.to, "data": f"0x{call.data.hex()}", "gas": hex(10**6)}
+    sent = anvil.ask("eth_sendTransaction", order)
+    while anvil.ask("eth_getTransactionReceipt", sent) is None:
+        continue
+    assert await chain.bls_key(me) == key
+    older = await deploy(spawn("--hardfork", "shanghai").url, accounts[0])
+    assert not {"BlsKeys", "BlsPolicy"} & set(older.addresses)
 
 
 async def test_a_view_that_reverts_names_its_error(chain: AtollChain) -> None:

@@ -176,6 +176,10 @@ async def compare_with_chain(submitted: Submitted, document: dict[str, Any]) -> 
         escrow = await client.chain.escrow(JobId(1))
         for name in ("funded", "claimed", "refunded", "burnt", "balance"):
             assert document["money"][f"{name}_wei"] == str(getattr(escrow, name))
+        for move in document["money"]["moves"]:
+            receipt = await client.chain.receipt(move["tx"])
+            assert receipt is not None and receipt.block_number == move["block"]
+            assert move["log"] in {raw.index for raw in receipt.logs}
         members = {m["account"]: m for m in (await network_now(client))["members"]}
         assert {m["account"] for m in document["members"]} <= set(members)
         for account, member in members.items():

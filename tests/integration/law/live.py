@@ -91,7 +91,7 @@ class Chain:
         token = self.deploy("AtollToken", owner, 10**9 * TOKEN)
         policy = self.deploy("EcdsaPolicy")
         delays = (7 * 86_400, 2 * 86_400, LONGEST_GAME)
-        config = self.deploy("Config", token.address, owner, PARAMS, *delays, policy.address)
+        config = self.deploy("Config", token.address, owner, PARAMS, *delays, [policy.address])
         self.token, self.policy = token, policy
         self.stakes = self.deploy("Stakes", config.address)
         self.jobs = self.deploy("Jobs", config.address)

@@ -388,8 +388,9 @@ def test_who_signs_two_verdicts_about_the_same_words_loses_its_bond(chain: Chain
     )
     addresses = dict.fromkeys(REQUIRED, chain.words.address)
     calls = Calls(Deployment(net.domain.chain_id, 0, addresses))
-    same = calls.equivocated(past, holder, (past.verdict, past.verdict), (both[1], both[1]))
-    shown = calls.equivocated(past, holder, (other, past.verdict), (both[0], both[1]))
+    first, second = (other, [account], both[0]), (past.verdict, [account], both[1])
+    same = calls.equivocated(past, holder, (second, second))
+    shown = calls.equivocated(past, holder, (first, second))
     with pytest.raises(Reverted):
         chain.transact({"from": WATCHER, "to": same.to, "data": "0x" + same.data.hex()})
     chain.transact({"from": WATCHER, "to": shown.to, "data": "0x" + shown.data.hex()})

@@ -118,7 +118,7 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> dict[tuple[Any, ...], Any]
 
 
 WANTED: dict[str, str] = {
-    "money": r"_wei$|^faults$",
+    "money": r"_wei$|^(faults|wei|tx)$",
     "members": r"_wei$|^gateway$",
     "grid": r"^(text|cid|block|log)$",
     "rounds": r"^(cost_wei|round|phase|train|reveal|merge)$",

@@ -155,6 +155,7 @@ BLOCK_JSON = {
 LOG_JSON = {
     "address": "0x" + "12" * 20, "topics": ["0x" + "34" * 32], "data": "0x", "blockNumber": "0x9",
     "blockHash": "0x" + "ab" * 32, "logIndex": "0x0", "removed": False,
+    "transactionHash": "0x" + "cd" * 32,
 }  # fmt: skip
 RECEIPT_JSON = {
     "transactionHash": "0x" + "ef" * 32, "status": "0x1", "blockNumber": "0x9",

@@ -15,6 +15,7 @@ from aiohttp import web
 from tests.unit.content.test_retrieval import QUICK, hostile, serving, stalls
 
 from atoll.content import Fetcher, LocalStore
+from atoll.content.sources import SourceBook
 from atoll.content.spread import TRIES, Spread
 from atoll.errors import NotFound
 
@@ -85,7 +86,7 @@ async def test_a_relay_that_does_not_serve_costs_one_wait(tmp_path: Path, fails:
             await fetcher.fetch_spread(cids[0], MIB * 4, spread)
             before = asked
             await fetcher.fetch_spread(cids[1], MIB * 4, spread)
-            assert asked == before  # nobody waits there again for minutes
+            assert asked == before  # nobody waits there again so soon
     assert [ours.read_bytes(cid, 4 * MIB) for cid in cids] == files
 
 
@@ -96,3 +97,18 @@ async def test_what_nobody_has_is_not_found(tmp_path: Path) -> None:
         spread = Spread.of(author.url, [author.url, "http://127.0.0.1:1"], "")
         with pytest.raises(NotFound):
             await fetcher.fetch_spread(cid, MIB, spread)
+
+
+def test_who_was_waited_for_in_vain_gets_its_turn_again_later_and_later() -> None:
+    now = 0.0
+    book = SourceBook(lambda: now)
+    (relay,) = book.ranked([URLS[0]])
+    waits = []
+    for _ in range(6):
+        book.withheld(relay)
+        waits.append(relay.unawaited_until - now)
+        now = relay.unawaited_until
+    assert waits == [30.0, 60.0, 120.0, 240.0, 300.0, 300.0]
+    book.delivered(relay, 1, 0.1)
+    book.withheld(relay)
+    assert relay.unawaited_until - now == 30.0

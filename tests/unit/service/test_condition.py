@@ -94,6 +94,8 @@ def test_who_sits_out_is_not_at_fault_and_is_told_how_to_go_on() -> None:
     assert (found.name, found.is_fault) == ("sits out", False)
     assert found.text == "the service is paused, as ordered"
     assert "resume" in found.next_step
+    hours = blocking(replace(WORKS, sits_out="is out of its schedule's hours for 60 min more"))
+    assert hours is not None and hours.next_step == "wait, or change [schedule]"
     late = replace(WORKS, sits_out="drains, as ordered", **failing("InsufficientFunds"))
     worse = blocking(late)
     assert worse is not None and worse.name == "money"

@@ -65,6 +65,7 @@ def of_job(kind: Kind, place: str = "") -> SendUpkeep:
     return SendUpkeep(kind, RoundIndex(0), Role.PROVIDER, HolderId(2), SeatIndex(1), place)
 
 
+ADDRESSES = {"Stakes": address("stakes"), "EcdsaPolicy": "0x" + "0" * 40}
 POKE, RELEASE = of_job(Kind.POKE, "place"), of_job(Kind.RELEASE)
 
 
@@ -108,9 +109,7 @@ class Chain:
     balance: int = 10**30
     allowed: int = 0
     calls: Calls = field(default_factory=Calls)
-    deployment: Any = field(
-        default_factory=lambda: SimpleNamespace(addresses={"Stakes": address("stakes")})
-    )
+    deployment: Any = field(default_factory=lambda: SimpleNamespace(addresses=ADDRESSES))
 
     refusal: TransactionFailed | None = None
 

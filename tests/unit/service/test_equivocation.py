@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from tests.unit.law.factories import digest
+from tests.unit.law.factories import address, digest
 from tests.unit.law.script import PROVIDERS, SECRETS, VERIFIERS, WATCHER, Script
 from tests.unit.service.held import state_of, with_merge, with_updates
 
@@ -15,7 +15,7 @@ from atoll.chain.calls import Calls
 from atoll.chain.deployment import REQUIRED, Deployment
 from atoll.errors import NotFound
 from atoll.law import events as ev
-from atoll.law.certificates import certificate_bytes, signer_of
+from atoll.law.certificates import alone, certificate_bytes, signers_of
 from atoll.law.hashing import certificate_hash
 from atoll.law.owes import committee_accounts
 from atoll.law.views import JobView
@@ -34,7 +34,10 @@ from atoll_node.machine import decide
 
 ME = PROVIDERS[0]
 OTHER = digest("another model")
-CALLS = Calls(Deployment(31337, 0, dict.fromkeys(REQUIRED, WATCHER)))
+DEPLOYMENT = Deployment(
+    31337, 0, {**dict.fromkeys(REQUIRED, WATCHER), "EcdsaPolicy": address("policy")}
+)
+CALLS = Calls(DEPLOYMENT)
 
 
 def signed(by: Address, message: Digest) -> bytes:
@@ -84,7 +87,7 @@ class Gateways:
             return self.certificates
 
         journal = SimpleNamespace(note=self.journal.get, publish=self.journal.__setitem__)
-        chain = SimpleNamespace(certificates=certificates)
+        chain = SimpleNamespace(certificates=certificates, deployment=DEPLOYMENT)
         context = SimpleNamespace(me=ME, journal=journal, chain=chain, fetcher_of=lambda job: self)
         return cast(Effects, SimpleNamespace(context=context))
 
@@ -111,7 +114,8 @@ async def test_who_served_a_signature_of_ours_and_is_in_the_certificate_is_found
     gateways.notes[slow.lower(), "slow"] = b""
     (two,) = await compared(gateways, state.view, message)
     assert state.view.verifiers[two.holder].account == liar
-    assert signer_of(message, two.own) == signer_of(past.digest, two.certified) == liar
+    assert signers_of(message, two.own, [liar]) == 1
+    assert signers_of(past.digest, two.certified, two.together) & 1
     gateways.notes.clear()  # what was heard once is not lost with the liar's gateway
     assert len(await compared(gateways, state.view, message)) == 1
 
@@ -130,7 +134,9 @@ def test_it_is_looked_for_once_and_shown_until_it_is_cut(
     assert look.digest == message
     holder = past.places[min(past.places)]
     who = state.view.verifiers[holder].account
-    both = TwoSignatures(holder, signed(who, message), signed(who, past.digest))
+    both = TwoSignatures(
+        holder, alone(signed(who, message)), alone(signed(who, past.digest)), (who,)
+    )
     state = replace(state, facts=state.facts.plus(look.key, SignersCompared((both,))))
     assert wanted(state, DoCompareSigners) == []
     (show,) = wanted(state, SendEquivocated)

@@ -32,7 +32,8 @@ def items_of(script: Script) -> list[Indexed]:
     found: list[Indexed] = []
     for event, block in script.net.log:
         same = bool(found) and found[-1].block == block
-        found.append(Indexed(event, block, found[-1].log_index + 1 if same else 0))
+        index = found[-1].log_index + 1 if same else 0
+        found.append(Indexed(event, block, index, digest(f"transaction {len(found)}")))
     return found
 
 

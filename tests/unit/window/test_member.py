@@ -13,6 +13,7 @@ from atoll.job.earnings import State, statement
 from atoll.law.words import Address
 from atoll.window.member import member_document
 
+KINDS = ("funded", "paid", "burnt", "refunded", "taken")
 NOBODY = Address("0x" + "77" * 20)
 
 
@@ -65,3 +66,14 @@ def test_a_game_is_open_from_its_challenge_to_its_end(ended: Script) -> None:
     assert opened and opened[0] == "Challenged" and "Ended" not in opened
     rounds = [line["then"]["settled"] for line in lines]
     assert rounds == sorted(rounds)
+
+
+def test_every_amount_has_the_transaction_that_shows_it(ended: Script) -> None:
+    told = document_of(ended)
+    moves, money = told["money"]["moves"], told["money"]
+    txs = {(i.block.number, i.log_index): i.transaction.hex() for i in items_of(ended)}
+    assert all(move["tx"] == f"0x{txs[move['block'], move['log']]}" for move in moves)
+    sums = {kind: sum(int(m["wei"]) for m in moves if m["kind"] == kind) for kind in KINDS}
+    assert sums.pop("taken") == sum(int(loss["wei"]) for loss in told["losses"])
+    named = {"funded": "funded", "paid": "claimed", "burnt": "burnt", "refunded": "refunded"}
+    assert sums == {kind: int(money[f"{name}_wei"]) for kind, name in named.items()}

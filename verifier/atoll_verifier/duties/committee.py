@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Never
 
 from atoll.chain.calls import Call, Calls
 from atoll.errors import ProtocolError
-from atoll.law.certificates import certificate_bytes, is_enough
+from atoll.law.certificates import alone, is_enough
 from atoll.law.hashing import certificate_hash
 from atoll.law.owes import Duty, Owed, committee_accounts
 from atoll.law.views import JobView, OpenRound, SettledRound
@@ -27,6 +27,7 @@ from atoll.law.words import (
     Verdict,
 )
 from atoll.service.commands import ContractCall, Done, Fact, NotYet, Transaction
+from atoll.service.duties.certification import signature_of, sound
 from atoll.service.duties.equivocation import heard, note_name
 from atoll.service.duties.material import has_material, spec_of
 from atoll.service.duties.merge import checked_of, checking, merged_of, merging
@@ -107,7 +108,7 @@ class SignVerdict(Signing[VerdictSigned]):
 
     async def perform(self, effects: Effects, view: JobView) -> Done[VerdictSigned]:
         effects.context.journal.sign_once(f"{view.job_id}:{self.key}", self.content)
-        signature = effects.context.sign_hash(self.digest)
+        signature = signature_of(effects.context, view, self.digest)
         effects.context.journal.publish(note_name(view, self.round, self.digest), signature)
         return Done(VerdictSigned(self.digest, self.verdict, signature, self.at))
 
@@ -132,12 +133,13 @@ class SendSettle(Transaction[Never]):
         if running is None or running.digest_of(self.verdict) != self.digest:
             raise ProtocolError(f"round {self.round} is settled, or its words are others now")
         committee = committee_accounts(current, running)
-        signatures = await self._collect(effects, current, committee)
+        served = await self._collect(effects, current, committee)
+        scheme, signatures = await sound(effects, current, self.digest, served)
         now = (await effects.context.chain.head(1.0)).timestamp
         is_whole = len(signatures) == len(committee) or now >= self.at + GRACE_SECONDS
         if not is_enough(len(signatures), len(committee)) or not is_whole:
             raise NotYet(f"{len(signatures)} of {len(committee)} have signed", None)
-        certificate = certificate_bytes(committee, signatures)
+        certificate = scheme.certificate(committee, signatures)
         call = effects.calls.settle(view.job_id, running.words, self.verdict, certificate)
         return await effects.transact(view, self, call)
 
@@ -165,11 +167,7 @@ class SendSign(ContractCall):
 
     def call(self, calls: Calls, view: JobView) -> Call:
         past = view.settled[self.round]
-        alone = certificate_bytes([_NOBODY], {_NOBODY: self.signature})
-        return calls.sign(view.job_id, past.facts, self.holder, alone)
-
-
-_NOBODY: Final = Address("")
+        return calls.sign(view.job_id, past.facts, self.holder, alone(self.signature))
 
 
 # --- decisions ---

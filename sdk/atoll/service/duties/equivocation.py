@@ -2,7 +2,7 @@
 
 Where our own merge is another than the certificate, whoever signed both is easy to find: its
 signature of ours was heard while the round merged or is served still, that of the certificate is in
-the settlement's transaction.
+the settlement's transaction, alone or in a sum that shows each of its signers.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import structlog
 
 from atoll.chain.calls import Call, Calls
 from atoll.errors import NotFound
-from atoll.law.certificates import (
-    SIGNATURE_BYTES,
-    certificate_bytes,
-    parts_of,
-    signer_of,
-    signers_of,
-)
+from atoll.law.certificates import alone
 from atoll.law.hashing import certificate_hash
 from atoll.law.owes import committee_accounts
 from atoll.law.views import JobView, SettledRound
 from atoll.law.words import Address, Digest, HolderId, Miss, PlaceIndex, RoundIndex, Verdict, bits
 from atoll.service.commands import ContractCall, Done, Fact, Work
+from atoll.service.duties.certification import (
+    accounts_in,
+    kind_of,
+    scheme_of,
+    signature_bytes,
+)
 from atoll.service.duties.merge import checked_of
 from atoll.service.machine import AnyCommand, Decision, State
 
@@ -39,11 +39,17 @@ log = structlog.get_logger("atoll.equivocation")
 
 @dataclass(frozen=True, slots=True)
 class TwoSignatures:
-    """A member's, of our verdict and of the certificate's."""
+    """A member's, of our verdict and of the certificate's, as certificates.
+
+    Attributes:
+        own: by the member alone.
+        certified: by those of `together` that its map names.
+    """
 
     holder: HolderId
     own: bytes
     certified: bytes
+    together: tuple[Address, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +72,23 @@ class DoCompareSigners(Work[SignersCompared]):
 
     async def perform(self, effects: Effects, view: JobView) -> Done[SignersCompared]:
         past = view.settled[self.round]
-        certified = await _of_certificate(effects, view, past)
+        committee = tuple(committee_accounts(view, past))
+        certificate, signers = await _of_settlement(effects, view, past)
         found: list[TwoSignatures] = []
         for place in map(PlaceIndex, bits(past.signers)):
             holder = past.places[place]
             who = view.verifiers[holder].account
-            other = certified.get(who) or await heard(effects, view, past.digest, who, past.round)
             mine = await heard(effects, view, self.digest, who, past.round)
-            if mine is not None and other is not None:
-                log.warning("equivocated", job=view.job_id, round=past.round, account=who)
-                found.append(TwoSignatures(holder, mine, other))
+            if mine is None:
+                continue
+            shown, together = certificate, committee
+            if who not in signers:
+                other = await heard(effects, view, past.digest, who, past.round)
+                if other is None:
+                    continue
+                shown, together = alone(other), (who,)
+            log.warning("equivocated", job=view.job_id, round=past.round, account=who)
+            found.append(TwoSignatures(holder, alone(mine), shown, together))
         return Done(SignersCompared(tuple(found)))
 
 
@@ -94,14 +107,9 @@ class SendEquivocated(ContractCall):
 
     def call(self, calls: Calls, view: JobView) -> Call:
         past, shown = view.settled[self.round], self.shown
-        alone = tuple(
-            certificate_bytes([_ONE], {_ONE: one}) for one in (shown.own, shown.certified)
-        )
-        both = (self.verdict, past.verdict)
-        return calls.equivocated(past, shown.holder, both, (alone[0], alone[1]))
-
-
-_ONE = Address("")
+        own = (self.verdict, (view.verifiers[shown.holder].account,), shown.own)
+        certified = (past.verdict, shown.together, shown.certified)
+        return calls.equivocated(past, shown.holder, (own, certified))
 
 
 def note_name(view: JobView, round: RoundIndex, digest: Digest) -> str:
@@ -119,27 +127,33 @@ async def heard(
     gateway = view.gateways.get(member, "")
     if kept is not None or own or not gateway:
         return kept
+    size = signature_bytes(kind_of(view, effects.context.chain.deployment))
     with suppress(NotFound):
         fetcher = effects.context.fetcher_of(view.job_id)
-        note = await fetcher.note(gateway, name, SIGNATURE_BYTES)
-        if note is not None and signer_of(digest, note) == member:
+        note = await fetcher.note(gateway, name, size)
+        if note is None:
+            return None
+        scheme = await scheme_of(effects, view, [member])
+        if scheme.is_of(member, digest, note):
             journal.publish(f"{name}/{member}", note)
             return note
     return None
 
 
-async def _of_certificate(
+async def _of_settlement(
     effects: Effects, view: JobView, past: SettledRound
-) -> dict[Address, bytes]:
-    """The signatures in the settlement's own transaction; none where somebody else's called it."""
+) -> tuple[bytes, set[Address]]:
+    """The certificate in the settlement's own transaction, and whom it names.
+
+    Nobody, where another contract called on somebody's behalf.
+    """
     committee = committee_accounts(view, past)
-    chain = effects.context.chain
-    for certificate in await chain.certificates(past.block.number, view.job_id):
+    scheme = await scheme_of(effects, view, committee)
+    for certificate in await effects.context.chain.certificates(past.block.number, view.job_id):
         with suppress(ValueError):  # another call of the same name, which was refused
-            signed = signers_of(past.digest, certificate, committee)
-            parts = parts_of(certificate)
-            return {committee[number]: parts[number] for number in bits(signed)}
-    return {}
+            signed = scheme.signers(past.digest, certificate, committee)
+            return certificate, accounts_in(committee, signed)
+    return b"", set()
 
 
 # --- decisions ---

@@ -21,6 +21,7 @@ from atoll.law.words import (
     SeatIndex,
 )
 from atoll.service.commands import ContractCall, Done
+from atoll.service.duties.certification import ensure_key
 from atoll.service.duties.material import has_material
 from atoll.service.machine import Decision, State
 from atoll.service.policy import check_jobs, check_stake
@@ -45,6 +46,8 @@ class SendAnnounce(ContractCall):
 class SendJoin(ContractCall):
     """Deposit what the bond (wei) lacks, then take a seat, or a place in the pool.
 
+    A verifier's key for certificates is registered first: it stays while a bond is locked.
+
     Attributes:
         index: of the seat or the place; `round` the one that runs or opens next.
     """
@@ -63,6 +66,8 @@ class SendJoin(ContractCall):
         async with effects.staking:
             check_jobs(effects.context.config.policy, _other_jobs(effects, view))
             await _ensure_stake(effects, self)
+            if self.role is Role.VERIFIER:
+                await ensure_key(effects, view)
             done = await ContractCall.perform(self, effects, view)
             effects.joined[view.job_id] = done.block
             return done

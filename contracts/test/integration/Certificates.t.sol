@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+pragma solidity 0.8.37;
+
+import {BlsKeys} from "../../src/BlsKeys.sol";
+import {BlsPolicy} from "../../src/BlsPolicy.sol";
+import {Words} from "../../src/Words.sol";
+import {Bits} from "../../src/libraries/Bits.sol";
+import {Hashing} from "../../src/libraries/Hashing.sol";
+import "../../src/types/Types.sol";
+import {BlsNetwork} from "../support/BlsNetwork.sol";
+
+/// @title Whole rounds under certificates in BLS12-381.
+/// forge-config: default.evm_version = "prague"
+contract CertificatesTest is BlsNetwork {
+    using Bits for uint256;
+
+    uint256 internal jobId;
+
+    function setUp() public override {
+        super.setUp();
+        registerAll(3);
+        jobId = start();
+    }
+
+    function test_P22_twoThirdsSettleAndTheThirdSignsLate() public {
+        toWords(jobId);
+        nextBlock();
+        Verdict memory v = verdictFor(jobId, 15);
+        bytes32 digest = digestFor(jobId, v);
+        noteFacts(jobId, v);
+        Said storage now_ = said[jobId][0];
+        uint256 committee = now_.facts.committee;
+        bytes memory one = certificate(jobId, digest, committee, 1);
+        vm.expectPartialRevert(bytes4(keccak256("TooFewSigners(uint256,uint256)")));
+        rounds.settle(jobId, now_.places, now_.has, v, one);
+        rounds.settle(jobId, now_.places, now_.has, v, certificate(jobId, digest, committee, 3));
+        same(rounds.state(jobId).due, 4, "the third owes one");
+        bytes memory late = certificate(jobId, digest, 4, 1);
+        vm.expectPartialRevert(BlsPolicy.WrongSignature.selector);
+        rounds.sign(jobId, now_.facts, 3, one);
+        rounds.sign(jobId, now_.facts, 3, late);
+        same(rounds.state(jobId).due, 0, "none owes one");
+        play(jobId);
+        same(rounds.state(jobId).round, 2, "the job goes on");
+    }
+
+    /// @dev A member that gave its signature of another verdict to others only is shown by their sum.
+    function test_P25_theSumShowsEachOfItsSigners() public {
+        toWords(jobId);
+        Certified[2] memory shown;
+        uint256 committee = rounds.state(jobId).committee;
+        for (uint256 i = 0; i < 2; i++) {
+            shown[i].verdict = verdictFor(jobId, 15);
+            if (i == 1) shown[i].verdict.state = "another";
+            shown[i].accounts = new address[](3);
+            for (uint16 place = 0; place < 3; place++) {
+                shown[i].accounts[place] = memberAt(jobId, place);
+            }
+            // Members 1 and 2 signed the first, 2 and 3 the second.
+            bytes32 digest = digestFor(jobId, shown[i].verdict);
+            shown[i].certificate = certificate(jobId, digest, committee, i == 0 ? 3 : 6);
+        }
+        RoundState memory s = rounds.state(jobId);
+        bytes32 kept = Hashing.cut(s.words);
+        for (uint32 id = 1; id < 4; id += 2) {
+            vm.expectPartialRevert(Words.NotSigned.selector);
+            words.equivocated(jobId, 0, id, s.seed, kept, shown);
+        }
+        vm.prank(OUTSIDER);
+        words.equivocated(jobId, 0, 2, s.seed, kept, shown);
+        same(lockedOf(verifier(1), Role.VERIFIER), 0, "the bond");
+        same(activeOf(OUTSIDER, Role.VERIFIER), BOND / 2, "half to who shows it");
+    }
+
+    function test_noKeyChangesWhileItsMemberIsCounted() public {
+        toWords(jobId);
+        nextBlock();
+        Verdict memory v = verdictFor(jobId, 15);
+        bytes memory waiting = certificate(jobId, digestFor(jobId, v), rounds.state(jobId).committee, 7);
+        noteFacts(jobId, v);
+        for (uint256 i = 0; i < 3; i++) {
+            (bytes memory key, bytes memory proof) = proofFor(verifier(i), 99 + i);
+            vm.expectRevert(abi.encodeWithSelector(BlsKeys.BondLocked.selector, verifier(i), BOND));
+            vm.prank(verifier(i));
+            keys.register(key, proof);
+        }
+        rounds.settle(jobId, said[jobId][0].places, said[jobId][0].has, v, waiting);
+        same(rounds.state(jobId).round, 1, "settled");
+        // Nor by leaving: the bond is held until the window of its last round is over.
+        vm.prank(verifier(0));
+        members.leavePool(jobId);
+        (bytes memory another, bytes memory itsProof) = proofFor(verifier(0), 7);
+        vm.expectPartialRevert(BlsKeys.BondLocked.selector);
+        vm.prank(verifier(0));
+        keys.register(another, itsProof);
+    }
+
+    function test_whoseBondIsSlashedWhollyStillWaitsADay() public {
+        toWords(jobId);
+        vm.prank(address(words));
+        members.slash(jobId, Role.VERIFIER, 1, 0, Miss.EQUIVOCATED, 10_000, OUTSIDER);
+        same(lockedOf(verifier(0), Role.VERIFIER), 0, "nothing is locked");
+        (bytes memory key, bytes memory proof) = proofFor(verifier(0), 7);
+        vm.expectPartialRevert(BlsKeys.TooEarly.selector);
+        vm.prank(verifier(0));
+        keys.register(key, proof);
+    }
+}

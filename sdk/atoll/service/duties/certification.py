@@ -1,0 +1,104 @@
+"""How a job's certificates are signed and checked: by which keys, and whose they are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import structlog
+
+from atoll.chain.deployment import Deployment
+from atoll.errors import ConfigError
+from atoll.law import bls
+from atoll.law.certificates import SIGNATURE_BYTES, Bls, Ecdsa, Kind, Scheme
+from atoll.law.leaves import key_of
+from atoll.law.views import JobView
+from atoll.law.words import Address, Digest
+
+if TYPE_CHECKING:
+    from atoll.service.context import Context
+    from atoll.service.effects import Effects
+
+REGISTRY = "BlsKeys"
+log = structlog.get_logger("atoll.certification")
+
+
+def kind_of(view: JobView, deployment: Deployment) -> Kind:
+    """Which certificates the job wants. Raises ConfigError of a policy that we do not know."""
+    for kind in Kind:
+        if view.policy == deployment.addresses.get(kind.policy):
+            return kind
+    raise ConfigError(
+        f"job {view.job_id} wants certificates that {view.policy} checks, which is not known here",
+        next_step="ask whoever runs the network for its deployment file and version of atoll",
+    )
+
+
+def signature_bytes(kind: Kind) -> int:
+    """Of a signature as gateways serve it."""
+    return bls.SIGNATURE_BYTES if kind is Kind.BLS else SIGNATURE_BYTES
+
+
+def signature_of(context: Context, view: JobView, digest: Digest) -> bytes:
+    """Our own signature of a certificate's digest, as gateways serve it."""
+    if kind_of(view, context.chain.deployment) is Kind.ECDSA:
+        return context.sign_hash(digest)
+    return bls.sign(own_secret(context), digest)
+
+
+def own_secret(context: Context) -> int:
+    """Of our BLS12-381 key: it follows from the account's, so that a lost disk loses nothing."""
+    deployment = context.chain.deployment
+    registry = deployment.addresses[REGISTRY]
+    message = bls.secret_message(deployment.chain_id, registry, context.me)
+    return bls.secret_of(key_of(context.sign_hash(message)))
+
+
+async def scheme_of(effects: Effects, view: JobView, members: Iterable[Address]) -> Scheme:
+    """What checks these members' signatures, with the keys that they have now."""
+    chain = effects.context.chain
+    if kind_of(view, chain.deployment) is Kind.ECDSA:
+        return Ecdsa()
+    asked = list(members)
+    keys = await asyncio.gather(*(chain.bls_key(member) for member in asked))
+    return Bls(dict(zip(asked, keys, strict=True)))
+
+
+async def sound(
+    effects: Effects, view: JobView, digest: Digest, signed: Mapping[Address, bytes]
+) -> tuple[Scheme, dict[Address, bytes]]:
+    """The signatures that stand under the members' keys of now; whose does not is left out."""
+    scheme = await scheme_of(effects, view, signed)
+    kept = {who: one for who, one in signed.items() if scheme.is_of(who, digest, one)}
+    for who in signed.keys() - kept.keys():
+        log.warning("signature_left_out", job=view.job_id, account=who)
+    return scheme, kept
+
+
+async def ensure_key(effects: Effects, view: JobView) -> None:
+    """Registers our key, where the job's certificates want one and the registry has not ours.
+
+    Raises:
+        ConfigError: the job's policy is not known here.
+        TransactionFailed: the registry refused it, as while a bond is locked under another key.
+    """
+    context = effects.context
+    chain, me = context.chain, context.me
+    if kind_of(view, chain.deployment) is Kind.ECDSA:
+        return
+    secret = own_secret(context)
+    key, known = bls.key_of(secret), await chain.bls_key(me)
+    if known == key:
+        return
+    registry = chain.deployment.addresses[REGISTRY]
+    message = bls.proof_message(chain.deployment.chain_id, registry, me, key)
+    proof = bls.added([bls.sign(secret, message, bls.PROVE)])
+    name = f"bls-key:{known[:8].hex()}:{key[:8].hex()}"
+    await context.queue.submit(name, effects.calls.register(key, proof), retry_failed=True)
+    await context.queue.wait(name)
+
+
+def accounts_in(committee: Sequence[Address], signers: int) -> set[Address]:
+    """Those whose bit is set."""
+    return {member for i, member in enumerate(committee) if signers >> i & 1}

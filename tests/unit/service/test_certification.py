@@ -1,0 +1,136 @@
+"""By which keys a job's certificates are signed, and what of others' signatures is taken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from eth_account import Account
+from tests.unit.law.identities import address, digest
+
+from atoll.chain.deployment import REQUIRED, Deployment
+from atoll.chain.keys import sign_hash
+from atoll.errors import ConfigError
+from atoll.law import bls
+from atoll.law.certificates import Bls, Ecdsa, Kind, signer_of
+from atoll.law.views import JobView
+from atoll.law.words import Address, Domain, JobId
+from atoll.service.duties.certification import (
+    ensure_key,
+    kind_of,
+    own_secret,
+    scheme_of,
+    signature_bytes,
+    signature_of,
+    sound,
+)
+from atoll.service.effects import Effects
+
+ADDRESSES = {name: address(name) for name in (*REQUIRED, "BlsKeys", "BlsPolicy")}
+DEPLOYMENT = Deployment(31337, 0, ADDRESSES)
+HASH = digest("certificate")
+KEY = Account.from_key(bytes([7]) * 32)
+ME = Address(KEY.address)
+PLAIN = JobView.of(Domain(31337, ADDRESSES["Rounds"]), JobId(1))
+OLD = replace(PLAIN, policy=ADDRESSES["EcdsaPolicy"])
+NEW = replace(PLAIN, policy=ADDRESSES["BlsPolicy"])
+OTHERS = [address(f"member {i}") for i in range(3)]
+SECRETS = {member: bls.secret_of(member.encode()) for member in OTHERS}
+
+
+@dataclass
+class Member:
+    """Its own key, the registry's, and what was sent."""
+
+    keys: dict[Address, bytes] = field(default_factory=dict)
+    sent: dict[str, Any] = field(default_factory=dict)
+    asked: int = 0
+
+    async def bls_key(self, account: Address) -> bytes:
+        self.asked += 1
+        return self.keys.get(account, b"")
+
+    async def submit(self, name: str, call: Any, *, retry_failed: bool) -> None:
+        self.sent[name] = call
+
+    async def wait(self, name: str) -> None:
+        key, proof = self.sent[name]
+        message = bls.proof_message(31337, ADDRESSES["BlsKeys"], ME, key)
+        assert bls.is_signed_by_all([key], message, proof) is False  # another domain
+        self.keys[ME] = key
+
+    @property
+    def effects(self) -> Effects:
+        chain = SimpleNamespace(deployment=DEPLOYMENT, bls_key=self.bls_key)
+        calls = SimpleNamespace(register=lambda key, proof: (key, proof))
+        context = SimpleNamespace(
+            me=ME, chain=chain, queue=self, sign_hash=lambda message: sign_hash(KEY, message)
+        )
+        return cast(Effects, SimpleNamespace(context=context, calls=calls))
+
+
+def test_the_jobs_policy_says_which() -> None:
+    assert (kind_of(OLD, DEPLOYMENT), kind_of(NEW, DEPLOYMENT)) == (Kind.ECDSA, Kind.BLS)
+    assert [signature_bytes(kind) for kind in Kind] == [65, 96]
+    for view, addresses in (
+        (replace(PLAIN, policy=address("new")), ADDRESSES),
+        (NEW, {name: address(name) for name in REQUIRED}),
+    ):
+        with pytest.raises(ConfigError, match="is not known here"):
+            kind_of(view, Deployment(31337, 0, addresses))
+
+
+def test_our_signature_is_of_the_kind_that_the_job_wants() -> None:
+    context = Member().effects.context
+    assert signer_of(HASH, signature_of(context, OLD, HASH)) == ME
+    key = bls.key_of(own_secret(context))
+    assert bls.is_signed(key, HASH, signature_of(context, NEW, HASH))
+    # From the account's key alone: another process, another disk, the same.
+    assert own_secret(Member().effects.context) == own_secret(context)
+
+
+async def test_a_key_is_registered_once_and_only_where_it_is_wanted() -> None:
+    member = Member()
+    await ensure_key(member.effects, OLD)
+    assert member.asked == 0 and not member.sent
+    for _ in range(2):
+        await ensure_key(member.effects, NEW)
+    assert len(member.sent) == 1
+    assert member.keys == {ME: bls.key_of(own_secret(member.effects.context))}
+    with pytest.raises(ConfigError, match="is not known here"):
+        await ensure_key(member.effects, PLAIN)
+
+
+async def test_another_key_is_replaced_under_another_name() -> None:
+    member = Member(keys={ME: b"\1" * 96})
+    await ensure_key(member.effects, NEW)
+    member.keys[ME] = b"\2" * 96
+    await ensure_key(member.effects, NEW)
+    assert len(member.sent) == 2
+
+
+async def test_whose_signature_does_not_stand_is_left_out() -> None:
+    registry = {member: bls.key_of(secret) for member, secret in SECRETS.items()}
+    member = Member(keys=registry)
+    signed = {who: bls.sign(secret, HASH) for who, secret in SECRETS.items()}
+    scheme, kept = await sound(member.effects, NEW, HASH, signed)
+    assert isinstance(scheme, Bls) and kept == signed
+    assert scheme.signers(HASH, scheme.certificate(OTHERS, kept), OTHERS) == 0b111
+    # The second's is of something else; the third has another key since its was heard.
+    bad = signed | {OTHERS[1]: bls.sign(SECRETS[OTHERS[1]], digest("else"))}
+    member.keys[OTHERS[2]] = bls.key_of(9)
+    scheme, kept = await sound(member.effects, NEW, HASH, bad)
+    assert kept == {OTHERS[0]: signed[OTHERS[0]]}
+    assert scheme.signers(HASH, scheme.certificate(OTHERS, kept), OTHERS) == 1
+    del member.keys[OTHERS[0]]
+    assert (await sound(member.effects, NEW, HASH, bad))[1] == {}
+
+
+async def test_accounts_sign_with_their_own_keys() -> None:
+    member = Member()
+    assert isinstance(await scheme_of(member.effects, OLD, OTHERS), Ecdsa)
+    mine = sign_hash(KEY, HASH)
+    _, kept = await sound(member.effects, OLD, HASH, {ME: mine, OTHERS[0]: mine})
+    assert kept == {ME: mine} and member.asked == 0
