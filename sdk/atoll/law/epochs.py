@@ -1,7 +1,7 @@
 """Which rounds a seat's state comes from: those since its holder last opened from public data.
 
 Rule of this file: it says of a seat what `Claims.sol` says, from the chain alone. SPEC-ROUNDS.md,
-chapter 8b.
+chapter 8.
 """
 
 from __future__ import annotations
