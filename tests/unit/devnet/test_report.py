@@ -8,24 +8,20 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.unit.law.factories import digest, make_manifest, make_terms
+from tests.unit.law.factories import make_manifest, make_terms
 from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
+from tests.unit.window.jobs import LIAR, play
 
 from atoll.chain.contracts import Escrow
 from atoll.chain.index import Indexed
 from atoll.job.history import History
-from atoll.law import events as ev
-from atoll.law.games.claims import Claim
-from atoll.law.games.machine import Outcome
 from atoll.law.rounds import apply
-from atoll.law.views import JobView, bond_set
-from atoll.law.words import TOKEN, ZERO_DIGEST, Address, HolderId, Role
+from atoll.law.views import JobView
+from atoll.law.words import TOKEN, Address
 from atoll_devnet.processes.cluster import Cluster
 from atoll_devnet.report.document import RunResult, build_report, slashed_honest
 from atoll_devnet.report.page import run_document
 from atoll_devnet.report.summary import summary
-
-LIAR = 3
 
 
 @dataclass(frozen=True)
@@ -89,33 +85,6 @@ def result_of(script: Script, folder: Path, cheats: dict[int, str]) -> RunResult
     )
 
 
-def challenge(script: Script, winner: Address) -> None:
-    """A game about the liar's round 0, which it loses."""
-    net = script.net
-    liar = net.at(Role.PROVIDER, LIAR, 0)
-    claim = Claim(
-        holder=liar.account,
-        set=bond_set(net.job, Role.PROVIDER, HolderId(liar.id)),
-        place=ZERO_DIGEST,
-        program=ZERO_DIGEST,
-        is_link=False,
-        seat=LIAR,
-        round=0,
-        segment=2,
-        data_seed=net.seed,
-        opening=net.seed,
-    )
-    net.emit(ev.Challenged(1, liar.account, winner, 10**19, claim, b""))
-    net.emit(ev.Began(1, liar.account))
-    net.emit(ev.StepsOpened(1, (), b""))
-    net.emit(ev.StepPicked(1, 3))
-    bond = net.terms.provider_bond
-    share = (winner, 3 * bond // 10, bond - 3 * bond // 10)
-    net.emit(ev.Slashed(liar.account, Role.PROVIDER, digest("fault"), bond, *share))
-    net.fall(Role.PROVIDER, liar.id, winner, 0)
-    net.emit(ev.Ended(1, Outcome.HOLDER_FELL))
-
-
 @pytest.fixture
 def finished() -> Script:
     """Two rounds, audited and paid; seat 3 lied in both and fell after its first game."""
@@ -132,7 +101,7 @@ def finished() -> Script:
         net.wait_until(net.settled[round].ends["open"])
         script.show_keys(round)
         if round == first:
-            challenge(script, VERIFIERS[0])
+            play(script, 1, VERIFIERS[0])
     net.wait_until(net.settled[last].ends["window"])
     for role, id in list(net.members):
         net.claim(role, id, 2)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.unit.law.factories import digest, make_terms
+from tests.unit.law.factories import make_terms
 from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.job.books import Books, keep_books
 from atoll.law import events as ev
-from atoll.law.ballots import Body
 from atoll.law.words import Bitmap, Role, RoundIndex, SeatIndex
 
 
@@ -56,10 +55,7 @@ def test_everybody_is_paid_for_what_it_did(audited: Script) -> None:
 def test_what_a_fall_and_a_missing_key_took_is_burnt(audited: Script) -> None:
     script = Script.ready(make_terms(rounds=1))
     net, round = script.net, script.honest_round()
-    net.wait_until(net.settled[round].ends["open"])
-    script.show_keys(round, [0, 1, 2])
-    net.wait_until(net.settled[round].ends["keys"])
-    net.strike(round, 3)
+    script.keyless(round, 3)
     net.fall(Role.PROVIDER, net.at(Role.PROVIDER, 2, 0).id, WATCHER)
     net.wait_until(net.settled[round].ends["window"])
     claim_all(script)
@@ -73,20 +69,10 @@ def test_what_a_fall_and_a_missing_key_took_is_burnt(audited: Script) -> None:
 def test_a_contest_moves_one_fee(audited: Script) -> None:
     script = Script.ready(make_terms(rounds=1))
     net, round = script.net, script.honest_round()
-    guesser, *others = script.auditors(round)
-    body = Body.from_bytes(script.body(round, guesser))
-    guessed = Body((replace(body.duties[0], word=digest("guess")), *body.duties[1:]))
-    script.ballot(round, guesser, guessed.to_bytes())
-    for id in others:
-        script.ballot(round, id)
-    net.wait_until(net.settled[round].ends["audit"])
-    for id in script.auditors(round):
-        script.open(round, id)
-    net.wait_until(net.settled[round].ends["open"])
-    script.show_keys(round)
-    net.contest(round, guesser, body.duties[0].seat, WATCHER)
+    guesser, seat = script.guessed(round)
+    net.contest(round, guesser, seat, WATCHER)
     net.wait_until(net.settled[round].ends["window"])
-    net.settle_contest(round, guesser, body.duties[0].seat)
+    net.settle_contest(round, guesser, seat)
     claim_all(script)
     net.claim_credit(WATCHER)
     books = books_of(script)

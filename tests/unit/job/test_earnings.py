@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 from tests.unit.job.test_books import claim_all
-from tests.unit.law.factories import digest, make_terms
+from tests.unit.law.factories import make_terms
 from tests.unit.law.script import PROVIDERS, VERIFIERS, WATCHER, Script
 
 from atoll.job.books import keep_books
 from atoll.job.earnings import Line, State, Statement, jobs_of, statement
-from atoll.law.ballots import Body
 from atoll.law.pay import claimable
 from atoll.law.words import Address, HolderId, Role, SeatIndex
 
@@ -141,11 +140,7 @@ def test_who_neither_commits_nor_reveals_earns_nothing() -> None:
 
 def test_a_drawn_seat_without_key_is_struck() -> None:
     script = Script.ready(make_terms(rounds=1))
-    net, round = script.net, script.honest_round()
-    net.wait_until(net.settled[round].ends["open"])
-    script.show_keys(round, [0, 1, 2])
-    net.wait_until(net.settled[round].ends["keys"])
-    net.strike(round, 3)
+    script.keyless(script.honest_round(), 3)
     (line,) = lines(script, PROVIDERS[3], "training")
     assert (line.state, line.text) == (
         State.LOST,
@@ -174,18 +169,8 @@ def test_an_auditor_without_ballot_and_one_that_does_not_open() -> None:
 def test_a_wrong_word_loses_its_fee_to_who_shows_it() -> None:
     script = Script.ready(make_terms(rounds=1))
     net, round = script.net, script.honest_round()
-    guesser, *others = script.auditors(round)
-    body = Body.from_bytes(script.body(round, guesser))
-    guessed = Body((replace(body.duties[0], word=digest("guess")), *body.duties[1:]))
-    script.ballot(round, guesser, guessed.to_bytes())
-    for id in others:
-        script.ballot(round, id)
-    net.wait_until(net.settled[round].ends["audit"])
-    for id in script.auditors(round):
-        script.open(round, id)
-    net.wait_until(net.settled[round].ends["open"])
-    script.show_keys(round)
-    seat, author = body.duties[0].seat, net.member(Role.VERIFIER, guesser).account
+    guesser, seat = script.guessed(round)
+    author = net.member(Role.VERIFIER, guesser).account
     net.contest(round, guesser, seat, WATCHER)
     assert lines(script, author, "audits")[0].state is State.PENDING
     net.wait_until(net.settled[round].ends["window"])

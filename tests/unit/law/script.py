@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from coincurve import PrivateKey
 from eth_hash.auto import keccak
@@ -136,6 +136,29 @@ class Script:
         self.net.wait_until(ends["open"])
         self.show_keys(round)
         self.net.wait_until(ends["keys"])
+
+    def guessed(self, round: int) -> tuple[int, SeatIndex]:
+        """An audit with keys, in which one auditor guessed its first word: who, of which seat."""
+        ends, (guesser, *others) = self.net.settled[round].ends, self.auditors(round)
+        body = Body.from_bytes(self.body(round, guesser))
+        guess = Body((replace(body.duties[0], word=digest("guess")), *body.duties[1:]))
+        self.ballot(round, guesser, guess.to_bytes())
+        for id in others:
+            self.ballot(round, id)
+        self.net.wait_until(ends["audit"])
+        for id in self.auditors(round):
+            self.open(round, id)
+        self.net.wait_until(ends["open"])
+        self.show_keys(round)
+        return guesser, body.duties[0].seat
+
+    def keyless(self, round: int, seat: int) -> None:
+        """Every drawn seat but one shows its key, and that one is struck."""
+        ends, drawn = self.net.settled[round].ends, self.net.settled[round].drawn
+        self.net.wait_until(ends["open"])
+        self.show_keys(round, set(drawn) - {seat})
+        self.net.wait_until(ends["keys"])
+        self.net.strike(round, seat)
 
     def show_keys(self, round: int, seats: Iterable[int] | None = None) -> None:
         drawn = self.net.settled[round].drawn
